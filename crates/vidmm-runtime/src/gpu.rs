@@ -1,0 +1,55 @@
+//! The GPU: executes bytes.
+
+use vidmm::contract::{DmaBuffer, EngineFence, Packet};
+use vidmm::{GpuVirtualAddress, Nanoseconds};
+
+/// A GPU that executes DMA buffers, in virtual time or in its own.
+///
+/// An engine runs its packets in the order of [`submit`](Self::submit), each once all its waits are over; engines run side by
+/// side. The GPU never calls back: what it has to say are events.
+pub trait Gpu {
+    /// Hands `packet` to its engine at time `now`.
+    fn submit(&mut self, now: Nanoseconds, packet: Packet);
+
+    /// When the next event is due; `None` when nothing runs or everything waits.
+    fn next_event_at(&self) -> Option<Nanoseconds>;
+
+    /// Runs until `now` and appends what happened, in order of time.
+    fn advance(&mut self, now: Nanoseconds, events: &mut Vec<GpuEvent>);
+}
+
+/// What a GPU reports.
+#[derive(Debug)]
+pub enum GpuEvent {
+    /// A packet has ended; its buffer comes back.
+    Completed {
+        /// What it signals.
+        signal: EngineFence,
+        /// When it began to run: its waits were over and the engine was free.
+        started_at: Nanoseconds,
+        /// When it ended.
+        ended_at: Nanoseconds,
+        /// Its buffer.
+        buffer: DmaBuffer,
+    },
+    /// A packet accessed an address that nothing is mapped at; it has been aborted and its engine was reset.
+    PageFault {
+        /// The packet that faulted.
+        signal: EngineFence,
+        /// The address.
+        virtual_address: GpuVirtualAddress,
+        /// Whether it was a write.
+        write: bool,
+        /// Its buffer.
+        buffer: DmaBuffer,
+        /// When.
+        at: Nanoseconds,
+    },
+    /// A kernel has read its inputs. Precedes the completion of its packet, and is what an oracle judges.
+    KernelRead {
+        /// The kernel's number, as its command gave it.
+        kernel: u64,
+        /// For each input, the digest of each of its pages, in order.
+        inputs: Vec<Vec<u64>>,
+    },
+}

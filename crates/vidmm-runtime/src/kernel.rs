@@ -1,0 +1,59 @@
+//! Kernels: user work whose result can be judged.
+//!
+//! A kernel reads every page of its inputs and writes every page of its outputs through its process's address space. What it
+//! writes is a function of all that it read and of the kernel, so one wrong page spreads to everything computed from it.
+//! The function is fixed here, in words, for everyone who executes or predicts it:
+//!
+//! - All arithmetic is on 64-bit words, modulo 2^64. `mix(a, b)`: `x = (a ^ rotate_left(b, 32)) * 0x9E3779B97F4A7C15`;
+//!   `x ^= x >> 29; x *= 0xBF58476D1CE4E5B9; x ^= x >> 32`; the result is `x + b`.
+//! - The *digest* of a page of words `w[0..512]` (little-endian) is the sum of `w[i] * M^(511 - i)` with
+//!   `M = 0xD6E8FEB86659FD93`: Horner's rule, so it has a closed form for a page whose words are equal or rise evenly.
+//! - The *state* of a kernel begins as `mix(0x76_69_64_6D_6D, kernel)`; then for each input in order, for each page in order,
+//!   `state = mix(state, digest(page))`.
+//! - Page `p` of output `j` gets the *seed* `s = mix(mix(state, j + 1), p)`. With uniform content all its words are `s`; with
+//!   ramp content word `i` is `s + i * 0x9E3779B97F4A7C15`.
+
+use vidmm::GpuVirtualAddress;
+
+/// What fills the pages that a kernel writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Content {
+    /// All words of a page are equal. Large runs need it: such a page costs the model GPU a few bytes.
+    #[default]
+    Uniform,
+    /// All words of a page differ, so that a page shifted or mixed inside is found too.
+    Ramp,
+}
+
+/// A range of a kernel's address space, in whole pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageRange {
+    /// The first page's address.
+    pub virtual_address: GpuVirtualAddress,
+    /// Pages of 4 KiB.
+    pub num_pages: u64,
+}
+
+/// A kernel to be encoded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KernelCommand {
+    /// Its number; part of what it computes.
+    pub kernel: u64,
+    /// How long it runs, in nanoseconds.
+    pub nanoseconds: u64,
+    /// What fills its outputs.
+    pub content: Content,
+    /// What it reads, in order.
+    pub inputs: Vec<PageRange>,
+    /// What it writes, in order.
+    pub outputs: Vec<PageRange>,
+}
+
+/// The user-mode half of a driver: it encodes user work, and the private data of allocations.
+pub trait Umd {
+    /// Encodes a kernel into a DMA buffer.
+    fn encode_kernel(&self, kernel: &KernelCommand) -> Vec<u8>;
+
+    /// The private data from which the kernel-mode half creates an allocation of `size` bytes.
+    fn allocation_private_data(&self, size: u64) -> Vec<u8>;
+}

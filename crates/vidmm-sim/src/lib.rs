@@ -1,0 +1,1 @@
+//! Scenarios, the client that runs them, and the oracle that judges them.

@@ -1,0 +1,1 @@
+//! The reference driver, its command encoding and the model GPU.

@@ -1,0 +1,1 @@
+//! Workload traces, their importers and generators, and the event log.

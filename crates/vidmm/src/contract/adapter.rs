@@ -1,0 +1,163 @@
+//! What a driver reports when its adapter starts.
+
+use alloc::vec::Vec;
+
+use bitflags::bitflags;
+
+use crate::units::SegmentId;
+
+/// The version of the driver's interface (0.4).
+///
+/// Nothing newer than the version that the driver declares is ever sent to it (I23).
+#[doc(alias = "DXGKDDI_INTERFACE_VERSION")]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct WddmVersion(pub u32);
+
+impl WddmVersion {
+    /// WDDM 2.0: GPU virtual addresses and residency lists.
+    pub const WDDM2_0: WddmVersion = WddmVersion(0x5023);
+    /// WDDM 3.2: Windows 11 24H2, allocation notification.
+    pub const WDDM3_2: WddmVersion = WddmVersion(0x11007);
+}
+
+/// All that the driver reports at adapter start (CAP-01).
+#[derive(Clone, Debug)]
+pub struct AdapterInfo {
+    /// The interface version that the driver was written for.
+    pub wddm_version: WddmVersion,
+    /// The segments, ids 1.. in this order (SEG-05).
+    #[doc(alias = "DXGK_QUERYSEGMENTOUT4")]
+    pub segments: Vec<SegmentDescriptor>,
+    /// The engines ("nodes"), ordinals 0.. in this order.
+    #[doc(alias = "DXGK_NODEMETADATA")]
+    pub engines: Vec<EngineDesc>,
+    /// The GPU's memory management unit.
+    pub gpu_mmu: GpuMmuCaps,
+    /// The levels of its page tables; level 0 is the leaf (GVA-11).
+    pub page_table_levels: Vec<PageTableLevelDesc>,
+    /// The buffers in which the driver encodes paging operations (SEG-35).
+    pub paging_buffer: PagingBufferDesc,
+}
+
+/// One segment.
+#[doc(alias = "DXGK_SEGMENTDESCRIPTOR4")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentDescriptor {
+    /// What kind of segment it is.
+    pub flags: SegmentFlags,
+    /// Where it lies in the GPU's physical address space, in bytes.
+    pub base_address: u64,
+    /// Its size in bytes; a multiple of its page size (SEG-06).
+    pub size: u64,
+    /// The most that may be committed in it, in bytes; equal to `size` for a memory segment (SEG-30).
+    pub commit_limit: u64,
+}
+
+bitflags! {
+    /// The flags of a segment, with WDDM's bit positions (1.3).
+    #[doc(alias = "DXGK_SEGMENTFLAGS")]
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct SegmentFlags: u32 {
+        /// An address range over system memory, without storage of its own.
+        const APERTURE = 1 << 0;
+        /// The CPU sees the segment.
+        const CPU_VISIBLE = 1 << 2;
+        /// Managed as 64 KiB pages (GVA-40).
+        const USE_64KB_PAGES = 1 << 11;
+        /// Counts toward application budgets (C-2).
+        const APPLICATION_TARGET = 1 << 15;
+        /// Counts in the local group.
+        const LOCAL_BUDGET_GROUP = 1 << 19;
+        /// Counts in the non-local group.
+        const NON_LOCAL_BUDGET_GROUP = 1 << 20;
+    }
+}
+
+/// One engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EngineDesc {
+    /// What it is for.
+    pub kind: EngineKind,
+}
+
+/// What an engine is for.
+#[doc(alias = "DXGK_ENGINE_TYPE")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum EngineKind {
+    /// Runs the paging buffers, in the system context (GVA-63). Exactly one engine does.
+    Paging,
+    /// Runs shaders.
+    Render3d,
+    /// Copies.
+    Copy,
+}
+
+/// The memory management unit (GVA-10, 4.2).
+#[doc(alias = "DXGK_GPUMMUCAPS")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GpuMmuCaps {
+    /// What it can do.
+    pub flags: GpuMmuFlags,
+    /// How page tables are written.
+    pub page_table_update_mode: PageTableUpdateMode,
+    /// Bits in a GPU virtual address.
+    pub virtual_address_bit_count: u32,
+    /// Bytes in a leaf table whose entries map 64 KiB pages (GVA-44); used when the MMU has dual entries.
+    pub leaf_page_table_size_for_64k_pages_in_bytes: u32,
+}
+
+bitflags! {
+    /// What a memory management unit can do, with WDDM's bit positions (4.2).
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct GpuMmuFlags: u32 {
+        /// An entry can forbid writes.
+        const READ_ONLY_MEMORY_SUPPORTED = 1 << 0;
+        /// Every valid entry must be invalidated before its table is freed.
+        const EXPLICIT_PAGE_TABLE_INVALIDATION = 1 << 3;
+        /// A level-1 entry holds the address of a 4 KiB leaf table and of a 64 KiB leaf table (GVA-43).
+        ///
+        /// Without it we map a 64 KiB page as 16 contiguous entries of 4 KiB (GVA-40).
+        const DUAL_PTE_SUPPORTED = 1 << 7;
+        /// An invalid entry is never cached: no flush when an entry becomes valid.
+        const INVALID_TLB_ENTRIES_NOT_CACHED = 1 << 10;
+    }
+}
+
+/// How page tables are written (GVA-10).
+#[doc(alias = "DXGK_PAGETABLEUPDATEMODE")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum PageTableUpdateMode {
+    /// By the CPU. Refused at adapter start in this version.
+    CpuVirtual,
+    /// By the paging engine, the table addressed in the paging process's address space. Refused at adapter start in this
+    /// version.
+    GpuVirtual,
+    /// By the paging engine, the table addressed by segment and offset.
+    GpuPhysical,
+}
+
+/// One level of the page tables (4.3).
+#[doc(alias = "DXGK_PAGE_TABLE_LEVEL_DESC")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageTableLevelDesc {
+    /// A table of this level has two to this power entries. The root takes the address bits that remain (GVA-12).
+    pub page_table_index_bit_count: u32,
+    /// Where the tables of processes live; system memory allows 4 KiB tables only (GVA-15).
+    pub page_table_segment_id: SegmentId,
+    /// Where those of the paging process live.
+    pub paging_process_page_table_segment_id: SegmentId,
+    /// Bytes in a table; a multiple of 4 KiB.
+    pub page_table_size_in_bytes: u32,
+}
+
+/// The buffers in which the driver encodes paging operations (SEG-35).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PagingBufferDesc {
+    /// Bytes in a buffer; we round up to 4 KiB (U-4).
+    pub size: u32,
+    /// Bytes of private data beside each buffer; zeroed once, never touched by us afterwards; 0 is none.
+    pub private_data_size: u32,
+}

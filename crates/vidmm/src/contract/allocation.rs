@@ -1,0 +1,79 @@
+//! What a driver decides when an allocation is created.
+
+use bitflags::bitflags;
+
+use super::KmdAllocationHandle;
+use crate::units::SegmentId;
+
+/// What the driver decides about an allocation, from its user-mode part's private data (CRE-03).
+#[doc(alias = "DXGK_ALLOCATIONINFO")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AllocationInfo {
+    /// The driver's own handle; named in every operation on the allocation.
+    pub allocation: KmdAllocationHandle,
+    /// Size in bytes; rounded up to the pages of the segments that it may live in (CRE-04, SEG-46).
+    pub size: u64,
+    /// Alignment in bytes: 0 for a page, else a power of two. A 64 KiB pool asks for a multiple of 64 KiB.
+    pub alignment: u32,
+    /// Where it may live. An aperture segment in the set means system memory (SEG-12).
+    pub supported_segment_set: SegmentSet,
+    /// Where it had better live: first choice first.
+    pub preferred_segment: SegmentPreference,
+    /// Initial priority, larger stays longer; never 0 (CRE-05, CRE-30).
+    pub allocation_priority: u32,
+    /// Its flags.
+    pub flags: AllocationFlags,
+}
+
+/// Segments, as a mask: bit n is segment n+1 (SEG-40).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SegmentSet(pub u32);
+
+impl SegmentSet {
+    /// The set that holds `segment` alone.
+    ///
+    /// # Panics
+    ///
+    /// If `segment` is system memory, which has no place in a set (SEG-11), or beyond 32.
+    pub const fn of(segment: SegmentId) -> Self {
+        assert!(segment.0 >= 1 && segment.0 <= 32);
+        Self(1 << (segment.0 - 1))
+    }
+
+    /// Whether `segment` is in the set.
+    pub const fn contains(self, segment: SegmentId) -> bool {
+        segment.0 >= 1 && segment.0 <= 32 && self.0 >> (segment.0 - 1) & 1 == 1
+    }
+}
+
+/// Up to five segments in order of preference; id 0 ends the list (SEG-42).
+#[doc(alias = "DXGK_SEGMENTPREFERENCE")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SegmentPreference(pub [SegmentId; 5]);
+
+bitflags! {
+    /// Flags of an allocation, with WDDM's bit positions (2.2).
+    #[doc(alias = "DXGK_ALLOCATIONINFOFLAGS_WDDM2_0")]
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct AllocationFlags: u32 {
+        /// The CPU may lock it.
+        const CPU_VISIBLE = 1 << 0;
+        /// Engines address it physically: one contiguous range. Refused in this version.
+        const ACCESSED_PHYSICALLY = 1 << 15;
+    }
+}
+
+/// Why a driver did not create an allocation (CRE-01).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum CreateAllocationError {
+    /// The private data means nothing to the driver.
+    #[error("the driver does not understand the allocation's private data")]
+    InvalidParameter,
+    /// The driver is out of memory.
+    #[error("the driver has no memory for another allocation")]
+    NoMemory,
+    /// The private data comes from a user-mode part of another version (C-21).
+    #[error("the user-mode driver and the kernel-mode driver do not match")]
+    DriverMismatch,
+}

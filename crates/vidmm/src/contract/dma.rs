@@ -1,0 +1,103 @@
+//! DMA buffers: bytes that an engine executes (D1).
+
+use alloc::vec::Vec;
+
+/// A value of an engine's own fence: its n-th submission has ended.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct EngineFence {
+    /// The engine's ordinal.
+    pub engine: u32,
+    /// The submission fence id, which rises by one with each submission to the engine (SYN-13).
+    #[doc(alias = "SubmissionFenceId")]
+    pub fence_id: u64,
+}
+
+/// What is handed to an engine: run it once all waits are over, then signal.
+///
+/// Waits are only on fences that were handed out before, so a GPU needs no host between two packets that depend on each
+/// other (D7). An engine runs its packets in the order in which they were handed to it.
+#[derive(Debug)]
+pub struct Packet {
+    /// What must have ended before.
+    pub waits: Vec<EngineFence>,
+    /// The engine that runs it, and what its end signals.
+    pub signal: EngineFence,
+    /// What the driver wants to run before the buffer: page tables of the context.
+    pub preamble: Vec<u8>,
+    /// The commands.
+    pub buffer: DmaBuffer,
+}
+
+/// A DMA buffer on its way to an engine and back. It is moved, never shared.
+#[derive(Debug)]
+pub enum DmaBuffer {
+    /// The driver encoded it; it returns to the core's pool with its completion.
+    Paging(PagingBuffer),
+    /// The user-mode driver encoded it.
+    User(Vec<u8>),
+}
+
+impl DmaBuffer {
+    /// The commands in the buffer.
+    pub fn commands(&self) -> &[u8] {
+        match self {
+            DmaBuffer::Paging(buffer) => buffer.commands(),
+            DmaBuffer::User(commands) => commands,
+        }
+    }
+}
+
+/// A paging buffer: memory of a fixed size in which a driver encodes paging operations (SEG-35).
+#[derive(Debug)]
+pub struct PagingBuffer {
+    dma: Vec<u8>,
+    dma_used: usize,
+    private: Vec<u8>,
+    private_used: usize,
+}
+
+impl PagingBuffer {
+    /// A buffer of `size` bytes with `private_data_size` bytes of private data, zeroed once (SEG-35).
+    pub fn new(size: usize, private_data_size: usize) -> Self {
+        Self { dma: alloc::vec![0; size], dma_used: 0, private: alloc::vec![0; private_data_size], private_used: 0 }
+    }
+
+    /// The commands that the driver wrote.
+    pub fn commands(&self) -> &[u8] {
+        &self.dma[..self.dma_used]
+    }
+
+    /// The private data that goes with them.
+    pub fn private_data(&self) -> &[u8] {
+        &self.private[..self.private_used]
+    }
+
+    /// Whether nothing was written yet.
+    pub fn is_empty(&self) -> bool {
+        self.dma_used == 0
+    }
+
+    /// Bytes written so far.
+    pub(crate) fn write_offset(&self) -> usize {
+        self.dma_used
+    }
+
+    /// What the driver may still write to: commands and private data.
+    pub(crate) fn remaining(&mut self) -> (&mut [u8], &mut [u8]) {
+        (&mut self.dma[self.dma_used..], &mut self.private[self.private_used..])
+    }
+
+    /// Takes over what the driver says it wrote; `None` when it claims more than there was (I21).
+    pub(crate) fn advance(&mut self, dma: usize, private: usize) -> Option<()> {
+        let dma_used = self.dma_used.checked_add(dma).filter(|&end| end <= self.dma.len())?;
+        let private_used = self.private_used.checked_add(private).filter(|&end| end <= self.private.len())?;
+        (self.dma_used, self.private_used) = (dma_used, private_used);
+        Some(())
+    }
+
+    /// Empties the buffer for its next use; the private data keeps its bytes (SEG-35).
+    pub(crate) fn reset(&mut self) {
+        (self.dma_used, self.private_used) = (0, 0);
+    }
+}

@@ -1,0 +1,139 @@
+//! The driver.
+
+use alloc::vec::Vec;
+
+use super::{AdapterInfo, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError};
+use crate::units::PhysicalAddress;
+
+macro_rules! handle {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        pub struct $name(pub u64);
+    };
+}
+
+handle!(
+    /// The driver's name for a process.
+    #[doc(alias = "hKmdProcess")]
+    KmdProcessHandle
+);
+handle!(
+    /// The driver's name for a context.
+    #[doc(alias = "hContext")]
+    KmdContextHandle
+);
+handle!(
+    /// The driver's name for an allocation.
+    #[doc(alias = "hAllocation")]
+    KmdAllocationHandle
+);
+
+/// A kernel-mode driver: it says what the GPU is, and encodes what is to be done.
+///
+/// The core borrows it for the length of a call, and calls it from one thread at a time (BPB-10). It must not wait for the
+/// GPU inside a call (BPB-11).
+pub trait Kmd {
+    /// What the adapter is. Called once, at adapter start, and never again: it is fixed while the adapter runs (SEG-05).
+    #[doc(alias = "DxgkDdiQueryAdapterInfo")]
+    fn query_adapter_info(&mut self) -> AdapterInfo;
+
+    /// The size of the paging process's address space in MiB; `None` or 0 leaves it to the core (PGV-01, PGV-02).
+    #[doc(alias = "DXGKQAITYPE_PAGINGPROCESSGPUVASIZE")]
+    fn query_paging_process_gpu_va_size(&mut self, physical_adapter_index: u32) -> Option<u32> {
+        let _ = physical_adapter_index;
+        None
+    }
+
+    /// A process begins to use the adapter. `system_process` is the paging process (GVA-62).
+    ///
+    /// # Errors
+    ///
+    /// If the driver is out of memory; the process is then not created.
+    #[doc(alias = "DxgkDdiCreateProcess")]
+    fn create_process(&mut self, system_process: bool) -> Result<KmdProcessHandle, KmdError>;
+
+    /// A process ends. Nothing names it any more.
+    #[doc(alias = "DxgkDdiDestroyProcess")]
+    fn destroy_process(&mut self, process: KmdProcessHandle);
+
+    /// A context is created for `process` on engine `node_ordinal`. `system_context` is the one that runs paging buffers.
+    ///
+    /// # Errors
+    ///
+    /// If the driver is out of memory; the context is then not created.
+    #[doc(alias = "DxgkDdiCreateContext")]
+    fn create_context(
+        &mut self,
+        process: KmdProcessHandle,
+        node_ordinal: u32,
+        system_context: bool,
+    ) -> Result<KmdContextHandle, KmdError>;
+
+    /// A context ends. Nothing of it is queued any more.
+    #[doc(alias = "DxgkDdiDestroyContext")]
+    fn destroy_context(&mut self, context: KmdContextHandle);
+
+    /// An allocation is created from the private data of the driver's user-mode part, which the core does not understand
+    /// (CRE-03). The driver sets size, alignment, segments, priority and flags.
+    ///
+    /// # Errors
+    ///
+    /// The three that are documented (CRE-01).
+    #[doc(alias = "DxgkDdiCreateAllocation")]
+    fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError>;
+
+    /// An allocation ends. No operation names it any more.
+    #[doc(alias = "DxgkDdiDestroyAllocation")]
+    fn destroy_allocation(&mut self, allocation: KmdAllocationHandle);
+
+    /// The root page table of `context` is at `address` from its next submission on (GVA-17).
+    #[doc(alias = "DxgkDdiSetRootPageTable")]
+    fn set_root_page_table(&mut self, context: KmdContextHandle, root: RootPageTable);
+
+    /// Encodes one paging operation into `build`'s buffer (section 3).
+    ///
+    /// The driver writes from the start of [`dma_buffer`](BuildPagingBuffer::dma_buffer), and says in
+    /// [`dma_bytes_written`](BuildPagingBuffer::dma_bytes_written) how far it came. When the operation does not fit it answers
+    /// [`InsufficientDmaBuffer`](BuildStatus::InsufficientDmaBuffer), and is called again with the same operation, a new
+    /// buffer, and `multipass_offset` as it left it (BPB-04).
+    #[doc(alias = "DxgkDdiBuildPagingBuffer")]
+    fn build_paging_buffer(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus;
+
+    /// Encodes what the engine needs before it runs a DMA buffer of `context`: at least the root page table.
+    ///
+    /// Called once for each submission, a user's as well as a paging buffer's. The bytes run before the buffer's own.
+    #[doc(alias = "DxgkDdiSubmitCommandVirtual")]
+    #[doc(alias = "DxgkDdiSubmitCommand")]
+    fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>);
+}
+
+/// Where a context finds its page tables.
+#[doc(alias = "DXGKARG_SETROOTPAGETABLE")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RootPageTable {
+    /// The root table.
+    pub address: PhysicalAddress,
+    /// How many entries it has; an address beyond them must fault (GVA-17).
+    pub num_entries: u32,
+}
+
+/// A DMA buffer is about to be handed to an engine.
+#[doc(alias = "DXGKARG_SUBMITCOMMANDVIRTUAL")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SubmitCommand {
+    /// The context that it runs in.
+    pub context: KmdContextHandle,
+    /// The engine that it runs on.
+    pub node_ordinal: u32,
+    /// The fence that its end signals; rises by one with each submission to the engine.
+    pub submission_fence_id: u64,
+    /// Whether it is a paging buffer (BPB-09).
+    pub paging: bool,
+}
+
+/// A driver is out of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the driver has no memory")]
+pub struct KmdError;

@@ -1,0 +1,39 @@
+//! What the core asks of others: the driver ([`Kmd`]), the operating system ([`Host`]).
+//!
+//! Both are borrowed for the length of a call; the core keeps neither. What takes GPU time is not in here: it is an
+//! output of [`poll`](crate::VidMm::poll), and its end is an input.
+//!
+//! # Who validates what
+//!
+//! The *caller* of the core is validated exhaustively by the core, with typed errors. The *driver* is under test: the core
+//! bounds whatever it reads from it, and an answer that breaks a rule is a [`Violation`](crate::Violation) that puts the
+//! adapter in error. A driver need not check what the core passes to it: operations name live handles, ranges inside the
+//! allocation, and addresses inside the segments that the driver itself reported.
+//!
+//! # A whole driver
+//!
+//! ```
+#![doc = include_str!("example_driver.rs")]
+//! ```
+
+mod adapter;
+mod allocation;
+mod dma;
+mod host;
+mod kmd;
+mod paging;
+mod pte;
+
+pub use adapter::{
+    AdapterInfo, EngineDesc, EngineKind, GpuMmuCaps, GpuMmuFlags, PageTableLevelDesc, PageTableUpdateMode, PagingBufferDesc,
+    SegmentDescriptor, SegmentFlags, WddmVersion,
+};
+pub use allocation::{AllocationFlags, AllocationInfo, CreateAllocationError, SegmentPreference, SegmentSet};
+pub use dma::{DmaBuffer, EngineFence, Packet, PagingBuffer};
+pub use host::{BackingStoreError, Host};
+pub use kmd::{Kmd, KmdAllocationHandle, KmdContextHandle, KmdError, KmdProcessHandle, RootPageTable, SubmitCommand};
+pub use paging::{
+    BuildPagingBuffer, BuildStatus, FillVirtual, FlushTlb, MemoryTransferDirection, PagingOperation, TransferVirtual,
+    TransferVirtualFlags, UpdatePageTable, UpdatePageTableFlags,
+};
+pub use pte::{Pte, PteFlags, PteRun};

@@ -1,0 +1,111 @@
+//! Units: pages, addresses and time.
+
+use core::fmt;
+
+/// Bytes in a page of the contract: MDL offsets, `OffsetInPages` and page-table entries count in these (0.3).
+pub const PAGE_SIZE: u64 = 4 << 10;
+
+/// Bytes in a page of a 64 KiB pool (GVA-40).
+pub const PAGE_SIZE_64K: u64 = 64 << 10;
+
+/// A point in time, in nanoseconds, on whatever clock the caller of [`poll`](crate::VidMm::poll) uses.
+///
+/// The core reads no clock: virtual time and wall time look the same to it.
+pub type Nanoseconds = u64;
+
+/// The size of the pages that a segment hands out (GVA-40).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum PageSize {
+    /// 4 KiB pages.
+    Kib4,
+    /// 64 KiB pages.
+    Kib64,
+}
+
+impl PageSize {
+    /// The size in bytes.
+    pub const fn bytes(self) -> u64 {
+        match self {
+            PageSize::Kib4 => PAGE_SIZE,
+            PageSize::Kib64 => PAGE_SIZE_64K,
+        }
+    }
+}
+
+/// An address in the GPU virtual address space of one process, in bytes.
+#[doc(alias = "D3DGPU_VIRTUAL_ADDRESS")]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct GpuVirtualAddress(pub u64);
+
+impl GpuVirtualAddress {
+    /// The address `bytes` further on.
+    pub const fn offset(self, bytes: u64) -> Self {
+        Self(self.0 + bytes)
+    }
+}
+
+impl fmt::Debug for GpuVirtualAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for GpuVirtualAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+/// A memory segment of the adapter: 1-based in the order in which the driver reports them (SEG-05).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct SegmentId(pub u8);
+
+impl SegmentId {
+    /// System memory. The driver never reports it and never names it in a segment set (SEG-11, C-1).
+    pub const SYSTEM: SegmentId = SegmentId(0);
+
+    /// Whether this is system memory.
+    pub const fn is_system(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// A place in physical memory: a segment and an offset from its start, in bytes (SEG-15).
+///
+/// In system memory the offset is the address that the [`Host`](crate::contract::Host) handed out.
+#[doc(alias = "D3DGPU_PHYSICAL_ADDRESS")]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct PhysicalAddress {
+    /// The segment; [`SegmentId::SYSTEM`] is system memory.
+    pub segment: SegmentId,
+    /// Bytes from the start of the segment.
+    pub offset: u64,
+}
+
+impl PhysicalAddress {
+    /// The address `bytes` further on in the same segment.
+    pub const fn offset_by(self, bytes: u64) -> Self {
+        Self { segment: self.segment, offset: self.offset + bytes }
+    }
+}
+
+/// A run of physical memory in one segment. Ours: WDDM has page lists.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Extent {
+    /// Bytes from the start of the segment.
+    pub offset: u64,
+    /// Length in bytes, never 0.
+    pub size: u64,
+}
+
+impl Extent {
+    /// The first byte after the extent.
+    pub const fn end(self) -> u64 {
+        self.offset + self.size
+    }
+}
