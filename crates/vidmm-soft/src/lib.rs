@@ -1,1 +1,77 @@
-//! The reference driver, its command encoding and the model GPU.
+//! The reference driver, its command encoding, and the model GPU that executes it.
+//!
+//! Four parts make a machine for [`vidmm`]; [`machine`] builds them to fit each other:
+//!
+//! - [`SoftKmd`] and [`SoftUmd`], the two halves of a driver. They turn paging operations and kernels into bytes.
+//! - [`encoding`], what these bytes mean. Another GPU may execute them as well.
+//! - [`ModelGpu`], which does: in virtual time, on content that is really there (D13). Page tables lie in its memory and
+//!   are walked, a TLB goes stale unless it is flushed, and an access to an unmapped address faults. A wrong order of paging
+//!   shows up as a wrong byte or a fault.
+//! - [`SoftHost`], the system memory that allocations are kept in while they are not in local memory.
+//!
+//! What is modelled: engines that run side by side and wait for each other's fences, the page-table layouts of
+//! [`SoftAdapterConfig`], 4 KiB and 64 KiB pages, dual level-1 entries, a TLB for each process that may or may not cache
+//! invalid entries, read-only and zero entries, and what things cost ([`CostModel`]).
+//!
+//! What is not: the aperture segment (nothing is placed there), an IOMMU, preemption and engine resets, CPU access,
+//! compression, large pages, and engines that slow each other down.
+
+mod config;
+mod cost;
+mod device;
+mod digest;
+mod driver;
+pub mod encoding;
+mod engine;
+mod gpu;
+mod layout;
+mod memory;
+mod mmu;
+mod physical;
+mod private_data;
+mod system;
+mod tlb;
+
+pub use config::{ConfigError, SoftAdapterConfig};
+pub use cost::CostModel;
+pub use device::{CommandCounts, ModelGpuCounters, ModelGpuFaults};
+pub use digest::{KernelState, RAMP_STEP, mix, ramp_words, uniform_digest, words_digest};
+pub use driver::{APERTURE_SEGMENT, COPY_ENGINE, LOCAL_SEGMENT, PAGING_ENGINE, RENDER_ENGINE, SoftKmd, SoftUmd};
+pub use gpu::ModelGpu;
+pub use layout::{HardwareEntry, PageTableLayout};
+pub use memory::{PageContents, PageWords, SparseMemory, WORDS_PER_PAGE};
+pub use private_data::AllocationPrivateData;
+pub use system::{SYSTEM_MEMORY_BYTES, SoftHost, SystemMemory};
+
+/// A driver, a GPU and a host that fit each other.
+#[derive(Debug)]
+pub struct SoftMachine {
+    /// The kernel-mode half of the driver.
+    pub kmd: SoftKmd,
+    /// The user-mode half of the driver.
+    pub umd: SoftUmd,
+    /// The GPU.
+    pub gpu: ModelGpu,
+    /// The host.
+    pub host: SoftHost,
+}
+
+/// Builds a machine for the adapter that `config` describes. `commit_limit` bounds the backing store, in bytes.
+///
+/// # Panics
+///
+/// If [`SoftAdapterConfig::check`] finds an error.
+pub fn machine(
+    config: &SoftAdapterConfig,
+    cost: CostModel,
+    faults: ModelGpuFaults,
+    commit_limit: Option<u64>,
+) -> SoftMachine {
+    let system = SystemMemory::new();
+    SoftMachine {
+        kmd: SoftKmd::new(config.clone()),
+        umd: SoftUmd,
+        gpu: ModelGpu::new(config, cost, faults, system.clone()),
+        host: SoftHost::new(system, commit_limit),
+    }
+}

@@ -1,10 +1,43 @@
 //! vidmm: a portable GPU video memory manager with the contract of WDDM.
+//!
+//! The crate is the pure core: it decides which allocations are resident, asks a driver to encode what moves them, and says
+//! what is to be handed to the GPU. It has no clock, no threads, no I/O. [`VidMm`] is where to begin; [`contract`] is what a
+//! driver and an operating system implement.
 #![no_std]
-#![forbid(unsafe_code)]
 
 extern crate alloc;
 
-pub mod contract;
+// In the order in which data flows: units and names, the contract, the adapter, ranges and places, address spaces,
+// residency, plans and the stream, and the manager that joins them.
 mod units;
+pub mod contract;
+mod id;
+mod error;
+mod adapter;
+mod free_ranges;
+mod extents;
+mod placer;
+mod gpu_va;
+mod residency;
+mod allocation;
+mod paging;
+pub mod event;
+mod state;
+mod calls;
+mod poll;
 
+pub use adapter::{BrokenRule, StartAdapterError};
+pub use calls::{AdapterOptions, FenceValueDesc, MapGpuVirtualAddress, Mapped, Residency, SubmitDesc};
+pub use error::{
+    AllocationInfoRule, CreateError, DestroyError, DeviceErrorReason, DeviceInError, EvictError, GpuVaError, MakeResidentError,
+    MapError, SubmitError, Violation,
+};
+pub use event::{Event, EventLog, NumberedEvent};
+pub use gpu_va::VaRangeError;
+pub use id::{
+    AllocationId, ContextId, DeviceId, Id, InvalidHandle, Kind, MonitoredFenceId, PagingQueueId, ProcessId, kind,
+};
+pub use paging::PlanNo;
+pub use residency::EvictFlags;
+pub use state::{Output, Statistics, VidMm};
 pub use units::{Extent, GpuVirtualAddress, Nanoseconds, PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId};

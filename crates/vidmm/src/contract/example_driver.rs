@@ -1,0 +1,155 @@
+use std::collections::BTreeMap;
+
+use vidmm::contract::*;
+use vidmm::{GpuVirtualAddress, PageSize, SegmentId};
+
+/// A driver for a GPU with 64 MiB of memory, whose commands are 24 bytes each.
+#[derive(Default)]
+struct ExampleDriver {
+    last_handle: u64,
+    roots: BTreeMap<KmdContextHandle, RootPageTable>,
+}
+
+impl ExampleDriver {
+    fn handle(&mut self) -> u64 {
+        self.last_handle += 1;
+        self.last_handle
+    }
+}
+
+const LOCAL_MEMORY: SegmentId = SegmentId(1);
+
+impl Kmd for ExampleDriver {
+    fn query_adapter_info(&mut self) -> AdapterInfo {
+        let segment = |flags, base_address, size| SegmentDescriptor { flags, base_address, size, commit_limit: size };
+        let level = |page_table_index_bit_count| PageTableLevelDesc {
+            page_table_index_bit_count,
+            page_table_segment_id: LOCAL_MEMORY,
+            paging_process_page_table_segment_id: LOCAL_MEMORY,
+            page_table_size_in_bytes: 8 << page_table_index_bit_count,
+        };
+        AdapterInfo {
+            wddm_version: WddmVersion::WDDM2_0,
+            segments: vec![
+                segment(SegmentFlags::APPLICATION_TARGET | SegmentFlags::LOCAL_BUDGET_GROUP, 0, 64 << 20),
+                segment(SegmentFlags::APERTURE | SegmentFlags::NON_LOCAL_BUDGET_GROUP, 64 << 20, 64 << 20),
+            ],
+            engines: vec![EngineDesc { kind: EngineKind::Paging }, EngineDesc { kind: EngineKind::Render3d }],
+            gpu_mmu: GpuMmuCaps {
+                flags: GpuMmuFlags::empty(),
+                page_table_update_mode: PageTableUpdateMode::GpuPhysical,
+                virtual_address_bit_count: 39,
+                leaf_page_table_size_for_64k_pages_in_bytes: 0,
+            },
+            page_table_levels: vec![level(9), level(9), level(9)],
+            paging_buffer: PagingBufferDesc { size: 4096, private_data_size: 0 },
+        }
+    }
+
+    fn create_process(&mut self, _system_process: bool) -> Result<KmdProcessHandle, KmdError> {
+        Ok(KmdProcessHandle(self.handle()))
+    }
+
+    fn destroy_process(&mut self, _process: KmdProcessHandle) {}
+
+    fn create_context(&mut self, _: KmdProcessHandle, _node: u32, _system: bool) -> Result<KmdContextHandle, KmdError> {
+        Ok(KmdContextHandle(self.handle()))
+    }
+
+    fn destroy_context(&mut self, context: KmdContextHandle) {
+        self.roots.remove(&context);
+    }
+
+    // The private data is whatever the user-mode half of the same driver passes: here the size, and nothing else.
+    fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
+        let size = private_driver_data.try_into().map_err(|_| CreateAllocationError::InvalidParameter)?;
+        Ok(AllocationInfo {
+            allocation: KmdAllocationHandle(self.handle()),
+            size: u64::from_le_bytes(size),
+            alignment: 0,
+            supported_segment_set: SegmentSet::of(LOCAL_MEMORY),
+            preferred_segment: SegmentPreference::default(),
+            allocation_priority: 0x7800_0000,
+            flags: AllocationFlags::empty(),
+        })
+    }
+
+    fn destroy_allocation(&mut self, _allocation: KmdAllocationHandle) {}
+
+    fn set_root_page_table(&mut self, context: KmdContextHandle, root: RootPageTable) {
+        self.roots.insert(context, root);
+    }
+
+    fn build_paging_buffer(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
+        let commands: Vec<[u64; 3]> = match build.operation {
+            PagingOperation::VirtualTransfer(op) => {
+                vec![[1, op.source_virtual_address.0, op.destination_virtual_address.0], [2, op.transfer_size_in_bytes, 0]]
+            }
+            PagingOperation::VirtualFill(op) => {
+                vec![[3, op.destination_virtual_address.0, op.fill_size_in_bytes], [4, op.fill_pattern.into(), 0]]
+            }
+            PagingOperation::UpdatePageTable(op) => (0..op.page_table_entries.num_page_table_entries.into())
+                .map(|i| {
+                    let first = op.page_table_entries.first;
+                    let repeat = op.flags.contains(UpdatePageTableFlags::REPEAT);
+                    let pte = if repeat { first } else { first.advanced(i, PageSize::Kib4) };
+                    let entry = op.page_table_address.offset + (u64::from(op.start_index) + i) * 8;
+                    let segment = u64::from(pte.address.segment.0);
+                    [5, entry, pte.address.offset | segment << 5 | pte.flags.bits()]
+                })
+                .collect(),
+            PagingOperation::FlushTlb(op) => {
+                vec![[6, op.start_virtual_address.0, op.end_virtual_address.0]]
+            }
+            _ => vec![], // Newer than this driver, so never sent to it.
+        };
+        // `multipass_offset` is the driver's own: here it counts the commands that earlier buffers took.
+        for command in &commands[*build.multipass_offset as usize..] {
+            let Some(room) = build.dma_buffer[build.dma_bytes_written..].get_mut(..24) else {
+                return BuildStatus::InsufficientDmaBuffer;
+            };
+            for (bytes, word) in room.chunks_exact_mut(8).zip(command) {
+                bytes.copy_from_slice(&word.to_le_bytes());
+            }
+            build.dma_bytes_written += 24;
+            *build.multipass_offset += 1;
+        }
+        BuildStatus::Success
+    }
+
+    // The engine runs contexts of many processes: before each buffer it is told whose page tables to use.
+    fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>) {
+        let root = &self.roots[&submit.context];
+        for word in [7u64, root.address.offset, root.num_entries.into()] {
+            preamble.extend(word.to_le_bytes());
+        }
+    }
+}
+
+// What the core does: it calls again, with a new buffer, until the operation is encoded.
+let mut driver = ExampleDriver::default();
+let operation = PagingOperation::VirtualFill(FillVirtual {
+    allocation: driver.create_allocation(&(1u64 << 20).to_le_bytes()).unwrap().allocation,
+    allocation_offset_in_bytes: 0,
+    fill_size_in_bytes: 1 << 20,
+    fill_pattern: 0,
+    destination_virtual_address: GpuVirtualAddress(0x20_0000),
+});
+let mut multipass_offset = 0;
+let mut build = |size: usize| {
+    let mut build = BuildPagingBuffer {
+        operation: &operation,
+        dma_buffer: &mut vec![0; size],
+        dma_buffer_write_offset: 0,
+        dma_buffer_private_data: &mut [],
+        dma_bytes_written: 0,
+        private_bytes_written: 0,
+        multipass_offset: &mut multipass_offset,
+        allocation_is_idle: false,
+        system_context: KmdContextHandle(1),
+    };
+    (driver.build_paging_buffer(&mut build), build.dma_bytes_written)
+};
+assert_eq!(build(10), (BuildStatus::InsufficientDmaBuffer, 0));
+assert_eq!(build(40), (BuildStatus::InsufficientDmaBuffer, 24));
+assert_eq!(build(40), (BuildStatus::Success, 24));

@@ -1,0 +1,71 @@
+//! How long the model GPU takes.
+
+use vidmm::Nanoseconds;
+use vidmm::contract::MemoryTransferDirection;
+
+use crate::encoding::Command;
+
+/// What commands cost in virtual time. Kernels bring their own duration.
+///
+/// Engines do not compete: two transfers at once take as long as one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CostModel {
+    /// Bytes a second from system to local memory.
+    pub bus_to_device_bytes_per_second: u64,
+    /// Bytes a second from local to system memory.
+    pub bus_to_host_bytes_per_second: u64,
+    /// Bytes a second of copies inside local memory, and of fills.
+    pub local_bytes_per_second: u64,
+    /// Nanoseconds before the first command of a packet.
+    pub packet_nanoseconds: u64,
+    /// Nanoseconds that every command takes, whatever else it costs.
+    pub command_nanoseconds: u64,
+    /// Picoseconds for each page-table entry.
+    pub pte_picoseconds: u64,
+    /// Nanoseconds of a flush.
+    pub flush_nanoseconds: u64,
+}
+
+impl Default for CostModel {
+    /// A GPU on 16 lanes of PCIe 4.
+    fn default() -> Self {
+        Self {
+            bus_to_device_bytes_per_second: 25_000_000_000,
+            bus_to_host_bytes_per_second: 25_000_000_000,
+            local_bytes_per_second: 800_000_000_000,
+            packet_nanoseconds: 2_000,
+            command_nanoseconds: 200,
+            pte_picoseconds: 500,
+            flush_nanoseconds: 500,
+        }
+    }
+}
+
+impl CostModel {
+    /// How long `command` takes.
+    pub fn duration(&self, command: &Command) -> Nanoseconds {
+        let own = match command {
+            Command::SetRootPageTable(_) => 0,
+            Command::Transfer(transfer) => at_rate(transfer.bytes, self.bandwidth(transfer.direction)),
+            Command::Fill(fill) => at_rate(fill.bytes, self.local_bytes_per_second),
+            Command::WritePtes(ptes) => u64::from(ptes.count).saturating_mul(self.pte_picoseconds).div_ceil(1_000),
+            Command::FlushTlb(_) => self.flush_nanoseconds,
+            Command::Kernel(kernel) => kernel.nanoseconds,
+        };
+        self.command_nanoseconds.saturating_add(own)
+    }
+
+    fn bandwidth(&self, direction: MemoryTransferDirection) -> u64 {
+        match direction {
+            MemoryTransferDirection::LocalToSystem => self.bus_to_host_bytes_per_second,
+            MemoryTransferDirection::SystemToLocal => self.bus_to_device_bytes_per_second,
+            MemoryTransferDirection::LocalToLocal => self.local_bytes_per_second,
+        }
+    }
+}
+
+/// How long `bytes` take at `rate` bytes a second, rounded up. A rate of 0 counts as 1.
+fn at_rate(bytes: u64, rate: u64) -> Nanoseconds {
+    let nanoseconds = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate.max(1)));
+    u64::try_from(nanoseconds).unwrap_or(u64::MAX)
+}

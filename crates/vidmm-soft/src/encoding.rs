@@ -1,0 +1,518 @@
+//! The command encoding: what the driver writes into DMA buffers, and what a GPU executes.
+//!
+//! All numbers are little-endian. A command is a header of 8 bytes and its fields, without gaps:
+//!
+//! | bytes | header |
+//! |---|---|
+//! | 0..2 | opcode |
+//! | 2..4 | 0 |
+//! | 4..8 | length of the command in bytes, header included |
+//!
+//! So a reader can pass over a command that it does not need. The commands carry more than this GPU's hardware would ask
+//! for: an observer, or a GPU that binds memory itself, learns from them which process and address a run of page-table
+//! entries belongs to, and which part of which allocation a transfer moves (D1).
+//!
+//! [`OPCODE_FOREIGN`] is reserved for a user's own recorded commands (D1). It has no fields yet and decodes to
+//! [`DecodeError::ReservedOpcode`]; a GPU that does not know it refuses it as an illegal command.
+
+use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle, MemoryTransferDirection};
+use vidmm::{GpuVirtualAddress, PageSize, PhysicalAddress, SegmentId};
+use vidmm_runtime::{Content, KernelCommand, PageRange};
+
+use crate::layout::HardwareEntry;
+
+/// Opcode of [`Command::SetRootPageTable`].
+pub const OPCODE_SET_ROOT_PAGE_TABLE: u16 = 1;
+/// Opcode of [`Command::Transfer`].
+pub const OPCODE_TRANSFER: u16 = 2;
+/// Opcode of [`Command::Fill`].
+pub const OPCODE_FILL: u16 = 3;
+/// Opcode of [`Command::WritePtes`].
+pub const OPCODE_WRITE_PTES: u16 = 4;
+/// Opcode of [`Command::FlushTlb`].
+pub const OPCODE_FLUSH_TLB: u16 = 5;
+/// Opcode of [`Command::Kernel`].
+pub const OPCODE_KERNEL: u16 = 6;
+/// Reserved: FOREIGN(token, allocation, address, offset, length) of DESIGN D1.
+pub const OPCODE_FOREIGN: u16 = 7;
+
+const HEADER_BYTES: usize = 8;
+
+/// One command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// The commands that follow on this engine run in another address space.
+    SetRootPageTable(SetRootPageTable),
+    /// Copy.
+    Transfer(Transfer),
+    /// Fill with a pattern.
+    Fill(Fill),
+    /// Write page-table entries.
+    WritePtes(WritePtes),
+    /// Forget cached entries.
+    FlushTlb(FlushRange),
+    /// Run a kernel.
+    Kernel(KernelCommand),
+}
+
+/// The address space of the commands that follow (GVA-17).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SetRootPageTable {
+    /// The process.
+    pub process: KmdProcessHandle,
+    /// Its root table.
+    pub root: PhysicalAddress,
+    /// How many entries the root has; an address beyond them faults.
+    pub num_entries: u32,
+}
+
+/// A copy between two ranges of the engine's address space (BPB-40).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transfer {
+    /// Where the bytes are; a multiple of 4 KiB.
+    pub source: GpuVirtualAddress,
+    /// Where they go; a multiple of 4 KiB.
+    pub destination: GpuVirtualAddress,
+    /// How many; a multiple of 4 KiB.
+    pub bytes: u64,
+    /// Which way: decides how long the copy takes.
+    pub direction: MemoryTransferDirection,
+    /// For observers: the allocation that moves.
+    pub allocation: KmdAllocationHandle,
+    /// For observers: which part of it, in bytes from its start.
+    pub allocation_offset: u64,
+}
+
+/// A fill of a range of the engine's address space (BPB-42).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fill {
+    /// Where; a multiple of 4 KiB.
+    pub destination: GpuVirtualAddress,
+    /// How many bytes; a multiple of 4 KiB.
+    pub bytes: u64,
+    /// 32 bits, little-endian, repeated (U-12).
+    pub pattern: u32,
+    /// For observers: the allocation that is filled.
+    pub allocation: KmdAllocationHandle,
+    /// For observers: which part of it, in bytes from its start.
+    pub allocation_offset: u64,
+}
+
+/// A run of entries of one page table (GVA-30).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WritePtes {
+    /// The process whose table it is.
+    pub process: KmdProcessHandle,
+    /// The address that the first entry maps.
+    pub virtual_address: GpuVirtualAddress,
+    /// The level of the table; 0 is the leaf.
+    pub level: u32,
+    /// The pages that the entries map; at level 0, which kind of leaf table it is (GVA-43).
+    pub page_size: PageSize,
+    /// Where the table is.
+    pub table: PhysicalAddress,
+    /// The index of the first entry.
+    pub start_index: u32,
+    /// How many entries.
+    pub count: u32,
+    /// The first entry; of the 4 KiB side if entries are dual.
+    pub first: HardwareEntry,
+    /// The first entry of the 64 KiB side of dual entries. `None` makes that side invalid.
+    pub first_64kb: Option<HardwareEntry>,
+    /// How many bytes further each entry points than the one before it; 0 repeats the first. On both sides.
+    pub stride: u64,
+}
+
+/// A range of a process whose cached entries are forgotten (GVA-34).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlushRange {
+    /// The process.
+    pub process: KmdProcessHandle,
+    /// First address to forget.
+    pub start: GpuVirtualAddress,
+    /// First address not to forget; with the start, both 0 mean the whole space (U-20).
+    pub end: GpuVirtualAddress,
+}
+
+/// Writes `command` to the start of `buffer` and returns how many bytes it took; `None`, and nothing written, when it does
+/// not fit.
+pub fn encode(command: &Command, buffer: &mut [u8]) -> Option<usize> {
+    let bytes = encoded_bytes(command);
+    let mut writer = Writer { bytes: buffer.get_mut(..bytes)? };
+    writer.u16(opcode(command));
+    writer.u16(0);
+    writer.u32(u32::try_from(bytes).ok()?);
+    writer.fields(command);
+    Some(bytes)
+}
+
+/// Appends `command` to `bytes`.
+///
+/// # Panics
+///
+/// If the command is longer than 4 GiB.
+pub fn encode_to_vec(command: &Command, bytes: &mut Vec<u8>) {
+    let start = bytes.len();
+    bytes.resize(start + encoded_bytes(command), 0);
+    encode(command, &mut bytes[start..]).expect("a command is shorter than 4 GiB");
+}
+
+/// How many bytes `command` takes.
+pub fn encoded_bytes(command: &Command) -> usize {
+    let fields = match command {
+        Command::SetRootPageTable(_) => 24,
+        Command::Transfer(_) => 44,
+        Command::Fill(_) => 36,
+        Command::WritePtes(_) => 64,
+        Command::FlushTlb(_) => 24,
+        Command::Kernel(kernel) => 28 + 16 * (kernel.inputs.len() + kernel.outputs.len()),
+    };
+    HEADER_BYTES + fields
+}
+
+fn opcode(command: &Command) -> u16 {
+    match command {
+        Command::SetRootPageTable(_) => OPCODE_SET_ROOT_PAGE_TABLE,
+        Command::Transfer(_) => OPCODE_TRANSFER,
+        Command::Fill(_) => OPCODE_FILL,
+        Command::WritePtes(_) => OPCODE_WRITE_PTES,
+        Command::FlushTlb(_) => OPCODE_FLUSH_TLB,
+        Command::Kernel(_) => OPCODE_KERNEL,
+    }
+}
+
+/// Writes fields one after the other. The room was measured before.
+struct Writer<'a> {
+    bytes: &'a mut [u8],
+}
+
+impl Writer<'_> {
+    fn put(&mut self, bytes: &[u8]) {
+        let (field, rest) = std::mem::take(&mut self.bytes).split_at_mut(bytes.len());
+        field.copy_from_slice(bytes);
+        self.bytes = rest;
+    }
+
+    fn u16(&mut self, value: u16) {
+        self.put(&value.to_le_bytes());
+    }
+
+    fn u32(&mut self, value: u32) {
+        self.put(&value.to_le_bytes());
+    }
+
+    fn u64(&mut self, value: u64) {
+        self.put(&value.to_le_bytes());
+    }
+
+    fn physical(&mut self, address: PhysicalAddress) {
+        self.u32(u32::from(address.segment.0));
+        self.u64(address.offset);
+    }
+
+    fn ranges(&mut self, ranges: &[PageRange]) {
+        for range in ranges {
+            self.u64(range.virtual_address.0);
+            self.u64(range.num_pages);
+        }
+    }
+
+    fn fields(&mut self, command: &Command) {
+        match command {
+            Command::SetRootPageTable(command) => {
+                self.u64(command.process.0);
+                self.physical(command.root);
+                self.u32(command.num_entries);
+            }
+            Command::Transfer(command) => {
+                self.u64(command.source.0);
+                self.u64(command.destination.0);
+                self.u64(command.bytes);
+                self.u32(direction_code(command.direction));
+                self.u64(command.allocation.0);
+                self.u64(command.allocation_offset);
+            }
+            Command::Fill(command) => {
+                self.u64(command.destination.0);
+                self.u64(command.bytes);
+                self.u32(command.pattern);
+                self.u64(command.allocation.0);
+                self.u64(command.allocation_offset);
+            }
+            Command::WritePtes(command) => self.write_ptes(command),
+            Command::FlushTlb(command) => {
+                self.u64(command.process.0);
+                self.u64(command.start.0);
+                self.u64(command.end.0);
+            }
+            Command::Kernel(command) => {
+                self.u64(command.kernel);
+                self.u64(command.nanoseconds);
+                self.u32(content_code(command.content));
+                self.u32(command.inputs.len() as u32);
+                self.u32(command.outputs.len() as u32);
+                self.ranges(&command.inputs);
+                self.ranges(&command.outputs);
+            }
+        }
+    }
+
+    fn write_ptes(&mut self, command: &WritePtes) {
+        let page_size = if command.page_size == PageSize::Kib64 { WRITE_PTES_64KIB_PAGES } else { 0 };
+        let dual = if command.first_64kb.is_some() { WRITE_PTES_FIRST_64KB } else { 0 };
+        self.u64(command.process.0);
+        self.u64(command.virtual_address.0);
+        self.u16(command.level as u16);
+        self.u16(page_size | dual);
+        self.physical(command.table);
+        self.u32(command.start_index);
+        self.u32(command.count);
+        self.u64(command.first.0);
+        self.u64(command.first_64kb.unwrap_or_default().0);
+        self.u64(command.stride);
+    }
+}
+
+const WRITE_PTES_64KIB_PAGES: u16 = 1 << 0;
+const WRITE_PTES_FIRST_64KB: u16 = 1 << 1;
+
+fn direction_code(direction: MemoryTransferDirection) -> u32 {
+    match direction {
+        MemoryTransferDirection::LocalToSystem => 0,
+        MemoryTransferDirection::SystemToLocal => 1,
+        MemoryTransferDirection::LocalToLocal => 2,
+    }
+}
+
+fn content_code(content: Content) -> u32 {
+    match content {
+        Content::Uniform => 0,
+        Content::Ramp => 1,
+    }
+}
+
+/// Why bytes are not a command. Every variant tells the offset of the command in the bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// The bytes end inside the command.
+    #[error("the command at byte {offset} is cut off")]
+    Truncated {
+        /// Where the command begins.
+        offset: usize,
+    },
+    /// No command has this opcode.
+    #[error("the command at byte {offset} has the unknown opcode {opcode}")]
+    UnknownOpcode {
+        /// Where the command begins.
+        offset: usize,
+        /// The opcode.
+        opcode: u16,
+    },
+    /// The opcode is reserved: see [`OPCODE_FOREIGN`].
+    #[error("the command at byte {offset} has the reserved opcode {opcode}")]
+    ReservedOpcode {
+        /// Where the command begins.
+        offset: usize,
+        /// The opcode.
+        opcode: u16,
+    },
+    /// The length or a field has a value that the command cannot have.
+    #[error("the command at byte {offset}, opcode {opcode}, has a field of no meaning")]
+    Malformed {
+        /// Where the command begins.
+        offset: usize,
+        /// The opcode.
+        opcode: u16,
+    },
+}
+
+/// Reads commands from bytes, one after the other. It ends after the last command, or after the first error.
+#[derive(Clone, Debug)]
+pub struct Decoder<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Decoder<'a> {
+    /// A decoder at the start of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, offset: 0 }
+    }
+
+    fn decode(&self) -> Result<(Command, usize), DecodeError> {
+        let offset = self.offset;
+        let rest = &self.bytes[offset..];
+        let mut header = Reader { bytes: rest };
+        let (opcode, reserved, length) = header.header().ok_or(DecodeError::Truncated { offset })?;
+        let malformed = DecodeError::Malformed { offset, opcode };
+        if reserved != 0 || length < HEADER_BYTES {
+            return Err(malformed);
+        }
+        let fields = rest.get(HEADER_BYTES..length).ok_or(DecodeError::Truncated { offset })?;
+        match opcode {
+            OPCODE_FOREIGN => return Err(DecodeError::ReservedOpcode { offset, opcode }),
+            OPCODE_SET_ROOT_PAGE_TABLE..=OPCODE_KERNEL => {}
+            _ => return Err(DecodeError::UnknownOpcode { offset, opcode }),
+        }
+        let mut reader = Reader { bytes: fields };
+        let command = reader.command(opcode).ok_or(malformed)?;
+        if reader.bytes.is_empty() { Ok((command, length)) } else { Err(malformed) }
+    }
+}
+
+impl Iterator for Decoder<'_> {
+    type Item = Result<Command, DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.offset == self.bytes.len() {
+            return None;
+        }
+        match self.decode() {
+            Ok((command, length)) => {
+                self.offset += length;
+                Some(Ok(command))
+            }
+            Err(error) => {
+                self.offset = self.bytes.len();
+                Some(Err(error))
+            }
+        }
+    }
+}
+
+/// Reads fields one after the other; `None` when they end too early or mean nothing.
+struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (field, rest) = self.bytes.split_first_chunk::<N>()?;
+        self.bytes = rest;
+        Some(*field)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.take().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn header(&mut self) -> Option<(u16, u16, usize)> {
+        Some((self.u16()?, self.u16()?, self.u32()? as usize))
+    }
+
+    fn address(&mut self) -> Option<GpuVirtualAddress> {
+        self.u64().map(GpuVirtualAddress)
+    }
+
+    fn process(&mut self) -> Option<KmdProcessHandle> {
+        self.u64().map(KmdProcessHandle)
+    }
+
+    fn allocation(&mut self) -> Option<KmdAllocationHandle> {
+        self.u64().map(KmdAllocationHandle)
+    }
+
+    fn physical(&mut self) -> Option<PhysicalAddress> {
+        let segment = SegmentId(u8::try_from(self.u32()?).ok()?);
+        Some(PhysicalAddress { segment, offset: self.u64()? })
+    }
+
+    fn ranges(&mut self, count: u32) -> Option<Vec<PageRange>> {
+        // The bytes bound the count before anything is reserved for it.
+        if count as usize > self.bytes.len() / 16 {
+            return None;
+        }
+        (0..count).map(|_| Some(PageRange { virtual_address: self.address()?, num_pages: self.u64()? })).collect()
+    }
+
+    fn direction(&mut self) -> Option<MemoryTransferDirection> {
+        match self.u32()? {
+            0 => Some(MemoryTransferDirection::LocalToSystem),
+            1 => Some(MemoryTransferDirection::SystemToLocal),
+            2 => Some(MemoryTransferDirection::LocalToLocal),
+            _ => None,
+        }
+    }
+
+    fn content(&mut self) -> Option<Content> {
+        match self.u32()? {
+            0 => Some(Content::Uniform),
+            1 => Some(Content::Ramp),
+            _ => None,
+        }
+    }
+
+    fn command(&mut self, opcode: u16) -> Option<Command> {
+        Some(match opcode {
+            OPCODE_SET_ROOT_PAGE_TABLE => Command::SetRootPageTable(SetRootPageTable {
+                process: self.process()?,
+                root: self.physical()?,
+                num_entries: self.u32()?,
+            }),
+            OPCODE_TRANSFER => Command::Transfer(Transfer {
+                source: self.address()?,
+                destination: self.address()?,
+                bytes: self.u64()?,
+                direction: self.direction()?,
+                allocation: self.allocation()?,
+                allocation_offset: self.u64()?,
+            }),
+            OPCODE_FILL => Command::Fill(Fill {
+                destination: self.address()?,
+                bytes: self.u64()?,
+                pattern: self.u32()?,
+                allocation: self.allocation()?,
+                allocation_offset: self.u64()?,
+            }),
+            OPCODE_WRITE_PTES => Command::WritePtes(self.write_ptes()?),
+            OPCODE_FLUSH_TLB => {
+                Command::FlushTlb(FlushRange { process: self.process()?, start: self.address()?, end: self.address()? })
+            }
+            OPCODE_KERNEL => Command::Kernel(self.kernel()?),
+            _ => return None,
+        })
+    }
+
+    fn write_ptes(&mut self) -> Option<WritePtes> {
+        let (process, virtual_address) = (self.process()?, self.address()?);
+        let (level, flags) = (u32::from(self.u16()?), self.u16()?);
+        if flags & !(WRITE_PTES_64KIB_PAGES | WRITE_PTES_FIRST_64KB) != 0 {
+            return None;
+        }
+        let (table, start_index, count) = (self.physical()?, self.u32()?, self.u32()?);
+        let (first, second) = (HardwareEntry(self.u64()?), HardwareEntry(self.u64()?));
+        let (stride, page_size) = (self.u64()?, flags & WRITE_PTES_64KIB_PAGES);
+        Some(WritePtes {
+            process,
+            virtual_address,
+            level,
+            page_size: if page_size != 0 { PageSize::Kib64 } else { PageSize::Kib4 },
+            table,
+            start_index,
+            count,
+            first,
+            first_64kb: (flags & WRITE_PTES_FIRST_64KB != 0).then_some(second),
+            stride,
+        })
+    }
+
+    fn kernel(&mut self) -> Option<KernelCommand> {
+        let (kernel, nanoseconds, content) = (self.u64()?, self.u64()?, self.content()?);
+        let (inputs, outputs) = (self.u32()?, self.u32()?);
+        Some(KernelCommand {
+            kernel,
+            nanoseconds,
+            content,
+            inputs: self.ranges(inputs)?,
+            outputs: self.ranges(outputs)?,
+        })
+    }
+}

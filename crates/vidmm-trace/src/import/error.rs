@@ -1,0 +1,109 @@
+//! What can be wrong with a trace.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::WorkloadError;
+
+/// Why a trace cannot be imported, where, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The file is missing or cannot be read.
+    #[error("cannot read {}: {source}; check the path and its permissions", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The trace has nothing but blank lines.
+    #[error("{name} is empty; a trace has at least one line")]
+    Empty {
+        /// The trace.
+        name: String,
+    },
+    /// The trace is longer than is ever read.
+    #[error("{name} has more than {limit} bytes; cut it into shorter traces")]
+    TooLong {
+        /// The trace.
+        name: String,
+        /// The limit in bytes, after decompression.
+        limit: u64,
+    },
+    /// The compressed file is damaged or ends too early.
+    #[error("{name} is a damaged or truncated gzip file: {source}; fetch it again")]
+    Gzip {
+        /// The trace.
+        name: String,
+        /// What the decompressor says.
+        source: io::Error,
+    },
+    /// A line is not UTF-8 text.
+    #[error(
+        "{name} is not a trace that vidmm knows: line {line} is not text; expected a G10 or \
+         Mooncake trace, plain or compressed with gzip"
+    )]
+    NotText {
+        /// The trace.
+        name: String,
+        /// The line, counted from 1.
+        line: usize,
+    },
+    /// The first line has no known format.
+    #[error(
+        "{name} is not a trace that vidmm knows: line {line} is `{found}`; expected \
+         `NANOSECONDS | TENSOR:IS_WEIGHT:BYTES ... | TENSOR:IS_WEIGHT:BYTES ...` (G10) or \
+         `{{\"timestamp\": .., \"input_length\": .., \"output_length\": .., \"hash_ids\": [..]}}` \
+         (Mooncake)"
+    )]
+    Unknown {
+        /// The trace.
+        name: String,
+        /// The line, counted from 1.
+        line: usize,
+        /// How that line starts.
+        found: String,
+    },
+    /// A line is damaged or cut short.
+    #[error(
+        "{name}, line {line}: found {found}, expected {expected}; the trace may be damaged or cut \
+         short: fetch it again or remove the line"
+    )]
+    Line {
+        /// The trace.
+        name: String,
+        /// The line, counted from 1.
+        line: usize,
+        /// What stands there.
+        found: String,
+        /// What must stand there.
+        expected: String,
+    },
+    /// A tensor has other properties than on an earlier line.
+    #[error(
+        "{name}, line {line}: tensor {tensor} has {what} {now}, but {was} on line {first_line}; a \
+         tensor never changes: correct one of the lines"
+    )]
+    Changed {
+        /// The trace.
+        name: String,
+        /// The line, counted from 1.
+        line: usize,
+        /// The tensor's id.
+        tensor: u64,
+        /// The property that differs.
+        what: &'static str,
+        /// Its value on this line.
+        now: u64,
+        /// Its value before.
+        was: u64,
+        /// The line that names the tensor first.
+        first_line: usize,
+    },
+    /// The block size asked for is 0.
+    #[error("the block size is 0 bytes; give at least 1")]
+    NoBlockBytes,
+    /// The trace reads well but cannot be run.
+    #[error("the trace cannot be run: {0}")]
+    Workload(#[from] WorkloadError),
+}

@@ -1,0 +1,100 @@
+//! How much memory a workload needs.
+
+use super::{Kernel, Lifetime, Workload};
+
+/// How much memory a workload needs, each buffer rounded up to the granule asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// The most bytes that are alive at one time: the local memory that needs no paging.
+    pub peak_bytes: u64,
+    /// The bytes of all buffers that any kernel uses, each counted once.
+    pub touched_bytes: u64,
+    /// The bytes of the distinct buffers of the neediest kernel: less local memory than this can
+    /// not run the workload at all.
+    pub largest_kernel_bytes: u64,
+    /// The number of buffers.
+    pub buffers: u64,
+    /// The number of kernels, without the uploads.
+    pub kernels: u64,
+    /// The number of uploads by the host.
+    pub uploads: u64,
+    /// The number of pairs of a kernel and a buffer that it uses, without the uploads.
+    pub touches: u64,
+}
+
+impl Footprint {
+    /// Counts what one kernel uses.
+    fn add_working_set(&mut self, kernel: &Kernel, sizes: &[u128]) {
+        let used = kernel.buffers();
+        let bytes = used.iter().filter_map(|&buffer| sizes.get(buffer as usize)).sum();
+        self.largest_kernel_bytes = self.largest_kernel_bytes.max(clamp(bytes));
+        if !kernel.is_upload() {
+            self.touches += used.len() as u64;
+        }
+    }
+}
+
+impl Workload {
+    /// Measures the workload, each buffer rounded up to a multiple of `granule` bytes.
+    ///
+    /// The granule is the allocation granularity of the machine; 1 gives exact bytes, and 0 counts
+    /// as 1. Sums beyond 64 bits saturate; [`Workload::validate`] refuses such workloads.
+    pub fn footprint(&self, granule: u64) -> Footprint {
+        let granule = granule.max(1);
+        let sizes: Vec<u128> = self.buffers.iter().map(|b| rounded(b.bytes, granule)).collect();
+        let uploads = self.kernels.iter().filter(|kernel| kernel.is_upload()).count();
+        let mut footprint = Footprint {
+            peak_bytes: clamp(self.peak(&sizes)),
+            touched_bytes: clamp(self.touched(&sizes)),
+            buffers: self.buffers.len() as u64,
+            kernels: (self.kernels.len() - uploads) as u64,
+            uploads: uploads as u64,
+            ..Footprint::default()
+        };
+        for kernel in &self.kernels {
+            footprint.add_working_set(kernel, &sizes);
+        }
+        footprint
+    }
+
+    /// The most bytes alive at one time. It adds up what is born and what dies at each kernel.
+    fn peak(&self, sizes: &[u128]) -> u128 {
+        let end = self.kernels.len();
+        let mut born = vec![0; end + 1];
+        let mut dead = vec![0; end + 1];
+        let uses = self.first_and_last_use();
+        for ((buffer, &size), &(first, last)) in self.buffers.iter().zip(sizes).zip(&uses) {
+            let (from, to) = match buffer.lifetime {
+                Lifetime::Whole => (0, end),
+                _ if first > last => continue,
+                Lifetime::Temporary => (first as usize, last as usize + 1),
+                Lifetime::Kept => (first as usize, end),
+            };
+            born[from] += size;
+            dead[to] += size;
+        }
+        let (mut live, mut peak) = (0_u128, 0_u128);
+        for (born, dead) in born.into_iter().zip(dead) {
+            live = live + born - dead;
+            peak = peak.max(live);
+        }
+        peak
+    }
+
+    /// The bytes of all buffers that any kernel uses.
+    fn touched(&self, sizes: &[u128]) -> u128 {
+        let uses = self.first_and_last_use();
+        let used = sizes.iter().zip(&uses).filter(|(_, (first, last))| first <= last);
+        used.map(|(size, _)| size).sum()
+    }
+}
+
+/// The size rounded up to a multiple of the granule, in a type that no sum of sizes overflows.
+fn rounded(bytes: u64, granule: u64) -> u128 {
+    u128::from(bytes.div_ceil(granule)) * u128::from(granule)
+}
+
+/// The sum as 64 bits, saturated.
+fn clamp(bytes: u128) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}

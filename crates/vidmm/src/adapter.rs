@@ -1,0 +1,377 @@
+//! Adapter start: what the driver reported, checked, in the form in which the core uses it.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::contract::{
+    AdapterInfo, EngineKind, GpuMmuFlags, PageTableUpdateMode, SegmentDescriptor, SegmentFlags, WddmVersion,
+};
+use crate::units::{PAGE_SIZE, PageSize, SegmentId};
+
+const MIB: u64 = 1 << 20;
+const SEGMENTS_MAX: usize = 32;
+const ENGINES_MAX: usize = 64;
+
+/// What the core knows of the adapter. Fixed while it runs (SEG-05).
+#[derive(Clone, Debug)]
+pub(crate) struct Adapter {
+    /// The one memory segment.
+    pub memory: MemorySegment,
+    /// All reported segments, as a mask (SEG-40).
+    pub segments_mask: u32,
+    pub engines: Vec<EngineKind>,
+    pub paging_engine: u32,
+    /// Level 0 is the leaf.
+    pub levels: Vec<Level>,
+    /// Bytes in a leaf table of 64 KiB entries; `None` when 64 KiB pages are mapped by 4 KiB entries.
+    pub leaf_table_64kb: Option<u64>,
+    pub va_bits: u32,
+    /// A valid entry that replaces an invalid one needs no flush.
+    pub invalid_not_cached: bool,
+    pub tables_in_system: bool,
+    pub paging_tables_in_system: bool,
+    /// Bytes of one scratch window of the paging process, on each side of a transfer (U-16).
+    pub paging_va_size: u64,
+    pub paging_buffer_size: usize,
+    pub paging_private_size: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemorySegment {
+    pub id: SegmentId,
+    pub size: u64,
+    pub page_size: PageSize,
+}
+
+/// A level of the page tables.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Level {
+    pub index_bits: u32,
+    /// Lowest address bit that the index covers.
+    pub shift: u32,
+    pub table_bytes: u64,
+}
+
+impl Adapter {
+    /// The root's level.
+    pub fn root_level(&self) -> u32 {
+        self.levels.len() as u32 - 1
+    }
+
+    /// Bytes of address space that one table of `level` covers.
+    pub fn coverage(&self, level: u32) -> u64 {
+        let level = &self.levels[level as usize];
+        1 << (level.shift + level.index_bits)
+    }
+
+    /// The page size that a leaf entry for a page of `page_size` has.
+    pub fn pte_page_size(&self, page_size: PageSize) -> PageSize {
+        if self.leaf_table_64kb.is_some() { page_size } else { PageSize::Kib4 }
+    }
+}
+
+/// The adapter did not start: each rule that the driver's report breaks (U-1).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StartAdapterError {
+    /// The broken rules, in the order of the report.
+    pub broken_rules: Vec<BrokenRule>,
+}
+
+impl core::error::Error for StartAdapterError {}
+
+impl fmt::Display for StartAdapterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the adapter cannot start: what the driver reports breaks {} rule(s)", self.broken_rules.len())?;
+        self.broken_rules.iter().try_for_each(|rule| write!(f, "\n  {rule}"))
+    }
+}
+
+/// A rule that the driver's report breaks. The text names the fact.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BrokenRule {
+    /// Too few or too many segments.
+    #[error("SEG-05: {0} segments are reported; 1 to 32 are possible")]
+    SegmentCount(usize),
+    /// A segment without memory, or not a whole number of pages.
+    #[error("SEG-06: segment {segment} has a size of {size} bytes; it must be a multiple of its pages of {page_size} and not 0")]
+    SegmentSize {
+        /// The segment.
+        segment: u8,
+        /// Its size in bytes.
+        size: u64,
+        /// Its page size in bytes.
+        page_size: u64,
+    },
+    /// A segment that ends beyond 64 bits.
+    #[error("SEG-05: segment {0} ends beyond the 64-bit physical address space")]
+    SegmentOverflow(u8),
+    /// Two segments share addresses.
+    #[error("SEG-05: segments {0} and {1} overlap")]
+    SegmentOverlap(u8, u8),
+    /// A memory segment of which only a part may be committed.
+    #[error("SEG-30: memory segment {segment} has a commit limit of {commit_limit}; it must equal its size of {size}")]
+    CommitLimit {
+        /// The segment.
+        segment: u8,
+        /// Its size in bytes.
+        size: u64,
+        /// Its limit in bytes.
+        commit_limit: u64,
+    },
+    /// Not exactly one aperture segment.
+    #[error("SEG-10: {0} aperture segments are reported; WDDM 2 has exactly one")]
+    ApertureCount(usize),
+    /// Not exactly one memory segment.
+    #[error("vidmm: {0} memory segments are reported; this version manages exactly one")]
+    MemorySegmentCount(usize),
+    /// Too few or too many engines.
+    #[error("BPB-10: {0} engines are reported; 1 to 64 are possible")]
+    EngineCount(usize),
+    /// Not exactly one paging engine.
+    #[error("GVA-63: {0} paging engines are reported; exactly one runs the paging buffers")]
+    PagingEngineCount(usize),
+    /// An interface version before WDDM 2.0.
+    #[error("0.4: interface version {0:#x} is older than WDDM 2.0 (0x5023)")]
+    Version(u32),
+    /// Too few or too many levels.
+    #[error("GVA-11: {0} page-table levels are reported; 2 to 6 are possible")]
+    LevelCount(usize),
+    /// Address bits and levels do not go together.
+    #[error("GVA-12: {va_bits} virtual address bits, but pages and the levels below the root take {below_root}")]
+    AddressBits {
+        /// The reported bits.
+        va_bits: u32,
+        /// Bits that pages and lower levels take.
+        below_root: u64,
+    },
+    /// A table size that cannot be.
+    #[error("GVA-15: a table of level {level} has {size} bytes; it must be a multiple of 4096 with at least 8 bytes an entry for {entries} entries")]
+    TableSize {
+        /// The level.
+        level: u32,
+        /// The reported size in bytes.
+        size: u32,
+        /// Its entries.
+        entries: u64,
+    },
+    /// Tables in system memory larger than a page.
+    #[error("GVA-15: a table of level {level} has {size} bytes; in system memory 4096 is the most")]
+    SystemTableSize {
+        /// The level.
+        level: u32,
+        /// The reported size in bytes.
+        size: u32,
+    },
+    /// Tables larger than a page of the segment that they live in.
+    #[error("vidmm: a table of level {level} has {size} bytes, more than a page of its segment ({page_size}); this version places tables in single pages")]
+    TableBeyondPage {
+        /// The level.
+        level: u32,
+        /// The reported size in bytes.
+        size: u64,
+        /// The page size in bytes.
+        page_size: u64,
+    },
+    /// Tables in a segment that holds none.
+    #[error("GVA-15: tables of level {level} are to live in segment {segment}; only the memory segment and system memory (0), the same for all levels, hold tables")]
+    TableSegment {
+        /// The level.
+        level: u32,
+        /// The segment.
+        segment: u8,
+    },
+    /// A leaf table for 64 KiB pages that cannot be.
+    #[error("GVA-44: the leaf table for 64 KiB pages has {0} bytes; it must be a multiple of 4096 and not 0")]
+    LeafTableSize64Kb(u32),
+    /// An update mode that this version does not know.
+    #[error("vidmm: page-table update mode {0:?} is not supported by this version; report GpuPhysical")]
+    UpdateMode(PageTableUpdateMode),
+    /// The pinned tables of the paging process do not fit.
+    #[error("PGV-04: the page tables of the paging process take {tables} bytes, which always stay resident; segment has {size}")]
+    PagingTables {
+        /// Their size in bytes.
+        tables: u64,
+        /// The segment's size in bytes.
+        size: u64,
+    },
+    /// The driver or the host had no memory for the system process.
+    #[error("GVA-62: the system process could not be created: out of memory")]
+    SystemProcess,
+}
+
+/// Checks `info` and works out the size of the paging process's address space.
+pub(crate) fn validate(info: &AdapterInfo, paging_va_mib: Option<u32>) -> Result<Adapter, Vec<BrokenRule>> {
+    let mut broken = Vec::new();
+    if info.wddm_version < WddmVersion::WDDM2_0 {
+        broken.push(BrokenRule::Version(info.wddm_version.0));
+    }
+    let memory = check_segments(&info.segments, &mut broken);
+    let paging_engine = check_engines(info, &mut broken);
+    let levels = check_levels(info, &mut broken);
+    let mode = info.gpu_mmu.page_table_update_mode;
+    if mode != PageTableUpdateMode::GpuPhysical {
+        broken.push(BrokenRule::UpdateMode(mode));
+    }
+    let dual = info.gpu_mmu.flags.contains(GpuMmuFlags::DUAL_PTE_SUPPORTED);
+    let leaf_64kb = info.gpu_mmu.leaf_page_table_size_for_64k_pages_in_bytes;
+    if dual && (leaf_64kb == 0 || !u64::from(leaf_64kb).is_multiple_of(PAGE_SIZE)) {
+        broken.push(BrokenRule::LeafTableSize64Kb(leaf_64kb));
+    }
+    if let (Some(memory), Some(levels)) = (&memory, &levels) {
+        let leaf_64kb = if dual { u64::from(leaf_64kb) } else { 0 };
+        let page_size = memory.page_size.bytes();
+        for (level, size) in (0..).zip(levels.iter().map(|level| level.table_bytes)).chain([(0, leaf_64kb)]) {
+            if size > page_size {
+                broken.push(BrokenRule::TableBeyondPage { level, size, page_size });
+            }
+        }
+    }
+    let (Some(memory), Some(paging_engine), Some(levels), true) = (memory, paging_engine, levels, broken.is_empty())
+    else {
+        return Err(broken);
+    };
+    let va_bits = info.gpu_mmu.virtual_address_bit_count;
+    let mut adapter = Adapter {
+        memory,
+        segments_mask: u32::MAX >> (32 - info.segments.len()),
+        engines: info.engines.iter().map(|engine| engine.kind).collect(),
+        paging_engine,
+        levels,
+        leaf_table_64kb: dual.then_some(u64::from(leaf_64kb)),
+        va_bits,
+        invalid_not_cached: info.gpu_mmu.flags.contains(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED),
+        tables_in_system: info.page_table_levels[0].page_table_segment_id.is_system(),
+        paging_tables_in_system: info.page_table_levels[0].paging_process_page_table_segment_id.is_system(),
+        paging_va_size: 0,
+        paging_buffer_size: (info.paging_buffer.size as usize).next_multiple_of(PAGE_SIZE as usize).max(PAGE_SIZE as usize),
+        paging_private_size: info.paging_buffer.private_data_size as usize,
+    };
+    adapter.paging_va_size = paging_va_size(&adapter, paging_va_mib);
+    Ok(adapter)
+}
+
+fn check_segments(segments: &[SegmentDescriptor], broken: &mut Vec<BrokenRule>) -> Option<MemorySegment> {
+    if segments.is_empty() || segments.len() > SEGMENTS_MAX {
+        broken.push(BrokenRule::SegmentCount(segments.len()));
+        return None;
+    }
+    let numbered = || segments.iter().enumerate().map(|(index, segment)| (index as u8 + 1, segment));
+    for (id, segment) in numbered() {
+        let page_size = page_size_of(segment).bytes();
+        if segment.size == 0 || !segment.size.is_multiple_of(page_size) {
+            broken.push(BrokenRule::SegmentSize { segment: id, size: segment.size, page_size });
+        }
+        if segment.base_address.checked_add(segment.size).is_none() {
+            broken.push(BrokenRule::SegmentOverflow(id));
+        }
+        if !is_aperture(segment) && segment.commit_limit != segment.size {
+            let (size, commit_limit) = (segment.size, segment.commit_limit);
+            broken.push(BrokenRule::CommitLimit { segment: id, size, commit_limit });
+        }
+        for (other_id, other) in numbered().skip(usize::from(id)) {
+            let starts_before_end = |a: &SegmentDescriptor, b: &SegmentDescriptor| {
+                a.base_address < b.base_address.saturating_add(b.size)
+            };
+            if starts_before_end(segment, other) && starts_before_end(other, segment) {
+                broken.push(BrokenRule::SegmentOverlap(id, other_id));
+            }
+        }
+    }
+    let apertures = segments.iter().filter(|segment| is_aperture(segment)).count();
+    if apertures != 1 {
+        broken.push(BrokenRule::ApertureCount(apertures));
+    }
+    let memories = segments.len() - apertures;
+    if memories != 1 {
+        broken.push(BrokenRule::MemorySegmentCount(memories));
+    }
+    numbered().find(|(_, segment)| !is_aperture(segment)).map(|(id, segment)| MemorySegment {
+        id: SegmentId(id),
+        size: segment.size,
+        page_size: page_size_of(segment),
+    })
+}
+
+fn is_aperture(segment: &SegmentDescriptor) -> bool {
+    segment.flags.contains(SegmentFlags::APERTURE)
+}
+
+fn page_size_of(segment: &SegmentDescriptor) -> PageSize {
+    if segment.flags.contains(SegmentFlags::USE_64KB_PAGES) { PageSize::Kib64 } else { PageSize::Kib4 }
+}
+
+fn check_engines(info: &AdapterInfo, broken: &mut Vec<BrokenRule>) -> Option<u32> {
+    if info.engines.is_empty() || info.engines.len() > ENGINES_MAX {
+        broken.push(BrokenRule::EngineCount(info.engines.len()));
+    }
+    let mut paging = info.engines.iter().enumerate().filter(|(_, engine)| engine.kind == EngineKind::Paging);
+    match (paging.next(), paging.count()) {
+        (Some((ordinal, _)), 0) => Some(ordinal as u32),
+        (first, more) => {
+            broken.push(BrokenRule::PagingEngineCount(usize::from(first.is_some()) + more));
+            None
+        }
+    }
+}
+
+fn check_levels(info: &AdapterInfo, broken: &mut Vec<BrokenRule>) -> Option<Vec<Level>> {
+    let descs = &info.page_table_levels;
+    if !(2..=6).contains(&descs.len()) {
+        broken.push(BrokenRule::LevelCount(descs.len()));
+        return None;
+    }
+    let page_shift = PAGE_SIZE.trailing_zeros();
+    let va_bits = info.gpu_mmu.virtual_address_bit_count;
+    let root = descs.len() - 1;
+    let below_root = descs[..root]
+        .iter()
+        .fold(u64::from(page_shift), |bits, desc| bits + u64::from(desc.page_table_index_bit_count));
+    let zero_level = descs[..root].iter().any(|desc| desc.page_table_index_bit_count == 0);
+    if zero_level || u64::from(va_bits) <= below_root || va_bits > 63 || u64::from(va_bits) - below_root > 31 {
+        broken.push(BrokenRule::AddressBits { va_bits, below_root });
+        return None;
+    }
+    let mut shift = page_shift;
+    let mut levels = Vec::with_capacity(descs.len());
+    for (index, desc) in descs.iter().enumerate() {
+        let index_bits = if index == root { va_bits - below_root as u32 } else { desc.page_table_index_bit_count };
+        let size = desc.page_table_size_in_bytes;
+        let (level, entries) = (index as u32, 1u64 << index_bits);
+        if !u64::from(size).is_multiple_of(PAGE_SIZE) || u64::from(size) < entries * 8 {
+            broken.push(BrokenRule::TableSize { level, size, entries });
+        }
+        let memory_ids: Vec<u8> = (1..)
+            .zip(&info.segments)
+            .filter(|(_, segment)| !is_aperture(segment))
+            .map(|(id, _)| id)
+            .collect();
+        let homes = [desc.page_table_segment_id, desc.paging_process_page_table_segment_id];
+        let first_homes = [descs[0].page_table_segment_id, descs[0].paging_process_page_table_segment_id];
+        for (home, first_home) in homes.into_iter().zip(first_homes) {
+            if home.is_system() && u64::from(size) > PAGE_SIZE {
+                broken.push(BrokenRule::SystemTableSize { level, size });
+            }
+            if home != first_home || !(home.is_system() || memory_ids.contains(&home.0)) {
+                broken.push(BrokenRule::TableSegment { level, segment: home.0 });
+            }
+        }
+        levels.push(Level { index_bits, shift, table_bytes: u64::from(size) });
+        shift += index_bits;
+    }
+    Some(levels)
+}
+
+/// The size of one scratch window (PGV-01..05, U-16): the driver's value, else a quarter of the largest local segment.
+///
+/// Rounded up to what whole leaf tables cover. No allocation is larger than the segment, so a window beyond that is only
+/// pinned tables; and both windows must fit in the address space, whatever the driver answers.
+fn paging_va_size(adapter: &Adapter, driver_mib: Option<u32>) -> u64 {
+    let asked = match driver_mib {
+        Some(mib) if mib > 0 => u64::from(mib) * MIB,
+        _ => adapter.memory.size / 4,
+    };
+    let coverage = adapter.coverage(0);
+    let most = ((1u64 << adapter.va_bits) / 8).min(adapter.memory.size).max(coverage);
+    asked.max(4 * MIB).min(most).next_multiple_of(coverage)
+}

@@ -1,0 +1,249 @@
+//! GPU virtual addresses: reserve, map, free (4.8).
+
+use crate::{
+    allocation::AllocationState,
+    calls::resident::REQUESTS_MAX,
+    contract::Host,
+    error::{GpuVaError, MapError},
+    event::Event,
+    gpu_va::{Mapping, PageTables, Table, VaRangeError},
+    id::{AllocationId, PagingQueueId, ProcessId},
+    residency::RequestKind,
+    state::{DeferredAction, VidMm},
+    units::{GpuVirtualAddress, PAGE_SIZE, PageSize},
+};
+
+/// A mapping to be made.
+#[doc(alias = "D3DDDI_MAPGPUVIRTUALADDRESS")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapGpuVirtualAddress {
+    /// Where; none lets the core choose. All of it must be free or inside one reservation.
+    pub base_address: Option<GpuVirtualAddress>,
+    /// What to show.
+    pub allocation: AllocationId,
+    /// From which byte of the allocation on; a multiple of 4 KiB.
+    pub offset: u64,
+    /// How many bytes; a multiple of 4 KiB. 0 is all that follow the offset.
+    pub size: u64,
+    /// Whether the GPU may write.
+    pub write: bool,
+    /// Handed back to the driver in the leaf entries (GVA-57).
+    pub driver_protection: u64,
+}
+
+impl MapGpuVirtualAddress {
+    /// All of `allocation`, writable, wherever there is room.
+    pub fn whole(allocation: AllocationId) -> Self {
+        Self { base_address: None, allocation, offset: 0, size: 0, write: true, driver_protection: 0 }
+    }
+}
+
+/// A mapping that was admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapped {
+    /// Where it is.
+    pub virtual_address: GpuVirtualAddress,
+    /// The value of the paging queue's fence from which on it can be used; 0 is at once (GVA-50). Work submitted after the
+    /// call waits for it by itself.
+    pub paging_fence_value: u64,
+}
+
+impl VidMm {
+    /// Reserves `size` bytes of a process's addresses, at `base` or anywhere; multiples of 64 KiB (GVA-52).
+    ///
+    /// Access to a reserved address without a mapping faults: this version knows no zero entries.
+    ///
+    /// # Errors
+    ///
+    /// If the range is in use, or not a possible range.
+    #[doc(alias = "D3DKMTReserveGpuVirtualAddress")]
+    pub fn reserve_gpu_virtual_address(
+        &mut self,
+        process: ProcessId,
+        base: Option<GpuVirtualAddress>,
+        size: u64,
+    ) -> Result<GpuVirtualAddress, GpuVaError> {
+        let index = self.processes.lookup(process)?;
+        let base = self.processes[index].space.reserve(base.map(|base| base.0), size)?;
+        let virtual_address = GpuVirtualAddress(base);
+        self.events.record(|| Event::GpuVirtualAddressReserved { process, virtual_address, size });
+        Ok(virtual_address)
+    }
+
+    /// Maps a part of an allocation into the address space of the queue's process. The allocation need not be resident
+    /// (GVA-51); access while it is not faults.
+    ///
+    /// The memory of the page tables that are needed is set aside before the call returns, so that nothing later can fail
+    /// for want of it (D9).
+    ///
+    /// # Errors
+    ///
+    /// If the addresses cannot be had, the part is not a possible part, or the tables would not fit. Nothing changed then.
+    #[doc(alias = "D3DKMTMapGpuVirtualAddress")]
+    pub fn map_gpu_virtual_address(
+        &mut self,
+        host: &mut dyn Host,
+        paging_queue: PagingQueueId,
+        desc: &MapGpuVirtualAddress,
+    ) -> Result<Mapped, MapError> {
+        let queue = self.paging_queues.lookup(paging_queue)?;
+        let device = self.paging_queues[queue].device as usize;
+        self.check_device(device)?;
+        let pending = self.devices[device].requests.len();
+        if pending >= REQUESTS_MAX {
+            return Err(MapError::TooManyPending { pending });
+        }
+        let allocation = self.lookup_allocation(desc.allocation)?;
+        if self.allocations[allocation].device as usize != device {
+            return Err(MapError::WrongDevice);
+        }
+        let (size, pte_page_size) = self.part(allocation, desc)?;
+        let process = self.devices[device].process;
+        let base = desc.base_address.map(|base| base.0);
+        let space = &mut self.processes[process as usize].space;
+        let virtual_address = space.map(base, size, PageSize::Kib4, allocation as u32)?;
+        let pte_page_size =
+            if virtual_address.is_multiple_of(pte_page_size.bytes()) { pte_page_size } else { PageSize::Kib4 };
+        let mapping = Mapping {
+            process,
+            pte_page_size,
+            read_only: !desc.write,
+            virtual_address,
+            size,
+            allocation_offset: desc.offset,
+            driver_protection: desc.driver_protection,
+        };
+        if let Err(error) = self.set_tables_aside(host, &mapping) {
+            self.processes[process as usize].space.unmap(virtual_address);
+            return Err(error);
+        }
+        let at_once = self.maps_at_once(device, allocation, &mapping);
+        let paging_fence_value = if at_once { 0 } else { self.paging_queues[queue].last_value + 1 };
+        let mapped = Mapped { virtual_address: GpuVirtualAddress(virtual_address), paging_fence_value };
+        let process = self.processes.id(process as usize);
+        self.events.record(|| Event::GpuVirtualAddressMapped {
+            process,
+            virtual_address: mapped.virtual_address,
+            size,
+            allocation: desc.allocation,
+            allocation_offset: desc.offset,
+            page_size: pte_page_size,
+            paging_fence_value,
+        });
+        if at_once {
+            self.allocations[allocation].add_mapping(mapping);
+        } else {
+            let allocation = allocation as u32;
+            self.request(queue, RequestKind::MapGpuVirtualAddress { allocation, mapping });
+        }
+        Ok(mapped)
+    }
+
+    /// Gives a whole mapping or a whole reservation back (GVA-53). Work submitted before may still use a mapping; its
+    /// addresses are free when that work has retired.
+    ///
+    /// # Errors
+    ///
+    /// If nothing is mapped or reserved at exactly that range, or the reservation still has mappings.
+    #[doc(alias = "D3DKMTFreeGpuVirtualAddress")]
+    pub fn free_gpu_virtual_address(
+        &mut self,
+        process: ProcessId,
+        base: GpuVirtualAddress,
+        size: u64,
+    ) -> Result<(), GpuVaError> {
+        let process_index = self.processes.lookup(process)?;
+        let space = &mut self.processes[process_index].space;
+        match space.mapping_at(base.0, size) {
+            None => space.unreserve(base.0, size)?,
+            Some(allocation) => {
+                let books = &mut self.allocations[allocation as usize];
+                if books.state.contains(AllocationState::DESTROYED) || !self.processes[process_index].space.free(base.0) {
+                    return Err(VaRangeError::NotFound.into());
+                }
+                let device = books.device as usize;
+                let process = process_index as u32;
+                self.defer(device, DeferredAction::Unmap { allocation, process, virtual_address: base.0 });
+            }
+        }
+        self.events.record(|| Event::GpuVirtualAddressFreed { process, virtual_address: base, size });
+        Ok(())
+    }
+
+    /// The bytes of the part that `desc` names, and the largest page that can map it (GVA-41).
+    fn part(&self, allocation: usize, desc: &MapGpuVirtualAddress) -> Result<(u64, PageSize), MapError> {
+        let whole = self.allocations[allocation].size;
+        let rest = whole.checked_sub(desc.offset).filter(|&rest| rest > 0);
+        let size = if desc.size == 0 { rest } else { Some(desc.size) };
+        let fits = |&size: &u64| rest.is_some_and(|rest| size <= rest);
+        let Some(size) = size.filter(fits).filter(|size| (size | desc.offset).is_multiple_of(PAGE_SIZE)) else {
+            return Err(MapError::Part { page_size: PAGE_SIZE, size: whole });
+        };
+        let largest = self.adapter.pte_page_size(self.adapter.memory.page_size);
+        let aligned = (size | desc.offset).is_multiple_of(largest.bytes());
+        Ok((size, if aligned { largest } else { PageSize::Kib4 }))
+    }
+
+    /// Creates the books of the tables that `mapping` needs, and sets their memory aside.
+    fn set_tables_aside(&mut self, host: &mut dyn Host, mapping: &Mapping) -> Result<(), MapError> {
+        let Mapping { process, virtual_address, size, pte_page_size, .. } = *mapping;
+        let process = process as usize;
+        let tables = &self.processes[process].tables;
+        let missing = tables.missing(&self.adapter, virtual_address, size, pte_page_size);
+        if self.adapter.tables_in_system {
+            return self.commit_system_tables(host, process, &missing);
+        }
+        let pool_page = self.adapter.memory.page_size.bytes();
+        let bytes: u64 = missing.iter().map(|key| key.bytes(&self.adapter).next_multiple_of(pool_page)).sum();
+        let free = self.list_capacity() - self.peak_bytes;
+        if bytes > free {
+            return Err(MapError::NoMemory { num_bytes_to_trim: bytes - free });
+        }
+        self.pinned_bytes += bytes;
+        for key in missing {
+            self.processes[process].tables.insert(key, Table { address: None, plan: 0, initialised: false });
+        }
+        Ok(())
+    }
+
+    fn commit_system_tables(
+        &mut self,
+        host: &mut dyn Host,
+        process: usize,
+        missing: &[crate::gpu_va::TableKey],
+    ) -> Result<(), MapError> {
+        for (done, &key) in missing.iter().enumerate() {
+            match host.commit_backing_store(key.bytes(&self.adapter)) {
+                Ok(address) => {
+                    let table = Table { address: Some(address), plan: 0, initialised: false };
+                    self.processes[process].tables.insert(key, table);
+                }
+                Err(error) => {
+                    for &key in &missing[..done] {
+                        let tables = &mut self.processes[process].tables;
+                        let address = tables.get(key).and_then(|table| table.address).expect("it was just committed");
+                        host.decommit_backing_store(address, key.bytes(&self.adapter));
+                        tables.remove(key);
+                    }
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a mapping needs no operation: its tables are ready, and the allocation has no valid entries to write.
+    fn maps_at_once(&self, device: usize, allocation: usize, mapping: &Mapping) -> bool {
+        let books = &self.devices[device];
+        let Mapping { process, virtual_address, size, pte_page_size, .. } = *mapping;
+        let tables = &self.processes[process as usize].tables;
+        let mut needed = PageTables::needed(&self.adapter, virtual_address, size, pte_page_size);
+        let allocation = &self.allocations[allocation];
+        books.granted == books.requests.len()
+            && allocation.place.is_none()
+            && self.stream.is_retired(allocation.last_plan)
+            && needed.all(|key| {
+                tables.get(key).is_some_and(|table| table.initialised && self.stream.is_retired(table.plan))
+            })
+    }
+}

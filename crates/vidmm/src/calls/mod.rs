@@ -1,0 +1,12 @@
+//! Calls admit (DESIGN 1): they validate, decide counts and feasibility, and answer at once. They never wait.
+
+mod address;
+mod objects;
+mod resident;
+mod start;
+mod work;
+
+pub use address::{MapGpuVirtualAddress, Mapped};
+pub use resident::Residency;
+pub use start::AdapterOptions;
+pub use work::{FenceValueDesc, SubmitDesc};

@@ -1,0 +1,345 @@
+//! Processes, devices, contexts, queues, fences, allocations: their creation and their end.
+
+use alloc::collections::{BTreeSet, VecDeque};
+
+use crate::{
+    allocation::{Allocation, AllocationState},
+    contract::{AllocationFlags, AllocationInfo, Host, Kmd, SegmentSet},
+    error::{AllocationInfoRule, CreateError, DestroyError, Violation},
+    event::Event,
+    gpu_va::{PageTables, Process, VaSpace},
+    id::{AllocationId, ContextId, DeviceId, InvalidHandle, MonitoredFenceId, PagingQueueId, ProcessId},
+    residency::{EvictFlags, Lapsing, Links, ListBytes, ListEntry},
+    state::{Context, Deferred, DeferredAction, Device, MonitoredFence, PagingQueue, VidMm},
+    units::{Extent, PhysicalAddress},
+};
+
+impl VidMm {
+    /// A process begins to use the adapter.
+    ///
+    /// # Errors
+    ///
+    /// If the driver has no memory.
+    #[doc(alias = "DxgkDdiCreateProcess")]
+    pub fn create_process(&mut self, kmd: &mut dyn Kmd) -> Result<ProcessId, CreateError> {
+        let handle = kmd.create_process(false)?;
+        // The first leaf table's range stays unused, so that a null pointer with an offset faults too (GVA-58, GVA-59).
+        let space = VaSpace::new(self.adapter.coverage(0), 1 << self.adapter.va_bits);
+        let process = self.processes.insert(Process { handle, space, tables: PageTables::default(), devices: 0 });
+        self.events.record(|| Event::ProcessCreated { process, handle });
+        Ok(process)
+    }
+
+    /// A process ends; its page tables are freed.
+    ///
+    /// # Errors
+    ///
+    /// If it still has devices.
+    #[doc(alias = "DxgkDdiDestroyProcess")]
+    pub fn destroy_process(
+        &mut self,
+        kmd: &mut dyn Kmd,
+        host: &mut dyn Host,
+        process: ProcessId,
+    ) -> Result<(), DestroyError> {
+        let index = self.processes.lookup(process)?;
+        let devices = self.processes[index].devices;
+        in_use(devices.into())?;
+        let gone = self.processes.remove(index);
+        let pool_page = self.adapter.memory.page_size.bytes();
+        for (key, table) in gone.tables.iter() {
+            let bytes = key.bytes(&self.adapter);
+            match table.address {
+                Some(PhysicalAddress { segment, .. }) if segment.is_system() => {
+                    host.decommit_backing_store(table.address.expect("matched"), bytes);
+                }
+                Some(PhysicalAddress { offset, .. }) => {
+                    let size = bytes.next_multiple_of(pool_page);
+                    self.placer.release(Extent { offset, size });
+                    self.pinned_bytes -= size;
+                }
+                None => self.pinned_bytes -= bytes.next_multiple_of(pool_page),
+            }
+        }
+        kmd.destroy_process(gone.handle);
+        self.events.record(|| Event::ProcessDestroyed { process });
+        self.stirred = true;
+        Ok(())
+    }
+
+    /// Creates a device: what has a residency list, and what is put in error.
+    ///
+    /// # Errors
+    ///
+    /// If the process does not exist.
+    #[doc(alias = "DxgkDdiCreateDevice")]
+    pub fn create_device(&mut self, process: ProcessId) -> Result<DeviceId, CreateError> {
+        let process_index = self.processes.lookup(process)?;
+        self.processes[process_index].devices += 1;
+        let device = self.devices.insert(Device {
+            process: process_index as u32,
+            error: None,
+            contexts: 0,
+            paging_queues: 0,
+            allocations: 0,
+            list: ListBytes::default(),
+            lapsing: Lapsing::default(),
+            requests: VecDeque::new(),
+            ready: 0,
+            granted: 0,
+            last_request: 0,
+            submitted: 0,
+            undispatched: BTreeSet::new(),
+            unretired: BTreeSet::new(),
+            paging_fence: 0,
+            deferred: VecDeque::new(),
+        });
+        self.events.record(|| Event::DeviceCreated { device, process });
+        Ok(device)
+    }
+
+    /// Destroys a device.
+    ///
+    /// # Errors
+    ///
+    /// If contexts, paging queues or allocations of it still live: an allocation lives until its last use has ended.
+    #[doc(alias = "DxgkDdiDestroyDevice")]
+    pub fn destroy_device(&mut self, device: DeviceId) -> Result<(), DestroyError> {
+        let index = self.devices.lookup(device)?;
+        let Device { contexts, paging_queues, allocations, .. } = self.devices[index];
+        in_use(u64::from(contexts) + u64::from(paging_queues) + u64::from(allocations))?;
+        let gone = self.devices.remove(index);
+        self.peak_bytes -= gone.list.peak();
+        self.processes[gone.process as usize].devices -= 1;
+        self.events.record(|| Event::DeviceDestroyed { device });
+        Ok(())
+    }
+
+    /// Creates a context: a queue of work for engine `engine`.
+    ///
+    /// # Errors
+    ///
+    /// If the device does not exist or is in error, the engine takes no contexts, or the driver has no memory.
+    #[doc(alias = "DxgkDdiCreateContext")]
+    pub fn create_context(
+        &mut self,
+        kmd: &mut dyn Kmd,
+        device: DeviceId,
+        engine: u32,
+    ) -> Result<ContextId, CreateError> {
+        let device_index = self.devices.lookup(device)?;
+        self.check_device(device_index)?;
+        let paging = self.adapter.paging_engine;
+        if engine as usize >= self.engines.len() || engine == paging {
+            return Err(CreateError::Engine { engine, last: self.engines.len() as u32 - 1, paging });
+        }
+        let process = self.processes[self.devices[device_index].process as usize].handle;
+        let handle = kmd.create_context(process, engine, false)?;
+        self.devices[device_index].contexts += 1;
+        let context = self.contexts.insert(Context {
+            device: device_index as u32,
+            engine,
+            handle,
+            queue: VecDeque::new(),
+            in_flight: 0,
+            root_is_set: false,
+        });
+        self.events.record(|| Event::ContextCreated { context, device, engine });
+        Ok(context)
+    }
+
+    /// Destroys a context.
+    ///
+    /// # Errors
+    ///
+    /// If work of it is queued or under way.
+    #[doc(alias = "DxgkDdiDestroyContext")]
+    pub fn destroy_context(&mut self, kmd: &mut dyn Kmd, context: ContextId) -> Result<(), DestroyError> {
+        let index = self.contexts.lookup(context)?;
+        in_use((self.contexts[index].queue.len() + self.contexts[index].in_flight) as u64)?;
+        let gone = self.contexts.remove(index);
+        self.devices[gone.device as usize].contexts -= 1;
+        kmd.destroy_context(gone.handle);
+        self.events.record(|| Event::ContextDestroyed { context });
+        Ok(())
+    }
+
+    /// Creates a paging queue with its fence, which begins at 0 (RES-30). Between devices, requests of a queue with higher
+    /// `priority` are granted first.
+    ///
+    /// # Errors
+    ///
+    /// If the device does not exist or is in error.
+    #[doc(alias = "D3DKMTCreatePagingQueue")]
+    pub fn create_paging_queue(&mut self, device: DeviceId, priority: i32) -> Result<PagingQueueId, CreateError> {
+        let device_index = self.devices.lookup(device)?;
+        self.check_device(device_index)?;
+        self.devices[device_index].paging_queues += 1;
+        let device_number = device_index as u32;
+        let queue = self.paging_queues.insert(PagingQueue {
+            device: device_number,
+            priority,
+            pending: 0,
+            last_value: 0,
+            completed_value: 0,
+        });
+        self.events.record(|| Event::PagingQueueCreated { queue, device });
+        Ok(queue)
+    }
+
+    /// Destroys a paging queue and its fence.
+    ///
+    /// # Errors
+    ///
+    /// If operations of it are pending (RES-31).
+    #[doc(alias = "D3DKMTDestroyPagingQueue")]
+    pub fn destroy_paging_queue(&mut self, queue: PagingQueueId) -> Result<(), DestroyError> {
+        let index = self.paging_queues.lookup(queue)?;
+        in_use(self.paging_queues[index].pending.into())?;
+        let gone = self.paging_queues.remove(index);
+        self.devices[gone.device as usize].paging_queues -= 1;
+        Ok(())
+    }
+
+    /// Creates a monitored fence that begins at `value` (SYN-01).
+    #[doc(alias = "D3DDDI_MONITORED_FENCE")]
+    pub fn create_monitored_fence(&mut self, value: u64) -> MonitoredFenceId {
+        self.monitored_fences.insert(MonitoredFence { value, dispatched: VecDeque::new(), references: 0 })
+    }
+
+    /// Destroys a monitored fence.
+    ///
+    /// # Errors
+    ///
+    /// If queued or running work names it.
+    pub fn destroy_monitored_fence(&mut self, fence: MonitoredFenceId) -> Result<(), DestroyError> {
+        let index = self.monitored_fences.lookup(fence)?;
+        in_use(self.monitored_fences[index].references.into())?;
+        self.monitored_fences.remove(index);
+        Ok(())
+    }
+
+    /// Creates an allocation. The driver decides what it is from `private_driver_data` (CRE-03); the host commits its
+    /// backing store (U-9). It is nowhere in the segment until MakeResident (CRE-43), and reads as zero (CRE-42).
+    ///
+    /// # Errors
+    ///
+    /// If the driver or the host refuses, or what the driver decided is impossible. Nothing then remains of it.
+    #[doc(alias = "D3DKMTCreateAllocation2")]
+    #[doc(alias = "DxgkDdiCreateAllocation")]
+    pub fn create_allocation(
+        &mut self,
+        kmd: &mut dyn Kmd,
+        host: &mut dyn Host,
+        device: DeviceId,
+        private_driver_data: &[u8],
+    ) -> Result<AllocationId, CreateError> {
+        let device_index = self.devices.lookup(device)?;
+        self.check_device(device_index)?;
+        let info = kmd.create_allocation(private_driver_data)?;
+        let committed = self.check_allocation(&info).and_then(|size| Ok((size, host.commit_backing_store(size)?)));
+        let (size, backing_store) = committed.inspect_err(|_| kmd.destroy_allocation(info.allocation))?;
+        let process = self.devices[device_index].process;
+        let allocation = self.allocations.insert(Allocation {
+            handle: info.allocation,
+            size,
+            backing_store: backing_store.offset,
+            place: None,
+            last_plan: 0,
+            links: Links::UNLINKED,
+            entry: ListEntry::default(),
+            mapping: None,
+            more_mappings: None,
+            process,
+            device: device_index as u32,
+            priority: info.allocation_priority,
+            state: AllocationState::empty(),
+        });
+        self.devices[device_index].allocations += 1;
+        let process = self.processes.id(process as usize);
+        self.events.record(|| Event::AllocationCreated {
+            allocation,
+            device,
+            process,
+            handle: info.allocation,
+            size,
+            priority: info.allocation_priority,
+            backing_store: backing_store.offset,
+        });
+        Ok(allocation)
+    }
+
+    /// The size of the allocation in the segment, or why it cannot be.
+    fn check_allocation(&self, info: &AllocationInfo) -> Result<u64, CreateError> {
+        let memory = &self.adapter.memory;
+        let broken = |rule| Err(CreateError::Violation(Violation::AllocationInfo(rule)));
+        let size = info.size.checked_next_multiple_of(memory.page_size.bytes()).filter(|&size| size > 0);
+        let Some(size) = size.filter(|&size| size <= 1 << 62) else {
+            return broken(AllocationInfoRule::Size(info.size));
+        };
+        let alignment = u64::from(info.alignment);
+        if alignment != 0 && (!alignment.is_power_of_two() || alignment < memory.page_size.bytes()) {
+            return broken(AllocationInfoRule::Alignment(info.alignment));
+        }
+        let SegmentSet(set) = info.supported_segment_set;
+        if set == 0 || set & !self.adapter.segments_mask != 0 {
+            return broken(AllocationInfoRule::SegmentSet(set));
+        }
+        let preferred = info.preferred_segment.0.into_iter().take_while(|segment| segment.0 != 0);
+        if let Some(outside) = preferred.into_iter().find(|&segment| !info.supported_segment_set.contains(segment)) {
+            return broken(AllocationInfoRule::PreferredSegment(outside.0));
+        }
+        if info.allocation_priority == 0 {
+            return broken(AllocationInfoRule::Priority);
+        }
+        if !info.supported_segment_set.contains(memory.id) {
+            return Err(CreateError::NotSupported("placement outside the memory segment"));
+        }
+        if alignment > memory.page_size.bytes() || info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY) {
+            return Err(CreateError::NotSupported("contiguous placement"));
+        }
+        Ok(size)
+    }
+
+    /// Destroys an allocation. Work submitted before may still use it (RES-91): its memory, its addresses and its backing
+    /// store are free when that has ended, and the handle is invalid at once. It leaves its device's list.
+    ///
+    /// # Errors
+    ///
+    /// If the handle names nothing.
+    #[doc(alias = "D3DKMTDestroyAllocation2")]
+    pub fn destroy_allocation(&mut self, allocation: AllocationId) -> Result<(), InvalidHandle> {
+        let index = self.lookup_allocation(allocation)? as u32;
+        self.events.record(|| Event::AllocationDestroyed { allocation });
+        let device_index = self.allocations[index as usize].device as usize;
+        let submitted = self.devices[device_index].submitted;
+        let entry = &mut self.allocations[index as usize].entry;
+        if entry.count > 0 {
+            entry.count = 1;
+            let effect = entry.leave(submitted, EvictFlags::all());
+            let size = self.allocations[index as usize].size;
+            self.update_list(device_index, |device| {
+                device.list.set(device.list.now() - size, submitted, device.last_request);
+            });
+            self.apply(index, effect);
+        }
+        let state = &mut self.allocations[index as usize].state;
+        *state |= AllocationState::DESTROYED;
+        self.evictable.remove(&mut self.allocations, index);
+        self.defer(device_index, DeferredAction::Purge(index));
+        Ok(())
+    }
+
+    /// Does `action` once all that was submitted and requested so far is dispatched and granted.
+    pub(crate) fn defer(&mut self, device: usize, action: DeferredAction) {
+        let books = &mut self.devices[device];
+        let deferred = Deferred { submission: books.submitted, request: books.last_request, action };
+        books.deferred.push_back(deferred);
+        self.deferring.insert(device as u32);
+        self.stirred = true;
+    }
+}
+
+fn in_use(remaining: u64) -> Result<(), DestroyError> {
+    if remaining > 0 { Err(DestroyError::InUse { remaining }) } else { Ok(()) }
+}

@@ -1,0 +1,271 @@
+//! MakeResident and Evict (RES-10..RES-24).
+
+use alloc::vec::Vec;
+
+use crate::{
+    allocation::AllocationState,
+    error::{EvictError, MakeResidentError},
+    event::Event,
+    id::{AllocationId, DeviceId, PagingQueueId},
+    residency::{Effect, EvictFlags, Request, RequestKind},
+    state::VidMm,
+};
+
+/// How many requests of a device may wait for their end (D14).
+pub(crate) const REQUESTS_MAX: usize = 4096;
+
+/// What MakeResident answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Residency {
+    /// All are resident and can be used now (RES-11, paging fence value 0).
+    #[doc(alias = "S_OK")]
+    Resident,
+    /// They can be used when the paging queue's fence has reached this value. Work submitted after the call waits for it by
+    /// itself.
+    #[doc(alias = "E_PENDING")]
+    Pending {
+        /// The value.
+        paging_fence_value: u64,
+    },
+}
+
+impl VidMm {
+    /// Adds `allocations` to the residency list of the queue's device, each as often as it is named (RES-02).
+    ///
+    /// Work submitted after the call requires them, until [`evict`](Self::evict) was called as often. The answer is
+    /// [`Residency::Resident`] if all are in place and nothing is under way for them, and nothing that the device asked for
+    /// earlier is pending (RES-16, U-25).
+    ///
+    /// # Errors
+    ///
+    /// [`MakeResidentError::NoMemory`] if the list would not fit beside the lists of other devices. Any error leaves the list
+    /// as it was (RES-11).
+    #[doc(alias = "D3DKMTMakeResident")]
+    #[doc(alias = "D3DDDI_MAKERESIDENT")]
+    pub fn make_resident(
+        &mut self,
+        paging_queue: PagingQueueId,
+        allocations: &[AllocationId],
+    ) -> Result<Residency, MakeResidentError> {
+        let queue = self.paging_queues.lookup(paging_queue)?;
+        let device = self.paging_queues[queue].device as usize;
+        self.check_device(device)?;
+        if allocations.is_empty() {
+            return Err(MakeResidentError::Empty);
+        }
+        let pending = self.devices[device].requests.len();
+        if pending >= REQUESTS_MAX {
+            return Err(MakeResidentError::TooManyPending { pending });
+        }
+        let mut indices = Vec::with_capacity(allocations.len());
+        for (position, &id) in allocations.iter().enumerate() {
+            let index = self.lookup_allocation(id)?;
+            if self.allocations[index].device as usize != device {
+                return Err(MakeResidentError::WrongDevice { position });
+            }
+            indices.push(index as u32);
+        }
+        self.count_in(device, allocations, &indices)?;
+
+        let books = &self.devices[device];
+        let nothing_ungranted = books.granted == books.requests.len();
+        let at_once = nothing_ungranted && indices.iter().all(|&index| self.is_in_place(index));
+        let paging_fence_value = if at_once { 0 } else { self.paging_queues[queue].last_value + 1 };
+        let (device_id, after_submission) = (self.devices.id(device), books.submitted);
+        self.events.record(|| Event::MakeResident {
+            device: device_id,
+            allocations: allocations.to_vec(),
+            after_submission,
+            paging_fence_value,
+        });
+        if at_once {
+            for index in indices {
+                let effect = self.allocations[index as usize].entry.join_granted();
+                self.apply(index, effect);
+            }
+            return Ok(Residency::Resident);
+        }
+        let join = |index| (index, self.allocations[index as usize].entry.join_ungranted());
+        let items = indices.into_iter().map(join).collect();
+        self.request(queue, RequestKind::MakeResident(items));
+        Ok(Residency::Pending { paging_fence_value })
+    }
+
+    /// Takes `allocations` off the device's list, each as often as it is named (RES-02).
+    ///
+    /// Work submitted before still has them; work submitted later must not use them (RES-20). Memory is given up when that
+    /// work has ended: soon, or only when it is wanted, as `flags` say (RES-21).
+    ///
+    /// # Errors
+    ///
+    /// If an allocation is not on the list that often. The list is then as it was.
+    #[doc(alias = "D3DKMTEvict")]
+    #[doc(alias = "D3DKMT_EVICT")]
+    pub fn evict(
+        &mut self,
+        device: DeviceId,
+        allocations: &[AllocationId],
+        flags: EvictFlags,
+    ) -> Result<(), EvictError> {
+        let device_index = self.devices.lookup(device)?;
+        if allocations.is_empty() {
+            return Err(EvictError::Empty);
+        }
+        let mut indices = Vec::with_capacity(allocations.len());
+        for &id in allocations {
+            indices.push(self.lookup_allocation(id)? as u32);
+        }
+        self.count_out(device_index, &indices)?;
+
+        let last = self.devices[device_index].submitted;
+        self.events.record(|| Event::Evict {
+            device,
+            allocations: allocations.to_vec(),
+            flags,
+            after_submission: last,
+        });
+        let mut left = 0;
+        for &index in &indices {
+            let allocation = &mut self.allocations[index as usize];
+            let effect = allocation.entry.leave(last, flags);
+            if allocation.entry.count == 0 {
+                left += allocation.size;
+            }
+            self.apply(index, effect);
+        }
+        self.update_list(device_index, |device| {
+            device.list.set(device.list.now() - left, last, device.last_request);
+        });
+        self.stirred = true;
+        Ok(())
+    }
+
+    /// Adds to the device's list what is not on it yet, if that fits.
+    fn count_in(
+        &mut self,
+        device: usize,
+        allocations: &[AllocationId],
+        indices: &[u32],
+    ) -> Result<(), MakeResidentError> {
+        // Counts go up first, so that an allocation named twice weighs once; joining raises them for good.
+        let mut added = 0;
+        for &index in indices {
+            let allocation = &mut self.allocations[index as usize];
+            added += if allocation.entry.count == 0 { allocation.size } else { 0 };
+            allocation.entry.count += 1;
+        }
+        for &index in indices {
+            self.allocations[index as usize].entry.count -= 1;
+        }
+        let list = &self.devices[device].list;
+        let others = self.peak_bytes - list.peak();
+        let wanted = list.now() + added;
+        let available = self.list_capacity() - others;
+        if wanted > available {
+            let (num_bytes_to_trim, device) = (wanted - available, self.devices.id(device));
+            self.events.record(|| Event::MakeResidentRefused {
+                device,
+                allocations: allocations.to_vec(),
+                num_bytes_to_trim,
+            });
+            return Err(MakeResidentError::NoMemory { num_bytes_to_trim });
+        }
+        self.update_list(device, |device| device.list.set(wanted, device.submitted, device.last_request));
+        Ok(())
+    }
+
+    /// Checks that each allocation is on the device's list as often as it is named.
+    fn count_out(&mut self, device: usize, indices: &[u32]) -> Result<(), EvictError> {
+        let mut counted = 0;
+        let is_listed = |&&index: &&u32| {
+            let allocation = &mut self.allocations[index as usize];
+            let listed = allocation.device as usize == device && allocation.entry.count > 0;
+            if listed {
+                allocation.entry.count -= 1;
+                counted += 1;
+            }
+            !listed
+        };
+        let missing = indices.iter().find(is_listed).is_some();
+        for &index in &indices[..counted] {
+            self.allocations[index as usize].entry.count += 1;
+        }
+        if missing { Err(EvictError::NotResident { position: counted }) } else { Ok(()) }
+    }
+
+    /// Whether the allocation is in the segment with its content, and nothing is under way for it.
+    fn is_in_place(&self, index: u32) -> bool {
+        let allocation = &self.allocations[index as usize];
+        allocation.place.is_some() && self.stream.is_retired(allocation.last_plan)
+    }
+
+    /// Appends a request of the queue's device.
+    pub(crate) fn request(&mut self, queue: usize, kind: RequestKind) {
+        let books = &mut self.paging_queues[queue];
+        books.last_value += 1;
+        books.pending += 1;
+        let (device_index, fence_value) = (books.device, books.last_value);
+        let device = &mut self.devices[device_index as usize];
+        device.last_request += 1;
+        self.arrivals += 1;
+        device.requests.push_back(Request {
+            number: device.last_request,
+            arrival: self.arrivals,
+            queue: queue as u32,
+            fence_value,
+            position: device.submitted,
+            kind,
+            plans: Vec::new(),
+        });
+        self.requesting.insert(device_index);
+        self.stirred = true;
+    }
+
+    /// Carries out what a grant or an Evict does to an allocation.
+    pub(crate) fn apply(&mut self, index: u32, effect: Effect) {
+        match effect {
+            Effect::Nothing => {}
+            Effect::Open => {
+                let allocation = &mut self.allocations[index as usize];
+                allocation.entry.holding = true;
+                allocation.state -= AllocationState::EVICT_SOON;
+                self.evictable.remove(&mut self.allocations, index);
+            }
+            Effect::Until(last, flags) => {
+                let allocation = &mut self.allocations[index as usize];
+                let device = &mut self.devices[allocation.device as usize];
+                if last <= device.dispatched() {
+                    return self.lapse(index, flags);
+                }
+                allocation.entry.holding = true;
+                device.lapsing.insert(last, index, flags);
+                self.evictable.remove(&mut self.allocations, index);
+            }
+        }
+    }
+
+    /// A span of the allocation ends: the last submission made in it has been dispatched.
+    pub(crate) fn lapse(&mut self, index: u32, flags: EvictFlags) {
+        let allocation = &mut self.allocations[index as usize];
+        allocation.state.set(
+            AllocationState::DIRTY,
+            allocation.state.contains(AllocationState::DIRTY) || !flags.contains(EvictFlags::NOT_WRITTEN_TO),
+        );
+        if !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY) {
+            allocation.state |= AllocationState::EVICT_SOON;
+        }
+        let dispatched = self.devices[allocation.device as usize].dispatched();
+        if allocation.entry.open || allocation.entry.until > dispatched {
+            return;
+        }
+        allocation.entry.holding = false;
+        if allocation.place.is_none() || allocation.state.contains(AllocationState::DESTROYED) {
+            return;
+        }
+        if allocation.state.contains(AllocationState::EVICT_SOON) {
+            self.evict_soon.push_back(index);
+        }
+        self.evictable.push(&mut self.allocations, index);
+    }
+}

@@ -1,0 +1,153 @@
+//! Adapter start.
+
+use alloc::{
+    collections::{BTreeSet, VecDeque},
+    vec,
+    vec::Vec,
+};
+
+use crate::{
+    adapter::{self, Adapter, BrokenRule, StartAdapterError},
+    contract::{Host, Kmd, KmdProcessHandle},
+    event::{Event, EventLog},
+    gpu_va::{PageTables, Table},
+    id::Slots,
+    paging::{Stream, Windows, initialise_table},
+    placer::PagePlacer,
+    residency::Evictable,
+    state::{Builder, Engine, Statistics, VidMm},
+    units::{Extent, PhysicalAddress},
+};
+
+/// What the user of an adapter can choose.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AdapterOptions {
+    /// Keep events until [`events`](VidMm::events) is drained; without, they are only counted.
+    pub events: bool,
+}
+
+impl VidMm {
+    /// Starts an adapter: asks the driver what it is, and creates the paging process and its pinned page tables.
+    ///
+    /// # Errors
+    ///
+    /// If what the driver reports breaks a rule; all broken rules are listed (U-1).
+    pub fn start_adapter(
+        options: AdapterOptions,
+        kmd: &mut dyn Kmd,
+        host: &mut dyn Host,
+    ) -> Result<Self, StartAdapterError> {
+        let info = kmd.query_adapter_info();
+        let paging_va_mib = kmd.query_paging_process_gpu_va_size(0);
+        let refuse = |broken_rules| StartAdapterError { broken_rules };
+        let adapter = adapter::validate(&info, paging_va_mib).map_err(refuse)?;
+        let mut placer = PagePlacer::new(adapter.memory.size);
+        let (tables, extents) = place_paging_tables(&adapter, &mut placer, host).map_err(|rule| refuse(vec![rule]))?;
+
+        let system_process = || refuse(vec![BrokenRule::SystemProcess]);
+        let process = kmd.create_process(true).map_err(|_| system_process())?;
+        let system_context = kmd.create_context(process, adapter.paging_engine, true).map_err(|_| system_process())?;
+        let windows = Windows::new(&adapter, process, tables);
+        kmd.set_root_page_table(system_context, windows.root);
+
+        let mut manager = Self {
+            placer,
+            evictable: Evictable::default(),
+            pinned_bytes: extents.iter().map(|extent| extent.size).sum(),
+            peak_bytes: 0,
+            processes: Slots::new(),
+            devices: Slots::new(),
+            contexts: Slots::new(),
+            paging_queues: Slots::new(),
+            monitored_fences: Slots::new(),
+            allocations: Slots::new(),
+            windows,
+            stream: Stream::default(),
+            builder: Builder::new(system_context),
+            engines: adapter.engines.iter().map(|_| Engine::default()).collect(),
+            arrivals: 0,
+            requesting: BTreeSet::new(),
+            granted: BTreeSet::new(),
+            deferring: BTreeSet::new(),
+            queued: BTreeSet::new(),
+            evict_soon: VecDeque::new(),
+            dead: Vec::new(),
+            outputs: VecDeque::new(),
+            events: EventLog::new(options.events),
+            statistics: Statistics::default(),
+            stirred: true,
+            failed: None,
+            adapter,
+        };
+        manager.record_start(process, extents);
+        manager.initialise_paging_tables();
+        Ok(manager)
+    }
+
+    fn record_start(&mut self, paging_process: KmdProcessHandle, paging_tables: Vec<Extent>) {
+        let adapter = &self.adapter;
+        self.events.record(|| Event::AdapterStarted {
+            segment: adapter.memory.id,
+            size: adapter.memory.size,
+            page_size: adapter.memory.page_size,
+            engines: adapter.engines.clone(),
+            level_bits: adapter.levels.iter().map(|level| level.index_bits).collect(),
+            va_bits: adapter.va_bits,
+            paging_va_size: adapter.paging_va_size,
+            paging_process,
+            paging_tables,
+        });
+    }
+
+    /// The paging process's tables are written by the first paging buffer, not by the CPU as in GVA-33: then a GPU sees one
+    /// order of all updates (DESIGN D1).
+    fn initialise_paging_tables(&mut self) {
+        for key in Windows::needed_tables(&self.adapter) {
+            let Windows { process, tables, .. } = &mut self.windows;
+            initialise_table(&self.adapter, *process, tables, key, &mut self.builder.operations);
+        }
+    }
+}
+
+/// Places the tables of the paging process, which stay where they are (GVA-27), at the start of the segment.
+fn place_paging_tables(
+    adapter: &Adapter,
+    placer: &mut PagePlacer,
+    host: &mut dyn Host,
+) -> Result<(PageTables, Vec<Extent>), BrokenRule> {
+    let keys = Windows::needed_tables(adapter);
+    let bytes = |key: crate::gpu_va::TableKey| key.bytes(adapter).next_multiple_of(adapter.memory.page_size.bytes());
+    let total: u64 = keys.iter().map(|&key| bytes(key)).sum();
+    if !adapter.paging_tables_in_system && total > adapter.memory.size / 2 {
+        return Err(BrokenRule::PagingTables { tables: total, size: adapter.memory.size });
+    }
+    let mut tables = PageTables::default();
+    let mut extents = Vec::new();
+    for key in keys {
+        let address = if adapter.paging_tables_in_system {
+            host.commit_backing_store(key.bytes(adapter)).map_err(|_| BrokenRule::SystemProcess)?
+        } else {
+            let [extent] = placer.take(bytes(key), &mut Vec::new())[..] else {
+                unreachable!("an empty segment gives one range")
+            };
+            extents.push(extent);
+            PhysicalAddress { segment: adapter.memory.id, offset: extent.offset }
+        };
+        tables.insert(key, Table { address: Some(address), plan: 0, initialised: false });
+    }
+    Ok((tables, extents))
+}
+
+impl Builder {
+    fn new(system_context: crate::contract::KmdContextHandle) -> Self {
+        Self {
+            pool: Vec::new(),
+            buffers: 0,
+            current: None,
+            operations: VecDeque::new(),
+            multipass_offset: 0,
+            idle_at: None,
+            system_context,
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! What can go wrong: a caller's mistake is an error of the call and changes nothing; a driver's is a [`Violation`] and puts
+//! the adapter in error; a program's puts its device in error.
+
+use crate::{
+    contract::{BackingStoreError, CreateAllocationError, EngineFence, KmdError},
+    gpu_va::VaRangeError,
+    id::{DeviceId, InvalidHandle},
+    units::GpuVirtualAddress,
+};
+
+/// A rule of the contract that the driver or the GPU broke. The text names the fact.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Violation {
+    /// The driver claims to have written more than the buffer holds.
+    #[error("BPB-02: the driver claims {dma_bytes} bytes of commands and {private_bytes} of private data, more than were left")]
+    BufferOverrun {
+        /// Bytes of commands claimed.
+        dma_bytes: usize,
+        /// Bytes of private data claimed.
+        private_bytes: usize,
+    },
+    /// A fresh full-size buffer brought no progress.
+    #[error("BPB-05, U-10: in a new buffer the driver wrote nothing, left its multipass offset unchanged, and asked for another")]
+    NoProgress,
+    /// Busy was answered although the allocation is idle.
+    #[error("BPB-06, U-11: the driver answered busy although the allocation is idle")]
+    BusyWhileIdle,
+    /// An engine signalled a fence that is not its next.
+    #[error("SYN-13: engine {} signalled fence {}, but its next is {expected}", .found.engine, .found.fence_id)]
+    FenceOrder {
+        /// What was signalled.
+        found: EngineFence,
+        /// The next fence of that engine, 0 if nothing is under way.
+        expected: u64,
+    },
+    /// A paging buffer accessed an address that nothing is mapped at.
+    #[error("FLT-23: a paging buffer faulted at {virtual_address}")]
+    FaultInPagingBuffer {
+        /// The address.
+        virtual_address: GpuVirtualAddress,
+    },
+    /// The driver created an allocation with an impossible property.
+    #[error("CRE-03: the driver created an allocation with {0}")]
+    AllocationInfo(AllocationInfoRule),
+}
+
+/// What is impossible about an allocation that a driver created.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum AllocationInfoRule {
+    /// No bytes, or so many that rounding up overflows.
+    #[error("a size of {0} bytes")]
+    Size(u64),
+    /// Not a power of two, or finer than the pool's pages (SEG-46).
+    #[error("an alignment of {0} bytes; it must be 0 or a power of two that the segment's pages divide")]
+    Alignment(u32),
+    /// An empty set, or one that names a segment that was not reported (SEG-40).
+    #[error("a supported segment set of {0:#x}")]
+    SegmentSet(u32),
+    /// A preferred segment outside the supported set (SEG-42).
+    #[error("segment {0} as preferred, which is not in its supported set")]
+    PreferredSegment(u8),
+    /// Priority 0 (CRE-05).
+    #[error("an initial priority of 0")]
+    Priority,
+}
+
+/// Why a device is in error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum DeviceErrorReason {
+    /// Its work accessed memory that is not mapped or not resident (FLT-03).
+    #[error("its work accessed {virtual_address}, where nothing is resident (FLT-03)")]
+    PageFault {
+        /// The address.
+        virtual_address: GpuVirtualAddress,
+    },
+    /// The adapter is in error.
+    #[error("the adapter is in error")]
+    AdapterInError,
+}
+
+/// The device or its adapter no longer works.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{device} is in error and takes no more calls: {reason}; destroy it and create another")]
+pub struct DeviceInError {
+    /// The device.
+    pub device: DeviceId,
+    /// Why.
+    pub reason: DeviceErrorReason,
+}
+
+/// Why an object was not created.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CreateError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The device or the adapter is in error.
+    #[error(transparent)]
+    DeviceInError(#[from] DeviceInError),
+    /// The driver has no memory.
+    #[error(transparent)]
+    Kmd(#[from] KmdError),
+    /// The driver refused the allocation.
+    #[error(transparent)]
+    Allocation(#[from] CreateAllocationError),
+    /// The system has no memory for the backing store.
+    #[error(transparent)]
+    BackingStore(#[from] BackingStoreError),
+    /// There is no such engine, or it is the paging engine, which runs no user's work.
+    #[error("engine {engine} takes no contexts; the adapter's engines are 0 to {last}, and {paging} runs paging buffers")]
+    Engine {
+        /// The engine asked for.
+        engine: u32,
+        /// The last one.
+        last: u32,
+        /// The paging engine.
+        paging: u32,
+    },
+    /// The driver broke a rule; the adapter is not harmed, the allocation does not exist.
+    #[error(transparent)]
+    Violation(Violation),
+    /// This version places allocations in the memory segment only.
+    #[error("the allocation needs what this version does not have yet: {0}")]
+    NotSupported(&'static str),
+}
+
+/// Why an object was not destroyed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DestroyError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// Something that belongs to it still lives. Destroy that first, and poll until its last use has ended.
+    #[error("it still has {remaining} object(s) or unfinished operations; destroy them first and poll until they are gone")]
+    InUse {
+        /// How many.
+        remaining: u64,
+    },
+}
+
+/// Why MakeResident was refused. Nothing changed (RES-11).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MakeResidentError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The device or the adapter is in error.
+    #[error(transparent)]
+    DeviceInError(#[from] DeviceInError),
+    /// The list of allocations is empty (RES-17).
+    #[error("the list of allocations is empty")]
+    Empty,
+    /// An allocation belongs to another device (RES-10).
+    #[error("allocation number {position} of the list was not created on the paging queue's device")]
+    WrongDevice {
+        /// Its position in the list.
+        position: usize,
+    },
+    /// The device's list would not fit (RES-13).
+    #[doc(alias = "STATUS_NO_MEMORY")]
+    #[error("the device's list would not fit: evict at least {num_bytes_to_trim} bytes of it and try again")]
+    NoMemory {
+        /// Evicting this many bytes of the list makes room, unless others take it meanwhile.
+        num_bytes_to_trim: u64,
+    },
+    /// Too many requests of the device wait for their grant (D14).
+    #[error("{pending} requests of the device are pending; poll and complete work before the next")]
+    TooManyPending {
+        /// How many.
+        pending: usize,
+    },
+}
+
+/// Why Evict was refused. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EvictError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The list of allocations is empty.
+    #[error("the list of allocations is empty")]
+    Empty,
+    /// An allocation is not on the device's list as often as it is named (RES-02).
+    #[error("allocation number {position} of the list is not on the device's list, or not as often as it is named")]
+    NotResident {
+        /// Its position in the list.
+        position: usize,
+    },
+}
+
+/// Why a mapping was refused. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MapError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The device or the adapter is in error.
+    #[error(transparent)]
+    DeviceInError(#[from] DeviceInError),
+    /// The addresses cannot be had.
+    #[error(transparent)]
+    Range(#[from] VaRangeError),
+    /// The allocation belongs to another device.
+    #[error("the allocation was not created on the paging queue's device")]
+    WrongDevice,
+    /// The part of the allocation is empty, not made of its pages, or not inside it.
+    #[error("the part of the allocation is empty, not a multiple of its pages of {page_size} bytes, or not inside its {size} bytes")]
+    Part {
+        /// The page size of the allocation, in bytes.
+        page_size: u64,
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// There is no room for the page tables (D9).
+    #[error("the page tables would not fit: evict at least {num_bytes_to_trim} bytes and try again")]
+    NoMemory {
+        /// Evicting this many bytes makes room.
+        num_bytes_to_trim: u64,
+    },
+    /// The host has no memory for page tables.
+    #[error(transparent)]
+    BackingStore(#[from] BackingStoreError),
+    /// Too many requests of the device wait for their grant (D14).
+    #[error("{pending} requests of the device are pending; poll and complete work before the next")]
+    TooManyPending {
+        /// How many.
+        pending: usize,
+    },
+}
+
+/// Why a submission was refused. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The device or the adapter is in error (FLT-04).
+    #[error(transparent)]
+    DeviceInError(#[from] DeviceInError),
+    /// The context's queue is full (D14).
+    #[error("{queued} submissions of the context are queued; poll and complete work before the next")]
+    QueueFull {
+        /// How many.
+        queued: usize,
+    },
+}
+
+/// The device is in error, or the handle names nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceCallError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The device or the adapter is in error.
+    #[error(transparent)]
+    DeviceInError(#[from] DeviceInError),
+}
+
+/// Why addresses were not reserved or freed. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GpuVaError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The range cannot be had, or names nothing.
+    #[error(transparent)]
+    Range(#[from] VaRangeError),
+}

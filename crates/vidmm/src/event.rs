@@ -1,0 +1,435 @@
+//! What happened, as whole facts (DESIGN 8).
+//!
+//! Every event has a number, counted whether or not anybody listens, so that a number means the same in a run with a log and
+//! in one without. Events are complete: someone with the log alone can rebuild who was where.
+
+use alloc::vec::Vec;
+
+use crate::{
+    contract::{BuildStatus, EngineFence, EngineKind, KmdAllocationHandle, KmdProcessHandle, PagingOperation},
+    error::{DeviceErrorReason, Violation},
+    id::{AllocationId, ContextId, DeviceId, MonitoredFenceId, PagingQueueId, ProcessId},
+    paging::PlanNo,
+    residency::EvictFlags,
+    units::{Extent, GpuVirtualAddress, Nanoseconds, PageSize, PhysicalAddress, SegmentId},
+};
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(tag = "event", rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Event {
+    /// The adapter started.
+    AdapterStarted {
+        /// The memory segment.
+        segment: SegmentId,
+        /// Its size in bytes.
+        size: u64,
+        /// The size of its pages.
+        page_size: PageSize,
+        /// Its engines, by ordinal.
+        engines: Vec<EngineKind>,
+        /// Index bits of the page-table levels, leaf first; the root's are what remains of the address.
+        level_bits: Vec<u32>,
+        /// Bits of a GPU virtual address.
+        va_bits: u32,
+        /// Bytes of a scratch window of the paging process, one on each side of a transfer (U-16).
+        paging_va_size: u64,
+        /// The paging process, as the driver calls it.
+        paging_process: KmdProcessHandle,
+        /// Where the segment holds the paging process's tables: always resident (PGV-04).
+        paging_tables: Vec<Extent>,
+    },
+    /// A process was created.
+    ProcessCreated {
+        /// Its name.
+        process: ProcessId,
+        /// What the driver calls it.
+        handle: KmdProcessHandle,
+    },
+    /// A process was destroyed; its tables are free.
+    ProcessDestroyed {
+        /// Its name.
+        process: ProcessId,
+    },
+    /// A device was created.
+    DeviceCreated {
+        /// Its name.
+        device: DeviceId,
+        /// Its process.
+        process: ProcessId,
+    },
+    /// A device was destroyed.
+    DeviceDestroyed {
+        /// Its name.
+        device: DeviceId,
+    },
+    /// A context was created.
+    ContextCreated {
+        /// Its name.
+        context: ContextId,
+        /// Its device.
+        device: DeviceId,
+        /// The engine that runs its work.
+        engine: u32,
+    },
+    /// A context was destroyed.
+    ContextDestroyed {
+        /// Its name.
+        context: ContextId,
+    },
+    /// A paging queue was created.
+    PagingQueueCreated {
+        /// Its name.
+        queue: PagingQueueId,
+        /// Its device.
+        device: DeviceId,
+    },
+    /// An allocation was created. It is nowhere but in its backing store, and reads as zero (CRE-42).
+    AllocationCreated {
+        /// Its name.
+        allocation: AllocationId,
+        /// Its device.
+        device: DeviceId,
+        /// Its process.
+        process: ProcessId,
+        /// What the driver calls it.
+        handle: KmdAllocationHandle,
+        /// Its size in bytes, rounded up.
+        size: u64,
+        /// Its priority.
+        priority: u32,
+        /// Where its backing store begins in system memory.
+        backing_store: u64,
+    },
+    /// The caller destroyed an allocation; it lives until its last use has ended.
+    AllocationDestroyed {
+        /// Its name.
+        allocation: AllocationId,
+    },
+    /// Nothing names the allocation any more; its backing store was returned.
+    AllocationReclaimed {
+        /// Its name.
+        allocation: AllocationId,
+    },
+    /// Addresses were reserved.
+    GpuVirtualAddressReserved {
+        /// The process.
+        process: ProcessId,
+        /// First address.
+        virtual_address: GpuVirtualAddress,
+        /// Size in bytes.
+        size: u64,
+    },
+    /// A mapping was admitted.
+    GpuVirtualAddressMapped {
+        /// The process.
+        process: ProcessId,
+        /// First address.
+        virtual_address: GpuVirtualAddress,
+        /// Size in bytes.
+        size: u64,
+        /// What it shows.
+        allocation: AllocationId,
+        /// From which byte on.
+        allocation_offset: u64,
+        /// Page size of its entries.
+        page_size: PageSize,
+        /// The paging fence value after which it can be used; 0 is at once.
+        paging_fence_value: u64,
+    },
+    /// A mapping or reservation was given back.
+    GpuVirtualAddressFreed {
+        /// The process.
+        process: ProcessId,
+        /// First address.
+        virtual_address: GpuVirtualAddress,
+        /// Size in bytes.
+        size: u64,
+    },
+    /// MakeResident was admitted.
+    MakeResident {
+        /// The device.
+        device: DeviceId,
+        /// The allocations.
+        allocations: Vec<AllocationId>,
+        /// The last submission made before it.
+        after_submission: u64,
+        /// The paging queue's fence value that says when; 0 is at once.
+        paging_fence_value: u64,
+    },
+    /// MakeResident was refused; nothing changed.
+    MakeResidentRefused {
+        /// The device.
+        device: DeviceId,
+        /// The allocations.
+        allocations: Vec<AllocationId>,
+        /// How much to trim (RES-13).
+        num_bytes_to_trim: u64,
+    },
+    /// Evict was accepted.
+    Evict {
+        /// The device.
+        device: DeviceId,
+        /// The allocations.
+        allocations: Vec<AllocationId>,
+        /// How.
+        flags: EvictFlags,
+        /// The last submission that still requires them.
+        after_submission: u64,
+    },
+    /// Work was submitted; it requires the list as it stands now.
+    Submitted {
+        /// The device.
+        device: DeviceId,
+        /// The context.
+        context: ContextId,
+        /// Its number within the device.
+        submission: u64,
+    },
+    /// Work was handed to its engine.
+    Dispatched {
+        /// The device.
+        device: DeviceId,
+        /// Its number within the device.
+        submission: u64,
+        /// What its end signals.
+        signal: EngineFence,
+        /// What it waits for.
+        waits: Vec<EngineFence>,
+    },
+    /// A request was granted: its plans are decided.
+    Granted {
+        /// The device.
+        device: DeviceId,
+        /// Its paging queue.
+        queue: PagingQueueId,
+        /// Its fence value.
+        paging_fence_value: u64,
+        /// The plans that must retire first.
+        plans: Vec<PlanNo>,
+    },
+    /// A victim was chosen.
+    Evicted {
+        /// The plan that takes it out.
+        plan: PlanNo,
+        /// The victim.
+        allocation: AllocationId,
+        /// What it leaves.
+        extents: Vec<Extent>,
+        /// Whether its content is copied out.
+        copied: bool,
+        /// Why it goes.
+        reason: EvictReason,
+    },
+    /// A place was chosen.
+    Placed {
+        /// The plan that brings it in.
+        plan: PlanNo,
+        /// The allocation.
+        allocation: AllocationId,
+        /// Where it goes.
+        extents: Vec<Extent>,
+        /// Where its content comes from.
+        content: ContentSource,
+    },
+    /// A page table was placed.
+    PageTablePlaced {
+        /// The plan that initialises it.
+        plan: PlanNo,
+        /// The process.
+        process: ProcessId,
+        /// Its level; 0 is the leaf.
+        level: u32,
+        /// The size of the pages that its entries map.
+        page_size: PageSize,
+        /// The first address that it covers.
+        virtual_address: GpuVirtualAddress,
+        /// Where it lies.
+        address: PhysicalAddress,
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// A plan was decided, and is parked until its waits are over.
+    PlanDecided {
+        /// Its number.
+        plan: PlanNo,
+        /// Submissions that must retire before it enters the stream.
+        waits: Vec<(DeviceId, u64)>,
+        /// Plans that must enter before it.
+        after: Vec<PlanNo>,
+    },
+    /// A plan entered the stream: the ranges that it empties are free for what follows.
+    PlanEntered {
+        /// Its number.
+        plan: PlanNo,
+    },
+    /// A plan's last operation has completed.
+    PlanRetired {
+        /// Its number.
+        plan: PlanNo,
+    },
+    /// The driver was asked to encode an operation.
+    PagingOperation {
+        /// The plan that it belongs to; 0 is adapter start.
+        plan: PlanNo,
+        /// The operation.
+        operation: PagingOperation,
+        /// What the driver answered.
+        status: BuildStatus,
+        /// Where its commands begin in the buffer.
+        offset: u32,
+        /// Bytes that it wrote.
+        bytes: u32,
+        /// Its progress afterwards.
+        multipass_offset: u32,
+    },
+    /// A paging buffer was handed to the paging engine.
+    PagingBufferSubmitted {
+        /// What its end signals.
+        signal: EngineFence,
+        /// Bytes of commands in it.
+        bytes: u32,
+    },
+    /// An engine has ended a packet.
+    Completed {
+        /// What it signalled.
+        signal: EngineFence,
+    },
+    /// A paging fence was signalled.
+    PagingFenceSignaled {
+        /// Its queue.
+        queue: PagingQueueId,
+        /// Its value now.
+        value: u64,
+    },
+    /// A monitored fence was signalled.
+    MonitoredFenceSignaled {
+        /// The fence.
+        fence: MonitoredFenceId,
+        /// Its value now.
+        value: u64,
+    },
+    /// A user's packet accessed an address where nothing is resident (FLT-03).
+    PageFault {
+        /// The packet.
+        signal: EngineFence,
+        /// The address.
+        virtual_address: GpuVirtualAddress,
+        /// Whether it was a write.
+        write: bool,
+        /// What is mapped there, if anything.
+        allocation: Option<AllocationId>,
+    },
+    /// A device was put in error; its work is dropped (FLT-04).
+    DeviceInError {
+        /// The device.
+        device: DeviceId,
+        /// Why.
+        reason: DeviceErrorReason,
+    },
+    /// The adapter was put in error.
+    AdapterInError {
+        /// The rule that was broken.
+        violation: Violation,
+    },
+    /// A kernel's inputs were compared with what they must be. Recorded by whoever checks.
+    ContentChecked {
+        /// The kernel's number.
+        kernel: u64,
+        /// Pages compared.
+        pages: u64,
+        /// Pages that were wrong.
+        wrong: u64,
+    },
+    /// Something that was checked did not hold. Recorded by whoever checks.
+    Finding {
+        /// The kernel that read it.
+        kernel: u64,
+        /// What was read.
+        allocation: AllocationId,
+        /// Which page of it, counted from 0.
+        page: u64,
+        /// The digest that the page must have.
+        expected: u64,
+        /// The digest that it had.
+        found: u64,
+    },
+}
+
+/// Why an allocation is taken out of its segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum EvictReason {
+    /// Its room is wanted, and it was next in the documented order (CRE-31a).
+    RoomWanted,
+    /// Its last Evict asked for it (RES-21).
+    EvictRequested,
+    /// It was destroyed (RES-91).
+    Destroyed,
+}
+
+/// Where the content of an allocation that is brought in comes from (RES-18).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum ContentSource {
+    /// It never had any: it is filled with zeros (CRE-42).
+    Fill,
+    /// Its backing store.
+    BackingStore,
+}
+
+/// An event with its number and its time.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct NumberedEvent {
+    /// Counted from 1.
+    pub number: u64,
+    /// The time of the last `poll`.
+    pub at: Nanoseconds,
+    /// What happened.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub event: Event,
+}
+
+/// Collects events for whoever drains them. Free when off: an event is then only counted.
+#[derive(Debug, Default)]
+pub struct EventLog {
+    enabled: bool,
+    number: u64,
+    at: Nanoseconds,
+    pending: Vec<NumberedEvent>,
+}
+
+impl EventLog {
+    /// A log that keeps events until they are drained, or only counts them.
+    pub(crate) fn new(enabled: bool) -> Self {
+        Self { enabled, ..Self::default() }
+    }
+
+    /// Counts an event, and keeps it if anybody listens. Returns its number.
+    pub fn record(&mut self, event: impl FnOnce() -> Event) -> u64 {
+        self.number += 1;
+        if self.enabled {
+            self.pending.push(NumberedEvent { number: self.number, at: self.at, event: event() });
+        }
+        self.number
+    }
+
+    /// Takes the events that came since the last call.
+    pub fn drain(&mut self) -> impl Iterator<Item = NumberedEvent> {
+        self.pending.drain(..)
+    }
+
+    /// The number of the last event.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn set_time(&mut self, at: Nanoseconds) {
+        self.at = at;
+    }
+}

@@ -1,0 +1,10 @@
+//! GPU virtual address spaces: who uses which addresses, and the page tables that follow from it (D9).
+
+mod process;
+mod space;
+mod tables;
+
+pub(crate) use process::{Process, Processes};
+pub(crate) use space::{Mapping, VaSpace};
+pub use space::VaRangeError;
+pub(crate) use tables::{PageTables, Table, TableKey, leaf_runs};

@@ -1,0 +1,190 @@
+//! Which addresses of a process are free, reserved, mapped.
+
+use alloc::collections::BTreeMap;
+
+use crate::{
+    free_ranges::FreeRanges,
+    units::{Extent, GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PageSize},
+};
+
+/// A range of a process's address space that shows a part of an allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    pub process: u32,
+    /// The size of the pages in the page tables.
+    pub pte_page_size: PageSize,
+    pub read_only: bool,
+    pub virtual_address: u64,
+    pub size: u64,
+    /// Bytes from the start of the allocation.
+    pub allocation_offset: u64,
+    pub driver_protection: u64,
+}
+
+/// The address space of one process.
+#[derive(Debug)]
+pub(crate) struct VaSpace {
+    first: u64,
+    end: u64,
+    free: FreeRanges,
+    reserved: BTreeMap<u64, u64>,
+    mapped: BTreeMap<u64, Mapped>,
+}
+
+/// What is known of a mapping at its address.
+#[derive(Debug, Clone, Copy)]
+struct Mapped {
+    size: u64,
+    allocation: u32,
+    /// The caller freed it; the work submitted before may still use it.
+    freed: bool,
+}
+
+/// Why a range of addresses cannot be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum VaRangeError {
+    /// The range is empty, not made of whole pages, or not inside the address space.
+    #[error("the range is empty, not a multiple of its pages of {page_size} bytes, or outside {first} .. {end}")]
+    Invalid {
+        /// The page size that the range must keep to, in bytes.
+        page_size: u64,
+        /// The first address that can be used.
+        first: GpuVirtualAddress,
+        /// The end of the address space.
+        end: GpuVirtualAddress,
+    },
+    /// Another mapping or reservation is there. Free it first.
+    #[error("a part of the range is already mapped or reserved; free it first")]
+    InUse,
+    /// No free range is large enough.
+    #[error("no free range of {size} bytes is left in the address space")]
+    Exhausted {
+        /// The size asked for, in bytes.
+        size: u64,
+    },
+    /// Nothing is mapped or reserved at exactly that range.
+    #[error("no mapping or reservation is at exactly that range; free what was mapped or reserved, whole")]
+    NotFound,
+    /// The reservation still has mappings in it.
+    #[error("the reservation still has mappings in it; free them first")]
+    HasMappings,
+}
+
+impl VaSpace {
+    /// A space from `first` to `end`, both multiples of 64 KiB. Below `first` nothing is ever mapped (GVA-58).
+    pub fn new(first: u64, end: u64) -> Self {
+        let mut free = FreeRanges::default();
+        free.insert(Extent { offset: first, size: end - first });
+        Self { first, end, free, reserved: BTreeMap::new(), mapped: BTreeMap::new() }
+    }
+
+    /// Takes `size` bytes at `base`, or anywhere if it is none, and maps them to `allocation`.
+    ///
+    /// Ranges of 64 KiB and more are aligned to 64 KiB (U-23). The smallest free range that fits is used: unlike first fit,
+    /// it is found without a walk.
+    pub fn map(
+        &mut self,
+        base: Option<u64>,
+        size: u64,
+        page_size: PageSize,
+        allocation: u32,
+    ) -> Result<u64, VaRangeError> {
+        let address = match base {
+            None => self.find(size)?,
+            Some(base) => {
+                self.check_range(base, size, page_size.bytes())?;
+                base
+            }
+        };
+        if !self.is_in_reservation(address, size) {
+            self.take(address, size)?;
+        } else if self.first_mapped(address, size).is_some() {
+            return Err(VaRangeError::InUse);
+        }
+        self.mapped.insert(address, Mapped { size, allocation, freed: false });
+        Ok(address)
+    }
+
+    /// Takes `size` bytes out of the space without a mapping (GVA-52).
+    pub fn reserve(&mut self, base: Option<u64>, size: u64) -> Result<u64, VaRangeError> {
+        let base = match base {
+            Some(base) => base,
+            None => self.find(size)?,
+        };
+        self.check_range(base, size, PAGE_SIZE_64K)?;
+        self.take(base, size)?;
+        self.reserved.insert(base, size);
+        Ok(base)
+    }
+
+    /// The allocation whose mapping is exactly this range.
+    pub fn mapping_at(&self, base: u64, size: u64) -> Option<u32> {
+        self.mapped.get(&base).filter(|mapped| mapped.size == size).map(|mapped| mapped.allocation)
+    }
+
+    /// Marks the mapping at `base` as freed; `false` if it was already.
+    pub fn free(&mut self, base: u64) -> bool {
+        self.mapped.get_mut(&base).is_some_and(|mapped| !core::mem::replace(&mut mapped.freed, true))
+    }
+
+    /// The mapping is gone: its addresses are free, or reserved as before it.
+    pub fn unmap(&mut self, base: u64) {
+        let Mapped { size, .. } = self.mapped.remove(&base).expect("only mappings are unmapped");
+        if !self.is_in_reservation(base, size) {
+            self.free.insert(Extent { offset: base, size });
+        }
+    }
+
+    /// Gives a whole reservation back.
+    pub fn unreserve(&mut self, base: u64, size: u64) -> Result<(), VaRangeError> {
+        if self.reserved.get(&base) != Some(&size) {
+            return Err(VaRangeError::NotFound);
+        }
+        if self.first_mapped(base, size).is_some() {
+            return Err(VaRangeError::HasMappings);
+        }
+        self.reserved.remove(&base);
+        self.free.insert(Extent { offset: base, size });
+        Ok(())
+    }
+
+    /// The allocation mapped at `address`, and the offset of the address in its mapping.
+    pub fn lookup(&self, address: u64) -> Option<(u32, u64)> {
+        let (&start, mapped) = self.mapped.range(..=address).next_back()?;
+        (address - start < mapped.size).then_some((mapped.allocation, address - start))
+    }
+
+    fn find(&self, size: u64) -> Result<u64, VaRangeError> {
+        let alignment = if size >= PAGE_SIZE_64K { PAGE_SIZE_64K } else { PAGE_SIZE };
+        self.free
+            .at_least(size)
+            .map(|range| (range.offset.next_multiple_of(alignment), range.end()))
+            .find(|&(start, end)| start + size <= end)
+            .map(|(start, _)| start)
+            .ok_or(VaRangeError::Exhausted { size })
+    }
+
+    fn check_range(&self, base: u64, size: u64, page_size: u64) -> Result<(), VaRangeError> {
+        let inside = base >= self.first && base.checked_add(size).is_some_and(|end| end <= self.end);
+        if size == 0 || !inside || !base.is_multiple_of(page_size) || !size.is_multiple_of(page_size) {
+            let (first, end) = (GpuVirtualAddress(self.first), GpuVirtualAddress(self.end));
+            return Err(VaRangeError::Invalid { page_size, first, end });
+        }
+        Ok(())
+    }
+
+    fn is_in_reservation(&self, base: u64, size: u64) -> bool {
+        let before = self.reserved.range(..=base).next_back();
+        before.is_some_and(|(&start, &reserved)| base + size <= start + reserved)
+    }
+
+    fn first_mapped(&self, base: u64, size: u64) -> Option<u64> {
+        let (&start, mapped) = self.mapped.range(..base + size).next_back()?;
+        (start + mapped.size > base).then_some(start)
+    }
+
+    fn take(&mut self, base: u64, size: u64) -> Result<(), VaRangeError> {
+        self.free.take(Extent { offset: base, size }).ok_or(VaRangeError::InUse)
+    }
+}

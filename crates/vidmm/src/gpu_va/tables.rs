@@ -1,0 +1,146 @@
+//! Page tables of one address space: derived state (D9). What they say follows from mappings and places; only where each
+//! table lies is kept.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+
+use crate::{
+    adapter::Adapter,
+    paging::PlanNo,
+    units::{PageSize, PhysicalAddress},
+};
+
+/// Which table: its level, its side (leaf tables of dual entries, GVA-43), and its number at that level.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct TableKey {
+    pub level: u32,
+    /// The size of the pages that its entries map; 4 KiB above the leaves.
+    pub page_size: PageSize,
+    /// The virtual address that it begins at, divided by what it covers.
+    pub number: u64,
+}
+
+/// One table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table {
+    /// Where it lies; none until a plan places it.
+    pub address: Option<PhysicalAddress>,
+    /// The plan that initialises it and links it to its parent.
+    pub plan: PlanNo,
+    /// Its initialisation has been built: its parent's entry may point to it.
+    pub initialised: bool,
+}
+
+/// The tables of one address space. Pinned while it exists (D9).
+#[derive(Debug, Default)]
+pub(crate) struct PageTables {
+    tables: BTreeMap<TableKey, Table>,
+}
+
+impl TableKey {
+    /// The table of `level` that covers `address`.
+    pub fn covering(adapter: &Adapter, level: u32, page_size: PageSize, address: u64) -> Self {
+        let page_size = if level == 0 { page_size } else { PageSize::Kib4 };
+        Self { level, page_size, number: address / adapter.coverage(level) }
+    }
+
+    /// The first address that the table covers.
+    pub fn first_address(self, adapter: &Adapter) -> u64 {
+        self.number * adapter.coverage(self.level)
+    }
+
+    /// Its parent, and the index of its entry there; none for the root.
+    pub fn parent(self, adapter: &Adapter) -> Option<(TableKey, u32)> {
+        if self.level == adapter.root_level() {
+            return None;
+        }
+        let above = adapter.levels[self.level as usize + 1];
+        let (number, index) = (self.number >> above.index_bits, self.number & ((1 << above.index_bits) - 1));
+        Some((TableKey { level: self.level + 1, page_size: PageSize::Kib4, number }, index as u32))
+    }
+
+    /// Bytes that the table takes.
+    pub fn bytes(self, adapter: &Adapter) -> u64 {
+        match (self.level, self.page_size, adapter.leaf_table_64kb) {
+            (0, PageSize::Kib64, Some(bytes)) => bytes,
+            _ => adapter.levels[self.level as usize].table_bytes,
+        }
+    }
+
+    /// Entries in the table.
+    pub fn entries(self, adapter: &Adapter) -> u32 {
+        let entries = 1u64 << adapter.levels[self.level as usize].index_bits;
+        let pages_per_entry = if self.level == 0 { self.page_size.bytes() / PageSize::Kib4.bytes() } else { 1 };
+        (entries / pages_per_entry) as u32
+    }
+}
+
+impl PageTables {
+    /// The tables that must exist for a range to be mapped and do not yet, roots first.
+    pub fn missing(&self, adapter: &Adapter, address: u64, size: u64, page_size: PageSize) -> Vec<TableKey> {
+        let keys = Self::needed(adapter, address, size, page_size);
+        keys.filter(|key| !self.tables.contains_key(key)).collect()
+    }
+
+    /// The tables that a mapping of a range needs, roots first.
+    pub fn needed(
+        adapter: &Adapter,
+        address: u64,
+        size: u64,
+        page_size: PageSize,
+    ) -> impl Iterator<Item = TableKey> + use<> {
+        let last = address + size - 1;
+        let spans: Vec<(TableKey, u64)> = (0..=adapter.root_level())
+            .rev()
+            .map(|level| {
+                let end = TableKey::covering(adapter, level, page_size, last).number;
+                (TableKey::covering(adapter, level, page_size, address), end)
+            })
+            .collect();
+        spans.into_iter().flat_map(|(first, end)| {
+            (first.number..=end).map(move |number| TableKey { number, ..first })
+        })
+    }
+
+    pub fn insert(&mut self, key: TableKey, table: Table) {
+        self.tables.insert(key, table);
+    }
+
+    pub fn remove(&mut self, key: TableKey) {
+        self.tables.remove(&key);
+    }
+
+    pub fn get(&self, key: TableKey) -> Option<&Table> {
+        self.tables.get(&key)
+    }
+
+    pub fn get_mut(&mut self, key: TableKey) -> &mut Table {
+        self.tables.get_mut(&key).expect("a mapping has its tables")
+    }
+
+    /// The root, once it is placed.
+    pub fn root(&self, adapter: &Adapter) -> Option<PhysicalAddress> {
+        let key = TableKey { level: adapter.root_level(), page_size: PageSize::Kib4, number: 0 };
+        self.tables.get(&key)?.address
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (TableKey, &Table)> {
+        self.tables.iter().map(|(&key, table)| (key, table))
+    }
+}
+
+/// Cuts a range where leaf tables meet: first address and size of each part.
+pub(crate) fn leaf_runs(adapter: &Adapter, address: u64, size: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
+    let coverage = adapter.coverage(0);
+    let end = address + size;
+    let mut at = address;
+    core::iter::from_fn(move || {
+        if at == end {
+            return None;
+        }
+        let next = (at / coverage * coverage + coverage).min(end);
+        let run = (at, next - at);
+        at = next;
+        Some(run)
+    })
+}

@@ -1,0 +1,199 @@
+//! Names of the core's objects: an index, and a generation so that a dead name names nothing (I27).
+
+use alloc::vec::Vec;
+use core::{fmt, marker::PhantomData};
+
+/// The name of an object of kind `K`: valid until the object is destroyed, never reused for another.
+pub struct Id<K> {
+    index: u32,
+    generation: u32,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// A kind of object. Ours; sealed by being useless outside.
+pub trait Kind {
+    /// What messages call it.
+    const NAME: &'static str;
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $id:ident, $kind:ident, $name:literal;)*) => {
+        /// The kinds of objects, which only tell [`Id`]s apart.
+        pub mod kind {
+            $(#[doc = concat!("Kind of a ", $name, ".")] pub enum $kind {}
+            impl super::Kind for $kind { const NAME: &'static str = $name; })*
+        }
+        $($(#[$doc])* pub type $id = Id<kind::$kind>;)*
+    };
+}
+
+kinds! {
+    /// A process that uses the adapter.
+    ProcessId, Process, "process";
+    /// A device: the unit that has a residency list, and that is put in error.
+    #[doc(alias = "hDevice")]
+    DeviceId, Device, "device";
+    /// A context: a queue of work for one engine.
+    #[doc(alias = "hContext")]
+    ContextId, Context, "context";
+    /// A paging queue (RES-30).
+    #[doc(alias = "hPagingQueue")]
+    PagingQueueId, PagingQueue, "paging queue";
+    /// A monitored fence (SYN-01).
+    #[doc(alias = "hSyncObject")]
+    MonitoredFenceId, MonitoredFence, "monitored fence";
+    /// An allocation.
+    #[doc(alias = "hAllocation")]
+    AllocationId, Allocation, "allocation";
+}
+
+impl<K> Id<K> {
+    pub(crate) const fn index(self) -> usize {
+        self.index as usize
+    }
+
+    /// The name as one number: the generation above, the index below.
+    pub const fn to_bits(self) -> u64 {
+        (self.generation as u64) << 32 | self.index as u64
+    }
+
+    /// The name that [`to_bits`](Self::to_bits) gave; other numbers name nothing.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self { index: bits as u32, generation: (bits >> 32) as u32, kind: PhantomData }
+    }
+}
+
+impl<K> Clone for Id<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<K> Copy for Id<K> {}
+impl<K> PartialEq for Id<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_bits() == other.to_bits()
+    }
+}
+impl<K> Eq for Id<K> {}
+impl<K> PartialOrd for Id<K> {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl<K> Ord for Id<K> {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        self.to_bits().cmp(&other.to_bits())
+    }
+}
+impl<K: Kind> fmt::Debug for Id<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+impl<K: Kind> fmt::Display for Id<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", K::NAME, self.index)?;
+        if self.generation > 0 {
+            write!(f, ".{}", self.generation)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<K> serde::Serialize for Id<K> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.to_bits())
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de, K> serde::Deserialize<'de> for Id<K> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <u64 as serde::Deserialize>::deserialize(deserializer).map(Self::from_bits)
+    }
+}
+
+/// A handle that names no living object of its kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{kind} {index} does not exist: it was destroyed, or never created by this adapter")]
+pub struct InvalidHandle {
+    /// What it should have named.
+    pub kind: &'static str,
+    /// Its index.
+    pub index: u32,
+}
+
+/// Objects of one kind by name. Indices are reused, last freed first; generations are not.
+pub(crate) struct Slots<K, T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+    kind: PhantomData<fn() -> K>,
+}
+
+struct Slot<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+impl<K: Kind, T> Slots<K, T> {
+    pub fn new() -> Self {
+        Self { slots: Vec::new(), free: Vec::new(), kind: PhantomData }
+    }
+
+    pub fn insert(&mut self, value: T) -> Id<K> {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, value: None });
+            self.slots.len() as u32 - 1
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.value = Some(value);
+        Id { index, generation: slot.generation, kind: PhantomData }
+    }
+
+    /// Destroys the object; its name dies with it.
+    pub fn remove(&mut self, index: usize) -> T {
+        let slot = &mut self.slots[index];
+        let value = slot.value.take().expect("only living objects are removed");
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(index as u32);
+        value
+    }
+
+    /// The index of a caller's handle, if it names a living object.
+    pub fn lookup(&self, id: Id<K>) -> Result<usize, InvalidHandle> {
+        match self.slots.get(id.index()) {
+            Some(slot) if slot.generation == id.generation && slot.value.is_some() => Ok(id.index()),
+            _ => Err(InvalidHandle { kind: K::NAME, index: id.index }),
+        }
+    }
+
+    pub fn contains(&self, index: usize) -> bool {
+        self.slots.get(index).is_some_and(|slot| slot.value.is_some())
+    }
+
+    pub fn id(&self, index: usize) -> Id<K> {
+        Id { index: index as u32, generation: self.slots[index].generation, kind: PhantomData }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
+        self.slots.iter().enumerate().filter_map(|(index, slot)| Some((index, slot.value.as_ref()?)))
+    }
+
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
+
+impl<K, T> core::ops::Index<usize> for Slots<K, T> {
+    type Output = T;
+    fn index(&self, index: usize) -> &T {
+        self.slots[index].value.as_ref().expect("the core only indexes living objects")
+    }
+}
+
+impl<K, T> core::ops::IndexMut<usize> for Slots<K, T> {
+    fn index_mut(&mut self, index: usize) -> &mut T {
+        self.slots[index].value.as_mut().expect("the core only indexes living objects")
+    }
+}

@@ -1,0 +1,109 @@
+//! The stream: plans in the order in which they run, and those that cannot run yet (D5).
+//!
+//! A plan is *parked* until the work that it waits for has retired and the plans that it follows have entered; then it enters
+//! the stream and waits no more: what is in the stream can run. So a kernel that hangs holds back the plans that wait for it,
+//! and nobody else's.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    vec::Vec,
+};
+
+use super::{Cursor, Plan, PlanNo};
+
+/// All plans that have not retired.
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    last: PlanNo,
+    plans: BTreeMap<PlanNo, Entry>,
+    parked: BTreeSet<PlanNo>,
+    /// Entered, and not built to its end.
+    to_build: VecDeque<PlanNo>,
+    /// Built, with the fence of the buffer that its last operation is in.
+    built: VecDeque<(u64, PlanNo)>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    plan: Plan,
+    cursor: Cursor,
+    /// The paging engine's fence that completes it; none until it is built.
+    fence_id: Option<u64>,
+}
+
+impl Stream {
+    /// The number that the next plan gets.
+    pub fn next_number(&self) -> PlanNo {
+        self.last + 1
+    }
+
+    /// Parks the plan whose number is [`next_number`](Self::next_number).
+    pub fn park(&mut self, plan: Plan) {
+        self.last += 1;
+        self.plans.insert(self.last, Entry { plan, cursor: Cursor::default(), fence_id: None });
+        self.parked.insert(self.last);
+    }
+
+    /// Lets the first parked plan enter for which `is_over` says of each wait that it is over.
+    pub fn enter_next(&mut self, is_over: impl Fn(u32, u64) -> bool) -> Option<PlanNo> {
+        let can_enter = |number: &&PlanNo| {
+            let plan = &self.plans[*number].plan;
+            plan.after.iter().all(|before| !self.parked.contains(before))
+                && plan.waits.iter().all(|&(device, submission)| is_over(device, submission))
+        };
+        let number = *self.parked.iter().find(can_enter)?;
+        self.parked.remove(&number);
+        self.to_build.push_back(number);
+        Some(number)
+    }
+
+    /// The plan to build, and how far it is.
+    pub fn head(&mut self) -> Option<(PlanNo, &Plan, &mut Cursor)> {
+        let number = *self.to_build.front()?;
+        let entry = self.plans.get_mut(&number).expect("the stream's plans have not retired");
+        Some((number, &entry.plan, &mut entry.cursor))
+    }
+
+    /// The head's last operation is in the buffer that will signal `fence_id`.
+    pub fn head_built(&mut self, fence_id: u64) {
+        let number = self.to_build.pop_front().expect("only a head is built");
+        self.plans.get_mut(&number).expect("the stream's plans have not retired").fence_id = Some(fence_id);
+        self.built.push_back((fence_id, number));
+    }
+
+    /// Takes out the next plan whose last buffer's fence is at most `completed`.
+    pub fn retire_next(&mut self, completed: u64) -> Option<(PlanNo, Plan)> {
+        let &(fence_id, number) = self.built.front()?;
+        if fence_id > completed {
+            return None;
+        }
+        self.built.pop_front();
+        let entry = self.plans.remove(&number).expect("a plan retires once");
+        Some((number, entry.plan))
+    }
+
+    /// Whether the plan has retired.
+    pub fn is_retired(&self, number: PlanNo) -> bool {
+        !self.plans.contains_key(&number)
+    }
+
+    /// Whether the plan waits outside the stream.
+    pub fn is_parked(&self, number: PlanNo) -> bool {
+        self.parked.contains(&number)
+    }
+
+    /// The fence that completes the plan: 0 if it has retired, none until it is built.
+    pub fn fence_of(&self, number: PlanNo) -> Option<u64> {
+        self.plans.get(&number).map_or(Some(0), |entry| entry.fence_id)
+    }
+
+    /// The plan, for the audit.
+    pub fn get(&self, number: PlanNo) -> Option<&Plan> {
+        self.plans.get(&number).map(|entry| &entry.plan)
+    }
+
+    /// Plans that have not retired, for the audit.
+    pub fn numbers(&self) -> Vec<PlanNo> {
+        self.plans.keys().copied().collect()
+    }
+}

@@ -1,0 +1,254 @@
+//! Scratch windows: where the paging process sees what it moves (GVA-61, BPB-40).
+//!
+//! There is one ring of addresses for system memory and one for the segment, each as large as the paging process's VA size
+//! (U-16). The rings are used in stream order, so a window needs no waiting: the operations before it are over when its own
+//! begin. Its page tables are pinned from adapter start (PGV-04).
+
+use alloc::{collections::VecDeque, vec::Vec};
+
+use crate::{
+    adapter::Adapter,
+    contract::{
+        FlushTlb, KmdAllocationHandle, KmdProcessHandle, PagingOperation, Pte, PteFlags, PteRun, RootPageTable,
+        UpdatePageTable, UpdatePageTableFlags,
+    },
+    extents::Extents,
+    gpu_va::{PageTables, TableKey, leaf_runs},
+    units::{Extent, GpuVirtualAddress, PageSize, PhysicalAddress, SegmentId},
+};
+
+/// The paging process: its address space, and who it is.
+#[derive(Debug)]
+pub(crate) struct Windows {
+    pub process: KmdProcessHandle,
+    pub root: RootPageTable,
+    pub tables: PageTables,
+    system: Ring,
+    local: Ring,
+}
+
+/// One ring of window addresses.
+#[derive(Debug)]
+struct Ring {
+    base: u64,
+    size: u64,
+    cursor: u64,
+    page_size: PageSize,
+}
+
+/// A range of an allocation that is mapped in a window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    address: u64,
+    size: u64,
+    page_size: PageSize,
+}
+
+impl Window {
+    pub fn address(&self) -> GpuVirtualAddress {
+        GpuVirtualAddress(self.address)
+    }
+
+    pub fn has_64kb_pages(&self) -> bool {
+        self.page_size == PageSize::Kib64
+    }
+}
+
+impl Windows {
+    /// The paging process with its two rings; `tables` holds the tables that [`needed_tables`](Self::needed_tables) names.
+    pub fn new(adapter: &Adapter, process: KmdProcessHandle, tables: PageTables) -> Self {
+        let (system, local) = Self::bases(adapter);
+        let size = adapter.paging_va_size;
+        let root = tables.root(adapter).expect("the paging process's root is placed at adapter start");
+        Self {
+            process,
+            root: RootPageTable { address: root, num_entries: root_entries(adapter) },
+            tables,
+            system: Ring { base: system, size, cursor: 0, page_size: PageSize::Kib4 },
+            local: Ring { base: local, size, cursor: 0, page_size: adapter.pte_page_size(adapter.memory.page_size) },
+        }
+    }
+
+    /// The tables that the rings need, roots first. They stay resident for ever.
+    pub fn needed_tables(adapter: &Adapter) -> Vec<TableKey> {
+        let (system, local) = Self::bases(adapter);
+        let local_pages = adapter.pte_page_size(adapter.memory.page_size);
+        let mut keys: Vec<_> = PageTables::needed(adapter, system, adapter.paging_va_size, PageSize::Kib4).collect();
+        for key in PageTables::needed(adapter, local, adapter.paging_va_size, local_pages) {
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        keys.sort_by_key(|key| core::cmp::Reverse(key.level));
+        keys
+    }
+
+    /// The first leaf table's addresses are never used (GVA-58), so the rings begin behind them.
+    fn bases(adapter: &Adapter) -> (u64, u64) {
+        let system = adapter.coverage(0);
+        (system, system + adapter.paging_va_size)
+    }
+
+    /// Bytes that a window can show at most.
+    pub fn size(&self) -> u64 {
+        self.system.size
+    }
+
+    /// Maps `size` bytes of system memory from `offset` on.
+    pub fn map_system(
+        &mut self,
+        adapter: &Adapter,
+        handle: KmdAllocationHandle,
+        allocation_offset: u64,
+        offset: u64,
+        size: u64,
+        operations: &mut VecDeque<PagingOperation>,
+    ) -> Window {
+        let extents = Extents::One(Extent { offset, size });
+        self.map(adapter, handle, allocation_offset, SegmentId::SYSTEM, &extents, 0, size, operations)
+    }
+
+    /// Maps `size` bytes of an allocation that lies at `extents` of the segment, from its byte `offset` on.
+    pub fn map_local(
+        &mut self,
+        adapter: &Adapter,
+        handle: KmdAllocationHandle,
+        extents: &Extents,
+        offset: u64,
+        size: u64,
+        operations: &mut VecDeque<PagingOperation>,
+    ) -> Window {
+        self.map(adapter, handle, offset, adapter.memory.id, extents, offset, size, operations)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the two callers above name what they pass")]
+    fn map(
+        &mut self,
+        adapter: &Adapter,
+        handle: KmdAllocationHandle,
+        allocation_offset: u64,
+        segment: SegmentId,
+        extents: &Extents,
+        offset: u64,
+        size: u64,
+        operations: &mut VecDeque<PagingOperation>,
+    ) -> Window {
+        let ring = if segment.is_system() { &mut self.system } else { &mut self.local };
+        let (window, wrapped) = ring.next(size);
+        if wrapped {
+            operations.push_back(self.flush(ring_range(if segment.is_system() { &self.system } else { &self.local })));
+        }
+        let writer = PteWriter { adapter, tables: &self.tables, process: self.process };
+        for (start, run) in extents.runs(offset, size) {
+            let pte = Pte::valid(PhysicalAddress { segment, offset: run.offset });
+            let in_window = start - offset;
+            let target = PteTarget {
+                handle: Some(handle),
+                address: window.address + in_window,
+                size: run.size,
+                page_size: window.page_size,
+                allocation_offset: allocation_offset + in_window,
+                driver_protection: 0,
+            };
+            writer.write(target, pte, operations);
+        }
+        if !adapter.invalid_not_cached {
+            operations.push_back(self.flush((window.address, window.address + window.size)));
+        }
+        window
+    }
+
+    /// Takes a window's entries away. Its addresses are not used again before a flush.
+    pub fn unmap(&self, adapter: &Adapter, window: Window, operations: &mut VecDeque<PagingOperation>) {
+        let writer = PteWriter { adapter, tables: &self.tables, process: self.process };
+        let target = PteTarget {
+            handle: None,
+            address: window.address,
+            size: window.size,
+            page_size: window.page_size,
+            allocation_offset: 0,
+            driver_protection: 0,
+        };
+        writer.write(target, Pte::INVALID, operations);
+    }
+
+    fn flush(&self, (start, end): (u64, u64)) -> PagingOperation {
+        PagingOperation::FlushTlb(FlushTlb {
+            root_page_table_address: self.root.address,
+            process: self.process,
+            start_virtual_address: GpuVirtualAddress(start),
+            end_virtual_address: GpuVirtualAddress(end),
+        })
+    }
+}
+
+fn ring_range(ring: &Ring) -> (u64, u64) {
+    (ring.base, ring.base + ring.size)
+}
+
+/// How many entries the root of an address space has.
+pub(crate) fn root_entries(adapter: &Adapter) -> u32 {
+    1 << adapter.levels[adapter.root_level() as usize].index_bits
+}
+
+impl Ring {
+    /// The next window of `size` bytes, and whether the ring began anew: its addresses may then still be cached.
+    fn next(&mut self, size: u64) -> (Window, bool) {
+        assert!(size <= self.size, "chunks are cut to the window");
+        let aligned = self.cursor.next_multiple_of(self.page_size.bytes());
+        let wrapped = aligned + size > self.size;
+        let start = if wrapped { 0 } else { aligned };
+        self.cursor = start + size;
+        (Window { address: self.base + start, size, page_size: self.page_size }, wrapped)
+    }
+}
+
+/// Encodes runs of leaf entries, table by table.
+pub(crate) struct PteWriter<'a> {
+    pub adapter: &'a Adapter,
+    pub tables: &'a PageTables,
+    pub process: KmdProcessHandle,
+}
+
+/// What a run of leaf entries maps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PteTarget {
+    pub handle: Option<KmdAllocationHandle>,
+    pub address: u64,
+    pub size: u64,
+    pub page_size: PageSize,
+    pub allocation_offset: u64,
+    pub driver_protection: u64,
+}
+
+impl PteWriter<'_> {
+    /// Writes the entries of `target`, of which `first` is the first: each further one is a page on, unless it is invalid.
+    pub fn write(&self, target: PteTarget, first: Pte, operations: &mut VecDeque<PagingOperation>) {
+        let valid = first.flags.contains(PteFlags::VALID);
+        let mut flags = UpdatePageTableFlags::empty();
+        flags.set(UpdatePageTableFlags::REPEAT, !valid);
+        flags.set(UpdatePageTableFlags::USE_64KB_PAGES, target.page_size == PageSize::Kib64);
+        for (start, size) in leaf_runs(self.adapter, target.address, target.size) {
+            let key = TableKey::covering(self.adapter, 0, target.page_size, start);
+            let table = self.tables.get(key).and_then(|table| table.address);
+            let done = start - target.address;
+            let pages = |bytes: u64| bytes / target.page_size.bytes();
+            operations.push_back(PagingOperation::UpdatePageTable(UpdatePageTable {
+                page_table_level: 0,
+                allocation: target.handle,
+                page_table_address: table.expect("a mapping's tables are placed before its entries are written"),
+                page_table_entries: PteRun {
+                    first: first.advanced(pages(done), target.page_size),
+                    first_64kb: None,
+                    num_page_table_entries: pages(size) as u32,
+                },
+                start_index: pages(start - key.first_address(self.adapter)) as u32,
+                flags,
+                driver_protection: target.driver_protection,
+                allocation_offset_in_bytes: if valid { target.allocation_offset + done } else { 0 },
+                process: self.process,
+                first_pte_virtual_address: GpuVirtualAddress(start),
+            }));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Placement in a segment of pages: which ranges are free, and which will be.
+//!
+//! Without physical access a resident allocation is a list of extents (SEG-13), so fragmentation refuses nothing (D10). The
+//! smallest free range that holds the whole is taken, so that large ranges stay whole; only when none does, the largest are
+//! used up one after another.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+
+use crate::{free_ranges::FreeRanges, paging::PlanNo, units::Extent};
+
+/// The free and the promised ranges of a segment, in multiples of its page size.
+#[derive(Debug)]
+pub(crate) struct PagePlacer {
+    size: u64,
+    /// Free: nothing that has not entered the stream uses the range.
+    free: FreeRanges,
+    /// Promised: the plan that empties the range has not entered the stream yet. Whoever takes it comes after that plan.
+    promised: BTreeMap<PlanNo, Vec<Extent>>,
+    available: u64,
+}
+
+impl PagePlacer {
+    pub fn new(size: u64) -> Self {
+        let mut free = FreeRanges::default();
+        free.insert(Extent { offset: 0, size });
+        Self { size, free, promised: BTreeMap::new(), available: size }
+    }
+
+    /// Bytes that can be taken: free and promised.
+    pub fn available(&self) -> u64 {
+        self.available
+    }
+
+    /// Takes `bytes`, and names in `after` the plans that must enter the stream before the taker's.
+    ///
+    /// # Panics
+    ///
+    /// If less is available: the caller has made room before it places.
+    pub fn take(&mut self, bytes: u64, after: &mut Vec<PlanNo>) -> Vec<Extent> {
+        assert!(bytes <= self.available, "room is made before anything is placed");
+        self.available -= bytes;
+        let mut taken = Vec::new();
+        let mut missing = bytes;
+        while missing > 0 {
+            let extent = match self.take_free(missing) {
+                Some(extent) => extent,
+                None => self.take_promised(missing, after),
+            };
+            missing -= extent.size;
+            taken.push(extent);
+        }
+        taken
+    }
+
+    /// Gives back ranges that `plan` empties; they are promised until it enters the stream.
+    pub fn promise(&mut self, plan: PlanNo, extents: &[Extent]) {
+        self.available += extents.iter().map(|extent| extent.size).sum::<u64>();
+        self.promised.entry(plan).or_default().extend_from_slice(extents);
+    }
+
+    /// `plan` has entered the stream: what comes later in the stream may use its ranges without waiting.
+    pub fn entered(&mut self, plan: PlanNo) {
+        for extent in self.promised.remove(&plan).unwrap_or_default() {
+            self.free.insert(extent);
+        }
+    }
+
+    /// Gives a range back that nothing uses and no plan names.
+    pub fn release(&mut self, extent: Extent) {
+        self.available += extent.size;
+        self.free.insert(extent);
+    }
+
+    /// All free and promised ranges, for the audit.
+    pub fn holes(&self) -> impl Iterator<Item = Extent> {
+        self.free.iter().chain(self.promised.values().flatten().copied())
+    }
+
+    /// The size of the segment in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn take_free(&mut self, missing: u64) -> Option<Extent> {
+        let range = self.free.at_least(missing).next().or_else(|| self.free.largest())?;
+        let taken = Extent { offset: range.offset, size: range.size.min(missing) };
+        self.free.take(taken).expect("it was found free");
+        Some(taken)
+    }
+
+    fn take_promised(&mut self, missing: u64, after: &mut Vec<PlanNo>) -> Extent {
+        let mut entry = self.promised.first_entry().expect("available bytes are free or promised");
+        if after.last() != Some(entry.key()) {
+            after.push(*entry.key());
+        }
+        let extents = entry.get_mut();
+        let last = extents.last_mut().expect("a promise names a range");
+        let taken = Extent { offset: last.offset, size: last.size.min(missing) };
+        if taken.size < last.size {
+            *last = Extent { offset: taken.end(), size: last.size - taken.size };
+        } else {
+            extents.pop();
+            if extents.is_empty() {
+                entry.remove();
+            }
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_range_that_holds_the_whole_is_taken() {
+        let mut placer = PagePlacer::new(100);
+        let mut after = Vec::new();
+        let whole = placer.take(100, &mut after);
+        assert_eq!(whole, [Extent { offset: 0, size: 100 }]);
+        placer.promise(1, &[Extent { offset: 0, size: 40 }, Extent { offset: 60, size: 10 }]);
+        placer.entered(1);
+        assert_eq!(placer.take(8, &mut after), [Extent { offset: 60, size: 8 }]);
+        assert!(after.is_empty());
+    }
+
+    #[test]
+    fn a_promised_range_can_be_taken_by_who_comes_after_its_plan() {
+        let mut placer = PagePlacer::new(100);
+        let mut after = Vec::new();
+        placer.take(100, &mut after);
+        placer.promise(7, &[Extent { offset: 10, size: 20 }]);
+        assert_eq!(placer.available(), 20);
+        assert_eq!(placer.take(15, &mut after), [Extent { offset: 10, size: 15 }]);
+        assert_eq!(after, [7]);
+        assert_eq!(placer.holes().collect::<Vec<_>>(), [Extent { offset: 25, size: 5 }]);
+    }
+
+    #[test]
+    fn neighbours_merge_when_they_become_free() {
+        let mut placer = PagePlacer::new(96);
+        placer.take(96, &mut Vec::new());
+        for (plan, offset) in [(1, 0), (2, 64), (3, 32)] {
+            placer.promise(plan, &[Extent { offset, size: 32 }]);
+            placer.entered(plan);
+        }
+        assert_eq!(placer.holes().collect::<Vec<_>>(), [Extent { offset: 0, size: 96 }]);
+    }
+}

@@ -1,0 +1,187 @@
+//! Building: the head of the stream is encoded by the driver into paging buffers (section 3). Building decides nothing.
+
+use crate::{
+    contract::{
+        BuildPagingBuffer, BuildStatus, DmaBuffer, EngineFence, Kmd, Packet, PagingBuffer, PagingOperation,
+        SubmitCommand,
+    },
+    error::Violation,
+    event::Event,
+    paging::{BuildEnv, expand},
+    state::{Output, VidMm},
+};
+
+/// Paging buffers that exist at most: what is beyond waits for one to come back (U-4, D14).
+const PAGING_BUFFERS_MAX: usize = 16;
+
+/// What became of an attempt to build the next operation.
+enum Built {
+    Operation,
+    /// The buffer is full; its content goes to the GPU.
+    Full,
+    /// The allocation must be idle first.
+    Busy,
+    /// The driver broke a rule.
+    Violation(Violation),
+}
+
+impl VidMm {
+    /// Lets parked plans enter the stream whose waits are over.
+    pub(crate) fn enter(&mut self) {
+        loop {
+            let devices = &self.devices;
+            let is_over = |device: u32, submission| devices[device as usize].retired() >= submission;
+            let Some(plan) = self.stream.enter_next(is_over) else { return };
+            self.placer.entered(plan);
+            self.events.record(|| Event::PlanEntered { plan });
+            self.stirred = true;
+        }
+    }
+
+    /// Builds what the stream holds, as long as there are buffers.
+    pub(crate) fn build(&mut self, kmd: &mut dyn Kmd) {
+        while self.failed.is_none() && self.next_operation(kmd) {
+            if self.builder.idle_at.is_some_and(|fence| self.paging_engine().retired < fence) {
+                return;
+            }
+            if self.builder.current.is_none() && !self.take_buffer() {
+                return;
+            }
+            match self.build_operation(kmd) {
+                Built::Operation => {}
+                Built::Full => self.submit_paging_buffer(kmd),
+                Built::Busy => {
+                    self.submit_paging_buffer(kmd);
+                    self.builder.idle_at = Some(self.paging_engine().submitted);
+                }
+                Built::Violation(violation) => self.fail(violation),
+            }
+        }
+    }
+
+    /// Makes sure that there is an operation to build; `false` when the stream is empty, with nothing left unsubmitted.
+    fn next_operation(&mut self, kmd: &mut dyn Kmd) -> bool {
+        while self.builder.operations.is_empty() {
+            let Some((_, plan, cursor)) = self.stream.head() else {
+                self.submit_paging_buffer(kmd);
+                return false;
+            };
+            let mut env =
+                BuildEnv { adapter: &self.adapter, windows: &mut self.windows, processes: &mut self.processes };
+            if !expand(plan, cursor, &mut env, &mut self.builder.operations) {
+                let moves_bytes = plan.bytes() > 0;
+                let pending = self.builder.current.as_ref().is_some_and(|buffer| !buffer.is_empty());
+                self.stream.head_built(self.paging_engine().submitted + u64::from(pending));
+                self.stirred = true;
+                // Content that has arrived should not wait for what comes after it in the buffer.
+                if moves_bytes {
+                    self.submit_paging_buffer(kmd);
+                }
+            }
+        }
+        true
+    }
+
+    fn take_buffer(&mut self) -> bool {
+        let builder = &mut self.builder;
+        builder.current = builder.pool.pop();
+        if builder.current.is_none() && builder.buffers < PAGING_BUFFERS_MAX {
+            builder.buffers += 1;
+            let adapter = &self.adapter;
+            builder.current = Some(PagingBuffer::new(adapter.paging_buffer_size, adapter.paging_private_size));
+        }
+        builder.current.is_some()
+    }
+
+    fn build_operation(&mut self, kmd: &mut dyn Kmd) -> Built {
+        let plan = self.stream.head().map_or(0, |(number, ..)| number);
+        let builder = &mut self.builder;
+        let buffer = builder.current.as_mut().expect("a buffer was taken");
+        let operation = *builder.operations.front().expect("there is an operation");
+        let is_fresh = buffer.is_empty();
+        let offset = buffer.write_offset() as u32;
+        let progress_before = builder.multipass_offset;
+        let was_idle = builder.idle_at.is_some();
+        let (dma_buffer, dma_buffer_private_data) = buffer.remaining();
+        let mut build = BuildPagingBuffer {
+            operation: &operation,
+            dma_buffer,
+            dma_buffer_write_offset: offset,
+            dma_buffer_private_data,
+            dma_bytes_written: 0,
+            private_bytes_written: 0,
+            multipass_offset: &mut builder.multipass_offset,
+            allocation_is_idle: was_idle,
+            system_context: builder.system_context,
+        };
+        let status = kmd.build_paging_buffer(&mut build);
+        let (dma_bytes, private_bytes) = (build.dma_bytes_written, build.private_bytes_written);
+        self.statistics.build_calls += 1;
+        let multipass_offset = builder.multipass_offset;
+        self.events.record(|| Event::PagingOperation {
+            plan,
+            operation,
+            status,
+            offset,
+            bytes: dma_bytes as u32,
+            multipass_offset,
+        });
+        if buffer.advance(dma_bytes, private_bytes).is_none() {
+            return Built::Violation(Violation::BufferOverrun { dma_bytes, private_bytes });
+        }
+        match status {
+            BuildStatus::Success => {
+                builder.operations.pop_front();
+                builder.multipass_offset = 0;
+                builder.idle_at = None;
+                self.count(&operation);
+                Built::Operation
+            }
+            BuildStatus::InsufficientDmaBuffer => {
+                if is_fresh && dma_bytes == 0 && multipass_offset == progress_before {
+                    return Built::Violation(Violation::NoProgress);
+                }
+                Built::Full
+            }
+            BuildStatus::AllocationBusy if was_idle => Built::Violation(Violation::BusyWhileIdle),
+            BuildStatus::AllocationBusy => Built::Busy,
+        }
+    }
+
+    fn count(&mut self, operation: &PagingOperation) {
+        let statistics = &mut self.statistics;
+        let counter = match operation {
+            PagingOperation::VirtualTransfer(_) => &mut statistics.virtual_transfers,
+            PagingOperation::VirtualFill(_) => &mut statistics.virtual_fills,
+            PagingOperation::UpdatePageTable(_) => &mut statistics.update_page_tables,
+            PagingOperation::FlushTlb(_) => &mut statistics.flush_tlbs,
+        };
+        *counter += 1;
+    }
+
+    /// Hands the buffer that is being built to the paging engine, if anything is in it.
+    fn submit_paging_buffer(&mut self, kmd: &mut dyn Kmd) {
+        let Some(buffer) = self.builder.current.take_if(|buffer| !buffer.is_empty()) else { return };
+        let engine = self.adapter.paging_engine;
+        let books = &mut self.engines[engine as usize];
+        books.submitted += 1;
+        let signal = EngineFence { engine, fence_id: books.submitted };
+        let submit = SubmitCommand {
+            context: self.builder.system_context,
+            node_ordinal: engine,
+            submission_fence_id: signal.fence_id,
+            paging: true,
+        };
+        let mut preamble = alloc::vec::Vec::new();
+        kmd.submit_command(&submit, &mut preamble);
+        self.statistics.paging_buffers += 1;
+        let bytes = buffer.commands().len() as u32;
+        self.events.record(|| Event::PagingBufferSubmitted { signal, bytes });
+        let packet = Packet { waits: alloc::vec::Vec::new(), signal, preamble, buffer: DmaBuffer::Paging(buffer) };
+        self.outputs.push_back(Output::Submit(packet));
+    }
+
+    pub(crate) fn paging_engine(&self) -> &crate::state::Engine {
+        &self.engines[self.adapter.paging_engine as usize]
+    }
+}

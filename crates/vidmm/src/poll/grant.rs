@@ -1,0 +1,221 @@
+//! Granting: where a request is decided (D3). `satisfy` is the one place where room is found; it decides all of a request or
+//! nothing.
+
+use core::cmp::Reverse;
+
+use alloc::vec::Vec;
+
+use super::planner::Draft;
+use crate::{
+    allocation::AllocationState,
+    event::{Event, EvictReason},
+    gpu_va::{Mapping, PageTables, TableKey},
+    paging::{PlanNo, Retire},
+    residency::{RequestKind, SpanNo},
+    state::{Deferred, DeferredAction, VidMm},
+};
+
+impl VidMm {
+    /// The scheduler's tick: what was put off and can be planned now (U-27).
+    pub(crate) fn tick(&mut self) {
+        for device in Vec::from_iter(self.deferring.iter().copied()) {
+            self.follow_up(device);
+        }
+        let mut draft = Draft::default();
+        while let Some(index) = self.evict_soon.pop_front() {
+            let wanted = AllocationState::EVICTABLE | AllocationState::EVICT_SOON;
+            if self.allocations.contains(index as usize) && self.allocations[index as usize].state.contains(wanted) {
+                self.plan_out(&mut draft, index, EvictReason::EvictRequested);
+            }
+        }
+        self.finish(draft);
+    }
+
+    /// Plans what waited for submissions to be dispatched and requests to be granted.
+    fn follow_up(&mut self, device: u32) {
+        let is_due = |deferred: &Deferred, books: &crate::state::Device| {
+            deferred.submission <= books.dispatched() && deferred.request <= books.granted_request()
+        };
+        loop {
+            let books = &mut self.devices[device as usize];
+            match books.deferred.front() {
+                None => {
+                    self.deferring.remove(&device);
+                    return;
+                }
+                Some(next) if !is_due(next, books) => return,
+                Some(&next) => {
+                    books.deferred.pop_front();
+                    self.carry_out(device, next);
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, device: u32, deferred: Deferred) {
+        let mut draft = Draft::default();
+        match deferred.action {
+            DeferredAction::Purge(index) => {
+                if self.allocations[index as usize].place.is_some() {
+                    self.plan_out(&mut draft, index, EvictReason::Destroyed);
+                }
+                let allocation = &mut self.allocations[index as usize];
+                allocation.state |= AllocationState::PURGED;
+                let last_plan = allocation.last_plan;
+                self.plan_after(&mut draft, last_plan);
+                self.plan_retire(&mut draft, Retire::Allocation(index));
+            }
+            DeferredAction::Unmap { allocation, process, virtual_address } => {
+                let removed = self.allocations[allocation as usize].remove_mapping(process, virtual_address);
+                let mapping = removed.expect("a mapping is freed once, and before its allocation is purged");
+                self.plan_entries(&mut draft, allocation, mapping, false);
+                let size = mapping.size;
+                self.plan_retire(&mut draft, Retire::Mapping { process, virtual_address, size });
+            }
+        }
+        self.plan_wait(&mut draft, device, deferred.submission);
+        self.finish(draft);
+    }
+
+    /// Grants requests until one does not fit yet: queues of higher priority first, then by arrival (U-28). Nobody is
+    /// passed over: what the first one waits for would otherwise be taken by the next, again and again.
+    pub(crate) fn grant(&mut self) {
+        while let Some(device) = self.next_to_grant() {
+            let books = &mut self.devices[device as usize];
+            let granted = books.granted;
+            let kind = &mut books.requests[granted].kind;
+            let kind = core::mem::replace(kind, RequestKind::MakeResident(Vec::new()));
+            match self.satisfy(device, kind) {
+                Ok(plans) => self.note_grant(device, plans),
+                Err(kind) => {
+                    self.devices[device as usize].requests[granted].kind = kind;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn next_to_grant(&self) -> Option<u32> {
+        self.requesting.iter().copied().min_by_key(|&device| {
+            let books = &self.devices[device as usize];
+            let request = &books.requests[books.granted];
+            (Reverse(self.paging_queues[request.queue as usize].priority), request.arrival)
+        })
+    }
+
+    /// Decides a whole request, or hands it back: there is no room yet.
+    fn satisfy(&mut self, device: u32, kind: RequestKind) -> Result<Vec<PlanNo>, RequestKind> {
+        match kind {
+            RequestKind::MakeResident(items) if self.has_room_for(&items) => Ok(self.bring_in(&items)),
+            RequestKind::MapGpuVirtualAddress { allocation, mapping } if self.has_room_for_tables(&mapping) => {
+                Ok(self.make_mapping(device, allocation, mapping))
+            }
+            unmet => Err(unmet),
+        }
+    }
+
+    /// Whether all that is missing fits into what is free and what is evictable, without what the request itself keeps.
+    fn has_room_for(&self, items: &[(u32, Option<SpanNo>)]) -> bool {
+        let mut missing: Vec<u32> = Vec::new();
+        let mut kept: Vec<u32> = Vec::new();
+        for &(index, _) in items {
+            let allocation = &self.allocations[index as usize];
+            if allocation.place.is_none() {
+                missing.push(index);
+            } else if allocation.state.contains(AllocationState::EVICTABLE) {
+                kept.push(index);
+            }
+        }
+        let bytes = |mut indices: Vec<u32>| -> u64 {
+            indices.sort_unstable();
+            indices.dedup();
+            indices.iter().map(|&index| self.allocations[index as usize].size).sum()
+        };
+        bytes(missing) <= self.placer.available() + self.evictable.bytes() - bytes(kept)
+    }
+
+    fn bring_in(&mut self, items: &[(u32, Option<SpanNo>)]) -> Vec<PlanNo> {
+        // What the request names is no victim of it.
+        for &(index, _) in items {
+            self.evictable.remove(&mut self.allocations, index);
+        }
+        let mut draft = Draft::default();
+        let mut plans = Vec::new();
+        for &(index, _) in items {
+            match self.allocations[index as usize].place {
+                None => self.plan_in(&mut draft, index),
+                Some(_) => plans.push(self.allocations[index as usize].last_plan),
+            }
+        }
+        plans.extend(self.finish(draft));
+        for &(index, span) in items {
+            if let Some(span) = span {
+                let effect = self.allocations[index as usize].entry.grant(span);
+                self.apply(index, effect);
+            }
+        }
+        plans
+    }
+
+    fn has_room_for_tables(&self, mapping: &Mapping) -> bool {
+        let pool_page = self.adapter.memory.page_size.bytes();
+        let tables = &self.processes[mapping.process as usize].tables;
+        let unplaced = |key: &TableKey| tables.get(*key).is_some_and(|table| table.address.is_none());
+        let bytes: u64 = self
+            .tables_of(mapping)
+            .filter(unplaced)
+            .map(|key| key.bytes(&self.adapter).next_multiple_of(pool_page))
+            .sum();
+        bytes <= self.placer.available() + self.evictable.bytes()
+    }
+
+    fn make_mapping(&mut self, device: u32, index: u32, mapping: Mapping) -> Vec<PlanNo> {
+        let _ = device;
+        let mut draft = Draft::default();
+        let mut plans = Vec::new();
+        for key in Vec::from_iter(self.tables_of(&mapping)) {
+            let table = *self.processes[mapping.process as usize].tables.get_mut(key);
+            if table.plan == 0 {
+                self.plan_table(&mut draft, mapping.process, key);
+            } else {
+                self.plan_after(&mut draft, table.plan);
+                plans.push(table.plan);
+            }
+        }
+        plans.push(self.allocations[index as usize].last_plan);
+        self.allocations[index as usize].add_mapping(mapping);
+        self.plan_entries(&mut draft, index, mapping, true);
+        plans.extend(self.finish(draft));
+        plans
+    }
+
+    fn tables_of(&self, mapping: &Mapping) -> impl Iterator<Item = TableKey> + use<> {
+        let Mapping { virtual_address, size, pte_page_size, .. } = *mapping;
+        PageTables::needed(&self.adapter, virtual_address, size, pte_page_size)
+    }
+
+    fn note_grant(&mut self, device: u32, mut plans: Vec<PlanNo>) {
+        plans.sort_unstable();
+        plans.dedup();
+        plans.retain(|&plan| !self.stream.is_retired(plan));
+        let device_id = self.device_id(device);
+        let books = &mut self.devices[device as usize];
+        let request = &mut books.requests[books.granted];
+        request.plans = plans;
+        let queue = self.paging_queues.id(request.queue as usize);
+        self.events.record(|| Event::Granted {
+            device: device_id,
+            queue,
+            paging_fence_value: request.fence_value,
+            plans: request.plans.clone(),
+        });
+        books.granted += 1;
+        if books.granted == books.requests.len() {
+            self.requesting.remove(&device);
+        }
+        self.granted.insert(device);
+        self.stirred = true;
+        let granted = books.granted_request();
+        self.update_list(device as usize, |device| device.list.forget(device.retired(), granted));
+    }
+}

@@ -1,0 +1,153 @@
+//! Events retire: what engines report. They call no driver; what follows is done by the next `poll`.
+
+use crate::{
+    contract::{DmaBuffer, EngineFence, Host, Kmd},
+    error::{DeviceErrorReason, DeviceInError, Violation},
+    event::Event,
+    paging::Retire,
+    state::{Output, VidMm},
+    units::{GpuVirtualAddress, PhysicalAddress, SegmentId},
+};
+
+impl VidMm {
+    /// An engine has ended the packet that signals `signal`; its buffer comes back.
+    ///
+    /// A fence that is not the engine's next is a violation: the adapter is in error, nothing else changes (P47).
+    #[doc(alias = "DXGK_INTERRUPT_DMA_COMPLETED")]
+    pub fn handle_completed(&mut self, signal: EngineFence, buffer: DmaBuffer) {
+        if self.retire_packet(signal, buffer) {
+            self.events.record(|| Event::Completed { signal });
+            self.retire_user_packet(signal, None);
+        }
+    }
+
+    /// A packet accessed an address where nothing is resident; its engine has aborted it and was reset (FLT-03).
+    ///
+    /// The device that submitted it is in error. A fault of a paging buffer is nobody's but the driver's: then the adapter
+    /// is (U-43).
+    #[doc(alias = "DXGK_INTERRUPT_DMA_PAGE_FAULTED")]
+    pub fn handle_page_fault(
+        &mut self,
+        signal: EngineFence,
+        virtual_address: GpuVirtualAddress,
+        write: bool,
+        buffer: DmaBuffer,
+    ) {
+        if !self.retire_packet(signal, buffer) {
+            return;
+        }
+        if signal.engine == self.adapter.paging_engine {
+            return self.fail(Violation::FaultInPagingBuffer { virtual_address });
+        }
+        let packet = self.engines[signal.engine as usize].in_flight.front().expect("a user's packet is under way");
+        let device = self.contexts[packet.context as usize].device;
+        let space = &self.processes[self.devices[device as usize].process as usize].space;
+        let allocation = space.lookup(virtual_address.0).map(|(index, _)| self.allocation_id(index));
+        self.events.record(|| Event::PageFault { signal, virtual_address, write, allocation });
+        self.retire_user_packet(signal, Some(DeviceErrorReason::PageFault { virtual_address }));
+    }
+
+    /// Takes note that the engine's next packet has ended; `false` if it is not the next.
+    fn retire_packet(&mut self, signal: EngineFence, buffer: DmaBuffer) -> bool {
+        let next = self.engines.get(signal.engine as usize).filter(|engine| engine.retired < engine.submitted);
+        let expected = next.map_or(0, |engine| engine.retired + 1);
+        if signal.fence_id != expected || expected == 0 {
+            self.fail(Violation::FenceOrder { found: signal, expected });
+            return false;
+        }
+        self.engines[signal.engine as usize].retired = signal.fence_id;
+        if let DmaBuffer::Paging(mut buffer) = buffer {
+            buffer.reset();
+            self.builder.pool.push(buffer);
+        }
+        self.stirred = true;
+        true
+    }
+
+    /// Retires the submission of a user's packet and signals its fences; with an error, its device's other work is dropped.
+    fn retire_user_packet(&mut self, signal: EngineFence, error: Option<DeviceErrorReason>) {
+        if signal.engine == self.adapter.paging_engine {
+            return;
+        }
+        let packet = self.engines[signal.engine as usize].in_flight.pop_front();
+        let packet = packet.expect("a user's packet is under way");
+        let context = &mut self.contexts[packet.context as usize];
+        context.in_flight -= 1;
+        let device_index = context.device;
+        let device = &mut self.devices[device_index as usize];
+        device.unretired.remove(&packet.submission);
+        let (retired, granted) = (device.retired(), device.granted_request());
+        self.update_list(device_index as usize, |device| device.list.forget(retired, granted));
+        for named in &packet.signals {
+            let fence = &mut self.monitored_fences[named.fence as usize];
+            fence.references -= 1;
+            fence.dispatched.retain(|&(_, by)| by != signal);
+            let value = if error.is_some() { u64::MAX } else { named.value };
+            self.raise_fence(named.fence, value);
+        }
+        if let Some(reason) = error {
+            self.put_device_in_error(device_index, reason);
+        }
+    }
+
+    /// No more work of the device is accepted or dispatched; what waits for its fences waits no longer (FLT-04, FLT-33).
+    fn put_device_in_error(&mut self, index: u32, reason: DeviceErrorReason) {
+        if self.devices[index as usize].error.is_some() {
+            return;
+        }
+        self.devices[index as usize].error = Some(reason);
+        let device = self.device_id(index);
+        self.events.record(|| Event::DeviceInError { device, reason });
+        self.outputs.push_back(Output::DeviceInError(DeviceInError { device, reason }));
+        let of_device = |context: &&u32| self.contexts[**context as usize].device == index;
+        for context in alloc::vec::Vec::from_iter(self.queued.iter().filter(of_device).copied()) {
+            self.queued.remove(&context);
+            for dropped in core::mem::take(&mut self.contexts[context as usize].queue) {
+                let device = &mut self.devices[index as usize];
+                device.undispatched.remove(&dropped.number);
+                device.unretired.remove(&dropped.number);
+                for wait in &dropped.waits {
+                    self.monitored_fences[wait.fence as usize].references -= 1;
+                }
+                for named in &dropped.signals {
+                    self.monitored_fences[named.fence as usize].references -= 1;
+                    self.raise_fence(named.fence, u64::MAX);
+                }
+            }
+        }
+        self.lapse_dispatched(index);
+    }
+
+    /// Retires plans whose last operation has completed.
+    pub(crate) fn retire_plans(&mut self) {
+        let completed = self.paging_engine().retired;
+        while let Some((number, plan)) = self.stream.retire_next(completed) {
+            self.stirred = true;
+            self.events.record(|| Event::PlanRetired { plan: number });
+            for retire in plan.retire {
+                match retire {
+                    Retire::Allocation(index) => self.dead.push(index),
+                    Retire::Mapping { process, virtual_address, .. } => {
+                        self.processes[process as usize].space.unmap(virtual_address);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells the driver and the host of allocations that are gone.
+    pub(crate) fn reap(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
+        for index in core::mem::take(&mut self.dead) {
+            let id = self.allocation_id(index);
+            let gone = self.allocations.remove(index as usize);
+            for mapping in gone.mappings() {
+                self.processes[mapping.process as usize].space.unmap(mapping.virtual_address);
+            }
+            let backing_store = PhysicalAddress { segment: SegmentId::SYSTEM, offset: gone.backing_store };
+            host.decommit_backing_store(backing_store, gone.size);
+            kmd.destroy_allocation(gone.handle);
+            self.devices[gone.device as usize].allocations -= 1;
+            self.events.record(|| Event::AllocationReclaimed { allocation: id });
+        }
+    }
+}

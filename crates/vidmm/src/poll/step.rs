@@ -1,0 +1,28 @@
+//! One step after another, until nothing more can be done now.
+
+use crate::{
+    contract::{Host, Kmd},
+    state::{Output, VidMm},
+    units::Nanoseconds,
+};
+
+impl VidMm {
+    /// Does what can be done at time `now`, and returns the next thing to be done by others; `None` when nothing is left.
+    ///
+    /// Call it again and again until it returns `None`: after calls, and after events.
+    pub fn poll(&mut self, now: Nanoseconds, kmd: &mut dyn Kmd, host: &mut dyn Host) -> Option<Output> {
+        self.events.set_time(now);
+        while self.stirred && self.failed.is_none() {
+            self.stirred = false;
+            self.reap(kmd, host);
+            self.tick();
+            self.grant();
+            self.enter();
+            self.build(kmd);
+            self.retire_plans();
+            self.settle_requests();
+            self.dispatch(kmd);
+        }
+        self.outputs.pop_front()
+    }
+}

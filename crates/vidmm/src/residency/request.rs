@@ -1,0 +1,36 @@
+//! What was admitted and waits for its grant or its end.
+
+use alloc::vec::Vec;
+
+use super::{SpanNo, SubmissionNo};
+use crate::{gpu_va::Mapping, paging::PlanNo};
+
+/// A call that was answered with a paging fence.
+///
+/// The requests of one device are granted in the order in which they were made, whatever their queue: each is tied to a
+/// position among the device's submissions, and granting a later one first could take the room that the earlier one needs
+/// (D2). Between devices the queue's priority decides, then arrival (RES-32, U-28).
+#[derive(Debug)]
+pub(crate) struct Request {
+    /// Its number within the device, from 1.
+    pub number: u64,
+    /// Its place among the requests of all devices.
+    pub arrival: u64,
+    /// The paging queue it was made on, and what it signals there.
+    pub queue: u32,
+    pub fence_value: u64,
+    /// The last submission made before it: later ones require it (D2).
+    pub position: SubmissionNo,
+    pub kind: RequestKind,
+    /// After the grant: plans that must have retired before the fence signals.
+    pub plans: Vec<PlanNo>,
+}
+
+/// What is to be granted.
+#[derive(Debug)]
+pub(crate) enum RequestKind {
+    /// Bring these in: allocation and the span that the grant is for.
+    MakeResident(Vec<(u32, Option<SpanNo>)>),
+    /// Make this mapping, with the tables that it needs.
+    MapGpuVirtualAddress { allocation: u32, mapping: Mapping },
+}

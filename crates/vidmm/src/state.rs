@@ -1,0 +1,349 @@
+//! The manager's books. What changes them is in the files that build on this one: `calls` admit, `grant`, `build` and
+//! `dispatch` are the steps of `poll`, `retire` takes what engines report.
+
+use alloc::{
+    collections::{BTreeSet, VecDeque},
+    vec::Vec,
+};
+
+use crate::{
+    adapter::Adapter,
+    allocation::{AllocationState, Allocations},
+    contract::{EngineFence, KmdContextHandle, Packet, PagingBuffer, PagingOperation},
+    error::{DeviceErrorReason, DeviceInError, Violation},
+    event::EventLog,
+    gpu_va::Processes,
+    id::{AllocationId, DeviceId, InvalidHandle, MonitoredFenceId, PagingQueueId, Slots, kind},
+    paging::{Stream, Windows},
+    placer::PagePlacer,
+    residency::{Evictable, Lapsing, ListBytes, Request, SubmissionNo},
+};
+
+/// The video memory manager of one adapter.
+///
+/// It owns no driver, no GPU, no host and no clock. Its methods are of three kinds (DESIGN 1):
+///
+/// - *Calls* admit: `create_*`, `destroy_*`, [`make_resident`](Self::make_resident), [`evict`](Self::evict),
+///   [`map_gpu_virtual_address`](Self::map_gpu_virtual_address), [`submit`](Self::submit), ... They validate, answer at once,
+///   and never wait. A refused call changes nothing.
+/// - [`poll`](Self::poll) grants and builds, and hands out what is to be done. Call it until it returns `None`, after calls and
+///   after events.
+/// - *Events* retire: [`handle_completed`](Self::handle_completed), [`handle_page_fault`](Self::handle_page_fault).
+///
+/// The same calls with the same answers of the driver and the host give the same outputs.
+pub struct VidMm {
+    pub(crate) adapter: Adapter,
+    pub(crate) placer: PagePlacer,
+    pub(crate) evictable: Evictable,
+    /// Bytes of page tables that live in the segment, placed or promised to a mapping that was admitted (D9).
+    pub(crate) pinned_bytes: u64,
+    /// The sum over all devices of [`ListBytes::peak`].
+    pub(crate) peak_bytes: u64,
+    pub(crate) processes: Processes,
+    pub(crate) devices: Slots<kind::Device, Device>,
+    pub(crate) contexts: Slots<kind::Context, Context>,
+    pub(crate) paging_queues: Slots<kind::PagingQueue, PagingQueue>,
+    pub(crate) monitored_fences: Slots<kind::MonitoredFence, MonitoredFence>,
+    pub(crate) allocations: Allocations,
+    pub(crate) windows: Windows,
+    pub(crate) stream: Stream,
+    pub(crate) builder: Builder,
+    pub(crate) engines: Vec<Engine>,
+    /// Requests made so far, by all devices: their order of arrival.
+    pub(crate) arrivals: u64,
+    /// Devices that have requests which are not granted.
+    pub(crate) requesting: BTreeSet<u32>,
+    /// Devices that have requests which are granted and not signalled.
+    pub(crate) granted: BTreeSet<u32>,
+    /// Devices that have something to do once a submission is dispatched and a request granted.
+    pub(crate) deferring: BTreeSet<u32>,
+    /// Contexts with queued work.
+    pub(crate) queued: BTreeSet<u32>,
+    /// Evictable allocations whose last Evict asked for eviction at the earliest opportunity.
+    pub(crate) evict_soon: VecDeque<u32>,
+    /// Allocations of which no trace is left; the driver and the host are still to be told.
+    pub(crate) dead: Vec<u32>,
+    pub(crate) outputs: VecDeque<Output>,
+    pub(crate) events: EventLog,
+    pub(crate) statistics: Statistics,
+    /// Something happened since the last poll came to its end.
+    pub(crate) stirred: bool,
+    pub(crate) failed: Option<Violation>,
+}
+
+/// What [`poll`](VidMm::poll) hands out.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Output {
+    /// Hand this to its engine.
+    Submit(Packet),
+    /// A paging queue's fence has reached this value.
+    PagingFenceSignaled {
+        /// The queue.
+        queue: PagingQueueId,
+        /// Its value now.
+        value: u64,
+    },
+    /// A monitored fence has reached this value.
+    MonitoredFenceSignaled {
+        /// The fence.
+        fence: MonitoredFenceId,
+        /// Its value now.
+        value: u64,
+    },
+    /// A device is in error: its queued work is dropped, its fences are signalled to the maximum (FLT-33).
+    DeviceInError(DeviceInError),
+    /// The driver or the GPU broke a rule; the adapter takes no more calls.
+    AdapterInError(Violation),
+}
+
+/// What was done so far.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Bytes copied from system memory into the segment.
+    pub bytes_paged_in: u64,
+    /// Bytes copied from the segment to system memory.
+    pub bytes_paged_out: u64,
+    /// Bytes filled because they had no content yet.
+    pub bytes_filled: u64,
+    /// Allocations taken out because room was wanted or an Evict asked for it.
+    pub evictions: u64,
+    /// Of those, with content that had to be copied out.
+    pub evictions_copied: u64,
+    /// Plans decided.
+    pub plans: u64,
+    /// Paging buffers handed to the paging engine.
+    pub paging_buffers: u64,
+    /// VIRTUAL_TRANSFER operations that drivers encoded.
+    pub virtual_transfers: u64,
+    /// VIRTUAL_FILL operations.
+    pub virtual_fills: u64,
+    /// UPDATE_PAGE_TABLE operations.
+    pub update_page_tables: u64,
+    /// FLUSH_TLB operations.
+    pub flush_tlbs: u64,
+    /// Calls of `build_paging_buffer`, repeated ones too.
+    pub build_calls: u64,
+    /// Values that paging fences were signalled with.
+    pub paging_fences_signaled: u64,
+    /// Submissions handed to engines, without paging buffers.
+    pub submissions: u64,
+}
+
+/// A device: the unit that has a residency list.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub process: u32,
+    pub error: Option<DeviceErrorReason>,
+    pub contexts: u32,
+    pub paging_queues: u32,
+    pub allocations: u32,
+    pub list: ListBytes,
+    pub lapsing: Lapsing,
+    /// Not signalled yet, oldest first: `ready` of them are granted and built, `granted` are granted.
+    pub requests: VecDeque<Request>,
+    pub ready: usize,
+    pub granted: usize,
+    pub last_request: u64,
+    pub submitted: SubmissionNo,
+    pub undispatched: BTreeSet<SubmissionNo>,
+    pub unretired: BTreeSet<SubmissionNo>,
+    /// What the paging engine must have completed before work may run: all plans of ready requests.
+    pub paging_fence: u64,
+    /// What was asked for and waits for earlier submissions and requests, oldest first.
+    pub deferred: VecDeque<Deferred>,
+}
+
+/// Something that follows a submission and a request of its device.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deferred {
+    pub submission: SubmissionNo,
+    pub request: u64,
+    pub action: DeferredAction,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum DeferredAction {
+    /// Take the last traces of a destroyed allocation away (RES-91).
+    Purge(u32),
+    /// Make a freed mapping invalid (GVA-53).
+    Unmap { allocation: u32, process: u32, virtual_address: u64 },
+}
+
+impl Device {
+    /// All submissions up to this one have been dispatched.
+    pub fn dispatched(&self) -> SubmissionNo {
+        self.undispatched.first().map_or(self.submitted, |first| first - 1)
+    }
+
+    /// All submissions up to this one have retired.
+    pub fn retired(&self) -> SubmissionNo {
+        self.unretired.first().map_or(self.submitted, |first| first - 1)
+    }
+
+    /// All requests up to this one are granted.
+    pub fn granted_request(&self) -> u64 {
+        self.requests.get(self.granted).map_or(self.last_request, |request| request.number - 1)
+    }
+
+    /// The schedule gate (D2, I06): later submissions must wait for a request that is not ready.
+    pub fn may_dispatch(&self, submission: SubmissionNo) -> bool {
+        self.requests.get(self.ready).is_none_or(|request| submission <= request.position)
+    }
+}
+
+/// A context: a queue of work for one engine.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub device: u32,
+    pub engine: u32,
+    pub handle: KmdContextHandle,
+    pub queue: VecDeque<Submission>,
+    pub in_flight: usize,
+    /// The driver knows the root page table (GVA-17).
+    pub root_is_set: bool,
+}
+
+/// Work that waits for its dispatch.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    pub number: SubmissionNo,
+    pub dma_buffer: Vec<u8>,
+    pub waits: Vec<FenceValue>,
+    pub signals: Vec<FenceValue>,
+}
+
+/// A monitored fence, by index, and a value.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FenceValue {
+    pub fence: u32,
+    pub value: u64,
+}
+
+/// A paging queue (RES-30).
+#[derive(Debug)]
+pub(crate) struct PagingQueue {
+    pub device: u32,
+    pub priority: i32,
+    pub pending: u32,
+    pub last_value: u64,
+    pub completed_value: u64,
+}
+
+/// A monitored fence (SYN-01).
+#[derive(Debug)]
+pub(crate) struct MonitoredFence {
+    pub value: u64,
+    /// Values that dispatched work will signal, and its own fence.
+    pub dispatched: VecDeque<(u64, EngineFence)>,
+    /// Queued submissions that name it.
+    pub references: u32,
+}
+
+/// An engine, seen from the host.
+#[derive(Debug, Default)]
+pub(crate) struct Engine {
+    /// The fence of the last packet handed to it.
+    pub submitted: u64,
+    /// The fence of the last packet that ended.
+    pub retired: u64,
+    /// User packets under way, oldest first; paging packets are known by their fence alone.
+    pub in_flight: VecDeque<InFlight>,
+}
+
+/// A user's packet under way.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    pub context: u32,
+    pub submission: SubmissionNo,
+    pub signals: Vec<FenceValue>,
+}
+
+/// The paging buffer that is being built, and those that wait for use.
+#[derive(Debug)]
+pub(crate) struct Builder {
+    pub pool: Vec<PagingBuffer>,
+    /// Buffers that exist: in the pool, being built, submitted.
+    pub buffers: usize,
+    pub current: Option<PagingBuffer>,
+    /// Operations of the stream's head that are not built yet.
+    pub operations: VecDeque<PagingOperation>,
+    /// The driver's progress in the first of them.
+    pub multipass_offset: u32,
+    /// The driver wants the allocation idle: wait for this fence of the paging engine, then say so.
+    pub idle_at: Option<u64>,
+    pub system_context: KmdContextHandle,
+}
+
+impl VidMm {
+    /// The log of events: drain it after each call if the adapter was started with events on.
+    pub fn events(&mut self) -> &mut EventLog {
+        &mut self.events
+    }
+
+    /// What was done so far.
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// The index of an allocation that the caller has not destroyed.
+    pub(crate) fn lookup_allocation(&self, id: AllocationId) -> Result<usize, InvalidHandle> {
+        let index = self.allocations.lookup(id)?;
+        if self.allocations[index].state.contains(AllocationState::DESTROYED) {
+            return Err(InvalidHandle { kind: "allocation", index: index as u32 });
+        }
+        Ok(index)
+    }
+
+    /// Refuses calls on a device that is in error.
+    pub(crate) fn check_device(&self, index: usize) -> Result<(), DeviceInError> {
+        let adapter = self.failed.as_ref().map(|_| DeviceErrorReason::AdapterInError);
+        match adapter.or(self.devices[index].error) {
+            Some(reason) => Err(DeviceInError { device: self.devices.id(index), reason }),
+            None => Ok(()),
+        }
+    }
+
+    /// Bytes of the segment that lists may use: all but page tables.
+    pub(crate) fn list_capacity(&self) -> u64 {
+        self.placer.size() - self.pinned_bytes
+    }
+
+    /// Changes a device's list, and with it the sum of what all devices were admitted with.
+    pub(crate) fn update_list(&mut self, device: usize, change: impl FnOnce(&mut Device)) {
+        let device = &mut self.devices[device];
+        self.peak_bytes -= device.list.peak();
+        change(device);
+        self.peak_bytes += device.list.peak();
+    }
+
+    /// The manager's allocation by its number in requests and plans.
+    pub(crate) fn allocation_id(&self, index: u32) -> AllocationId {
+        self.allocations.id(index as usize)
+    }
+
+    pub(crate) fn device_id(&self, index: u32) -> DeviceId {
+        self.devices.id(index as usize)
+    }
+
+    /// Puts the adapter in error: nothing is built or dispatched from now on.
+    pub(crate) fn fail(&mut self, violation: Violation) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.events.record(|| crate::event::Event::AdapterInError { violation: violation.clone() });
+        self.outputs.push_back(Output::AdapterInError(violation.clone()));
+        self.failed = Some(violation);
+    }
+
+    /// Whether nothing is under way or waiting.
+    pub fn is_idle(&self) -> bool {
+        self.stream.numbers().is_empty()
+            && self.queued.is_empty()
+            && self.requesting.is_empty()
+            && self.granted.is_empty()
+            && self.deferring.is_empty()
+            && self.engines.iter().all(|engine| engine.submitted == engine.retired)
+    }
+}
