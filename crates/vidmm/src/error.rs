@@ -260,18 +260,6 @@ pub enum SubmitError {
     },
 }
 
-/// The device is in error, or the handle names nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DeviceCallError {
-    /// A handle names nothing.
-    #[error(transparent)]
-    InvalidHandle(#[from] InvalidHandle),
-    /// The device or the adapter is in error.
-    #[error(transparent)]
-    DeviceInError(#[from] DeviceInError),
-}
-
 /// Why addresses were not reserved or freed. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]

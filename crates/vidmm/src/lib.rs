@@ -25,9 +25,11 @@ pub mod event;
 mod state;
 mod calls;
 mod poll;
+mod check;
 
 pub use adapter::{BrokenRule, StartAdapterError};
 pub use calls::{AdapterOptions, FenceValueDesc, MapGpuVirtualAddress, Mapped, Residency, SubmitDesc};
+pub use check::CheckError;
 pub use error::{
     AllocationInfoRule, CreateError, DestroyError, DeviceErrorReason, DeviceInError, EvictError, GpuVaError, MakeResidentError,
     MapError, SubmitError, Violation,

@@ -85,7 +85,7 @@ pub(crate) enum Retire {
     /// The last traces of an allocation are gone.
     Allocation(u32),
     /// A mapping is invalid everywhere: its addresses are free.
-    Mapping { process: u32, virtual_address: u64, size: u64 },
+    Mapping { process: u32, virtual_address: u64 },
 }
 
 impl Plan {

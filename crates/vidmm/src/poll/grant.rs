@@ -69,8 +69,7 @@ impl VidMm {
                 let removed = self.allocations[allocation as usize].remove_mapping(process, virtual_address);
                 let mapping = removed.expect("a mapping is freed once, and before its allocation is purged");
                 self.plan_entries(&mut draft, allocation, mapping, false);
-                let size = mapping.size;
-                self.plan_retire(&mut draft, Retire::Mapping { process, virtual_address, size });
+                self.plan_retire(&mut draft, Retire::Mapping { process, virtual_address });
             }
         }
         self.plan_wait(&mut draft, device, deferred.submission);
@@ -85,7 +84,7 @@ impl VidMm {
             let granted = books.granted;
             let kind = &mut books.requests[granted].kind;
             let kind = core::mem::replace(kind, RequestKind::MakeResident(Vec::new()));
-            match self.satisfy(device, kind) {
+            match self.satisfy(kind) {
                 Ok(plans) => self.note_grant(device, plans),
                 Err(kind) => {
                     self.devices[device as usize].requests[granted].kind = kind;
@@ -104,11 +103,11 @@ impl VidMm {
     }
 
     /// Decides a whole request, or hands it back: there is no room yet.
-    fn satisfy(&mut self, device: u32, kind: RequestKind) -> Result<Vec<PlanNo>, RequestKind> {
+    fn satisfy(&mut self, kind: RequestKind) -> Result<Vec<PlanNo>, RequestKind> {
         match kind {
             RequestKind::MakeResident(items) if self.has_room_for(&items) => Ok(self.bring_in(&items)),
             RequestKind::MapGpuVirtualAddress { allocation, mapping } if self.has_room_for_tables(&mapping) => {
-                Ok(self.make_mapping(device, allocation, mapping))
+                Ok(self.make_mapping(allocation, mapping))
             }
             unmet => Err(unmet),
         }
@@ -169,8 +168,7 @@ impl VidMm {
         bytes <= self.placer.available() + self.evictable.bytes()
     }
 
-    fn make_mapping(&mut self, device: u32, index: u32, mapping: Mapping) -> Vec<PlanNo> {
-        let _ = device;
+    fn make_mapping(&mut self, index: u32, mapping: Mapping) -> Vec<PlanNo> {
         let mut draft = Draft::default();
         let mut plans = Vec::new();
         for key in Vec::from_iter(self.tables_of(&mapping)) {

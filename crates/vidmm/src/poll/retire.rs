@@ -127,7 +127,7 @@ impl VidMm {
             for retire in plan.retire {
                 match retire {
                     Retire::Allocation(index) => self.dead.push(index),
-                    Retire::Mapping { process, virtual_address, .. } => {
+                    Retire::Mapping { process, virtual_address } => {
                         self.processes[process as usize].space.unmap(virtual_address);
                     }
                 }

@@ -112,12 +112,13 @@ impl ListEntry {
         let entry = &mut spans.queue[(span - spans.base) as usize];
         entry.ungranted -= 1;
         let effect = match (core::mem::replace(&mut entry.granted, true), entry.ended) {
-            (true, _) => Effect::Nothing,
+            (true, None) => Effect::Nothing,
             (false, None) => {
                 self.open = true;
                 Effect::Open
             }
-            (false, Some((last, flags))) => {
+            // Again for each request of an ended span: without a submission in it, it may have lapsed since the last one.
+            (_, Some((last, flags))) => {
                 self.until = self.until.max(last);
                 Effect::Until(last, flags)
             }

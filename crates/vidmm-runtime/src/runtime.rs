@@ -1,0 +1,179 @@
+//! The loop: calls go in, outputs go to the GPU, events come back (DESIGN 1).
+
+use std::collections::VecDeque;
+
+use vidmm::contract::{DmaBuffer, EngineFence, Host, Kmd};
+use vidmm::{
+    AdapterOptions, DeviceInError, GpuVirtualAddress, MonitoredFenceId, Nanoseconds, NumberedEvent, Output,
+    PagingQueueId, StartAdapterError, Statistics, VidMm, Violation,
+};
+
+use crate::{Gpu, GpuEvent, Umd};
+
+/// A driver, its user-mode half, a GPU and a host that belong together.
+pub struct Machine {
+    /// The kernel-mode driver.
+    pub kmd: Box<dyn Kmd>,
+    /// Its user-mode half.
+    pub umd: Box<dyn Umd>,
+    /// The GPU that executes what they encode.
+    pub gpu: Box<dyn Gpu>,
+    /// The operating system's part.
+    pub host: Box<dyn Host>,
+}
+
+/// What a client learns from the loop.
+#[derive(Debug)]
+pub enum Happening {
+    /// A paging queue's fence has reached this value.
+    PagingFenceSignaled {
+        /// The queue.
+        queue: PagingQueueId,
+        /// The value.
+        value: u64,
+    },
+    /// A monitored fence has reached this value.
+    MonitoredFenceSignaled {
+        /// The fence.
+        fence: MonitoredFenceId,
+        /// The value.
+        value: u64,
+    },
+    /// A device is in error.
+    DeviceInError(DeviceInError),
+    /// The adapter is in error.
+    AdapterInError(Violation),
+    /// A kernel has read its inputs.
+    KernelRead {
+        /// Its number.
+        kernel: u64,
+        /// The digests of the pages of each input.
+        inputs: Vec<Vec<u64>>,
+    },
+    /// A packet has ended.
+    PacketEnded {
+        /// What it signalled.
+        signal: EngineFence,
+        /// Whether it was a paging buffer.
+        paging: bool,
+        /// When it began to run.
+        started_at: Nanoseconds,
+        /// When it ended.
+        ended_at: Nanoseconds,
+    },
+    /// A packet was aborted.
+    PageFault {
+        /// What it would have signalled.
+        signal: EngineFence,
+        /// The address.
+        virtual_address: GpuVirtualAddress,
+        /// Whether it was a write.
+        write: bool,
+    },
+}
+
+/// One adapter at work, on one thread, in the time of its GPU.
+pub struct Runtime {
+    vidmm: VidMm,
+    machine: Machine,
+    now: Nanoseconds,
+    happenings: VecDeque<Happening>,
+    gpu_events: Vec<GpuEvent>,
+}
+
+impl Runtime {
+    /// Starts the adapter of `machine`.
+    ///
+    /// # Errors
+    ///
+    /// If what the driver reports breaks a rule.
+    pub fn start(options: AdapterOptions, mut machine: Machine) -> Result<Self, StartAdapterError> {
+        let vidmm = VidMm::start_adapter(options, &mut *machine.kmd, &mut *machine.host)?;
+        Ok(Self { vidmm, machine, now: 0, happenings: VecDeque::new(), gpu_events: Vec::new() })
+    }
+
+    /// The time.
+    pub fn now(&self) -> Nanoseconds {
+        self.now
+    }
+
+    /// The manager, and what its calls borrow.
+    pub fn borrow(&mut self) -> (&mut VidMm, &mut dyn Kmd, &mut dyn Host) {
+        (&mut self.vidmm, &mut *self.machine.kmd, &mut *self.machine.host)
+    }
+
+    /// The manager.
+    pub fn vidmm(&mut self) -> &mut VidMm {
+        &mut self.vidmm
+    }
+
+    /// The user-mode driver.
+    pub fn umd(&self) -> &dyn Umd {
+        &*self.machine.umd
+    }
+
+    /// What the manager did so far.
+    pub fn statistics(&self) -> Statistics {
+        self.vidmm.statistics()
+    }
+
+    /// Takes the events that came since the last call.
+    pub fn drain_events(&mut self) -> impl Iterator<Item = NumberedEvent> {
+        self.vidmm.events().drain()
+    }
+
+    /// The next thing that a client should know.
+    pub fn next_happening(&mut self) -> Option<Happening> {
+        self.happenings.pop_front()
+    }
+
+    /// Hands out what the manager has decided, until it has nothing more to say.
+    pub fn pump(&mut self) {
+        while let Some(output) = self.vidmm.poll(self.now, &mut *self.machine.kmd, &mut *self.machine.host) {
+            let happening = match output {
+                Output::Submit(packet) => {
+                    self.machine.gpu.submit(self.now, packet);
+                    continue;
+                }
+                Output::PagingFenceSignaled { queue, value } => Happening::PagingFenceSignaled { queue, value },
+                Output::MonitoredFenceSignaled { fence, value } => Happening::MonitoredFenceSignaled { fence, value },
+                Output::DeviceInError(error) => Happening::DeviceInError(error),
+                Output::AdapterInError(violation) => Happening::AdapterInError(violation),
+                _ => unreachable!("the core and its runtime are of one version"),
+            };
+            self.happenings.push_back(happening);
+        }
+    }
+
+    /// Lets time pass until the GPU has something to report, or until `limit`, whichever is first; `false` when neither is to
+    /// come.
+    pub fn advance(&mut self, limit: Option<Nanoseconds>) -> bool {
+        self.pump();
+        let next = self.machine.gpu.next_event_at();
+        let Some(until) = next.into_iter().chain(limit).min() else { return false };
+        self.now = self.now.max(until);
+        self.machine.gpu.advance(self.now, &mut self.gpu_events);
+        for event in std::mem::take(&mut self.gpu_events) {
+            self.handle(event);
+        }
+        self.pump();
+        true
+    }
+
+    fn handle(&mut self, event: GpuEvent) {
+        match event {
+            GpuEvent::KernelRead { kernel, inputs } => {
+                self.happenings.push_back(Happening::KernelRead { kernel, inputs });
+            }
+            GpuEvent::Completed { signal, started_at, ended_at, buffer } => {
+                let paging = matches!(buffer, DmaBuffer::Paging(_));
+                self.vidmm.handle_completed(signal, buffer);
+                self.happenings.push_back(Happening::PacketEnded { signal, paging, started_at, ended_at });
+            }
+            GpuEvent::PageFault { signal, virtual_address, write, buffer, at: _ } => {
+                self.vidmm.handle_page_fault(signal, virtual_address, write, buffer);
+                self.happenings.push_back(Happening::PageFault { signal, virtual_address, write });
+            }
+        }
+    }
+}
