@@ -9,15 +9,19 @@
 //! Both return a workload that passed [`Workload::validate`] and in which no kernel reads a buffer
 //! that nothing wrote: what the host must load first is there as an explicit upload.
 //!
+//! What happened in a run is an event log, which the module [`log`] writes, reads and audits.
+//!
 //! Everything here is deterministic: the same bytes, parameters and seed give the same workload on
 //! every run.
 
 pub mod generate;
 pub mod import;
+pub mod log;
 pub mod size;
 pub mod workload;
 
 pub use generate::Generator;
 pub use import::{ImportError, ImportOptions};
+pub use log::{Audit, AuditFinding, Invariant, LogError, LogHeader, LogReader, LogWriter};
 pub use size::{ByteSize, LocalMemory, SizeError};
 pub use workload::{Buffer, Cost, Engine, Footprint, Kernel, Lifetime, Workload, WorkloadError};

@@ -9,7 +9,7 @@ use alloc::{
 use crate::{
     adapter::Adapter,
     allocation::{AllocationState, Allocations},
-    contract::{EngineFence, KmdContextHandle, Packet, PagingBuffer, PagingOperation},
+    contract::{EngineFence, EngineKind, KmdContextHandle, Packet, PagingBuffer, PagingOperation},
     error::{DeviceErrorReason, DeviceInError, Violation},
     event::EventLog,
     gpu_va::Processes,
@@ -280,6 +280,11 @@ impl VidMm {
     /// The log of events: drain it after each call if the adapter was started with events on.
     pub fn events(&mut self) -> &mut EventLog {
         &mut self.events
+    }
+
+    /// The adapter's engines, by ordinal.
+    pub fn engines(&self) -> &[EngineKind] {
+        &self.adapter.engines
     }
 
     /// What was done so far.

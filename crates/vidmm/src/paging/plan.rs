@@ -104,9 +104,10 @@ impl Plan {
         }
     }
 
-    /// Whether it does nothing.
+    /// Whether it neither does anything nor orders anything.
     pub fn is_empty(&self) -> bool {
-        self.invalidate.is_empty()
+        self.after.is_empty()
+            && self.invalidate.is_empty()
             && self.out.is_empty()
             && self.tables.is_empty()
             && self.page_in.is_empty()

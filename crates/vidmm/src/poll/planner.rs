@@ -139,8 +139,12 @@ impl VidMm {
         let number = self.stream.next_number();
         let allocation = &mut self.allocations[index as usize];
         follow(&self.stream, &mut draft.plan, allocation.last_plan);
+        // Also without entries to write: whoever brings the allocation in writes them, and must follow the plan that
+        // initialises their tables.
+        if allocation.place.is_some() || !draft.plan.is_empty() {
+            allocation.last_plan = number;
+        }
         let Some(extents) = allocation.place.clone() else { return };
-        allocation.last_plan = number;
         let entries = PteRange { handle: allocation.handle, mapping, extents };
         match valid {
             true => draft.plan.validate.push(entries),

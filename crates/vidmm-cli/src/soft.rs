@@ -1,0 +1,50 @@
+//! The model GPU as the machine of a run.
+
+use vidmm_runtime::{DriverFault, FaultyKmd, Machine};
+use vidmm_sim::{Fault, MachineDesc};
+use vidmm_soft::{CostModel, ModelGpuFaults, SoftAdapterConfig, SoftMachine};
+
+/// Builds the machine that `desc` asks for.
+pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
+    let config = config(desc);
+    config.check().map_err(|error| error.to_string())?;
+    let cost = CostModel {
+        bus_to_device_bytes_per_second: desc.bus_bytes_per_second,
+        bus_to_host_bytes_per_second: desc.bus_bytes_per_second,
+        local_bytes_per_second: desc.local_bytes_per_second,
+        ..CostModel::default()
+    };
+    let flip = desc.faults.iter().find_map(|fault| match fault {
+        Fault::FlipBitInTransfer(nth) => Some(nth.unwrap_or(1)),
+        _ => None,
+    });
+    let faults = ModelGpuFaults { flip_bit_in_transfer: flip };
+    let SoftMachine { kmd, umd, gpu, host } = vidmm_soft::machine(&config, cost, faults, None);
+    let mut machine = Machine { kmd: Box::new(kmd), umd: Box::new(umd), gpu: Box::new(gpu), host: Box::new(host) };
+    for fault in &desc.faults {
+        let (kind, nth) = match *fault {
+            Fault::FlipBitInTransfer(_) => continue,
+            Fault::SkipTlbFlush(nth) => (DriverFault::SkipTlbFlush, nth),
+            Fault::DropPageOut(nth) => (DriverFault::DropPageOut, nth),
+        };
+        machine.kmd = Box::new(FaultyKmd::new(machine.kmd, kind, nth));
+    }
+    Ok(machine)
+}
+
+fn config(desc: &MachineDesc) -> SoftAdapterConfig {
+    let base = match desc.page_size {
+        vidmm::PageSize::Kib64 => SoftAdapterConfig::default(),
+        vidmm::PageSize::Kib4 => SoftAdapterConfig::with_4kib_pages(),
+    };
+    SoftAdapterConfig {
+        local_memory_bytes: desc.local_memory_bytes,
+        page_table_index_bits: desc.page_table_bits.clone().unwrap_or(base.page_table_index_bits),
+        dual_pte: desc.dual_pte && base.dual_pte,
+        page_tables_in_system_memory: desc.page_tables_in_system_memory,
+        invalid_tlb_entries_not_cached: desc.invalid_tlb_entries_not_cached,
+        paging_buffer_bytes: desc.paging_buffer_bytes,
+        paging_va_mib: (desc.paging_va_mib > 0).then_some(desc.paging_va_mib),
+        ..base
+    }
+}

@@ -1,0 +1,427 @@
+//! Scenario files: what is accepted, what is refused, and what the errors say.
+
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use vidmm_sim::{Content, Fault, FaultError, PageSize, PageTables, Scenario, ScenarioError, WorkloadSource};
+use vidmm_trace::{ByteSize, Generator, LocalMemory, Workload};
+
+/// Where the scenarios of the repository are.
+fn scenarios() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
+}
+
+/// Reads a scenario, which must be accepted.
+fn parse(text: &str) -> Scenario {
+    match Scenario::parse(text, Path::new("folder/tiny.toml")) {
+        Ok(scenario) => scenario,
+        Err(error) => panic!("{text}: {error}"),
+    }
+}
+
+/// Reads a scenario, which must be refused, and returns what the user sees.
+fn refusal(text: &str) -> String {
+    match Scenario::parse(text, Path::new("folder/tiny.toml")) {
+        Ok(scenario) => panic!("{text}: accepted as {scenario:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Checks that a scenario is refused with an error that names the file and has those words.
+fn refused(text: &str, words: &[&str]) {
+    let error = refusal(text);
+    assert!(error.contains("folder/tiny.toml"), "{error}");
+    words.iter().for_each(|word| assert!(error.contains(word), "no `{word}` in: {error}"));
+}
+
+/// The workload of a scenario without files.
+fn workload(scenario: &Scenario) -> Workload {
+    scenario.workload(Path::new("")).expect("it generates")
+}
+
+#[test]
+fn an_empty_file_has_all_defaults() {
+    let scenario = parse("");
+    let default = Scenario::default();
+    assert_eq!(scenario.name, "tiny");
+    assert_eq!(format!("{:?}", Scenario { name: "training".to_owned(), ..scenario }), format!("{default:?}"));
+    assert_eq!(default.seed, 1);
+    assert_eq!(default.adapter.local_memory, LocalMemory::Percent(5000));
+    assert_eq!((default.adapter.page_table_bits(), default.adapter.dual_pte()), (vec![13, 10], true));
+    assert_eq!(default.cost.bus_bytes_per_second(), 25_000_000_000);
+    assert_eq!(default.cost.local_bytes_per_second(), 800_000_000_000);
+    assert_eq!((default.client.ahead, default.client.scale, default.client.content), (8, 1, Content::Uniform));
+    assert!(matches!(default.source, WorkloadSource::Generator(Generator::TransformerTraining(_))));
+}
+
+#[test]
+fn the_repository_s_scenarios_load_and_fit() {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(scenarios()).expect("the folder exists") {
+        let path = entry.expect("it can be listed").path();
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
+        let scenario = Scenario::load(&path).unwrap_or_else(|error| panic!("{error}"));
+        let workload = scenario.workload(&scenarios()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let local =
+            scenario.local_memory_bytes(&workload).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let footprint = workload.footprint(scenario.adapter.page_size.bytes());
+        assert!(local < footprint.peak_bytes, "{}: there is nothing to page", path.display());
+        assert_eq!(path.file_stem().expect("a name").to_string_lossy(), scenario.name);
+        assert_eq!(scenario.faults, []);
+        names.push(scenario.name);
+    }
+    names.sort();
+    let known = ["cyclic", "serving", "textures", "training"];
+    assert!(known.iter().all(|known| names.iter().any(|name| name == known)), "{names:?}");
+}
+
+#[test]
+fn the_training_scenario_is_the_default() {
+    let mut loaded = Scenario::load(&scenarios().join("training.toml")).expect("it loads");
+    let default = Scenario::default();
+    let explicit = (loaded.adapter.page_table_bits.take(), loaded.adapter.dual_pte.take());
+    assert_eq!(explicit, (Some(default.adapter.page_table_bits()), Some(default.adapter.dual_pte())));
+    assert_eq!(format!("{loaded:?}"), format!("{default:?}"));
+}
+
+#[test]
+fn the_textures_scenario_has_two_processes() {
+    let scenario = Scenario::load(&scenarios().join("textures.toml")).expect("it loads");
+    assert_eq!(workload(&scenario).processes(), [0, 1]);
+    assert_eq!(scenario.adapter.page_tables, PageTables::System);
+}
+
+#[test]
+fn every_key_is_read() {
+    let scenario = parse(
+        r#"
+        name = "all keys"
+        seed = 9_223_372_036_854_775_807
+        faults = ["skip-tlb-flush@3", "flip-bit-in-transfer"]
+        [adapter]
+        local-memory = "1.5GiB"
+        page-size = "4 KiB"
+        page-table-bits = [9, 9, 8]
+        dual-pte = true
+        invalid-tlb-entries-not-cached = false
+        page-tables = "local"
+        paging-buffer = 8192
+        paging-va-mib = 64
+        [cost]
+        bus-gb-per-s = 12.5
+        local-gb-per-s = 1e3
+        [client]
+        ahead = 1
+        scale = 16
+        content = "ramp"
+        [workload]
+        trace = "a/b.txt"
+        block-bytes = "16 MiB"
+        "#,
+    );
+    assert_eq!((scenario.name.as_str(), scenario.seed), ("all keys", i64::MAX as u64));
+    assert_eq!(scenario.faults, [Fault::SkipTlbFlush(Some(3)), Fault::FlipBitInTransfer(None)]);
+    let adapter = &scenario.adapter;
+    assert_eq!(adapter.local_memory, LocalMemory::Bytes(ByteSize::mib(1536)));
+    assert_eq!((adapter.page_size, adapter.virtual_address_bits()), (PageSize::Kib4, 48));
+    assert_eq!((adapter.page_table_bits(), adapter.dual_pte()), (vec![9, 9, 8], true));
+    assert!(!adapter.invalid_tlb_entries_not_cached);
+    assert_eq!((adapter.paging_buffer, adapter.paging_va_mib), (ByteSize(8192), 64));
+    assert_eq!(scenario.cost.bus_bytes_per_second(), 12_500_000_000);
+    assert_eq!(scenario.cost.local_bytes_per_second(), 1_000_000_000_000);
+    assert_eq!((scenario.client.ahead, scenario.client.scale, scenario.client.content), (1, 16, Content::Ramp));
+    let WorkloadSource::Trace(source) = &scenario.source else { panic!("a trace") };
+    assert_eq!((source.trace.as_path(), source.block_bytes), (Path::new("a/b.txt"), ByteSize::mib(16)));
+}
+
+#[test]
+fn each_generator_is_read_with_its_parameters() {
+    for (kind, parameter) in [
+        ("transformer-training", "layers = 1"),
+        ("llm-serving", "requests = 2"),
+        ("cyclic-layers", "passes = 1"),
+        ("zipf-textures", "frames = 2"),
+    ] {
+        let scenario = parse(&format!("[workload]\n{parameter}\nkind = \"{kind}\""));
+        let WorkloadSource::Generator(generator) = &scenario.source else { panic!("a generator") };
+        assert_eq!(generator.kind(), kind);
+        let default = parse(&format!("workload.kind = \"{kind}\""));
+        assert!(workload(&scenario).kernels.len() < workload(&default).kernels.len(), "{kind}");
+    }
+}
+
+#[test]
+fn toml_errors_show_the_line() {
+    refused("seed = 1\nahead =", &["line 2", "ahead ="]);
+    refused("seed = 1\nseed = 2", &["line 2", "duplicate key"]);
+    refused("[client]\nahed = 3", &["line 2", "unknown field `ahed`", "`ahead`"]);
+    refused("[clients]\n", &["line 1", "unknown field `clients`", "`client`"]);
+    refused("\n\n[adapter]\ndual-pte = \"yes\"", &["line 4", "dual-pte", "boolean"]);
+    refused("adapter = 3", &["line 1", "a table"]);
+    refused("[adapter]\npage-tables = \"both\"", &["line 2", "`local` or `system`"]);
+    refused("[client]\n\ncontent = \"noise\"", &["line 3", "`uniform` or `ramp`"]);
+    refused("name = \"\"", &["line 1", "1 to 100 characters"]);
+    refused("name = \"two\\nlines\"", &["one line"]);
+}
+
+#[test]
+fn workload_errors_show_the_line() {
+    let table = "seed = 1\n[workload]\n";
+    refused(
+        &format!("{table}kind = \"zipf-textures\"\nlayers = 3"),
+        &["line 4", "unknown field `layers`", "`textures`"],
+    );
+    refused(&format!("{table}layers = \"many\"\nkind = \"cyclic-layers\""), &["line 3", "many", "u32"]);
+    refused(&format!("{table}layers = -1\nkind = \"cyclic-layers\""), &["line 3", "-1"]);
+    refused(&format!("{table}kind = \"training\""), &["line 3", "`transformer-training`", "`zipf-textures`"]);
+    refused(&format!("{table}kind = 7"), &["line 3"]);
+    refused(&format!("{table}trace = 7"), &["line 3", "string"]);
+    refused(&format!("{table}trace = \"x\"\nlayers = 1"), &["line 4", "unknown field `layers`", "`block-bytes`"]);
+    refused(&format!("{table}trace = \"x\"\nblock-bytes = 0"), &["line 4", "2 MiB"]);
+    refused(&format!("{table}trace = \"x\"\nkind = \"llm-serving\""), &["line 2", "keep one of them"]);
+    refused(table, &["line 2", "neither a `kind` nor a `trace`"]);
+    refused("\nworkload = 3", &["line 2", "neither a `kind` nor a `trace`"]);
+    refused("\n[[workload]]\nkind = \"llm-serving\"", &["line 2", "neither a `kind` nor a `trace`"]);
+}
+
+#[test]
+fn values_out_of_range_are_refused_with_the_range() {
+    refused("seed = -1", &["line 1", "from 0 to"]);
+    refused("[client]\nahead = 0", &["line 2", "from 1 to 1024"]);
+    refused("[client]\nahead = 1025", &["line 2", "from 1 to 1024"]);
+    refused("[client]\nahead = -99999999999999999999999999", &["line 2"]);
+    refused("[client]\nahead = 99999999999999999999999999999999999999999999", &["line 2"]);
+    refused("[client]\nscale = 0", &["line 2", "from 1 to"]);
+    refused("[client]\nscale = 1.5", &["line 2"]);
+    for key in ["bus-gb-per-s", "local-gb-per-s"] {
+        for value in ["0", "-25", "nan", "inf", "-inf", "1e300", "1e-9", "99999999999999999999"] {
+            refused(&format!("[cost]\n{key} = {value}"), &["line 2"]);
+        }
+        refused(&format!("[cost]\n{key} = 0.0"), &["a bandwidth of 0 GB/s", "from 0.001 to 1000000"]);
+    }
+    for memory in ["0", "-5", "\"0%\"", "\"-3 GiB\"", "\"100001%\"", "\"half\"", "\"5GB\"", "1.5", "true"] {
+        refused(&format!("[adapter]\nlocal-memory = {memory}"), &["line 2"]);
+    }
+    refused("[adapter]\npage-size = \"2 MiB\"", &["line 2", "`4 KiB` or `64 KiB`"]);
+    for buffer in ["0", "\"1 KiB\"", "\"5000\"", "\"65 MiB\"", "\"16777215TiB\""] {
+        refused(&format!("[adapter]\npaging-buffer = {buffer}"), &["line 2", "from 4 KiB to 64 MiB"]);
+    }
+    refused("[adapter]\npaging-va-mib = 1048577", &["line 2", "from 0 to 1048576"]);
+}
+
+#[test]
+fn page_tables_that_cannot_be_are_refused() {
+    let bits = |bits: &str, more: &str| format!("seed = 1\n[adapter]\npage-table-bits = {bits}\n{more}");
+    refused(&bits("[]", ""), &["line 2", "0 levels", "1 to 5"]);
+    refused(&bits("[9, 9, 9, 2, 2, 2]", ""), &["6 levels"]);
+    refused(&bits("[13, 0]", ""), &["level 1 0 bits", "1 to 20"]);
+    refused(&bits("[3, 20]", ""), &["level 0 3 bits", "4 to 20"]);
+    refused(&bits("[13, 21]", ""), &["level 1 21 bits"]);
+    refused(&bits("[4294967295, 4294967295]", ""), &["level 0"]);
+    refused(&bits("[4294967296]", ""), &["line 3"]);
+    refused(&bits("[-1]", ""), &["line 3"]);
+    refused(&bits("[13]", ""), &["leaves the root 22 of the 47 bits"]);
+    refused(&bits("[15, 20]", ""), &["leaves the root 0 of the 47 bits"]);
+    refused(&bits("[20, 20, 20, 20, 20]", ""), &["leaves the root -65 of the 47 bits"]);
+    refused(&bits("[13, 10]", "page-tables = \"system\""), &["level 0 has 13", "9 bits a level"]);
+    refused(&bits("[9, 9, 9]", "page-tables = \"system\""), &["level 1 has 9", "8 in level 1"]);
+    refused(&bits("[9, 8, 8]", "page-tables = \"system\""), &["level 3 has 10"]);
+    parse(&bits("[3, 20]", "dual-pte = false"));
+    parse(&bits("[9, 8, 9]", "page-tables = \"system\""));
+}
+
+#[test]
+fn the_default_page_tables_of_every_machine_can_be() {
+    for (size, bits) in [("4 KiB", vec![9, 9, 9]), ("64 KiB", vec![13, 10])] {
+        for tables in ["local", "system"] {
+            for dual in ["", "dual-pte = true", "dual-pte = false"] {
+                let text = format!("[adapter]\npage-size = \"{size}\"\npage-tables = \"{tables}\"\n{dual}");
+                let adapter = parse(&text).adapter;
+                assert!(tables == "system" || adapter.page_table_bits() == bits, "{text}");
+                assert!(!dual.is_empty() || adapter.dual_pte() == (size == "64 KiB"), "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn faults_are_read_and_written() {
+    for (text, fault) in [
+        ("flip-bit-in-transfer", Fault::FlipBitInTransfer(None)),
+        ("flip-bit-in-transfer@100", Fault::FlipBitInTransfer(Some(100))),
+        ("skip-tlb-flush", Fault::SkipTlbFlush(None)),
+        ("skip-tlb-flush@1", Fault::SkipTlbFlush(Some(1))),
+        ("drop-page-out@18446744073709551615", Fault::DropPageOut(Some(u64::MAX))),
+    ] {
+        assert_eq!(text.parse(), Ok(fault));
+        assert_eq!(fault.to_string(), text);
+    }
+}
+
+#[test]
+fn unknown_faults_are_refused_with_the_names() {
+    for text in ["", "@", "@3", "Skip-TLB-flush", "skip-tlb-flush ", "hang"] {
+        assert_eq!(text.parse::<Fault>(), Err(FaultError::Unknown(text.to_owned())));
+    }
+    for text in ["drop-page-out@", "drop-page-out@0", "drop-page-out@-1", "drop-page-out@1@2", "drop-page-out@1e3"] {
+        assert_eq!(text.parse::<Fault>(), Err(FaultError::When(text.to_owned())));
+    }
+    let names = ["line 1", "`flip-bit-in-transfer`", "`skip-tlb-flush`", "`drop-page-out`"];
+    refused("faults = [\"skip-tlb-flush\", \"hang\"]", &names);
+    refused("faults = [\"drop-page-out@0\"]", &["line 1", "from 1", "`skip-tlb-flush@3`"]);
+    refused("faults = [\"drop-page-out@1\", \"drop-page-out@2\"]", &["line 1", "`drop-page-out` is named twice"]);
+    refused("faults = \"drop-page-out\"", &["line 1", "sequence"]);
+}
+
+#[test]
+fn files_that_cannot_be_read_are_refused() {
+    let missing = Scenario::load(Path::new("no/such.toml"));
+    assert!(matches!(missing, Err(ScenarioError::Unreadable { .. })), "{missing:?}");
+    assert!(matches!(Scenario::load(&scenarios()), Err(ScenarioError::Unreadable { .. })));
+    let folder = std::env::temp_dir().join(format!("vidmm-sim-scenario-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (binary, long) = (folder.join("binary.toml"), folder.join("long.toml"));
+    std::fs::write(&binary, [0xff, 0xfe, 0x00]).expect("a file");
+    std::fs::write(&long, vec![b'\n'; (1 << 20) + 1]).expect("a file");
+    let (binary, long) = (Scenario::load(&binary), Scenario::load(&long));
+    std::fs::remove_dir_all(&folder).expect("the folder can go");
+    assert!(binary.is_err_and(|error| error.to_string().contains("binary.toml")));
+    assert!(matches!(long, Err(ScenarioError::TooLong { .. })), "{long:?}");
+}
+
+#[test]
+fn workloads_are_scaled() {
+    let whole = workload(&parse("workload.kind = \"cyclic-layers\""));
+    let small = workload(&parse("client.scale = 1024\nworkload.kind = \"cyclic-layers\""));
+    assert_eq!(whole.kernels, small.kernels);
+    assert!(whole.buffers.iter().zip(&small.buffers).all(|(whole, small)| whole.bytes == 1024 * small.bytes));
+    let odd = workload(&parse("[workload]\nkind = \"cyclic-layers\"\nlayer-bytes = \"5000\""));
+    assert!(odd.buffers.iter().any(|buffer| buffer.bytes == 5000), "a scale of 1 keeps sizes exact");
+}
+
+#[test]
+fn traces_start_at_the_scenario_s_folder() {
+    let folder = std::env::temp_dir().join(format!("vidmm-sim-trace-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("tiny.txt"), "10 | 0:1:4096 | 1:0:8192\n").expect("a file");
+    let scenario = parse("workload.trace = \"tiny.txt\"");
+    let (found, missing) = (scenario.workload(&folder), scenario.workload(&folder.join("elsewhere")));
+    std::fs::remove_dir_all(&folder).expect("the folder can go");
+    assert_eq!(found.expect("it imports").buffers.len(), 2);
+    let missing = missing.expect_err("there is none").to_string();
+    assert!(missing.contains("tiny.txt") && missing.contains("check the path"), "{missing}");
+}
+
+#[test]
+fn generator_parameters_out_of_range_are_refused() {
+    for text in ["layers = 0", "layers = 4294967295", "hidden = 1000000\nsequence = 10000000\nbatch = 1000000"] {
+        let scenario = parse(&format!("[workload]\nkind = \"transformer-training\"\n{text}"));
+        let error = scenario.workload(Path::new("")).expect_err("it is refused");
+        assert!(matches!(error, ScenarioError::Workload(_)), "{error}");
+    }
+}
+
+#[test]
+fn local_memory_is_a_size_or_a_share_of_the_peak() {
+    const MIB: u64 = 1 << 20;
+    let local = |memory: &str, scale: u64| {
+        let text =
+            format!("client.scale = {scale}\nadapter.local-memory = {memory}\nworkload.kind = \"cyclic-layers\"");
+        let scenario = parse(&text);
+        scenario.local_memory_bytes(&workload(&scenario))
+    };
+    // 24 layers of 128 MiB and 4 hot buffers of 16 MiB, of which a kernel uses 192 MiB at once.
+    assert_eq!(local("\"50%\"", 1).expect("it fits"), 1568 * MIB);
+    assert_eq!(local("\"50.01%\"", 1).expect("it fits"), 1570 * MIB);
+    assert_eq!(local("\"100%\"", 1).expect("it fits"), 3136 * MIB);
+    assert_eq!(local("\"193 MiB\"", 1).expect("it fits"), 194 * MIB);
+    assert_eq!(local("201326592", 1).expect("it fits"), 192 * MIB);
+    assert_eq!(local("1", 1024).expect("it fits"), 2 * MIB);
+    let small = local("\"190 MiB\"", 1).expect_err("a kernel needs more").to_string();
+    assert!(small.contains("190 MiB") && small.contains("192 MiB") && small.contains("`local-memory`"), "{small}");
+    assert!(matches!(local("\"0.01%\"", 1), Err(ScenarioError::LocalMemoryTooSmall { .. })));
+    for memory in ["\"16385 GiB\"", "\"16777215TiB\"", "9223372036854775807", "\"18446744073709551615\""] {
+        let large = local(memory, 1).expect_err("it is too large").to_string();
+        assert!(large.contains("16.0 TiB"), "{large}");
+    }
+}
+
+#[test]
+fn a_share_that_overflows_is_refused() {
+    let scenario = parse(
+        "[adapter]\nlocal-memory = \"100000%\"\n[workload]\nkind = \"cyclic-layers\"\nlayers = 100000\nlayer-bytes = \"1TiB\"",
+    );
+    let local = scenario.local_memory_bytes(&workload(&scenario));
+    assert!(matches!(local, Err(ScenarioError::LocalMemoryTooLarge { .. })), "{local:?}");
+}
+
+#[test]
+fn deep_and_long_files_are_refused_without_panic() {
+    refused(&format!("x = {}1", "[".repeat(100_000)), &[]);
+    refused(&format!("x{} = 1", ".x".repeat(100_000)), &[]);
+    refused(&format!("[{}]", "x.".repeat(100_000)), &[]);
+    refused(&format!("name = \"{}\"", "x".repeat(1_000_000)), &["1 to 100 characters"]);
+}
+
+/// Any text that is nearly a scenario.
+fn nearly_a_scenario() -> impl Strategy<Value = String> {
+    let key = prop_oneof![
+        Just("seed"),
+        Just("name"),
+        Just("faults"),
+        Just("adapter"),
+        Just("adapter.local-memory"),
+        Just("adapter.page-size"),
+        Just("adapter.page-table-bits"),
+        Just("adapter.page-tables"),
+        Just("adapter.paging-buffer"),
+        Just("client"),
+        Just("client.ahead"),
+        Just("client.scale"),
+        Just("cost.bus-gb-per-s"),
+        Just("workload"),
+        Just("workload.kind"),
+        Just("workload.trace"),
+        Just("workload.layers"),
+        Just("workload.block-bytes"),
+        Just("[workload]\nkind"),
+    ];
+    let value = prop_oneof![
+        any::<i64>().prop_map(|number| number.to_string()),
+        any::<f64>().prop_map(|number| format!("{number:?}")),
+        any::<Vec<i32>>().prop_map(|list| format!("{list:?}")),
+        "[ -~\n]{0,12}".prop_map(|text| format!("{text:?}")),
+        "\\PC{0,12}",
+        Just("\"cyclic-layers\"".to_owned()),
+        Just("\"64 KiB\"".to_owned()),
+        Just("{ kind = \"llm-serving\", batch = 1 }".to_owned()),
+        Just("{ kind = \"llm-serving\", trace = \"x\" }".to_owned()),
+        Just("1979-05-27".to_owned()),
+    ];
+    proptest::collection::vec((key, value), 0..4)
+        .prop_map(|lines| lines.into_iter().map(|(key, value)| format!("{key} = {value}\n")).collect())
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in nearly_a_scenario()) {
+        if let Err(error) = Scenario::parse(&text, Path::new("any.toml")) {
+            prop_assert!(error.to_string().starts_with("any.toml"));
+        }
+    }
+
+    #[test]
+    fn any_characters_are_read_or_refused(text in "\\PC*") {
+        if let Err(error) = Scenario::parse(&text, Path::new("any.toml")) {
+            prop_assert!(error.to_string().starts_with("any.toml"));
+        }
+    }
+
+    #[test]
+    fn faults_read_what_they_write(kind in 0..3_usize, nth in proptest::option::of(1_u64..)) {
+        let fault = [Fault::FlipBitInTransfer(nth), Fault::SkipTlbFlush(nth), Fault::DropPageOut(nth)][kind];
+        prop_assert_eq!(fault.to_string().parse(), Ok(fault));
+    }
+}

@@ -1,0 +1,112 @@
+//! Reading a log.
+
+use std::io::{BufRead, Read};
+
+use serde::Deserialize;
+use vidmm::NumberedEvent;
+
+use super::{EVENTS_VERSION, LogError, LogHeader};
+
+/// No event is longer: a list of a million allocations takes a third of it.
+const LINE_BYTES_MAX: u64 = 64 << 20;
+
+/// The most characters of a line that an error quotes.
+const EXCERPT_CHARS: usize = 60;
+
+/// Reads a log: an iterator over its events, in order. After an error it yields nothing more.
+#[derive(Debug)]
+pub struct LogReader<R> {
+    input: R,
+    header: LogHeader,
+    line: Vec<u8>,
+    /// Lines read so far; the header is one of them.
+    lines: u64,
+    failed: bool,
+}
+
+/// What every version of the header has.
+#[derive(Deserialize)]
+struct Version {
+    vidmm_events: u64,
+}
+
+impl<R: BufRead> LogReader<R> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    ///
+    /// If the input cannot be read, does not begin with a header, or has another version of the schema.
+    pub fn new(mut input: R) -> Result<Self, LogError> {
+        let mut line = Vec::new();
+        read_line(&mut input, 1, &mut line)?;
+        let Ok(Version { vidmm_events }) = serde_json::from_slice(&line) else {
+            return Err(LogError::NoHeader { found: excerpt(&line) });
+        };
+        if vidmm_events != EVENTS_VERSION {
+            return Err(LogError::Version { found: vidmm_events });
+        }
+        let header = serde_json::from_slice(&line).map_err(|error| LogError::Header { problem: problem(&error) })?;
+        Ok(Self { input, header, line, lines: 1, failed: false })
+    }
+
+    /// The header.
+    pub fn header(&self) -> &LogHeader {
+        &self.header
+    }
+
+    fn read_event(&mut self) -> Result<Option<NumberedEvent>, LogError> {
+        let line = self.lines + 1;
+        if !read_line(&mut self.input, line, &mut self.line)? {
+            return Ok(None);
+        }
+        let event: NumberedEvent = serde_json::from_slice(&self.line)
+            .map_err(|error| LogError::Line { line, problem: problem(&error) })?;
+        // The events stand on the lines after the header, and are numbered from 1.
+        if event.number != self.lines {
+            return Err(LogError::Gap { line, found: event.number, expected: self.lines });
+        }
+        self.lines = line;
+        Ok(Some(event))
+    }
+}
+
+impl<R: BufRead> Iterator for LogReader<R> {
+    type Item = Result<NumberedEvent, LogError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let event = self.read_event().transpose();
+        self.failed = !matches!(event, Some(Ok(_)));
+        event
+    }
+}
+
+/// Reads line number `line` without its end; `false` when there is none.
+fn read_line(input: &mut impl BufRead, line: u64, bytes: &mut Vec<u8>) -> Result<bool, LogError> {
+    bytes.clear();
+    let mut limited = input.take(LINE_BYTES_MAX);
+    let read = limited.read_until(b'\n', bytes).map_err(|source| LogError::Io { line, source })?;
+    if bytes.pop_if(|last| *last == b'\n').is_none() && read as u64 == LINE_BYTES_MAX {
+        return Err(LogError::TooLong { line, limit: LINE_BYTES_MAX });
+    }
+    Ok(read > 0)
+}
+
+/// What the parser says, without its place: it saw one line only.
+fn problem(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" at line ") {
+        Some((problem, _)) if error.column() > 0 => format!("{problem} at column {}", error.column()),
+        _ => text,
+    }
+}
+
+fn excerpt(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    match text.char_indices().nth(EXCERPT_CHARS) {
+        Some((end, _)) => format!("{}...", text[..end].escape_debug()),
+        None => text.escape_debug().to_string(),
+    }
+}
