@@ -1,22 +1,36 @@
 //! The command line of vidmm.
+//!
+//! Exit status: 0 all that was checked held; 1 something did not; 2 the input or the arguments are wrong.
+
+mod args;
+mod report;
+mod run;
 mod soft;
-use vidmm_sim::*;
-use vidmm_trace::*;
-fn main() {
-    let args: Vec<String> = std::env::args().collect();
-    let workload = import::read(std::path::Path::new(&args[1]), &Default::default()).unwrap();
-    let mut workload = workload;
-    let pct: u64 = args[2].parse().unwrap();
-    let ahead: usize = args[3].parse().unwrap();
-    let scale: u64 = args.get(4).map_or(1, |s| s.parse().unwrap());
-    workload.scale(scale);
-    let fp = workload.footprint(65536);
-    println!("{fp:?}");
-    let desc = RunDesc { machine: MachineDesc {
-        local_memory_bytes: (fp.peak_bytes / 100 * pct).next_multiple_of(2<<20), page_size: vidmm::PageSize::Kib64, page_table_bits: None, dual_pte: true, invalid_tlb_entries_not_cached: true,
-        page_tables_in_system_memory: false, paging_buffer_bytes: 65536, paging_va_mib: 0, bus_bytes_per_second: 25_000_000_000, local_bytes_per_second: 800_000_000_000, faults: vec![] },
-        ahead, content: if scale > 1 { Content::Ramp } else { Content::Uniform }, events: false };
-    let t = std::time::Instant::now();
-    let r = run(&workload, &desc, &soft::machine, &mut Unobserved).unwrap();
-    println!("{r:#?} {:?}", t.elapsed());
+
+use std::process::ExitCode;
+
+use anstyle::{AnsiColor, Style};
+use clap::Parser;
+
+use args::{Args, Command};
+
+/// Something that was checked did not hold.
+const DID_NOT_HOLD: u8 = 1;
+
+/// The input or the arguments are wrong.
+const WRONG_INPUT: u8 = 2;
+
+fn main() -> ExitCode {
+    let outcome = match Args::parse().command {
+        Command::Run(args) => run::run(&args),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(DID_NOT_HOLD),
+        Err(error) => {
+            let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
+            anstream::eprintln!("{red}error:{red:#} {error}");
+            ExitCode::from(WRONG_INPUT)
+        }
+    }
 }

@@ -3,8 +3,8 @@
 
 use vidmm::contract::EngineKind;
 use vidmm::{
-    AllocationId, ContextId, CreateError, DeviceId, EvictFlags, FenceValueDesc, MakeResidentError,
-    MapGpuVirtualAddress, MapError, MonitoredFenceId, Nanoseconds, PAGE_SIZE, PagingQueueId, ProcessId, SubmitDesc,
+    AllocationId, ContextId, CreateError, DeviceId, EvictFlags, FenceValueDesc, MakeResidentError, MapError,
+    MapGpuVirtualAddress, MonitoredFenceId, Nanoseconds, PAGE_SIZE, PagingQueueId, ProcessId, SubmitDesc,
 };
 use vidmm_runtime::{Content, KernelCommand, PageRange, Runtime};
 use vidmm_trace::{Cost, Engine, Lifetime, Workload};
@@ -89,11 +89,12 @@ struct BufferState {
 enum Attempt {
     Submitted,
     /// There is no room at present.
-    NoMemory { num_bytes_to_trim: u64 },
+    NoMemory {
+        num_bytes_to_trim: u64,
+    },
 }
 
-const ENGINES: [(Engine, EngineKind); 2] =
-    [(Engine::Compute, EngineKind::Render3d), (Engine::Copy, EngineKind::Copy)];
+const ENGINES: [(Engine, EngineKind); 2] = [(Engine::Compute, EngineKind::Render3d), (Engine::Copy, EngineKind::Copy)];
 
 fn slot(engine: Engine) -> usize {
     match engine {
@@ -141,6 +142,15 @@ impl<'a> Client<'a> {
     /// The allocation that holds a buffer at present.
     pub fn allocation_of(&self, buffer: u32) -> Option<AllocationId> {
         self.buffers[buffer as usize].allocation
+    }
+
+    /// The allocation that is mapped at an address, and which page of it is there.
+    pub fn mapping_at(&self, virtual_address: u64) -> Option<(AllocationId, u64)> {
+        self.buffers.iter().find_map(|buffer| {
+            let PageRange { virtual_address: start, num_pages } = buffer.mapping?;
+            let page = virtual_address.checked_sub(start.0)? / PAGE_SIZE;
+            (page < num_pages).then_some((buffer.allocation?, page))
+        })
     }
 
     /// A fence has reached `value`.
@@ -252,13 +262,7 @@ impl<'a> Client<'a> {
     }
 
     /// Takes the kernel's buffers off the list: only if necessary, and those that it did not write as not written to.
-    fn evict(
-        &self,
-        runtime: &mut Runtime,
-        process: usize,
-        kernel: usize,
-        named: &[u32],
-    ) -> Result<(), ClientError> {
+    fn evict(&self, runtime: &mut Runtime, process: usize, kernel: usize, named: &[u32]) -> Result<(), ClientError> {
         let device = self.processes[process].device;
         let writes = &self.workload.kernels[kernel].writes;
         let (written, read): (Vec<u32>, Vec<u32>) = named.iter().partition(|buffer| writes.contains(buffer));
@@ -347,7 +351,8 @@ impl<'a> Client<'a> {
         match kernel.cost {
             Cost::Nanoseconds(nanoseconds) => nanoseconds,
             Cost::Upload => {
-                let bytes = kernel.writes.iter().map(|&buffer| u128::from(self.workload.buffers[buffer as usize].bytes));
+                let bytes =
+                    kernel.writes.iter().map(|&buffer| u128::from(self.workload.buffers[buffer as usize].bytes));
                 let rate = u128::from(self.options.upload_bytes_per_second.max(1));
                 (bytes.sum::<u128>() * 1_000_000_000 / rate) as u64
             }

@@ -1,8 +1,8 @@
 //! The oracle: what each kernel must read, worked out from the workload alone.
 //!
-//! It shares no code with the GPU, the driver or the manager: `mix` and the digest are written here a second time, from the
-//! words of the kernel's specification (`vidmm_runtime::kernel`). It keeps no page. A buffer's content follows from the
-//! state of the kernel that wrote it last, and a page's digest follows from that in a few operations.
+//! It shares no code with the GPU, the driver or the manager: `mix` and the digest are written here a second time, from
+//! the words of the kernel's specification (`vidmm_runtime::kernel`). It keeps no page. A buffer's content follows from
+//! the state of the kernel that wrote it last, and a page's digest follows from that in a few operations.
 
 use serde::Deserialize;
 use vidmm_trace::Workload;
@@ -53,9 +53,9 @@ impl Content {
 /// Judges what kernels read against what they must read.
 ///
 /// Kernels that use one buffer must be judged in the order of the workload, each once: a kernel's inputs are what the
-/// kernels before it must have written. Buffers belong to one process, so it is enough that those of each process are
-/// judged in order, and processes may interleave in any way. The runner guarantees it by completing the kernels of a process in the
-/// workload's order; where it did not, pages are reported as wrong.
+/// kernels before it must have written. A buffer belongs to one process, so it is enough that the kernels of each
+/// process are judged in order; processes may interleave in any way. The runner guarantees that, because the kernels of
+/// a process complete in the workload's order. Where it breaks its word, right pages are reported as wrong.
 #[derive(Clone, Debug)]
 pub struct Oracle {
     content: Content,
@@ -90,8 +90,8 @@ pub struct Verdict {
     pub pages: u64,
     /// The pages that are wrong: those with another digest than they must have, and the `miscounted`.
     pub wrong: u64,
-    /// The pages that the kernel had to read and did not, or read and should not have. Each input too many counts as one
-    /// page at least. They mean a mistake in the runner or in a command, rather than in memory.
+    /// The pages that the kernel had to read and did not, or read and should not have. Each input too many counts as
+    /// one page at least. They mean a mistake in the runner or in a command, rather than in memory.
     pub miscounted: u64,
     /// The first page with a wrong digest, in the order of reading; none if all wrong pages are miscounted.
     pub first: Option<WrongPage>,
@@ -129,10 +129,10 @@ impl Oracle {
 
     /// Judges what kernel number `kernel` of the workload read, and goes on to what it must have written.
     ///
-    /// `inputs` has the digest of each page of each input, inputs in the order of the kernel's `reads`. What the kernel must
-    /// have written follows from what it must have read, not from `inputs`. So each verdict stands for itself: one wrong
-    /// page is reported by every kernel that reads it or what a GPU computed from it. For a kernel that the workload does
-    /// not have, all inputs are too many.
+    /// `inputs` has the digest of each page of each input, inputs in the order of the kernel's `reads`. What the kernel
+    /// must have written follows from what it must have read, not from `inputs`. So each verdict stands for itself: one
+    /// wrong page is reported by every kernel that reads it or what a GPU computed from it. For a kernel that the
+    /// workload does not have, all inputs are too many.
     pub fn judge(&mut self, kernel: usize, inputs: &[Vec<u64>]) -> Verdict {
         let Some(uses) = self.kernels.get(kernel) else {
             return Verdict::of_miscounted(surplus(inputs).max(1));

@@ -2,10 +2,7 @@
 
 use serde::Serialize;
 use vidmm::contract::EngineKind;
-use vidmm::{
-    AdapterOptions, AllocationId, CheckError, Event, Nanoseconds, NumberedEvent, PAGE_SIZE, StartAdapterError,
-    Statistics, Violation,
-};
+use vidmm::{AdapterOptions, AllocationId, CheckError, Event, NumberedEvent, StartAdapterError, Statistics, Violation};
 use vidmm_runtime::{Content as KernelContent, Happening, Runtime};
 use vidmm_trace::Workload;
 
@@ -104,6 +101,10 @@ pub enum Finding {
         write: bool,
         /// The engine.
         engine: u32,
+        /// The allocation that the client has mapped there.
+        allocation: Option<String>,
+        /// Which page of it, counted from 0.
+        page: u64,
         /// The number of the last event.
         event: u64,
     },
@@ -305,8 +306,11 @@ impl Run<'_> {
             }
             Happening::PageFault { signal, virtual_address, write } => {
                 let event = self.last_event();
-                let engine = signal.engine;
-                self.findings.push(Finding::PageFault { virtual_address: virtual_address.0, write, engine, event });
+                let (virtual_address, engine) = (virtual_address.0, signal.engine);
+                let mapped = client.mapping_at(virtual_address);
+                let page = mapped.map_or(0, |(_, page)| page);
+                let allocation = mapped.map(|(allocation, _)| allocation.to_string());
+                self.findings.push(Finding::PageFault { virtual_address, write, engine, allocation, page, event });
             }
             Happening::AdapterInError(violation) => self.violated(&violation),
             Happening::DeviceInError(_) | Happening::PagingFenceSignaled { .. } => {}
@@ -371,14 +375,4 @@ impl Run<'_> {
             self.observer.event(&event);
         }
     }
-}
-
-/// Pages of 4 KiB in `bytes`.
-pub fn pages(bytes: u64) -> u64 {
-    bytes.div_ceil(PAGE_SIZE)
-}
-
-/// Virtual time in seconds, for people.
-pub fn seconds(time: Nanoseconds) -> f64 {
-    time as f64 / 1e9
 }

@@ -1,7 +1,7 @@
 //! Scenarios: what is run, on what machine, and what goes wrong on purpose.
 //!
-//! A scenario is a TOML file. Every key has a default, so an empty file is the training demonstration. Whatever is wrong
-//! in a file is answered with the file, the line and what to write instead.
+//! A scenario is a TOML file. Every key has a default, so an empty file is the training demonstration. Whatever is
+//! wrong in a file is answered with the file, the line and what to write instead.
 
 use std::fmt;
 use std::fs::File;
@@ -131,8 +131,8 @@ pub struct CostSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case", expecting = "a table")]
 pub struct ClientSettings {
-    /// The most kernels that a process has submitted and the GPU has not finished, from 1 to 1024.
-    #[serde(deserialize_with = "within::<_, _, 1, 1024>")]
+    /// Kernels that a process submits ahead of the one that runs, from 0, which waits for each, to 1024.
+    #[serde(deserialize_with = "within::<_, _, 0, 1024>")]
     pub ahead: u32,
     /// What the workload's buffer sizes are divided by, from 1 to 2^40; [`Workload::scale`] rounds them up to 4 KiB.
     #[serde(deserialize_with = "within::<_, _, 1, 0x100_0000_0000>")]
@@ -179,7 +179,10 @@ pub enum Fault {
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
     /// The file is missing, cannot be read or is not text.
-    #[error("cannot read the scenario {}: {source}; check the path, its permissions and that it is a text file", .path.display())]
+    #[error(
+        "cannot read the scenario {}: {source}; check the path, its permissions and that it is a text file",
+        .path.display()
+    )]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -187,7 +190,11 @@ pub enum ScenarioError {
         source: io::Error,
     },
     /// The file is longer than is ever read.
-    #[error("{}: a scenario has at most {}, and this file has more; is it a scenario?", .path.display(), ByteSize(MAX_FILE_BYTES))]
+    #[error(
+        "{}: a scenario has at most {}, and this file has more; give the path of a scenario",
+        .path.display(),
+        ByteSize(MAX_FILE_BYTES)
+    )]
     TooLong {
         /// The file.
         path: PathBuf,
@@ -227,8 +234,10 @@ pub enum ScenarioError {
     Import(#[from] ImportError),
     /// A kernel alone uses more than the local memory.
     #[error(
-        "local memory of {} cannot run the workload: one of its kernels uses {} at once; raise `local-memory` above that, or \
-         `scale` in `[client]`", ByteSize(*.bytes), ByteSize(*.needed)
+        "local memory of {} cannot run the workload: one of its kernels uses {} at once; raise `local-memory` above \
+         that, or `scale` in `[client]`",
+        ByteSize(*.bytes),
+        ByteSize(*.needed)
     )]
     LocalMemoryTooSmall {
         /// The local memory, in bytes.
@@ -238,8 +247,8 @@ pub enum ScenarioError {
     },
     /// The local memory is larger than any that is modelled.
     #[error(
-        "local memory of {local_memory} is more than {}, the most that a machine may have; lower `local-memory`, or raise \
-         `scale` in `[client]`",
+        "local memory of {local_memory} is more than {}, the most that a machine may have; lower `local-memory`, or \
+         raise `scale` in `[client]`",
         ByteSize(MAX_LOCAL_MEMORY)
     )]
     LocalMemoryTooLarge {
@@ -261,12 +270,14 @@ pub enum PageTableError {
         level: usize,
         /// Its index bits.
         bits: u32,
-        /// The fewest that it may have: 4 for a leaf with dual entries, whose 64 KiB table has a sixteenth of the entries.
+        /// The fewest that it may have: 4 for a leaf with dual entries, whose 64 KiB table has a sixteenth of the
+        /// entries.
         fewest: u32,
     },
     /// Too few or too many address bits are left for the root.
     #[error(
-        "`page-table-bits` leaves the root {root} of the {address} bits of an address; the levels below it must leave it 1 to 20"
+        "`page-table-bits` leaves the root {root} of the {address} bits of an address; the levels below it must \
+         leave it 1 to 20"
     )]
     Root {
         /// The bits that are left.
@@ -276,8 +287,8 @@ pub enum PageTableError {
     },
     /// A table in system memory is larger than a page.
     #[error(
-        "`page-tables = \"system\"` allows tables of 4 KiB, which is 9 bits a level, and 8 in level 1 with `dual-pte`; level \
-         {level} has {bits}: change `page-table-bits`, or leave it out"
+        "`page-tables = \"system\"` allows tables of 4 KiB, which is 9 bits a level, and 8 in level 1 with `dual-pte`; \
+         level {level} has {bits}: change `page-table-bits`, or leave it out"
     )]
     TooLargeForSystem {
         /// The level; 0 is the leaf, and the root comes last.
@@ -291,10 +302,13 @@ pub enum PageTableError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
     /// There is no such fault.
-    #[error("`{0}` is not a fault; the faults are {names}, each with `@N` for the n-th time only", names = Fault::names())]
+    #[error(
+        "`{0}` is not a fault; the faults are {names}, each with `@N` for the n-th time only",
+        names = Fault::names()
+    )]
     Unknown(String),
     /// What follows the `@` is not a number from 1 on.
-    #[error("`{0}` does not say when; write a whole number from 1 after the `@`, as in `{example}`", example = Fault::SkipTlbFlush(Some(3)))]
+    #[error("`{0}` does not say when; write a whole number from 1 after the `@`, as in `skip-tlb-flush@3`")]
     When(String),
     /// A fault is named twice.
     #[error("`{0}` is named twice; name each fault once")]
@@ -313,7 +327,8 @@ impl Scenario {
     ///
     /// # Errors
     ///
-    /// Returns [`ScenarioError::Unreadable`] or [`ScenarioError::TooLong`], and whatever [`parse`](Self::parse) returns.
+    /// Returns [`ScenarioError::Unreadable`] or [`ScenarioError::TooLong`], and whatever [`parse`](Self::parse)
+    /// returns.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
         let unreadable = |source| ScenarioError::Unreadable { path: path.to_owned(), source };
         let mut text = Vec::new();
@@ -326,14 +341,14 @@ impl Scenario {
         Self::parse(&text, path)
     }
 
-    /// Reads a scenario from the text of the file `path`, which names it in errors and gives it a default name. No file is
-    /// opened, a trace neither.
+    /// Reads a scenario from the text of the file `path`, which names it in errors and gives it a default name. No file
+    /// is opened, a trace neither.
     ///
     /// # Errors
     ///
-    /// Returns a [`ScenarioError`] with the line of the first thing that is wrong: text that is not TOML, an unknown key, a
-    /// value of a wrong type or out of range, page tables that contradict each other, or not exactly one source of the
-    /// workload. Generator parameters are checked by [`workload`](Self::workload).
+    /// Returns a [`ScenarioError`] with the line of the first thing that is wrong: text that is not TOML, an unknown
+    /// key, a value of a wrong type or out of range, page tables that contradict each other, or not exactly one source
+    /// of the workload. Generator parameters are checked by [`workload`](Self::workload).
     pub fn parse(text: &str, path: &Path) -> Result<Self, ScenarioError> {
         let at = |offset: usize| text.bytes().take(offset).filter(|&byte| byte == b'\n').count() + 1;
         Self::from_toml(text, path).map_err(|problem| match problem {
@@ -380,9 +395,9 @@ impl Scenario {
         Ok(workload)
     }
 
-    /// Returns the bytes of local memory for `workload`, which is the scenario's own: a size as it stands, or a share of the
-    /// most bytes that are alive at one time, each buffer rounded up to whole pages. Either is rounded up to a multiple of
-    /// 2 MiB.
+    /// Returns the bytes of local memory for `workload`, which is the scenario's own: a size as it stands, or a share
+    /// of the most bytes that are alive at one time, each buffer rounded up to whole pages. Either is rounded up to a
+    /// multiple of 2 MiB.
     ///
     /// # Errors
     ///
@@ -537,9 +552,9 @@ impl AdapterSettings {
         self.dual_pte.unwrap_or(self.page_size == PageSize::Kib64)
     }
 
-    /// The index bits of the levels below the root, from the leaf up: as the scenario says, or else `[13, 10]` with pages of
-    /// 64 KiB and `[9, 9, 9]` with pages of 4 KiB. In system memory, where a table is one page, they are `[9, 8, 8, 5]` with
-    /// dual entries, which are twice as large, and `[9, 9, 9]` without.
+    /// The index bits of the levels below the root, from the leaf up: as the scenario says, or else `[13, 10]` with
+    /// pages of 64 KiB and `[9, 9, 9]` with pages of 4 KiB. In system memory, where a table is one page, they are `[9,
+    /// 8, 8, 5]` with dual entries, which are twice as large, and `[9, 9, 9]` without.
     pub fn page_table_bits(&self) -> Vec<u32> {
         let default = || match (self.page_tables, self.page_size) {
             (PageTables::Local, PageSize::Kib64) => vec![13, 10],

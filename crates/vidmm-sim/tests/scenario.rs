@@ -55,6 +55,12 @@ fn an_empty_file_has_all_defaults() {
 }
 
 #[test]
+fn a_seed_may_have_all_64_bits() {
+    assert_eq!(parse("seed = 18446744073709551615").seed, u64::MAX);
+    refused("seed = 18446744073709551616", &["line 1", "from 0 to 18446744073709551615"]);
+}
+
+#[test]
 fn the_repository_s_scenarios_load_and_fit() {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(scenarios()).expect("the folder exists") {
@@ -189,8 +195,8 @@ fn workload_errors_show_the_line() {
 #[test]
 fn values_out_of_range_are_refused_with_the_range() {
     refused("seed = -1", &["line 1", "from 0 to"]);
-    refused("[client]\nahead = 0", &["line 2", "from 1 to 1024"]);
-    refused("[client]\nahead = 1025", &["line 2", "from 1 to 1024"]);
+    refused("[client]\nahead = -1", &["line 2", "from 0 to 1024"]);
+    refused("[client]\nahead = 1025", &["line 2", "from 0 to 1024"]);
     refused("[client]\nahead = -99999999999999999999999999", &["line 2"]);
     refused("[client]\nahead = 99999999999999999999999999999999999999999999", &["line 2"]);
     refused("[client]\nscale = 0", &["line 2", "from 1 to"]);
@@ -350,9 +356,8 @@ fn local_memory_is_a_size_or_a_share_of_the_peak() {
 
 #[test]
 fn a_share_that_overflows_is_refused() {
-    let scenario = parse(
-        "[adapter]\nlocal-memory = \"100000%\"\n[workload]\nkind = \"cyclic-layers\"\nlayers = 100000\nlayer-bytes = \"1TiB\"",
-    );
+    let workload_keys = "kind = \"cyclic-layers\"\nlayers = 100000\nlayer-bytes = \"1TiB\"";
+    let scenario = parse(&format!("adapter.local-memory = \"100000%\"\n[workload]\n{workload_keys}"));
     let local = scenario.local_memory_bytes(&workload(&scenario));
     assert!(matches!(local, Err(ScenarioError::LocalMemoryTooLarge { .. })), "{local:?}");
 }

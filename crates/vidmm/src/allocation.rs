@@ -88,4 +88,9 @@ impl Allocation {
         let at = more.iter().position(is_it)?;
         Some(more.swap_remove(at))
     }
+
+    /// Whether it was destroyed and no submission, queued ones included, will use it.
+    pub fn is_dead(&self) -> bool {
+        self.state.contains(AllocationState::DESTROYED) && !self.entry.holding && !self.entry.has_ungranted_span()
+    }
 }

@@ -95,7 +95,6 @@ impl VidMm {
         let entry = &allocation.entry;
         let device = &self.devices[allocation.device as usize];
         let state = allocation.state;
-        let destroyed = state.contains(AllocationState::DESTROYED);
         audit.holds(!entry.open || (entry.holding && entry.count > 0), || {
             format!("D2: allocation {index} has an open span, but its entry is {entry:?}")
         });
@@ -105,7 +104,7 @@ impl VidMm {
         audit.holds(!entry.holding || allocation.place.is_some(), || {
             format!("I06: allocation {index} is required and granted, but has no place")
         });
-        let evictable = allocation.place.is_some() && !entry.holding && !destroyed;
+        let evictable = allocation.place.is_some() && !entry.holding;
         audit.holds(state.contains(AllocationState::EVICTABLE) == evictable, || {
             format!("D3: allocation {index} is wrongly marked as to evictability: {state:?}, {entry:?}")
         });

@@ -323,9 +323,9 @@ impl VidMm {
             });
             self.apply(index, effect);
         }
-        let state = &mut self.allocations[index as usize].state;
-        *state |= AllocationState::DESTROYED;
-        self.evictable.remove(&mut self.allocations, index);
+        // Work that was submitted and still waits for its grant may need it: until then it can be evicted and come back.
+        self.allocations[index as usize].state |= AllocationState::DESTROYED;
+        self.bury(index);
         self.defer(device_index, DeferredAction::Purge(index));
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::{
     error::{EvictError, MakeResidentError},
     event::Event,
     id::{AllocationId, DeviceId, PagingQueueId},
-    residency::{Effect, EvictFlags, Request, RequestKind},
+    residency::{DEAD_PRIORITY, Effect, EvictFlags, Request, RequestKind},
     state::VidMm,
 };
 
@@ -260,12 +260,27 @@ impl VidMm {
             return;
         }
         allocation.entry.holding = false;
-        if allocation.place.is_none() || allocation.state.contains(AllocationState::DESTROYED) {
+        if allocation.place.is_none() {
             return;
         }
         if allocation.state.contains(AllocationState::EVICT_SOON) {
             self.evict_soon.push_back(index);
         }
         self.evictable.push(&mut self.allocations, index);
+        self.bury(index);
+    }
+
+    /// Puts a destroyed allocation that nothing will use any more first among those that may go: its content is worthless,
+    /// and its room need not wait for the submissions that were made between its last use and its end.
+    pub(crate) fn bury(&mut self, index: u32) {
+        if !self.allocations[index as usize].is_dead() {
+            return;
+        }
+        self.evictable.remove(&mut self.allocations, index);
+        let allocation = &mut self.allocations[index as usize];
+        allocation.priority = DEAD_PRIORITY;
+        if allocation.place.is_some() {
+            self.evictable.push(&mut self.allocations, index);
+        }
     }
 }

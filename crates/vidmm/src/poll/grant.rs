@@ -11,7 +11,7 @@ use crate::{
     event::{Event, EvictReason},
     gpu_va::{Mapping, PageTables, TableKey},
     paging::{PlanNo, Retire},
-    residency::{RequestKind, SpanNo},
+    residency::{RequestKind, SpanNo, SubmissionNo},
     state::{Deferred, DeferredAction, VidMm},
 };
 
@@ -82,9 +82,10 @@ impl VidMm {
         while let Some(device) = self.next_to_grant() {
             let books = &mut self.devices[device as usize];
             let granted = books.granted;
-            let kind = &mut books.requests[granted].kind;
-            let kind = core::mem::replace(kind, RequestKind::MakeResident(Vec::new()));
-            match self.satisfy(kind) {
+            let request = &mut books.requests[granted];
+            let position = request.position;
+            let kind = core::mem::replace(&mut request.kind, RequestKind::MakeResident(Vec::new()));
+            match self.satisfy(device, position, kind) {
                 Ok(plans) => self.note_grant(device, plans),
                 Err(kind) => {
                     self.devices[device as usize].requests[granted].kind = kind;
@@ -103,9 +104,9 @@ impl VidMm {
     }
 
     /// Decides a whole request, or hands it back: there is no room yet.
-    fn satisfy(&mut self, kind: RequestKind) -> Result<Vec<PlanNo>, RequestKind> {
+    fn satisfy(&mut self, device: u32, position: SubmissionNo, kind: RequestKind) -> Result<Vec<PlanNo>, RequestKind> {
         match kind {
-            RequestKind::MakeResident(items) if self.has_room_for(&items) => Ok(self.bring_in(&items)),
+            RequestKind::MakeResident(items) if self.has_room_for(device, position, &items) => Ok(self.bring_in(&items)),
             RequestKind::MapGpuVirtualAddress { allocation, mapping } if self.has_room_for_tables(&mapping) => {
                 Ok(self.make_mapping(allocation, mapping))
             }
@@ -114,7 +115,10 @@ impl VidMm {
     }
 
     /// Whether all that is missing fits into what is free and what is evictable, without what the request itself keeps.
-    fn has_room_for(&self, items: &[(u32, Option<SpanNo>)]) -> bool {
+    ///
+    /// Where it fits without a victim once the dead are gone, that is waited for: copying living content out and in again
+    /// costs more. What dies by then waits for nothing but earlier submissions, so this wait ends.
+    fn has_room_for(&self, device: u32, position: SubmissionNo, items: &[(u32, Option<SpanNo>)]) -> bool {
         let mut missing: Vec<u32> = Vec::new();
         let mut kept: Vec<u32> = Vec::new();
         for &(index, _) in items {
@@ -125,12 +129,35 @@ impl VidMm {
                 kept.push(index);
             }
         }
-        let bytes = |mut indices: Vec<u32>| -> u64 {
-            indices.sort_unstable();
-            indices.dedup();
-            indices.iter().map(|&index| self.allocations[index as usize].size).sum()
-        };
-        bytes(missing) <= self.placer.available() + self.evictable.bytes() - bytes(kept)
+        let (missing, kept) = (self.bytes_of(missing), self.bytes_of(kept));
+        let available = self.placer.available();
+        if missing <= available {
+            return true;
+        }
+        if missing > available + self.evictable.bytes() - kept {
+            return false;
+        }
+        let dead = self.evictable.dead_bytes(&self.allocations);
+        missing <= available + dead || missing > available + dead + self.dying_bytes(device, position)
+    }
+
+    /// The bytes of allocations, each counted once.
+    fn bytes_of(&self, mut indices: Vec<u32>) -> u64 {
+        indices.sort_unstable();
+        indices.dedup();
+        indices.iter().map(|&index| self.allocations[index as usize].size).sum()
+    }
+
+    /// Bytes of destroyed allocations that are held only for submissions of the device up to `position`.
+    fn dying_bytes(&self, device: u32, position: SubmissionNo) -> u64 {
+        let lapsing = self.devices[device as usize].lapsing.up_to(position);
+        let dying = lapsing.filter(|&(last, index)| {
+            let allocation = &self.allocations[index as usize];
+            allocation.state.contains(AllocationState::DESTROYED)
+                && !allocation.entry.has_ungranted_span()
+                && allocation.entry.until == last
+        });
+        self.bytes_of(dying.map(|(_, index)| index).collect())
     }
 
     fn bring_in(&mut self, items: &[(u32, Option<SpanNo>)]) -> Vec<PlanNo> {

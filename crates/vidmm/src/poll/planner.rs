@@ -104,7 +104,7 @@ impl VidMm {
         if allocation.entry.until > device.retired() {
             plan.wait_for(allocation.device, allocation.entry.until);
         }
-        let copied = reason != EvictReason::Destroyed && allocation.state.contains(AllocationState::DIRTY);
+        let copied = !allocation.is_dead() && allocation.state.contains(AllocationState::DIRTY);
         if copied {
             plan.out.push(PageOut {
                 handle: allocation.handle,
@@ -196,7 +196,9 @@ impl VidMm {
         while self.placer.available() < bytes {
             let victim = self.evictable.iter(&self.allocations).next();
             let victim = victim.expect("a decision is made only when what is evictable makes enough room");
-            self.plan_out(draft, victim, EvictReason::RoomWanted);
+            let is_dead = self.allocations[victim as usize].is_dead();
+            let reason = if is_dead { EvictReason::Destroyed } else { EvictReason::RoomWanted };
+            self.plan_out(draft, victim, reason);
         }
         let number = self.stream.next_number();
         let mut after = Vec::new();

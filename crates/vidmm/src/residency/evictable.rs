@@ -18,6 +18,9 @@ pub(crate) struct Links {
 
 const NONE: u32 = u32::MAX;
 
+/// The priority of destroyed allocations that nothing will use any more: below every other (CRE-05).
+pub(crate) const DEAD_PRIORITY: u32 = 0;
+
 impl Links {
     /// Of an allocation that stands in no queue.
     pub const UNLINKED: Links = Links { before: NONE, after: NONE };
@@ -80,11 +83,21 @@ impl Evictable {
 
     /// All of them in the order in which they go.
     pub fn iter(&self, allocations: &Allocations) -> impl Iterator<Item = u32> {
-        self.queues.values().flat_map(move |&(first, _)| {
-            core::iter::successors(Some(first), move |&index| {
-                let after = allocations[index as usize].links.after;
-                (after != NONE).then_some(after)
-            })
-        })
+        self.queues.values().flat_map(move |&(first, _)| queue(allocations, first))
     }
+
+    /// The sum of the sizes of the dead, which are few at any time: they are the first to go.
+    pub fn dead_bytes(&self, allocations: &Allocations) -> u64 {
+        let first = self.queues.get(&DEAD_PRIORITY).map(|&(first, _)| first);
+        let dead = first.into_iter().flat_map(|first| queue(allocations, first));
+        dead.map(|index| allocations[index as usize].size).sum()
+    }
+}
+
+/// A queue from `first` on.
+fn queue(allocations: &Allocations, first: u32) -> impl Iterator<Item = u32> {
+    core::iter::successors(Some(first), move |&index| {
+        let after = allocations[index as usize].links.after;
+        (after != NONE).then_some(after)
+    })
 }

@@ -222,6 +222,11 @@ impl Lapsing {
         self.0.insert((last, index, flags));
     }
 
+    /// Holds that end with a submission up to `last`: the submission and the allocation.
+    pub fn up_to(&self, last: SubmissionNo) -> impl Iterator<Item = (SubmissionNo, u32)> {
+        self.0.iter().take_while(move |(ends, ..)| *ends <= last).map(|&(ends, index, _)| (ends, index))
+    }
+
     /// The next hold that ends with a submission up to `dispatched`.
     pub fn pop(&mut self, dispatched: SubmissionNo) -> Option<(u32, EvictFlags)> {
         if self.0.first()?.0 > dispatched {

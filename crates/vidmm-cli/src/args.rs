@@ -1,0 +1,132 @@
+//! The arguments.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::{Parser, Subcommand, ValueEnum, ValueHint, builder::styling};
+use vidmm_sim::Fault;
+use vidmm_trace::{ByteSize, LocalMemory};
+
+/// The colours that users of cargo are used to.
+const STYLES: styling::Styles = styling::Styles::styled()
+    .header(styling::AnsiColor::Green.on_default().bold())
+    .usage(styling::AnsiColor::Green.on_default().bold())
+    .literal(styling::AnsiColor::Cyan.on_default().bold())
+    .placeholder(styling::AnsiColor::Cyan.on_default());
+
+/// A GPU video memory manager with the contract of WDDM: runs workloads on a GPU with too little memory, and checks every
+/// byte that they read.
+#[derive(Parser)]
+#[command(name = "vidmm", version, styles = STYLES, max_term_width = 100)]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    Run(RunArgs),
+}
+
+/// Run a scenario or a trace and print what happened
+///
+/// Without a scenario and without a trace, runs the built-in one: a training step of a transformer in half of the memory that
+/// it needs.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct RunArgs {
+    /// The scenario to run
+    #[arg(value_name = "SCENARIO.toml", value_hint = ValueHint::FilePath, conflicts_with = "trace")]
+    pub scenario: Option<PathBuf>,
+
+    /// Run a recorded trace instead: G10 kernels or Mooncake requests, plain or gzip, recognised by its content
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub trace: Option<PathBuf>,
+
+    /// The GPU that executes what the driver encodes
+    #[arg(long, value_enum, default_value_t = Gpu::Soft)]
+    pub gpu: Gpu,
+
+    /// Local memory: a size such as `24GiB`, or a share of the workload's footprint such as `50%`
+    #[arg(long, value_name = "SIZE|PERCENT")]
+    pub local_memory: Option<LocalMemory>,
+
+    /// What everything random follows from
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+
+    /// Kernels that each process submits ahead of the one that runs; 0 waits for each
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1024))]
+    pub ahead: Option<u32>,
+
+    /// Make mistakes on purpose, to see that they are found: `flip-bit-in-transfer`, `skip-tlb-flush`, `drop-page-out`, each
+    /// with `@N` for its n-th occasion only
+    #[arg(long, value_name = "FAULT[@N]", value_delimiter = ',')]
+    pub faults: Vec<Fault>,
+
+    /// What kernels write: `uniform` pages, which take little space, or `ramp` pages, in which all words differ
+    #[arg(long, value_enum)]
+    pub content: Option<ContentArg>,
+
+    /// Divide all buffer sizes by this
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub scale: Option<u64>,
+
+    /// The size of a cache block of a Mooncake trace, which does not say it
+    #[arg(long, value_name = "SIZE")]
+    pub block_bytes: Option<ByteSize>,
+
+    /// Write every event to this file, as JSON lines
+    #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
+    pub events: Option<PathBuf>,
+
+    /// Write the figures to this file, as JSON
+    #[arg(long, value_name = "FILE.json", value_hint = ValueHint::FilePath)]
+    pub summary: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  vidmm run                                    the built-in scenario
+  vidmm run scenarios/serving.toml --seed 7
+  vidmm run --trace bert.txt --local-memory 50% --ahead 16
+  vidmm run --faults skip-tlb-flush            see the check fail
+
+Exit status: 0 all that was checked held, 1 something did not, 2 the input or the arguments are wrong";
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Gpu {
+    /// The model GPU, in virtual time
+    Soft,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ContentArg {
+    Uniform,
+    Ramp,
+}
+
+/// The command that was given, as a shell takes it, with the seed and the faults that were used.
+pub fn replay_command(seed: u64, faults: &[Fault]) -> String {
+    let mut words = vec!["vidmm".to_owned()];
+    let mut given = std::env::args_os().skip(1).map(OsString::into_string);
+    while let Some(word) = given.next() {
+        let word = word.unwrap_or_else(|word| word.to_string_lossy().into_owned());
+        let (name, joined) = word.split_once('=').map_or((word.as_str(), false), |(name, _)| (name, true));
+        match name {
+            "--seed" | "--faults" if joined => {}
+            "--seed" | "--faults" => drop(given.next()),
+            _ => words.push(quoted(&word)),
+        }
+    }
+    words.push(format!("--seed {seed}"));
+    if !faults.is_empty() {
+        let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        words.push(format!("--faults {}", faults.join(",")));
+    }
+    words.join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |character: char| character.is_ascii_alphanumeric() || "-_./=%:,@+".contains(character);
+    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}

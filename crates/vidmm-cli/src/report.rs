@@ -1,0 +1,162 @@
+//! The summary that a person reads.
+
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+use vidmm_sim::{Finding, Report};
+use vidmm_trace::{ByteSize, Workload};
+
+const GOOD: Style = Style::new().bold().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Green)));
+const BAD: Style = Style::new().bold().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Red)));
+const BOLD: Style = Style::new().bold();
+
+/// Prints the figures and the findings of a run. `replay` is the command that shows a finding again.
+pub fn print(name: &str, workload: &Workload, report: &Report, replay: Option<&str>) -> io::Result<()> {
+    let mut out = anstream::stdout().lock();
+    match write(&mut out, name, workload, report, replay) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+fn write(
+    out: &mut impl Write,
+    name: &str,
+    workload: &Workload,
+    report: &Report,
+    replay: Option<&str>,
+) -> io::Result<()> {
+    let size = |bytes: u64| ByteSize(bytes).to_string();
+    let share = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
+    let seconds = |nanoseconds: u64| format!("{:.3} s", nanoseconds as f64 / 1e9);
+    let r = report;
+
+    writeln!(
+        out,
+        "{BOLD}{name}{BOLD:#}: {} kernels and {} uploads of {} process(es), on {} buffers",
+        number(r.kernels),
+        number(r.uploads),
+        workload.processes().len(),
+        number(r.buffers),
+    )?;
+    writeln!(
+        out,
+        "  memory      footprint {}, local memory {} ({:.0} %)",
+        size(r.footprint_bytes),
+        size(r.local_memory_bytes),
+        share(r.local_memory_bytes, r.footprint_bytes),
+    )?;
+    writeln!(
+        out,
+        "  paging      {} in, {} out, {} filled; {} evictions, {} of them with a copy",
+        size(r.bytes_paged_in),
+        size(r.bytes_paged_out),
+        size(r.bytes_filled),
+        number(r.evictions),
+        number(r.evictions_copied),
+    )?;
+    writeln!(
+        out,
+        "  operations  {} transfers, {} fills, {} page-table updates, {} TLB flushes",
+        number(r.virtual_transfers),
+        number(r.virtual_fills),
+        number(r.update_page_tables),
+        number(r.flush_tlbs),
+    )?;
+    writeln!(
+        out,
+        "              in {} plans and {} paging buffers; the driver was called {} times",
+        number(r.plans),
+        number(r.paging_buffers),
+        number(r.build_calls),
+    )?;
+    writeln!(
+        out,
+        "  fences      {} paging fences signalled, {} submissions, {} events",
+        number(r.paging_fences),
+        number(r.submissions),
+        number(r.events),
+    )?;
+    writeln!(
+        out,
+        "  time        {} virtual: {} of work, {} of paging",
+        seconds(r.time.virtual_ns),
+        seconds(r.time.work_ns),
+        seconds(r.time.paging_ns),
+    )?;
+    writeln!(
+        out,
+        "              {:.1} % of the paging was hidden behind work; {:.1} % of the time was lost to the rest",
+        share(r.time.hidden_ns, r.time.paging_ns),
+        share(r.time.lost_ns(), r.time.virtual_ns),
+    )?;
+    let style = if r.all_held() { GOOD } else { BAD };
+    writeln!(
+        out,
+        "  {style}checked{style:#}     {} pages read by {} of {} kernels: {style}{} wrong{style:#}",
+        number(r.pages_checked),
+        number(r.kernels_ended),
+        number(r.kernels + r.uploads),
+        number(r.pages_wrong),
+    )?;
+    for finding in &r.findings {
+        write_finding(out, finding)?;
+    }
+    match replay {
+        Some(command) => writeln!(out, "  replay      {command}"),
+        None => Ok(()),
+    }
+}
+
+fn write_finding(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
+    write!(out, "  {BAD}finding{BAD:#}     ")?;
+    match finding {
+        Finding::WrongPage { kernel, buffer, allocation, page, expected, found, wrong, event } => {
+            let allocation = allocation.as_deref().unwrap_or("an allocation that is gone");
+            writeln!(
+                out,
+                "kernel {kernel} read a wrong page: page {page} of {allocation} (buffer {buffer} of the workload)"
+            )?;
+            writeln!(out, "              its digest is {found:#018x} and must be {expected:#018x}; {wrong} wrong pages in all")?;
+            writeln!(out, "              event {event}")
+        }
+        Finding::PageFault { virtual_address, write, engine, allocation, page, event } => {
+            let access = if *write { "wrote to" } else { "read" };
+            let allocation = allocation.as_deref().unwrap_or("no allocation");
+            writeln!(
+                out,
+                "page fault: engine {engine} {access} {virtual_address:#x} (page {page} of {allocation}), which is not mapped"
+            )?;
+            writeln!(out, "              event {event}")
+        }
+        Finding::Violation { rule, event } => writeln!(out, "{rule}\n              event {event}"),
+        Finding::Stuck { ended, event } => writeln!(
+            out,
+            "nothing runs and nothing is to come, after {ended} kernels\n              event {event}"
+        ),
+        Finding::Audit { broken, event } => {
+            writeln!(out, "the manager's books do not hold together")?;
+            broken.iter().try_for_each(|line| writeln!(out, "              {line}"))?;
+            writeln!(out, "              event {event}")
+        }
+    }
+}
+
+/// A number with its thousands apart.
+fn number(value: u64) -> String {
+    let digits = value.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).expect("digits are ASCII")).collect();
+    groups.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn thousands_stand_apart() {
+        assert_eq!(["0", "999", "1,000", "1,234,567"], [0, 999, 1000, 1_234_567].map(number));
+    }
+}

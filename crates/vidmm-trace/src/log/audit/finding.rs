@@ -1,0 +1,114 @@
+//! What the audit finds.
+
+use std::fmt;
+
+/// A rule that an event log must hold to. The names are those of the project's list of invariants and decisions.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Invariant {
+    /// No overlap: places lie inside the segment, on its pages, and no two share a byte. A range that an earlier plan
+    /// empties may be taken only by that plan and by those that follow it.
+    I01,
+    /// Content: what was written is copied out, and what is brought in comes from where the content is.
+    I02,
+    /// One authoritative copy: an allocation has one place, and leaves the place that it has.
+    I03,
+    /// A page-table entry is valid only while its allocation is exactly where it points; and then all of them are.
+    I04,
+    /// Entries are invalid, and the TLB is flushed, before the first byte moves or the memory is used again.
+    I05,
+    /// The schedule gate: nothing runs before all that it requires is in, or without waiting for it.
+    I06,
+    /// MakeResident and Evict are counted, and the count is never negative.
+    I07,
+    /// The chunks of a move are the allocation: in ascending order, without gap or overlap.
+    I10,
+    /// Fences: issued in order, each completed once and in order; a done paging fence means that what it stands for is
+    /// done.
+    I13,
+    /// A scratch window shows exactly what its operation moves, and nothing outside it.
+    I14,
+    /// Page tables are where entries are written to, and parents point to their children.
+    I15,
+    /// What is in use never moves.
+    I17,
+    /// Each operation of a plan is built once, to its end, after its plan entered the stream and before it retires.
+    I20,
+    /// Nothing is left of what is gone.
+    I28,
+    /// A plan enters the stream when its waits are over and the plans that it follows have entered.
+    D5,
+    /// The log does not contradict itself: events are numbered, times do not fall, names name what lives.
+    Log,
+}
+
+impl Invariant {
+    /// Its name, as the documents have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::I01 => "I01",
+            Self::I02 => "I02",
+            Self::I03 => "I03",
+            Self::I04 => "I04",
+            Self::I05 => "I05",
+            Self::I06 => "I06",
+            Self::I07 => "I07",
+            Self::I10 => "I10",
+            Self::I13 => "I13",
+            Self::I14 => "I14",
+            Self::I15 => "I15",
+            Self::I17 => "I17",
+            Self::I20 => "I20",
+            Self::I28 => "I28",
+            Self::D5 => "D5",
+            Self::Log => "LOG",
+        }
+    }
+}
+
+impl fmt::Display for Invariant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An invariant that a log breaks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AuditFinding {
+    /// The invariant.
+    pub invariant: Invariant,
+    /// The number of the event that breaks it.
+    pub event: u64,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for AuditFinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "event {}: {}: {}", self.event, self.invariant, self.message)
+    }
+}
+
+/// Findings so far, and the event that is looked at.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    pub event: u64,
+    pub list: Vec<AuditFinding>,
+}
+
+impl Findings {
+    pub fn report(&mut self, invariant: Invariant, message: String) {
+        self.report_at(self.event, invariant, message);
+    }
+
+    pub fn report_at(&mut self, event: u64, invariant: Invariant, message: String) {
+        self.list.push(AuditFinding { invariant, event, message });
+    }
+
+    /// Reports unless `holds`.
+    pub fn check(&mut self, holds: bool, invariant: Invariant, message: impl FnOnce() -> String) {
+        if !holds {
+            self.report(invariant, message());
+        }
+    }
+}

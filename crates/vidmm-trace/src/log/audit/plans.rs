@@ -1,0 +1,145 @@
+//! What the events say of plans: what they decide, what they follow, how far they are.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use vidmm::{AllocationId, ContentSource, DeviceId, Extent, PlanNo};
+
+use super::allocation::{Mapping, Span};
+use super::finding::Invariant;
+
+/// All plans that have not retired.
+#[derive(Debug, Default)]
+pub(super) struct Plans {
+    plans: BTreeMap<PlanNo, Plan>,
+    /// The last plan that was decided.
+    pub last: PlanNo,
+    /// Entered, and not built to the end: in the order in which they are built.
+    stream: VecDeque<PlanNo>,
+}
+
+/// What is known of a plan.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub stage: Stage,
+    pub steps: Steps,
+    /// Plans that it must follow, and why.
+    pub must_follow: BTreeMap<PlanNo, Invariant>,
+    /// What it says that it follows and waits for.
+    pub after: Vec<PlanNo>,
+    pub waits: Vec<(DeviceId, u64)>,
+    /// Work that uses what it takes away.
+    pub users: Vec<(DeviceId, AllocationId, Span)>,
+    pub built: Built,
+    /// The event by which work was let go since the plan seemed to be built.
+    pub relied_on: Option<u64>,
+}
+
+/// How far a plan is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Stage {
+    /// It is being decided.
+    #[default]
+    Draft,
+    /// It is parked.
+    Decided,
+    /// It is in the stream.
+    Entered,
+}
+
+/// What a plan decides.
+#[derive(Debug, Default)]
+pub(super) struct Steps {
+    pub victims: Vec<Victim>,
+    pub arrivals: Vec<Arrival>,
+}
+
+/// An allocation that leaves.
+#[derive(Debug)]
+pub(super) struct Victim {
+    pub allocation: AllocationId,
+    pub extents: Vec<Extent>,
+    pub copied: bool,
+    /// Bytes copied so far.
+    pub moved: u64,
+}
+
+/// An allocation that comes in.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub allocation: AllocationId,
+    pub extents: Vec<Extent>,
+    pub content: ContentSource,
+    /// Bytes filled or copied so far.
+    pub moved: u64,
+    /// Where it must be seen once the plan has run.
+    pub mappings: Vec<Mapping>,
+}
+
+/// Where the last operation so far of a plan is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Built {
+    /// There is none.
+    #[default]
+    Nothing,
+    /// In the buffer that is being built.
+    InOpenBuffer,
+    /// In the buffer of this fence of the paging engine.
+    InBuffer(u64),
+}
+
+impl Plans {
+    /// The plan that is being decided.
+    pub fn draft(&mut self, number: PlanNo) -> &mut Plan {
+        self.plans.entry(number).or_default()
+    }
+
+    pub fn get(&self, number: PlanNo) -> Option<&Plan> {
+        self.plans.get(&number)
+    }
+
+    pub fn get_mut(&mut self, number: PlanNo) -> Option<&mut Plan> {
+        self.plans.get_mut(&number)
+    }
+
+    /// Whether the plan is in the stream, or has been.
+    pub fn has_entered(&self, number: PlanNo) -> bool {
+        self.is_retired(number) || self.get(number).is_some_and(|plan| plan.stage == Stage::Entered)
+    }
+
+    /// Whether the plan has retired. Plan 0 is the start of the adapter, which nothing waits for.
+    pub fn is_retired(&self, number: PlanNo) -> bool {
+        number <= self.last && !self.plans.contains_key(&number)
+    }
+
+    /// `plan` must follow `before`, for `reason`, unless that has entered.
+    pub fn must_follow(&mut self, plan: PlanNo, before: PlanNo, reason: Invariant) {
+        if before != plan && !self.has_entered(before) {
+            self.draft(plan).must_follow.insert(before, reason);
+        }
+    }
+
+    pub fn enter(&mut self, number: PlanNo) {
+        self.stream.push_back(number);
+    }
+
+    /// Whether the plan is in the stream and nothing of it is built.
+    pub fn is_waiting(&self, number: PlanNo) -> bool {
+        self.stream.contains(&number)
+    }
+
+    /// Takes the next plan to be built out of the stream.
+    pub fn next_in_stream(&mut self) -> Option<PlanNo> {
+        self.stream.pop_front()
+    }
+
+    /// The open buffer is submitted with this fence.
+    pub fn buffer_submitted(&mut self, fence_id: u64) {
+        for plan in self.plans.values_mut().filter(|plan| plan.built == Built::InOpenBuffer) {
+            plan.built = Built::InBuffer(fence_id);
+        }
+    }
+
+    pub fn retire(&mut self, number: PlanNo) -> Option<Plan> {
+        self.plans.remove(&number)
+    }
+}

@@ -1,0 +1,92 @@
+//! The ledger of the memory segment: what is taken, and by which plan the rest was emptied (I01).
+
+use vidmm::{Extent, PageSize, PhysicalAddress, PlanNo, SegmentId};
+
+use super::finding::{Findings, Invariant};
+use super::intervals::Intervals;
+
+/// Who has which bytes of the segment, as decided.
+#[derive(Debug, Default)]
+pub(super) struct Segment {
+    pub id: SegmentId,
+    size: u64,
+    page_bytes: u64,
+    taken: Intervals<()>,
+    /// Emptied by a plan that has not entered the stream: free for that plan and for those that follow it (D4).
+    promised: Intervals<PlanNo>,
+}
+
+impl Segment {
+    pub fn new(id: SegmentId, size: u64, page_size: PageSize) -> Self {
+        Self { id, size, page_bytes: page_size.bytes(), ..Self::default() }
+    }
+
+    /// Takes a range. Returns the plans that have promised parts of it.
+    pub fn take(&mut self, extent: Extent, findings: &mut Findings) -> Vec<PlanNo> {
+        let (start, end) = bounds(extent);
+        let whole_pages = extent.size > 0 && (start | extent.size).is_multiple_of(self.page_bytes.max(1));
+        findings.check(whole_pages && end <= self.size, Invariant::I01, || {
+            format!("{extent:?} is not made of pages of the segment, which has {} bytes", self.size)
+        });
+        let other = self.taken.within(start, end).next();
+        findings.check(other.is_none(), Invariant::I01, || {
+            format!("{extent:?} overlaps bytes that are taken: {other:?}")
+        });
+        self.taken.insert(start, end, ());
+        self.promised.remove(start, end).into_iter().map(|(_, _, plan)| plan).collect()
+    }
+
+    /// `plan` empties a range.
+    pub fn promise(&mut self, extent: Extent, plan: PlanNo) {
+        let (start, end) = bounds(extent);
+        self.taken.remove(start, end);
+        self.promised.insert(start, end, plan);
+    }
+
+    /// A range is free at once.
+    pub fn free(&mut self, extent: Extent) {
+        let (start, end) = bounds(extent);
+        self.taken.remove(start, end);
+    }
+
+    /// The ranges that `plan` empties are free for all that follows.
+    pub fn entered(&mut self, plan: PlanNo) {
+        self.promised.retain(|by| by != plan);
+    }
+}
+
+/// Start and end of an extent, whatever it claims.
+fn bounds(extent: Extent) -> (u64, u64) {
+    (extent.offset, extent.offset.saturating_add(extent.size))
+}
+
+/// A run of physical memory: where it begins, and how long it is.
+pub(super) type Run = (PhysicalAddress, u64);
+
+/// Adds a run, joined to the one before if it goes on from there.
+pub(super) fn push_run(runs: &mut Vec<Run>, (address, size): Run) {
+    match runs.last_mut() {
+        Some((before, length))
+            if before.segment == address.segment && before.offset.checked_add(*length) == Some(address.offset) =>
+        {
+            *length = length.saturating_add(size);
+        }
+        _ => runs.push((address, size)),
+    }
+}
+
+/// The memory that holds bytes `offset..offset + size` of what lies at `extents`. Shorter if they are.
+pub(super) fn runs_of(segment: SegmentId, extents: &[Extent], offset: u64, size: u64) -> Vec<Run> {
+    let mut runs = Vec::new();
+    let (mut start, end) = (0u64, offset.saturating_add(size));
+    for extent in extents {
+        let extent_end = start.saturating_add(extent.size);
+        let (from, to) = (start.max(offset), extent_end.min(end));
+        if from < to {
+            let address = PhysicalAddress { segment, offset: extent.offset.saturating_add(from - start) };
+            push_run(&mut runs, (address, to - from));
+        }
+        start = extent_end;
+    }
+    runs
+}

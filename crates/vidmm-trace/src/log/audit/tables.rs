@@ -1,0 +1,85 @@
+//! Where the page tables of processes lie, and that entries are written to them (I15).
+
+use std::collections::BTreeMap;
+
+use vidmm::contract::{KmdProcessHandle, Pte, PteFlags, UpdatePageTable};
+use vidmm::{PAGE_SIZE, PageSize, PhysicalAddress};
+
+use super::finding::{Findings, Invariant};
+use super::shadow::page_size;
+
+/// The page tables of all processes but the paging process, whose tables no event places.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    /// Index bits of the levels, leaf first.
+    pub level_bits: Vec<u32>,
+    places: BTreeMap<(KmdProcessHandle, PhysicalAddress), Table>,
+}
+
+/// What a table is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Table {
+    pub level: u32,
+    /// The pages that its entries map; 4 KiB above the leaves.
+    pub page_size: PageSize,
+    /// The first address that it covers.
+    pub first_address: u64,
+}
+
+impl Tables {
+    /// A table is placed.
+    pub fn place(&mut self, process: KmdProcessHandle, address: PhysicalAddress, table: Table) {
+        self.places.insert((process, address), table);
+    }
+
+    /// A process is gone.
+    pub fn remove(&mut self, process: KmdProcessHandle) {
+        self.places.retain(|&(of, _), _| of != process);
+    }
+
+    /// Entries of a process are written: to one of its tables, at the index of the address that they map.
+    pub fn check_write(&self, op: &UpdatePageTable, findings: &mut Findings) {
+        let address = op.page_table_address;
+        let Some(table) = self.places.get(&(op.process, address)) else {
+            let message = format!("entries of process {} are written at {address:?}, where it has no table", op.process.0);
+            return findings.report(Invariant::I15, message);
+        };
+        let side = if op.page_table_level == 0 { page_size(op) } else { PageSize::Kib4 };
+        let index = u64::from(op.start_index);
+        let at = table.first_address.saturating_add(index.saturating_mul(self.entry_bytes(table.level, side)));
+        let fits = table.level == op.page_table_level && table.page_size == side && at == op.first_pte_virtual_address.0;
+        findings.check(fits, Invariant::I15, || {
+            format!(
+                "entries of level {} from {} on are written at index {index} of a table of level {} that begins at {:#x}",
+                op.page_table_level, op.first_pte_virtual_address, table.level, table.first_address
+            )
+        });
+        if op.page_table_level > 0 {
+            let entries = op.page_table_entries;
+            self.check_link(op, entries.first, PageSize::Kib4, findings);
+            entries.first_64kb.inspect(|&entry| self.check_link(op, entry, PageSize::Kib64, findings));
+        }
+    }
+
+    /// A valid entry of a parent points to the child for its address.
+    fn check_link(&self, op: &UpdatePageTable, entry: Pte, side: PageSize, findings: &mut Findings) {
+        if !entry.flags.contains(PteFlags::VALID) {
+            return;
+        }
+        let first_address = op.first_pte_virtual_address.0;
+        let child = Table { level: op.page_table_level - 1, page_size: side, first_address };
+        let found = self.places.get(&(op.process, entry.address));
+        findings.check(found == Some(&child), Invariant::I15, || {
+            format!("an entry of level {} points to {found:?} at {:?}, not to {child:?}", op.page_table_level, entry.address)
+        });
+    }
+
+    /// Bytes of addresses that one entry covers.
+    fn entry_bytes(&self, level: u32, side: PageSize) -> u64 {
+        if level == 0 {
+            return side.bytes();
+        }
+        let bits = self.level_bits.iter().take(level as usize).fold(0u32, |sum, &bits| sum.saturating_add(bits));
+        PAGE_SIZE.checked_shl(bits).unwrap_or(u64::MAX)
+    }
+}
