@@ -45,6 +45,15 @@ pub enum GpuEvent {
         /// When.
         at: Nanoseconds,
     },
+    /// A packet holds a command that means nothing to the GPU; it has been aborted and its engine was reset.
+    IllegalCommand {
+        /// The packet.
+        signal: EngineFence,
+        /// Its buffer.
+        buffer: DmaBuffer,
+        /// When.
+        at: Nanoseconds,
+    },
     /// A kernel has read its inputs. Precedes the completion of its packet, and is what an oracle judges.
     KernelRead {
         /// The kernel's number, as its command gave it.

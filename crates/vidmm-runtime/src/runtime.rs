@@ -174,6 +174,7 @@ impl Runtime {
                 self.vidmm.handle_page_fault(signal, virtual_address, write, buffer);
                 self.happenings.push_back(Happening::PageFault { signal, virtual_address, write });
             }
+            GpuEvent::IllegalCommand { signal, buffer, at: _ } => self.vidmm.handle_illegal_command(signal, buffer),
         }
     }
 }

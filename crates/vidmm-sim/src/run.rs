@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use vidmm::contract::EngineKind;
-use vidmm::{AdapterOptions, AllocationId, CheckError, Event, NumberedEvent, StartAdapterError, Statistics, Violation};
+use vidmm::{AdapterOptions, AllocationId, CheckError, Event, NumberedEvent, StartAdapterError, Statistics};
 use vidmm_runtime::{Content as KernelContent, Happening, Runtime};
 use vidmm_trace::Workload;
 
@@ -313,6 +313,7 @@ impl Run<'_> {
                 self.findings.push(Finding::PageFault { virtual_address, write, engine, allocation, page, event });
             }
             Happening::AdapterInError(violation) => self.violated(&violation),
+            Happening::DeviceInError(error) if self.findings.is_empty() => self.violated(&error),
             Happening::DeviceInError(_) | Happening::PagingFenceSignaled { .. } => {}
         }
     }
@@ -350,7 +351,7 @@ impl Run<'_> {
         });
     }
 
-    fn violated(&mut self, violation: &Violation) {
+    fn violated(&mut self, violation: &dyn std::fmt::Display) {
         let event = self.last_event();
         self.findings.push(Finding::Violation { rule: violation.to_string(), event });
     }

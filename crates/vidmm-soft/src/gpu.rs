@@ -7,6 +7,7 @@ use vidmm_runtime::{Gpu, GpuEvent};
 use crate::config::SoftAdapterConfig;
 use crate::cost::CostModel;
 use crate::device::{Abort, Device, ModelGpuCounters, ModelGpuFaults};
+use crate::mmu::PageFault;
 use crate::engine::{Engine, Running, State};
 use crate::layout::PageTableLayout;
 use crate::mmu::Mmu;
@@ -18,9 +19,8 @@ const NUM_ENGINES: u32 = 3;
 ///
 /// What happens at one time happens in the order of the engines' ordinals, so that two runs are equal.
 ///
-/// A packet is aborted when an address cannot be accessed: [`GpuEvent::PageFault`], nothing more of it runs, and its fence
-/// counts as signalled for those who wait for it. A command that means nothing aborts its packet too; as there is no event
-/// for that, the packet completes, and [`illegal_commands`](ModelGpuCounters::illegal_commands) counts it.
+/// A packet is aborted when an address cannot be accessed ([`GpuEvent::PageFault`]) or a command means nothing
+/// ([`GpuEvent::IllegalCommand`]): nothing more of it runs, and its fence counts as signalled for those who wait for it.
 ///
 /// [`next_event_at`](Gpu::next_event_at) is the time of the next *step*: a command that begins or ends. Advancing to it may
 /// yield no event.
@@ -120,14 +120,12 @@ impl ModelGpu {
 
     fn abort(&mut self, engine: usize, running: Running, abort: Abort, now: Nanoseconds, events: &mut Vec<GpuEvent>) {
         self.device.count_abort(abort);
-        let Abort::PageFault(fault) = abort else { return self.complete(engine, running, now, events) };
         let Packet { signal, buffer, .. } = running.packet;
-        events.push(GpuEvent::PageFault {
-            signal,
-            virtual_address: fault.virtual_address,
-            write: fault.write,
-            buffer,
-            at: now,
+        events.push(match abort {
+            Abort::IllegalCommand => GpuEvent::IllegalCommand { signal, buffer, at: now },
+            Abort::PageFault(PageFault { virtual_address, write }) => {
+                GpuEvent::PageFault { signal, virtual_address, write, buffer, at: now }
+            }
         });
         self.end_packet(engine, signal, now);
     }

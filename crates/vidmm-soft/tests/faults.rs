@@ -102,7 +102,7 @@ fn commands_that_mean_nothing_end_their_packet() {
     for (number, mut commands) in nonsense.into_iter().enumerate() {
         commands.extend(kernel(2, 0, &[], &[range(A, 1)]));
         let events = rig.run(process, commands);
-        assert!(matches!(events[..], [GpuEvent::Completed { .. }]), "{number}: {events:?}");
+        assert!(matches!(events[..], [GpuEvent::IllegalCommand { .. }]), "{number}: {events:?}");
         assert_eq!(rig.gpu.counters().illegal_commands, number as u64 + 1);
     }
     assert_eq!(rig.digest(process, A), Some(0));

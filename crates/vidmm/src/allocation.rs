@@ -35,8 +35,6 @@ pub(crate) struct Allocation {
     /// Where processes see it.
     pub mapping: Option<Mapping>,
     pub more_mappings: Option<Box<Vec<Mapping>>>,
-    /// The process that owns it.
-    pub process: u32,
     /// The device it was created on; only that device's list can name it (RES-10).
     pub device: u32,
     /// Larger stays longer (CRE-30).

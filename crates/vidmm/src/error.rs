@@ -42,6 +42,9 @@ pub enum Violation {
         /// The address.
         virtual_address: GpuVirtualAddress,
     },
+    /// A paging buffer holds a command that means nothing to the GPU.
+    #[error("FLT-23: a paging buffer holds a command that means nothing to the GPU")]
+    IllegalCommandInPagingBuffer,
     /// The driver created an allocation with an impossible property.
     #[error("CRE-03: the driver created an allocation with {0}")]
     AllocationInfo(AllocationInfoRule),
@@ -82,6 +85,9 @@ pub enum DeviceErrorReason {
         /// The address.
         virtual_address: GpuVirtualAddress,
     },
+    /// Its work holds a command that means nothing to the GPU (FLT-12).
+    #[error("its work holds a command that means nothing to the GPU (FLT-12)")]
+    IllegalCommand,
     /// The adapter is in error.
     #[error("the adapter is in error")]
     AdapterInError,

@@ -311,7 +311,7 @@ pub enum Event {
         /// Its value now.
         value: u64,
     },
-    /// A user's packet accessed an address where nothing is resident (FLT-03).
+    /// A packet accessed an address where nothing is resident (FLT-03).
     PageFault {
         /// The packet.
         signal: EngineFence,

@@ -179,10 +179,6 @@ impl<K: Kind, T> Slots<K, T> {
     pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| Some((index, slot.value.as_ref()?)))
     }
-
-    pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
 }
 
 impl<K, T> core::ops::Index<usize> for Slots<K, T> {

@@ -59,8 +59,8 @@ impl<R: BufRead> LogReader<R> {
         if !read_line(&mut self.input, line, &mut self.line)? {
             return Ok(None);
         }
-        let event: NumberedEvent = serde_json::from_slice(&self.line)
-            .map_err(|error| LogError::Line { line, problem: problem(&error) })?;
+        let event: NumberedEvent =
+            serde_json::from_slice(&self.line).map_err(|error| LogError::Line { line, problem: problem(&error) })?;
         // The events stand on the lines after the header, and are numbered from 1.
         if event.number != self.lines {
             return Err(LogError::Gap { line, found: event.number, expected: self.lines });

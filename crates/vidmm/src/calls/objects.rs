@@ -239,7 +239,6 @@ impl VidMm {
         let info = kmd.create_allocation(private_driver_data)?;
         let committed = self.check_allocation(&info).and_then(|size| Ok((size, host.commit_backing_store(size)?)));
         let (size, backing_store) = committed.inspect_err(|_| kmd.destroy_allocation(info.allocation))?;
-        let process = self.devices[device_index].process;
         let allocation = self.allocations.insert(Allocation {
             handle: info.allocation,
             size,
@@ -250,13 +249,12 @@ impl VidMm {
             entry: ListEntry::default(),
             mapping: None,
             more_mappings: None,
-            process,
             device: device_index as u32,
             priority: info.allocation_priority,
             state: AllocationState::empty(),
         });
         self.devices[device_index].allocations += 1;
-        let process = self.processes.id(process as usize);
+        let process = self.processes.id(self.devices[device_index].process as usize);
         self.events.record(|| Event::AllocationCreated {
             allocation,
             device,

@@ -36,15 +36,32 @@ impl VidMm {
         if !self.retire_packet(signal, buffer) {
             return;
         }
-        if signal.engine == self.adapter.paging_engine {
-            return self.fail(Violation::FaultInPagingBuffer { virtual_address });
-        }
-        let packet = self.engines[signal.engine as usize].in_flight.front().expect("a user's packet is under way");
-        let device = self.contexts[packet.context as usize].device;
-        let space = &self.processes[self.devices[device as usize].process as usize].space;
-        let allocation = space.lookup(virtual_address.0).map(|(index, _)| self.allocation_id(index));
+        let packet = self.engines[signal.engine as usize].in_flight.front();
+        let device = packet.map(|packet| self.contexts[packet.context as usize].device);
+        let allocation = device.and_then(|device| {
+            let space = &self.processes[self.devices[device as usize].process as usize].space;
+            space.lookup(virtual_address.0).map(|(index, _)| self.allocation_id(index))
+        });
         self.events.record(|| Event::PageFault { signal, virtual_address, write, allocation });
-        self.retire_user_packet(signal, Some(DeviceErrorReason::PageFault { virtual_address }));
+        let reason = DeviceErrorReason::PageFault { virtual_address };
+        self.abort(signal, reason, Violation::FaultInPagingBuffer { virtual_address });
+    }
+
+    /// A packet holds a command that means nothing; its engine has aborted it and was reset. Who is in error is as with
+    /// [`handle_page_fault`](Self::handle_page_fault).
+    #[doc(alias = "DXGK_INTERRUPT_DMA_FAULTED")]
+    pub fn handle_illegal_command(&mut self, signal: EngineFence, buffer: DmaBuffer) {
+        if self.retire_packet(signal, buffer) {
+            self.abort(signal, DeviceErrorReason::IllegalCommand, Violation::IllegalCommandInPagingBuffer);
+        }
+    }
+
+    /// Puts in error who is to blame for an aborted packet.
+    fn abort(&mut self, signal: EngineFence, reason: DeviceErrorReason, violation: Violation) {
+        if signal.engine == self.adapter.paging_engine {
+            return self.fail(violation);
+        }
+        self.retire_user_packet(signal, Some(reason));
     }
 
     /// Takes note that the engine's next packet has ended; `false` if it is not the next.

@@ -14,7 +14,15 @@ impl Audit {
     pub(super) fn object(&mut self, event: &Event) {
         match event {
             Event::AdapterStarted {
-                segment, size, page_size, engines, level_bits, paging_va_size, paging_process, paging_tables, ..
+                segment,
+                size,
+                page_size,
+                engines,
+                level_bits,
+                paging_va_size,
+                paging_process,
+                paging_tables,
+                ..
             } => {
                 self.segment = Segment::new(*segment, *size, *page_size);
                 self.fences.start(engines);

@@ -1,7 +1,8 @@
 //! Content that moves: transfers and fills, chunk by chunk (I05, I10, I14).
 
 use vidmm::contract::{FillVirtual, MemoryTransferDirection, TransferVirtual};
-use vidmm::{AllocationId, ContentSource, Extent, GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, PlanNo, SegmentId};
+use vidmm::event::ContentSource;
+use vidmm::{AllocationId, Extent, GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, PlanNo, SegmentId};
 
 use super::Audit;
 use super::finding::Invariant;
@@ -45,7 +46,9 @@ impl Audit {
             return self.unknown(format_args!("the driver's allocation {}", op.allocation.0));
         };
         let chunk = Chunk { offset: op.allocation_offset_in_bytes, size: op.fill_size_in_bytes };
-        let Some(extents) = self.chunk_in(id, chunk, ContentSource::Fill) else { return self.report_unplanned(id, chunk) };
+        let Some(extents) = self.chunk_in(id, chunk, ContentSource::Fill) else {
+            return self.report_unplanned(id, chunk);
+        };
         let right = runs_of(self.segment.id, &extents, chunk.offset, chunk.size);
         self.check_window(op.destination_virtual_address, chunk, right);
     }

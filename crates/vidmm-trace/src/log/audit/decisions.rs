@@ -1,8 +1,7 @@
 //! Decisions: who goes where, and when plans enter and retire (I01, I02, I03, I17, D5).
 
-use vidmm::{
-    AllocationId, ContentSource, DeviceId, Event, EvictReason, Extent, PageSize, PhysicalAddress, PlanNo, ProcessId,
-};
+use vidmm::event::{ContentSource, EvictReason};
+use vidmm::{AllocationId, DeviceId, Event, Extent, PageSize, PhysicalAddress, PlanNo, ProcessId};
 
 use super::Audit;
 use super::allocation::Place;
@@ -88,14 +87,7 @@ impl Audit {
         self.plans.draft(plan).steps.arrivals.push(arrival);
     }
 
-    fn page_table_placed(
-        &mut self,
-        plan: PlanNo,
-        id: ProcessId,
-        table: Table,
-        address: PhysicalAddress,
-        size: u64,
-    ) {
+    fn page_table_placed(&mut self, plan: PlanNo, id: ProcessId, table: Table, address: PhysicalAddress, size: u64) {
         let in_segment = !address.segment.is_system();
         let extent = Extent { offset: address.offset, size };
         if in_segment {
@@ -133,7 +125,8 @@ impl Audit {
             });
         }
         let later = after.iter().find(|&&before| before >= number);
-        self.findings.check(later.is_none(), Invariant::D5, || format!("plan {number} follows a later plan: {after:?}"));
+        self.findings
+            .check(later.is_none(), Invariant::D5, || format!("plan {number} follows a later plan: {after:?}"));
     }
 
     fn plan_entered(&mut self, number: PlanNo) {
@@ -178,7 +171,10 @@ impl Audit {
             Built::InBuffer(fence_id) => fence_id <= completed,
         };
         self.findings.check(done, Invariant::I13, || {
-            format!("plan {number} retires with its last operation {:?}, but packet {completed} is the last done", plan.built)
+            format!(
+                "plan {number} retires with its last operation {:?}, but packet {completed} is the last done",
+                plan.built
+            )
         });
     }
 }

@@ -95,9 +95,8 @@ impl Audit {
         self.findings.check(event.number == expected, Invariant::Log, || {
             format!("event {} follows event {}", event.number, expected - 1)
         });
-        self.findings.check(event.at >= self.at, Invariant::Log, || {
-            format!("time falls from {} to {} ns", self.at, event.at)
-        });
+        self.findings
+            .check(event.at >= self.at, Invariant::Log, || format!("time falls from {} to {} ns", self.at, event.at));
         self.at = event.at;
         self.look(&event.event);
     }

@@ -64,12 +64,11 @@ impl Audit {
             return;
         }
         if !self.plans.is_waiting(plan) {
-            let message = format!("an operation of plan {plan} is built, which is not in the stream or was built to its end");
+            let message =
+                format!("an operation of plan {plan} is built, which is not in the stream or was built to its end");
             return self.findings.report(Invariant::I20, message);
         }
-        while let Some(next) = self.next_plan().filter(|&next| next != plan) {
-            debug_assert_ne!(next, plan);
-        }
+        while self.next_plan().is_some_and(|next| next != plan) {}
     }
 
     /// All of `plan` is built, and all that was before it in the stream.
@@ -176,7 +175,8 @@ impl Audit {
     /// Valid leaf entries of a user's process show what is mapped there, where it is.
     fn check_valid_entries(&mut self, op: &UpdatePageTable) {
         let Some((id, offset)) = self.mapped_at(op) else {
-            let message = format!("{} becomes valid, but nothing such is mapped there: {op:?}", op.first_pte_virtual_address);
+            let message =
+                format!("{} becomes valid, but nothing such is mapped there: {op:?}", op.first_pte_virtual_address);
             return self.findings.report(Invariant::I04, message);
         };
         let entries = op.page_table_entries;

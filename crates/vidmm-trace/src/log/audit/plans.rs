@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use vidmm::{AllocationId, ContentSource, DeviceId, Extent, PlanNo};
+use vidmm::event::ContentSource;
+use vidmm::{AllocationId, DeviceId, Extent, PlanNo};
 
 use super::allocation::{Mapping, Span};
 use super::finding::Invariant;

@@ -28,8 +28,16 @@ impl Audit {
                 let granted = paging_fence_value == 0;
                 let virtual_address = virtual_address.0;
                 let freed = false;
-                let mapping =
-                    Mapping { process, virtual_address, size, allocation, allocation_offset, page_size, granted, freed };
+                let mapping = Mapping {
+                    process,
+                    virtual_address,
+                    size,
+                    allocation,
+                    allocation_offset,
+                    page_size,
+                    granted,
+                    freed,
+                };
                 self.map(mapping, paging_fence_value);
             }
             Event::GpuVirtualAddressFreed { process, virtual_address, size } => {
@@ -94,7 +102,8 @@ impl Audit {
             self.unknown(id);
         }
         let foreign = owner.is_some_and(|owner| owner != device);
-        self.findings.check(!foreign, Invariant::I07, || format!("{id} is on the list of {device}, which it is not of"));
+        self.findings
+            .check(!foreign, Invariant::I07, || format!("{id} is on the list of {device}, which it is not of"));
         self.allocations.get_mut(&id).filter(|_| !foreign)
     }
 
@@ -144,7 +153,10 @@ impl Audit {
             let (start, end, handle) = (mapping.virtual_address, mapping.end(), allocation.handle);
             let shown = self.shadow.shows(process.handle, start, end, handle);
             self.findings.check(mapping.freed && !shown, Invariant::I04, || {
-                format!("{start:#x} of {} is mapped anew while {} is still mapped there", new.process, mapping.allocation)
+                format!(
+                    "{start:#x} of {} is mapped anew while {} is still mapped there",
+                    new.process, mapping.allocation
+                )
             });
         }
     }
@@ -234,7 +246,9 @@ impl Audit {
     /// The caller was told that a mapping can be used.
     fn check_mapped(&mut self, process: ProcessId, virtual_address: u64) {
         let Some(&mapping) = self.mappings.get(&(process, virtual_address)) else { return };
-        let Some(place) = self.allocations.get(&mapping.allocation).and_then(|books| books.built.as_ref()) else { return };
+        let Some(place) = self.allocations.get(&mapping.allocation).and_then(|books| books.built.as_ref()) else {
+            return;
+        };
         if !mapping.freed && self.plans.is_retired(place.plan) {
             let extents = place.extents.clone();
             self.check_visible(&mapping, &extents);

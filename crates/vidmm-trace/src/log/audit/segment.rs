@@ -29,9 +29,8 @@ impl Segment {
             format!("{extent:?} is not made of pages of the segment, which has {} bytes", self.size)
         });
         let other = self.taken.within(start, end).next();
-        findings.check(other.is_none(), Invariant::I01, || {
-            format!("{extent:?} overlaps bytes that are taken: {other:?}")
-        });
+        findings
+            .check(other.is_none(), Invariant::I01, || format!("{extent:?} overlaps bytes that are taken: {other:?}"));
         self.taken.insert(start, end, ());
         self.promised.remove(start, end).into_iter().map(|(_, _, plan)| plan).collect()
     }

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use vidmm::contract::{FlushTlb, KmdAllocationHandle, KmdProcessHandle, PteFlags, UpdatePageTable, UpdatePageTableFlags};
+use vidmm::contract::{
+    FlushTlb, KmdAllocationHandle, KmdProcessHandle, PteFlags, UpdatePageTable, UpdatePageTableFlags,
+};
 use vidmm::{PageSize, PhysicalAddress};
 
 use super::intervals::{Intervals, Known};
@@ -82,9 +84,12 @@ impl Shadow {
         self.stale.retain(|stale| {
             let touched = stale.process == op.process && stale.start < end && start < stale.end;
             if touched {
-                rest.extend([(stale.start, start.min(stale.end)), (end.max(stale.start), stale.end)].into_iter()
-                    .filter(|(start, end)| start < end)
-                    .map(|(start, end)| Stale { start, end, ..*stale }));
+                rest.extend(
+                    [(stale.start, start.min(stale.end)), (end.max(stale.start), stale.end)]
+                        .into_iter()
+                        .filter(|(start, end)| start < end)
+                        .map(|(start, end)| Stale { start, end, ..*stale }),
+                );
             }
             !touched
         });

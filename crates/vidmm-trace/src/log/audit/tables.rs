@@ -41,13 +41,15 @@ impl Tables {
     pub fn check_write(&self, op: &UpdatePageTable, findings: &mut Findings) {
         let address = op.page_table_address;
         let Some(table) = self.places.get(&(op.process, address)) else {
-            let message = format!("entries of process {} are written at {address:?}, where it has no table", op.process.0);
+            let message =
+                format!("entries of process {} are written at {address:?}, where it has no table", op.process.0);
             return findings.report(Invariant::I15, message);
         };
         let side = if op.page_table_level == 0 { page_size(op) } else { PageSize::Kib4 };
         let index = u64::from(op.start_index);
         let at = table.first_address.saturating_add(index.saturating_mul(self.entry_bytes(table.level, side)));
-        let fits = table.level == op.page_table_level && table.page_size == side && at == op.first_pte_virtual_address.0;
+        let fits =
+            table.level == op.page_table_level && table.page_size == side && at == op.first_pte_virtual_address.0;
         findings.check(fits, Invariant::I15, || {
             format!(
                 "entries of level {} from {} on are written at index {index} of a table of level {} that begins at {:#x}",
@@ -70,7 +72,10 @@ impl Tables {
         let child = Table { level: op.page_table_level - 1, page_size: side, first_address };
         let found = self.places.get(&(op.process, entry.address));
         findings.check(found == Some(&child), Invariant::I15, || {
-            format!("an entry of level {} points to {found:?} at {:?}, not to {child:?}", op.page_table_level, entry.address)
+            format!(
+                "an entry of level {} points to {found:?} at {:?}, not to {child:?}",
+                op.page_table_level, entry.address
+            )
         });
     }
 

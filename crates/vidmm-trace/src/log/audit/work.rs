@@ -100,42 +100,40 @@ impl Audit {
 
     /// All that is on the list of the submission is in place when it runs.
     fn check_list(&mut self, dispatch: Dispatch) {
-        let Dispatch { device: id, submission, .. } = dispatch;
-        let Some(device) = self.devices.get_mut(&id) else { return };
-        let spans = std::mem::take(&mut device.spans);
-        let mut left = spans.clone();
+        let id = dispatch.device;
+        let Some(device) = self.devices.get(&id) else { return };
+        let spans: Vec<(AllocationId, u64)> = device.spans.iter().copied().collect();
         for (allocation, number) in spans {
-            let Some(books) = self.allocations.get(&allocation) else {
-                left.remove(&(allocation, number));
-                continue;
-            };
-            let Some(&span) = books.list.span(number) else {
-                left.remove(&(allocation, number));
-                continue;
-            };
-            let place = books.decided.as_ref().map(|place| place.plan);
-            let settled = span.requires(submission) && self.check_required(dispatch, allocation, place);
-            let over = span.to.is_some() && self.devices.get(&id).is_some_and(|d| d.undispatched_in(&span).is_none());
-            if settled || over {
-                left.remove(&(allocation, number));
+            if !self.must_look_again(dispatch, allocation, number)
+                && let Some(device) = self.devices.get_mut(&id)
+            {
+                device.spans.remove(&(allocation, number));
             }
-        }
-        if let Some(device) = self.devices.get_mut(&id) {
-            device.spans = left;
         }
     }
 
-    /// An allocation on the list has a place, and is there when the work runs. Returns whether it is there already: then the
-    /// span need not be looked at again until the allocation leaves.
-    fn check_required(&mut self, dispatch: Dispatch, allocation: AllocationId, place: Option<PlanNo>) -> bool {
-        let Some(plan) = place else {
-            let Dispatch { device, submission, .. } = dispatch;
-            let message = format!("submission {submission} of {device} is dispatched, but {allocation} has no place");
-            self.findings.report(Invariant::I06, message);
-            return false;
-        };
-        self.check_gate(dispatch, plan, Some(allocation));
-        self.plans.is_retired(plan)
+    /// Checks an allocation if the submission was made in this span of it. Returns whether later submissions must be checked
+    /// too: not if the allocation is there already, as long as it does not leave.
+    fn must_look_again(&mut self, dispatch: Dispatch, id: AllocationId, number: u64) -> bool {
+        let Some(allocation) = self.allocations.get(&id) else { return false };
+        let Some(&span) = allocation.list.span(number) else { return false };
+        let place = allocation.decided.as_ref().map(|place| place.plan);
+        if span.requires(dispatch.submission) {
+            self.check_required(dispatch, id, place);
+            return place.is_none_or(|plan| !self.plans.is_retired(plan));
+        }
+        let device = self.devices.get(&dispatch.device);
+        span.to.is_none() || device.is_some_and(|device| device.undispatched_in(&span).is_some())
+    }
+
+    /// An allocation on the list has a place, and is there when the work runs.
+    fn check_required(&mut self, dispatch: Dispatch, id: AllocationId, place: Option<PlanNo>) {
+        if let Some(plan) = place {
+            return self.check_gate(dispatch, plan, Some(id));
+        }
+        let Dispatch { device, submission, .. } = dispatch;
+        let message = format!("submission {submission} of {device} is dispatched, but {id} has no place");
+        self.findings.report(Invariant::I06, message);
     }
 
     /// Work that requires `plan` is let go: the plan is built, and the work waits for its last buffer. With an allocation, the
