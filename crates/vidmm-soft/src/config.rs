@@ -2,6 +2,8 @@
 
 use vidmm::{PAGE_SIZE, PageSize};
 
+use crate::layout::PageTableLayout;
+
 /// Everything about the adapter that a user of the reference driver may choose.
 ///
 /// The driver reports it, and the model GPU is built to it: both must be made from the same value.
@@ -70,6 +72,15 @@ impl SoftAdapterConfig {
         }
     }
 
+    /// The shape of the page tables.
+    ///
+    /// # Panics
+    ///
+    /// If the levels break a rule of [`check`](Self::check).
+    pub fn layout(&self) -> PageTableLayout {
+        PageTableLayout::new(&self.page_table_index_bits, self.virtual_address_bit_count, self.dual_pte)
+    }
+
     /// Looks for a contradiction.
     ///
     /// # Errors
@@ -103,7 +114,7 @@ impl SoftAdapterConfig {
         if self.page_table_index_bits.iter().any(|&bits| u64::from(bits) > MAX_INDEX_BITS) {
             return Err(ConfigError::IndexBits);
         }
-        let layout = crate::layout::PageTableLayout::of(self);
+        let layout = self.layout();
         if self.page_tables_in_system_memory
             && (0..levels).any(|level| u64::from(layout.table_bytes(level)) > PAGE_SIZE)
         {

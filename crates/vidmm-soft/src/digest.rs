@@ -1,6 +1,12 @@
 //! The digest of a page, and the function that a kernel computes, as `vidmm_runtime` defines them.
 
-use crate::memory::{PageWords, WORDS_PER_PAGE};
+use vidmm::PAGE_SIZE;
+
+/// Words of 64 bits in a page.
+pub const WORDS_PER_PAGE: usize = (PAGE_SIZE / 8) as usize;
+
+/// The words of one page.
+pub type PageWords = [u64; WORDS_PER_PAGE];
 
 const MULTIPLIER: u64 = 0xD6E8_FEB8_6659_FD93;
 

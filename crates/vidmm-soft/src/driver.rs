@@ -63,7 +63,7 @@ impl SoftKmd {
         if let Err(error) = config.check() {
             panic!("{error}");
         }
-        let layout = PageTableLayout::of(&config);
+        let layout = config.layout();
         Self {
             config,
             layout,

@@ -7,10 +7,9 @@ use vidmm_runtime::{Gpu, GpuEvent};
 use crate::config::SoftAdapterConfig;
 use crate::cost::CostModel;
 use crate::device::{Abort, Device, ModelGpuCounters, ModelGpuFaults};
-use crate::mmu::PageFault;
 use crate::engine::{Engine, Running, State};
-use crate::layout::PageTableLayout;
 use crate::mmu::Mmu;
+use crate::mmu::PageFault;
 use crate::system::SystemMemory;
 
 const NUM_ENGINES: u32 = 3;
@@ -41,7 +40,7 @@ impl ModelGpu {
         if let Err(error) = config.check() {
             panic!("{error}");
         }
-        let mmu = Mmu::new(PageTableLayout::of(config), !config.invalid_tlb_entries_not_cached);
+        let mmu = Mmu::new(config.layout(), !config.invalid_tlb_entries_not_cached);
         Self {
             engines: (0..NUM_ENGINES).map(|_| Engine::default()).collect(),
             device: Device::new(mmu, config.local_memory_bytes, system, faults),

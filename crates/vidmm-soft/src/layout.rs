@@ -5,8 +5,6 @@
 use vidmm::contract::{Pte, PteFlags};
 use vidmm::{PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId};
 
-use crate::config::SoftAdapterConfig;
-
 /// A page-table entry in the hardware's format.
 ///
 /// Bit 0 is valid, bit 1 zero, bit 2 read-only; bits 5 to 9 are the segment; bits 12 to 51 are those bits of the address,
@@ -78,21 +76,21 @@ pub struct PageTableLayout {
 }
 
 impl PageTableLayout {
-    /// The layout of the adapter that `config` describes.
+    /// The layout with the given index bits below the root, leaf first, in an address of `address_bits`.
     ///
     /// # Panics
     ///
-    /// If the levels of `config` break a rule of [`SoftAdapterConfig::check`].
-    pub fn of(config: &SoftAdapterConfig) -> Self {
-        let mut index_bits = config.page_table_index_bits.clone();
+    /// If the levels leave no bits of the address for the root.
+    pub fn new(below_root: &[u32], address_bits: u32, dual_pte: bool) -> Self {
+        let mut index_bits = below_root.to_vec();
         let mut shifts = vec![PAGE_SIZE.trailing_zeros()];
         for bits in &index_bits {
             shifts.push(shifts[shifts.len() - 1] + bits);
         }
         let root_shift = shifts[shifts.len() - 1];
-        assert!(root_shift < config.virtual_address_bit_count, "no bits of the address are left for the root");
-        index_bits.push(config.virtual_address_bit_count - root_shift);
-        Self { index_bits, shifts, dual_pte: config.dual_pte }
+        assert!(root_shift < address_bits, "no bits of the address are left for the root");
+        index_bits.push(address_bits - root_shift);
+        Self { index_bits, shifts, dual_pte }
     }
 
     /// How many levels there are; the root is the last.

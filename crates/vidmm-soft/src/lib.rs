@@ -35,11 +35,11 @@ mod tlb;
 pub use config::{ConfigError, SoftAdapterConfig};
 pub use cost::CostModel;
 pub use device::{CommandCounts, ModelGpuCounters, ModelGpuFaults};
-pub use digest::{KernelState, RAMP_STEP, mix, ramp_words, uniform_digest, words_digest};
+pub use digest::{KernelState, PageWords, RAMP_STEP, WORDS_PER_PAGE, mix, ramp_words, uniform_digest, words_digest};
 pub use driver::{APERTURE_SEGMENT, COPY_ENGINE, LOCAL_SEGMENT, PAGING_ENGINE, RENDER_ENGINE, SoftKmd, SoftUmd};
 pub use gpu::ModelGpu;
 pub use layout::{HardwareEntry, PageTableLayout};
-pub use memory::{PageContents, PageWords, SparseMemory, WORDS_PER_PAGE};
+pub use memory::{PageContents, SparseMemory};
 pub use private_data::AllocationPrivateData;
 pub use system::{SYSTEM_MEMORY_BYTES, SoftHost, SystemMemory};
 

@@ -3,13 +3,7 @@
 use vidmm::PAGE_SIZE;
 use vidmm_runtime::Content;
 
-use crate::digest;
-
-/// Words of 64 bits in a page.
-pub const WORDS_PER_PAGE: usize = (PAGE_SIZE / 8) as usize;
-
-/// The words of one page.
-pub type PageWords = [u64; WORDS_PER_PAGE];
+use crate::digest::{self, PageWords, WORDS_PER_PAGE};
 
 const PAGES_PER_CHUNK: usize = 512;
 const CHUNKS_PER_DIRECTORY: usize = 4096;

@@ -94,7 +94,9 @@ pub enum BrokenRule {
     #[error("SEG-05: {0} segments are reported; 1 to 32 are possible")]
     SegmentCount(usize),
     /// A segment without memory, or not a whole number of pages.
-    #[error("SEG-06: segment {segment} has a size of {size} bytes; it must be a multiple of its pages of {page_size} and not 0")]
+    #[error(
+        "SEG-06: segment {segment} has a size of {size} bytes; it must be a multiple of its pages of {page_size} and not 0"
+    )]
     SegmentSize {
         /// The segment.
         segment: u8,
@@ -146,7 +148,9 @@ pub enum BrokenRule {
         below_root: u64,
     },
     /// A table size that cannot be.
-    #[error("GVA-15: a table of level {level} has {size} bytes; it must be a multiple of 4096 with at least 8 bytes an entry for {entries} entries")]
+    #[error(
+        "GVA-15: a table of level {level} has {size} bytes; it must be a multiple of 4096 with at least 8 bytes an entry for {entries} entries"
+    )]
     TableSize {
         /// The level.
         level: u32,
@@ -164,7 +168,9 @@ pub enum BrokenRule {
         size: u32,
     },
     /// Tables larger than a page of the segment that they live in.
-    #[error("vidmm: a table of level {level} has {size} bytes, more than a page of its segment ({page_size}); this version places tables in single pages")]
+    #[error(
+        "vidmm: a table of level {level} has {size} bytes, more than a page of its segment ({page_size}); this version places tables in single pages"
+    )]
     TableBeyondPage {
         /// The level.
         level: u32,
@@ -174,7 +180,9 @@ pub enum BrokenRule {
         page_size: u64,
     },
     /// Tables in a segment that holds none.
-    #[error("GVA-15: tables of level {level} are to live in segment {segment}; only the memory segment and system memory (0), the same for all levels, hold tables")]
+    #[error(
+        "GVA-15: tables of level {level} are to live in segment {segment}; only the memory segment and system memory (0), the same for all levels, hold tables"
+    )]
     TableSegment {
         /// The level.
         level: u32,
@@ -188,7 +196,9 @@ pub enum BrokenRule {
     #[error("vidmm: page-table update mode {0:?} is not supported by this version; report GpuPhysical")]
     UpdateMode(PageTableUpdateMode),
     /// The pinned tables of the paging process do not fit.
-    #[error("PGV-04: the page tables of the paging process take {tables} bytes, which always stay resident; segment has {size}")]
+    #[error(
+        "PGV-04: the page tables of the paging process take {tables} bytes, which always stay resident; segment has {size}"
+    )]
     PagingTables {
         /// Their size in bytes.
         tables: u64,
@@ -244,7 +254,9 @@ pub(crate) fn validate(info: &AdapterInfo, paging_va_mib: Option<u32>) -> Result
         tables_in_system: info.page_table_levels[0].page_table_segment_id.is_system(),
         paging_tables_in_system: info.page_table_levels[0].paging_process_page_table_segment_id.is_system(),
         paging_va_size: 0,
-        paging_buffer_size: (info.paging_buffer.size as usize).next_multiple_of(PAGE_SIZE as usize).max(PAGE_SIZE as usize),
+        paging_buffer_size: (info.paging_buffer.size as usize)
+            .next_multiple_of(PAGE_SIZE as usize)
+            .max(PAGE_SIZE as usize),
         paging_private_size: info.paging_buffer.private_data_size as usize,
     };
     adapter.paging_va_size = paging_va_size(&adapter, paging_va_mib);
@@ -270,9 +282,8 @@ fn check_segments(segments: &[SegmentDescriptor], broken: &mut Vec<BrokenRule>) 
             broken.push(BrokenRule::CommitLimit { segment: id, size, commit_limit });
         }
         for (other_id, other) in numbered().skip(usize::from(id)) {
-            let starts_before_end = |a: &SegmentDescriptor, b: &SegmentDescriptor| {
-                a.base_address < b.base_address.saturating_add(b.size)
-            };
+            let starts_before_end =
+                |a: &SegmentDescriptor, b: &SegmentDescriptor| a.base_address < b.base_address.saturating_add(b.size);
             if starts_before_end(segment, other) && starts_before_end(other, segment) {
                 broken.push(BrokenRule::SegmentOverlap(id, other_id));
             }
@@ -341,11 +352,8 @@ fn check_levels(info: &AdapterInfo, broken: &mut Vec<BrokenRule>) -> Option<Vec<
         if !u64::from(size).is_multiple_of(PAGE_SIZE) || u64::from(size) < entries * 8 {
             broken.push(BrokenRule::TableSize { level, size, entries });
         }
-        let memory_ids: Vec<u8> = (1..)
-            .zip(&info.segments)
-            .filter(|(_, segment)| !is_aperture(segment))
-            .map(|(id, _)| id)
-            .collect();
+        let memory_ids: Vec<u8> =
+            (1..).zip(&info.segments).filter(|(_, segment)| !is_aperture(segment)).map(|(id, _)| id).collect();
         let homes = [desc.page_table_segment_id, desc.paging_process_page_table_segment_id];
         let first_homes = [descs[0].page_table_segment_id, descs[0].paging_process_page_table_segment_id];
         for (home, first_home) in homes.into_iter().zip(first_homes) {

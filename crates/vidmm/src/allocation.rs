@@ -8,9 +8,8 @@ use crate::{
     contract::KmdAllocationHandle,
     extents::Extents,
     gpu_va::Mapping,
-    id::{Slots, kind},
-    paging::PlanNo,
-    residency::{Links, ListEntry},
+    id::{PlanNo, Slots, kind},
+    residency::ListEntry,
 };
 
 pub(crate) type Allocations = Slots<kind::Allocation, Allocation>;
@@ -28,7 +27,6 @@ pub(crate) struct Allocation {
     pub place: Option<Extents>,
     /// The last plan that names it. It is *in flight* while that plan has not retired (D4).
     pub last_plan: PlanNo,
-    /// Place in the queue of its priority while it is evictable.
     pub links: Links,
     /// How the list of its device names it.
     pub entry: ListEntry,
@@ -40,6 +38,20 @@ pub(crate) struct Allocation {
     /// Larger stays longer (CRE-30).
     pub priority: u32,
     pub state: AllocationState,
+}
+
+/// Neighbours of an allocation in the queue of its priority while it is evictable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Links {
+    pub before: u32,
+    pub after: u32,
+}
+
+impl Links {
+    /// No neighbour.
+    pub const NONE: u32 = u32::MAX;
+    /// Of an allocation that stands in no queue.
+    pub const UNLINKED: Links = Links { before: Self::NONE, after: Self::NONE };
 }
 
 bitflags! {

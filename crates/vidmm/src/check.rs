@@ -135,7 +135,7 @@ impl VidMm {
             audit.holds(device.ready <= device.granted && device.granted <= device.requests.len(), || {
                 format!("D3: device {index} has more requests granted than made")
             });
-            let in_order = |(a, b): (&crate::residency::Request, &crate::residency::Request)| {
+            let in_order = |(a, b): (&crate::request::Request, &crate::request::Request)| {
                 a.number < b.number && a.position <= b.position
             };
             audit.holds(device.requests.iter().zip(device.requests.iter().skip(1)).all(in_order), || {

@@ -15,7 +15,9 @@ use crate::{
 #[non_exhaustive]
 pub enum Violation {
     /// The driver claims to have written more than the buffer holds.
-    #[error("BPB-02: the driver claims {dma_bytes} bytes of commands and {private_bytes} of private data, more than were left")]
+    #[error(
+        "BPB-02: the driver claims {dma_bytes} bytes of commands and {private_bytes} of private data, more than were left"
+    )]
     BufferOverrun {
         /// Bytes of commands claimed.
         dma_bytes: usize,
@@ -23,7 +25,9 @@ pub enum Violation {
         private_bytes: usize,
     },
     /// A fresh full-size buffer brought no progress.
-    #[error("BPB-05, U-10: in a new buffer the driver wrote nothing, left its multipass offset unchanged, and asked for another")]
+    #[error(
+        "BPB-05, U-10: in a new buffer the driver wrote nothing, left its multipass offset unchanged, and asked for another"
+    )]
     NoProgress,
     /// Busy was answered although the allocation is idle.
     #[error("BPB-06, U-11: the driver answered busy although the allocation is idle")]
@@ -123,7 +127,9 @@ pub enum CreateError {
     #[error(transparent)]
     BackingStore(#[from] BackingStoreError),
     /// There is no such engine, or it is the paging engine, which runs no user's work.
-    #[error("engine {engine} takes no contexts; the adapter's engines are 0 to {last}, and {paging} runs paging buffers")]
+    #[error(
+        "engine {engine} takes no contexts; the adapter's engines are 0 to {last}, and {paging} runs paging buffers"
+    )]
     Engine {
         /// The engine asked for.
         engine: u32,
@@ -148,7 +154,9 @@ pub enum DestroyError {
     #[error(transparent)]
     InvalidHandle(#[from] InvalidHandle),
     /// Something that belongs to it still lives. Destroy that first, and poll until its last use has ended.
-    #[error("it still has {remaining} object(s) or unfinished operations; destroy them first and poll until they are gone")]
+    #[error(
+        "it still has {remaining} object(s) or unfinished operations; destroy them first and poll until they are gone"
+    )]
     InUse {
         /// How many.
         remaining: u64,
@@ -224,7 +232,9 @@ pub enum MapError {
     #[error("the allocation was not created on the paging queue's device")]
     WrongDevice,
     /// The part of the allocation is empty, not made of its pages, or not inside it.
-    #[error("the part of the allocation is empty, not a multiple of its pages of {page_size} bytes, or not inside its {size} bytes")]
+    #[error(
+        "the part of the allocation is empty, not a multiple of its pages of {page_size} bytes, or not inside its {size} bytes"
+    )]
     Part {
         /// The page size of the allocation, in bytes.
         page_size: u64,

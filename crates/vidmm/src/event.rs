@@ -8,8 +8,7 @@ use alloc::vec::Vec;
 use crate::{
     contract::{BuildStatus, EngineFence, EngineKind, KmdAllocationHandle, KmdProcessHandle, PagingOperation},
     error::{DeviceErrorReason, Violation},
-    id::{AllocationId, ContextId, DeviceId, MonitoredFenceId, PagingQueueId, ProcessId},
-    paging::PlanNo,
+    id::{AllocationId, ContextId, DeviceId, MonitoredFenceId, PagingQueueId, PlanNo, ProcessId},
     residency::EvictFlags,
     units::{Extent, GpuVirtualAddress, Nanoseconds, PageSize, PhysicalAddress, SegmentId},
 };

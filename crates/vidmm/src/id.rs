@@ -114,6 +114,12 @@ impl<'de, K> serde::Deserialize<'de> for Id<K> {
     }
 }
 
+/// A plan's number, in the order in which plans are decided, from 1. Ours.
+pub type PlanNo = u64;
+
+/// The number of a submission within its device, in the order of the calls, from 1.
+pub type SubmissionNo = u64;
+
 /// A handle that names no living object of its kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{kind} {index} does not exist: it was destroyed, or never created by this adapter")]

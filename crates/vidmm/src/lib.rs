@@ -10,9 +10,8 @@ extern crate alloc;
 // In the order in which data flows: units and names, the contract, the adapter, ranges and places, address spaces,
 // residency, plans and the stream, and the manager that joins them.
 mod units;
-pub mod contract;
 mod id;
-mod error;
+pub mod contract;
 mod adapter;
 mod free_ranges;
 mod extents;
@@ -20,7 +19,10 @@ mod placer;
 mod gpu_va;
 mod residency;
 mod allocation;
+mod evictable;
+mod request;
 mod paging;
+mod error;
 pub mod event;
 mod state;
 mod calls;
@@ -31,15 +33,17 @@ pub use adapter::{BrokenRule, StartAdapterError};
 pub use calls::{AdapterOptions, FenceValueDesc, MapGpuVirtualAddress, Mapped, Residency, SubmitDesc};
 pub use check::CheckError;
 pub use error::{
-    AllocationInfoRule, CreateError, DestroyError, DeviceErrorReason, DeviceInError, EvictError, GpuVaError, MakeResidentError,
-    MapError, SubmitError, Violation,
+    AllocationInfoRule, CreateError, DestroyError, DeviceErrorReason, DeviceInError, EvictError, GpuVaError,
+    MakeResidentError, MapError, SubmitError, Violation,
 };
 pub use event::{Event, EventLog, NumberedEvent};
 pub use gpu_va::VaRangeError;
 pub use id::{
-    AllocationId, ContextId, DeviceId, Id, InvalidHandle, Kind, MonitoredFenceId, PagingQueueId, ProcessId, kind,
+    AllocationId, ContextId, DeviceId, Id, InvalidHandle, Kind, MonitoredFenceId, PagingQueueId, PlanNo, ProcessId,
+    SubmissionNo, kind,
 };
-pub use paging::PlanNo;
 pub use residency::EvictFlags;
 pub use state::{Output, Statistics, VidMm};
-pub use units::{Extent, GpuVirtualAddress, Nanoseconds, PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId};
+pub use units::{
+    Extent, GpuVirtualAddress, Nanoseconds, PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId,
+};

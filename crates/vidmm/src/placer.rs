@@ -6,7 +6,7 @@
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
-use crate::{free_ranges::FreeRanges, paging::PlanNo, units::Extent};
+use crate::{free_ranges::FreeRanges, id::PlanNo, units::Extent};
 
 /// The free and the promised ranges of a segment, in multiples of its page size.
 #[derive(Debug)]

@@ -12,11 +12,13 @@ use crate::{
     contract::{EngineFence, EngineKind, KmdContextHandle, Packet, PagingBuffer, PagingOperation},
     error::{DeviceErrorReason, DeviceInError, Violation},
     event::EventLog,
+    evictable::Evictable,
     gpu_va::Processes,
-    id::{AllocationId, DeviceId, InvalidHandle, MonitoredFenceId, PagingQueueId, Slots, kind},
+    id::{AllocationId, DeviceId, InvalidHandle, MonitoredFenceId, PagingQueueId, Slots, SubmissionNo, kind},
     paging::{Stream, Windows},
     placer::PagePlacer,
-    residency::{Evictable, Lapsing, ListBytes, Request, SubmissionNo},
+    request::Request,
+    residency::{Lapsing, ListBytes},
 };
 
 /// The video memory manager of one adapter.

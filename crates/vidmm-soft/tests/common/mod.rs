@@ -77,7 +77,7 @@ impl Rig {
             kmd: SoftKmd::new(config.clone()),
             gpu: ModelGpu::new(&config, cost, faults, system.clone()),
             system,
-            layout: PageTableLayout::of(&config),
+            layout: config.layout(),
             // Tables lie at the end of local memory, or in system memory far from what tests use.
             next_table: if config.page_tables_in_system_memory { 1 << 40 } else { config.local_memory_bytes / 2 },
             config,

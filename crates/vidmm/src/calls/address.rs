@@ -8,7 +8,7 @@ use crate::{
     event::Event,
     gpu_va::{Mapping, PageTables, Table, VaRangeError},
     id::{AllocationId, PagingQueueId, ProcessId},
-    residency::RequestKind,
+    request::RequestKind,
     state::{DeferredAction, VidMm},
     units::{GpuVirtualAddress, PAGE_SIZE, PageSize},
 };
@@ -158,7 +158,8 @@ impl VidMm {
             None => space.unreserve(base.0, size)?,
             Some(allocation) => {
                 let books = &mut self.allocations[allocation as usize];
-                if books.state.contains(AllocationState::DESTROYED) || !self.processes[process_index].space.free(base.0) {
+                if books.state.contains(AllocationState::DESTROYED) || !self.processes[process_index].space.free(base.0)
+                {
                     return Err(VaRangeError::NotFound.into());
                 }
                 let device = books.device as usize;
@@ -242,8 +243,7 @@ impl VidMm {
         books.granted == books.requests.len()
             && allocation.place.is_none()
             && self.stream.is_retired(allocation.last_plan)
-            && needed.all(|key| {
-                tables.get(key).is_some_and(|table| table.initialised && self.stream.is_retired(table.plan))
-            })
+            && needed
+                .all(|key| tables.get(key).is_some_and(|table| table.initialised && self.stream.is_retired(table.plan)))
     }
 }

@@ -3,13 +3,13 @@
 use alloc::collections::{BTreeSet, VecDeque};
 
 use crate::{
-    allocation::{Allocation, AllocationState},
+    allocation::{Allocation, AllocationState, Links},
     contract::{AllocationFlags, AllocationInfo, Host, Kmd, SegmentSet},
     error::{AllocationInfoRule, CreateError, DestroyError, Violation},
     event::Event,
     gpu_va::{PageTables, Process, VaSpace},
     id::{AllocationId, ContextId, DeviceId, InvalidHandle, MonitoredFenceId, PagingQueueId, ProcessId},
-    residency::{EvictFlags, Lapsing, Links, ListBytes, ListEntry},
+    residency::{EvictFlags, Lapsing, ListBytes, ListEntry},
     state::{Context, Deferred, DeferredAction, Device, MonitoredFence, PagingQueue, VidMm},
     units::{Extent, PhysicalAddress},
 };

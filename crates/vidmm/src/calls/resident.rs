@@ -6,8 +6,10 @@ use crate::{
     allocation::AllocationState,
     error::{EvictError, MakeResidentError},
     event::Event,
+    evictable::DEAD_PRIORITY,
     id::{AllocationId, DeviceId, PagingQueueId},
-    residency::{DEAD_PRIORITY, Effect, EvictFlags, Request, RequestKind},
+    request::{Request, RequestKind},
+    residency::{Effect, EvictFlags},
     state::VidMm,
 };
 

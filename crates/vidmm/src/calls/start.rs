@@ -10,11 +10,11 @@ use crate::{
     adapter::{self, Adapter, BrokenRule, StartAdapterError},
     contract::{Host, Kmd, KmdProcessHandle},
     event::{Event, EventLog},
+    evictable::Evictable,
     gpu_va::{PageTables, Table},
     id::Slots,
     paging::{Stream, Windows, initialise_table},
     placer::PagePlacer,
-    residency::Evictable,
     state::{Builder, Engine, Statistics, VidMm},
     units::{Extent, PhysicalAddress},
 };

@@ -25,8 +25,8 @@ mod paging;
 mod pte;
 
 pub use adapter::{
-    AdapterInfo, EngineDesc, EngineKind, GpuMmuCaps, GpuMmuFlags, PageTableLevelDesc, PageTableUpdateMode, PagingBufferDesc,
-    SegmentDescriptor, SegmentFlags, WddmVersion,
+    AdapterInfo, EngineDesc, EngineKind, GpuMmuCaps, GpuMmuFlags, PageTableLevelDesc, PageTableUpdateMode,
+    PagingBufferDesc, SegmentDescriptor, SegmentFlags, WddmVersion,
 };
 pub use allocation::{AllocationFlags, AllocationInfo, CreateAllocationError, SegmentPreference, SegmentSet};
 pub use dma::{DmaBuffer, EngineFence, Packet, PagingBuffer};

@@ -5,6 +5,6 @@ mod space;
 mod tables;
 
 pub(crate) use process::{Process, Processes};
-pub(crate) use space::{Mapping, VaSpace};
 pub use space::VaRangeError;
+pub(crate) use space::{Mapping, VaSpace};
 pub(crate) use tables::{PageTables, Table, TableKey, leaf_runs};

@@ -5,7 +5,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 
 use crate::{
     adapter::Adapter,
-    paging::PlanNo,
+    id::PlanNo,
     units::{PageSize, PhysicalAddress},
 };
 
@@ -96,9 +96,7 @@ impl PageTables {
                 (TableKey::covering(adapter, level, page_size, address), end)
             })
             .collect();
-        spans.into_iter().flat_map(|(first, end)| {
-            (first.number..=end).map(move |number| TableKey { number, ..first })
-        })
+        spans.into_iter().flat_map(|(first, end)| (first.number..=end).map(move |number| TableKey { number, ..first }))
     }
 
     pub fn insert(&mut self, key: TableKey, table: Table) {

@@ -9,6 +9,3 @@ pub(crate) use plan::{
 };
 pub(crate) use stream::Stream;
 pub(crate) use window::{PteTarget, PteWriter, Windows};
-
-/// A plan's number, in the order in which plans are decided, from 1.
-pub type PlanNo = u64;

@@ -15,7 +15,7 @@
 
 use alloc::{collections::VecDeque, vec::Vec};
 
-use super::{PlanNo, PteTarget, PteWriter, Windows, window::root_entries};
+use super::{PteTarget, PteWriter, Windows, window::root_entries};
 use crate::{
     adapter::Adapter,
     contract::{
@@ -24,7 +24,7 @@ use crate::{
     },
     extents::Extents,
     gpu_va::{Mapping, PageTables, Processes, TableKey},
-    residency::SubmissionNo,
+    id::{PlanNo, SubmissionNo},
     units::{GpuVirtualAddress, PageSize, PhysicalAddress},
 };
 
@@ -208,12 +208,7 @@ impl Cursor {
     }
 }
 
-fn write_entries(
-    ranges: &[PteRange],
-    valid: bool,
-    env: &mut BuildEnv<'_>,
-    operations: &mut VecDeque<PagingOperation>,
-) {
+fn write_entries(ranges: &[PteRange], valid: bool, env: &mut BuildEnv<'_>, operations: &mut VecDeque<PagingOperation>) {
     for range in ranges {
         let process = &env.processes[range.mapping.process as usize];
         let writer = PteWriter { adapter: env.adapter, tables: &process.tables, process: process.handle };
@@ -241,11 +236,7 @@ fn write_entries(
 }
 
 /// One flush for each run of adjoining ranges of a process, or one for the whole span where there are too many.
-fn flush(
-    ranges: &[PteRange],
-    env: &mut BuildEnv<'_>,
-    operations: &mut VecDeque<PagingOperation>,
-) {
+fn flush(ranges: &[PteRange], env: &mut BuildEnv<'_>, operations: &mut VecDeque<PagingOperation>) {
     let mut spans: Vec<(u32, u64, u64)> = ranges
         .iter()
         .map(|PteRange { mapping, .. }| {
@@ -280,12 +271,7 @@ fn merge(spans: &mut Vec<(u32, u64, u64)>, joins: impl Fn(&(u32, u64, u64), &(u3
     });
 }
 
-fn page_out(
-    out: &PageOut,
-    offset: u64,
-    env: &mut BuildEnv<'_>,
-    operations: &mut VecDeque<PagingOperation>,
-) -> u64 {
+fn page_out(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, operations: &mut VecDeque<PagingOperation>) -> u64 {
     let (adapter, size) = (env.adapter, (out.size - offset).min(env.windows.size()));
     let local = env.windows.map_local(adapter, out.handle, &out.extents, offset, size, operations);
     let system = env.windows.map_system(adapter, out.handle, offset, out.backing_store + offset, size, operations);
@@ -305,12 +291,7 @@ fn page_out(
     size
 }
 
-fn bring_in(
-    page_in: &PageIn,
-    offset: u64,
-    env: &mut BuildEnv<'_>,
-    operations: &mut VecDeque<PagingOperation>,
-) -> u64 {
+fn bring_in(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, operations: &mut VecDeque<PagingOperation>) -> u64 {
     let (adapter, size) = (env.adapter, (page_in.size - offset).min(env.windows.size()));
     let local = env.windows.map_local(adapter, page_in.handle, &page_in.extents, offset, size, operations);
     let Some(backing_store) = page_in.backing_store else {
@@ -341,11 +322,7 @@ fn bring_in(
     size
 }
 
-fn initialise(
-    table: &PlannedTable,
-    env: &mut BuildEnv<'_>,
-    operations: &mut VecDeque<PagingOperation>,
-) {
+fn initialise(table: &PlannedTable, env: &mut BuildEnv<'_>, operations: &mut VecDeque<PagingOperation>) {
     let process = &mut env.processes[table.process as usize];
     initialise_table(env.adapter, process.handle, &mut process.tables, table.key, operations);
 }

@@ -9,7 +9,8 @@ use alloc::{
     vec::Vec,
 };
 
-use super::{Cursor, Plan, PlanNo};
+use super::{Cursor, Plan};
+use crate::id::PlanNo;
 
 /// All plans that have not retired.
 #[derive(Debug, Default)]

@@ -10,8 +10,10 @@ use crate::{
     allocation::AllocationState,
     event::{Event, EvictReason},
     gpu_va::{Mapping, PageTables, TableKey},
-    paging::{PlanNo, Retire},
-    residency::{RequestKind, SpanNo, SubmissionNo},
+    id::{PlanNo, SubmissionNo},
+    paging::Retire,
+    request::RequestKind,
+    residency::SpanNo,
     state::{Deferred, DeferredAction, VidMm},
 };
 
@@ -106,7 +108,9 @@ impl VidMm {
     /// Decides a whole request, or hands it back: there is no room yet.
     fn satisfy(&mut self, device: u32, position: SubmissionNo, kind: RequestKind) -> Result<Vec<PlanNo>, RequestKind> {
         match kind {
-            RequestKind::MakeResident(items) if self.has_room_for(device, position, &items) => Ok(self.bring_in(&items)),
+            RequestKind::MakeResident(items) if self.has_room_for(device, position, &items) => {
+                Ok(self.bring_in(&items))
+            }
             RequestKind::MapGpuVirtualAddress { allocation, mapping } if self.has_room_for_tables(&mapping) => {
                 Ok(self.make_mapping(allocation, mapping))
             }

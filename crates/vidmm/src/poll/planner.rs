@@ -7,7 +7,8 @@ use crate::{
     event::{ContentSource, Event, EvictReason},
     extents::Extents,
     gpu_va::TableKey,
-    paging::{PageIn, PageOut, Plan, PlanNo, PlannedTable, PteRange, Retire, Stream},
+    id::PlanNo,
+    paging::{PageIn, PageOut, Plan, PlannedTable, PteRange, Retire, Stream},
     state::VidMm,
     units::{Extent, PhysicalAddress},
 };
@@ -96,8 +97,7 @@ impl VidMm {
         let allocation = &mut self.allocations[index as usize];
         let extents = allocation.place.take().expect("what leaves the segment is in it");
         let plan = &mut draft.plan;
-        let entries =
-            |mapping: &_| PteRange { handle: allocation.handle, mapping: *mapping, extents: extents.clone() };
+        let entries = |mapping: &_| PteRange { handle: allocation.handle, mapping: *mapping, extents: extents.clone() };
         plan.invalidate.extend(allocation.mappings().map(entries));
         follow(&self.stream, plan, allocation.last_plan);
         let device = &self.devices[allocation.device as usize];
@@ -125,13 +125,7 @@ impl VidMm {
         self.placer.promise(number, extents.as_slice());
         let allocation = self.allocations.id(index as usize);
         let extents = extents.as_slice();
-        self.events.record(|| Event::Evicted {
-            plan: number,
-            allocation,
-            extents: extents.to_vec(),
-            copied,
-            reason,
-        });
+        self.events.record(|| Event::Evicted { plan: number, allocation, extents: extents.to_vec(), copied, reason });
     }
 
     /// Writes into `draft` that the entries of a mapping become invalid, or valid, with the allocation where it is.

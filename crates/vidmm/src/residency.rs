@@ -13,8 +13,7 @@ use alloc::{
 
 use bitflags::bitflags;
 
-/// The number of a submission within its device, counted from 1.
-pub(crate) type SubmissionNo = u64;
+use crate::id::SubmissionNo;
 
 /// An allocation on its device's list.
 #[derive(Debug, Default)]

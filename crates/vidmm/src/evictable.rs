@@ -7,24 +7,12 @@
 
 use alloc::collections::BTreeMap;
 
-use crate::allocation::{AllocationState, Allocations};
+use crate::allocation::{AllocationState, Allocations, Links};
 
-/// Links of an allocation in its priority's queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Links {
-    before: u32,
-    after: u32,
-}
-
-const NONE: u32 = u32::MAX;
+const NONE: u32 = Links::NONE;
 
 /// The priority of destroyed allocations that nothing will use any more: below every other (CRE-05).
 pub(crate) const DEAD_PRIORITY: u32 = 0;
-
-impl Links {
-    /// Of an allocation that stands in no queue.
-    pub const UNLINKED: Links = Links { before: NONE, after: NONE };
-}
 
 /// Resident allocations that nobody requires.
 #[derive(Debug, Default)]

@@ -2,8 +2,11 @@
 
 use alloc::vec::Vec;
 
-use super::{SpanNo, SubmissionNo};
-use crate::{gpu_va::Mapping, paging::PlanNo};
+use crate::{
+    gpu_va::Mapping,
+    id::{PlanNo, SubmissionNo},
+    residency::SpanNo,
+};
 
 /// A call that was answered with a paging fence.
 ///
