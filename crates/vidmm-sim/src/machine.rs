@@ -32,5 +32,24 @@ pub struct MachineDesc {
     pub faults: Vec<Fault>,
 }
 
+impl Default for MachineDesc {
+    /// 8 GiB of local memory in 64 KiB pages, behind a PCIe 4 bus.
+    fn default() -> Self {
+        Self {
+            local_memory_bytes: 8 << 30,
+            page_size: PageSize::Kib64,
+            page_table_bits: None,
+            dual_pte: true,
+            invalid_tlb_entries_not_cached: true,
+            page_tables_in_system_memory: false,
+            paging_buffer_bytes: 64 << 10,
+            paging_va_mib: 0,
+            bus_bytes_per_second: 25_000_000_000,
+            local_bytes_per_second: 800_000_000_000,
+            faults: Vec::new(),
+        }
+    }
+}
+
 /// What makes machines.
 pub type MachineFactory<'a> = dyn Fn(&MachineDesc) -> Result<Machine, String> + 'a;

@@ -27,6 +27,8 @@ pub(crate) struct Request {
     pub kind: RequestKind,
     /// After the grant: plans that must have retired before the fence signals.
     pub plans: Vec<PlanNo>,
+    /// Once all of them are built: what the paging engine must have completed for it and all earlier requests.
+    pub paging_fence: u64,
 }
 
 /// What is to be granted.

@@ -151,8 +151,6 @@ pub(crate) struct Device {
     pub submitted: SubmissionNo,
     pub undispatched: BTreeSet<SubmissionNo>,
     pub unretired: BTreeSet<SubmissionNo>,
-    /// What the paging engine must have completed before work may run: all plans of ready requests.
-    pub paging_fence: u64,
     /// What was asked for and waits for earlier submissions and requests, oldest first.
     pub deferred: VecDeque<Deferred>,
 }
@@ -189,9 +187,14 @@ impl Device {
         self.requests.get(self.granted).map_or(self.last_request, |request| request.number - 1)
     }
 
-    /// The schedule gate (D2, I06): later submissions must wait for a request that is not ready.
-    pub fn may_dispatch(&self, submission: SubmissionNo) -> bool {
-        self.requests.get(self.ready).is_none_or(|request| submission <= request.position)
+    /// The schedule gate (D2, I06): none while a request made before `submission` is not ready; else the fence of the paging
+    /// engine that completes all of them, 0 if it has.
+    pub fn gate(&self, submission: SubmissionNo) -> Option<u64> {
+        let made_before = self.requests.partition_point(|request| request.position < submission);
+        match made_before.checked_sub(1) {
+            None => Some(0),
+            Some(last) => (last < self.ready).then(|| self.requests[last].paging_fence),
+        }
     }
 }
 

@@ -91,7 +91,6 @@ impl VidMm {
             submitted: 0,
             undispatched: BTreeSet::new(),
             unretired: BTreeSet::new(),
-            paging_fence: 0,
             deferred: VecDeque::new(),
         });
         self.events.record(|| Event::DeviceCreated { device, process });

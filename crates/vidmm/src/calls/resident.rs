@@ -219,6 +219,7 @@ impl VidMm {
             position: device.submitted,
             kind,
             plans: Vec::new(),
+            paging_fence: 0,
         });
         self.requesting.insert(device_index);
         self.stirred = true;

@@ -21,7 +21,8 @@ impl VidMm {
                 let plans = &books.requests[books.ready].plans;
                 let fence = plans.iter().try_fold(0, |fence, &plan| Some(self.stream.fence_of(plan)?.max(fence)));
                 let Some(fence) = fence else { break };
-                books.paging_fence = books.paging_fence.max(fence);
+                let earlier = books.ready.checked_sub(1).map_or(0, |before| books.requests[before].paging_fence);
+                books.requests[books.ready].paging_fence = fence.max(earlier);
                 books.ready += 1;
                 self.stirred = true;
             }
@@ -66,12 +67,13 @@ impl VidMm {
         let context = &self.contexts[context as usize];
         let next = context.queue.front()?;
         let device = &self.devices[context.device as usize];
-        if context.in_flight >= IN_FLIGHT_MAX || !device.may_dispatch(next.number) {
+        if context.in_flight >= IN_FLIGHT_MAX {
             return None;
         }
+        let paging_fence = device.gate(next.number)?;
         let mut waits = Vec::new();
-        if device.paging_fence > self.paging_engine().retired {
-            waits.push(EngineFence { engine: self.adapter.paging_engine, fence_id: device.paging_fence });
+        if paging_fence > self.paging_engine().retired {
+            waits.push(EngineFence { engine: self.adapter.paging_engine, fence_id: paging_fence });
         }
         for &FenceValue { fence, value } in &next.waits {
             let fence = &self.monitored_fences[fence as usize];

@@ -22,6 +22,8 @@ pub(super) struct Allocation {
     pub backed: bool,
     /// Something was written that its backing store does not have.
     pub written: bool,
+    /// The caller destroyed it: its content is nothing to anybody.
+    pub destroyed: bool,
     pub list: ListEntry,
     /// Where processes see it.
     pub mappings: BTreeSet<(ProcessId, u64)>,

@@ -68,6 +68,7 @@ impl Audit {
                     last_plan: 0,
                     backed: false,
                     written: false,
+                    destroyed: false,
                     list: ListEntry::default(),
                     mappings: Default::default(),
                 };
@@ -103,6 +104,7 @@ impl Audit {
         let Some(allocation) = self.allocations.get_mut(&id) else { return self.unknown(id) };
         let submitted = self.devices.get(&allocation.device).map_or(0, |device| device.submitted);
         allocation.list.leave_for_good(submitted);
+        allocation.destroyed = true;
     }
 
     fn allocation_reclaimed(&mut self, id: AllocationId) {

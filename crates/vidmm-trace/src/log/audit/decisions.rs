@@ -1,6 +1,6 @@
 //! Decisions: who goes where, and when plans enter and retire (I01, I02, I03, I17, D5).
 
-use vidmm::event::{ContentSource, EvictReason};
+use vidmm::event::ContentSource;
 use vidmm::{AllocationId, DeviceId, Event, Extent, PageSize, PhysicalAddress, PlanNo, ProcessId};
 
 use super::Audit;
@@ -12,8 +12,8 @@ use super::tables::Table;
 impl Audit {
     pub(super) fn decision(&mut self, event: &Event) {
         match *event {
-            Event::Evicted { plan, allocation, ref extents, copied, reason } => {
-                self.evicted(plan, allocation, extents, copied, reason);
+            Event::Evicted { plan, allocation, ref extents, copied, .. } => {
+                self.evicted(plan, allocation, extents, copied);
             }
             Event::Placed { plan, allocation, ref extents, content } => self.placed(plan, allocation, extents, content),
             Event::PageTablePlaced { plan, process, level, page_size, virtual_address, address, size } => {
@@ -28,14 +28,14 @@ impl Audit {
         }
     }
 
-    fn evicted(&mut self, plan: PlanNo, id: AllocationId, extents: &[Extent], copied: bool, reason: EvictReason) {
+    fn evicted(&mut self, plan: PlanNo, id: AllocationId, extents: &[Extent], copied: bool) {
         self.check_not_required(plan, id);
         let Some(allocation) = self.allocations.get_mut(&id) else { return self.unknown(id) };
         let place = allocation.decided.take();
         self.findings.check(place.is_some_and(|place| place.extents == extents), Invariant::I03, || {
             format!("{id} leaves {extents:?}, which is not its place")
         });
-        let lost = allocation.written && !copied && reason != EvictReason::Destroyed;
+        let lost = allocation.written && !copied && !allocation.destroyed;
         self.findings.check(!lost, Invariant::I02, || format!("{id} was written, but is not copied out"));
         allocation.backed |= copied;
         allocation.written = false;
@@ -119,8 +119,7 @@ impl Audit {
         plan.waits = waits.to_vec();
         let must_follow = std::mem::take(&mut plan.must_follow);
         for (before, reason) in must_follow {
-            let follows = after.contains(&before) || self.plans.has_entered(before);
-            self.findings.check(follows, reason, || {
+            self.findings.check(self.plans.follows(number, before), reason, || {
                 format!("plan {number} does not say that it follows plan {before}, whose allocation or range it takes")
             });
         }

@@ -1,6 +1,6 @@
 //! What the events say of plans: what they decide, what they follow, how far they are.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use vidmm::event::ContentSource;
 use vidmm::{AllocationId, DeviceId, Extent, PlanNo};
@@ -117,6 +117,20 @@ impl Plans {
         if before != plan && !self.has_entered(before) {
             self.draft(plan).must_follow.insert(before, reason);
         }
+    }
+
+    /// Whether `plan` can enter only after `before` has: it names it, or a plan that follows it.
+    pub fn follows(&self, plan: PlanNo, before: PlanNo) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut open = vec![plan];
+        while let Some(at) = open.pop() {
+            if at == before {
+                return true;
+            }
+            let after = self.get(at).filter(|_| seen.insert(at)).map(|plan| plan.after.as_slice());
+            open.extend(after.unwrap_or_default());
+        }
+        self.has_entered(before)
     }
 
     pub fn enter(&mut self, number: PlanNo) {

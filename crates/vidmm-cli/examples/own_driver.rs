@@ -1,0 +1,110 @@
+//! A driver of one's own under a whole workload: here one that wraps the reference driver, and says *busy* and *buffer full* as often as
+//! it may.
+//!
+//! `cargo run --release -p vidmm-cli --example own_driver`
+
+use std::error::Error;
+
+use vidmm::PageSize;
+use vidmm::contract::{
+    AdapterInfo, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, Kmd, KmdAllocationHandle,
+    KmdContextHandle, KmdError, KmdProcessHandle, PagingOperation, RootPageTable, SubmitCommand,
+};
+use vidmm_runtime::Machine;
+use vidmm_sim::{Content, MachineDesc, RunDesc, Unobserved};
+use vidmm_soft::{CostModel, ModelGpuFaults, SoftAdapterConfig, SoftKmd, SoftMachine};
+use vidmm_trace::Generator;
+
+/// Says *busy* to every transfer of an allocation that is not idle, and *buffer full* in every buffer that is not new.
+struct Contrary {
+    inner: SoftKmd,
+    busy: u64,
+    full: u64,
+}
+
+impl Kmd for Contrary {
+    fn build_paging_buffer(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
+        let is_transfer = matches!(build.operation, PagingOperation::VirtualTransfer(_));
+        if is_transfer && !build.allocation_is_idle && *build.multipass_offset == 0 {
+            self.busy += 1;
+            return BuildStatus::AllocationBusy;
+        }
+        if build.dma_buffer_write_offset > 0 {
+            self.full += 1;
+            return BuildStatus::InsufficientDmaBuffer;
+        }
+        self.inner.build_paging_buffer(build)
+    }
+
+    fn query_adapter_info(&mut self) -> AdapterInfo {
+        self.inner.query_adapter_info()
+    }
+
+    fn create_process(&mut self, system_process: bool) -> Result<KmdProcessHandle, KmdError> {
+        self.inner.create_process(system_process)
+    }
+
+    fn destroy_process(&mut self, process: KmdProcessHandle) {
+        self.inner.destroy_process(process);
+    }
+
+    fn create_context(
+        &mut self,
+        process: KmdProcessHandle,
+        node_ordinal: u32,
+        system_context: bool,
+    ) -> Result<KmdContextHandle, KmdError> {
+        self.inner.create_context(process, node_ordinal, system_context)
+    }
+
+    fn destroy_context(&mut self, context: KmdContextHandle) {
+        self.inner.destroy_context(context);
+    }
+
+    fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
+        self.inner.create_allocation(private_driver_data)
+    }
+
+    fn destroy_allocation(&mut self, allocation: KmdAllocationHandle) {
+        self.inner.destroy_allocation(allocation);
+    }
+
+    fn set_root_page_table(&mut self, context: KmdContextHandle, root: RootPageTable) {
+        self.inner.set_root_page_table(context, root);
+    }
+
+    fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>) {
+        self.inner.submit_command(submit, preamble);
+    }
+}
+
+impl Drop for Contrary {
+    fn drop(&mut self) {
+        println!("the driver said busy {} times and buffer full {} times", self.busy, self.full);
+    }
+}
+
+fn machine(desc: &MachineDesc) -> Result<Machine, String> {
+    let config = SoftAdapterConfig { local_memory_bytes: desc.local_memory_bytes, ..SoftAdapterConfig::default() };
+    let SoftMachine { kmd, umd, gpu, host } =
+        vidmm_soft::machine(&config, CostModel::default(), ModelGpuFaults::default(), None);
+    let kmd = Box::new(Contrary { inner: kmd, busy: 0, full: 0 });
+    Ok(Machine { kmd, umd: Box::new(umd), gpu: Box::new(gpu), host: Box::new(host) })
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let workload = Generator::default().generate(1)?;
+    let footprint = workload.footprint(PageSize::Kib64.bytes());
+    let desc = RunDesc {
+        machine: MachineDesc {
+            local_memory_bytes: (footprint.peak_bytes / 2).next_multiple_of(1 << 20),
+            ..MachineDesc::default()
+        },
+        ahead: 8,
+        content: Content::Uniform,
+        events: false,
+    };
+    let report = vidmm_sim::run(&workload, &desc, &machine, &mut Unobserved)?;
+    println!("{} pages checked, {} wrong, {} findings", report.pages_checked, report.pages_wrong, report.findings.len());
+    if report.all_held() { Ok(()) } else { Err("something did not hold".into()) }
+}

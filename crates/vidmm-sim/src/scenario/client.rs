@@ -1,0 +1,27 @@
+//! How the client uses the machine.
+
+use serde::Deserialize;
+
+use super::number::within;
+use crate::oracle::Content;
+
+/// How the client uses the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case", expecting = "a table")]
+pub struct ClientSettings {
+    /// Kernels that a process submits ahead of the one that runs, from 0, which waits for each, to 1024.
+    #[serde(deserialize_with = "within::<_, _, 0, 1024>")]
+    pub ahead: u32,
+    /// What the workload's buffer sizes are divided by, from 1 to 2^40; [`Workload::scale`](vidmm_trace::Workload::scale) rounds them up to 4 KiB.
+    #[serde(deserialize_with = "within::<_, _, 1, 0x100_0000_0000>")]
+    pub scale: u64,
+    /// What fills the pages that kernels write.
+    pub content: Content,
+}
+
+impl Default for ClientSettings {
+    /// Eight kernels ahead, with all bytes of the workload and uniform pages.
+    fn default() -> Self {
+        Self { ahead: 8, scale: 1, content: Content::Uniform }
+    }
+}

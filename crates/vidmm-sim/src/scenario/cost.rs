@@ -1,0 +1,55 @@
+//! How fast the machine is.
+
+use std::ops::RangeInclusive;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+
+/// The bandwidths that there are, in 10^9 bytes a second.
+const BANDWIDTHS: RangeInclusive<f64> = 0.001..=1_000_000.0;
+
+/// How fast the machine is.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case", expecting = "a table")]
+pub struct CostSettings {
+    /// The bandwidth between system and local memory, each way, in 10^9 bytes a second: from 0.001 to 1000000.
+    #[serde(deserialize_with = "bandwidth")]
+    pub bus_gb_per_s: f64,
+    /// The bandwidth of local memory, in 10^9 bytes a second: from 0.001 to 1000000.
+    #[serde(deserialize_with = "bandwidth")]
+    pub local_gb_per_s: f64,
+}
+
+impl Default for CostSettings {
+    /// A GPU on 16 lanes of PCIe 4.
+    fn default() -> Self {
+        Self { bus_gb_per_s: 25.0, local_gb_per_s: 800.0 }
+    }
+}
+
+impl CostSettings {
+    /// The bandwidth between system and local memory, each way, in bytes a second.
+    pub fn bus_bytes_per_second(&self) -> u64 {
+        bytes_per_second(self.bus_gb_per_s)
+    }
+
+    /// The bandwidth of local memory, in bytes a second.
+    pub fn local_bytes_per_second(&self) -> u64 {
+        bytes_per_second(self.local_gb_per_s)
+    }
+}
+
+/// Turns 10^9 bytes a second into bytes a second; never 0, whatever the number.
+fn bytes_per_second(gb_per_s: f64) -> u64 {
+    ((gb_per_s * 1e9) as u64).max(1)
+}
+
+/// Reads a bandwidth in 10^9 bytes a second.
+fn bandwidth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let bandwidth = f64::deserialize(deserializer)?;
+    if BANDWIDTHS.contains(&bandwidth) {
+        return Ok(bandwidth);
+    }
+    let (least, most) = (BANDWIDTHS.start(), BANDWIDTHS.end());
+    Err(D::Error::custom(format!("a bandwidth of {bandwidth} GB/s; give a number from {least} to {most}")))
+}

@@ -1,0 +1,90 @@
+//! Why a scenario cannot be used.
+
+use std::io;
+use std::path::PathBuf;
+
+use vidmm_trace::{ByteSize, ImportError, LocalMemory, WorkloadError};
+
+use super::limits::{MAX_FILE_BYTES, MAX_LOCAL_MEMORY};
+
+/// Why a scenario cannot be used, where, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// The file is missing, cannot be read or is not text.
+    #[error(
+        "cannot read the scenario {}: {source}; check the path, its permissions and that it is a text file",
+        .path.display()
+    )]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The file is longer than is ever read.
+    #[error(
+        "{}: a scenario has at most {}, and this file has more; give the path of a scenario",
+        .path.display(),
+        ByteSize(MAX_FILE_BYTES)
+    )]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is not TOML, or a key or its value is not accepted.
+    #[error("{}: {message}", .path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// The line and column, the line itself, and what is wrong there.
+        message: String,
+    },
+    /// The table `[workload]` names a generator and a trace.
+    #[error("{}, line {line}: the workload has a `kind` and a `trace`; keep one of them", .path.display())]
+    TwoSources {
+        /// The file.
+        path: PathBuf,
+        /// The line of the table, counted from 1.
+        line: usize,
+    },
+    /// The table `[workload]` names neither a generator nor a trace.
+    #[error(
+        "{}, line {line}: the workload has neither a `kind` nor a `trace`; write a generator such as \
+         `kind = \"transformer-training\"`, or `trace = \"FILE\"`", .path.display()
+    )]
+    NoSource {
+        /// The file.
+        path: PathBuf,
+        /// The line of the table, counted from 1.
+        line: usize,
+    },
+    /// The workload cannot be generated.
+    #[error("the scenario's `[workload]` cannot be generated: {0}")]
+    Workload(#[from] WorkloadError),
+    /// The trace cannot be imported.
+    #[error("the scenario's trace cannot be used: {0}")]
+    Import(#[from] ImportError),
+    /// A kernel alone uses more than the local memory.
+    #[error(
+        "local memory of {} cannot run the workload: one of its kernels uses {} at once; raise `local-memory` above \
+         that, or `scale` in `[client]`",
+        ByteSize(*.bytes),
+        ByteSize(*.needed)
+    )]
+    LocalMemoryTooSmall {
+        /// The local memory, in bytes.
+        bytes: u64,
+        /// What the neediest kernel uses, in bytes, without page tables.
+        needed: u64,
+    },
+    /// The local memory is larger than any that is modelled.
+    #[error(
+        "local memory of {local_memory} is more than {}, the most that a machine may have; lower `local-memory`, or \
+         raise `scale` in `[client]`",
+        ByteSize(MAX_LOCAL_MEMORY)
+    )]
+    LocalMemoryTooLarge {
+        /// The local memory as the scenario has it.
+        local_memory: LocalMemory,
+    },
+}

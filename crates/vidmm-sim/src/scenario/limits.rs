@@ -1,0 +1,7 @@
+//! What a scenario may have at most, as its errors say.
+
+/// The longest scenario file that is read, in bytes: a wrong file ends in an error and not in exhausted memory.
+pub(super) const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// The most local memory that a machine may have, in bytes: 16 TiB, which leaves room in its address spaces.
+pub(super) const MAX_LOCAL_MEMORY: u64 = 16 << 40;

@@ -1,0 +1,28 @@
+//! Scenarios: what is run, on what machine, and what goes wrong on purpose.
+//!
+//! A scenario is a TOML file. Every key has a default, so an empty file is the training demonstration. Whatever is
+//! wrong in a file is answered with the file, the line and what to write instead.
+
+mod limits;
+mod number;
+mod fault;
+mod page_size;
+mod adapter;
+mod page_tables;
+mod cost;
+mod client;
+mod error;
+mod problem;
+mod source;
+mod definition;
+mod file;
+
+pub use adapter::{AdapterSettings, PageTables};
+pub use client::ClientSettings;
+pub use cost::CostSettings;
+pub use definition::Scenario;
+pub use error::ScenarioError;
+pub use fault::{Fault, FaultError};
+pub use page_size::PageSize;
+pub use page_tables::PageTableError;
+pub use source::{TraceSource, WorkloadSource};

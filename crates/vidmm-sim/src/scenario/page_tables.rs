@@ -1,0 +1,105 @@
+//! Whether the page tables of a machine can be built.
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+
+use super::adapter::{AdapterSettings, PageTables};
+
+/// The address bits inside a small page.
+const PAGE_BITS: u32 = 12;
+
+/// The most index bits of a level of page tables: tables of 16 MiB.
+const MAX_INDEX_BITS: u32 = 20;
+
+/// Why levels of page tables are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PageTableError {
+    /// There are too few or too many levels.
+    #[error("`page-table-bits` has {0} levels; give 1 to 5, from the leaf up and without the root")]
+    Levels(usize),
+    /// A level below the root has too few or too many index bits.
+    #[error("`page-table-bits` gives level {level} {bits} bits; give each level {fewest} to 20")]
+    Bits {
+        /// The level; 0 is the leaf.
+        level: usize,
+        /// Its index bits.
+        bits: u32,
+        /// The fewest that it may have: 4 for a leaf with dual entries, whose 64 KiB table has a sixteenth of the
+        /// entries.
+        fewest: u32,
+    },
+    /// Too few or too many address bits are left for the root.
+    #[error(
+        "`page-table-bits` leaves the root {root} of the {address} bits of an address; the levels below it must \
+         leave it 1 to 20"
+    )]
+    Root {
+        /// The bits that are left.
+        root: i64,
+        /// The bits of a virtual address.
+        address: u32,
+    },
+    /// A table in system memory is larger than a page.
+    #[error(
+        "`page-tables = \"system\"` allows tables of 4 KiB, which is 9 bits a level, and 8 in level 1 with `dual-pte`; \
+         level {level} has {bits}: change `page-table-bits`, or leave it out"
+    )]
+    TooLargeForSystem {
+        /// The level; 0 is the leaf, and the root comes last.
+        level: usize,
+        /// Its index bits.
+        bits: u32,
+    },
+}
+
+impl AdapterSettings {
+    /// Checks that the page tables can be built: [`Scenario::parse`](super::Scenario::parse) has done so,
+    /// but a caller may change the settings.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first rule that is broken.
+    pub fn check_page_tables(&self) -> Result<(), PageTableError> {
+        let mut levels = self.page_table_bits();
+        if !(1..=5).contains(&levels.len()) {
+            return Err(PageTableError::Levels(levels.len()));
+        }
+        for (level, &bits) in levels.iter().enumerate() {
+            let fewest = if level == 0 && self.dual_pte() { 4 } else { 1 };
+            if !(fewest..=MAX_INDEX_BITS).contains(&bits) {
+                return Err(PageTableError::Bits { level, bits, fewest });
+            }
+        }
+        levels.push(self.root_bits(&levels)?);
+        if self.page_tables == PageTables::System {
+            self.check_system_tables(&levels)?;
+        }
+        Ok(())
+    }
+
+    /// The bits that levels leave for the root.
+    fn root_bits(&self, below: &[u32]) -> Result<u32, PageTableError> {
+        let address = self.virtual_address_bits();
+        let root = i64::from(address) - i64::from(PAGE_BITS) - below.iter().copied().map(i64::from).sum::<i64>();
+        let usable = u32::try_from(root).ok().filter(|root| (1..=MAX_INDEX_BITS).contains(root));
+        usable.ok_or(PageTableError::Root { root, address })
+    }
+
+    /// Checks that every table, the root included, is one page.
+    fn check_system_tables(&self, levels: &[u32]) -> Result<(), PageTableError> {
+        for (level, &bits) in levels.iter().enumerate() {
+            let most = if level == 1 && self.dual_pte() { 8 } else { 9 };
+            if bits > most {
+                return Err(PageTableError::TooLargeForSystem { level, bits });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the machine, and checks that its keys go together.
+pub(super) fn adapter<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AdapterSettings, D::Error> {
+    let adapter = AdapterSettings::deserialize(deserializer)?;
+    adapter.check_page_tables().map_err(D::Error::custom)?;
+    Ok(adapter)
+}

@@ -1,0 +1,14 @@
+//! What is wrong with a scenario's text, before the file and the line are known.
+
+/// What is wrong with a scenario's text, without the file and the line. Offsets are in bytes.
+pub(super) enum Problem {
+    Toml(toml::de::Error),
+    TwoSources(usize),
+    NoSource(usize),
+}
+
+impl From<toml::de::Error> for Problem {
+    fn from(error: toml::de::Error) -> Self {
+        Self::Toml(error)
+    }
+}

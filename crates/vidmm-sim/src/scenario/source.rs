@@ -1,0 +1,100 @@
+//! Where the workload comes from.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, Error as _};
+use toml::Spanned;
+use toml::de::{DeValue, ValueDeserializer};
+use vidmm_trace::{ByteSize, Generator, ImportOptions};
+
+use super::problem::Problem;
+
+/// The largest cache block of a serving trace, in bytes: 1 TiB.
+const MAX_BLOCK_BYTES: u64 = 1 << 40;
+
+/// Where the workload comes from.
+#[derive(Clone, Debug)]
+pub enum WorkloadSource {
+    /// It is made from parameters and the scenario's seed.
+    Generator(Generator),
+    /// It is read from a recorded trace.
+    Trace(TraceSource),
+}
+
+/// A recorded trace.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TraceSource {
+    /// The file; a relative path starts at the scenario's folder.
+    pub trace: PathBuf,
+    /// The size of one cache block of a serving trace, which traces do not say; 2 MiB by default.
+    #[serde(default = "default_block_bytes", deserialize_with = "block_bytes")]
+    pub block_bytes: ByteSize,
+}
+
+impl Default for WorkloadSource {
+    /// The demonstration: a small training run.
+    fn default() -> Self {
+        Self::Generator(Generator::default())
+    }
+}
+
+impl WorkloadSource {
+    /// Reads the table `[workload]`. `Generator` could read itself, but it would lose the lines of its parameters.
+    pub(super) fn from_toml(mut workload: Spanned<DeValue<'_>>) -> Result<Self, Problem> {
+        let start = workload.span().start;
+        let DeValue::Table(table) = workload.get_mut() else {
+            return Err(Problem::NoSource(start));
+        };
+        let has_trace = table.contains_key("trace");
+        match table.remove("kind") {
+            Some(_) if has_trace => Err(Problem::TwoSources(start)),
+            Some(kind) => Ok(Self::Generator(read::<Kind>(kind)?.generator(workload)?)),
+            None if has_trace => Ok(Self::Trace(read(workload)?)),
+            None => Err(Problem::NoSource(start)),
+        }
+    }
+}
+
+/// The generators, by the names of [`Generator::kind`].
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kind {
+    TransformerTraining,
+    LlmServing,
+    CyclicLayers,
+    ZipfTextures,
+}
+
+impl Kind {
+    /// Reads the generator's parameters.
+    fn generator(self, parameters: Spanned<DeValue<'_>>) -> Result<Generator, toml::de::Error> {
+        Ok(match self {
+            Self::TransformerTraining => Generator::TransformerTraining(read(parameters)?),
+            Self::LlmServing => Generator::LlmServing(read(parameters)?),
+            Self::CyclicLayers => Generator::CyclicLayers(read(parameters)?),
+            Self::ZipfTextures => Generator::ZipfTextures(read(parameters)?),
+        })
+    }
+}
+
+/// Reads a value of the file.
+fn read<T: DeserializeOwned>(value: Spanned<DeValue<'_>>) -> Result<T, toml::de::Error> {
+    T::deserialize(ValueDeserializer::from(value))
+}
+
+/// Reads the size of a cache block.
+fn block_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
+    let size = ByteSize::deserialize(deserializer)?;
+    if (1..=MAX_BLOCK_BYTES).contains(&size.bytes()) {
+        return Ok(size);
+    }
+    let most = ByteSize(MAX_BLOCK_BYTES);
+    Err(D::Error::custom(format!("a cache block of {size}; give a size from 1 byte to {most}, such as `2 MiB`")))
+}
+
+/// The size of a cache block if the scenario has none.
+fn default_block_bytes() -> ByteSize {
+    ByteSize(ImportOptions::default().block_bytes)
+}

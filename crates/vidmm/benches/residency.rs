@@ -1,0 +1,105 @@
+//! What residency costs: submissions, lists, paging, bytes of bookkeeping.
+//!
+//! ```text
+//! cargo bench -p vidmm --bench residency -- [--quick] [--json] [--check]
+//! ```
+//!
+//! Prints a table, then one line of JSON for each metric. `goal` is the most that `ratio` should be, or `value` where there is
+//! no baseline; `min` and `max` are of the same, over the rounds. `--quick` measures less, `--json` prints no table, and
+//! `--check` fails when a goal that gates is missed by more than the factor 1.3.
+//!
+//! Baseline and manager take turns in each round of one process, since the machine's speed drifts; the median of the rounds'
+//! ratios counts. All that is random is drawn before, and the first half of the rounds only warms up.
+
+mod support;
+
+mod residency {
+    pub mod churn;
+    pub mod memory;
+    pub mod pairs;
+    pub mod paging;
+    pub mod submission;
+
+    use crate::support::report::{Goal, Metric, percentile};
+
+    /// Median, 99th percentile and maximum of `sorted` times; the percentile against the median is held to `goal`.
+    pub fn latency_metrics(id: String, sorted: &[f64], goal: Option<Goal>) -> impl Iterator<Item = Metric> {
+        let [p50, p99, max] = [50, 99, 100].map(|percent| percentile(sorted, percent));
+        let of_median = [("p99", p99, goal), ("max", max, None)];
+        of_median.into_iter().map(move |(name, value, goal)| {
+            Metric::against(format!("{id}: {name} by p50"), "ns", &[(value, p50)], goal)
+        })
+    }
+}
+
+use std::{env, process::ExitCode};
+
+use residency::{churn, memory, pairs, paging, submission};
+use support::report::Report;
+
+/// How much is measured.
+pub struct Scale {
+    /// How many allocations exist.
+    populations: &'static [usize],
+    memory_populations: &'static [usize],
+    rounds: usize,
+    /// Submissions, and handles of lists, in a round.
+    submissions: usize,
+    handles: usize,
+    /// Submissions of which each is timed.
+    samples: usize,
+    /// Allocations that are made and destroyed at least, and at most beyond the first three rounds.
+    lives: usize,
+}
+
+const FULL: Scale = Scale {
+    populations: &[1_000, 100_000, 1_000_000],
+    memory_populations: &[1_000_000, 1 << 20],
+    rounds: 11,
+    submissions: 10_000,
+    handles: 1 << 15,
+    samples: 100_000,
+    lives: 1_000_000,
+};
+
+const QUICK: Scale = Scale {
+    populations: &[1_000, 100_000],
+    memory_populations: &[1 << 18],
+    rounds: 9,
+    submissions: 2_000,
+    handles: 1 << 13,
+    samples: 20_000,
+    lives: 100_000,
+};
+
+impl Scale {
+    /// How often a population of `n` is made and destroyed.
+    fn lives(&self, n: usize) -> usize {
+        (self.lives / n).clamp(3, 2 * self.rounds)
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    if let [flag, stage, n] = &arguments[..]
+        && flag == memory::CHILD
+    {
+        memory::child(stage, n.parse().expect("a number of allocations"));
+        return ExitCode::SUCCESS;
+    }
+    // `cargo bench` adds --bench.
+    if let Some(unknown) = arguments.iter().find(|it| !["--bench", "--quick", "--json", "--check"].contains(&it.as_str())) {
+        eprintln!("error: there is no argument '{unknown}'; there are --quick, --json and --check");
+        return ExitCode::from(2);
+    }
+    let has = |flag| arguments.iter().any(|argument| argument == flag);
+    let scale = if has("--quick") { &QUICK } else { &FULL };
+    let mut report = Report::new(has("--json"));
+    submission::run(scale, &mut report);
+    pairs::run(scale, &mut report);
+    paging::run(scale, &mut report);
+    memory::run(scale, &mut report);
+    churn::run(scale, &mut report);
+    let is_met = report.finish();
+    if has("--check") && !is_met { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}

@@ -1,0 +1,7 @@
+//! What benchmarks share: an adapter that costs nothing beside the manager, draws, the stand-in for the peers, the report.
+
+pub mod clock;
+pub mod draws;
+pub mod ptr_lru;
+pub mod report;
+pub mod world;

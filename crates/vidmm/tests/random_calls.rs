@@ -1,0 +1,424 @@
+//! Random sequences of calls and completions, against a ledger that knows nothing of the manager: how often each allocation
+//! was made resident, and the token that each of its pages must hold (I02, I04, I06, I07, I13, I28, I32).
+
+mod world;
+
+use proptest::prelude::*;
+use vidmm::contract::{BuildStatus, PagingOperation};
+use vidmm::*;
+use world::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    MakeResident { device: usize, picks: Vec<usize> },
+    Evict { picks: Vec<usize>, flags: u32 },
+    /// Reads what is on the device's list, and writes to some of it.
+    Submit { device: usize, copy: bool, writes: bool, chain: bool, seed: u64 },
+    Complete { engine: u32 },
+    Poll,
+    Map { pick: usize, part: bool },
+    Free { pick: usize },
+    Create { device: usize, pages: u64, priority: u32 },
+    Destroy { pick: usize },
+    RunAll,
+}
+
+struct Dev {
+    client: Client,
+    contexts: [ContextId; 2],
+    last_fence: u64,
+}
+
+struct Alloc {
+    id: AllocationId,
+    device: usize,
+    pages: u64,
+    tokens: Vec<u64>,
+    count: u32,
+    /// Work submitted since it was put on the list writes to it.
+    written: bool,
+    /// How often it left the list.
+    left: u32,
+    /// Address, first page of the allocation, pages.
+    mappings: Vec<(u64, u64, u64)>,
+    alive: bool,
+}
+
+/// What a fence promises: this allocation, unless it leaves the list, at these addresses.
+struct Promise {
+    queue: PagingQueueId,
+    value: u64,
+    alloc: usize,
+    left: u32,
+    addresses: Vec<u64>,
+}
+
+struct Program {
+    reads: Vec<(usize, u64)>,
+    writes: Vec<(usize, u64, u64)>,
+    done: bool,
+}
+
+struct Model {
+    world: World,
+    devices: Vec<Dev>,
+    allocs: Vec<Alloc>,
+    programs: Vec<Program>,
+    promises: Vec<Promise>,
+    fence: MonitoredFenceId,
+    chained: u64,
+    page_bytes: u64,
+}
+
+impl Model {
+    fn new(config: Config, siblings: &[bool], busy_every: u32) -> Self {
+        let page_bytes = config.page_size.bytes();
+        let mut world = World::new(config);
+        let mut calls = 0;
+        world.driver.answer = Box::new(move |build| {
+            let moves = matches!(build.operation, PagingOperation::VirtualTransfer(_));
+            calls += 1;
+            let busy = moves && !build.allocation_is_idle && busy_every > 0 && calls % busy_every == 0;
+            busy.then_some(BuildStatus::AllocationBusy)
+        });
+        let fence = world.fence();
+        let mut devices: Vec<Dev> = Vec::new();
+        for &is_sibling in siblings {
+            let client = match devices.first() {
+                Some(first) if is_sibling => world.sibling(first.client),
+                _ => world.client(),
+            };
+            let contexts = [client.context, world.context(client, COPY)];
+            devices.push(Dev { client, contexts, last_fence: 0 });
+        }
+        let (allocs, programs, promises) = (Vec::new(), Vec::new(), Vec::new());
+        Self { world, devices, allocs, programs, promises, fence, chained: 0, page_bytes }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::MakeResident { device, ref picks } => self.make_resident(device % self.devices.len(), picks),
+            Step::Evict { ref picks, flags } => self.evict(picks, flags),
+            Step::Submit { device, copy, writes, chain, seed } => {
+                self.submit(device % self.devices.len(), copy, writes, chain, seed)
+            }
+            Step::Complete { engine } => self.complete(engine),
+            Step::Poll => self.world.poll(),
+            Step::Map { pick, part } => self.map(pick, part),
+            Step::Free { pick } => self.free(pick),
+            Step::Create { device, pages, priority } => self.create(device % self.devices.len(), pages, priority),
+            Step::Destroy { pick } => self.destroy(pick),
+            Step::RunAll => self.run_all(),
+        }
+        self.keep_promises();
+    }
+
+    fn pick(&self, pick: usize) -> Option<usize> {
+        let alive: Vec<usize> = (0..self.allocs.len()).filter(|&index| self.allocs[index].alive).collect();
+        Some(alive[pick.checked_rem(alive.len())?])
+    }
+
+    fn create(&mut self, device: usize, pages: u64, priority: u32) {
+        let id = self.world.allocate_with(self.devices[device].client, pages, NORMAL + priority);
+        let pages = (pages * PAGE_SIZE).next_multiple_of(self.page_bytes) / PAGE_SIZE;
+        self.allocs.push(Alloc {
+            id,
+            device,
+            pages,
+            tokens: vec![0; pages as usize],
+            count: 0,
+            written: false,
+            left: 0,
+            mappings: Vec::new(),
+            alive: true,
+        });
+        self.map(usize::MAX, false);
+    }
+
+    fn map(&mut self, pick: usize, part: bool) {
+        let pick = if pick == usize::MAX { self.allocs.len().checked_sub(1) } else { self.pick(pick) };
+        let Some(index) = pick else { return };
+        let alloc = &mut self.allocs[index];
+        let client = self.devices[alloc.device].client;
+        let first = if part { alloc.pages / 3 } else { 0 };
+        let desc = MapGpuVirtualAddress { offset: first * PAGE_SIZE, ..MapGpuVirtualAddress::whole(alloc.id) };
+        let answer = self.world.try_map(client, &desc);
+        let mapped = match answer {
+            Ok(mapped) => mapped,
+            Err(MapError::NoMemory { .. } | MapError::Range(_)) => return,
+            Err(error) => panic!("{error}"),
+        };
+        alloc.mappings.push((mapped.virtual_address.0, first, alloc.pages - first));
+        self.note_fence(index, mapped.paging_fence_value, Vec::new());
+    }
+
+    fn free(&mut self, pick: usize) {
+        let Some(index) = self.pick(pick) else { return };
+        let alloc = &mut self.allocs[index];
+        let client = self.devices[alloc.device].client;
+        if let Some((address, _, pages)) = alloc.mappings.pop() {
+            self.world.free(client, address, pages).unwrap();
+            assert!(self.world.free(client, address, pages).is_err(), "GVA-53: it is freed once");
+        }
+    }
+
+    fn make_resident(&mut self, device: usize, picks: &[usize]) {
+        let own: Vec<usize> = (0..self.allocs.len())
+            .filter(|&index| self.allocs[index].alive && self.allocs[index].device == device)
+            .collect();
+        if own.is_empty() {
+            return;
+        }
+        let picks: Vec<usize> = picks.iter().map(|pick| own[pick % own.len()]).collect();
+        let ids: Vec<AllocationId> = picks.iter().map(|&index| self.allocs[index].id).collect();
+        let client = self.devices[device].client;
+        let answer = match self.world.make_resident(client, &ids) {
+            Err(MakeResidentError::NoMemory { num_bytes_to_trim }) => {
+                if !self.trim(device, num_bytes_to_trim, &ids) {
+                    return;
+                }
+                self.world.make_resident(client, &ids).expect("P03: what was asked for was trimmed")
+            }
+            answer => answer.unwrap(),
+        };
+        for &index in &picks {
+            let alloc = &mut self.allocs[index];
+            alloc.written &= alloc.count > 0;
+            alloc.count += 1;
+        }
+        let value = match answer {
+            Residency::Resident => 0,
+            Residency::Pending { paging_fence_value } => paging_fence_value,
+        };
+        for index in picks {
+            let addresses = self.allocs[index].mappings.iter().map(|mapping| mapping.0).collect();
+            self.note_fence(index, value, addresses);
+        }
+    }
+
+    /// Takes `bytes` off the device's list, if it is that long without `kept`.
+    fn trim(&mut self, device: usize, bytes: u64, kept: &[AllocationId]) -> bool {
+        let mut trimmed = 0;
+        for alloc in self.allocs.iter_mut().filter(|alloc| alloc.alive && alloc.device == device && alloc.count > 0) {
+            if trimmed < bytes && !kept.contains(&alloc.id) {
+                let all = vec![alloc.id; alloc.count as usize];
+                self.world.evict(self.devices[device].client, &all, SOON).unwrap();
+                (alloc.count, alloc.left) = (0, alloc.left + 1);
+                trimmed += alloc.pages * PAGE_SIZE;
+            }
+        }
+        trimmed >= bytes
+    }
+
+    fn note_fence(&mut self, alloc: usize, value: u64, addresses: Vec<u64>) {
+        let device = &mut self.devices[self.allocs[alloc].device];
+        assert!(value == 0 || value >= device.last_fence, "RES-31: fence values rise");
+        device.last_fence = device.last_fence.max(value);
+        let (queue, left) = (device.client.queue, self.allocs[alloc].left);
+        self.promises.push(Promise { queue, value, alloc, left, addresses });
+    }
+
+    /// P04: whatever a signalled fence promised is in place.
+    fn keep_promises(&mut self) {
+        let Self { world, promises, allocs, devices, .. } = self;
+        promises.retain(|promise| {
+            if world.vidmm.paging_fence_value(promise.queue).unwrap() < promise.value {
+                return true;
+            }
+            let alloc = &allocs[promise.alloc];
+            if alloc.left == promise.left && alloc.count > 0 && alloc.alive {
+                let still = alloc.mappings.iter().filter(|mapping| promise.addresses.contains(&mapping.0));
+                for &(address, ..) in still {
+                    let page = world.translate(devices[alloc.device].client, address);
+                    assert!(page.is_some(), "P04: the fence was signalled, but {address:#x} faults");
+                }
+            }
+            false
+        });
+    }
+
+    fn evict(&mut self, picks: &[usize], flags: u32) {
+        let picks: Vec<usize> = picks.iter().filter_map(|&pick| self.pick(pick)).collect();
+        let Some(&first) = picks.first() else { return };
+        let device = self.allocs[first].device;
+        let ids: Vec<AllocationId> = picks.iter().map(|&index| self.allocs[index].id).collect();
+        let mut flags = EvictFlags::from_bits_truncate(flags);
+        // The client is honest: what it wrote to, it says.
+        flags.set(NOT_WRITTEN, flags.contains(NOT_WRITTEN) && !picks.iter().any(|&index| self.allocs[index].written));
+        let mut counts: Vec<u32> = self.allocs.iter().map(|alloc| alloc.count).collect();
+        let mut is_listed = |&index: &usize| {
+            let listed = self.allocs[index].device == device && counts[index] > 0;
+            counts[index] -= u32::from(listed);
+            listed
+        };
+        let bad = picks.iter().position(|index| !is_listed(index));
+        let answer = self.world.evict(self.devices[device].client, &ids, flags);
+        match bad {
+            Some(position) => assert_eq!(answer, Err(EvictError::NotResident { position }), "RES-02"),
+            None => {
+                answer.unwrap();
+                for index in picks {
+                    let alloc = &mut self.allocs[index];
+                    alloc.count -= 1;
+                    alloc.left += u32::from(alloc.count == 0);
+                }
+            }
+        }
+    }
+
+    fn submit(&mut self, device: usize, copy: bool, writes: bool, chain: bool, seed: u64) {
+        let number = self.programs.len() as u64;
+        let mut accesses = vec![Access::Tag(number)];
+        let mut program = Program { reads: Vec::new(), writes: Vec::new(), done: false };
+        for (index, alloc) in self.allocs.iter_mut().enumerate() {
+            if !alloc.alive || alloc.device != device || alloc.count == 0 || alloc.mappings.is_empty() {
+                continue;
+            }
+            let turn = seed.rotate_left(index as u32 * 7);
+            let (address, first, pages) = alloc.mappings[turn as usize % alloc.mappings.len()];
+            for page in [0, turn % pages, pages - 1] {
+                accesses.push(Access::Read(address + page * PAGE_SIZE));
+                program.reads.push((index, first + page));
+            }
+            if writes && turn & 0x100 > 0 {
+                let (page, token) = (turn / 7 % pages, (number << 16) + index as u64 + 1);
+                program.writes.push((index, first + page, token));
+                alloc.written = true;
+            }
+        }
+        for &(index, page, token) in &program.writes {
+            let covers = |&&(_, first, pages): &&(u64, u64, u64)| (first..first + pages).contains(&page);
+            let &(address, first, _) = self.allocs[index].mappings.iter().find(covers).unwrap();
+            accesses.push(Access::Write(address + (page - first) * PAGE_SIZE, token));
+        }
+        let context = self.devices[device].contexts[usize::from(copy)];
+        let waits = [(self.fence, self.chained)];
+        let signals = [(self.fence, self.chained + 1)];
+        if chain {
+            self.world.submit_to(context, &accesses, &waits, &signals);
+            self.chained += 1;
+        } else {
+            self.world.submit_to(context, &accesses, &[], &[]);
+        }
+        self.programs.push(program);
+    }
+
+    fn complete(&mut self, engine: u32) {
+        if !self.world.can_complete(engine) {
+            return;
+        }
+        self.world.complete(engine);
+        let read = std::mem::take(&mut self.world.read);
+        let Some((&number, tokens)) = read.split_first() else { return };
+        let program = &mut self.programs[number as usize];
+        for (&(index, page), &token) in program.reads.iter().zip(tokens) {
+            let expected = self.allocs[index].tokens[page as usize];
+            assert_eq!(token, expected, "I02: page {page} of allocation {index}, read by work {number}");
+        }
+        for &(index, page, token) in &program.writes {
+            self.allocs[index].tokens[page as usize] = token;
+        }
+        assert!(!std::mem::replace(&mut program.done, true), "work {number} ran twice");
+    }
+
+    fn destroy(&mut self, pick: usize) {
+        let Some(index) = self.pick(pick) else { return };
+        let alloc = &mut self.allocs[index];
+        alloc.alive = false;
+        self.world.destroy(alloc.id);
+    }
+
+    fn run_all(&mut self) {
+        self.world.poll();
+        while let Some(engine) = (0..3).find(|&engine| self.world.can_complete(engine)) {
+            self.complete(engine);
+            self.keep_promises();
+        }
+        self.world.run_all();
+        assert!(self.programs.iter().all(|program| program.done), "I32: some work never ran");
+        for device in &self.devices {
+            assert_eq!(self.world.paging_fence(device.client), device.last_fence, "I32: some paging never ended");
+        }
+        assert!(self.promises.is_empty());
+        self.admits_what_fits();
+    }
+
+    /// With nothing under way, all that is off every list is room.
+    fn admits_what_fits(&mut self) {
+        if self.world.config.tables_in_system {
+            let listed = self.allocs.iter().filter(|alloc| alloc.alive && alloc.count > 0);
+            let used: u64 = listed.map(|alloc| alloc.pages * PAGE_SIZE).sum();
+            let fits = |alloc: &&Alloc| {
+                alloc.alive && alloc.count == 0 && used + alloc.pages * PAGE_SIZE <= self.world.config.segment_bytes
+            };
+            let Some(alloc) = self.allocs.iter().find(fits) else { return };
+            let client = self.devices[alloc.device].client;
+            let answer = self.world.call(|vidmm, _, _| vidmm.make_resident(client.queue, &[alloc.id]));
+            let pending = matches!(answer.expect("RES-13: it fits"), Residency::Pending { .. });
+            self.devices[alloc.device].last_fence += u64::from(pending);
+            self.world.evict(client, &[alloc.id], IF_NECESSARY).unwrap();
+            self.world.run_all();
+        }
+    }
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let picks = || prop::collection::vec(any::<usize>(), 1..4);
+    prop_oneof![
+        5 => (0..3usize, picks()).prop_map(|(device, picks)| Step::MakeResident { device, picks }),
+        5 => (picks(), 0..4u32).prop_map(|(picks, flags)| Step::Evict { picks, flags }),
+        6 => (0..3usize, any::<bool>(), any::<bool>(), prop::bool::weighted(0.2), any::<u64>())
+            .prop_map(|(device, copy, writes, chain, seed)| Step::Submit { device, copy, writes, chain, seed }),
+        8 => (0..3u32).prop_map(|engine| Step::Complete { engine }),
+        3 => Just(Step::Poll),
+        1 => (any::<usize>(), any::<bool>()).prop_map(|(pick, part)| Step::Map { pick, part }),
+        1 => any::<usize>().prop_map(|pick| Step::Free { pick }),
+        2 => (0..3usize, 1..41u64, 0..3u32)
+            .prop_map(|(device, pages, priority)| Step::Create { device, pages, priority }),
+        1 => any::<usize>().prop_map(|pick| Step::Destroy { pick }),
+        1 => Just(Step::RunAll),
+    ]
+}
+
+fn config() -> impl Strategy<Value = Config> {
+    let pool = prop_oneof![
+        (40..96u64).prop_map(Config::pages),
+        (4..12u64, any::<bool>()).prop_map(|(pages, dual)| Config::pages_64kb(pages, dual)),
+    ];
+    let operation_bytes = prop_oneof![Just(8usize), Just(64), Just(1000), Just(4096), Just(6000)];
+    (pool, any::<bool>(), any::<bool>(), operation_bytes, 1..4u32).prop_map(
+        |(pool, tables_in_system, invalid_not_cached, operation_bytes, buffers)| Config {
+            // In a pool of 64 KiB pages each table takes one: then they had better be few, and the pool large.
+            segment_bytes: if tables_in_system { pool.segment_bytes } else { pool.segment_bytes * 4 },
+            level_bits: if tables_in_system { pool.level_bits } else { vec![pool.level_bits[0] + 3, 4, 6] },
+            tables_in_system,
+            invalid_not_cached,
+            operation_bytes,
+            buffer_bytes: buffers * 4096,
+            ..pool
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_packet_finds_what_it_requires_and_everything_ends(
+        config in config(),
+        siblings in prop::collection::vec(any::<bool>(), 1..4),
+        busy_every in 0..9u32,
+        creates in prop::collection::vec((0..3usize, 1..41u64, 0..3u32), 8..20),
+        steps in prop::collection::vec(step(), 1..120),
+    ) {
+        let mut model = Model::new(config, &siblings, busy_every);
+        for (device, pages, priority) in creates {
+            model.create(device % siblings.len(), pages, priority);
+        }
+        for step in &steps {
+            model.step(step);
+        }
+        model.run_all();
+        model.world.tear_down();
+    }
+}

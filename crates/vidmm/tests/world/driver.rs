@@ -1,0 +1,280 @@
+//! The driver of the test world: it encodes nothing but the number of the operation, and remembers all that it was asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use vidmm::contract::*;
+use vidmm::{PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
+
+pub const LOCAL: SegmentId = SegmentId(1);
+pub const NORMAL: u32 = 0x7800_0000;
+
+/// What the adapter of a world is. The default has small tables, so that a few pages exercise several of them, and keeps
+/// them in system memory, so that the whole segment is there for allocations.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub segment_bytes: u64,
+    pub page_size: PageSize,
+    pub tables_in_system: bool,
+    /// Index bits of the levels, leaf first, root last.
+    pub level_bits: Vec<u32>,
+    pub dual: bool,
+    pub invalid_not_cached: bool,
+    pub paging_va_mib: Option<u32>,
+    pub buffer_bytes: u32,
+    pub private_bytes: u32,
+    /// What an operation takes in a paging buffer; a multiple of 8.
+    pub operation_bytes: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 64 * PAGE_SIZE,
+            page_size: PageSize::Kib4,
+            tables_in_system: true,
+            level_bits: vec![4, 4, 8],
+            dual: false,
+            invalid_not_cached: false,
+            paging_va_mib: None,
+            buffer_bytes: 4096,
+            private_bytes: 0,
+            operation_bytes: 64,
+        }
+    }
+}
+
+impl Config {
+    /// An adapter whose segment has `pages` pages of 4 KiB.
+    pub fn pages(pages: u64) -> Self {
+        Self { segment_bytes: pages * PAGE_SIZE, ..Self::default() }
+    }
+
+    /// An adapter with a pool of 64 KiB pages.
+    pub fn pages_64kb(pages: u64, dual: bool) -> Self {
+        let segment_bytes = pages * PageSize::Kib64.bytes();
+        Self { segment_bytes, page_size: PageSize::Kib64, dual, level_bits: vec![6, 4, 8], ..Self::default() }
+    }
+
+    pub fn info(&self) -> AdapterInfo {
+        let segment = |flags, base_address, size| SegmentDescriptor { flags, base_address, size, commit_limit: size };
+        let home = if self.tables_in_system { SegmentId::SYSTEM } else { LOCAL };
+        let level = |bits: &u32| PageTableLevelDesc {
+            page_table_index_bit_count: *bits,
+            page_table_segment_id: home,
+            paging_process_page_table_segment_id: home,
+            page_table_size_in_bytes: (8u32 << bits).next_multiple_of(4096),
+        };
+        let mut pool = SegmentFlags::APPLICATION_TARGET;
+        pool.set(SegmentFlags::USE_64KB_PAGES, self.page_size == PageSize::Kib64);
+        let mut mmu = GpuMmuFlags::empty();
+        mmu.set(GpuMmuFlags::DUAL_PTE_SUPPORTED, self.dual);
+        mmu.set(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED, self.invalid_not_cached);
+        AdapterInfo {
+            wddm_version: WddmVersion::WDDM2_0,
+            segments: vec![
+                segment(pool, 0, self.segment_bytes),
+                segment(SegmentFlags::APERTURE, self.segment_bytes, 1 << 20),
+            ],
+            engines: [EngineKind::Paging, EngineKind::Render3d, EngineKind::Copy].map(|kind| EngineDesc { kind }).into(),
+            gpu_mmu: GpuMmuCaps {
+                flags: mmu,
+                page_table_update_mode: PageTableUpdateMode::GpuPhysical,
+                virtual_address_bit_count: 12 + self.level_bits.iter().sum::<u32>(),
+                leaf_page_table_size_for_64k_pages_in_bytes: if self.dual { 4096 } else { 0 },
+            },
+            page_table_levels: self.level_bits.iter().map(level).collect(),
+            paging_buffer: PagingBufferDesc { size: self.buffer_bytes, private_data_size: self.private_bytes },
+        }
+    }
+}
+
+/// One call of `build_paging_buffer`.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    pub operation: PagingOperation,
+    pub status: BuildStatus,
+    pub write_offset: u32,
+    pub room: usize,
+    pub private_room: usize,
+    pub bytes: usize,
+    pub multipass_before: u32,
+    pub multipass_after: u32,
+    pub allocation_is_idle: bool,
+}
+
+type Answer = Box<dyn FnMut(&mut BuildPagingBuffer<'_>) -> Option<BuildStatus>>;
+
+pub struct Driver {
+    pub info: AdapterInfo,
+    pub paging_va_mib: Option<u32>,
+    pub operation_bytes: usize,
+    /// Asked first; if it says nothing, the operation is encoded as usual.
+    pub answer: Answer,
+    /// What the next allocation is, instead of what its private data says; the handle is not used.
+    pub next_allocation: Option<AllocationInfo>,
+    /// How many objects are still created before one creation fails.
+    pub fails_after: Option<u64>,
+    pub calls: Vec<Call>,
+    /// Operations that were encoded to their end.
+    pub operations: Vec<PagingOperation>,
+    /// Handles of objects that were created and not destroyed.
+    pub live: BTreeSet<u64>,
+    /// What was submitted, and the root table that its context had then.
+    pub submitted: Vec<(SubmitCommand, Option<RootPageTable>)>,
+    contexts: BTreeMap<KmdContextHandle, (KmdProcessHandle, Option<RootPageTable>)>,
+    pub last_handle: u64,
+}
+
+/// The private data of an allocation of `size` bytes.
+pub fn private_data(size: u64, priority: u32) -> Vec<u8> {
+    [size.to_le_bytes(), u64::from(priority).to_le_bytes()].concat()
+}
+
+/// What the driver makes of such private data.
+pub fn allocation_info(size: u64, priority: u32) -> AllocationInfo {
+    AllocationInfo {
+        allocation: KmdAllocationHandle(0),
+        size,
+        alignment: 0,
+        supported_segment_set: SegmentSet::of(LOCAL),
+        preferred_segment: SegmentPreference::default(),
+        allocation_priority: priority,
+        flags: AllocationFlags::empty(),
+    }
+}
+
+pub fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()))
+}
+
+impl Driver {
+    pub fn new(config: &Config) -> Self {
+        Self {
+            info: config.info(),
+            paging_va_mib: config.paging_va_mib,
+            operation_bytes: config.operation_bytes,
+            answer: Box::new(|_| None),
+            next_allocation: None,
+            fails_after: None,
+            calls: Vec::new(),
+            operations: Vec::new(),
+            live: BTreeSet::new(),
+            submitted: Vec::new(),
+            contexts: BTreeMap::new(),
+            last_handle: 0,
+        }
+    }
+
+    fn create(&mut self) -> Option<u64> {
+        if self.fails_after == Some(0) {
+            self.fails_after = None;
+            return None;
+        }
+        self.fails_after = self.fails_after.map(|left| left - 1);
+        self.last_handle += 1;
+        self.live.insert(self.last_handle);
+        Some(self.last_handle)
+    }
+
+    fn destroy(&mut self, handle: u64) {
+        assert!(self.live.remove(&handle), "handle {handle} was destroyed twice");
+    }
+
+    /// Words of zero, and at the end of an operation its number.
+    fn encode(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
+        let words = (self.operation_bytes / 8) as u32;
+        while *build.multipass_offset < words {
+            let Some(room) = build.dma_buffer[build.dma_bytes_written..].get_mut(..8) else {
+                return BuildStatus::InsufficientDmaBuffer;
+            };
+            *build.multipass_offset += 1;
+            build.dma_bytes_written += 8;
+            let mut word = 0;
+            if *build.multipass_offset == words {
+                self.operations.push(*build.operation);
+                word = self.operations.len() as u64;
+            }
+            room.copy_from_slice(&word.to_le_bytes());
+        }
+        BuildStatus::Success
+    }
+}
+
+impl Kmd for Driver {
+    fn query_adapter_info(&mut self) -> AdapterInfo {
+        self.info.clone()
+    }
+
+    fn query_paging_process_gpu_va_size(&mut self, physical_adapter_index: u32) -> Option<u32> {
+        assert_eq!(physical_adapter_index, 0, "P32: 0 when adapters are not linked");
+        self.paging_va_mib
+    }
+
+    fn create_process(&mut self, _system_process: bool) -> Result<KmdProcessHandle, KmdError> {
+        self.create().map(KmdProcessHandle).ok_or(KmdError)
+    }
+
+    fn destroy_process(&mut self, process: KmdProcessHandle) {
+        self.destroy(process.0);
+    }
+
+    fn create_context(&mut self, process: KmdProcessHandle, _: u32, _: bool) -> Result<KmdContextHandle, KmdError> {
+        let context = self.create().map(KmdContextHandle).ok_or(KmdError)?;
+        self.contexts.insert(context, (process, None));
+        Ok(context)
+    }
+
+    fn destroy_context(&mut self, context: KmdContextHandle) {
+        self.contexts.remove(&context);
+        self.destroy(context.0);
+    }
+
+    fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
+        let [size, priority] = words(private_driver_data).collect::<Vec<_>>()[..] else {
+            return Err(CreateAllocationError::InvalidParameter);
+        };
+        let allocation = self.create().map(KmdAllocationHandle).ok_or(CreateAllocationError::NoMemory)?;
+        let info = self.next_allocation.take().unwrap_or_else(|| allocation_info(size, priority as u32));
+        Ok(AllocationInfo { allocation, ..info })
+    }
+
+    fn destroy_allocation(&mut self, allocation: KmdAllocationHandle) {
+        self.destroy(allocation.0);
+    }
+
+    fn set_root_page_table(&mut self, context: KmdContextHandle, root: RootPageTable) {
+        self.contexts.get_mut(&context).expect("the context lives").1 = Some(root);
+    }
+
+    fn build_paging_buffer(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
+        if let Some(allocation) = build.operation.allocation() {
+            assert!(self.live.contains(&allocation.0), "I28: an operation names a destroyed allocation");
+        }
+        let multipass_before = *build.multipass_offset;
+        let (room, private_room) = (build.dma_buffer.len(), build.dma_buffer_private_data.len());
+        let status = (self.answer)(build).unwrap_or_else(|| self.encode(build));
+        self.calls.push(Call {
+            operation: *build.operation,
+            status,
+            write_offset: build.dma_buffer_write_offset,
+            room,
+            private_room,
+            bytes: build.dma_bytes_written,
+            multipass_before,
+            multipass_after: *build.multipass_offset,
+            allocation_is_idle: build.allocation_is_idle,
+        });
+        status
+    }
+
+    fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>) {
+        let (process, root) = self.contexts[&submit.context];
+        self.submitted.push((*submit, root));
+        let no_root = PhysicalAddress { segment: SegmentId::SYSTEM, offset: 0 };
+        let root = root.unwrap_or(RootPageTable { address: no_root, num_entries: 0 });
+        let RootPageTable { address: PhysicalAddress { segment, offset }, num_entries } = root;
+        for word in [process.0, segment.0.into(), offset, num_entries.into()] {
+            preamble.extend(word.to_le_bytes());
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! A tiny world for tests: the manager with a driver that records, a host that counts, and a GPU that runs what it is
+//! handed when the test says so. It has no clock; nothing happens by itself.
+#![allow(dead_code, unused_imports)]
+
+mod driver;
+mod host;
+mod machine;
+
+use std::collections::VecDeque;
+
+use vidmm::contract::*;
+use vidmm::event::EvictReason;
+use vidmm::*;
+
+pub use driver::{Call, Config, Driver, LOCAL, NORMAL, allocation_info, private_data, words};
+pub use host::Ledger;
+pub use machine::{GARBAGE, Machine, Root, local};
+
+pub const PAGING: u32 = 0;
+pub const RENDER: u32 = 1;
+pub const COPY: u32 = 2;
+
+pub const SOON: EvictFlags = EvictFlags::empty();
+pub const IF_NECESSARY: EvictFlags = EvictFlags::EVICT_ONLY_IF_NECESSARY;
+pub const NOT_WRITTEN: EvictFlags = EvictFlags::NOT_WRITTEN_TO;
+
+/// A user of the adapter: a device with a paging queue and a context on the render engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    pub process: ProcessId,
+    pub kmd_process: KmdProcessHandle,
+    pub device: DeviceId,
+    pub queue: PagingQueueId,
+    pub context: ContextId,
+}
+
+/// What work does with one page.
+#[derive(Clone, Copy, Debug)]
+pub enum Access {
+    /// Reads its token; all that was read is in [`World::read`].
+    Read(u64),
+    /// Gives it a new token.
+    Write(u64, u64),
+    /// Accesses nothing: leaves its number in [`World::read`], to tell which work it was.
+    Tag(u64),
+}
+
+pub struct World {
+    pub vidmm: VidMm,
+    pub driver: Driver,
+    pub host: Ledger,
+    pub machine: Machine,
+    /// What the engines were handed and have not ended, oldest first.
+    pub engines: [VecDeque<Packet>; 3],
+    pub completed: [u64; 3],
+    submitted: [u64; 3],
+    /// What `poll` handed out besides packets.
+    pub outputs: Vec<Output>,
+    pub events: Vec<Event>,
+    /// Tokens that completed work has read.
+    pub read: Vec<u64>,
+    pub config: Config,
+    clients: Vec<Client>,
+    more_contexts: Vec<ContextId>,
+    allocations: Vec<AllocationId>,
+    fences: Vec<MonitoredFenceId>,
+}
+
+impl World {
+    pub fn new(config: Config) -> Self {
+        let (mut driver, mut host) = (Driver::new(&config), Ledger::default());
+        let options = AdapterOptions { events: true };
+        let vidmm = VidMm::start_adapter(options, &mut driver, &mut host).unwrap();
+        let mut world = Self {
+            vidmm,
+            driver,
+            host,
+            machine: Machine::new(&config),
+            engines: Default::default(),
+            completed: [0; 3],
+            submitted: [0; 3],
+            outputs: Vec::new(),
+            events: Vec::new(),
+            read: Vec::new(),
+            config,
+            clients: Vec::new(),
+            more_contexts: Vec::new(),
+            allocations: Vec::new(),
+            fences: Vec::new(),
+        };
+        world.run_all();
+        world
+    }
+
+    /// A world whose segment holds exactly `pages` pages of allocations, and a client.
+    pub fn with_pages(pages: u64) -> (Self, Client) {
+        let mut world = Self::new(Config::pages(pages));
+        let client = world.client();
+        (world, client)
+    }
+
+    // Calls. Each is followed by the manager's audit of itself.
+
+    pub fn call<T>(&mut self, call: impl FnOnce(&mut VidMm, &mut Driver, &mut Ledger) -> T) -> T {
+        let answer = call(&mut self.vidmm, &mut self.driver, &mut self.host);
+        self.check();
+        answer
+    }
+
+    pub fn client(&mut self) -> Client {
+        let process = self.call(|vidmm, driver, _| vidmm.create_process(driver)).unwrap();
+        let kmd_process = KmdProcessHandle(self.driver.last_handle);
+        self.client_of(process, kmd_process)
+    }
+
+    /// Another device of the same process.
+    pub fn sibling(&mut self, client: Client) -> Client {
+        self.client_of(client.process, client.kmd_process)
+    }
+
+    fn client_of(&mut self, process: ProcessId, kmd_process: KmdProcessHandle) -> Client {
+        let device = self.call(|vidmm, _, _| vidmm.create_device(process)).unwrap();
+        let queue = self.call(|vidmm, _, _| vidmm.create_paging_queue(device, 0)).unwrap();
+        let context = self.call(|vidmm, driver, _| vidmm.create_context(driver, device, RENDER)).unwrap();
+        let client = Client { process, kmd_process, device, queue, context };
+        self.clients.push(client);
+        client
+    }
+
+    pub fn context(&mut self, client: Client, engine: u32) -> ContextId {
+        let context = self.call(|vidmm, driver, _| vidmm.create_context(driver, client.device, engine)).unwrap();
+        self.more_contexts.push(context);
+        context
+    }
+
+    pub fn fence(&mut self) -> MonitoredFenceId {
+        let fence = self.call(|vidmm, _, _| vidmm.create_monitored_fence(0));
+        self.fences.push(fence);
+        fence
+    }
+
+    pub fn allocate(&mut self, client: Client, pages: u64) -> AllocationId {
+        self.allocate_with(client, pages, NORMAL)
+    }
+
+    pub fn allocate_with(&mut self, client: Client, pages: u64, priority: u32) -> AllocationId {
+        self.try_allocate(client, pages * PAGE_SIZE, priority).unwrap()
+    }
+
+    pub fn try_allocate(&mut self, client: Client, bytes: u64, priority: u32) -> Result<AllocationId, CreateError> {
+        let data = private_data(bytes, priority);
+        let answer = self.call(|vidmm, driver, host| vidmm.create_allocation(driver, host, client.device, &data));
+        self.allocations.extend(answer.clone().ok());
+        answer
+    }
+
+    /// Maps all of the allocation; where.
+    pub fn map(&mut self, client: Client, allocation: AllocationId) -> u64 {
+        self.try_map(client, &MapGpuVirtualAddress::whole(allocation)).unwrap().virtual_address.0
+    }
+
+    pub fn try_map(&mut self, client: Client, desc: &MapGpuVirtualAddress) -> Result<Mapped, MapError> {
+        self.call(|vidmm, _, host| vidmm.map_gpu_virtual_address(host, client.queue, desc))
+    }
+
+    pub fn free(&mut self, client: Client, address: u64, pages: u64) -> Result<(), GpuVaError> {
+        let address = GpuVirtualAddress(address);
+        self.call(|vidmm, _, _| vidmm.free_gpu_virtual_address(client.process, address, pages * PAGE_SIZE))
+    }
+
+    pub fn make_resident(
+        &mut self,
+        client: Client,
+        allocations: &[AllocationId],
+    ) -> Result<Residency, MakeResidentError> {
+        self.call(|vidmm, _, _| vidmm.make_resident(client.queue, allocations))
+    }
+
+    /// Makes resident, and lets all paging end.
+    pub fn bring_in(&mut self, client: Client, allocations: &[AllocationId]) {
+        let _: Residency = self.make_resident(client, allocations).unwrap();
+        self.run_paging();
+    }
+
+    /// An allocation of `pages` pages that is resident and mapped; and where.
+    pub fn resident(&mut self, client: Client, pages: u64) -> (AllocationId, u64) {
+        let allocation = self.allocate(client, pages);
+        let address = self.map(client, allocation);
+        self.bring_in(client, &[allocation]);
+        (allocation, address)
+    }
+
+    pub fn evict(
+        &mut self,
+        client: Client,
+        allocations: &[AllocationId],
+        flags: EvictFlags,
+    ) -> Result<(), EvictError> {
+        self.call(|vidmm, _, _| vidmm.evict(client.device, allocations, flags))
+    }
+
+    pub fn destroy(&mut self, allocation: AllocationId) {
+        self.call(|vidmm, _, _| vidmm.destroy_allocation(allocation)).unwrap();
+    }
+
+    /// Submits work that makes these accesses when it runs.
+    pub fn submit(&mut self, client: Client, program: &[Access]) -> u64 {
+        self.submit_to(client.context, program, &[], &[])
+    }
+
+    /// Submits work that waits for fences and signals fences.
+    pub fn submit_to(
+        &mut self,
+        context: ContextId,
+        program: &[Access],
+        waits: &[(MonitoredFenceId, u64)],
+        signals: &[(MonitoredFenceId, u64)],
+    ) -> u64 {
+        let bytes = program.iter().flat_map(|access| match *access {
+            Access::Read(address) => [0, address, 0],
+            Access::Write(address, token) => [1, address, token],
+            Access::Tag(number) => [2, number, 0],
+        });
+        let named = |named: &[(MonitoredFenceId, u64)]| {
+            named.iter().map(|&(fence, value)| FenceValueDesc { fence, value }).collect()
+        };
+        let dma_buffer = bytes.flat_map(u64::to_le_bytes).collect();
+        let desc = SubmitDesc { dma_buffer, waits: named(waits), signals: named(signals) };
+        self.call(|vidmm, _, _| vidmm.submit(context, desc)).unwrap()
+    }
+
+    pub fn signal(&mut self, fence: MonitoredFenceId, value: u64) {
+        self.call(|vidmm, _, _| vidmm.signal_monitored_fence(fence, value)).unwrap();
+    }
+
+    pub fn check(&mut self) {
+        self.vidmm.check().unwrap();
+        self.events.extend(self.vidmm.events().drain().map(|numbered| numbered.event));
+    }
+
+    // The loop that a runtime would have.
+
+    /// Lets the manager do all that it can now.
+    pub fn poll(&mut self) {
+        while let Some(output) = self.call(|vidmm, driver, host| vidmm.poll(0, driver, host)) {
+            let Output::Submit(packet) = output else {
+                self.outputs.push(output);
+                continue;
+            };
+            let EngineFence { engine, fence_id } = packet.signal;
+            self.submitted[engine as usize] += 1;
+            assert_eq!(fence_id, self.submitted[engine as usize], "SYN-13: fence ids rise by one");
+            for wait in &packet.waits {
+                let handed_out = wait.fence_id <= self.submitted[wait.engine as usize];
+                assert!(handed_out, "D7: {:?} waits for {wait:?}, which was not handed out", packet.signal);
+            }
+            self.engines[engine as usize].push_back(packet);
+        }
+    }
+
+    /// Whether the engine has a packet whose waits are over.
+    pub fn can_complete(&self, engine: u32) -> bool {
+        let is_over = |wait: &EngineFence| wait.fence_id <= self.completed[wait.engine as usize];
+        self.engines[engine as usize].front().is_some_and(|packet| packet.waits.iter().all(is_over))
+    }
+
+    /// The engine runs its next packet to its end, and the manager hears of it.
+    pub fn complete(&mut self, engine: u32) {
+        self.complete_quietly(engine);
+        self.poll();
+    }
+
+    /// The same, but nobody polls.
+    pub fn complete_quietly(&mut self, engine: u32) {
+        assert!(self.can_complete(engine), "engine {engine} has nothing whose waits are over");
+        let packet = self.take_packet(engine);
+        self.execute(&packet);
+        self.call(|vidmm, _, _| vidmm.handle_completed(packet.signal, packet.buffer));
+    }
+
+    /// The engine's next packet faults at `address`.
+    pub fn fault(&mut self, engine: u32, address: u64) {
+        let packet = self.take_packet(engine);
+        let address = GpuVirtualAddress(address);
+        self.call(|vidmm, _, _| vidmm.handle_page_fault(packet.signal, address, true, packet.buffer));
+        self.poll();
+    }
+
+    /// The engine's next packet, as ended.
+    pub fn take_packet(&mut self, engine: u32) -> Packet {
+        self.completed[engine as usize] += 1;
+        self.engines[engine as usize].pop_front().expect("the engine has a packet")
+    }
+
+    fn execute(&mut self, packet: &Packet) {
+        let [process, segment, offset, num_entries] = words(&packet.preamble).collect::<Vec<_>>()[..] else {
+            panic!("the driver writes four words")
+        };
+        let table = PhysicalAddress { segment: SegmentId(segment as u8), offset };
+        let root = Root { process: KmdProcessHandle(process), table, num_entries };
+        if let DmaBuffer::Paging(buffer) = &packet.buffer {
+            for number in words(buffer.commands()).filter(|&word| word > 0) {
+                self.machine.execute(&self.driver.operations[number as usize - 1], root, &self.host);
+            }
+            return;
+        }
+        let program: Vec<u64> = words(packet.buffer.commands()).collect();
+        for access in program.chunks_exact(3) {
+            if access[0] == 2 {
+                self.read.push(access[1]);
+                continue;
+            }
+            let pte = self.machine.translate(root, access[1]);
+            let pte = pte.unwrap_or_else(|| panic!("FLT-03: work of {:?} faults at {:#x}", packet.signal, access[1]));
+            if access[0] == 0 {
+                self.read.push(self.machine.read(pte.address, &self.host));
+            } else {
+                assert!(!pte.flags.contains(PteFlags::READ_ONLY), "FLT-03: {:#x} is read-only", access[1]);
+                self.machine.write(pte.address, access[2], &self.host);
+            }
+        }
+    }
+
+    /// Lets paging end, and nothing else.
+    pub fn run_paging(&mut self) {
+        self.poll();
+        while self.can_complete(PAGING) {
+            self.complete(PAGING);
+        }
+    }
+
+    /// Lets all engines come to their end; whatever was handed out must be able to.
+    pub fn run_all(&mut self) {
+        self.poll();
+        while let Some(engine) = (0..3).find(|&engine| self.can_complete(engine)) {
+            self.complete(engine);
+        }
+        assert!(self.engines.iter().all(VecDeque::is_empty), "packets wait for each other: {:?}", self.engines);
+    }
+
+    // What is to be seen.
+
+    /// Where the process of a client sees `address`, as its page tables say; none if access faults.
+    pub fn translate(&self, client: Client, address: u64) -> Option<PhysicalAddress> {
+        self.pte(client, address).map(|pte| pte.address)
+    }
+
+    pub fn pte(&self, client: Client, address: u64) -> Option<Pte> {
+        self.machine.translate(self.machine.root_of(client.kmd_process)?, address)
+    }
+
+    /// The token that the process of a client sees at `address`.
+    pub fn token(&self, client: Client, address: u64) -> Option<u64> {
+        Some(self.machine.read(self.translate(client, address)?, &self.host))
+    }
+
+    pub fn paging_fence(&self, client: Client) -> u64 {
+        self.vidmm.paging_fence_value(client.queue).unwrap()
+    }
+
+    /// What was evicted so far, in order, with the reasons.
+    pub fn evicted(&self) -> Vec<(AllocationId, EvictReason)> {
+        let evicted = |event: &Event| match *event {
+            Event::Evicted { allocation, reason, .. } => Some((allocation, reason)),
+            _ => None,
+        };
+        self.events.iter().filter_map(evicted).collect()
+    }
+
+    /// The operations that were encoded since the driver had encoded `since`.
+    pub fn operations_since(&self, since: usize) -> Vec<PagingOperation> {
+        self.driver.operations[since..].to_vec()
+    }
+
+    /// Everything that a refused call might have changed.
+    pub fn fingerprint(&mut self) -> impl PartialEq + std::fmt::Debug + use<> {
+        self.poll();
+        let outputs = self.outputs.len();
+        let operations = self.driver.operations.len();
+        (self.vidmm.statistics(), self.driver.live.clone(), self.host.live.clone(), outputs, operations)
+    }
+
+    /// Destroys all objects that were made through the world, and looks for what is left.
+    pub fn tear_down(mut self) {
+        self.run_all();
+        for allocation in std::mem::take(&mut self.allocations) {
+            _ = self.call(|vidmm, _, _| vidmm.destroy_allocation(allocation));
+        }
+        self.run_all();
+        let clients = std::mem::take(&mut self.clients);
+        let contexts = std::mem::take(&mut self.more_contexts);
+        for context in clients.iter().map(|client| client.context).chain(contexts) {
+            self.call(|vidmm, driver, _| vidmm.destroy_context(driver, context)).unwrap();
+        }
+        for client in &clients {
+            self.call(|vidmm, _, _| vidmm.destroy_paging_queue(client.queue)).unwrap();
+            self.call(|vidmm, _, _| vidmm.destroy_device(client.device)).unwrap();
+        }
+        for fence in std::mem::take(&mut self.fences) {
+            self.call(|vidmm, _, _| vidmm.destroy_monitored_fence(fence)).unwrap();
+        }
+        for client in clients {
+            _ = self.call(|vidmm, driver, host| vidmm.destroy_process(driver, host, client.process));
+        }
+        self.assert_nothing_is_left();
+    }
+
+    fn assert_nothing_is_left(&mut self) {
+        let fresh = World::new(self.config.clone());
+        assert_eq!(self.driver.live.len(), fresh.driver.live.len(), "I28: the driver still has objects");
+        assert_eq!(self.host.bytes(), fresh.host.bytes(), "I28: the host still has backing stores");
+        assert!(self.vidmm.is_idle());
+        // The whole segment but the paging process's tables can be had again.
+        let paging_tables = self.events.iter().find_map(|event| match event {
+            Event::AdapterStarted { paging_tables, .. } => Some(paging_tables.iter().map(|table| table.size).sum()),
+            _ => None,
+        });
+        let all = self.config.segment_bytes - paging_tables.unwrap_or(0);
+        let client = self.client();
+        let whole = self.try_allocate(client, all, NORMAL).unwrap();
+        self.bring_in(client, &[whole]);
+        assert_eq!(self.paging_fence(client), 1, "I28: a part of the segment leaked");
+    }
+}
+
+/// The kinds of operations, in a word each.
+pub fn kind(operation: &PagingOperation) -> &'static str {
+    match operation {
+        PagingOperation::UpdatePageTable(op) if op.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE) => "initialise",
+        PagingOperation::UpdatePageTable(op) if op.page_table_level > 0 => "link",
+        PagingOperation::UpdatePageTable(op) if op.page_table_entries.first.flags.contains(PteFlags::VALID) => "valid",
+        PagingOperation::UpdatePageTable(_) => "invalid",
+        PagingOperation::FlushTlb(_) => "flush",
+        PagingOperation::VirtualFill(_) => "fill",
+        PagingOperation::VirtualTransfer(op) if op.transfer_direction == MemoryTransferDirection::SystemToLocal => "in",
+        PagingOperation::VirtualTransfer(_) => "out",
+        _ => "unknown",
+    }
+}
