@@ -34,10 +34,10 @@ fn write(
 
     writeln!(
         out,
-        "{BOLD}{name}{BOLD:#}: {} kernels and {} uploads of {} process(es), on {} buffers",
+        "{BOLD}{name}{BOLD:#}: {} kernels and {} uploads of {}, on {} buffers",
         number(r.kernels),
         number(r.uploads),
-        workload.processes().len(),
+        counted(workload.processes().len(), "process", "processes"),
         number(r.buffers),
     )?;
     writeln!(
@@ -141,6 +141,10 @@ fn write_finding(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
             writeln!(out, "              event {event}")
         }
     }
+}
+
+fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{} {}", number(count as u64), if count == 1 { one } else { many })
 }
 
 /// A number with its thousands apart.

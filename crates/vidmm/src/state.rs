@@ -349,7 +349,7 @@ impl VidMm {
 
     /// Whether nothing is under way or waiting.
     pub fn is_idle(&self) -> bool {
-        self.stream.numbers().is_empty()
+        self.stream.is_empty()
             && self.queued.is_empty()
             && self.requesting.is_empty()
             && self.granted.is_empty()

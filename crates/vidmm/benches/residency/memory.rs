@@ -39,7 +39,7 @@ pub fn run(scale: &Scale, report: &mut Report) {
 fn measure(stage: &str, n: usize) -> f64 {
     let program = env::current_exe().expect("this program has a path");
     let output = Command::new(program).args([CHILD, stage, &n.to_string()]).output().expect("it runs again");
-    let text = String::from_utf8(output.stdout).expect("it prints a number");
+    let text = String::from_utf8_lossy(&output.stdout);
     text.trim().parse().unwrap_or_else(|_| panic!("a measurement of memory failed: {output:?}"))
 }
 

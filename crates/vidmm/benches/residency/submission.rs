@@ -64,7 +64,9 @@ fn cell(scale: &Scale, n: usize, k: usize, world: &mut World, peer: &mut PtrLru,
         let theirs = nanoseconds(|| (0..peer_count).for_each(|_| peer.submit(black_box(list))));
         (own / scale.submissions as f64, theirs / peer_count as f64)
     };
-    (0..scale.rounds).for_each(|_| drop(black_box(round())));
+    (0..scale.rounds).for_each(|_| {
+        black_box(round());
+    });
     let rounds: Vec<_> = (0..scale.rounds).map(|_| round()).collect();
     let goal = if k == 1024 { Goal::gate(0.02) } else { None };
     Metric::against(format!("submission n={n} k={k}"), "ns", &rounds, goal)

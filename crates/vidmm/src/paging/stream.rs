@@ -103,6 +103,11 @@ impl Stream {
         self.plans.get(&number).map(|entry| &entry.plan)
     }
 
+    /// Whether all plans have retired.
+    pub fn is_empty(&self) -> bool {
+        self.plans.is_empty()
+    }
+
     /// Plans that have not retired, for the audit.
     pub fn numbers(&self) -> Vec<PlanNo> {
         self.plans.keys().copied().collect()

@@ -158,3 +158,26 @@ impl Plans {
         self.plans.remove(&number)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_follows_what_the_plans_that_it_follows_follow() {
+        let mut plans = Plans { last: 4, ..Plans::default() };
+        for (plan, after) in [(1, vec![]), (2, vec![1]), (3, vec![]), (4, vec![2, 3])] {
+            plans.draft(plan).after = after;
+        }
+        assert!(plans.follows(4, 1) && plans.follows(4, 3) && !plans.follows(3, 1) && !plans.follows(1, 4));
+    }
+
+    #[test]
+    fn plans_that_follow_each_other_end_the_search() {
+        let mut plans = Plans { last: 3, ..Plans::default() };
+        for (plan, after) in [(1, vec![2]), (2, vec![1]), (3, vec![])] {
+            plans.draft(plan).after = after;
+        }
+        assert!(!plans.follows(1, 3));
+    }
+}

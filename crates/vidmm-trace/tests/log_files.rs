@@ -1,0 +1,469 @@
+//! Logs as files: every event survives, and what is no whole log is refused.
+
+mod log_support;
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+use log_support::*;
+use proptest::prelude::*;
+use vidmm::contract::*;
+use vidmm::event::{ContentSource, Event, EvictReason};
+use vidmm::*;
+use vidmm_trace::{Audit, LogError, LogHeader, LogReader, LogWriter};
+
+const SCHEMA: &str = include_str!("../../../docs/events.md");
+const EVENT_RS: &str = include_str!("../../vidmm/src/event.rs");
+
+/// Above 2^53, where a reader that goes through floating point loses bits.
+const LARGE: u64 = u64::MAX - 2;
+
+/// One or more of every kind of event.
+fn all_events() -> Vec<Event> {
+    let (process, device, queue) = (ProcessId::from_bits(LARGE), DeviceId::from_bits(LARGE), PagingQueueId::from_bits(3 << 32));
+    let (context, allocation) = (ContextId::from_bits(1 << 32 | 7), AllocationId::from_bits(LARGE));
+    let fence_id = MonitoredFenceId::from_bits(u64::MAX);
+    let (virtual_address, size, submission, plan) = (GpuVirtualAddress(LARGE), LARGE, LARGE, LARGE);
+    let (paging_fence_value, value, kernel, pages) = (LARGE, LARGE, LARGE, LARGE);
+    let (after_submission, number) = (0, u32::MAX);
+    let allocations = vec![allocation, AllocationId::from_bits(0)];
+    let extents = vec![extent(0, LARGE), extent(LARGE, 1)];
+    let signal = fence(number, LARGE);
+    let address = local(LARGE);
+    let mut events = vec![
+        Event::AdapterStarted {
+            segment: SegmentId(255),
+            size,
+            page_size: PageSize::Kib64,
+            engines: vec![EngineKind::Paging, EngineKind::Render3d, EngineKind::Copy],
+            level_bits: vec![13, 10, 12],
+            va_bits: 47,
+            paging_va_size: LARGE,
+            paging_process: KmdProcessHandle(LARGE),
+            paging_tables: extents.clone(),
+        },
+        Event::ProcessCreated { process, handle: KmdProcessHandle(LARGE) },
+        Event::ProcessDestroyed { process },
+        Event::DeviceCreated { device, process },
+        Event::DeviceDestroyed { device },
+        Event::ContextCreated { context, device, engine: number },
+        Event::ContextDestroyed { context },
+        Event::PagingQueueCreated { queue, device },
+        Event::AllocationCreated {
+            allocation,
+            device,
+            process,
+            handle: KmdAllocationHandle(LARGE),
+            size,
+            priority: number,
+            backing_store: LARGE,
+        },
+        Event::AllocationDestroyed { allocation },
+        Event::AllocationReclaimed { allocation },
+        Event::GpuVirtualAddressReserved { process, virtual_address, size },
+        Event::GpuVirtualAddressMapped {
+            process,
+            virtual_address,
+            size,
+            allocation,
+            allocation_offset: LARGE,
+            page_size: PageSize::Kib4,
+            paging_fence_value,
+        },
+        Event::GpuVirtualAddressFreed { process, virtual_address, size },
+        Event::MakeResident { device, allocations: allocations.clone(), after_submission, paging_fence_value },
+        Event::MakeResidentRefused { device, allocations: allocations.clone(), num_bytes_to_trim: LARGE },
+        Event::Submitted { device, context, submission },
+        Event::Dispatched { device, submission, signal, waits: vec![signal, fence(0, 1)] },
+        Event::Granted { device, queue, paging_fence_value, plans: vec![1, LARGE] },
+        Event::PageTablePlaced { plan, process, level: 2, page_size: PageSize::Kib4, virtual_address, address, size },
+        Event::PlanDecided { plan, waits: vec![(device, LARGE)], after: vec![LARGE, 1] },
+        Event::PlanEntered { plan },
+        Event::PlanRetired { plan },
+        Event::PagingBufferSubmitted { signal, bytes: number },
+        Event::Completed { signal },
+        Event::PagingFenceSignaled { queue, value },
+        Event::MonitoredFenceSignaled { fence: fence_id, value },
+        Event::PageFault { signal, virtual_address, write: true, allocation: Some(allocation) },
+        Event::PageFault { signal, virtual_address, write: false, allocation: None },
+        Event::DeviceInError { device, reason: DeviceErrorReason::PageFault { virtual_address } },
+        Event::DeviceInError { device, reason: DeviceErrorReason::AdapterInError },
+        Event::ContentChecked { kernel, pages, wrong: 0 },
+        Event::Finding { kernel, allocation, page: LARGE, expected: LARGE, found: 1 },
+    ];
+    for flags in [EvictFlags::empty(), EvictFlags::NOT_WRITTEN_TO, EvictFlags::all()] {
+        events.push(Event::Evict { device, allocations: allocations.clone(), flags, after_submission });
+    }
+    for reason in [EvictReason::RoomWanted, EvictReason::EvictRequested, EvictReason::Destroyed] {
+        events.push(Event::Evicted { plan, allocation, extents: extents.clone(), copied: true, reason });
+    }
+    for content in [ContentSource::Fill, ContentSource::BackingStore] {
+        events.push(Event::Placed { plan, allocation, extents: extents.clone(), content });
+    }
+    let violations = violations(signal);
+    events.extend(violations.into_iter().map(|violation| Event::AdapterInError { violation }));
+    let statuses = [BuildStatus::Success, BuildStatus::InsufficientDmaBuffer, BuildStatus::AllocationBusy];
+    for (operation, status) in operations().into_iter().zip(statuses.into_iter().cycle()) {
+        let (offset, bytes, multipass_offset) = (number, 0, number);
+        events.push(Event::PagingOperation { plan, operation, status, offset, bytes, multipass_offset });
+    }
+    events
+}
+
+fn violations(found: EngineFence) -> Vec<Violation> {
+    let rules = [
+        AllocationInfoRule::Size(LARGE),
+        AllocationInfoRule::Alignment(3),
+        AllocationInfoRule::SegmentSet(u32::MAX),
+        AllocationInfoRule::PreferredSegment(9),
+        AllocationInfoRule::Priority,
+    ];
+    let mut violations = vec![
+        Violation::BufferOverrun { dma_bytes: usize::MAX, private_bytes: 0 },
+        Violation::NoProgress,
+        Violation::BusyWhileIdle,
+        Violation::FenceOrder { found, expected: LARGE },
+        Violation::FaultInPagingBuffer { virtual_address: GpuVirtualAddress(LARGE) },
+    ];
+    violations.extend(rules.map(Violation::AllocationInfo));
+    violations
+}
+
+fn operations() -> Vec<PagingOperation> {
+    let (handle, address) = (KmdAllocationHandle(LARGE), GpuVirtualAddress(LARGE));
+    let directions = [
+        MemoryTransferDirection::LocalToSystem,
+        MemoryTransferDirection::SystemToLocal,
+        MemoryTransferDirection::LocalToLocal,
+    ];
+    let transfer = |transfer_direction| {
+        PagingOperation::VirtualTransfer(TransferVirtual {
+            allocation: handle,
+            allocation_offset_in_bytes: LARGE,
+            transfer_size_in_bytes: LARGE,
+            source_virtual_address: address,
+            destination_virtual_address: address,
+            transfer_direction,
+            flags: TransferVirtualFlags::all(),
+        })
+    };
+    let update = |allocation, first: Pte, first_64kb, flags| {
+        PagingOperation::UpdatePageTable(UpdatePageTable {
+            page_table_level: 5,
+            allocation,
+            page_table_address: system(LARGE),
+            page_table_entries: PteRun { first, first_64kb, num_page_table_entries: u32::MAX },
+            start_index: u32::MAX,
+            flags,
+            driver_protection: LARGE,
+            allocation_offset_in_bytes: LARGE,
+            process: KmdProcessHandle(LARGE),
+            first_pte_virtual_address: address,
+        })
+    };
+    let valid = Pte { flags: PteFlags::all(), address: local(LARGE) };
+    let mut operations = Vec::from(directions.map(transfer));
+    operations.extend([
+        PagingOperation::VirtualFill(FillVirtual {
+            allocation: handle,
+            allocation_offset_in_bytes: LARGE,
+            fill_size_in_bytes: LARGE,
+            fill_pattern: u32::MAX,
+            destination_virtual_address: address,
+        }),
+        update(Some(handle), valid, Some(Pte::INVALID), UpdatePageTableFlags::all()),
+        update(None, Pte::INVALID, None, UpdatePageTableFlags::empty()),
+        PagingOperation::FlushTlb(FlushTlb {
+            root_page_table_address: local(0),
+            process: KmdProcessHandle(LARGE),
+            start_virtual_address: address,
+            end_virtual_address: GpuVirtualAddress(0),
+        }),
+    ]);
+    operations
+}
+
+fn header() -> LogHeader {
+    let mut header = LogHeader::new("a \"scenario\"\nof two lines", u64::MAX);
+    header.settings.insert("gpu".into(), "soft".into());
+    header
+}
+
+fn write(events: &[NumberedEvent]) -> Vec<u8> {
+    let mut writer = LogWriter::new(Vec::new(), &header());
+    events.iter().for_each(|event| writer.event(event));
+    writer.finish().expect("memory can be written")
+}
+
+fn read(bytes: &[u8]) -> Result<Vec<NumberedEvent>, LogError> {
+    LogReader::new(bytes)?.collect()
+}
+
+fn lines(bytes: &[u8]) -> Vec<String> {
+    String::from_utf8(bytes.to_vec()).expect("logs are text").lines().map(str::to_owned).collect()
+}
+
+/// The values of the field `event` in the lines of a log.
+fn names(bytes: &[u8]) -> BTreeSet<String> {
+    let name = |line: &String| {
+        let value: serde_json::Value = serde_json::from_str(line).expect("lines are JSON");
+        value["event"].as_str().expect("events have names").to_owned()
+    };
+    lines(bytes)[1..].iter().map(name).collect()
+}
+
+/// The kinds of events in the source of the enum, as the log names them.
+fn kinds_in_source() -> BTreeSet<String> {
+    let (_, body) = EVENT_RS.split_once("pub enum Event {").expect("the enum is there");
+    let (body, _) = body.split_once("\n}\n").expect("the enum ends");
+    let variants = body.lines().filter_map(|line| line.strip_prefix("    ")?.strip_suffix(" {"));
+    variants.filter(|name| name.starts_with(char::is_uppercase)).map(snake_case).collect()
+}
+
+fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
+}
+
+#[test]
+fn every_kind_of_event_is_read_back_as_it_was_written() {
+    let events = numbered(all_events());
+    let bytes = write(&events);
+    assert_eq!(read(&bytes).unwrap(), events);
+    assert_eq!(write(&read(&bytes).unwrap()), bytes, "equal events give equal bytes");
+    assert_eq!(names(&bytes), kinds_in_source(), "all_events() has every kind");
+}
+
+#[test]
+fn the_schema_names_every_kind_of_event_and_no_other() {
+    let headings = SCHEMA.lines().filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`'));
+    let documented: BTreeSet<String> = headings.map(str::to_owned).collect();
+    assert_eq!(documented, kinds_in_source());
+}
+
+/// The fields of each kind of event that the schema lists, and those that are written.
+#[test]
+fn the_schema_names_every_field() {
+    for line in &lines(&write(&numbered(all_events())))[1..] {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        let name = value["event"].as_str().unwrap();
+        let (_, section) = SCHEMA.split_once(&format!("### `{name}`\n")).expect("the kind is documented");
+        let section = section.split("\n### ").next().unwrap();
+        for field in value.as_object().unwrap().keys().filter(|key| !["number", "at", "event"].contains(&key.as_str())) {
+            assert!(section.contains(&format!("| `{field}` |")), "`{field}` of `{name}` is not documented");
+        }
+    }
+}
+
+#[test]
+fn the_examples_of_the_schema_are_lines_of_a_log() {
+    let examples = SCHEMA.lines().filter(|line| line.starts_with("{\"number\""));
+    let mut count = 0;
+    for example in examples {
+        let event: Result<NumberedEvent, _> = serde_json::from_str(example);
+        let event = event.unwrap_or_else(|error| panic!("{example}: {error}"));
+        assert_eq!(serde_json::to_string(&event).unwrap(), example);
+        count += 1;
+    }
+    assert!(count >= 10, "{count} examples");
+    let header = SCHEMA.lines().find(|line| line.starts_with("{\"vidmm_events\"")).expect("the header has an example");
+    let read: LogHeader = serde_json::from_str(header).unwrap();
+    assert_eq!(serde_json::to_string(&read).unwrap(), header);
+}
+
+#[test]
+fn the_header_is_read_back() {
+    assert_eq!(LogReader::new(&write(&[])[..]).unwrap().header(), &header());
+    assert!(write(&[]).starts_with(b"{\"vidmm_events\":1,"));
+}
+
+#[test]
+fn a_log_without_events_is_whole() {
+    assert_eq!(read(&write(&[])).unwrap(), []);
+}
+
+#[test]
+fn fields_that_a_later_version_adds_are_ignored() {
+    let text = "{\"vidmm_events\":1,\"new\":[],\"vidmm_version\":\"9\",\"seed\":1,\"scenario\":\"x\"}\n\
+                {\"number\":1,\"at\":0,\"event\":\"plan_entered\",\"why\":{\"new\":1},\"plan\":3}\n";
+    assert_eq!(read(text.as_bytes()).unwrap()[0].event, Event::PlanEntered { plan: 3 });
+}
+
+/// The error of a log of three events of which something was changed.
+fn error(change: impl FnOnce(&mut Vec<String>)) -> LogError {
+    let events = (1..=3).map(|plan| Event::PlanEntered { plan }).collect();
+    let mut lines = lines(&write(&numbered(events)));
+    change(&mut lines);
+    read((lines.join("\n") + "\n").as_bytes()).expect_err("the log is damaged")
+}
+
+#[test]
+fn a_missing_header_is_refused() {
+    let found = error(|lines| drop(lines.remove(0)));
+    assert!(matches!(found, LogError::NoHeader { .. }), "{found:?}");
+    assert!(found.to_string().starts_with("line 1 is `{\"number\":1,") && found.to_string().contains("vidmm run --events"));
+    for garbage in [&b""[..], b"\n", b"\xff\xfe\x00", b"{}", b"5 | 0:0:64 | 1:0:64\n"] {
+        assert!(matches!(read(garbage), Err(LogError::NoHeader { .. })));
+    }
+}
+
+#[test]
+fn a_damaged_header_is_refused() {
+    let found = error(|lines| lines[0] = lines[0].replace("\"seed\"", "\"sead\""));
+    assert!(matches!(found, LogError::Header { .. }) && found.to_string().contains("missing field `seed`"), "{found}");
+}
+
+#[test]
+fn another_version_is_refused() {
+    let found = error(|lines| lines[0] = lines[0].replace("\"vidmm_events\":1", "\"vidmm_events\":2"));
+    assert!(matches!(found, LogError::Version { found: 2 }), "{found:?}");
+    assert!(found.to_string().contains("version 2") && found.to_string().contains("version 1"), "{found}");
+    let other = read(b"{\"vidmm_events\":7,\"everything else\":\"is different\"}\n").unwrap_err();
+    assert!(matches!(other, LogError::Version { found: 7 }), "{other:?}");
+}
+
+#[test]
+fn garbage_is_refused_with_its_line() {
+    for garbage in ["", "{", "null", "{\"number\":2,\"at\":0,\"event\":\"no_such_event\"}", "\u{1F525}"] {
+        let found = error(|lines| lines[2] = garbage.to_owned());
+        assert!(matches!(found, LogError::Line { line: 3, .. }), "{garbage}: {found:?}");
+        assert!(found.to_string().starts_with("line 3: ") && found.to_string().contains("write it again"), "{found}");
+    }
+}
+
+#[test]
+fn a_field_of_the_wrong_type_is_refused() {
+    for value in ["-1", "1.5", "\"1\"", "18446744073709551616"] {
+        let found = error(|lines| lines[2] = lines[2].replace("\"plan\":2", &format!("\"plan\":{value}")));
+        assert!(matches!(found, LogError::Line { line: 3, .. }), "{value}: {found:?}");
+    }
+}
+
+#[test]
+fn gaps_in_the_numbers_are_refused() {
+    let missing = error(|lines| drop(lines.remove(2)));
+    assert!(matches!(missing, LogError::Gap { line: 3, found: 3, expected: 2 }), "{missing:?}");
+    let first = error(|lines| drop(lines.remove(1)));
+    assert!(matches!(first, LogError::Gap { line: 2, found: 2, expected: 1 }), "{first:?}");
+    let twice = error(|lines| lines.insert(2, lines[2].clone()));
+    assert!(matches!(twice, LogError::Gap { line: 4, found: 2, expected: 3 }), "{twice:?}");
+    let swapped = error(|lines| lines.swap(1, 2));
+    assert!(matches!(swapped, LogError::Gap { line: 2, found: 2, expected: 1 }), "{swapped:?}");
+}
+
+#[test]
+fn a_log_that_was_cut_in_a_line_is_refused() {
+    let bytes = write(&numbered(all_events()));
+    let last = bytes[..bytes.len() - 1].iter().rposition(|&byte| byte == b'\n').expect("there are lines");
+    for end in last + 2..bytes.len() - 1 {
+        assert!(matches!(read(&bytes[..end]), Err(LogError::Line { .. })), "{end}");
+    }
+    assert!(read(&bytes[..bytes.len() - 1]).is_ok(), "only the last line end is missing");
+}
+
+#[test]
+fn nothing_comes_after_an_error() {
+    let mut text = write(&numbered(vec![Event::PlanEntered { plan: 1 }]));
+    text.extend(b"garbage\n{\"number\":2,\"at\":2000,\"event\":\"plan_entered\",\"plan\":2}\n");
+    let mut reader = LogReader::new(&text[..]).unwrap();
+    assert!(reader.next().is_some_and(|event| event.is_ok()));
+    assert!(reader.next().is_some_and(|event| event.is_err()));
+    assert!(reader.next().is_none() && reader.next().is_none());
+}
+
+/// A disk with room for a few bytes.
+struct Full(usize);
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn the_first_error_of_writing_is_kept() {
+    for room in [0, 100, 20_000] {
+        let mut writer = LogWriter::new(Full(room), &header());
+        numbered(all_events()).iter().cycle().take(500).for_each(|event| writer.event(event));
+        let error = writer.finish().map(|_| ()).expect_err("the disk is full");
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    }
+}
+
+/// Reads a log and audits what can be read.
+fn read_and_audit(bytes: &[u8]) {
+    let Ok(reader) = LogReader::new(bytes) else { return };
+    let mut audit = Audit::new();
+    reader.map_while(Result::ok).for_each(|event| audit.event(&event));
+    audit.finish();
+}
+
+/// An event of the story with one of its numbers changed.
+fn with_another_number(event: &NumberedEvent, which: usize, by: u64) -> Option<NumberedEvent> {
+    fn numbers<'a>(value: &'a mut serde_json::Value, found: &mut Vec<&'a mut serde_json::Value>) {
+        match value {
+            serde_json::Value::Number(_) => found.push(value),
+            serde_json::Value::Array(values) => values.iter_mut().for_each(|value| numbers(value, found)),
+            serde_json::Value::Object(fields) => fields.values_mut().for_each(|value| numbers(value, found)),
+            _ => {}
+        }
+    }
+    let mut value = serde_json::to_value(event).ok()?;
+    let mut found = Vec::new();
+    numbers(&mut value, &mut found);
+    let count = found.len();
+    *found[which % count] = by.into();
+    serde_json::from_value(value).ok()
+}
+
+proptest! {
+    #[test]
+    fn nothing_that_is_read_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200), at in any::<prop::sample::Index>()) {
+        read_and_audit(&bytes);
+        let mut log = write(&numbered(story()));
+        let at = at.index(log.len());
+        log.splice(at..at, bytes);
+        read_and_audit(&log);
+    }
+
+    #[test]
+    fn no_sequence_of_events_makes_the_audit_panic(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..4, any::<usize>(), any::<u64>()), 1..8),
+        large in any::<bool>(),
+    ) {
+        let mut events = numbered(story());
+        for (at, other, what, which, by) in changes {
+            let (at, other) = (at.index(events.len()), other.index(events.len()));
+            match what {
+                0 => events.swap(at, other),
+                1 => drop(events.remove(at)),
+                2 => events.insert(other, events[at].clone()),
+                _ => {
+                    let by = if large { u64::MAX - by % 8192 } else { by % 16 };
+                    if let Some(changed) = with_another_number(&events[at], which, by) {
+                        events[at] = changed;
+                    }
+                }
+            }
+        }
+        audit(&events);
+    }
+
+    #[test]
+    fn the_kinds_of_events_in_any_order_do_not_make_the_audit_panic(order in proptest::collection::vec(any::<prop::sample::Index>(), 0..100)) {
+        let all = all_events();
+        let events = order.iter().map(|at| all[at.index(all.len())].clone()).collect();
+        audit(&numbered(events));
+    }
+}
