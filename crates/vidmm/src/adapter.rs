@@ -4,13 +4,15 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::contract::{
-    AdapterInfo, EngineKind, GpuMmuFlags, PageTableUpdateMode, SegmentDescriptor, SegmentFlags, WddmVersion,
+    AdapterInfo, EngineKind, GpuMmuFlags, PageTableUpdateMode, PagingBufferDesc, SegmentDescriptor, SegmentFlags,
+    WddmVersion,
 };
 use crate::units::{PAGE_SIZE, PageSize, SegmentId};
 
 const MIB: u64 = 1 << 20;
 const SEGMENTS_MAX: usize = 32;
 const ENGINES_MAX: usize = 64;
+const PAGING_BUFFER_MAX: u32 = 64 << 20;
 
 /// What the core knows of the adapter. Fixed while it runs (SEG-05).
 #[derive(Clone, Debug)]
@@ -190,8 +192,25 @@ pub enum BrokenRule {
         segment: u8,
     },
     /// A leaf table for 64 KiB pages that cannot be.
-    #[error("GVA-44: the leaf table for 64 KiB pages has {0} bytes; it must be a multiple of 4096 and not 0")]
-    LeafTableSize64Kb(u32),
+    #[error(
+        "GVA-44: the leaf table for 64 KiB pages has {size} bytes; it must be a multiple of 4096 with at least 8 bytes an entry for {entries} entries, of which there must be at least 1"
+    )]
+    LeafTableSize64Kb {
+        /// The reported size in bytes.
+        size: u32,
+        /// Its entries: a sixteenth of those of a leaf table for 4 KiB pages.
+        entries: u64,
+    },
+    /// A paging buffer larger than any that makes sense.
+    #[error(
+        "SEG-35: a paging buffer has {size} bytes and {private_data_size} of private data; 64 MiB of each are the most"
+    )]
+    PagingBufferSize {
+        /// Bytes of the buffer.
+        size: u32,
+        /// Bytes of private data.
+        private_data_size: u32,
+    },
     /// An update mode that this version does not know.
     #[error("vidmm: page-table update mode {0:?} is not supported by this version; report GpuPhysical")]
     UpdateMode(PageTableUpdateMode),
@@ -225,8 +244,12 @@ pub(crate) fn validate(info: &AdapterInfo, paging_va_mib: Option<u32>) -> Result
     }
     let dual = info.gpu_mmu.flags.contains(GpuMmuFlags::DUAL_PTE_SUPPORTED);
     let leaf_64kb = info.gpu_mmu.leaf_page_table_size_for_64k_pages_in_bytes;
-    if dual && (leaf_64kb == 0 || !u64::from(leaf_64kb).is_multiple_of(PAGE_SIZE)) {
-        broken.push(BrokenRule::LeafTableSize64Kb(leaf_64kb));
+    if let (true, Some(levels)) = (dual, &levels) {
+        check_leaf_64kb(leaf_64kb, &levels[0], &mut broken);
+    }
+    let PagingBufferDesc { size, private_data_size } = info.paging_buffer;
+    if size.max(private_data_size) > PAGING_BUFFER_MAX {
+        broken.push(BrokenRule::PagingBufferSize { size, private_data_size });
     }
     if let (Some(memory), Some(levels)) = (&memory, &levels) {
         let leaf_64kb = if dual { u64::from(leaf_64kb) } else { 0 };
@@ -310,6 +333,14 @@ fn is_aperture(segment: &SegmentDescriptor) -> bool {
 
 fn page_size_of(segment: &SegmentDescriptor) -> PageSize {
     if segment.flags.contains(SegmentFlags::USE_64KB_PAGES) { PageSize::Kib64 } else { PageSize::Kib4 }
+}
+
+fn check_leaf_64kb(size: u32, leaf: &Level, broken: &mut Vec<BrokenRule>) {
+    let entries = (1u64 << leaf.index_bits) / (PageSize::Kib64.bytes() / PageSize::Kib4.bytes());
+    let bytes = u64::from(size);
+    if entries == 0 || bytes == 0 || !bytes.is_multiple_of(PAGE_SIZE) || bytes < entries * 8 {
+        broken.push(BrokenRule::LeafTableSize64Kb { size, entries });
+    }
 }
 
 fn check_engines(info: &AdapterInfo, broken: &mut Vec<BrokenRule>) -> Option<u32> {

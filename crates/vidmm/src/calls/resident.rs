@@ -151,10 +151,10 @@ impl VidMm {
         indices: &[u32],
     ) -> Result<(), MakeResidentError> {
         // Counts go up first, so that an allocation named twice weighs once; joining raises them for good.
-        let mut added = 0;
+        let mut added = 0u64;
         for &index in indices {
             let allocation = &mut self.allocations[index as usize];
-            added += if allocation.entry.count == 0 { allocation.size } else { 0 };
+            added = added.saturating_add(if allocation.entry.count == 0 { allocation.size } else { 0 });
             allocation.entry.count += 1;
         }
         for &index in indices {
@@ -162,7 +162,7 @@ impl VidMm {
         }
         let list = &self.devices[device].list;
         let others = self.peak_bytes - list.peak();
-        let wanted = list.now() + added;
+        let wanted = list.now().saturating_add(added);
         let available = self.list_capacity() - others;
         if wanted > available {
             let (num_bytes_to_trim, device) = (wanted - available, self.devices.id(device));

@@ -46,7 +46,10 @@ impl VidMm {
 
         let system_process = || refuse(vec![BrokenRule::SystemProcess]);
         let process = kmd.create_process(true).map_err(|_| system_process())?;
-        let system_context = kmd.create_context(process, adapter.paging_engine, true).map_err(|_| system_process())?;
+        let system_context = kmd.create_context(process, adapter.paging_engine, true).map_err(|_| {
+            kmd.destroy_process(process);
+            system_process()
+        })?;
         let windows = Windows::new(&adapter, process, tables);
         kmd.set_root_page_table(system_context, windows.root);
 
