@@ -26,7 +26,10 @@ fn scenarios_print_what_is_expected() {
             fs::write(&path, &printed).expect("the text can be written");
         }
         let expected = fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(printed, expected, "{scenario} prints something else; if that is meant, set {UPDATE}=1 and run again");
+        assert_eq!(
+            printed, expected,
+            "{scenario} prints something else; if that is meant, set {UPDATE}=1 and run again"
+        );
     }
 }
 

@@ -154,7 +154,8 @@ fn every_beginning_of_a_right_log_has_no_findings() {
 #[test]
 fn findings_name_the_event_and_the_invariant() {
     let mut events = numbered(story());
-    let Event::Placed { extents, .. } = &mut events.iter_mut().find(|event| placed(2)(&event.event)).unwrap().event else {
+    let Event::Placed { extents, .. } = &mut events.iter_mut().find(|event| placed(2)(&event.event)).unwrap().event
+    else {
         unreachable!()
     };
     extents[0].offset = 0x4000;
@@ -431,11 +432,12 @@ fn i13_a_packet_ends_that_was_not_submitted() {
 
 #[test]
 fn i13_a_buffer_has_the_wrong_number() {
-    broken().change(buffer(5), |event| {
-        let Event::PagingBufferSubmitted { signal, .. } = event else { unreachable!() };
-        signal.fence_id = 6;
-    })
-    .breaks(I13);
+    broken()
+        .change(buffer(5), |event| {
+            let Event::PagingBufferSubmitted { signal, .. } = event else { unreachable!() };
+            signal.fence_id = 6;
+        })
+        .breaks(I13);
 }
 
 #[test]
@@ -445,7 +447,9 @@ fn i13_work_waits_for_what_was_not_handed_out() {
 
 #[test]
 fn i13_a_plan_retires_before_its_buffer_is_done() {
-    broken().move_before(is(Event::PlanRetired { plan: 3 }), is(Event::Completed { signal: fence(PAGING, 3) })).breaks_only(I13);
+    broken()
+        .move_before(is(Event::PlanRetired { plan: 3 }), is(Event::Completed { signal: fence(PAGING, 3) }))
+        .breaks_only(I13);
 }
 
 #[test]
@@ -474,7 +478,9 @@ fn i13_resident_at_once_but_nowhere() {
 #[test]
 fn i13_a_monitored_fence_falls() {
     for value in [0, 1] {
-        broken().append(Event::MonitoredFenceSignaled { fence: MonitoredFenceId::from_bits(0), value }).breaks_only(I13);
+        broken()
+            .append(Event::MonitoredFenceSignaled { fence: MonitoredFenceId::from_bits(0), value })
+            .breaks_only(I13);
     }
 }
 

@@ -20,7 +20,8 @@ const LARGE: u64 = u64::MAX - 2;
 
 /// One or more of every kind of event.
 fn all_events() -> Vec<Event> {
-    let (process, device, queue) = (ProcessId::from_bits(LARGE), DeviceId::from_bits(LARGE), PagingQueueId::from_bits(3 << 32));
+    let (process, device, queue) =
+        (ProcessId::from_bits(LARGE), DeviceId::from_bits(LARGE), PagingQueueId::from_bits(3 << 32));
     let (context, allocation) = (ContextId::from_bits(1 << 32 | 7), AllocationId::from_bits(LARGE));
     let fence_id = MonitoredFenceId::from_bits(u64::MAX);
     let (virtual_address, size, submission, plan) = (GpuVirtualAddress(LARGE), LARGE, LARGE, LARGE);
@@ -255,7 +256,8 @@ fn the_schema_names_every_field() {
         let name = value["event"].as_str().unwrap();
         let (_, section) = SCHEMA.split_once(&format!("### `{name}`\n")).expect("the kind is documented");
         let section = section.split("\n### ").next().unwrap();
-        for field in value.as_object().unwrap().keys().filter(|key| !["number", "at", "event"].contains(&key.as_str())) {
+        for field in value.as_object().unwrap().keys().filter(|key| !["number", "at", "event"].contains(&key.as_str()))
+        {
             assert!(section.contains(&format!("| `{field}` |")), "`{field}` of `{name}` is not documented");
         }
     }
@@ -307,7 +309,9 @@ fn error(change: impl FnOnce(&mut Vec<String>)) -> LogError {
 fn a_missing_header_is_refused() {
     let found = error(|lines| drop(lines.remove(0)));
     assert!(matches!(found, LogError::NoHeader { .. }), "{found:?}");
-    assert!(found.to_string().starts_with("line 1 is `{\"number\":1,") && found.to_string().contains("vidmm run --events"));
+    assert!(
+        found.to_string().starts_with("line 1 is `{\"number\":1,") && found.to_string().contains("vidmm run --events")
+    );
     for garbage in [&b""[..], b"\n", b"\xff\xfe\x00", b"{}", b"5 | 0:0:64 | 1:0:64\n"] {
         assert!(matches!(read(garbage), Err(LogError::NoHeader { .. })));
     }

@@ -21,6 +21,8 @@ use crate::{
 pub enum Event {
     /// The adapter started.
     AdapterStarted {
+        /// The interface version that the driver was written for.
+        wddm_version: u32,
         /// The memory segment.
         segment: SegmentId,
         /// Its size in bytes.
@@ -31,6 +33,14 @@ pub enum Event {
         engines: Vec<EngineKind>,
         /// Index bits of the page-table levels, leaf first; the root's are what remains of the address.
         level_bits: Vec<u32>,
+        /// Bytes of a table of each level, leaf first.
+        table_bytes: Vec<u64>,
+        /// Bytes of a leaf table of 64 KiB entries; none if level-1 entries are not dual (GVA-43).
+        leaf_table_64kb_bytes: Option<u64>,
+        /// Whether a valid entry that replaces an invalid one needs no flush.
+        invalid_tlb_entries_not_cached: bool,
+        /// Bytes of a paging buffer.
+        paging_buffer_bytes: u64,
         /// Bits of a GPU virtual address.
         va_bits: u32,
         /// Bytes of a scratch window of the paging process, one on each side of a transfer (U-16).
@@ -84,6 +94,25 @@ pub enum Event {
         queue: PagingQueueId,
         /// Its device.
         device: DeviceId,
+        /// Larger is granted first, between devices.
+        priority: i32,
+    },
+    /// A paging queue was destroyed.
+    PagingQueueDestroyed {
+        /// Its name.
+        queue: PagingQueueId,
+    },
+    /// A monitored fence was created.
+    MonitoredFenceCreated {
+        /// Its name.
+        fence: MonitoredFenceId,
+        /// Its value.
+        value: u64,
+    },
+    /// A monitored fence was destroyed.
+    MonitoredFenceDestroyed {
+        /// Its name.
+        fence: MonitoredFenceId,
     },
     /// An allocation was created. It is nowhere but in its backing store, and reads as zero (CRE-42).
     AllocationCreated {
@@ -135,7 +164,13 @@ pub enum Event {
         allocation_offset: u64,
         /// Page size of its entries.
         page_size: PageSize,
-        /// The paging fence value after which it can be used; 0 is at once.
+        /// Whether writes through it fault.
+        read_only: bool,
+        /// What the driver gets back in its entries (GVA-57).
+        driver_protection: u64,
+        /// The paging queue.
+        queue: PagingQueueId,
+        /// The value of the queue's fence after which it can be used; 0 is at once.
         paging_fence_value: u64,
     },
     /// A mapping or reservation was given back.
@@ -147,15 +182,24 @@ pub enum Event {
         /// Size in bytes.
         size: u64,
     },
+    /// The work that could use a freed mapping has ended, and its entries are invalid: its addresses are free.
+    GpuVirtualAddressReclaimed {
+        /// The process.
+        process: ProcessId,
+        /// First address.
+        virtual_address: GpuVirtualAddress,
+    },
     /// MakeResident was admitted.
     MakeResident {
         /// The device.
         device: DeviceId,
+        /// The paging queue.
+        queue: PagingQueueId,
         /// The allocations.
         allocations: Vec<AllocationId>,
         /// The last submission made before it.
         after_submission: u64,
-        /// The paging queue's fence value that says when; 0 is at once.
+        /// The value of the queue's fence that says when; 0 is at once.
         paging_fence_value: u64,
     },
     /// MakeResident was refused; nothing changed.
@@ -186,6 +230,17 @@ pub enum Event {
         context: ContextId,
         /// Its number within the device.
         submission: u64,
+        /// Monitored fences that must have reached their values before it runs.
+        waits: Vec<(MonitoredFenceId, u64)>,
+        /// Monitored fences that its end signals.
+        signals: Vec<(MonitoredFenceId, u64)>,
+    },
+    /// The driver was told where a context finds its page tables (GVA-17).
+    RootPageTableSet {
+        /// The context.
+        context: ContextId,
+        /// The root table.
+        address: PhysicalAddress,
     },
     /// Work was handed to its engine.
     Dispatched {

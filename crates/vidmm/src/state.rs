@@ -14,7 +14,7 @@ use crate::{
     event::EventLog,
     evictable::Evictable,
     gpu_va::Processes,
-    id::{AllocationId, DeviceId, InvalidHandle, MonitoredFenceId, PagingQueueId, Slots, SubmissionNo, kind},
+    id::{AllocationId, DeviceId, InvalidHandle, MonitoredFenceId, PagingQueueId, PlanNo, Slots, SubmissionNo, kind},
     paging::{Stream, Windows},
     placer::PagePlacer,
     request::Request,
@@ -272,8 +272,10 @@ pub(crate) struct Builder {
     /// Buffers that exist: in the pool, being built, submitted.
     pub buffers: usize,
     pub current: Option<PagingBuffer>,
-    /// Operations of the stream's head that are not built yet.
+    /// Operations that are not built yet, all of one plan.
     pub operations: VecDeque<PagingOperation>,
+    /// That plan; 0 is adapter start.
+    pub plan: PlanNo,
     /// The driver's progress in the first of them.
     pub multipass_offset: u32,
     /// The driver wants the allocation idle: wait for this fence of the paging engine, then say so.

@@ -16,6 +16,7 @@ pub type Nanoseconds = u64;
 /// The size of the pages that a segment hands out (GVA-40).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum PageSize {
     /// 4 KiB pages.
     Kib4,

@@ -10,16 +10,41 @@ use world::*;
 
 #[derive(Clone, Debug)]
 enum Step {
-    MakeResident { device: usize, picks: Vec<usize> },
-    Evict { picks: Vec<usize>, flags: u32 },
+    MakeResident {
+        device: usize,
+        picks: Vec<usize>,
+    },
+    Evict {
+        picks: Vec<usize>,
+        flags: u32,
+    },
     /// Reads what is on the device's list, and writes to some of it.
-    Submit { device: usize, copy: bool, writes: bool, chain: bool, seed: u64 },
-    Complete { engine: u32 },
+    Submit {
+        device: usize,
+        copy: bool,
+        writes: bool,
+        chain: bool,
+        seed: u64,
+    },
+    Complete {
+        engine: u32,
+    },
     Poll,
-    Map { pick: usize, part: bool },
-    Free { pick: usize },
-    Create { device: usize, pages: u64, priority: u32 },
-    Destroy { pick: usize },
+    Map {
+        pick: usize,
+        part: bool,
+    },
+    Free {
+        pick: usize,
+    },
+    Create {
+        device: usize,
+        pages: u64,
+        priority: u32,
+    },
+    Destroy {
+        pick: usize,
+    },
     RunAll,
 }
 

@@ -103,10 +103,12 @@ fn problem(error: &serde_json::Error) -> String {
     }
 }
 
+/// How a line starts, in one line of text.
 fn excerpt(line: &[u8]) -> String {
-    let text = String::from_utf8_lossy(line);
-    match text.char_indices().nth(EXCERPT_CHARS) {
-        Some((end, _)) => format!("{}...", text[..end].escape_debug()),
-        None => text.escape_debug().to_string(),
+    let text = String::from_utf8_lossy(&line[..line.len().min(4 * EXCERPT_CHARS)]);
+    let mut start: String = text.chars().take(EXCERPT_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(EXCERPT_CHARS).is_some() {
+        start.push_str("...");
     }
+    start
 }

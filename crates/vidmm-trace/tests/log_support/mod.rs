@@ -103,18 +103,21 @@ pub fn write(plan: PlanNo, entries: &Entries) -> Event {
     let Entries { process, level, table, allocation, virtual_address, offset, first, count } = *entries;
     let repeat = !first.flags.contains(PteFlags::VALID);
     let shift = if level == 0 { 12 } else { 21 };
-    built(plan, PagingOperation::UpdatePageTable(UpdatePageTable {
-        page_table_level: level,
-        allocation: allocation.map(Thing::handle),
-        page_table_address: local(table),
-        page_table_entries: PteRun { first, first_64kb: None, num_page_table_entries: count as u32 },
-        start_index: (virtual_address >> shift) as u32 & 511,
-        flags: if repeat { UpdatePageTableFlags::REPEAT } else { UpdatePageTableFlags::empty() },
-        driver_protection: 0,
-        allocation_offset_in_bytes: offset,
-        process,
-        first_pte_virtual_address: GpuVirtualAddress(virtual_address),
-    }))
+    built(
+        plan,
+        PagingOperation::UpdatePageTable(UpdatePageTable {
+            page_table_level: level,
+            allocation: allocation.map(Thing::handle),
+            page_table_address: local(table),
+            page_table_entries: PteRun { first, first_64kb: None, num_page_table_entries: count as u32 },
+            start_index: (virtual_address >> shift) as u32 & 511,
+            flags: if repeat { UpdatePageTableFlags::REPEAT } else { UpdatePageTableFlags::empty() },
+            driver_protection: 0,
+            allocation_offset_in_bytes: offset,
+            process,
+            first_pte_virtual_address: GpuVirtualAddress(virtual_address),
+        }),
+    )
 }
 
 /// Entries of a window of the paging process.
@@ -128,16 +131,22 @@ fn window(plan: PlanNo, address: u64, size: u64, thing: Thing, offset: u64, firs
 pub fn entries_of_a(plan: PlanNo, first: Pte) -> Event {
     let offset = 0;
     let (process, level, table, count) = (USER_HANDLE, 0, LEAF, A.size >> 12);
-    write(plan, &Entries { process, level, table, allocation: Some(A), virtual_address: MAPPED_AT, offset, first, count })
+    write(
+        plan,
+        &Entries { process, level, table, allocation: Some(A), virtual_address: MAPPED_AT, offset, first, count },
+    )
 }
 
 pub fn flush_a(plan: PlanNo) -> Event {
-    built(plan, PagingOperation::FlushTlb(FlushTlb {
-        root_page_table_address: local(ROOT),
-        process: USER_HANDLE,
-        start_virtual_address: GpuVirtualAddress(MAPPED_AT),
-        end_virtual_address: GpuVirtualAddress(MAPPED_AT + A.size),
-    }))
+    built(
+        plan,
+        PagingOperation::FlushTlb(FlushTlb {
+            root_page_table_address: local(ROOT),
+            process: USER_HANDLE,
+            start_virtual_address: GpuVirtualAddress(MAPPED_AT),
+            end_virtual_address: GpuVirtualAddress(MAPPED_AT + A.size),
+        }),
+    )
 }
 
 /// The story as events, without numbers.

@@ -24,9 +24,7 @@ const STAGES: [&str; 4] = ["exists", "mapped", "resident", "mapped+resident"];
 pub fn run(scale: &Scale, report: &mut Report) {
     for &n in scale.memory_populations {
         let [exists, mapped, resident, all] = STAGES.map(|stage| measure(stage, n));
-        let metric = |what: &str, bytes, goal| {
-            Metric::alone(format!("memory n={n}: {what}"), "B", &[bytes], goal)
-        };
+        let metric = |what: &str, bytes, goal| Metric::alone(format!("memory n={n}: {what}"), "B", &[bytes], goal);
         report.add(metric("allocation that exists", exists, None));
         report.add(metric("+ mapping: VA range, tables' books", mapped - exists, None));
         report.add(metric("+ on the list, resident, one extent", resident - exists, None));

@@ -122,11 +122,11 @@ fn cell(scale: &Scale, n: usize, mapped: bool, report: &mut Report) {
 
 fn metrics(id: &str, taken: &[(Taken, Taken)], submissions: usize, report: &mut Report) {
     let handles = (submissions * K) as f64;
-    let of_each = |what: &dyn Fn(&(Taken, Taken)) -> (f64, f64)| Vec::from_iter(taken.iter().map(what));
-    let per_handle = of_each(&|(paging, _)| (paging.own / handles, paging.theirs / handles));
-    let resident = of_each(&|(_, resident)| (resident.own / handles, resident.theirs / handles));
-    let misses = of_each(&|(paging, _)| (paging.own_misses as f64 / handles, paging.their_misses as f64 / handles));
-    let per_miss = of_each(&|(paging, resident)| {
+    let per_handle = of_rounds(taken, |paging, _| (paging.own / handles, paging.theirs / handles));
+    let resident = of_rounds(taken, |_, resident| (resident.own / handles, resident.theirs / handles));
+    let misses =
+        of_rounds(taken, |paging, _| (paging.own_misses as f64 / handles, paging.their_misses as f64 / handles));
+    let per_miss = of_rounds(taken, |paging, resident| {
         let own = (paging.own - resident.own) / paging.own_misses as f64;
         (own, (paging.theirs - resident.theirs) / paging.their_misses as f64)
     });
@@ -136,4 +136,9 @@ fn metrics(id: &str, taken: &[(Taken, Taken)], submissions: usize, report: &mut 
     report.add(Metric::against(format!("{id}: misses by handle"), "", &misses, None));
     report.add(Metric::against(format!("{id}: miss"), "ns", &per_miss, Goal::report(0.5)));
     report.add(Metric::alone(format!("{id}: miss of 64 KiB"), "ns", &alone, Goal::report(120.0)));
+}
+
+/// What `what` makes of each round: the paging side, and the side with room for everything.
+fn of_rounds(taken: &[(Taken, Taken)], what: impl Fn(Taken, Taken) -> (f64, f64)) -> Vec<(f64, f64)> {
+    taken.iter().map(|&(paging, resident)| what(paging, resident)).collect()
 }

@@ -101,7 +101,10 @@ impl Report {
     pub fn new(json_only: bool) -> Self {
         if !json_only {
             let head = ("id", "value", "unit", "baseline", "ratio", "of rounds", "goal");
-            println!("{:<44} {:>8} {:<7} {:>8} {:>8} {:>20} {:>6}", head.0, head.1, head.2, head.3, head.4, head.5, head.6);
+            println!(
+                "{:<44} {:>8} {:<7} {:>8} {:>8} {:>20} {:>6}",
+                head.0, head.1, head.2, head.3, head.4, head.5, head.6
+            );
         }
         Self { json_only, metrics: Vec::new() }
     }

@@ -128,6 +128,9 @@ impl VidMm {
             allocation: desc.allocation,
             allocation_offset: desc.offset,
             page_size: pte_page_size,
+            read_only: mapping.read_only,
+            driver_protection: mapping.driver_protection,
+            queue: paging_queue,
             paging_fence_value,
         });
         if at_once {

@@ -182,7 +182,7 @@ impl VidMm {
             last_value: 0,
             completed_value: 0,
         });
-        self.events.record(|| Event::PagingQueueCreated { queue, device });
+        self.events.record(|| Event::PagingQueueCreated { queue, device, priority });
         Ok(queue)
     }
 
@@ -197,13 +197,16 @@ impl VidMm {
         in_use(self.paging_queues[index].pending.into())?;
         let gone = self.paging_queues.remove(index);
         self.devices[gone.device as usize].paging_queues -= 1;
+        self.events.record(|| Event::PagingQueueDestroyed { queue });
         Ok(())
     }
 
     /// Creates a monitored fence that begins at `value` (SYN-01).
     #[doc(alias = "D3DDDI_MONITORED_FENCE")]
     pub fn create_monitored_fence(&mut self, value: u64) -> MonitoredFenceId {
-        self.monitored_fences.insert(MonitoredFence { value, dispatched: VecDeque::new(), references: 0 })
+        let fence = self.monitored_fences.insert(MonitoredFence { value, dispatched: VecDeque::new(), references: 0 });
+        self.events.record(|| Event::MonitoredFenceCreated { fence, value });
+        fence
     }
 
     /// Destroys a monitored fence.
@@ -215,6 +218,7 @@ impl VidMm {
         let index = self.monitored_fences.lookup(fence)?;
         in_use(self.monitored_fences[index].references.into())?;
         self.monitored_fences.remove(index);
+        self.events.record(|| Event::MonitoredFenceDestroyed { fence });
         Ok(())
     }
 

@@ -77,6 +77,7 @@ impl VidMm {
         let (device_id, after_submission) = (self.devices.id(device), books.submitted);
         self.events.record(|| Event::MakeResident {
             device: device_id,
+            queue: paging_queue,
             allocations: allocations.to_vec(),
             after_submission,
             paging_fence_value,

@@ -82,19 +82,24 @@ impl VidMm {
             failed: None,
             adapter,
         };
-        manager.record_start(process, extents);
+        manager.record_start(info.wddm_version.0, process, extents);
         manager.initialise_paging_tables();
         Ok(manager)
     }
 
-    fn record_start(&mut self, paging_process: KmdProcessHandle, paging_tables: Vec<Extent>) {
+    fn record_start(&mut self, wddm_version: u32, paging_process: KmdProcessHandle, paging_tables: Vec<Extent>) {
         let adapter = &self.adapter;
         self.events.record(|| Event::AdapterStarted {
+            wddm_version,
             segment: adapter.memory.id,
             size: adapter.memory.size,
             page_size: adapter.memory.page_size,
             engines: adapter.engines.clone(),
             level_bits: adapter.levels.iter().map(|level| level.index_bits).collect(),
+            table_bytes: adapter.levels.iter().map(|level| level.table_bytes).collect(),
+            leaf_table_64kb_bytes: adapter.leaf_table_64kb,
+            invalid_tlb_entries_not_cached: adapter.invalid_not_cached,
+            paging_buffer_bytes: adapter.paging_buffer_size as u64,
             va_bits: adapter.va_bits,
             paging_va_size: adapter.paging_va_size,
             paging_process,
@@ -148,6 +153,7 @@ impl Builder {
             buffers: 0,
             current: None,
             operations: VecDeque::new(),
+            plan: 0,
             multipass_offset: 0,
             idle_at: None,
             system_context,

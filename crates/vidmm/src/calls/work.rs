@@ -64,7 +64,14 @@ impl VidMm {
         self.queued.insert(index as u32);
         self.stirred = true;
         let device = self.devices.id(device_index);
-        self.events.record(|| Event::Submitted { device, context, submission: number });
+        let values = |descs: &[FenceValueDesc]| descs.iter().map(|desc| (desc.fence, desc.value)).collect();
+        self.events.record(|| Event::Submitted {
+            device,
+            context,
+            submission: number,
+            waits: values(&desc.waits),
+            signals: values(&desc.signals),
+        });
         Ok(number)
     }
 

@@ -85,6 +85,7 @@ pub struct EngineDesc {
 #[doc(alias = "DXGK_ENGINE_TYPE")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum EngineKind {
     /// Runs the paging buffers, in the system context (GVA-63). Exactly one engine does.
     Paging,

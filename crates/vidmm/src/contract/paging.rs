@@ -34,6 +34,7 @@ pub struct BuildPagingBuffer<'a> {
 /// What a driver answers (BPB-01). There is no fourth answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum BuildStatus {
     /// The operation is encoded, to its end.
     Success,
@@ -49,6 +50,7 @@ pub enum BuildStatus {
 #[doc(alias = "DXGK_BUILDPAGINGBUFFER_OPERATION")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum PagingOperation {
     /// Copy between two ranges of the paging process's address space.
@@ -102,6 +104,7 @@ pub struct TransferVirtual {
 #[doc(alias = "DXGK_MEMORY_TRANSFER_DIRECTION")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum MemoryTransferDirection {
     /// Page-out.
     LocalToSystem,

@@ -104,17 +104,6 @@ impl Plan {
         }
     }
 
-    /// Whether it neither does anything nor orders anything.
-    pub fn is_empty(&self) -> bool {
-        self.after.is_empty()
-            && self.invalidate.is_empty()
-            && self.out.is_empty()
-            && self.tables.is_empty()
-            && self.page_in.is_empty()
-            && self.validate.is_empty()
-            && self.retire.is_empty()
-    }
-
     /// Bytes that it moves.
     pub fn bytes(&self) -> u64 {
         self.out.iter().map(|out| out.size).chain(self.page_in.iter().map(|page_in| page_in.size)).sum()

@@ -62,10 +62,11 @@ impl VidMm {
     /// Makes sure that there is an operation to build; `false` when the stream is empty, with nothing left unsubmitted.
     fn next_operation(&mut self, kmd: &mut dyn Kmd) -> bool {
         while self.builder.operations.is_empty() {
-            let Some((_, plan, cursor)) = self.stream.head() else {
+            let Some((number, plan, cursor)) = self.stream.head() else {
                 self.submit_paging_buffer(kmd);
                 return false;
             };
+            self.builder.plan = number;
             let mut env =
                 BuildEnv { adapter: &self.adapter, windows: &mut self.windows, processes: &mut self.processes };
             if !expand(plan, cursor, &mut env, &mut self.builder.operations) {
@@ -94,8 +95,8 @@ impl VidMm {
     }
 
     fn build_operation(&mut self, kmd: &mut dyn Kmd) -> Built {
-        let plan = self.stream.head().map_or(0, |(number, ..)| number);
         let builder = &mut self.builder;
+        let plan = builder.plan;
         let buffer = builder.current.as_mut().expect("a buffer was taken");
         let operation = *builder.operations.front().expect("there is an operation");
         let is_fresh = buffer.is_empty();

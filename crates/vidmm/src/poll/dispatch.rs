@@ -95,6 +95,8 @@ impl VidMm {
             if let Some(root) = root_page_table(&self.adapter, &process.tables) {
                 kmd.set_root_page_table(handle, root);
                 context.root_is_set = true;
+                let context = self.contexts.id(index as usize);
+                self.events.record(|| Event::RootPageTableSet { context, address: root.address });
             }
         }
         let books = &mut self.engines[engine as usize];

@@ -20,6 +20,8 @@ const PLAN_BYTES: u64 = 32 << 20;
 #[derive(Default)]
 pub(crate) struct Draft {
     plan: Plan,
+    /// Something was decided under the number of `plan`: it must be parked, even if it needs no operation.
+    decided: bool,
     parked: Vec<PlanNo>,
 }
 
@@ -46,6 +48,7 @@ impl VidMm {
         follow(&self.stream, &mut draft.plan, allocation.last_plan);
         allocation.place = Some(extents);
         allocation.last_plan = number;
+        draft.decided = true;
         match backed {
             true => self.statistics.bytes_paged_in += size,
             false => self.statistics.bytes_filled += size,
@@ -77,6 +80,7 @@ impl VidMm {
         let table = books.tables.get_mut(key);
         (table.address, table.plan) = (Some(address), number);
         draft.plan.tables.push(PlannedTable { process, key });
+        draft.decided = true;
         let adapter = &self.adapter;
         let process = self.processes.id(process as usize);
         self.events.record(|| Event::PageTablePlaced {
@@ -119,6 +123,7 @@ impl VidMm {
         }
         allocation.state -= AllocationState::EVICT_SOON;
         allocation.last_plan = number;
+        draft.decided = true;
         if reason != EvictReason::Destroyed {
             self.statistics.evictions += 1;
         }
@@ -135,8 +140,9 @@ impl VidMm {
         follow(&self.stream, &mut draft.plan, allocation.last_plan);
         // Also without entries to write: whoever brings the allocation in writes them, and must follow the plan that
         // initialises their tables.
-        if allocation.place.is_some() || !draft.plan.is_empty() {
+        if allocation.place.is_some() || draft.decided || !draft.plan.after.is_empty() {
             allocation.last_plan = number;
+            draft.decided = true;
         }
         let Some(extents) = allocation.place.clone() else { return };
         let entries = PteRange { handle: allocation.handle, mapping, extents };
@@ -161,11 +167,12 @@ impl VidMm {
     /// Notes in `draft` what is to be done once it has retired.
     pub(crate) fn plan_retire(&self, draft: &mut Draft, retire: Retire) {
         draft.plan.retire.push(retire);
+        draft.decided = true;
     }
 
     /// Parks what is left in `draft`. Returns the numbers of all its plans.
     pub(crate) fn finish(&mut self, mut draft: Draft) -> Vec<PlanNo> {
-        if !draft.plan.is_empty() {
+        if draft.decided {
             self.park_draft(&mut draft);
         }
         draft.parked
@@ -173,6 +180,7 @@ impl VidMm {
 
     fn park_draft(&mut self, draft: &mut Draft) {
         let plan = core::mem::take(&mut draft.plan);
+        draft.decided = false;
         let number = self.stream.next_number();
         let devices = &self.devices;
         self.events.record(|| Event::PlanDecided {

@@ -146,6 +146,9 @@ impl VidMm {
                     Retire::Allocation(index) => self.dead.push(index),
                     Retire::Mapping { process, virtual_address } => {
                         self.processes[process as usize].space.unmap(virtual_address);
+                        let process = self.processes.id(process as usize);
+                        let virtual_address = GpuVirtualAddress(virtual_address);
+                        self.events.record(|| Event::GpuVirtualAddressReclaimed { process, virtual_address });
                     }
                 }
             }

@@ -75,7 +75,9 @@ impl Config {
                 segment(pool, 0, self.segment_bytes),
                 segment(SegmentFlags::APERTURE, self.segment_bytes, 1 << 20),
             ],
-            engines: [EngineKind::Paging, EngineKind::Render3d, EngineKind::Copy].map(|kind| EngineDesc { kind }).into(),
+            engines: [EngineKind::Paging, EngineKind::Render3d, EngineKind::Copy]
+                .map(|kind| EngineDesc { kind })
+                .into(),
             gpu_mmu: GpuMmuCaps {
                 flags: mmu,
                 page_table_update_mode: PageTableUpdateMode::GpuPhysical,

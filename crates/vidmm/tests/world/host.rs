@@ -14,7 +14,7 @@ pub struct Ledger {
     pub limit: Option<u64>,
     /// How many commits still succeed before one fails.
     pub fails_after: Option<u64>,
-    next: u64,
+    pub next: u64,
 }
 
 impl Ledger {
@@ -46,6 +46,10 @@ impl Host for Ledger {
 
     fn decommit_backing_store(&mut self, address: PhysicalAddress, size: u64) {
         assert!(address.segment.is_system());
-        assert_eq!(self.live.remove(&address.offset), Some(size), "only what was committed is returned, once and whole");
+        assert_eq!(
+            self.live.remove(&address.offset),
+            Some(size),
+            "only what was committed is returned, once and whole"
+        );
     }
 }

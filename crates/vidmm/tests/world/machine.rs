@@ -65,7 +65,7 @@ impl Machine {
             PagingOperation::VirtualFill(op) => {
                 for offset in (0..op.fill_size_in_bytes).step_by(PAGE_SIZE as usize) {
                     let to = self.window(root, op.destination_virtual_address.0 + offset);
-                    self.write(to, u64::from(op.fill_pattern), host);
+                    self.page(to, u64::from(op.fill_pattern), host);
                 }
             }
             PagingOperation::VirtualTransfer(op) => {
@@ -73,7 +73,7 @@ impl Machine {
                     let from = self.window(root, op.source_virtual_address.0 + offset);
                     let to = self.window(root, op.destination_virtual_address.0 + offset);
                     let token = self.read(from, host);
-                    self.write(to, token, host);
+                    self.page(to, token, host);
                 }
             }
             other => panic!("I23: {other:?} is newer than this driver"),
@@ -92,11 +92,16 @@ impl Machine {
 
     pub fn write(&mut self, page: PhysicalAddress, token: u64, host: &Ledger) {
         assert!(!page.segment.is_system() || host.holds(page.offset), "{page:?} was given back to the system");
-        self.overwrite(page);
         self.pages.insert(page, token);
     }
 
-    /// The page gets other content: no table is there any more, and no stale entry may show it.
+    /// Paging writes the page.
+    fn page(&mut self, page: PhysicalAddress, token: u64, host: &Ledger) {
+        self.overwrite(page);
+        self.write(page, token, host);
+    }
+
+    /// The page gets another use: no table is there any more, and no stale entry may show it.
     fn overwrite(&mut self, page: PhysicalAddress) {
         let shows = |pte: &Pte| pte.flags.contains(PteFlags::VALID) && pte.address == page;
         let shown = self.stale.iter().find(|((process, _), pte)| *process != self.paging_process && shows(pte));

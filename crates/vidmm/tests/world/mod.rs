@@ -190,12 +190,7 @@ impl World {
         (allocation, address)
     }
 
-    pub fn evict(
-        &mut self,
-        client: Client,
-        allocations: &[AllocationId],
-        flags: EvictFlags,
-    ) -> Result<(), EvictError> {
+    pub fn evict(&mut self, client: Client, allocations: &[AllocationId], flags: EvictFlags) -> Result<(), EvictError> {
         self.call(|vidmm, _, _| vidmm.evict(client.device, allocations, flags))
     }
 

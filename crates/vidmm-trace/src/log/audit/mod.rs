@@ -14,11 +14,13 @@ mod device;
 mod fences;
 mod finding;
 mod intervals;
+mod lists;
 mod operations;
 mod plans;
 mod requests;
 mod segment;
 mod shadow;
+mod stream;
 mod tables;
 mod work;
 

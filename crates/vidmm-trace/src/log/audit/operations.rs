@@ -1,14 +1,13 @@
 //! Paging operations, in the order in which they are built (I04, I05, I15, I20).
 
 use vidmm::contract::{BuildStatus, EngineFence, PagingOperation, PteFlags, UpdatePageTable, UpdatePageTableFlags};
-use vidmm::{AllocationId, Event, Extent, PlanNo};
+use vidmm::{AllocationId, Event, PlanNo};
 
-use super::allocation::{Mapping, Place};
+use super::Audit;
 use super::finding::Invariant;
 use super::plans::Built;
 use super::segment::runs_of;
 use super::shadow::{leaf_bytes, page_size};
-use super::{Audit, Building};
 
 impl Audit {
     pub(super) fn paging(&mut self, event: &Event) {
@@ -56,103 +55,6 @@ impl Audit {
             let message = format!("work was dispatched before plan {number}, which it requires, was built to its end");
             self.findings.report_at(event, Invariant::I06, message);
         }
-    }
-
-    /// An operation of `plan` is built: the plans before it in the stream are built to their end. Plan 0 is adapter start.
-    fn begin_plan(&mut self, plan: PlanNo) {
-        if plan == 0 || self.building.as_ref().is_some_and(|building| building.plan == plan) {
-            return;
-        }
-        if !self.plans.is_waiting(plan) {
-            let message =
-                format!("an operation of plan {plan} is built, which is not in the stream or was built to its end");
-            return self.findings.report(Invariant::I20, message);
-        }
-        while self.next_plan().is_some_and(|next| next != plan) {}
-    }
-
-    /// All of `plan` is built, and all that was before it in the stream.
-    pub(super) fn close_through(&mut self, plan: PlanNo) {
-        if self.plans.is_waiting(plan) {
-            self.begin_plan(plan);
-        }
-        if self.building.as_ref().is_some_and(|building| building.plan == plan) {
-            self.close_plan();
-        }
-    }
-
-    /// Goes on to the next plan of the stream: what it decides is what is built from now on.
-    fn next_plan(&mut self) -> Option<PlanNo> {
-        self.close_plan();
-        let number = self.plans.next_in_stream()?;
-        let steps = self.plans.get_mut(number).map(|plan| std::mem::take(&mut plan.steps)).unwrap_or_default();
-        for victim in &steps.victims {
-            if let Some(allocation) = self.allocations.get_mut(&victim.allocation) {
-                allocation.built = None;
-            }
-        }
-        for arrival in &steps.arrivals {
-            if let Some(allocation) = self.allocations.get_mut(&arrival.allocation) {
-                allocation.built = Some(Place { plan: number, extents: arrival.extents.clone() });
-            }
-        }
-        self.building = Some(Building { plan: number, steps, victims_checked: false });
-        Some(number)
-    }
-
-    /// The plan that is being built is built to its end: what it decided is done, and nothing else is left.
-    fn close_plan(&mut self) {
-        let Some(Building { plan, steps, .. }) = self.building.take() else { return };
-        for victim in &steps.victims {
-            self.check_moved(plan, victim.allocation, "copied out", victim.moved, victim.copied);
-            self.check_hidden(victim.allocation, Invariant::I04);
-        }
-        for arrival in &steps.arrivals {
-            self.check_moved(plan, arrival.allocation, "brought in", arrival.moved, true);
-            for mapping in &arrival.mappings {
-                self.check_visible(mapping, &arrival.extents);
-            }
-        }
-        if let Some(stale) = self.shadow.take_stale() {
-            let message = format!(
-                "plan {plan} ends without a flush of {:#x}..{:#x} of process {}",
-                stale.start, stale.end, stale.process.0
-            );
-            self.findings.report(Invariant::I05, message);
-        }
-        self.check_windows_empty(plan);
-    }
-
-    /// No process sees the allocation, nor does a TLB.
-    pub(super) fn check_hidden(&mut self, id: AllocationId, invariant: Invariant) {
-        let Some(allocation) = self.allocations.get(&id) else { return };
-        let mappings = allocation.mappings.iter().filter_map(|key| self.mappings.get(key));
-        for mapping in mappings {
-            let Some(process) = self.processes.get(&mapping.process) else { continue };
-            let shown = self.shadow.shows(process.handle, mapping.virtual_address, mapping.end(), allocation.handle);
-            self.findings.check(!shown, invariant, || {
-                format!("{id} has left, but {} still sees it at {:#x}", mapping.process, mapping.virtual_address)
-            });
-        }
-        let stale = self.shadow.stale_of(allocation.handle);
-        self.findings.check(stale.is_none(), Invariant::I05, || {
-            format!("{id} has left, but a TLB may still know it: {stale:?}")
-        });
-    }
-
-    /// A mapping shows its allocation, where that is.
-    pub(super) fn check_visible(&mut self, mapping: &Mapping, extents: &[Extent]) {
-        let Some(process) = self.processes.get(&mapping.process) else { return };
-        let shown = self.shadow.translate(process.handle, mapping.page_size, mapping.virtual_address, mapping.size);
-        let right = runs_of(self.segment.id, extents, mapping.allocation_offset, mapping.size);
-        self.findings.check(shown.as_ref() == Some(&right), Invariant::I04, || {
-            format!(
-                "{} of {} must show {} at {right:?}, but shows {shown:?}",
-                vidmm::GpuVirtualAddress(mapping.virtual_address),
-                mapping.process,
-                mapping.allocation
-            )
-        });
     }
 
     fn update_page_table(&mut self, op: &UpdatePageTable) {
