@@ -9,8 +9,9 @@ use common::{Scratch, scenarios, summary, vidmm_run};
 use vidmm_trace::{Audit, LogReader};
 
 /// Other machines: what `[adapter]` has instead of a scenario's own.
-const MACHINES: [(&str, &str); 8] = [
+const MACHINES: [(&str, &str); 9] = [
     ("4 KiB pages", "page-size = \"4 KiB\""),
+    ("4 KiB pages with two kinds of leaf tables", "page-size = \"4 KiB\"\ndual-pte = true"),
     ("one kind of leaf table", "dual-pte = false"),
     ("page tables in system memory", "page-tables = \"system\""),
     ("4 KiB pages, and page tables in system memory", "page-size = \"4 KiB\"\npage-tables = \"system\""),

@@ -1,6 +1,7 @@
 //! An allocation: what the driver said of it, where it is, and what it needs to be told apart from.
 
 use alloc::{boxed::Box, vec::Vec};
+use core::num::NonZeroU64;
 
 use bitflags::bitflags;
 
@@ -10,6 +11,7 @@ use crate::{
     gpu_va::Mapping,
     id::{PlanNo, Slots, kind},
     residency::ListEntry,
+    units::{PAGE_SIZE, PageSize},
 };
 
 pub(crate) type Allocations = Slots<kind::Allocation, Allocation>;
@@ -30,14 +32,23 @@ pub(crate) struct Allocation {
     pub links: Links,
     /// How the list of its device names it.
     pub entry: ListEntry,
-    /// Where processes see it.
-    pub mapping: Option<Mapping>,
-    pub more_mappings: Option<Box<Vec<Mapping>>>,
+    /// Its first mapping, if that shows all of it; the others.
+    whole_mapping: Option<WholeMapping>,
+    more_mappings: Option<Box<Vec<Mapping>>>,
+    /// The process of its device.
+    pub process: u32,
     /// The device it was created on; only that device's list can name it (RES-10).
     pub device: u32,
     /// Larger stays longer (CRE-30).
     pub priority: u32,
     pub state: AllocationState,
+}
+
+/// Whose an allocation is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owner {
+    pub process: u32,
+    pub device: u32,
 }
 
 /// Neighbours of an allocation in the queue of its priority while it is evictable.
@@ -73,29 +84,79 @@ bitflags! {
     }
 }
 
+/// A mapping of all of an allocation without driver protection, as nearly all are: its address, and flags in the bits that a
+/// page's address has to spare.
+#[derive(Clone, Copy, Debug)]
+struct WholeMapping(NonZeroU64);
+
+impl WholeMapping {
+    const KIB64: u64 = 1 << 0;
+    const READ_ONLY: u64 = 1 << 1;
+
+    fn pack(mapping: &Mapping) -> Self {
+        let large = if mapping.pte_page_size == PageSize::Kib64 { Self::KIB64 } else { 0 };
+        let read_only = if mapping.read_only { Self::READ_ONLY } else { 0 };
+        Self(NonZeroU64::new(mapping.virtual_address | large | read_only).expect("address 0 is never mapped"))
+    }
+
+    fn unpack(self, process: u32, size: u64) -> Mapping {
+        Mapping {
+            process,
+            pte_page_size: if self.0.get() & Self::KIB64 != 0 { PageSize::Kib64 } else { PageSize::Kib4 },
+            read_only: self.0.get() & Self::READ_ONLY != 0,
+            virtual_address: self.0.get() & !(PAGE_SIZE - 1),
+            size,
+            allocation_offset: 0,
+            driver_protection: 0,
+        }
+    }
+}
+
 impl Allocation {
+    /// A new allocation: nowhere but in its backing store.
+    pub fn new(handle: KmdAllocationHandle, size: u64, backing_store: u64, owner: Owner, priority: u32) -> Self {
+        Self {
+            handle,
+            size,
+            backing_store,
+            place: None,
+            last_plan: 0,
+            links: Links::UNLINKED,
+            entry: ListEntry::default(),
+            whole_mapping: None,
+            more_mappings: None,
+            process: owner.process,
+            device: owner.device,
+            priority,
+            state: AllocationState::empty(),
+        }
+    }
+
     /// All mappings.
-    pub fn mappings(&self) -> impl Iterator<Item = &Mapping> {
-        self.mapping.iter().chain(self.more_mappings.iter().flat_map(|mappings| mappings.iter()))
+    pub fn mappings(&self) -> impl Iterator<Item = Mapping> {
+        let whole = self.whole_mapping.map(|whole| whole.unpack(self.process, self.size));
+        whole.into_iter().chain(self.more_mappings.iter().flat_map(|mappings| mappings.iter().copied()))
     }
 
     /// Adds a mapping.
     pub fn add_mapping(&mut self, mapping: Mapping) {
-        match self.mapping {
-            None => self.mapping = Some(mapping),
-            Some(_) => self.more_mappings.get_or_insert_default().push(mapping),
+        let whole = WholeMapping::pack(&mapping);
+        if self.whole_mapping.is_none() && whole.unpack(self.process, self.size) == mapping {
+            self.whole_mapping = Some(whole);
+        } else {
+            self.more_mappings.get_or_insert_default().push(mapping);
         }
     }
 
-    /// Removes and returns the mapping of `process` at exactly `virtual_address`.
-    pub fn remove_mapping(&mut self, process: u32, virtual_address: u64) -> Option<Mapping> {
-        let is_it = |mapping: &Mapping| mapping.process == process && mapping.virtual_address == virtual_address;
-        if self.mapping.as_ref().is_some_and(is_it) {
-            let next = self.more_mappings.as_mut().and_then(|mappings| mappings.pop());
-            return core::mem::replace(&mut self.mapping, next);
+    /// Removes and returns the mapping at exactly `virtual_address`.
+    pub fn remove_mapping(&mut self, virtual_address: u64) -> Option<Mapping> {
+        let whole = self.whole_mapping.map(|whole| whole.unpack(self.process, self.size));
+        if let Some(mapping) = whole.filter(|mapping| mapping.virtual_address == virtual_address) {
+            self.whole_mapping = None;
+            return Some(mapping);
         }
         let more = self.more_mappings.as_mut()?;
-        let at = more.iter().position(is_it)?;
+        let at = more.iter().position(|mapping| mapping.virtual_address == virtual_address)?;
         Some(more.swap_remove(at))
     }
 

@@ -65,7 +65,7 @@ impl VidMm {
         audit.equal("D4: available bytes", self.placer.available(), holes);
 
         let placed = self.allocations.iter().filter_map(|(_, allocation)| allocation.place.as_ref());
-        let placed = placed.flat_map(|place| place.as_slice().iter().copied());
+        let placed = placed.flat_map(|place| place.iter());
         let mut all: Vec<Extent> = placed.chain(tables).chain(self.placer.holes()).collect();
         all.sort_unstable();
         let mut end = 0;

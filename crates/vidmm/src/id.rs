@@ -132,70 +132,68 @@ pub struct InvalidHandle {
 
 /// Objects of one kind by name. Indices are reused, last freed first; generations are not.
 pub(crate) struct Slots<K, T> {
-    slots: Vec<Slot<T>>,
+    /// Apart from the values, so that neither pads the other.
+    generations: Vec<u32>,
+    values: Vec<Option<T>>,
     free: Vec<u32>,
     kind: PhantomData<fn() -> K>,
 }
 
-struct Slot<T> {
-    generation: u32,
-    value: Option<T>,
-}
-
 impl<K: Kind, T> Slots<K, T> {
     pub fn new() -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), kind: PhantomData }
+        Self { generations: Vec::new(), values: Vec::new(), free: Vec::new(), kind: PhantomData }
     }
 
     pub fn insert(&mut self, value: T) -> Id<K> {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, value: None });
-            self.slots.len() as u32 - 1
+            self.generations.push(0);
+            self.values.push(None);
+            assert!(self.values.len() <= 1 << 31, "more objects than indices");
+            self.values.len() as u32 - 1
         });
-        let slot = &mut self.slots[index as usize];
-        slot.value = Some(value);
-        Id { index, generation: slot.generation, kind: PhantomData }
+        self.values[index as usize] = Some(value);
+        self.id(index as usize)
     }
 
     /// Destroys the object; its name dies with it.
     pub fn remove(&mut self, index: usize) -> T {
-        let slot = &mut self.slots[index];
-        let value = slot.value.take().expect("only living objects are removed");
-        slot.generation = slot.generation.wrapping_add(1);
+        let value = self.values[index].take().expect("only living objects are removed");
+        self.generations[index] = self.generations[index].wrapping_add(1);
         self.free.push(index as u32);
         value
     }
 
     /// The index of a caller's handle, if it names a living object.
     pub fn lookup(&self, id: Id<K>) -> Result<usize, InvalidHandle> {
-        match self.slots.get(id.index()) {
-            Some(slot) if slot.generation == id.generation && slot.value.is_some() => Ok(id.index()),
-            _ => Err(InvalidHandle { kind: K::NAME, index: id.index }),
+        let index = id.index();
+        if self.contains(index) && self.generations[index] == id.generation {
+            return Ok(index);
         }
+        Err(InvalidHandle { kind: K::NAME, index: id.index })
     }
 
     pub fn contains(&self, index: usize) -> bool {
-        self.slots.get(index).is_some_and(|slot| slot.value.is_some())
+        self.values.get(index).is_some_and(Option::is_some)
     }
 
     pub fn id(&self, index: usize) -> Id<K> {
-        Id { index: index as u32, generation: self.slots[index].generation, kind: PhantomData }
+        Id { index: index as u32, generation: self.generations[index], kind: PhantomData }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
-        self.slots.iter().enumerate().filter_map(|(index, slot)| Some((index, slot.value.as_ref()?)))
+        self.values.iter().enumerate().filter_map(|(index, value)| Some((index, value.as_ref()?)))
     }
 }
 
 impl<K, T> core::ops::Index<usize> for Slots<K, T> {
     type Output = T;
     fn index(&self, index: usize) -> &T {
-        self.slots[index].value.as_ref().expect("the core only indexes living objects")
+        self.values[index].as_ref().expect("the core only indexes living objects")
     }
 }
 
 impl<K, T> core::ops::IndexMut<usize> for Slots<K, T> {
     fn index_mut(&mut self, index: usize) -> &mut T {
-        self.slots[index].value.as_mut().expect("the core only indexes living objects")
+        self.values[index].as_mut().expect("the core only indexes living objects")
     }
 }

@@ -53,9 +53,12 @@ impl PagePlacer {
     }
 
     /// Gives back ranges that `plan` empties; they are promised until it enters the stream.
-    pub fn promise(&mut self, plan: PlanNo, extents: &[Extent]) {
-        self.available += extents.iter().map(|extent| extent.size).sum::<u64>();
-        self.promised.entry(plan).or_default().extend_from_slice(extents);
+    pub fn promise(&mut self, plan: PlanNo, extents: impl IntoIterator<Item = Extent>) {
+        let promised = self.promised.entry(plan).or_default();
+        for extent in extents {
+            self.available += extent.size;
+            promised.push(extent);
+        }
     }
 
     /// `plan` has entered the stream: what comes later in the stream may use its ranges without waiting.
@@ -118,7 +121,7 @@ mod tests {
         let mut after = Vec::new();
         let whole = placer.take(100, &mut after);
         assert_eq!(whole, [Extent { offset: 0, size: 100 }]);
-        placer.promise(1, &[Extent { offset: 0, size: 40 }, Extent { offset: 60, size: 10 }]);
+        placer.promise(1, [Extent { offset: 0, size: 40 }, Extent { offset: 60, size: 10 }]);
         placer.entered(1);
         assert_eq!(placer.take(8, &mut after), [Extent { offset: 60, size: 8 }]);
         assert!(after.is_empty());
@@ -129,7 +132,7 @@ mod tests {
         let mut placer = PagePlacer::new(100);
         let mut after = Vec::new();
         placer.take(100, &mut after);
-        placer.promise(7, &[Extent { offset: 10, size: 20 }]);
+        placer.promise(7, [Extent { offset: 10, size: 20 }]);
         assert_eq!(placer.available(), 20);
         assert_eq!(placer.take(15, &mut after), [Extent { offset: 10, size: 15 }]);
         assert_eq!(after, [7]);
@@ -141,7 +144,7 @@ mod tests {
         let mut placer = PagePlacer::new(96);
         placer.take(96, &mut Vec::new());
         for (plan, offset) in [(1, 0), (2, 64), (3, 32)] {
-            placer.promise(plan, &[Extent { offset, size: 32 }]);
+            placer.promise(plan, [Extent { offset, size: 32 }]);
             placer.entered(plan);
         }
         assert_eq!(placer.holes().collect::<Vec<_>>(), [Extent { offset: 0, size: 96 }]);

@@ -128,19 +128,3 @@ fn paging_buffers_are_bounded() {
     world.run_all();
     assert_eq!(world.paging_fence(client), 1);
 }
-
-/// RES-33, D5: paging of one device does not wait for that of another which waits for work.
-#[test]
-fn who_waits_is_overtaken() {
-    let mut world = World::new(Config::pages(8));
-    let (slow, fast) = (world.client(), world.client());
-    let (a, at) = world.resident(slow, 4);
-    world.submit(slow, &[Access::Read(at)]);
-    world.evict(slow, &[a], SOON).unwrap();
-    let b = world.allocate(slow, 4);
-    let _: Residency = world.make_resident(slow, &[b]).unwrap();
-    let c = world.allocate(fast, 1);
-    let _: Result<Residency, MakeResidentError> = world.make_resident(fast, &[c]);
-    world.run_all();
-    world.tear_down();
-}

@@ -82,13 +82,13 @@ impl AdapterSettings {
         self.dual_pte.unwrap_or(self.page_size == PageSize::Kib64)
     }
 
-    /// The index bits of the levels below the root, from the leaf up: as the scenario says, or else `[13, 10]` with
-    /// pages of 64 KiB and `[9, 9, 9]` with pages of 4 KiB. In system memory, where a table is one page, they are `[9,
-    /// 8, 8, 5]` with dual entries, which are twice as large, and `[9, 9, 9]` without.
+    /// The index bits of the levels below the root, from the leaf up: as the scenario says, or else `[13, 10]` for
+    /// tables in local memory with pages of 64 KiB. Elsewhere a table is 4 KiB at most, so that they are `[9, 8, 8, 5]`
+    /// with dual entries, which are twice as large, and `[9, 9, 9]` without.
     pub fn page_table_bits(&self) -> Vec<u32> {
         let default = || match (self.page_tables, self.page_size) {
             (PageTables::Local, PageSize::Kib64) => vec![13, 10],
-            (PageTables::System, _) if self.dual_pte() => vec![9, 8, 8, 5],
+            _ if self.dual_pte() => vec![9, 8, 8, 5],
             _ => vec![9, 9, 9],
         };
         self.page_table_bits.clone().unwrap_or_else(default)

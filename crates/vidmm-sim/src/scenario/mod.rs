@@ -3,6 +3,7 @@
 //! A scenario is a TOML file. Every key has a default, so an empty file is the training demonstration. Whatever is
 //! wrong in a file is answered with the file, the line and what to write instead.
 
+// A file imports only from those above it.
 mod limits;
 mod number;
 mod fault;

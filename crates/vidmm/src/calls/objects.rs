@@ -3,13 +3,13 @@
 use alloc::collections::{BTreeSet, VecDeque};
 
 use crate::{
-    allocation::{Allocation, AllocationState, Links},
+    allocation::{Allocation, AllocationState, Owner},
     contract::{AllocationFlags, AllocationInfo, Host, Kmd, SegmentSet},
     error::{AllocationInfoRule, CreateError, DestroyError, Violation},
     event::Event,
     gpu_va::{PageTables, Process, VaSpace},
     id::{AllocationId, ContextId, DeviceId, InvalidHandle, MonitoredFenceId, PagingQueueId, ProcessId},
-    residency::{EvictFlags, Lapsing, ListBytes, ListEntry},
+    residency::{EvictFlags, Lapsing, ListBytes},
     state::{Context, Deferred, DeferredAction, Device, MonitoredFence, PagingQueue, VidMm},
     units::{Extent, PhysicalAddress},
 };
@@ -242,29 +242,19 @@ impl VidMm {
         let info = kmd.create_allocation(private_driver_data)?;
         let committed = self.check_allocation(&info).and_then(|size| Ok((size, host.commit_backing_store(size)?)));
         let (size, backing_store) = committed.inspect_err(|_| kmd.destroy_allocation(info.allocation))?;
-        let allocation = self.allocations.insert(Allocation {
-            handle: info.allocation,
-            size,
-            backing_store: backing_store.offset,
-            place: None,
-            last_plan: 0,
-            links: Links::UNLINKED,
-            entry: ListEntry::default(),
-            mapping: None,
-            more_mappings: None,
-            device: device_index as u32,
-            priority: info.allocation_priority,
-            state: AllocationState::empty(),
-        });
+        let owner = Owner { process: self.devices[device_index].process, device: device_index as u32 };
+        let (handle, priority) = (info.allocation, info.allocation_priority);
+        let allocation = Allocation::new(handle, size, backing_store.offset, owner, priority);
+        let allocation = self.allocations.insert(allocation);
         self.devices[device_index].allocations += 1;
-        let process = self.processes.id(self.devices[device_index].process as usize);
+        let process = self.processes.id(owner.process as usize);
         self.events.record(|| Event::AllocationCreated {
             allocation,
             device,
             process,
-            handle: info.allocation,
+            handle,
             size,
-            priority: info.allocation_priority,
+            priority,
             backing_store: backing_store.offset,
         });
         Ok(allocation)

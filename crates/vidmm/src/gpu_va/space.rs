@@ -31,13 +31,24 @@ pub(crate) struct VaSpace {
     mapped: BTreeMap<u64, Mapped>,
 }
 
-/// What is known of a mapping at its address.
+/// What is known of a mapping at its address. Small: there is one for each mapping.
 #[derive(Debug, Clone, Copy)]
 struct Mapped {
-    size: u64,
+    pages: u32,
+    /// The allocation's index; the top bit says that the caller freed the mapping, and submitted work may still use it.
     allocation: u32,
-    /// The caller freed it; the work submitted before may still use it.
-    freed: bool,
+}
+
+impl Mapped {
+    const FREED: u32 = 1 << 31;
+
+    fn size(self) -> u64 {
+        u64::from(self.pages) * PAGE_SIZE
+    }
+
+    fn allocation(self) -> u32 {
+        self.allocation & !Self::FREED
+    }
 }
 
 /// Why a range of addresses cannot be had.
@@ -79,7 +90,7 @@ impl VaSpace {
         Self { first, end, free, reserved: BTreeMap::new(), mapped: BTreeMap::new() }
     }
 
-    /// Takes `size` bytes at `base`, or anywhere if it is none, and maps them to `allocation`.
+    /// Takes `size` bytes at `base`, or anywhere if it is none, and maps them to `allocation`. A mapping has less than 16 TiB.
     ///
     /// Ranges of 64 KiB and more are aligned to 64 KiB (U-23). The smallest free range that fits is used: unlike first fit,
     /// it is found without a walk.
@@ -90,6 +101,7 @@ impl VaSpace {
         page_size: PageSize,
         allocation: u32,
     ) -> Result<u64, VaRangeError> {
+        let pages = u32::try_from(size / PAGE_SIZE).map_err(|_| VaRangeError::Exhausted { size })?;
         let address = match base {
             None => self.find(size)?,
             Some(base) => {
@@ -102,7 +114,7 @@ impl VaSpace {
         } else if self.first_mapped(address, size).is_some() {
             return Err(VaRangeError::InUse);
         }
-        self.mapped.insert(address, Mapped { size, allocation, freed: false });
+        self.mapped.insert(address, Mapped { pages, allocation });
         Ok(address)
     }
 
@@ -120,17 +132,20 @@ impl VaSpace {
 
     /// The allocation whose mapping is exactly this range.
     pub fn mapping_at(&self, base: u64, size: u64) -> Option<u32> {
-        self.mapped.get(&base).filter(|mapped| mapped.size == size).map(|mapped| mapped.allocation)
+        self.mapped.get(&base).filter(|mapped| mapped.size() == size).map(|mapped| mapped.allocation())
     }
 
     /// Marks the mapping at `base` as freed; `false` if it was already.
     pub fn free(&mut self, base: u64) -> bool {
-        self.mapped.get_mut(&base).is_some_and(|mapped| !core::mem::replace(&mut mapped.freed, true))
+        let Some(mapped) = self.mapped.get_mut(&base) else { return false };
+        let was_freed = mapped.allocation & Mapped::FREED != 0;
+        mapped.allocation |= Mapped::FREED;
+        !was_freed
     }
 
     /// The mapping is gone: its addresses are free, or reserved as before it.
     pub fn unmap(&mut self, base: u64) {
-        let Mapped { size, .. } = self.mapped.remove(&base).expect("only mappings are unmapped");
+        let size = self.mapped.remove(&base).expect("only mappings are unmapped").size();
         if !self.is_in_reservation(base, size) {
             self.free.insert(Extent { offset: base, size });
         }
@@ -152,7 +167,7 @@ impl VaSpace {
     /// The allocation mapped at `address`, and the offset of the address in its mapping.
     pub fn lookup(&self, address: u64) -> Option<(u32, u64)> {
         let (&start, mapped) = self.mapped.range(..=address).next_back()?;
-        (address - start < mapped.size).then_some((mapped.allocation, address - start))
+        (address - start < mapped.size()).then_some((mapped.allocation(), address - start))
     }
 
     fn find(&self, size: u64) -> Result<u64, VaRangeError> {
@@ -181,7 +196,7 @@ impl VaSpace {
 
     fn first_mapped(&self, base: u64, size: u64) -> Option<u64> {
         let (&start, mapped) = self.mapped.range(..base + size).next_back()?;
-        (start + mapped.size > base).then_some(start)
+        (start + mapped.size() > base).then_some(start)
     }
 
     fn take(&mut self, base: u64, size: u64) -> Result<(), VaRangeError> {

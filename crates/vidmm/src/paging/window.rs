@@ -104,7 +104,7 @@ impl Windows {
         size: u64,
         operations: &mut VecDeque<PagingOperation>,
     ) -> Window {
-        let extents = Extents::One(Extent { offset, size });
+        let extents = Extents::one(Extent { offset, size });
         self.map(adapter, handle, allocation_offset, SegmentId::SYSTEM, &extents, 0, size, operations)
     }
 

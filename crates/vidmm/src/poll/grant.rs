@@ -68,7 +68,7 @@ impl VidMm {
                 self.plan_retire(&mut draft, Retire::Allocation(index));
             }
             DeferredAction::Unmap { allocation, process, virtual_address } => {
-                let removed = self.allocations[allocation as usize].remove_mapping(process, virtual_address);
+                let removed = self.allocations[allocation as usize].remove_mapping(virtual_address);
                 let mapping = removed.expect("a mapping is freed once, and before its allocation is purged");
                 self.plan_entries(&mut draft, allocation, mapping, false);
                 self.plan_retire(&mut draft, Retire::Mapping { process, virtual_address });

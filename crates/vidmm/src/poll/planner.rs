@@ -43,7 +43,7 @@ impl VidMm {
             backing_store: backed.then_some(allocation.backing_store),
         };
         draft.plan.page_in.push(page_in);
-        let entries = |mapping: &_| PteRange { handle, mapping: *mapping, extents: extents.clone() };
+        let entries = |mapping| PteRange { handle, mapping, extents: extents.clone() };
         draft.plan.validate.extend(allocation.mappings().map(entries));
         follow(&self.stream, &mut draft.plan, allocation.last_plan);
         allocation.place = Some(extents);
@@ -59,7 +59,7 @@ impl VidMm {
             Event::Placed {
                 plan: number,
                 allocation: allocations.id(index as usize),
-                extents: allocation.place.as_ref().map_or(Vec::new(), |place| place.as_slice().to_vec()),
+                extents: allocation.place.iter().flat_map(|place| place.iter()).collect(),
                 content: if backed { ContentSource::BackingStore } else { ContentSource::Fill },
             }
         });
@@ -101,7 +101,7 @@ impl VidMm {
         let allocation = &mut self.allocations[index as usize];
         let extents = allocation.place.take().expect("what leaves the segment is in it");
         let plan = &mut draft.plan;
-        let entries = |mapping: &_| PteRange { handle: allocation.handle, mapping: *mapping, extents: extents.clone() };
+        let entries = |mapping| PteRange { handle: allocation.handle, mapping, extents: extents.clone() };
         plan.invalidate.extend(allocation.mappings().map(entries));
         follow(&self.stream, plan, allocation.last_plan);
         let device = &self.devices[allocation.device as usize];
@@ -127,10 +127,15 @@ impl VidMm {
         if reason != EvictReason::Destroyed {
             self.statistics.evictions += 1;
         }
-        self.placer.promise(number, extents.as_slice());
+        self.placer.promise(number, extents.iter());
         let allocation = self.allocations.id(index as usize);
-        let extents = extents.as_slice();
-        self.events.record(|| Event::Evicted { plan: number, allocation, extents: extents.to_vec(), copied, reason });
+        self.events.record(|| Event::Evicted {
+            plan: number,
+            allocation,
+            extents: extents.iter().collect(),
+            copied,
+            reason,
+        });
     }
 
     /// Writes into `draft` that the entries of a mapping become invalid, or valid, with the allocation where it is.

@@ -1,0 +1,192 @@
+//! What goes wrong, and who suffers for it (section 7, P42, P43, P47, I12).
+
+mod world;
+
+use vidmm::contract::*;
+use vidmm::*;
+use world::*;
+
+fn devices_in_error(world: &World) -> Vec<DeviceId> {
+    let device = |output: &Output| match output {
+        Output::DeviceInError(error) => Some(error.device),
+        _ => None,
+    };
+    world.outputs.iter().filter_map(device).collect()
+}
+
+fn failure(world: &World) -> Option<Violation> {
+    world.outputs.iter().find_map(|output| match output {
+        Output::AdapterInError(violation) => Some(violation.clone()),
+        _ => None,
+    })
+}
+
+/// FLT-01, FLT-03, FLT-04, I12: a fault puts its device in error, and no other.
+#[test]
+fn a_page_fault_puts_its_device_in_error() {
+    let mut world = World::new(Config::pages(16));
+    let (guilty, other) = (world.client(), world.client());
+    let (a, _) = world.resident(guilty, 4);
+    let (_, at) = world.resident(other, 4);
+    for client in [guilty, other] {
+        world.submit(client, &[]);
+    }
+    world.poll();
+    world.fault(RENDER, 0xDEAD_0000);
+    assert_eq!(devices_in_error(&world), [guilty.device]);
+    let virtual_address = GpuVirtualAddress(0xDEAD_0000);
+    let error = DeviceInError { device: guilty.device, reason: DeviceErrorReason::PageFault { virtual_address } };
+    assert_eq!(world.make_resident(guilty, &[a]), Err(error.into()));
+    assert_eq!(world.try_map(guilty, &MapGpuVirtualAddress::whole(a)), Err(error.into()));
+    assert_eq!(world.try_allocate(guilty, 1, NORMAL), Err(error.into()));
+    let refused = world.call(|vidmm, _, _| vidmm.submit(guilty.context, SubmitDesc::default()));
+    assert_eq!(refused, Err(error.into()));
+    world.submit(other, &[Access::Write(at, 7)]);
+    world.run_all();
+    assert_eq!(world.token(other, at), Some(7));
+    world.tear_down();
+}
+
+/// FLT-04, FLT-33: what was queued is dropped, and its fences reach the maximum, so that nobody waits for ever.
+#[test]
+fn fences_of_dropped_work_reach_the_maximum() {
+    let mut world = World::new(Config::pages(16));
+    let (guilty, other) = (world.client(), world.client());
+    let fences = [0; 3].map(|_| world.fence());
+    world.submit_to(guilty.context, &[], &[], &[(fences[0], 1)]);
+    world.submit_to(guilty.context, &[], &[(fences[2], 1)], &[(fences[1], 1)]);
+    world.submit_to(other.context, &[], &[(fences[0], 1), (fences[1], 1)], &[]);
+    world.poll();
+    world.fault(RENDER, 0);
+    for fence in &fences[..2] {
+        assert_eq!(world.vidmm.monitored_fence_value(*fence), Ok(u64::MAX));
+    }
+    assert_eq!(world.vidmm.monitored_fence_value(fences[2]), Ok(0), "which it only waited for");
+    world.run_all();
+    assert_eq!(world.completed[RENDER as usize], 2);
+    world.tear_down();
+}
+
+/// I12: paging of the guilty device goes on and its fences signal; its memory can be had when it is destroyed.
+#[test]
+fn paging_of_a_device_in_error_comes_to_its_end() {
+    let (mut world, client) = World::with_pages(16);
+    let (a, at) = world.resident(client, 8);
+    world.submit(client, &[Access::Read(at)]);
+    world.evict(client, &[a], SOON).unwrap();
+    let b = world.allocate(client, 16);
+    let _: Residency = world.make_resident(client, &[b]).unwrap();
+    world.submit(client, &[]);
+    world.poll();
+    world.fault(RENDER, 0);
+    world.run_all();
+    assert_eq!(world.paging_fence(client), 3);
+    world.evict(client, &[b], SOON).unwrap();
+    world.run_all();
+    let other = world.client();
+    world.resident(other, 16);
+    world.tear_down();
+}
+
+/// RES-13, FLT-04: work that is dropped holds no room.
+#[test]
+fn dropped_work_holds_no_room() {
+    let (mut world, client) = World::with_pages(16);
+    let fence = world.fence();
+    let (a, _) = world.resident(client, 16);
+    world.submit(client, &[]);
+    world.submit_to(client.context, &[], &[(fence, 1)], &[]);
+    world.evict(client, &[a], IF_NECESSARY).unwrap();
+    world.poll();
+    world.fault(RENDER, 0);
+    world.run_all();
+    let other = world.client();
+    world.resident(other, 16);
+    world.tear_down();
+}
+
+/// FLT-03: a second fault of the same device changes nothing more.
+#[test]
+fn a_device_is_in_error_once() {
+    let (mut world, client) = World::with_pages(16);
+    world.submit(client, &[]);
+    world.submit(client, &[]);
+    world.poll();
+    world.fault(RENDER, 0);
+    world.fault(RENDER, 0);
+    assert_eq!(devices_in_error(&world), [client.device]);
+    world.tear_down();
+}
+
+/// FLT-23, U-43: a fault in a paging buffer is not any device's.
+#[test]
+fn a_fault_in_a_paging_buffer_is_the_adapters() {
+    let (mut world, client) = World::with_pages(16);
+    let a = world.allocate(client, 1);
+    let _: Residency = world.make_resident(client, &[a]).unwrap();
+    world.poll();
+    world.fault(PAGING, 0x1000);
+    let virtual_address = GpuVirtualAddress(0x1000);
+    assert_eq!(failure(&world), Some(Violation::FaultInPagingBuffer { virtual_address }));
+    assert_eq!(devices_in_error(&world), []);
+}
+
+/// SYN-13, P47: fences out of order, twice, never issued, of engines that there are not.
+#[test]
+fn wrong_fences_are_violations() {
+    let fence = |engine, fence_id| EngineFence { engine, fence_id };
+    let cases = [
+        (fence(RENDER, 2), 1),
+        (fence(RENDER, 0), 1),
+        (fence(RENDER, u64::MAX), 1),
+        (fence(COPY, 1), 0),
+        (fence(COPY, 0), 0),
+        (fence(PAGING, 1), 0),
+        (fence(3, 1), 0),
+        (fence(u32::MAX, 0), 0),
+    ];
+    for (found, expected) in cases {
+        for is_fault in [false, true] {
+            let (mut world, client) = World::with_pages(16);
+            world.submit(client, &[]);
+            world.submit(client, &[]);
+            world.poll();
+            let buffer = DmaBuffer::User(Vec::new());
+            world.call(|vidmm, _, _| match is_fault {
+                true => vidmm.handle_page_fault(found, GpuVirtualAddress(0), false, buffer),
+                false => vidmm.handle_completed(found, buffer),
+            });
+            world.poll();
+            assert_eq!(failure(&world), Some(Violation::FenceOrder { found, expected }));
+            let refused = world.call(|vidmm, _, _| vidmm.submit(client.context, SubmitDesc::default()));
+            assert!(matches!(refused, Err(SubmitError::DeviceInError(_))));
+        }
+    }
+}
+
+/// P47: a fence that was right once is wrong twice.
+#[test]
+fn a_fence_completes_once() {
+    let (mut world, client) = World::with_pages(16);
+    world.submit(client, &[]);
+    world.run_all();
+    let found = EngineFence { engine: RENDER, fence_id: 1 };
+    world.call(|vidmm, _, _| vidmm.handle_completed(found, DmaBuffer::User(Vec::new())));
+    world.poll();
+    assert_eq!(failure(&world), Some(Violation::FenceOrder { found, expected: 0 }));
+}
+
+/// D1: a completion may bring back a buffer that is not its own; the pool takes nothing foreign, and loses nothing.
+#[test]
+fn a_foreign_buffer_does_no_harm() {
+    let (mut world, client) = World::with_pages(16);
+    for _ in 0..20 {
+        world.submit(client, &[]);
+        world.poll();
+        let packet = world.take_packet(RENDER);
+        let foreign = DmaBuffer::Paging(PagingBuffer::new(0, 0));
+        world.call(|vidmm, _, _| vidmm.handle_completed(packet.signal, foreign));
+    }
+    world.resident(client, 4);
+    assert_eq!(failure(&world), None);
+}
