@@ -34,6 +34,7 @@ pub(crate) struct Allocation {
     pub entry: ListEntry,
     /// Its first mapping, if that shows all of it; the others.
     whole_mapping: Option<WholeMapping>,
+    #[expect(clippy::box_collection, reason = "a thin pointer: nearly no allocation has other mappings")]
     more_mappings: Option<Box<Vec<Mapping>>>,
     /// The process of its device.
     pub process: u32,
@@ -79,8 +80,6 @@ bitflags! {
         const EVICT_SOON = 1 << 3;
         /// The caller destroyed it; it lives on until nothing names it (RES-91).
         const DESTROYED = 1 << 4;
-        /// The plan that takes its last traces away has been decided.
-        const PURGED = 1 << 5;
     }
 }
 

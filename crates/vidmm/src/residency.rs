@@ -8,7 +8,7 @@
 
 use alloc::{
     boxed::Box,
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
 };
 
 use bitflags::bitflags;
@@ -211,26 +211,28 @@ impl ListBytes {
     }
 }
 
-/// Holds that end when a submission has been dispatched, soonest first.
+/// Holds that end when a submission has been dispatched, soonest first; of one submission in the order of the Evicts.
 #[derive(Debug, Default)]
-pub(crate) struct Lapsing(BTreeSet<(SubmissionNo, u32, EvictFlags)>);
+pub(crate) struct Lapsing(BTreeMap<SubmissionNo, VecDeque<(u32, EvictFlags)>>);
 
 impl Lapsing {
     /// The hold of the device's entry on allocation `index` ends with `last`.
     pub fn insert(&mut self, last: SubmissionNo, index: u32, flags: EvictFlags) {
-        self.0.insert((last, index, flags));
+        self.0.entry(last).or_default().push_back((index, flags));
     }
 
     /// Holds that end with a submission up to `last`: the submission and the allocation.
     pub fn up_to(&self, last: SubmissionNo) -> impl Iterator<Item = (SubmissionNo, u32)> {
-        self.0.iter().take_while(move |(ends, ..)| *ends <= last).map(|&(ends, index, _)| (ends, index))
+        self.0.range(..=last).flat_map(|(&ends, holds)| holds.iter().map(move |&(index, _)| (ends, index)))
     }
 
     /// The next hold that ends with a submission up to `dispatched`.
     pub fn pop(&mut self, dispatched: SubmissionNo) -> Option<(u32, EvictFlags)> {
-        if self.0.first()?.0 > dispatched {
-            return None;
+        let mut first = self.0.first_entry().filter(|first| *first.key() <= dispatched)?;
+        let hold = first.get_mut().pop_front();
+        if first.get().is_empty() {
+            first.remove();
         }
-        self.0.pop_first().map(|(_, index, flags)| (index, flags))
+        hold
     }
 }

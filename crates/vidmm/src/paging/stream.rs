@@ -85,6 +85,7 @@ impl Stream {
 
     /// Whether the plan has retired.
     pub fn is_retired(&self, number: PlanNo) -> bool {
+        assert!(number <= self.last, "a plan that is being written has not retired");
         !self.plans.contains_key(&number)
     }
 

@@ -15,7 +15,9 @@ const IN_FLIGHT_MAX: usize = 4;
 impl VidMm {
     /// Notes which granted requests are built to their end: their submissions may follow.
     pub(crate) fn settle_requests(&mut self) {
-        for device in Vec::from_iter(self.granted.iter().copied()) {
+        let mut next = 0;
+        while let Some(&device) = self.granted.range(next..).next() {
+            next = device + 1;
             let books = &mut self.devices[device as usize];
             while books.ready < books.granted {
                 let plans = &books.requests[books.ready].plans;
@@ -52,7 +54,9 @@ impl VidMm {
 
     /// Hands queued work to engines, context by context.
     pub(crate) fn dispatch(&mut self, kmd: &mut dyn Kmd) {
-        for context in Vec::from_iter(self.queued.iter().copied()) {
+        let mut next = 0;
+        while let Some(&context) = self.queued.range(next..).next() {
+            next = context + 1;
             while let Some(waits) = self.dispatchable(context) {
                 self.hand_out(kmd, context, waits);
             }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::planner::Draft;
 use crate::{
-    allocation::AllocationState,
+    allocation::{Allocation, AllocationState},
     event::{Event, EvictReason},
     gpu_va::{Mapping, PageTables, TableKey},
     id::{PlanNo, SubmissionNo},
@@ -20,7 +20,9 @@ use crate::{
 impl VidMm {
     /// The scheduler's tick: what was put off and can be planned now (U-27).
     pub(crate) fn tick(&mut self) {
-        for device in Vec::from_iter(self.deferring.iter().copied()) {
+        let mut next = 0;
+        while let Some(&device) = self.deferring.range(next..).next() {
+            next = device + 1;
             self.follow_up(device);
         }
         let mut draft = Draft::default();
@@ -58,12 +60,15 @@ impl VidMm {
         let mut draft = Draft::default();
         match deferred.action {
             DeferredAction::Purge(index) => {
-                if self.allocations[index as usize].place.is_some() {
+                let Allocation { ref place, last_plan, .. } = self.allocations[index as usize];
+                let retired = self.devices[device as usize].retired() >= deferred.submission;
+                if place.is_some() {
                     self.plan_out(&mut draft, index, EvictReason::Destroyed);
+                } else if retired && self.stream.is_retired(last_plan) {
+                    self.dead.push(index);
+                    self.stirred = true;
+                    return;
                 }
-                let allocation = &mut self.allocations[index as usize];
-                allocation.state |= AllocationState::PURGED;
-                let last_plan = allocation.last_plan;
                 self.plan_after(&mut draft, last_plan);
                 self.plan_retire(&mut draft, Retire::Allocation(index));
             }
