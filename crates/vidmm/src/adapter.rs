@@ -13,6 +13,7 @@ const MIB: u64 = 1 << 20;
 const SEGMENTS_MAX: usize = 32;
 const ENGINES_MAX: usize = 64;
 const PAGING_BUFFER_MAX: u32 = 64 << 20;
+const PINNED_LEAF_TABLES_MAX: u64 = 1 << 30;
 
 /// What the core knows of the adapter. Fixed while it runs (SEG-05).
 #[derive(Clone, Debug)]
@@ -214,6 +215,16 @@ pub enum BrokenRule {
     /// An update mode that this version does not know.
     #[error("vidmm: page-table update mode {0:?} is not supported by this version; report GpuPhysical")]
     UpdateMode(PageTableUpdateMode),
+    /// The address space is too small for the windows of the paging process.
+    #[error(
+        "GVA-61: {va_bits} virtual address bits are too few: the paging process needs two windows of at least {coverage} bytes, which one leaf table covers, behind an unused one"
+    )]
+    AddressSpaceTooSmall {
+        /// The reported bits.
+        va_bits: u32,
+        /// Bytes that a leaf table covers.
+        coverage: u64,
+    },
     /// The pinned tables of the paging process do not fit.
     #[error(
         "PGV-04: the page tables of the paging process take {tables} bytes, which always stay resident; segment has {size}"
@@ -283,6 +294,10 @@ pub(crate) fn validate(info: &AdapterInfo, paging_va_mib: Option<u32>) -> Result
         paging_private_size: info.paging_buffer.private_data_size as usize,
     };
     adapter.paging_va_size = paging_va_size(&adapter, paging_va_mib);
+    let coverage = adapter.coverage(0);
+    if coverage + 2 * adapter.paging_va_size > 1 << va_bits {
+        return Err(Vec::from([BrokenRule::AddressSpaceTooSmall { va_bits, coverage }]));
+    }
     Ok(adapter)
 }
 
@@ -404,13 +419,17 @@ fn check_levels(info: &AdapterInfo, broken: &mut Vec<BrokenRule>) -> Option<Vec<
 /// The size of one scratch window (PGV-01..05, U-16): the driver's value, else a quarter of the largest local segment.
 ///
 /// Rounded up to what whole leaf tables cover. No allocation is larger than the segment, so a window beyond that is only
-/// pinned tables; and both windows must fit in the address space, whatever the driver answers.
+/// pinned tables; both windows must fit in the address space; and their leaf tables, which stay resident for ever, may take
+/// an eighth of the segment and 1 GiB at most, whatever the driver answers.
 fn paging_va_size(adapter: &Adapter, driver_mib: Option<u32>) -> u64 {
     let asked = match driver_mib {
         Some(mib) if mib > 0 => u64::from(mib) * MIB,
         _ => adapter.memory.size / 4,
     };
     let coverage = adapter.coverage(0);
-    let most = ((1u64 << adapter.va_bits) / 8).min(adapter.memory.size).max(coverage);
+    let leaf_table = adapter.levels[0].table_bytes.max(adapter.memory.page_size.bytes());
+    let leaf_tables_max = (adapter.memory.size / 8).min(PINNED_LEAF_TABLES_MAX) / (2 * leaf_table);
+    let pinnable = leaf_tables_max.max(1).saturating_mul(coverage);
+    let most = ((1u64 << adapter.va_bits) / 8).min(adapter.memory.size).min(pinnable).max(coverage);
     asked.max(4 * MIB).min(most).next_multiple_of(coverage)
 }

@@ -322,12 +322,21 @@ impl VidMm {
         self.placer.size() - self.pinned_bytes
     }
 
-    /// Changes a device's list, and with it the sum of what all devices were admitted with.
-    pub(crate) fn update_list(&mut self, device: usize, change: impl FnOnce(&mut Device)) {
-        let device = &mut self.devices[device];
-        self.peak_bytes -= device.list.peak();
-        change(device);
-        self.peak_bytes += device.list.peak();
+    /// The device's list weighs `bytes` from now on.
+    pub(crate) fn set_list_bytes(&mut self, device: usize, bytes: u64) {
+        let books = &mut self.devices[device];
+        self.peak_bytes -= books.list.peak();
+        books.list.set(bytes, books.submitted, books.last_request);
+        self.peak_bytes += books.list.peak();
+        self.settle_list(device);
+    }
+
+    /// Forgets what the device's list weighed for what is no longer outstanding: others may have the room.
+    pub(crate) fn settle_list(&mut self, device: usize) {
+        let books = &mut self.devices[device];
+        self.peak_bytes -= books.list.peak();
+        books.list.forget(books.retired(), books.granted_request());
+        self.peak_bytes += books.list.peak();
     }
 
     /// The manager's allocation by its number in requests and plans.

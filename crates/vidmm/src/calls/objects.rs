@@ -309,9 +309,7 @@ impl VidMm {
             entry.count = 1;
             let effect = entry.leave(submitted, EvictFlags::all());
             let size = self.allocations[index as usize].size;
-            self.update_list(device_index, |device| {
-                device.list.set(device.list.now() - size, submitted, device.last_request);
-            });
+            self.set_list_bytes(device_index, self.devices[device_index].list.now() - size);
             self.apply(index, effect);
         }
         // Work that was submitted and still waits for its grant may need it: until then it can be evicted and come back.

@@ -137,9 +137,7 @@ impl VidMm {
             }
             self.apply(index, effect);
         }
-        self.update_list(device_index, |device| {
-            device.list.set(device.list.now() - left, last, device.last_request);
-        });
+        self.set_list_bytes(device_index, self.devices[device_index].list.now() - left);
         self.stirred = true;
         Ok(())
     }
@@ -174,7 +172,7 @@ impl VidMm {
             });
             return Err(MakeResidentError::NoMemory { num_bytes_to_trim });
         }
-        self.update_list(device, |device| device.list.set(wanted, device.submitted, device.last_request));
+        self.set_list_bytes(device, wanted);
         Ok(())
     }
 

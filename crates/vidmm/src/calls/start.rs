@@ -8,10 +8,10 @@ use alloc::{
 
 use crate::{
     adapter::{self, Adapter, BrokenRule, StartAdapterError},
-    contract::{Host, Kmd, KmdProcessHandle},
+    contract::{Host, Kmd, KmdContextHandle, KmdError, KmdProcessHandle},
     event::{Event, EventLog},
     evictable::Evictable,
-    gpu_va::{PageTables, Table},
+    gpu_va::{PageTables, Table, TableKey},
     id::Slots,
     paging::{Stream, Windows, initialise_table},
     placer::PagePlacer,
@@ -43,12 +43,9 @@ impl VidMm {
         let adapter = adapter::validate(&info, paging_va_mib).map_err(refuse)?;
         let mut placer = PagePlacer::new(adapter.memory.size);
         let (tables, extents) = place_paging_tables(&adapter, &mut placer, host).map_err(|rule| refuse(vec![rule]))?;
-
-        let system_process = || refuse(vec![BrokenRule::SystemProcess]);
-        let process = kmd.create_process(true).map_err(|_| system_process())?;
-        let system_context = kmd.create_context(process, adapter.paging_engine, true).map_err(|_| {
-            kmd.destroy_process(process);
-            system_process()
+        let (process, system_context) = create_system_process(&adapter, kmd).map_err(|_| {
+            release_system_tables(&adapter, &tables, host);
+            refuse(vec![BrokenRule::SystemProcess])
         })?;
         let windows = Windows::new(&adapter, process, tables);
         kmd.set_root_page_table(system_context, windows.root);
@@ -124,7 +121,7 @@ fn place_paging_tables(
     host: &mut dyn Host,
 ) -> Result<(PageTables, Vec<Extent>), BrokenRule> {
     let keys = Windows::needed_tables(adapter);
-    let bytes = |key: crate::gpu_va::TableKey| key.bytes(adapter).next_multiple_of(adapter.memory.page_size.bytes());
+    let bytes = |key: TableKey| key.bytes(adapter).next_multiple_of(adapter.memory.page_size.bytes());
     let total: u64 = keys.iter().map(|&key| bytes(key)).sum();
     if !adapter.paging_tables_in_system && total > adapter.memory.size / 2 {
         return Err(BrokenRule::PagingTables { tables: total, size: adapter.memory.size });
@@ -133,7 +130,10 @@ fn place_paging_tables(
     let mut extents = Vec::new();
     for key in keys {
         let address = if adapter.paging_tables_in_system {
-            host.commit_backing_store(key.bytes(adapter)).map_err(|_| BrokenRule::SystemProcess)?
+            host.commit_backing_store(key.bytes(adapter)).map_err(|_| {
+                release_system_tables(adapter, &tables, host);
+                BrokenRule::SystemProcess
+            })?
         } else {
             let [extent] = placer.take(bytes(key), &mut Vec::new())[..] else {
                 unreachable!("an empty segment gives one range")
@@ -146,8 +146,27 @@ fn place_paging_tables(
     Ok((tables, extents))
 }
 
+/// Creates the process and the context that paging buffers run in (GVA-62).
+fn create_system_process(
+    adapter: &Adapter,
+    kmd: &mut dyn Kmd,
+) -> Result<(KmdProcessHandle, KmdContextHandle), KmdError> {
+    let process = kmd.create_process(true)?;
+    let context = kmd.create_context(process, adapter.paging_engine, true);
+    Ok((process, context.inspect_err(|_| kmd.destroy_process(process))?))
+}
+
+/// Gives back what a start that fails has committed.
+fn release_system_tables(adapter: &Adapter, tables: &PageTables, host: &mut dyn Host) {
+    for (key, table) in tables.iter() {
+        if let Some(address) = table.address.filter(|address| address.segment.is_system()) {
+            host.decommit_backing_store(address, key.bytes(adapter));
+        }
+    }
+}
+
 impl Builder {
-    fn new(system_context: crate::contract::KmdContextHandle) -> Self {
+    fn new(system_context: KmdContextHandle) -> Self {
         Self {
             pool: Vec::new(),
             buffers: 0,

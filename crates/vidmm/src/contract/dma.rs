@@ -78,6 +78,11 @@ impl PagingBuffer {
         self.dma_used == 0
     }
 
+    /// Whether it was made with these sizes.
+    pub(crate) fn has_sizes(&self, size: usize, private_data_size: usize) -> bool {
+        self.dma.len() == size && self.private.len() == private_data_size
+    }
+
     /// Bytes written so far.
     pub(crate) fn write_offset(&self) -> usize {
         self.dma_used

@@ -249,7 +249,6 @@ impl VidMm {
         }
         self.granted.insert(device);
         self.stirred = true;
-        let granted = books.granted_request();
-        self.update_list(device as usize, |device| device.list.forget(device.retired(), granted));
+        self.settle_list(device as usize);
     }
 }

@@ -73,12 +73,23 @@ impl VidMm {
             return false;
         }
         self.engines[signal.engine as usize].retired = signal.fence_id;
-        if let DmaBuffer::Paging(mut buffer) = buffer {
-            buffer.reset();
-            self.builder.pool.push(buffer);
+        if signal.engine == self.adapter.paging_engine {
+            self.take_back(buffer);
         }
         self.stirred = true;
         true
+    }
+
+    /// Takes a paging buffer back into the pool. One that is not of the pool is not let in, and its place is free.
+    fn take_back(&mut self, buffer: DmaBuffer) {
+        let (size, private) = (self.adapter.paging_buffer_size, self.adapter.paging_private_size);
+        match buffer {
+            DmaBuffer::Paging(mut buffer) if buffer.has_sizes(size, private) => {
+                buffer.reset();
+                self.builder.pool.push(buffer);
+            }
+            _ => self.builder.buffers -= 1,
+        }
     }
 
     /// Retires the submission of a user's packet and signals its fences; with an error, its device's other work is dropped.
@@ -93,8 +104,7 @@ impl VidMm {
         let device_index = context.device;
         let device = &mut self.devices[device_index as usize];
         device.unretired.remove(&packet.submission);
-        let (retired, granted) = (device.retired(), device.granted_request());
-        self.update_list(device_index as usize, |device| device.list.forget(retired, granted));
+        self.settle_list(device_index as usize);
         for named in &packet.signals {
             let fence = &mut self.monitored_fences[named.fence as usize];
             fence.references -= 1;
@@ -133,6 +143,7 @@ impl VidMm {
             }
         }
         self.lapse_dispatched(index);
+        self.settle_list(index as usize);
     }
 
     /// Retires plans whose last operation has completed.
