@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut runtime = Runtime::start(AdapterOptions::default(), machine(64 * MIB))?;
     let umd_data = runtime.umd().allocation_private_data(BUFFER);
     let (vidmm, kmd, host) = runtime.borrow();
-    let process = vidmm.create_process(kmd)?;
+    let process = vidmm.create_process(kmd, host)?;
     let device = vidmm.create_device(process)?;
     let queue = vidmm.create_paging_queue(device, 0)?;
     let context = vidmm.create_context(kmd, device, RENDER_ENGINE)?;

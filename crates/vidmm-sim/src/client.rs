@@ -388,8 +388,8 @@ impl Process {
         };
         let ordinals = [ordinal(ENGINES[0].1)?, ordinal(ENGINES[1].1)?];
         let create = |error: CreateError| refused(0, "create", error);
-        let (vidmm, kmd, _) = runtime.borrow();
-        let process = vidmm.create_process(kmd).map_err(create)?;
+        let (vidmm, kmd, host) = runtime.borrow();
+        let process = vidmm.create_process(kmd, host).map_err(create)?;
         let device = vidmm.create_device(process).map_err(create)?;
         let queue = vidmm.create_paging_queue(device, 0).map_err(create)?;
         let mut engine_queue = |ordinal| {

@@ -126,6 +126,12 @@ pub enum CreateError {
     /// The system has no memory for the backing store.
     #[error(transparent)]
     BackingStore(#[from] BackingStoreError),
+    /// There is no room for the root page table (D9).
+    #[error("the root page table would not fit: evict at least {num_bytes_to_trim} bytes and try again")]
+    NoMemory {
+        /// Evicting this many bytes makes room.
+        num_bytes_to_trim: u64,
+    },
     /// There is no such engine, or it is the paging engine, which runs no user's work.
     #[error(
         "engine {engine} takes no contexts; the adapter's engines are 0 to {last}, and {paging} runs paging buffers"

@@ -16,7 +16,7 @@ use bitflags::bitflags;
 use crate::id::SubmissionNo;
 
 /// An allocation on its device's list.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ListEntry {
     /// MakeResident less Evict, as the caller counts (RES-02).
     pub count: u32,
@@ -24,8 +24,9 @@ pub(crate) struct ListEntry {
     pub open: bool,
     /// The entry holds the allocation in place.
     pub holding: bool,
-    /// An Evict in the open span said that nothing was written (RES-22).
-    pub not_written_to: bool,
+    /// The last submission before an Evict of the present span said that nothing was written (RES-22). It is said of what was
+    /// submitted by then, and holds for the span only if nothing was submitted since.
+    not_written_until: SubmissionNo,
     /// The last submission made in a granted span that has ended.
     pub until: SubmissionNo,
     /// Spans that a request not yet granted is to bring in.
@@ -47,6 +48,15 @@ struct Span {
     ungranted: u32,
     /// The first of its requests has been granted.
     granted: bool,
+}
+
+/// No submission: nobody said that nothing was written.
+const NEVER: SubmissionNo = SubmissionNo::MAX;
+
+impl Default for ListEntry {
+    fn default() -> Self {
+        Self { count: 0, open: false, holding: false, not_written_until: NEVER, until: 0, spans: None }
+    }
 }
 
 /// What an ungranted request remembers of an entry that it is to bring in.
@@ -84,7 +94,7 @@ impl ListEntry {
         if self.open {
             return Effect::Nothing;
         }
-        (self.open, self.not_written_to) = (true, false);
+        (self.open, self.not_written_until) = (true, NEVER);
         Effect::Open
     }
 
@@ -98,7 +108,7 @@ impl ListEntry {
         match spans.queue.back_mut() {
             Some(span) if self.count > 1 => span.ungranted += 1,
             _ => {
-                self.not_written_to = false;
+                self.not_written_until = NEVER;
                 spans.queue.push_back(Span { ended: None, ungranted: 1, granted: false });
             }
         }
@@ -132,16 +142,18 @@ impl ListEntry {
         effect
     }
 
-    /// An Evict after submission `last`; the count must be above 0. Its flags count when the span ends with it, except that
-    /// "not written to" holds for the whole span whichever Evict says it.
+    /// An Evict after submission `last`; the count must be above 0. Its flags count when the span ends with it; that nothing
+    /// was written may have been said by an earlier one, if nothing was submitted since.
     pub fn leave(&mut self, last: SubmissionNo, flags: EvictFlags) -> Effect {
         self.count -= 1;
-        self.not_written_to |= flags.contains(EvictFlags::NOT_WRITTEN_TO);
+        if flags.contains(EvictFlags::NOT_WRITTEN_TO) {
+            self.not_written_until = last;
+        }
         if self.count > 0 {
             return Effect::Nothing;
         }
         let mut flags = flags;
-        flags.set(EvictFlags::NOT_WRITTEN_TO, self.not_written_to);
+        flags.set(EvictFlags::NOT_WRITTEN_TO, self.not_written_until == last);
         if let Some(span) = self.spans.as_mut().and_then(|spans| spans.queue.back_mut())
             && span.ended.is_none()
         {

@@ -59,6 +59,8 @@ pub struct VidMm {
     pub(crate) granted: BTreeSet<u32>,
     /// Devices that have something to do once a submission is dispatched and a request granted.
     pub(crate) deferring: BTreeSet<u32>,
+    /// Processes whose root table is still to be planned.
+    pub(crate) rootless: BTreeSet<u32>,
     /// Contexts with queued work.
     pub(crate) queued: BTreeSet<u32>,
     /// Evictable allocations whose last Evict asked for eviction at the earliest opportunity.
@@ -365,6 +367,7 @@ impl VidMm {
             && self.requesting.is_empty()
             && self.granted.is_empty()
             && self.deferring.is_empty()
+            && self.rootless.is_empty()
             && self.engines.iter().all(|engine| engine.submitted == engine.retired)
     }
 }

@@ -187,7 +187,7 @@ fn a_driver_that_fails_leaves_nothing_behind() {
         let before = world.driver.live.clone();
         world.driver.fails_after = Some(fails_after);
         let error = world.call(|vidmm, driver, host| -> Result<(), CreateError> {
-            let process = vidmm.create_process(driver)?;
+            let process = vidmm.create_process(driver, host)?;
             let device = vidmm.create_device(process)?;
             for engine in [RENDER, COPY] {
                 vidmm.create_context(driver, device, engine)?;

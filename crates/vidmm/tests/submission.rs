@@ -146,6 +146,44 @@ fn later_work_finds_room_beside_destroyed_allocations() {
     assert_eq!(world.completed[RENDER as usize..], [1, 1]);
 }
 
+/// Two devices that share a segment of 4 pages, 2 each. The first runs ahead: its work on two allocations waits for work of
+/// the second, and it already asks for a third allocation in the place of one of the two.
+fn run_ahead_into_anothers_room(third_is_in_place: bool, priority: i32) {
+    let mut world = World::new(Config::pages(4));
+    let (ahead, other) = (world.client(), world.client());
+    let queue = world.call(|vidmm, _, _| vidmm.create_paging_queue(ahead.device, priority)).unwrap();
+    let fence = world.fence();
+    let [a, b, c] = [0; 3].map(|_| world.allocate(ahead, 1));
+    world.bring_in(ahead, &[a, b]);
+    if third_is_in_place {
+        world.evict(ahead, &[a], IF_NECESSARY).unwrap();
+        world.bring_in(ahead, &[c]);
+        world.evict(ahead, &[c], IF_NECESSARY).unwrap();
+        world.bring_in(ahead, &[a]);
+    }
+    let theirs = world.allocate(other, 2);
+    let _: Residency = world.make_resident(other, &[theirs]).unwrap();
+    world.submit_to(other.context, &[], &[], &[(fence, 1)]);
+    world.submit_to(ahead.context, &[], &[(fence, 1)], &[]);
+    world.evict(ahead, &[a], SOON).unwrap();
+    let _: Residency = world.call(|vidmm, _, _| vidmm.make_resident(queue, &[c])).unwrap();
+    world.run_all();
+    assert_eq!(world.completed[RENDER as usize], 2, "the two devices wait for each other");
+    assert_eq!(world.paging_fence(other), 1);
+}
+
+/// D5, RES-11, I32: what was admitted is granted: a device that runs ahead never holds more than it was admitted with.
+#[test]
+fn what_is_in_place_is_not_held_beyond_what_was_admitted() {
+    run_ahead_into_anothers_room(true, 0);
+}
+
+/// D5, RES-11, I32: nor does a request of higher priority take what another device was promised.
+#[test]
+fn what_is_urgent_is_not_held_beyond_what_was_admitted() {
+    run_ahead_into_anothers_room(false, 1);
+}
+
 /// SYN-01: a fence never falls.
 #[test]
 fn a_fence_never_falls() {

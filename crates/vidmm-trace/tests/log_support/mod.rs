@@ -13,10 +13,16 @@ pub const SYSTEM_WINDOW: u64 = 0x10_0000;
 pub const LOCAL_WINDOW: u64 = 0x18_0000;
 /// Where `A` is mapped.
 pub const MAPPED_AT: u64 = 0x20_0000;
-const ROOT: u64 = 0x3000;
+pub const ROOT: u64 = 0x3000;
 const LEAF: u64 = 0x4000;
+/// Bytes of commands that the driver writes for an operation.
+pub const OPERATION: u32 = 64;
+/// Bytes of a paging buffer.
+pub const BUFFER: u64 = 0x1000;
+/// What the user-mode driver gives with the mapping of `A`.
+pub const PROTECTION: u64 = 7;
 const PAGING_HANDLE: KmdProcessHandle = KmdProcessHandle(100);
-const USER_HANDLE: KmdProcessHandle = KmdProcessHandle(101);
+pub const USER_HANDLE: KmdProcessHandle = KmdProcessHandle(101);
 
 /// An allocation of the story.
 #[derive(Clone, Copy)]
@@ -53,6 +59,14 @@ pub fn queue() -> PagingQueueId {
     PagingQueueId::from_bits(0)
 }
 
+pub fn context() -> ContextId {
+    ContextId::from_bits(0)
+}
+
+pub fn monitored() -> MonitoredFenceId {
+    MonitoredFenceId::from_bits(0)
+}
+
 pub fn fence(engine: u32, fence_id: u64) -> EngineFence {
     EngineFence { engine, fence_id }
 }
@@ -69,9 +83,25 @@ pub fn system(offset: u64) -> PhysicalAddress {
     PhysicalAddress { segment: SegmentId::SYSTEM, offset }
 }
 
-/// Numbers events as the manager does, a microsecond apart.
-pub fn numbered(events: Vec<Event>) -> Vec<NumberedEvent> {
+/// Numbers events as the manager does, a microsecond apart; operations are packed into their buffers.
+pub fn numbered(mut events: Vec<Event>) -> Vec<NumberedEvent> {
+    pack(&mut events);
     (1..).zip(events).map(|(number, event)| NumberedEvent { number, at: number * 1000, event }).collect()
+}
+
+/// Puts each operation of the story behind the one before it in its buffer.
+fn pack(events: &mut [Event]) {
+    let mut filled = 0;
+    for event in events {
+        match event {
+            Event::PagingOperation { offset, bytes: OPERATION, .. } => {
+                *offset = filled;
+                filled += OPERATION;
+            }
+            Event::PagingBufferSubmitted { bytes, .. } if filled > 0 => *bytes = std::mem::take(&mut filled),
+            _ => {}
+        }
+    }
 }
 
 /// What the audit finds in events.
@@ -84,7 +114,7 @@ pub fn audit(events: &[NumberedEvent]) -> Vec<AuditFinding> {
 /// An operation that the driver has encoded to its end.
 pub fn built(plan: PlanNo, operation: PagingOperation) -> Event {
     let status = BuildStatus::Success;
-    Event::PagingOperation { plan, operation, status, offset: 0, bytes: 64, multipass_offset: 0 }
+    Event::PagingOperation { plan, operation, status, offset: 0, bytes: OPERATION, multipass_offset: 0 }
 }
 
 /// Entries that are written.
@@ -112,7 +142,7 @@ pub fn write(plan: PlanNo, entries: &Entries) -> Event {
             page_table_entries: PteRun { first, first_64kb: None, num_page_table_entries: count as u32 },
             start_index: (virtual_address >> shift) as u32 & 511,
             flags: if repeat { UpdatePageTableFlags::REPEAT } else { UpdatePageTableFlags::empty() },
-            driver_protection: 0,
+            driver_protection: if process == USER_HANDLE && level == 0 { PROTECTION } else { 0 },
             allocation_offset_in_bytes: offset,
             process,
             first_pte_virtual_address: GpuVirtualAddress(virtual_address),
@@ -177,11 +207,16 @@ fn objects() -> Vec<Event> {
     };
     vec![
         Event::AdapterStarted {
+            wddm_version: 0x2000,
             segment: SegmentId(1),
             size: 0x2_0000,
             page_size: PageSize::Kib4,
             engines: vec![EngineKind::Paging, EngineKind::Render3d],
             level_bits: vec![9, 9],
+            table_bytes: vec![0x1000, 0x1000],
+            leaf_table_64kb_bytes: None,
+            invalid_tlb_entries_not_cached: true,
+            paging_buffer_bytes: BUFFER,
             va_bits: 30,
             paging_va_size: WINDOW,
             paging_process: PAGING_HANDLE,
@@ -189,8 +224,9 @@ fn objects() -> Vec<Event> {
         },
         Event::ProcessCreated { process, handle: USER_HANDLE },
         Event::DeviceCreated { device, process },
-        Event::ContextCreated { context: ContextId::from_bits(0), device, engine: RENDER },
-        Event::PagingQueueCreated { queue, device },
+        Event::ContextCreated { context: context(), device, engine: RENDER },
+        Event::PagingQueueCreated { queue, device, priority: 0 },
+        Event::MonitoredFenceCreated { fence: monitored(), value: 0 },
         created(A),
         created(B),
     ]
@@ -219,6 +255,9 @@ fn map_a() -> Vec<Event> {
             allocation: A.id(),
             allocation_offset: 0,
             page_size: PageSize::Kib4,
+            read_only: false,
+            driver_protection: PROTECTION,
+            queue: queue(),
             paging_fence_value: 1,
         },
         placed(1, ROOT),
@@ -249,7 +288,8 @@ fn a_comes_in() -> Vec<Event> {
     events.extend([
         entries_of_a(2, Pte::valid(local(0x5000))),
         Event::PagingBufferSubmitted { signal: fence(PAGING, 2), bytes: 640 },
-        submitted(1),
+        submitted(1, &[], &[1]),
+        Event::RootPageTableSet { context: context(), address: local(ROOT) },
         dispatched(1, 2),
         Event::Completed { signal: fence(PAGING, 2) },
         Event::PlanRetired { plan: 2 },
@@ -268,8 +308,9 @@ fn b_replaces_a() -> Vec<Event> {
         placed(4, B, &place, ContentSource::Fill),
         decided(4, &[], &[3]),
         granted(3, &[4]),
-        submitted(2),
+        submitted(2, &[1], &[2]),
         Event::Completed { signal: fence(RENDER, 1) },
+        monitored_reaches(1),
         Event::PlanEntered { plan: 3 },
         Event::PlanEntered { plan: 4 },
         entries_of_a(3, Pte::INVALID),
@@ -287,6 +328,7 @@ fn b_replaces_a() -> Vec<Event> {
         Event::PlanRetired { plan: 4 },
         Event::PagingFenceSignaled { queue: queue(), value: 3 },
         Event::Completed { signal: fence(RENDER, 2) },
+        monitored_reaches(2),
         evict(B, EvictFlags::NOT_WRITTEN_TO, 2),
     ]);
     events
@@ -309,13 +351,14 @@ fn a_replaces_b() -> Vec<Event> {
         Event::Completed { signal: fence(PAGING, 5) },
         Event::PlanRetired { plan: 5 },
         Event::PagingFenceSignaled { queue: queue(), value: 4 },
-        Event::MonitoredFenceSignaled { fence: MonitoredFenceId::from_bits(0), value: 1 },
+        monitored_reaches(3),
     ]);
     events
 }
 
 pub fn make_resident(thing: Thing, after_submission: u64, paging_fence_value: u64) -> Event {
-    Event::MakeResident { device: device(), allocations: vec![thing.id()], after_submission, paging_fence_value }
+    let (device, queue, allocations) = (device(), queue(), vec![thing.id()]);
+    Event::MakeResident { device, queue, allocations, after_submission, paging_fence_value }
 }
 
 pub fn evict(thing: Thing, flags: EvictFlags, after_submission: u64) -> Event {
@@ -340,8 +383,14 @@ fn evicted(plan: PlanNo, thing: Thing, extents: &[Extent], copied: bool) -> Even
     Event::Evicted { plan, allocation, extents, copied, reason }
 }
 
-fn submitted(submission: u64) -> Event {
-    Event::Submitted { device: device(), context: ContextId::from_bits(0), submission }
+/// Work that waits for values of the monitored fence, and signals others.
+pub fn submitted(submission: u64, waits: &[u64], signals: &[u64]) -> Event {
+    let values = |values: &[u64]| values.iter().map(|&value| (monitored(), value)).collect();
+    Event::Submitted { device: device(), context: context(), submission, waits: values(waits), signals: values(signals) }
+}
+
+pub fn monitored_reaches(value: u64) -> Event {
+    Event::MonitoredFenceSignaled { fence: monitored(), value }
 }
 
 /// Submission `submission` runs once packet `paging` of the paging engine is done.

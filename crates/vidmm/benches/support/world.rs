@@ -133,7 +133,7 @@ impl World {
         let mut driver = NullDriver { segment_size: capacity as u64 * ALLOCATION_SIZE, last_handle: 0 };
         let mut host = NullHost { end: 0 };
         let mut vidmm = VidMm::start_adapter(AdapterOptions::default(), &mut driver, &mut host).expect("it starts");
-        let process = vidmm.create_process(&mut driver).expect("a process is created");
+        let process = vidmm.create_process(&mut driver, &mut host).expect("a process is created");
         let device = vidmm.create_device(process).expect("a device is created");
         let context = vidmm.create_context(&mut driver, device, RENDER).expect("a context is created");
         let queue = vidmm.create_paging_queue(device, 0).expect("a paging queue is created");

@@ -7,7 +7,7 @@ use crate::{
     contract::{AllocationFlags, AllocationInfo, Host, Kmd, SegmentSet},
     error::{AllocationInfoRule, CreateError, DestroyError, Violation},
     event::Event,
-    gpu_va::{PageTables, Process, VaSpace},
+    gpu_va::{PageTables, Process, Table, TableKey, VaSpace},
     id::{AllocationId, ContextId, DeviceId, InvalidHandle, MonitoredFenceId, PagingQueueId, ProcessId},
     residency::{EvictFlags, Lapsing, ListBytes},
     state::{Context, Deferred, DeferredAction, Device, MonitoredFence, PagingQueue, VidMm},
@@ -15,26 +15,47 @@ use crate::{
 };
 
 impl VidMm {
-    /// A process begins to use the adapter.
+    /// A process begins to use the adapter. The memory of its root page table is set aside (D9).
     ///
     /// # Errors
     ///
-    /// If the driver has no memory.
+    /// If the driver has no memory, or the root table would not fit beside what others were promised.
     #[doc(alias = "DxgkDdiCreateProcess")]
-    pub fn create_process(&mut self, kmd: &mut dyn Kmd) -> Result<ProcessId, CreateError> {
+    pub fn create_process(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) -> Result<ProcessId, CreateError> {
         let handle = kmd.create_process(false)?;
+        let mut tables = PageTables::default();
+        let root = self.set_root_aside(host).inspect_err(|_| kmd.destroy_process(handle))?;
+        tables.insert(TableKey::root(&self.adapter), root);
         // The first leaf table's range stays unused, so that a null pointer with an offset faults too (GVA-58, GVA-59).
         let space = VaSpace::new(self.adapter.coverage(0), 1 << self.adapter.va_bits);
-        let process = self.processes.insert(Process { handle, space, tables: PageTables::default(), devices: 0 });
+        let process = self.processes.insert(Process { handle, space, tables, devices: 0 });
+        self.rootless.insert(process.index() as u32);
+        self.stirred = true;
         self.events.record(|| Event::ProcessCreated { process, handle });
         Ok(process)
+    }
+
+    fn set_root_aside(&mut self, host: &mut dyn Host) -> Result<Table, CreateError> {
+        let bytes = TableKey::root(&self.adapter).bytes(&self.adapter);
+        let mut table = Table { address: None, plan: 0, initialised: false };
+        if self.adapter.tables_in_system {
+            table.address = Some(host.commit_backing_store(bytes)?);
+            return Ok(table);
+        }
+        let bytes = bytes.next_multiple_of(self.adapter.memory.page_size.bytes());
+        let free = self.list_capacity() - self.peak_bytes;
+        if bytes > free {
+            return Err(CreateError::NoMemory { num_bytes_to_trim: bytes - free });
+        }
+        self.pinned_bytes += bytes;
+        Ok(table)
     }
 
     /// A process ends; its page tables are freed.
     ///
     /// # Errors
     ///
-    /// If it still has devices.
+    /// If it still has devices, or tables whose initialisation is under way.
     #[doc(alias = "DxgkDdiDestroyProcess")]
     pub fn destroy_process(
         &mut self,
@@ -43,8 +64,10 @@ impl VidMm {
         process: ProcessId,
     ) -> Result<(), DestroyError> {
         let index = self.processes.lookup(process)?;
-        let devices = self.processes[index].devices;
-        in_use(devices.into())?;
+        let Process { devices, ref tables, .. } = self.processes[index];
+        let under_way = tables.iter().filter(|(_, table)| !self.stream.is_retired(table.plan)).count();
+        in_use(u64::from(devices) + under_way as u64)?;
+        self.rootless.remove(&(index as u32));
         let gone = self.processes.remove(index);
         let pool_page = self.adapter.memory.page_size.bytes();
         for (key, table) in gone.tables.iter() {

@@ -254,19 +254,25 @@ impl VidMm {
             AllocationState::DIRTY,
             allocation.state.contains(AllocationState::DIRTY) || !flags.contains(EvictFlags::NOT_WRITTEN_TO),
         );
-        if !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY) {
-            allocation.state |= AllocationState::EVICT_SOON;
-        }
         let dispatched = self.devices[allocation.device as usize].dispatched();
         if allocation.entry.open || allocation.entry.until > dispatched {
             return;
         }
+        // Of several spans that end with one submission the last decides (RES-21).
+        allocation.state.set(AllocationState::EVICT_SOON, !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY));
         allocation.entry.holding = false;
-        if allocation.place.is_none() {
+        self.let_go(index);
+    }
+
+    /// Whoever is resident and required by nobody may be evicted from now on.
+    pub(crate) fn let_go(&mut self, index: u32) {
+        let allocation = &self.allocations[index as usize];
+        if allocation.place.is_none() || allocation.entry.holding {
             return;
         }
         if allocation.state.contains(AllocationState::EVICT_SOON) {
             self.evict_soon.push_back(index);
+            self.stirred = true;
         }
         self.evictable.push(&mut self.allocations, index);
         self.bury(index);

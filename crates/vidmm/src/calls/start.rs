@@ -69,6 +69,7 @@ impl VidMm {
             requesting: BTreeSet::new(),
             granted: BTreeSet::new(),
             deferring: BTreeSet::new(),
+            rootless: BTreeSet::new(),
             queued: BTreeSet::new(),
             evict_soon: VecDeque::new(),
             dead: Vec::new(),

@@ -37,6 +37,11 @@ pub(crate) struct PageTables {
 }
 
 impl TableKey {
+    /// The root of an address space.
+    pub fn root(adapter: &Adapter) -> Self {
+        Self { level: adapter.root_level(), page_size: PageSize::Kib4, number: 0 }
+    }
+
     /// The table of `level` that covers `address`.
     pub fn covering(adapter: &Adapter, level: u32, page_size: PageSize, address: u64) -> Self {
         let page_size = if level == 0 { page_size } else { PageSize::Kib4 };
@@ -117,8 +122,7 @@ impl PageTables {
 
     /// The root, once it is placed.
     pub fn root(&self, adapter: &Adapter) -> Option<PhysicalAddress> {
-        let key = TableKey { level: adapter.root_level(), page_size: PageSize::Kib4, number: 0 };
-        self.tables.get(&key)?.address
+        self.tables.get(&TableKey::root(adapter))?.address
     }
 
     /// All of them.

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use crate::{
     contract::{DmaBuffer, EngineFence, Kmd, Packet, SubmitCommand},
     event::Event,
+    gpu_va::TableKey,
     paging::root_page_table,
     state::{FenceValue, InFlight, Output, VidMm},
 };
@@ -74,7 +75,9 @@ impl VidMm {
         if context.in_flight >= IN_FLIGHT_MAX {
             return None;
         }
-        let paging_fence = device.gate(next.number)?;
+        let root = TableKey::root(&self.adapter);
+        let root = self.processes[device.process as usize].tables.get(root).filter(|table| table.plan > 0)?;
+        let paging_fence = device.gate(next.number)?.max(self.stream.fence_of(root.plan)?);
         let mut waits = Vec::new();
         if paging_fence > self.paging_engine().retired {
             waits.push(EngineFence { engine: self.adapter.paging_engine, fence_id: paging_fence });
@@ -96,12 +99,12 @@ impl VidMm {
         let (engine, device_index, handle) = (context.engine, context.device, context.handle);
         if !context.root_is_set {
             let process = &self.processes[self.devices[device_index as usize].process as usize];
-            if let Some(root) = root_page_table(&self.adapter, &process.tables) {
-                kmd.set_root_page_table(handle, root);
-                context.root_is_set = true;
-                let context = self.contexts.id(index as usize);
-                self.events.record(|| Event::RootPageTableSet { context, address: root.address });
-            }
+            let root = root_page_table(&self.adapter, &process.tables);
+            let root = root.expect("nothing is dispatchable before its root table is built");
+            kmd.set_root_page_table(handle, root);
+            context.root_is_set = true;
+            let context = self.contexts.id(index as usize);
+            self.events.record(|| Event::RootPageTableSet { context, address: root.address });
         }
         let books = &mut self.engines[engine as usize];
         books.submitted += 1;

@@ -20,6 +20,7 @@ use crate::{
 impl VidMm {
     /// The scheduler's tick: what was put off and can be planned now (U-27).
     pub(crate) fn tick(&mut self) {
+        self.plan_roots();
         let mut next = 0;
         while let Some(&device) = self.deferring.range(next..).next() {
             next = device + 1;
@@ -33,6 +34,22 @@ impl VidMm {
             }
         }
         self.finish(draft);
+    }
+
+    /// Plans the root tables of new processes, as there is room: no work runs without (GVA-17).
+    fn plan_roots(&mut self) {
+        let root = TableKey::root(&self.adapter);
+        while let Some(process) = self.rootless.first().copied() {
+            let placed = self.processes[process as usize].tables.get_mut(root).address.is_some();
+            let bytes = root.bytes(&self.adapter).next_multiple_of(self.adapter.memory.page_size.bytes());
+            if !placed && bytes > self.placer.available() + self.evictable.bytes() {
+                return;
+            }
+            self.rootless.pop_first();
+            let mut draft = Draft::default();
+            self.plan_table(&mut draft, process, root);
+            self.finish(draft);
+        }
     }
 
     /// Plans what waited for submissions to be dispatched and requests to be granted.
@@ -125,8 +142,8 @@ impl VidMm {
 
     /// Whether all that is missing fits into what is free and what is evictable, without what the request itself keeps.
     ///
-    /// Where it fits without a victim once the dead are gone, that is waited for: copying living content out and in again
-    /// costs more. What dies by then waits for nothing but earlier submissions, so this wait ends.
+    /// Where it fits without a victim once the dead are gone, that is waited for while work of the device runs: copying living
+    /// content out and in again costs more. When nothing runs any more, what dies may itself wait for this request.
     fn has_room_for(&self, device: u32, position: SubmissionNo, items: &[(u32, Option<SpanNo>)]) -> bool {
         let mut missing: Vec<u32> = Vec::new();
         let mut kept: Vec<u32> = Vec::new();
@@ -146,8 +163,10 @@ impl VidMm {
         if missing > available + self.evictable.bytes() - kept {
             return false;
         }
+        let books = &self.devices[device as usize];
+        let nothing_runs = books.unretired.first().is_none_or(|&first| first > books.dispatched());
         let dead = self.evictable.dead_bytes(&self.allocations);
-        missing <= available + dead || missing > available + dead + self.dying_bytes(device, position)
+        nothing_runs || missing <= available + dead || missing > available + dead + self.dying_bytes(device, position)
     }
 
     /// The bytes of allocations, each counted once.
@@ -189,6 +208,10 @@ impl VidMm {
                 self.apply(index, effect);
             }
         }
+        // What was held when it was asked for may have lapsed since.
+        for &(index, _) in items {
+            self.let_go(index);
+        }
         plans
     }
 
@@ -210,6 +233,7 @@ impl VidMm {
         for key in Vec::from_iter(self.tables_of(&mapping)) {
             let table = *self.processes[mapping.process as usize].tables.get_mut(key);
             if table.plan == 0 {
+                self.rootless.remove(&mapping.process);
                 self.plan_table(&mut draft, mapping.process, key);
             } else {
                 self.plan_after(&mut draft, table.plan);

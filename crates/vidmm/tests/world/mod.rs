@@ -108,7 +108,7 @@ impl World {
     }
 
     pub fn client(&mut self) -> Client {
-        let process = self.call(|vidmm, driver, _| vidmm.create_process(driver)).unwrap();
+        let process = self.call(|vidmm, driver, host| vidmm.create_process(driver, host)).unwrap();
         let kmd_process = KmdProcessHandle(self.driver.last_handle);
         self.client_of(process, kmd_process)
     }

@@ -46,10 +46,12 @@ pub(super) struct Mapping {
     pub allocation: vidmm::AllocationId,
     pub allocation_offset: u64,
     pub page_size: PageSize,
+    pub read_only: bool,
+    pub driver_protection: u64,
     /// Its request is granted.
     pub granted: bool,
-    /// It was given back.
-    pub freed: bool,
+    /// It was given back after this submission of the allocation's device.
+    pub freed: Option<u64>,
 }
 
 impl Mapping {

@@ -1,123 +1,99 @@
-//! Objects: their creation and their end.
+//! Objects: their creation.
 
-use vidmm::contract::KmdProcessHandle;
-use vidmm::{AllocationId, Event, ProcessId};
+use vidmm::Event;
 
 use super::allocation::{Allocation, ListEntry};
-use super::device::Device;
+use super::device::{Context, Device};
 use super::fences::Queue;
-use super::finding::Invariant;
+use super::names::Name;
 use super::segment::Segment;
+use super::tables::Tables;
 use super::{Audit, Process};
 
 impl Audit {
-    pub(super) fn object(&mut self, event: &Event) {
-        match event {
-            Event::AdapterStarted {
-                segment,
-                size,
-                page_size,
-                engines,
-                level_bits,
-                paging_va_size,
-                paging_process,
-                paging_tables,
-                ..
-            } => {
-                self.segment = Segment::new(*segment, *size, *page_size);
-                self.fences.start(engines);
-                self.tables.level_bits.clone_from(level_bits);
-                self.window_bytes = *paging_va_size;
-                self.paging_process = Some(*paging_process);
-                for &extent in paging_tables {
-                    self.segment.take(extent, &mut self.findings);
-                }
-            }
+    pub(super) fn create(&mut self, event: &Event) {
+        match *event {
+            Event::AdapterStarted { .. } => self.adapter_started(event),
             Event::ProcessCreated { process, handle } => {
-                self.processes.insert(*process, Process { handle: *handle, tables: Vec::new() });
-                self.by_process_handle.insert(*handle, *process);
+                self.born(process, None);
+                self.processes.insert(process, Process { handle, root: None, tables: Vec::new() });
+                self.by_process_handle.insert(handle, process);
             }
-            Event::ProcessDestroyed { process } => self.process_destroyed(*process),
             Event::DeviceCreated { device, process } => {
-                self.findings.check(self.processes.contains_key(process), Invariant::Log, || {
-                    format!("{process} does not exist")
-                });
-                self.devices.insert(*device, Device::new());
+                self.born(device, Some(process.into()));
+                self.devices.insert(device, Device::new(process));
             }
-            Event::DeviceDestroyed { device } => {
-                self.devices.remove(device);
+            Event::ContextCreated { context, device, engine } => {
+                self.born(context, Some(device.into()));
+                self.contexts.insert(context, Context { device, engine, root: None });
             }
-            Event::ContextCreated { context, engine, .. } => {
-                self.contexts.insert(*context, *engine);
+            Event::PagingQueueCreated { queue, device, priority } => {
+                self.born(queue, Some(device.into()));
+                self.fences.queues.insert(queue, Queue::new(device, priority));
             }
-            Event::ContextDestroyed { context } => {
-                self.contexts.remove(context);
+            Event::MonitoredFenceCreated { fence, value } => {
+                self.born(fence, None);
+                self.fences.monitored.create(fence, value);
             }
-            Event::PagingQueueCreated { queue, device } => {
-                self.fences.queues.insert(*queue, Queue { device: *device, granted: 0, signaled: 0 });
-            }
-            Event::AllocationCreated { allocation, device, handle, size, backing_store, .. } => {
-                self.by_handle.insert(*handle, *allocation);
-                let created = Allocation {
-                    device: *device,
-                    handle: *handle,
-                    size: *size,
-                    backing_store: *backing_store,
-                    decided: None,
-                    built: None,
-                    last_plan: 0,
-                    backed: false,
-                    written: false,
-                    destroyed: false,
-                    list: ListEntry::default(),
-                    mappings: Default::default(),
-                };
-                self.allocations.insert(*allocation, created);
-            }
-            Event::AllocationDestroyed { allocation } => self.allocation_destroyed(*allocation),
-            Event::AllocationReclaimed { allocation } => self.allocation_reclaimed(*allocation),
+            Event::AllocationCreated { .. } => self.allocation_created(event),
             _ => {}
         }
     }
 
-    /// Its tables are free at once: nothing of it is left in the stream.
-    fn process_destroyed(&mut self, process: ProcessId) {
-        let Some(gone) = self.processes.remove(&process) else { return self.unknown(process) };
-        self.by_process_handle.remove(&gone.handle);
-        for extent in gone.tables {
-            self.segment.free(extent);
+    fn born(&mut self, name: impl Into<Name>, owner: Option<Name>) {
+        self.names.create(name.into(), owner, &mut self.findings);
+    }
+
+    fn adapter_started(&mut self, event: &Event) {
+        let Event::AdapterStarted {
+            segment,
+            size,
+            page_size,
+            engines,
+            level_bits,
+            table_bytes,
+            leaf_table_64kb_bytes,
+            invalid_tlb_entries_not_cached,
+            paging_buffer_bytes,
+            paging_va_size,
+            paging_process,
+            paging_tables,
+            ..
+        } = event
+        else {
+            return;
+        };
+        self.segment = Segment::new(*segment, *size, *page_size);
+        self.fences.start(engines);
+        self.tables = Tables::new(level_bits, table_bytes, *leaf_table_64kb_bytes, *page_size);
+        self.window_bytes = *paging_va_size;
+        self.open_buffer.capacity = *paging_buffer_bytes;
+        self.paging_process = Some(*paging_process);
+        self.shadow.tlb.paging_process = Some(*paging_process);
+        self.shadow.tlb.remembers_invalid = !invalid_tlb_entries_not_cached;
+        for &extent in paging_tables {
+            self.segment.take(extent, &mut self.findings);
         }
-        self.check_nothing_mapped(gone.handle);
-        self.shadow.remove(gone.handle);
-        self.tables.remove(gone.handle);
     }
 
-    fn check_nothing_mapped(&mut self, handle: KmdProcessHandle) {
-        let mapped = self.shadow.first_mapped(handle);
-        self.findings.check(mapped.is_none(), Invariant::I28, || {
-            format!("process {} is gone, but its entry for {:#x} is valid", handle.0, mapped.unwrap_or_default())
-        });
-    }
-
-    /// It leaves its device's list after what was submitted so far.
-    fn allocation_destroyed(&mut self, id: AllocationId) {
-        let Some(allocation) = self.allocations.get_mut(&id) else { return self.unknown(id) };
-        let submitted = self.devices.get(&allocation.device).map_or(0, |device| device.submitted);
-        allocation.list.leave_for_good(submitted);
-        allocation.destroyed = true;
-    }
-
-    fn allocation_reclaimed(&mut self, id: AllocationId) {
-        let Some(gone) = self.allocations.remove(&id) else { return self.unknown(id) };
-        self.by_handle.remove(&gone.handle);
-        self.findings.check(gone.decided.is_none(), Invariant::I28, || format!("{id} is gone, but has a place"));
-        for key in gone.mappings {
-            let Some(mapping) = self.mappings.remove(&key) else { continue };
-            let Some(process) = self.processes.get(&mapping.process) else { continue };
-            let shown = self.shadow.shows(process.handle, mapping.virtual_address, mapping.end(), gone.handle);
-            self.findings.check(!shown, Invariant::I28, || {
-                format!("{id} is gone, but {} still sees it at {:#x}", mapping.process, mapping.virtual_address)
-            });
-        }
+    fn allocation_created(&mut self, event: &Event) {
+        let Event::AllocationCreated { allocation, device, handle, size, backing_store, .. } = *event else { return };
+        self.born(allocation, Some(device.into()));
+        self.by_handle.insert(handle, allocation);
+        let created = Allocation {
+            device,
+            handle,
+            size,
+            backing_store,
+            decided: None,
+            built: None,
+            last_plan: 0,
+            backed: false,
+            written: false,
+            destroyed: false,
+            list: ListEntry::default(),
+            mappings: Default::default(),
+        };
+        self.allocations.insert(allocation, created);
     }
 }

@@ -18,7 +18,7 @@ struct Chunk {
 impl Audit {
     pub(super) fn transfer(&mut self, op: &TransferVirtual) {
         let Some(&id) = self.by_handle.get(&op.allocation) else {
-            return self.unknown(format_args!("the driver's allocation {}", op.allocation.0));
+            return self.unknown_handle(op.allocation);
         };
         let chunk = Chunk { offset: op.allocation_offset_in_bytes, size: op.transfer_size_in_bytes };
         let (source, destination) = (op.source_virtual_address, op.destination_virtual_address);
@@ -43,7 +43,7 @@ impl Audit {
 
     pub(super) fn fill(&mut self, op: &FillVirtual) {
         let Some(&id) = self.by_handle.get(&op.allocation) else {
-            return self.unknown(format_args!("the driver's allocation {}", op.allocation.0));
+            return self.unknown_handle(op.allocation);
         };
         let chunk = Chunk { offset: op.allocation_offset_in_bytes, size: op.fill_size_in_bytes };
         let Some(extents) = self.chunk_in(id, chunk, ContentSource::Fill) else {
@@ -119,6 +119,10 @@ impl Audit {
         let shown = shown(PageSize::Kib4).or_else(|| shown(PageSize::Kib64));
         self.findings.check(shown.as_ref() == Some(&right), Invariant::I14, || {
             format!("the window at {address} must show {right:?}, but shows {shown:?}")
+        });
+        let stale = self.shadow.tlb.stale_window(address.0, address.0.saturating_add(chunk.size));
+        self.findings.check(stale.is_none(), Invariant::I05, || {
+            format!("the window at {address} is used, but a TLB may know {:#x} as it was before", stale.unwrap_or(0))
         });
     }
 

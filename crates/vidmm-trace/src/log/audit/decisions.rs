@@ -7,6 +7,7 @@ use super::Audit;
 use super::allocation::Place;
 use super::finding::Invariant;
 use super::plans::{Arrival, Built, Stage, Victim};
+use super::roots::Root;
 use super::tables::Table;
 
 impl Audit {
@@ -30,7 +31,7 @@ impl Audit {
 
     fn evicted(&mut self, plan: PlanNo, id: AllocationId, extents: &[Extent], copied: bool) {
         self.check_not_required(plan, id);
-        let Some(allocation) = self.allocations.get_mut(&id) else { return self.unknown(id) };
+        let Some(allocation) = self.allocations.get_mut(&id) else { return };
         let place = allocation.decided.take();
         self.findings.check(place.is_some_and(|place| place.extents == extents), Invariant::I03, || {
             format!("{id} leaves {extents:?}, which is not its place")
@@ -68,7 +69,7 @@ impl Audit {
 
     fn placed(&mut self, plan: PlanNo, id: AllocationId, extents: &[Extent], content: ContentSource) {
         self.take(plan, extents);
-        let Some(allocation) = self.allocations.get_mut(&id) else { return self.unknown(id) };
+        let Some(allocation) = self.allocations.get_mut(&id) else { return };
         self.findings.check(allocation.decided.is_none(), Invariant::I03, || format!("{id} is placed twice"));
         let bytes = extents.iter().fold(0u64, |bytes, extent| bytes.saturating_add(extent.size));
         self.findings.check(bytes == allocation.size, Invariant::I01, || {
@@ -82,7 +83,7 @@ impl Audit {
         allocation.last_plan = plan;
         allocation.decided = Some(Place { plan, extents: extents.to_vec() });
         let mappings = allocation.mappings.iter().filter_map(|key| self.mappings.get(key)).copied();
-        let mappings = mappings.filter(|mapping| mapping.granted && !mapping.freed).collect();
+        let mappings = mappings.filter(|mapping| mapping.granted && mapping.freed.is_none()).collect();
         let arrival = Arrival { allocation: id, extents: extents.to_vec(), content, moved: 0, mappings };
         self.plans.draft(plan).steps.arrivals.push(arrival);
     }
@@ -93,8 +94,12 @@ impl Audit {
         if in_segment {
             self.take(plan, &[extent]);
         }
-        let Some(process) = self.processes.get_mut(&id) else { return self.unknown(id) };
+        let Some(process) = self.processes.get_mut(&id) else { return };
         process.tables.extend(in_segment.then_some(extent));
+        if self.tables.is_root(table.level) {
+            process.root = Some(Root { address, plan });
+        }
+        self.tables.check_size(table, size, &mut self.findings);
         self.tables.place(process.handle, address, table);
     }
 

@@ -1,11 +1,12 @@
-//! Fences: of engines, of paging queues, and monitored ones (I13).
+//! Fences of engines and of paging queues (I13).
 
 use std::collections::BTreeMap;
 
 use vidmm::contract::{EngineFence, EngineKind};
-use vidmm::{DeviceId, MonitoredFenceId, PagingQueueId};
+use vidmm::{ContextId, DeviceId, PagingQueueId};
 
 use super::finding::{Findings, Invariant};
+use super::monitored::{FenceValue, Monitored};
 
 /// What was issued and what is done.
 #[derive(Debug, Default)]
@@ -14,9 +15,19 @@ pub(super) struct Fences {
     /// The engine that runs paging buffers.
     pub paging_engine: u32,
     pub queues: BTreeMap<PagingQueueId, Queue>,
-    monitored: BTreeMap<MonitoredFenceId, u64>,
+    pub monitored: Monitored,
     /// User work under way.
-    pub work: BTreeMap<EngineFence, (DeviceId, u64)>,
+    pub work: BTreeMap<EngineFence, Work>,
+}
+
+/// User work that an engine has.
+#[derive(Debug)]
+pub(super) struct Work {
+    pub device: DeviceId,
+    pub submission: u64,
+    pub context: ContextId,
+    /// What its end signals.
+    pub signals: Vec<FenceValue>,
 }
 
 /// The fence of an engine.
@@ -30,10 +41,17 @@ struct Engine {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queue {
     pub device: DeviceId,
-    /// The last value that was granted.
-    pub granted: u64,
+    pub priority: i32,
+    /// The last value that a call was answered with.
+    pub asked: u64,
     /// The last value that was signalled.
     pub signaled: u64,
+}
+
+impl Queue {
+    pub fn new(device: DeviceId, priority: i32) -> Self {
+        Self { device, priority, asked: 0, signaled: 0 }
+    }
 }
 
 impl Fences {
@@ -70,7 +88,7 @@ impl Fences {
     }
 
     /// An engine has ended a packet. Returns whose it was.
-    pub fn complete(&mut self, signal: EngineFence, findings: &mut Findings) -> Option<(DeviceId, u64)> {
+    pub fn complete(&mut self, signal: EngineFence, findings: &mut Findings) -> Option<Work> {
         let Engine { submitted, completed } = self.engine(signal.engine);
         let is_next = signal.fence_id == completed.saturating_add(1) && signal.fence_id <= submitted;
         findings.check(is_next, Invariant::I13, || {
@@ -83,13 +101,5 @@ impl Fences {
             engine.completed = signal.fence_id.clamp(completed, submitted.max(completed));
         }
         self.work.remove(&signal)
-    }
-
-    /// A monitored fence is signalled.
-    pub fn signal_monitored(&mut self, fence: MonitoredFenceId, value: u64, findings: &mut Findings) {
-        let before = self.monitored.insert(fence, value);
-        findings.check(before.is_none_or(|before| before < value), Invariant::I13, || {
-            format!("{fence} is signalled with {value} after {before:?}")
-        });
     }
 }

@@ -34,10 +34,14 @@ pub enum Invariant {
     I17,
     /// Each operation of a plan is built once, to its end, after its plan entered the stream and before it retires.
     I20,
-    /// Nothing is left of what is gone.
+    /// Paging buffers: commands are packed without gaps, and not beyond the end.
+    I21,
+    /// Nothing is left of what is gone, and nobody names it.
     I28,
     /// A plan enters the stream when its waits are over and the plans that it follows have entered.
     D5,
+    /// The turn: requests of queues with higher priority are granted first, then those that were made first.
+    U28,
     /// The log does not contradict itself: events are numbered, times do not fall, names name what lives.
     Log,
 }
@@ -59,8 +63,10 @@ impl Invariant {
             Self::I15 => "I15",
             Self::I17 => "I17",
             Self::I20 => "I20",
+            Self::I21 => "I21",
             Self::I28 => "I28",
             Self::D5 => "D5",
+            Self::U28 => "U-28",
             Self::Log => "LOG",
         }
     }

@@ -4,13 +4,18 @@ use vidmm::{AllocationId, DeviceId, EvictFlags};
 
 use super::Audit;
 use super::allocation::Allocation;
-use super::device::{Request, RequestKind};
 use super::finding::Invariant;
 
 impl Audit {
-    pub(super) fn make_resident(&mut self, id: DeviceId, named: &[AllocationId], after: u64, paging_fence_value: u64) {
+    /// The list grows; with `granted`, all that is named is in place. Returns the spans that the call is for.
+    pub(super) fn make_resident(
+        &mut self,
+        id: DeviceId,
+        named: &[AllocationId],
+        after: u64,
+        granted: bool,
+    ) -> Vec<(AllocationId, u64)> {
         self.check_position(id, after);
-        let granted = paging_fence_value == 0;
         let mut spans = Vec::new();
         for &allocation in named {
             if granted {
@@ -24,17 +29,10 @@ impl Audit {
             spans.push((allocation, span));
             self.forget_spans(allocation);
         }
-        let Some(device) = self.devices.get_mut(&id) else { return };
-        device.spans.extend(&spans);
-        if !granted {
-            let kind = RequestKind::MakeResident(spans);
-            device.requests.push_back(Request {
-                fence_value: paging_fence_value,
-                after_submission: after,
-                kind,
-                granted: None,
-            });
+        if let Some(device) = self.devices.get_mut(&id) {
+            device.spans.extend(&spans);
         }
+        spans
     }
 
     pub(super) fn evict(&mut self, device: DeviceId, named: &[AllocationId], flags: EvictFlags, after: u64) {
@@ -50,11 +48,7 @@ impl Audit {
 
     /// The books of an allocation that a device's list names: only that device's list can.
     fn listed(&mut self, device: DeviceId, id: AllocationId) -> Option<&mut Allocation> {
-        let owner = self.allocations.get(&id).map(|allocation| allocation.device);
-        if owner.is_none() {
-            self.unknown(id);
-        }
-        let foreign = owner.is_some_and(|owner| owner != device);
+        let foreign = self.allocations.get(&id).is_some_and(|allocation| allocation.device != device);
         self.findings
             .check(!foreign, Invariant::I07, || format!("{id} is on the list of {device}, which it is not of"));
         self.allocations.get_mut(&id).filter(|_| !foreign)
@@ -62,7 +56,7 @@ impl Audit {
 
     /// A call on the list says after which submission it was made.
     fn check_position(&mut self, id: DeviceId, after: u64) {
-        let Some(device) = self.devices.get(&id) else { return self.unknown(id) };
+        let Some(device) = self.devices.get(&id) else { return };
         let submitted = device.submitted;
         self.findings.check(after == submitted, Invariant::Log, || {
             format!("the call says that submission {after} of {id} was before it, but {submitted} was")

@@ -7,21 +7,29 @@
 //! begin.
 
 mod allocation;
+mod buffers;
 mod calls;
 mod content;
 mod decisions;
 mod device;
+mod dispatch;
+mod ends;
 mod fences;
 mod finding;
 mod intervals;
 mod lists;
+mod mappings;
+mod monitored;
+mod names;
 mod operations;
 mod plans;
 mod requests;
+mod roots;
 mod segment;
 mod shadow;
 mod stream;
 mod tables;
+mod tlb;
 mod work;
 
 use std::collections::BTreeMap;
@@ -30,11 +38,14 @@ use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle, PagingOperation};
 use vidmm::{AllocationId, ContextId, DeviceId, Event, Extent, NumberedEvent, PlanNo, ProcessId};
 
 use allocation::{Allocation, Mapping};
-use device::Device;
+use buffers::OpenBuffer;
+use device::{Context, Device};
 use fences::Fences;
 use finding::Findings;
 pub use finding::{AuditFinding, Invariant};
+use names::Names;
 use plans::{Plans, Steps};
+use roots::Root;
 use segment::Segment;
 use shadow::Shadow;
 use tables::Tables;
@@ -54,14 +65,18 @@ pub struct Audit {
     shadow: Shadow,
     fences: Fences,
     plans: Plans,
+    /// Operations of a plan were built, so that those of adapter start are over.
+    started: bool,
+    open_buffer: OpenBuffer,
     /// The plan whose operations are being built.
     building: Option<Building>,
     /// An operation that the driver has not ended.
     unfinished: Option<PagingOperation>,
+    names: Names,
     processes: BTreeMap<ProcessId, Process>,
     by_process_handle: BTreeMap<KmdProcessHandle, ProcessId>,
     devices: BTreeMap<DeviceId, Device>,
-    contexts: BTreeMap<ContextId, u32>,
+    contexts: BTreeMap<ContextId, Context>,
     allocations: BTreeMap<AllocationId, Allocation>,
     by_handle: BTreeMap<KmdAllocationHandle, AllocationId>,
     mappings: BTreeMap<(ProcessId, u64), Mapping>,
@@ -71,6 +86,7 @@ pub struct Audit {
 #[derive(Debug)]
 struct Process {
     handle: KmdProcessHandle,
+    root: Option<Root>,
     /// Where the segment holds its page tables.
     tables: Vec<Extent>,
 }
@@ -111,21 +127,29 @@ impl Audit {
     }
 
     fn look(&mut self, event: &Event) {
+        if !matches!(event, Event::MonitoredFenceSignaled { .. }) {
+            self.fences.monitored.check_nothing_owed(&mut self.findings);
+        }
+        self.check_names(event);
         match event {
             Event::AdapterStarted { .. }
             | Event::ProcessCreated { .. }
-            | Event::ProcessDestroyed { .. }
             | Event::DeviceCreated { .. }
-            | Event::DeviceDestroyed { .. }
             | Event::ContextCreated { .. }
-            | Event::ContextDestroyed { .. }
             | Event::PagingQueueCreated { .. }
-            | Event::AllocationCreated { .. }
+            | Event::MonitoredFenceCreated { .. }
+            | Event::AllocationCreated { .. } => self.create(event),
+            Event::ProcessDestroyed { .. }
+            | Event::DeviceDestroyed { .. }
+            | Event::ContextDestroyed { .. }
+            | Event::PagingQueueDestroyed { .. }
+            | Event::MonitoredFenceDestroyed { .. }
             | Event::AllocationDestroyed { .. }
-            | Event::AllocationReclaimed { .. } => self.object(event),
+            | Event::AllocationReclaimed { .. } => self.end(event),
             Event::GpuVirtualAddressMapped { .. }
             | Event::GpuVirtualAddressFreed { .. }
-            | Event::MakeResident { .. }
+            | Event::GpuVirtualAddressReclaimed { .. } => self.addresses(event),
+            Event::MakeResident { .. }
             | Event::Evict { .. }
             | Event::Granted { .. }
             | Event::PagingFenceSignaled { .. } => self.request(event),
@@ -137,6 +161,7 @@ impl Audit {
             | Event::PlanRetired { .. } => self.decision(event),
             Event::PagingOperation { .. } | Event::PagingBufferSubmitted { .. } => self.paging(event),
             Event::Submitted { .. }
+            | Event::RootPageTableSet { .. }
             | Event::Dispatched { .. }
             | Event::Completed { .. }
             | Event::MonitoredFenceSignaled { .. }
@@ -147,8 +172,8 @@ impl Audit {
         }
     }
 
-    /// Reports that a name names nothing.
-    fn unknown(&mut self, name: impl std::fmt::Display) {
-        self.findings.report(Invariant::Log, format!("{name} does not exist"));
+    /// Reports that a driver's handle names nothing.
+    fn unknown_handle(&mut self, handle: KmdAllocationHandle) {
+        self.findings.report(Invariant::Log, format!("the driver's allocation {} does not exist", handle.0));
     }
 }

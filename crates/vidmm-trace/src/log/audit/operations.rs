@@ -1,9 +1,10 @@
 //! Paging operations, in the order in which they are built (I04, I05, I15, I20).
 
 use vidmm::contract::{BuildStatus, EngineFence, PagingOperation, PteFlags, UpdatePageTable, UpdatePageTableFlags};
-use vidmm::{AllocationId, Event, PlanNo};
+use vidmm::{Event, PlanNo};
 
 use super::Audit;
+use super::allocation::Mapping;
 use super::finding::Invariant;
 use super::plans::Built;
 use super::segment::runs_of;
@@ -13,10 +14,14 @@ impl Audit {
     pub(super) fn paging(&mut self, event: &Event) {
         match *event {
             Event::PagingOperation { plan, ref operation, status, offset, bytes, .. } => {
+                self.open_buffer.write(offset, bytes, &mut self.findings);
                 let in_open_buffer = offset > 0 || bytes > 0;
                 self.operation(plan, operation, status, in_open_buffer);
             }
-            Event::PagingBufferSubmitted { signal, .. } => self.buffer_submitted(signal),
+            Event::PagingBufferSubmitted { signal, bytes } => {
+                self.open_buffer.submit(bytes, &mut self.findings);
+                self.buffer_submitted(signal);
+            }
             _ => {}
         }
     }
@@ -41,7 +46,10 @@ impl Audit {
             PagingOperation::VirtualTransfer(op) => self.transfer(op),
             PagingOperation::VirtualFill(op) => self.fill(op),
             PagingOperation::UpdatePageTable(op) => self.update_page_table(op),
-            PagingOperation::FlushTlb(op) => self.shadow.flush(op),
+            PagingOperation::FlushTlb(op) => {
+                self.check_flush(op);
+                self.shadow.tlb.flush(op);
+            }
             _ => self.findings.report(Invariant::Log, format!("this audit does not know {operation:?}")),
         }
     }
@@ -71,16 +79,18 @@ impl Audit {
         if !of_paging_process && op.page_table_entries.first.flags.contains(PteFlags::VALID) {
             self.check_valid_entries(op);
         }
-        self.shadow.write(op, !of_paging_process);
+        self.shadow.write(op);
     }
 
-    /// Valid leaf entries of a user's process show what is mapped there, where it is.
+    /// Valid leaf entries of a user's process show what is mapped there, where it is, as it was mapped.
     fn check_valid_entries(&mut self, op: &UpdatePageTable) {
-        let Some((id, offset)) = self.mapped_at(op) else {
+        let Some((mapping, offset)) = self.mapped_at(op) else {
             let message =
                 format!("{} becomes valid, but nothing such is mapped there: {op:?}", op.first_pte_virtual_address);
             return self.findings.report(Invariant::I04, message);
         };
+        let id = mapping.allocation;
+        self.check_access(op, &mapping);
         let entries = op.page_table_entries;
         let repeated = op.flags.contains(UpdatePageTableFlags::REPEAT) && entries.num_page_table_entries > 1;
         let place = self.allocations.get(&id).and_then(|allocation| allocation.built.as_ref());
@@ -92,8 +102,22 @@ impl Audit {
         });
     }
 
-    /// The allocation that is mapped where the entries are, and the byte of it that the first one shows.
-    fn mapped_at(&self, op: &UpdatePageTable) -> Option<(AllocationId, u64)> {
+    /// Valid entries allow what the caller allowed, and carry what the user-mode driver gave with the mapping.
+    fn check_access(&mut self, op: &UpdatePageTable, mapping: &Mapping) {
+        let right = if mapping.read_only { PteFlags::VALID | PteFlags::READ_ONLY } else { PteFlags::VALID };
+        let flags = op.page_table_entries.first.flags;
+        self.findings.check(flags == right, Invariant::I04, || {
+            format!("{} becomes valid as {flags:?}, but is mapped as {right:?}", op.first_pte_virtual_address)
+        });
+        let (written, given) = (op.driver_protection, mapping.driver_protection);
+        self.findings.check(written == given, Invariant::I04, || {
+            let address = op.first_pte_virtual_address;
+            format!("{address} becomes valid with driver protection {written:#x}, but is mapped with {given:#x}")
+        });
+    }
+
+    /// What is mapped where the entries are, and the byte of the allocation that the first one shows.
+    fn mapped_at(&self, op: &UpdatePageTable) -> Option<(Mapping, u64)> {
         let process = *self.by_process_handle.get(&op.process)?;
         let id = *self.by_handle.get(&op.allocation?)?;
         let start = op.first_pte_virtual_address.0;
@@ -101,6 +125,6 @@ impl Audit {
         let (_, mapping) = self.mappings.range((process, 0)..=(process, start)).next_back()?;
         let offset = mapping.allocation_offset.checked_add(start - mapping.virtual_address)?;
         let fits = mapping.allocation == id && end <= mapping.end() && mapping.page_size == page_size(op);
-        (fits && offset == op.allocation_offset_in_bytes).then_some((id, offset))
+        (fits && offset == op.allocation_offset_in_bytes).then_some((*mapping, offset))
     }
 }

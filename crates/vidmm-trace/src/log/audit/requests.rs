@@ -1,51 +1,24 @@
-//! Requests: what was asked for, its grants and its fences; and mappings, which are asked for like residency (I13).
+//! Requests: what was asked for, its grants and its fences (I13, U-28).
+
+use std::cmp::Reverse;
 
 use vidmm::{AllocationId, DeviceId, Event, PagingQueueId, PlanNo, ProcessId};
 
 use super::Audit;
-use super::allocation::Mapping;
 use super::device::{Request, RequestKind};
 use super::finding::Invariant;
 
 impl Audit {
     pub(super) fn request(&mut self, event: &Event) {
         match *event {
-            Event::MakeResident { device, ref allocations, after_submission, paging_fence_value } => {
-                self.make_resident(device, allocations, after_submission, paging_fence_value);
+            Event::MakeResident { device, queue, ref allocations, after_submission, paging_fence_value } => {
+                let spans = self.make_resident(device, allocations, after_submission, paging_fence_value == 0);
+                if paging_fence_value > 0 {
+                    self.ask(device, queue, paging_fence_value, RequestKind::MakeResident(spans));
+                }
             }
             Event::Evict { device, ref allocations, flags, after_submission } => {
                 self.evict(device, allocations, flags, after_submission);
-            }
-            Event::GpuVirtualAddressMapped {
-                process,
-                virtual_address,
-                size,
-                allocation,
-                allocation_offset,
-                page_size,
-                paging_fence_value,
-            } => {
-                let granted = paging_fence_value == 0;
-                let virtual_address = virtual_address.0;
-                let freed = false;
-                let mapping = Mapping {
-                    process,
-                    virtual_address,
-                    size,
-                    allocation,
-                    allocation_offset,
-                    page_size,
-                    granted,
-                    freed,
-                };
-                self.map(mapping, paging_fence_value);
-            }
-            Event::GpuVirtualAddressFreed { process, virtual_address, size } => {
-                // What is no mapping is a reservation, which nothing depends on.
-                let mapping = self.mappings.get_mut(&(process, virtual_address.0));
-                if let Some(mapping) = mapping.filter(|mapping| mapping.size == size) {
-                    mapping.freed = true;
-                }
             }
             Event::Granted { device, queue, paging_fence_value, ref plans } => {
                 self.granted(device, queue, paging_fence_value, plans);
@@ -55,60 +28,36 @@ impl Audit {
         }
     }
 
-    fn map(&mut self, mapping: Mapping, paging_fence_value: u64) {
-        let Mapping { process, virtual_address, allocation: id, .. } = mapping;
-        self.replace_mappings(&mapping);
-        let Some(allocation) = self.allocations.get_mut(&id) else { return self.unknown(id) };
-        allocation.mappings.insert((process, virtual_address));
-        let device = allocation.device;
-        self.mappings.insert((process, virtual_address), mapping);
-        if let (false, Some(device)) = (mapping.granted, self.devices.get_mut(&device)) {
-            device.requests.push_back(Request {
-                fence_value: paging_fence_value,
-                after_submission: device.submitted,
-                kind: RequestKind::Map(process, virtual_address),
-                granted: None,
-            });
-        }
-    }
-
-    /// Forgets mappings at the addresses of a new one. They must be gone from the page tables.
-    fn replace_mappings(&mut self, new: &Mapping) {
-        let before = self.mappings.range((new.process, 0)..(new.process, new.end()));
-        let overlapping = |mapping: &&Mapping| mapping.end() > new.virtual_address;
-        let old: Vec<Mapping> = before.rev().map(|(_, mapping)| mapping).take_while(overlapping).copied().collect();
-        for mapping in old {
-            self.mappings.remove(&(mapping.process, mapping.virtual_address));
-            let Some(allocation) = self.allocations.get_mut(&mapping.allocation) else { continue };
-            allocation.mappings.remove(&(mapping.process, mapping.virtual_address));
-            let Some(process) = self.processes.get(&mapping.process) else { continue };
-            let (start, end, handle) = (mapping.virtual_address, mapping.end(), allocation.handle);
-            let shown = self.shadow.shows(process.handle, start, end, handle);
-            self.findings.check(mapping.freed && !shown, Invariant::I04, || {
-                format!(
-                    "{start:#x} of {} is mapped anew while {} is still mapped there",
-                    new.process, mapping.allocation
-                )
-            });
-        }
+    /// A call is answered with a fence value: the next one of its queue.
+    pub(super) fn ask(&mut self, id: DeviceId, queue: PagingQueueId, fence_value: u64, kind: RequestKind) {
+        let Some(device) = self.devices.get_mut(&id) else { return };
+        let Some(books) = self.fences.queues.get_mut(&queue) else { return };
+        self.findings.check(books.device == id, Invariant::Log, || format!("{queue} is not a queue of {id}"));
+        let next = books.asked.saturating_add(1);
+        self.findings.check(fence_value == next, Invariant::I13, || {
+            format!("{queue} answers with value {fence_value}, but its next is {next}")
+        });
+        books.asked = fence_value.max(books.asked);
+        device.requests.push_back(Request {
+            queue,
+            fence_value,
+            arrival: self.findings.event,
+            after_submission: device.submitted,
+            kind,
+            granted: None,
+        });
     }
 
     fn granted(&mut self, id: DeviceId, queue: PagingQueueId, value: u64, plans: &[PlanNo]) {
-        let Some(device) = self.devices.get_mut(&id) else { return self.unknown(id) };
-        let Some(books) = self.fences.queues.get_mut(&queue).filter(|books| books.device == id) else {
-            return self.findings.report(Invariant::Log, format!("{queue} is not a queue of {id}"));
-        };
-        self.findings.check(value > books.granted, Invariant::I13, || {
-            format!("{queue} grants value {value} after {}", books.granted)
-        });
-        books.granted = value.max(books.granted);
+        self.check_turn(id);
+        let Some(device) = self.devices.get_mut(&id) else { return };
         // The requests of a device are granted in the order in which they were made, whatever their queue.
         let next = device.requests.iter_mut().find(|request| request.granted.is_none());
-        let Some(request) = next.filter(|request| request.fence_value == value) else {
+        let Some(request) = next.filter(|request| request.queue == queue && request.fence_value == value) else {
             let message = format!("value {value} of {queue} is granted, but is not the next that {id} asked for");
             return self.findings.report(Invariant::I13, message);
         };
-        request.granted = Some((queue, plans.to_vec()));
+        request.granted = Some(plans.to_vec());
         match &request.kind {
             RequestKind::MakeResident(spans) => {
                 for &(allocation, span) in spans {
@@ -125,8 +74,22 @@ impl Audit {
         }
     }
 
+    /// Between devices, a queue with higher priority is granted first; then who asked first.
+    fn check_turn(&mut self, id: DeviceId) {
+        let turn = |device: &super::device::Device| {
+            let request = device.next_request()?;
+            let priority = self.fences.queues.get(&request.queue).map_or(0, |queue| queue.priority);
+            Some((Reverse(priority), request.arrival))
+        };
+        let first = self.devices.iter().filter_map(|(&id, device)| Some((turn(device)?, id))).min();
+        let passed_over = first.map(|(_, first)| first).filter(|&first| first != id);
+        self.findings.check(passed_over.is_none(), Invariant::U28, || {
+            format!("a request of {id} is granted, but it is the turn of {passed_over:?}")
+        });
+    }
+
     fn paging_fence_signaled(&mut self, queue: PagingQueueId, value: u64) {
-        let Some(books) = self.fences.queues.get_mut(&queue) else { return self.unknown(queue) };
+        let Some(books) = self.fences.queues.get_mut(&queue) else { return };
         self.findings.check(value > books.signaled, Invariant::I13, || {
             format!("{queue} is signalled with {value} after {}", books.signaled)
         });
@@ -149,17 +112,14 @@ impl Audit {
         }
     }
 
-    /// Takes the next granted request of a queue, if it has this value; its plans must have retired.
+    /// Takes the next request of a queue, if it is granted and has this value; its plans must have retired.
     fn take_granted(&mut self, device: DeviceId, queue: PagingQueueId, value: u64) -> Option<RequestKind> {
         let requests = &mut self.devices.get_mut(&device)?.requests;
-        let of_queue = |request: &Request| request.granted.as_ref().is_some_and(|(of, _)| *of == queue);
-        let position = requests.iter().position(of_queue)?;
-        if requests[position].fence_value != value {
-            return None;
-        }
+        let position = requests.iter().position(|request| request.queue == queue)?;
+        let is_next = |request: &&Request| request.fence_value == value && request.granted.is_some();
+        requests.get(position).filter(is_next)?;
         let request = requests.remove(position)?;
-        let (_, plans) = request.granted?;
-        if let Some(plan) = plans.into_iter().find(|&plan| !self.plans.is_retired(plan)) {
+        if let Some(plan) = request.granted?.into_iter().find(|&plan| !self.plans.is_retired(plan)) {
             let message = format!("{queue} is signalled with {value}, but plan {plan} has not retired");
             self.findings.report(Invariant::I13, message);
         }
@@ -181,7 +141,7 @@ impl Audit {
         let Some(place) = self.allocations.get(&mapping.allocation).and_then(|books| books.built.as_ref()) else {
             return;
         };
-        if !mapping.freed && self.plans.is_retired(place.plan) {
+        if mapping.freed.is_none() && self.plans.is_retired(place.plan) {
             let extents = place.extents.clone();
             self.check_visible(&mapping, &extents);
         }

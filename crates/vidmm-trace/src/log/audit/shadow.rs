@@ -1,23 +1,20 @@
-//! The shadow of the leaf page tables: what entries say, in the order in which they were built, and what a TLB may still
-//! remember of them.
+//! The shadow of the leaf page tables: what entries say, in the order in which they were built.
 
 use std::collections::BTreeMap;
 
-use vidmm::contract::{
-    FlushTlb, KmdAllocationHandle, KmdProcessHandle, PteFlags, UpdatePageTable, UpdatePageTableFlags,
-};
+use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle, PteFlags, UpdatePageTable, UpdatePageTableFlags};
 use vidmm::{PageSize, PhysicalAddress};
 
-use super::intervals::{Intervals, Known};
+use super::intervals::{Intervals, Known, Part};
 use super::segment::{Run, push_run};
+use super::tlb::{Stale, Tlb};
 
 /// The valid leaf entries of all processes.
 #[derive(Debug, Default)]
 pub(super) struct Shadow {
     /// Leaf tables of 4 KiB and of 64 KiB pages are different tables (GVA-43).
     spaces: BTreeMap<(KmdProcessHandle, PageSize), Intervals<Target>>,
-    /// Ranges whose entries are no longer valid, and not flushed yet.
-    stale: Vec<Stale>,
+    pub tlb: Tlb,
 }
 
 /// What a run of entries shows.
@@ -25,6 +22,7 @@ pub(super) struct Shadow {
 struct Target {
     allocation: Option<KmdAllocationHandle>,
     address: PhysicalAddress,
+    flags: PteFlags,
 }
 
 impl Known for Target {
@@ -32,15 +30,6 @@ impl Known for Target {
         let offset = self.address.offset.saturating_add(bytes);
         Self { address: PhysicalAddress { offset, ..self.address }, ..self }
     }
-}
-
-/// Addresses that a TLB may still know by entries that are gone.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stale {
-    pub process: KmdProcessHandle,
-    pub start: u64,
-    pub end: u64,
-    allocation: Option<KmdAllocationHandle>,
 }
 
 /// The size of the pages that the entries of an operation map.
@@ -54,64 +43,29 @@ pub(super) fn leaf_bytes(op: &UpdatePageTable) -> u64 {
 }
 
 impl Shadow {
-    /// Leaf entries are written. With `cached`, what they replace is stale until it is flushed.
-    pub fn write(&mut self, op: &UpdatePageTable, cached: bool) {
+    /// Leaf entries are written. What a TLB may remember otherwise is stale until it is flushed.
+    pub fn write(&mut self, op: &UpdatePageTable) {
         let start = op.first_pte_virtual_address.0;
         let end = start.saturating_add(leaf_bytes(op));
         let space = self.spaces.entry((op.process, page_size(op))).or_default();
         let first = op.page_table_entries.first;
-        let target = Target { allocation: op.allocation, address: first.address };
+        let target = Target { allocation: op.allocation, address: first.address, flags: first.flags };
         let valid = first.flags.contains(PteFlags::VALID);
         let replaced = if valid { space.insert(start, end, target) } else { space.remove(start, end) };
-        if !cached {
-            return;
+        let stale = |start, end, allocation| Stale { process: op.process, start, end, allocation };
+        if valid && self.tlb.remembers_invalid {
+            gaps(&replaced, start, end).for_each(|(from, to)| self.tlb.written(stale(from, to, None)));
         }
         for (from, to, before) in replaced {
             if !valid || target.advanced(from - start) != before {
-                let allocation = before.allocation;
-                self.stale.push(Stale { process: op.process, start: from, end: to, allocation });
+                self.tlb.written(stale(from, to, before.allocation));
             }
         }
-    }
-
-    /// Addresses are flushed; both 0 are the whole space.
-    pub fn flush(&mut self, op: &FlushTlb) {
-        let (start, end) = match (op.start_virtual_address.0, op.end_virtual_address.0) {
-            (0, 0) => (0, u64::MAX),
-            range => range,
-        };
-        let mut rest = Vec::new();
-        self.stale.retain(|stale| {
-            let touched = stale.process == op.process && stale.start < end && start < stale.end;
-            if touched {
-                rest.extend(
-                    [(stale.start, start.min(stale.end)), (end.max(stale.start), stale.end)]
-                        .into_iter()
-                        .filter(|(start, end)| start < end)
-                        .map(|(start, end)| Stale { start, end, ..*stale }),
-                );
-            }
-            !touched
-        });
-        self.stale.append(&mut rest);
     }
 
     /// Whether a valid entry in a range of a process shows the allocation.
     pub fn shows(&self, process: KmdProcessHandle, start: u64, end: u64, allocation: KmdAllocationHandle) -> bool {
-        let sides = [PageSize::Kib4, PageSize::Kib64].into_iter().filter_map(|side| self.spaces.get(&(process, side)));
-        sides.flat_map(|space| space.within(start, end)).any(|(_, _, target)| target.allocation == Some(allocation))
-    }
-
-    /// Where a TLB may still know an allocation by entries that are gone.
-    pub fn stale_of(&self, allocation: KmdAllocationHandle) -> Option<Stale> {
-        self.stale.iter().find(|stale| stale.allocation == Some(allocation)).copied()
-    }
-
-    /// Forgets what is stale, and returns the first of it.
-    pub fn take_stale(&mut self) -> Option<Stale> {
-        let first = self.stale.first().copied();
-        self.stale.clear();
-        first
+        self.sides(process).flat_map(|space| space.within(start, end)).any(|(.., at)| at.allocation == Some(allocation))
     }
 
     /// The memory that a range shows; none unless all of it is mapped.
@@ -130,12 +84,37 @@ impl Shadow {
 
     /// The first address of a process that is mapped.
     pub fn first_mapped(&self, process: KmdProcessHandle) -> Option<u64> {
-        let sides = [PageSize::Kib4, PageSize::Kib64].into_iter().filter_map(|side| self.spaces.get(&(process, side)));
-        sides.filter_map(Intervals::first).map(|(start, ..)| start).min()
+        self.sides(process).filter_map(Intervals::first).map(|(start, ..)| start).min()
     }
 
     /// Forgets the entries of a process.
     pub fn remove(&mut self, process: KmdProcessHandle) {
         self.spaces.retain(|&(of, _), _| of != process);
+    }
+
+    /// The two kinds of leaf tables of a process.
+    fn sides(&self, process: KmdProcessHandle) -> impl Iterator<Item = &Intervals<Target>> {
+        [PageSize::Kib4, PageSize::Kib64].into_iter().filter_map(move |side| self.spaces.get(&(process, side)))
+    }
+}
+
+/// The parts of `start..end` that no part in `taken`, which is in order, covers.
+fn gaps<T>(taken: &[Part<T>], start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+    let ends = std::iter::once(start).chain(taken.iter().map(|part| part.1));
+    let starts = taken.iter().map(|part| part.0).chain(std::iter::once(end));
+    ends.zip(starts).filter(|(from, to)| from < to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_what_is_left() {
+        let gaps = |taken: &[Part<()>]| super::gaps(taken, 10, 20).collect::<Vec<_>>();
+        assert_eq!(gaps(&[]), [(10, 20)]);
+        assert_eq!(gaps(&[(10, 12, ()), (15, 20, ())]), [(12, 15)]);
+        assert_eq!(gaps(&[(12, 15, ())]), [(10, 12), (15, 20)]);
+        assert_eq!(gaps(&[(10, 20, ())]), []);
     }
 }

@@ -8,9 +8,16 @@ use super::segment::runs_of;
 use super::{Audit, Building};
 
 impl Audit {
-    /// An operation of `plan` is built: the plans before it in the stream are built to their end. Plan 0 is adapter start.
+    /// An operation of `plan` is built: the plans before it in the stream are built to their end. Plan 0 is adapter start,
+    /// which comes before all plans.
     pub(super) fn begin_plan(&mut self, plan: PlanNo) {
-        if plan == 0 || self.building.as_ref().is_some_and(|building| building.plan == plan) {
+        if plan == 0 {
+            return self.findings.check(!self.started, Invariant::I20, || {
+                "an operation of adapter start is built after one of a plan".to_owned()
+            });
+        }
+        self.started = true;
+        if self.building.as_ref().is_some_and(|building| building.plan == plan) {
             return;
         }
         if !self.plans.is_waiting(plan) {
@@ -63,7 +70,7 @@ impl Audit {
                 self.check_visible(mapping, &arrival.extents);
             }
         }
-        if let Some(stale) = self.shadow.take_stale() {
+        if let Some(stale) = self.shadow.tlb.take_stale() {
             let message = format!(
                 "plan {plan} ends without a flush of {:#x}..{:#x} of process {}",
                 stale.start, stale.end, stale.process.0
@@ -78,13 +85,12 @@ impl Audit {
         let Some(allocation) = self.allocations.get(&id) else { return };
         let mappings = allocation.mappings.iter().filter_map(|key| self.mappings.get(key));
         for mapping in mappings {
-            let Some(process) = self.processes.get(&mapping.process) else { continue };
-            let shown = self.shadow.shows(process.handle, mapping.virtual_address, mapping.end(), allocation.handle);
+            let shown = self.is_shown(mapping, allocation.handle);
             self.findings.check(!shown, invariant, || {
                 format!("{id} has left, but {} still sees it at {:#x}", mapping.process, mapping.virtual_address)
             });
         }
-        let stale = self.shadow.stale_of(allocation.handle);
+        let stale = self.shadow.tlb.stale_of(allocation.handle);
         self.findings.check(stale.is_none(), Invariant::I05, || {
             format!("{id} has left, but a TLB may still know it: {stale:?}")
         });

@@ -12,7 +12,13 @@ use super::shadow::page_size;
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     /// Index bits of the levels, leaf first.
-    pub level_bits: Vec<u32>,
+    level_bits: Vec<u32>,
+    /// Bytes of a table of each level, leaf first.
+    table_bytes: Vec<u64>,
+    /// Bytes of a leaf table of 64 KiB pages, if that is another.
+    leaf_64kb_bytes: Option<u64>,
+    /// Bytes of a page of the segment: tables are placed in whole ones.
+    page_bytes: u64,
     places: BTreeMap<(KmdProcessHandle, PhysicalAddress), Table>,
 }
 
@@ -27,6 +33,27 @@ pub(super) struct Table {
 }
 
 impl Tables {
+    pub fn new(level_bits: &[u32], table_bytes: &[u64], leaf_64kb_bytes: Option<u64>, page_size: PageSize) -> Self {
+        let (level_bits, table_bytes) = (level_bits.to_vec(), table_bytes.to_vec());
+        Self { level_bits, table_bytes, leaf_64kb_bytes, page_bytes: page_size.bytes(), ..Self::default() }
+    }
+
+    /// Whether tables of this level are roots.
+    pub fn is_root(&self, level: u32) -> bool {
+        level as usize + 1 == self.level_bits.len()
+    }
+
+    /// A table has as many bytes as the driver said.
+    pub fn check_size(&self, table: Table, size: u64, findings: &mut Findings) {
+        let of_level = self.table_bytes.get(table.level as usize).copied();
+        let is_64kb = table.level == 0 && table.page_size == PageSize::Kib64;
+        let bytes = if is_64kb { self.leaf_64kb_bytes.or(of_level) } else { of_level };
+        let right = bytes.and_then(|bytes| bytes.checked_next_multiple_of(self.page_bytes));
+        findings.check(right == Some(size), Invariant::I15, || {
+            format!("a table of level {} is placed in {size} bytes, but needs {right:?}", table.level)
+        });
+    }
+
     /// A table is placed.
     pub fn place(&mut self, process: KmdProcessHandle, address: PhysicalAddress, table: Table) {
         self.places.insert((process, address), table);

@@ -1,0 +1,48 @@
+//! Audits an event log: `cargo run -p vidmm-trace --example audit_log FILE.jsonl` prints what is wrong in it.
+//!
+//! Exit status: 0 the log holds together, 1 something was found, 2 the log cannot be read.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::process::ExitCode;
+
+use vidmm_trace::{Audit, AuditFinding, LogReader};
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    let (Some(path), None) = (arguments.next(), arguments.next()) else {
+        eprintln!("usage: audit_log FILE.jsonl; write the file with `vidmm run --events FILE.jsonl`");
+        return ExitCode::from(2);
+    };
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) => return unreadable(&path, &error),
+    };
+    match audit(BufReader::new(file)) {
+        Ok((events, findings)) => report(events, &findings),
+        Err(error) => unreadable(&path, &error),
+    }
+}
+
+/// How many events a log has, and what is wrong in them.
+fn audit(file: BufReader<File>) -> Result<(u64, Vec<AuditFinding>), vidmm_trace::LogError> {
+    let (mut audit, mut events) = (Audit::new(), 0);
+    for event in LogReader::new(file)? {
+        audit.event(&event?);
+        events += 1;
+    }
+    Ok((events, audit.finish()))
+}
+
+fn report(events: u64, findings: &[AuditFinding]) -> ExitCode {
+    for finding in findings {
+        println!("{finding}");
+    }
+    println!("{events} events, {} findings", findings.len());
+    ExitCode::from(u8::from(!findings.is_empty()))
+}
+
+fn unreadable(path: &std::ffi::OsStr, error: &dyn std::error::Error) -> ExitCode {
+    eprintln!("{}: {error}", path.display());
+    ExitCode::from(2)
+}

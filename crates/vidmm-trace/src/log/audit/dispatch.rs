@@ -1,0 +1,148 @@
+//! The schedule gate: work is handed to its engine when all that it requires is in, or once it waits for it (I06).
+
+use vidmm::contract::EngineFence;
+use vidmm::{AllocationId, DeviceId, PlanNo};
+
+use super::Audit;
+use super::device::Submission;
+use super::fences::Work;
+use super::finding::Invariant;
+use super::monitored::FenceValue;
+use super::plans::Built;
+
+/// Work that is let go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dispatch {
+    pub device: DeviceId,
+    pub submission: u64,
+    /// Packets of the paging engine up to this one are done when it runs.
+    covered: u64,
+}
+
+impl Audit {
+    pub(super) fn dispatched(&mut self, id: DeviceId, submission: u64, signal: EngineFence, waits: &[EngineFence]) {
+        for wait in waits {
+            self.findings.check(wait.fence_id <= self.fences.submitted(wait.engine), Invariant::I13, || {
+                format!("submission {submission} of {id} waits for {wait:?}, which was not handed out")
+            });
+        }
+        self.fences.submit(signal, &mut self.findings);
+        let Some(device) = self.devices.get_mut(&id) else { return };
+        let Some(Submission { context, waits: fences, signals }) = device.undispatched.remove(&submission) else {
+            let message = format!("submission {submission} of {id} is dispatched, but does not wait for that");
+            return self.findings.report(Invariant::Log, message);
+        };
+        let engine = self.contexts.get(&context).map(|context| context.engine);
+        self.findings.check(engine == Some(signal.engine), Invariant::Log, || {
+            format!("submission {submission} of {id} runs on engine {}, but is for {engine:?}", signal.engine)
+        });
+        let paging = self.fences.paging_engine;
+        let awaited = waits.iter().filter(|wait| wait.engine == paging).map(|wait| wait.fence_id).max();
+        let covered = self.fences.completed(paging).max(awaited.unwrap_or(0));
+        let dispatch = Dispatch { device: id, submission, covered };
+        self.check_monitored_waits(dispatch, &fences, waits);
+        self.fences.work.insert(signal, Work { device: id, submission, context, signals });
+        self.check_root(dispatch, context);
+        self.check_requests(dispatch);
+        self.check_list(dispatch);
+    }
+
+    /// Each monitored fence that the work waits for has its value, or the work waits for a packet that will signal it.
+    fn check_monitored_waits(&mut self, dispatch: Dispatch, fences: &[FenceValue], waits: &[EngineFence]) {
+        for &(fence, value) in fences {
+            let signals = |work: &Work| work.signals.iter().any(|&(of, to)| of == fence && value <= to);
+            let awaited = || waits.iter().any(|wait| self.fences.work.get(wait).is_some_and(signals));
+            let done = self.fences.monitored.has_reached((fence, value)) || awaited();
+            self.findings.check(done, Invariant::I06, || {
+                let Dispatch { device, submission, .. } = dispatch;
+                format!("submission {submission} of {device} is dispatched without waiting for {fence} to reach {value}")
+            });
+        }
+    }
+
+    /// All that was asked for before the submission is granted, and done when it runs.
+    fn check_requests(&mut self, dispatch: Dispatch) {
+        let Dispatch { device: id, submission, .. } = dispatch;
+        let Some(device) = self.devices.get(&id) else { return };
+        let mut needed = Vec::new();
+        for request in device.requests.iter().filter(|request| request.after_submission < submission) {
+            match &request.granted {
+                Some(plans) => needed.extend(plans),
+                None => self.findings.report(
+                    Invariant::I06,
+                    format!(
+                        "submission {submission} of {id} is dispatched before value {}, asked for before it, is granted",
+                        request.fence_value
+                    ),
+                ),
+            }
+        }
+        for plan in needed {
+            self.check_gate(dispatch, plan, false);
+        }
+    }
+
+    /// All that is on the list of the submission is in place when it runs.
+    fn check_list(&mut self, dispatch: Dispatch) {
+        let id = dispatch.device;
+        let Some(device) = self.devices.get(&id) else { return };
+        let spans: Vec<(AllocationId, u64)> = device.spans.iter().copied().collect();
+        for (allocation, number) in spans {
+            if !self.must_look_again(dispatch, allocation, number)
+                && let Some(device) = self.devices.get_mut(&id)
+            {
+                device.spans.remove(&(allocation, number));
+            }
+        }
+    }
+
+    /// Checks an allocation if the submission was made in this span of it. Returns whether later submissions must be checked
+    /// too: not if the allocation is there already, as long as it does not leave.
+    fn must_look_again(&mut self, dispatch: Dispatch, id: AllocationId, number: u64) -> bool {
+        let Some(allocation) = self.allocations.get(&id) else { return false };
+        let Some(&span) = allocation.list.span(number) else { return false };
+        let place = allocation.decided.as_ref().map(|place| place.plan);
+        if span.requires(dispatch.submission) {
+            self.check_required(dispatch, id, place);
+            return place.is_none_or(|plan| !self.plans.is_retired(plan));
+        }
+        let device = self.devices.get(&dispatch.device);
+        span.to.is_none() || device.is_some_and(|device| device.undispatched_in(&span).is_some())
+    }
+
+    /// An allocation on the list has a place, and is there when the work runs.
+    fn check_required(&mut self, dispatch: Dispatch, id: AllocationId, place: Option<PlanNo>) {
+        if let Some(plan) = place {
+            return self.check_gate(dispatch, plan, true);
+        }
+        let Dispatch { device, submission, .. } = dispatch;
+        let message = format!("submission {submission} of {device} is dispatched, but {id} has no place");
+        self.findings.report(Invariant::I06, message);
+    }
+
+    /// Work that requires `plan` is let go: the plan is built, and the work waits for its last buffer. With `moves`, the plan has
+    /// operations, so that something of it must be built.
+    pub(super) fn check_gate(&mut self, dispatch: Dispatch, number: PlanNo, moves: bool) {
+        if self.plans.is_retired(number) {
+            return;
+        }
+        let event = self.findings.event;
+        let built = self.plans.get_mut(number).map_or(Built::Nothing, |plan| {
+            // If another operation of it comes, it was not built to its end.
+            plan.relied_on.get_or_insert(event);
+            plan.built
+        });
+        let done = match built {
+            Built::Nothing => !moves,
+            Built::InOpenBuffer => false,
+            Built::InBuffer(fence_id) => fence_id <= dispatch.covered,
+        };
+        self.findings.check(done, Invariant::I06, || {
+            let Dispatch { device, submission, covered } = dispatch;
+            format!(
+                "submission {submission} of {device} is dispatched when packet {covered} of the paging engine is done, but \
+                 it requires plan {number}, whose last operation is {built:?}"
+            )
+        });
+    }
+}

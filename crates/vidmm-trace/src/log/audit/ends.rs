@@ -1,0 +1,101 @@
+//! The end of objects: nothing is left of what is gone (I28).
+
+use vidmm::contract::KmdProcessHandle;
+use vidmm::{AllocationId, ContextId, DeviceId, Event, MonitoredFenceId, PagingQueueId, ProcessId};
+
+use super::Audit;
+use super::finding::Invariant;
+use super::names::Name;
+
+impl Audit {
+    pub(super) fn end(&mut self, event: &Event) {
+        match *event {
+            Event::ProcessDestroyed { process } => self.process_destroyed(process),
+            Event::DeviceDestroyed { device } => self.device_destroyed(device),
+            Event::ContextDestroyed { context } => self.context_destroyed(context),
+            Event::PagingQueueDestroyed { queue } => self.paging_queue_destroyed(queue),
+            Event::MonitoredFenceDestroyed { fence } => self.monitored_fence_destroyed(fence),
+            Event::AllocationDestroyed { allocation } => self.allocation_destroyed(allocation),
+            Event::AllocationReclaimed { allocation } => self.allocation_reclaimed(allocation),
+            _ => {}
+        }
+    }
+
+    fn gone(&mut self, name: impl Into<Name>) {
+        self.names.remove(name.into(), &mut self.findings);
+    }
+
+    /// Its tables are free at once: nothing of it is left in the stream.
+    fn process_destroyed(&mut self, id: ProcessId) {
+        self.gone(id);
+        let Some(process) = self.processes.remove(&id) else { return };
+        self.by_process_handle.remove(&process.handle);
+        for extent in process.tables {
+            self.segment.free(extent);
+        }
+        self.check_nothing_mapped(process.handle);
+        self.shadow.remove(process.handle);
+        self.tables.remove(process.handle);
+    }
+
+    fn check_nothing_mapped(&mut self, handle: KmdProcessHandle) {
+        let mapped = self.shadow.first_mapped(handle);
+        self.findings.check(mapped.is_none(), Invariant::I28, || {
+            format!("process {} is gone, but its entry for {:#x} is valid", handle.0, mapped.unwrap_or_default())
+        });
+    }
+
+    fn device_destroyed(&mut self, id: DeviceId) {
+        self.gone(id);
+        self.devices.remove(&id);
+    }
+
+    fn context_destroyed(&mut self, id: ContextId) {
+        self.gone(id);
+        let Some(context) = self.contexts.remove(&id) else { return };
+        let queued = self.devices.get(&context.device).is_some_and(|device| device.has_work_of(id));
+        let running = self.fences.work.values().any(|work| work.context == id);
+        self.findings.check(!queued && !running, Invariant::I28, || format!("{id} is gone, but has work"));
+    }
+
+    fn paging_queue_destroyed(&mut self, id: PagingQueueId) {
+        self.gone(id);
+        let Some(queue) = self.fences.queues.remove(&id) else { return };
+        let requests = self.devices.get(&queue.device).map(|device| &device.requests);
+        let pending = requests.and_then(|requests| requests.iter().find(|request| request.queue == id));
+        self.findings.check(pending.is_none(), Invariant::I28, || {
+            format!("{id} is gone, but value {} is not signalled", pending.map_or(0, |request| request.fence_value))
+        });
+    }
+
+    fn monitored_fence_destroyed(&mut self, id: MonitoredFenceId) {
+        self.gone(id);
+        self.fences.monitored.remove(id);
+        let queued = self.devices.values().any(|device| device.has_work_that_names(id));
+        let running = self.fences.work.values().flat_map(|work| &work.signals).any(|&(fence, _)| fence == id);
+        self.findings.check(!queued && !running, Invariant::I28, || format!("{id} is gone, but work names it"));
+    }
+
+    /// It leaves its device's list after what was submitted so far.
+    fn allocation_destroyed(&mut self, id: AllocationId) {
+        let Some(allocation) = self.allocations.get_mut(&id) else { return };
+        let submitted = self.devices.get(&allocation.device).map_or(0, |device| device.submitted);
+        allocation.list.leave_for_good(submitted);
+        allocation.destroyed = true;
+    }
+
+    fn allocation_reclaimed(&mut self, id: AllocationId) {
+        self.gone(id);
+        let Some(gone) = self.allocations.remove(&id) else { return };
+        self.by_handle.remove(&gone.handle);
+        self.findings.check(gone.destroyed, Invariant::I28, || format!("{id} is gone, but was not destroyed"));
+        self.findings.check(gone.decided.is_none(), Invariant::I28, || format!("{id} is gone, but has a place"));
+        for key in gone.mappings {
+            let Some(mapping) = self.mappings.remove(&key) else { continue };
+            let shown = self.is_shown(&mapping, gone.handle);
+            self.findings.check(!shown, Invariant::I28, || {
+                format!("{id} is gone, but {} still sees it at {:#x}", mapping.process, mapping.virtual_address)
+            });
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Mappings: which addresses of a process show what, until the addresses are free again (I04, I17).
+
+use vidmm::contract::KmdAllocationHandle;
+use vidmm::{Event, PagingQueueId, ProcessId};
+
+use super::Audit;
+use super::allocation::Mapping;
+use super::device::RequestKind;
+use super::finding::Invariant;
+
+impl Audit {
+    pub(super) fn addresses(&mut self, event: &Event) {
+        match *event {
+            Event::GpuVirtualAddressMapped {
+                process,
+                virtual_address,
+                size,
+                allocation,
+                allocation_offset,
+                page_size,
+                read_only,
+                driver_protection,
+                queue,
+                paging_fence_value,
+            } => {
+                let mapping = Mapping {
+                    process,
+                    virtual_address: virtual_address.0,
+                    size,
+                    allocation,
+                    allocation_offset,
+                    page_size,
+                    read_only,
+                    driver_protection,
+                    granted: paging_fence_value == 0,
+                    freed: None,
+                };
+                self.map(mapping, queue, paging_fence_value);
+            }
+            Event::GpuVirtualAddressFreed { process, virtual_address, size } => {
+                self.free(process, virtual_address.0, size);
+            }
+            Event::GpuVirtualAddressReclaimed { process, virtual_address } => {
+                self.reclaim(process, virtual_address.0);
+            }
+            _ => {}
+        }
+    }
+
+    fn map(&mut self, mapping: Mapping, queue: PagingQueueId, paging_fence_value: u64) {
+        let Mapping { process, virtual_address, allocation: id, .. } = mapping;
+        self.replace_mappings(&mapping);
+        let Some(allocation) = self.allocations.get_mut(&id) else { return };
+        allocation.mappings.insert((process, virtual_address));
+        let device = allocation.device;
+        self.mappings.insert((process, virtual_address), mapping);
+        if paging_fence_value > 0 {
+            self.ask(device, queue, paging_fence_value, RequestKind::Map(process, virtual_address));
+        }
+    }
+
+    /// Forgets mappings at the addresses of a new one: there must be none, until their addresses are reclaimed.
+    fn replace_mappings(&mut self, new: &Mapping) {
+        let before = self.mappings.range((new.process, 0)..(new.process, new.end()));
+        let overlapping = |mapping: &&Mapping| mapping.end() > new.virtual_address;
+        let old: Vec<Mapping> = before.rev().map(|(_, mapping)| mapping).take_while(overlapping).copied().collect();
+        for mapping in old {
+            self.forget_mapping(&mapping);
+            let Mapping { process, virtual_address: start, allocation, .. } = mapping;
+            let message = format!("{start:#x} of {process} is mapped anew, but still belongs to {allocation}");
+            self.findings.report(Invariant::I04, message);
+        }
+    }
+
+    /// Work that was submitted by now may still use the mapping. What is no mapping is a reservation.
+    fn free(&mut self, process: ProcessId, virtual_address: u64, size: u64) {
+        let Some(mapping) = self.mappings.get_mut(&(process, virtual_address)).filter(|of| of.size == size) else {
+            return;
+        };
+        let device = self.allocations.get(&mapping.allocation).and_then(|books| self.devices.get(&books.device));
+        let twice = mapping.freed.replace(device.map_or(0, |device| device.submitted)).is_some();
+        self.findings.check(!twice, Invariant::Log, || format!("{virtual_address:#x} of {process} is freed twice"));
+    }
+
+    /// Nothing uses the mapping any more, and nothing shows it.
+    fn reclaim(&mut self, process: ProcessId, virtual_address: u64) {
+        let freed = |mapping: &&Mapping| mapping.freed.is_some();
+        let Some(mapping) = self.mappings.get(&(process, virtual_address)).filter(freed).copied() else {
+            let message = format!("{virtual_address:#x} of {process} is reclaimed, but no freed mapping is there");
+            return self.findings.report(Invariant::Log, message);
+        };
+        self.forget_mapping(&mapping);
+        let Some(allocation) = self.allocations.get(&mapping.allocation) else { return };
+        let (id, handle) = (allocation.device, allocation.handle);
+        let shown = self.is_shown(&mapping, handle);
+        self.findings.check(!shown, Invariant::I04, || {
+            format!("{virtual_address:#x} of {process} is reclaimed, but still shows {}", mapping.allocation)
+        });
+        let last = mapping.freed.unwrap_or(0);
+        let retired = self.devices.get(&id).is_none_or(|device| device.has_retired(last));
+        self.findings.check(retired, Invariant::I17, || {
+            format!("{virtual_address:#x} of {process} is reclaimed, but submission {last} of {id} may use it")
+        });
+    }
+
+    fn forget_mapping(&mut self, mapping: &Mapping) {
+        let key = (mapping.process, mapping.virtual_address);
+        self.mappings.remove(&key);
+        if let Some(allocation) = self.allocations.get_mut(&mapping.allocation) {
+            allocation.mappings.remove(&key);
+        }
+    }
+
+    /// Whether a valid entry of the mapping shows the allocation.
+    pub(super) fn is_shown(&self, mapping: &Mapping, allocation: KmdAllocationHandle) -> bool {
+        self.processes.get(&mapping.process).is_some_and(|process| {
+            self.shadow.shows(process.handle, mapping.virtual_address, mapping.end(), allocation)
+        })
+    }
+}

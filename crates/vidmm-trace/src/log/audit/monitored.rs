@@ -1,0 +1,58 @@
+//! Monitored fences: their values, and what signals them (I13).
+
+use std::collections::BTreeMap;
+
+use vidmm::MonitoredFenceId;
+
+use super::finding::{Findings, Invariant};
+
+/// A monitored fence and a value of it.
+pub(super) type FenceValue = (MonitoredFenceId, u64);
+
+/// The values of monitored fences.
+#[derive(Debug, Default)]
+pub(super) struct Monitored {
+    values: BTreeMap<MonitoredFenceId, u64>,
+    /// Signals that the events before owe: they follow at once.
+    owed: Vec<FenceValue>,
+}
+
+impl Monitored {
+    pub fn create(&mut self, fence: MonitoredFenceId, value: u64) {
+        self.values.insert(fence, value);
+    }
+
+    pub fn remove(&mut self, fence: MonitoredFenceId) {
+        self.values.remove(&fence);
+    }
+
+    /// Whether a fence has reached a value.
+    pub fn has_reached(&self, (fence, value): FenceValue) -> bool {
+        self.values.get(&fence).is_some_and(|&reached| value <= reached)
+    }
+
+    /// Something has ended that signals fences: those that it raises are signalled before anything else happens.
+    pub fn owe(&mut self, signals: impl IntoIterator<Item = FenceValue>) {
+        for signal in signals {
+            if !self.has_reached(signal) {
+                self.owed.push(signal);
+            }
+        }
+    }
+
+    /// A fence is signalled. It rises.
+    pub fn signal(&mut self, (fence, value): FenceValue, findings: &mut Findings) {
+        let before = self.values.insert(fence, value);
+        findings.check(before.is_none_or(|before| before < value), Invariant::I13, || {
+            format!("{fence} is signalled with {value} after {before:?}")
+        });
+        self.owed.retain(|&(of, owed)| of != fence || owed > value);
+    }
+
+    /// Something else happens: nothing is owed any more.
+    pub fn check_nothing_owed(&mut self, findings: &mut Findings) {
+        for (fence, value) in self.owed.drain(..) {
+            findings.report(Invariant::I13, format!("{fence} is not signalled with {value} by what has ended"));
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Names: every event names what lives (I28).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use vidmm::{AllocationId, ContextId, DeviceId, Event, MonitoredFenceId, PagingQueueId, ProcessId};
+
+use super::Audit;
+use super::finding::{Findings, Invariant};
+
+macro_rules! names {
+    ($($kind:ident($id:ident)),* $(,)?) => {
+        /// The name of an object of any kind.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        pub(super) enum Name {
+            $($kind($id)),*
+        }
+
+        $(impl From<$id> for Name {
+            fn from(id: $id) -> Self {
+                Self::$kind(id)
+            }
+        })*
+
+        impl fmt::Display for Name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$kind(id) => id.fmt(f)),*
+                }
+            }
+        }
+    };
+}
+
+names! {
+    Process(ProcessId),
+    Device(DeviceId),
+    Context(ContextId),
+    PagingQueue(PagingQueueId),
+    MonitoredFence(MonitoredFenceId),
+    Allocation(AllocationId),
+}
+
+/// All objects that lived.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Those that live, and whose they are.
+    alive: BTreeMap<Name, Option<Name>>,
+    gone: BTreeSet<Name>,
+}
+
+impl Names {
+    /// An object is created: a part of `owner`, which must outlive it.
+    pub fn create(&mut self, name: Name, owner: Option<Name>, findings: &mut Findings) {
+        let known = self.alive.insert(name, owner).is_some() || self.gone.contains(&name);
+        findings.check(!known, Invariant::Log, || format!("{name} is created twice"));
+    }
+
+    /// An object is gone, and nothing of it may be left.
+    pub fn remove(&mut self, name: Name, findings: &mut Findings) {
+        self.check(name, findings);
+        if self.alive.remove(&name).is_some() {
+            self.gone.insert(name);
+        }
+        if let Some((part, _)) = self.alive.iter().find(|(_, owner)| **owner == Some(name)) {
+            findings.report(Invariant::I28, format!("{name} is gone, but {part} of it is not"));
+        }
+    }
+
+    /// An event names an object.
+    pub fn check(&self, name: Name, findings: &mut Findings) {
+        if self.alive.contains_key(&name) {
+            return;
+        }
+        match self.gone.contains(&name) {
+            true => findings.report(Invariant::I28, format!("{name} is named, but is gone")),
+            false => findings.report(Invariant::Log, format!("{name} does not exist")),
+        }
+    }
+}
+
+impl Audit {
+    /// What an event names lives; and no call names an allocation that its caller destroyed.
+    pub(super) fn check_names(&mut self, event: &Event) {
+        let is_call = matches!(
+            event,
+            Event::MakeResident { .. }
+                | Event::MakeResidentRefused { .. }
+                | Event::Evict { .. }
+                | Event::GpuVirtualAddressMapped { .. }
+                | Event::AllocationDestroyed { .. }
+        );
+        let Self { names, allocations, findings, .. } = self;
+        each_name(event, &mut |name| {
+            names.check(name, findings);
+            if let Name::Allocation(id) = name {
+                let destroyed = is_call && allocations.get(&id).is_some_and(|allocation| allocation.destroyed);
+                findings.check(!destroyed, Invariant::I28, || format!("a call names {id}, which was destroyed"));
+            }
+        });
+    }
+}
+
+/// What an event names, without what it creates or removes. Those who check a run may name what is gone.
+fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
+    match event {
+        Event::DeviceCreated { process, .. }
+        | Event::GpuVirtualAddressReserved { process, .. }
+        | Event::GpuVirtualAddressFreed { process, .. }
+        | Event::GpuVirtualAddressReclaimed { process, .. }
+        | Event::PageTablePlaced { process, .. } => look((*process).into()),
+        Event::ContextCreated { device, .. }
+        | Event::PagingQueueCreated { device, .. }
+        | Event::Dispatched { device, .. }
+        | Event::DeviceInError { device, .. } => look((*device).into()),
+        Event::AllocationCreated { device, process, .. } => {
+            look((*device).into());
+            look((*process).into());
+        }
+        Event::AllocationDestroyed { allocation }
+        | Event::Evicted { allocation, .. }
+        | Event::Placed { allocation, .. }
+        | Event::PageFault { allocation: Some(allocation), .. } => look((*allocation).into()),
+        Event::GpuVirtualAddressMapped { process, allocation, queue, .. } => {
+            look((*process).into());
+            look((*allocation).into());
+            look((*queue).into());
+        }
+        Event::MakeResident { device, queue, allocations, .. } => {
+            look((*device).into());
+            look((*queue).into());
+            allocations.iter().for_each(|&allocation| look(allocation.into()));
+        }
+        Event::MakeResidentRefused { device, allocations, .. } | Event::Evict { device, allocations, .. } => {
+            look((*device).into());
+            allocations.iter().for_each(|&allocation| look(allocation.into()));
+        }
+        Event::Submitted { device, context, waits, signals, .. } => {
+            look((*device).into());
+            look((*context).into());
+            waits.iter().chain(signals).for_each(|&(fence, _)| look(fence.into()));
+        }
+        Event::Granted { device, queue, .. } => {
+            look((*device).into());
+            look((*queue).into());
+        }
+        Event::RootPageTableSet { context, .. } => look((*context).into()),
+        Event::PlanDecided { waits, .. } => waits.iter().for_each(|&(device, _)| look(device.into())),
+        Event::PagingFenceSignaled { queue, .. } => look((*queue).into()),
+        Event::MonitoredFenceSignaled { fence, .. } => look((*fence).into()),
+        _ => {}
+    }
+}

@@ -1,0 +1,55 @@
+//! Root page tables: where the contexts of a process find its tables (I15).
+
+use vidmm::contract::FlushTlb;
+use vidmm::{ContextId, DeviceId, PhysicalAddress, PlanNo};
+
+use super::Audit;
+use super::finding::Invariant;
+use super::dispatch::Dispatch;
+
+/// The root table of a process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Root {
+    pub address: PhysicalAddress,
+    /// The plan that makes its entries invalid.
+    pub plan: PlanNo,
+}
+
+impl Audit {
+    /// The driver is told where a context finds its tables.
+    pub(super) fn root_set(&mut self, id: ContextId, address: PhysicalAddress) {
+        let Some(context) = self.contexts.get_mut(&id) else { return };
+        context.root = Some(address);
+        let device = context.device;
+        let root = self.root_of(device).map(|root| root.address);
+        self.findings.check(root == Some(address), Invariant::I15, || {
+            format!("{id} is told that its root table is at {address:?}, but it is at {root:?}")
+        });
+    }
+
+    /// Work runs in a context that knows its root table, if there is one, and after that was initialised.
+    pub(super) fn check_root(&mut self, dispatch: Dispatch, id: ContextId) {
+        let Some(root) = self.root_of(dispatch.device) else { return };
+        let known = self.contexts.get(&id).and_then(|context| context.root);
+        self.findings.check(known == Some(root.address), Invariant::I15, || {
+            format!("work is dispatched in {id}, which knows root table {known:?}, but it is at {:?}", root.address)
+        });
+        self.check_gate(dispatch, root.plan, true);
+    }
+
+    /// A flush is of the tables of its process.
+    pub(super) fn check_flush(&mut self, op: &FlushTlb) {
+        let Some(process) = self.by_process_handle.get(&op.process).and_then(|id| self.processes.get(id)) else {
+            return;
+        };
+        let root = process.root.map(|root| root.address);
+        self.findings.check(root == Some(op.root_page_table_address), Invariant::I15, || {
+            let named = op.root_page_table_address;
+            format!("process {} is flushed with root table {named:?}, but it is at {root:?}", op.process.0)
+        });
+    }
+
+    fn root_of(&self, device: DeviceId) -> Option<Root> {
+        self.processes.get(&self.devices.get(&device)?.process)?.root
+    }
+}
