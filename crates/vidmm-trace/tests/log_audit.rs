@@ -2,139 +2,12 @@
 
 mod log_support;
 
+use log_support::broken::*;
 use log_support::*;
 use vidmm::contract::*;
 use vidmm::event::{ContentSource, Event};
 use vidmm::*;
-use vidmm_trace::Invariant::{self, *};
-
-/// A story in which something is to be broken.
-struct Broken(Vec<Event>);
-
-fn broken() -> Broken {
-    Broken(story())
-}
-
-impl Broken {
-    /// Where the one event is that `is_it` knows.
-    fn position(&self, is_it: impl Fn(&Event) -> bool) -> usize {
-        let mut found = self.0.iter().enumerate().filter(|(_, event)| is_it(event)).map(|(at, _)| at);
-        let at = found.next().expect("the story has such an event");
-        assert_eq!(found.next(), None, "the story has one such event");
-        at
-    }
-
-    fn remove(mut self, is_it: impl Fn(&Event) -> bool) -> Self {
-        self.0.remove(self.position(is_it));
-        self
-    }
-
-    fn change(mut self, is_it: impl Fn(&Event) -> bool, change: impl FnOnce(&mut Event)) -> Self {
-        let at = self.position(is_it);
-        change(&mut self.0[at]);
-        self
-    }
-
-    fn replace(self, is_it: impl Fn(&Event) -> bool, by: Event) -> Self {
-        self.change(is_it, |event| *event = by)
-    }
-
-    fn insert_before(mut self, is_it: impl Fn(&Event) -> bool, event: Event) -> Self {
-        self.0.insert(self.position(is_it), event);
-        self
-    }
-
-    fn insert_after(mut self, is_it: impl Fn(&Event) -> bool, event: Event) -> Self {
-        self.0.insert(self.position(is_it) + 1, event);
-        self
-    }
-
-    /// Moves the event that `is_it` knows before the one that `before` knows.
-    fn move_before(mut self, is_it: impl Fn(&Event) -> bool, before: impl Fn(&Event) -> bool) -> Self {
-        let event = self.0.remove(self.position(is_it));
-        self.insert_before(before, event)
-    }
-
-    fn append(mut self, event: Event) -> Self {
-        self.0.push(event);
-        self
-    }
-
-    /// Asserts that the audit finds that `invariant` is broken.
-    #[track_caller]
-    fn breaks(self, invariant: Invariant) {
-        let findings = audit(&numbered(self.0));
-        let names: Vec<_> = findings.iter().map(ToString::to_string).collect();
-        assert!(findings.iter().any(|finding| finding.invariant == invariant), "not {invariant}: {names:#?}");
-    }
-
-    /// Asserts that the audit finds nothing else.
-    #[track_caller]
-    fn breaks_only(self, invariant: Invariant) {
-        let findings = audit(&numbered(self.0));
-        let names: Vec<_> = findings.iter().map(ToString::to_string).collect();
-        let all = findings.iter().all(|finding| finding.invariant == invariant);
-        assert!(!findings.is_empty() && all, "not only {invariant}: {names:#?}");
-    }
-}
-
-fn is(event: Event) -> impl Fn(&Event) -> bool {
-    move |other| *other == event
-}
-
-fn placed(plan: PlanNo) -> impl Fn(&Event) -> bool {
-    move |event| matches!(event, Event::Placed { plan: of, .. } if *of == plan)
-}
-
-fn evicted(plan: PlanNo) -> impl Fn(&Event) -> bool {
-    move |event| matches!(event, Event::Evicted { plan: of, .. } if *of == plan)
-}
-
-fn dispatched(number: u64) -> impl Fn(&Event) -> bool {
-    move |event| matches!(event, Event::Dispatched { submission, .. } if *submission == number)
-}
-
-fn buffer(number: u64) -> impl Fn(&Event) -> bool {
-    move |event| matches!(event, Event::PagingBufferSubmitted { signal, .. } if signal.fence_id == number)
-}
-
-/// The transfer of `plan` that begins at byte `offset` of its allocation.
-fn transfer(plan: PlanNo, offset: u64) -> impl Fn(&Event) -> bool {
-    move |event| match event {
-        Event::PagingOperation { plan: of, operation: PagingOperation::VirtualTransfer(op), .. } => {
-            *of == plan && op.allocation_offset_in_bytes == offset
-        }
-        _ => false,
-    }
-}
-
-fn fill(plan: PlanNo, offset: u64) -> impl Fn(&Event) -> bool {
-    move |event| match event {
-        Event::PagingOperation { plan: of, operation: PagingOperation::VirtualFill(op), .. } => {
-            *of == plan && op.allocation_offset_in_bytes == offset
-        }
-        _ => false,
-    }
-}
-
-fn change_extents(event: &mut Event, change: impl FnOnce(&mut Vec<Extent>)) {
-    match event {
-        Event::Placed { extents, .. } | Event::Evicted { extents, .. } => change(extents),
-        _ => panic!("not a place"),
-    }
-}
-
-fn change_waits(event: &mut Event, by: &[EngineFence]) {
-    let Event::Dispatched { waits, .. } = event else { panic!("not dispatched") };
-    *waits = by.to_vec();
-}
-
-fn change_update(event: &mut Event, change: impl FnOnce(&mut UpdatePageTable)) {
-    match event {
-        Event::PagingOperation { operation: PagingOperation::UpdatePageTable(op), .. } => change(op),
-        _ => panic!("not entries"),
-    }
-}
+use vidmm_trace::Invariant::*;
 
 #[test]
 fn a_right_log_has_no_findings() {
@@ -477,10 +350,8 @@ fn i13_resident_at_once_but_nowhere() {
 
 #[test]
 fn i13_a_monitored_fence_falls() {
-    for value in [0, 1] {
-        broken()
-            .append(Event::MonitoredFenceSignaled { fence: MonitoredFenceId::from_bits(0), value })
-            .breaks_only(I13);
+    for value in [0, 2, 3] {
+        broken().append(monitored_reaches(value)).breaks_only(I13);
     }
 }
 

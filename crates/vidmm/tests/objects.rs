@@ -226,6 +226,17 @@ fn a_host_that_fails_leaves_nothing_behind() {
     }
 }
 
+/// P54, D9: so it is when the host has no memory for the root table of a process.
+#[test]
+fn a_process_without_a_root_table_is_not_created() {
+    let mut world = World::new(Config::pages(16));
+    let before = world.fingerprint();
+    world.host.fails_after = Some(0);
+    let answer = world.call(|vidmm, driver, host| vidmm.create_process(driver, host));
+    assert!(matches!(answer, Err(CreateError::BackingStore(_))), "{answer:?}");
+    assert_eq!(world.fingerprint(), before);
+}
+
 /// U-9: the commit limit of the system is the limit of creation, and comes back with destruction.
 #[test]
 fn the_commit_limit_is_the_limit_of_creation() {

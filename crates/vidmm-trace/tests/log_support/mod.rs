@@ -1,6 +1,8 @@
 //! A small run, written by hand: what a right log looks like.
 #![allow(dead_code)]
 
+pub mod broken;
+
 use vidmm::contract::*;
 use vidmm::event::{ContentSource, Event, EvictReason};
 use vidmm::*;
@@ -18,10 +20,10 @@ const LEAF: u64 = 0x4000;
 /// Bytes of commands that the driver writes for an operation.
 pub const OPERATION: u32 = 64;
 /// Bytes of a paging buffer.
-pub const BUFFER: u64 = 0x1000;
+pub const BUFFER: u64 = 0x2000;
 /// What the user-mode driver gives with the mapping of `A`.
 pub const PROTECTION: u64 = 7;
-const PAGING_HANDLE: KmdProcessHandle = KmdProcessHandle(100);
+pub const PAGING_HANDLE: KmdProcessHandle = KmdProcessHandle(100);
 pub const USER_HANDLE: KmdProcessHandle = KmdProcessHandle(101);
 
 /// An allocation of the story.
@@ -168,15 +170,19 @@ pub fn entries_of_a(plan: PlanNo, first: Pte) -> Event {
 }
 
 pub fn flush_a(plan: PlanNo) -> Event {
-    built(
-        plan,
-        PagingOperation::FlushTlb(FlushTlb {
-            root_page_table_address: local(ROOT),
-            process: USER_HANDLE,
-            start_virtual_address: GpuVirtualAddress(MAPPED_AT),
-            end_virtual_address: GpuVirtualAddress(MAPPED_AT + A.size),
-        }),
-    )
+    flush(plan, USER_HANDLE, MAPPED_AT, A.size)
+}
+
+/// The TLB forgets addresses of a process.
+pub fn flush(plan: PlanNo, process: KmdProcessHandle, start: u64, size: u64) -> Event {
+    let root = if process == USER_HANDLE { ROOT } else { 0 };
+    let op = FlushTlb {
+        root_page_table_address: local(root),
+        process,
+        start_virtual_address: GpuVirtualAddress(start),
+        end_virtual_address: GpuVirtualAddress(start + size),
+    };
+    built(plan, PagingOperation::FlushTlb(op))
 }
 
 /// The story as events, without numbers.
@@ -404,13 +410,14 @@ fn chunks(thing: Thing) -> impl Iterator<Item = (u64, u64)> {
     (0..thing.size).step_by(WINDOW as usize).map(move |offset| (offset, WINDOW.min(thing.size - offset)))
 }
 
-/// Maps the local window, page by page, to a chunk.
+/// Maps the local window, page by page, to a chunk, after a flush of both windows.
 fn map_local(plan: PlanNo, thing: Thing, place: &[Extent], (offset, size): (u64, u64)) -> Vec<Event> {
+    let flushed = flush(plan, PAGING_HANDLE, SYSTEM_WINDOW, LOCAL_WINDOW + WINDOW - SYSTEM_WINDOW);
     let page = |done: u64| {
         let address = Pte::valid(local(byte_at(place, offset + done)));
         window(plan, LOCAL_WINDOW + done, 0x1000, thing, offset + done, address)
     };
-    (0..size).step_by(0x1000).map(page).collect()
+    std::iter::once(flushed).chain((0..size).step_by(0x1000).map(page)).collect()
 }
 
 fn byte_at(place: &[Extent], mut offset: u64) -> u64 {

@@ -14,14 +14,15 @@ impl VidMm {
         self.events.set_time(now);
         while self.stirred && self.failed.is_none() {
             self.stirred = false;
+            // Work that can run is handed out before anything is decided: deciding looks at what runs.
+            self.retire_plans();
             self.reap(kmd, host);
+            self.settle_requests();
+            self.dispatch(kmd);
             self.tick();
             self.grant();
             self.enter();
             self.build(kmd);
-            self.retire_plans();
-            self.settle_requests();
-            self.dispatch(kmd);
         }
         self.outputs.pop_front()
     }

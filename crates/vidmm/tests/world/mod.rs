@@ -110,7 +110,9 @@ impl World {
     pub fn client(&mut self) -> Client {
         let process = self.call(|vidmm, driver, host| vidmm.create_process(driver, host)).unwrap();
         let kmd_process = KmdProcessHandle(self.driver.last_handle);
-        self.client_of(process, kmd_process)
+        let client = self.client_of(process, kmd_process);
+        self.run_paging(); // Its root table.
+        client
     }
 
     /// Another device of the same process.
@@ -405,12 +407,13 @@ impl World {
         assert_eq!(self.driver.live.len(), fresh.driver.live.len(), "I28: the driver still has objects");
         assert_eq!(self.host.bytes(), fresh.host.bytes(), "I28: the host still has backing stores");
         assert!(self.vidmm.is_idle());
-        // The whole segment but the paging process's tables can be had again.
+        // The whole segment but the paging process's tables and a root table can be had again.
         let paging_tables = self.events.iter().find_map(|event| match event {
             Event::AdapterStarted { paging_tables, .. } => Some(paging_tables.iter().map(|table| table.size).sum()),
             _ => None,
         });
-        let all = self.config.segment_bytes - paging_tables.unwrap_or(0);
+        let root_table = if self.config.tables_in_system { 0 } else { self.config.page_size.bytes() };
+        let all = self.config.segment_bytes - paging_tables.unwrap_or(0) - root_table;
         let client = self.client();
         let whole = self.try_allocate(client, all, NORMAL).unwrap();
         self.bring_in(client, &[whole]);

@@ -1,0 +1,136 @@
+//! The story with something wrong in it, and what the audit must find.
+
+use vidmm::contract::*;
+use vidmm::event::Event;
+use vidmm::*;
+use vidmm_trace::Invariant;
+
+use super::{audit, numbered, story};
+
+/// A story in which something is to be broken.
+pub struct Broken(pub Vec<Event>);
+
+pub fn broken() -> Broken {
+    Broken(story())
+}
+
+impl Broken {
+    /// Where the one event is that `is_it` knows.
+    pub fn position(&self, is_it: impl Fn(&Event) -> bool) -> usize {
+        let mut found = self.0.iter().enumerate().filter(|(_, event)| is_it(event)).map(|(at, _)| at);
+        let at = found.next().expect("the story has such an event");
+        assert_eq!(found.next(), None, "the story has one such event");
+        at
+    }
+
+    pub fn remove(mut self, is_it: impl Fn(&Event) -> bool) -> Self {
+        self.0.remove(self.position(is_it));
+        self
+    }
+
+    pub fn change(mut self, is_it: impl Fn(&Event) -> bool, change: impl FnOnce(&mut Event)) -> Self {
+        let at = self.position(is_it);
+        change(&mut self.0[at]);
+        self
+    }
+
+    pub fn replace(self, is_it: impl Fn(&Event) -> bool, by: Event) -> Self {
+        self.change(is_it, |event| *event = by)
+    }
+
+    pub fn insert_before(mut self, is_it: impl Fn(&Event) -> bool, event: Event) -> Self {
+        self.0.insert(self.position(is_it), event);
+        self
+    }
+
+    pub fn insert_after(mut self, is_it: impl Fn(&Event) -> bool, event: Event) -> Self {
+        self.0.insert(self.position(is_it) + 1, event);
+        self
+    }
+
+    /// Moves the event that `is_it` knows before the one that `before` knows.
+    pub fn move_before(mut self, is_it: impl Fn(&Event) -> bool, before: impl Fn(&Event) -> bool) -> Self {
+        let event = self.0.remove(self.position(is_it));
+        self.insert_before(before, event)
+    }
+
+    pub fn append(mut self, event: Event) -> Self {
+        self.0.push(event);
+        self
+    }
+
+    /// Asserts that the audit finds that `invariant` is broken.
+    #[track_caller]
+    pub fn breaks(self, invariant: Invariant) {
+        let findings = audit(&numbered(self.0));
+        let names: Vec<_> = findings.iter().map(ToString::to_string).collect();
+        assert!(findings.iter().any(|finding| finding.invariant == invariant), "not {invariant}: {names:#?}");
+    }
+
+    /// Asserts that the audit finds nothing else.
+    #[track_caller]
+    pub fn breaks_only(self, invariant: Invariant) {
+        let findings = audit(&numbered(self.0));
+        let names: Vec<_> = findings.iter().map(ToString::to_string).collect();
+        let all = findings.iter().all(|finding| finding.invariant == invariant);
+        assert!(!findings.is_empty() && all, "not only {invariant}: {names:#?}");
+    }
+}
+
+pub fn is(event: Event) -> impl Fn(&Event) -> bool {
+    move |other| *other == event
+}
+
+pub fn placed(plan: PlanNo) -> impl Fn(&Event) -> bool {
+    move |event| matches!(event, Event::Placed { plan: of, .. } if *of == plan)
+}
+
+pub fn evicted(plan: PlanNo) -> impl Fn(&Event) -> bool {
+    move |event| matches!(event, Event::Evicted { plan: of, .. } if *of == plan)
+}
+
+pub fn dispatched(number: u64) -> impl Fn(&Event) -> bool {
+    move |event| matches!(event, Event::Dispatched { submission, .. } if *submission == number)
+}
+
+pub fn buffer(number: u64) -> impl Fn(&Event) -> bool {
+    move |event| matches!(event, Event::PagingBufferSubmitted { signal, .. } if signal.fence_id == number)
+}
+
+/// The transfer of `plan` that begins at byte `offset` of its allocation.
+pub fn transfer(plan: PlanNo, offset: u64) -> impl Fn(&Event) -> bool {
+    move |event| match event {
+        Event::PagingOperation { plan: of, operation: PagingOperation::VirtualTransfer(op), .. } => {
+            *of == plan && op.allocation_offset_in_bytes == offset
+        }
+        _ => false,
+    }
+}
+
+pub fn fill(plan: PlanNo, offset: u64) -> impl Fn(&Event) -> bool {
+    move |event| match event {
+        Event::PagingOperation { plan: of, operation: PagingOperation::VirtualFill(op), .. } => {
+            *of == plan && op.allocation_offset_in_bytes == offset
+        }
+        _ => false,
+    }
+}
+
+pub fn change_extents(event: &mut Event, change: impl FnOnce(&mut Vec<Extent>)) {
+    match event {
+        Event::Placed { extents, .. } | Event::Evicted { extents, .. } => change(extents),
+        _ => panic!("not a place"),
+    }
+}
+
+pub fn change_waits(event: &mut Event, by: &[EngineFence]) {
+    let Event::Dispatched { waits, .. } = event else { panic!("not dispatched") };
+    *waits = by.to_vec();
+}
+
+pub fn change_update(event: &mut Event, change: impl FnOnce(&mut UpdatePageTable)) {
+    match event {
+        Event::PagingOperation { operation: PagingOperation::UpdatePageTable(op), .. } => change(op),
+        _ => panic!("not entries"),
+    }
+}
