@@ -105,6 +105,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         events: false,
     };
     let report = vidmm_sim::run(&workload, &desc, &machine, &mut Unobserved)?;
-    println!("{} pages checked, {} wrong, {} findings", report.pages_checked, report.pages_wrong, report.findings.len());
+    println!(
+        "{} pages checked, {} wrong, {} findings",
+        report.pages_checked,
+        report.pages_wrong,
+        report.findings.len()
+    );
     if report.all_held() { Ok(()) } else { Err("something did not hold".into()) }
 }

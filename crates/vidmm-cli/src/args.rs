@@ -16,7 +16,7 @@ const STYLES: styling::Styles = styling::Styles::styled()
 /// A GPU video memory manager with the contract of WDDM: runs workloads on a GPU with too little memory, and checks every
 /// byte that they read.
 #[derive(Parser)]
-#[command(name = "vidmm", version, styles = STYLES, max_term_width = 100)]
+#[command(name = "vidmm", version, styles = STYLES, max_term_width = 100, after_help = "Example:\n  vidmm run            the built-in scenario: a training step in half of the memory that it needs")]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,
@@ -46,15 +46,15 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value_t = Gpu::Soft)]
     pub gpu: Gpu,
 
-    /// Local memory: a size such as `24GiB`, or a share of the workload's footprint such as `50%`
+    /// Local memory: a size such as `24GiB`, or a share of the workload's footprint such as `50%` [default: the scenario's]
     #[arg(long, value_name = "SIZE|PERCENT")]
     pub local_memory: Option<LocalMemory>,
 
-    /// What everything random follows from
+    /// What everything random follows from [default: the scenario's]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
-    /// Kernels that each process submits ahead of the one that runs; 0 waits for each
+    /// Kernels that each process submits ahead of the one that runs; 0 waits for each [default: the scenario's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1024))]
     pub ahead: Option<u32>,
 
@@ -63,11 +63,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "FAULT[@N]", value_delimiter = ',')]
     pub faults: Vec<Fault>,
 
-    /// What kernels write: `uniform` pages, which take little space, or `ramp` pages, in which all words differ
+    /// What kernels write: `uniform` pages, which take little space, or `ramp` pages, in which all words differ [default: the scenario's]
     #[arg(long, value_enum)]
     pub content: Option<ContentArg>,
 
-    /// Divide all buffer sizes by this
+    /// Divide all buffer sizes by this [default: the scenario's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub scale: Option<u64>,
 
@@ -128,5 +128,9 @@ pub fn replay_command(seed: u64, faults: &[Fault]) -> String {
 
 fn quoted(word: &str) -> String {
     let plain = |character: char| character.is_ascii_alphanumeric() || "-_./=%:,@+".contains(character);
-    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }

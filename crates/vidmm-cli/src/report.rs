@@ -3,17 +3,28 @@
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
-use vidmm_sim::{Finding, Report};
+use vidmm_sim::{Fault, Finding, Report};
 use vidmm_trace::{ByteSize, Workload};
 
 const GOOD: Style = Style::new().bold().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Green)));
 const BAD: Style = Style::new().bold().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Red)));
 const BOLD: Style = Style::new().bold();
 
-/// Prints the figures and the findings of a run. `replay` is the command that shows a finding again.
-pub fn print(name: &str, workload: &Workload, report: &Report, replay: Option<&str>) -> io::Result<()> {
+/// Prints the figures and the findings of a run with `faults` in it. `replay` is the command that shows a finding again.
+pub fn print(
+    name: &str,
+    workload: &Workload,
+    report: &Report,
+    faults: &[Fault],
+    replay: Option<&str>,
+) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
-    match write(&mut out, name, workload, report, replay) {
+    let written = write(&mut out, name, workload, report, replay).and_then(|()| match faults {
+        [] => Ok(()),
+        _ if !report.all_held() => Ok(()),
+        _ => writeln!(out, "  note        nothing that was read shows the mistakes made on purpose: they changed nothing, or nothing that mattered"),
+    });
+    match written {
         // Whoever reads has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other,
@@ -118,7 +129,10 @@ fn write_finding(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
                 out,
                 "kernel {kernel} read a wrong page: page {page} of {allocation} (buffer {buffer} of the workload)"
             )?;
-            writeln!(out, "              its digest is {found:#018x} and must be {expected:#018x}; {wrong} wrong pages in all")?;
+            writeln!(
+                out,
+                "              its digest is {found:#018x} and must be {expected:#018x}; {wrong} wrong pages in all"
+            )?;
             writeln!(out, "              event {event}")
         }
         Finding::PageFault { virtual_address, write, engine, allocation, page, event } => {
@@ -131,10 +145,9 @@ fn write_finding(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
             writeln!(out, "              event {event}")
         }
         Finding::Violation { rule, event } => writeln!(out, "{rule}\n              event {event}"),
-        Finding::Stuck { ended, event } => writeln!(
-            out,
-            "nothing runs and nothing is to come, after {ended} kernels\n              event {event}"
-        ),
+        Finding::Stuck { ended, event } => {
+            writeln!(out, "nothing runs and nothing is to come, after {ended} kernels\n              event {event}")
+        }
         Finding::Audit { broken, event } => {
             writeln!(out, "the manager's books do not hold together")?;
             broken.iter().try_for_each(|line| writeln!(out, "              {line}"))?;

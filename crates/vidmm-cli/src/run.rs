@@ -39,14 +39,16 @@ pub fn run(args: &RunArgs) -> Result<bool, Box<dyn Error>> {
     let factory = match args.gpu {
         Gpu::Soft => soft::machine,
     };
+    // Files are created before the run: a path that cannot be written is not found out at its end.
+    let summary = args.summary.as_deref().map(|path| Ok::<_, String>((path, create(path)?))).transpose()?;
     let mut watcher = Watcher::new(args, &scenario, &workload)?;
     let run = vidmm_sim::run(&workload, &desc, &factory, &mut watcher);
     watcher.finish()?;
     let run = run?;
     let replay = (!run.all_held()).then(|| replay_command(scenario.seed, &faults));
-    report::print(&scenario.name, &workload, &run, replay.as_deref())?;
-    if let Some(path) = &args.summary {
-        write_summary(path, &scenario, &run).map_err(|error| cannot_write(path, &error))?;
+    report::print(&scenario.name, &workload, &run, &faults, replay.as_deref())?;
+    if let Some((path, file)) = summary {
+        write_summary(file, &scenario, &run).map_err(|error| cannot_write(path, &error))?;
     }
     Ok(run.all_held())
 }
@@ -78,6 +80,7 @@ fn scenario(args: &RunArgs) -> Result<(Scenario, PathBuf), Box<dyn Error>> {
         scenario.client.scale = scale;
     }
     if !args.faults.is_empty() {
+        Fault::check_list(&args.faults)?;
         scenario.faults = args.faults.clone();
     }
     match (&mut scenario.source, args.block_bytes) {
@@ -140,11 +143,10 @@ impl Watcher {
         let log = match &args.events {
             None => None,
             Some(path) => {
-                let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
-                Some((path.clone(), LogWriter::new(file, &LogHeader::new(&*scenario.name, scenario.seed))))
+                Some((path.clone(), LogWriter::new(create(path)?, &LogHeader::new(&*scenario.name, scenario.seed))))
             }
         };
-        // Drawn on a terminal only, and not at once: a short run needs none.
+        // Drawn on a terminal only.
         let bar = ProgressBar::new(workload.kernels.len() as u64);
         let style = ProgressStyle::with_template("{msg:>12.cyan.bold} [{bar:27}] {pos}/{len} kernels, {elapsed}");
         bar.set_style(style.expect("the template is right").progress_chars("=> "));
@@ -174,7 +176,11 @@ impl Observer for Watcher {
     }
 }
 
-fn write_summary(path: &Path, scenario: &Scenario, report: &Report) -> io::Result<()> {
+fn create(path: &Path) -> Result<File, String> {
+    File::create(path).map_err(|error| cannot_write(path, &error))
+}
+
+fn write_summary(mut file: File, scenario: &Scenario, report: &Report) -> io::Result<()> {
     #[derive(serde::Serialize)]
     struct Summary<'a> {
         scenario: &'a str,
@@ -183,7 +189,6 @@ fn write_summary(path: &Path, scenario: &Scenario, report: &Report) -> io::Resul
         report: &'a Report,
     }
     let summary = Summary { scenario: &scenario.name, seed: scenario.seed, report };
-    let mut file = File::create(path)?;
     serde_json::to_writer_pretty(&mut file, &summary)?;
     writeln!(file)
 }

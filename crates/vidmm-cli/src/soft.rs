@@ -40,7 +40,7 @@ fn config(desc: &MachineDesc) -> SoftAdapterConfig {
     SoftAdapterConfig {
         local_memory_bytes: desc.local_memory_bytes,
         page_table_index_bits: desc.page_table_bits.clone().unwrap_or(base.page_table_index_bits),
-        dual_pte: desc.dual_pte && base.dual_pte,
+        dual_pte: desc.dual_pte,
         page_tables_in_system_memory: desc.page_tables_in_system_memory,
         invalid_tlb_entries_not_cached: desc.invalid_tlb_entries_not_cached,
         paging_buffer_bytes: desc.paging_buffer_bytes,

@@ -173,7 +173,7 @@ fn memory_that_is_too_small_is_refused() {
         ("a lot", &["--local-memory", "`a lot`", "`50%`"]),
         ("4GB", &["--local-memory", "GiB"]),
         ("606MiB", &["606 MiB", "608 MiB", "raise `local-memory`"]),
-        ("17TiB", &["16.0 TiB", "lower `local-memory`"]),
+        ("17TiB", &["1.0 TiB", "lower `local-memory`"]),
     ] {
         is_refused(&["--local-memory", size], words);
     }

@@ -7,7 +7,7 @@ use vidmm::{
     MapGpuVirtualAddress, MonitoredFenceId, Nanoseconds, PAGE_SIZE, PagingQueueId, ProcessId, SubmitDesc,
 };
 use vidmm_runtime::{Content, KernelCommand, PageRange, Runtime};
-use vidmm_trace::{Cost, Engine, Lifetime, Workload};
+use vidmm_trace::{ByteSize, Cost, Engine, Lifetime, Workload};
 
 /// Why a client cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +16,7 @@ pub enum ClientError {
     /// The memory is too small for a kernel and the page tables of the workload.
     #[error(
         "kernel {kernel} does not fit in local memory beside the page tables, even with nothing else in it: \
-         {num_bytes_to_trim} bytes are missing; give it more --local-memory"
+         {} are missing; give it more local memory", ByteSize(*.num_bytes_to_trim)
     )]
     DoesNotFit {
         /// The kernel.

@@ -4,7 +4,7 @@ use serde::Serialize;
 use vidmm::contract::EngineKind;
 use vidmm::{AdapterOptions, AllocationId, CheckError, Event, NumberedEvent, StartAdapterError, Statistics};
 use vidmm_runtime::{Content as KernelContent, Happening, Runtime};
-use vidmm_trace::Workload;
+use vidmm_trace::{ByteSize, Workload};
 
 use crate::{
     client::{Client, ClientError, ClientOptions},
@@ -56,8 +56,8 @@ pub enum RunError {
     Start(#[from] StartAdapterError),
     /// The largest kernel does not fit.
     #[error(
-        "local memory has {local} bytes, but the largest kernel of the workload works on {kernel} bytes at once; \
-         give --local-memory more than that"
+        "local memory has {}, but the largest kernel of the workload works on {} at once; give local memory more than that",
+        ByteSize(*.local), ByteSize(*.kernel)
     )]
     KernelDoesNotFit {
         /// Bytes of local memory.
@@ -221,7 +221,9 @@ pub fn run(
         findings: Vec::new(),
         observer,
     };
-    let ended = run.to_its_end(desc)?;
+    let outcome = run.run_to_end(desc);
+    run.hand_on_events();
+    let ended = outcome?;
     let Run { mut runtime, timeline, verdict, findings, .. } = run;
     let statistics: Statistics = runtime.statistics();
     Ok(Report {
@@ -265,7 +267,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Runs until all kernels have ended or something does not hold. Returns how many kernels have ended.
-    fn to_its_end(&mut self, desc: &RunDesc) -> Result<usize, RunError> {
+    fn run_to_end(&mut self, desc: &RunDesc) -> Result<usize, RunError> {
         let engines: Vec<EngineKind> = self.runtime.vidmm().engines().to_vec();
         let options = ClientOptions {
             ahead: desc.ahead,
@@ -293,7 +295,6 @@ impl Run<'_> {
             client.close(&mut self.runtime)?;
             self.audit();
         }
-        self.hand_on_events();
         Ok(ended)
     }
 

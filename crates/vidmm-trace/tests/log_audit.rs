@@ -202,6 +202,7 @@ fn i06_dispatched_before_the_buffer_is_submitted() {
     broken()
         .change(dispatched(1), |event| change_waits(event, &[fence(PAGING, 1)]))
         .move_before(submitted, buffer(2))
+        .move_before(root_set, buffer(2))
         .move_before(dispatched(1), buffer(2))
         .breaks_only(I06);
 }

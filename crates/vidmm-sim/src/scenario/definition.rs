@@ -81,7 +81,7 @@ impl Scenario {
     /// # Errors
     ///
     /// Returns [`ScenarioError::LocalMemoryTooSmall`] if one kernel's buffers alone are larger, and
-    /// [`ScenarioError::LocalMemoryTooLarge`] above 16 TiB.
+    /// [`ScenarioError::LocalMemoryTooLarge`] above 1 TiB.
     pub fn local_memory_bytes(&self, workload: &Workload) -> Result<u64, ScenarioError> {
         let footprint = workload.footprint(self.adapter.page_size.bytes());
         let local_memory = self.adapter.local_memory;

@@ -62,7 +62,7 @@ pub enum ScenarioError {
     #[error("the scenario's `[workload]` cannot be generated: {0}")]
     Workload(#[from] WorkloadError),
     /// The trace cannot be imported.
-    #[error("the scenario's trace cannot be used: {0}")]
+    #[error("the trace cannot be used: {0}")]
     Import(#[from] ImportError),
     /// A kernel alone uses more than the local memory.
     #[error(

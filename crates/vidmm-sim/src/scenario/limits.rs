@@ -3,5 +3,5 @@
 /// The longest scenario file that is read, in bytes: a wrong file ends in an error and not in exhausted memory.
 pub(super) const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The most local memory that a machine may have, in bytes: 16 TiB, which leaves room in its address spaces.
-pub(super) const MAX_LOCAL_MEMORY: u64 = 16 << 40;
+/// The most local memory that a machine may have, in bytes: 1 TiB, of which the model GPU's books take about 0.6 GB.
+pub(super) const MAX_LOCAL_MEMORY: u64 = 1 << 40;

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
 use super::adapter::{AdapterSettings, PageTables};
+use super::page_size::PageSize;
 
 /// The address bits inside a small page.
 const PAGE_BITS: u32 = 12;
@@ -39,16 +40,18 @@ pub enum PageTableError {
         /// The bits of a virtual address.
         address: u32,
     },
-    /// A table in system memory is larger than a page.
+    /// A table is larger than a page of the memory that it lives in.
     #[error(
-        "`page-tables = \"system\"` allows tables of 4 KiB, which is 9 bits a level, and 8 in level 1 with `dual-pte`; \
-         level {level} has {bits}: change `page-table-bits`, or leave it out"
+        "`page-table-bits` gives level {level} {bits} bits, the root last; a table is at most one page of where it lives, \
+         which is {most} bits there: change `page-table-bits`, or leave it out"
     )]
-    TooLargeForSystem {
+    TooLarge {
         /// The level; 0 is the leaf, and the root comes last.
         level: usize,
         /// Its index bits.
         bits: u32,
+        /// The most that it may have.
+        most: u32,
     },
 }
 
@@ -71,10 +74,7 @@ impl AdapterSettings {
             }
         }
         levels.push(self.root_bits(&levels)?);
-        if self.page_tables == PageTables::System {
-            self.check_system_tables(&levels)?;
-        }
-        Ok(())
+        self.check_table_sizes(&levels)
     }
 
     /// The bits that levels leave for the root.
@@ -85,12 +85,17 @@ impl AdapterSettings {
         usable.ok_or(PageTableError::Root { root, address })
     }
 
-    /// Checks that every table, the root included, is one page.
-    fn check_system_tables(&self, levels: &[u32]) -> Result<(), PageTableError> {
+    /// Checks that every table, the root included, is one page of where it lives: an entry takes 8 bytes, a dual one 16.
+    fn check_table_sizes(&self, levels: &[u32]) -> Result<(), PageTableError> {
+        let page_bits = match (self.page_tables, self.page_size) {
+            (PageTables::Local, PageSize::Kib64) => 16,
+            _ => PAGE_BITS,
+        };
         for (level, &bits) in levels.iter().enumerate() {
-            let most = if level == 1 && self.dual_pte() { 8 } else { 9 };
+            let entry_bits = if level == 1 && self.dual_pte() { 4 } else { 3 };
+            let most = page_bits - entry_bits;
             if bits > most {
-                return Err(PageTableError::TooLargeForSystem { level, bits });
+                return Err(PageTableError::TooLarge { level, bits, most });
             }
         }
         Ok(())

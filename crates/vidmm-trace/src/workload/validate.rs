@@ -8,6 +8,9 @@ const MAX_ITEMS: usize = u32::MAX as usize - 1;
 /// The largest sum of all buffers' sizes, in bytes: 1 EiB, so that rounding never overflows.
 const MAX_TOTAL_BYTES: u128 = 1 << 60;
 
+/// The longest sum of all kernels' times and the latest arrival, in nanoseconds: 36 years, so that no clock overflows.
+const MAX_TOTAL_NANOSECONDS: u128 = 1 << 60;
+
 /// Why a workload, or the parameters for one, are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkloadError {
@@ -25,6 +28,9 @@ pub enum WorkloadError {
     /// The buffers' sizes add up to more than can be handled.
     #[error("the buffers add up to more than 1 EiB; make them smaller or fewer")]
     TooLarge,
+    /// The kernels' times add up to more than can be handled.
+    #[error("the kernels' times and arrivals add up to more than 36 years; are they in nanoseconds?")]
+    TooLong,
     /// A buffer has no bytes.
     #[error("buffer {name} has 0 bytes; every buffer needs at least 1")]
     NoBytes {
@@ -146,6 +152,14 @@ impl Workload {
         let total: u128 = self.buffers.iter().map(|buffer| u128::from(buffer.bytes)).sum();
         if total > MAX_TOTAL_BYTES {
             return Err(WorkloadError::TooLarge);
+        }
+        let time = |kernel: &Kernel| match kernel.cost {
+            Cost::Nanoseconds(nanoseconds) => u128::from(nanoseconds),
+            Cost::Upload => 0,
+        };
+        let latest = self.kernels.iter().map(|kernel| u128::from(kernel.not_before_ns)).max().unwrap_or(0);
+        if self.kernels.iter().map(time).sum::<u128>() + latest > MAX_TOTAL_NANOSECONDS {
+            return Err(WorkloadError::TooLong);
         }
         Ok(())
     }

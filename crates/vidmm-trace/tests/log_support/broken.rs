@@ -59,6 +59,13 @@ impl Broken {
         self
     }
 
+    /// Asserts that the audit finds nothing.
+    #[track_caller]
+    pub fn breaks_nothing(self) {
+        let findings = audit(&numbered(self.0));
+        assert!(findings.is_empty(), "{findings:#?}");
+    }
+
     /// Asserts that the audit finds that `invariant` is broken.
     #[track_caller]
     pub fn breaks(self, invariant: Invariant) {
@@ -91,6 +98,10 @@ pub fn evicted(plan: PlanNo) -> impl Fn(&Event) -> bool {
 
 pub fn dispatched(number: u64) -> impl Fn(&Event) -> bool {
     move |event| matches!(event, Event::Dispatched { submission, .. } if *submission == number)
+}
+
+pub fn root_set(event: &Event) -> bool {
+    matches!(event, Event::RootPageTableSet { .. })
 }
 
 pub fn buffer(number: u64) -> impl Fn(&Event) -> bool {

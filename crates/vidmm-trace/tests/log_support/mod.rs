@@ -392,7 +392,13 @@ fn evicted(plan: PlanNo, thing: Thing, extents: &[Extent], copied: bool) -> Even
 /// Work that waits for values of the monitored fence, and signals others.
 pub fn submitted(submission: u64, waits: &[u64], signals: &[u64]) -> Event {
     let values = |values: &[u64]| values.iter().map(|&value| (monitored(), value)).collect();
-    Event::Submitted { device: device(), context: context(), submission, waits: values(waits), signals: values(signals) }
+    Event::Submitted {
+        device: device(),
+        context: context(),
+        submission,
+        waits: values(waits),
+        signals: values(signals),
+    }
 }
 
 pub fn monitored_reaches(value: u64) -> Event {

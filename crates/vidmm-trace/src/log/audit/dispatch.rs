@@ -55,7 +55,9 @@ impl Audit {
             let done = self.fences.monitored.has_reached((fence, value)) || awaited();
             self.findings.check(done, Invariant::I06, || {
                 let Dispatch { device, submission, .. } = dispatch;
-                format!("submission {submission} of {device} is dispatched without waiting for {fence} to reach {value}")
+                format!(
+                    "submission {submission} of {device} is dispatched without waiting for {fence} to reach {value}"
+                )
             });
         }
     }

@@ -4,8 +4,8 @@ use vidmm::contract::FlushTlb;
 use vidmm::{ContextId, DeviceId, PhysicalAddress, PlanNo};
 
 use super::Audit;
-use super::finding::Invariant;
 use super::dispatch::Dispatch;
+use super::finding::Invariant;
 
 /// The root table of a process.
 #[derive(Clone, Copy, Debug)]
@@ -27,14 +27,17 @@ impl Audit {
         });
     }
 
-    /// Work runs in a context that knows its root table, if there is one, and after that was initialised.
+    /// Work runs in a context that knows its root table, and after that was initialised.
     pub(super) fn check_root(&mut self, dispatch: Dispatch, id: ContextId) {
-        let Some(root) = self.root_of(dispatch.device) else { return };
         let known = self.contexts.get(&id).and_then(|context| context.root);
-        self.findings.check(known == Some(root.address), Invariant::I15, || {
-            format!("work is dispatched in {id}, which knows root table {known:?}, but it is at {:?}", root.address)
+        let root = self.root_of(dispatch.device);
+        let address = root.map(|root| root.address);
+        self.findings.check(known.is_some() && known == address, Invariant::I15, || {
+            format!("work is dispatched in {id}, which knows root table {known:?}, but it is at {address:?}")
         });
-        self.check_gate(dispatch, root.plan, true);
+        if let Some(root) = root {
+            self.check_gate(dispatch, root.plan, true);
+        }
     }
 
     /// A flush is of the tables of its process.
