@@ -109,7 +109,7 @@ fn every_key_is_read() {
         [adapter]
         local-memory = "1.5GiB"
         page-size = "4 KiB"
-        page-table-bits = [9, 9, 8]
+        page-table-bits = [9, 8, 9, 9]
         dual-pte = true
         invalid-tlb-entries-not-cached = false
         page-tables = "local"
@@ -132,7 +132,7 @@ fn every_key_is_read() {
     let adapter = &scenario.adapter;
     assert_eq!(adapter.local_memory, LocalMemory::Bytes(ByteSize::mib(1536)));
     assert_eq!((adapter.page_size, adapter.virtual_address_bits()), (PageSize::Kib4, 48));
-    assert_eq!((adapter.page_table_bits(), adapter.dual_pte()), (vec![9, 9, 8], true));
+    assert_eq!((adapter.page_table_bits(), adapter.dual_pte()), (vec![9, 8, 9, 9], true));
     assert!(!adapter.invalid_tlb_entries_not_cached);
     assert_eq!((adapter.paging_buffer, adapter.paging_va_mib), (ByteSize(8192), 64));
     assert_eq!(scenario.cost.bus_bytes_per_second(), 12_500_000_000);
@@ -231,10 +231,12 @@ fn page_tables_that_cannot_be_are_refused() {
     refused(&bits("[13]", ""), &["leaves the root 22 of the 47 bits"]);
     refused(&bits("[15, 20]", ""), &["leaves the root 0 of the 47 bits"]);
     refused(&bits("[20, 20, 20, 20, 20]", ""), &["leaves the root -65 of the 47 bits"]);
-    refused(&bits("[13, 10]", "page-tables = \"system\""), &["level 0 has 13", "9 bits a level"]);
-    refused(&bits("[9, 9, 9]", "page-tables = \"system\""), &["level 1 has 9", "8 in level 1"]);
-    refused(&bits("[9, 8, 8]", "page-tables = \"system\""), &["level 3 has 10"]);
-    parse(&bits("[3, 20]", "dual-pte = false"));
+    refused(&bits("[13, 10]", "page-tables = \"system\""), &["level 0 13 bits", "is 9 bits there"]);
+    refused(&bits("[9, 9, 9]", "page-tables = \"system\""), &["level 1 9 bits", "is 8 bits there"]);
+    refused(&bits("[9, 8, 8]", "page-tables = \"system\""), &["level 3 10 bits"]);
+    refused(&bits("[14, 9]", ""), &["level 0 14 bits", "is 13 bits there"]);
+    refused(&bits("[12, 13]", ""), &["level 1 13 bits", "is 12 bits there"]);
+    parse(&bits("[3, 12, 12]", "dual-pte = false"));
     parse(&bits("[9, 8, 9]", "page-tables = \"system\""));
 }
 
