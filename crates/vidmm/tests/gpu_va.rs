@@ -3,6 +3,7 @@
 mod world;
 
 use vidmm::contract::*;
+use vidmm::event::EvictReason;
 use vidmm::*;
 use world::*;
 
@@ -325,18 +326,15 @@ fn tables_take_their_room_from_what_is_evictable() {
     let client = world.client();
     let (a, a_at) = world.resident(client, 16);
     world.evict(client, &[a], IF_NECESSARY).unwrap();
-    let large = world.allocate(client, 26);
+    let large = world.allocate(client, 30);
     world.bring_in(client, &[large]);
-    for _ in 0..4 {
+    assert_eq!(world.evicted(), []);
+    for far in 2..6 {
         let b = world.allocate(client, 1);
-        let desc = MapGpuVirtualAddress::whole(b);
-        let far = MapGpuVirtualAddress { base_address: None, ..desc };
-        if world.try_map(client, &far).is_err() {
-            break;
-        }
-        reserve(&mut world, client, None, 16 * UNIT).unwrap();
+        at(&mut world, client, b, far << 20).unwrap();
         world.run_all();
     }
+    assert_eq!(world.evicted(), [(a, EvictReason::RoomWanted)]);
     world.evict(client, &[large], SOON).unwrap();
     world.run_all();
     world.bring_in(client, &[a]);
