@@ -106,6 +106,7 @@ fn all_events() -> Vec<Event> {
         Event::MonitoredFenceSignaled { fence: fence_id, value },
         Event::PageFault { signal, virtual_address, write: true, allocation: Some(allocation) },
         Event::PageFault { signal, virtual_address, write: false, allocation: None },
+        Event::IllegalCommand { signal },
         Event::DeviceInError { device, reason: DeviceErrorReason::PageFault { virtual_address } },
         Event::DeviceInError { device, reason: DeviceErrorReason::IllegalCommand },
         Event::DeviceInError { device, reason: DeviceErrorReason::AdapterInError },

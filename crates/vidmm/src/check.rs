@@ -121,15 +121,17 @@ impl VidMm {
     }
 
     fn check_devices(&self, audit: &mut Audit) {
-        let mut peaks = 0;
+        let mut promised = 0;
         for (index, device) in self.devices.iter() {
             let own = self.allocations.iter().filter(|(_, a)| a.device as usize == index);
-            let (mut count, mut listed) = (0, 0);
+            let (mut count, mut listed, mut held) = (0, 0, 0);
             for (_, allocation) in own {
                 count += 1;
                 listed += if allocation.entry.count > 0 { allocation.size } else { 0 };
+                held += if allocation.entry.holding { allocation.size } else { 0 };
             }
-            peaks += device.list.peak();
+            promised += device.promised();
+            audit.equal("D3: bytes that a device holds", device.held, held);
             audit.equal("RES-02: bytes of a device's list", device.list.now(), listed);
             audit.equal("I28: allocations of a device", device.allocations.into(), count);
             audit.holds(device.ready <= device.granted && device.granted <= device.requests.len(), || {
@@ -142,9 +144,9 @@ impl VidMm {
                 format!("RES-33: the requests of device {index} are out of order")
             });
         }
-        audit.equal("RES-11: the sum of admitted lists", self.peak_bytes, peaks);
-        audit.holds(self.pinned_bytes + peaks <= self.placer.size(), || {
-            format!("RES-11: lists of {peaks} and tables of {} bytes were admitted", self.pinned_bytes)
+        audit.equal("RES-11: promised bytes", self.promised_bytes, promised);
+        audit.holds(self.pinned_bytes + promised <= self.placer.size(), || {
+            format!("RES-11: {promised} bytes are promised beside tables of {} bytes", self.pinned_bytes)
         });
     }
 

@@ -376,6 +376,11 @@ pub enum Event {
         /// What is mapped there, if anything.
         allocation: Option<AllocationId>,
     },
+    /// A packet holds a command that means nothing to the GPU; it was aborted.
+    IllegalCommand {
+        /// The packet.
+        signal: EngineFence,
+    },
     /// A device was put in error; its work is dropped (FLT-04).
     DeviceInError {
         /// The device.

@@ -39,8 +39,8 @@ pub struct VidMm {
     pub(crate) evictable: Evictable,
     /// Bytes of page tables that live in the segment, placed or promised to a mapping that was admitted (D9).
     pub(crate) pinned_bytes: u64,
-    /// The sum over all devices of [`ListBytes::peak`].
-    pub(crate) peak_bytes: u64,
+    /// The sum over all devices of [`Device::promised`].
+    pub(crate) promised_bytes: u64,
     pub(crate) processes: Processes,
     pub(crate) devices: Slots<kind::Device, Device>,
     pub(crate) contexts: Slots<kind::Context, Context>,
@@ -144,6 +144,8 @@ pub(crate) struct Device {
     pub paging_queues: u32,
     pub allocations: u32,
     pub list: ListBytes,
+    /// Bytes that entries of the list hold in place.
+    pub held: u64,
     pub lapsing: Lapsing,
     /// Not signalled yet, oldest first: `ready` of them are granted and built, `granted` are granted.
     pub requests: VecDeque<Request>,
@@ -187,6 +189,11 @@ impl Device {
     /// All requests up to this one are granted.
     pub fn granted_request(&self) -> u64 {
         self.requests.get(self.granted).map_or(self.last_request, |request| request.number - 1)
+    }
+
+    /// Bytes that must be there for the device: what it holds, and what its outstanding requests were admitted with.
+    pub fn promised(&self) -> u64 {
+        self.held.max(self.list.peak())
     }
 
     /// The schedule gate (D2, I06): none while a request made before `submission` is not ready; else the fence of the paging
@@ -326,19 +333,30 @@ impl VidMm {
 
     /// The device's list weighs `bytes` from now on.
     pub(crate) fn set_list_bytes(&mut self, device: usize, bytes: u64) {
-        let books = &mut self.devices[device];
-        self.peak_bytes -= books.list.peak();
-        books.list.set(bytes, books.submitted, books.last_request);
-        self.peak_bytes += books.list.peak();
-        self.settle_list(device);
+        self.account(device, |books| {
+            books.list.set(bytes, books.submitted, books.last_request);
+            books.list.forget(books.retired(), books.granted_request());
+        });
     }
 
     /// Forgets what the device's list weighed for what is no longer outstanding: others may have the room.
     pub(crate) fn settle_list(&mut self, device: usize) {
+        self.account(device, |books| books.list.forget(books.retired(), books.granted_request()));
+    }
+
+    /// Changes what a device is promised.
+    pub(crate) fn account(&mut self, device: usize, change: impl FnOnce(&mut Device)) {
         let books = &mut self.devices[device];
-        self.peak_bytes -= books.list.peak();
-        books.list.forget(books.retired(), books.granted_request());
-        self.peak_bytes += books.list.peak();
+        self.promised_bytes -= books.promised();
+        change(books);
+        self.promised_bytes += books.promised();
+    }
+
+    /// Whether a device may hold `bytes` more: a device that runs ahead never holds what another one was admitted with.
+    pub(crate) fn may_hold(&self, device: usize, bytes: u64) -> bool {
+        let books = &self.devices[device];
+        let others = self.promised_bytes - books.promised();
+        books.held.saturating_add(bytes).max(books.list.peak()) <= self.list_capacity() - others
     }
 
     /// The manager's allocation by its number in requests and plans.

@@ -174,14 +174,12 @@ fn run_ahead_into_anothers_room(third_is_in_place: bool, priority: i32) {
 
 /// D5, RES-11, I32: what was admitted is granted: a device that runs ahead never holds more than it was admitted with.
 #[test]
-#[ignore = "bug: D5: work that is not dispatched yet holds memory beyond what its device was admitted with"]
 fn what_is_in_place_is_not_held_beyond_what_was_admitted() {
     run_ahead_into_anothers_room(true, 0);
 }
 
 /// D5, RES-11, I32: nor does a request of higher priority take what another device was promised.
 #[test]
-#[ignore = "bug: D5: work that is not dispatched yet holds memory beyond what its device was admitted with"]
 fn what_is_urgent_is_not_held_beyond_what_was_admitted() {
     run_ahead_into_anothers_room(false, 1);
 }

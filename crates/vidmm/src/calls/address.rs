@@ -199,7 +199,7 @@ impl VidMm {
         }
         let pool_page = self.adapter.memory.page_size.bytes();
         let bytes: u64 = missing.iter().map(|key| key.bytes(&self.adapter).next_multiple_of(pool_page)).sum();
-        let free = self.list_capacity() - self.peak_bytes;
+        let free = self.list_capacity() - self.promised_bytes;
         if bytes > free {
             return Err(MapError::NoMemory { num_bytes_to_trim: bytes - free });
         }

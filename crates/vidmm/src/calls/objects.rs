@@ -43,7 +43,7 @@ impl VidMm {
             return Ok(table);
         }
         let bytes = bytes.next_multiple_of(self.adapter.memory.page_size.bytes());
-        let free = self.list_capacity() - self.peak_bytes;
+        let free = self.list_capacity() - self.promised_bytes;
         if bytes > free {
             return Err(CreateError::NoMemory { num_bytes_to_trim: bytes - free });
         }
@@ -106,6 +106,7 @@ impl VidMm {
             paging_queues: 0,
             allocations: 0,
             list: ListBytes::default(),
+            held: 0,
             lapsing: Lapsing::default(),
             requests: VecDeque::new(),
             ready: 0,
@@ -131,7 +132,7 @@ impl VidMm {
         let Device { contexts, paging_queues, allocations, .. } = self.devices[index];
         in_use(u64::from(contexts) + u64::from(paging_queues) + u64::from(allocations))?;
         let gone = self.devices.remove(index);
-        self.peak_bytes -= gone.list.peak();
+        self.promised_bytes -= gone.promised();
         self.processes[gone.process as usize].devices -= 1;
         self.events.record(|| Event::DeviceDestroyed { device });
         Ok(())

@@ -72,7 +72,9 @@ impl VidMm {
 
         let books = &self.devices[device];
         let nothing_ungranted = books.granted == books.requests.len();
-        let at_once = nothing_ungranted && indices.iter().all(|&index| self.is_in_place(index));
+        let at_once = nothing_ungranted
+            && indices.iter().all(|&index| self.is_in_place(index))
+            && self.may_hold(device, self.bytes_not_held(indices.iter().copied()));
         let paging_fence_value = if at_once { 0 } else { self.paging_queues[queue].last_value + 1 };
         let (device_id, after_submission) = (self.devices.id(device), books.submitted);
         self.events.record(|| Event::MakeResident {
@@ -160,7 +162,7 @@ impl VidMm {
             self.allocations[index as usize].entry.count -= 1;
         }
         let list = &self.devices[device].list;
-        let others = self.peak_bytes - list.peak();
+        let others = self.promised_bytes - self.devices[device].promised();
         let wanted = list.now().saturating_add(added);
         let available = self.list_capacity() - others;
         if wanted > available {
@@ -229,10 +231,8 @@ impl VidMm {
         match effect {
             Effect::Nothing => {}
             Effect::Open => {
-                let allocation = &mut self.allocations[index as usize];
-                allocation.entry.holding = true;
-                allocation.state -= AllocationState::EVICT_SOON;
-                self.evictable.remove(&mut self.allocations, index);
+                self.allocations[index as usize].state -= AllocationState::EVICT_SOON;
+                self.hold(index);
             }
             Effect::Until(last, flags) => {
                 let allocation = &mut self.allocations[index as usize];
@@ -240,11 +240,32 @@ impl VidMm {
                 if last <= device.dispatched() {
                     return self.lapse(index, flags);
                 }
-                allocation.entry.holding = true;
                 device.lapsing.insert(last, index, flags);
-                self.evictable.remove(&mut self.allocations, index);
+                self.hold(index);
             }
         }
+    }
+
+    /// The allocation's entry holds it in place.
+    fn hold(&mut self, index: u32) {
+        let allocation = &mut self.allocations[index as usize];
+        if !core::mem::replace(&mut allocation.entry.holding, true) {
+            let (device, size) = (allocation.device as usize, allocation.size);
+            self.account(device, |books| books.held += size);
+        }
+        self.evictable.remove(&mut self.allocations, index);
+    }
+
+    /// The bytes of those of `indices` that nothing holds, each counted once.
+    pub(crate) fn bytes_not_held(&self, indices: impl Iterator<Item = u32>) -> u64 {
+        self.bytes_of(indices.filter(|&index| !self.allocations[index as usize].entry.holding).collect())
+    }
+
+    /// The bytes of allocations, each counted once.
+    pub(crate) fn bytes_of(&self, mut indices: Vec<u32>) -> u64 {
+        indices.sort_unstable();
+        indices.dedup();
+        indices.iter().map(|&index| self.allocations[index as usize].size).sum()
     }
 
     /// A span of the allocation ends: the last submission made in it has been dispatched.
@@ -260,7 +281,10 @@ impl VidMm {
         }
         // Of several spans that end with one submission the last decides (RES-21).
         allocation.state.set(AllocationState::EVICT_SOON, !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY));
-        allocation.entry.holding = false;
+        if core::mem::replace(&mut allocation.entry.holding, false) {
+            let (device, size) = (allocation.device as usize, allocation.size);
+            self.account(device, |books| books.held -= size);
+        }
         self.let_go(index);
     }
 

@@ -54,7 +54,7 @@ impl VidMm {
             placer,
             evictable: Evictable::default(),
             pinned_bytes: extents.iter().map(|extent| extent.size).sum(),
-            peak_bytes: 0,
+            promised_bytes: 0,
             processes: Slots::new(),
             devices: Slots::new(),
             contexts: Slots::new(),

@@ -73,13 +73,11 @@ impl Windows {
     pub fn needed_tables(adapter: &Adapter) -> Vec<TableKey> {
         let (system, local) = Self::bases(adapter);
         let local_pages = adapter.pte_page_size(adapter.memory.page_size);
-        let mut keys: Vec<_> = PageTables::needed(adapter, system, adapter.paging_va_size, PageSize::Kib4).collect();
-        for key in PageTables::needed(adapter, local, adapter.paging_va_size, local_pages) {
-            if !keys.contains(&key) {
-                keys.push(key);
-            }
-        }
-        keys.sort_by_key(|key| core::cmp::Reverse(key.level));
+        let system = PageTables::needed(adapter, system, adapter.paging_va_size, PageSize::Kib4);
+        let local = PageTables::needed(adapter, local, adapter.paging_va_size, local_pages);
+        let mut keys: Vec<TableKey> = system.chain(local).collect();
+        keys.sort_by_key(|&key| (core::cmp::Reverse(key.level), key));
+        keys.dedup();
         keys
     }
 

@@ -47,9 +47,14 @@ impl VidMm {
             if self.builder.current.is_none() && !self.take_buffer() {
                 return;
             }
+            let idle = self.builder.idle_at.is_some();
             match self.build_operation(kmd) {
                 Built::Operation => {}
-                Built::Full => self.submit_paging_buffer(kmd),
+                Built::Full => {
+                    self.submit_paging_buffer(kmd);
+                    // The first part uses the allocation: the next call must wait for it to be idle again (BPB-06).
+                    self.builder.idle_at = idle.then(|| self.paging_engine().submitted);
+                }
                 Built::Busy => {
                     self.submit_paging_buffer(kmd);
                     self.builder.idle_at = Some(self.paging_engine().submitted);

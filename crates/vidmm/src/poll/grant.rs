@@ -3,7 +3,7 @@
 
 use core::cmp::Reverse;
 
-use alloc::vec::Vec;
+use alloc::{collections::BTreeSet, vec::Vec};
 
 use super::planner::Draft;
 use crate::{
@@ -16,6 +16,14 @@ use crate::{
     residency::SpanNo,
     state::{Deferred, DeferredAction, VidMm},
 };
+
+/// Why a request is not granted yet.
+enum Shortfall {
+    /// Its device would hold what others are promised, until work that it submitted before has been dispatched.
+    Promise,
+    /// There is no room at present.
+    Room,
+}
 
 impl VidMm {
     /// The scheduler's tick: what was put off and can be planned now (U-27).
@@ -101,42 +109,62 @@ impl VidMm {
     }
 
     /// Grants requests until one does not fit yet: queues of higher priority first, then by arrival (U-28). Nobody is
-    /// passed over: what the first one waits for would otherwise be taken by the next, again and again.
+    /// passed over for want of room: what the first one waits for would otherwise be taken by the next, again and again. A
+    /// device that must first let go of what it holds itself keeps nobody waiting.
     pub(crate) fn grant(&mut self) {
-        while let Some(device) = self.next_to_grant() {
+        let mut held_back = BTreeSet::new();
+        while let Some(device) = self.next_to_grant(&held_back) {
             let books = &mut self.devices[device as usize];
             let granted = books.granted;
             let request = &mut books.requests[granted];
             let position = request.position;
             let kind = core::mem::replace(&mut request.kind, RequestKind::MakeResident(Vec::new()));
-            match self.satisfy(device, position, kind) {
+            match self.satisfy(device, position, &kind) {
                 Ok(plans) => self.note_grant(device, plans),
-                Err(kind) => {
+                Err(shortfall) => {
                     self.devices[device as usize].requests[granted].kind = kind;
-                    return;
+                    match shortfall {
+                        Shortfall::Promise => drop(held_back.insert(device)),
+                        Shortfall::Room => return,
+                    }
                 }
             }
         }
     }
 
-    fn next_to_grant(&self) -> Option<u32> {
-        self.requesting.iter().copied().min_by_key(|&device| {
+    fn next_to_grant(&self, held_back: &BTreeSet<u32>) -> Option<u32> {
+        let candidates = self.requesting.iter().copied().filter(|device| !held_back.contains(device));
+        candidates.min_by_key(|&device| {
             let books = &self.devices[device as usize];
             let request = &books.requests[books.granted];
             (Reverse(self.paging_queues[request.queue as usize].priority), request.arrival)
         })
     }
 
-    /// Decides a whole request, or hands it back: there is no room yet.
-    fn satisfy(&mut self, device: u32, position: SubmissionNo, kind: RequestKind) -> Result<Vec<PlanNo>, RequestKind> {
+    /// Decides a whole request, or nothing of it.
+    fn satisfy(
+        &mut self,
+        device: u32,
+        position: SubmissionNo,
+        kind: &RequestKind,
+    ) -> Result<Vec<PlanNo>, Shortfall> {
         match kind {
-            RequestKind::MakeResident(items) if self.has_room_for(device, position, &items) => {
-                Ok(self.bring_in(&items))
+            RequestKind::MakeResident(items) => {
+                let newly_held = self.bytes_not_held(items.iter().map(|&(index, _)| index));
+                if !self.may_hold(device as usize, newly_held) {
+                    return Err(Shortfall::Promise);
+                }
+                if !self.has_room_for(device, position, items) {
+                    return Err(Shortfall::Room);
+                }
+                Ok(self.bring_in(items))
             }
-            RequestKind::MapGpuVirtualAddress { allocation, mapping } if self.has_room_for_tables(&mapping) => {
-                Ok(self.make_mapping(allocation, mapping))
+            RequestKind::MapGpuVirtualAddress { allocation, mapping } => {
+                if !self.has_room_for_tables(mapping) {
+                    return Err(Shortfall::Room);
+                }
+                Ok(self.make_mapping(*allocation, *mapping))
             }
-            unmet => Err(unmet),
         }
     }
 
@@ -167,13 +195,6 @@ impl VidMm {
         let nothing_runs = books.unretired.first().is_none_or(|&first| first > books.dispatched());
         let dead = self.evictable.dead_bytes(&self.allocations);
         nothing_runs || missing <= available + dead || missing > available + dead + self.dying_bytes(device, position)
-    }
-
-    /// The bytes of allocations, each counted once.
-    fn bytes_of(&self, mut indices: Vec<u32>) -> u64 {
-        indices.sort_unstable();
-        indices.dedup();
-        indices.iter().map(|&index| self.allocations[index as usize].size).sum()
     }
 
     /// Bytes of destroyed allocations that are held only for submissions of the device up to `position`.

@@ -52,6 +52,7 @@ impl VidMm {
     #[doc(alias = "DXGK_INTERRUPT_DMA_FAULTED")]
     pub fn handle_illegal_command(&mut self, signal: EngineFence, buffer: DmaBuffer) {
         if self.retire_packet(signal, buffer) {
+            self.events.record(|| Event::IllegalCommand { signal });
             self.abort(signal, DeviceErrorReason::IllegalCommand, Violation::IllegalCommandInPagingBuffer);
         }
     }

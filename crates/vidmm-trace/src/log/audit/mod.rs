@@ -166,6 +166,7 @@ impl Audit {
             | Event::Completed { .. }
             | Event::MonitoredFenceSignaled { .. }
             | Event::PageFault { .. }
+            | Event::IllegalCommand { .. }
             | Event::DeviceInError { .. } => self.work(event),
             // A refused call changes nothing, and neither do the rest.
             _ => {}

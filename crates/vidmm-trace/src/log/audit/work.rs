@@ -23,8 +23,8 @@ impl Audit {
                 let signals = self.ended(signal).map(|work| work.signals);
                 self.fences.monitored.owe(signals.unwrap_or_default());
             }
-            // A packet that faulted has ended too. Whoever waits for it waits no longer.
-            Event::PageFault { signal, .. } => {
+            // A packet that was aborted has ended too. Whoever waits for it waits no longer.
+            Event::PageFault { signal, .. } | Event::IllegalCommand { signal } => {
                 let signals = self.ended(signal).map(|work| work.signals).unwrap_or_default();
                 self.fences.monitored.owe(signals.into_iter().map(|(fence, _)| (fence, u64::MAX)));
             }
