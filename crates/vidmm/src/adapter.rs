@@ -13,7 +13,7 @@ const MIB: u64 = 1 << 20;
 const SEGMENTS_MAX: usize = 32;
 const ENGINES_MAX: usize = 64;
 const PAGING_BUFFER_MAX: u32 = 64 << 20;
-const PINNED_LEAF_TABLES_MAX: u64 = 1 << 30;
+const PINNED_LEAF_TABLES_MAX: u64 = 256 << 20;
 
 /// What the core knows of the adapter. Fixed while it runs (SEG-05).
 #[derive(Clone, Debug)]
@@ -420,7 +420,7 @@ fn check_levels(info: &AdapterInfo, broken: &mut Vec<BrokenRule>) -> Option<Vec<
 ///
 /// Rounded up to what whole leaf tables cover. No allocation is larger than the segment, so a window beyond that is only
 /// pinned tables; both windows must fit in the address space; and their leaf tables, which stay resident for ever, may take
-/// an eighth of the segment and 1 GiB at most, whatever the driver answers.
+/// an eighth of the segment and 256 MiB at most, whatever the driver answers.
 fn paging_va_size(adapter: &Adapter, driver_mib: Option<u32>) -> u64 {
     let asked = match driver_mib {
         Some(mib) if mib > 0 => u64::from(mib) * MIB,

@@ -142,12 +142,7 @@ impl VidMm {
     }
 
     /// Decides a whole request, or nothing of it.
-    fn satisfy(
-        &mut self,
-        device: u32,
-        position: SubmissionNo,
-        kind: &RequestKind,
-    ) -> Result<Vec<PlanNo>, Shortfall> {
+    fn satisfy(&mut self, device: u32, position: SubmissionNo, kind: &RequestKind) -> Result<Vec<PlanNo>, Shortfall> {
         match kind {
             RequestKind::MakeResident(items) => {
                 let newly_held = self.bytes_not_held(items.iter().map(|&(index, _)| index));

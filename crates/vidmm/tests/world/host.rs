@@ -15,11 +15,13 @@ pub struct Ledger {
     /// How many commits still succeed before one fails.
     pub fails_after: Option<u64>,
     pub next: u64,
+    /// The sum of the sizes, kept so that a commit need not add them up.
+    committed: u64,
 }
 
 impl Ledger {
     pub fn bytes(&self) -> u64 {
-        self.live.values().sum()
+        self.committed
     }
 
     /// Whether `address` is committed.
@@ -41,6 +43,7 @@ impl Host for Ledger {
         let offset = self.next;
         self.next = (offset + size).next_multiple_of(PAGE_SIZE_64K);
         self.live.insert(offset, size);
+        self.committed += size;
         Ok(PhysicalAddress { segment: SegmentId::SYSTEM, offset })
     }
 
@@ -51,5 +54,6 @@ impl Host for Ledger {
             Some(size),
             "only what was committed is returned, once and whole"
         );
+        self.committed -= size;
     }
 }
