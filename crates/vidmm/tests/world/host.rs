@@ -16,7 +16,7 @@ pub struct Ledger {
     pub fails_after: Option<u64>,
     pub next: u64,
     /// The sum of the sizes, kept so that a commit need not add them up.
-    committed: u64,
+    pub committed: u64,
 }
 
 impl Ledger {
