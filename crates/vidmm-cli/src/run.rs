@@ -29,7 +29,7 @@ pub fn run(args: &RunArgs) -> Result<bool, Box<dyn Error>> {
     let (scenario, base) = scenario(args)?;
     let workload = scenario.workload(&base)?;
     let local_memory_bytes = scenario.local_memory_bytes(&workload)?;
-    let faults = settled_faults(&scenario);
+    let faults = scenario.faults.clone();
     let desc = RunDesc {
         machine: machine_desc(&scenario, local_memory_bytes, faults.clone()),
         ahead: scenario.client.ahead as usize,
@@ -101,15 +101,6 @@ fn of_trace(trace: &Path) -> Scenario {
         source: WorkloadSource::Trace(TraceSource { trace: trace.to_owned(), block_bytes }),
         ..Scenario::default()
     }
-}
-
-/// The faults with their occasions: what the seed decides is decided here, so that a replay can name it.
-fn settled_faults(scenario: &Scenario) -> Vec<Fault> {
-    let settle = |fault: &Fault| match fault {
-        Fault::FlipBitInTransfer(None) => Fault::FlipBitInTransfer(Some(1 + scenario.seed % 16)),
-        given => *given,
-    };
-    scenario.faults.iter().map(settle).collect()
 }
 
 fn machine_desc(scenario: &Scenario, local_memory_bytes: u64, faults: Vec<Fault>) -> MachineDesc {

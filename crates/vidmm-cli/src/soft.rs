@@ -15,7 +15,7 @@ pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
         ..CostModel::default()
     };
     let flip = desc.faults.iter().find_map(|fault| match fault {
-        Fault::FlipBitInTransfer(nth) => Some(nth.unwrap_or(1)),
+        Fault::FlipBitInTransfer(nth) => Some(nth.map_or(1..=u64::MAX, |nth| nth..=nth)),
         _ => None,
     });
     let faults = ModelGpuFaults { flip_bit_in_transfer: flip };

@@ -4,6 +4,8 @@
 //! and use the same memory, which the manager should have kept apart, therefore see each other's old bytes: the error shows
 //! up as wrong content, whatever the order in which a simulator happens to execute them.
 
+use std::ops::RangeInclusive;
+
 use vidmm::contract::KmdProcessHandle;
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{GpuEvent, KernelCommand, PageRange};
@@ -16,10 +18,10 @@ use crate::physical::{PhysicalMemory, PhysicalRun, Place};
 use crate::system::SystemMemory;
 
 /// Errors to be made on purpose, so that tests can see that they are found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ModelGpuFaults {
-    /// In the n-th transfer that ends, counted from 1, one bit of one destination page flips. A hash of n chooses it.
-    pub flip_bit_in_transfer: Option<u64>,
+    /// In these transfer commands, counted from 1, one bit of one destination page flips.
+    pub flip_bit_in_transfer: Option<RangeInclusive<u64>>,
 }
 
 /// What the model GPU has done so far.
@@ -235,7 +237,8 @@ impl Device {
         self.counters.bytes_to_system += to_system;
         self.counters.bytes_local += transfer.bytes.saturating_sub(from_system + to_system);
         self.counters.commands.transfer += 1;
-        if self.faults.flip_bit_in_transfer == Some(self.counters.commands.transfer) {
+        let transfer = self.counters.commands.transfer;
+        if self.faults.flip_bit_in_transfer.as_ref().is_some_and(|hit| hit.contains(&transfer)) {
             self.flip_bit(&runs, contents.num_pages());
         }
         Ok(())

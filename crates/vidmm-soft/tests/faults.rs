@@ -110,7 +110,7 @@ fn commands_that_mean_nothing_end_their_packet() {
 
 #[test]
 fn one_bit_of_the_chosen_transfer_flips() {
-    let (mut rig, process) = rig_with(ModelGpuFaults { flip_bit_in_transfer: Some(2) });
+    let (mut rig, process) = rig_with(ModelGpuFaults { flip_bit_in_transfer: Some(2..=2) });
     let pages = 8;
     rig.write_local(process, A, pages, 1);
     let wrong_pages = |rig: &mut Rig, copy: u64| {

@@ -12,7 +12,7 @@ use serde::de::{Deserializer, Error as _};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Fault {
-    /// One bit of the n-th transfer flips; of a transfer that the runner draws from the seed if there is no n.
+    /// One bit of the n-th transfer flips; one of every transfer if there is no n.
     FlipBitInTransfer(Option<u64>),
     /// The n-th TLB flush is left out; every one if there is no n.
     SkipTlbFlush(Option<u64>),
