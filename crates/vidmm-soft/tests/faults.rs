@@ -140,7 +140,10 @@ proptest! {
             let index = index.index(commands.len());
             commands[index] = byte;
         }
-        let ended = |events: &[GpuEvent]| times(events).len() + faults(events).len();
+        let illegal = |event: &&GpuEvent| matches!(event, GpuEvent::IllegalCommand { .. });
+        let ended = |events: &[GpuEvent]| {
+            times(events).len() + faults(events).len() + events.iter().filter(illegal).count()
+        };
         let events = rig.run(process, commands);
         prop_assert_eq!(ended(&events), 1);
         let events = rig.run(process, kernel(2, 0, &[], &[]));
