@@ -45,12 +45,11 @@ impl VidMm {
 
     /// I01: what is placed and what is free tile the segment, without overlap and without a leak.
     fn check_segment(&self, audit: &mut Audit) {
-        let pool_page = self.adapter.memory.page_size.bytes();
         let mut tables: Vec<Extent> = Vec::new();
         let mut pinned = 0;
         let spaces = self.processes.iter().map(|(_, process)| &process.tables);
         for (key, table) in spaces.chain([&self.windows.tables]).flat_map(|tables| tables.iter()) {
-            let size = key.bytes(&self.adapter).next_multiple_of(pool_page);
+            let size = key.segment_bytes(&self.adapter);
             match table.address {
                 Some(address) if address.segment.is_system() => {}
                 Some(address) => {

@@ -197,8 +197,7 @@ impl VidMm {
         if self.adapter.tables_in_system {
             return self.commit_system_tables(host, process, &missing);
         }
-        let pool_page = self.adapter.memory.page_size.bytes();
-        let bytes: u64 = missing.iter().map(|key| key.bytes(&self.adapter).next_multiple_of(pool_page)).sum();
+        let bytes: u64 = missing.iter().map(|key| key.segment_bytes(&self.adapter)).sum();
         let free = self.list_capacity() - self.promised_bytes;
         if bytes > free {
             return Err(MapError::NoMemory { num_bytes_to_trim: bytes - free });

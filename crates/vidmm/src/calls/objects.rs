@@ -36,13 +36,13 @@ impl VidMm {
     }
 
     fn set_root_aside(&mut self, host: &mut dyn Host) -> Result<Table, CreateError> {
-        let bytes = TableKey::root(&self.adapter).bytes(&self.adapter);
+        let root = TableKey::root(&self.adapter);
         let mut table = Table { address: None, plan: 0, initialised: false };
         if self.adapter.tables_in_system {
-            table.address = Some(host.commit_backing_store(bytes)?);
+            table.address = Some(host.commit_backing_store(root.bytes(&self.adapter))?);
             return Ok(table);
         }
-        let bytes = bytes.next_multiple_of(self.adapter.memory.page_size.bytes());
+        let bytes = root.segment_bytes(&self.adapter);
         let free = self.list_capacity() - self.promised_bytes;
         if bytes > free {
             return Err(CreateError::NoMemory { num_bytes_to_trim: bytes - free });
@@ -69,19 +69,17 @@ impl VidMm {
         in_use(u64::from(devices) + under_way as u64)?;
         self.rootless.remove(&(index as u32));
         let gone = self.processes.remove(index);
-        let pool_page = self.adapter.memory.page_size.bytes();
         for (key, table) in gone.tables.iter() {
-            let bytes = key.bytes(&self.adapter);
+            let size = key.segment_bytes(&self.adapter);
             match table.address {
-                Some(PhysicalAddress { segment, .. }) if segment.is_system() => {
-                    host.decommit_backing_store(table.address.expect("matched"), bytes);
+                Some(address) if address.segment.is_system() => {
+                    host.decommit_backing_store(address, key.bytes(&self.adapter));
                 }
                 Some(PhysicalAddress { offset, .. }) => {
-                    let size = bytes.next_multiple_of(pool_page);
                     self.placer.release(Extent { offset, size });
                     self.pinned_bytes -= size;
                 }
-                None => self.pinned_bytes -= bytes.next_multiple_of(pool_page),
+                None => self.pinned_bytes -= size,
             }
         }
         kmd.destroy_process(gone.handle);

@@ -11,7 +11,7 @@ use crate::{
     contract::{Host, Kmd, KmdContextHandle, KmdError, KmdProcessHandle},
     event::{Event, EventLog},
     evictable::Evictable,
-    gpu_va::{PageTables, Table, TableKey},
+    gpu_va::{PageTables, Table},
     id::Slots,
     paging::{Stream, Windows, initialise_table},
     placer::PagePlacer,
@@ -122,8 +122,7 @@ fn place_paging_tables(
     host: &mut dyn Host,
 ) -> Result<(PageTables, Vec<Extent>), BrokenRule> {
     let keys = Windows::needed_tables(adapter);
-    let bytes = |key: TableKey| key.bytes(adapter).next_multiple_of(adapter.memory.page_size.bytes());
-    let total: u64 = keys.iter().map(|&key| bytes(key)).sum();
+    let total: u64 = keys.iter().map(|key| key.segment_bytes(adapter)).sum();
     if !adapter.paging_tables_in_system && total > adapter.memory.size / 2 {
         return Err(BrokenRule::PagingTables { tables: total, size: adapter.memory.size });
     }
@@ -136,7 +135,7 @@ fn place_paging_tables(
                 BrokenRule::SystemProcess
             })?
         } else {
-            let [extent] = placer.take(bytes(key), &mut Vec::new())[..] else {
+            let [extent] = placer.take(key.segment_bytes(adapter), &mut Vec::new())[..] else {
                 unreachable!("an empty segment gives one range")
             };
             extents.push(extent);

@@ -71,6 +71,11 @@ impl TableKey {
         }
     }
 
+    /// Bytes of the segment that the table takes if it lives there: whole pages of it.
+    pub fn segment_bytes(self, adapter: &Adapter) -> u64 {
+        self.bytes(adapter).next_multiple_of(adapter.memory.page_size.bytes())
+    }
+
     /// Entries in the table.
     pub fn entries(self, adapter: &Adapter) -> u32 {
         let entries = 1u64 << adapter.levels[self.level as usize].index_bits;

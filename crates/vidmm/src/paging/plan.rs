@@ -260,55 +260,81 @@ fn merge(spans: &mut Vec<(u32, u64, u64)>, joins: impl Fn(&(u32, u64, u64), &(u3
     });
 }
 
+/// Writes the next chunk of `out`, from its byte `offset` on. Returns the chunk's bytes.
 fn page_out(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, operations: &mut VecDeque<PagingOperation>) -> u64 {
-    let (adapter, size) = (env.adapter, (out.size - offset).min(env.windows.size()));
-    let local = env.windows.map_local(adapter, out.handle, &out.extents, offset, size, operations);
-    let system = env.windows.map_system(adapter, out.handle, offset, out.backing_store + offset, size, operations);
-    let mut flags = TransferVirtualFlags::empty();
-    flags.set(TransferVirtualFlags::SRC_64KB_PAGES, local.has_64kb_pages());
-    operations.push_back(PagingOperation::VirtualTransfer(TransferVirtual {
-        allocation: out.handle,
-        allocation_offset_in_bytes: offset,
-        transfer_size_in_bytes: size,
-        source_virtual_address: local.address(),
-        destination_virtual_address: system.address(),
-        transfer_direction: MemoryTransferDirection::LocalToSystem,
-        flags,
-    }));
-    env.windows.unmap(adapter, local, operations);
-    env.windows.unmap(adapter, system, operations);
-    size
+    let part = Part::next(out.handle, &out.extents, out.size, offset, env);
+    transfer(&part, out.backing_store, MemoryTransferDirection::LocalToSystem, env, operations);
+    part.size
 }
 
+/// Writes the next chunk of `page_in`, from its byte `offset` on. Returns the chunk's bytes.
 fn bring_in(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, operations: &mut VecDeque<PagingOperation>) -> u64 {
-    let (adapter, size) = (env.adapter, (page_in.size - offset).min(env.windows.size()));
-    let local = env.windows.map_local(adapter, page_in.handle, &page_in.extents, offset, size, operations);
-    let Some(backing_store) = page_in.backing_store else {
-        operations.push_back(PagingOperation::VirtualFill(FillVirtual {
-            allocation: page_in.handle,
-            allocation_offset_in_bytes: offset,
-            fill_size_in_bytes: size,
-            fill_pattern: 0,
-            destination_virtual_address: local.address(),
-        }));
-        env.windows.unmap(adapter, local, operations);
-        return size;
+    let part = Part::next(page_in.handle, &page_in.extents, page_in.size, offset, env);
+    match page_in.backing_store {
+        Some(backing_store) => {
+            transfer(&part, backing_store, MemoryTransferDirection::SystemToLocal, env, operations);
+        }
+        None => fill(&part, env, operations),
+    }
+    part.size
+}
+
+/// A part of an allocation that one window can show.
+struct Part<'a> {
+    handle: KmdAllocationHandle,
+    extents: &'a Extents,
+    offset: u64,
+    size: u64,
+}
+
+impl<'a> Part<'a> {
+    /// The part of an allocation of `size` bytes that begins at `offset`.
+    fn next(handle: KmdAllocationHandle, extents: &'a Extents, size: u64, offset: u64, env: &BuildEnv<'_>) -> Self {
+        Self { handle, extents, offset, size: (size - offset).min(env.windows.size()) }
+    }
+}
+
+fn fill(part: &Part<'_>, env: &mut BuildEnv<'_>, operations: &mut VecDeque<PagingOperation>) {
+    let &Part { handle, extents, offset, size } = part;
+    let local = env.windows.map_local(env.adapter, handle, extents, offset, size, operations);
+    operations.push_back(PagingOperation::VirtualFill(FillVirtual {
+        allocation: handle,
+        allocation_offset_in_bytes: offset,
+        fill_size_in_bytes: size,
+        fill_pattern: 0,
+        destination_virtual_address: local.address(),
+    }));
+    env.windows.unmap(env.adapter, local, operations);
+}
+
+/// Copies a part between its extents and its backing store.
+fn transfer(
+    part: &Part<'_>,
+    backing_store: u64,
+    transfer_direction: MemoryTransferDirection,
+    env: &mut BuildEnv<'_>,
+    operations: &mut VecDeque<PagingOperation>,
+) {
+    let &Part { handle, extents, offset, size } = part;
+    let local = env.windows.map_local(env.adapter, handle, extents, offset, size, operations);
+    let system = env.windows.map_system(env.adapter, handle, offset, backing_store + offset, size, operations);
+    let (source, destination, local_side) = match transfer_direction {
+        MemoryTransferDirection::LocalToSystem => (local, system, TransferVirtualFlags::SRC_64KB_PAGES),
+        _ => (system, local, TransferVirtualFlags::DST_64KB_PAGES),
     };
-    let system = env.windows.map_system(adapter, page_in.handle, offset, backing_store + offset, size, operations);
     let mut flags = TransferVirtualFlags::empty();
-    flags.set(TransferVirtualFlags::DST_64KB_PAGES, local.has_64kb_pages());
+    flags.set(local_side, local.has_64kb_pages());
     operations.push_back(PagingOperation::VirtualTransfer(TransferVirtual {
-        allocation: page_in.handle,
+        allocation: handle,
         allocation_offset_in_bytes: offset,
         transfer_size_in_bytes: size,
-        source_virtual_address: system.address(),
-        destination_virtual_address: local.address(),
-        transfer_direction: MemoryTransferDirection::SystemToLocal,
+        source_virtual_address: source.address(),
+        destination_virtual_address: destination.address(),
+        transfer_direction,
         flags,
     }));
-    env.windows.unmap(adapter, local, operations);
-    env.windows.unmap(adapter, system, operations);
-    size
+    env.windows.unmap(env.adapter, local, operations);
+    env.windows.unmap(env.adapter, system, operations);
 }
 
 fn initialise(table: &PlannedTable, env: &mut BuildEnv<'_>, operations: &mut VecDeque<PagingOperation>) {

@@ -49,7 +49,7 @@ impl VidMm {
         let root = TableKey::root(&self.adapter);
         while let Some(process) = self.rootless.first().copied() {
             let placed = self.processes[process as usize].tables.get_mut(root).address.is_some();
-            let bytes = root.bytes(&self.adapter).next_multiple_of(self.adapter.memory.page_size.bytes());
+            let bytes = root.segment_bytes(&self.adapter);
             if !placed && bytes > self.placer.available() + self.evictable.bytes() {
                 return;
             }
@@ -232,14 +232,9 @@ impl VidMm {
     }
 
     fn has_room_for_tables(&self, mapping: &Mapping) -> bool {
-        let pool_page = self.adapter.memory.page_size.bytes();
         let tables = &self.processes[mapping.process as usize].tables;
         let unplaced = |key: &TableKey| tables.get(*key).is_some_and(|table| table.address.is_none());
-        let bytes: u64 = self
-            .tables_of(mapping)
-            .filter(unplaced)
-            .map(|key| key.bytes(&self.adapter).next_multiple_of(pool_page))
-            .sum();
+        let bytes: u64 = self.tables_of(mapping).filter(unplaced).map(|key| key.segment_bytes(&self.adapter)).sum();
         bytes <= self.placer.available() + self.evictable.bytes()
     }
 

@@ -70,7 +70,7 @@ impl VidMm {
 
     /// Writes into `draft` that a table of a process is placed, initialised and linked.
     pub(crate) fn plan_table(&mut self, draft: &mut Draft, process: u32, key: TableKey) {
-        let size = key.bytes(&self.adapter).next_multiple_of(self.adapter.memory.page_size.bytes());
+        let size = key.segment_bytes(&self.adapter);
         let address = match self.processes[process as usize].tables.get_mut(key).address {
             Some(system) => system,
             None => PhysicalAddress { segment: self.adapter.memory.id, offset: self.take_whole(draft, size).offset },
