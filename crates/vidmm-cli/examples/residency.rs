@@ -7,7 +7,7 @@ use std::error::Error;
 use vidmm::{
     AdapterOptions, EvictFlags, FenceValueDesc, MakeResidentError, MapGpuVirtualAddress, Residency, SubmitDesc,
 };
-use vidmm_runtime::{Content, Happening, KernelCommand, Machine, PageRange, Runtime};
+use vidmm_runtime::{AllocationDesc, Content, Happening, KernelCommand, Machine, PageRange, Runtime};
 use vidmm_soft::{CostModel, ModelGpuFaults, RENDER_ENGINE, SoftAdapterConfig, SoftMachine};
 
 const MIB: u64 = 1 << 20;
@@ -15,7 +15,7 @@ const BUFFER: u64 = 40 * MIB;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut runtime = Runtime::start(AdapterOptions::default(), machine(64 * MIB))?;
-    let umd_data = runtime.umd().allocation_private_data(BUFFER);
+    let umd_data = runtime.umd().allocation_private_data(&AllocationDesc::local(BUFFER));
     let (vidmm, kmd, host) = runtime.borrow();
     let process = vidmm.create_process(kmd, host)?;
     let device = vidmm.create_device(process)?;
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // In turn they do, and the client need not wait in between: each submission has the list as it stood.
     for round in 0..4u64 {
         let (allocation, virtual_address) = buffers[round as usize % 2];
-        let pages = [PageRange { virtual_address, num_pages: BUFFER / vidmm::PAGE_SIZE }].to_vec();
+        let pages = [PageRange::plain(virtual_address, BUFFER / vidmm::PAGE_SIZE)].to_vec();
         let kernel = KernelCommand {
             kernel: round,
             nanoseconds: 1_000_000,

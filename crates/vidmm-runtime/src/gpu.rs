@@ -1,7 +1,7 @@
 //! The GPU: executes bytes.
 
 use vidmm::contract::{DmaBuffer, EngineFence, Packet};
-use vidmm::{GpuVirtualAddress, Nanoseconds};
+use vidmm::{GpuVirtualAddress, Nanoseconds, PhysicalAddress};
 
 /// A GPU that executes DMA buffers, in virtual time or in its own.
 ///
@@ -16,6 +16,10 @@ pub trait Gpu {
 
     /// Runs until `now` and appends what happened, in order of time.
     fn advance(&mut self, now: Nanoseconds, events: &mut Vec<GpuEvent>);
+
+    /// The digest of the bytes of one page as they are in memory: in system memory what the CPU sees, in an aperture
+    /// segment what the page shows at present. `None` if nothing is there.
+    fn page_digest(&self, address: PhysicalAddress) -> Option<u64>;
 }
 
 /// What a GPU reports.

@@ -32,6 +32,71 @@ pub struct PageRange {
     pub virtual_address: GpuVirtualAddress,
     /// Pages of 4 KiB.
     pub num_pages: u64,
+    /// The compression surface that the pages belong to: what is written is stored compressed, what is read is decompressed
+    /// first if it is compressed. None reads and writes memory as it is.
+    pub surface: Option<Surface>,
+}
+
+impl PageRange {
+    /// `num_pages` pages from `virtual_address` on, without compression.
+    pub fn plain(virtual_address: GpuVirtualAddress, num_pages: u64) -> Self {
+        Self { virtual_address, num_pages, surface: None }
+    }
+}
+
+/// Where a range begins in a compression surface.
+///
+/// A surface is the GPU's record of which pages of an allocation hold compressed bytes; page n of the surface is page n of
+/// the allocation, wherever that is mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Surface {
+    /// Which surface. The user-mode driver chooses it when it creates the allocation.
+    pub number: u32,
+    /// The surface's page that the first page of the range is.
+    pub first_page: u64,
+}
+
+/// What a client asks of an allocation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AllocationDesc {
+    /// Bytes.
+    pub size: u64,
+    /// Where it may be resident.
+    pub segments: AllocationSegments,
+    /// Engines address it physically: in system memory it is mapped in the aperture (SEG-13).
+    pub accessed_physically: bool,
+    /// Its compression surface, if it has one.
+    pub surface: Option<u32>,
+    /// The driver wants to know before it is evicted (NTF-02).
+    pub notify_eviction: bool,
+    /// The driver wants to know before it is unmapped from the IOMMU (NTF-04).
+    pub notify_io_mmu_unmap: bool,
+}
+
+impl AllocationDesc {
+    /// `size` bytes in local memory, without compression and notifications.
+    pub fn local(size: u64) -> Self {
+        Self {
+            size,
+            segments: AllocationSegments::Local,
+            accessed_physically: false,
+            surface: None,
+            notify_eviction: false,
+            notify_io_mmu_unmap: false,
+        }
+    }
+}
+
+/// Where an allocation may be resident.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum AllocationSegments {
+    /// In local memory.
+    #[default]
+    Local,
+    /// In system memory: the driver names the aperture segment (SEG-11).
+    System,
+    /// In local memory by preference, else in system memory.
+    LocalOrSystem,
 }
 
 /// A kernel to be encoded.
@@ -54,6 +119,6 @@ pub trait Umd {
     /// Encodes a kernel into a DMA buffer.
     fn encode_kernel(&self, kernel: &KernelCommand) -> Vec<u8>;
 
-    /// The private data from which the kernel-mode half creates an allocation of `size` bytes.
-    fn allocation_private_data(&self, size: u64) -> Vec<u8>;
+    /// The private data from which the kernel-mode half creates an allocation as `desc` asks.
+    fn allocation_private_data(&self, desc: &AllocationDesc) -> Vec<u8>;
 }

@@ -10,5 +10,5 @@ mod runtime;
 
 pub use faults::{DriverFault, FaultyKmd};
 pub use gpu::{Gpu, GpuEvent};
-pub use kernel::{Content, KernelCommand, PageRange, Umd};
+pub use kernel::{AllocationDesc, AllocationSegments, Content, KernelCommand, PageRange, Surface, Umd};
 pub use runtime::{Happening, Machine, Runtime};

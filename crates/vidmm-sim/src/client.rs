@@ -6,7 +6,7 @@ use vidmm::{
     AllocationId, ContextId, CreateError, DeviceId, EvictFlags, FenceValueDesc, MakeResidentError, MapError,
     MapGpuVirtualAddress, MonitoredFenceId, Nanoseconds, PAGE_SIZE, PagingQueueId, ProcessId, SubmitDesc,
 };
-use vidmm_runtime::{Content, KernelCommand, PageRange, Runtime};
+use vidmm_runtime::{AllocationDesc, Content, KernelCommand, PageRange, Runtime};
 use vidmm_trace::{ByteSize, Cost, Engine, Lifetime, Workload};
 
 /// Why a client cannot go on.
@@ -147,7 +147,7 @@ impl<'a> Client<'a> {
     /// The allocation that is mapped at an address, and which page of it is there.
     pub fn mapping_at(&self, virtual_address: u64) -> Option<(AllocationId, u64)> {
         self.buffers.iter().find_map(|buffer| {
-            let PageRange { virtual_address: start, num_pages } = buffer.mapping?;
+            let PageRange { virtual_address: start, num_pages, .. } = buffer.mapping?;
             let page = virtual_address.checked_sub(start.0)? / PAGE_SIZE;
             (page < num_pages).then_some((buffer.allocation?, page))
         })
@@ -320,7 +320,7 @@ impl<'a> Client<'a> {
         let allocation = match state.allocation {
             Some(allocation) => allocation,
             None => {
-                let private_data = runtime.umd().allocation_private_data(bytes);
+                let private_data = runtime.umd().allocation_private_data(&AllocationDesc::local(bytes));
                 let (vidmm, kmd, host) = runtime.borrow();
                 let created = vidmm.create_allocation(kmd, host, device, &private_data);
                 created.map_err(|error| refused(kernel, "CreateAllocation2", error))?
@@ -334,7 +334,7 @@ impl<'a> Client<'a> {
         match vidmm.map_gpu_virtual_address(host, queue, &MapGpuVirtualAddress::whole(allocation)) {
             Ok(mapped) => {
                 let num_pages = bytes.div_ceil(PAGE_SIZE);
-                state.mapping = Some(PageRange { virtual_address: mapped.virtual_address, num_pages });
+                state.mapping = Some(PageRange::plain(mapped.virtual_address, num_pages));
                 Ok(None)
             }
             Err(MapError::NoMemory { num_bytes_to_trim }) => Ok(Some(num_bytes_to_trim)),

@@ -91,10 +91,8 @@ fn kernels(machine: &mut Machine, pages_per_kernel: u64, pages: u64) {
     let footprint = (8 << 30) / PAGE_SIZE;
     let mut at = 0;
     for kernel in 0..pages / pages_per_kernel {
-        let range = |page: u64| PageRange {
-            virtual_address: GpuVirtualAddress(page % footprint * PAGE_SIZE),
-            num_pages: pages_per_kernel,
-        };
+        let range =
+            |page: u64| PageRange::plain(GpuVirtualAddress(page % footprint * PAGE_SIZE), pages_per_kernel);
         let (inputs, outputs) = (vec![range(at)], vec![range(at + footprint / 2)]);
         machine.run(&[Command::Kernel(KernelCommand {
             kernel,

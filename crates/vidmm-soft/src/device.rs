@@ -129,6 +129,16 @@ impl Device {
         }
     }
 
+    /// The digest of the bytes of the page at `address`, as they are in memory.
+    pub fn physical_page_digest(&self, address: PhysicalAddress) -> Option<u64> {
+        let page = address.offset / PAGE_SIZE;
+        match address.segment {
+            SegmentId::SYSTEM => Some(self.system.lock().page_digest(page)),
+            crate::driver::LOCAL_SEGMENT => Some(self.local.page_digest(page)),
+            _ => None,
+        }
+    }
+
     /// Notes that commands were dropped.
     pub fn count_abort(&mut self, abort: Abort) {
         match abort {

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::{
-    AdapterInfo, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, EngineDesc, EngineKind,
+    AdapterInfo, AddressingModel, AllocationFlags2, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, EngineDesc, EngineKind,
     FillVirtual, FlushTlb, GpuMmuCaps, GpuMmuFlags, Kmd, KmdAllocationHandle, KmdContextHandle, KmdError,
     KmdProcessHandle, PageTableLevelDesc, PageTableUpdateMode, PagingBufferDesc, PagingOperation, RootPageTable,
     SegmentDescriptor, SegmentFlags, SegmentPreference, SegmentSet, SubmitCommand, TransferVirtual, UpdatePageTable,
     UpdatePageTableFlags, WddmVersion,
 };
 use vidmm::{PageSize, PhysicalAddress, SegmentId};
-use vidmm_runtime::{KernelCommand, Umd};
+use vidmm_runtime::{AllocationDesc, KernelCommand, Umd};
 
 use crate::config::SoftAdapterConfig;
 use crate::encoding::{self, Command, Fill, FlushRange, SetRootPageTable, Transfer, WritePtes};
@@ -243,6 +243,10 @@ impl Kmd for SoftKmd {
     fn query_adapter_info(&mut self) -> AdapterInfo {
         AdapterInfo {
             wddm_version: WddmVersion::WDDM3_2,
+            addressing_model: AddressingModel::GpuMmu,
+            linked_adapter_segments: Vec::new(),
+            aperture_segment_commit_limit: u64::MAX,
+            scheduling_log_buffer_size: None,
             segments: self.segments(),
             engines: [EngineKind::Paging, EngineKind::Render3d, EngineKind::Copy]
                 .map(|kind| EngineDesc { kind })
@@ -299,6 +303,7 @@ impl Kmd for SoftKmd {
             preferred_segment,
             allocation_priority: if data.allocation_priority == 0 { PRIORITY_NORMAL } else { data.allocation_priority },
             flags: data.flags,
+            flags2: AllocationFlags2::empty(),
         })
     }
 
@@ -351,8 +356,8 @@ impl Umd for SoftUmd {
         bytes
     }
 
-    fn allocation_private_data(&self, size: u64) -> Vec<u8> {
+    fn allocation_private_data(&self, desc: &AllocationDesc) -> Vec<u8> {
         let flags = vidmm::contract::AllocationFlags::empty();
-        AllocationPrivateData { size, allocation_priority: 0, flags }.to_bytes()
+        AllocationPrivateData { size: desc.size, allocation_priority: 0, flags }.to_bytes()
     }
 }

@@ -430,7 +430,7 @@ impl Reader<'_> {
         if count as usize > self.bytes.len() / 16 {
             return None;
         }
-        (0..count).map(|_| Some(PageRange { virtual_address: self.address()?, num_pages: self.u64()? })).collect()
+        (0..count).map(|_| Some(PageRange::plain(self.address()?, self.u64()?))).collect()
     }
 
     fn direction(&mut self) -> Option<MemoryTransferDirection> {

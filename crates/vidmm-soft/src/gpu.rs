@@ -1,7 +1,7 @@
 //! The model GPU: engines that run side by side in virtual time.
 
 use vidmm::contract::{EngineFence, KmdProcessHandle, Packet};
-use vidmm::{GpuVirtualAddress, Nanoseconds};
+use vidmm::{GpuVirtualAddress, Nanoseconds, PhysicalAddress};
 use vidmm_runtime::{Gpu, GpuEvent};
 
 use crate::config::SoftAdapterConfig;
@@ -157,6 +157,10 @@ impl Gpu for ModelGpu {
 
     fn next_event_at(&self) -> Option<Nanoseconds> {
         self.next_step().map(|(at, _)| at)
+    }
+
+    fn page_digest(&self, address: PhysicalAddress) -> Option<u64> {
+        self.device.physical_page_digest(address)
     }
 
     fn advance(&mut self, now: Nanoseconds, events: &mut Vec<GpuEvent>) {

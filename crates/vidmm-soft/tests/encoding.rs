@@ -25,7 +25,7 @@ fn physical() -> impl Strategy<Value = PhysicalAddress> {
 
 fn ranges() -> impl Strategy<Value = Vec<PageRange>> {
     let range = (address(), any::<u64>());
-    let range = range.prop_map(|(virtual_address, num_pages)| PageRange { virtual_address, num_pages });
+    let range = range.prop_map(|(virtual_address, num_pages)| PageRange::plain(virtual_address, num_pages));
     prop::collection::vec(range, 0..5)
 }
 

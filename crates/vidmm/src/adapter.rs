@@ -15,6 +15,19 @@ const ENGINES_MAX: usize = 64;
 const PAGING_BUFFER_MAX: u32 = 64 << 20;
 const PINNED_LEAF_TABLES_MAX: u64 = 256 << 20;
 
+/// Which revision of the allocation notification's documents is followed (C-16, D16).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum NotificationRevision {
+    /// The present text: an IOMMU unmap is notified once for each process and mapping, and waited for (NTF-04, NTF-05).
+    #[default]
+    Current,
+    /// The text of August 2024: NotifyIoMmuUnmap is sent as NotifyEviction is: in chunks that are mapped in the paging process's
+    /// addresses, on leaving the aperture or implicit system memory, whatever the addressing model (NTF-06).
+    August2024,
+}
+
 /// What the core knows of the adapter. Fixed while it runs (SEG-05).
 #[derive(Clone, Debug)]
 pub(crate) struct Adapter {

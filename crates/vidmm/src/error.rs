@@ -2,7 +2,7 @@
 //! the adapter in error; a program's puts its device in error.
 
 use crate::{
-    contract::{BackingStoreError, CreateAllocationError, EngineFence, KmdError},
+    contract::{AllocationFlags2, BackingStoreError, CreateAllocationError, EngineFence, KmdError, PagingOperationKind},
     gpu_va::VaRangeError,
     id::{DeviceId, InvalidHandle},
     units::GpuVirtualAddress,
@@ -52,6 +52,86 @@ pub enum Violation {
     /// The driver created an allocation with an impossible property.
     #[error("CRE-03: the driver created an allocation with {0}")]
     AllocationInfo(AllocationInfoRule),
+}
+
+/// What a driver's author should know, although nothing is refused for it. Each kind is reported once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum DriverFinding {
+    /// The driver gave the paging process an address space that it does not get.
+    #[error(
+        "PGV-03: physical adapter {physical_adapter_index} asks for a paging process address space of {asked_mib} MiB, which is ignored: without a local memory segment and without hardware scheduling there is none"
+    )]
+    PagingVaIgnored {
+        /// The physical adapter.
+        physical_adapter_index: u32,
+        /// What the driver answered, in MiB.
+        asked_mib: u32,
+    },
+    /// The driver's size was cut down to what can be.
+    #[error(
+        "PGV-04: physical adapter {physical_adapter_index} asks for a paging process address space of {asked_mib} MiB and gets {} MiB: its page tables stay resident for ever, and no window can be larger than the address space or any allocation",
+        .paging_va_size >> 20
+    )]
+    PagingVaClamped {
+        /// The physical adapter.
+        physical_adapter_index: u32,
+        /// What the driver answered, in MiB.
+        asked_mib: u32,
+        /// What it gets, in bytes.
+        paging_va_size: u64,
+    },
+    /// The driver's size is larger than the default although the adapter has local memory.
+    #[error(
+        "PGV-04: physical adapter {physical_adapter_index} has local memory and asks for a paging process address space of {asked_mib} MiB, more than the default of {} MiB: its page tables take {table_bytes} bytes that stay resident for ever; answer 0 to leave the size to the system",
+        .default_size >> 20
+    )]
+    PagingVaNeedlesslyLarge {
+        /// The physical adapter.
+        physical_adapter_index: u32,
+        /// What the driver answered, in MiB.
+        asked_mib: u32,
+        /// What the system would choose, in bytes.
+        default_size: u64,
+        /// Bytes of page tables that it takes.
+        table_bytes: u64,
+    },
+    /// An allocation that wants eviction notifications is larger than a window: it is notified in chunks.
+    #[error(
+        "PGV-05: an allocation of {size} bytes that sets NotifyEviction does not fit into the paging process's address space of {paging_va_size}: it is notified in {} chunks; answer PAGINGPROCESSGPUVASIZE with a larger size if the driver needs it whole",
+        .size.div_ceil(*.paging_va_size)
+    )]
+    AllocationBeyondPagingVa {
+        /// The allocation's size in bytes.
+        size: u64,
+        /// The size of a window in bytes.
+        paging_va_size: u64,
+    },
+    /// The driver set a flag that its interface version does not have.
+    #[error(
+        "CRE-07: an allocation sets flags {flags2:?}, which begin with WDDM 3.2 (0x11007); the driver declares {wddm_version:#x}, so they are ignored"
+    )]
+    FlagsBeyondVersion {
+        /// The flags.
+        flags2: AllocationFlags2,
+        /// The interface version that the driver declares.
+        wddm_version: u32,
+    },
+    /// The driver wants to hear of an IOMMU that allocations are never unmapped from.
+    #[error(
+        "NTF-05: an allocation sets NotifyIoMmuUnmap, but the adapter's addressing model is neither GpuVaIoMmu nor GpuVaIoMmuGlobal: it is never sent"
+    )]
+    NotifyIoMmuUnmapWithoutIoMmu,
+    /// The driver answered busy to an operation for which that is not documented. It is called again once the GPU is idle.
+    #[error(
+        "BPB-06: the driver answered busy to {operation}; that is documented for TRANSFER, DISCARD_CONTENT and SPECIAL_LOCK_TRANSFER only"
+    )]
+    BusyUndocumented {
+        /// The operation.
+        operation: PagingOperationKind,
+    },
 }
 
 /// What is impossible about an allocation that a driver created.
@@ -147,7 +227,13 @@ pub enum CreateError {
     /// The driver broke a rule; the adapter is not harmed, the allocation does not exist.
     #[error(transparent)]
     Violation(Violation),
-    /// This version places allocations in the memory segment only.
+    /// The driver asks for eviction notifications, which need a window of the paging process, and it has no addresses (NTF-02,
+    /// PGV-03).
+    #[error(
+        "PGV-03: the allocation sets NotifyEviction, but the paging process has no GPU virtual addresses to show it at: the adapter has neither a local memory segment nor hardware scheduling"
+    )]
+    NoPagingVa,
+    /// This version cannot place such an allocation.
     #[error("the allocation needs what this version does not have yet: {0}")]
     NotSupported(&'static str),
 }

@@ -6,8 +6,12 @@
 use alloc::vec::Vec;
 
 use crate::{
-    contract::{BuildStatus, EngineFence, EngineKind, KmdAllocationHandle, KmdProcessHandle, PagingOperation},
-    error::{DeviceErrorReason, Violation},
+    adapter::NotificationRevision,
+    contract::{
+        AddressingModel, AllocationFlags2, BuildStatus, EngineFence, EngineKind, IoMmuDomain, KmdAllocationHandle,
+        KmdProcessHandle, PagingOperation,
+    },
+    error::{DeviceErrorReason, DriverFinding, Violation},
     id::{AllocationId, ContextId, DeviceId, MonitoredFenceId, PagingQueueId, PlanNo, ProcessId},
     residency::EvictFlags,
     units::{Extent, GpuVirtualAddress, Nanoseconds, PageSize, PhysicalAddress, SegmentId},
@@ -23,12 +27,18 @@ pub enum Event {
     AdapterStarted {
         /// The interface version that the driver was written for.
         wddm_version: u32,
-        /// The memory segment.
-        segment: SegmentId,
-        /// Its size in bytes.
-        size: u64,
-        /// The size of its pages.
-        page_size: PageSize,
+        /// How engines find memory.
+        addressing_model: AddressingModel,
+        /// Which revision of the notification documents is followed (C-16).
+        notification_revision: NotificationRevision,
+        /// The memory segment, if there is one.
+        memory: Option<MemorySegmentFacts>,
+        /// The aperture segment.
+        aperture: ApertureSegmentFacts,
+        /// The most that may be resident in the aperture and in implicit system memory together, in bytes (SEG-50, U-6).
+        system_commit_limit: u64,
+        /// The page of system memory that unmapped aperture pages show (BPB-33).
+        dummy_page: PhysicalAddress,
         /// Its engines, by ordinal.
         engines: Vec<EngineKind>,
         /// Index bits of the page-table levels, leaf first; the root's are what remains of the address.
@@ -43,12 +53,35 @@ pub enum Event {
         paging_buffer_bytes: u64,
         /// Bits of a GPU virtual address.
         va_bits: u32,
-        /// Bytes of a scratch window of the paging process, one on each side of a transfer (U-16).
+        /// Bytes of a scratch window of the paging process, one on each side of a transfer (U-16); 0 if it has no address
+        /// space (PGV-03).
         paging_va_size: u64,
         /// The paging process, as the driver calls it.
         paging_process: KmdProcessHandle,
         /// Where the segment holds the paging process's tables: always resident (PGV-04).
         paging_tables: Vec<Extent>,
+        /// Bytes of all its tables, wherever they live.
+        paging_table_bytes: u64,
+    },
+    /// A physical adapter was asked how large its paging process's address space is to be (PGV-01).
+    PagingVaQueried {
+        /// The type of the query: 48.
+        query_type: u32,
+        /// The input: the index of the physical adapter, 0 without a link.
+        physical_adapter_index: u32,
+        /// Bytes of the input.
+        input_data_size: u32,
+        /// Bytes of the output.
+        output_data_size: u32,
+        /// What the driver answered, in MiB; none if it failed the query.
+        answer_mib: Option<u32>,
+        /// What follows, in bytes: the size of a window; 0 is no address space (PGV-02, PGV-03).
+        paging_va_size: u64,
+    },
+    /// Something that the driver's author should know; nothing is refused for it.
+    DriverFinding {
+        /// What.
+        finding: DriverFinding,
     },
     /// A process was created.
     ProcessCreated {
@@ -130,6 +163,12 @@ pub enum Event {
         priority: u32,
         /// Where its backing store begins in system memory.
         backing_store: u64,
+        /// Where it may be resident: the driver's set, bit n is segment n + 1.
+        supported_segment_set: u32,
+        /// Whether it is mapped in the aperture while it is resident in system memory (SEG-13).
+        accessed_physically: bool,
+        /// The notifications that the driver asked for and will get.
+        notify: AllocationFlags2,
     },
     /// The caller destroyed an allocation; it lives until its last use has ended.
     AllocationDestroyed {
@@ -270,7 +309,9 @@ pub enum Event {
         plan: PlanNo,
         /// The victim.
         allocation: AllocationId,
-        /// What it leaves.
+        /// The segment that it leaves; 0 is implicit system memory.
+        segment: SegmentId,
+        /// What it leaves there; of implicit system memory its backing store.
         extents: Vec<Extent>,
         /// Whether its content is copied out.
         copied: bool,
@@ -283,7 +324,9 @@ pub enum Event {
         plan: PlanNo,
         /// The allocation.
         allocation: AllocationId,
-        /// Where it goes.
+        /// The segment that it goes to; 0 is implicit system memory.
+        segment: SegmentId,
+        /// Where it goes there; of implicit system memory its backing store.
         extents: Vec<Extent>,
         /// Where its content comes from.
         content: ContentSource,
@@ -338,6 +381,36 @@ pub enum Event {
         bytes: u32,
         /// Its progress afterwards.
         multipass_offset: u32,
+    },
+    /// The host mapped a range in the IOMMU.
+    IoMmuMapped {
+        /// The plan that wants it.
+        plan: PlanNo,
+        /// Whose addresses: one process's, or all.
+        domain: IoMmuDomain,
+        /// First address.
+        virtual_address: GpuVirtualAddress,
+        /// The allocation.
+        allocation: AllocationId,
+        /// Which part of it: bytes from its start.
+        allocation_offset: u64,
+        /// Size in bytes.
+        size: u64,
+        /// Whether it is a window of the paging process.
+        window: bool,
+    },
+    /// The host unmapped a range from the IOMMU.
+    IoMmuUnmapped {
+        /// The plan that wants it.
+        plan: PlanNo,
+        /// Whose addresses: one process's, or all.
+        domain: IoMmuDomain,
+        /// First address.
+        virtual_address: GpuVirtualAddress,
+        /// Size in bytes.
+        size: u64,
+        /// Whether it is a window of the paging process.
+        window: bool,
     },
     /// A paging buffer was handed to the paging engine.
     PagingBufferSubmitted {
@@ -417,6 +490,28 @@ pub enum Event {
     },
 }
 
+/// The memory segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct MemorySegmentFacts {
+    /// Its number.
+    pub segment: SegmentId,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The size of its pages.
+    pub page_size: PageSize,
+}
+
+/// The aperture segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct ApertureSegmentFacts {
+    /// Its number.
+    pub segment: SegmentId,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
 /// Why an allocation is taken out of its segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -426,6 +521,10 @@ pub enum EvictReason {
     RoomWanted,
     /// Its last Evict asked for it (RES-21).
     EvictRequested,
+    /// It is required in its preferred segment again, where there is room now.
+    Promoted,
+    /// Its range of the aperture is wanted.
+    RangeWanted,
     /// It was destroyed (RES-91).
     Destroyed,
 }
@@ -439,6 +538,8 @@ pub enum ContentSource {
     Fill,
     /// Its backing store.
     BackingStore,
+    /// Nothing moves: it is resident where its backing store is.
+    InPlace,
 }
 
 /// An event with its number and its time.

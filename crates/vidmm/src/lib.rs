@@ -29,11 +29,11 @@ mod calls;
 mod poll;
 mod check;
 
-pub use adapter::{BrokenRule, StartAdapterError};
+pub use adapter::{BrokenRule, NotificationRevision, StartAdapterError};
 pub use calls::{AdapterOptions, FenceValueDesc, MapGpuVirtualAddress, Mapped, Residency, SubmitDesc};
 pub use check::CheckError;
 pub use error::{
-    AllocationInfoRule, CreateError, DestroyError, DeviceErrorReason, DeviceInError, EvictError, GpuVaError,
+    AllocationInfoRule, CreateError, DestroyError, DeviceErrorReason, DeviceInError, DriverFinding, EvictError, GpuVaError,
     MakeResidentError, MapError, SubmitError, Violation,
 };
 pub use event::{Event, EventLog, NumberedEvent};

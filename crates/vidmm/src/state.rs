@@ -127,6 +127,20 @@ pub struct Statistics {
     pub update_page_tables: u64,
     /// FLUSH_TLB operations.
     pub flush_tlbs: u64,
+    /// MAP_APERTURE_SEGMENT and UNMAP_APERTURE_SEGMENT operations.
+    pub aperture_operations: u64,
+    /// Allocations of which the driver was notified before they were evicted (NTF-02).
+    pub eviction_notifications: u64,
+    /// NOTIFY_ALLOC operations for eviction: the chunks of these notifications.
+    pub eviction_notification_chunks: u64,
+    /// Bytes of these chunks.
+    pub eviction_notification_bytes: u64,
+    /// NOTIFY_ALLOC operations for an IOMMU unmap (NTF-04).
+    pub io_mmu_unmap_notifications: u64,
+    /// Allocations that left local memory for implicit system memory and stayed resident.
+    pub demotions: u64,
+    /// Allocations that came back from there.
+    pub promotions: u64,
     /// Calls of `build_paging_buffer`, repeated ones too.
     pub build_calls: u64,
     /// Values that paging fences were signalled with.

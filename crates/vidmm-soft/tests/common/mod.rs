@@ -46,7 +46,7 @@ pub fn system(offset: u64) -> PhysicalAddress {
 }
 
 pub fn range(virtual_address: u64, num_pages: u64) -> PageRange {
-    PageRange { virtual_address: GpuVirtualAddress(virtual_address), num_pages }
+    PageRange::plain(GpuVirtualAddress(virtual_address), num_pages)
 }
 
 pub fn kernel(kernel: u64, nanoseconds: u64, inputs: &[PageRange], outputs: &[PageRange]) -> Vec<u8> {

@@ -42,6 +42,10 @@ impl Kmd for NullDriver {
         };
         AdapterInfo {
             wddm_version: WddmVersion::WDDM2_0,
+            addressing_model: AddressingModel::GpuMmu,
+            linked_adapter_segments: Vec::new(),
+            aperture_segment_commit_limit: u64::MAX,
+            scheduling_log_buffer_size: None,
             segments: vec![
                 segment(SegmentFlags::USE_64KB_PAGES | SegmentFlags::APPLICATION_TARGET, 0, self.segment_size),
                 segment(SegmentFlags::APERTURE, self.segment_size, 64 << 20),
@@ -83,6 +87,7 @@ impl Kmd for NullDriver {
             preferred_segment: SegmentPreference::default(),
             allocation_priority: 0x7800_0000,
             flags: AllocationFlags::empty(),
+            flags2: AllocationFlags2::empty(),
         })
     }
 

@@ -24,6 +24,10 @@ use crate::{
 pub struct AdapterOptions {
     /// Keep events until [`events`](VidMm::events) is drained; without, they are only counted.
     pub events: bool,
+    /// Which revision of the notification's documents is followed (C-16).
+    pub notification_revision: NotificationRevision,
+    /// Whether the driver's size of the paging process's address space counts even where WDDM gives it none (U-16).
+    pub paging_va_without_local_memory: bool,
 }
 
 impl VidMm {

@@ -26,18 +26,46 @@ impl WddmVersion {
 pub struct AdapterInfo {
     /// The interface version that the driver was written for.
     pub wddm_version: WddmVersion,
-    /// The segments, ids 1.. in this order (SEG-05).
+    /// How engines find memory.
+    pub addressing_model: AddressingModel,
+    /// The segments of physical adapter 0, ids 1.. in this order (SEG-05).
     #[doc(alias = "DXGK_QUERYSEGMENTOUT4")]
     pub segments: Vec<SegmentDescriptor>,
+    /// The segments of the other physical adapters of a link, by index from 1; empty without a link. This version asks
+    /// each for the size of its paging process's address space (PGV-01), and places nothing in their segments.
+    pub linked_adapter_segments: Vec<Vec<SegmentDescriptor>>,
+    /// The most that may be resident in all aperture segments and implicit system memory together, in bytes (1.7).
+    #[doc(alias = "ApertureSegmentCommitLimit")]
+    pub aperture_segment_commit_limit: u64,
+    /// Bytes of the log buffers of hardware scheduling; none if the OS schedules (PGV-02, PGV-03).
+    #[doc(alias = "DxgkDdiSetSchedulingLogBuffer")]
+    pub scheduling_log_buffer_size: Option<u64>,
     /// The engines ("nodes"), ordinals 0.. in this order.
     #[doc(alias = "DXGK_NODEMETADATA")]
     pub engines: Vec<EngineDesc>,
     /// The GPU's memory management unit.
     pub gpu_mmu: GpuMmuCaps,
-    /// The levels of its page tables; level 0 is the leaf (GVA-11).
+    /// The levels of its page tables; level 0 is the leaf (GVA-11). Empty unless the model is GpuMmu: then there are none.
     pub page_table_levels: Vec<PageTableLevelDesc>,
     /// The buffers in which the driver encodes paging operations (SEG-35).
     pub paging_buffer: PagingBufferDesc,
+}
+
+/// How engines find memory (PGV-20, U-17).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum AddressingModel {
+    /// The GPU has page tables of its own, which the manager writes (GVA-01).
+    #[default]
+    GpuMmu,
+    /// The GPU virtual addresses of each process are translated by the IOMMU, in a domain of the process's own; only system
+    /// memory can be reached.
+    #[doc(alias = "GpuVaIommuRequired")]
+    GpuVaIoMmu,
+    /// As GpuVaIoMmu, with one domain for all processes: no two of them use the same address.
+    #[doc(alias = "GpuVaIommuGlobalRequired")]
+    GpuVaIoMmuGlobal,
 }
 
 /// One segment.
@@ -63,6 +91,8 @@ bitflags! {
         const APERTURE = 1 << 0;
         /// The CPU sees the segment.
         const CPU_VISIBLE = 1 << 2;
+        /// An aperture through which the GPU snoops the CPU's caches.
+        const CACHE_COHERENT = 1 << 4;
         /// Managed as 64 KiB pages (GVA-40).
         const USE_64KB_PAGES = 1 << 11;
         /// Counts toward application budgets (C-2).

@@ -23,6 +23,8 @@ pub struct AllocationInfo {
     pub allocation_priority: u32,
     /// Its flags.
     pub flags: AllocationFlags,
+    /// Its newer flags (CRE-07). Below the interface version that has them they are ignored.
+    pub flags2: AllocationFlags2,
 }
 
 /// Segments, as a mask: bit n is segment n+1 (SEG-40).
@@ -58,8 +60,22 @@ bitflags! {
     pub struct AllocationFlags: u32 {
         /// The CPU may lock it.
         const CPU_VISIBLE = 1 << 0;
-        /// Engines address it physically: one contiguous range. Refused in this version.
+        /// Engines address it physically: while it is resident in system memory it is mapped in the aperture segment (SEG-13).
+        /// Not possible with a memory segment in its set in this version.
         const ACCESSED_PHYSICALLY = 1 << 15;
+    }
+}
+
+bitflags! {
+    /// Newer flags of an allocation, with WDDM's bit positions (2.3).
+    #[doc(alias = "DXGK_ALLOCATIONINFOFLAGS2")]
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    pub struct AllocationFlags2: u32 {
+        /// The driver is told before it is evicted from the aperture or the implicit system memory segment (NTF-02).
+        const NOTIFY_EVICTION = 1 << 4;
+        /// The driver is told before it is unmapped from the IOMMU (NTF-04).
+        const NOTIFY_IO_MMU_UNMAP = 1 << 5;
     }
 }
 

@@ -30,6 +30,10 @@ impl Kmd for ExampleDriver {
         };
         AdapterInfo {
             wddm_version: WddmVersion::WDDM2_0,
+            addressing_model: AddressingModel::GpuMmu,
+            linked_adapter_segments: vec![],
+            aperture_segment_commit_limit: u64::MAX,
+            scheduling_log_buffer_size: None,
             segments: vec![
                 segment(SegmentFlags::APPLICATION_TARGET | SegmentFlags::LOCAL_BUDGET_GROUP, 0, 64 << 20),
                 segment(SegmentFlags::APERTURE | SegmentFlags::NON_LOCAL_BUDGET_GROUP, 64 << 20, 64 << 20),
@@ -71,6 +75,7 @@ impl Kmd for ExampleDriver {
             preferred_segment: SegmentPreference::default(),
             allocation_priority: 0x7800_0000,
             flags: AllocationFlags::empty(),
+            flags2: AllocationFlags2::empty(),
         })
     }
 

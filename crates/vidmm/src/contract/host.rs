@@ -1,10 +1,11 @@
 //! What the core asks of the operating system.
 
-use crate::units::PhysicalAddress;
+use super::KmdProcessHandle;
+use crate::units::{GpuVirtualAddress, PhysicalAddress};
 
-/// The operating system's part: what an allocation's content is kept in while it is not in video memory.
+/// The operating system's part: what an allocation's content is kept in while it is not in video memory, and the IOMMU.
 ///
-/// IOMMU maps and CPU maps will come here too; nothing in this trait takes GPU time.
+/// CPU maps will come here too; nothing in this trait takes GPU time.
 pub trait Host {
     /// Commits `size` bytes of system memory, contiguous in the GPU's view of it, that read as zero.
     ///
@@ -18,6 +19,43 @@ pub trait Host {
 
     /// Returns what [`commit_backing_store`](Self::commit_backing_store) gave. No GPU work names it any more.
     fn decommit_backing_store(&mut self, address: PhysicalAddress, size: u64);
+
+    /// Bytes of system memory that the machine has; half of it is for graphics (1.7).
+    fn total_system_memory(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// Maps `size` bytes of system memory from `system_address` on in the IOMMU, for the engines to reach at
+    /// `virtual_address`. Only on adapters of the models GpuVaIoMmu and GpuVaIoMmuGlobal (U-17).
+    ///
+    /// The range is not mapped. The host set aside what it needs for this when it committed the memory.
+    fn map_io_mmu(
+        &mut self,
+        domain: IoMmuDomain,
+        virtual_address: GpuVirtualAddress,
+        system_address: PhysicalAddress,
+        size: u64,
+        read_only: bool,
+    ) {
+        let _ = (domain, virtual_address, system_address, size, read_only);
+    }
+
+    /// Unmaps what one [`map_io_mmu`](Self::map_io_mmu) mapped. All paging operations that were under way for it have ended
+    /// (NTF-04). What the device itself caches of the mapping is the driver's to forget, when it is notified.
+    fn unmap_io_mmu(&mut self, domain: IoMmuDomain, virtual_address: GpuVirtualAddress, size: u64) {
+        let _ = (domain, virtual_address, size);
+    }
+}
+
+/// Which addresses an IOMMU mapping is for (U-17).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum IoMmuDomain {
+    /// Those of one process: GpuVaIoMmu.
+    Process(KmdProcessHandle),
+    /// Those of all: GpuVaIoMmuGlobal.
+    Global,
 }
 
 /// The system has no memory left to promise.

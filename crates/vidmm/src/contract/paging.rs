@@ -1,9 +1,11 @@
 //! Paging operations, and how a driver is asked to encode one.
 
+use core::fmt;
+
 use bitflags::bitflags;
 
 use super::{KmdAllocationHandle, KmdContextHandle, KmdProcessHandle, PteRun};
-use crate::units::{GpuVirtualAddress, PhysicalAddress};
+use crate::units::{GpuVirtualAddress, PhysicalAddress, SegmentId};
 
 /// One call of [`build_paging_buffer`](super::Kmd::build_paging_buffer).
 #[doc(alias = "DXGKARG_BUILDPAGINGBUFFER")]
@@ -65,9 +67,67 @@ pub enum PagingOperation {
     /// Make the GPU forget cached entries.
     #[doc(alias = "DXGK_OPERATION_FLUSH_TLB")]
     FlushTlb(FlushTlb),
+    /// Let a range of the aperture segment show system memory.
+    #[doc(alias = "DXGK_OPERATION_MAP_APERTURE_SEGMENT")]
+    MapApertureSegment(MapApertureSegment),
+    /// Let a range of the aperture segment show the dummy page again.
+    #[doc(alias = "DXGK_OPERATION_UNMAP_APERTURE_SEGMENT")]
+    UnmapApertureSegment(UnmapApertureSegment),
+    /// Do what must be done before an allocation leaves device access.
+    #[doc(alias = "DXGK_OPERATION_NOTIFY_ALLOC")]
+    NotifyAlloc(NotifyAlloc),
+}
+
+/// The operations by name, as WDDM writes them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "SCREAMING_SNAKE_CASE"))]
+#[non_exhaustive]
+pub enum PagingOperationKind {
+    /// VIRTUAL_TRANSFER.
+    VirtualTransfer,
+    /// VIRTUAL_FILL.
+    VirtualFill,
+    /// UPDATE_PAGE_TABLE.
+    UpdatePageTable,
+    /// FLUSH_TLB.
+    FlushTlb,
+    /// MAP_APERTURE_SEGMENT.
+    MapApertureSegment,
+    /// UNMAP_APERTURE_SEGMENT.
+    UnmapApertureSegment,
+    /// NOTIFY_ALLOC.
+    NotifyAlloc,
+}
+
+impl fmt::Display for PagingOperationKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PagingOperationKind::VirtualTransfer => "VIRTUAL_TRANSFER",
+            PagingOperationKind::VirtualFill => "VIRTUAL_FILL",
+            PagingOperationKind::UpdatePageTable => "UPDATE_PAGE_TABLE",
+            PagingOperationKind::FlushTlb => "FLUSH_TLB",
+            PagingOperationKind::MapApertureSegment => "MAP_APERTURE_SEGMENT",
+            PagingOperationKind::UnmapApertureSegment => "UNMAP_APERTURE_SEGMENT",
+            PagingOperationKind::NotifyAlloc => "NOTIFY_ALLOC",
+        })
+    }
 }
 
 impl PagingOperation {
+    /// Which operation it is.
+    pub fn kind(&self) -> PagingOperationKind {
+        match self {
+            PagingOperation::VirtualTransfer(_) => PagingOperationKind::VirtualTransfer,
+            PagingOperation::VirtualFill(_) => PagingOperationKind::VirtualFill,
+            PagingOperation::UpdatePageTable(_) => PagingOperationKind::UpdatePageTable,
+            PagingOperation::FlushTlb(_) => PagingOperationKind::FlushTlb,
+            PagingOperation::MapApertureSegment(_) => PagingOperationKind::MapApertureSegment,
+            PagingOperation::UnmapApertureSegment(_) => PagingOperationKind::UnmapApertureSegment,
+            PagingOperation::NotifyAlloc(_) => PagingOperationKind::NotifyAlloc,
+        }
+    }
+
     /// The allocation that the operation is about, if any.
     pub fn allocation(&self) -> Option<KmdAllocationHandle> {
         match self {
@@ -75,6 +135,9 @@ impl PagingOperation {
             PagingOperation::VirtualFill(op) => Some(op.allocation),
             PagingOperation::UpdatePageTable(op) => op.allocation,
             PagingOperation::FlushTlb(_) => None,
+            PagingOperation::MapApertureSegment(op) => Some(op.allocation),
+            PagingOperation::UnmapApertureSegment(op) => Some(op.allocation),
+            PagingOperation::NotifyAlloc(op) => Some(op.allocation),
         }
     }
 }
@@ -201,4 +264,86 @@ pub struct FlushTlb {
     pub start_virtual_address: GpuVirtualAddress,
     /// First address not to forget (U-20); with the start, both 0 mean the whole space.
     pub end_virtual_address: GpuVirtualAddress,
+}
+
+/// Let pages of the aperture segment show system memory (BPB-30). The GPU does not touch the range meanwhile (BPB-32).
+#[doc(alias = "DXGK_BUILDPAGINGBUFFER_MAPAPERTURESEGMENT")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct MapApertureSegment {
+    /// The allocation that is mapped.
+    pub allocation: KmdAllocationHandle,
+    /// The aperture segment.
+    pub segment_id: SegmentId,
+    /// The first page of the aperture, in pages of 4 KiB from its start.
+    pub offset_in_pages: u64,
+    /// How many pages; never 0.
+    pub number_of_pages: u64,
+    /// The system memory that the first page shows. The rest follows without gaps: WDDM passes a page list.
+    #[doc(alias = "pMdl")]
+    pub mdl: PhysicalAddress,
+    /// How it is mapped.
+    pub flags: MapApertureFlags,
+}
+
+bitflags! {
+    /// How pages of the aperture show system memory (BPB-30).
+    #[doc(alias = "DXGK_MAPAPERTUREFLAGS")]
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    pub struct MapApertureFlags: u32 {
+        /// Cacheable memory in a cache-coherent aperture.
+        const CACHE_COHERENT = 1 << 0;
+    }
+}
+
+/// Let pages of the aperture segment show the dummy page, so that stray access is found and harms nobody (BPB-33).
+#[doc(alias = "DXGK_BUILDPAGINGBUFFER_UNMAPAPERTURESEGMENT")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct UnmapApertureSegment {
+    /// The allocation that was mapped.
+    pub allocation: KmdAllocationHandle,
+    /// The aperture segment.
+    pub segment_id: SegmentId,
+    /// The first page of the aperture, in pages of 4 KiB from its start.
+    pub offset_in_pages: u64,
+    /// How many pages; never 0.
+    pub number_of_pages: u64,
+    /// The page of system memory that all of them show from now on.
+    pub dummy_page: PhysicalAddress,
+}
+
+/// An allocation is about to leave device access (NTF-01 to NTF-05).
+#[doc(alias = "DXGK_BUILDPAGINGBUFFER_NOTIFYALLOC")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct NotifyAlloc {
+    /// The allocation.
+    pub allocation: KmdAllocationHandle,
+    /// Whose address space the address is of: none is the paging process's, as in every eviction notification.
+    #[doc(alias = "hKmdProcessHandle")]
+    pub process: Option<KmdProcessHandle>,
+    /// Why: exactly one of them.
+    pub flags: NotifyAllocFlags,
+    /// Which part of the allocation: bytes from its start.
+    pub offset_in_bytes: u64,
+    /// Bytes of the part; a multiple of 4 KiB, never 0.
+    pub size_in_bytes: u64,
+    /// Where the part is.
+    #[doc(alias = "GpuVirtualAddressAtOffset")]
+    pub gpu_virtual_address_at_offset: GpuVirtualAddress,
+}
+
+bitflags! {
+    /// Why a driver is notified. One operation has exactly one of them (NTF-01).
+    #[doc(alias = "DXGK_NOTIFYALLOCFLAGS")]
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    pub struct NotifyAllocFlags: u32 {
+        /// It is evicted from the aperture or the implicit system memory segment (NTF-02).
+        const EVICTION = 1 << 0;
+        /// It is unmapped from the IOMMU (NTF-04).
+        const IO_MMU_UNMAP = 1 << 1;
+    }
 }

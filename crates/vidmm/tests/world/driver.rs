@@ -71,6 +71,10 @@ impl Config {
         mmu.set(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED, self.invalid_not_cached);
         AdapterInfo {
             wddm_version: WddmVersion::WDDM2_0,
+            addressing_model: AddressingModel::GpuMmu,
+            linked_adapter_segments: Vec::new(),
+            aperture_segment_commit_limit: u64::MAX,
+            scheduling_log_buffer_size: None,
             segments: vec![
                 segment(pool, 0, self.segment_bytes),
                 segment(SegmentFlags::APERTURE, self.segment_bytes, 1 << 20),
@@ -142,6 +146,7 @@ pub fn allocation_info(size: u64, priority: u32) -> AllocationInfo {
         preferred_segment: SegmentPreference::default(),
         allocation_priority: priority,
         flags: AllocationFlags::empty(),
+        flags2: AllocationFlags2::empty(),
     }
 }
 
