@@ -211,7 +211,7 @@ pub fn run(
         return Err(RunError::KernelDoesNotFit { local, kernel });
     }
     let machine = factory(&desc.machine).map_err(RunError::Machine)?;
-    let runtime = Runtime::start(AdapterOptions { events: desc.events }, machine)?;
+    let runtime = Runtime::start(AdapterOptions { events: desc.events, ..AdapterOptions::default() }, machine)?;
     let mut run = Run {
         runtime,
         oracle: Oracle::new(workload, desc.content),

@@ -91,8 +91,7 @@ fn kernels(machine: &mut Machine, pages_per_kernel: u64, pages: u64) {
     let footprint = (8 << 30) / PAGE_SIZE;
     let mut at = 0;
     for kernel in 0..pages / pages_per_kernel {
-        let range =
-            |page: u64| PageRange::plain(GpuVirtualAddress(page % footprint * PAGE_SIZE), pages_per_kernel);
+        let range = |page: u64| PageRange::plain(GpuVirtualAddress(page % footprint * PAGE_SIZE), pages_per_kernel);
         let (inputs, outputs) = (vec![range(at)], vec![range(at + footprint / 2)]);
         machine.run(&[Command::Kernel(KernelCommand {
             kernel,

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::{
-    AdapterInfo, AddressingModel, AllocationFlags2, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, EngineDesc, EngineKind,
-    FillVirtual, FlushTlb, GpuMmuCaps, GpuMmuFlags, Kmd, KmdAllocationHandle, KmdContextHandle, KmdError,
-    KmdProcessHandle, PageTableLevelDesc, PageTableUpdateMode, PagingBufferDesc, PagingOperation, RootPageTable,
-    SegmentDescriptor, SegmentFlags, SegmentPreference, SegmentSet, SubmitCommand, TransferVirtual, UpdatePageTable,
-    UpdatePageTableFlags, WddmVersion,
+    AdapterInfo, AddressingModel, AllocationFlags2, AllocationInfo, BuildPagingBuffer, BuildStatus,
+    CreateAllocationError, EngineDesc, EngineKind, FillVirtual, FlushTlb, GpuMmuCaps, GpuMmuFlags, Kmd,
+    KmdAllocationHandle, KmdContextHandle, KmdError, KmdProcessHandle, PageTableLevelDesc, PageTableUpdateMode,
+    PagingBufferDesc, PagingOperation, RootPageTable, SegmentDescriptor, SegmentFlags, SegmentPreference, SegmentSet,
+    SubmitCommand, TransferVirtual, UpdatePageTable, UpdatePageTableFlags, WddmVersion,
 };
 use vidmm::{PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{AllocationDesc, KernelCommand, Umd};

@@ -228,7 +228,8 @@ fn contradictions_in_the_configuration_are_found() {
 #[test]
 fn the_two_halves_agree_on_allocations() {
     let mut kmd = driver(SoftAdapterConfig::default());
-    let info = kmd.create_allocation(&SoftUmd.allocation_private_data(&vidmm_runtime::AllocationDesc::local(12345))).unwrap();
+    let info =
+        kmd.create_allocation(&SoftUmd.allocation_private_data(&vidmm_runtime::AllocationDesc::local(12345))).unwrap();
     assert_eq!((info.size, info.alignment, info.allocation_priority), (12345, 64 << 10, 0x7800_0000));
     assert!(info.supported_segment_set.contains(LOCAL_SEGMENT));
     let data = AllocationPrivateData { size: 1, allocation_priority: 5, flags: AllocationFlags::CPU_VISIBLE };

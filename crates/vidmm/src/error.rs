@@ -2,7 +2,9 @@
 //! the adapter in error; a program's puts its device in error.
 
 use crate::{
-    contract::{AllocationFlags2, BackingStoreError, CreateAllocationError, EngineFence, KmdError, PagingOperationKind},
+    contract::{
+        AllocationFlags2, BackingStoreError, CreateAllocationError, EngineFence, KmdError, PagingOperationKind,
+    },
     gpu_va::VaRangeError,
     id::{DeviceId, InvalidHandle},
     units::GpuVirtualAddress,

@@ -33,8 +33,8 @@ pub use adapter::{BrokenRule, NotificationRevision, StartAdapterError};
 pub use calls::{AdapterOptions, FenceValueDesc, MapGpuVirtualAddress, Mapped, Residency, SubmitDesc};
 pub use check::CheckError;
 pub use error::{
-    AllocationInfoRule, CreateError, DestroyError, DeviceErrorReason, DeviceInError, DriverFinding, EvictError, GpuVaError,
-    MakeResidentError, MapError, SubmitError, Violation,
+    AllocationInfoRule, CreateError, DestroyError, DeviceErrorReason, DeviceInError, DriverFinding, EvictError,
+    GpuVaError, MakeResidentError, MapError, SubmitError, Violation,
 };
 pub use event::{Event, EventLog, NumberedEvent};
 pub use gpu_va::VaRangeError;

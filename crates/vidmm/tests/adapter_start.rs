@@ -7,7 +7,8 @@ use vidmm::*;
 use world::*;
 
 fn start(driver: &mut Driver, host: &mut Ledger) -> Result<VidMm, Vec<BrokenRule>> {
-    VidMm::start_adapter(AdapterOptions { events: true }, driver, host).map_err(|error| error.broken_rules)
+    VidMm::start_adapter(AdapterOptions { events: true, ..AdapterOptions::default() }, driver, host)
+        .map_err(|error| error.broken_rules)
 }
 
 /// The rules that the report of a usual adapter breaks after `change`.

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeSet, VecDeque};
 
 use crate::{
     allocation::{Allocation, AllocationState, Owner},
-    contract::{AllocationFlags, AllocationInfo, Host, Kmd, SegmentSet},
+    contract::{AllocationFlags, AllocationFlags2, AllocationInfo, Host, Kmd, SegmentSet},
     error::{AllocationInfoRule, CreateError, DestroyError, Violation},
     event::Event,
     gpu_va::{PageTables, Process, Table, TableKey, VaSpace},
@@ -278,6 +278,9 @@ impl VidMm {
             size,
             priority,
             backing_store: backing_store.offset,
+            supported_segment_set: info.supported_segment_set.0,
+            accessed_physically: info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY),
+            notify: AllocationFlags2::empty(),
         });
         Ok(allocation)
     }

@@ -7,16 +7,16 @@ use alloc::{
 };
 
 use crate::{
-    adapter::{self, Adapter, BrokenRule, StartAdapterError},
-    contract::{Host, Kmd, KmdContextHandle, KmdError, KmdProcessHandle},
-    event::{Event, EventLog},
+    adapter::{self, Adapter, BrokenRule, NotificationRevision, StartAdapterError},
+    contract::{AddressingModel, Host, Kmd, KmdContextHandle, KmdError, KmdProcessHandle},
+    event::{ApertureSegmentFacts, Event, EventLog, MemorySegmentFacts},
     evictable::Evictable,
     gpu_va::{PageTables, Table},
     id::Slots,
     paging::{Stream, Windows, initialise_table},
     placer::PagePlacer,
     state::{Builder, Engine, Statistics, VidMm},
-    units::{Extent, PhysicalAddress},
+    units::{Extent, PhysicalAddress, SegmentId},
 };
 
 /// What the user of an adapter can choose.
@@ -93,9 +93,16 @@ impl VidMm {
         let adapter = &self.adapter;
         self.events.record(|| Event::AdapterStarted {
             wddm_version,
-            segment: adapter.memory.id,
-            size: adapter.memory.size,
-            page_size: adapter.memory.page_size,
+            addressing_model: AddressingModel::GpuMmu,
+            notification_revision: NotificationRevision::Current,
+            memory: Some(MemorySegmentFacts {
+                segment: adapter.memory.id,
+                size: adapter.memory.size,
+                page_size: adapter.memory.page_size,
+            }),
+            aperture: ApertureSegmentFacts { segment: SegmentId(2), size: 0 },
+            system_commit_limit: 0,
+            dummy_page: PhysicalAddress { segment: SegmentId::SYSTEM, offset: 0 },
             engines: adapter.engines.clone(),
             level_bits: adapter.levels.iter().map(|level| level.index_bits).collect(),
             table_bytes: adapter.levels.iter().map(|level| level.table_bytes).collect(),
@@ -105,6 +112,7 @@ impl VidMm {
             va_bits: adapter.va_bits,
             paging_va_size: adapter.paging_va_size,
             paging_process,
+            paging_table_bytes: paging_tables.iter().map(|extent| extent.size).sum(),
             paging_tables,
         });
     }

@@ -25,16 +25,18 @@ mod paging;
 mod pte;
 
 pub use adapter::{
-    AdapterInfo, AddressingModel, EngineDesc, EngineKind, GpuMmuCaps, GpuMmuFlags, PageTableLevelDesc, PageTableUpdateMode,
-    PagingBufferDesc, SegmentDescriptor, SegmentFlags, WddmVersion,
+    AdapterInfo, AddressingModel, EngineDesc, EngineKind, GpuMmuCaps, GpuMmuFlags, PageTableLevelDesc,
+    PageTableUpdateMode, PagingBufferDesc, SegmentDescriptor, SegmentFlags, WddmVersion,
 };
-pub use allocation::{AllocationFlags, AllocationFlags2, AllocationInfo, CreateAllocationError, SegmentPreference, SegmentSet};
+pub use allocation::{
+    AllocationFlags, AllocationFlags2, AllocationInfo, CreateAllocationError, SegmentPreference, SegmentSet,
+};
 pub use dma::{DmaBuffer, EngineFence, Packet, PagingBuffer};
 pub use host::{BackingStoreError, Host, IoMmuDomain};
 pub use kmd::{Kmd, KmdAllocationHandle, KmdContextHandle, KmdError, KmdProcessHandle, RootPageTable, SubmitCommand};
 pub use paging::{
-    BuildPagingBuffer, BuildStatus, FillVirtual, FlushTlb, MapApertureFlags, MapApertureSegment, MemoryTransferDirection,
-    NotifyAlloc, NotifyAllocFlags, PagingOperation, PagingOperationKind, TransferVirtual, TransferVirtualFlags, UnmapApertureSegment,
-    UpdatePageTable, UpdatePageTableFlags,
+    BuildPagingBuffer, BuildStatus, FillVirtual, FlushTlb, MapApertureFlags, MapApertureSegment,
+    MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, PagingOperation, PagingOperationKind, TransferVirtual,
+    TransferVirtualFlags, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
 };
 pub use pte::{Pte, PteFlags, PteRun};

@@ -161,6 +161,10 @@ impl VidMm {
             PagingOperation::VirtualFill(_) => &mut statistics.virtual_fills,
             PagingOperation::UpdatePageTable(_) => &mut statistics.update_page_tables,
             PagingOperation::FlushTlb(_) => &mut statistics.flush_tlbs,
+            PagingOperation::MapApertureSegment(_) | PagingOperation::UnmapApertureSegment(_) => {
+                &mut statistics.aperture_operations
+            }
+            PagingOperation::NotifyAlloc(_) => &mut statistics.eviction_notification_chunks,
         };
         *counter += 1;
     }

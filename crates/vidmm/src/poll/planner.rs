@@ -59,6 +59,7 @@ impl VidMm {
             Event::Placed {
                 plan: number,
                 allocation: allocations.id(index as usize),
+                segment: self.adapter.memory.id,
                 extents: allocation.place.iter().flat_map(|place| place.iter()).collect(),
                 content: if backed { ContentSource::BackingStore } else { ContentSource::Fill },
             }
@@ -132,6 +133,7 @@ impl VidMm {
         self.events.record(|| Event::Evicted {
             plan: number,
             allocation,
+            segment: self.adapter.memory.id,
             extents: extents.iter().collect(),
             copied,
             reason,

@@ -69,7 +69,7 @@ pub struct World {
 impl World {
     pub fn new(config: Config) -> Self {
         let (mut driver, mut host) = (Driver::new(&config), Ledger::default());
-        let options = AdapterOptions { events: true };
+        let options = AdapterOptions { events: true, ..AdapterOptions::default() };
         let vidmm = VidMm::start_adapter(options, &mut driver, &mut host).unwrap();
         let mut world = Self {
             vidmm,

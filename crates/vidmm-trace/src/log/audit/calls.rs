@@ -1,6 +1,7 @@
 //! Objects: their creation.
 
 use vidmm::Event;
+use vidmm::event::MemorySegmentFacts;
 
 use super::allocation::{Allocation, ListEntry};
 use super::device::{Context, Device};
@@ -46,9 +47,7 @@ impl Audit {
 
     fn adapter_started(&mut self, event: &Event) {
         let Event::AdapterStarted {
-            segment,
-            size,
-            page_size,
+            memory: Some(MemorySegmentFacts { segment, size, page_size }),
             engines,
             level_bits,
             table_bytes,

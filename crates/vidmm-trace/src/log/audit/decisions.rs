@@ -16,7 +16,9 @@ impl Audit {
             Event::Evicted { plan, allocation, ref extents, copied, .. } => {
                 self.evicted(plan, allocation, extents, copied);
             }
-            Event::Placed { plan, allocation, ref extents, content } => self.placed(plan, allocation, extents, content),
+            Event::Placed { plan, allocation, ref extents, content, .. } => {
+                self.placed(plan, allocation, extents, content);
+            }
             Event::PageTablePlaced { plan, process, level, page_size, virtual_address, address, size } => {
                 let first_address = virtual_address.0;
                 let page_size = if level == 0 { page_size } else { PageSize::Kib4 };
