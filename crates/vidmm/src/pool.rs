@@ -25,6 +25,11 @@ impl<T> PerPool<T> {
     pub const fn new(memory: T, system: T) -> Self {
         Self([memory, system])
     }
+
+    /// What `change` makes of each.
+    pub fn map<U>(self, change: impl FnMut(T) -> U) -> PerPool<U> {
+        PerPool(self.0.map(change))
+    }
 }
 
 impl<T> Index<Pool> for PerPool<T> {

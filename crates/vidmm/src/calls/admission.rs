@@ -39,7 +39,7 @@ impl VidMm {
     pub(super) fn admit(&mut self, admission: &mut Admission, index: u32) {
         let size = self.allocations[index as usize].size;
         let pools = self.pools_of(index);
-        for &pool in &pools {
+        for pool in pools.into_iter().flatten() {
             if size <= admission.left[pool] && self.has_range(admission, index, pool) {
                 admission.left[pool] -= size;
                 admission.joining.push((index, pool));
@@ -47,7 +47,7 @@ impl VidMm {
             }
         }
         // Whatever the caller trims, one of the pools then has enough.
-        for &pool in &pools {
+        for pool in pools.into_iter().flatten() {
             let missing = size.saturating_sub(core::mem::take(&mut admission.left[pool]));
             let fragmented = self
                 .aperture
@@ -57,19 +57,15 @@ impl VidMm {
     }
 
     /// Where an allocation may be counted, first choice first. One that something outstanding still requires stays.
-    fn pools_of(&self, index: u32) -> Vec<Pool> {
+    fn pools_of(&self, index: u32) -> [Option<Pool>; 2] {
         let allocation = &self.allocations[index as usize];
         if allocation.entry.holding || allocation.entry.has_ungranted_span() {
-            return Vec::from([allocation.pool()]);
+            return [Some(allocation.pool()), None];
         }
         let state = allocation.state;
-        let mut pools = Vec::with_capacity(2);
-        pools.extend(state.contains(AllocationState::MAY_BE_IN_MEMORY).then_some(Pool::Memory));
-        pools.extend(state.contains(AllocationState::MAY_BE_IN_SYSTEM).then_some(Pool::System));
-        if state.contains(AllocationState::PREFERS_SYSTEM) {
-            pools.reverse();
-        }
-        pools
+        let memory = state.contains(AllocationState::MAY_BE_IN_MEMORY).then_some(Pool::Memory);
+        let system = state.contains(AllocationState::MAY_BE_IN_SYSTEM).then_some(Pool::System);
+        if state.contains(AllocationState::PREFERS_SYSTEM) { [system, memory] } else { [memory, system] }
     }
 
     /// Assigns a range of the aperture if the allocation needs one; `false` if there is no hole for it.

@@ -269,14 +269,14 @@ impl VidMm {
 
     /// The bytes of those of `indices` that nothing holds, each counted once.
     pub(crate) fn bytes_not_held(&self, indices: &[u32]) -> PerPool<u64> {
-        let not_held = |pool| {
-            let not_held = indices.iter().copied().filter(|&index| {
-                let allocation = &self.allocations[index as usize];
-                !allocation.entry.holding && allocation.pool() == pool
-            });
-            self.bytes_of(not_held.collect())
-        };
-        PerPool::new(not_held(Pool::Memory), not_held(Pool::System))
+        let mut not_held: PerPool<Vec<u32>> = PerPool::default();
+        for &index in indices {
+            let allocation = &self.allocations[index as usize];
+            if !allocation.entry.holding {
+                not_held[allocation.pool()].push(index);
+            }
+        }
+        not_held.map(|indices| self.bytes_of(indices))
     }
 
     /// The allocation is no victim any more.

@@ -35,12 +35,24 @@ impl VidMm {
             next = device + 1;
             self.follow_up(device);
         }
+        self.evict_soon();
+    }
+
+    /// Plans the eviction of what was to go at the earliest opportunity: each device's on its own, so that none waits for
+    /// another's work (D5).
+    fn evict_soon(&mut self) {
         let mut draft = Draft::default();
+        let mut device = None;
         while let Some(index) = self.evict_soon.pop_front() {
             let wanted = AllocationState::EVICTABLE | AllocationState::EVICT_SOON;
-            if self.allocations.contains(index as usize) && self.allocations[index as usize].state.contains(wanted) {
-                self.plan_out(&mut draft, index, EvictReason::EvictRequested);
+            if !self.allocations.contains(index as usize) || !self.allocations[index as usize].state.contains(wanted) {
+                continue;
             }
+            let owner = self.allocations[index as usize].device;
+            if device.replace(owner) != Some(owner) {
+                self.finish(core::mem::take(&mut draft));
+            }
+            self.plan_out(&mut draft, index, EvictReason::EvictRequested);
         }
         self.finish(draft);
     }
