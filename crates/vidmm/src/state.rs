@@ -405,9 +405,9 @@ impl VidMm {
         }
     }
 
-    /// The device's list weighs `bytes` from now on.
+    /// The device's list weighs `bytes` in a pool from now on.
     pub(crate) fn set_list_bytes(&mut self, device: usize, pool: Pool, bytes: u64) {
-        self.account(device, |books| {
+        self.account(device, pool, |books| {
             let (retired, granted) = (books.retired(), books.granted_request());
             books.list[pool].set(bytes, books.submitted, books.last_request);
             books.list[pool].forget(retired, granted);
@@ -416,18 +416,22 @@ impl VidMm {
 
     /// Forgets what the device's list weighed for what is no longer outstanding: others may have the room.
     pub(crate) fn settle_list(&mut self, device: usize) {
-        self.account(device, |books| {
-            let (retired, granted) = (books.retired(), books.granted_request());
-            Pool::ALL.into_iter().for_each(|pool| books.list[pool].forget(retired, granted));
-        });
+        for pool in Pool::ALL {
+            if self.devices[device].list[pool].remembers() {
+                self.account(device, pool, |books| {
+                    let (retired, granted) = (books.retired(), books.granted_request());
+                    books.list[pool].forget(retired, granted);
+                });
+            }
+        }
     }
 
-    /// Changes what a device is promised.
-    pub(crate) fn account(&mut self, device: usize, change: impl FnOnce(&mut Device)) {
+    /// Changes what a device is promised in a pool.
+    pub(crate) fn account(&mut self, device: usize, pool: Pool, change: impl FnOnce(&mut Device)) {
         let books = &mut self.devices[device];
-        Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] -= books.promised(pool));
+        self.promised_bytes[pool] -= books.promised(pool);
         change(books);
-        Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] += books.promised(pool));
+        self.promised_bytes[pool] += books.promised(pool);
     }
 
     /// Whether a device may hold so much more: a device that runs ahead never holds what another one was admitted with.

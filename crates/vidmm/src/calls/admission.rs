@@ -17,8 +17,10 @@ pub(crate) struct Admission {
     device: usize,
     /// Bytes that are left for the device's list.
     left: PerPool<u64>,
-    /// Who joins, and where it is counted.
-    joining: Vec<(u32, Pool)>,
+    /// Bytes that join it.
+    added: PerPool<u64>,
+    /// Who is counted elsewhere than before.
+    moved: Vec<u32>,
     /// Who got a range of the aperture for it.
     assigned: Vec<u32>,
     /// What is missing.
@@ -31,8 +33,14 @@ impl VidMm {
             let list = self.devices[device].list[pool].now();
             self.not_promised_to_others(device, pool).saturating_sub(list)
         };
-        let left = PerPool::new(left(Pool::Memory), left(Pool::System));
-        Admission { device, left, joining: Vec::new(), assigned: Vec::new(), num_bytes_to_trim: 0 }
+        Admission {
+            device,
+            left: PerPool::new(left(Pool::Memory), left(Pool::System)),
+            added: PerPool::default(),
+            moved: Vec::new(),
+            assigned: Vec::new(),
+            num_bytes_to_trim: 0,
+        }
     }
 
     /// Finds room for an allocation that joins the list, or adds to what must be trimmed.
@@ -42,7 +50,11 @@ impl VidMm {
         for pool in pools.into_iter().flatten() {
             if size <= admission.left[pool] && self.has_range(admission, index, pool) {
                 admission.left[pool] -= size;
-                admission.joining.push((index, pool));
+                admission.added[pool] += size;
+                if self.allocations[index as usize].pool() != pool {
+                    self.allocations[index as usize].state.toggle(AllocationState::LISTED_IN_SYSTEM);
+                    admission.moved.push(index);
+                }
                 return;
             }
         }
@@ -88,19 +100,17 @@ impl VidMm {
 
     /// Nothing joins the list.
     pub(super) fn undo_admission(&mut self, admission: &Admission) {
+        for &index in &admission.moved {
+            self.allocations[index as usize].state.toggle(AllocationState::LISTED_IN_SYSTEM);
+        }
         admission.assigned.iter().for_each(|&index| self.aperture.release(index));
     }
 
     /// The list weighs more from now on.
-    pub(super) fn accept_admission(&mut self, device: usize, admission: Admission) {
-        let mut added: PerPool<u64> = PerPool::default();
-        for (index, pool) in admission.joining {
-            let allocation = &mut self.allocations[index as usize];
-            allocation.state.set(AllocationState::LISTED_IN_SYSTEM, pool == Pool::System);
-            added[pool] += allocation.size;
-        }
-        for pool in Pool::ALL.into_iter().filter(|&pool| added[pool] > 0) {
-            self.set_list_bytes(device, pool, self.devices[device].list[pool].now() + added[pool]);
+    pub(super) fn accept_admission(&mut self, admission: &Admission) {
+        for pool in Pool::ALL.into_iter().filter(|&pool| admission.added[pool] > 0) {
+            let weight = self.devices[admission.device].list[pool].now() + admission.added[pool];
+            self.set_list_bytes(admission.device, pool, weight);
         }
     }
 }

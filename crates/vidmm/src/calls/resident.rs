@@ -175,7 +175,7 @@ impl VidMm {
             });
             return Err(MakeResidentError::NoMemory { num_bytes_to_trim });
         }
-        self.accept_admission(device, admission);
+        self.accept_admission(&admission);
         Ok(())
     }
 
@@ -262,7 +262,7 @@ impl VidMm {
         let allocation = &mut self.allocations[index as usize];
         if !core::mem::replace(&mut allocation.entry.holding, true) {
             let (device, pool, size) = (allocation.device as usize, allocation.pool(), allocation.size);
-            self.account(device, |books| books.held[pool] += size);
+            self.account(device, pool, |books| books.held[pool] += size);
         }
         self.keep(index);
     }
@@ -315,7 +315,7 @@ impl VidMm {
         allocation.state.set(AllocationState::EVICT_SOON, !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY));
         if core::mem::replace(&mut allocation.entry.holding, false) {
             let (device, pool, size) = (allocation.device as usize, allocation.pool(), allocation.size);
-            self.account(device, |books| books.held[pool] -= size);
+            self.account(device, pool, |books| books.held[pool] -= size);
         }
         self.let_go(index);
     }
@@ -323,7 +323,7 @@ impl VidMm {
     /// Whoever is resident and required by nobody may be evicted from now on.
     pub(crate) fn let_go(&mut self, index: u32) {
         let allocation = &self.allocations[index as usize];
-        if !allocation.is_required() {
+        if allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY) && !allocation.is_required() {
             self.aperture.release(index);
         }
         if allocation.place.is_none() || allocation.entry.holding {
