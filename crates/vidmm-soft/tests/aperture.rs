@@ -13,8 +13,8 @@ const ALLOCATION: u64 = 16 << 20;
 const DUMMY: u64 = 1 << 20;
 const VA: u64 = 1 << 30;
 const PAGES: u64 = 8;
-/// The page of the aperture that the allocation is mapped at.
-const AT: u64 = 100;
+/// The page of the aperture that the allocation is mapped at, where 64 KiB begin.
+const AT: u64 = 7 << 4;
 
 fn config() -> SoftAdapterConfig {
     // So small that every operation takes several commands.
@@ -25,36 +25,13 @@ fn in_aperture(rig: &Rig, page: u64) -> PhysicalAddress {
     PhysicalAddress { segment: rig.config.aperture_segment(), offset: page * PAGE }
 }
 
-fn map_aperture(rig: &mut Rig, system_memory: u64) -> Vec<u8> {
-    let operation = PagingOperation::MapApertureSegment(MapApertureSegment {
-        allocation: KmdAllocationHandle(1),
-        segment_id: rig.config.aperture_segment(),
-        offset_in_pages: AT,
-        number_of_pages: PAGES,
-        mdl: system(system_memory),
-        flags: MapApertureFlags::empty(),
-    });
-    rig.build(&operation)
-}
-
-fn unmap_aperture(rig: &mut Rig) -> Vec<u8> {
-    let operation = PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
-        allocation: KmdAllocationHandle(1),
-        segment_id: rig.config.aperture_segment(),
-        offset_in_pages: AT,
-        number_of_pages: PAGES,
-        dummy_page: system(DUMMY),
-    });
-    rig.build(&operation)
-}
-
 /// Ramp pages in the allocation and in the dummy page; the aperture shows the allocation, and VA maps the aperture.
 fn rig_with(config: SoftAdapterConfig) -> (Rig, Process) {
     let mut rig = Rig::new(config);
     let process = rig.process();
     rig.system.lock().write_pages(ALLOCATION / PAGE, PAGES, Content::Ramp, |page| 1000 + page);
     rig.system.lock().write_pages(DUMMY / PAGE, 1, Content::Ramp, |_| 7);
-    let commands = map_aperture(&mut rig, ALLOCATION);
+    let commands = rig.map_aperture(AT, PAGES, ALLOCATION);
     rig.run_well(process, commands);
     let first = Pte::valid(in_aperture(&rig, AT));
     rig.map_now(process, VA, first, PAGES, PageSize::Kib4);
@@ -101,7 +78,7 @@ fn a_new_mapping_is_seen_without_a_flush() {
     rig.read(process, range(VA, PAGES));
     let other = ALLOCATION + (1 << 20);
     rig.system.lock().write_pages(other / PAGE, PAGES, Content::Ramp, |page| page);
-    let commands = map_aperture(&mut rig, other);
+    let commands = rig.map_aperture(AT, PAGES, other);
     rig.run_well(process, commands);
     assert_eq!(rig.read(process, range(VA, PAGES)), system_digests(&rig, other, PAGES));
 }
@@ -110,7 +87,7 @@ fn a_new_mapping_is_seen_without_a_flush() {
 fn an_unmapped_range_shows_the_dummy_page_and_stray_access_harms_nobody() {
     let (mut rig, process) = rig_with(config());
     let content = system_digests(&rig, ALLOCATION, PAGES);
-    let commands = unmap_aperture(&mut rig);
+    let commands = rig.unmap_aperture(AT, PAGES, DUMMY);
     rig.run_well(process, commands);
     let dummy = system_digests(&rig, DUMMY, 1)[0];
     assert_eq!(shown(&rig), [dummy; PAGES as usize]);
@@ -124,7 +101,7 @@ fn an_unmapped_range_shows_the_dummy_page_and_stray_access_harms_nobody() {
 fn old_entries_that_a_driver_leaves_are_seen() {
     let (mut rig, process) = rig_with(config());
     // Of the three commands the driver loses the second.
-    let commands = unmap_aperture(&mut rig);
+    let commands = rig.unmap_aperture(AT, PAGES, DUMMY);
     let one = commands.len() / 3;
     rig.run_well(process, [&commands[..one], &commands[2 * one..]].concat());
     let (content, dummy) = (system_digests(&rig, ALLOCATION, PAGES), system_digests(&rig, DUMMY, 1)[0]);
@@ -145,6 +122,11 @@ fn pages_that_nothing_was_ever_mapped_at_fault() {
     rig.map_now(process, 3 * VA, end, 2, PageSize::Kib4);
     let events = rig.run(process, kernel(1, 0, &[range(3 * VA, 2)], &[]));
     assert_eq!(faults(&events), [(3 * VA + PAGE, false)]);
+    // An entry of 64 KiB, of which only a part shows something.
+    let large = Pte::valid(in_aperture(&rig, AT));
+    rig.map_now(process, 4 * VA, large, 1, PageSize::Kib64);
+    let events = rig.run(process, kernel(1, 0, &[range(4 * VA, 16)], &[]));
+    assert_eq!(faults(&events), [(4 * VA + PAGES * PAGE, false)]);
     let pages = rig.config.aperture_bytes / PAGE;
     for page in [0, AT - 1, AT + PAGES, pages, 1 << 50] {
         assert_eq!(rig.gpu.page_digest(in_aperture(&rig, page)), None);

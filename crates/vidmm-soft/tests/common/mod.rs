@@ -332,6 +332,31 @@ impl Rig {
         }))
     }
 
+    /// The commands that let `pages` pages of the aperture from `first` on show system memory from `offset` on.
+    pub fn map_aperture(&mut self, first: u64, pages: u64, offset: u64) -> Vec<u8> {
+        let operation = PagingOperation::MapApertureSegment(MapApertureSegment {
+            allocation: KmdAllocationHandle(1),
+            segment_id: self.config.aperture_segment(),
+            offset_in_pages: first,
+            number_of_pages: pages,
+            mdl: system(offset),
+            flags: MapApertureFlags::empty(),
+        });
+        self.build(&operation)
+    }
+
+    /// The commands that let `pages` pages of the aperture from `first` on show the page of system memory at `dummy_page`.
+    pub fn unmap_aperture(&mut self, first: u64, pages: u64, dummy_page: u64) -> Vec<u8> {
+        let operation = PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
+            allocation: KmdAllocationHandle(1),
+            segment_id: self.config.aperture_segment(),
+            offset_in_pages: first,
+            number_of_pages: pages,
+            dummy_page: system(dummy_page),
+        });
+        self.build(&operation)
+    }
+
     pub fn submit(&mut self, process: Process, engine: u32, waits: &[EngineFence], commands: Vec<u8>) -> EngineFence {
         self.fences[engine as usize] += 1;
         let signal = EngineFence { engine, fence_id: self.fences[engine as usize] };
