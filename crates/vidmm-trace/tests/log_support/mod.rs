@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod broken;
+pub mod notified;
 
 use vidmm::contract::*;
 use vidmm::event::{ApertureSegmentFacts, ContentSource, Event, EvictReason, MemorySegmentFacts};

@@ -215,8 +215,17 @@ impl Audit {
         });
     }
 
+    /// The window at an address is for an operation in this packet.
+    pub(super) fn note_window_used(&mut self, address: GpuVirtualAddress, packet: u64) {
+        let Some(domain) = self.adapter.paging_process.map(|process| self.domain_of(process)) else { return };
+        let range = self.io_mmu.ranges.get_mut(&Key { domain, start: address.0 });
+        if let Some(window) = range.filter(|range| range.window) {
+            window.packet = Some(packet);
+        }
+    }
+
     /// The window of a notification shows its chunk; no other is mapped.
-    pub(super) fn use_io_mmu_window(&mut self, id: AllocationId, op: &NotifyAlloc, packet: u64) {
+    pub(super) fn check_io_mmu_window(&mut self, id: AllocationId, op: &NotifyAlloc) {
         let address = op.gpu_virtual_address_at_offset;
         let Some(domain) = self.adapter.paging_process.map(|process| self.domain_of(process)) else { return };
         let key = Key { domain, start: address.0 };
@@ -224,11 +233,8 @@ impl Audit {
         self.findings.check(others.is_none(), Invariant::I14, || {
             format!("the window at {address} is used while another is mapped: {others:?}")
         });
-        let window = self.io_mmu.ranges.get_mut(&key).filter(|range| range.window);
-        let shown = window.map(|window| {
-            window.packet = Some(packet);
-            (window.allocation, window.allocation_offset, window.size)
-        });
+        let window = self.io_mmu.ranges.get(&key).filter(|range| range.window);
+        let shown = window.map(|window| (window.allocation, window.allocation_offset, window.size));
         let right = (id, op.offset_in_bytes, op.size_in_bytes);
         self.findings.check(shown == Some(right), Invariant::I14, || {
             format!("the window at {address} must show {right:?}, but shows {shown:?}")

@@ -67,6 +67,7 @@ impl Audit {
         let Some(&id) = self.by_handle.get(&op.allocation) else {
             return self.unknown_handle(op.allocation);
         };
+        self.note_window_used(op.gpu_virtual_address_at_offset, packet);
         let asked = match op.flags {
             NotifyAllocFlags::EVICTION => AllocationFlags2::NOTIFY_EVICTION,
             NotifyAllocFlags::IO_MMU_UNMAP => AllocationFlags2::NOTIFY_IO_MMU_UNMAP,
@@ -84,12 +85,12 @@ impl Audit {
         if op.flags == NotifyAllocFlags::IO_MMU_UNMAP && self.adapter.notifies_unmap_by_mapping() {
             self.notify_unmap(id, op, packet);
         } else {
-            self.notify_chunk(id, op, packet);
+            self.notify_chunk(id, op);
         }
     }
 
     /// A chunk of what leaves: in a window of the paging process, and so without a process (NTF-02).
-    fn notify_chunk(&mut self, id: AllocationId, op: &NotifyAlloc, packet: u64) {
+    fn notify_chunk(&mut self, id: AllocationId, op: &NotifyAlloc) {
         self.findings.check(op.process.is_none(), Invariant::I09, || {
             format!("{:?} of {id} is notified for process {:?}, but is in the paging process's", op.flags, op.process)
         });
@@ -109,7 +110,7 @@ impl Audit {
         let before = std::mem::replace(&mut notice.told, chunk.offset.saturating_add(chunk.size));
         self.check_chunk(id, chunk, before);
         if self.adapter.has_io_mmu_addresses() {
-            return self.use_io_mmu_window(id, op, packet);
+            return self.check_io_mmu_window(id, op);
         }
         self.check_windows(&[(op.gpu_virtual_address_at_offset, self.runs_of_store(id, chunk))], chunk);
     }
