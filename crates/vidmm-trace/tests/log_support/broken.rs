@@ -62,7 +62,11 @@ impl Broken {
         self
     }
 
-    pub fn insert_all_before(mut self, is_it: impl Fn(&Event) -> bool, events: impl IntoIterator<Item = Event>) -> Self {
+    pub fn insert_all_before(
+        mut self,
+        is_it: impl Fn(&Event) -> bool,
+        events: impl IntoIterator<Item = Event>,
+    ) -> Self {
         let at = self.position(is_it);
         self.0.splice(at..at, events);
         self

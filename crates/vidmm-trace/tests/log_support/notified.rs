@@ -65,13 +65,11 @@ pub const IMPLICIT: Run = Run {
 /// The same in the aperture.
 pub const IN_APERTURE: Run = Run { in_aperture: true, ..IMPLICIT };
 /// Behind the IOMMU, with a domain for each process and with both notifications.
-pub const BY_PROCESS: Run =
-    Run { model: AddressingModel::GpuVaIoMmu, notify: AllocationFlags2::all(), ..IMPLICIT };
+pub const BY_PROCESS: Run = Run { model: AddressingModel::GpuVaIoMmu, notify: AllocationFlags2::all(), ..IMPLICIT };
 /// The same with one domain for all.
 pub const GLOBAL: Run = Run { model: AddressingModel::GpuVaIoMmuGlobal, ..BY_PROCESS };
 /// The text of August 2024, with both notifications.
-pub const AUGUST: Run =
-    Run { revision: NotificationRevision::August2024, notify: AllocationFlags2::all(), ..IMPLICIT };
+pub const AUGUST: Run = Run { revision: NotificationRevision::August2024, notify: AllocationFlags2::all(), ..IMPLICIT };
 
 impl Run {
     pub fn has_page_tables(self) -> bool {
@@ -393,8 +391,7 @@ pub fn unmap_aperture(plan: PlanNo) -> Event {
 pub fn notify_chunk(plan: PlanNo, flags: NotifyAllocFlags, (offset_in_bytes, size_in_bytes): (u64, u64)) -> Event {
     let gpu_virtual_address_at_offset = GpuVirtualAddress(WINDOW_AT);
     let (allocation, process) = (T.handle(), None);
-    let op =
-        NotifyAlloc { allocation, process, flags, offset_in_bytes, size_in_bytes, gpu_virtual_address_at_offset };
+    let op = NotifyAlloc { allocation, process, flags, offset_in_bytes, size_in_bytes, gpu_virtual_address_at_offset };
     built(plan, PagingOperation::NotifyAlloc(op))
 }
 

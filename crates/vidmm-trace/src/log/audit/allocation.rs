@@ -23,6 +23,8 @@ pub(super) struct Allocation {
     pub told_in: u64,
     /// Where the last decision puts it.
     pub decided: Option<Place>,
+    /// Where the plans put it that have entered the stream.
+    pub entered: Option<Place>,
     /// Where it is once all that was built has run.
     pub built: Option<Place>,
     /// The last plan that moves it.

@@ -71,6 +71,7 @@ impl Audit {
             notify,
             told_in: 0,
             decided: None,
+            entered: None,
             built: None,
             last_plan: 0,
             backed: false,

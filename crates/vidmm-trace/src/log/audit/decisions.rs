@@ -169,9 +169,8 @@ impl Audit {
     fn check_promoted(&mut self, number: PlanNo) {
         let Some(plan) = self.plans.get(number) else { return };
         let memory = self.places.memory.id;
-        let arrives = |id| {
-            plan.steps.arrivals.iter().any(|arrival| arrival.allocation == id && arrival.place.segment == memory)
-        };
+        let arrives =
+            |id| plan.steps.arrivals.iter().any(|arrival| arrival.allocation == id && arrival.place.segment == memory);
         if let Some(id) = plan.promoted.iter().copied().find(|&id| !arrives(id)) {
             let message = format!("{id} is promoted by plan {number}, which does not place it in the memory segment");
             self.findings.report(Invariant::I03, message);
@@ -217,6 +216,13 @@ impl Audit {
         let sum = |bytes: u64, more| bytes.saturating_add(more);
         let leave = steps.victims.iter().map(|victim| bytes(&victim.place)).fold(0, sum);
         let enter = steps.arrivals.iter().map(|arrival| bytes(&arrival.place)).fold(0, sum);
+        for victim in &steps.victims {
+            self.allocations.get_mut(&victim.allocation).map(|allocation| allocation.entered = None);
+        }
+        for arrival in &steps.arrivals {
+            let place = Some(arrival.place.clone());
+            self.allocations.get_mut(&arrival.allocation).map(|allocation| allocation.entered = place);
+        }
         self.places.system.turn_over(number, leave, enter, &mut self.findings);
     }
 

@@ -110,7 +110,10 @@ impl Audit {
     }
 
     fn io_mmu_mapped(&mut self, key: Key, range: Range) {
-        self.begin_plan(range.plan);
+        if range.window {
+            self.begin_plan(range.plan);
+        }
+        self.check_entered(range.plan, key);
         self.check_domain(key.domain);
         let other = self.io_mmu.overlapping(key, range.size);
         self.findings.check(other.is_none(), Invariant::I29, || {
@@ -128,6 +131,13 @@ impl Audit {
             self.check_new_range(key, &range);
         }
         self.io_mmu.insert(key, range);
+    }
+
+    /// What the host does for a plan, it does when that is in the stream.
+    fn check_entered(&mut self, plan: PlanNo, key: Key) {
+        self.findings.check(self.plans.has_entered(plan), Invariant::I20, || {
+            format!("{key} is mapped or unmapped for plan {plan}, which has not entered the stream")
+        });
     }
 
     /// The domain is one that the addressing model has.
@@ -162,17 +172,14 @@ impl Audit {
         let part = |of: &Mapping| {
             (of.allocation, of.allocation_offset, of.size) == (range.allocation, range.allocation_offset, range.size)
         };
-        let (mapped, resident) = (mapping.as_ref().is_some_and(part), self.is_built(range.allocation));
+        let resident = self.allocations.get(&range.allocation).is_some_and(|allocation| allocation.entered.is_some());
+        let mapped = mapping.as_ref().is_some_and(part);
         self.findings.check(mapped, Invariant::I29, || {
             format!("{range:?} is mapped at {key}, where the process has mapped {mapping:?}")
         });
         self.findings.check(resident, Invariant::I29, || {
             format!("{range:?} is mapped at {key}, but {} is not resident", range.allocation)
         });
-    }
-
-    fn is_built(&self, id: AllocationId) -> bool {
-        self.allocations.get(&id).is_some_and(|allocation| allocation.built.is_some())
     }
 
     /// What a process mapped at an address of a domain.
@@ -242,12 +249,7 @@ impl Audit {
     }
 
     fn io_mmu_unmapped(&mut self, plan: PlanNo, key: Key, size: u64, window: bool) {
-        if self.plans.is_waiting(plan) {
-            self.begin_plan(plan);
-        }
-        self.findings.check(self.plans.has_entered(plan), Invariant::I20, || {
-            format!("{key} is unmapped for plan {plan}, which is not in the stream")
-        });
+        self.check_entered(plan, key);
         let found = self.io_mmu.remove(key).filter(|range| (range.size, range.window) == (size, window));
         let Some(range) = found else {
             let message = format!("{size} bytes are unmapped at {key}, which is not what was mapped there");
@@ -274,10 +276,9 @@ impl Audit {
         let mapping = self.mapping_in(key).copied();
         let Some(allocation) = self.allocations.get(&range.allocation) else { return };
         let freed = mapping.and_then(|mapping| mapping.freed);
-        let stays = allocation.built.as_ref().is_some_and(|place| place.plan <= range.plan) && freed.is_none();
-        self.findings.check(!stays, Invariant::I29, || {
-            format!("{key} is unmapped, but {} stays where it is", range.allocation)
-        });
+        let stays = allocation.entered.as_ref().is_some_and(|place| place.plan <= range.plan) && freed.is_none();
+        self.findings
+            .check(!stays, Invariant::I29, || format!("{key} is unmapped, but {} stays where it is", range.allocation));
         let used = freed.filter(|&last| self.devices.get(&allocation.device).is_some_and(|of| !of.has_retired(last)));
         self.findings.check(used.is_none(), Invariant::I29, || {
             format!("{key} is unmapped, but submission {} may use it", used.unwrap_or_default())

@@ -128,9 +128,8 @@ impl Audit {
             return self.findings.report(Invariant::I09, message);
         };
         let leaves = self.victim(id).is_some() || mapping.freed.is_some();
-        self.findings.check(leaves, Invariant::I09, || {
-            format!("the unmap of {id} at {address:#x} is notified, but it stays")
-        });
+        self.findings
+            .check(leaves, Invariant::I09, || format!("the unmap of {id} at {address:#x} is notified, but it stays"));
         self.check_notice(id, |notices| &mut notices.eviction);
         self.check_left_aperture(id);
         self.note_unmap_told(&mapping, packet);

@@ -98,7 +98,9 @@ impl Audit {
         let victims = self.building.as_ref().map_or(&[][..], |building| &building.steps.victims);
         let leaves = |handle| self.shadow.shows(op.process, start, end, handle);
         let hidden = victims.iter().map(|victim| victim.allocation).filter(|id| {
-            self.allocations.get(id).is_some_and(|allocation| !allocation.notify.is_empty() && leaves(allocation.handle))
+            self.allocations
+                .get(id)
+                .is_some_and(|allocation| !allocation.notify.is_empty() && leaves(allocation.handle))
         });
         let hidden: Vec<AllocationId> = hidden.collect();
         hidden.into_iter().for_each(|id| self.check_told(id));

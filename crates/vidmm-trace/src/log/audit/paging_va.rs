@@ -119,7 +119,9 @@ impl PagingVa {
             format!("physical adapter {index} asked for {asked_mib} MiB and gets {size} bytes; told it is ignored: {ignored}")
         });
         findings.check(clamped == (0 < size && size < asked), Invariant::U16, || {
-            format!("physical adapter {index} asked for {asked_mib} MiB and gets {size} bytes; told it is cut: {clamped}")
+            format!(
+                "physical adapter {index} asked for {asked_mib} MiB and gets {size} bytes; told it is cut: {clamped}"
+            )
         });
     }
 }
@@ -138,7 +140,9 @@ impl Audit {
             } => {
                 let form = (query_type, input_data_size, output_data_size);
                 self.findings.check(form == (QUERY_TYPE, UINT, UINT), Invariant::U16, || {
-                    format!("the size of the paging process is asked for by query, input and output size {form:?} (PGV-01)")
+                    format!(
+                        "the size of the paging process is asked for by query, input and output size {form:?} (PGV-01)"
+                    )
                 });
                 let asked = self.paging_va.queries.len();
                 self.findings.check(usize::try_from(index) == Ok(asked), Invariant::U16, || {
