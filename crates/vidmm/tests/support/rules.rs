@@ -413,13 +413,19 @@ impl Exit<'_> {
         require(self.subject.has_page_tables(), "PGV-20: there are no page tables", step)?;
         require(self.windows.open.is_empty(), "I14: a window is open between chunks", step)?;
         require(self.is_told_of_eviction(), "U-15: the driver is told before entries become invalid", step)?;
-        let mappings = self.subject.mappings.iter();
-        let number = mappings.zip(&self.hidden).position(|(mapping, &hidden)| {
-            let inside = mapping.address + hidden == address && hidden + size <= mapping.size;
-            mapping.process == process && inside
-        });
-        let Some(number) = number else { return Err(format!("I04: no mapping is there: {step:?}")) };
-        self.hidden[number] += size;
+        // One run of entries may belong to mappings that adjoin.
+        let (mut address, mut size) = (address, size);
+        while size > 0 {
+            let mut mappings = self.subject.mappings.iter().zip(&mut self.hidden);
+            let next = mappings.find(|(mapping, hidden)| {
+                let goes_on = mapping.address + **hidden == address && **hidden < mapping.size;
+                mapping.process == process && goes_on
+            });
+            let Some((mapping, hidden)) = next else { return Err(format!("I04: no mapping is there: {step:?}")) };
+            let part = size.min(mapping.size - *hidden);
+            *hidden += part;
+            (address, size) = (address + part, size - part);
+        }
         Ok(())
     }
 

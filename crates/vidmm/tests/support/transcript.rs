@@ -187,7 +187,7 @@ struct Name(KmdProcessHandle);
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0 == PAGING_PROCESS { "paging process" } else { "process" })
+        f.write_str(if self.0 == PAGING_PROCESS { "the paging process" } else { "user process" })
     }
 }
 
@@ -218,10 +218,11 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let domain_name = |domain| match domain {
             IoMmuDomain::Process(process) => format!("{}", Name(process)),
-            IoMmuDomain::Global => "global".into(),
+            IoMmuDomain::Global => "the global domain".into(),
         };
-        let of =
-            |process: Option<KmdProcessHandle>| process.map_or("none".into(), |process| format!("{}", Name(process)));
+        let of = |process: Option<KmdProcessHandle>| {
+            process.map_or("no process".into(), |process| format!("{}", Name(process)))
+        };
         match *self {
             Step::Validate { process, address, size, at, read_only } => {
                 let access = if read_only { ", read-only" } else { "" };
@@ -236,11 +237,11 @@ impl fmt::Display for Step {
             }
             Step::NotifyEviction { process, address, offset, size } => {
                 let (process, offset, size) = (of(process), Pages(offset), Pages(size));
-                write!(f, "NOTIFY_ALLOC Eviction, process {process}, {address:#x}: from {offset} on, {size}")
+                write!(f, "NOTIFY_ALLOC Eviction, {process}, {address:#x}: from {offset} on, {size}")
             }
             Step::NotifyIoMmuUnmap { process, address, offset, size } => {
                 let (process, offset, size) = (of(process), Pages(offset), Pages(size));
-                write!(f, "NOTIFY_ALLOC IoMmuUnmap, process {process}, {address:#x}: from {offset} on, {size}")
+                write!(f, "NOTIFY_ALLOC IoMmuUnmap, {process}, {address:#x}: from {offset} on, {size}")
             }
             Step::MapAperture { offset, size, at } => {
                 write!(f, "MAP_APERTURE_SEGMENT {offset:#x}, {}: {}", Pages(size), At(at))
@@ -257,10 +258,10 @@ impl fmt::Display for Step {
             }
             Step::HostMap { domain, address, size, at, read_only } => {
                 let (domain, access) = (domain_name(domain), if read_only { ", read-only" } else { "" });
-                write!(f, "host maps, {domain} {address:#x}, {}: {}{access}", Pages(size), At(at))
+                write!(f, "host maps in {domain} {address:#x}, {}: {}{access}", Pages(size), At(at))
             }
             Step::HostUnmap { domain, address, size } => {
-                write!(f, "host unmaps, {} {address:#x}, {}", domain_name(domain), Pages(size))
+                write!(f, "host unmaps from {} {address:#x}, {}", domain_name(domain), Pages(size))
             }
             Step::PagingEnded => write!(f, "-- the paging buffer ends"),
         }
