@@ -55,8 +55,15 @@ struct Case {
     revision: NotificationRevision,
 }
 
-/// The lines of a case, or why there is no such case.
-fn run(case: &Case) -> Result<String, String> {
+/// What was sent in a case.
+struct Run {
+    subject: Subject,
+    entry: Vec<Step>,
+    exit: Vec<Step>,
+}
+
+/// Runs a case, or says why there is none.
+fn run(case: &Case) -> Result<Run, String> {
     let config = config(case.model, case.place, case.revision);
     let report = VidMm::start_adapter(config.options(), &mut Driver::new(&config), &mut Ledger::default());
     if let Err(error) = report {
@@ -115,42 +122,60 @@ fn run(case: &Case) -> Result<String, String> {
     }
     world.tear_down();
 
-    let mut text = String::new();
-    for (title, steps) in [("becomes resident", entry), ("leaves", exit)] {
-        writeln!(text, "  {title}:").unwrap();
-        steps.iter().for_each(|step| writeln!(text, "    {step}").unwrap());
+    Ok(Run { subject, entry, exit })
+}
+
+impl Run {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for (title, steps) in [("becomes resident", &self.entry), ("leaves", &self.exit)] {
+            writeln!(text, "  {title}:").unwrap();
+            steps.iter().for_each(|step| writeln!(text, "    {step}").unwrap());
+        }
+        text
     }
-    Ok(text)
 }
 
 /// All cases of a model. The earlier revision is written where it differs.
 fn all(model: AddressingModel) -> String {
     let mut text = String::new();
-    for (place_name, place) in PLACES {
-        for (flag_name, flags2) in FLAGS {
-            for pages in [16, 2 * WINDOW_PAGES + WINDOW_PAGES / 2] {
-                for mappings in [1, 3] {
-                    let case = |revision| Case { model, place, flags2, pages, mappings, revision };
-                    let (now, before) =
-                        (run(&case(NotificationRevision::Current)), run(&case(NotificationRevision::August2024)));
-                    let plural = if mappings == 1 { "" } else { "s" };
-                    let title = format!("{place_name}, {flag_name}, {pages} pages, {mappings} mapping{plural}");
-                    write!(text, "{title}\n{}\n", indented(&now)).unwrap();
-                    if before != now {
-                        write!(text, "{title}, revision 2024-08\n{}\n", indented(&before)).unwrap();
-                    }
-                }
-            }
+    for [now, before] in cases(model) {
+        let (now, before) = (block(&now), block(&before));
+        write!(text, "{now}\n").unwrap();
+        if now != before {
+            let (title, lines) = before.split_once('\n').unwrap();
+            write!(text, "{title}, revision 2024-08\n{lines}\n").unwrap();
         }
     }
     text
 }
 
-fn indented(case: &Result<String, String>) -> String {
-    match case {
-        Ok(text) => text.clone(),
-        Err(rules) => format!("  refused: {rules}\n"),
-    }
+/// All cases of a model, in both revisions.
+fn cases(model: AddressingModel) -> impl Iterator<Item = [Case; 2]> {
+    let places = PLACES.into_iter().flat_map(|(_, place)| FLAGS.map(|(_, flags2)| (place, flags2)));
+    let sizes = places
+        .flat_map(|(place, flags2)| [16, 2 * WINDOW_PAGES + WINDOW_PAGES / 2].map(|pages| (place, flags2, pages)));
+    let numbers = sizes.flat_map(|(place, flags2, pages)| [1, 3].map(|mappings| (place, flags2, pages, mappings)));
+    numbers.map(move |(place, flags2, pages, mappings)| {
+        [NotificationRevision::Current, NotificationRevision::August2024].map(|revision| Case {
+            model,
+            place,
+            flags2,
+            pages,
+            mappings,
+            revision,
+        })
+    })
+}
+
+/// The title of a case and its lines.
+fn block(case: &Case) -> String {
+    let place = PLACES.iter().find(|&&(_, place)| place == case.place).unwrap().0;
+    let flags = FLAGS.iter().find(|&&(_, flags2)| flags2 == case.flags2).unwrap().0;
+    let Case { pages, mappings, .. } = case;
+    let plural = if *mappings == 1 { "" } else { "s" };
+    let lines = run(case).map_or_else(|rules| format!("  refused: {rules}\n"), |run| run.text());
+    format!("{place}, {flags}, {pages} pages, {mappings} mapping{plural}\n{lines}")
 }
 
 fn matches_file(name: &str, text: &str) {
@@ -176,4 +201,57 @@ fn gpu_va_io_mmu_sends_what_the_documents_say() {
 #[test]
 fn gpu_va_io_mmu_global_sends_what_the_documents_say() {
     matches_file("gpu_va_io_mmu_global", &all(AddressingModel::GpuVaIoMmuGlobal));
+}
+
+/// The rules find what is left out, and what is done twice.
+#[test]
+fn the_rules_reject_a_sequence_with_one_step_more_or_less() {
+    let models = [AddressingModel::GpuMmu, AddressingModel::GpuVaIoMmu, AddressingModel::GpuVaIoMmuGlobal];
+    let mut rejected = 0;
+    for case in models.into_iter().flat_map(cases).flatten() {
+        let Ok(Run { subject, entry, exit }) = run(&case) else { continue };
+        let ways: [(fn(&Subject, &[Step]) -> Result<(), String>, _); 2] = [(check_entry, entry), (check_exit, exit)];
+        for (check, steps) in ways {
+            for number in 0..steps.len() {
+                // What the machine's strict TLB finds: the documents leave the flushes of windows open.
+                if matches!(steps[number], Step::Flush { .. } | Step::PagingEnded) {
+                    continue;
+                }
+                let mut less = steps.clone();
+                less.remove(number);
+                let mut more = steps.clone();
+                more.insert(number, steps[number]);
+                for wrong in [less, more] {
+                    assert!(check(&subject, &wrong).is_err(), "step {number} of {steps:#?}");
+                    rejected += 1;
+                }
+            }
+        }
+    }
+    assert!(rejected > 1000, "{rejected}");
+}
+
+/// The rules find steps in another order.
+#[test]
+fn the_rules_reject_another_order() {
+    let case = |model, place| Case {
+        model,
+        place,
+        flags2: BOTH,
+        pages: 2 * WINDOW_PAGES,
+        mappings: 1,
+        revision: NotificationRevision::Current,
+    };
+    for model in [AddressingModel::GpuMmu, AddressingModel::GpuVaIoMmu] {
+        let Ok(Run { subject, exit, .. }) = run(&case(model, Place::Aperture)) else { unreachable!() };
+        for number in 1..exit.len() {
+            let is_free = |step: &Step| matches!(step, Step::Flush { process: PAGING_PROCESS, .. } | Step::PagingEnded);
+            if is_free(&exit[number - 1]) || is_free(&exit[number]) {
+                continue;
+            }
+            let mut swapped = exit.clone();
+            swapped.swap(number - 1, number);
+            assert!(check_exit(&subject, &swapped).is_err(), "steps {} and {number} of {exit:#?}", number - 1);
+        }
+    }
 }

@@ -106,6 +106,9 @@ impl Windows {
     fn map(&mut self, subject: &Subject, window: Window) -> Verdict {
         require(!self.is_used, "I10: a window is mapped before the last chunk's is unmapped", window)?;
         require(window.size <= subject.paging_va_size, "PGV-05: larger than the paging process's addresses", window)?;
+        let overlaps =
+            |open: &Window| open.address < window.address + window.size && window.address < open.address + open.size;
+        require(!self.open.iter().any(overlaps), "I14: two windows at the same addresses", window)?;
         // A transfer has a window on each side, and local memory may lie in pieces.
         let continues = self.open.last().is_some_and(|last| last.address + last.size == window.address);
         match self.open.last_mut() {
@@ -309,6 +312,8 @@ pub fn check_exit(subject: &Subject, steps: &[Step]) -> Verdict {
 impl Exit<'_> {
     fn enter(&mut self, phase: Phase, step: &Step) -> Verdict {
         require(self.phase <= phase, "U-15: too late, the allocation has left further", (self.phase, step))?;
+        let has_windows = matches!(phase, Phase::Eviction | Phase::IoMmuUnmapChunks | Phase::Out);
+        require(has_windows || self.windows.open.is_empty(), "I14: a window is open between chunks", step)?;
         self.phase = phase;
         Ok(())
     }
@@ -369,7 +374,6 @@ impl Exit<'_> {
             Step::NotifyIoMmuUnmap { process: Some(process), address, offset, size } => {
                 self.enter(Phase::IoMmuUnmap, step)?;
                 require(subject.tells_io_mmu_unmap(), "NTF-05: nobody is to be told of this", step)?;
-                require(self.windows.open.is_empty(), "NTF-04: no window is mapped for it", step)?;
                 let Some(number) = subject.mapping_at(process, address) else {
                     return Err(format!("NTF-04: no mapping is there: {step:?}"));
                 };
@@ -411,7 +415,6 @@ impl Exit<'_> {
     fn invalidate(&mut self, process: KmdProcessHandle, address: u64, size: u64, step: &Step) -> Verdict {
         self.enter(Phase::Invalidate, step)?;
         require(self.subject.has_page_tables(), "PGV-20: there are no page tables", step)?;
-        require(self.windows.open.is_empty(), "I14: a window is open between chunks", step)?;
         require(self.is_told_of_eviction(), "U-15: the driver is told before entries become invalid", step)?;
         // One run of entries may belong to mappings that adjoin.
         let (mut address, mut size) = (address, size);

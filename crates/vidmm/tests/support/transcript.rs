@@ -87,12 +87,15 @@ pub enum Step {
     PagingEnded,
 }
 
-/// What was executed, and what the host did, since the journal had `since` lines.
+/// What was executed, and what the host did, since the journal had `since` lines. The making of page tables is left out.
 pub fn transcript(world: &World, since: usize) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     for &line in world.journal.since(since).iter() {
         let step = match line {
-            Happened::Executed(number) => of_operation(&world.driver.operations[number]),
+            Happened::Executed(number) => {
+                let Some(step) = of_operation(&world.driver.operations[number]) else { continue };
+                step
+            }
             Happened::Mapped { domain, virtual_address, system_address, size, read_only } => {
                 Step::HostMap { domain, address: virtual_address.0, size, at: system_address, read_only }
             }
@@ -110,14 +113,18 @@ pub fn transcript(world: &World, since: usize) -> Vec<Step> {
     steps
 }
 
-fn of_operation(operation: &PagingOperation) -> Step {
-    match *operation {
+fn of_operation(operation: &PagingOperation) -> Option<Step> {
+    let step = match *operation {
+        PagingOperation::UpdatePageTable(op)
+            if op.page_table_level > 0 || op.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE) =>
+        {
+            return None;
+        }
         PagingOperation::UpdatePageTable(op) => {
             let (first, process) = (op.page_table_entries.first, op.process);
             let page = if op.flags.contains(UpdatePageTableFlags::USE_64KB_PAGES) { 16 * PAGE_SIZE } else { PAGE_SIZE };
             let (address, size) =
                 (op.first_pte_virtual_address.0, page * u64::from(op.page_table_entries.num_page_table_entries));
-            assert_eq!(op.page_table_level, 0, "no tables are made when an allocation comes and goes");
             if first.flags.contains(PteFlags::VALID) {
                 let read_only = first.flags.contains(PteFlags::READ_ONLY);
                 Step::Validate { process, address, size, at: first.address, read_only }
@@ -159,7 +166,8 @@ fn of_operation(operation: &PagingOperation) -> Step {
             }
         }
         other => panic!("I23: {other:?}"),
-    }
+    };
+    Some(step)
 }
 
 impl Step {
