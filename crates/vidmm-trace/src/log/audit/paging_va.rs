@@ -10,6 +10,8 @@ use super::finding::{Findings, Invariant};
 const QUERY_TYPE: u32 = 48;
 /// Bytes of a UINT: the input, and the output.
 const UINT: u32 = 4;
+/// The least that a window has (PGV-06).
+const LEAST: u64 = 4 << 20;
 /// Windows that the system chooses are cut down above this: their tables stay resident for ever (PGV-04).
 const NEVER_CUT_BELOW: u64 = 16 << 30;
 
@@ -103,8 +105,12 @@ impl PagingVa {
         });
     }
 
+    /// A size as it is given: whole leaf tables, and not less than the least.
     fn rounded(&self, size: u64) -> u64 {
-        size.checked_next_multiple_of(self.leaf_coverage.max(1)).unwrap_or(u64::MAX)
+        match size {
+            0 => 0,
+            size => size.max(LEAST).checked_next_multiple_of(self.leaf_coverage.max(1)).unwrap_or(u64::MAX),
+        }
     }
 
     /// An answer that is not taken as it is, is a finding for the driver's author; and only that.
