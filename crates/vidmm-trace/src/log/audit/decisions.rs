@@ -106,6 +106,8 @@ impl Audit {
         allocation.decided = Some(place.clone());
         let mappings = allocation.mappings.iter().filter_map(|key| self.mappings.get(key)).copied();
         let mappings: Vec<Mapping> = mappings.filter(|mapping| mapping.granted && mapping.freed.is_none()).collect();
+        self.taken.memory |= !in_place;
+        self.taken.system |= in_place;
         let has_entries = !mappings.is_empty() && !self.adapter.has_io_mmu_addresses();
         let draft = self.plans.draft(plan);
         draft.has_operations |= !place.segment.is_system() || has_entries;
@@ -117,6 +119,7 @@ impl Audit {
         let extent = Extent { offset: address.offset, size };
         if in_segment {
             self.take(plan, address.segment, &[extent]);
+            self.taken.memory = true;
         } else {
             self.places.system.commit(extent, &mut self.findings);
         }
