@@ -219,12 +219,12 @@ impl Audit {
         let sum = |bytes: u64, more| bytes.saturating_add(more);
         let leave = steps.victims.iter().map(|victim| bytes(&victim.place)).fold(0, sum);
         let enter = steps.arrivals.iter().map(|arrival| bytes(&arrival.place)).fold(0, sum);
-        for victim in &steps.victims {
-            self.allocations.get_mut(&victim.allocation).map(|allocation| allocation.entered = None);
-        }
-        for arrival in &steps.arrivals {
-            let place = Some(arrival.place.clone());
-            self.allocations.get_mut(&arrival.allocation).map(|allocation| allocation.entered = place);
+        let leaving = steps.victims.iter().map(|victim| (victim.allocation, None));
+        let arriving = steps.arrivals.iter().map(|arrival| (arrival.allocation, Some(arrival.place.clone())));
+        for (id, place) in leaving.chain(arriving) {
+            if let Some(allocation) = self.allocations.get_mut(&id) {
+                allocation.entered = place;
+            }
         }
         self.places.system.turn_over(number, leave, enter, &mut self.findings);
     }

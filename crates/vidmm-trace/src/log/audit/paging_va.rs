@@ -76,8 +76,8 @@ impl PagingVa {
         }
         for query in &self.queries {
             self.check_size(query, findings);
-            self.check_told(query, findings);
         }
+        self.check_told(findings);
         let first = self.queries.first().map_or(self.size, |query| query.size);
         findings.check(self.window_is(first), Invariant::U16, || {
             format!("the windows have {} bytes, but {first} follow from the query", self.size)
@@ -113,22 +113,39 @@ impl PagingVa {
         }
     }
 
-    /// An answer that is not taken as it is, is a finding for the driver's author; and only that.
-    fn check_told(&self, &Query { index, answer_mib, size }: &Query, findings: &mut Findings) {
+    /// What the driver's author must be told: an answer that is not taken as it is.
+    fn due(&self, &Query { index, answer_mib, size }: &Query) -> Option<DriverFinding> {
         let asked_mib = answer_mib.unwrap_or(0);
-        let asked = self.rounded(u64::from(asked_mib) << 20);
-        let told = |finding: &DriverFinding| self.findings.contains(finding);
-        let ignored = told(&DriverFinding::PagingVaIgnored { physical_adapter_index: index, asked_mib });
-        let clamped =
-            told(&DriverFinding::PagingVaClamped { physical_adapter_index: index, asked_mib, paging_va_size: size });
-        findings.check(ignored == (asked_mib > 0 && size == 0), Invariant::U16, || {
-            format!("physical adapter {index} asked for {asked_mib} MiB and gets {size} bytes; told it is ignored: {ignored}")
-        });
-        findings.check(clamped == (0 < size && size < asked), Invariant::U16, || {
-            format!(
-                "physical adapter {index} asked for {asked_mib} MiB and gets {size} bytes; told it is cut: {clamped}"
-            )
-        });
+        let (physical_adapter_index, paging_va_size) = (index, size);
+        match self.rounded(u64::from(asked_mib) << 20) {
+            0 => None,
+            _ if size == 0 => Some(DriverFinding::PagingVaIgnored { physical_adapter_index, asked_mib }),
+            asked if size < asked => {
+                Some(DriverFinding::PagingVaClamped { physical_adapter_index, asked_mib, paging_va_size })
+            }
+            _ => None,
+        }
+    }
+
+    /// The driver's author is told what is due, and nothing else of the kind.
+    fn check_told(&self, findings: &mut Findings) {
+        let due: Vec<DriverFinding> = self.queries.iter().filter_map(|query| self.due(query)).collect();
+        for finding in &due {
+            findings.check(self.findings.contains(finding), Invariant::U16, || {
+                format!("the driver's author is not told this: {finding}")
+            });
+        }
+        for finding in &self.findings {
+            let right = match *finding {
+                DriverFinding::PagingVaIgnored { .. } | DriverFinding::PagingVaClamped { .. } => due.contains(finding),
+                DriverFinding::PagingVaNeedlesslyLarge { asked_mib, default_size, .. } => {
+                    self.queries.iter().any(|query| query.answer_mib == Some(asked_mib))
+                        && default_size < u64::from(asked_mib) << 20
+                }
+                _ => true,
+            };
+            findings.check(right, Invariant::U16, || format!("the driver's author is told what is not so: {finding}"));
+        }
     }
 }
 
