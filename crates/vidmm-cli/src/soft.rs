@@ -1,6 +1,6 @@
 //! The model GPU as the machine of a run.
 
-use vidmm_runtime::{DriverFault, FaultyKmd, Machine};
+use vidmm_runtime::{DriverFault, Machine};
 use vidmm_sim::{Fault, MachineDesc};
 use vidmm_soft::{CostModel, ModelGpuFaults, SoftAdapterConfig, SoftMachine};
 
@@ -27,7 +27,7 @@ pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
             Fault::SkipTlbFlush(nth) => (DriverFault::SkipTlbFlush, nth),
             Fault::DropPageOut(nth) => (DriverFault::DropPageOut, nth),
         };
-        machine.kmd = Box::new(FaultyKmd::new(machine.kmd, kind, nth));
+        machine = machine.with_fault(kind, nth);
     }
     Ok(machine)
 }
