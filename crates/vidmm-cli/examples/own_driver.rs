@@ -5,13 +5,13 @@
 
 use std::error::Error;
 
-use vidmm::PageSize;
 use vidmm::contract::{
     AdapterInfo, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, Kmd, KmdAllocationHandle,
     KmdContextHandle, KmdError, KmdProcessHandle, PagingOperation, RootPageTable, SubmitCommand,
 };
+use vidmm::{AdapterOptions, PageSize};
 use vidmm_runtime::Machine;
-use vidmm_sim::{Content, MachineDesc, RunDesc, Unobserved};
+use vidmm_sim::{BufferDesc, Content, MachineDesc, RunDesc, Unobserved};
 use vidmm_soft::{CostModel, ModelGpuFaults, SoftAdapterConfig, SoftKmd, SoftMachine};
 use vidmm_trace::Generator;
 
@@ -102,7 +102,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         },
         ahead: 8,
         content: Content::Uniform,
-        events: false,
+        buffers: BufferDesc::default(),
+        options: AdapterOptions::default(),
     };
     let report = vidmm_sim::run(&workload, &desc, &machine, &mut Unobserved)?;
     println!(

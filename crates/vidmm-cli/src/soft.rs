@@ -1,7 +1,7 @@
 //! The model GPU as the machine of a run.
 
 use vidmm_runtime::{DriverFault, FaultyKmd, Machine};
-use vidmm_sim::{Fault, MachineDesc};
+use vidmm_sim::{FaultKind, MachineDesc};
 use vidmm_soft::{CostModel, ModelGpuFaults, SoftAdapterConfig, SoftMachine};
 
 /// Builds the machine that `desc` asks for.
@@ -14,20 +14,19 @@ pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
         local_bytes_per_second: desc.local_bytes_per_second,
         ..CostModel::default()
     };
-    let flip = desc.faults.iter().find_map(|fault| match fault {
-        Fault::FlipBitInTransfer(nth) => Some(nth.map_or(1..=u64::MAX, |nth| nth..=nth)),
-        _ => None,
-    });
+    let flip = desc.faults.iter().find(|fault| fault.kind == FaultKind::FlipBitInTransfer);
+    let flip = flip.map(|fault| fault.nth.map_or(1..=u64::MAX, |nth| nth..=nth));
     let faults = ModelGpuFaults { flip_bit_in_transfer: flip };
     let SoftMachine { kmd, umd, gpu, host } = vidmm_soft::machine(&config, cost, faults, None);
     let mut machine = Machine { kmd: Box::new(kmd), umd: Box::new(umd), gpu: Box::new(gpu), host: Box::new(host) };
     for fault in &desc.faults {
-        let (kind, nth) = match *fault {
-            Fault::FlipBitInTransfer(_) => continue,
-            Fault::SkipTlbFlush(nth) => (DriverFault::SkipTlbFlush, nth),
-            Fault::DropPageOut(nth) => (DriverFault::DropPageOut, nth),
+        let kind = match fault.kind {
+            FaultKind::FlipBitInTransfer => continue,
+            FaultKind::SkipTlbFlush => DriverFault::SkipTlbFlush,
+            FaultKind::DropPageOut => DriverFault::DropPageOut,
+            _ => todo!(),
         };
-        machine.kmd = Box::new(FaultyKmd::new(machine.kmd, kind, nth));
+        machine.kmd = Box::new(FaultyKmd::new(machine.kmd, kind, fault.nth));
     }
     Ok(machine)
 }
@@ -44,7 +43,8 @@ fn config(desc: &MachineDesc) -> SoftAdapterConfig {
         page_tables_in_system_memory: desc.page_tables_in_system_memory,
         invalid_tlb_entries_not_cached: desc.invalid_tlb_entries_not_cached,
         paging_buffer_bytes: desc.paging_buffer_bytes,
-        paging_va_mib: (desc.paging_va_mib > 0).then_some(desc.paging_va_mib),
+        paging_va_mib: desc.paging_va_mib,
+        max_command_bytes: desc.max_command_bytes,
         ..base
     }
 }
