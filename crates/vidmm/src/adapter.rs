@@ -4,16 +4,14 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::contract::{
-    AdapterInfo, EngineKind, GpuMmuFlags, PageTableUpdateMode, PagingBufferDesc, SegmentDescriptor, SegmentFlags,
-    WddmVersion,
+    AdapterInfo, AddressingModel, EngineKind, GpuMmuFlags, IoMmuDomain, KmdProcessHandle, PageTableLevelDesc,
+    PageTableUpdateMode, PagingBufferDesc, SegmentDescriptor, SegmentFlags, WddmVersion,
 };
 use crate::units::{PAGE_SIZE, PageSize, SegmentId};
 
-const MIB: u64 = 1 << 20;
 const SEGMENTS_MAX: usize = 32;
 const ENGINES_MAX: usize = 64;
 const PAGING_BUFFER_MAX: u32 = 64 << 20;
-const PINNED_LEAF_TABLES_MAX: u64 = 256 << 20;
 
 /// Which revision of the allocation notification's documents is followed (C-16, D16).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -31,13 +29,19 @@ pub enum NotificationRevision {
 /// What the core knows of the adapter. Fixed while it runs (SEG-05).
 #[derive(Clone, Debug)]
 pub(crate) struct Adapter {
-    /// The one memory segment.
-    pub memory: MemorySegment,
+    pub version: WddmVersion,
+    pub model: AddressingModel,
+    pub revision: NotificationRevision,
+    /// The memory segment, if there is one.
+    pub memory: Option<MemorySegment>,
+    pub aperture: ApertureSegment,
+    /// The most that may be resident in the aperture and in implicit system memory together, in bytes (SEG-50, U-6).
+    pub system_commit_limit: u64,
     /// All reported segments, as a mask (SEG-40).
     pub segments_mask: u32,
     pub engines: Vec<EngineKind>,
     pub paging_engine: u32,
-    /// Level 0 is the leaf.
+    /// Level 0 is the leaf; none without GpuMmu.
     pub levels: Vec<Level>,
     /// Bytes in a leaf table of 64 KiB entries; `None` when 64 KiB pages are mapped by 4 KiB entries.
     pub leaf_table_64kb: Option<u64>,
@@ -46,7 +50,7 @@ pub(crate) struct Adapter {
     pub invalid_not_cached: bool,
     pub tables_in_system: bool,
     pub paging_tables_in_system: bool,
-    /// Bytes of one scratch window of the paging process, on each side of a transfer (U-16).
+    /// Bytes of one scratch window of the paging process, on each side of a transfer (U-16); 0 if it has no addresses (PGV-03).
     pub paging_va_size: u64,
     pub paging_buffer_size: usize,
     pub paging_private_size: usize,
@@ -59,6 +63,14 @@ pub(crate) struct MemorySegment {
     pub page_size: PageSize,
 }
 
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ApertureSegment {
+    pub id: SegmentId,
+    pub size: u64,
+    /// The GPU snoops the CPU's caches through it.
+    pub cache_coherent: bool,
+}
+
 /// A level of the page tables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Level {
@@ -68,7 +80,71 @@ pub(crate) struct Level {
     pub table_bytes: u64,
 }
 
+/// How many processes can share the one address space of GpuVaIoMmuGlobal; the paging process has a slice too.
+const GLOBAL_SLICES: u64 = 256;
+
+/// The first addresses of a space without page tables that are never used (GVA-58).
+const NULL_GUARD: u64 = 2 << 20;
+
 impl Adapter {
+    /// Whether the GPU has page tables, which the manager writes.
+    pub fn has_page_tables(&self) -> bool {
+        self.model == AddressingModel::GpuMmu
+    }
+
+    /// The size of the memory segment's pages; small ones without a memory segment.
+    pub fn memory_page_size(&self) -> PageSize {
+        self.memory.map_or(PageSize::Kib4, |memory| memory.page_size)
+    }
+
+    /// Bytes of the memory segment; 0 without one.
+    pub fn memory_size(&self) -> u64 {
+        self.memory.map_or(0, |memory| memory.size)
+    }
+
+    /// The memory segment.
+    ///
+    /// # Panics
+    ///
+    /// Without one: then nothing asks where in it something lies.
+    pub fn memory_id(&self) -> SegmentId {
+        self.memory.expect("only an adapter with a memory segment places anything in it").id
+    }
+
+    /// First and end of the addresses that process number `index` may use. The first ones of a space are never used, so that
+    /// a null pointer with an offset faults too (GVA-58, GVA-59).
+    pub fn process_addresses(&self, index: usize) -> Option<(u64, u64)> {
+        let end = 1 << self.va_bits;
+        match self.model {
+            AddressingModel::GpuMmu => Some((self.coverage(0), end)),
+            AddressingModel::GpuVaIoMmu => Some((NULL_GUARD, end)),
+            AddressingModel::GpuVaIoMmuGlobal => {
+                let slice = end / GLOBAL_SLICES;
+                let number = index as u64 + 1;
+                (number < GLOBAL_SLICES).then_some((number * slice, (number + 1) * slice))
+            }
+        }
+    }
+
+    /// The first address that the paging process uses, and the most bytes that it may use from there on.
+    pub fn paging_addresses(&self) -> (u64, u64) {
+        let end = 1 << self.va_bits;
+        match self.model {
+            AddressingModel::GpuMmu => (self.coverage(0), end - self.coverage(0)),
+            AddressingModel::GpuVaIoMmu => (NULL_GUARD, end - NULL_GUARD),
+            AddressingModel::GpuVaIoMmuGlobal => (NULL_GUARD, end / GLOBAL_SLICES - NULL_GUARD),
+        }
+    }
+
+    /// Whose addresses the IOMMU translates for a process; none if the GPU has page tables.
+    pub fn io_mmu_domain(&self, process: KmdProcessHandle) -> Option<IoMmuDomain> {
+        match self.model {
+            AddressingModel::GpuMmu => None,
+            AddressingModel::GpuVaIoMmu => Some(IoMmuDomain::Process(process)),
+            AddressingModel::GpuVaIoMmuGlobal => Some(IoMmuDomain::Global),
+        }
+    }
+
     /// The root's level.
     pub fn root_level(&self) -> u32 {
         self.levels.len() as u32 - 1
@@ -140,9 +216,20 @@ pub enum BrokenRule {
     /// Not exactly one aperture segment.
     #[error("SEG-10: {0} aperture segments are reported; WDDM 2 has exactly one")]
     ApertureCount(usize),
-    /// Not exactly one memory segment.
-    #[error("vidmm: {0} memory segments are reported; this version manages exactly one")]
+    /// More than one memory segment.
+    #[error("vidmm: {0} memory segments are reported; this version manages one at most")]
     MemorySegmentCount(usize),
+    /// A memory segment that engines cannot address.
+    #[error(
+        "GVA-02: segment {0} is a memory segment, but the IOMMU, which translates this adapter's addresses, reaches system memory only"
+    )]
+    MemorySegmentBehindIoMmu(u8),
+    /// Page tables that nothing walks.
+    #[error("PGV-20: {0} page-table levels are reported, but the IOMMU translates this adapter's addresses")]
+    LevelsWithoutGpuMmu(usize),
+    /// Address bits that no IOMMU has.
+    #[error("PGV-20: {0} virtual address bits are reported; 32 to 63 are possible behind an IOMMU")]
+    IoMmuAddressBits(u32),
     /// Too few or too many engines.
     #[error("BPB-10: {0} engines are reported; 1 to 64 are possible")]
     EngineCount(usize),
@@ -253,20 +340,28 @@ pub enum BrokenRule {
     SystemProcess,
 }
 
-/// Checks `info` and works out the size of the paging process's address space.
-pub(crate) fn validate(info: &AdapterInfo, paging_va_mib: Option<u32>) -> Result<Adapter, Vec<BrokenRule>> {
+/// Checks what the driver reports. The size of the paging process's address space is left to
+/// [`paging_va`](crate::paging_va).
+pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<Adapter, Vec<BrokenRule>> {
     let mut broken = Vec::new();
     if info.wddm_version < WddmVersion::WDDM2_0 {
         broken.push(BrokenRule::Version(info.wddm_version.0));
     }
-    let memory = check_segments(&info.segments, &mut broken);
+    let (memory, aperture) = check_segments(&info.segments, &mut broken);
+    for segments in &info.linked_adapter_segments {
+        check_segments(segments, &mut broken);
+    }
     let paging_engine = check_engines(info, &mut broken);
-    let levels = check_levels(info, &mut broken);
+    let levels = match info.addressing_model {
+        AddressingModel::GpuMmu => check_levels(info, &mut broken),
+        _ => check_io_mmu(info, memory, &mut broken),
+    };
     let mode = info.gpu_mmu.page_table_update_mode;
-    if mode != PageTableUpdateMode::GpuPhysical {
+    let has_page_tables = info.addressing_model == AddressingModel::GpuMmu;
+    if has_page_tables && mode != PageTableUpdateMode::GpuPhysical {
         broken.push(BrokenRule::UpdateMode(mode));
     }
-    let dual = info.gpu_mmu.flags.contains(GpuMmuFlags::DUAL_PTE_SUPPORTED);
+    let dual = has_page_tables && info.gpu_mmu.flags.contains(GpuMmuFlags::DUAL_PTE_SUPPORTED);
     let leaf_64kb = info.gpu_mmu.leaf_page_table_size_for_64k_pages_in_bytes;
     if let (true, Some(levels)) = (dual, &levels) {
         check_leaf_64kb(leaf_64kb, &levels[0], &mut broken);
@@ -284,40 +379,69 @@ pub(crate) fn validate(info: &AdapterInfo, paging_va_mib: Option<u32>) -> Result
             }
         }
     }
-    let (Some(memory), Some(paging_engine), Some(levels), true) = (memory, paging_engine, levels, broken.is_empty())
+    let (Some(aperture), Some(paging_engine), Some(levels), true) =
+        (aperture, paging_engine, levels, broken.is_empty())
     else {
         return Err(broken);
     };
-    let va_bits = info.gpu_mmu.virtual_address_bit_count;
-    let mut adapter = Adapter {
+    let home = |segment: fn(&PageTableLevelDesc) -> SegmentId| {
+        info.page_table_levels.first().filter(|_| has_page_tables).is_some_and(|level| segment(level).is_system())
+    };
+    Ok(Adapter {
+        version: info.wddm_version,
+        model: info.addressing_model,
+        revision: NotificationRevision::default(),
         memory,
+        aperture,
+        system_commit_limit: system_commit_limit(info, total_system_memory),
         segments_mask: u32::MAX >> (32 - info.segments.len()),
         engines: info.engines.iter().map(|engine| engine.kind).collect(),
         paging_engine,
         levels,
         leaf_table_64kb: dual.then_some(u64::from(leaf_64kb)),
-        va_bits,
+        va_bits: info.gpu_mmu.virtual_address_bit_count,
         invalid_not_cached: info.gpu_mmu.flags.contains(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED),
-        tables_in_system: info.page_table_levels[0].page_table_segment_id.is_system(),
-        paging_tables_in_system: info.page_table_levels[0].paging_process_page_table_segment_id.is_system(),
+        tables_in_system: home(|level| level.page_table_segment_id),
+        paging_tables_in_system: home(|level| level.paging_process_page_table_segment_id),
         paging_va_size: 0,
         paging_buffer_size: (info.paging_buffer.size as usize)
             .next_multiple_of(PAGE_SIZE as usize)
             .max(PAGE_SIZE as usize),
         paging_private_size: info.paging_buffer.private_data_size as usize,
-    };
-    adapter.paging_va_size = paging_va_size(&adapter, paging_va_mib);
-    let coverage = adapter.coverage(0);
-    if coverage + 2 * adapter.paging_va_size > 1 << va_bits {
-        return Err(Vec::from([BrokenRule::AddressSpaceTooSmall { va_bits, coverage }]));
-    }
-    Ok(adapter)
+    })
 }
 
-fn check_segments(segments: &[SegmentDescriptor], broken: &mut Vec<BrokenRule>) -> Option<MemorySegment> {
+/// The shared limit (1.7). Implicit system memory counts against it as the aperture does (U-6).
+fn system_commit_limit(info: &AdapterInfo, total_system_memory: u64) -> u64 {
+    let apertures = info.segments.iter().filter(|segment| is_aperture(segment));
+    let committable: u64 = apertures.map(|segment| segment.commit_limit).sum();
+    let for_graphics = (total_system_memory / 2).max(64 << 20);
+    let limit = committable.min(info.aperture_segment_commit_limit).min(for_graphics);
+    limit - limit % PAGE_SIZE
+}
+
+/// An adapter behind an IOMMU has no page tables, and reaches system memory only (GVA-02, U-17).
+fn check_io_mmu(info: &AdapterInfo, memory: Option<MemorySegment>, broken: &mut Vec<BrokenRule>) -> Option<Vec<Level>> {
+    if let Some(memory) = memory {
+        broken.push(BrokenRule::MemorySegmentBehindIoMmu(memory.id.0));
+    }
+    if !info.page_table_levels.is_empty() {
+        broken.push(BrokenRule::LevelsWithoutGpuMmu(info.page_table_levels.len()));
+    }
+    let va_bits = info.gpu_mmu.virtual_address_bit_count;
+    if !(32..=63).contains(&va_bits) {
+        broken.push(BrokenRule::IoMmuAddressBits(va_bits));
+    }
+    Some(Vec::new())
+}
+
+fn check_segments(
+    segments: &[SegmentDescriptor],
+    broken: &mut Vec<BrokenRule>,
+) -> (Option<MemorySegment>, Option<ApertureSegment>) {
     if segments.is_empty() || segments.len() > SEGMENTS_MAX {
         broken.push(BrokenRule::SegmentCount(segments.len()));
-        return None;
+        return (None, None);
     }
     let numbered = || segments.iter().enumerate().map(|(index, segment)| (index as u8 + 1, segment));
     for (id, segment) in numbered() {
@@ -345,14 +469,20 @@ fn check_segments(segments: &[SegmentDescriptor], broken: &mut Vec<BrokenRule>) 
         broken.push(BrokenRule::ApertureCount(apertures));
     }
     let memories = segments.len() - apertures;
-    if memories != 1 {
+    if memories > 1 {
         broken.push(BrokenRule::MemorySegmentCount(memories));
     }
-    numbered().find(|(_, segment)| !is_aperture(segment)).map(|(id, segment)| MemorySegment {
+    let memory = numbered().find(|(_, segment)| !is_aperture(segment)).map(|(id, segment)| MemorySegment {
         id: SegmentId(id),
         size: segment.size,
         page_size: page_size_of(segment),
-    })
+    });
+    let aperture = numbered().find(|(_, segment)| is_aperture(segment)).map(|(id, segment)| ApertureSegment {
+        id: SegmentId(id),
+        size: segment.size,
+        cache_coherent: segment.flags.contains(SegmentFlags::CACHE_COHERENT),
+    });
+    (memory, aperture)
 }
 
 fn is_aperture(segment: &SegmentDescriptor) -> bool {
@@ -427,22 +557,4 @@ fn check_levels(info: &AdapterInfo, broken: &mut Vec<BrokenRule>) -> Option<Vec<
         shift += index_bits;
     }
     Some(levels)
-}
-
-/// The size of one scratch window (PGV-01..05, U-16): the driver's value, else a quarter of the largest local segment.
-///
-/// Rounded up to what whole leaf tables cover. No allocation is larger than the segment, so a window beyond that is only
-/// pinned tables; both windows must fit in the address space; and their leaf tables, which stay resident for ever, may take
-/// an eighth of the segment and 256 MiB at most, whatever the driver answers.
-fn paging_va_size(adapter: &Adapter, driver_mib: Option<u32>) -> u64 {
-    let asked = match driver_mib {
-        Some(mib) if mib > 0 => u64::from(mib) * MIB,
-        _ => adapter.memory.size / 4,
-    };
-    let coverage = adapter.coverage(0);
-    let leaf_table = adapter.levels[0].table_bytes.max(adapter.memory.page_size.bytes());
-    let leaf_tables_max = (adapter.memory.size / 8).min(PINNED_LEAF_TABLES_MAX) / (2 * leaf_table);
-    let pinnable = leaf_tables_max.max(1).saturating_mul(coverage);
-    let most = ((1u64 << adapter.va_bits) / 8).min(adapter.memory.size).min(pinnable).max(coverage);
-    asked.max(4 * MIB).min(most).next_multiple_of(coverage)
 }

@@ -6,12 +6,14 @@ use core::num::NonZeroU64;
 use bitflags::bitflags;
 
 use crate::{
+    adapter::Adapter,
     contract::KmdAllocationHandle,
     extents::Extents,
     gpu_va::Mapping,
     id::{PlanNo, Slots, kind},
+    pool::Pool,
     residency::ListEntry,
-    units::{PAGE_SIZE, PageSize},
+    units::{Extent, PAGE_SIZE, PageSize, SegmentId},
 };
 
 pub(crate) type Allocations = Slots<kind::Allocation, Allocation>;
@@ -21,12 +23,12 @@ pub(crate) type Allocations = Slots<kind::Allocation, Allocation>;
 pub(crate) struct Allocation {
     /// What the driver calls it.
     pub handle: KmdAllocationHandle,
-    /// Size in bytes, rounded up to pages of the segment (CRE-04, SEG-46).
+    /// Size in bytes, rounded up to pages of where it may live (CRE-04, SEG-46).
     pub size: u64,
     /// Where its backing store is, in system memory.
     pub backing_store: u64,
-    /// *Decided* (D4): where the last plan puts it; none is its backing store.
-    pub place: Option<Extents>,
+    /// *Decided* (D4): where the last plan makes it resident; none is nowhere: its content is in its backing store.
+    pub place: Option<Place>,
     /// The last plan that names it. It is *in flight* while that plan has not retired (D4).
     pub last_plan: PlanNo,
     pub links: Links,
@@ -43,6 +45,27 @@ pub(crate) struct Allocation {
     /// Larger stays longer (CRE-30).
     pub priority: u32,
     pub state: AllocationState,
+}
+
+/// Where an allocation is resident (1.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the memory segment.
+    Memory(Extents),
+    /// In the implicit system memory segment: where its backing store is (SEG-12).
+    System,
+    /// There too, and in the aperture segment from this byte on (SEG-13).
+    Aperture(u64),
+}
+
+impl Place {
+    /// What it takes there.
+    pub fn pool(&self) -> Pool {
+        match self {
+            Place::Memory(_) => Pool::Memory,
+            Place::System | Place::Aperture(_) => Pool::System,
+        }
+    }
 }
 
 /// Whose an allocation is.
@@ -69,10 +92,10 @@ impl Links {
 bitflags! {
     /// What is known of an allocation's content and life.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-    pub(crate) struct AllocationState: u8 {
+    pub(crate) struct AllocationState: u16 {
         /// The backing store holds content; otherwise the content is zero, and page-in is a fill (CRE-42, RES-18).
         const BACKED = 1 << 0;
-        /// The copy in the segment is newer than the backing store: eviction must copy it out (RES-22).
+        /// What the GPU has is newer than the backing store: eviction must copy it out, or is over with it in place (RES-22).
         const DIRTY = 1 << 1;
         /// It stands in a queue of [`Evictable`](crate::residency::Evictable).
         const EVICTABLE = 1 << 2;
@@ -80,6 +103,20 @@ bitflags! {
         const EVICT_SOON = 1 << 3;
         /// The caller destroyed it; it lives on until nothing names it (RES-91).
         const DESTROYED = 1 << 4;
+        /// It may be resident in the memory segment.
+        const MAY_BE_IN_MEMORY = 1 << 5;
+        /// It may be resident in system memory.
+        const MAY_BE_IN_SYSTEM = 1 << 6;
+        /// Of both it had better be in system memory (SEG-42).
+        const PREFERS_SYSTEM = 1 << 7;
+        /// In system memory it is mapped in the aperture (SEG-13).
+        const ACCESSED_PHYSICALLY = 1 << 8;
+        /// The driver is told before it is evicted (NTF-02).
+        const NOTIFY_EVICTION = 1 << 9;
+        /// The driver is told before it is unmapped from the IOMMU (NTF-04).
+        const NOTIFY_IO_MMU_UNMAP = 1 << 10;
+        /// The list of its device counts it in system memory. Fixed while anything outstanding requires it.
+        const LISTED_IN_SYSTEM = 1 << 11;
     }
 }
 
@@ -113,7 +150,14 @@ impl WholeMapping {
 
 impl Allocation {
     /// A new allocation: nowhere but in its backing store.
-    pub fn new(handle: KmdAllocationHandle, size: u64, backing_store: u64, owner: Owner, priority: u32) -> Self {
+    pub fn new(
+        handle: KmdAllocationHandle,
+        size: u64,
+        backing_store: u64,
+        owner: Owner,
+        priority: u32,
+        state: AllocationState,
+    ) -> Self {
         Self {
             handle,
             size,
@@ -127,7 +171,7 @@ impl Allocation {
             process: owner.process,
             device: owner.device,
             priority,
-            state: AllocationState::empty(),
+            state,
         }
     }
 
@@ -157,6 +201,26 @@ impl Allocation {
         let more = self.more_mappings.as_mut()?;
         let at = more.iter().position(|mapping| mapping.virtual_address == virtual_address)?;
         Some(more.swap_remove(at))
+    }
+
+    /// Where its device's list counts it.
+    pub fn pool(&self) -> Pool {
+        if self.state.contains(AllocationState::LISTED_IN_SYSTEM) { Pool::System } else { Pool::Memory }
+    }
+
+    /// Whether something outstanding requires it: a granted span, or one that waits for its grant.
+    pub fn is_required(&self) -> bool {
+        self.entry.count > 0 || self.entry.holding || self.entry.has_ungranted_span()
+    }
+
+    /// The segment that it is resident in, and its ranges there; its backing store if it is nowhere else.
+    pub fn location(&self, adapter: &Adapter) -> (SegmentId, Extents) {
+        let in_place = |offset| Extents::one(Extent { offset, size: self.size });
+        match &self.place {
+            Some(Place::Memory(extents)) => (adapter.memory_id(), extents.clone()),
+            Some(Place::Aperture(offset)) => (adapter.aperture.id, in_place(*offset)),
+            Some(Place::System) | None => (SegmentId::SYSTEM, in_place(self.backing_store)),
+        }
     }
 
     /// Whether it was destroyed and no submission, queued ones included, will use it.

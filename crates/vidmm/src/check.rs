@@ -4,7 +4,8 @@ use alloc::{format, string::String, vec::Vec};
 use core::fmt;
 
 use crate::{
-    allocation::{Allocation, AllocationState},
+    allocation::{Allocation, AllocationState, Place},
+    pool::Pool,
     state::VidMm,
     units::Extent,
 };
@@ -34,7 +35,11 @@ impl VidMm {
     pub fn check(&self) -> Result<(), CheckError> {
         let mut audit = Audit { broken: Vec::new() };
         self.check_segment(&mut audit);
-        self.check_evictable(&mut audit);
+        self.check_system_memory(&mut audit);
+        self.check_aperture(&mut audit);
+        for pool in Pool::ALL {
+            self.check_evictable(pool, &mut audit);
+        }
         for (index, allocation) in self.allocations.iter() {
             self.check_allocation_books(index, allocation, &mut audit);
         }
@@ -63,8 +68,11 @@ impl VidMm {
         let holes: u64 = self.placer.holes().map(|hole| hole.size).sum();
         audit.equal("D4: available bytes", self.placer.available(), holes);
 
-        let placed = self.allocations.iter().filter_map(|(_, allocation)| allocation.place.as_ref());
-        let placed = placed.flat_map(|place| place.iter());
+        let placed = self.allocations.iter().filter_map(|(_, allocation)| match &allocation.place {
+            Some(Place::Memory(extents)) => Some(extents),
+            _ => None,
+        });
+        let placed = placed.flat_map(|extents| extents.iter());
         let mut all: Vec<Extent> = placed.chain(tables).chain(self.placer.holes()).collect();
         all.sort_unstable();
         let mut end = 0;
@@ -77,13 +85,50 @@ impl VidMm {
         audit.equal("I01: the end of the last range", end, self.placer.size());
     }
 
+    /// SEG-50: what is resident in system memory and what is left of the commit limit add up to it.
+    fn check_system_memory(&self, audit: &mut Audit) {
+        let in_system = self.allocations.iter().filter(|(_, a)| is_in(a, Pool::System));
+        let resident: u64 = in_system.map(|(_, allocation)| allocation.size).sum();
+        audit.equal("D4: available commit", self.commit.available(), self.commit.holes());
+        audit.equal("SEG-50: the commit limit", self.commit.limit(), resident + self.commit.holes());
+    }
+
+    /// SEG-13: assigned and unassigned ranges tile the aperture; what is mapped is where its allocation says, without overlap;
+    /// and who requires a range that shows another can evict that.
+    fn check_aperture(&self, audit: &mut Audit) {
+        let mut tiles: Vec<Extent> = self.aperture.tiles().collect();
+        tiles.sort_unstable();
+        let end = tiles.iter().try_fold(0, |end, tile| (tile.offset == end).then_some(tile.end()));
+        audit.holds(end == Some(self.aperture.size()), || format!("SEG-13: the aperture is not tiled: {tiles:?}"));
+        let mut end = 0;
+        let mut mapped = 0;
+        for (index, range) in self.aperture.shown() {
+            let place = &self.allocations[index as usize].place;
+            audit.holds(*place == Some(Place::Aperture(range.offset)) && range.offset >= end, || {
+                format!("SEG-13: {range:?} of the aperture shows allocation {index}, which is at {place:?}")
+            });
+            (end, mapped) = (range.end(), mapped + 1);
+        }
+        let placed = self.allocations.iter().filter(|(_, a)| matches!(a.place, Some(Place::Aperture(_)))).count();
+        audit.equal("SEG-13: allocations in the aperture", mapped, placed as u64);
+        for (index, allocation) in self.allocations.iter() {
+            let (assigned, held) = (self.aperture.assigned(index as u32), allocation.entry.holding);
+            let is_elsewhere = matches!((&allocation.place, assigned), (Some(Place::Aperture(at)), Some(range)) if range.offset != *at);
+            audit.holds(!(held && is_elsewhere), || format!("SEG-13: allocation {index} is held outside its range"));
+            audit.holds(assigned.is_none() || allocation.is_required(), || {
+                format!("SEG-13: allocation {index} keeps a range that nothing requires")
+            });
+        }
+    }
+
     /// CRE-31a: the queues hold exactly the resident allocations that nobody requires.
-    fn check_evictable(&self, audit: &mut Audit) {
-        let queued: Vec<u32> = self.evictable.iter(&self.allocations).collect();
-        let marked = self.allocations.iter().filter(|(_, a)| a.state.contains(AllocationState::EVICTABLE));
+    fn check_evictable(&self, pool: Pool, audit: &mut Audit) {
+        let queued: Vec<u32> = self.evictable[pool].iter(&self.allocations).collect();
+        let is_marked = |a: &Allocation| a.state.contains(AllocationState::EVICTABLE) && is_in(a, pool);
+        let marked = self.allocations.iter().filter(|(_, a)| is_marked(a));
         let (count, bytes) = marked.fold((0, 0), |(count, bytes), (_, a)| (count + 1, bytes + a.size));
         audit.equal("CRE-31a: evictable allocations", queued.len() as u64, count);
-        audit.equal("CRE-31a: evictable bytes", self.evictable.bytes(), bytes);
+        audit.equal("CRE-31a: evictable bytes", self.evictable[pool].bytes(), bytes);
         for index in queued {
             let is_marked = self.allocations[index as usize].state.contains(AllocationState::EVICTABLE);
             audit.holds(is_marked, || format!("CRE-31a: allocation {index} is queued but not marked evictable"));
@@ -107,9 +152,18 @@ impl VidMm {
         audit.holds(state.contains(AllocationState::EVICTABLE) == evictable, || {
             format!("D3: allocation {index} is wrongly marked as to evictability: {state:?}, {entry:?}")
         });
-        if let Some(place) = &allocation.place {
-            audit.equal("SEG-13: bytes of an allocation's extents", place.bytes(), allocation.size);
+        if let Some(Place::Memory(extents)) = &allocation.place {
+            audit.equal("SEG-13: bytes of an allocation's extents", extents.bytes(), allocation.size);
         }
+        audit.holds(!entry.holding || is_in(allocation, allocation.pool()), || {
+            format!("RES-11: allocation {index} is held, but not where its device's list counts it")
+        });
+        let may_be_there = match &allocation.place {
+            Some(Place::Memory(_)) => AllocationState::MAY_BE_IN_MEMORY,
+            Some(Place::System | Place::Aperture(_)) => AllocationState::MAY_BE_IN_SYSTEM,
+            None => AllocationState::empty(),
+        };
+        audit.holds(state.contains(may_be_there), || format!("I01: allocation {index} is outside its segment set"));
         for mapping in allocation.mappings() {
             let space = &self.processes[mapping.process as usize].space;
             let found = space.lookup(mapping.virtual_address);
@@ -120,19 +174,24 @@ impl VidMm {
     }
 
     fn check_devices(&self, audit: &mut Audit) {
-        let mut promised = 0;
+        for pool in Pool::ALL {
+            let promised: u64 = self.devices.iter().map(|(_, device)| device.promised(pool)).sum();
+            audit.equal("RES-11: promised bytes", self.promised_bytes[pool], promised);
+            audit.holds(promised <= self.list_capacity(pool), || {
+                format!("RES-11: {promised} bytes of {pool:?} are promised, {} are there", self.list_capacity(pool))
+            });
+        }
         for (index, device) in self.devices.iter() {
-            let own = self.allocations.iter().filter(|(_, a)| a.device as usize == index);
-            let (mut count, mut listed, mut held) = (0, 0, 0);
-            for (_, allocation) in own {
-                count += 1;
-                listed += if allocation.entry.count > 0 { allocation.size } else { 0 };
-                held += if allocation.entry.holding { allocation.size } else { 0 };
+            let own = || self.allocations.iter().map(|(_, a)| a).filter(|a| a.device as usize == index);
+            audit.equal("I28: allocations of a device", device.allocations.into(), own().count() as u64);
+            for pool in Pool::ALL {
+                let bytes = |counts: fn(&Allocation) -> bool| -> u64 {
+                    own().filter(|a| a.pool() == pool && counts(a)).map(|a| a.size).sum()
+                };
+                let (listed, held) = (bytes(|a| a.entry.count > 0), bytes(|a| a.entry.holding));
+                audit.equal("D3: bytes that a device holds", device.held[pool], held);
+                audit.equal("RES-02: bytes of a device's list", device.list[pool].now(), listed);
             }
-            promised += device.promised();
-            audit.equal("D3: bytes that a device holds", device.held, held);
-            audit.equal("RES-02: bytes of a device's list", device.list.now(), listed);
-            audit.equal("I28: allocations of a device", device.allocations.into(), count);
             audit.holds(device.ready <= device.granted && device.granted <= device.requests.len(), || {
                 format!("D3: device {index} has more requests granted than made")
             });
@@ -143,10 +202,6 @@ impl VidMm {
                 format!("RES-33: the requests of device {index} are out of order")
             });
         }
-        audit.equal("RES-11: promised bytes", self.promised_bytes, promised);
-        audit.holds(self.pinned_bytes + promised <= self.placer.size(), || {
-            format!("RES-11: {promised} bytes are promised beside tables of {} bytes", self.pinned_bytes)
-        });
     }
 
     /// D5: a parked plan waits only for dispatched work and for earlier plans.
@@ -159,10 +214,15 @@ impl VidMm {
                     format!("D5: plan {number} waits for submission {submission}, dispatched are {dispatched}")
                 });
             }
-            let follows_later = plan.after.iter().any(|&before| before >= number);
+            let mut before = plan.after.iter().chain(&plan.after_retired);
+            let follows_later = before.any(|&before| before >= number);
             audit.holds(!follows_later, || format!("D5: plan {number} follows a later plan: {:?}", plan.after));
         }
     }
+}
+
+fn is_in(allocation: &Allocation, pool: Pool) -> bool {
+    allocation.place.as_ref().is_some_and(|place| place.pool() == pool)
 }
 
 struct Audit {

@@ -136,6 +136,25 @@ pub enum DriverFinding {
     },
 }
 
+impl DriverFinding {
+    /// Whether both say the same of the same kind of thing.
+    pub(crate) fn is_of_kind(&self, other: &DriverFinding) -> bool {
+        match (self, other) {
+            (
+                DriverFinding::BusyUndocumented { operation: one },
+                DriverFinding::BusyUndocumented { operation: two },
+            ) => one == two,
+            (
+                DriverFinding::PagingVaIgnored { .. }
+                | DriverFinding::PagingVaClamped { .. }
+                | DriverFinding::PagingVaNeedlesslyLarge { .. },
+                _,
+            ) => self == other,
+            _ => core::mem::discriminant(self) == core::mem::discriminant(other),
+        }
+    }
+}
+
 /// What is impossible about an allocation that a driver created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -214,6 +233,11 @@ pub enum CreateError {
         /// Evicting this many bytes makes room.
         num_bytes_to_trim: u64,
     },
+    /// All slices of the address space that processes share are in use (U-17).
+    #[error(
+        "no process can have addresses of its own any more: 255 processes share one address space; destroy one first"
+    )]
+    NoAddresses,
     /// There is no such engine, or it is the paging engine, which runs no user's work.
     #[error(
         "engine {engine} takes no contexts; the adapter's engines are 0 to {last}, and {paging} runs paging buffers"

@@ -155,6 +155,11 @@ impl<K: Kind, T> Slots<K, T> {
         self.id(index as usize)
     }
 
+    /// The index that the next object gets.
+    pub fn next_index(&self) -> usize {
+        self.free.last().map_or(self.values.len(), |&index| index as usize)
+    }
+
     /// Destroys the object; its name dies with it.
     pub fn remove(&mut self, index: usize) -> T {
         let value = self.values[index].take().expect("only living objects are removed");

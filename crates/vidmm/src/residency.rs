@@ -215,6 +215,11 @@ impl ListBytes {
         self.now = bytes;
     }
 
+    /// Whether an earlier weight is remembered.
+    pub fn remembers(&self) -> bool {
+        !self.earlier.is_empty()
+    }
+
     /// All submissions up to `retired` have retired, and all requests up to `granted` are granted.
     pub fn forget(&mut self, retired: SubmissionNo, granted: u64) {
         while self.earlier.front().is_some_and(|w| w.last_submission <= retired && w.last_request <= granted) {

@@ -9,16 +9,20 @@ use alloc::{
 use crate::{
     adapter::Adapter,
     allocation::{AllocationState, Allocations},
-    contract::{EngineFence, EngineKind, KmdContextHandle, Packet, PagingBuffer, PagingOperation},
-    error::{DeviceErrorReason, DeviceInError, Violation},
-    event::EventLog,
+    aperture::ApertureRanges,
+    commit::CommitLimit,
+    contract::{EngineFence, EngineKind, KmdContextHandle, Packet, PagingBuffer},
+    error::{DeviceErrorReason, DeviceInError, DriverFinding, Violation},
+    event::{Event, EventLog},
     evictable::Evictable,
     gpu_va::Processes,
     id::{AllocationId, DeviceId, InvalidHandle, MonitoredFenceId, PagingQueueId, PlanNo, Slots, SubmissionNo, kind},
-    paging::{Stream, Windows},
+    paging::{Step, Stream, Windows},
     placer::PagePlacer,
+    pool::{PerPool, Pool},
     request::Request,
     residency::{Lapsing, ListBytes},
+    units::{PhysicalAddress, SegmentId},
 };
 
 /// The video memory manager of one adapter.
@@ -36,11 +40,16 @@ use crate::{
 pub struct VidMm {
     pub(crate) adapter: Adapter,
     pub(crate) placer: PagePlacer,
-    pub(crate) evictable: Evictable,
+    pub(crate) commit: CommitLimit,
+    pub(crate) aperture: ApertureRanges,
+    pub(crate) evictable: PerPool<Evictable>,
     /// Bytes of page tables that live in the segment, placed or promised to a mapping that was admitted (D9).
     pub(crate) pinned_bytes: u64,
     /// The sum over all devices of [`Device::promised`].
-    pub(crate) promised_bytes: u64,
+    pub(crate) promised_bytes: PerPool<u64>,
+    /// The page of system memory that unmapped pages of the aperture show (BPB-33).
+    pub(crate) dummy_page: PhysicalAddress,
+    pub(crate) driver_findings: Vec<DriverFinding>,
     pub(crate) processes: Processes,
     pub(crate) devices: Slots<kind::Device, Device>,
     pub(crate) contexts: Slots<kind::Context, Context>,
@@ -157,9 +166,9 @@ pub(crate) struct Device {
     pub contexts: u32,
     pub paging_queues: u32,
     pub allocations: u32,
-    pub list: ListBytes,
+    pub list: PerPool<ListBytes>,
     /// Bytes that entries of the list hold in place.
-    pub held: u64,
+    pub held: PerPool<u64>,
     pub lapsing: Lapsing,
     /// Not signalled yet, oldest first: `ready` of them are granted and built, `granted` are granted.
     pub requests: VecDeque<Request>,
@@ -206,8 +215,8 @@ impl Device {
     }
 
     /// Bytes that must be there for the device: what it holds, and what its outstanding requests were admitted with.
-    pub fn promised(&self) -> u64 {
-        self.held.max(self.list.peak())
+    pub fn promised(&self, pool: Pool) -> u64 {
+        self.held[pool].max(self.list[pool].peak())
     }
 
     /// The schedule gate (D2, I06): none while a request made before `submission` is not ready; else the fence of the paging
@@ -295,14 +304,16 @@ pub(crate) struct Builder {
     /// Buffers that exist: in the pool, being built, submitted.
     pub buffers: usize,
     pub current: Option<PagingBuffer>,
-    /// Operations that are not built yet, all of one plan.
-    pub operations: VecDeque<PagingOperation>,
+    /// Steps that are not done yet, all of one plan.
+    pub steps: VecDeque<Step>,
     /// That plan; 0 is adapter start.
     pub plan: PlanNo,
     /// The driver's progress in the first of them.
     pub multipass_offset: u32,
     /// The driver wants the allocation idle: wait for this fence of the paging engine, then say so.
     pub idle_at: Option<u64>,
+    /// The host's next step waits for this fence of the paging engine.
+    pub host_step_at: Option<u64>,
     pub system_context: KmdContextHandle,
 }
 
@@ -320,6 +331,38 @@ impl VidMm {
     /// What was done so far.
     pub fn statistics(&self) -> Statistics {
         self.statistics
+    }
+
+    /// What the driver's author should know, in the order in which it was found.
+    pub fn driver_findings(&self) -> &[DriverFinding] {
+        &self.driver_findings
+    }
+
+    /// The size of the paging process's address space in bytes, on each side of a transfer; 0 if it has none (PGV-03).
+    pub fn paging_va_size(&self) -> u64 {
+        self.adapter.paging_va_size
+    }
+
+    /// Where the content of an allocation is in system memory, as the CPU would read it; none while the allocation is
+    /// resident, or anything is under way for it.
+    ///
+    /// # Errors
+    ///
+    /// If the handle names nothing.
+    pub fn system_copy(&self, allocation: AllocationId) -> Result<Option<PhysicalAddress>, InvalidHandle> {
+        let books = &self.allocations[self.lookup_allocation(allocation)?];
+        let is_there = books.place.is_none() && self.stream.is_retired(books.last_plan);
+        let address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: books.backing_store };
+        Ok(is_there.then_some(address))
+    }
+
+    /// Tells the driver's author, once for each kind of finding.
+    pub(crate) fn report(&mut self, finding: DriverFinding) {
+        if self.driver_findings.iter().any(|known| known.is_of_kind(&finding)) {
+            return;
+        }
+        self.driver_findings.push(finding);
+        self.events.record(|| Event::DriverFinding { finding });
     }
 
     /// The index of an allocation that the caller has not destroyed.
@@ -340,37 +383,64 @@ impl VidMm {
         }
     }
 
-    /// Bytes of the segment that lists may use: all but page tables.
-    pub(crate) fn list_capacity(&self) -> u64 {
-        self.placer.size() - self.pinned_bytes
+    /// Bytes of a pool that lists may use: of the memory segment all but page tables.
+    pub(crate) fn list_capacity(&self, pool: Pool) -> u64 {
+        match pool {
+            Pool::Memory => self.placer.size() - self.pinned_bytes,
+            Pool::System => self.commit.limit(),
+        }
     }
 
-    /// The device's list weighs `bytes` from now on.
-    pub(crate) fn set_list_bytes(&mut self, device: usize, bytes: u64) {
-        self.account(device, |books| {
-            books.list.set(bytes, books.submitted, books.last_request);
-            books.list.forget(books.retired(), books.granted_request());
+    /// Bytes of a pool that are promised to nobody but the device.
+    pub(crate) fn not_promised_to_others(&self, device: usize, pool: Pool) -> u64 {
+        let others = self.promised_bytes[pool] - self.devices[device].promised(pool);
+        self.list_capacity(pool) - others
+    }
+
+    /// Bytes that can be taken in a pool without a victim.
+    pub(crate) fn available(&self, pool: Pool) -> u64 {
+        match pool {
+            Pool::Memory => self.placer.available(),
+            Pool::System => self.commit.available(),
+        }
+    }
+
+    /// The device's list weighs `bytes` in a pool from now on.
+    pub(crate) fn set_list_bytes(&mut self, device: usize, pool: Pool, bytes: u64) {
+        self.account(device, pool, |books| {
+            let (retired, granted) = (books.retired(), books.granted_request());
+            books.list[pool].set(bytes, books.submitted, books.last_request);
+            books.list[pool].forget(retired, granted);
         });
     }
 
     /// Forgets what the device's list weighed for what is no longer outstanding: others may have the room.
     pub(crate) fn settle_list(&mut self, device: usize) {
-        self.account(device, |books| books.list.forget(books.retired(), books.granted_request()));
+        for pool in Pool::ALL {
+            if self.devices[device].list[pool].remembers() {
+                self.account(device, pool, |books| {
+                    let (retired, granted) = (books.retired(), books.granted_request());
+                    books.list[pool].forget(retired, granted);
+                });
+            }
+        }
     }
 
-    /// Changes what a device is promised.
-    pub(crate) fn account(&mut self, device: usize, change: impl FnOnce(&mut Device)) {
+    /// Changes what a device is promised in a pool.
+    pub(crate) fn account(&mut self, device: usize, pool: Pool, change: impl FnOnce(&mut Device)) {
         let books = &mut self.devices[device];
-        self.promised_bytes -= books.promised();
+        self.promised_bytes[pool] -= books.promised(pool);
         change(books);
-        self.promised_bytes += books.promised();
+        self.promised_bytes[pool] += books.promised(pool);
     }
 
-    /// Whether a device may hold `bytes` more: a device that runs ahead never holds what another one was admitted with.
-    pub(crate) fn may_hold(&self, device: usize, bytes: u64) -> bool {
+    /// Whether a device may hold so much more: a device that runs ahead never holds what another one was admitted with.
+    pub(crate) fn may_hold(&self, device: usize, bytes: PerPool<u64>) -> bool {
         let books = &self.devices[device];
-        let others = self.promised_bytes - books.promised();
-        books.held.saturating_add(bytes).max(books.list.peak()) <= self.list_capacity() - others
+        Pool::ALL.into_iter().all(|pool| {
+            let held = books.held[pool].saturating_add(bytes[pool]).max(books.list[pool].peak());
+            held <= self.not_promised_to_others(device, pool)
+        })
     }
 
     /// The manager's allocation by its number in requests and plans.
@@ -387,7 +457,7 @@ impl VidMm {
         if self.failed.is_some() {
             return;
         }
-        self.events.record(|| crate::event::Event::AdapterInError { violation: violation.clone() });
+        self.events.record(|| Event::AdapterInError { violation: violation.clone() });
         self.outputs.push_back(Output::AdapterInError(violation.clone()));
         self.failed = Some(violation);
     }

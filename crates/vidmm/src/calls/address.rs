@@ -6,8 +6,9 @@ use crate::{
     contract::Host,
     error::{GpuVaError, MapError},
     event::Event,
-    gpu_va::{Mapping, PageTables, Table, VaRangeError},
+    gpu_va::{Mapping, Table, VaRangeError},
     id::{AllocationId, PagingQueueId, ProcessId},
+    pool::Pool,
     request::RequestKind,
     state::{DeferredAction, VidMm},
     units::{GpuVirtualAddress, PAGE_SIZE, PageSize},
@@ -183,13 +184,19 @@ impl VidMm {
         let Some(size) = size.filter(fits).filter(|size| (size | desc.offset).is_multiple_of(PAGE_SIZE)) else {
             return Err(MapError::Part { page_size: PAGE_SIZE, size: whole });
         };
-        let largest = self.adapter.pte_page_size(self.adapter.memory.page_size);
+        // In system memory pages are small, and an allocation that may go there is mapped with small pages everywhere.
+        let may_be_small = self.allocations[allocation].state.contains(AllocationState::MAY_BE_IN_SYSTEM);
+        let memory_page_size = if may_be_small { PageSize::Kib4 } else { self.adapter.memory_page_size() };
+        let largest = self.adapter.pte_page_size(memory_page_size);
         let aligned = (size | desc.offset).is_multiple_of(largest.bytes());
         Ok((size, if aligned { largest } else { PageSize::Kib4 }))
     }
 
     /// Creates the books of the tables that `mapping` needs, and sets their memory aside.
     fn set_tables_aside(&mut self, host: &mut dyn Host, mapping: &Mapping) -> Result<(), MapError> {
+        if !self.adapter.has_page_tables() {
+            return Ok(());
+        }
         let Mapping { process, virtual_address, size, pte_page_size, .. } = *mapping;
         let process = process as usize;
         let tables = &self.processes[process].tables;
@@ -198,7 +205,7 @@ impl VidMm {
             return self.commit_system_tables(host, process, &missing);
         }
         let bytes: u64 = missing.iter().map(|key| key.segment_bytes(&self.adapter)).sum();
-        let free = self.list_capacity() - self.promised_bytes;
+        let free = self.list_capacity(Pool::Memory) - self.promised_bytes[Pool::Memory];
         if bytes > free {
             return Err(MapError::NoMemory { num_bytes_to_trim: bytes - free });
         }
@@ -238,9 +245,8 @@ impl VidMm {
     /// Whether a mapping needs no operation: its tables are ready, and the allocation has no valid entries to write.
     fn maps_at_once(&self, device: usize, allocation: usize, mapping: &Mapping) -> bool {
         let books = &self.devices[device];
-        let Mapping { process, virtual_address, size, pte_page_size, .. } = *mapping;
-        let tables = &self.processes[process as usize].tables;
-        let mut needed = PageTables::needed(&self.adapter, virtual_address, size, pte_page_size);
+        let tables = &self.processes[mapping.process as usize].tables;
+        let mut needed = self.tables_of(mapping);
         let allocation = &self.allocations[allocation];
         books.granted == books.requests.len()
             && allocation.place.is_none()

@@ -1,6 +1,7 @@
 //! Calls admit (DESIGN 1): they validate, decide counts and feasibility, and answer at once. They never wait.
 
 mod address;
+mod admission;
 mod objects;
 mod resident;
 mod start;

@@ -3,15 +3,17 @@
 use alloc::collections::{BTreeSet, VecDeque};
 
 use crate::{
+    adapter::{Adapter, NotificationRevision},
     allocation::{Allocation, AllocationState, Owner},
-    contract::{AllocationFlags, AllocationFlags2, AllocationInfo, Host, Kmd, SegmentSet},
-    error::{AllocationInfoRule, CreateError, DestroyError, Violation},
+    contract::{AllocationFlags, AllocationFlags2, AllocationInfo, Host, Kmd, SegmentSet, WddmVersion},
+    error::{AllocationInfoRule, CreateError, DestroyError, DriverFinding, Violation},
     event::Event,
     gpu_va::{PageTables, Process, Table, TableKey, VaSpace},
     id::{AllocationId, ContextId, DeviceId, InvalidHandle, MonitoredFenceId, PagingQueueId, ProcessId},
-    residency::{EvictFlags, Lapsing, ListBytes},
+    pool::{PerPool, Pool},
+    residency::{EvictFlags, Lapsing},
     state::{Context, Deferred, DeferredAction, Device, MonitoredFence, PagingQueue, VidMm},
-    units::{Extent, PhysicalAddress},
+    units::{Extent, PAGE_SIZE_64K, PageSize, PhysicalAddress},
 };
 
 impl VidMm {
@@ -22,14 +24,19 @@ impl VidMm {
     /// If the driver has no memory, or the root table would not fit beside what others were promised.
     #[doc(alias = "DxgkDdiCreateProcess")]
     pub fn create_process(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) -> Result<ProcessId, CreateError> {
+        let (first, end) =
+            self.adapter.process_addresses(self.processes.next_index()).ok_or(CreateError::NoAddresses)?;
         let handle = kmd.create_process(false)?;
         let mut tables = PageTables::default();
-        let root = self.set_root_aside(host).inspect_err(|_| kmd.destroy_process(handle))?;
-        tables.insert(TableKey::root(&self.adapter), root);
-        // The first leaf table's range stays unused, so that a null pointer with an offset faults too (GVA-58, GVA-59).
-        let space = VaSpace::new(self.adapter.coverage(0), 1 << self.adapter.va_bits);
+        if self.adapter.has_page_tables() {
+            let root = self.set_root_aside(host).inspect_err(|_| kmd.destroy_process(handle))?;
+            tables.insert(TableKey::root(&self.adapter), root);
+        }
+        let space = VaSpace::new(first, end);
         let process = self.processes.insert(Process { handle, space, tables, devices: 0 });
-        self.rootless.insert(process.index() as u32);
+        if self.adapter.has_page_tables() {
+            self.rootless.insert(process.index() as u32);
+        }
         self.stirred = true;
         self.events.record(|| Event::ProcessCreated { process, handle });
         Ok(process)
@@ -43,7 +50,7 @@ impl VidMm {
             return Ok(table);
         }
         let bytes = root.segment_bytes(&self.adapter);
-        let free = self.list_capacity() - self.promised_bytes;
+        let free = self.list_capacity(Pool::Memory) - self.promised_bytes[Pool::Memory];
         if bytes > free {
             return Err(CreateError::NoMemory { num_bytes_to_trim: bytes - free });
         }
@@ -103,8 +110,8 @@ impl VidMm {
             contexts: 0,
             paging_queues: 0,
             allocations: 0,
-            list: ListBytes::default(),
-            held: 0,
+            list: PerPool::default(),
+            held: PerPool::default(),
             lapsing: Lapsing::default(),
             requests: VecDeque::new(),
             ready: 0,
@@ -130,7 +137,7 @@ impl VidMm {
         let Device { contexts, paging_queues, allocations, .. } = self.devices[index];
         in_use(u64::from(contexts) + u64::from(paging_queues) + u64::from(allocations))?;
         let gone = self.devices.remove(index);
-        self.promised_bytes -= gone.promised();
+        Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] -= gone.promised(pool));
         self.processes[gone.process as usize].devices -= 1;
         self.events.record(|| Event::DeviceDestroyed { device });
         Ok(())
@@ -262,11 +269,16 @@ impl VidMm {
         let device_index = self.devices.lookup(device)?;
         self.check_device(device_index)?;
         let info = kmd.create_allocation(private_driver_data)?;
-        let committed = self.check_allocation(&info).and_then(|size| Ok((size, host.commit_backing_store(size)?)));
-        let (size, backing_store) = committed.inspect_err(|_| kmd.destroy_allocation(info.allocation))?;
+        let size = self.check_allocation(&info);
+        let state = self.notifications(&info).map(|notify| notify | self.residence(&info));
+        let checked = size.and_then(|size| Ok((size, state?)));
+        let committed = checked
+            .and_then(|(size, state)| Ok((size, state, host.commit_backing_store(size).map_err(CreateError::from)?)));
+        let (size, state, backing_store) = committed.inspect_err(|_| kmd.destroy_allocation(info.allocation))?;
+        self.report_notifications(&info, size);
         let owner = Owner { process: self.devices[device_index].process, device: device_index as u32 };
         let (handle, priority) = (info.allocation, info.allocation_priority);
-        let allocation = Allocation::new(handle, size, backing_store.offset, owner, priority);
+        let allocation = Allocation::new(handle, size, backing_store.offset, owner, priority, state);
         let allocation = self.allocations.insert(allocation);
         self.devices[device_index].allocations += 1;
         let process = self.processes.id(owner.process as usize);
@@ -280,26 +292,27 @@ impl VidMm {
             backing_store: backing_store.offset,
             supported_segment_set: info.supported_segment_set.0,
             accessed_physically: info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY),
-            notify: AllocationFlags2::empty(),
+            notify: notify_flags(state),
         });
         Ok(allocation)
     }
 
-    /// The size of the allocation in the segment, or why it cannot be.
+    /// The size of the allocation where it may live, or why it cannot be.
     fn check_allocation(&self, info: &AllocationInfo) -> Result<u64, CreateError> {
-        let memory = &self.adapter.memory;
         let broken = |rule| Err(CreateError::Violation(Violation::AllocationInfo(rule)));
-        let size = info.size.checked_next_multiple_of(memory.page_size.bytes()).filter(|&size| size > 0);
+        let SegmentSet(set) = info.supported_segment_set;
+        if set == 0 || set & !self.adapter.segments_mask != 0 {
+            return broken(AllocationInfoRule::SegmentSet(set));
+        }
+        let in_memory = self.adapter.memory.filter(|memory| info.supported_segment_set.contains(memory.id));
+        let page_size = in_memory.map_or(PageSize::Kib4, |memory| memory.page_size).bytes();
+        let size = info.size.checked_next_multiple_of(page_size).filter(|&size| size > 0);
         let Some(size) = size.filter(|&size| size <= 1 << 62) else {
             return broken(AllocationInfoRule::Size(info.size));
         };
         let alignment = u64::from(info.alignment);
-        if alignment != 0 && (!alignment.is_power_of_two() || alignment < memory.page_size.bytes()) {
+        if alignment != 0 && (!alignment.is_power_of_two() || alignment < page_size) {
             return broken(AllocationInfoRule::Alignment(info.alignment));
-        }
-        let SegmentSet(set) = info.supported_segment_set;
-        if set == 0 || set & !self.adapter.segments_mask != 0 {
-            return broken(AllocationInfoRule::SegmentSet(set));
         }
         let preferred = info.preferred_segment.0.into_iter().take_while(|segment| segment.0 != 0);
         if let Some(outside) = preferred.into_iter().find(|&segment| !info.supported_segment_set.contains(segment)) {
@@ -308,13 +321,65 @@ impl VidMm {
         if info.allocation_priority == 0 {
             return broken(AllocationInfoRule::Priority);
         }
-        if !info.supported_segment_set.contains(memory.id) {
-            return Err(CreateError::NotSupported("placement outside the memory segment"));
-        }
-        if alignment > memory.page_size.bytes() || info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY) {
-            return Err(CreateError::NotSupported("contiguous placement"));
+        // Backing stores and ranges of the aperture begin at multiples of 64 KiB.
+        let finest = if in_memory.is_some() { page_size } else { PAGE_SIZE_64K };
+        let contiguous = in_memory.is_some() && info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY);
+        if alignment > finest || contiguous {
+            return Err(CreateError::NotSupported("contiguous placement in the memory segment"));
         }
         Ok(size)
+    }
+
+    /// Where the driver lets the allocation be resident. An aperture segment in its set is system memory (SEG-11, SEG-12).
+    fn residence(&self, info: &AllocationInfo) -> AllocationState {
+        let set = info.supported_segment_set;
+        let memory = self.adapter.memory.map(|memory| memory.id);
+        let mut state = AllocationState::empty();
+        state.set(AllocationState::MAY_BE_IN_MEMORY, memory.is_some_and(|memory| set.contains(memory)));
+        state.set(AllocationState::MAY_BE_IN_SYSTEM, set.contains(self.adapter.aperture.id));
+        state.set(AllocationState::PREFERS_SYSTEM, info.preferred_segment.0[0] == self.adapter.aperture.id);
+        state.set(AllocationState::ACCESSED_PHYSICALLY, info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY));
+        state.set(AllocationState::LISTED_IN_SYSTEM, !state.contains(AllocationState::MAY_BE_IN_MEMORY));
+        state
+    }
+
+    /// The notifications that the driver asked for and will get (CRE-07, NTF-05).
+    fn notifications(&self, info: &AllocationInfo) -> Result<AllocationState, CreateError> {
+        let mut state = AllocationState::empty();
+        if self.adapter.version < WddmVersion::WDDM3_2 {
+            return Ok(state);
+        }
+        let as_eviction = self.adapter.revision == NotificationRevision::August2024;
+        let unmapped = as_eviction || !self.adapter.has_page_tables();
+        let wants = |flag| info.flags2.contains(flag);
+        state.set(AllocationState::NOTIFY_EVICTION, wants(AllocationFlags2::NOTIFY_EVICTION));
+        state.set(AllocationState::NOTIFY_IO_MMU_UNMAP, unmapped && wants(AllocationFlags2::NOTIFY_IO_MMU_UNMAP));
+        let in_window = state.contains(AllocationState::NOTIFY_EVICTION)
+            || (as_eviction && state.contains(AllocationState::NOTIFY_IO_MMU_UNMAP));
+        if in_window && self.adapter.paging_va_size == 0 {
+            return Err(CreateError::NoPagingVa);
+        }
+        Ok(state)
+    }
+
+    /// Tells the driver's author what the flags of an allocation will not do.
+    fn report_notifications(&mut self, info: &AllocationInfo, size: u64) {
+        let known = AllocationFlags2::NOTIFY_EVICTION | AllocationFlags2::NOTIFY_IO_MMU_UNMAP;
+        let flags2 = info.flags2 & known;
+        let Adapter { version, revision, paging_va_size, .. } = self.adapter;
+        if version < WddmVersion::WDDM3_2 {
+            if !flags2.is_empty() {
+                self.report(DriverFinding::FlagsBeyondVersion { flags2, wddm_version: version.0 });
+            }
+            return;
+        }
+        if flags2.contains(AllocationFlags2::NOTIFY_EVICTION) && size > paging_va_size {
+            self.report(DriverFinding::AllocationBeyondPagingVa { size, paging_va_size });
+        }
+        let never_sent = self.adapter.has_page_tables() && revision == NotificationRevision::Current;
+        if flags2.contains(AllocationFlags2::NOTIFY_IO_MMU_UNMAP) && never_sent {
+            self.report(DriverFinding::NotifyIoMmuUnmapWithoutIoMmu);
+        }
     }
 
     /// Destroys an allocation. Work submitted before may still use it (RES-91): its memory, its addresses and its backing
@@ -333,8 +398,8 @@ impl VidMm {
         if entry.count > 0 {
             entry.count = 1;
             let effect = entry.leave(submitted, EvictFlags::all());
-            let size = self.allocations[index as usize].size;
-            self.set_list_bytes(device_index, self.devices[device_index].list.now() - size);
+            let (size, pool) = (self.allocations[index as usize].size, self.allocations[index as usize].pool());
+            self.set_list_bytes(device_index, pool, self.devices[device_index].list[pool].now() - size);
             self.apply(index, effect);
         }
         // Work that was submitted and still waits for its grant may need it: until then it can be evicted and come back.
@@ -352,6 +417,14 @@ impl VidMm {
         self.deferring.insert(device as u32);
         self.stirred = true;
     }
+}
+
+/// The notifications that an allocation will get, as the driver asked for them.
+fn notify_flags(state: AllocationState) -> AllocationFlags2 {
+    let mut flags = AllocationFlags2::empty();
+    flags.set(AllocationFlags2::NOTIFY_EVICTION, state.contains(AllocationState::NOTIFY_EVICTION));
+    flags.set(AllocationFlags2::NOTIFY_IO_MMU_UNMAP, state.contains(AllocationState::NOTIFY_IO_MMU_UNMAP));
+    flags
 }
 
 fn in_use(remaining: u64) -> Result<(), DestroyError> {

@@ -3,11 +3,12 @@
 use alloc::vec::Vec;
 
 use crate::{
-    allocation::AllocationState,
+    allocation::{AllocationState, Place},
     error::{EvictError, MakeResidentError},
     event::Event,
     evictable::DEAD_PRIORITY,
     id::{AllocationId, DeviceId, PagingQueueId},
+    pool::{PerPool, Pool},
     request::{Request, RequestKind},
     residency::{Effect, EvictFlags},
     state::VidMm,
@@ -74,7 +75,7 @@ impl VidMm {
         let nothing_ungranted = books.granted == books.requests.len();
         let at_once = nothing_ungranted
             && indices.iter().all(|&index| self.is_in_place(index))
-            && self.may_hold(device, self.bytes_not_held(indices.iter().copied()));
+            && self.may_hold(device, self.bytes_not_held(&indices));
         let paging_fence_value = if at_once { 0 } else { self.paging_queues[queue].last_value + 1 };
         let (device_id, after_submission) = (self.devices.id(device), books.submitted);
         self.events.record(|| Event::MakeResident {
@@ -130,16 +131,18 @@ impl VidMm {
             flags,
             after_submission: last,
         });
-        let mut left = 0;
+        let mut left: PerPool<u64> = PerPool::default();
         for &index in &indices {
             let allocation = &mut self.allocations[index as usize];
             let effect = allocation.entry.leave(last, flags);
             if allocation.entry.count == 0 {
-                left += allocation.size;
+                left[allocation.pool()] += allocation.size;
             }
             self.apply(index, effect);
         }
-        self.set_list_bytes(device_index, self.devices[device_index].list.now() - left);
+        for pool in Pool::ALL.into_iter().filter(|&pool| left[pool] > 0) {
+            self.set_list_bytes(device_index, pool, self.devices[device_index].list[pool].now() - left[pool]);
+        }
         self.stirred = true;
         Ok(())
     }
@@ -151,22 +154,20 @@ impl VidMm {
         allocations: &[AllocationId],
         indices: &[u32],
     ) -> Result<(), MakeResidentError> {
-        // Counts go up first, so that an allocation named twice weighs once; joining raises them for good.
-        let mut added = 0u64;
+        let mut admission = self.begin_admission(device);
         for &index in indices {
-            let allocation = &mut self.allocations[index as usize];
-            added = added.saturating_add(if allocation.entry.count == 0 { allocation.size } else { 0 });
-            allocation.entry.count += 1;
+            // Counts go up first, so that an allocation named twice weighs once; joining raises them for good.
+            self.allocations[index as usize].entry.count += 1;
+            if self.allocations[index as usize].entry.count == 1 {
+                self.admit(&mut admission, index);
+            }
         }
         for &index in indices {
             self.allocations[index as usize].entry.count -= 1;
         }
-        let list = &self.devices[device].list;
-        let others = self.promised_bytes - self.devices[device].promised();
-        let wanted = list.now().saturating_add(added);
-        let available = self.list_capacity() - others;
-        if wanted > available {
-            let (num_bytes_to_trim, device) = (wanted - available, self.devices.id(device));
+        if admission.num_bytes_to_trim > 0 {
+            self.undo_admission(&admission);
+            let (num_bytes_to_trim, device) = (admission.num_bytes_to_trim, self.devices.id(device));
             self.events.record(|| Event::MakeResidentRefused {
                 device,
                 allocations: allocations.to_vec(),
@@ -174,7 +175,7 @@ impl VidMm {
             });
             return Err(MakeResidentError::NoMemory { num_bytes_to_trim });
         }
-        self.set_list_bytes(device, wanted);
+        self.accept_admission(&admission);
         Ok(())
     }
 
@@ -197,10 +198,20 @@ impl VidMm {
         if missing { Err(EvictError::NotResident { position: counted }) } else { Ok(()) }
     }
 
-    /// Whether the allocation is in the segment with its content, and nothing is under way for it.
+    /// Whether the allocation is where it is to be, with its content, and nothing is under way for it.
     fn is_in_place(&self, index: u32) -> bool {
+        self.is_placed(index) && self.stream.is_retired(self.allocations[index as usize].last_plan)
+    }
+
+    /// Whether it is decided that the allocation is where its device's list counts it.
+    pub(crate) fn is_placed(&self, index: u32) -> bool {
         let allocation = &self.allocations[index as usize];
-        allocation.place.is_some() && self.stream.is_retired(allocation.last_plan)
+        match &allocation.place {
+            Some(Place::Memory(_)) => allocation.pool() == Pool::Memory,
+            Some(Place::System) => allocation.pool() == Pool::System,
+            Some(Place::Aperture(offset)) => self.aperture.assigned(index).is_some_and(|range| range.offset == *offset),
+            None => false,
+        }
     }
 
     /// Appends a request of the queue's device.
@@ -250,15 +261,36 @@ impl VidMm {
     fn hold(&mut self, index: u32) {
         let allocation = &mut self.allocations[index as usize];
         if !core::mem::replace(&mut allocation.entry.holding, true) {
-            let (device, size) = (allocation.device as usize, allocation.size);
-            self.account(device, |books| books.held += size);
+            let (device, pool, size) = (allocation.device as usize, allocation.pool(), allocation.size);
+            self.account(device, pool, |books| books.held[pool] += size);
         }
-        self.evictable.remove(&mut self.allocations, index);
+        self.keep(index);
     }
 
     /// The bytes of those of `indices` that nothing holds, each counted once.
-    pub(crate) fn bytes_not_held(&self, indices: impl Iterator<Item = u32>) -> u64 {
-        self.bytes_of(indices.filter(|&index| !self.allocations[index as usize].entry.holding).collect())
+    pub(crate) fn bytes_not_held(&self, indices: &[u32]) -> PerPool<u64> {
+        let mut not_held: PerPool<Vec<u32>> = PerPool::default();
+        for &index in indices {
+            let allocation = &self.allocations[index as usize];
+            if !allocation.entry.holding {
+                not_held[allocation.pool()].push(index);
+            }
+        }
+        not_held.map(|indices| self.bytes_of(indices))
+    }
+
+    /// The allocation is no victim any more.
+    pub(crate) fn keep(&mut self, index: u32) {
+        if let Some(place) = &self.allocations[index as usize].place {
+            self.evictable[place.pool()].remove(&mut self.allocations, index);
+        }
+    }
+
+    /// The allocation may be a victim, as the most recently used of its priority.
+    pub(crate) fn expose(&mut self, index: u32) {
+        if let Some(place) = &self.allocations[index as usize].place {
+            self.evictable[place.pool()].push(&mut self.allocations, index);
+        }
     }
 
     /// The bytes of allocations, each counted once.
@@ -282,8 +314,8 @@ impl VidMm {
         // Of several spans that end with one submission the last decides (RES-21).
         allocation.state.set(AllocationState::EVICT_SOON, !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY));
         if core::mem::replace(&mut allocation.entry.holding, false) {
-            let (device, size) = (allocation.device as usize, allocation.size);
-            self.account(device, |books| books.held -= size);
+            let (device, pool, size) = (allocation.device as usize, allocation.pool(), allocation.size);
+            self.account(device, pool, |books| books.held[pool] -= size);
         }
         self.let_go(index);
     }
@@ -291,6 +323,9 @@ impl VidMm {
     /// Whoever is resident and required by nobody may be evicted from now on.
     pub(crate) fn let_go(&mut self, index: u32) {
         let allocation = &self.allocations[index as usize];
+        if allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY) && !allocation.is_required() {
+            self.aperture.release(index);
+        }
         if allocation.place.is_none() || allocation.entry.holding {
             return;
         }
@@ -298,7 +333,7 @@ impl VidMm {
             self.evict_soon.push_back(index);
             self.stirred = true;
         }
-        self.evictable.push(&mut self.allocations, index);
+        self.expose(index);
         self.bury(index);
     }
 
@@ -308,11 +343,9 @@ impl VidMm {
         if !self.allocations[index as usize].is_dead() {
             return;
         }
-        self.evictable.remove(&mut self.allocations, index);
-        let allocation = &mut self.allocations[index as usize];
-        allocation.priority = DEAD_PRIORITY;
-        if allocation.place.is_some() {
-            self.evictable.push(&mut self.allocations, index);
-        }
+        self.aperture.release(index);
+        self.keep(index);
+        self.allocations[index as usize].priority = DEAD_PRIORITY;
+        self.expose(index);
     }
 }

@@ -8,15 +8,18 @@ use alloc::{
 
 use crate::{
     adapter::{self, Adapter, BrokenRule, NotificationRevision, StartAdapterError},
-    contract::{AddressingModel, Host, Kmd, KmdContextHandle, KmdError, KmdProcessHandle},
+    aperture::ApertureRanges,
+    commit::CommitLimit,
+    contract::{AdapterInfo, Host, Kmd, KmdContextHandle, KmdError, KmdProcessHandle, SegmentFlags},
     event::{ApertureSegmentFacts, Event, EventLog, MemorySegmentFacts},
-    evictable::Evictable,
     gpu_va::{PageTables, Table},
     id::Slots,
     paging::{Stream, Windows, initialise_table},
+    paging_va::{PagingVaQuery, QUERY_TYPE},
     placer::PagePlacer,
+    pool::PerPool,
     state::{Builder, Engine, Statistics, VidMm},
-    units::{Extent, PhysicalAddress, SegmentId},
+    units::{Extent, PAGE_SIZE, PhysicalAddress},
 };
 
 /// What the user of an adapter can choose.
@@ -42,23 +45,39 @@ impl VidMm {
         host: &mut dyn Host,
     ) -> Result<Self, StartAdapterError> {
         let info = kmd.query_adapter_info();
-        let paging_va_mib = kmd.query_paging_process_gpu_va_size(0);
         let refuse = |broken_rules| StartAdapterError { broken_rules };
-        let adapter = adapter::validate(&info, paging_va_mib).map_err(refuse)?;
-        let mut placer = PagePlacer::new(adapter.memory.size);
+        let adapter = adapter::validate(&info, host.total_system_memory()).map_err(refuse)?;
+        let mut adapter = Adapter { revision: options.notification_revision, ..adapter };
+        let queries = query_paging_va(options, &info, &adapter, kmd);
+        (adapter.paging_va_size, _) = queries[0].size(&adapter);
+        check_windows(&adapter).map_err(|rule| refuse(vec![rule]))?;
+        let mut placer = PagePlacer::new(adapter.memory_size());
         let (tables, extents) = place_paging_tables(&adapter, &mut placer, host).map_err(|rule| refuse(vec![rule]))?;
-        let (process, system_context) = create_system_process(&adapter, kmd).map_err(|_| {
+        let system_process = create_system_process(&adapter, kmd).map_err(|_| ()).and_then(|(process, context)| {
+            let dummy_page = host.commit_backing_store(PAGE_SIZE).map_err(|_| {
+                kmd.destroy_context(context);
+                kmd.destroy_process(process);
+            })?;
+            Ok((process, context, dummy_page))
+        });
+        let (process, system_context, dummy_page) = system_process.map_err(|()| {
             release_system_tables(&adapter, &tables, host);
             refuse(vec![BrokenRule::SystemProcess])
         })?;
         let windows = Windows::new(&adapter, process, tables);
-        kmd.set_root_page_table(system_context, windows.root);
+        if let Some(root) = windows.root {
+            kmd.set_root_page_table(system_context, root);
+        }
 
         let mut manager = Self {
             placer,
-            evictable: Evictable::default(),
+            commit: CommitLimit::new(adapter.system_commit_limit),
+            aperture: ApertureRanges::new(adapter.aperture.size),
+            evictable: PerPool::default(),
             pinned_bytes: extents.iter().map(|extent| extent.size).sum(),
-            promised_bytes: 0,
+            promised_bytes: PerPool::default(),
+            dummy_page,
+            driver_findings: Vec::new(),
             processes: Slots::new(),
             devices: Slots::new(),
             contexts: Slots::new(),
@@ -84,25 +103,28 @@ impl VidMm {
             failed: None,
             adapter,
         };
-        manager.record_start(info.wddm_version.0, process, extents);
+        manager.record_start(process, extents);
+        for query in queries {
+            manager.record_query(query);
+        }
         manager.initialise_paging_tables();
         Ok(manager)
     }
 
-    fn record_start(&mut self, wddm_version: u32, paging_process: KmdProcessHandle, paging_tables: Vec<Extent>) {
-        let adapter = &self.adapter;
+    fn record_start(&mut self, paging_process: KmdProcessHandle, paging_tables: Vec<Extent>) {
+        let (adapter, windows) = (&self.adapter, &self.windows);
         self.events.record(|| Event::AdapterStarted {
-            wddm_version,
-            addressing_model: AddressingModel::GpuMmu,
-            notification_revision: NotificationRevision::Current,
-            memory: Some(MemorySegmentFacts {
-                segment: adapter.memory.id,
-                size: adapter.memory.size,
-                page_size: adapter.memory.page_size,
+            wddm_version: adapter.version.0,
+            addressing_model: adapter.model,
+            notification_revision: adapter.revision,
+            memory: adapter.memory.map(|memory| MemorySegmentFacts {
+                segment: memory.id,
+                size: memory.size,
+                page_size: memory.page_size,
             }),
-            aperture: ApertureSegmentFacts { segment: SegmentId(2), size: 0 },
-            system_commit_limit: 0,
-            dummy_page: PhysicalAddress { segment: SegmentId::SYSTEM, offset: 0 },
+            aperture: ApertureSegmentFacts { segment: adapter.aperture.id, size: adapter.aperture.size },
+            system_commit_limit: adapter.system_commit_limit,
+            dummy_page: self.dummy_page,
             engines: adapter.engines.clone(),
             level_bits: adapter.levels.iter().map(|level| level.index_bits).collect(),
             table_bytes: adapter.levels.iter().map(|level| level.table_bytes).collect(),
@@ -112,9 +134,24 @@ impl VidMm {
             va_bits: adapter.va_bits,
             paging_va_size: adapter.paging_va_size,
             paging_process,
-            paging_table_bytes: paging_tables.iter().map(|extent| extent.size).sum(),
+            paging_table_bytes: windows.tables.iter().map(|(key, _)| key.bytes(adapter)).sum(),
             paging_tables,
         });
+    }
+
+    fn record_query(&mut self, query: PagingVaQuery) {
+        let (paging_va_size, finding) = query.size(&self.adapter);
+        self.events.record(|| Event::PagingVaQueried {
+            query_type: QUERY_TYPE,
+            physical_adapter_index: query.physical_adapter_index,
+            input_data_size: size_of::<u32>() as u32,
+            output_data_size: size_of::<u32>() as u32,
+            answer_mib: query.answer_mib,
+            paging_va_size,
+        });
+        if let Some(finding) = finding {
+            self.report(finding);
+        }
     }
 
     /// The paging process's tables are written by the first paging buffer, not by the CPU as in GVA-33: then a GPU sees one
@@ -122,9 +159,43 @@ impl VidMm {
     fn initialise_paging_tables(&mut self) {
         for key in Windows::needed_tables(&self.adapter) {
             let Windows { process, tables, .. } = &mut self.windows;
-            initialise_table(&self.adapter, *process, tables, key, &mut self.builder.operations);
+            initialise_table(&self.adapter, *process, tables, key, &mut self.builder.steps);
         }
     }
+}
+
+/// Asks for the size of the paging process's address space, once for each physical adapter (PGV-01).
+fn query_paging_va(
+    options: AdapterOptions,
+    info: &AdapterInfo,
+    adapter: &Adapter,
+    kmd: &mut dyn Kmd,
+) -> Vec<PagingVaQuery> {
+    let linked = info.linked_adapter_segments.iter().map(|segments| {
+        let memory = segments.iter().filter(|segment| !segment.flags.contains(SegmentFlags::APERTURE));
+        memory.map(|segment| segment.size).max().unwrap_or(0)
+    });
+    let memory_sizes = core::iter::once(adapter.memory_size()).chain(linked);
+    (0..)
+        .zip(memory_sizes)
+        .map(|(physical_adapter_index, memory_size)| PagingVaQuery {
+            physical_adapter_index,
+            memory_size,
+            scheduling_log: info.scheduling_log_buffer_size,
+            answer_mib: kmd.query_paging_process_gpu_va_size(physical_adapter_index),
+            without_local_memory: options.paging_va_without_local_memory,
+        })
+        .collect()
+}
+
+/// Whether the windows of the paging process fit into its addresses.
+fn check_windows(adapter: &Adapter) -> Result<(), BrokenRule> {
+    let (_, addresses) = adapter.paging_addresses();
+    if adapter.has_page_tables() && 2 * adapter.paging_va_size > addresses {
+        let coverage = adapter.coverage(0);
+        return Err(BrokenRule::AddressSpaceTooSmall { va_bits: adapter.va_bits, coverage });
+    }
+    Ok(())
 }
 
 /// Places the tables of the paging process, which stay where they are (GVA-27), at the start of the segment.
@@ -135,8 +206,8 @@ fn place_paging_tables(
 ) -> Result<(PageTables, Vec<Extent>), BrokenRule> {
     let keys = Windows::needed_tables(adapter);
     let total: u64 = keys.iter().map(|key| key.segment_bytes(adapter)).sum();
-    if !adapter.paging_tables_in_system && total > adapter.memory.size / 2 {
-        return Err(BrokenRule::PagingTables { tables: total, size: adapter.memory.size });
+    if !adapter.paging_tables_in_system && total > adapter.memory_size() / 2 {
+        return Err(BrokenRule::PagingTables { tables: total, size: adapter.memory_size() });
     }
     let mut tables = PageTables::default();
     let mut extents = Vec::new();
@@ -151,7 +222,7 @@ fn place_paging_tables(
                 unreachable!("an empty segment gives one range")
             };
             extents.push(extent);
-            PhysicalAddress { segment: adapter.memory.id, offset: extent.offset }
+            PhysicalAddress { segment: adapter.memory_id(), offset: extent.offset }
         };
         tables.insert(key, Table { address: Some(address), plan: 0, initialised: false });
     }
@@ -183,10 +254,11 @@ impl Builder {
             pool: Vec::new(),
             buffers: 0,
             current: None,
-            operations: VecDeque::new(),
+            steps: VecDeque::new(),
             plan: 0,
             multipass_offset: 0,
             idle_at: None,
+            host_step_at: None,
             system_context,
         }
     }

@@ -73,7 +73,7 @@ impl TableKey {
 
     /// Bytes of the segment that the table takes if it lives there: whole pages of it.
     pub fn segment_bytes(self, adapter: &Adapter) -> u64 {
-        self.bytes(adapter).next_multiple_of(adapter.memory.page_size.bytes())
+        self.bytes(adapter).next_multiple_of(adapter.memory_page_size().bytes())
     }
 
     /// Entries in the table.

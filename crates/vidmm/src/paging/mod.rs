@@ -1,11 +1,18 @@
-//! Paging: what is to be done (plan), in what order (stream), where the paging process sees it (window).
+//! Paging: what is to be done (plan), in what order (stream), where the paging process sees it (window), and how that is
+//! expanded into steps (expand).
 
+mod step;
 mod plan;
-mod stream;
 mod window;
+mod table;
+mod expand;
+mod stream;
 
+pub(crate) use expand::{BuildEnv, Cursor, expand};
 pub(crate) use plan::{
-    BuildEnv, Cursor, PageIn, PageOut, Plan, PlannedTable, PteRange, Retire, expand, initialise_table, root_page_table,
+    ApertureRange, Coming, Leaving, Notice, PageIn, PageOut, Plan, PlannedTable, PteRange, Retire, UnmapNotice,
 };
+pub(crate) use step::{IoMmuRange, Step};
 pub(crate) use stream::Stream;
+pub(crate) use table::{initialise_table, root_page_table};
 pub(crate) use window::{PteTarget, PteWriter, Windows};

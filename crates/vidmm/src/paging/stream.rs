@@ -9,7 +9,7 @@ use alloc::{
     vec::Vec,
 };
 
-use super::{Cursor, Plan};
+use super::{Cursor, IoMmuRange, Plan};
 use crate::id::PlanNo;
 
 /// All plans that have not retired.
@@ -45,17 +45,20 @@ impl Stream {
         self.parked.insert(self.last);
     }
 
-    /// Lets the first parked plan enter for which `is_over` says of each wait that it is over.
-    pub fn enter_next(&mut self, is_over: impl Fn(u32, u64) -> bool) -> Option<PlanNo> {
+    /// Lets the first parked plan enter for which `is_over` says of each wait that it is over. Returns its number, and what
+    /// the host is to map for it.
+    pub fn enter_next(&mut self, is_over: impl Fn(u32, u64) -> bool) -> Option<(PlanNo, Vec<IoMmuRange>)> {
         let can_enter = |number: &&PlanNo| {
             let plan = &self.plans[*number].plan;
             plan.after.iter().all(|before| !self.parked.contains(before))
+                && plan.after_retired.iter().all(|before| !self.plans.contains_key(before))
                 && plan.waits.iter().all(|&(device, submission)| is_over(device, submission))
         };
         let number = *self.parked.iter().find(can_enter)?;
         self.parked.remove(&number);
         self.to_build.push_back(number);
-        Some(number)
+        let entry = self.plans.get_mut(&number).expect("a parked plan has not retired");
+        Some((number, core::mem::take(&mut entry.plan.io_mmu_map)))
     }
 
     /// The plan to build, and how far it is.

@@ -1,11 +1,12 @@
 //! Scratch windows: where the paging process sees what it moves (GVA-61, BPB-40).
 //!
 //! There is one ring of addresses for system memory and one for the segment, each as large as the paging process's VA size
-//! (U-16). The rings are used in stream order, so a window needs no waiting: the operations before it are over when its own
+//! (U-16). The rings are used in stream order, so a window needs no waiting: the steps before it are over when its own
 //! begin. Its page tables are pinned from adapter start (PGV-04).
 
 use alloc::{collections::VecDeque, vec::Vec};
 
+use super::{IoMmuRange, Step};
 use crate::{
     adapter::Adapter,
     contract::{
@@ -21,7 +22,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Windows {
     pub process: KmdProcessHandle,
-    pub root: RootPageTable,
+    /// Its root table; none without page tables.
+    pub root: Option<RootPageTable>,
     pub tables: PageTables,
     system: Ring,
     local: Ring,
@@ -42,6 +44,8 @@ pub(crate) struct Window {
     address: u64,
     size: u64,
     page_size: PageSize,
+    /// What the host has mapped there; none if page-table entries map it.
+    io_mmu: Option<IoMmuRange>,
 }
 
 impl Window {
@@ -59,32 +63,45 @@ impl Windows {
     pub fn new(adapter: &Adapter, process: KmdProcessHandle, tables: PageTables) -> Self {
         let (system, local) = Self::bases(adapter);
         let size = adapter.paging_va_size;
-        let root = tables.root(adapter).expect("the paging process's root is placed at adapter start");
+        let root = tables.root(adapter);
+        let local_page_size = adapter.pte_page_size(adapter.memory_page_size());
         Self {
             process,
-            root: RootPageTable { address: root, num_entries: root_entries(adapter) },
+            root: root.map(|address| RootPageTable { address, num_entries: root_entries(adapter) }),
             tables,
             system: Ring { base: system, size, cursor: 0, page_size: PageSize::Kib4 },
-            local: Ring { base: local, size, cursor: 0, page_size: adapter.pte_page_size(adapter.memory.page_size) },
+            local: Ring { base: local, size, cursor: 0, page_size: local_page_size },
         }
     }
 
-    /// The tables that the rings need, roots first. They stay resident for ever.
+    /// The tables that the rings need, roots first; none if there are no rings. They stay resident for ever.
     pub fn needed_tables(adapter: &Adapter) -> Vec<TableKey> {
+        let size = adapter.paging_va_size;
+        if size == 0 || !adapter.has_page_tables() {
+            return Vec::new();
+        }
         let (system, local) = Self::bases(adapter);
-        let local_pages = adapter.pte_page_size(adapter.memory.page_size);
-        let system = PageTables::needed(adapter, system, adapter.paging_va_size, PageSize::Kib4);
-        let local = PageTables::needed(adapter, local, adapter.paging_va_size, local_pages);
-        let mut keys: Vec<TableKey> = system.chain(local).collect();
+        let mut keys: Vec<TableKey> = PageTables::needed(adapter, system, size, PageSize::Kib4).collect();
+        if let Some(memory) = adapter.memory {
+            keys.extend(PageTables::needed(adapter, local, size, adapter.pte_page_size(memory.page_size)));
+        }
         keys.sort_by_key(|&key| (core::cmp::Reverse(key.level), key));
         keys.dedup();
         keys
     }
 
-    /// The first leaf table's addresses are never used (GVA-58), so the rings begin behind them.
+    /// Where the rings begin: behind the addresses that are never used (GVA-58).
     fn bases(adapter: &Adapter) -> (u64, u64) {
-        let system = adapter.coverage(0);
+        let (system, _) = adapter.paging_addresses();
         (system, system + adapter.paging_va_size)
+    }
+
+    /// Lets the host map a part of an allocation at the next window of system memory; where is decided here.
+    pub fn map_io_mmu(&mut self, range: IoMmuRange, steps: &mut VecDeque<Step>) -> Window {
+        let (window, _) = self.system.next(range.size);
+        let range = IoMmuRange { virtual_address: window.address(), ..range };
+        steps.push_back(Step::MapIoMmu(range));
+        Window { io_mmu: Some(range), ..window }
     }
 
     /// Bytes that a window can show at most.
@@ -100,10 +117,10 @@ impl Windows {
         allocation_offset: u64,
         offset: u64,
         size: u64,
-        operations: &mut VecDeque<PagingOperation>,
+        steps: &mut VecDeque<Step>,
     ) -> Window {
         let extents = Extents::one(Extent { offset, size });
-        self.map(adapter, handle, allocation_offset, SegmentId::SYSTEM, &extents, 0, size, operations)
+        self.map(adapter, handle, allocation_offset, SegmentId::SYSTEM, &extents, 0, size, steps)
     }
 
     /// Maps `size` bytes of an allocation that lies at `extents` of the segment, from its byte `offset` on.
@@ -114,9 +131,9 @@ impl Windows {
         extents: &Extents,
         offset: u64,
         size: u64,
-        operations: &mut VecDeque<PagingOperation>,
+        steps: &mut VecDeque<Step>,
     ) -> Window {
-        self.map(adapter, handle, offset, adapter.memory.id, extents, offset, size, operations)
+        self.map(adapter, handle, offset, adapter.memory_id(), extents, offset, size, steps)
     }
 
     #[expect(clippy::too_many_arguments, reason = "the two callers above name what they pass")]
@@ -129,12 +146,13 @@ impl Windows {
         extents: &Extents,
         offset: u64,
         size: u64,
-        operations: &mut VecDeque<PagingOperation>,
+        steps: &mut VecDeque<Step>,
     ) -> Window {
         let ring = if segment.is_system() { &mut self.system } else { &mut self.local };
         let (window, wrapped) = ring.next(size);
         if wrapped {
-            operations.push_back(self.flush(ring_range(if segment.is_system() { &self.system } else { &self.local })));
+            let ring = if segment.is_system() { &self.system } else { &self.local };
+            steps.push_back(self.flush(ring_range(ring)));
         }
         let writer = PteWriter { adapter, tables: &self.tables, process: self.process };
         for (start, run) in extents.runs(offset, size) {
@@ -148,16 +166,21 @@ impl Windows {
                 allocation_offset: allocation_offset + in_window,
                 driver_protection: 0,
             };
-            writer.write(target, pte, operations);
+            writer.write(target, pte, steps);
         }
         if !adapter.invalid_not_cached {
-            operations.push_back(self.flush((window.address, window.address + window.size)));
+            steps.push_back(self.flush((window.address, window.address + window.size)));
         }
         window
     }
 
-    /// Takes a window's entries away. Its addresses are not used again before a flush.
-    pub fn unmap(&self, adapter: &Adapter, window: Window, operations: &mut VecDeque<PagingOperation>) {
+    /// Takes a window away. Its addresses are not used again before a flush: ours of its entries, or the driver's of what the
+    /// device caches of the IOMMU.
+    pub fn unmap(&self, adapter: &Adapter, window: Window, steps: &mut VecDeque<Step>) {
+        if let Some(range) = window.io_mmu {
+            steps.push_back(Step::UnmapIoMmu(range));
+            return;
+        }
         let writer = PteWriter { adapter, tables: &self.tables, process: self.process };
         let target = PteTarget {
             handle: None,
@@ -167,16 +190,17 @@ impl Windows {
             allocation_offset: 0,
             driver_protection: 0,
         };
-        writer.write(target, Pte::INVALID, operations);
+        writer.write(target, Pte::INVALID, steps);
     }
 
-    fn flush(&self, (start, end): (u64, u64)) -> PagingOperation {
-        PagingOperation::FlushTlb(FlushTlb {
-            root_page_table_address: self.root.address,
+    fn flush(&self, (start, end): (u64, u64)) -> Step {
+        let root = self.root.expect("a window of page-table entries has a root");
+        Step::Operation(PagingOperation::FlushTlb(FlushTlb {
+            root_page_table_address: root.address,
             process: self.process,
             start_virtual_address: GpuVirtualAddress(start),
             end_virtual_address: GpuVirtualAddress(end),
-        })
+        }))
     }
 }
 
@@ -197,7 +221,7 @@ impl Ring {
         let wrapped = aligned + size > self.size;
         let start = if wrapped { 0 } else { aligned };
         self.cursor = start + size;
-        (Window { address: self.base + start, size, page_size: self.page_size }, wrapped)
+        (Window { address: self.base + start, size, page_size: self.page_size, io_mmu: None }, wrapped)
     }
 }
 
@@ -221,7 +245,7 @@ pub(crate) struct PteTarget {
 
 impl PteWriter<'_> {
     /// Writes the entries of `target`, of which `first` is the first: each further one is a page on, unless it is invalid.
-    pub fn write(&self, target: PteTarget, first: Pte, operations: &mut VecDeque<PagingOperation>) {
+    pub fn write(&self, target: PteTarget, first: Pte, steps: &mut VecDeque<Step>) {
         let valid = first.flags.contains(PteFlags::VALID);
         let mut flags = UpdatePageTableFlags::empty();
         flags.set(UpdatePageTableFlags::REPEAT, !valid);
@@ -231,7 +255,7 @@ impl PteWriter<'_> {
             let table = self.tables.get(key).and_then(|table| table.address);
             let done = start - target.address;
             let pages = |bytes: u64| bytes / target.page_size.bytes();
-            operations.push_back(PagingOperation::UpdatePageTable(UpdatePageTable {
+            steps.push_back(Step::Operation(PagingOperation::UpdatePageTable(UpdatePageTable {
                 page_table_level: 0,
                 allocation: target.handle,
                 page_table_address: table.expect("a mapping's tables are placed before its entries are written"),
@@ -246,7 +270,7 @@ impl PteWriter<'_> {
                 allocation_offset_in_bytes: if valid { target.allocation_offset + done } else { 0 },
                 process: self.process,
                 first_pte_virtual_address: GpuVirtualAddress(start),
-            }));
+            })));
         }
     }
 }

@@ -2,13 +2,15 @@
 
 use crate::{
     contract::{
-        BuildPagingBuffer, BuildStatus, DmaBuffer, EngineFence, Kmd, Packet, PagingBuffer, PagingOperation,
-        SubmitCommand,
+        BuildPagingBuffer, BuildStatus, DmaBuffer, EngineFence, Host, Kmd, NotifyAllocFlags, Packet, PagingBuffer,
+        PagingOperation, SubmitCommand,
     },
-    error::Violation,
+    error::{DriverFinding, Violation},
     event::Event,
-    paging::{BuildEnv, expand},
+    id::PlanNo,
+    paging::{BuildEnv, IoMmuRange, Step, expand},
     state::{Output, VidMm},
+    units::{PhysicalAddress, SegmentId},
 };
 
 /// Paging buffers that exist at most: what is beyond waits for one to come back (U-4, D14).
@@ -27,22 +29,31 @@ enum Built {
 
 impl VidMm {
     /// Lets parked plans enter the stream whose waits are over.
-    pub(crate) fn enter(&mut self) {
+    pub(crate) fn enter(&mut self, host: &mut dyn Host) {
         loop {
             let devices = &self.devices;
             let is_over = |device: u32, submission| devices[device as usize].retired() >= submission;
-            let Some(plan) = self.stream.enter_next(is_over) else { return };
+            let Some((plan, io_mmu_map)) = self.stream.enter_next(is_over) else { return };
             self.placer.entered(plan);
+            self.commit.entered(plan);
+            self.aperture.entered(plan);
             self.events.record(|| Event::PlanEntered { plan });
+            for range in io_mmu_map {
+                self.map_io_mmu(host, plan, range);
+            }
             self.stirred = true;
         }
     }
 
     /// Builds what the stream holds, as long as there are buffers.
-    pub(crate) fn build(&mut self, kmd: &mut dyn Kmd) {
-        while self.failed.is_none() && self.next_operation(kmd) {
-            if self.builder.idle_at.is_some_and(|fence| self.paging_engine().retired < fence) {
+    pub(crate) fn build(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
+        while self.failed.is_none() && self.next_step(kmd) {
+            let awaited = self.builder.idle_at.max(self.builder.host_step_at);
+            if awaited.is_some_and(|fence| self.paging_engine().retired < fence) || !self.do_host_steps(kmd, host) {
                 return;
+            }
+            if !matches!(self.builder.steps.front(), Some(Step::Operation(_))) {
+                continue;
             }
             if self.builder.current.is_none() && !self.take_buffer() {
                 return;
@@ -64,17 +75,66 @@ impl VidMm {
         }
     }
 
-    /// Makes sure that there is an operation to build; `false` when the stream is empty, with nothing left unsubmitted.
-    fn next_operation(&mut self, kmd: &mut dyn Kmd) -> bool {
-        while self.builder.operations.is_empty() {
+    /// Does the host's steps that are next; `false` when one must wait until what was built before has completed.
+    fn do_host_steps(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) -> bool {
+        while let Some(&step) = self.builder.steps.front() {
+            let plan = self.builder.plan;
+            match step {
+                Step::Operation(_) => break,
+                Step::MapIoMmu(range) => self.map_io_mmu(host, plan, range),
+                Step::UnmapIoMmu(range) => {
+                    self.submit_paging_buffer(kmd);
+                    let submitted = self.paging_engine().submitted;
+                    if self.paging_engine().retired < submitted {
+                        self.builder.host_step_at = Some(submitted);
+                        return false;
+                    }
+                    self.unmap_io_mmu(host, plan, range);
+                }
+            }
+            self.builder.host_step_at = None;
+            self.builder.steps.pop_front();
+        }
+        true
+    }
+
+    fn map_io_mmu(&mut self, host: &mut dyn Host, plan: PlanNo, range: IoMmuRange) {
+        let IoMmuRange { domain, virtual_address, size, system_offset, read_only, allocation, .. } = range;
+        let system_address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: system_offset };
+        host.map_io_mmu(domain, virtual_address, system_address, size, read_only);
+        let IoMmuRange { allocation_offset, window, .. } = range;
+        self.events.record(|| Event::IoMmuMapped {
+            plan,
+            domain,
+            virtual_address,
+            allocation,
+            allocation_offset,
+            size,
+            window,
+        });
+    }
+
+    pub(crate) fn unmap_io_mmu(&mut self, host: &mut dyn Host, plan: PlanNo, range: IoMmuRange) {
+        let IoMmuRange { domain, virtual_address, size, window, .. } = range;
+        host.unmap_io_mmu(domain, virtual_address, size);
+        self.events.record(|| Event::IoMmuUnmapped { plan, domain, virtual_address, size, window });
+    }
+
+    /// Makes sure that there is a step to do; `false` when the stream is empty, with nothing left unsubmitted.
+    fn next_step(&mut self, kmd: &mut dyn Kmd) -> bool {
+        while self.builder.steps.is_empty() {
             let Some((number, plan, cursor)) = self.stream.head() else {
                 self.submit_paging_buffer(kmd);
                 return false;
             };
             self.builder.plan = number;
-            let mut env =
-                BuildEnv { adapter: &self.adapter, windows: &mut self.windows, processes: &mut self.processes };
-            if !expand(plan, cursor, &mut env, &mut self.builder.operations) {
+            let mut env = BuildEnv {
+                adapter: &self.adapter,
+                windows: &mut self.windows,
+                processes: &mut self.processes,
+                dummy_page: self.dummy_page,
+            };
+            if !expand(plan, cursor, &mut env, &mut self.builder.steps) {
                 let moves_bytes = plan.bytes() > 0;
                 let pending = self.builder.current.as_ref().is_some_and(|buffer| !buffer.is_empty());
                 self.stream.head_built(self.paging_engine().submitted + u64::from(pending));
@@ -103,7 +163,9 @@ impl VidMm {
         let builder = &mut self.builder;
         let plan = builder.plan;
         let buffer = builder.current.as_mut().expect("a buffer was taken");
-        let operation = *builder.operations.front().expect("there is an operation");
+        let Some(&Step::Operation(operation)) = builder.steps.front() else {
+            unreachable!("the host's steps are done before")
+        };
         let is_fresh = buffer.is_empty();
         let offset = buffer.write_offset() as u32;
         let progress_before = builder.multipass_offset;
@@ -137,7 +199,7 @@ impl VidMm {
         }
         match status {
             BuildStatus::Success => {
-                builder.operations.pop_front();
+                builder.steps.pop_front();
                 builder.multipass_offset = 0;
                 builder.idle_at = None;
                 self.count(&operation);
@@ -150,7 +212,10 @@ impl VidMm {
                 Built::Full
             }
             BuildStatus::AllocationBusy if was_idle => Built::Violation(Violation::BusyWhileIdle),
-            BuildStatus::AllocationBusy => Built::Busy,
+            BuildStatus::AllocationBusy => {
+                self.report(DriverFinding::BusyUndocumented { operation: operation.kind() });
+                Built::Busy
+            }
         }
     }
 
@@ -164,7 +229,12 @@ impl VidMm {
             PagingOperation::MapApertureSegment(_) | PagingOperation::UnmapApertureSegment(_) => {
                 &mut statistics.aperture_operations
             }
-            PagingOperation::NotifyAlloc(_) => &mut statistics.eviction_notification_chunks,
+            PagingOperation::NotifyAlloc(op) if op.flags.contains(NotifyAllocFlags::EVICTION) => {
+                statistics.eviction_notifications += u64::from(op.offset_in_bytes == 0);
+                statistics.eviction_notification_bytes += op.size_in_bytes;
+                &mut statistics.eviction_notification_chunks
+            }
+            PagingOperation::NotifyAlloc(_) => &mut statistics.io_mmu_unmap_notifications,
         };
         *counter += 1;
     }

@@ -75,9 +75,7 @@ impl VidMm {
         if context.in_flight >= IN_FLIGHT_MAX {
             return None;
         }
-        let root = TableKey::root(&self.adapter);
-        let root = self.processes[device.process as usize].tables.get(root).filter(|table| table.plan > 0)?;
-        let paging_fence = device.gate(next.number)?.max(self.stream.fence_of(root.plan)?);
+        let paging_fence = device.gate(next.number)?.max(self.root_fence(device.process)?);
         let mut waits = Vec::new();
         if paging_fence > self.paging_engine().retired {
             waits.push(EngineFence { engine: self.adapter.paging_engine, fence_id: paging_fence });
@@ -92,12 +90,21 @@ impl VidMm {
         Some(waits)
     }
 
+    /// The fence of the paging engine that completes the root table of a process: 0 if it has, none until it is built.
+    fn root_fence(&self, process: u32) -> Option<u64> {
+        if !self.adapter.has_page_tables() {
+            return Some(0);
+        }
+        let root = self.processes[process as usize].tables.get(TableKey::root(&self.adapter))?;
+        self.stream.fence_of(Some(root.plan).filter(|&plan| plan > 0)?)
+    }
+
     fn hand_out(&mut self, kmd: &mut dyn Kmd, index: u32, waits: Vec<EngineFence>) {
         let context = &mut self.contexts[index as usize];
         let submission = context.queue.pop_front().expect("it was found dispatchable");
         context.in_flight += 1;
         let (engine, device_index, handle) = (context.engine, context.device, context.handle);
-        if !context.root_is_set {
+        if !context.root_is_set && self.adapter.has_page_tables() {
             let process = &self.processes[self.devices[device_index as usize].process as usize];
             let root = root_page_table(&self.adapter, &process.tables);
             let root = root.expect("nothing is dispatchable before its root table is built");

@@ -12,6 +12,7 @@ use crate::{
     gpu_va::{Mapping, PageTables, TableKey},
     id::{PlanNo, SubmissionNo},
     paging::Retire,
+    pool::Pool,
     request::RequestKind,
     residency::SpanNo,
     state::{Deferred, DeferredAction, VidMm},
@@ -34,23 +35,38 @@ impl VidMm {
             next = device + 1;
             self.follow_up(device);
         }
+        self.evict_soon();
+    }
+
+    /// Plans the eviction of what was to go at the earliest opportunity: each device's on its own, so that none waits for
+    /// another's work (D5).
+    fn evict_soon(&mut self) {
         let mut draft = Draft::default();
+        let mut device = None;
         while let Some(index) = self.evict_soon.pop_front() {
             let wanted = AllocationState::EVICTABLE | AllocationState::EVICT_SOON;
-            if self.allocations.contains(index as usize) && self.allocations[index as usize].state.contains(wanted) {
-                self.plan_out(&mut draft, index, EvictReason::EvictRequested);
+            if !self.allocations.contains(index as usize) || !self.allocations[index as usize].state.contains(wanted) {
+                continue;
             }
+            let owner = self.allocations[index as usize].device;
+            if device.replace(owner) != Some(owner) {
+                self.finish(core::mem::take(&mut draft));
+            }
+            self.plan_out(&mut draft, index, EvictReason::EvictRequested);
         }
         self.finish(draft);
     }
 
     /// Plans the root tables of new processes, as there is room: no work runs without (GVA-17).
     fn plan_roots(&mut self) {
+        if self.rootless.is_empty() {
+            return;
+        }
         let root = TableKey::root(&self.adapter);
         while let Some(process) = self.rootless.first().copied() {
             let placed = self.processes[process as usize].tables.get_mut(root).address.is_some();
             let bytes = root.segment_bytes(&self.adapter);
-            if !placed && bytes > self.placer.available() + self.evictable.bytes() {
+            if !placed && bytes > self.placer.available() + self.evictable[Pool::Memory].bytes() {
                 return;
             }
             self.rootless.pop_first();
@@ -145,11 +161,11 @@ impl VidMm {
     fn satisfy(&mut self, device: u32, position: SubmissionNo, kind: &RequestKind) -> Result<Vec<PlanNo>, Shortfall> {
         match kind {
             RequestKind::MakeResident(items) => {
-                let newly_held = self.bytes_not_held(items.iter().map(|&(index, _)| index));
-                if !self.may_hold(device as usize, newly_held) {
+                let indices: Vec<u32> = items.iter().map(|&(index, _)| index).collect();
+                if !self.may_hold(device as usize, self.bytes_not_held(&indices)) {
                     return Err(Shortfall::Promise);
                 }
-                if !self.has_room_for(device, position, items) {
+                if !Pool::ALL.into_iter().all(|pool| self.has_room_for(pool, device, position, &indices)) {
                     return Err(Shortfall::Room);
                 }
                 Ok(self.bring_in(items))
@@ -163,41 +179,47 @@ impl VidMm {
         }
     }
 
-    /// Whether all that is missing fits into what is free and what is evictable, without what the request itself keeps.
+    /// Whether all that is missing in a pool fits into what is free and what is evictable there, without what the request
+    /// itself keeps.
     ///
     /// Where it fits without a victim once the dead are gone, that is waited for while work of the device runs: copying living
     /// content out and in again costs more. When nothing runs any more, what dies may itself wait for this request.
-    fn has_room_for(&self, device: u32, position: SubmissionNo, items: &[(u32, Option<SpanNo>)]) -> bool {
+    fn has_room_for(&self, pool: Pool, device: u32, position: SubmissionNo, indices: &[u32]) -> bool {
         let mut missing: Vec<u32> = Vec::new();
         let mut kept: Vec<u32> = Vec::new();
-        for &(index, _) in items {
+        for &index in indices {
             let allocation = &self.allocations[index as usize];
-            if allocation.place.is_none() {
-                missing.push(index);
-            } else if allocation.state.contains(AllocationState::EVICTABLE) {
+            let is_there = allocation.place.as_ref().is_some_and(|place| place.pool() == pool);
+            if is_there && allocation.state.contains(AllocationState::EVICTABLE) {
                 kept.push(index);
+            }
+            if !is_there && allocation.pool() == pool {
+                missing.push(index);
             }
         }
         let (missing, kept) = (self.bytes_of(missing), self.bytes_of(kept));
-        let available = self.placer.available();
+        let (available, evictable) = (self.available(pool), &self.evictable[pool]);
         if missing <= available {
             return true;
         }
-        if missing > available + self.evictable.bytes() - kept {
+        if missing > available + evictable.bytes() - kept {
             return false;
         }
         let books = &self.devices[device as usize];
         let nothing_runs = books.unretired.first().is_none_or(|&first| first > books.dispatched());
-        let dead = self.evictable.dead_bytes(&self.allocations);
-        nothing_runs || missing <= available + dead || missing > available + dead + self.dying_bytes(device, position)
+        let dead = evictable.dead_bytes(&self.allocations);
+        nothing_runs
+            || missing <= available + dead
+            || missing > available + dead + self.dying_bytes(pool, device, position)
     }
 
     /// Bytes of destroyed allocations that are held only for submissions of the device up to `position`.
-    fn dying_bytes(&self, device: u32, position: SubmissionNo) -> u64 {
+    fn dying_bytes(&self, pool: Pool, device: u32, position: SubmissionNo) -> u64 {
         let lapsing = self.devices[device as usize].lapsing.up_to(position);
         let dying = lapsing.filter(|&(last, index)| {
             let allocation = &self.allocations[index as usize];
             allocation.state.contains(AllocationState::DESTROYED)
+                && allocation.pool() == pool
                 && !allocation.entry.has_ungranted_span()
                 && allocation.entry.until == last
         });
@@ -207,14 +229,24 @@ impl VidMm {
     fn bring_in(&mut self, items: &[(u32, Option<SpanNo>)]) -> Vec<PlanNo> {
         // What the request names is no victim of it.
         for &(index, _) in items {
-            self.evictable.remove(&mut self.allocations, index);
+            self.keep(index);
         }
         let mut draft = Draft::default();
         let mut plans = Vec::new();
         for &(index, _) in items {
-            match self.allocations[index as usize].place {
-                None => self.plan_in(&mut draft, index),
-                Some(_) => plans.push(self.allocations[index as usize].last_plan),
+            if self.is_placed(index) {
+                plans.push(self.allocations[index as usize].last_plan);
+            } else if self.allocations[index as usize].place.is_some() {
+                self.plan_out(&mut draft, index, self.reason_to_move(index));
+            }
+        }
+        // System memory first: what leaves the memory segment may then stay resident in what is left there.
+        for pool in [Pool::System, Pool::Memory] {
+            for &(index, _) in items {
+                let allocation = &self.allocations[index as usize];
+                if allocation.place.is_none() && allocation.pool() == pool {
+                    self.plan_in(&mut draft, index);
+                }
             }
         }
         plans.extend(self.finish(draft));
@@ -231,11 +263,19 @@ impl VidMm {
         plans
     }
 
+    /// Why an allocation that is resident, but not where its device's list counts it, goes there.
+    fn reason_to_move(&self, index: u32) -> EvictReason {
+        match self.allocations[index as usize].pool() {
+            Pool::Memory => EvictReason::Promoted,
+            Pool::System => EvictReason::RangeWanted,
+        }
+    }
+
     fn has_room_for_tables(&self, mapping: &Mapping) -> bool {
         let tables = &self.processes[mapping.process as usize].tables;
         let unplaced = |key: &TableKey| tables.get(*key).is_some_and(|table| table.address.is_none());
         let bytes: u64 = self.tables_of(mapping).filter(unplaced).map(|key| key.segment_bytes(&self.adapter)).sum();
-        bytes <= self.placer.available() + self.evictable.bytes()
+        bytes <= self.placer.available() + self.evictable[Pool::Memory].bytes()
     }
 
     fn make_mapping(&mut self, index: u32, mapping: Mapping) -> Vec<PlanNo> {
@@ -258,9 +298,12 @@ impl VidMm {
         plans
     }
 
-    fn tables_of(&self, mapping: &Mapping) -> impl Iterator<Item = TableKey> + use<> {
+    /// The tables that a mapping needs, roots first; none if the GPU has no page tables.
+    pub(crate) fn tables_of(&self, mapping: &Mapping) -> impl Iterator<Item = TableKey> + use<> {
         let Mapping { virtual_address, size, pte_page_size, .. } = *mapping;
-        PageTables::needed(&self.adapter, virtual_address, size, pte_page_size)
+        let tables = self.adapter.has_page_tables();
+        let needed = tables.then(|| PageTables::needed(&self.adapter, virtual_address, size, pte_page_size));
+        needed.into_iter().flatten()
     }
 
     fn note_grant(&mut self, device: u32, mut plans: Vec<PlanNo>) {

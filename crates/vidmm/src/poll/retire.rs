@@ -148,10 +148,14 @@ impl VidMm {
     }
 
     /// Retires plans whose last operation has completed.
-    pub(crate) fn retire_plans(&mut self) {
+    pub(crate) fn retire_plans(&mut self, host: &mut dyn Host) {
         let completed = self.paging_engine().retired;
         while let Some((number, plan)) = self.stream.retire_next(completed) {
             self.stirred = true;
+            // All paging operations that were under way for these ranges have ended with it (NTF-04).
+            for range in plan.io_mmu_unmap {
+                self.unmap_io_mmu(host, number, range);
+            }
             self.events.record(|| Event::PlanRetired { plan: number });
             for retire in plan.retire {
                 match retire {

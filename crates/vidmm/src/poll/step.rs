@@ -15,14 +15,14 @@ impl VidMm {
         while self.stirred && self.failed.is_none() {
             self.stirred = false;
             // Work that can run is handed out before anything is decided: deciding looks at what runs.
-            self.retire_plans();
+            self.retire_plans(host);
             self.reap(kmd, host);
             self.settle_requests();
             self.dispatch(kmd);
             self.tick();
             self.grant();
-            self.enter();
-            self.build(kmd);
+            self.enter(host);
+            self.build(kmd, host);
         }
         self.outputs.pop_front()
     }

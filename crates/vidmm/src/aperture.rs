@@ -1,0 +1,146 @@
+//! Ranges of the aperture segment. A range is contiguous (SEG-13), and cannot be moved while it is in use; so that a grant
+//! never fails for want of a hole, a range is *assigned* when an allocation's MakeResident is admitted, and kept until nothing
+//! outstanding requires the allocation.
+//!
+//! What a range *shows* is another matter: an allocation that nobody requires stays mapped where it is, until it is evicted
+//! or its range, which may have been assigned to another, is wanted.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+
+use crate::{
+    free_ranges::FreeRanges,
+    id::PlanNo,
+    units::{Extent, PAGE_SIZE_64K},
+};
+
+/// The ranges of the aperture segment, in bytes from its start.
+#[derive(Debug)]
+pub(crate) struct ApertureRanges {
+    size: u64,
+    unassigned: FreeRanges,
+    /// By allocation.
+    assigned: BTreeMap<u32, Extent>,
+    /// Which allocation is mapped, by the range's first byte.
+    shown: BTreeMap<u64, (u64, u32)>,
+    /// Ranges that a plan unmaps which has not entered the stream.
+    emptied: BTreeMap<PlanNo, Vec<Extent>>,
+}
+
+impl ApertureRanges {
+    pub fn new(size: u64) -> Self {
+        let mut unassigned = FreeRanges::default();
+        unassigned.insert(Extent { offset: 0, size });
+        Self { size, unassigned, assigned: BTreeMap::new(), shown: BTreeMap::new(), emptied: BTreeMap::new() }
+    }
+
+    /// The range that `allocation` may be mapped at.
+    pub fn assigned(&self, allocation: u32) -> Option<Extent> {
+        self.assigned.get(&allocation).copied()
+    }
+
+    /// Assigns a range of `size` bytes to `allocation`: the one that shows it already, if that can be had. None if no hole is
+    /// large enough.
+    pub fn assign(&mut self, allocation: u32, size: u64, shown_at: Option<u64>) -> Option<Extent> {
+        let kept = shown_at.map(|offset| Extent { offset, size });
+        let range = match kept.filter(|&kept| self.unassigned.take(kept).is_some()) {
+            Some(kept) => kept,
+            None => {
+                let found = self.find(size)?;
+                self.unassigned.take(found).expect("it was found unassigned");
+                found
+            }
+        };
+        self.assigned.insert(allocation, range);
+        Some(range)
+    }
+
+    fn find(&self, size: u64) -> Option<Extent> {
+        let aligned = |hole: Extent| (hole.offset.next_multiple_of(PAGE_SIZE_64K), hole.end());
+        let mut holes = self.unassigned.at_least(size).map(aligned);
+        let (offset, _) = holes.find(|&(offset, end)| offset + size <= end)?;
+        Some(Extent { offset, size })
+    }
+
+    /// Nothing outstanding requires `allocation` any more: its range may be assigned to others.
+    pub fn release(&mut self, allocation: u32) {
+        if let Some(range) = self.assigned.remove(&allocation) {
+            self.unassigned.insert(range);
+        }
+    }
+
+    /// The bytes assigned to those of the allocations that `counts` says.
+    pub fn assigned_bytes(&self, counts: impl Fn(u32) -> bool) -> u64 {
+        self.assigned.iter().filter(|&(&allocation, _)| counts(allocation)).map(|(_, range)| range.size).sum()
+    }
+
+    /// Allocations that are mapped inside `range`.
+    pub fn shown_in(&self, range: Extent) -> impl Iterator<Item = u32> {
+        let before_end = self.shown.range(..range.end()).rev();
+        before_end.take_while(move |&(&start, &(size, _))| start + size > range.offset).map(|(_, &(_, shown))| shown)
+    }
+
+    /// `allocation` is mapped at `range`, after the plans that are named in `after`.
+    pub fn show(&mut self, allocation: u32, range: Extent, after: &mut Vec<PlanNo>) {
+        debug_assert!(self.shown_in(range).next().is_none(), "a range shows one allocation");
+        self.shown.insert(range.offset, (range.size, allocation));
+        let overlaps = |emptied: &Extent| emptied.offset < range.end() && range.offset < emptied.end();
+        after.extend(self.emptied.iter().filter(|(_, ranges)| ranges.iter().any(overlaps)).map(|(&plan, _)| plan));
+    }
+
+    /// `plan` unmaps `range`.
+    pub fn hide(&mut self, plan: PlanNo, range: Extent) {
+        self.shown.remove(&range.offset).expect("only what is mapped is unmapped");
+        self.emptied.entry(plan).or_default().push(range);
+    }
+
+    /// `plan` has entered the stream.
+    pub fn entered(&mut self, plan: PlanNo) {
+        self.emptied.remove(&plan);
+    }
+
+    /// All assigned and unassigned ranges, for the audit.
+    pub fn tiles(&self) -> impl Iterator<Item = Extent> {
+        self.unassigned.iter().chain(self.assigned.values().copied())
+    }
+
+    /// What is mapped: the allocation and its range, for the audit.
+    pub fn shown(&self) -> impl Iterator<Item = (u32, Extent)> {
+        self.shown.iter().map(|(&offset, &(size, allocation))| (allocation, Extent { offset, size }))
+    }
+
+    /// The size of the segment in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const K64: u64 = PAGE_SIZE_64K;
+
+    #[test]
+    fn an_allocation_keeps_the_range_that_shows_it_if_nobody_else_was_assigned_it() {
+        let mut ranges = ApertureRanges::new(4 * K64);
+        let first = ranges.assign(1, K64, None).unwrap();
+        ranges.show(1, first, &mut Vec::new());
+        ranges.release(1);
+        assert_eq!(ranges.assign(1, K64, Some(first.offset)), Some(first));
+        ranges.release(1);
+        assert_eq!(ranges.assign(2, 4 * K64, None).unwrap(), Extent { offset: 0, size: 4 * K64 });
+        assert_eq!(ranges.assign(1, K64, Some(first.offset)), None);
+        assert_eq!(ranges.shown_in(Extent { offset: 0, size: 4 * K64 }).collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn who_is_mapped_where_another_was_comes_after_the_plan_that_unmaps_it() {
+        let mut ranges = ApertureRanges::new(4 * K64);
+        let range = ranges.assign(1, 2 * K64, None).unwrap();
+        ranges.show(1, range, &mut Vec::new());
+        ranges.hide(9, range);
+        let mut after = Vec::new();
+        ranges.show(2, Extent { offset: range.offset + K64, size: K64 }, &mut after);
+        assert_eq!(after, [9]);
+    }
+}

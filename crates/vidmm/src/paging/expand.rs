@@ -1,0 +1,333 @@
+//! Expanding a plan: its operations, in the order of the grammar (D6). It decides nothing.
+
+use alloc::{collections::VecDeque, vec::Vec};
+
+use super::{
+    ApertureRange, Coming, IoMmuRange, Leaving, Notice, PageIn, PageOut, Plan, PteRange, PteTarget, PteWriter, Step,
+    UnmapNotice, Windows, table::initialise,
+};
+use crate::{
+    adapter::Adapter,
+    contract::{
+        FillVirtual, FlushTlb, KmdAllocationHandle, MapApertureFlags, MapApertureSegment, MemoryTransferDirection,
+        NotifyAlloc, NotifyAllocFlags, PagingOperation, Pte, PteFlags, TransferVirtual, TransferVirtualFlags,
+        UnmapApertureSegment,
+    },
+    extents::Extents,
+    gpu_va::{Mapping, Processes},
+    units::{GpuVirtualAddress, PAGE_SIZE, PhysicalAddress, SegmentId},
+};
+
+/// How far a plan has been expanded into operations. Frozen with the first build.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Cursor {
+    phase: Phase,
+    item: usize,
+    offset: u64,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Notify,
+    Invalidate,
+    Out,
+    NotifyUnmap,
+    Tables,
+    In,
+    Validate,
+    Done,
+}
+
+/// What building looks at.
+pub(crate) struct BuildEnv<'a> {
+    pub adapter: &'a Adapter,
+    pub windows: &'a mut Windows,
+    pub processes: &'a mut Processes,
+    /// What unmapped pages of the aperture show (BPB-33).
+    pub dummy_page: PhysicalAddress,
+}
+
+/// How many ranges are flushed one by one before one flush covers them all.
+const FLUSH_RANGES_MAX: usize = 16;
+
+/// Appends the next operations of `plan`; `false` when there are none left.
+pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> bool {
+    let before = steps.len();
+    while steps.len() == before {
+        match cursor.phase {
+            Phase::Notify => match plan.notify.get(cursor.item) {
+                Some(notice) => cursor.advance(notify(notice, cursor.offset, env, steps), notice.size),
+                None => cursor.enter(Phase::Invalidate),
+            },
+            Phase::Invalidate => {
+                write_entries(&plan.invalidate, false, env, steps);
+                flush(&plan.invalidate, env, steps);
+                cursor.enter(Phase::Out);
+            }
+            Phase::Out => match plan.out.get(cursor.item) {
+                Some(Leaving::Memory(out)) => cursor.advance(page_out(out, cursor.offset, env, steps), out.size),
+                Some(Leaving::Aperture(range)) => {
+                    unmap_aperture(range, env, steps);
+                    cursor.item += 1;
+                }
+                None => cursor.enter(Phase::NotifyUnmap),
+            },
+            Phase::NotifyUnmap => {
+                steps.extend(plan.notify_unmap.iter().map(notify_unmap));
+                cursor.enter(Phase::Tables);
+            }
+            Phase::Tables => match plan.tables.get(cursor.item) {
+                Some(table) => {
+                    initialise(table, env, steps);
+                    cursor.item += 1;
+                }
+                None => cursor.enter(Phase::In),
+            },
+            Phase::In => match plan.page_in.get(cursor.item) {
+                Some(Coming::Memory(page_in)) => {
+                    cursor.advance(bring_in(page_in, cursor.offset, env, steps), page_in.size);
+                }
+                Some(Coming::Aperture(range)) => {
+                    map_aperture(range, env, steps);
+                    cursor.item += 1;
+                }
+                None => cursor.enter(Phase::Validate),
+            },
+            Phase::Validate => {
+                write_entries(&plan.validate, true, env, steps);
+                if !env.adapter.invalid_not_cached {
+                    flush(&plan.validate, env, steps);
+                }
+                cursor.enter(Phase::Done);
+            }
+            Phase::Done => return false,
+        }
+    }
+    true
+}
+
+impl Cursor {
+    fn enter(&mut self, phase: Phase) {
+        *self = Cursor { phase, item: 0, offset: 0 };
+    }
+
+    /// A chunk of the item's `size` bytes is done.
+    fn advance(&mut self, chunk: u64, size: u64) {
+        self.offset += chunk;
+        if self.offset == size {
+            self.item += 1;
+            self.offset = 0;
+        }
+    }
+}
+
+/// Writes the next chunk of a notification, from its byte `offset` on. Returns the chunk's bytes.
+fn notify(notice: &Notice, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
+    let &Notice { allocation, handle, flags, size, backing_store } = notice;
+    let chunk = (size - offset).min(env.windows.size());
+    let system_offset = backing_store + offset;
+    let window = match env.adapter.io_mmu_domain(env.windows.process) {
+        None => env.windows.map_system(env.adapter, handle, offset, system_offset, chunk, steps),
+        Some(domain) => {
+            let range = IoMmuRange {
+                domain,
+                allocation,
+                allocation_offset: offset,
+                system_offset,
+                size: chunk,
+                read_only: false,
+                window: true,
+                virtual_address: GpuVirtualAddress(0),
+            };
+            env.windows.map_io_mmu(range, steps)
+        }
+    };
+    steps.push_back(Step::Operation(PagingOperation::NotifyAlloc(NotifyAlloc {
+        allocation: handle,
+        process: None,
+        flags,
+        offset_in_bytes: offset,
+        size_in_bytes: chunk,
+        gpu_virtual_address_at_offset: window.address(),
+    })));
+    env.windows.unmap(env.adapter, window, steps);
+    chunk
+}
+
+fn notify_unmap(notice: &UnmapNotice) -> Step {
+    let Mapping { virtual_address, size, allocation_offset, .. } = notice.mapping;
+    Step::Operation(PagingOperation::NotifyAlloc(NotifyAlloc {
+        allocation: notice.handle,
+        process: Some(notice.process),
+        flags: NotifyAllocFlags::IO_MMU_UNMAP,
+        offset_in_bytes: allocation_offset,
+        size_in_bytes: size,
+        gpu_virtual_address_at_offset: GpuVirtualAddress(virtual_address),
+    }))
+}
+
+fn map_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+    let &ApertureRange { handle, size, offset, backing_store } = range;
+    let mut flags = MapApertureFlags::empty();
+    flags.set(MapApertureFlags::CACHE_COHERENT, env.adapter.aperture.cache_coherent);
+    steps.push_back(Step::Operation(PagingOperation::MapApertureSegment(MapApertureSegment {
+        allocation: handle,
+        segment_id: env.adapter.aperture.id,
+        offset_in_pages: offset / PAGE_SIZE,
+        number_of_pages: size / PAGE_SIZE,
+        mdl: PhysicalAddress { segment: SegmentId::SYSTEM, offset: backing_store },
+        flags,
+    })));
+}
+
+fn unmap_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+    let &ApertureRange { handle, size, offset, .. } = range;
+    steps.push_back(Step::Operation(PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
+        allocation: handle,
+        segment_id: env.adapter.aperture.id,
+        offset_in_pages: offset / PAGE_SIZE,
+        number_of_pages: size / PAGE_SIZE,
+        dummy_page: env.dummy_page,
+    })));
+}
+
+fn write_entries(ranges: &[PteRange], valid: bool, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+    for range in ranges {
+        let process = &env.processes[range.mapping.process as usize];
+        let writer = PteWriter { adapter: env.adapter, tables: &process.tables, process: process.handle };
+        let Mapping { virtual_address, size, allocation_offset, pte_page_size, driver_protection, .. } = range.mapping;
+        let whole = PteTarget {
+            handle: Some(range.handle),
+            address: virtual_address,
+            size,
+            page_size: pte_page_size,
+            allocation_offset,
+            driver_protection,
+        };
+        if !valid {
+            writer.write(whole, Pte::INVALID, steps);
+            continue;
+        }
+        for (start, run) in range.extents.runs(allocation_offset, size) {
+            let mut pte = Pte::valid(PhysicalAddress { segment: range.segment, offset: run.offset });
+            pte.flags.set(PteFlags::READ_ONLY, range.mapping.read_only);
+            let address = virtual_address + (start - allocation_offset);
+            let target = PteTarget { address, size: run.size, allocation_offset: start, ..whole };
+            writer.write(target, pte, steps);
+        }
+    }
+}
+
+/// One flush for each run of adjoining ranges of a process, or one for the whole span where there are too many.
+fn flush(ranges: &[PteRange], env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+    let mut spans: Vec<(u32, u64, u64)> = ranges
+        .iter()
+        .map(|PteRange { mapping, .. }| {
+            (mapping.process, mapping.virtual_address, mapping.virtual_address + mapping.size)
+        })
+        .collect();
+    spans.sort_unstable();
+    merge(&mut spans, |before, next| before.2 >= next.1);
+    if spans.len() > FLUSH_RANGES_MAX {
+        merge(&mut spans, |_, _| true);
+    }
+    for (process, start, end) in spans {
+        let process = &env.processes[process as usize];
+        let root = process.tables.root(env.adapter).expect("a mapping has its root table");
+        steps.push_back(Step::Operation(PagingOperation::FlushTlb(FlushTlb {
+            root_page_table_address: root,
+            process: process.handle,
+            start_virtual_address: GpuVirtualAddress(start),
+            end_virtual_address: GpuVirtualAddress(end),
+        })));
+    }
+}
+
+/// Joins neighbours of one process that `joins` says belong together.
+fn merge(spans: &mut Vec<(u32, u64, u64)>, joins: impl Fn(&(u32, u64, u64), &(u32, u64, u64)) -> bool) {
+    spans.dedup_by(|next, before| {
+        let join = before.0 == next.0 && joins(before, next);
+        if join {
+            before.2 = before.2.max(next.2);
+        }
+        join
+    });
+}
+
+/// Writes the next chunk of `out`, from its byte `offset` on. Returns the chunk's bytes.
+fn page_out(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
+    let part = Part::next(out.handle, &out.extents, out.size, offset, env);
+    transfer(&part, out.backing_store, MemoryTransferDirection::LocalToSystem, env, steps);
+    part.size
+}
+
+/// Writes the next chunk of `page_in`, from its byte `offset` on. Returns the chunk's bytes.
+fn bring_in(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
+    let part = Part::next(page_in.handle, &page_in.extents, page_in.size, offset, env);
+    match page_in.backing_store {
+        Some(backing_store) => {
+            transfer(&part, backing_store, MemoryTransferDirection::SystemToLocal, env, steps);
+        }
+        None => fill(&part, env, steps),
+    }
+    part.size
+}
+
+/// A part of an allocation that one window can show.
+struct Part<'a> {
+    handle: KmdAllocationHandle,
+    extents: &'a Extents,
+    offset: u64,
+    size: u64,
+}
+
+impl<'a> Part<'a> {
+    /// The part of an allocation of `size` bytes that begins at `offset`.
+    fn next(handle: KmdAllocationHandle, extents: &'a Extents, size: u64, offset: u64, env: &BuildEnv<'_>) -> Self {
+        Self { handle, extents, offset, size: (size - offset).min(env.windows.size()) }
+    }
+}
+
+fn fill(part: &Part<'_>, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+    let &Part { handle, extents, offset, size } = part;
+    let local = env.windows.map_local(env.adapter, handle, extents, offset, size, steps);
+    steps.push_back(Step::Operation(PagingOperation::VirtualFill(FillVirtual {
+        allocation: handle,
+        allocation_offset_in_bytes: offset,
+        fill_size_in_bytes: size,
+        fill_pattern: 0,
+        destination_virtual_address: local.address(),
+    })));
+    env.windows.unmap(env.adapter, local, steps);
+}
+
+/// Copies a part between its extents and its backing store.
+fn transfer(
+    part: &Part<'_>,
+    backing_store: u64,
+    transfer_direction: MemoryTransferDirection,
+    env: &mut BuildEnv<'_>,
+    steps: &mut VecDeque<Step>,
+) {
+    let &Part { handle, extents, offset, size } = part;
+    let local = env.windows.map_local(env.adapter, handle, extents, offset, size, steps);
+    let system = env.windows.map_system(env.adapter, handle, offset, backing_store + offset, size, steps);
+    let (source, destination, local_side) = match transfer_direction {
+        MemoryTransferDirection::LocalToSystem => (local, system, TransferVirtualFlags::SRC_64KB_PAGES),
+        _ => (system, local, TransferVirtualFlags::DST_64KB_PAGES),
+    };
+    let mut flags = TransferVirtualFlags::empty();
+    flags.set(local_side, local.has_64kb_pages());
+    steps.push_back(Step::Operation(PagingOperation::VirtualTransfer(TransferVirtual {
+        allocation: handle,
+        allocation_offset_in_bytes: offset,
+        transfer_size_in_bytes: size,
+        source_virtual_address: source.address(),
+        destination_virtual_address: destination.address(),
+        transfer_direction,
+        flags,
+    })));
+    env.windows.unmap(env.adapter, local, steps);
+    env.windows.unmap(env.adapter, system, steps);
+}

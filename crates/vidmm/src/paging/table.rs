@@ -1,0 +1,74 @@
+//! Tables: how a new one is initialised and linked to its parent (GVA-25).
+
+use alloc::collections::VecDeque;
+
+use super::{BuildEnv, PlannedTable, Step, window::root_entries};
+use crate::{
+    adapter::Adapter,
+    contract::{KmdProcessHandle, PagingOperation, Pte, PteRun, RootPageTable, UpdatePageTable, UpdatePageTableFlags},
+    gpu_va::{PageTables, TableKey},
+    units::{GpuVirtualAddress, PageSize},
+};
+
+pub(super) fn initialise(table: &PlannedTable, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+    let process = &mut env.processes[table.process as usize];
+    initialise_table(env.adapter, process.handle, &mut process.tables, table.key, steps);
+}
+
+/// Makes all entries of a new table invalid, then lets its parent point to it.
+pub(crate) fn initialise_table(
+    adapter: &Adapter,
+    process: KmdProcessHandle,
+    tables: &mut PageTables,
+    key: TableKey,
+    steps: &mut VecDeque<Step>,
+) {
+    let dual = |key: TableKey| adapter.leaf_table_64kb.is_some() && key.level == 1;
+    let update = |key: TableKey, address, start_index, flags, entries| {
+        let coverage = adapter.coverage(key.level) / u64::from(key.entries(adapter));
+        Step::Operation(PagingOperation::UpdatePageTable(UpdatePageTable {
+            page_table_level: key.level,
+            allocation: None,
+            page_table_address: address,
+            page_table_entries: entries,
+            start_index,
+            flags,
+            driver_protection: 0,
+            allocation_offset_in_bytes: 0,
+            process,
+            first_pte_virtual_address: GpuVirtualAddress(
+                key.first_address(adapter) + u64::from(start_index) * coverage,
+            ),
+        }))
+    };
+    let table = tables.get_mut(key);
+    table.initialised = true;
+    let address = table.address.expect("a table is placed before it is initialised");
+    let mut flags = UpdatePageTableFlags::REPEAT | UpdatePageTableFlags::INITIAL_UPDATE;
+    flags.set(UpdatePageTableFlags::USE_64KB_PAGES, key.page_size == PageSize::Kib64);
+    let invalid = PteRun {
+        first: Pte::INVALID,
+        first_64kb: dual(key).then_some(Pte::INVALID),
+        num_page_table_entries: key.entries(adapter),
+    };
+    steps.push_back(update(key, address, 0, flags, invalid));
+
+    let Some((parent, index)) = key.parent(adapter) else { return };
+    let entry = |page_size| {
+        let side = tables.get(TableKey { page_size, ..key }).filter(|table| table.initialised);
+        side.and_then(|table| table.address).map_or(Pte::INVALID, Pte::valid)
+    };
+    let link = PteRun {
+        first: entry(PageSize::Kib4),
+        first_64kb: dual(parent).then(|| entry(PageSize::Kib64)),
+        num_page_table_entries: 1,
+    };
+    let parent_address = tables.get(parent).and_then(|table| table.address);
+    let parent_address = parent_address.expect("a table is linked after its parent is placed");
+    steps.push_back(update(parent, parent_address, index, UpdatePageTableFlags::empty(), link));
+}
+
+/// Where a process's contexts find their tables.
+pub(crate) fn root_page_table(adapter: &Adapter, tables: &PageTables) -> Option<RootPageTable> {
+    Some(RootPageTable { address: tables.root(adapter)?, num_entries: root_entries(adapter) })
+}
