@@ -5,25 +5,22 @@
 
 use std::error::Error;
 
-use vidmm::contract::{
-    AdapterInfo, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, Kmd, KmdAllocationHandle,
-    KmdContextHandle, KmdError, KmdProcessHandle, PagingOperation, RootPageTable, SubmitCommand,
-};
+use vidmm::contract::{BuildPagingBuffer, BuildStatus, Kmd, PagingOperation};
 use vidmm::{AdapterOptions, PageSize};
-use vidmm_runtime::Machine;
+use vidmm_runtime::{HookedKmd, KmdHook, Machine};
 use vidmm_sim::{BufferDesc, Content, MachineDesc, RunDesc, Unobserved};
-use vidmm_soft::{CostModel, ModelGpuFaults, SoftAdapterConfig, SoftKmd, SoftMachine};
+use vidmm_soft::{CostModel, ModelGpuFaults, SoftAdapterConfig, SoftMachine};
 use vidmm_trace::Generator;
 
 /// Says *busy* to every transfer of an allocation that is not idle, and *buffer full* in every buffer that is not new.
+#[derive(Default)]
 struct Contrary {
-    inner: SoftKmd,
     busy: u64,
     full: u64,
 }
 
-impl Kmd for Contrary {
-    fn build_paging_buffer(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
+impl KmdHook for Contrary {
+    fn build_paging_buffer(&mut self, driver: &mut dyn Kmd, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
         let is_transfer = matches!(build.operation, PagingOperation::VirtualTransfer(_));
         if is_transfer && !build.allocation_is_idle && *build.multipass_offset == 0 {
             self.busy += 1;
@@ -33,48 +30,7 @@ impl Kmd for Contrary {
             self.full += 1;
             return BuildStatus::InsufficientDmaBuffer;
         }
-        self.inner.build_paging_buffer(build)
-    }
-
-    fn query_adapter_info(&mut self) -> AdapterInfo {
-        self.inner.query_adapter_info()
-    }
-
-    fn create_process(&mut self, system_process: bool) -> Result<KmdProcessHandle, KmdError> {
-        self.inner.create_process(system_process)
-    }
-
-    fn destroy_process(&mut self, process: KmdProcessHandle) {
-        self.inner.destroy_process(process);
-    }
-
-    fn create_context(
-        &mut self,
-        process: KmdProcessHandle,
-        node_ordinal: u32,
-        system_context: bool,
-    ) -> Result<KmdContextHandle, KmdError> {
-        self.inner.create_context(process, node_ordinal, system_context)
-    }
-
-    fn destroy_context(&mut self, context: KmdContextHandle) {
-        self.inner.destroy_context(context);
-    }
-
-    fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
-        self.inner.create_allocation(private_driver_data)
-    }
-
-    fn destroy_allocation(&mut self, allocation: KmdAllocationHandle) {
-        self.inner.destroy_allocation(allocation);
-    }
-
-    fn set_root_page_table(&mut self, context: KmdContextHandle, root: RootPageTable) {
-        self.inner.set_root_page_table(context, root);
-    }
-
-    fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>) {
-        self.inner.submit_command(submit, preamble);
+        driver.build_paging_buffer(build)
     }
 }
 
@@ -88,7 +44,7 @@ fn machine(desc: &MachineDesc) -> Result<Machine, String> {
     let config = SoftAdapterConfig { local_memory_bytes: desc.local_memory_bytes, ..SoftAdapterConfig::default() };
     let SoftMachine { kmd, umd, gpu, host } =
         vidmm_soft::machine(&config, CostModel::default(), ModelGpuFaults::default(), None);
-    let kmd = Box::new(Contrary { inner: kmd, busy: 0, full: 0 });
+    let kmd = Box::new(HookedKmd::new(Box::new(kmd), Contrary::default()));
     Ok(Machine { kmd, umd: Box::new(umd), gpu: Box::new(gpu), host: Box::new(host) })
 }
 

@@ -1,8 +1,8 @@
 //! The model GPU as the machine of a run.
 
-use vidmm_runtime::{DriverFault, FaultyKmd, Machine};
-use vidmm_sim::{FaultKind, MachineDesc};
-use vidmm_soft::{CostModel, ModelGpuFaults, SoftAdapterConfig, SoftMachine};
+use vidmm_runtime::{DriverFault, Machine};
+use vidmm_sim::{FaultKind, LinkedAdapterDesc, MachineDesc};
+use vidmm_soft::{CostModel, LinkedAdapterConfig, ModelGpuFaults, SoftAdapterConfig, SoftMachine};
 
 /// Builds the machine that `desc` asks for.
 pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
@@ -24,9 +24,14 @@ pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
             FaultKind::FlipBitInTransfer => continue,
             FaultKind::SkipTlbFlush => DriverFault::SkipTlbFlush,
             FaultKind::DropPageOut => DriverFault::DropPageOut,
-            _ => todo!(),
+            FaultKind::SkipDecompression => DriverFault::SkipDecompression,
+            FaultKind::IgnoreChunkOffset => DriverFault::IgnoreChunkOffset,
+            FaultKind::LateNotification => DriverFault::LateNotification,
+            FaultKind::EarlyIoMmuUnmap => DriverFault::EarlyIoMmuUnmap,
+            FaultKind::SkipCacheFlush => DriverFault::SkipCacheFlush,
+            FaultKind::ReusePagingVa => DriverFault::ReusePagingVa,
         };
-        machine.kmd = Box::new(FaultyKmd::new(machine.kmd, kind, fault.nth));
+        machine = machine.with_fault(kind, fault.nth);
     }
     Ok(machine)
 }
@@ -36,8 +41,20 @@ fn config(desc: &MachineDesc) -> SoftAdapterConfig {
         vidmm::PageSize::Kib64 => SoftAdapterConfig::default(),
         vidmm::PageSize::Kib4 => SoftAdapterConfig::with_4kib_pages(),
     };
+    let linked = |linked: &LinkedAdapterDesc| LinkedAdapterConfig {
+        local_memory_bytes: linked.local_memory_bytes,
+        aperture_bytes: linked.aperture_bytes,
+        paging_va_mib: linked.paging_va_mib,
+    };
     SoftAdapterConfig {
+        wddm_version: desc.wddm_version,
+        addressing_model: desc.addressing_model,
         local_memory_bytes: desc.local_memory_bytes,
+        aperture_bytes: desc.aperture_bytes,
+        cache_coherent_aperture: desc.cache_coherent_aperture,
+        system_commit_limit_bytes: desc.aperture_commit_limit_bytes,
+        scheduling_log_buffer_bytes: desc.scheduling_log_buffer_bytes,
+        linked_adapters: desc.linked_adapters.iter().map(linked).collect(),
         page_table_index_bits: desc.page_table_bits.clone().unwrap_or(base.page_table_index_bits),
         dual_pte: desc.dual_pte,
         page_tables_in_system_memory: desc.page_tables_in_system_memory,
@@ -45,6 +62,7 @@ fn config(desc: &MachineDesc) -> SoftAdapterConfig {
         paging_buffer_bytes: desc.paging_buffer_bytes,
         paging_va_mib: desc.paging_va_mib,
         max_command_bytes: desc.max_command_bytes,
+        busy_notify_every: desc.busy_notify_every,
         ..base
     }
 }

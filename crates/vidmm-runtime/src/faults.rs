@@ -1,103 +1,260 @@
-//! A driver that makes mistakes: a wrapper round a right one, so that checks can be seen to fail.
+//! A driver that makes mistakes: a hook before a right one, so that checks can be seen to fail.
 
 use std::ops::RangeInclusive;
 
 use vidmm::contract::{
-    AdapterInfo, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, Kmd, KmdAllocationHandle,
-    KmdContextHandle, KmdError, KmdProcessHandle, MemoryTransferDirection, PagingOperation, RootPageTable,
-    SubmitCommand,
+    AdapterInfo, AddressingModel, BuildPagingBuffer, BuildStatus, Kmd, KmdProcessHandle, MemoryTransferDirection,
+    NotifyAlloc, NotifyAllocFlags, PagingOperation, PteFlags, UpdatePageTable,
 };
 
-/// A mistake of a driver.
+use crate::early_unmap::EarlyHost;
+use crate::hook::{HookedKmd, KmdHook};
+use crate::runtime::Machine;
+
+/// A mistake of a driver, or of a host. Each has occasions: the operations that it is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DriverFault {
     /// FLUSH_TLB is answered with success, and nothing is encoded.
     SkipTlbFlush,
     /// A transfer to system memory is answered with success, and nothing is encoded.
     DropPageOut,
+    /// A notification of eviction is answered with success, and nothing is encoded: what is compressed stays so.
+    SkipDecompression,
+    /// A notification of eviction is taken to be about the start of the allocation. Its occasions are those that are not.
+    IgnoreChunkOffset,
+    /// What a notification asks for is encoded only with the next operation, the unmapping of its window aside: too late.
+    LateNotification,
+    /// A notification of an IOMMU unmap is answered with success, and nothing is encoded: the GPU keeps what it cached.
+    SkipCacheFlush,
+    /// The paging process's addresses are used again although the GPU has cached what they were: FLUSH_TLB of the paging
+    /// process is left out, or behind an IOMMU the flush with which a driver begins a notification of eviction.
+    ReusePagingVa,
+    /// The range that a notification is about is unmapped from the IOMMU when the notification is built, not when its commands
+    /// have run. Without an IOMMU it has no occasion.
+    EarlyIoMmuUnmap,
 }
 
-/// A driver with a mistake in it.
-pub struct FaultyKmd {
-    inner: Box<dyn Kmd>,
+impl Machine {
+    /// The machine with a mistake in it, which hits its `nth` occasion, counted from 1, or every one.
+    pub fn with_fault(self, fault: DriverFault, nth: Option<u64>) -> Self {
+        let Self { kmd, umd, gpu, host } = self;
+        let hits = nth.map_or(1..=u64::MAX, |nth| nth..=nth);
+        let mut mistake = Mistake {
+            fault,
+            hits,
+            seen: 0,
+            is_hit: None,
+            late: None,
+            early_host: None,
+            addressing_model: AddressingModel::GpuMmu,
+            paging_process: None,
+        };
+        let host = match fault {
+            DriverFault::EarlyIoMmuUnmap => Box::new(mistake.early_host.insert(EarlyHost::new(host)).clone()),
+            _ => host,
+        };
+        Self { kmd: Box::new(HookedKmd::new(kmd, mistake)), umd, gpu, host }
+    }
+}
+
+/// A driver's mistake.
+struct Mistake {
     fault: DriverFault,
-    /// Which of the operations that the fault is about it hits, counted from 1.
+    /// Which of its occasions it hits, counted from 1.
     hits: RangeInclusive<u64>,
     seen: u64,
+    /// Whether it hits the operation that the driver will be asked for again, if the last answer was not success.
+    is_hit: Option<bool>,
+    late: Option<Late>,
+    early_host: Option<EarlyHost>,
+    addressing_model: AddressingModel,
+    paging_process: Option<KmdProcessHandle>,
 }
 
-impl FaultyKmd {
-    /// Wraps `inner`: the fault hits its `nth` occasion, counted from 1, or every one.
-    pub fn new(inner: Box<dyn Kmd>, fault: DriverFault, nth: Option<u64>) -> Self {
-        let hits = nth.map_or(1..=u64::MAX, |nth| nth..=nth);
-        Self { inner, fault, hits, seen: 0 }
+/// A notification that is still to be encoded.
+struct Late {
+    notification: NotifyAlloc,
+    multipass_offset: u32,
+}
+
+impl KmdHook for Mistake {
+    fn build_paging_buffer(&mut self, driver: &mut dyn Kmd, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
+        if !self.catch_up(driver, build) {
+            return BuildStatus::InsufficientDmaBuffer;
+        }
+        let is_hit = self.is_hit.unwrap_or_else(|| self.is_next_occasion_hit(build.operation));
+        let status = if is_hit { self.blunder(driver, build) } else { encode(driver, build.operation, build) };
+        // A busy or full answer brings the same operation again: it is the same occasion.
+        self.is_hit = (status != BuildStatus::Success).then_some(is_hit);
+        status
     }
 
+    fn adapter_queried(&mut self, info: &AdapterInfo) {
+        self.addressing_model = info.addressing_model;
+        if let (AddressingModel::GpuVaIoMmuGlobal, Some(host)) = (info.addressing_model, &self.early_host) {
+            host.use_global_domain();
+        }
+    }
+
+    fn process_created(&mut self, process: KmdProcessHandle, system_process: bool) {
+        if system_process {
+            self.paging_process = Some(process);
+        }
+    }
+}
+
+impl Mistake {
     fn is_about(&self, operation: &PagingOperation) -> bool {
+        let uses_io_mmu = self.addressing_model != AddressingModel::GpuMmu;
         match (self.fault, operation) {
             (DriverFault::SkipTlbFlush, PagingOperation::FlushTlb(_)) => true,
             (DriverFault::DropPageOut, PagingOperation::VirtualTransfer(transfer)) => {
                 transfer.transfer_direction == MemoryTransferDirection::LocalToSystem
             }
+            (DriverFault::SkipDecompression, PagingOperation::NotifyAlloc(op)) => is_eviction(op),
+            (DriverFault::IgnoreChunkOffset, PagingOperation::NotifyAlloc(op)) => {
+                is_eviction(op) && op.offset_in_bytes > 0
+            }
+            (DriverFault::LateNotification, PagingOperation::NotifyAlloc(_)) => true,
+            (DriverFault::SkipCacheFlush, PagingOperation::NotifyAlloc(op)) => !is_eviction(op),
+            (DriverFault::ReusePagingVa, PagingOperation::FlushTlb(op)) => Some(op.process) == self.paging_process,
+            (DriverFault::ReusePagingVa, PagingOperation::NotifyAlloc(op)) => uses_io_mmu && is_eviction(op),
+            (DriverFault::EarlyIoMmuUnmap, PagingOperation::NotifyAlloc(_)) => uses_io_mmu,
             _ => false,
         }
     }
+
+    fn is_next_occasion_hit(&mut self, operation: &PagingOperation) -> bool {
+        let is_occasion = self.is_about(operation);
+        self.seen += u64::from(is_occasion);
+        is_occasion && self.hits.contains(&self.seen)
+    }
+
+    fn blunder(&mut self, driver: &mut dyn Kmd, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
+        match (self.fault, build.operation) {
+            (DriverFault::IgnoreChunkOffset, &PagingOperation::NotifyAlloc(op)) => {
+                encode(driver, &PagingOperation::NotifyAlloc(NotifyAlloc { offset_in_bytes: 0, ..op }), build)
+            }
+            (DriverFault::LateNotification, &PagingOperation::NotifyAlloc(notification)) => {
+                self.late = Some(Late { notification, multipass_offset: 0 });
+                BuildStatus::Success
+            }
+            (DriverFault::ReusePagingVa, PagingOperation::NotifyAlloc(_)) => without_first_command(driver, build),
+            (DriverFault::EarlyIoMmuUnmap, PagingOperation::NotifyAlloc(op)) => {
+                if let (Some(host), Some(process)) = (&self.early_host, op.process.or(self.paging_process)) {
+                    host.unmap_now(process, op.gpu_virtual_address_at_offset, op.size_in_bytes);
+                }
+                encode(driver, build.operation, build)
+            }
+            _ => BuildStatus::Success,
+        }
+    }
+
+    /// Encodes the notification that is late, if it is time; `false` if it does not fit.
+    fn catch_up(&mut self, driver: &mut dyn Kmd, build: &mut BuildPagingBuffer<'_>) -> bool {
+        let Some(late) = &mut self.late else { return true };
+        if is_unmapping(self.paging_process, &late.notification, build.operation) {
+            return true;
+        }
+        let operation = PagingOperation::NotifyAlloc(late.notification);
+        let status = encode_part(driver, &operation, &mut late.multipass_offset, true, build);
+        let fits = status != BuildStatus::InsufficientDmaBuffer;
+        if fits {
+            self.late = None;
+        }
+        fits
+    }
 }
 
-impl Kmd for FaultyKmd {
-    fn build_paging_buffer(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
-        // A continued operation belongs to the occasion that its first part was.
-        if self.is_about(build.operation) && *build.multipass_offset == 0 {
-            self.seen += 1;
-            if self.hits.contains(&self.seen) {
-                return BuildStatus::Success;
-            }
+fn is_eviction(op: &NotifyAlloc) -> bool {
+    op.flags.contains(NotifyAllocFlags::EVICTION)
+}
+
+/// Whether `operation` takes entries of the window away that `notification` was about.
+fn is_unmapping(
+    paging_process: Option<KmdProcessHandle>,
+    notification: &NotifyAlloc,
+    operation: &PagingOperation,
+) -> bool {
+    let PagingOperation::UpdatePageTable(UpdatePageTable {
+        process,
+        page_table_entries,
+        first_pte_virtual_address,
+        ..
+    }) = operation
+    else {
+        return false;
+    };
+    let window = notification.gpu_virtual_address_at_offset;
+    Some(*process) == paging_process
+        && !page_table_entries.first.flags.contains(PteFlags::VALID)
+        && (window..window.offset(notification.size_in_bytes)).contains(first_pte_virtual_address)
+}
+
+/// Lets `driver` encode `operation` instead of the one that it was asked for, behind what is in the buffer already.
+fn encode(driver: &mut dyn Kmd, operation: &PagingOperation, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
+    let mut multipass_offset = *build.multipass_offset;
+    let status = encode_part(driver, operation, &mut multipass_offset, build.allocation_is_idle, build);
+    *build.multipass_offset = multipass_offset;
+    status
+}
+
+fn encode_part(
+    driver: &mut dyn Kmd,
+    operation: &PagingOperation,
+    multipass_offset: &mut u32,
+    allocation_is_idle: bool,
+    build: &mut BuildPagingBuffer<'_>,
+) -> BuildStatus {
+    let mut part = BuildPagingBuffer {
+        operation,
+        dma_buffer: build.dma_buffer.get_mut(build.dma_bytes_written..).unwrap_or_default(),
+        dma_buffer_write_offset: build.dma_buffer_write_offset + build.dma_bytes_written as u32,
+        dma_buffer_private_data: build
+            .dma_buffer_private_data
+            .get_mut(build.private_bytes_written..)
+            .unwrap_or_default(),
+        dma_bytes_written: 0,
+        private_bytes_written: 0,
+        multipass_offset,
+        allocation_is_idle,
+        system_context: build.system_context,
+    };
+    let status = driver.build_paging_buffer(&mut part);
+    let (dma_bytes, private_bytes) = (part.dma_bytes_written, part.private_bytes_written);
+    build.dma_bytes_written += dma_bytes;
+    build.private_bytes_written += private_bytes;
+    status
+}
+
+/// Lets `driver` encode its operation, but for the first command.
+fn without_first_command(driver: &mut dyn Kmd, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
+    if *build.multipass_offset == 0 {
+        match lose_first_command(driver, build) {
+            None => return BuildStatus::InsufficientDmaBuffer,
+            Some(BuildStatus::Success) => return BuildStatus::Success,
+            Some(_) => {}
         }
-        self.inner.build_paging_buffer(build)
     }
+    encode(driver, build.operation, build)
+}
 
-    fn query_adapter_info(&mut self) -> AdapterInfo {
-        self.inner.query_adapter_info()
-    }
-
-    fn query_paging_process_gpu_va_size(&mut self, physical_adapter_index: u32) -> Option<u32> {
-        self.inner.query_paging_process_gpu_va_size(physical_adapter_index)
-    }
-
-    fn create_process(&mut self, system_process: bool) -> Result<KmdProcessHandle, KmdError> {
-        self.inner.create_process(system_process)
-    }
-
-    fn destroy_process(&mut self, process: KmdProcessHandle) {
-        self.inner.destroy_process(process);
-    }
-
-    fn create_context(
-        &mut self,
-        process: KmdProcessHandle,
-        node_ordinal: u32,
-        system_context: bool,
-    ) -> Result<KmdContextHandle, KmdError> {
-        self.inner.create_context(process, node_ordinal, system_context)
-    }
-
-    fn destroy_context(&mut self, context: KmdContextHandle) {
-        self.inner.destroy_context(context);
-    }
-
-    fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
-        self.inner.create_allocation(private_driver_data)
-    }
-
-    fn destroy_allocation(&mut self, allocation: KmdAllocationHandle) {
-        self.inner.destroy_allocation(allocation);
-    }
-
-    fn set_root_page_table(&mut self, context: KmdContextHandle, root: RootPageTable) {
-        self.inner.set_root_page_table(context, root);
-    }
-
-    fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>) {
-        self.inner.submit_command(submit, preamble);
-    }
+/// Lets `driver` encode the first command of its operation into a buffer that nobody runs: the smallest in which it makes
+/// progress (BPB-04). `None` if it makes none in one as large as the right one.
+fn lose_first_command(driver: &mut dyn Kmd, build: &mut BuildPagingBuffer<'_>) -> Option<BuildStatus> {
+    (0..=build.dma_buffer.len()).find_map(|size| {
+        let mut lost = BuildPagingBuffer {
+            operation: build.operation,
+            dma_buffer: &mut vec![0; size],
+            dma_buffer_write_offset: 0,
+            dma_buffer_private_data: &mut vec![0; build.dma_buffer_private_data.len()],
+            dma_bytes_written: 0,
+            private_bytes_written: 0,
+            multipass_offset: build.multipass_offset,
+            allocation_is_idle: true,
+            system_context: build.system_context,
+        };
+        let status = driver.build_paging_buffer(&mut lost);
+        (status == BuildStatus::Success || lost.dma_bytes_written > 0).then_some(status)
+    })
 }

@@ -1,14 +1,18 @@
 //! The loop that joins the core, a driver, a GPU and a host.
 //!
 //! [`Runtime`] is the loop; [`Gpu`] is what executes; [`Umd`] encodes user work, whose results are specified in
-//! [`kernel`] so that they can be judged; [`FaultyKmd`] is a driver with a mistake in it.
+//! [`kernel`] so that they can be judged; [`HookedKmd`] is a driver behind something that encodes in its place, as a
+//! [`DriverFault`] does.
 
+mod early_unmap;
 mod faults;
 mod gpu;
+mod hook;
 pub mod kernel;
 mod runtime;
 
-pub use faults::{DriverFault, FaultyKmd};
+pub use faults::DriverFault;
 pub use gpu::{Gpu, GpuEvent};
+pub use hook::{HookedKmd, KmdHook};
 pub use kernel::{AllocationDesc, AllocationSegments, Content, KernelCommand, PageRange, Surface, Umd};
 pub use runtime::{Happening, Machine, Runtime};

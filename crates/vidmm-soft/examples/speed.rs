@@ -12,7 +12,9 @@ use vidmm::contract::{
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{Content, Gpu, GpuEvent, KernelCommand, PageRange};
 use vidmm_soft::encoding::{Command, FlushRange, SetRootPageTable, Transfer, WritePtes, encode_to_vec};
-use vidmm_soft::{CostModel, HardwareEntry, LOCAL_SEGMENT, ModelGpu, ModelGpuFaults, SoftAdapterConfig, SystemMemory};
+use vidmm_soft::{
+    CostModel, HardwareEntry, IoMmu, LOCAL_SEGMENT, ModelGpu, ModelGpuFaults, SoftAdapterConfig, SystemMemory,
+};
 
 const PROCESS: KmdProcessHandle = KmdProcessHandle(1);
 const TABLES: u64 = 24 << 30;
@@ -68,7 +70,8 @@ impl Machine {
 
 fn machine() -> Machine {
     let config = SoftAdapterConfig { local_memory_bytes: 32 << 30, ..Default::default() };
-    let gpu = ModelGpu::new(&config, CostModel::default(), ModelGpuFaults::default(), SystemMemory::new());
+    let gpu =
+        ModelGpu::new(&config, CostModel::default(), ModelGpuFaults::default(), SystemMemory::new(), IoMmu::new());
     let mut machine = Machine { gpu, fence_id: 0 };
     let mut large = write_ptes(1, LEVEL_1, 0, 512, HardwareEntry::INVALID, PAGE_SIZE);
     large.first_64kb = Some(entry(local(LEAVES_64KIB)));
@@ -116,7 +119,7 @@ fn transfers(machine: &mut Machine, to_local: bool, pages: u64) {
             if to_local { MemoryTransferDirection::SystemToLocal } else { MemoryTransferDirection::LocalToSystem };
         machine.run(&[
             Command::WritePtes(write_ptes(0, LEAVES_4KIB, 0, chunk as u32, entry(there), PAGE_SIZE)),
-            Command::FlushTlb(FlushRange { process: PROCESS, start: window, end: window.offset(bytes) }),
+            Command::FlushTlb(FlushRange { process: Some(PROCESS), start: window, end: window.offset(bytes) }),
             Command::Transfer(Transfer {
                 source,
                 destination,

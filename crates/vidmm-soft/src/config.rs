@@ -1,6 +1,7 @@
 //! What the adapter of the reference driver looks like.
 
-use vidmm::{PAGE_SIZE, PageSize};
+use vidmm::contract::{AddressingModel, WddmVersion};
+use vidmm::{PAGE_SIZE, PageSize, SegmentId};
 
 use crate::layout::PageTableLayout;
 
@@ -9,12 +10,29 @@ use crate::layout::PageTableLayout;
 /// The driver reports it, and the model GPU is built to it: both must be made from the same value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SoftAdapterConfig {
-    /// Bytes of local memory, which is segment 1; a multiple of `page_size`.
+    /// The interface version that the driver declares.
+    pub wddm_version: WddmVersion,
+    /// How engines find memory (PGV-20). With an IOMMU there is no local memory, and the fields about page tables and the TLB
+    /// mean nothing.
+    pub addressing_model: AddressingModel,
+    /// Bytes of local memory, which is segment 1; a multiple of `page_size`. 0 is none: then the aperture is segment 1, and
+    /// page tables live in system memory.
     pub local_memory_bytes: u64,
     /// The pages that local memory is managed in (GVA-40).
     pub page_size: PageSize,
-    /// Bytes of the aperture segment, segment 2, which exists because one must (SEG-10); a multiple of 4 KiB.
+    /// Bytes of the aperture segment, which follows local memory; there is always one (SEG-10). A multiple of 4 KiB.
     pub aperture_bytes: u64,
+    /// The most that may be mapped in the aperture segment, in bytes, at most its size; `None` is its size (SEG-30, SEG-50).
+    pub aperture_commit_limit_bytes: Option<u64>,
+    /// Whether the GPU snoops the CPU's caches through the aperture (BPB-30).
+    pub cache_coherent_aperture: bool,
+    /// The most that may be resident in the aperture and in implicit system memory together, in bytes; `None` leaves it to
+    /// the core (SEG-50).
+    pub system_commit_limit_bytes: Option<u64>,
+    /// Bytes of the log buffers of hardware scheduling; `None` if the system schedules (PGV-02).
+    pub scheduling_log_buffer_bytes: Option<u64>,
+    /// The other physical adapters of a link, from index 1 on.
+    pub linked_adapters: Vec<LinkedAdapterConfig>,
     /// Bits in a GPU virtual address.
     pub virtual_address_bit_count: u32,
     /// Index bits of the page-table levels below the root, leaf first. The root takes the bits that remain (GVA-12).
@@ -31,20 +49,40 @@ pub struct SoftAdapterConfig {
     pub paging_buffer_private_data_bytes: u32,
     /// The size of the paging process's address space in MiB; `None` leaves it to the core (PGV-02).
     pub paging_va_mib: Option<u32>,
-    /// The most bytes that one transfer or fill command covers; a multiple of 4 KiB.
+    /// The most bytes that one command covers, page-table entries aside; a multiple of 4 KiB.
     pub max_command_bytes: u64,
     /// The most entries that one command writes into a page table.
     pub max_entries_per_command: u32,
     /// Answer "allocation busy" to every n-th transfer that does not promise an idle allocation (BPB-06).
     pub busy_every: Option<u32>,
+    /// The same for every n-th notification, for which that answer is not documented (NTF-08).
+    pub busy_notify_every: Option<u32>,
+}
+
+/// What a further physical adapter of a link looks like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkedAdapterConfig {
+    /// Bytes of its local memory; a multiple of the first adapter's `page_size`, 0 if it has none.
+    pub local_memory_bytes: u64,
+    /// Bytes of its aperture segment; a multiple of 4 KiB.
+    pub aperture_bytes: u64,
+    /// The size of its paging process's address space in MiB; `None` leaves it to the core (PGV-02).
+    pub paging_va_mib: Option<u32>,
 }
 
 impl Default for SoftAdapterConfig {
     fn default() -> Self {
         Self {
+            wddm_version: WddmVersion::WDDM3_2,
+            addressing_model: AddressingModel::GpuMmu,
             local_memory_bytes: 8 << 30,
             page_size: PageSize::Kib64,
             aperture_bytes: 256 << 20,
+            aperture_commit_limit_bytes: None,
+            cache_coherent_aperture: false,
+            system_commit_limit_bytes: None,
+            scheduling_log_buffer_bytes: None,
+            linked_adapters: Vec::new(),
             virtual_address_bit_count: 47,
             page_table_index_bits: vec![13, 10],
             dual_pte: true,
@@ -56,6 +94,7 @@ impl Default for SoftAdapterConfig {
             max_command_bytes: 64 << 20,
             max_entries_per_command: 1 << 20,
             busy_every: None,
+            busy_notify_every: None,
         }
     }
 }
@@ -70,6 +109,31 @@ impl SoftAdapterConfig {
             dual_pte: false,
             ..Self::default()
         }
+    }
+
+    /// The default adapter without local memory: page tables in system memory, and the aperture as segment 1.
+    pub fn without_local_memory() -> Self {
+        Self { local_memory_bytes: 0, page_tables_in_system_memory: true, ..Self::with_4kib_pages() }
+    }
+
+    /// An adapter whose engines find memory through the IOMMU: `model` is not GpuMmu.
+    pub fn with_io_mmu(model: AddressingModel) -> Self {
+        Self { addressing_model: model, ..Self::without_local_memory() }
+    }
+
+    /// The segment of local memory, if there is any.
+    pub fn local_segment(&self) -> Option<SegmentId> {
+        (self.local_memory_bytes > 0).then_some(LOCAL_SEGMENT)
+    }
+
+    /// The aperture segment: the one after local memory.
+    pub fn aperture_segment(&self) -> SegmentId {
+        SegmentId(self.local_segment().map_or(1, |local| local.0 + 1))
+    }
+
+    /// Whether engines find memory through the IOMMU, and not through page tables.
+    pub fn uses_io_mmu(&self) -> bool {
+        self.addressing_model != AddressingModel::GpuMmu
     }
 
     /// The shape of the page tables.
@@ -87,13 +151,31 @@ impl SoftAdapterConfig {
     ///
     /// The first rule that is broken.
     pub fn check(&self) -> Result<(), ConfigError> {
-        check_multiple("local_memory_bytes", self.local_memory_bytes, self.page_size.bytes())?;
-        check_multiple("aperture_bytes", self.aperture_bytes, PAGE_SIZE)?;
+        self.check_memory(self.local_memory_bytes, self.aperture_bytes)?;
+        for linked in &self.linked_adapters {
+            self.check_memory(linked.local_memory_bytes, linked.aperture_bytes)?;
+        }
+        if self.local_memory_bytes > 0 && self.uses_io_mmu() {
+            return Err(ConfigError::LocalMemoryBehindIoMmu { bytes: self.local_memory_bytes });
+        }
+        if self.local_memory_bytes == 0 && !self.uses_io_mmu() && !self.page_tables_in_system_memory {
+            return Err(ConfigError::TablesWithoutLocalMemory);
+        }
+        if let Some(limit) = self.aperture_commit_limit_bytes.filter(|&limit| limit > self.aperture_bytes) {
+            return Err(ConfigError::ApertureCommitLimit { limit, size: self.aperture_bytes });
+        }
         check_multiple("max_command_bytes", self.max_command_bytes, PAGE_SIZE)?;
         if self.max_entries_per_command == 0 {
             return Err(ConfigError::NoEntriesPerCommand);
         }
         self.check_levels()
+    }
+
+    fn check_memory(&self, local_memory_bytes: u64, aperture_bytes: u64) -> Result<(), ConfigError> {
+        if local_memory_bytes > 0 {
+            check_multiple("local_memory_bytes", local_memory_bytes, self.page_size.bytes())?;
+        }
+        check_multiple("aperture_bytes", aperture_bytes, PAGE_SIZE)
     }
 
     fn check_levels(&self) -> Result<(), ConfigError> {
@@ -124,6 +206,9 @@ impl SoftAdapterConfig {
     }
 }
 
+/// The segment of local memory, on adapters that have any.
+pub const LOCAL_SEGMENT: SegmentId = SegmentId(1);
+
 /// Index bits beyond which a table no longer has a size that fits the contract's 32 bits.
 const MAX_INDEX_BITS: u64 = 27;
 
@@ -146,6 +231,23 @@ pub enum ConfigError {
         value: u64,
         /// The unit, in bytes.
         unit: u64,
+    },
+    /// Local memory that no engine could reach.
+    #[error("local_memory_bytes is {bytes}: engines that find memory through the IOMMU reach system memory only")]
+    LocalMemoryBehindIoMmu {
+        /// Bytes of local memory.
+        bytes: u64,
+    },
+    /// There is no local memory for the page tables.
+    #[error("local_memory_bytes is 0, so page_tables_in_system_memory must be true")]
+    TablesWithoutLocalMemory,
+    /// More may be mapped in the aperture than its size.
+    #[error("aperture_commit_limit_bytes is {limit}, more than the aperture's {size}")]
+    ApertureCommitLimit {
+        /// The limit in bytes.
+        limit: u64,
+        /// The aperture's size in bytes.
+        size: u64,
     },
     /// A command could write no entry.
     #[error("max_entries_per_command is 0")]

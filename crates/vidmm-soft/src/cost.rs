@@ -20,10 +20,12 @@ pub struct CostModel {
     pub packet_nanoseconds: u64,
     /// Nanoseconds that every command takes, whatever else it costs.
     pub command_nanoseconds: u64,
-    /// Picoseconds for each page-table entry.
+    /// Picoseconds for each entry of a page table or of the aperture.
     pub pte_picoseconds: u64,
     /// Nanoseconds of a flush.
     pub flush_nanoseconds: u64,
+    /// Bytes a second that are made plain, wherever they are.
+    pub decompress_bytes_per_second: u64,
 }
 
 impl Default for CostModel {
@@ -37,6 +39,7 @@ impl Default for CostModel {
             command_nanoseconds: 200,
             pte_picoseconds: 500,
             flush_nanoseconds: 500,
+            decompress_bytes_per_second: 25_000_000_000,
         }
     }
 }
@@ -45,14 +48,21 @@ impl CostModel {
     /// How long `command` takes.
     pub fn duration(&self, command: &Command) -> Nanoseconds {
         let own = match command {
-            Command::SetRootPageTable(_) => 0,
+            Command::SetRootPageTable(_) | Command::SetAddressSpace(_) => 0,
             Command::Transfer(transfer) => at_rate(transfer.bytes, self.bandwidth(transfer.direction)),
             Command::Fill(fill) => at_rate(fill.bytes, self.local_bytes_per_second),
-            Command::WritePtes(ptes) => u64::from(ptes.count).saturating_mul(self.pte_picoseconds).div_ceil(1_000),
+            Command::WritePtes(ptes) => self.entries(ptes.count.into()),
+            Command::MapAperture(map) => self.entries(map.num_pages),
+            Command::UnmapAperture(unmap) => self.entries(unmap.num_pages),
+            Command::Decompress(decompress) => at_rate(decompress.bytes, self.decompress_bytes_per_second),
             Command::FlushTlb(_) => self.flush_nanoseconds,
             Command::Kernel(kernel) => kernel.nanoseconds,
         };
         self.command_nanoseconds.saturating_add(own)
+    }
+
+    fn entries(&self, count: u64) -> Nanoseconds {
+        count.saturating_mul(self.pte_picoseconds).div_ceil(1_000)
     }
 
     fn bandwidth(&self, direction: MemoryTransferDirection) -> u64 {

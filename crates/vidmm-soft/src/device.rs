@@ -4,18 +4,20 @@
 //! and use the same memory, which the manager should have kept apart, therefore see each other's old bytes: the error shows
 //! up as wrong content, whatever the order in which a simulator happens to execute them.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use vidmm::contract::KmdProcessHandle;
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
-use vidmm_runtime::{GpuEvent, KernelCommand, PageRange};
+use vidmm_runtime::{GpuEvent, KernelCommand, PageRange, Surface};
 
 use crate::digest::{self, KernelState};
-use crate::encoding::{Command, Fill, SetRootPageTable, Transfer, WritePtes};
+use crate::encoding::{Command, Decompress, Fill, MapAperture, Transfer, UnmapAperture, WritePtes};
+use crate::layout::PageTableLayout;
 use crate::memory::{PageContents, SparseMemory};
-use crate::mmu::{Access, Mmu, PageFault};
-use crate::physical::{PhysicalMemory, PhysicalRun, Place};
-use crate::system::SystemMemory;
+use crate::physical::{Memories, PhysicalRun, Place};
+use crate::surface::{Surfaces, page_key};
+use crate::tlb::{Access, PageFault};
+use crate::translation::{AddressSpace, Translation};
 
 /// Errors to be made on purpose, so that tests can see that they are found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -43,6 +45,14 @@ pub struct ModelGpuCounters {
     pub ptes_written: u64,
     /// Entries that went into a TLB.
     pub tlb_fills: u64,
+    /// Entries of the IOMMU that went into the device's cache.
+    pub io_mmu_cache_fills: u64,
+    /// Entries of the aperture that were written.
+    pub aperture_entries_written: u64,
+    /// Pages that kernels wrote compressed.
+    pub pages_compressed: u64,
+    /// Bytes of compressed pages that commands made plain; what a kernel reads is decompressed on the way, and not counted.
+    pub bytes_decompressed: u64,
     /// Commands that ended, of each kind.
     pub commands: CommandCounts,
     /// Packets that were aborted by a page fault.
@@ -54,8 +64,10 @@ pub struct ModelGpuCounters {
 /// How many commands of each kind ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CommandCounts {
-    /// Changes of the address space.
+    /// Changes of the address space to one of page tables.
     pub set_root_page_table: u64,
+    /// Changes of the address space to one of the IOMMU.
+    pub set_address_space: u64,
     /// Transfers.
     pub transfer: u64,
     /// Fills.
@@ -66,6 +78,12 @@ pub struct CommandCounts {
     pub flush_tlb: u64,
     /// Kernels.
     pub kernel: u64,
+    /// Ranges of the aperture that were mapped.
+    pub map_aperture: u64,
+    /// Ranges of the aperture that were unmapped.
+    pub unmap_aperture: u64,
+    /// Decompressions in place.
+    pub decompress: u64,
 }
 
 /// Why the rest of a packet is dropped.
@@ -90,52 +108,49 @@ pub enum Begun {
     Transfer(Transfer, PageContents, u64),
     /// A kernel, with what became of its inputs.
     Kernel(KernelCommand, KernelState),
+    /// A decompression, with the marked pages, made plain: where each run of them begins in the range.
+    Decompress(Decompress, Vec<(u64, PageContents)>),
     /// A command that reads nothing.
     Other(Command),
 }
 
-/// The memories and the MMU.
+/// The memories, what translates addresses, and the marks of compression.
 #[derive(Debug)]
 pub struct Device {
-    mmu: Mmu,
-    local: SparseMemory,
-    system: SystemMemory,
+    translation: Translation,
+    memories: Memories,
+    surfaces: Surfaces,
     faults: ModelGpuFaults,
     counters: ModelGpuCounters,
 }
 
 impl Device {
-    /// A device with `local_bytes` of local memory.
-    pub fn new(mmu: Mmu, local_bytes: u64, system: SystemMemory, faults: ModelGpuFaults) -> Self {
-        Self { mmu, local: SparseMemory::new(local_bytes), system, faults, counters: ModelGpuCounters::default() }
+    /// A device whose memories have no content yet.
+    pub fn new(translation: Translation, memories: Memories, faults: ModelGpuFaults) -> Self {
+        let (surfaces, counters) = (Surfaces::default(), ModelGpuCounters::default());
+        Self { translation, memories, surfaces, faults, counters }
     }
 
     /// What was done so far.
     pub fn counters(&self) -> ModelGpuCounters {
-        ModelGpuCounters { tlb_fills: self.mmu.tlb_fills(), ..self.counters }
-    }
-
-    /// Bytes that the content of local memory costs.
-    pub fn local_resident_bytes(&self) -> u64 {
-        self.local.resident_bytes()
-    }
-
-    /// The digest of the page at `virtual_address` of `process`, through its page tables.
-    pub fn page_digest(&mut self, process: KmdProcessHandle, virtual_address: GpuVirtualAddress) -> Option<u64> {
-        let memory = PhysicalMemory { local: &mut self.local, system: self.system.lock() };
-        match self.mmu.walk(&memory, process, virtual_address)? {
-            Place::Zero => Some(0),
-            Place::Memory { segment, page } => Some(memory.segment(segment)?.page_digest(page)),
+        ModelGpuCounters {
+            tlb_fills: self.translation.tlb_fills(),
+            io_mmu_cache_fills: self.translation.io_mmu_cache_fills(),
+            ..self.counters
         }
     }
 
-    /// The digest of the bytes of the page at `address`, as they are in memory.
-    pub fn physical_page_digest(&self, address: PhysicalAddress) -> Option<u64> {
-        let page = address.offset / PAGE_SIZE;
-        match address.segment {
-            SegmentId::SYSTEM => Some(self.system.lock().page_digest(page)),
-            crate::driver::LOCAL_SEGMENT => Some(self.local.page_digest(page)),
-            _ => None,
+    /// The memories.
+    pub fn memories(&self) -> &Memories {
+        &self.memories
+    }
+
+    /// The digest of the page at `virtual_address` of `process`, past every cache, as its bytes are in memory.
+    pub fn page_digest(&mut self, process: KmdProcessHandle, virtual_address: GpuVirtualAddress) -> Option<u64> {
+        let memory = self.memories.lock();
+        match self.translation.walk(&memory, process, virtual_address)?.place {
+            Place::Zero => Some(0),
+            Place::Segment { segment, page } => Some(memory.segment(segment)?.page_digest(page)),
         }
     }
 
@@ -147,101 +162,120 @@ impl Device {
         }
     }
 
-    /// The first half of `command`: it reads, in the address space of `root`.
+    /// The first half of `command`: it reads, in the address space of `space`.
     ///
     /// # Errors
     ///
     /// If the packet is to be aborted.
     pub fn begin(
         &mut self,
-        root: Option<&SetRootPageTable>,
+        space: Option<AddressSpace>,
         command: Command,
         events: &mut Vec<GpuEvent>,
     ) -> Result<Begun, Abort> {
         match command {
-            Command::Transfer(transfer) => self.begin_transfer(root, transfer),
-            Command::Kernel(kernel) => self.begin_kernel(root, kernel, events),
+            Command::Transfer(transfer) => self.begin_transfer(space, transfer),
+            Command::Kernel(kernel) => self.begin_kernel(space, kernel, events),
+            Command::Decompress(decompress) => self.begin_decompress(space, decompress),
             other => Ok(Begun::Other(other)),
         }
     }
 
-    /// The second half of a command: it writes. `root` changes when the command says so.
+    /// The second half of a command: it writes. `space` changes when the command says so.
     ///
     /// # Errors
     ///
     /// If the packet is to be aborted; nothing was written to the range that could not be accessed.
-    pub fn finish(&mut self, root: &mut Option<SetRootPageTable>, begun: Begun) -> Result<(), Abort> {
+    pub fn finish(&mut self, space: &mut Option<AddressSpace>, begun: Begun) -> Result<(), Abort> {
         match begun {
             Begun::Transfer(transfer, contents, from_system) => {
-                self.finish_transfer(root.as_ref(), &transfer, &contents, from_system)
+                self.finish_transfer(*space, &transfer, &contents, from_system)
             }
-            Begun::Kernel(kernel, state) => self.finish_kernel(root.as_ref(), &kernel, state),
-            Begun::Other(Command::SetRootPageTable(command)) => self.set_root_page_table(root, command),
-            Begun::Other(Command::Fill(fill)) => self.fill(root.as_ref(), &fill),
-            Begun::Other(Command::WritePtes(ptes)) => self.write_ptes(&ptes),
-            Begun::Other(Command::FlushTlb(range)) => {
-                self.mmu.flush(range);
-                self.counters.commands.flush_tlb += 1;
-                Ok(())
-            }
-            Begun::Other(Command::Transfer(_) | Command::Kernel(_)) => unreachable!("these have a first half"),
+            Begun::Kernel(kernel, state) => self.finish_kernel(*space, &kernel, state),
+            Begun::Decompress(decompress, plain) => self.finish_decompress(*space, &decompress, &plain),
+            Begun::Other(command) => self.finish_other(space, command),
         }
     }
 
-    fn set_root_page_table(
-        &mut self,
-        root: &mut Option<SetRootPageTable>,
-        command: SetRootPageTable,
-    ) -> Result<(), Abort> {
-        if !can_be_table(command.root) {
-            return Err(Abort::IllegalCommand);
+    fn finish_other(&mut self, space: &mut Option<AddressSpace>, command: Command) -> Result<(), Abort> {
+        match command {
+            Command::SetRootPageTable(root) => {
+                if !can_be_table(root.root) {
+                    return Err(Abort::IllegalCommand);
+                }
+                *space = Some(self.enter(AddressSpace::PageTables(root))?);
+                self.counters.commands.set_root_page_table += 1;
+            }
+            Command::SetAddressSpace(process) => {
+                *space = Some(self.enter(AddressSpace::IoMmu(process))?);
+                self.counters.commands.set_address_space += 1;
+            }
+            Command::Fill(fill) => self.fill(*space, &fill)?,
+            Command::WritePtes(ptes) => self.write_ptes(&ptes)?,
+            Command::FlushTlb(range) => {
+                self.translation.flush(range);
+                self.counters.commands.flush_tlb += 1;
+            }
+            Command::MapAperture(map) => self.map_aperture(&map)?,
+            Command::UnmapAperture(unmap) => self.unmap_aperture(&unmap)?,
+            Command::Transfer(_) | Command::Kernel(_) | Command::Decompress(_) => {
+                unreachable!("these have a first half")
+            }
         }
-        self.mmu.use_root(command);
-        *root = Some(command);
-        self.counters.commands.set_root_page_table += 1;
         Ok(())
     }
 
-    fn translate(&mut self, root: Option<&SetRootPageTable>, access: Access) -> Result<Vec<PhysicalRun>, Abort> {
-        let address = GpuVirtualAddress(access.first_page * PAGE_SIZE);
-        let root = root.ok_or(PageFault { virtual_address: address, write: access.write })?;
-        let memory = PhysicalMemory { local: &mut self.local, system: self.system.lock() };
+    fn enter(&mut self, space: AddressSpace) -> Result<AddressSpace, Abort> {
+        if self.translation.enter(space) { Ok(space) } else { Err(Abort::IllegalCommand) }
+    }
+
+    fn translate(&mut self, space: Option<AddressSpace>, access: Access) -> Result<Vec<PhysicalRun>, Abort> {
         let mut runs = Vec::new();
-        self.mmu.translate(&memory, root, access, &mut runs)?;
+        self.translation.translate(&self.memories.lock(), space, access, &mut runs)?;
         Ok(runs)
     }
 
-    fn begin_transfer(&mut self, root: Option<&SetRootPageTable>, transfer: Transfer) -> Result<Begun, Abort> {
-        let access = whole_pages(transfer.source, transfer.bytes, false)?;
-        whole_pages(transfer.destination, transfer.bytes, true)?;
-        let runs = self.translate(root, access)?;
-        let memory = PhysicalMemory { local: &mut self.local, system: self.system.lock() };
+    /// What `runs` hold.
+    fn read(&mut self, runs: &[PhysicalRun]) -> Result<PageContents, Abort> {
+        let memory = self.memories.lock();
         let mut contents = PageContents::default();
-        for run in &runs {
+        for run in runs {
             match run.place {
                 Place::Zero => contents.push_zeros(run.pages),
-                Place::Memory { segment, page } => {
+                Place::Segment { segment, page } => {
                     let memory = memory.segment(segment).ok_or(Abort::IllegalCommand)?;
                     memory.read_contents(page, run.pages, &mut contents);
                 }
             }
         }
-        Ok(Begun::Transfer(transfer, contents, bytes_in_system(&runs)))
+        Ok(contents)
+    }
+
+    /// Writes `contents` to `runs`, which are as long.
+    fn write_all(&mut self, runs: &[PhysicalRun], contents: &PageContents) {
+        let mut skip = 0;
+        for run in runs {
+            self.write(run, |memory, page| memory.write_contents(page, run.pages, contents, skip));
+            skip += run.pages;
+        }
+    }
+
+    fn begin_transfer(&mut self, space: Option<AddressSpace>, transfer: Transfer) -> Result<Begun, Abort> {
+        let access = whole_pages(transfer.source, transfer.bytes, false)?;
+        whole_pages(transfer.destination, transfer.bytes, true)?;
+        let runs = self.translate(space, access)?;
+        Ok(Begun::Transfer(transfer, self.read(&runs)?, bytes_in_system(&runs)))
     }
 
     fn finish_transfer(
         &mut self,
-        root: Option<&SetRootPageTable>,
+        space: Option<AddressSpace>,
         transfer: &Transfer,
         contents: &PageContents,
         from_system: u64,
     ) -> Result<(), Abort> {
-        let runs = self.translate(root, whole_pages(transfer.destination, transfer.bytes, true)?)?;
-        let mut skip = 0;
-        for run in &runs {
-            self.write(run, |memory, page| memory.write_contents(page, run.pages, contents, skip));
-            skip += run.pages;
-        }
+        let runs = self.translate(space, whole_pages(transfer.destination, transfer.bytes, true)?)?;
+        self.write_all(&runs, contents);
         let to_system = bytes_in_system(&runs);
         self.counters.bytes_from_system += from_system;
         self.counters.bytes_to_system += to_system;
@@ -269,9 +303,8 @@ impl Device {
 
     /// Lets `write` write to where `run` is, unless it is nowhere.
     fn write(&mut self, run: &PhysicalRun, write: impl FnOnce(&mut SparseMemory, u64)) {
-        let mut memory = PhysicalMemory { local: &mut self.local, system: self.system.lock() };
-        if let Place::Memory { segment, page } = run.place
-            && let Some(memory) = memory.segment_mut(segment)
+        if let Place::Segment { segment, page } = run.place
+            && let Some(memory) = self.memories.lock().segment_mut(segment)
         {
             write(memory, page);
         }
@@ -279,7 +312,7 @@ impl Device {
 
     fn begin_kernel(
         &mut self,
-        root: Option<&SetRootPageTable>,
+        space: Option<AddressSpace>,
         kernel: KernelCommand,
         events: &mut Vec<GpuEvent>,
     ) -> Result<Begun, Abort> {
@@ -289,50 +322,71 @@ impl Device {
         let mut state = KernelState::new(kernel.kernel);
         let mut inputs = Vec::with_capacity(kernel.inputs.len());
         for input in &kernel.inputs {
-            inputs.push(self.read_input(root, input, &mut state)?);
+            let digests = match input.surface {
+                None => self.read_plain(space, input)?,
+                Some(surface) => self.read_compressed(space, input, surface)?,
+            };
+            digests.iter().for_each(|&digest| state.absorb(digest));
+            inputs.push(digests);
         }
         self.counters.pages_read_by_kernels += inputs.iter().map(|digests| digests.len() as u64).sum::<u64>();
         events.push(GpuEvent::KernelRead { kernel: kernel.kernel, inputs });
         Ok(Begun::Kernel(kernel, state))
     }
 
-    fn read_input(
-        &mut self,
-        root: Option<&SetRootPageTable>,
-        input: &PageRange,
-        state: &mut KernelState,
-    ) -> Result<Vec<u64>, Abort> {
-        let runs = self.translate(root, range_access(input, false)?)?;
-        let memory = PhysicalMemory { local: &mut self.local, system: self.system.lock() };
+    /// The digests of the pages of `input`, as they are in memory.
+    fn read_plain(&mut self, space: Option<AddressSpace>, input: &PageRange) -> Result<Vec<u64>, Abort> {
+        let runs = self.translate(space, range_access(input, false)?)?;
+        let memory = self.memories.lock();
         let mut digests = Vec::with_capacity(input.num_pages as usize);
-        let mut absorb = |digest| {
-            state.absorb(digest);
-            digests.push(digest);
-        };
         for run in &runs {
             match run.place {
-                Place::Zero => (0..run.pages).for_each(|_| absorb(0)),
-                Place::Memory { segment, page } => {
+                Place::Zero => digests.resize(digests.len() + run.pages as usize, 0),
+                Place::Segment { segment, page } => {
                     let memory = memory.segment(segment).ok_or(Abort::IllegalCommand)?;
-                    memory.for_each_digest(page, run.pages, &mut absorb);
+                    memory.for_each_digest(page, run.pages, |digest| digests.push(digest));
                 }
             }
         }
         Ok(digests)
     }
 
+    /// The digests of the pages of `input`, of which those that `surface` marks are decompressed on the way.
+    fn read_compressed(
+        &mut self,
+        space: Option<AddressSpace>,
+        input: &PageRange,
+        surface: Surface,
+    ) -> Result<Vec<u64>, Abort> {
+        let runs = self.translate(space, range_access(input, false)?)?;
+        let mut contents = self.read(&runs)?;
+        for page in self.surfaces.marked(surface, input.num_pages).flatten() {
+            contents.xor(page, page_key(surface.number, surface.first_page + page));
+        }
+        Ok((0..input.num_pages).map(|page| contents.digest(page)).collect())
+    }
+
     fn finish_kernel(
         &mut self,
-        root: Option<&SetRootPageTable>,
+        space: Option<AddressSpace>,
         kernel: &KernelCommand,
         state: KernelState,
     ) -> Result<(), Abort> {
         for (output, range) in (0..).zip(&kernel.outputs) {
             let mut first = 0;
-            for run in self.translate(root, range_access(range, true)?)? {
+            for run in self.translate(space, range_access(range, true)?)? {
                 let seed = |page| state.seed(output, first + page);
-                self.write(&run, |memory, page| memory.write_pages(page, run.pages, kernel.content, seed));
+                self.write(&run, |memory, page| {
+                    memory.write_pages(page, run.pages, kernel.content, seed);
+                    if let Some(Surface { number, first_page }) = range.surface {
+                        memory.xor_pages(page, run.pages, |page| page_key(number, first_page + first + page));
+                    }
+                });
                 first += run.pages;
+            }
+            if let Some(surface) = range.surface {
+                self.surfaces.mark(surface, range.num_pages);
+                self.counters.pages_compressed += range.num_pages;
             }
             self.counters.pages_written_by_kernels += range.num_pages;
         }
@@ -340,8 +394,44 @@ impl Device {
         Ok(())
     }
 
-    fn fill(&mut self, root: Option<&SetRootPageTable>, fill: &Fill) -> Result<(), Abort> {
-        for run in self.translate(root, whole_pages(fill.destination, fill.bytes, true)?)? {
+    fn begin_decompress(&mut self, space: Option<AddressSpace>, decompress: Decompress) -> Result<Begun, Abort> {
+        let Surface { number, first_page } = decompress.surface;
+        // A page that is not marked is not touched, but it must be there: the driver was told that all are.
+        self.translate(space, whole_pages(decompress.virtual_address, decompress.bytes, true)?)?;
+        let range = decompressed_range(&decompress);
+        range_access(&range, true)?;
+        let marked: Vec<_> = self.surfaces.marked(decompress.surface, range.num_pages).collect();
+        let mut plain = Vec::with_capacity(marked.len());
+        for run in marked {
+            let runs = self.translate(space, part_access(&range, &run)?)?;
+            let mut contents = self.read(&runs)?;
+            for page in 0..contents.num_pages() {
+                contents.xor(page, page_key(number, first_page + run.start + page));
+            }
+            plain.push((run.start, contents));
+        }
+        Ok(Begun::Decompress(decompress, plain))
+    }
+
+    fn finish_decompress(
+        &mut self,
+        space: Option<AddressSpace>,
+        decompress: &Decompress,
+        plain: &[(u64, PageContents)],
+    ) -> Result<(), Abort> {
+        let range = decompressed_range(decompress);
+        for (start, contents) in plain {
+            let runs = self.translate(space, part_access(&range, &(*start..start + contents.num_pages()))?)?;
+            self.write_all(&runs, contents);
+            self.counters.bytes_decompressed += contents.num_pages() * PAGE_SIZE;
+        }
+        self.surfaces.clear(decompress.surface, range.num_pages);
+        self.counters.commands.decompress += 1;
+        Ok(())
+    }
+
+    fn fill(&mut self, space: Option<AddressSpace>, fill: &Fill) -> Result<(), Abort> {
+        for run in self.translate(space, whole_pages(fill.destination, fill.bytes, true)?)? {
             self.write(&run, |memory, page| memory.fill(page, run.pages, fill.pattern));
         }
         self.counters.bytes_filled += fill.bytes;
@@ -350,8 +440,9 @@ impl Device {
     }
 
     fn write_ptes(&mut self, ptes: &WritePtes) -> Result<(), Abort> {
-        let shape = TableShape::of(&self.mmu, ptes)?;
-        let mut memory = PhysicalMemory { local: &mut self.local, system: self.system.lock() };
+        let layout = self.translation.layout().ok_or(Abort::IllegalCommand)?;
+        let shape = TableShape::of(layout, ptes)?;
+        let mut memory = self.memories.lock();
         let (start, end) = shape.words(ptes);
         let first_page = (ptes.table.offset + start * 8) / PAGE_SIZE;
         let end_page = (ptes.table.offset + end * 8).div_ceil(PAGE_SIZE);
@@ -362,6 +453,43 @@ impl Device {
         write_entries(table, ptes, shape);
         self.counters.ptes_written += u64::from(ptes.count);
         self.counters.commands.write_ptes += 1;
+        Ok(())
+    }
+
+    fn map_aperture(&mut self, map: &MapAperture) -> Result<(), Abort> {
+        let first = map.system_memory.offset / PAGE_SIZE;
+        self.show(map.first_page, map.num_pages, map.system_memory, map.num_pages, |page| first + page)?;
+        self.counters.commands.map_aperture += 1;
+        Ok(())
+    }
+
+    fn unmap_aperture(&mut self, unmap: &UnmapAperture) -> Result<(), Abort> {
+        let dummy_page = unmap.dummy_page.offset / PAGE_SIZE;
+        self.show(unmap.first_page, unmap.num_pages, unmap.dummy_page, 1, |_| dummy_page)?;
+        self.counters.commands.unmap_aperture += 1;
+        Ok(())
+    }
+
+    /// Lets `num_pages` pages of the aperture from `first_page` on show what `system_page` says, of the `shown_pages` pages of
+    /// system memory at `shown`.
+    fn show(
+        &mut self,
+        first_page: u64,
+        num_pages: u64,
+        shown: PhysicalAddress,
+        shown_pages: u64,
+        system_page: impl Fn(u64) -> u64,
+    ) -> Result<(), Abort> {
+        let mut memory = self.memories.lock();
+        let is_shown = shown.segment.is_system()
+            && shown.offset.is_multiple_of(PAGE_SIZE)
+            && memory.contains(shown.segment, shown.offset / PAGE_SIZE, shown_pages);
+        let aperture = memory.aperture_mut();
+        if !is_shown || !aperture.contains(first_page, num_pages) {
+            return Err(Abort::IllegalCommand);
+        }
+        aperture.show(first_page, num_pages, system_page);
+        self.counters.aperture_entries_written += num_pages;
         Ok(())
     }
 }
@@ -379,8 +507,7 @@ struct TableShape {
 
 impl TableShape {
     /// The shape of the table that `ptes` writes to, if there are such tables and the entries are inside.
-    fn of(mmu: &Mmu, ptes: &WritePtes) -> Result<Self, Abort> {
-        let layout = mmu.layout();
+    fn of(layout: &PageTableLayout, ptes: &WritePtes) -> Result<Self, Abort> {
         let end = u64::from(ptes.start_index) + u64::from(ptes.count);
         let exists = ptes.level < layout.levels()
             && (ptes.level > 0 || ptes.page_size == PageSize::Kib4 || layout.has_dual_entries())
@@ -420,13 +547,27 @@ fn write_entries(table: &mut SparseMemory, ptes: &WritePtes, shape: TableShape) 
 }
 
 fn bytes_in_system(runs: &[PhysicalRun]) -> u64 {
-    let in_system = |run: &&PhysicalRun| matches!(run.place, Place::Memory { segment: SegmentId::SYSTEM, .. });
+    let in_system = |run: &&PhysicalRun| matches!(run.place, Place::Segment { segment: SegmentId::SYSTEM, .. });
     runs.iter().filter(in_system).map(|run| run.pages * PAGE_SIZE).sum()
 }
 
+/// The range of a kernel's, which must be one of its surface too.
 fn range_access(range: &PageRange, write: bool) -> Result<Access, Abort> {
     let bytes = range.num_pages.checked_mul(PAGE_SIZE).ok_or(Abort::IllegalCommand)?;
+    let first_page = range.surface.map_or(0, |surface| surface.first_page);
+    first_page.checked_add(range.num_pages).ok_or(Abort::IllegalCommand)?;
     whole_pages(range.virtual_address, bytes, write)
+}
+
+fn decompressed_range(decompress: &Decompress) -> PageRange {
+    let &Decompress { virtual_address, bytes, surface, .. } = decompress;
+    PageRange { surface: Some(surface), ..PageRange::plain(virtual_address, bytes / PAGE_SIZE) }
+}
+
+/// The pages `part` of `range`, which is as it must be, to be written.
+fn part_access(range: &PageRange, part: &Range<u64>) -> Result<Access, Abort> {
+    let address = range.virtual_address.offset(part.start * PAGE_SIZE);
+    whole_pages(address, (part.end - part.start) * PAGE_SIZE, true)
 }
 
 /// The pages of a range, which must be whole ones.

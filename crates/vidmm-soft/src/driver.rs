@@ -3,24 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::{
-    AdapterInfo, AddressingModel, AllocationFlags2, AllocationInfo, BuildPagingBuffer, BuildStatus,
+    AdapterInfo, AllocationFlags, AllocationFlags2, AllocationInfo, BuildPagingBuffer, BuildStatus,
     CreateAllocationError, EngineDesc, EngineKind, FillVirtual, FlushTlb, GpuMmuCaps, GpuMmuFlags, Kmd,
-    KmdAllocationHandle, KmdContextHandle, KmdError, KmdProcessHandle, PageTableLevelDesc, PageTableUpdateMode,
-    PagingBufferDesc, PagingOperation, RootPageTable, SegmentDescriptor, SegmentFlags, SegmentPreference, SegmentSet,
-    SubmitCommand, TransferVirtual, UpdatePageTable, UpdatePageTableFlags, WddmVersion,
+    KmdAllocationHandle, KmdContextHandle, KmdError, KmdProcessHandle, MapApertureFlags, MapApertureSegment,
+    MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, PageTableLevelDesc, PageTableUpdateMode, PagingBufferDesc,
+    PagingOperation, RootPageTable, SegmentDescriptor, SegmentFlags, SegmentPreference, SegmentSet, SubmitCommand,
+    TransferVirtual, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
 };
-use vidmm::{PageSize, PhysicalAddress, SegmentId};
-use vidmm_runtime::{AllocationDesc, KernelCommand, Umd};
+use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
+use vidmm_runtime::{AllocationDesc, AllocationSegments, KernelCommand, Surface, Umd};
 
-use crate::config::SoftAdapterConfig;
-use crate::encoding::{self, Command, Fill, FlushRange, SetRootPageTable, Transfer, WritePtes};
+use crate::config::{LOCAL_SEGMENT, SoftAdapterConfig};
+use crate::encoding::{
+    self, Command, Decompress, Fill, FlushRange, MapAperture, SetRootPageTable, Transfer, UnmapAperture, WritePtes,
+};
 use crate::layout::{HardwareEntry, PageTableLayout};
 use crate::private_data::AllocationPrivateData;
-
-/// The segment of local memory.
-pub const LOCAL_SEGMENT: SegmentId = SegmentId(1);
-/// The aperture segment. Nothing is placed in it in this version.
-pub const APERTURE_SEGMENT: SegmentId = SegmentId(2);
 
 /// Engine 0: runs the paging buffers.
 pub const PAGING_ENGINE: u32 = 0;
@@ -33,9 +31,12 @@ const PRIORITY_NORMAL: u32 = 0x7800_0000;
 
 /// The kernel-mode half of the reference driver.
 ///
-/// `multipass_offset` counts the commands that an operation has got so far (BPB-04): a transfer or fill is cut into commands
-/// of [`max_command_bytes`](SoftAdapterConfig::max_command_bytes), an update of a page table into commands of
-/// [`max_entries_per_command`](SoftAdapterConfig::max_entries_per_command), a flush is one.
+/// `multipass_offset` counts the commands that an operation has got so far (BPB-04): an update of a page table is cut into
+/// commands of [`max_entries_per_command`](SoftAdapterConfig::max_entries_per_command), a flush is one, and everything else is
+/// cut into parts of [`max_command_bytes`](SoftAdapterConfig::max_command_bytes).
+///
+/// What the GPU holds compressed is made plain before it leaves the GPU: by a notification of eviction (NTF-01), and part for
+/// part before a transfer to system memory. A fill begins the same way, so that no mark of lost content is left.
 #[derive(Debug)]
 pub struct SoftKmd {
     config: SoftAdapterConfig,
@@ -43,8 +44,11 @@ pub struct SoftKmd {
     next_handle: u64,
     processes: BTreeSet<KmdProcessHandle>,
     contexts: BTreeMap<KmdContextHandle, Context>,
-    allocations: BTreeSet<KmdAllocationHandle>,
+    /// Each allocation with its compression surface.
+    allocations: BTreeMap<KmdAllocationHandle, Option<u32>>,
+    paging_process: Option<KmdProcessHandle>,
     transfers_asked: u32,
+    notifications_asked: u32,
 }
 
 #[derive(Debug)]
@@ -70,8 +74,10 @@ impl SoftKmd {
             next_handle: 1,
             processes: BTreeSet::new(),
             contexts: BTreeMap::new(),
-            allocations: BTreeSet::new(),
+            allocations: BTreeMap::new(),
+            paging_process: None,
             transfers_asked: 0,
+            notifications_asked: 0,
         }
     }
 
@@ -88,33 +94,52 @@ impl SoftKmd {
     }
 
     fn segments(&self) -> Vec<SegmentDescriptor> {
-        let pool =
-            if self.config.page_size == PageSize::Kib64 { SegmentFlags::USE_64KB_PAGES } else { SegmentFlags::empty() };
-        let local = SegmentDescriptor {
-            flags: pool | SegmentFlags::APPLICATION_TARGET | SegmentFlags::LOCAL_BUDGET_GROUP,
-            base_address: 0,
-            size: self.config.local_memory_bytes,
-            commit_limit: self.config.local_memory_bytes,
-        };
+        let aperture_limit = self.config.aperture_commit_limit_bytes;
+        self.segments_of(self.config.local_memory_bytes, self.config.aperture_bytes, aperture_limit)
+    }
+
+    /// The segments of a physical adapter: local memory if there is any, and the aperture behind it.
+    fn segments_of(
+        &self,
+        local_bytes: u64,
+        aperture_bytes: u64,
+        aperture_limit: Option<u64>,
+    ) -> Vec<SegmentDescriptor> {
+        let mut local_flags = SegmentFlags::APPLICATION_TARGET | SegmentFlags::LOCAL_BUDGET_GROUP;
+        local_flags.set(SegmentFlags::USE_64KB_PAGES, self.config.page_size == PageSize::Kib64);
+        let mut aperture_flags = SegmentFlags::APERTURE | SegmentFlags::NON_LOCAL_BUDGET_GROUP;
+        aperture_flags.set(SegmentFlags::CACHE_COHERENT, self.config.cache_coherent_aperture);
+        let local =
+            SegmentDescriptor { flags: local_flags, base_address: 0, size: local_bytes, commit_limit: local_bytes };
         let aperture = SegmentDescriptor {
-            flags: SegmentFlags::APERTURE | SegmentFlags::NON_LOCAL_BUDGET_GROUP,
-            base_address: self.config.local_memory_bytes,
-            size: self.config.aperture_bytes,
-            commit_limit: self.config.aperture_bytes,
+            flags: aperture_flags,
+            base_address: local_bytes,
+            size: aperture_bytes,
+            commit_limit: aperture_limit.unwrap_or(aperture_bytes),
         };
-        vec![local, aperture]
+        (local_bytes > 0).then_some(local).into_iter().chain([aperture]).collect()
     }
 
     fn gpu_mmu(&self) -> GpuMmuCaps {
         let mut flags = GpuMmuFlags::READ_ONLY_MEMORY_SUPPORTED;
-        flags.set(GpuMmuFlags::DUAL_PTE_SUPPORTED, self.config.dual_pte);
+        let dual_pte = self.config.dual_pte && !self.config.uses_io_mmu();
+        flags.set(GpuMmuFlags::DUAL_PTE_SUPPORTED, dual_pte);
         flags.set(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED, self.config.invalid_tlb_entries_not_cached);
         GpuMmuCaps {
             flags,
             page_table_update_mode: PageTableUpdateMode::GpuPhysical,
             virtual_address_bit_count: self.config.virtual_address_bit_count,
-            leaf_page_table_size_for_64k_pages_in_bytes: self.layout.leaf_64kib_table_bytes(),
+            leaf_page_table_size_for_64k_pages_in_bytes: if dual_pte {
+                self.layout.leaf_64kib_table_bytes()
+            } else {
+                0
+            },
         }
+    }
+
+    fn page_table_levels(&self) -> Vec<PageTableLevelDesc> {
+        let levels = if self.config.uses_io_mmu() { 0 } else { self.layout.levels() };
+        (0..levels).map(|level| self.page_table_level(level)).collect()
     }
 
     fn page_table_level(&self, level: u32) -> PageTableLevelDesc {
@@ -127,81 +152,177 @@ impl SoftKmd {
         }
     }
 
-    /// Whether this transfer is one that asks for an idle allocation.
+    /// Whether this operation is one that asks for an idle allocation.
     fn is_busy(&mut self, build: &BuildPagingBuffer<'_>) -> bool {
-        let first_pass = *build.multipass_offset == 0;
-        let (Some(every), PagingOperation::VirtualTransfer(_)) = (self.config.busy_every, build.operation) else {
-            return false;
+        let (asked, every) = match build.operation {
+            PagingOperation::VirtualTransfer(_) => (&mut self.transfers_asked, self.config.busy_every),
+            PagingOperation::NotifyAlloc(_) => (&mut self.notifications_asked, self.config.busy_notify_every),
+            _ => return false,
         };
-        if build.allocation_is_idle || !first_pass {
-            return false;
-        }
-        self.transfers_asked += 1;
-        self.transfers_asked.is_multiple_of(every)
+        let first_pass = *build.multipass_offset == 0;
+        let (Some(every), true, false) = (every, first_pass, build.allocation_is_idle) else { return false };
+        *asked += 1;
+        asked.is_multiple_of(every)
     }
 
-    /// How many commands `operation` takes.
-    fn num_commands(&self, operation: &PagingOperation) -> u64 {
-        let by_bytes = |bytes: u64| bytes.div_ceil(self.config.max_command_bytes);
-        match operation {
-            PagingOperation::VirtualTransfer(op) => by_bytes(op.transfer_size_in_bytes),
-            PagingOperation::VirtualFill(op) => by_bytes(op.fill_size_in_bytes),
-            PagingOperation::UpdatePageTable(op) => {
-                u64::from(op.page_table_entries.num_page_table_entries.div_ceil(self.config.max_entries_per_command))
-            }
-            _ => 1,
-        }
-    }
-
-    /// Command number `index` of `operation`; `None` for an operation that is newer than this driver.
+    /// Command number `index` of `operation`; `None` if there are no more, or the operation is newer than this driver.
     fn command(&self, operation: &PagingOperation, index: u64) -> Option<Command> {
         match operation {
-            PagingOperation::VirtualTransfer(op) => Some(Command::Transfer(self.transfer(op, index))),
-            PagingOperation::VirtualFill(op) => Some(Command::Fill(self.fill(op, index))),
-            PagingOperation::UpdatePageTable(op) => Some(Command::WritePtes(self.write_ptes(op, index))),
-            PagingOperation::FlushTlb(op) => Some(Command::FlushTlb(flush(op))),
+            PagingOperation::VirtualTransfer(op) => self.transfer(op, index),
+            PagingOperation::VirtualFill(op) => self.fill(op, index),
+            PagingOperation::UpdatePageTable(op) => self.write_ptes(op, index).map(Command::WritePtes),
+            PagingOperation::FlushTlb(op) => (index == 0).then(|| Command::FlushTlb(flush(op))),
+            PagingOperation::MapApertureSegment(op) => self.map_aperture(op, index).map(Command::MapAperture),
+            PagingOperation::UnmapApertureSegment(op) => self.unmap_aperture(op, index).map(Command::UnmapAperture),
+            PagingOperation::NotifyAlloc(op) if op.flags.contains(NotifyAllocFlags::EVICTION) => {
+                self.notify_eviction(op, index)
+            }
+            PagingOperation::NotifyAlloc(op) => self.notify_io_mmu_unmap(op, index).map(Command::FlushTlb),
             _ => None,
         }
     }
 
-    /// What command number `index` covers of an operation over `bytes` bytes: where it begins, and how much it is.
-    fn part(&self, bytes: u64, index: u64) -> (u64, u64) {
+    /// Part number `index` of `bytes` bytes: where it begins, and how much it is.
+    fn part(&self, bytes: u64, index: u64) -> Option<(u64, u64)> {
         let start = index * self.config.max_command_bytes;
-        (start, self.config.max_command_bytes.min(bytes - start))
+        (start < bytes).then(|| (start, self.config.max_command_bytes.min(bytes - start)))
     }
 
-    fn transfer(&self, op: &TransferVirtual, index: u64) -> Transfer {
-        let (start, bytes) = self.part(op.transfer_size_in_bytes, index);
-        Transfer {
-            source: op.source_virtual_address.offset(start),
-            destination: op.destination_virtual_address.offset(start),
+    fn surface(&self, allocation: KmdAllocationHandle) -> Option<u32> {
+        self.allocations.get(&allocation).copied().flatten()
+    }
+
+    /// Part number `index` of making `range` plain; `None` as well if the allocation is never compressed.
+    fn decompress(&self, range: &AllocationRange, index: u64) -> Option<Command> {
+        let number = self.surface(range.allocation)?;
+        let (start, bytes) = self.part(range.bytes, index)?;
+        let allocation_offset = range.allocation_offset + start;
+        Some(Command::Decompress(Decompress {
+            virtual_address: range.virtual_address.offset(start),
             bytes,
-            direction: op.transfer_direction,
-            allocation: op.allocation,
-            allocation_offset: op.allocation_offset_in_bytes + start,
+            surface: Surface { number, first_page: allocation_offset / PAGE_SIZE },
+            allocation: range.allocation,
+            allocation_offset,
+        }))
+    }
+
+    /// Command number `index` of an operation of which each part begins with `range` being made plain, if it can be compressed.
+    fn plain_first(
+        &self,
+        range: &AllocationRange,
+        index: u64,
+        command: impl FnOnce(u64) -> Option<Command>,
+    ) -> Option<Command> {
+        match (self.surface(range.allocation), index % 2) {
+            (None, _) => command(index),
+            (Some(_), 0) => self.decompress(range, index / 2),
+            (Some(_), _) => command(index / 2),
         }
     }
 
-    fn fill(&self, op: &FillVirtual, index: u64) -> Fill {
-        let (start, bytes) = self.part(op.fill_size_in_bytes, index);
-        Fill {
-            destination: op.destination_virtual_address.offset(start),
-            bytes,
-            pattern: op.fill_pattern,
+    fn transfer(&self, op: &TransferVirtual, index: u64) -> Option<Command> {
+        let transfer = |index| {
+            let (start, bytes) = self.part(op.transfer_size_in_bytes, index)?;
+            Some(Command::Transfer(Transfer {
+                source: op.source_virtual_address.offset(start),
+                destination: op.destination_virtual_address.offset(start),
+                bytes,
+                direction: op.transfer_direction,
+                allocation: op.allocation,
+                allocation_offset: op.allocation_offset_in_bytes + start,
+            }))
+        };
+        if op.transfer_direction != MemoryTransferDirection::LocalToSystem {
+            return transfer(index);
+        }
+        let source = AllocationRange {
+            virtual_address: op.source_virtual_address,
+            bytes: op.transfer_size_in_bytes,
             allocation: op.allocation,
-            allocation_offset: op.allocation_offset_in_bytes + start,
+            allocation_offset: op.allocation_offset_in_bytes,
+        };
+        self.plain_first(&source, index, transfer)
+    }
+
+    fn fill(&self, op: &FillVirtual, index: u64) -> Option<Command> {
+        let destination = AllocationRange {
+            virtual_address: op.destination_virtual_address,
+            bytes: op.fill_size_in_bytes,
+            allocation: op.allocation,
+            allocation_offset: op.allocation_offset_in_bytes,
+        };
+        self.plain_first(&destination, index, |index| {
+            let (start, bytes) = self.part(op.fill_size_in_bytes, index)?;
+            Some(Command::Fill(Fill {
+                destination: op.destination_virtual_address.offset(start),
+                bytes,
+                pattern: op.fill_pattern,
+                allocation: op.allocation,
+                allocation_offset: op.allocation_offset_in_bytes + start,
+            }))
+        })
+    }
+
+    fn map_aperture(&self, op: &MapApertureSegment, index: u64) -> Option<MapAperture> {
+        let (start, bytes) = self.part(op.number_of_pages * PAGE_SIZE, index)?;
+        Some(MapAperture {
+            first_page: op.offset_in_pages + start / PAGE_SIZE,
+            num_pages: bytes / PAGE_SIZE,
+            system_memory: op.mdl.offset_by(start),
+            cache_coherent: op.flags.contains(MapApertureFlags::CACHE_COHERENT),
+            allocation: op.allocation,
+        })
+    }
+
+    fn unmap_aperture(&self, op: &UnmapApertureSegment, index: u64) -> Option<UnmapAperture> {
+        let (start, bytes) = self.part(op.number_of_pages * PAGE_SIZE, index)?;
+        Some(UnmapAperture {
+            first_page: op.offset_in_pages + start / PAGE_SIZE,
+            num_pages: bytes / PAGE_SIZE,
+            dummy_page: op.dummy_page,
+            allocation: op.allocation,
+        })
+    }
+
+    /// The chunk becomes plain where the window shows it. What the GPU cached of the window's addresses is of an earlier
+    /// window: with page tables the core flushes it, behind an IOMMU only the driver can.
+    fn notify_eviction(&self, op: &NotifyAlloc, index: u64) -> Option<Command> {
+        let chunk = AllocationRange {
+            virtual_address: op.gpu_virtual_address_at_offset,
+            bytes: op.size_in_bytes,
+            allocation: op.allocation,
+            allocation_offset: op.offset_in_bytes,
+        };
+        match (self.config.uses_io_mmu(), index) {
+            (false, part) => self.decompress(&chunk, part),
+            (true, 0) => Some(Command::FlushTlb(notified_range(op, self.paging_process))),
+            (true, next) => self.decompress(&chunk, next - 1),
         }
     }
 
-    fn write_ptes(&self, op: &UpdatePageTable, index: u64) -> WritePtes {
+    /// What the GPU cached of the IOMMU is forgotten; a GPU with page tables cached nothing of it. A notification that names no
+    /// process, as the revision of August 2024 has them, does not tell where the allocation is mapped (NTF-06): then everything
+    /// is forgotten.
+    fn notify_io_mmu_unmap(&self, op: &NotifyAlloc, index: u64) -> Option<FlushRange> {
+        if !self.config.uses_io_mmu() || index > 0 {
+            return None;
+        }
+        let everything = FlushRange { process: None, start: GpuVirtualAddress(0), end: GpuVirtualAddress(0) };
+        Some(op.process.map_or(everything, |process| notified_range(op, Some(process))))
+    }
+
+    fn write_ptes(&self, op: &UpdatePageTable, index: u64) -> Option<WritePtes> {
         let run = op.page_table_entries;
-        let start = index as u32 * self.config.max_entries_per_command;
+        let start = u32::try_from(index * u64::from(self.config.max_entries_per_command)).ok()?;
+        if start >= run.num_page_table_entries {
+            return None;
+        }
         let page_size =
             if op.flags.contains(UpdatePageTableFlags::USE_64KB_PAGES) { PageSize::Kib64 } else { PageSize::Kib4 };
         let repeat = op.flags.contains(UpdatePageTableFlags::REPEAT);
         let stride = if repeat { 0 } else { page_size.bytes() };
         let entry = |pte| HardwareEntry::from_pte(pte).offset_by(u64::from(start) * stride);
-        WritePtes {
+        Some(WritePtes {
             process: op.process,
             virtual_address: op
                 .first_pte_virtual_address
@@ -214,16 +335,23 @@ impl SoftKmd {
             first: entry(run.first),
             first_64kb: run.first_64kb.map(entry),
             stride,
+        })
+    }
+
+    /// The segments that allocations of `segments` may live in, first choice first. System memory is named by the aperture
+    /// (SEG-11).
+    fn supported_segments(&self, segments: AllocationSegments) -> Result<Vec<SegmentId>, CreateAllocationError> {
+        let (local, aperture) = (self.config.local_segment(), self.config.aperture_segment());
+        match segments {
+            AllocationSegments::Local => Ok(vec![local.ok_or(CreateAllocationError::InvalidParameter)?]),
+            AllocationSegments::System => Ok(vec![aperture]),
+            AllocationSegments::LocalOrSystem => Ok(local.into_iter().chain([aperture]).collect()),
         }
     }
 
     /// Encodes commands from `multipass_offset` on, as many as fit.
     fn encode_commands(&self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
-        let num_commands = self.num_commands(build.operation);
-        while u64::from(*build.multipass_offset) < num_commands {
-            let Some(command) = self.command(build.operation, u64::from(*build.multipass_offset)) else {
-                return BuildStatus::Success;
-            };
+        while let Some(command) = self.command(build.operation, u64::from(*build.multipass_offset)) {
             let rest = &mut build.dma_buffer[build.dma_bytes_written..];
             let Some(bytes) = encoding::encode(&command, rest) else { return BuildStatus::InsufficientDmaBuffer };
             build.dma_bytes_written += bytes;
@@ -233,8 +361,22 @@ impl SoftKmd {
     }
 }
 
+/// A range of an allocation, as the address space in which the commands run has it.
+struct AllocationRange {
+    virtual_address: GpuVirtualAddress,
+    bytes: u64,
+    allocation: KmdAllocationHandle,
+    allocation_offset: u64,
+}
+
 fn flush(op: &FlushTlb) -> FlushRange {
-    FlushRange { process: op.process, start: op.start_virtual_address, end: op.end_virtual_address }
+    FlushRange { process: Some(op.process), start: op.start_virtual_address, end: op.end_virtual_address }
+}
+
+/// The addresses that `op` is about, which are those of `process`.
+fn notified_range(op: &NotifyAlloc, process: Option<KmdProcessHandle>) -> FlushRange {
+    let start = op.gpu_virtual_address_at_offset;
+    FlushRange { process, start, end: start.offset(op.size_in_bytes) }
 }
 
 const PRIVATE_BYTES_PER_BUILD: usize = 8;
@@ -242,17 +384,19 @@ const PRIVATE_BYTES_PER_BUILD: usize = 8;
 impl Kmd for SoftKmd {
     fn query_adapter_info(&mut self) -> AdapterInfo {
         AdapterInfo {
-            wddm_version: WddmVersion::WDDM3_2,
-            addressing_model: AddressingModel::GpuMmu,
-            linked_adapter_segments: Vec::new(),
-            aperture_segment_commit_limit: u64::MAX,
-            scheduling_log_buffer_size: None,
+            wddm_version: self.config.wddm_version,
+            addressing_model: self.config.addressing_model,
+            linked_adapter_segments: (self.config.linked_adapters.iter())
+                .map(|linked| self.segments_of(linked.local_memory_bytes, linked.aperture_bytes, None))
+                .collect(),
+            aperture_segment_commit_limit: self.config.system_commit_limit_bytes.unwrap_or(u64::MAX),
+            scheduling_log_buffer_size: self.config.scheduling_log_buffer_bytes,
             segments: self.segments(),
             engines: [EngineKind::Paging, EngineKind::Render3d, EngineKind::Copy]
                 .map(|kind| EngineDesc { kind })
                 .into(),
             gpu_mmu: self.gpu_mmu(),
-            page_table_levels: (0..self.layout.levels()).map(|level| self.page_table_level(level)).collect(),
+            page_table_levels: self.page_table_levels(),
             paging_buffer: PagingBufferDesc {
                 size: self.config.paging_buffer_bytes,
                 private_data_size: self.config.paging_buffer_private_data_bytes,
@@ -260,13 +404,19 @@ impl Kmd for SoftKmd {
         }
     }
 
-    fn query_paging_process_gpu_va_size(&mut self, _physical_adapter_index: u32) -> Option<u32> {
-        self.config.paging_va_mib
+    fn query_paging_process_gpu_va_size(&mut self, physical_adapter_index: u32) -> Option<u32> {
+        match physical_adapter_index.checked_sub(1) {
+            None => self.config.paging_va_mib,
+            Some(linked) => self.config.linked_adapters.get(linked as usize)?.paging_va_mib,
+        }
     }
 
-    fn create_process(&mut self, _system_process: bool) -> Result<KmdProcessHandle, KmdError> {
+    fn create_process(&mut self, system_process: bool) -> Result<KmdProcessHandle, KmdError> {
         let process = KmdProcessHandle(self.handle());
         self.processes.insert(process);
+        if system_process {
+            self.paging_process = Some(process);
+        }
         Ok(process)
     }
 
@@ -291,19 +441,22 @@ impl Kmd for SoftKmd {
 
     fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
         let data = AllocationPrivateData::from_bytes(private_driver_data)?;
-        let allocation = KmdAllocationHandle(self.handle());
-        self.allocations.insert(allocation);
+        let segments = self.supported_segments(data.segments)?;
+        let may_be_local = segments.first().is_some_and(|&first| Some(first) == self.config.local_segment());
+        let page_size = if may_be_local { self.config.page_size } else { PageSize::Kib4 };
         let mut preferred_segment = SegmentPreference::default();
-        preferred_segment.0[0] = LOCAL_SEGMENT;
+        preferred_segment.0[..segments.len()].copy_from_slice(&segments);
+        let allocation = KmdAllocationHandle(self.handle());
+        self.allocations.insert(allocation, data.surface);
         Ok(AllocationInfo {
             allocation,
             size: data.size,
-            alignment: self.config.page_size.bytes() as u32,
-            supported_segment_set: SegmentSet::of(LOCAL_SEGMENT),
+            alignment: page_size.bytes() as u32,
+            supported_segment_set: SegmentSet(segments.iter().map(|&segment| SegmentSet::of(segment).0).sum()),
             preferred_segment,
             allocation_priority: if data.allocation_priority == 0 { PRIORITY_NORMAL } else { data.allocation_priority },
             flags: data.flags,
-            flags2: AllocationFlags2::empty(),
+            flags2: data.flags2,
         })
     }
 
@@ -336,6 +489,9 @@ impl Kmd for SoftKmd {
 
     fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>) {
         let Some(context) = self.contexts.get(&submit.context) else { return };
+        if self.config.uses_io_mmu() {
+            return encoding::encode_to_vec(&Command::SetAddressSpace(context.process), preamble);
+        }
         // A context without a root must not run in the address space that the engine had last: it gets one without entries.
         let nowhere =
             RootPageTable { address: PhysicalAddress { segment: SegmentId::SYSTEM, offset: 0 }, num_entries: 0 };
@@ -357,7 +513,19 @@ impl Umd for SoftUmd {
     }
 
     fn allocation_private_data(&self, desc: &AllocationDesc) -> Vec<u8> {
-        let flags = vidmm::contract::AllocationFlags::empty();
-        AllocationPrivateData { size: desc.size, allocation_priority: 0, flags }.to_bytes()
+        let mut flags = AllocationFlags::empty();
+        flags.set(AllocationFlags::ACCESSED_PHYSICALLY, desc.accessed_physically);
+        let mut flags2 = AllocationFlags2::empty();
+        flags2.set(AllocationFlags2::NOTIFY_EVICTION, desc.notify_eviction);
+        flags2.set(AllocationFlags2::NOTIFY_IO_MMU_UNMAP, desc.notify_io_mmu_unmap);
+        AllocationPrivateData {
+            size: desc.size,
+            allocation_priority: 0,
+            flags,
+            flags2,
+            segments: desc.segments,
+            surface: desc.surface,
+        }
+        .to_bytes()
     }
 }

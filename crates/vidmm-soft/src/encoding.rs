@@ -12,12 +12,22 @@
 //! for: an observer, or a GPU that binds memory itself, learns from them which process and address a run of page-table
 //! entries belongs to, and which part of which allocation a transfer moves (D1).
 //!
+//! # Compression
+//!
+//! A GPU that stores pages compressed keeps a *surface*: a mark for each page of an allocation that holds compressed bytes.
+//! Every word of such a page is the plain word, exclusive-or the page's key: with `mix` of [`kernel`](vidmm_runtime::kernel),
+//! the key of page `p` of surface `n` is `mix(n + 1, p) | 1`. So no word of a compressed page is what it was, a page whose
+//! words are equal stays one, and a page that is decompressed as another becomes neither.
+//!
+//! What a kernel writes to a range with a surface is compressed and marked; what it reads from one is decompressed on the way
+//! where it is marked. [`Decompress`] makes marked pages plain in memory. Nothing else looks at marks, or changes them.
+//!
 //! [`OPCODE_FOREIGN`] is reserved for a user's own recorded commands (D1). It has no fields yet and decodes to
 //! [`DecodeError::ReservedOpcode`]; a GPU that does not know it refuses it as an illegal command.
 
 use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle, MemoryTransferDirection};
 use vidmm::{GpuVirtualAddress, PageSize, PhysicalAddress, SegmentId};
-use vidmm_runtime::{Content, KernelCommand, PageRange};
+use vidmm_runtime::{Content, KernelCommand, PageRange, Surface};
 
 use crate::layout::HardwareEntry;
 
@@ -35,6 +45,14 @@ pub const OPCODE_FLUSH_TLB: u16 = 5;
 pub const OPCODE_KERNEL: u16 = 6;
 /// Reserved: FOREIGN(token, allocation, address, offset, length) of DESIGN D1.
 pub const OPCODE_FOREIGN: u16 = 7;
+/// Opcode of [`Command::SetAddressSpace`].
+pub const OPCODE_SET_ADDRESS_SPACE: u16 = 8;
+/// Opcode of [`Command::MapAperture`].
+pub const OPCODE_MAP_APERTURE: u16 = 9;
+/// Opcode of [`Command::UnmapAperture`].
+pub const OPCODE_UNMAP_APERTURE: u16 = 10;
+/// Opcode of [`Command::Decompress`].
+pub const OPCODE_DECOMPRESS: u16 = 11;
 
 const HEADER_BYTES: usize = 8;
 
@@ -53,6 +71,14 @@ pub enum Command {
     FlushTlb(FlushRange),
     /// Run a kernel.
     Kernel(KernelCommand),
+    /// The commands that follow on this engine run in the address space that the IOMMU has for a process (U-17).
+    SetAddressSpace(KmdProcessHandle),
+    /// Let pages of the aperture show system memory.
+    MapAperture(MapAperture),
+    /// Let pages of the aperture show the dummy page.
+    UnmapAperture(UnmapAperture),
+    /// Make compressed pages plain.
+    Decompress(Decompress),
 }
 
 /// The address space of the commands that follow (GVA-17).
@@ -126,12 +152,55 @@ pub struct WritePtes {
 /// A range of a process whose cached entries are forgotten (GVA-34).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlushRange {
-    /// The process.
-    pub process: KmdProcessHandle,
+    /// The process; none is all of them.
+    pub process: Option<KmdProcessHandle>,
     /// First address to forget.
     pub start: GpuVirtualAddress,
     /// First address not to forget; with the start, both 0 mean the whole space (U-20).
     pub end: GpuVirtualAddress,
+}
+
+/// A range of the aperture that shows consecutive pages of system memory from now on (BPB-30).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MapAperture {
+    /// The first page of the aperture, in pages of 4 KiB from its start.
+    pub first_page: u64,
+    /// How many pages.
+    pub num_pages: u64,
+    /// The system memory that the first page shows; a multiple of 4 KiB.
+    pub system_memory: PhysicalAddress,
+    /// Whether the GPU snoops the CPU's caches there.
+    pub cache_coherent: bool,
+    /// For observers: the allocation that is mapped.
+    pub allocation: KmdAllocationHandle,
+}
+
+/// A range of the aperture of which every page shows the dummy page from now on (BPB-33).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnmapAperture {
+    /// The first page of the aperture, in pages of 4 KiB from its start.
+    pub first_page: u64,
+    /// How many pages.
+    pub num_pages: u64,
+    /// The page of system memory that all of them show; a multiple of 4 KiB.
+    pub dummy_page: PhysicalAddress,
+    /// For observers: the allocation that was mapped.
+    pub allocation: KmdAllocationHandle,
+}
+
+/// A range of the engine's address space whose compressed pages become plain where they are, and are no longer marked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Decompress {
+    /// Where; a multiple of 4 KiB.
+    pub virtual_address: GpuVirtualAddress,
+    /// How many bytes; a multiple of 4 KiB.
+    pub bytes: u64,
+    /// The surface, and which of its pages is the first.
+    pub surface: Surface,
+    /// For observers: the allocation that is decompressed.
+    pub allocation: KmdAllocationHandle,
+    /// For observers: which part of it, in bytes from its start.
+    pub allocation_offset: u64,
 }
 
 /// Writes `command` to the start of `buffer` and returns how many bytes it took; `None`, and nothing written, when it does
@@ -164,11 +233,18 @@ pub fn encoded_bytes(command: &Command) -> usize {
         Command::Transfer(_) => 44,
         Command::Fill(_) => 36,
         Command::WritePtes(_) => 64,
-        Command::FlushTlb(_) => 24,
-        Command::Kernel(kernel) => 28 + 16 * (kernel.inputs.len() + kernel.outputs.len()),
+        Command::FlushTlb(_) => 28,
+        Command::Kernel(kernel) => 28 + RANGE_BYTES * (kernel.inputs.len() + kernel.outputs.len()),
+        Command::SetAddressSpace(_) => 8,
+        Command::MapAperture(_) => 40,
+        Command::UnmapAperture(_) => 36,
+        Command::Decompress(_) => 44,
     };
     HEADER_BYTES + fields
 }
+
+/// Bytes of one range of a kernel.
+const RANGE_BYTES: usize = 32;
 
 fn opcode(command: &Command) -> u16 {
     match command {
@@ -178,6 +254,10 @@ fn opcode(command: &Command) -> u16 {
         Command::WritePtes(_) => OPCODE_WRITE_PTES,
         Command::FlushTlb(_) => OPCODE_FLUSH_TLB,
         Command::Kernel(_) => OPCODE_KERNEL,
+        Command::SetAddressSpace(_) => OPCODE_SET_ADDRESS_SPACE,
+        Command::MapAperture(_) => OPCODE_MAP_APERTURE,
+        Command::UnmapAperture(_) => OPCODE_UNMAP_APERTURE,
+        Command::Decompress(_) => OPCODE_DECOMPRESS,
     }
 }
 
@@ -214,7 +294,14 @@ impl Writer<'_> {
         for range in ranges {
             self.u64(range.virtual_address.0);
             self.u64(range.num_pages);
+            self.u32(range.surface.is_some().into());
+            self.surface(range.surface.unwrap_or(Surface { number: 0, first_page: 0 }));
         }
+    }
+
+    fn surface(&mut self, surface: Surface) {
+        self.u32(surface.number);
+        self.u64(surface.first_page);
     }
 
     fn fields(&mut self, command: &Command) {
@@ -241,7 +328,8 @@ impl Writer<'_> {
             }
             Command::WritePtes(command) => self.write_ptes(command),
             Command::FlushTlb(command) => {
-                self.u64(command.process.0);
+                self.u32(command.process.is_some().into());
+                self.u64(command.process.map_or(0, |process| process.0));
                 self.u64(command.start.0);
                 self.u64(command.end.0);
             }
@@ -253,6 +341,27 @@ impl Writer<'_> {
                 self.u32(command.outputs.len() as u32);
                 self.ranges(&command.inputs);
                 self.ranges(&command.outputs);
+            }
+            Command::SetAddressSpace(process) => self.u64(process.0),
+            Command::MapAperture(command) => {
+                self.u64(command.first_page);
+                self.u64(command.num_pages);
+                self.physical(command.system_memory);
+                self.u32(command.cache_coherent.into());
+                self.u64(command.allocation.0);
+            }
+            Command::UnmapAperture(command) => {
+                self.u64(command.first_page);
+                self.u64(command.num_pages);
+                self.physical(command.dummy_page);
+                self.u64(command.allocation.0);
+            }
+            Command::Decompress(command) => {
+                self.u64(command.virtual_address.0);
+                self.u64(command.bytes);
+                self.surface(command.surface);
+                self.u64(command.allocation.0);
+                self.u64(command.allocation_offset);
             }
         }
     }
@@ -351,7 +460,7 @@ impl<'a> Decoder<'a> {
         let fields = rest.get(HEADER_BYTES..length).ok_or(DecodeError::Truncated { offset })?;
         match opcode {
             OPCODE_FOREIGN => return Err(DecodeError::ReservedOpcode { offset, opcode }),
-            OPCODE_SET_ROOT_PAGE_TABLE..=OPCODE_KERNEL => {}
+            OPCODE_SET_ROOT_PAGE_TABLE..=OPCODE_DECOMPRESS => {}
             _ => return Err(DecodeError::UnknownOpcode { offset, opcode }),
         }
         let mut reader = Reader { bytes: fields };
@@ -427,10 +536,31 @@ impl Reader<'_> {
 
     fn ranges(&mut self, count: u32) -> Option<Vec<PageRange>> {
         // The bytes bound the count before anything is reserved for it.
-        if count as usize > self.bytes.len() / 16 {
+        if count as usize > self.bytes.len() / RANGE_BYTES {
             return None;
         }
-        (0..count).map(|_| Some(PageRange::plain(self.address()?, self.u64()?))).collect()
+        (0..count).map(|_| self.range()).collect()
+    }
+
+    fn range(&mut self) -> Option<PageRange> {
+        let plain = PageRange::plain(self.address()?, self.u64()?);
+        let (has_surface, surface) = (self.bool()?, self.surface()?);
+        if !has_surface && surface != (Surface { number: 0, first_page: 0 }) {
+            return None;
+        }
+        Some(PageRange { surface: has_surface.then_some(surface), ..plain })
+    }
+
+    fn surface(&mut self) -> Option<Surface> {
+        Some(Surface { number: self.u32()?, first_page: self.u64()? })
+    }
+
+    fn bool(&mut self) -> Option<bool> {
+        match self.u32()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
     }
 
     fn direction(&mut self) -> Option<MemoryTransferDirection> {
@@ -473,10 +603,29 @@ impl Reader<'_> {
                 allocation_offset: self.u64()?,
             }),
             OPCODE_WRITE_PTES => Command::WritePtes(self.write_ptes()?),
-            OPCODE_FLUSH_TLB => {
-                Command::FlushTlb(FlushRange { process: self.process()?, start: self.address()?, end: self.address()? })
-            }
+            OPCODE_FLUSH_TLB => Command::FlushTlb(self.flush_range()?),
             OPCODE_KERNEL => Command::Kernel(self.kernel()?),
+            OPCODE_SET_ADDRESS_SPACE => Command::SetAddressSpace(self.process()?),
+            OPCODE_MAP_APERTURE => Command::MapAperture(MapAperture {
+                first_page: self.u64()?,
+                num_pages: self.u64()?,
+                system_memory: self.physical()?,
+                cache_coherent: self.bool()?,
+                allocation: self.allocation()?,
+            }),
+            OPCODE_UNMAP_APERTURE => Command::UnmapAperture(UnmapAperture {
+                first_page: self.u64()?,
+                num_pages: self.u64()?,
+                dummy_page: self.physical()?,
+                allocation: self.allocation()?,
+            }),
+            OPCODE_DECOMPRESS => Command::Decompress(Decompress {
+                virtual_address: self.address()?,
+                bytes: self.u64()?,
+                surface: self.surface()?,
+                allocation: self.allocation()?,
+                allocation_offset: self.u64()?,
+            }),
             _ => return None,
         })
     }
@@ -502,6 +651,14 @@ impl Reader<'_> {
             first_64kb: (flags & WRITE_PTES_FIRST_64KB != 0).then_some(second),
             stride,
         })
+    }
+
+    fn flush_range(&mut self) -> Option<FlushRange> {
+        let (has_process, process) = (self.bool()?, self.process()?);
+        if !has_process && process.0 != 0 {
+            return None;
+        }
+        Some(FlushRange { process: has_process.then_some(process), start: self.address()?, end: self.address()? })
     }
 
     fn kernel(&mut self) -> Option<KernelCommand> {

@@ -6,7 +6,8 @@ use vidmm::Nanoseconds;
 use vidmm::contract::{EngineFence, Packet};
 
 use crate::device::Begun;
-use crate::encoding::{Command, DecodeError, Decoder, SetRootPageTable};
+use crate::encoding::{Command, DecodeError, Decoder};
+use crate::translation::AddressSpace;
 
 /// An engine. It runs its packets in the order in which they came, each once its waits are over.
 #[derive(Debug, Default)]
@@ -15,7 +16,7 @@ pub struct Engine {
     /// What it does now, and when that ends.
     pub state: State,
     /// The address space of its commands. It outlives the packet that set it.
-    pub root: Option<SetRootPageTable>,
+    pub space: Option<AddressSpace>,
     /// The last fence that it has signalled.
     pub completed_fence: u64,
     free_since: Nanoseconds,

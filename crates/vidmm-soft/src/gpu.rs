@@ -8,9 +8,11 @@ use crate::config::SoftAdapterConfig;
 use crate::cost::CostModel;
 use crate::device::{Abort, Device, ModelGpuCounters, ModelGpuFaults};
 use crate::engine::{Engine, Running, State};
-use crate::mmu::Mmu;
-use crate::mmu::PageFault;
+use crate::io_mmu::IoMmu;
+use crate::physical::Memories;
 use crate::system::SystemMemory;
+use crate::tlb::PageFault;
+use crate::translation::Translation;
 
 const NUM_ENGINES: u32 = 3;
 
@@ -31,19 +33,24 @@ pub struct ModelGpu {
 }
 
 impl ModelGpu {
-    /// A GPU for the adapter that `config` describes.
+    /// A GPU for the adapter that `config` describes, over the system memory and the IOMMU that it shares with the host.
     ///
     /// # Panics
     ///
     /// If [`SoftAdapterConfig::check`] finds an error.
-    pub fn new(config: &SoftAdapterConfig, cost: CostModel, faults: ModelGpuFaults, system: SystemMemory) -> Self {
+    pub fn new(
+        config: &SoftAdapterConfig,
+        cost: CostModel,
+        faults: ModelGpuFaults,
+        system: SystemMemory,
+        io_mmu: IoMmu,
+    ) -> Self {
         if let Err(error) = config.check() {
             panic!("{error}");
         }
-        let mmu = Mmu::new(config.layout(), !config.invalid_tlb_entries_not_cached);
         Self {
             engines: (0..NUM_ENGINES).map(|_| Engine::default()).collect(),
-            device: Device::new(mmu, config.local_memory_bytes, system, faults),
+            device: Device::new(Translation::new(config, io_mmu), Memories::new(config, system), faults),
             cost,
         }
     }
@@ -55,12 +62,13 @@ impl ModelGpu {
 
     /// Bytes that the content of local memory costs this process.
     pub fn local_resident_bytes(&self) -> u64 {
-        self.device.local_resident_bytes()
+        self.device.memories().local_resident_bytes()
     }
 
     /// The digest of the page at `virtual_address` of `process`; `None` if nothing is mapped there.
     ///
-    /// It walks the page tables that the process used last, past the TLB, and leaves no trace.
+    /// It walks the page tables that the process used last, or the IOMMU's mappings, past every cache, and leaves no trace. A
+    /// compressed page has the digest of its compressed bytes.
     pub fn read_page_digest(&mut self, process: KmdProcessHandle, virtual_address: GpuVirtualAddress) -> Option<u64> {
         self.device.page_digest(process, virtual_address)
     }
@@ -96,7 +104,7 @@ impl ModelGpu {
             }
             State::Preparing { running, .. } => self.begin_next(engine, running, now, events),
             State::Executing { running, begun, .. } => {
-                match self.device.finish(&mut self.engines[engine].root, begun) {
+                match self.device.finish(&mut self.engines[engine].space, begun) {
                     Ok(()) => self.begin_next(engine, running, now, events),
                     Err(abort) => self.abort(engine, *running, abort, now, events),
                 }
@@ -111,7 +119,7 @@ impl ModelGpu {
             Some(Ok(command)) => command,
         };
         let until = now.saturating_add(self.cost.duration(&command));
-        match self.device.begin(self.engines[engine].root.as_ref(), command, events) {
+        match self.device.begin(self.engines[engine].space, command, events) {
             Ok(begun) => self.engines[engine].state = State::Executing { running, begun, until },
             Err(abort) => self.abort(engine, *running, abort, now, events),
         }
@@ -160,7 +168,7 @@ impl Gpu for ModelGpu {
     }
 
     fn page_digest(&self, address: PhysicalAddress) -> Option<u64> {
-        self.device.physical_page_digest(address)
+        self.device.memories().page_digest(address)
     }
 
     fn advance(&mut self, now: Nanoseconds, events: &mut Vec<GpuEvent>) {

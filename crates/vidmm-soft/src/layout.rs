@@ -40,6 +40,11 @@ impl HardwareEntry {
         self.0 & (Self::VALID_BIT | Self::ZERO_BIT) == Self::VALID_BIT
     }
 
+    /// Whether reads through the entry succeed.
+    pub const fn is_mapped(self) -> bool {
+        self.is_valid() || self.is_zero()
+    }
+
     /// Whether reads through the entry give 0.
     pub const fn is_zero(self) -> bool {
         self.0 & Self::ZERO_BIT != 0

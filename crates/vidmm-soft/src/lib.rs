@@ -7,15 +7,17 @@
 //! - [`ModelGpu`], which does: in virtual time, on content that is really there (D13). Page tables lie in its memory and
 //!   are walked, a TLB goes stale unless it is flushed, and an access to an unmapped address faults. A wrong order of paging
 //!   shows up as a wrong byte or a fault.
-//! - [`SoftHost`], the system memory that allocations are kept in while they are not in local memory.
+//! - [`SoftHost`], the system memory that allocations are kept in while they are not in local memory, and the host's side of
+//!   the [`IoMmu`].
 //!
 //! What is modelled: engines that run side by side and wait for each other's fences, the page-table layouts of
 //! [`SoftAdapterConfig`], 4 KiB and 64 KiB pages, dual level-1 entries, a TLB for each process that may or may not cache
-//! invalid entries, read-only and zero entries, and what things cost ([`CostModel`]).
+//! invalid entries, read-only and zero entries, the aperture, an IOMMU behind a cache of the device's own, compression, and
+//! what things cost ([`CostModel`]).
 //!
-//! What is not: the aperture segment (nothing is placed there), an IOMMU, preemption and engine resets, CPU access,
-//! compression, large pages, and engines that slow each other down.
+//! What is not: preemption and engine resets, CPU access, large pages, and engines that slow each other down.
 
+mod aperture;
 mod config;
 mod cost;
 mod device;
@@ -24,24 +26,32 @@ mod driver;
 pub mod encoding;
 mod engine;
 mod gpu;
+mod host;
+mod io_mmu;
+mod io_mmu_cache;
 mod layout;
 mod memory;
 mod mmu;
 mod physical;
 mod private_data;
+mod surface;
 mod system;
 mod tlb;
+mod translation;
 
-pub use config::{ConfigError, SoftAdapterConfig};
+pub use config::{ConfigError, LOCAL_SEGMENT, LinkedAdapterConfig, SoftAdapterConfig};
 pub use cost::CostModel;
 pub use device::{CommandCounts, ModelGpuCounters, ModelGpuFaults};
 pub use digest::{KernelState, PageWords, RAMP_STEP, WORDS_PER_PAGE, mix, ramp_words, uniform_digest, words_digest};
-pub use driver::{APERTURE_SEGMENT, COPY_ENGINE, LOCAL_SEGMENT, PAGING_ENGINE, RENDER_ENGINE, SoftKmd, SoftUmd};
+pub use driver::{COPY_ENGINE, PAGING_ENGINE, RENDER_ENGINE, SoftKmd, SoftUmd};
 pub use gpu::ModelGpu;
+pub use host::SoftHost;
+pub use io_mmu::{IoMmu, IoMmuMisuse, IoMmuMisuseKind};
 pub use layout::{HardwareEntry, PageTableLayout};
 pub use memory::{PageContents, SparseMemory};
 pub use private_data::AllocationPrivateData;
-pub use system::{SYSTEM_MEMORY_BYTES, SoftHost, SystemMemory};
+pub use surface::page_key;
+pub use system::{SYSTEM_MEMORY_BYTES, SystemMemory};
 
 /// A driver, a GPU and a host that fit each other.
 #[derive(Debug)]
@@ -67,11 +77,11 @@ pub fn machine(
     faults: ModelGpuFaults,
     commit_limit: Option<u64>,
 ) -> SoftMachine {
-    let system = SystemMemory::new();
+    let (system, io_mmu) = (SystemMemory::new(), IoMmu::new());
     SoftMachine {
         kmd: SoftKmd::new(config.clone()),
         umd: SoftUmd,
-        gpu: ModelGpu::new(config, cost, faults, system.clone()),
-        host: SoftHost::new(system, commit_limit),
+        gpu: ModelGpu::new(config, cost, faults, system.clone(), io_mmu.clone()),
+        host: SoftHost::new(system, io_mmu, commit_limit),
     }
 }

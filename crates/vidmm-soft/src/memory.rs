@@ -56,6 +56,23 @@ impl PageContents {
         self.words.resize(self.words.len() + count as usize, 0);
     }
 
+    /// The digest of page `index`.
+    pub fn digest(&self, index: u64) -> u64 {
+        match self.mixed_in(index as usize, index as usize + 1) {
+            [(_, words)] => digest::words_digest(words),
+            _ => digest::uniform_digest(self.words[index as usize]),
+        }
+    }
+
+    /// Combines every word of page `index` with `key` by exclusive or.
+    pub fn xor(&mut self, index: u64, key: u64) {
+        let index = index as usize;
+        match self.mixed.binary_search_by_key(&index, |(mixed, _)| *mixed) {
+            Ok(found) => self.mixed[found].1.iter_mut().for_each(|word| *word ^= key),
+            Err(_) => self.words[index] ^= key,
+        }
+    }
+
     /// The pages of `range` that are not uniform, in order.
     fn mixed_in(&self, first: usize, end: usize) -> &[(usize, Box<PageWords>)] {
         let position = |page| self.mixed.partition_point(|(index, _)| *index < page);
@@ -93,6 +110,13 @@ impl Chunk {
             if mixed.count == 0 {
                 self.mixed = None;
             }
+        }
+    }
+
+    fn xor(&mut self, slot: usize, key: u64) {
+        match self.mixed.as_mut().and_then(|mixed| mixed.pages[slot].as_deref_mut()) {
+            Some(words) => words.iter_mut().for_each(|word| *word ^= key),
+            None => self.words[slot] ^= key,
         }
     }
 
@@ -280,6 +304,16 @@ impl SparseMemory {
             chunk.words[piece.slots()].copy_from_slice(words);
             for (index, page) in mixed {
                 *chunk.words_mut(piece.first_slot + index - from) = **page;
+            }
+        }
+    }
+
+    /// Combines every word of `count` pages from `first` on with the key of its page, counted from `first`, by exclusive or.
+    pub fn xor_pages(&mut self, first: u64, count: u64, key: impl Fn(u64) -> u64) {
+        for piece in pieces(first, count) {
+            let chunk = self.touch(piece.page);
+            for (slot, page) in piece.slots().zip(piece.page - first..) {
+                chunk.xor(slot, key(page));
             }
         }
     }

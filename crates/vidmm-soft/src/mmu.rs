@@ -1,4 +1,4 @@
-//! From GPU virtual addresses to physical memory: the walk through page tables, and what is cached of it.
+//! From GPU virtual addresses to physical memory: the walk through page tables.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress};
 use crate::encoding::{FlushRange, SetRootPageTable};
 use crate::layout::{HardwareEntry, PageTableLayout};
 use crate::physical::{PhysicalMemory, PhysicalRun, Place};
-use crate::tlb::{Cached, PAGES_PER_CHUNK, Tlb};
+use crate::tlb::{Access, Cached, PageFault, Tlb};
 
 /// The GPU's memory management unit.
 ///
@@ -18,40 +18,20 @@ use crate::tlb::{Cached, PAGES_PER_CHUNK, Tlb};
 pub struct Mmu {
     layout: PageTableLayout,
     caches_invalid_entries: bool,
-    spaces: BTreeMap<KmdProcessHandle, AddressSpace>,
-    tlb_fills: u64,
+    spaces: BTreeMap<KmdProcessHandle, PageTables>,
 }
 
+/// The page tables of a process, as the GPU knows them.
 #[derive(Debug)]
-struct AddressSpace {
+struct PageTables {
     last_root: SetRootPageTable,
     tlb: Tlb,
-}
-
-/// An access at an address that nothing is mapped at, or a write to what must not be written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PageFault {
-    /// The address: that of the page.
-    pub virtual_address: GpuVirtualAddress,
-    /// Whether it was a write.
-    pub write: bool,
-}
-
-/// A range that is translated.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Access {
-    /// The first page's address, in pages.
-    pub first_page: u64,
-    /// How many pages.
-    pub pages: u64,
-    /// Whether they are written.
-    pub write: bool,
 }
 
 impl Mmu {
     /// An MMU for page tables of `layout`. `caches_invalid_entries`: that an address is not mapped is remembered too.
     pub fn new(layout: PageTableLayout, caches_invalid_entries: bool) -> Self {
-        Self { layout, caches_invalid_entries, spaces: BTreeMap::new(), tlb_fills: 0 }
+        Self { layout, caches_invalid_entries, spaces: BTreeMap::new() }
     }
 
     /// The layout of the page tables.
@@ -61,24 +41,23 @@ impl Mmu {
 
     /// How many entries went into a TLB so far.
     pub fn tlb_fills(&self) -> u64 {
-        self.tlb_fills
+        self.spaces.values().map(|space| space.tlb.fills()).sum()
     }
 
     /// An engine begins to use `root`. Nothing is flushed.
     pub fn use_root(&mut self, root: SetRootPageTable) {
+        let tlb = || Tlb::new(self.caches_invalid_entries);
         self.spaces
             .entry(root.process)
             .and_modify(|space| space.last_root = root)
-            .or_insert_with(|| AddressSpace { last_root: root, tlb: Tlb::default() });
+            .or_insert_with(|| PageTables { last_root: root, tlb: tlb() });
     }
 
     /// Forgets what is cached of a range (GVA-34).
     pub fn flush(&mut self, range: FlushRange) {
-        let Some(space) = self.spaces.get_mut(&range.process) else { return };
-        if range.start.0 == 0 && range.end.0 == 0 {
-            space.tlb.clear();
-        } else {
-            space.tlb.forget(range.start.0 / PAGE_SIZE, range.end.0.div_ceil(PAGE_SIZE));
+        let flushed = |process| range.process.is_none_or(|only| only == process);
+        for (_, space) in self.spaces.iter_mut().filter(|(process, _)| flushed(**process)) {
+            space.tlb.flush(range);
         }
     }
 
@@ -94,32 +73,9 @@ impl Mmu {
         access: Access,
         runs: &mut Vec<PhysicalRun>,
     ) -> Result<(), PageFault> {
-        let fault = |page: u64| PageFault { virtual_address: GpuVirtualAddress(page * PAGE_SIZE), write: access.write };
-        let (mut page, end) = (access.first_page, access.first_page + access.pages);
-        let Some(space) = self.spaces.get_mut(&root.process) else { return Err(fault(page)) };
+        let Some(space) = self.spaces.get_mut(&root.process) else { return Err(access.fault_at(access.first_page)) };
         let mut walker = Walker::new(&self.layout, memory, root);
-        while page < end {
-            let chunk_end = end.min((page / PAGES_PER_CHUNK + 1) * PAGES_PER_CHUNK);
-            let chunk = space.tlb.chunk(page);
-            while page < chunk_end {
-                let cached = match chunk.lookup(page) {
-                    Some(cached) => cached,
-                    None => {
-                        let walked = walker.walk(page);
-                        if is_mapped(walked.entry) || self.caches_invalid_entries {
-                            chunk.fill(page, walked);
-                            self.tlb_fills += 1;
-                        }
-                        walked
-                    }
-                };
-                let pages = cached.pages_left.min(chunk_end - page);
-                let place = place(memory, cached, pages, access.write).ok_or_else(|| fault(page))?;
-                PhysicalRun::append(runs, place, pages);
-                page += pages;
-            }
-        }
-        Ok(())
+        space.tlb.translate(memory, access, |page| walker.walk(page), runs)
     }
 
     /// Where the page at `virtual_address` of `process` is according to its page tables, whatever is cached; `None` if it is
@@ -131,28 +87,8 @@ impl Mmu {
         virtual_address: GpuVirtualAddress,
     ) -> Option<Place> {
         let root = self.spaces.get(&process)?.last_root;
-        let walked = Walker::new(&self.layout, memory, &root).walk(virtual_address.0 / PAGE_SIZE);
-        place(memory, walked, 1, false)
+        Walker::new(&self.layout, memory, &root).walk(virtual_address.0 / PAGE_SIZE).place(false)
     }
-}
-
-fn is_mapped(entry: HardwareEntry) -> bool {
-    entry.is_valid() || entry.is_zero()
-}
-
-/// Where `pages` pages are that `cached` maps; `None` if they cannot be accessed.
-#[inline]
-fn place(memory: &PhysicalMemory<'_>, cached: Cached, pages: u64, write: bool) -> Option<Place> {
-    let entry = cached.entry;
-    if entry.is_zero() {
-        return Some(Place::Zero);
-    }
-    if !entry.is_valid() || (write && entry.is_read_only()) {
-        return None;
-    }
-    let PhysicalAddress { segment, offset } = entry.address();
-    let page = offset / PAGE_SIZE + cached.page_in_entry;
-    memory.contains(segment, page, pages).then_some(Place::Memory { segment, page })
 }
 
 /// Walks page tables, page after page. It keeps the leaf tables that it found last: the next page is mostly in them too.
@@ -190,7 +126,7 @@ impl<'a> Walker<'a> {
             return Cached::large(large, page);
         }
         let small = self.leaf_entry(leaf.small, index);
-        if is_mapped(small) || !large.is_zero() { Cached::small(small) } else { Cached::large(large, page) }
+        if small.is_mapped() || !large.is_zero() { Cached::small(small) } else { Cached::large(large, page) }
     }
 
     /// Entry `index` of the leaf table that `table` points to. An entry that points nowhere speaks for all below it.

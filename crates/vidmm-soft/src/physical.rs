@@ -1,13 +1,15 @@
-//! The memories that the GPU reaches: local and system.
+//! The memories that the GPU reaches: local and system, and system memory through the aperture.
 
 use std::sync::MutexGuard;
 
 use vidmm::{PAGE_SIZE, PhysicalAddress, SegmentId};
 
-use crate::driver::LOCAL_SEGMENT;
+use crate::aperture::Aperture;
+use crate::config::{LOCAL_SEGMENT, SoftAdapterConfig};
 use crate::memory::SparseMemory;
+use crate::system::SystemMemory;
 
-/// Consecutive pages of one segment, or nothing at all.
+/// Consecutive pages of one memory, or nothing at all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PhysicalRun {
     /// Where the first page is.
@@ -21,8 +23,8 @@ pub struct PhysicalRun {
 pub enum Place {
     /// Nowhere: reads give 0, writes are dropped (GVA-20).
     Zero,
-    /// In memory.
-    Memory {
+    /// In a segment.
+    Segment {
         /// The segment.
         segment: SegmentId,
         /// The number of the page in the segment.
@@ -35,15 +37,14 @@ impl PhysicalRun {
     fn is_continued_by(&self, next: Place) -> bool {
         match (self.place, next) {
             (Place::Zero, Place::Zero) => true,
-            (Place::Memory { segment, page }, Place::Memory { segment: next_segment, page: next_page }) => {
+            (Place::Segment { segment, page }, Place::Segment { segment: next_segment, page: next_page }) => {
                 segment == next_segment && page + self.pages == next_page
             }
             _ => false,
         }
     }
 
-    /// Appends `pages` pages at `place` to `runs`.
-    pub fn append(runs: &mut Vec<PhysicalRun>, place: Place, pages: u64) {
+    fn append(runs: &mut Vec<PhysicalRun>, place: Place, pages: u64) {
         match runs.last_mut() {
             Some(last) if last.is_continued_by(place) => last.pages += pages,
             _ => runs.push(PhysicalRun { place, pages }),
@@ -51,12 +52,52 @@ impl PhysicalRun {
     }
 }
 
-/// Both memories, system memory locked.
+/// The memories of a GPU.
+#[derive(Debug)]
+pub struct Memories {
+    local: SparseMemory,
+    aperture: Aperture,
+    system: SystemMemory,
+}
+
+impl Memories {
+    /// The memories of the adapter that `config` describes.
+    pub fn new(config: &SoftAdapterConfig, system: SystemMemory) -> Self {
+        Self {
+            local: SparseMemory::new(config.local_memory_bytes),
+            aperture: Aperture::new(config.aperture_segment(), config.aperture_bytes),
+            system,
+        }
+    }
+
+    /// The memories to work with, system memory locked.
+    pub fn lock(&mut self) -> PhysicalMemory<'_> {
+        PhysicalMemory { local: &mut self.local, aperture: &mut self.aperture, system: self.system.lock() }
+    }
+
+    /// Bytes that the content of local memory costs.
+    pub fn local_resident_bytes(&self) -> u64 {
+        self.local.resident_bytes()
+    }
+
+    /// The digest of the page at `address`, through the aperture if it is there; `None` if there is no such page.
+    pub fn page_digest(&self, address: PhysicalAddress) -> Option<u64> {
+        let page = address.offset / PAGE_SIZE;
+        let digest = |memory: &SparseMemory, page| memory.contains(page, 1).then(|| memory.page_digest(page));
+        match address.segment {
+            segment if segment == self.aperture.segment() => digest(&self.system.lock(), self.aperture.shown(page)?),
+            SegmentId::SYSTEM => digest(&self.system.lock(), page),
+            LOCAL_SEGMENT => digest(&self.local, page),
+            _ => None,
+        }
+    }
+}
+
+/// The memories, system memory locked.
 pub struct PhysicalMemory<'a> {
-    /// Segment 1.
-    pub local: &'a mut SparseMemory,
-    /// Segment 0.
-    pub system: MutexGuard<'a, SparseMemory>,
+    local: &'a mut SparseMemory,
+    aperture: &'a mut Aperture,
+    system: MutexGuard<'a, SparseMemory>,
 }
 
 impl PhysicalMemory<'_> {
@@ -65,7 +106,8 @@ impl PhysicalMemory<'_> {
     pub fn segment(&self, segment: SegmentId) -> Option<&SparseMemory> {
         match segment {
             SegmentId::SYSTEM => Some(&self.system),
-            LOCAL_SEGMENT => Some(self.local),
+            // Without local memory its number is the aperture's.
+            LOCAL_SEGMENT if segment != self.aperture.segment() => Some(self.local),
             _ => None,
         }
     }
@@ -74,12 +116,17 @@ impl PhysicalMemory<'_> {
     pub fn segment_mut(&mut self, segment: SegmentId) -> Option<&mut SparseMemory> {
         match segment {
             SegmentId::SYSTEM => Some(&mut self.system),
-            LOCAL_SEGMENT => Some(self.local),
+            LOCAL_SEGMENT if segment != self.aperture.segment() => Some(self.local),
             _ => None,
         }
     }
 
-    /// Whether `pages` pages from `page` on are inside `segment`.
+    /// The aperture, to be written.
+    pub fn aperture_mut(&mut self) -> &mut Aperture {
+        self.aperture
+    }
+
+    /// Whether `pages` pages from `page` on are inside the memory of `segment`.
     pub fn contains(&self, segment: SegmentId, page: u64, pages: u64) -> bool {
         self.segment(segment).is_some_and(|memory| memory.contains(page, pages))
     }
@@ -89,5 +136,27 @@ impl PhysicalMemory<'_> {
     pub fn read_word(&self, address: PhysicalAddress) -> Option<u64> {
         let memory = self.segment(address.segment)?;
         memory.contains(address.offset / PAGE_SIZE, 1).then(|| memory.read_word(address.offset))
+    }
+
+    /// Appends to `runs` where the bytes of `pages` pages from `place` on are: those of the aperture in the system memory that
+    /// it shows.
+    ///
+    /// # Errors
+    ///
+    /// How many pages were appended before one that is nowhere.
+    #[inline]
+    pub fn append_runs(&self, place: Place, pages: u64, runs: &mut Vec<PhysicalRun>) -> Result<(), u64> {
+        match place {
+            Place::Segment { segment, page } if segment == self.aperture.segment() => {
+                for number in 0..pages {
+                    let shown = self.aperture.shown(page + number).filter(|&shown| self.system.contains(shown, 1));
+                    let shown = shown.ok_or(number)?;
+                    PhysicalRun::append(runs, Place::Segment { segment: SegmentId::SYSTEM, page: shown }, 1);
+                }
+            }
+            Place::Segment { segment, page } if !self.contains(segment, page, pages) => return Err(0),
+            Place::Zero | Place::Segment { .. } => PhysicalRun::append(runs, place, pages),
+        }
+        Ok(())
     }
 }

@@ -1,29 +1,60 @@
-//! What the GPU remembers of a process's page tables.
+//! What the GPU remembers of how addresses are translated, by page tables or by the IOMMU.
 //!
 //! This TLB is *endless*: it never forgets by itself, only when it is told to. A real one forgets by chance, and so a missing
 //! flush goes unnoticed most of the time; here it always shows, as bytes of the page that was there before.
 
 use std::collections::BTreeMap;
 
-use vidmm::PAGE_SIZE;
+use vidmm::{GpuVirtualAddress, PAGE_SIZE};
 
+use crate::encoding::FlushRange;
 use crate::layout::HardwareEntry;
+use crate::physical::{PhysicalMemory, PhysicalRun, Place};
 
 const SLOT_SHIFT: u32 = 4;
 const PAGES_PER_SLOT: usize = 1 << SLOT_SHIFT;
 const SLOTS_PER_CHUNK: usize = 512;
 /// Pages of address in a chunk: 32 MiB.
-pub const PAGES_PER_CHUNK: u64 = (SLOTS_PER_CHUNK * PAGES_PER_SLOT) as u64;
+const PAGES_PER_CHUNK: u64 = (SLOTS_PER_CHUNK * PAGES_PER_SLOT) as u64;
 
-/// The cached entries of one process. Addresses are in pages of 4 KiB.
-#[derive(Debug, Default)]
+/// An access at an address that nothing is mapped at, or a write to what must not be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageFault {
+    /// The address: that of the page.
+    pub virtual_address: GpuVirtualAddress,
+    /// Whether it was a write.
+    pub write: bool,
+}
+
+/// A range that is translated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// The first page's address, in pages.
+    pub first_page: u64,
+    /// How many pages.
+    pub pages: u64,
+    /// Whether they are written.
+    pub write: bool,
+}
+
+impl Access {
+    /// The fault that accessing `page` is.
+    pub fn fault_at(&self, page: u64) -> PageFault {
+        PageFault { virtual_address: GpuVirtualAddress(page * PAGE_SIZE), write: self.write }
+    }
+}
+
+/// The cached entries of one address space. Addresses are in pages of 4 KiB.
+#[derive(Debug)]
 pub struct Tlb {
     chunks: BTreeMap<u64, TlbChunk>,
+    caches_invalid_entries: bool,
+    fills: u64,
 }
 
 /// The cached entries of 32 MiB of address.
 #[derive(Debug)]
-pub struct TlbChunk(Box<[Slot; SLOTS_PER_CHUNK]>);
+struct TlbChunk(Box<[Slot; SLOTS_PER_CHUNK]>);
 
 /// The cached entries of 64 KiB of address.
 #[derive(Debug)]
@@ -36,12 +67,11 @@ enum Slot {
 /// A cached entry, seen from one page that it maps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cached {
-    /// The entry.
-    pub entry: HardwareEntry,
+    entry: HardwareEntry,
     /// How many pages the page is from the first that the entry maps.
-    pub page_in_entry: u64,
+    page_in_entry: u64,
     /// How many pages the entry maps from the page on.
-    pub pages_left: u64,
+    pages_left: u64,
 }
 
 impl Cached {
@@ -55,6 +85,20 @@ impl Cached {
         let page_in_entry = page_in_slot(page) as u64;
         Self { entry, page_in_entry, pages_left: PAGES_PER_SLOT as u64 - page_in_entry }
     }
+
+    /// Where the page is; `None` if it cannot be accessed.
+    #[inline]
+    pub fn place(self, write: bool) -> Option<Place> {
+        let entry = self.entry;
+        if entry.is_zero() {
+            return Some(Place::Zero);
+        }
+        if !entry.is_valid() || (write && entry.is_read_only()) {
+            return None;
+        }
+        let address = entry.address();
+        Some(Place::Segment { segment: address.segment, page: address.offset / PAGE_SIZE + self.page_in_entry })
+    }
 }
 
 fn page_in_slot(page: u64) -> usize {
@@ -66,18 +110,64 @@ fn slot_in_chunk(page: u64) -> usize {
 }
 
 impl Tlb {
-    /// The chunk that holds what is cached of `page`.
-    pub fn chunk(&mut self, page: u64) -> &mut TlbChunk {
-        self.chunks.entry(page / PAGES_PER_CHUNK).or_insert_with(TlbChunk::empty)
+    /// A TLB without entries. `caches_invalid_entries`: that an address is not mapped is remembered too.
+    pub fn new(caches_invalid_entries: bool) -> Self {
+        Self { chunks: BTreeMap::new(), caches_invalid_entries, fills: 0 }
     }
 
-    /// Forgets everything.
-    pub fn clear(&mut self) {
-        self.chunks.clear();
+    /// How many entries went into it so far.
+    pub fn fills(&self) -> u64 {
+        self.fills
+    }
+
+    /// Translates `access`, and appends where its pages are to `runs`. `walk` finds the entry of a page that is not cached.
+    ///
+    /// # Errors
+    ///
+    /// The first page that cannot be accessed. What was translated before it is cached all the same.
+    pub fn translate(
+        &mut self,
+        memory: &PhysicalMemory<'_>,
+        access: Access,
+        mut walk: impl FnMut(u64) -> Cached,
+        runs: &mut Vec<PhysicalRun>,
+    ) -> Result<(), PageFault> {
+        let (mut page, end) = (access.first_page, access.first_page + access.pages);
+        while page < end {
+            let chunk_end = end.min((page / PAGES_PER_CHUNK + 1) * PAGES_PER_CHUNK);
+            let chunk = self.chunks.entry(page / PAGES_PER_CHUNK).or_insert_with(TlbChunk::empty);
+            while page < chunk_end {
+                let cached = match chunk.lookup(page) {
+                    Some(cached) => cached,
+                    None => {
+                        let walked = walk(page);
+                        if walked.entry.is_mapped() || self.caches_invalid_entries {
+                            chunk.fill(page, walked);
+                            self.fills += 1;
+                        }
+                        walked
+                    }
+                };
+                let pages = cached.pages_left.min(chunk_end - page);
+                let place = cached.place(access.write).ok_or_else(|| access.fault_at(page))?;
+                memory.append_runs(place, pages, runs).map_err(|found| access.fault_at(page + found))?;
+                page += pages;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets a range: everything if it begins and ends at 0 (U-20).
+    pub fn flush(&mut self, range: FlushRange) {
+        if range.start.0 == 0 && range.end.0 == 0 {
+            self.chunks.clear();
+        } else {
+            self.forget(range.start.0 / PAGE_SIZE, range.end.0.div_ceil(PAGE_SIZE));
+        }
     }
 
     /// Forgets the pages from `first` to before `end`.
-    pub fn forget(&mut self, first: u64, end: u64) {
+    fn forget(&mut self, first: u64, end: u64) {
         if first >= end {
             return;
         }
@@ -101,7 +191,7 @@ impl TlbChunk {
 
     /// What is cached of `page`.
     #[inline]
-    pub fn lookup(&self, page: u64) -> Option<Cached> {
+    fn lookup(&self, page: u64) -> Option<Cached> {
         match &self.0[slot_in_chunk(page)] {
             Slot::Empty => None,
             Slot::Large(entry) => Some(Cached::large(*entry, page)),
@@ -110,7 +200,7 @@ impl TlbChunk {
     }
 
     /// Remembers `cached` as the entry that maps `page`.
-    pub fn fill(&mut self, page: u64, cached: Cached) {
+    fn fill(&mut self, page: u64, cached: Cached) {
         let slot = &mut self.0[slot_in_chunk(page)];
         let is_large = cached.page_in_entry + cached.pages_left == PAGES_PER_SLOT as u64;
         match slot {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use vidmm::contract::*;
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress};
-use vidmm_runtime::Umd;
+use vidmm_runtime::{AllocationDesc, AllocationSegments, Umd};
 use vidmm_soft::encoding::{Command, Decoder};
 use vidmm_soft::*;
 
@@ -228,11 +228,17 @@ fn contradictions_in_the_configuration_are_found() {
 #[test]
 fn the_two_halves_agree_on_allocations() {
     let mut kmd = driver(SoftAdapterConfig::default());
-    let info =
-        kmd.create_allocation(&SoftUmd.allocation_private_data(&vidmm_runtime::AllocationDesc::local(12345))).unwrap();
+    let info = kmd.create_allocation(&SoftUmd.allocation_private_data(&AllocationDesc::local(12345))).unwrap();
     assert_eq!((info.size, info.alignment, info.allocation_priority), (12345, 64 << 10, 0x7800_0000));
     assert!(info.supported_segment_set.contains(LOCAL_SEGMENT));
-    let data = AllocationPrivateData { size: 1, allocation_priority: 5, flags: AllocationFlags::CPU_VISIBLE };
+    let data = AllocationPrivateData {
+        size: 1,
+        allocation_priority: 5,
+        flags: AllocationFlags::CPU_VISIBLE,
+        flags2: AllocationFlags2::NOTIFY_EVICTION,
+        segments: AllocationSegments::Local,
+        surface: Some(9),
+    };
     assert_eq!(AllocationPrivateData::from_bytes(&data.to_bytes()), Ok(data));
     assert_eq!(kmd.create_allocation(&data.to_bytes()).unwrap().allocation_priority, 5);
     assert_eq!(kmd.live_objects(), (0, 0, 2));
@@ -243,16 +249,24 @@ fn the_two_halves_agree_on_allocations() {
 #[test]
 fn private_data_that_means_nothing_is_refused() {
     use CreateAllocationError::*;
-    let good = AllocationPrivateData { size: 1, allocation_priority: 0, flags: AllocationFlags::empty() }.to_bytes();
+    let good = SoftUmd.allocation_private_data(&AllocationDesc::local(1));
     let with = |at: usize, byte| {
         let mut bytes = good.clone();
         bytes[at] = byte;
         AllocationPrivateData::from_bytes(&bytes).unwrap_err()
     };
-    assert_eq!(
-        (with(0, 0), with(4, 9), with(8, 0), with(20, 2)),
-        (InvalidParameter, DriverMismatch, InvalidParameter, InvalidParameter)
-    );
+    assert_eq!(with(4, 9), DriverMismatch);
+    for (at, byte, what) in [
+        (0, 0, "magic"),
+        (8, 0, "no bytes"),
+        (20, 2, "an unknown flag"),
+        (24, 1, "another unknown flag"),
+        (28, 3, "unknown segments"),
+        (32, 2, "neither a surface nor none"),
+        (36, 1, "a surface that it does not have"),
+    ] {
+        assert_eq!(with(at, byte), InvalidParameter, "{what}");
+    }
     for length in 0..good.len() {
         assert!(AllocationPrivateData::from_bytes(&good[..length]).is_err());
     }

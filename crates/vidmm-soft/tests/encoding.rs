@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle, MemoryTransferDirection};
 use vidmm::{GpuVirtualAddress, PageSize, PhysicalAddress, SegmentId};
-use vidmm_runtime::{Content, KernelCommand, PageRange};
+use vidmm_runtime::{Content, KernelCommand, PageRange, Surface};
 use vidmm_soft::HardwareEntry;
 use vidmm_soft::encoding::*;
 
@@ -24,9 +24,38 @@ fn physical() -> impl Strategy<Value = PhysicalAddress> {
 }
 
 fn ranges() -> impl Strategy<Value = Vec<PageRange>> {
-    let range = (address(), any::<u64>());
-    let range = range.prop_map(|(virtual_address, num_pages)| PageRange::plain(virtual_address, num_pages));
+    let range = (address(), any::<u64>(), prop::option::of(surface()));
+    let range =
+        range.prop_map(|(virtual_address, num_pages, surface)| PageRange { virtual_address, num_pages, surface });
     prop::collection::vec(range, 0..5)
+}
+
+fn surface() -> impl Strategy<Value = Surface> {
+    (any::<u32>(), any::<u64>()).prop_map(|(number, first_page)| Surface { number, first_page })
+}
+
+fn map_aperture() -> impl Strategy<Value = Command> {
+    (any::<u64>(), any::<u64>(), physical(), any::<bool>(), allocation()).prop_map(
+        |(first_page, num_pages, system_memory, cache_coherent, allocation)| {
+            Command::MapAperture(MapAperture { first_page, num_pages, system_memory, cache_coherent, allocation })
+        },
+    )
+}
+
+fn unmap_aperture() -> impl Strategy<Value = Command> {
+    (any::<u64>(), any::<u64>(), physical(), allocation()).prop_map(
+        |(first_page, num_pages, dummy_page, allocation)| {
+            Command::UnmapAperture(UnmapAperture { first_page, num_pages, dummy_page, allocation })
+        },
+    )
+}
+
+fn decompress() -> impl Strategy<Value = Command> {
+    (address(), any::<u64>(), surface(), allocation(), any::<u64>()).prop_map(
+        |(virtual_address, bytes, surface, allocation, allocation_offset)| {
+            Command::Decompress(Decompress { virtual_address, bytes, surface, allocation, allocation_offset })
+        },
+    )
 }
 
 fn direction() -> impl Strategy<Value = MemoryTransferDirection> {
@@ -89,12 +118,13 @@ fn command() -> impl Strategy<Value = Command> {
             })
         ),
         write_ptes(),
-        (process(), address(), address()).prop_map(|(process, start, end)| Command::FlushTlb(FlushRange {
-            process,
-            start,
-            end
-        })),
+        (prop::option::of(process()), address(), address())
+            .prop_map(|(process, start, end)| Command::FlushTlb(FlushRange { process, start, end })),
         kernel(),
+        process().prop_map(Command::SetAddressSpace),
+        map_aperture(),
+        unmap_aperture(),
+        decompress(),
     ]
 }
 

@@ -170,6 +170,7 @@ fn costs_add_up() {
         command_nanoseconds: 10,
         pte_picoseconds: 500,
         flush_nanoseconds: 70,
+        decompress_bytes_per_second: 2_000_000_000,
     };
     let (mut rig, process) = rig(cost);
     let took = |rig: &mut Rig, commands: Vec<u8>| {

@@ -4,13 +4,13 @@ use proptest::prelude::*;
 use vidmm::contract::Host;
 use vidmm::{PAGE_SIZE, PAGE_SIZE_64K};
 use vidmm_runtime::Content;
-use vidmm_soft::{SYSTEM_MEMORY_BYTES, SoftHost, SystemMemory};
+use vidmm_soft::{IoMmu, SYSTEM_MEMORY_BYTES, SoftHost, SystemMemory};
 
 proptest! {
     #[test]
     fn ranges_are_aligned_apart_and_zero(steps in prop::collection::vec((any::<bool>(), 1u64..100, any::<u64>()), 1..80)) {
         let memory = SystemMemory::new();
-        let mut host = SoftHost::new(memory.clone(), None);
+        let mut host = SoftHost::new(memory.clone(), IoMmu::new(), None);
         let mut held: Vec<(vidmm::PhysicalAddress, u64)> = Vec::new();
         for (give_back, pages, choice) in steps {
             if give_back && !held.is_empty() {
@@ -44,7 +44,7 @@ proptest! {
 
 #[test]
 fn the_commit_limit_holds_and_a_refusal_changes_nothing() {
-    let mut host = SoftHost::new(SystemMemory::new(), Some(10 * PAGE_SIZE));
+    let mut host = SoftHost::new(SystemMemory::new(), IoMmu::new(), Some(10 * PAGE_SIZE));
     let held = host.commit_backing_store(8 * PAGE_SIZE).unwrap();
     assert_eq!(host.commit_backing_store(3 * PAGE_SIZE).unwrap_err().size, 3 * PAGE_SIZE);
     host.commit_backing_store(2 * PAGE_SIZE).unwrap();
@@ -55,7 +55,7 @@ fn the_commit_limit_holds_and_a_refusal_changes_nothing() {
 
 #[test]
 fn sizes_without_end_are_refused() {
-    let mut host = SoftHost::new(SystemMemory::new(), None);
+    let mut host = SoftHost::new(SystemMemory::new(), IoMmu::new(), None);
     for size in [0, SYSTEM_MEMORY_BYTES, u64::MAX] {
         assert!(host.commit_backing_store(size).is_err());
     }
@@ -64,7 +64,7 @@ fn sizes_without_end_are_refused() {
 #[test]
 #[should_panic(expected = "decommit of what was not committed")]
 fn memory_is_given_back_once() {
-    let mut host = SoftHost::new(SystemMemory::new(), None);
+    let mut host = SoftHost::new(SystemMemory::new(), IoMmu::new(), None);
     let address = host.commit_backing_store(PAGE_SIZE).unwrap();
     host.decommit_backing_store(address, PAGE_SIZE);
     host.decommit_backing_store(address, PAGE_SIZE);

@@ -17,6 +17,7 @@ pub const FREE: CostModel = CostModel {
     command_nanoseconds: 0,
     pte_picoseconds: 0,
     flush_nanoseconds: 0,
+    decompress_bytes_per_second: u64::MAX,
 };
 
 #[derive(Clone, Copy)]
@@ -29,6 +30,7 @@ pub struct Rig {
     pub kmd: SoftKmd,
     pub gpu: ModelGpu,
     pub system: SystemMemory,
+    pub io_mmu: IoMmu,
     pub config: SoftAdapterConfig,
     pub now: u64,
     layout: PageTableLayout,
@@ -72,11 +74,12 @@ impl Rig {
     }
 
     pub fn with(config: SoftAdapterConfig, cost: CostModel, faults: ModelGpuFaults) -> Self {
-        let system = SystemMemory::new();
+        let (system, io_mmu) = (SystemMemory::new(), IoMmu::new());
         Self {
             kmd: SoftKmd::new(config.clone()),
-            gpu: ModelGpu::new(&config, cost, faults, system.clone()),
+            gpu: ModelGpu::new(&config, cost, faults, system.clone(), io_mmu.clone()),
             system,
+            io_mmu,
             layout: config.layout(),
             // Tables lie at the end of local memory, or in system memory far from what tests use.
             next_table: if config.page_tables_in_system_memory { 1 << 40 } else { config.local_memory_bytes / 2 },

@@ -1,0 +1,90 @@
+//! A driver between the core and another driver.
+
+use vidmm::contract::{
+    AdapterInfo, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, Kmd, KmdAllocationHandle,
+    KmdContextHandle, KmdError, KmdProcessHandle, RootPageTable, SubmitCommand,
+};
+
+/// What stands between the core and a driver: it encodes paging operations in the driver's place, with or without its help.
+pub trait KmdHook {
+    /// What `driver` would be asked to encode.
+    fn build_paging_buffer(&mut self, driver: &mut dyn Kmd, build: &mut BuildPagingBuffer<'_>) -> BuildStatus;
+
+    /// The driver has told what the adapter is.
+    fn adapter_queried(&mut self, info: &AdapterInfo) {
+        let _ = info;
+    }
+
+    /// The driver has created a process.
+    fn process_created(&mut self, process: KmdProcessHandle, system_process: bool) {
+        let _ = (process, system_process);
+    }
+}
+
+/// A driver whose paging operations a [`KmdHook`] encodes. All else goes to the driver as it is.
+pub struct HookedKmd<H> {
+    driver: Box<dyn Kmd>,
+    hook: H,
+}
+
+impl<H: KmdHook> HookedKmd<H> {
+    /// Puts `hook` before `driver`.
+    pub fn new(driver: Box<dyn Kmd>, hook: H) -> Self {
+        Self { driver, hook }
+    }
+}
+
+impl<H: KmdHook> Kmd for HookedKmd<H> {
+    fn build_paging_buffer(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
+        self.hook.build_paging_buffer(&mut *self.driver, build)
+    }
+
+    fn query_adapter_info(&mut self) -> AdapterInfo {
+        let info = self.driver.query_adapter_info();
+        self.hook.adapter_queried(&info);
+        info
+    }
+
+    fn query_paging_process_gpu_va_size(&mut self, physical_adapter_index: u32) -> Option<u32> {
+        self.driver.query_paging_process_gpu_va_size(physical_adapter_index)
+    }
+
+    fn create_process(&mut self, system_process: bool) -> Result<KmdProcessHandle, KmdError> {
+        let process = self.driver.create_process(system_process)?;
+        self.hook.process_created(process, system_process);
+        Ok(process)
+    }
+
+    fn destroy_process(&mut self, process: KmdProcessHandle) {
+        self.driver.destroy_process(process);
+    }
+
+    fn create_context(
+        &mut self,
+        process: KmdProcessHandle,
+        node_ordinal: u32,
+        system_context: bool,
+    ) -> Result<KmdContextHandle, KmdError> {
+        self.driver.create_context(process, node_ordinal, system_context)
+    }
+
+    fn destroy_context(&mut self, context: KmdContextHandle) {
+        self.driver.destroy_context(context);
+    }
+
+    fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
+        self.driver.create_allocation(private_driver_data)
+    }
+
+    fn destroy_allocation(&mut self, allocation: KmdAllocationHandle) {
+        self.driver.destroy_allocation(allocation);
+    }
+
+    fn set_root_page_table(&mut self, context: KmdContextHandle, root: RootPageTable) {
+        self.driver.set_root_page_table(context, root);
+    }
+
+    fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>) {
+        self.driver.submit_command(submit, preamble);
+    }
+}

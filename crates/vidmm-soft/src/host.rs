@@ -1,0 +1,164 @@
+//! The host: hands out system memory, and maps it in the IOMMU.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use vidmm::contract::{BackingStoreError, Host, IoMmuDomain};
+use vidmm::{GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId};
+
+use crate::io_mmu::{IoMmu, IoMmuMisuse, IoMmuMisuseKind};
+use crate::system::{SYSTEM_MEMORY_BYTES, SystemMemory};
+
+/// A host that keeps backing store in [`SystemMemory`].
+///
+/// It takes the smallest free range that is large enough, the lowest of several; ranges are whole units of 64 KiB, and
+/// address 0 is never handed out. All calls take logarithmic time, apart from the content that is given back.
+#[derive(Debug)]
+pub struct SoftHost {
+    memory: SystemMemory,
+    io_mmu: IoMmu,
+    free: FreeRanges,
+    committed: BTreeMap<u64, u64>,
+    committed_bytes: u64,
+    commit_limit: Option<u64>,
+    total_system_memory: u64,
+}
+
+impl SoftHost {
+    /// A host over `memory` that commits at most `commit_limit` bytes, and maps them in `io_mmu`.
+    pub fn new(memory: SystemMemory, io_mmu: IoMmu, commit_limit: Option<u64>) -> Self {
+        Self {
+            memory,
+            io_mmu,
+            free: FreeRanges::new(PAGE_SIZE_64K, SYSTEM_MEMORY_BYTES),
+            committed: BTreeMap::new(),
+            committed_bytes: 0,
+            commit_limit,
+            total_system_memory: SYSTEM_MEMORY_BYTES,
+        }
+    }
+
+    /// The machine has `bytes` of system memory (1.7), instead of all that can be addressed.
+    pub fn set_total_system_memory(&mut self, bytes: u64) {
+        self.total_system_memory = bytes;
+    }
+
+    /// The IOMMU that it maps in.
+    pub fn io_mmu(&self) -> &IoMmu {
+        &self.io_mmu
+    }
+
+    /// Bytes that are committed now.
+    pub fn committed_bytes(&self) -> u64 {
+        self.committed_bytes
+    }
+
+    /// Whether `size` bytes from `address` on are inside of what one commit gave.
+    fn is_committed(&self, address: PhysicalAddress, size: u64) -> bool {
+        let before = self.committed.range(..=address.offset).next_back();
+        let end = before.map_or(0, |(&start, &bytes)| start + bytes);
+        address.segment.is_system() && address.offset.checked_add(size).is_some_and(|wanted| wanted <= end)
+    }
+}
+
+impl Host for SoftHost {
+    fn commit_backing_store(&mut self, size: u64) -> Result<PhysicalAddress, BackingStoreError> {
+        let error = BackingStoreError { size };
+        let committed = self.committed_bytes.checked_add(size).ok_or(error)?;
+        if size == 0 || self.commit_limit.is_some_and(|limit| committed > limit) {
+            return Err(error);
+        }
+        let units = size.checked_next_multiple_of(PAGE_SIZE_64K).ok_or(error)?;
+        let offset = self.free.take(units).ok_or(error)?;
+        self.committed.insert(offset, size);
+        self.committed_bytes = committed;
+        Ok(PhysicalAddress { segment: SegmentId::SYSTEM, offset })
+    }
+
+    /// # Panics
+    ///
+    /// If `address` and `size` are not those of one commit: the core has lost track.
+    fn decommit_backing_store(&mut self, address: PhysicalAddress, size: u64) {
+        assert_eq!(
+            self.committed.remove(&address.offset),
+            Some(size),
+            "decommit of what was not committed: {address:?}"
+        );
+        self.io_mmu.note_decommit(address.offset, size);
+        self.committed_bytes -= size;
+        self.memory.lock().release(address.offset / PAGE_SIZE, size.div_ceil(PAGE_SIZE));
+        self.free.give(address.offset, size.next_multiple_of(PAGE_SIZE_64K));
+    }
+
+    fn total_system_memory(&self) -> u64 {
+        self.total_system_memory
+    }
+
+    /// What breaks the contract is noted as one of the IOMMU's [`misuses`](IoMmu::misuses).
+    fn map_io_mmu(
+        &mut self,
+        domain: IoMmuDomain,
+        virtual_address: GpuVirtualAddress,
+        system_address: PhysicalAddress,
+        size: u64,
+        read_only: bool,
+    ) {
+        if !self.is_committed(system_address, size) {
+            let kind = IoMmuMisuseKind::MappedUncommitted;
+            return self.io_mmu.note(IoMmuMisuse { kind, domain, virtual_address, size });
+        }
+        self.io_mmu.map(domain, virtual_address, system_address.offset, size, read_only);
+    }
+
+    /// What breaks the contract is noted as one of the IOMMU's [`misuses`](IoMmu::misuses).
+    fn unmap_io_mmu(&mut self, domain: IoMmuDomain, virtual_address: GpuVirtualAddress, size: u64) {
+        self.io_mmu.unmap(domain, virtual_address, size);
+    }
+}
+
+/// Free ranges, by address to join neighbours and by size to find a fit.
+#[derive(Debug)]
+struct FreeRanges {
+    by_start: BTreeMap<u64, u64>,
+    by_size: BTreeSet<(u64, u64)>,
+}
+
+impl FreeRanges {
+    fn new(start: u64, end: u64) -> Self {
+        let mut ranges = Self { by_start: BTreeMap::new(), by_size: BTreeSet::new() };
+        ranges.insert(start, end - start);
+        ranges
+    }
+
+    fn insert(&mut self, start: u64, size: u64) {
+        self.by_start.insert(start, size);
+        self.by_size.insert((size, start));
+    }
+
+    fn remove(&mut self, start: u64, size: u64) {
+        self.by_start.remove(&start);
+        self.by_size.remove(&(size, start));
+    }
+
+    fn take(&mut self, size: u64) -> Option<u64> {
+        let &(found, start) = self.by_size.range((size, 0)..).next()?;
+        self.remove(start, found);
+        if found > size {
+            self.insert(start + size, found - size);
+        }
+        Some(start)
+    }
+
+    fn give(&mut self, mut start: u64, mut size: u64) {
+        if let Some((&before, &bytes)) = self.by_start.range(..start).next_back()
+            && before + bytes == start
+        {
+            self.remove(before, bytes);
+            (start, size) = (before, size + bytes);
+        }
+        if let Some(&bytes) = self.by_start.get(&(start + size)) {
+            self.remove(start + size, bytes);
+            size += bytes;
+        }
+        self.insert(start, size);
+    }
+}

@@ -1,0 +1,177 @@
+//! The IOMMU: a table that the host writes and the GPU's engines read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use vidmm::contract::IoMmuDomain;
+use vidmm::{GpuVirtualAddress, PAGE_SIZE, PhysicalAddress, SegmentId};
+
+/// The IOMMU's mappings (U-17): a handle that the GPU and the host share.
+///
+/// What the host does wrong is noted, and otherwise ignored: see [`misuses`](Self::misuses).
+#[derive(Clone, Debug, Default)]
+pub struct IoMmu(Arc<Mutex<Table>>);
+
+#[derive(Debug, Default)]
+struct Table {
+    /// By domain and first page of address.
+    mappings: BTreeMap<(IoMmuDomain, u64), IoMmuMapping>,
+    /// First page of system memory, domain and first page of address of each mapping.
+    by_system: BTreeSet<(u64, IoMmuDomain, u64)>,
+    misuses: Vec<IoMmuMisuse>,
+}
+
+/// Consecutive pages of one domain, which are consecutive in system memory too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct IoMmuMapping {
+    /// The first page of address.
+    pub first_page: u64,
+    pub num_pages: u64,
+    /// The first page of system memory.
+    pub system_page: u64,
+    pub read_only: bool,
+}
+
+/// A call of the host's that the IOMMU cannot carry out, or that endangers memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{kind}: {size} bytes at {virtual_address} of {domain:?}")]
+pub struct IoMmuMisuse {
+    /// What is wrong.
+    pub kind: IoMmuMisuseKind,
+    /// The domain.
+    pub domain: IoMmuDomain,
+    /// First address.
+    pub virtual_address: GpuVirtualAddress,
+    /// Size in bytes.
+    pub size: u64,
+}
+
+/// What is wrong with a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum IoMmuMisuseKind {
+    /// A range is mapped of which a part is mapped already.
+    #[error("mapped over a mapping")]
+    MappedOverMapping,
+    /// A range is mapped that is not whole pages.
+    #[error("mapped what is not whole pages")]
+    MappedPartOfPage,
+    /// System memory is mapped that is not committed.
+    #[error("mapped what is not committed")]
+    MappedUncommitted,
+    /// A range is unmapped that was not mapped by one call.
+    #[error("unmapped what is not mapped")]
+    UnmappedNotMapped,
+    /// System memory is given back while it is mapped (BPB-55).
+    #[error("gave back what is mapped")]
+    DecommittedWhileMapped,
+}
+
+impl IoMmu {
+    /// An IOMMU without mappings.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many ranges are mapped now.
+    pub fn num_mappings(&self) -> usize {
+        self.lock().mappings.len()
+    }
+
+    /// Where `virtual_address` of `domain` is in system memory; `None` if it is not mapped.
+    pub fn translate(&self, domain: IoMmuDomain, virtual_address: GpuVirtualAddress) -> Option<PhysicalAddress> {
+        let page = virtual_address.0 / PAGE_SIZE;
+        let mapping = self.mapping_at(domain, page)?;
+        let offset = (mapping.system_page + page - mapping.first_page) * PAGE_SIZE + virtual_address.0 % PAGE_SIZE;
+        Some(PhysicalAddress { segment: SegmentId::SYSTEM, offset })
+    }
+
+    /// What the host did wrong so far, in order.
+    pub fn misuses(&self) -> Vec<IoMmuMisuse> {
+        self.lock().misuses.clone()
+    }
+
+    /// The mapping that `page` of `domain` is in.
+    pub(crate) fn mapping_at(&self, domain: IoMmuDomain, page: u64) -> Option<IoMmuMapping> {
+        self.lock().mapping_before(domain, page + 1).filter(|mapping| page < mapping.first_page + mapping.num_pages)
+    }
+
+    /// Maps `size` bytes of system memory from `system_offset` on.
+    pub(crate) fn map(
+        &self,
+        domain: IoMmuDomain,
+        virtual_address: GpuVirtualAddress,
+        system_offset: u64,
+        size: u64,
+        read_only: bool,
+    ) {
+        let mapping = IoMmuMapping {
+            first_page: virtual_address.0 / PAGE_SIZE,
+            num_pages: size / PAGE_SIZE,
+            system_page: system_offset / PAGE_SIZE,
+            read_only,
+        };
+        let is_whole = [virtual_address.0, system_offset, size].iter().all(|bytes| bytes.is_multiple_of(PAGE_SIZE));
+        let mut table = self.lock();
+        let kind = if !is_whole || size == 0 {
+            IoMmuMisuseKind::MappedPartOfPage
+        } else if table.is_any_mapped(domain, &mapping) {
+            IoMmuMisuseKind::MappedOverMapping
+        } else {
+            table.by_system.insert((mapping.system_page, domain, mapping.first_page));
+            table.mappings.insert((domain, mapping.first_page), mapping);
+            return;
+        };
+        table.misuses.push(IoMmuMisuse { kind, domain, virtual_address, size });
+    }
+
+    /// Unmaps what one [`map`](Self::map) mapped.
+    pub(crate) fn unmap(&self, domain: IoMmuDomain, virtual_address: GpuVirtualAddress, size: u64) {
+        let mut table = self.lock();
+        let first_page = virtual_address.0 / PAGE_SIZE;
+        match table.mappings.get(&(domain, first_page)) {
+            Some(&IoMmuMapping { num_pages, system_page, .. }) if num_pages * PAGE_SIZE == size => {
+                table.mappings.remove(&(domain, first_page));
+                table.by_system.remove(&(system_page, domain, first_page));
+            }
+            _ => {
+                let kind = IoMmuMisuseKind::UnmappedNotMapped;
+                table.misuses.push(IoMmuMisuse { kind, domain, virtual_address, size });
+            }
+        }
+    }
+
+    /// Notes a misuse that the host itself has seen.
+    pub(crate) fn note(&self, misuse: IoMmuMisuse) {
+        self.lock().misuses.push(misuse);
+    }
+
+    /// `size` bytes of system memory from `system_offset` on are given back: no mapping should begin there.
+    pub(crate) fn note_decommit(&self, system_offset: u64, size: u64) {
+        let mut table = self.lock();
+        let (first, end) = (system_offset / PAGE_SIZE, (system_offset + size) / PAGE_SIZE);
+        let from = (first, IoMmuDomain::Process(vidmm::contract::KmdProcessHandle(0)), 0);
+        let Some(&(_, domain, page)) = table.by_system.range(from..).next().filter(|(page, ..)| *page < end) else {
+            return;
+        };
+        let size = table.mappings.get(&(domain, page)).map_or(0, |mapping| mapping.num_pages * PAGE_SIZE);
+        let (kind, virtual_address) = (IoMmuMisuseKind::DecommittedWhileMapped, GpuVirtualAddress(page * PAGE_SIZE));
+        table.misuses.push(IoMmuMisuse { kind, domain, virtual_address, size });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        // Every call leaves the table whole, so a panic elsewhere does not spoil it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// The last mapping of `domain` that begins before `end`.
+    fn mapping_before(&self, domain: IoMmuDomain, end: u64) -> Option<IoMmuMapping> {
+        self.mappings.range((domain, 0)..(domain, end)).next_back().map(|(_, &mapping)| mapping)
+    }
+
+    fn is_any_mapped(&self, domain: IoMmuDomain, range: &IoMmuMapping) -> bool {
+        let before = self.mapping_before(domain, range.first_page + range.num_pages);
+        before.is_some_and(|before| before.first_page + before.num_pages > range.first_page)
+    }
+}

@@ -1,0 +1,95 @@
+//! What the GPU remembers of the IOMMU's mappings.
+
+use std::collections::BTreeMap;
+
+use vidmm::contract::{AddressingModel, IoMmuDomain, KmdProcessHandle, Pte, PteFlags};
+use vidmm::{GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId};
+
+use crate::encoding::FlushRange;
+use crate::io_mmu::{IoMmu, IoMmuMapping};
+use crate::layout::HardwareEntry;
+use crate::physical::{PhysicalMemory, PhysicalRun, Place};
+use crate::tlb::{Access, Cached, PageFault, Tlb};
+
+const PAGES_PER_64KIB: u64 = PAGE_SIZE_64K / PAGE_SIZE;
+
+/// The device's own translation cache in front of the [`IoMmu`].
+///
+/// The host changes the IOMMU behind its back: what is cached stays in use until a command flushes it, as NTF-04 expects of a
+/// driver that is notified.
+#[derive(Debug)]
+pub struct IoMmuCache {
+    io_mmu: IoMmu,
+    is_global: bool,
+    caches: BTreeMap<IoMmuDomain, Tlb>,
+}
+
+impl IoMmuCache {
+    /// An empty cache in front of `io_mmu`, of which `model` says what its domains are.
+    pub fn new(io_mmu: IoMmu, model: AddressingModel) -> Self {
+        Self { io_mmu, is_global: model == AddressingModel::GpuVaIoMmuGlobal, caches: BTreeMap::new() }
+    }
+
+    /// How many entries went into it so far.
+    pub fn fills(&self) -> u64 {
+        self.caches.values().map(Tlb::fills).sum()
+    }
+
+    /// Forgets what is cached of a range. In the global domain the addresses tell whose they are.
+    pub fn flush(&mut self, range: FlushRange) {
+        let only = range.process.map(|process| self.domain(process));
+        for (_, cache) in self.caches.iter_mut().filter(|(domain, _)| only.is_none_or(|only| only == **domain)) {
+            cache.flush(range);
+        }
+    }
+
+    /// Translates `access` of `process`, and appends where its pages are to `runs`.
+    ///
+    /// # Errors
+    ///
+    /// The first page that is neither cached nor mapped. What was translated before it is cached all the same.
+    pub fn translate(
+        &mut self,
+        memory: &PhysicalMemory<'_>,
+        process: KmdProcessHandle,
+        access: Access,
+        runs: &mut Vec<PhysicalRun>,
+    ) -> Result<(), PageFault> {
+        let domain = self.domain(process);
+        let cache = self.caches.entry(domain).or_insert_with(|| Tlb::new(false));
+        let mut last = None;
+        let mut walk = |page| {
+            let known = last.filter(|mapping| covers(mapping, page, 1));
+            last = known.or_else(|| self.io_mmu.mapping_at(domain, page));
+            last.map_or(Cached::small(HardwareEntry::INVALID), |mapping| entry_of(&mapping, page))
+        };
+        cache.translate(memory, access, &mut walk, runs)
+    }
+
+    /// Where the page at `virtual_address` of `process` is according to the IOMMU, whatever is cached; `None` if it is not
+    /// mapped.
+    pub fn walk(&self, process: KmdProcessHandle, virtual_address: GpuVirtualAddress) -> Option<Place> {
+        let page = virtual_address.0 / PAGE_SIZE;
+        entry_of(&self.io_mmu.mapping_at(self.domain(process), page)?, page).place(false)
+    }
+
+    fn domain(&self, process: KmdProcessHandle) -> IoMmuDomain {
+        if self.is_global { IoMmuDomain::Global } else { IoMmuDomain::Process(process) }
+    }
+}
+
+fn covers(mapping: &IoMmuMapping, page: u64, pages: u64) -> bool {
+    mapping.first_page <= page && page + pages <= mapping.first_page + mapping.num_pages
+}
+
+/// The entry that maps `page` of `mapping`: one for the 64 KiB of address around it if all of them are mapped.
+fn entry_of(mapping: &IoMmuMapping, page: u64) -> Cached {
+    let around = page - page % PAGES_PER_64KIB;
+    let is_large = covers(mapping, around, PAGES_PER_64KIB);
+    let first = if is_large { around } else { page };
+    let offset = (mapping.system_page + first - mapping.first_page) * PAGE_SIZE;
+    let mut pte = Pte::valid(PhysicalAddress { segment: SegmentId::SYSTEM, offset });
+    pte.flags.set(PteFlags::READ_ONLY, mapping.read_only);
+    let entry = HardwareEntry::from_pte(pte);
+    if is_large { Cached::large(entry, page) } else { Cached::small(entry) }
+}

@@ -1,0 +1,119 @@
+//! How engines find memory: through page tables of the GPU's own, or through the IOMMU (PGV-20).
+
+use vidmm::GpuVirtualAddress;
+use vidmm::contract::KmdProcessHandle;
+
+use crate::config::SoftAdapterConfig;
+use crate::encoding::{FlushRange, SetRootPageTable};
+use crate::io_mmu::IoMmu;
+use crate::io_mmu_cache::IoMmuCache;
+use crate::layout::PageTableLayout;
+use crate::mmu::Mmu;
+use crate::physical::{PhysicalMemory, PhysicalRun};
+use crate::tlb::{Access, PageFault};
+
+/// The address space that an engine's commands run in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AddressSpace {
+    /// What page tables map.
+    PageTables(SetRootPageTable),
+    /// What the IOMMU maps for a process.
+    IoMmu(KmdProcessHandle),
+}
+
+/// The part of the GPU that translates addresses.
+#[derive(Debug)]
+pub enum Translation {
+    /// By page tables: GpuMmu.
+    PageTables(Mmu),
+    /// By the IOMMU: GpuVaIoMmu and GpuVaIoMmuGlobal.
+    IoMmu(IoMmuCache),
+}
+
+impl Translation {
+    /// That of the adapter that `config` describes.
+    pub fn new(config: &SoftAdapterConfig, io_mmu: IoMmu) -> Self {
+        if config.uses_io_mmu() {
+            Self::IoMmu(IoMmuCache::new(io_mmu, config.addressing_model))
+        } else {
+            Self::PageTables(Mmu::new(config.layout(), !config.invalid_tlb_entries_not_cached))
+        }
+    }
+
+    /// The layout of the page tables, if there are any.
+    pub fn layout(&self) -> Option<&PageTableLayout> {
+        match self {
+            Self::PageTables(mmu) => Some(mmu.layout()),
+            Self::IoMmu(_) => None,
+        }
+    }
+
+    /// Entries that went into TLBs so far.
+    pub fn tlb_fills(&self) -> u64 {
+        match self {
+            Self::PageTables(mmu) => mmu.tlb_fills(),
+            Self::IoMmu(_) => 0,
+        }
+    }
+
+    /// Entries that went into the IOMMU's cache so far.
+    pub fn io_mmu_cache_fills(&self) -> u64 {
+        match self {
+            Self::PageTables(_) => 0,
+            Self::IoMmu(cache) => cache.fills(),
+        }
+    }
+
+    /// An engine begins to run in `space`; `false` if there is no such space on this adapter. Nothing is flushed.
+    pub fn enter(&mut self, space: AddressSpace) -> bool {
+        match (self, space) {
+            (Self::PageTables(mmu), AddressSpace::PageTables(root)) => mmu.use_root(root),
+            (Self::IoMmu(_), AddressSpace::IoMmu(_)) => {}
+            _ => return false,
+        }
+        true
+    }
+
+    /// Forgets what is cached of a range (GVA-34).
+    pub fn flush(&mut self, range: FlushRange) {
+        match self {
+            Self::PageTables(mmu) => mmu.flush(range),
+            Self::IoMmu(cache) => cache.flush(range),
+        }
+    }
+
+    /// Translates `access` in `space`, and appends where its pages are to `runs`. Without a space every access faults.
+    ///
+    /// # Errors
+    ///
+    /// The first page that cannot be accessed. What was translated before it is cached all the same.
+    pub fn translate(
+        &mut self,
+        memory: &PhysicalMemory<'_>,
+        space: Option<AddressSpace>,
+        access: Access,
+        runs: &mut Vec<PhysicalRun>,
+    ) -> Result<(), PageFault> {
+        match (self, space) {
+            (Self::PageTables(mmu), Some(AddressSpace::PageTables(root))) => mmu.translate(memory, &root, access, runs),
+            (Self::IoMmu(cache), Some(AddressSpace::IoMmu(process))) => cache.translate(memory, process, access, runs),
+            _ => Err(access.fault_at(access.first_page)),
+        }
+    }
+
+    /// Where the page at `virtual_address` of `process` is, past every cache; `None` if it is not mapped.
+    pub fn walk(
+        &self,
+        memory: &PhysicalMemory<'_>,
+        process: KmdProcessHandle,
+        virtual_address: GpuVirtualAddress,
+    ) -> Option<PhysicalRun> {
+        let place = match self {
+            Self::PageTables(mmu) => mmu.walk(memory, process, virtual_address),
+            Self::IoMmu(cache) => cache.walk(process, virtual_address),
+        };
+        let mut runs = Vec::new();
+        memory.append_runs(place?, 1, &mut runs).ok()?;
+        runs.pop()
+    }
+}
