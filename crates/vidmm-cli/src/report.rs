@@ -52,13 +52,14 @@ fn write(
         counted(workload.processes().len() as u64, "process", "processes"),
         number(r.buffers),
     )?;
-    writeln!(
-        out,
-        "  memory      footprint {}, local memory {} ({:.0} %)",
-        size(r.footprint_bytes),
-        size(r.local_memory_bytes),
-        share(r.local_memory_bytes, r.footprint_bytes),
-    )?;
+    let amount = |bytes: u64| format!("{} ({:.0} %)", size(bytes), share(bytes, r.footprint_bytes));
+    let local = if r.local_memory_bytes == 0 {
+        "no local memory".to_owned()
+    } else {
+        format!("local memory {}", amount(r.local_memory_bytes))
+    };
+    let system = r.system_memory_bytes.map(|bytes| format!(", system memory {}", amount(bytes))).unwrap_or_default();
+    writeln!(out, "  memory      footprint {}, {local}{system}", size(r.footprint_bytes))?;
     writeln!(
         out,
         "  paging      {} in, {} out, {} filled; {} evictions, {} of them with a copy",

@@ -4,7 +4,7 @@ use std::{error::Error, path::Path, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use vidmm::{AdapterOptions, NumberedEvent};
-use vidmm_sim::{BufferDesc, MachineDesc, MachineFactory, Notification, Observer, RunDesc, Scenario};
+use vidmm_sim::{BufferDesc, MachineDesc, MachineFactory, MemorySizes, Notification, Observer, RunDesc, Scenario};
 use vidmm_trace::Workload;
 
 use crate::{
@@ -21,11 +21,14 @@ pub fn run(
     factory: &MachineFactory<'_>,
 ) -> Result<bool, Box<dyn Error>> {
     let workload = scenario.workload(base)?;
-    let local_memory_bytes = scenario.local_memory_bytes(&workload)?;
-    let commit_limit_bytes = scenario.aperture_commit_limit_bytes(&workload)?;
+    let memory = MemorySizes {
+        local_memory_bytes: scenario.local_memory_bytes(&workload)?,
+        aperture_bytes: scenario.aperture_bytes(&workload)?,
+        aperture_commit_limit_bytes: scenario.aperture_commit_limit_bytes(&workload)?,
+    };
     let Scenario { adapter, cost, client, faults, .. } = scenario;
     let desc = RunDesc {
-        machine: MachineDesc::new(adapter, cost, local_memory_bytes, commit_limit_bytes, faults),
+        machine: MachineDesc::new(adapter, cost, memory, faults),
         ahead: client.ahead as usize,
         content: client.content,
         buffers: BufferDesc {

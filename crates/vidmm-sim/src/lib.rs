@@ -5,6 +5,7 @@
 //! read.
 
 // A file imports only from those above it.
+mod exact;
 mod prediction;
 mod scenario;
 mod machine;
@@ -20,7 +21,7 @@ mod explicit;
 pub use client::{BufferDesc, ClientError};
 pub use explicit::{ExplicitReport, StepFinding, run_explicit};
 pub use figures::Figures;
-pub use machine::{LinkedAdapterDesc, MachineDesc, MachineFactory};
+pub use machine::{LinkedAdapterDesc, MachineDesc, MachineFactory, MemorySizes};
 pub use oracle::{Oracle, Verdict, WrongPage};
 pub use prediction::Content;
 pub use run::{Finding, Observer, Report, RunDesc, RunError, Unobserved, run};

@@ -19,8 +19,8 @@ pub struct MachineDesc {
     pub page_size: PageSize,
     /// Bytes of the aperture segment.
     pub aperture_bytes: u64,
-    /// The most bytes that may be resident in the aperture and in implicit system memory together; none is no limit but the
-    /// system's.
+    /// The most bytes that may be resident in the aperture and in implicit system memory together; none is the aperture's
+    /// size.
     pub aperture_commit_limit_bytes: Option<u64>,
     /// Whether engines that read through the aperture see what the CPU caches.
     pub cache_coherent_aperture: bool,
@@ -63,15 +63,21 @@ pub struct LinkedAdapterDesc {
     pub paging_va_mib: Option<u32>,
 }
 
+/// The sizes of a machine's memory, of which some scenarios say a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemorySizes {
+    /// Bytes of local memory; 0 is none.
+    pub local_memory_bytes: u64,
+    /// Bytes of the aperture segment.
+    pub aperture_bytes: u64,
+    /// The most bytes of system memory that may be resident; none is the aperture's size.
+    pub aperture_commit_limit_bytes: Option<u64>,
+}
+
 impl MachineDesc {
-    /// The machine of a scenario, with so much local memory and such a commit limit, in bytes.
-    pub fn new(
-        adapter: &AdapterSettings,
-        cost: &CostSettings,
-        local_memory_bytes: u64,
-        aperture_commit_limit_bytes: Option<u64>,
-        faults: &[Fault],
-    ) -> Self {
+    /// The machine of a scenario, whose memory has these sizes.
+    pub fn new(adapter: &AdapterSettings, cost: &CostSettings, memory: MemorySizes, faults: &[Fault]) -> Self {
+        let MemorySizes { local_memory_bytes, aperture_bytes, aperture_commit_limit_bytes } = memory;
         let linked = adapter.linked_adapters.iter().map(|linked| LinkedAdapterDesc {
             local_memory_bytes: linked.local_memory.bytes(),
             aperture_bytes: linked.aperture.bytes(),
@@ -85,7 +91,7 @@ impl MachineDesc {
                 PageSizeSetting::Kib4 => PageSize::Kib4,
                 PageSizeSetting::Kib64 => PageSize::Kib64,
             },
-            aperture_bytes: adapter.aperture.bytes(),
+            aperture_bytes,
             aperture_commit_limit_bytes,
             cache_coherent_aperture: adapter.cache_coherent_aperture,
             scheduling_log_buffer_bytes: adapter.scheduling_log.map(|log| log.bytes()),
@@ -108,7 +114,9 @@ impl MachineDesc {
 impl Default for MachineDesc {
     /// 8 GiB of local memory in 64 KiB pages, behind a PCIe 4 bus.
     fn default() -> Self {
-        Self::new(&AdapterSettings::default(), &CostSettings::default(), 8 << 30, None, &[])
+        let memory =
+            MemorySizes { local_memory_bytes: 8 << 30, aperture_bytes: 256 << 20, aperture_commit_limit_bytes: None };
+        Self::new(&AdapterSettings::default(), &CostSettings::default(), memory, &[])
     }
 }
 

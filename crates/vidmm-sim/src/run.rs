@@ -174,8 +174,10 @@ pub enum Finding {
 pub struct Report {
     /// Bytes that live at most at one time, in pages of the memory segment.
     pub footprint_bytes: u64,
-    /// Bytes of local memory.
+    /// Bytes of local memory; 0 is none.
     pub local_memory_bytes: u64,
+    /// The most bytes that may be resident in system memory; none if the buffers are in local memory only.
+    pub system_memory_bytes: Option<u64>,
     /// Buffers of the workload.
     pub buffers: u64,
     /// Kernels of the workload, without uploads.
@@ -245,6 +247,7 @@ pub fn run(
     Ok(Report {
         footprint_bytes: footprint.peak_bytes,
         local_memory_bytes: desc.machine.local_memory_bytes,
+        system_memory_bytes: (desc.buffers.segments != AllocationSegments::Local).then(|| system_memory(desc)),
         buffers: footprint.buffers,
         kernels: footprint.kernels,
         uploads: footprint.uploads,
@@ -262,13 +265,18 @@ pub fn run(
 /// Bytes of all memory that buffers may be in.
 fn memory_for_buffers(desc: &RunDesc) -> u64 {
     let local = desc.machine.local_memory_bytes;
-    let system = desc.machine.aperture_commit_limit_bytes.unwrap_or(u64::MAX);
     match desc.buffers.segments {
         AllocationSegments::Local => local,
-        AllocationSegments::System => system,
+        AllocationSegments::System => system_memory(desc),
         // An allocation is in one of them as a whole, but the allocations of a kernel need not be in the same.
-        AllocationSegments::LocalOrSystem => local.saturating_add(system),
+        AllocationSegments::LocalOrSystem => local.saturating_add(system_memory(desc)),
     }
+}
+
+/// The most bytes that may be resident in system memory.
+fn system_memory(desc: &RunDesc) -> u64 {
+    let limit = desc.machine.aperture_commit_limit_bytes.unwrap_or(u64::MAX);
+    limit.min(desc.machine.aperture_bytes)
 }
 
 struct Run<'a> {

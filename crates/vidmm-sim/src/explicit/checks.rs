@@ -5,6 +5,7 @@ use vidmm::PAGE_SIZE;
 use super::calls::Absent;
 use super::ledger::Part;
 use super::session::Session;
+use crate::exact::exact;
 use crate::scenario::{ApertureShows, CheckAperture};
 
 impl Session<'_> {
@@ -78,7 +79,7 @@ impl Session<'_> {
             return self.found(format!("physical adapter {adapter} was never asked for the size of its paging VA"));
         };
         let answer = answer.map_or_else(|| "fails the query".to_owned(), |mib| format!("answers {mib} MiB"));
-        let in_words = |size: u64| if size == 0 { "none".to_owned() } else { vidmm_trace::ByteSize(size).to_string() };
+        let in_words = |size: u64| if size == 0 { "none".to_owned() } else { exact(size) };
         self.narrator.checked(format!("the driver {answer}; the paging VA is {}", in_words(size)));
         if let Some(expected) = expected.filter(|&expected| expected != size) {
             self.found(format!("the paging VA is {}, but {} was expected", in_words(size), in_words(expected)));

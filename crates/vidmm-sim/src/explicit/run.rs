@@ -7,7 +7,7 @@ use super::calls::{Absent, Answered};
 use super::report::ExplicitReport;
 use super::session::Session;
 use crate::figures::Figures;
-use crate::machine::{MachineDesc, MachineFactory};
+use crate::machine::{MachineDesc, MachineFactory, MemorySizes};
 use crate::run::{Observer, RunError};
 use crate::scenario::{Action, Answer, Call, ExplicitScenario, Look, Step, Until};
 
@@ -22,8 +22,10 @@ pub fn run_explicit(
     factory: &MachineFactory<'_>,
     observer: &mut dyn Observer,
 ) -> Result<ExplicitReport, RunError> {
-    let ExplicitScenario { adapter, cost, faults, local_memory_bytes, aperture_commit_limit_bytes, .. } = scenario;
-    let desc = MachineDesc::new(adapter, cost, *local_memory_bytes, *aperture_commit_limit_bytes, faults);
+    let ExplicitScenario { adapter, cost, faults, .. } = scenario;
+    let &ExplicitScenario { local_memory_bytes, aperture_bytes, aperture_commit_limit_bytes, .. } = scenario;
+    let memory = MemorySizes { local_memory_bytes, aperture_bytes, aperture_commit_limit_bytes };
+    let desc = MachineDesc::new(adapter, cost, memory, faults);
     let machine = factory(&desc).map_err(RunError::Machine)?;
     let options = AdapterOptions {
         events: true,
@@ -35,7 +37,7 @@ pub fn run_explicit(
     let mut session = Session::new(runtime, scenario.steps.len(), observer).ok_or_else(no_engine)?;
     session.settle();
     session.show_lines();
-    let default = if *local_memory_bytes > 0 { AllocationSegments::Local } else { AllocationSegments::System };
+    let default = if local_memory_bytes > 0 { AllocationSegments::Local } else { AllocationSegments::System };
     for step in &scenario.steps {
         session.step = (step.line, step.action.to_string());
         session.make(step, default).map_err(|Absent(name)| RunError::Absent { line: step.line, name })?;

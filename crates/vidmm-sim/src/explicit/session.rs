@@ -55,7 +55,8 @@ impl<'a> Session<'a> {
     /// Records what a comparison of pages found; `place` says where they were read.
     pub fn compared(&mut self, comparison: &Comparison, place: &str) {
         self.report.pages_wrong += comparison.wrong;
-        self.narrator.checked(format!("{} pages {place}, {} wrong", comparison.pages, comparison.wrong));
+        let pages = if comparison.pages == 1 { "page" } else { "pages" };
+        self.narrator.checked(format!("{} {pages} {place}, {} wrong", comparison.pages, comparison.wrong));
         if let Some(first) = &comparison.first {
             let found = first.found.map_or_else(|| "missing".to_owned(), |found| format!("{found:#018x}"));
             self.found(format!(

@@ -19,6 +19,9 @@ use super::paging_va::PagingVa;
 /// The sizes that a paging buffer may have, in bytes.
 const PAGING_BUFFERS: RangeInclusive<u64> = 4 << 10..=64 << 20;
 
+/// The aperture segment of a machine on which nothing larger is asked for.
+pub(super) const DEFAULT_APERTURE: ByteSize = ByteSize::mib(256);
+
 /// What the size of a paging buffer is a multiple of, in bytes.
 const PAGING_BUFFER_UNIT: u64 = 4 << 10;
 
@@ -54,11 +57,12 @@ pub struct AdapterSettings {
     pub paging_va_mib: PagingVa,
     /// Whether that answer counts even where the documents give the paging process no address space (U-16).
     pub paging_va_without_local_memory: bool,
-    /// The aperture segment.
-    #[serde(deserialize_with = "pages")]
-    pub aperture: ByteSize,
+    /// The aperture segment. No more than its size may be resident in system memory. None is 256 MiB, or what a workload in
+    /// system memory needs if that is more.
+    #[serde(deserialize_with = "optional_pages")]
+    pub aperture: Option<ByteSize>,
     /// The most that may be resident in the aperture and in implicit system memory together: a size, or a share of what the
-    /// workload needs. None is no limit but the system's.
+    /// workload needs. None is the size of the aperture.
     #[serde(deserialize_with = "optional_commit_limit")]
     pub aperture_commit_limit: Option<LocalMemory>,
     /// Whether engines that read through the aperture see what the CPU caches.
@@ -102,7 +106,7 @@ impl Default for AdapterSettings {
             max_command: ByteSize::mib(64),
             paging_va_mib: PagingVa::default(),
             paging_va_without_local_memory: false,
-            aperture: ByteSize::mib(256),
+            aperture: None,
             aperture_commit_limit: None,
             cache_coherent_aperture: false,
             scheduling_log: None,
@@ -191,6 +195,11 @@ fn pages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Erro
     }
     let most = ByteSize(MAX_LOCAL_MEMORY);
     Err(D::Error::custom(format!("{size} is not made of pages; give a multiple of 4 KiB from 4 KiB to {most}")))
+}
+
+/// Reads a size that is made of whole pages, and may be left out.
+fn optional_pages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ByteSize>, D::Error> {
+    pages(deserializer).map(Some)
 }
 
 /// Reads how often something happens.

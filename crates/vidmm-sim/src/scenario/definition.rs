@@ -5,7 +5,7 @@ use std::path::Path;
 use vidmm_runtime::AllocationSegments;
 use vidmm_trace::{ImportOptions, LocalMemory, Workload, import};
 
-use super::adapter::AdapterSettings;
+use super::adapter::{AdapterSettings, DEFAULT_APERTURE};
 use super::amount;
 use super::client::ClientSettings;
 use super::cost::CostSettings;
@@ -120,6 +120,26 @@ impl Scenario {
             }
             limit => Ok(limit),
         }
+    }
+
+    /// Returns the bytes of the aperture segment for `workload`: as the scenario says, or else as much as may be resident in
+    /// system memory, or all that its buffers need if they may be there.
+    ///
+    /// # Errors
+    ///
+    /// As [`aperture_commit_limit_bytes`](Self::aperture_commit_limit_bytes).
+    pub fn aperture_bytes(&self, workload: &Workload) -> Result<u64, ScenarioError> {
+        if let Some(size) = self.adapter.aperture {
+            return Ok(size.bytes());
+        }
+        let wanted = match self.aperture_commit_limit_bytes(workload)? {
+            Some(limit) => limit,
+            None if self.segments() == AllocationSegments::Local => 0,
+            None => {
+                rounded(LocalMemory::Percent(10_000), workload.footprint(self.adapter.page_size.bytes()).peak_bytes)?
+            }
+        };
+        Ok(wanted.max(DEFAULT_APERTURE.bytes()))
     }
 
     /// Where the buffers may be: as the scenario says, or else in local memory, or in system memory where there is none.

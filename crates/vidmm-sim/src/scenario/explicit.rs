@@ -20,7 +20,9 @@ pub struct ExplicitScenario {
     pub faults: Vec<Fault>,
     /// Bytes of local memory; 0 is none.
     pub local_memory_bytes: u64,
-    /// The most bytes of system memory that may be resident; none is no limit.
+    /// Bytes of the aperture segment.
+    pub aperture_bytes: u64,
+    /// The most bytes of system memory that may be resident; none is the size of the aperture.
     pub aperture_commit_limit_bytes: Option<u64>,
     /// The calls, in order.
     pub steps: Vec<Step>,

@@ -27,17 +27,17 @@ pub enum FaultKind {
     SkipTlbFlush,
     /// A transfer of evicted pages to system memory is left out.
     DropPageOut,
-    /// What is compressed is not decompressed when its eviction is notified.
+    /// What a notification of eviction asks for is left out, so that what is compressed stays so.
     SkipDecompression,
-    /// Every chunk of a notification is taken for the first of its allocation.
+    /// A chunk of a notification that is not the first is taken for the first.
     IgnoreChunkOffset,
-    /// What a notification asks for is done after the allocation has left, instead of before.
+    /// What a notification asks for is encoded with the next operation only.
     LateNotification,
-    /// The manager unmaps from the IOMMU before the paging operations that are under way have ended.
+    /// The range is unmapped from the IOMMU when the notification is built, before its commands have run.
     EarlyIoMmuUnmap,
     /// The device's cache of IOMMU translations is not flushed when an IOMMU unmap is notified.
     SkipCacheFlush,
-    /// The driver uses the addresses of an earlier notification again.
+    /// The paging process's addresses are used again without the flush that goes before.
     ReusePagingVa,
 }
 

@@ -10,7 +10,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 use vidmm_trace::{ByteSize, LocalMemory};
 
-use super::adapter::AdapterSettings;
+use super::adapter::{AdapterSettings, DEFAULT_APERTURE};
 use super::client::ClientSettings;
 use super::cost::CostSettings;
 use super::definition::{DEFAULT_NAME, Scenario};
@@ -145,9 +145,20 @@ fn explicit(mut table: Spanned<DeTable<'_>>, text: &str, path: &Path) -> Result<
     let limit = keys.adapter.aperture_commit_limit;
     let aperture_commit_limit_bytes =
         limit.map(|limit| bytes("aperture-commit-limit", places[1], limit)).transpose()?;
+    let aperture_bytes = keys.adapter.aperture.unwrap_or(DEFAULT_APERTURE).bytes();
     let Keys { name, seed, adapter, cost, client: _, faults } = keys;
     let name = name.unwrap_or_else(|| stem(path));
-    Ok(ExplicitScenario { name, seed, adapter, cost, faults, local_memory_bytes, aperture_commit_limit_bytes, steps })
+    Ok(ExplicitScenario {
+        name,
+        seed,
+        adapter,
+        cost,
+        faults,
+        local_memory_bytes,
+        aperture_bytes,
+        aperture_commit_limit_bytes,
+        steps,
+    })
 }
 
 /// Where a key of `[adapter]` has its value.

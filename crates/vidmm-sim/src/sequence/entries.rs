@@ -64,7 +64,8 @@ impl Entries {
             (Some((segment, offset)), Some(allocation)) => {
                 let access = if self.read_only { ", read only" } else { "" };
                 let shown = part(&allocation, offset, self.size);
-                format!("{whose} <- {shown} in {}{access}", names.place(segment))
+                let place = if segment.is_system() { "system memory".to_owned() } else { names.place(segment) };
+                format!("{whose} <- {shown} in {place}{access}")
             }
             (None, Some(allocation)) => format!("{whose} of {allocation}"),
             (_, None) => whose,

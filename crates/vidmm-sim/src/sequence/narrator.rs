@@ -6,7 +6,8 @@ use vidmm_trace::ByteSize;
 
 use super::entries::Entries;
 use super::names::Names;
-use super::words::{addresses, chunk, content, exact, model, notification, part, reason, unfinished};
+use super::words::{addresses, chunk, content, model, notification, part, reason, unfinished};
+use crate::exact::exact;
 
 /// A line of the sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,13 +171,17 @@ impl Narrator {
                 None => {}
             },
             PagingOperation::UpdatePageTable(_) | PagingOperation::FlushTlb(_) if again => {}
-            _ if again => self.say("again", format!("{}, from multipass offset {multipass_offset}", operation.kind())),
+            _ if again => self.say("again", operation.kind().to_string()),
             _ => self.first_call(operation),
         }
         if let Some(verb) = unfinished(status) {
             let kind = operation.kind();
             let text = match verb {
-                "full" => format!("the paging buffer is full; {kind} goes on in a new one"),
+                "full" => {
+                    format!(
+                        "the paging buffer is full; {kind} goes on in a new one, from multipass offset {multipass_offset}"
+                    )
+                }
                 _ => format!("the driver wants the allocation idle; {kind} is asked for again when the GPU is"),
             };
             self.say(verb, text);

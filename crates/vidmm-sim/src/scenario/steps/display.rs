@@ -7,6 +7,7 @@ use vidmm_runtime::AllocationSegments;
 use super::call::{
     Action, ApertureShows, Call, CreateAllocation, EvictFlag, Kernel, KernelEngine, Look, MapAllocation, Until,
 };
+use crate::exact::exact;
 use crate::scenario::memory::Notification;
 
 impl fmt::Display for Action {
@@ -68,7 +69,7 @@ fn create_allocation(create: &CreateAllocation, f: &mut fmt::Formatter<'_>) -> f
     if let Some(count) = create.count {
         write!(f, "{count} of ")?;
     }
-    write!(f, "{}", create.size)?;
+    f.write_str(&exact(create.size.bytes()))?;
     match create.segments {
         None => {}
         Some(AllocationSegments::Local) => f.write_str(", local memory")?,
@@ -92,10 +93,11 @@ fn map_allocation(map: &MapAllocation, f: &mut fmt::Formatter<'_>) -> fmt::Resul
     if let Some(name) = &map.name {
         write!(f, " as {name}")?;
     }
-    match (map.offset.bytes(), map.size.bytes()) {
+    let (offset, size) = (map.offset.bytes(), map.size.bytes());
+    match (offset, size) {
         (0, 0) => {}
-        (_, 0) => write!(f, ", from {} on", map.offset)?,
-        (_, _) => write!(f, ", {} from {} on", map.size, map.offset)?,
+        (_, 0) => write!(f, " from {} on", exact(offset))?,
+        (_, _) => write!(f, " [{}, {})", exact(offset), exact(offset.saturating_add(size)))?,
     }
     if map.read_only { f.write_str(", read only") } else { Ok(()) }
 }
