@@ -161,8 +161,9 @@ impl Session<'_> {
                 Err(error) => return Ok(Answered::refused(&error)),
             };
             let virtual_address = mapped.virtual_address;
-            let first_page = offset / PAGE_SIZE;
-            let rest = pages.saturating_sub(first_page);
+            // The allocation is rounded up: what is mapped behind its last page is no kernel's.
+            let first_page = (offset / PAGE_SIZE).min(pages);
+            let rest = pages - first_page;
             let part_pages = if size == 0 { rest } else { rest.min(size / PAGE_SIZE) };
             let part = Part { allocation: name.clone(), first_page, pages: part_pages };
             let mapping = Mapping { process, device, virtual_address, size, part };

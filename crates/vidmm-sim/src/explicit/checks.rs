@@ -24,7 +24,7 @@ impl Session<'_> {
             let digest = |page: u64| self.runtime.page_digest(copy.offset_by(page * PAGE_SIZE));
             let comparison = self.ledger.compare(&part, digest);
             self.report.system_pages_checked += comparison.pages;
-            self.compared(&comparison, &format!("of {name} seen by the CPU"));
+            self.compared(&comparison, "the CPU sees", &format!(" of {name}"));
         }
         Ok(())
     }

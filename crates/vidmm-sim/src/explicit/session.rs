@@ -4,7 +4,7 @@ use vidmm::contract::EngineKind;
 use vidmm::{CheckError, Event, MonitoredFenceId};
 use vidmm_runtime::{Happening, Runtime};
 
-use super::ledger::{Comparison, Ledger};
+use super::ledger::{Comparison, Difference, Ledger};
 use super::objects::{KernelState, Objects};
 use super::report::{ExplicitReport, StepFinding};
 use crate::run::Observer;
@@ -52,16 +52,16 @@ impl<'a> Session<'a> {
         self.report.findings.push(StepFinding { line, step, problem: problem.into(), event });
     }
 
-    /// Records what a comparison of pages found; `place` says where they were read.
-    pub fn compared(&mut self, comparison: &Comparison, place: &str) {
-        self.report.pages_wrong += comparison.wrong;
-        let pages = if comparison.pages == 1 { "page" } else { "pages" };
-        self.narrator.checked(format!("{} {pages} {place}, {} wrong", comparison.pages, comparison.wrong));
-        if let Some(first) = &comparison.first {
-            let found = first.found.map_or_else(|| "missing".to_owned(), |found| format!("{found:#018x}"));
+    /// Records what a comparison of pages found. `who` says who saw them, as in "the CPU sees"; `of` says of what.
+    pub fn compared(&mut self, comparison: &Comparison, who: &str, of: &str) {
+        let Comparison { pages, wrong, first } = comparison;
+        self.report.pages_wrong += wrong;
+        let noun = if *pages == 1 { "page" } else { "pages" };
+        self.narrator.checked(format!("{who} {pages} {noun}{of}, {wrong} wrong"));
+        if let Some(Difference { allocation, page, expected, found }) = first {
+            let found = found.map_or_else(|| "is missing".to_owned(), |found| format!("has digest {found:#018x}"));
             self.found(format!(
-                "page {} of {} is wrong {place}: its digest is {found} and must be {:#018x}; {} wrong pages in all",
-                first.page, first.allocation, first.expected, comparison.wrong
+                "{who} a wrong page: page {page} of {allocation} {found}, but must have {expected:#018x}; {wrong} wrong pages in all"
             ));
         }
     }
@@ -171,7 +171,7 @@ impl<'a> Session<'a> {
         let (pages, wrong) = (comparison.pages, comparison.wrong);
         self.runtime.vidmm().events().record(|| Event::ContentChecked { kernel: kernel as u64 + 1, pages, wrong });
         if pages > 0 {
-            self.compared(&comparison, &format!("read by kernel {name}"));
+            self.compared(&comparison, &format!("kernel {name} read"), "");
         }
     }
 

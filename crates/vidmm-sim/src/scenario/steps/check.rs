@@ -95,6 +95,12 @@ impl Known {
                         known("kernel or fence", &self.kernels, name)?;
                     }
                 }
+                if ["idle", "quiet"].contains(&kernel.name.as_str()) {
+                    return Err(format!(
+                        "`wait = \"{}\"` means something else; give the kernel another name",
+                        kernel.name
+                    ));
+                }
                 is_new("fence", self.fences.contains(&kernel.name), &kernel.name)?;
                 add("kernel", &mut self.kernels, &kernel.name)
             }
@@ -151,7 +157,7 @@ fn add(kind: &str, known: &mut BTreeSet<String>, name: &str) -> Result<(), Strin
 }
 
 fn is_new(kind: &str, known: bool, name: &str) -> Result<(), String> {
-    if known { Err(format!("there is a {kind} `{name}` already; give this one another name")) } else { Ok(()) }
+    if known { Err(format!("there is already the {kind} `{name}`; give this one another name")) } else { Ok(()) }
 }
 
 /// Takes note of members, each by its name, and of the group that they make.
