@@ -42,6 +42,11 @@ impl SoftHost {
         self.total_system_memory = bytes;
     }
 
+    /// The system memory that it hands out.
+    pub fn memory(&self) -> &SystemMemory {
+        &self.memory
+    }
+
     /// The IOMMU that it maps in.
     pub fn io_mmu(&self) -> &IoMmu {
         &self.io_mmu

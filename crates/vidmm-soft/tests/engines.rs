@@ -6,7 +6,7 @@ use common::*;
 use vidmm::PageSize;
 use vidmm::contract::MemoryTransferDirection::*;
 use vidmm::contract::{EngineFence, Pte};
-use vidmm_runtime::Gpu;
+use vidmm_runtime::{AllocationSegments, Gpu};
 use vidmm_soft::{COPY_ENGINE, CostModel, ModelGpuFaults, PAGING_ENGINE, RENDER_ENGINE, SoftAdapterConfig};
 
 fn config() -> SoftAdapterConfig {
@@ -191,6 +191,13 @@ fn costs_add_up() {
     assert_eq!(took(&mut rig, commands), 80);
     let commands = rig.map(process, A, Pte::valid(local(A)), 15, PageSize::Kib64);
     assert_eq!(took(&mut rig, commands), 10 + 8, "7.5 ns are rounded up");
+    let commands = rig.map_aperture(0, 15, IN_SYSTEM);
+    assert_eq!(took(&mut rig, commands), 10 + 8);
+    let commands = rig.unmap_aperture(0, 15, IN_SYSTEM);
+    assert_eq!(took(&mut rig, commands), 10 + 8);
+    let allocation = rig.allocation(10 * PAGE, AllocationSegments::LocalOrSystem, Some(1));
+    let commands = rig.build(&notify_eviction(allocation, 0, 10 * PAGE, A));
+    assert_eq!(took(&mut rig, commands), 10 + 20480);
     assert_eq!(took(&mut rig, kernel(1, 333, &[], &[])), 343);
     assert_eq!(took(&mut rig, vec![]), 0);
 }

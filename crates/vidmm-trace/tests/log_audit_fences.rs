@@ -35,6 +35,9 @@ fn with_other_device(priority: i32, when: impl Fn(&Event) -> bool) -> Broken {
         size: PAGE_SIZE,
         priority: 1,
         backing_store: 0x900_0000,
+        supported_segment_set: 1,
+        accessed_physically: false,
+        notify: AllocationFlags2::empty(),
     };
     let mut story = broken();
     let at = story.position(when);

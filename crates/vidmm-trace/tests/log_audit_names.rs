@@ -16,6 +16,7 @@ fn a_is_destroyed() -> Vec<Event> {
         Event::Evicted {
             plan: 6,
             allocation: A.id(),
+            segment: SegmentId(1),
             extents: vec![extent(0x1_0000, A.size)],
             copied: false,
             reason: vidmm::event::EvictReason::Destroyed,

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use log_support::*;
 use proptest::prelude::*;
 use vidmm::contract::*;
-use vidmm::event::{ContentSource, Event, EvictReason};
+use vidmm::event::{ApertureSegmentFacts, ContentSource, Event, EvictReason};
 use vidmm::*;
 use vidmm_trace::{Audit, LogError, LogHeader, LogReader, LogWriter};
 
@@ -34,9 +34,12 @@ fn all_events() -> Vec<Event> {
     let mut events = vec![
         Event::AdapterStarted {
             wddm_version: number,
-            segment: SegmentId(255),
-            size,
-            page_size: PageSize::Kib64,
+            addressing_model: AddressingModel::GpuVaIoMmu,
+            notification_revision: NotificationRevision::August2024,
+            memory: None,
+            aperture: ApertureSegmentFacts { segment: SegmentId(32), size },
+            system_commit_limit: LARGE,
+            dummy_page: system(LARGE),
             engines: vec![EngineKind::Paging, EngineKind::Render3d, EngineKind::Copy],
             level_bits: vec![13, 10, 12],
             table_bytes: vec![LARGE, 4096, 0],
@@ -47,6 +50,15 @@ fn all_events() -> Vec<Event> {
             paging_va_size: LARGE,
             paging_process: KmdProcessHandle(LARGE),
             paging_tables: extents.clone(),
+            paging_table_bytes: LARGE,
+        },
+        Event::PagingVaQueried {
+            query_type: 48,
+            physical_adapter_index: number,
+            input_data_size: 4,
+            output_data_size: 4,
+            answer_mib: Some(number),
+            paging_va_size: LARGE,
         },
         Event::ProcessCreated { process, handle: KmdProcessHandle(LARGE) },
         Event::ProcessDestroyed { process },
@@ -66,6 +78,9 @@ fn all_events() -> Vec<Event> {
             size,
             priority: number,
             backing_store: LARGE,
+            supported_segment_set: number,
+            accessed_physically: true,
+            notify: AllocationFlags2::all(),
         },
         Event::AllocationDestroyed { allocation },
         Event::AllocationReclaimed { allocation },
@@ -116,12 +131,28 @@ fn all_events() -> Vec<Event> {
     for flags in [EvictFlags::empty(), EvictFlags::NOT_WRITTEN_TO, EvictFlags::all()] {
         events.push(Event::Evict { device, allocations: allocations.clone(), flags, after_submission });
     }
-    for reason in [EvictReason::RoomWanted, EvictReason::EvictRequested, EvictReason::Destroyed] {
-        events.push(Event::Evicted { plan, allocation, extents: extents.clone(), copied: true, reason });
+    for reason in [
+        EvictReason::RoomWanted,
+        EvictReason::EvictRequested,
+        EvictReason::Promoted,
+        EvictReason::RangeWanted,
+        EvictReason::Destroyed,
+    ] {
+        let (segment, extents) = (SegmentId::SYSTEM, extents.clone());
+        events.push(Event::Evicted { plan, allocation, segment, extents, copied: true, reason });
     }
-    for content in [ContentSource::Fill, ContentSource::BackingStore] {
-        events.push(Event::Placed { plan, allocation, extents: extents.clone(), content });
+    for content in [ContentSource::Fill, ContentSource::BackingStore, ContentSource::InPlace] {
+        let (segment, extents) = (SegmentId(255), extents.clone());
+        events.push(Event::Placed { plan, allocation, segment, extents, content });
     }
+    for domain in [IoMmuDomain::Process(KmdProcessHandle(LARGE)), IoMmuDomain::Global] {
+        let (allocation_offset, window) = (LARGE, domain == IoMmuDomain::Global);
+        events.extend([
+            Event::IoMmuMapped { plan, domain, virtual_address, allocation, allocation_offset, size, window },
+            Event::IoMmuUnmapped { plan, domain, virtual_address, size, window },
+        ]);
+    }
+    events.extend(driver_findings().into_iter().map(|finding| Event::DriverFinding { finding }));
     let violations = violations(signal);
     events.extend(violations.into_iter().map(|violation| Event::AdapterInError { violation }));
     let statuses = [BuildStatus::Success, BuildStatus::InsufficientDmaBuffer, BuildStatus::AllocationBusy];
@@ -130,6 +161,26 @@ fn all_events() -> Vec<Event> {
         events.push(Event::PagingOperation { plan, operation, status, offset, bytes, multipass_offset });
     }
     events
+}
+
+fn driver_findings() -> Vec<DriverFinding> {
+    let (physical_adapter_index, asked_mib, paging_va_size) = (u32::MAX, u32::MAX, LARGE);
+    let mut findings = vec![
+        DriverFinding::PagingVaIgnored { physical_adapter_index, asked_mib },
+        DriverFinding::PagingVaClamped { physical_adapter_index, asked_mib, paging_va_size },
+        DriverFinding::PagingVaNeedlesslyLarge {
+            physical_adapter_index,
+            asked_mib,
+            default_size: LARGE,
+            table_bytes: LARGE,
+        },
+        DriverFinding::AllocationBeyondPagingVa { size: LARGE, paging_va_size },
+        DriverFinding::FlagsBeyondVersion { flags2: AllocationFlags2::all(), wddm_version: u32::MAX },
+        DriverFinding::NotifyIoMmuUnmapWithoutIoMmu,
+    ];
+    let kinds = operations().into_iter().map(|operation| operation.kind());
+    findings.extend(kinds.map(|operation| DriverFinding::BusyUndocumented { operation }));
+    findings
 }
 
 fn violations(found: EngineFence) -> Vec<Violation> {
@@ -202,7 +253,36 @@ fn operations() -> Vec<PagingOperation> {
             start_virtual_address: address,
             end_virtual_address: GpuVirtualAddress(0),
         }),
+        PagingOperation::MapApertureSegment(MapApertureSegment {
+            allocation: handle,
+            segment_id: SegmentId(255),
+            offset_in_pages: LARGE,
+            number_of_pages: LARGE,
+            mdl: system(LARGE),
+            flags: MapApertureFlags::all(),
+        }),
+        PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
+            allocation: handle,
+            segment_id: SegmentId(255),
+            offset_in_pages: LARGE,
+            number_of_pages: LARGE,
+            dummy_page: system(LARGE),
+        }),
     ]);
+    for (process, flags) in [
+        (None, NotifyAllocFlags::EVICTION),
+        (Some(KmdProcessHandle(LARGE)), NotifyAllocFlags::IO_MMU_UNMAP),
+        (None, NotifyAllocFlags::all()),
+    ] {
+        operations.push(PagingOperation::NotifyAlloc(NotifyAlloc {
+            allocation: handle,
+            process,
+            flags,
+            offset_in_bytes: LARGE,
+            size_in_bytes: LARGE,
+            gpu_virtual_address_at_offset: address,
+        }));
+    }
     operations
 }
 
@@ -304,7 +384,7 @@ fn the_examples_of_the_schema_are_lines_of_a_log() {
 #[test]
 fn the_header_is_read_back() {
     assert_eq!(LogReader::new(&write(&[])[..]).unwrap().header(), &header());
-    assert!(write(&[]).starts_with(b"{\"vidmm_events\":1,"));
+    assert!(write(&[]).starts_with(b"{\"vidmm_events\":2,"));
 }
 
 #[test]
@@ -314,7 +394,7 @@ fn a_log_without_events_is_whole() {
 
 #[test]
 fn fields_that_a_later_version_adds_are_ignored() {
-    let text = "{\"vidmm_events\":1,\"new\":[],\"vidmm_version\":\"9\",\"seed\":1,\"scenario\":\"x\"}\n\
+    let text = "{\"vidmm_events\":2,\"new\":[],\"vidmm_version\":\"9\",\"seed\":1,\"scenario\":\"x\"}\n\
                 {\"number\":1,\"at\":0,\"event\":\"plan_entered\",\"why\":{\"new\":1},\"plan\":3}\n";
     assert_eq!(read(text.as_bytes()).unwrap()[0].event, Event::PlanEntered { plan: 3 });
 }
@@ -347,8 +427,8 @@ fn a_damaged_header_is_refused() {
 
 #[test]
 fn another_version_is_refused() {
-    let found = error(|lines| lines[0] = lines[0].replace("\"vidmm_events\":1", "\"vidmm_events\":2"));
-    assert!(matches!(found, LogError::Version { found: 2 }), "{found:?}");
+    let found = error(|lines| lines[0] = lines[0].replace("\"vidmm_events\":2", "\"vidmm_events\":1"));
+    assert!(matches!(found, LogError::Version { found: 1 }), "{found:?}");
     assert!(found.to_string().contains("version 2") && found.to_string().contains("version 1"), "{found}");
     let other = read(b"{\"vidmm_events\":7,\"everything else\":\"is different\"}\n").unwrap_err();
     assert!(matches!(other, LogError::Version { found: 7 }), "{other:?}");

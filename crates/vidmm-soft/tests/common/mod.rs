@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use vidmm::contract::*;
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
-use vidmm_runtime::{Content, Gpu, GpuEvent, KernelCommand, PageRange, Umd};
+use vidmm_runtime::{
+    AllocationDesc, AllocationSegments, Content, Gpu, GpuEvent, KernelCommand, PageRange, Surface, Umd,
+};
 use vidmm_soft::*;
 
 /// Everything costs nothing but what the test says.
@@ -51,14 +53,24 @@ pub fn range(virtual_address: u64, num_pages: u64) -> PageRange {
     PageRange::plain(GpuVirtualAddress(virtual_address), num_pages)
 }
 
+/// `plain` as pages of surface `number` from `first_page` on.
+pub fn compressed(plain: PageRange, number: u32, first_page: u64) -> PageRange {
+    PageRange { surface: Some(Surface { number, first_page }), ..plain }
+}
+
 pub fn kernel(kernel: u64, nanoseconds: u64, inputs: &[PageRange], outputs: &[PageRange]) -> Vec<u8> {
-    SoftUmd.encode_kernel(&KernelCommand {
-        kernel,
-        nanoseconds,
-        content: Content::Uniform,
-        inputs: inputs.into(),
-        outputs: outputs.into(),
-    })
+    kernel_with(Content::Uniform, kernel, nanoseconds, inputs, outputs)
+}
+
+pub fn kernel_with(
+    content: Content,
+    kernel: u64,
+    nanoseconds: u64,
+    inputs: &[PageRange],
+    outputs: &[PageRange],
+) -> Vec<u8> {
+    let (inputs, outputs) = (inputs.into(), outputs.into());
+    SoftUmd.encode_kernel(&KernelCommand { kernel, nanoseconds, content, inputs, outputs })
 }
 
 /// The digest of page 0 of output 0 of kernel `kernel` that read pages with these digests, with uniform content.
@@ -66,6 +78,64 @@ pub fn expected(kernel: u64, inputs: &[u64]) -> u64 {
     let mut state = KernelState::new(kernel);
     inputs.iter().for_each(|&digest| state.absorb(digest));
     uniform_digest(state.seed(0, 0))
+}
+
+/// The commands that `kmd` encodes for `operation`, from as many small buffers as it takes.
+pub fn build(kmd: &mut dyn Kmd, operation: &PagingOperation) -> Vec<u8> {
+    build_in(kmd, operation, 4096)
+}
+
+/// The same, from buffers of `size` bytes.
+pub fn build_in(kmd: &mut dyn Kmd, operation: &PagingOperation, size: usize) -> Vec<u8> {
+    let (mut commands, mut multipass_offset, mut idle) = (Vec::new(), 0, false);
+    loop {
+        let mut buffer = vec![0; size];
+        let mut build = BuildPagingBuffer {
+            operation,
+            dma_buffer: &mut buffer,
+            dma_buffer_write_offset: 0,
+            dma_buffer_private_data: &mut [0; 64],
+            dma_bytes_written: 0,
+            private_bytes_written: 0,
+            multipass_offset: &mut multipass_offset,
+            allocation_is_idle: idle,
+            system_context: KmdContextHandle(0),
+        };
+        let status = kmd.build_paging_buffer(&mut build);
+        let written = build.dma_bytes_written;
+        commands.extend_from_slice(&buffer[..written]);
+        match status {
+            BuildStatus::Success => return commands,
+            BuildStatus::InsufficientDmaBuffer => assert!(written > 0),
+            BuildStatus::AllocationBusy => idle = true,
+        }
+    }
+}
+
+/// The notification that `bytes` bytes of `allocation`, from `offset` on, are about to be evicted, and are at `window` of the
+/// paging process.
+pub fn notify_eviction(allocation: KmdAllocationHandle, offset: u64, bytes: u64, window: u64) -> PagingOperation {
+    PagingOperation::NotifyAlloc(NotifyAlloc {
+        allocation,
+        process: None,
+        flags: NotifyAllocFlags::EVICTION,
+        offset_in_bytes: offset,
+        size_in_bytes: bytes,
+        gpu_virtual_address_at_offset: GpuVirtualAddress(window),
+    })
+}
+
+/// The notification that `bytes` bytes at `address` of `process`, which are those of an allocation, are about to be unmapped
+/// from the IOMMU.
+pub fn notify_io_mmu_unmap(process: Option<KmdProcessHandle>, address: u64, bytes: u64) -> PagingOperation {
+    PagingOperation::NotifyAlloc(NotifyAlloc {
+        allocation: KmdAllocationHandle(1),
+        process,
+        flags: NotifyAllocFlags::IO_MMU_UNMAP,
+        offset_in_bytes: 0,
+        size_in_bytes: bytes,
+        gpu_virtual_address_at_offset: GpuVirtualAddress(address),
+    })
 }
 
 impl Rig {
@@ -98,7 +168,16 @@ impl Rig {
 
     /// A process with an empty root table.
     pub fn process(&mut self) -> Process {
-        let handle = self.kmd.create_process(false).unwrap();
+        self.new_process(false)
+    }
+
+    /// The paging process, with an empty root table.
+    pub fn paging_process(&mut self) -> Process {
+        self.new_process(true)
+    }
+
+    fn new_process(&mut self, system_process: bool) -> Process {
+        let handle = self.kmd.create_process(system_process).unwrap();
         let context = self.kmd.create_context(handle, 1, false).unwrap();
         let top = self.layout.levels() - 1;
         let address = self.new_table(self.layout.table_bytes(top).into());
@@ -113,31 +192,15 @@ impl Rig {
         self.kmd.set_root_page_table(process.context, RootPageTable { address, num_entries });
     }
 
-    /// The commands for `operation`, from as many small buffers as it takes.
+    /// An allocation as the driver knows it.
+    pub fn allocation(&mut self, size: u64, segments: AllocationSegments, surface: Option<u32>) -> KmdAllocationHandle {
+        let desc = AllocationDesc { segments, surface, notify_eviction: true, ..AllocationDesc::local(size) };
+        self.kmd.create_allocation(&SoftUmd.allocation_private_data(&desc)).unwrap().allocation
+    }
+
+    /// The commands for `operation`.
     pub fn build(&mut self, operation: &PagingOperation) -> Vec<u8> {
-        let (mut commands, mut multipass_offset, mut idle) = (Vec::new(), 0, false);
-        loop {
-            let mut buffer = vec![0; 4096];
-            let mut build = BuildPagingBuffer {
-                operation,
-                dma_buffer: &mut buffer,
-                dma_buffer_write_offset: 0,
-                dma_buffer_private_data: &mut [0; 64],
-                dma_bytes_written: 0,
-                private_bytes_written: 0,
-                multipass_offset: &mut multipass_offset,
-                allocation_is_idle: idle,
-                system_context: KmdContextHandle(0),
-            };
-            let status = self.kmd.build_paging_buffer(&mut build);
-            let written = build.dma_bytes_written;
-            commands.extend_from_slice(&buffer[..written]);
-            match status {
-                BuildStatus::Success => return commands,
-                BuildStatus::InsufficientDmaBuffer => assert!(written > 0),
-                BuildStatus::AllocationBusy => idle = true,
-            }
-        }
+        build(&mut self.kmd, operation)
     }
 
     /// The commands that write `count` entries at `virtual_address` into the process's tables, and make the tables.
@@ -269,6 +332,31 @@ impl Rig {
         }))
     }
 
+    /// The commands that let `pages` pages of the aperture from `first` on show system memory from `offset` on.
+    pub fn map_aperture(&mut self, first: u64, pages: u64, offset: u64) -> Vec<u8> {
+        let operation = PagingOperation::MapApertureSegment(MapApertureSegment {
+            allocation: KmdAllocationHandle(1),
+            segment_id: self.config.aperture_segment(),
+            offset_in_pages: first,
+            number_of_pages: pages,
+            mdl: system(offset),
+            flags: MapApertureFlags::empty(),
+        });
+        self.build(&operation)
+    }
+
+    /// The commands that let `pages` pages of the aperture from `first` on show the page of system memory at `dummy_page`.
+    pub fn unmap_aperture(&mut self, first: u64, pages: u64, dummy_page: u64) -> Vec<u8> {
+        let operation = PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
+            allocation: KmdAllocationHandle(1),
+            segment_id: self.config.aperture_segment(),
+            offset_in_pages: first,
+            number_of_pages: pages,
+            dummy_page: system(dummy_page),
+        });
+        self.build(&operation)
+    }
+
     pub fn submit(&mut self, process: Process, engine: u32, waits: &[EngineFence], commands: Vec<u8>) -> EngineFence {
         self.fences[engine as usize] += 1;
         let signal = EngineFence { engine, fence_id: self.fences[engine as usize] };
@@ -301,12 +389,16 @@ impl Rig {
         self.drain()
     }
 
+    /// Runs commands on engine 1, and expects that they end well.
+    pub fn run_well(&mut self, process: Process, commands: Vec<u8>) {
+        let events = self.run(process, commands);
+        assert!(matches!(events.last(), Some(GpuEvent::Completed { .. })), "{events:?}");
+    }
+
     /// Maps, and expects that it works.
     pub fn map_now(&mut self, process: Process, virtual_address: u64, first: Pte, count: u64, page_size: PageSize) {
         let commands = self.map(process, virtual_address, first, count, page_size);
-        let events = self.run(process, commands);
-        assert!(matches!(events[..], [GpuEvent::Completed { .. }]), "{events:?}");
-        assert_eq!(self.gpu.counters().illegal_commands, 0);
+        self.run_well(process, commands);
     }
 
     pub fn digest(&mut self, process: Process, virtual_address: u64) -> Option<u64> {
@@ -314,8 +406,14 @@ impl Rig {
     }
 
     pub fn write_local(&mut self, process: Process, virtual_address: u64, pages: u64, number: u64) {
-        let events = self.run(process, kernel(number, 0, &[], &[range(virtual_address, pages)]));
-        assert!(matches!(events[..], [GpuEvent::KernelRead { .. }, GpuEvent::Completed { .. }]), "{events:?}");
+        self.run_well(process, kernel(number, 0, &[], &[range(virtual_address, pages)]));
+    }
+
+    /// The digests of the pages of `range` as a kernel reads them.
+    pub fn read(&mut self, process: Process, range: PageRange) -> Vec<u64> {
+        let events = self.run(process, kernel(0, 0, &[range], &[]));
+        assert_eq!(faults(&events), []);
+        reads(&events).remove(0).1.remove(0)
     }
 }
 

@@ -10,7 +10,7 @@ mod header;
 mod reader;
 mod writer;
 
-pub use audit::{Audit, AuditFinding, Invariant};
+pub use audit::{Audit, AuditFinding, Invariant, paging_va_rule};
 pub use error::LogError;
 pub use header::{EVENTS_VERSION, LogHeader};
 pub use reader::LogReader;

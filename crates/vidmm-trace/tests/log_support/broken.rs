@@ -54,6 +54,24 @@ impl Broken {
         self.insert_before(before, event)
     }
 
+    /// Removes all events that `is_it` knows; there are some.
+    pub fn remove_all(mut self, is_it: impl Fn(&Event) -> bool) -> Self {
+        let before = self.0.len();
+        self.0.retain(|event| !is_it(event));
+        assert!(self.0.len() < before, "the story has such events");
+        self
+    }
+
+    pub fn insert_all_before(
+        mut self,
+        is_it: impl Fn(&Event) -> bool,
+        events: impl IntoIterator<Item = Event>,
+    ) -> Self {
+        let at = self.position(is_it);
+        self.0.splice(at..at, events);
+        self
+    }
+
     pub fn append(mut self, event: Event) -> Self {
         self.0.push(event);
         self
@@ -125,6 +143,15 @@ pub fn fill(plan: PlanNo, offset: u64) -> impl Fn(&Event) -> bool {
         }
         _ => false,
     }
+}
+
+/// The start of the adapter.
+pub fn started(event: &Event) -> bool {
+    matches!(event, Event::AdapterStarted { .. })
+}
+
+pub fn created(event: &Event) -> bool {
+    matches!(event, Event::AllocationCreated { .. })
 }
 
 pub fn change_extents(event: &mut Event, change: impl FnOnce(&mut Vec<Extent>)) {

@@ -2,9 +2,10 @@
 #![allow(dead_code)]
 
 pub mod broken;
+pub mod notified;
 
 use vidmm::contract::*;
-use vidmm::event::{ContentSource, Event, EvictReason};
+use vidmm::event::{ApertureSegmentFacts, ContentSource, Event, EvictReason, MemorySegmentFacts};
 use vidmm::*;
 use vidmm_trace::{Audit, AuditFinding};
 
@@ -210,13 +211,19 @@ fn objects() -> Vec<Event> {
         size: thing.size,
         priority: 1,
         backing_store: thing.backing_store,
+        supported_segment_set: 1,
+        accessed_physically: false,
+        notify: AllocationFlags2::empty(),
     };
     vec![
         Event::AdapterStarted {
-            wddm_version: 0x2000,
-            segment: SegmentId(1),
-            size: 0x2_0000,
-            page_size: PageSize::Kib4,
+            wddm_version: WddmVersion::WDDM2_0.0,
+            addressing_model: AddressingModel::GpuMmu,
+            notification_revision: NotificationRevision::Current,
+            memory: Some(MemorySegmentFacts { segment: SegmentId(1), size: 0x2_0000, page_size: PageSize::Kib4 }),
+            aperture: ApertureSegmentFacts { segment: SegmentId(2), size: 0x2_0000 },
+            system_commit_limit: 0,
+            dummy_page: system(0x1_0000),
             engines: vec![EngineKind::Paging, EngineKind::Render3d],
             level_bits: vec![9, 9],
             table_bytes: vec![0x1000, 0x1000],
@@ -227,6 +234,7 @@ fn objects() -> Vec<Event> {
             paging_va_size: WINDOW,
             paging_process: PAGING_HANDLE,
             paging_tables: vec![extent(0, 0x3000)],
+            paging_table_bytes: 0x3000,
         },
         Event::ProcessCreated { process, handle: USER_HANDLE },
         Event::DeviceCreated { device, process },
@@ -381,12 +389,13 @@ pub fn decided(plan: PlanNo, submissions: &[u64], after: &[PlanNo]) -> Event {
 }
 
 fn placed(plan: PlanNo, thing: Thing, extents: &[Extent], content: ContentSource) -> Event {
-    Event::Placed { plan, allocation: thing.id(), extents: extents.to_vec(), content }
+    let (allocation, segment, extents) = (thing.id(), SegmentId(1), extents.to_vec());
+    Event::Placed { plan, allocation, segment, extents, content }
 }
 
 fn evicted(plan: PlanNo, thing: Thing, extents: &[Extent], copied: bool) -> Event {
     let (allocation, extents, reason) = (thing.id(), extents.to_vec(), EvictReason::RoomWanted);
-    Event::Evicted { plan, allocation, extents, copied, reason }
+    Event::Evicted { plan, allocation, segment: SegmentId(1), extents, copied, reason }
 }
 
 /// Work that waits for values of the monitored fence, and signals others.

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use vidmm::contract::KmdAllocationHandle;
-use vidmm::{DeviceId, EvictFlags, Extent, PageSize, PlanNo, ProcessId};
+use vidmm::contract::{AllocationFlags2, KmdAllocationHandle};
+use vidmm::{DeviceId, EvictFlags, Extent, PageSize, PlanNo, ProcessId, SegmentId};
+
+use super::segment::{Run, runs_of};
 
 /// What is known of an allocation.
 #[derive(Debug)]
@@ -12,14 +14,25 @@ pub(super) struct Allocation {
     pub handle: KmdAllocationHandle,
     pub size: u64,
     pub backing_store: u64,
+    /// Where the driver said that it can be.
+    pub supported_segment_set: u32,
+    pub accessed_physically: bool,
+    /// What its driver is to hear of.
+    pub notify: AllocationFlags2,
+    /// The packet of the paging engine in which its driver heard of it last.
+    pub told_in: u64,
     /// Where the last decision puts it.
     pub decided: Option<Place>,
+    /// Where the plans put it that have entered the stream.
+    pub entered: Option<Place>,
     /// Where it is once all that was built has run.
     pub built: Option<Place>,
     /// The last plan that moves it.
     pub last_plan: PlanNo,
     /// Its backing store has content.
     pub backed: bool,
+    /// Engines reached its backing store since that had no content.
+    pub was_in_place: bool,
     /// Something was written that its backing store does not have.
     pub written: bool,
     /// The caller destroyed it: its content is nothing to anybody.
@@ -34,7 +47,15 @@ pub(super) struct Allocation {
 pub(super) struct Place {
     /// The plan that brings it there.
     pub plan: PlanNo,
+    pub segment: SegmentId,
     pub extents: Vec<Extent>,
+}
+
+impl Place {
+    /// The memory that holds bytes `offset..offset + size` of what lies here.
+    pub fn runs(&self, offset: u64, size: u64) -> Vec<Run> {
+        runs_of(self.segment, &self.extents, offset, size)
+    }
 }
 
 /// A part of an allocation that a process sees.

@@ -1,21 +1,18 @@
 //! Objects: their creation.
 
-use vidmm::Event;
-use vidmm::event::MemorySegmentFacts;
+use vidmm::{Event, Extent};
 
 use super::allocation::{Allocation, ListEntry};
 use super::device::{Context, Device};
 use super::fences::Queue;
 use super::names::Name;
-use super::segment::Segment;
-use super::tables::Tables;
 use super::{Audit, Process};
 
 impl Audit {
     pub(super) fn create(&mut self, event: &Event) {
         match *event {
-            Event::AdapterStarted { .. } => self.adapter_started(event),
             Event::ProcessCreated { process, handle } => {
+                self.settle_start();
                 self.born(process, None);
                 self.processes.insert(process, Process { handle, root: None, tables: Vec::new() });
                 self.by_process_handle.insert(handle, process);
@@ -45,49 +42,40 @@ impl Audit {
         self.names.create(name.into(), owner, &mut self.findings);
     }
 
-    fn adapter_started(&mut self, event: &Event) {
-        let Event::AdapterStarted {
-            memory: Some(MemorySegmentFacts { segment, size, page_size }),
-            engines,
-            level_bits,
-            table_bytes,
-            leaf_table_64kb_bytes,
-            invalid_tlb_entries_not_cached,
-            paging_buffer_bytes,
-            paging_va_size,
-            paging_process,
-            paging_tables,
+    fn allocation_created(&mut self, event: &Event) {
+        let Event::AllocationCreated {
+            allocation,
+            device,
+            handle,
+            size,
+            backing_store,
+            supported_segment_set,
+            accessed_physically,
+            notify,
             ..
-        } = event
+        } = *event
         else {
             return;
         };
-        self.segment = Segment::new(*segment, *size, *page_size);
-        self.fences.start(engines);
-        self.tables = Tables::new(level_bits, table_bytes, *leaf_table_64kb_bytes, *page_size);
-        self.window_bytes = *paging_va_size;
-        self.open_buffer.capacity = *paging_buffer_bytes;
-        self.paging_process = Some(*paging_process);
-        self.shadow.tlb.paging_process = Some(*paging_process);
-        self.shadow.tlb.remembers_invalid = !invalid_tlb_entries_not_cached;
-        for &extent in paging_tables {
-            self.segment.take(extent, &mut self.findings);
-        }
-    }
-
-    fn allocation_created(&mut self, event: &Event) {
-        let Event::AllocationCreated { allocation, device, handle, size, backing_store, .. } = *event else { return };
         self.born(allocation, Some(device.into()));
+        self.check_notifications_exist(notify);
+        self.places.system.commit(Extent { offset: backing_store, size }, &mut self.findings);
         self.by_handle.insert(handle, allocation);
         let created = Allocation {
             device,
             handle,
             size,
             backing_store,
+            supported_segment_set,
+            accessed_physically,
+            notify,
+            told_in: 0,
             decided: None,
+            entered: None,
             built: None,
             last_plan: 0,
             backed: false,
+            was_in_place: false,
             written: false,
             destroyed: false,
             list: ListEntry::default(),

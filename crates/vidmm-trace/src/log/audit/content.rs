@@ -1,19 +1,24 @@
-//! Content that moves: transfers and fills, chunk by chunk (I05, I10, I14).
+//! Content that moves: transfers and fills, chunk by chunk (I05, I10, I14, I24).
 
-use vidmm::contract::{FillVirtual, MemoryTransferDirection, TransferVirtual};
+use vidmm::contract::{FillVirtual, MemoryTransferDirection, TransferVirtual, UpdatePageTable};
 use vidmm::event::ContentSource;
-use vidmm::{AllocationId, Extent, GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, PlanNo, SegmentId};
+use vidmm::{AllocationId, GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, PlanNo, SegmentId};
 
 use super::Audit;
+use super::allocation::Place;
 use super::finding::Invariant;
-use super::segment::{Run, runs_of};
+use super::segment::Run;
+use super::shadow::leaf_bytes;
 
 /// A part of an allocation, in bytes from its start.
 #[derive(Clone, Copy, Debug)]
-struct Chunk {
-    offset: u64,
-    size: u64,
+pub(super) struct Chunk {
+    pub offset: u64,
+    pub size: u64,
 }
+
+/// A window of the paging process, and the memory that it must show.
+pub(super) type Window = (GpuVirtualAddress, Vec<Run>);
 
 impl Audit {
     pub(super) fn transfer(&mut self, op: &TransferVirtual) {
@@ -22,23 +27,18 @@ impl Audit {
         };
         let chunk = Chunk { offset: op.allocation_offset_in_bytes, size: op.transfer_size_in_bytes };
         let (source, destination) = (op.source_virtual_address, op.destination_virtual_address);
-        let extents = match op.transfer_direction {
-            MemoryTransferDirection::LocalToSystem => {
-                self.check_hidden(id, Invariant::I05);
-                self.chunk_out(id, chunk)
-            }
+        let place = match op.transfer_direction {
+            MemoryTransferDirection::LocalToSystem => self.chunk_out(id, chunk),
             MemoryTransferDirection::SystemToLocal => self.chunk_in(id, chunk, ContentSource::BackingStore),
             MemoryTransferDirection::LocalToLocal => None,
         };
-        let Some(extents) = extents else { return self.report_unplanned(id, chunk) };
+        let Some(place) = place else { return self.report_unplanned(id, chunk) };
         let (local, system) = match op.transfer_direction {
             MemoryTransferDirection::LocalToSystem => (source, destination),
             _ => (destination, source),
         };
-        let store = self.allocations.get(&id).map_or(0, |allocation| allocation.backing_store);
-        let address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: store.saturating_add(chunk.offset) };
-        self.check_window(system, chunk, vec![(address, chunk.size)]);
-        self.check_window(local, chunk, runs_of(self.segment.id, &extents, chunk.offset, chunk.size));
+        let local = (local, place.runs(chunk.offset, chunk.size));
+        self.check_windows(&[(system, self.runs_of_store(id, chunk)), local], chunk);
     }
 
     pub(super) fn fill(&mut self, op: &FillVirtual) {
@@ -46,48 +46,58 @@ impl Audit {
             return self.unknown_handle(op.allocation);
         };
         let chunk = Chunk { offset: op.allocation_offset_in_bytes, size: op.fill_size_in_bytes };
-        let Some(extents) = self.chunk_in(id, chunk, ContentSource::Fill) else {
+        let Some(place) = self.chunk_in(id, chunk, ContentSource::Fill) else {
             return self.report_unplanned(id, chunk);
         };
-        let right = runs_of(self.segment.id, &extents, chunk.offset, chunk.size);
-        self.check_window(op.destination_virtual_address, chunk, right);
+        self.check_windows(&[(op.destination_virtual_address, place.runs(chunk.offset, chunk.size))], chunk);
+    }
+
+    /// The system memory of a chunk's backing store.
+    pub(super) fn runs_of_store(&self, id: AllocationId, chunk: Chunk) -> Vec<Run> {
+        let store = self.allocations.get(&id).map_or(0, |allocation| allocation.backing_store);
+        vec![(PhysicalAddress { segment: SegmentId::SYSTEM, offset: store.saturating_add(chunk.offset) }, chunk.size)]
     }
 
     /// Counts a chunk that leaves. Returns where the allocation was; none if the plan does not copy it out.
-    fn chunk_out(&mut self, id: AllocationId, chunk: Chunk) -> Option<Vec<Extent>> {
-        let victims = &mut self.building.as_mut()?.steps.victims;
-        let victim = victims.iter_mut().find(|victim| victim.allocation == id && victim.copied)?;
-        let (before, extents) = (victim.moved, victim.extents.clone());
+    fn chunk_out(&mut self, id: AllocationId, chunk: Chunk) -> Option<Place> {
+        let victim = self.victim_mut(id).filter(|victim| victim.copied)?;
+        let (before, place) = (victim.moved, victim.place.clone());
         victim.moved = chunk.offset.saturating_add(chunk.size);
+        self.check_hidden(id, Invariant::I05);
         self.check_chunk(id, chunk, before);
-        Some(extents)
+        Some(place)
     }
 
     /// Counts a chunk that comes in. Returns where the allocation goes; none if the plan does not bring it in so.
-    fn chunk_in(&mut self, id: AllocationId, chunk: Chunk, content: ContentSource) -> Option<Vec<Extent>> {
-        self.check_victims_hidden();
+    fn chunk_in(&mut self, id: AllocationId, chunk: Chunk, content: ContentSource) -> Option<Place> {
         let arrivals = &mut self.building.as_mut()?.steps.arrivals;
         let arrival = arrivals.iter_mut().find(|arrival| arrival.allocation == id && arrival.content == content)?;
-        let (before, extents) = (arrival.moved, arrival.extents.clone());
+        let (before, place) = (arrival.moved, arrival.place.clone());
         arrival.moved = chunk.offset.saturating_add(chunk.size);
+        self.check_victims_hidden();
         self.check_chunk(id, chunk, before);
-        Some(extents)
+        Some(place)
     }
 
+    /// Nothing may be moved that the plan did not decide; least of all what is in its backing store (I24).
     fn report_unplanned(&mut self, id: AllocationId, chunk: Chunk) {
         let plan = self.building.as_ref().map_or(0, |building| building.plan);
-        self.findings.report(Invariant::I10, format!("plan {plan} moves {chunk:?} of {id}, which it did not decide"));
+        let built = self.allocations.get(&id).and_then(|allocation| allocation.built.as_ref());
+        let place = self.victim(id).map(|victim| &victim.place).or(built);
+        let in_place = place.is_some_and(|place| self.places.in_system_memory(place.segment));
+        let invariant = if in_place { Invariant::I24 } else { Invariant::I10 };
+        self.findings.report(invariant, format!("plan {plan} moves {chunk:?} of {id}, which it did not decide"));
     }
 
     /// A chunk goes on where the last one ended, and is no larger than a window.
-    fn check_chunk(&mut self, id: AllocationId, chunk: Chunk, before: u64) {
+    pub(super) fn check_chunk(&mut self, id: AllocationId, chunk: Chunk, before: u64) {
         let Chunk { offset, size } = chunk;
         self.findings.check(offset == before, Invariant::I10, || {
             format!("a chunk of {id} begins at {offset}, but the one before ended at {before}")
         });
-        let whole = size > 0 && size.is_multiple_of(PAGE_SIZE) && size <= self.window_bytes;
+        let whole = size > 0 && size.is_multiple_of(PAGE_SIZE) && size <= self.adapter.window_bytes;
         self.findings.check(whole, Invariant::I10, || {
-            format!("a chunk of {id} has {size} bytes; windows have {}", self.window_bytes)
+            format!("a chunk of {id} has {size} bytes; windows have {}", self.adapter.window_bytes)
         });
     }
 
@@ -112,23 +122,43 @@ impl Audit {
         }
     }
 
-    /// The window at `address` shows `right` while a chunk is moved.
-    fn check_window(&mut self, address: GpuVirtualAddress, chunk: Chunk, right: Vec<Run>) {
-        let Some(process) = self.paging_process else { return };
-        let shown = |side| self.shadow.translate(process, side, address.0, chunk.size);
-        let shown = shown(PageSize::Kib4).or_else(|| shown(PageSize::Kib64));
-        self.findings.check(shown.as_ref() == Some(&right), Invariant::I14, || {
-            format!("the window at {address} must show {right:?}, but shows {shown:?}")
+    /// Windows show what an operation is for while a chunk is moved or notified, and nothing else is mapped.
+    pub(super) fn check_windows(&mut self, windows: &[Window], chunk: Chunk) {
+        let Some(process) = self.adapter.paging_process else { return };
+        let range = |address: GpuVirtualAddress| (address.0, address.0.saturating_add(chunk.size));
+        for (address, right) in windows {
+            let (start, end) = range(*address);
+            let shown = |side| self.shadow.translate(process, side, start, chunk.size);
+            let shown = shown(PageSize::Kib4).or_else(|| shown(PageSize::Kib64));
+            self.findings.check(shown.as_ref() == Some(right), Invariant::I14, || {
+                format!("the window at {address} must show {right:?}, but shows {shown:?}")
+            });
+            let stale = self.shadow.tlb.stale_window(start, end);
+            self.findings.check(stale.is_none(), Invariant::I05, || {
+                let stale = stale.unwrap_or_default();
+                format!("the window at {address} is used, but a TLB may know {stale:#x} as it was before")
+            });
+        }
+        let ranges: Vec<(u64, u64)> = windows.iter().map(|&(address, _)| range(address)).collect();
+        let other = self.shadow.mapped_outside(process, &ranges);
+        self.findings.check(other.is_none(), Invariant::I14, || {
+            format!("{chunk:?} is moved or notified while {:#x} shows something else", other.unwrap_or_default())
         });
-        let stale = self.shadow.tlb.stale_window(address.0, address.0.saturating_add(chunk.size));
-        self.findings.check(stale.is_none(), Invariant::I05, || {
-            format!("the window at {address} is used, but a TLB may know {:#x} as it was before", stale.unwrap_or(0))
+    }
+
+    /// A window becomes valid: the chunk before is not mapped there any more.
+    pub(super) fn check_window_is_new(&mut self, op: &UpdatePageTable) {
+        let start = op.first_pte_virtual_address.0;
+        let end = start.saturating_add(leaf_bytes(op));
+        let mapped = self.shadow.is_mapped(op.process, start, end);
+        self.findings.check(!mapped, Invariant::I10, || {
+            format!("a window is mapped at {} before the last one there is unmapped", op.first_pte_virtual_address)
         });
     }
 
     /// Windows are mapped only during their operation.
     pub(super) fn check_windows_empty(&mut self, plan: PlanNo) {
-        let Some(process) = self.paging_process else { return };
+        let Some(process) = self.adapter.paging_process else { return };
         if let Some(address) = self.shadow.first_mapped(process) {
             self.findings.report(Invariant::I14, format!("plan {plan} ends with a window mapped at {address:#x}"));
             self.shadow.remove(process);

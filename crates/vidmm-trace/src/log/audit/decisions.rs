@@ -1,10 +1,10 @@
-//! Decisions: who goes where, and when plans enter and retire (I01, I02, I03, I17, D5).
+//! Decisions: who goes where, and when plans enter and retire (I01, I02, I03, I17, D5, SEG-50).
 
-use vidmm::event::ContentSource;
-use vidmm::{AllocationId, DeviceId, Event, Extent, PageSize, PhysicalAddress, PlanNo, ProcessId};
+use vidmm::event::{ContentSource, EvictReason};
+use vidmm::{AllocationId, DeviceId, Event, Extent, PageSize, PhysicalAddress, PlanNo, ProcessId, SegmentId};
 
 use super::Audit;
-use super::allocation::Place;
+use super::allocation::{Mapping, Place};
 use super::finding::Invariant;
 use super::plans::{Arrival, Built, Stage, Victim};
 use super::roots::Root;
@@ -13,11 +13,11 @@ use super::tables::Table;
 impl Audit {
     pub(super) fn decision(&mut self, event: &Event) {
         match *event {
-            Event::Evicted { plan, allocation, ref extents, copied, .. } => {
-                self.evicted(plan, allocation, extents, copied);
+            Event::Evicted { plan, allocation, segment, ref extents, copied, reason } => {
+                self.evicted(allocation, Place { plan, segment, extents: extents.clone() }, copied, reason);
             }
-            Event::Placed { plan, allocation, ref extents, content, .. } => {
-                self.placed(plan, allocation, extents, content);
+            Event::Placed { plan, allocation, segment, ref extents, content } => {
+                self.placed(allocation, Place { plan, segment, extents: extents.clone() }, content);
             }
             Event::PageTablePlaced { plan, process, level, page_size, virtual_address, address, size } => {
                 let first_address = virtual_address.0;
@@ -31,24 +31,35 @@ impl Audit {
         }
     }
 
-    fn evicted(&mut self, plan: PlanNo, id: AllocationId, extents: &[Extent], copied: bool) {
+    /// A plan takes an allocation out of `left`.
+    fn evicted(&mut self, id: AllocationId, left: Place, copied: bool, reason: EvictReason) {
+        let plan = left.plan;
         self.check_not_required(plan, id);
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         let place = allocation.decided.take();
-        self.findings.check(place.is_some_and(|place| place.extents == extents), Invariant::I03, || {
-            format!("{id} leaves {extents:?}, which is not its place")
+        let is_there = |place: &Place| (place.segment, &place.extents) == (left.segment, &left.extents);
+        self.findings.check(place.as_ref().is_some_and(is_there), Invariant::I03, || {
+            format!("{id} leaves {:?} of segment {}, which is not its place", left.extents, left.segment.0)
         });
-        let lost = allocation.written && !copied && !allocation.destroyed;
+        let in_place = self.places.in_system_memory(left.segment);
+        let lost = allocation.written && !copied && !allocation.destroyed && !in_place;
         self.findings.check(!lost, Invariant::I02, || format!("{id} was written, but is not copied out"));
-        allocation.backed |= copied;
+        self.findings.check(!(copied && in_place), Invariant::I24, || {
+            format!("{id} is copied out of segment {}, where it is in its backing store", left.segment.0)
+        });
+        // What is written to the backing store itself need not be copied there.
+        allocation.backed |= copied || allocation.written && in_place;
+        allocation.was_in_place |= in_place;
         allocation.written = false;
         self.plans.must_follow(plan, allocation.last_plan, Invariant::D5);
         allocation.last_plan = plan;
-        for &extent in extents {
-            self.segment.promise(extent, plan);
-        }
-        let victim = Victim { allocation: id, extents: extents.to_vec(), copied, moved: 0 };
-        self.plans.draft(plan).steps.victims.push(victim);
+        self.places.promise(left.segment, &left.extents, plan);
+        let notices = self.allocations.get(&id).map(|allocation| self.notices(allocation, left.segment, reason));
+        let victim = Victim { allocation: id, place: left, copied, moved: 0, notices: notices.unwrap_or_default() };
+        let draft = self.plans.draft(plan);
+        draft.leaving.push(id);
+        draft.promoted.extend((reason == EvictReason::Promoted).then_some(id));
+        draft.steps.victims.push(victim);
     }
 
     /// A victim is required by nothing that is still to be dispatched; what uses it is remembered until the plan enters.
@@ -69,46 +80,64 @@ impl Audit {
         device.spans.extend(allocation.list.spans().map(|span| (id, span.number)));
     }
 
-    fn placed(&mut self, plan: PlanNo, id: AllocationId, extents: &[Extent], content: ContentSource) {
-        self.take(plan, extents);
+    /// A plan brings an allocation to `place`.
+    fn placed(&mut self, id: AllocationId, place: Place, content: ContentSource) {
+        let plan = place.plan;
+        self.take(plan, place.segment, &place.extents);
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
+        self.places.check_place(allocation, place.segment, &place.extents, &mut self.findings);
         self.findings.check(allocation.decided.is_none(), Invariant::I03, || format!("{id} is placed twice"));
-        let bytes = extents.iter().fold(0u64, |bytes, extent| bytes.saturating_add(extent.size));
+        let bytes = place.extents.iter().fold(0u64, |bytes, extent| bytes.saturating_add(extent.size));
         self.findings.check(bytes == allocation.size, Invariant::I01, || {
             format!("{id} of {} bytes is placed in {bytes} bytes", allocation.size)
         });
-        let source = if allocation.backed { ContentSource::BackingStore } else { ContentSource::Fill };
-        self.findings.check(content == source, Invariant::I02, || {
-            format!("the content of {id} comes from {content:?}, but is in {source:?}")
+        let in_place = self.places.in_system_memory(place.segment);
+        let right = match content {
+            ContentSource::InPlace => in_place,
+            ContentSource::BackingStore => !in_place && (allocation.backed || allocation.was_in_place),
+            ContentSource::Fill => !in_place && !allocation.backed,
+        };
+        self.findings.check(right, Invariant::I02, || {
+            let of = if allocation.backed { "in its backing store" } else { "nowhere yet" };
+            format!("{id} goes to segment {} with content from {content:?}, but that is {of}", place.segment.0)
         });
         self.plans.must_follow(plan, allocation.last_plan, Invariant::D5);
         allocation.last_plan = plan;
-        allocation.decided = Some(Place { plan, extents: extents.to_vec() });
+        allocation.decided = Some(place.clone());
         let mappings = allocation.mappings.iter().filter_map(|key| self.mappings.get(key)).copied();
-        let mappings = mappings.filter(|mapping| mapping.granted && mapping.freed.is_none()).collect();
-        let arrival = Arrival { allocation: id, extents: extents.to_vec(), content, moved: 0, mappings };
-        self.plans.draft(plan).steps.arrivals.push(arrival);
+        let mappings: Vec<Mapping> = mappings.filter(|mapping| mapping.granted && mapping.freed.is_none()).collect();
+        let has_entries = !mappings.is_empty() && !self.adapter.has_io_mmu_addresses();
+        let draft = self.plans.draft(plan);
+        draft.has_operations |= !place.segment.is_system() || has_entries;
+        draft.steps.arrivals.push(Arrival { allocation: id, place, content, moved: 0, mappings });
     }
 
     fn page_table_placed(&mut self, plan: PlanNo, id: ProcessId, table: Table, address: PhysicalAddress, size: u64) {
         let in_segment = !address.segment.is_system();
         let extent = Extent { offset: address.offset, size };
         if in_segment {
-            self.take(plan, &[extent]);
+            self.take(plan, address.segment, &[extent]);
+        } else {
+            self.places.system.commit(extent, &mut self.findings);
         }
+        self.plans.draft(plan).has_operations = true;
         let Some(process) = self.processes.get_mut(&id) else { return };
-        process.tables.extend(in_segment.then_some(extent));
+        process.tables.push((address.segment, extent));
         if self.tables.is_root(table.level) {
             process.root = Some(Root { address, plan });
         }
+        self.findings.check(!self.adapter.has_io_mmu_addresses(), Invariant::I15, || {
+            format!("a page table is placed on an adapter of the model {:?}", self.adapter.addressing_model)
+        });
         self.tables.check_size(table, size, &mut self.findings);
         self.tables.place(process.handle, address, table);
     }
 
-    /// Takes ranges of the segment for `plan`, which must follow the plans that empty them.
-    fn take(&mut self, plan: PlanNo, extents: &[Extent]) {
+    /// Takes ranges of a segment for `plan`, which must follow the plans that empty them.
+    fn take(&mut self, plan: PlanNo, segment: SegmentId, extents: &[Extent]) {
+        let Some(ledger) = self.places.ranges(segment) else { return };
         for &extent in extents {
-            for before in self.segment.take(extent, &mut self.findings) {
+            for before in ledger.take(extent, &mut self.findings) {
                 self.plans.must_follow(plan, before, Invariant::I01);
             }
         }
@@ -130,13 +159,26 @@ impl Audit {
                 format!("plan {number} does not say that it follows plan {before}, whose allocation or range it takes")
             });
         }
+        self.check_promoted(number);
         let later = after.iter().find(|&&before| before >= number);
         self.findings
             .check(later.is_none(), Invariant::D5, || format!("plan {number} follows a later plan: {after:?}"));
     }
 
+    /// What is promoted goes to the memory segment with the plan that takes it out.
+    fn check_promoted(&mut self, number: PlanNo) {
+        let Some(plan) = self.plans.get(number) else { return };
+        let memory = self.places.memory.id;
+        let arrives =
+            |id| plan.steps.arrivals.iter().any(|arrival| arrival.allocation == id && arrival.place.segment == memory);
+        if let Some(id) = plan.promoted.iter().copied().find(|&id| !arrives(id)) {
+            let message = format!("{id} is promoted by plan {number}, which does not place it in the memory segment");
+            self.findings.report(Invariant::I03, message);
+        }
+    }
+
     fn plan_entered(&mut self, number: PlanNo) {
-        self.segment.entered(number);
+        self.places.entered(number);
         let Some(plan) = self.plans.get(number).filter(|plan| plan.stage == Stage::Decided) else {
             return self.findings.report(Invariant::D5, format!("plan {number} enters the stream, but is not parked"));
         };
@@ -156,10 +198,32 @@ impl Audit {
                 format!("plan {number} takes {allocation} out while submission {} of {id} uses it", user.unwrap_or(0))
             });
         }
+        self.turn_over(number);
         if let Some(plan) = self.plans.get_mut(number) {
             plan.stage = Stage::Entered;
         }
         self.plans.enter(number);
+    }
+
+    /// In the turn of a plan, what it takes out of system memory goes before what it brings in there comes.
+    fn turn_over(&mut self, number: PlanNo) {
+        let Some(steps) = self.plans.get(number).map(|plan| &plan.steps) else { return };
+        let places = &self.places;
+        let bytes = |place: &Place| {
+            let system = places.in_system_memory(place.segment);
+            place.extents.iter().filter(|_| system).fold(0u64, |sum, extent| sum.saturating_add(extent.size))
+        };
+        let sum = |bytes: u64, more| bytes.saturating_add(more);
+        let leave = steps.victims.iter().map(|victim| bytes(&victim.place)).fold(0, sum);
+        let enter = steps.arrivals.iter().map(|arrival| bytes(&arrival.place)).fold(0, sum);
+        for victim in &steps.victims {
+            self.allocations.get_mut(&victim.allocation).map(|allocation| allocation.entered = None);
+        }
+        for arrival in &steps.arrivals {
+            let place = Some(arrival.place.clone());
+            self.allocations.get_mut(&arrival.allocation).map(|allocation| allocation.entered = place);
+        }
+        self.places.system.turn_over(number, leave, enter, &mut self.findings);
     }
 
     fn plan_retired(&mut self, number: PlanNo) {
@@ -167,6 +231,7 @@ impl Audit {
         let Some(plan) = self.plans.retire(number) else {
             return self.findings.report(Invariant::I20, format!("plan {number} retires, but does not exist"));
         };
+        plan.leaving.iter().for_each(|&id| self.check_left_io_mmu(number, id));
         self.findings.check(plan.stage == Stage::Entered, Invariant::I20, || {
             format!("plan {number} retires, but never entered the stream")
         });

@@ -80,7 +80,7 @@ impl Audit {
             }
         }
         for plan in needed {
-            self.check_gate(dispatch, plan, false);
+            self.check_gate(dispatch, plan);
         }
     }
 
@@ -115,27 +115,38 @@ impl Audit {
     /// An allocation on the list has a place, and is there when the work runs.
     fn check_required(&mut self, dispatch: Dispatch, id: AllocationId, place: Option<PlanNo>) {
         if let Some(plan) = place {
-            return self.check_gate(dispatch, plan, true);
+            self.check_gate(dispatch, plan);
+            return self.check_seen(dispatch, id, plan);
         }
         let Dispatch { device, submission, .. } = dispatch;
         let message = format!("submission {submission} of {device} is dispatched, but {id} has no place");
         self.findings.report(Invariant::I06, message);
     }
 
-    /// Work that requires `plan` is let go: the plan is built, and the work waits for its last buffer. With `moves`, the plan has
-    /// operations, so that something of it must be built.
-    pub(super) fn check_gate(&mut self, dispatch: Dispatch, number: PlanNo, moves: bool) {
+    /// The host has mapped by now what the work needs of an allocation that is in place since `plan`.
+    fn check_seen(&mut self, dispatch: Dispatch, id: AllocationId, plan: PlanNo) {
+        let unseen = self.unseen_mapping(id, plan).map(|mapping| mapping.virtual_address);
+        self.findings.check(unseen.is_none(), Invariant::I06, || {
+            let Dispatch { device, submission, .. } = dispatch;
+            let address = unseen.unwrap_or_default();
+            format!("submission {submission} of {device} is dispatched, but {id} is not mapped at {address:#x}")
+        });
+    }
+
+    /// Work that requires `plan` is let go: the plan is built, and the work waits for its last buffer. A plan without operations
+    /// has none.
+    pub(super) fn check_gate(&mut self, dispatch: Dispatch, number: PlanNo) {
         if self.plans.is_retired(number) {
             return;
         }
         let event = self.findings.event;
-        let built = self.plans.get_mut(number).map_or(Built::Nothing, |plan| {
+        let (built, has_operations) = self.plans.get_mut(number).map_or((Built::Nothing, true), |plan| {
             // If another operation of it comes, it was not built to its end.
             plan.relied_on.get_or_insert(event);
-            plan.built
+            (plan.built, plan.has_operations)
         });
         let done = match built {
-            Built::Nothing => !moves,
+            Built::Nothing => !has_operations,
             Built::InOpenBuffer => false,
             Built::InBuffer(fence_id) => fence_id <= dispatch.covered,
         };

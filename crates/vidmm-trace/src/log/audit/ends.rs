@@ -1,7 +1,9 @@
 //! The end of objects: nothing is left of what is gone (I28).
 
 use vidmm::contract::KmdProcessHandle;
-use vidmm::{AllocationId, ContextId, DeviceId, Event, MonitoredFenceId, PagingQueueId, ProcessId};
+use vidmm::{
+    AllocationId, ContextId, DeviceId, Event, Extent, GpuVirtualAddress, MonitoredFenceId, PagingQueueId, ProcessId,
+};
 
 use super::Audit;
 use super::finding::Invariant;
@@ -30,8 +32,11 @@ impl Audit {
         self.gone(id);
         let Some(process) = self.processes.remove(&id) else { return };
         self.by_process_handle.remove(&process.handle);
-        for extent in process.tables {
-            self.segment.free(extent);
+        for (segment, extent) in process.tables {
+            match self.places.ranges(segment) {
+                Some(ledger) => ledger.free(extent),
+                None => self.places.system.decommit(extent),
+            }
         }
         self.check_nothing_mapped(process.handle);
         self.shadow.remove(process.handle);
@@ -39,9 +44,9 @@ impl Audit {
     }
 
     fn check_nothing_mapped(&mut self, handle: KmdProcessHandle) {
-        let mapped = self.shadow.first_mapped(handle);
+        let mapped = self.shadow.first_mapped(handle).map(GpuVirtualAddress).or(self.io_mmu.first_of(handle));
         self.findings.check(mapped.is_none(), Invariant::I28, || {
-            format!("process {} is gone, but its entry for {:#x} is valid", handle.0, mapped.unwrap_or_default())
+            format!("process {} is gone, but sees something at {}", handle.0, mapped.unwrap_or_default())
         });
     }
 
@@ -90,6 +95,11 @@ impl Audit {
         self.by_handle.remove(&gone.handle);
         self.findings.check(gone.destroyed, Invariant::I28, || format!("{id} is gone, but was not destroyed"));
         self.findings.check(gone.decided.is_none(), Invariant::I28, || format!("{id} is gone, but has a place"));
+        self.places.system.decommit(Extent { offset: gone.backing_store, size: gone.size });
+        let mapped = self.io_mmu.forget(id);
+        self.findings.check(mapped.is_none(), Invariant::I28, || {
+            format!("{id} is gone, but the IOMMU still shows it at {}", mapped.unwrap_or_default())
+        });
         for key in gone.mappings {
             let Some(mapping) = self.mappings.remove(&key) else { continue };
             let shown = self.is_shown(&mapping, gone.handle);

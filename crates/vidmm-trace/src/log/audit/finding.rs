@@ -21,7 +21,11 @@ pub enum Invariant {
     I06,
     /// MakeResident and Evict are counted, and the count is never negative.
     I07,
-    /// The chunks of a move are the allocation: in ascending order, without gap or overlap.
+    /// Notifications are sent exactly by rule: whoever asked hears of what they asked for, all of it and in time, and of
+    /// nothing else.
+    I09,
+    /// The chunks of a move or of a notification are the allocation: in ascending order, without gap or overlap, and one after
+    /// another.
     I10,
     /// Fences: issued in order, each completed once and in order; a done paging fence means that what it stands for is
     /// done.
@@ -36,10 +40,21 @@ pub enum Invariant {
     I20,
     /// Paging buffers: commands are packed without gaps, and not beyond the end.
     I21,
+    /// Nothing is asked of a driver, or sent to it, that its interface version or its addressing model does not have.
+    I23,
+    /// The aperture: its pages show a backing store while an allocation is there, and the dummy page otherwise; nothing is
+    /// moved or filled that is resident in system memory.
+    I24,
     /// Nothing is left of what is gone, and nobody names it.
     I28,
+    /// Entries of the IOMMU are what processes have mapped of what is resident, and nothing uses one that is gone.
+    I29,
     /// A plan enters the stream when its waits are over and the plans that it follows have entered.
     D5,
+    /// What is resident in the aperture and in implicit system memory keeps to its limit.
+    Seg50,
+    /// The size of the paging process's windows is asked of the driver, and follows from its answer (PGV-01 to PGV-05).
+    U16,
     /// The turn: requests of queues with higher priority are granted first, then those that were made first.
     U28,
     /// The log does not contradict itself: events are numbered, times do not fall, names name what lives.
@@ -57,6 +72,7 @@ impl Invariant {
             Self::I05 => "I05",
             Self::I06 => "I06",
             Self::I07 => "I07",
+            Self::I09 => "I09",
             Self::I10 => "I10",
             Self::I13 => "I13",
             Self::I14 => "I14",
@@ -64,8 +80,13 @@ impl Invariant {
             Self::I17 => "I17",
             Self::I20 => "I20",
             Self::I21 => "I21",
+            Self::I23 => "I23",
+            Self::I24 => "I24",
             Self::I28 => "I28",
+            Self::I29 => "I29",
             Self::D5 => "D5",
+            Self::Seg50 => "SEG-50",
+            Self::U16 => "U-16",
             Self::U28 => "U-28",
             Self::Log => "LOG",
         }

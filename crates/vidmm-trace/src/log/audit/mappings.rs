@@ -1,6 +1,6 @@
 //! Mappings: which addresses of a process show what, until the addresses are free again (I04, I17).
 
-use vidmm::contract::KmdAllocationHandle;
+use vidmm::contract::{AddressingModel, KmdAllocationHandle};
 use vidmm::{Event, PagingQueueId, ProcessId};
 
 use super::Audit;
@@ -50,6 +50,7 @@ impl Audit {
     fn map(&mut self, mapping: Mapping, queue: PagingQueueId, paging_fence_value: u64) {
         let Mapping { process, virtual_address, allocation: id, .. } = mapping;
         self.replace_mappings(&mapping);
+        self.check_alone(&mapping);
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         allocation.mappings.insert((process, virtual_address));
         let device = allocation.device;
@@ -70,6 +71,22 @@ impl Audit {
             let message = format!("{start:#x} of {process} is mapped anew, but still belongs to {allocation}");
             self.findings.report(Invariant::I04, message);
         }
+    }
+
+    /// Where all processes share a domain, an address is of one of them (U-17).
+    fn check_alone(&mut self, new: &Mapping) {
+        if self.adapter.addressing_model != AddressingModel::GpuVaIoMmuGlobal {
+            return;
+        }
+        let others = self.processes.keys().filter(|&&process| process != new.process);
+        let other = others.filter_map(|&process| {
+            let (_, before) = self.mappings.range((process, 0)..(process, new.end())).next_back()?;
+            (before.end() > new.virtual_address).then_some(process)
+        });
+        let other = other.min();
+        self.findings.check(other.is_none(), Invariant::I29, || {
+            format!("{:#x} of {} is mapped, but {other:?} uses that address", new.virtual_address, new.process)
+        });
     }
 
     /// Work that was submitted by now may still use the mapping. What is no mapping is a reservation.
@@ -93,6 +110,10 @@ impl Audit {
         let Some(allocation) = self.allocations.get(&mapping.allocation) else { return };
         let (id, handle) = (allocation.device, allocation.handle);
         let shown = self.is_shown(&mapping, handle);
+        let seen = self.range_of(&mapping).is_some();
+        self.findings.check(!seen, Invariant::I29, || {
+            format!("{virtual_address:#x} of {process} is reclaimed, but still mapped for {}", mapping.allocation)
+        });
         self.findings.check(!shown, Invariant::I04, || {
             format!("{virtual_address:#x} of {process} is reclaimed, but still shows {}", mapping.allocation)
         });

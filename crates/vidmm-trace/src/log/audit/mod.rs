@@ -2,11 +2,13 @@
 //!
 //! It knows nothing of the manager but its events. There are two ledgers of places. What is *decided* (`Evicted`, `Placed`)
 //! runs ahead: by it no two places may overlap, and victims must not be required. What is *built* follows the paging
-//! operations in their order, which is the order in which the paging engine runs them: by it entries of page tables must be
-//! right, chunks complete, and flushes in time. A plan's decisions pass from the first to the second when its operations
-//! begin.
+//! operations in their order, which is the order in which the paging engine runs them: by it entries of page tables and the
+//! aperture must be right, chunks complete, notifications and flushes in time. A plan's decisions pass from the first to the
+//! second when its operations begin. The host's maps in the IOMMU are a third: they happen when the log says so.
 
+mod adapter;
 mod allocation;
+mod aperture;
 mod buffers;
 mod calls;
 mod content;
@@ -17,11 +19,15 @@ mod ends;
 mod fences;
 mod finding;
 mod intervals;
+mod io_mmu;
 mod lists;
 mod mappings;
 mod monitored;
 mod names;
+mod notifications;
 mod operations;
+mod paging_va;
+mod places;
 mod plans;
 mod requests;
 mod roots;
@@ -35,18 +41,23 @@ mod work;
 use std::collections::BTreeMap;
 
 use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle, PagingOperation};
-use vidmm::{AllocationId, ContextId, DeviceId, Event, Extent, NumberedEvent, PlanNo, ProcessId};
+use vidmm::{AllocationId, ContextId, DeviceId, Event, Extent, NumberedEvent, PlanNo, ProcessId, SegmentId};
 
+use adapter::Adapter;
 use allocation::{Allocation, Mapping};
+use aperture::Aperture;
 use buffers::OpenBuffer;
 use device::{Context, Device};
 use fences::Fences;
 use finding::Findings;
 pub use finding::{AuditFinding, Invariant};
+use io_mmu::IoMmu;
 use names::Names;
+use paging_va::PagingVa;
+pub use paging_va::paging_va_rule;
+use places::Places;
 use plans::{Plans, Steps};
 use roots::Root;
-use segment::Segment;
 use shadow::Shadow;
 use tables::Tables;
 
@@ -57,10 +68,11 @@ use tables::Tables;
 pub struct Audit {
     findings: Findings,
     at: u64,
-    /// Bytes of a scratch window.
-    window_bytes: u64,
-    paging_process: Option<KmdProcessHandle>,
-    segment: Segment,
+    adapter: Adapter,
+    paging_va: PagingVa,
+    places: Places,
+    aperture: Aperture,
+    io_mmu: IoMmu,
     tables: Tables,
     shadow: Shadow,
     fences: Fences,
@@ -87,8 +99,8 @@ pub struct Audit {
 struct Process {
     handle: KmdProcessHandle,
     root: Option<Root>,
-    /// Where the segment holds its page tables.
-    tables: Vec<Extent>,
+    /// Where its page tables lie.
+    tables: Vec<(SegmentId, Extent)>,
 }
 
 /// The plan whose operations are being built.
@@ -132,8 +144,10 @@ impl Audit {
         }
         self.check_names(event);
         match event {
-            Event::AdapterStarted { .. }
-            | Event::ProcessCreated { .. }
+            Event::AdapterStarted { .. } | Event::PagingVaQueried { .. } | Event::DriverFinding { .. } => {
+                self.start(event);
+            }
+            Event::ProcessCreated { .. }
             | Event::DeviceCreated { .. }
             | Event::ContextCreated { .. }
             | Event::PagingQueueCreated { .. }
@@ -160,6 +174,7 @@ impl Audit {
             | Event::PlanEntered { .. }
             | Event::PlanRetired { .. } => self.decision(event),
             Event::PagingOperation { .. } | Event::PagingBufferSubmitted { .. } => self.paging(event),
+            Event::IoMmuMapped { .. } | Event::IoMmuUnmapped { .. } => self.io_mmu(event),
             Event::Submitted { .. }
             | Event::RootPageTableSet { .. }
             | Event::Dispatched { .. }

@@ -123,6 +123,7 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
         Event::AllocationDestroyed { allocation }
         | Event::Evicted { allocation, .. }
         | Event::Placed { allocation, .. }
+        | Event::IoMmuMapped { allocation, .. }
         | Event::PageFault { allocation: Some(allocation), .. } => look((*allocation).into()),
         Event::GpuVirtualAddressMapped { process, allocation, queue, .. } => {
             look((*process).into());

@@ -1,13 +1,12 @@
 //! Paging operations, in the order in which they are built (I04, I05, I15, I20).
 
 use vidmm::contract::{BuildStatus, EngineFence, PagingOperation, PteFlags, UpdatePageTable, UpdatePageTableFlags};
-use vidmm::{Event, PlanNo};
+use vidmm::{AllocationId, Event, PageSize, PlanNo};
 
 use super::Audit;
 use super::allocation::Mapping;
 use super::finding::Invariant;
 use super::plans::Built;
-use super::segment::runs_of;
 use super::shadow::{leaf_bytes, page_size};
 
 impl Audit {
@@ -42,6 +41,10 @@ impl Audit {
             self.unfinished = Some(*operation);
             return;
         }
+        if !self.check_operation_exists(operation) {
+            return;
+        }
+        let packet = self.fences.submitted(self.fences.paging_engine).saturating_add(u64::from(in_open_buffer));
         match operation {
             PagingOperation::VirtualTransfer(op) => self.transfer(op),
             PagingOperation::VirtualFill(op) => self.fill(op),
@@ -50,6 +53,9 @@ impl Audit {
                 self.check_flush(op);
                 self.shadow.tlb.flush(op);
             }
+            PagingOperation::MapApertureSegment(op) => self.map_aperture(op),
+            PagingOperation::UnmapApertureSegment(op) => self.unmap_aperture(op),
+            PagingOperation::NotifyAlloc(op) => self.notify(op, packet),
             _ => self.findings.report(Invariant::Log, format!("this audit does not know {operation:?}")),
         }
     }
@@ -66,7 +72,7 @@ impl Audit {
     }
 
     fn update_page_table(&mut self, op: &UpdatePageTable) {
-        let of_paging_process = self.paging_process == Some(op.process);
+        let of_paging_process = self.adapter.paging_process == Some(op.process);
         if op.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE) {
             self.check_victims_hidden();
         }
@@ -76,10 +82,28 @@ impl Audit {
         if op.page_table_level > 0 {
             return;
         }
-        if !of_paging_process && op.page_table_entries.first.flags.contains(PteFlags::VALID) {
-            self.check_valid_entries(op);
+        match (of_paging_process, op.page_table_entries.first.flags.contains(PteFlags::VALID)) {
+            (true, true) => self.check_window_is_new(op),
+            (true, false) => {}
+            (false, true) => self.check_valid_entries(op),
+            (false, false) => self.check_told_before(op),
         }
         self.shadow.write(op);
+    }
+
+    /// Entries become invalid: whose driver is to hear that it leaves has heard it.
+    fn check_told_before(&mut self, op: &UpdatePageTable) {
+        let start = op.first_pte_virtual_address.0;
+        let end = start.saturating_add(leaf_bytes(op));
+        let victims = self.building.as_ref().map_or(&[][..], |building| &building.steps.victims);
+        let leaves = |handle| self.shadow.shows(op.process, start, end, handle);
+        let hidden = victims.iter().map(|victim| victim.allocation).filter(|id| {
+            self.allocations
+                .get(id)
+                .is_some_and(|allocation| !allocation.notify.is_empty() && leaves(allocation.handle))
+        });
+        let hidden: Vec<AllocationId> = hidden.collect();
+        hidden.into_iter().for_each(|id| self.check_told(id));
     }
 
     /// Valid leaf entries of a user's process show what is mapped there, where it is, as it was mapped.
@@ -93,9 +117,9 @@ impl Audit {
         self.check_access(op, &mapping);
         let entries = op.page_table_entries;
         let repeated = op.flags.contains(UpdatePageTableFlags::REPEAT) && entries.num_page_table_entries > 1;
+        self.check_mapped_in_aperture(id);
         let place = self.allocations.get(&id).and_then(|allocation| allocation.built.as_ref());
-        let extents = place.map_or(&[][..], |place| &place.extents);
-        let right = runs_of(self.segment.id, extents, offset, leaf_bytes(op));
+        let right = place.map_or_else(Vec::new, |place| place.runs(offset, leaf_bytes(op)));
         let shown = (entries.first.address, leaf_bytes(op));
         self.findings.check(right == [shown] && !repeated, Invariant::I04, || {
             format!("entries for {id} from its byte {offset} on point to {shown:?}, but it is at {right:?}")
@@ -124,7 +148,10 @@ impl Audit {
         let end = start.checked_add(leaf_bytes(op))?;
         let (_, mapping) = self.mappings.range((process, 0)..=(process, start)).next_back()?;
         let offset = mapping.allocation_offset.checked_add(start - mapping.virtual_address)?;
-        let fits = mapping.allocation == id && end <= mapping.end() && mapping.page_size == page_size(op);
+        let place = self.allocations.get(&id).and_then(|allocation| allocation.built.as_ref());
+        let in_system = place.is_some_and(|place| self.places.in_system_memory(place.segment));
+        let side = mapping.page_size == page_size(op) || in_system && page_size(op) == PageSize::Kib4;
+        let fits = mapping.allocation == id && end <= mapping.end() && side;
         (fits && offset == op.allocation_offset_in_bytes).then_some((*mapping, offset))
     }
 }

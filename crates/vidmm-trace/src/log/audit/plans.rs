@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use vidmm::event::ContentSource;
-use vidmm::{AllocationId, DeviceId, Extent, PlanNo};
+use vidmm::{AllocationId, DeviceId, PlanNo};
 
-use super::allocation::{Mapping, Span};
+use super::allocation::{Mapping, Place, Span};
 use super::finding::Invariant;
+use super::notifications::Notices;
 
 /// All plans that have not retired.
 #[derive(Debug, Default)]
@@ -23,6 +24,11 @@ pub(super) struct Plans {
 pub(super) struct Plan {
     pub stage: Stage,
     pub steps: Steps,
+    /// It cannot be carried out without an operation.
+    pub has_operations: bool,
+    /// What it takes out, and what of that to bring it to the memory segment.
+    pub leaving: Vec<AllocationId>,
+    pub promoted: Vec<AllocationId>,
     /// Plans that it must follow, and why.
     pub must_follow: BTreeMap<PlanNo, Invariant>,
     /// What it says that it follows and waits for.
@@ -58,17 +64,21 @@ pub(super) struct Steps {
 #[derive(Debug)]
 pub(super) struct Victim {
     pub allocation: AllocationId,
-    pub extents: Vec<Extent>,
+    /// Where it was.
+    pub place: Place,
     pub copied: bool,
     /// Bytes copied so far.
     pub moved: u64,
+    /// What its driver is to hear before anything is done to it.
+    pub notices: Notices,
 }
 
 /// An allocation that comes in.
 #[derive(Debug)]
 pub(super) struct Arrival {
     pub allocation: AllocationId,
-    pub extents: Vec<Extent>,
+    /// Where it will be.
+    pub place: Place,
     pub content: ContentSource,
     /// Bytes filled or copied so far.
     pub moved: u64,

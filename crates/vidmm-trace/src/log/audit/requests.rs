@@ -142,8 +142,8 @@ impl Audit {
             return;
         };
         if mapping.freed.is_none() && self.plans.is_retired(place.plan) {
-            let extents = place.extents.clone();
-            self.check_visible(&mapping, &extents);
+            let place = place.clone();
+            self.check_visible(&mapping, &place);
         }
     }
 }

@@ -82,6 +82,18 @@ impl Shadow {
         (at == end).then_some(runs)
     }
 
+    /// An address of a process that is mapped and lies in none of `ranges`, each from its start to its end.
+    pub fn mapped_outside(&self, process: KmdProcessHandle, ranges: &[(u64, u64)]) -> Option<u64> {
+        let mut mapped = self.sides(process).flat_map(|space| space.within(0, u64::MAX));
+        let outside = |&(start, end, _): &Part<Target>| !ranges.iter().any(|&(from, to)| from <= start && end <= to);
+        mapped.find(outside).map(|(start, ..)| start)
+    }
+
+    /// Whether something is mapped in a range of a process.
+    pub fn is_mapped(&self, process: KmdProcessHandle, start: u64, end: u64) -> bool {
+        self.sides(process).any(|space| space.within(start, end).next().is_some())
+    }
+
     /// The first address of a process that is mapped.
     pub fn first_mapped(&self, process: KmdProcessHandle) -> Option<u64> {
         self.sides(process).filter_map(Intervals::first).map(|(start, ..)| start).min()

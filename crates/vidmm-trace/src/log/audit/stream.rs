@@ -1,10 +1,11 @@
 //! The stream: plans one after another, and what must hold when a plan is built to its end (I04, I05, I10, I20).
 
-use vidmm::{AllocationId, Extent, PlanNo};
+use vidmm::event::ContentSource;
+use vidmm::{AllocationId, PageSize, PlanNo};
 
 use super::allocation::{Mapping, Place};
 use super::finding::Invariant;
-use super::segment::runs_of;
+use super::plans::{Arrival, Steps, Victim};
 use super::{Audit, Building};
 
 impl Audit {
@@ -50,7 +51,7 @@ impl Audit {
         }
         for arrival in &steps.arrivals {
             if let Some(allocation) = self.allocations.get_mut(&arrival.allocation) {
-                allocation.built = Some(Place { plan: number, extents: arrival.extents.clone() });
+                allocation.built = Some(arrival.place.clone());
             }
         }
         self.building = Some(Building { plan: number, steps, victims_checked: false });
@@ -59,16 +60,15 @@ impl Audit {
 
     /// The plan that is being built is built to its end: what it decided is done, and nothing else is left.
     fn close_plan(&mut self) {
+        let Some(building) = &self.building else { return };
+        let victims: Vec<AllocationId> = building.steps.victims.iter().map(|victim| victim.allocation).collect();
+        victims.into_iter().for_each(|id| self.check_told(id));
         let Some(Building { plan, steps, .. }) = self.building.take() else { return };
         for victim in &steps.victims {
-            self.check_moved(plan, victim.allocation, "copied out", victim.moved, victim.copied);
-            self.check_hidden(victim.allocation, Invariant::I04);
+            self.check_has_left(plan, victim, &steps);
         }
         for arrival in &steps.arrivals {
-            self.check_moved(plan, arrival.allocation, "brought in", arrival.moved, true);
-            for mapping in &arrival.mappings {
-                self.check_visible(mapping, &arrival.extents);
-            }
+            self.check_has_arrived(plan, arrival);
         }
         if let Some(stale) = self.shadow.tlb.take_stale() {
             let message = format!(
@@ -78,6 +78,32 @@ impl Audit {
             self.findings.report(Invariant::I05, message);
         }
         self.check_windows_empty(plan);
+        self.check_io_mmu_windows_empty(plan);
+    }
+
+    /// What the plan takes out is copied, and seen no more where it was.
+    fn check_has_left(&mut self, plan: PlanNo, victim: &Victim, steps: &Steps) {
+        let id = victim.allocation;
+        self.check_moved(plan, id, "copied out", victim.moved, victim.copied);
+        if victim.place.segment == self.places.aperture.id {
+            self.check_aperture(id, &victim.place.extents, false);
+        }
+        // What the plan also brings in is seen again by now: where it arrives.
+        if steps.arrivals.iter().all(|arrival| arrival.allocation != id) {
+            self.check_hidden(id, Invariant::I04);
+        }
+    }
+
+    /// What the plan brings in has its content, and is seen wherever it is mapped.
+    fn check_has_arrived(&mut self, plan: PlanNo, arrival: &Arrival) {
+        let id = arrival.allocation;
+        self.check_moved(plan, id, "brought in", arrival.moved, arrival.content != ContentSource::InPlace);
+        if arrival.place.segment == self.places.aperture.id {
+            self.check_aperture(id, &arrival.place.extents, true);
+        }
+        for mapping in &arrival.mappings {
+            self.check_visible(mapping, &arrival.place);
+        }
     }
 
     /// No process sees the allocation, nor does a TLB.
@@ -97,10 +123,17 @@ impl Audit {
     }
 
     /// A mapping shows its allocation, where that is.
-    pub(super) fn check_visible(&mut self, mapping: &Mapping, extents: &[Extent]) {
+    pub(super) fn check_visible(&mut self, mapping: &Mapping, place: &Place) {
+        if self.adapter.has_io_mmu_addresses() {
+            return self.check_in_io_mmu(mapping);
+        }
         let Some(process) = self.processes.get(&mapping.process) else { return };
-        let shown = self.shadow.translate(process.handle, mapping.page_size, mapping.virtual_address, mapping.size);
-        let right = runs_of(self.segment.id, extents, mapping.allocation_offset, mapping.size);
+        let shown = |side| self.shadow.translate(process.handle, side, mapping.virtual_address, mapping.size);
+        let of_mapping = shown(mapping.page_size);
+        // Pages of system memory are of 4 KiB, whatever the segment has (GVA-40).
+        let in_small_pages = || shown(PageSize::Kib4).filter(|_| self.places.in_system_memory(place.segment));
+        let shown = of_mapping.or_else(in_small_pages);
+        let right = place.runs(mapping.allocation_offset, mapping.size);
         self.findings.check(shown.as_ref() == Some(&right), Invariant::I04, || {
             format!(
                 "{} of {} must show {} at {right:?}, but shows {shown:?}",

@@ -1,0 +1,159 @@
+//! What the adapter is, and what follows from that for all that is sent to its driver (I23).
+
+use vidmm::contract::{AddressingModel, AllocationFlags2, KmdProcessHandle, PagingOperation, WddmVersion};
+use vidmm::event::{ApertureSegmentFacts, MemorySegmentFacts};
+use vidmm::{Event, Extent, NotificationRevision, PageSize, PhysicalAddress, SegmentId};
+
+use super::Audit;
+use super::finding::Invariant;
+use super::places::Places;
+use super::tables::Tables;
+
+/// What the start of the adapter says of it.
+#[derive(Debug)]
+pub(super) struct Adapter {
+    wddm_version: WddmVersion,
+    pub addressing_model: AddressingModel,
+    pub notification_revision: NotificationRevision,
+    /// Bytes of a scratch window; 0 if there are none.
+    pub window_bytes: u64,
+    pub paging_process: Option<KmdProcessHandle>,
+    /// What pages of the aperture show when nothing is mapped there.
+    pub dummy_page: PhysicalAddress,
+}
+
+impl Default for Adapter {
+    fn default() -> Self {
+        Self {
+            wddm_version: WddmVersion(0),
+            addressing_model: AddressingModel::GpuMmu,
+            notification_revision: NotificationRevision::Current,
+            window_bytes: 0,
+            paging_process: None,
+            dummy_page: PhysicalAddress { segment: SegmentId::SYSTEM, offset: 0 },
+        }
+    }
+}
+
+impl Adapter {
+    /// The IOMMU translates the addresses of processes: there is neither local memory nor a page table.
+    pub fn has_io_mmu_addresses(&self) -> bool {
+        self.addressing_model != AddressingModel::GpuMmu
+    }
+
+    /// The driver knows what came with WDDM 3.2: notifications, and the query for the paging process's size.
+    pub fn knows_notifications(&self) -> bool {
+        self.wddm_version >= WddmVersion::WDDM3_2
+    }
+
+    /// An unmap from the IOMMU is notified as the present text says: for each mapping, not in chunks (NTF-04, NTF-06).
+    pub fn notifies_unmap_by_mapping(&self) -> bool {
+        self.notification_revision == NotificationRevision::Current
+    }
+}
+
+impl Audit {
+    pub(super) fn adapter_started(&mut self, event: &Event) {
+        let &Event::AdapterStarted {
+            wddm_version,
+            addressing_model,
+            notification_revision,
+            memory,
+            aperture,
+            system_commit_limit,
+            dummy_page,
+            ref engines,
+            ref level_bits,
+            ref table_bytes,
+            leaf_table_64kb_bytes,
+            invalid_tlb_entries_not_cached,
+            paging_buffer_bytes,
+            va_bits,
+            paging_va_size,
+            paging_process,
+            ref paging_tables,
+            ..
+        } = event
+        else {
+            return;
+        };
+        self.adapter = Adapter {
+            wddm_version: WddmVersion(wddm_version),
+            addressing_model,
+            notification_revision,
+            window_bytes: paging_va_size,
+            paging_process: Some(paging_process),
+            dummy_page,
+        };
+        self.places = Places::new(memory, aperture, system_commit_limit);
+        self.fences.start(engines);
+        let page_size = memory.map_or(PageSize::Kib4, |memory| memory.page_size);
+        self.tables = Tables::new(level_bits, table_bytes, leaf_table_64kb_bytes, page_size);
+        self.open_buffer.capacity = paging_buffer_bytes;
+        self.shadow.tlb.paging_process = Some(paging_process);
+        self.shadow.tlb.remembers_invalid = !invalid_tlb_entries_not_cached;
+        self.paging_va.start(memory, level_bits, va_bits, paging_va_size);
+        self.check_segments(memory, aperture);
+        self.check_dummy_page(dummy_page);
+        self.check_model(memory, level_bits, paging_tables);
+        for &extent in paging_tables {
+            self.places.memory.take(extent, &mut self.findings);
+        }
+    }
+
+    /// Segments have numbers of their own (SEG-05); 0 is implicit system memory.
+    fn check_segments(&mut self, memory: Option<MemorySegmentFacts>, aperture: ApertureSegmentFacts) {
+        let memory = memory.map(|memory| memory.segment);
+        let apart = !aperture.segment.is_system() && memory != Some(aperture.segment);
+        self.findings.check(apart && memory != Some(SegmentId::SYSTEM), Invariant::Log, || {
+            format!("the memory segment is {memory:?} and the aperture segment {:?}", aperture.segment)
+        });
+    }
+
+    fn check_dummy_page(&mut self, page: PhysicalAddress) {
+        self.findings.check(page.segment.is_system(), Invariant::I24, || {
+            format!("the dummy page is {page:?}, which is not in system memory")
+        });
+    }
+
+    /// Where the IOMMU translates, only system memory can be reached, and nothing has page tables (U-17).
+    fn check_model(&mut self, memory: Option<MemorySegmentFacts>, level_bits: &[u32], tables: &[Extent]) {
+        let bare = memory.is_none() && level_bits.is_empty() && tables.is_empty();
+        self.findings.check(bare || !self.adapter.has_io_mmu_addresses(), Invariant::Log, || {
+            format!("an adapter of the model {:?} has local memory or page tables", self.adapter.addressing_model)
+        });
+    }
+
+    /// The driver is sent only operations that its model has (3.2, U-17).
+    pub(super) fn check_operation_exists(&mut self, operation: &PagingOperation) -> bool {
+        let of_gpu_mmu = matches!(
+            operation,
+            PagingOperation::VirtualTransfer(_)
+                | PagingOperation::VirtualFill(_)
+                | PagingOperation::UpdatePageTable(_)
+                | PagingOperation::FlushTlb(_)
+        );
+        let exists = !of_gpu_mmu || !self.adapter.has_io_mmu_addresses();
+        self.findings.check(exists, Invariant::I23, || {
+            format!("{} is sent to a driver of the model {:?}", operation.kind(), self.adapter.addressing_model)
+        });
+        exists
+    }
+
+    /// An allocation gets only notifications that the driver's version, its model and its paging process's addresses allow.
+    pub(super) fn check_notifications_exist(&mut self, notify: AllocationFlags2) {
+        let known = notify.is_empty() || self.adapter.knows_notifications();
+        self.findings.check(known, Invariant::I23, || {
+            format!("{notify:?} is to be sent to a driver of version {:#x} (CRE-07)", self.adapter.wddm_version.0)
+        });
+        let by_mapping = self.adapter.notifies_unmap_by_mapping();
+        let unmapped = notify.contains(AllocationFlags2::NOTIFY_IO_MMU_UNMAP);
+        self.findings.check(!unmapped || !by_mapping || self.adapter.has_io_mmu_addresses(), Invariant::I09, || {
+            format!("NotifyIoMmuUnmap is kept on an adapter of the model {:?} (NTF-05)", self.adapter.addressing_model)
+        });
+        let in_windows = notify.contains(AllocationFlags2::NOTIFY_EVICTION) || unmapped && !by_mapping;
+        self.findings.check(!in_windows || self.adapter.window_bytes > 0, Invariant::U16, || {
+            format!("{notify:?} needs windows of the paging process, which has no addresses (PGV-03)")
+        });
+    }
+}

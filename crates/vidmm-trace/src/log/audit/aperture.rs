@@ -1,0 +1,113 @@
+//! The aperture segment as it is built: which of its pages show which backing store (I24).
+
+use std::collections::BTreeMap;
+
+use vidmm::contract::{KmdAllocationHandle, MapApertureSegment, UnmapApertureSegment};
+use vidmm::{AllocationId, Extent, PAGE_SIZE, PhysicalAddress, SegmentId};
+
+use super::Audit;
+use super::finding::Invariant;
+
+/// What is mapped, by its first byte. All else shows the dummy page.
+#[derive(Debug, Default)]
+pub(super) struct Aperture(BTreeMap<u64, Shown>);
+
+/// What one operation mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Shown {
+    size: u64,
+    allocation: KmdAllocationHandle,
+}
+
+impl Aperture {
+    /// What is mapped at some of these bytes: where it begins, and how long it is.
+    fn overlapping(&self, extent: Extent) -> Option<Extent> {
+        let (&offset, shown) = self.0.range(..extent.offset.saturating_add(extent.size)).next_back()?;
+        (offset.saturating_add(shown.size) > extent.offset).then_some(Extent { offset, size: shown.size })
+    }
+
+    /// Whether the pages show the allocation.
+    pub fn shows(&self, offset: u64, allocation: KmdAllocationHandle) -> bool {
+        self.0.get(&offset).is_some_and(|shown| shown.allocation == allocation)
+    }
+}
+
+/// The bytes of pages of the aperture.
+fn bytes(offset_in_pages: u64, number_of_pages: u64) -> Extent {
+    Extent { offset: offset_in_pages.saturating_mul(PAGE_SIZE), size: number_of_pages.saturating_mul(PAGE_SIZE) }
+}
+
+impl Audit {
+    /// Pages begin to show an allocation: all of it, at the place that the plan gives it, when nothing else is mapped there.
+    pub(super) fn map_aperture(&mut self, op: &MapApertureSegment) {
+        let Some(&id) = self.by_handle.get(&op.allocation) else {
+            return self.unknown_handle(op.allocation);
+        };
+        let range = bytes(op.offset_in_pages, op.number_of_pages);
+        self.check_arrives_in_aperture(id, op.segment_id, range);
+        let offset = self.allocations.get(&id).map_or(0, |allocation| allocation.backing_store);
+        let store = PhysicalAddress { segment: SegmentId::SYSTEM, offset };
+        self.findings.check(op.mdl == store, Invariant::I24, || {
+            format!("{range:?} of the aperture is to show {:?}, but {id} is at {store:?}", op.mdl)
+        });
+        let other = self.aperture.overlapping(range);
+        self.findings.check(other.is_none(), Invariant::I24, || {
+            format!("{range:?} of the aperture is mapped for {id}, but {other:?} of it is mapped already")
+        });
+        self.aperture.0.insert(range.offset, Shown { size: range.size, allocation: op.allocation });
+    }
+
+    fn check_arrives_in_aperture(&mut self, id: AllocationId, segment: SegmentId, range: Extent) {
+        let aperture = self.places.aperture.id;
+        let arrivals = self.building.as_ref().map_or(&[][..], |building| &building.steps.arrivals);
+        let arrives = arrivals.iter().any(|arrival| {
+            arrival.allocation == id && arrival.place.segment == aperture && arrival.place.extents == [range]
+        });
+        self.findings.check(arrives && segment == aperture, Invariant::I24, || {
+            format!("{range:?} of segment {} is mapped for {id}, which the plan does not place there", segment.0)
+        });
+    }
+
+    /// Pages that showed an allocation show the dummy page: what was mapped, when no process sees it any more (BPB-33).
+    pub(super) fn unmap_aperture(&mut self, op: &UnmapApertureSegment) {
+        let Some(&id) = self.by_handle.get(&op.allocation) else {
+            return self.unknown_handle(op.allocation);
+        };
+        let range = bytes(op.offset_in_pages, op.number_of_pages);
+        let aperture = self.places.aperture.id;
+        let leaves = self.victim(id).is_some_and(|victim| victim.place.segment == aperture);
+        self.findings.check(leaves && op.segment_id == aperture, Invariant::I24, || {
+            format!("{range:?} of segment {} is unmapped, but {id} does not leave it", op.segment_id.0)
+        });
+        let shown = Shown { size: range.size, allocation: op.allocation };
+        let found = self.aperture.0.remove(&range.offset);
+        self.findings.check(found == Some(shown), Invariant::I24, || {
+            format!("{range:?} of the aperture is unmapped for {id}, but what is mapped there is {found:?}")
+        });
+        let dummy = self.adapter.dummy_page;
+        self.findings.check(op.dummy_page == dummy, Invariant::I24, || {
+            format!("{range:?} of the aperture is to show {:?}; the dummy page is {dummy:?}", op.dummy_page)
+        });
+        self.check_hidden(id, Invariant::I05);
+        self.check_told(id);
+    }
+
+    /// Entries may point to the aperture only where it is mapped.
+    pub(super) fn check_mapped_in_aperture(&mut self, id: AllocationId) {
+        let Some(allocation) = self.allocations.get(&id) else { return };
+        let place = allocation.built.as_ref().filter(|place| place.segment == self.places.aperture.id);
+        let Some(extent) = place.and_then(|place| place.extents.first()) else { return };
+        self.findings.check(self.aperture.shows(extent.offset, allocation.handle), Invariant::I24, || {
+            format!("entries for {id} become valid, but {extent:?} of the aperture shows the dummy page")
+        });
+    }
+
+    /// A plan is built to its end: `extents` of the aperture show an allocation, or no longer do.
+    pub(super) fn check_aperture(&mut self, id: AllocationId, extents: &[Extent], mapped: bool) {
+        let (Some(allocation), Some(extent)) = (self.allocations.get(&id), extents.first()) else { return };
+        let shows = self.aperture.shows(extent.offset, allocation.handle);
+        self.findings.check(shows == mapped, Invariant::I24, || {
+            format!("{extent:?} of the aperture shows {id}: {shows}, which must be {mapped}")
+        });
+    }
+}

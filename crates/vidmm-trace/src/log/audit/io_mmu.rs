@@ -1,0 +1,334 @@
+//! The IOMMU: which addresses of its domains show what (I29, I14).
+//!
+//! The host maps and unmaps, at once; the paging engine comes later. So what is mapped must be so before the operation that
+//! needs it is built, and must stay until the packet with that operation has ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use vidmm::contract::{AddressingModel, AllocationFlags2, IoMmuDomain, KmdProcessHandle, NotifyAlloc};
+use vidmm::{AllocationId, Event, GpuVirtualAddress, PlanNo};
+
+use super::Audit;
+use super::allocation::Mapping;
+use super::finding::Invariant;
+
+/// What is mapped in all domains.
+#[derive(Debug, Default)]
+pub(super) struct IoMmu {
+    ranges: BTreeMap<Key, Range>,
+    by_allocation: BTreeMap<AllocationId, BTreeSet<Key>>,
+    windows: BTreeSet<Key>,
+}
+
+/// Where something is mapped.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Key {
+    domain: IoMmuDomain,
+    start: u64,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x} of {:?}", self.start, self.domain)
+    }
+}
+
+/// What the host mapped at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Range {
+    pub plan: PlanNo,
+    pub allocation: AllocationId,
+    pub allocation_offset: u64,
+    pub size: u64,
+    pub window: bool,
+    /// The packet of the paging engine with the operation that the window is for, or the notification of its unmap.
+    pub packet: Option<u64>,
+}
+
+impl IoMmu {
+    /// Whether something is mapped at one of these addresses.
+    fn overlapping(&self, at: Key, size: u64) -> Option<Key> {
+        let end = Key { start: at.start.saturating_add(size), ..at };
+        let (&key, range) = self.ranges.range(Key { start: 0, ..at }..end).next_back()?;
+        (key.start.saturating_add(range.size) > at.start).then_some(key)
+    }
+
+    fn insert(&mut self, key: Key, range: Range) {
+        self.remove(key);
+        self.ranges.insert(key, range);
+        if range.window {
+            self.windows.insert(key);
+        }
+        self.by_allocation.entry(range.allocation).or_default().insert(key);
+    }
+
+    fn remove(&mut self, key: Key) -> Option<Range> {
+        let range = self.ranges.remove(&key)?;
+        self.windows.remove(&key);
+        if let Some(keys) = self.by_allocation.get_mut(&range.allocation) {
+            keys.remove(&key);
+        }
+        Some(range)
+    }
+
+    /// What is mapped of an allocation.
+    fn of(&self, allocation: AllocationId) -> impl Iterator<Item = (Key, &Range)> {
+        let keys = self.by_allocation.get(&allocation).into_iter().flatten();
+        keys.filter_map(|&key| Some((key, self.ranges.get(&key)?)))
+    }
+
+    /// Forgets what is mapped of an allocation. Returns the first address.
+    pub fn forget(&mut self, allocation: AllocationId) -> Option<GpuVirtualAddress> {
+        let keys = self.by_allocation.remove(&allocation)?;
+        for &key in &keys {
+            self.remove(key);
+        }
+        keys.first().map(|key| GpuVirtualAddress(key.start))
+    }
+
+    /// Something that is mapped in the domain of a process.
+    pub fn first_of(&self, process: KmdProcessHandle) -> Option<GpuVirtualAddress> {
+        let domain = IoMmuDomain::Process(process);
+        let all = Key { domain, start: 0 }..=Key { domain, start: u64::MAX };
+        self.ranges.range(all).next().map(|(key, _)| GpuVirtualAddress(key.start))
+    }
+}
+
+impl Audit {
+    pub(super) fn io_mmu(&mut self, event: &Event) {
+        match *event {
+            Event::IoMmuMapped { plan, domain, virtual_address, allocation, allocation_offset, size, window } => {
+                let range = Range { plan, allocation, allocation_offset, size, window, packet: None };
+                self.io_mmu_mapped(Key { domain, start: virtual_address.0 }, range);
+            }
+            Event::IoMmuUnmapped { plan, domain, virtual_address, size, window } => {
+                self.io_mmu_unmapped(plan, Key { domain, start: virtual_address.0 }, size, window);
+            }
+            _ => {}
+        }
+    }
+
+    fn io_mmu_mapped(&mut self, key: Key, range: Range) {
+        if range.window {
+            self.begin_plan(range.plan);
+        }
+        self.check_entered(range.plan, key);
+        self.check_domain(key.domain);
+        let other = self.io_mmu.overlapping(key, range.size);
+        self.findings.check(other.is_none(), Invariant::I29, || {
+            format!("{range:?} is mapped at {key}, where something is mapped already: {other:?}")
+        });
+        other.and_then(|other| self.io_mmu.remove(other));
+        let bytes = self.allocations.get(&range.allocation).map_or(0, |allocation| allocation.size);
+        let inside = range.size > 0 && range.allocation_offset.checked_add(range.size).is_some_and(|end| end <= bytes);
+        self.findings.check(inside, Invariant::I29, || {
+            format!("{range:?} is mapped at {key}, which is not a part of {}", range.allocation)
+        });
+        if range.window {
+            self.check_new_window(key, &range);
+        } else {
+            self.check_new_range(key, &range);
+        }
+        self.io_mmu.insert(key, range);
+    }
+
+    /// What the host does for a plan, it does when that is in the stream.
+    fn check_entered(&mut self, plan: PlanNo, key: Key) {
+        self.findings.check(self.plans.has_entered(plan), Invariant::I20, || {
+            format!("{key} is mapped or unmapped for plan {plan}, which has not entered the stream")
+        });
+    }
+
+    /// The domain is one that the addressing model has.
+    fn check_domain(&mut self, domain: IoMmuDomain) {
+        let exists = match (self.adapter.addressing_model, domain) {
+            (AddressingModel::GpuVaIoMmu, IoMmuDomain::Process(process)) => {
+                self.by_process_handle.contains_key(&process) || self.adapter.paging_process == Some(process)
+            }
+            (AddressingModel::GpuVaIoMmuGlobal, IoMmuDomain::Global) => true,
+            _ => false,
+        };
+        self.findings.check(exists, Invariant::I29, || {
+            format!("{domain:?} is no domain of an adapter of the model {:?}", self.adapter.addressing_model)
+        });
+    }
+
+    /// A window is of the paging process, and its allocation has no other.
+    fn check_new_window(&mut self, key: Key, range: &Range) {
+        let paging = self.adapter.paging_process.map(|process| self.domain_of(process));
+        self.findings.check(paging == Some(key.domain), Invariant::I14, || {
+            format!("a window is mapped at {key}; the paging process's domain is {paging:?}")
+        });
+        let before = self.io_mmu.of(range.allocation).find(|(_, other)| other.window).map(|(key, _)| key);
+        self.findings.check(before.is_none(), Invariant::I10, || {
+            format!("a window is mapped at {key} before the last one of {} is unmapped", range.allocation)
+        });
+    }
+
+    /// A process sees what it mapped, while that is resident in system memory.
+    fn check_new_range(&mut self, key: Key, range: &Range) {
+        let mapping = self.mapping_in(key).copied();
+        let part = |of: &Mapping| {
+            (of.allocation, of.allocation_offset, of.size) == (range.allocation, range.allocation_offset, range.size)
+        };
+        let resident = self.allocations.get(&range.allocation).is_some_and(|allocation| allocation.entered.is_some());
+        let mapped = mapping.as_ref().is_some_and(part);
+        self.findings.check(mapped, Invariant::I29, || {
+            format!("{range:?} is mapped at {key}, where the process has mapped {mapping:?}")
+        });
+        self.findings.check(resident, Invariant::I29, || {
+            format!("{range:?} is mapped at {key}, but {} is not resident", range.allocation)
+        });
+    }
+
+    /// What a process mapped at an address of a domain.
+    fn mapping_in(&self, Key { domain, start }: Key) -> Option<&Mapping> {
+        match domain {
+            IoMmuDomain::Process(handle) => self.mappings.get(&(*self.by_process_handle.get(&handle)?, start)),
+            IoMmuDomain::Global => self.processes.keys().find_map(|&process| self.mappings.get(&(process, start))),
+        }
+    }
+
+    fn domain_of(&self, process: KmdProcessHandle) -> IoMmuDomain {
+        match self.adapter.addressing_model {
+            AddressingModel::GpuVaIoMmuGlobal => IoMmuDomain::Global,
+            _ => IoMmuDomain::Process(process),
+        }
+    }
+
+    fn key_of(&self, mapping: &Mapping) -> Option<Key> {
+        let process = self.processes.get(&mapping.process)?;
+        Some(Key { domain: self.domain_of(process.handle), start: mapping.virtual_address })
+    }
+
+    /// What the host has mapped for a mapping.
+    pub(super) fn range_of(&self, mapping: &Mapping) -> Option<&Range> {
+        self.io_mmu.ranges.get(&self.key_of(mapping)?).filter(|range| range.allocation == mapping.allocation)
+    }
+
+    /// The unmap of a mapping is notified: once.
+    pub(super) fn note_unmap_told(&mut self, mapping: &Mapping, packet: u64) {
+        let range = self.key_of(mapping).and_then(|key| self.io_mmu.ranges.get_mut(&key));
+        let before = range.map(|range| range.packet.replace(packet));
+        self.findings.check(before == Some(None), Invariant::I09, || {
+            let Mapping { process, virtual_address, .. } = mapping;
+            match before {
+                Some(_) => format!("the unmap of {virtual_address:#x} of {process} is notified twice"),
+                None => {
+                    format!("the unmap of {virtual_address:#x} of {process} is notified, but nothing is mapped there")
+                }
+            }
+        });
+    }
+
+    /// The window at an address is for an operation in this packet.
+    pub(super) fn note_window_used(&mut self, address: GpuVirtualAddress, packet: u64) {
+        let Some(domain) = self.adapter.paging_process.map(|process| self.domain_of(process)) else { return };
+        let range = self.io_mmu.ranges.get_mut(&Key { domain, start: address.0 });
+        if let Some(window) = range.filter(|range| range.window) {
+            window.packet = Some(packet);
+        }
+    }
+
+    /// The window of a notification shows its chunk; no other is mapped.
+    pub(super) fn check_io_mmu_window(&mut self, id: AllocationId, op: &NotifyAlloc) {
+        let address = op.gpu_virtual_address_at_offset;
+        let Some(domain) = self.adapter.paging_process.map(|process| self.domain_of(process)) else { return };
+        let key = Key { domain, start: address.0 };
+        let others = self.io_mmu.windows.iter().find(|&&other| other != key);
+        self.findings.check(others.is_none(), Invariant::I14, || {
+            format!("the window at {address} is used while another is mapped: {others:?}")
+        });
+        let window = self.io_mmu.ranges.get(&key).filter(|range| range.window);
+        let shown = window.map(|window| (window.allocation, window.allocation_offset, window.size));
+        let right = (id, op.offset_in_bytes, op.size_in_bytes);
+        self.findings.check(shown == Some(right), Invariant::I14, || {
+            format!("the window at {address} must show {right:?}, but shows {shown:?}")
+        });
+    }
+
+    fn io_mmu_unmapped(&mut self, plan: PlanNo, key: Key, size: u64, window: bool) {
+        self.check_entered(plan, key);
+        let found = self.io_mmu.remove(key).filter(|range| (range.size, range.window) == (size, window));
+        let Some(range) = found else {
+            let message = format!("{size} bytes are unmapped at {key}, which is not what was mapped there");
+            return self.findings.report(Invariant::I29, message);
+        };
+        if window {
+            self.check_window_used(key, &range);
+        } else {
+            self.check_unmapped_in_time(key, &range);
+        }
+    }
+
+    /// A window stays until its operation has ended.
+    fn check_window_used(&mut self, key: Key, range: &Range) {
+        let completed = self.fences.completed(self.fences.paging_engine);
+        let over = range.packet.is_some_and(|packet| packet <= completed);
+        self.findings.check(over, Invariant::I14, || {
+            format!("the window at {key} is unmapped after packet {completed}, but is for packet {:?}", range.packet)
+        });
+    }
+
+    /// An allocation is unmapped when its driver was told, all paging operations up to that have ended, and nothing uses it.
+    fn check_unmapped_in_time(&mut self, key: Key, range: &Range) {
+        let mapping = self.mapping_in(key).copied();
+        let Some(allocation) = self.allocations.get(&range.allocation) else { return };
+        let freed = mapping.and_then(|mapping| mapping.freed);
+        let stays = allocation.entered.as_ref().is_some_and(|place| place.plan <= range.plan) && freed.is_none();
+        self.findings
+            .check(!stays, Invariant::I29, || format!("{key} is unmapped, but {} stays where it is", range.allocation));
+        let used = freed.filter(|&last| self.devices.get(&allocation.device).is_some_and(|of| !of.has_retired(last)));
+        self.findings.check(used.is_none(), Invariant::I29, || {
+            format!("{key} is unmapped, but submission {} may use it", used.unwrap_or_default())
+        });
+        let must = allocation.notify.contains(AllocationFlags2::NOTIFY_IO_MMU_UNMAP)
+            && self.adapter.notifies_unmap_by_mapping();
+        self.findings.check(!must || range.packet.is_some(), Invariant::I09, || {
+            format!("{key} is unmapped, but its driver was not notified of that")
+        });
+        let completed = self.fences.completed(self.fences.paging_engine);
+        self.findings.check(allocation.told_in <= completed, Invariant::I09, || {
+            format!(
+                "{key} is unmapped when packet {completed} of the paging engine has ended, but {} was notified in packet {}",
+                range.allocation, allocation.told_in
+            )
+        });
+    }
+
+    /// A mapping of an allocation that is where it is since `plan`, which its process must see and does not.
+    pub(super) fn unseen_mapping(&self, id: AllocationId, plan: PlanNo) -> Option<&Mapping> {
+        if !self.adapter.has_io_mmu_addresses() {
+            return None;
+        }
+        let mappings = self.allocations.get(&id)?.mappings.iter().filter_map(|key| self.mappings.get(key));
+        let mut due = mappings.filter(|mapping| mapping.granted && mapping.freed.is_none());
+        due.find(|mapping| self.range_of(mapping).is_none_or(|range| range.plan < plan || range.packet.is_some()))
+    }
+
+    /// A plan is built to its end: the process sees what it mapped of an allocation that came in.
+    pub(super) fn check_in_io_mmu(&mut self, mapping: &Mapping) {
+        let mapped = self.range_of(mapping).is_some();
+        self.findings.check(mapped, Invariant::I29, || {
+            let Mapping { process, virtual_address, allocation, .. } = mapping;
+            format!("{virtual_address:#x} of {process} must show {allocation}, but is not mapped in the IOMMU")
+        });
+    }
+
+    /// A plan is built to its end: no window is left.
+    pub(super) fn check_io_mmu_windows_empty(&mut self, plan: PlanNo) {
+        if let Some(&key) = self.io_mmu.windows.first() {
+            self.findings.report(Invariant::I14, format!("plan {plan} ends with a window mapped at {key}"));
+            self.io_mmu.remove(key);
+        }
+    }
+
+    /// A plan has retired: what it took out is mapped no longer.
+    pub(super) fn check_left_io_mmu(&mut self, plan: PlanNo, id: AllocationId) {
+        let left = self.io_mmu.of(id).find(|(_, range)| range.plan < plan).map(|(key, _)| key);
+        self.findings.check(left.is_none(), Invariant::I29, || {
+            format!("plan {plan} has retired, but {id}, which it took out, is mapped at {left:?}")
+        });
+    }
+}

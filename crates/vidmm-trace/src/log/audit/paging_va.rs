@@ -1,0 +1,184 @@
+//! The paging process's windows: how large they are, and that the driver was asked (PGV-01 to PGV-05, U-16).
+
+use vidmm::event::MemorySegmentFacts;
+use vidmm::{DriverFinding, Event, PAGE_SIZE};
+
+use super::Audit;
+use super::finding::{Findings, Invariant};
+
+/// DXGKQAITYPE_PAGINGPROCESSGPUVASIZE.
+const QUERY_TYPE: u32 = 48;
+/// Bytes of a UINT: the input, and the output.
+const UINT: u32 = 4;
+/// Windows that the system chooses are cut down above this: their tables stay resident for ever (PGV-04).
+const NEVER_CUT_BELOW: u64 = 16 << 30;
+
+/// The size of a window of the paging process in bytes, before anything is rounded or cut down; 0 if it has no addresses.
+///
+/// `largest_local_segment` is its size in bytes, if the adapter has local memory; `scheduling_log_buffer_size` are bytes of the
+/// hardware scheduling log buffers, if hardware schedules; `answer_mib` is what the driver answered, none if it failed.
+///
+/// Without a local memory segment and without hardware scheduling there are no addresses, whatever the driver says (PGV-03,
+/// U-16). Else its answer counts (PGV-01), unless it failed or answered 0: then it is a quarter of the largest local segment or
+/// the size of the log buffers, whichever is greater (PGV-02).
+pub fn paging_va_rule(
+    largest_local_segment: Option<u64>,
+    scheduling_log_buffer_size: Option<u64>,
+    answer_mib: Option<u32>,
+) -> u64 {
+    match (largest_local_segment, scheduling_log_buffer_size, answer_mib) {
+        (None, None, _) => 0,
+        (_, _, Some(mib @ 1..)) => u64::from(mib) << 20,
+        (local, log, _) => (local.unwrap_or(0) / 4).max(log.unwrap_or(0)),
+    }
+}
+
+/// What was said of the windows when the adapter started.
+#[derive(Debug, Default)]
+pub(super) struct PagingVa {
+    local: Option<u64>,
+    /// Windows are made of whole leaf tables.
+    leaf_coverage: u64,
+    va_bits: u32,
+    size: u64,
+    queries: Vec<Query>,
+    findings: Vec<DriverFinding>,
+    settled: bool,
+}
+
+/// The answer of one physical adapter.
+#[derive(Clone, Copy, Debug)]
+struct Query {
+    index: u32,
+    answer_mib: Option<u32>,
+    size: u64,
+}
+
+impl PagingVa {
+    pub fn start(&mut self, memory: Option<MemorySegmentFacts>, level_bits: &[u32], va_bits: u32, size: u64) {
+        self.local = memory.map(|memory| memory.size);
+        self.leaf_coverage =
+            level_bits.first().map_or(PAGE_SIZE, |&bits| PAGE_SIZE.checked_shl(bits).unwrap_or(u64::MAX));
+        (self.va_bits, self.size) = (va_bits, size);
+    }
+
+    /// Whether the sizes that the driver's author is told of are those of the adapter.
+    fn window_is(&self, size: u64) -> bool {
+        size == self.size
+    }
+
+    /// The adapter has started: what was said of its windows belongs together.
+    pub fn settle(&mut self, findings: &mut Findings) {
+        if std::mem::replace(&mut self.settled, true) {
+            return;
+        }
+        for query in &self.queries {
+            self.check_size(query, findings);
+            self.check_told(query, findings);
+        }
+        let first = self.queries.first().map_or(self.size, |query| query.size);
+        findings.check(self.window_is(first), Invariant::U16, || {
+            format!("the windows have {} bytes, but {first} follow from the query", self.size)
+        });
+    }
+
+    /// The size follows from the answer. Hardware scheduling and the segments of other physical adapters are not in the log:
+    /// what would be right with any of them is right.
+    fn check_size(&self, query: &Query, findings: &mut Findings) {
+        let known = query.index == 0;
+        let local = self.local.filter(|_| known);
+        let right = match query.answer_mib {
+            Some(mib @ 1..) => {
+                let asked = self.rounded(paging_va_rule(Some(0), None, Some(mib)));
+                let none = query.size == 0 && local.is_none();
+                none || query.size == asked || query.size < asked && query.size > 0
+            }
+            _ => {
+                let least = self.rounded(paging_va_rule(local, None, None));
+                query.size >= least.min(NEVER_CUT_BELOW).min(1 << self.va_bits.saturating_sub(3).min(63))
+            }
+        };
+        findings.check(right, Invariant::U16, || {
+            format!("a window of {} bytes does not follow from {query:?}, the local memory being {local:?}", query.size)
+        });
+    }
+
+    fn rounded(&self, size: u64) -> u64 {
+        size.checked_next_multiple_of(self.leaf_coverage.max(1)).unwrap_or(u64::MAX)
+    }
+
+    /// An answer that is not taken as it is, is a finding for the driver's author; and only that.
+    fn check_told(&self, &Query { index, answer_mib, size }: &Query, findings: &mut Findings) {
+        let asked_mib = answer_mib.unwrap_or(0);
+        let asked = self.rounded(u64::from(asked_mib) << 20);
+        let told = |finding: &DriverFinding| self.findings.contains(finding);
+        let ignored = told(&DriverFinding::PagingVaIgnored { physical_adapter_index: index, asked_mib });
+        let clamped =
+            told(&DriverFinding::PagingVaClamped { physical_adapter_index: index, asked_mib, paging_va_size: size });
+        findings.check(ignored == (asked_mib > 0 && size == 0), Invariant::U16, || {
+            format!("physical adapter {index} asked for {asked_mib} MiB and gets {size} bytes; told it is ignored: {ignored}")
+        });
+        findings.check(clamped == (0 < size && size < asked), Invariant::U16, || {
+            format!(
+                "physical adapter {index} asked for {asked_mib} MiB and gets {size} bytes; told it is cut: {clamped}"
+            )
+        });
+    }
+}
+
+impl Audit {
+    pub(super) fn start(&mut self, event: &Event) {
+        match *event {
+            Event::AdapterStarted { .. } => self.adapter_started(event),
+            Event::PagingVaQueried {
+                query_type,
+                physical_adapter_index: index,
+                input_data_size,
+                output_data_size,
+                answer_mib,
+                paging_va_size: size,
+            } => {
+                let form = (query_type, input_data_size, output_data_size);
+                self.findings.check(form == (QUERY_TYPE, UINT, UINT), Invariant::U16, || {
+                    format!(
+                        "the size of the paging process is asked for by query, input and output size {form:?} (PGV-01)"
+                    )
+                });
+                let asked = self.paging_va.queries.len();
+                self.findings.check(usize::try_from(index) == Ok(asked), Invariant::U16, || {
+                    format!("physical adapter {index} is asked for its size, but number {asked} is the next")
+                });
+                self.paging_va.queries.push(Query { index, answer_mib, size });
+            }
+            Event::DriverFinding { finding } => self.driver_finding(finding),
+            _ => {}
+        }
+    }
+
+    /// Whatever is told to the driver's author is true, and told once.
+    fn driver_finding(&mut self, finding: DriverFinding) {
+        let twice = self.paging_va.findings.contains(&finding);
+        self.findings.check(!twice, Invariant::Log, || format!("the driver's author is told twice: {finding}"));
+        self.paging_va.findings.push(finding);
+        if let DriverFinding::AllocationBeyondPagingVa { size, paging_va_size } = finding {
+            let right = self.paging_va.window_is(paging_va_size) && size > paging_va_size;
+            self.findings.check(right, Invariant::U16, || {
+                format!("an allocation of {size} bytes is said not to fit into windows of {paging_va_size}")
+            });
+        }
+    }
+
+    /// The first process begins: the start of the adapter is over. A driver that knows the query was asked (PGV-01).
+    pub(super) fn settle_start(&mut self) {
+        if !self.paging_va.settled {
+            let (asked, known) = (!self.paging_va.queries.is_empty(), self.adapter.knows_notifications());
+            self.findings.check(asked || !known, Invariant::U16, || {
+                "the driver was not asked for the size of the paging process".to_owned()
+            });
+            self.findings.check(known || !asked, Invariant::I23, || {
+                "a driver before WDDM 3.2 was asked for the size of the paging process".to_owned()
+            });
+        }
+        self.paging_va.settle(&mut self.findings);
+    }
+}

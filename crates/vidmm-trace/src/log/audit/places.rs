@@ -1,0 +1,118 @@
+//! The three places where allocations can be resident, as decided (I01, SEG-50).
+//!
+//! The memory segment and the aperture segment hand out ranges. Implicit system memory hands out nothing: an allocation that
+//! is resident there is where its backing store is.
+
+use vidmm::contract::SegmentSet;
+use vidmm::event::{ApertureSegmentFacts, MemorySegmentFacts};
+use vidmm::{Extent, PageSize, PlanNo, SegmentId};
+
+use super::allocation::Allocation;
+use super::finding::{Findings, Invariant};
+use super::intervals::Intervals;
+use super::segment::Segment;
+
+/// Who is where.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    pub memory: Segment,
+    pub aperture: Segment,
+    pub system: SystemMemory,
+}
+
+/// System memory: what was committed of it, and how much of that engines reach.
+#[derive(Debug, Default)]
+pub(super) struct SystemMemory {
+    /// Backing stores, and page tables of processes.
+    committed: Intervals<()>,
+    /// The most that may be resident, in bytes (SEG-50, U-6).
+    limit: u64,
+    /// What is resident, by the plans that have entered the stream.
+    resident: u64,
+}
+
+impl Places {
+    pub fn new(memory: Option<MemorySegmentFacts>, aperture: ApertureSegmentFacts, limit: u64) -> Self {
+        let memory = memory.map(|memory| Segment::new(memory.segment, memory.size, memory.page_size));
+        Self {
+            memory: memory.unwrap_or_default(),
+            aperture: Segment::new(aperture.segment, aperture.size, PageSize::Kib4),
+            system: SystemMemory { limit, ..SystemMemory::default() },
+        }
+    }
+
+    /// The segment of this number, if it hands out ranges.
+    pub fn ranges(&mut self, segment: SegmentId) -> Option<&mut Segment> {
+        if segment.is_system() {
+            return None;
+        }
+        [&mut self.memory, &mut self.aperture].into_iter().find(|ledger| ledger.id == segment)
+    }
+
+    /// Whether engines reach the backing store of what is there.
+    pub fn in_system_memory(&self, segment: SegmentId) -> bool {
+        segment.is_system() || segment == self.aperture.id
+    }
+
+    /// `plan` empties ranges of a segment.
+    pub fn promise(&mut self, segment: SegmentId, extents: &[Extent], plan: PlanNo) {
+        let Some(ledger) = self.ranges(segment) else { return };
+        extents.iter().for_each(|&extent| ledger.promise(extent, plan));
+    }
+
+    /// The ranges that `plan` empties are free for all that follows.
+    pub fn entered(&mut self, plan: PlanNo) {
+        self.memory.entered(plan);
+        self.aperture.entered(plan);
+    }
+
+    /// An allocation goes only where the driver said, and as its flags say (SEG-12, SEG-13).
+    pub fn check_place(&self, allocation: &Allocation, place: SegmentId, extents: &[Extent], findings: &mut Findings) {
+        let supported = SegmentSet(allocation.supported_segment_set);
+        let system = Extent { offset: allocation.backing_store, size: allocation.size };
+        // An aperture segment in the set is system memory: the upgrade decides on which side of it (SEG-11).
+        let right = if place.is_system() {
+            supported.contains(self.aperture.id) && !allocation.accessed_physically && extents == [system]
+        } else if place == self.aperture.id {
+            supported.contains(place) && allocation.accessed_physically && extents.len() == 1
+        } else {
+            supported.contains(place)
+                && place == self.memory.id
+                && (extents.len() == 1 || !allocation.accessed_physically)
+        };
+        findings.check(right, Invariant::I01, || {
+            format!(
+                "{extents:?} of segment {} is no place for {:?} with the set {:#x}, accessed physically: {}, backed by {system:?}",
+                place.0, allocation.handle, allocation.supported_segment_set, allocation.accessed_physically
+            )
+        });
+    }
+}
+
+impl SystemMemory {
+    /// The host committed a range, which nobody else has.
+    pub fn commit(&mut self, extent: Extent, findings: &mut Findings) {
+        let (start, end) = (extent.offset, extent.offset.saturating_add(extent.size));
+        let other = self.committed.within(start, end).next();
+        findings.check(other.is_none(), Invariant::I01, || {
+            format!("{extent:?} of system memory overlaps what was committed before: {other:?}")
+        });
+        self.committed.insert(start, end, ());
+    }
+
+    /// The host has a range back.
+    pub fn decommit(&mut self, extent: Extent) {
+        self.committed.remove(extent.offset, extent.offset.saturating_add(extent.size));
+    }
+
+    /// A plan enters the stream: in its turn, engines lose reach of so many bytes, and then reach so many others.
+    pub fn turn_over(&mut self, plan: PlanNo, leave: u64, enter: u64, findings: &mut Findings) {
+        self.resident = self.resident.saturating_sub(leave).saturating_add(enter);
+        findings.check(enter == 0 || self.resident <= self.limit, Invariant::Seg50, || {
+            format!(
+                "plan {plan} raises what is resident in system memory to {} bytes; the limit is {}",
+                self.resident, self.limit
+            )
+        });
+    }
+}
