@@ -38,6 +38,10 @@ pub(crate) struct PageTables {
 
 impl TableKey {
     /// The root of an address space.
+    ///
+    /// # Panics
+    ///
+    /// If the GPU has no page tables.
     pub fn root(adapter: &Adapter) -> Self {
         Self { level: adapter.root_level(), page_size: PageSize::Kib4, number: 0 }
     }
@@ -125,8 +129,11 @@ impl PageTables {
         self.tables.get_mut(&key).expect("a mapping has its tables")
     }
 
-    /// The root, once it is placed.
+    /// The root, once it is placed; none if the GPU has no page tables.
     pub fn root(&self, adapter: &Adapter) -> Option<PhysicalAddress> {
+        if self.tables.is_empty() {
+            return None;
+        }
         self.tables.get(&TableKey::root(adapter))?.address
     }
 

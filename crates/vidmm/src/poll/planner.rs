@@ -182,7 +182,10 @@ impl VidMm {
         let copied = has_news && matches!(place, Place::Memory(_));
         if has_news {
             allocation.state |= AllocationState::BACKED;
-            allocation.state -= AllocationState::DIRTY;
+            // What a driver would have put right in a notification is promoted as it is: it must be copied out again.
+            let as_it_is =
+                reason == EvictReason::Promoted && allocation.state.contains(AllocationState::NOTIFY_EVICTION);
+            allocation.state.set(AllocationState::DIRTY, as_it_is);
         }
         allocation.state -= AllocationState::EVICT_SOON;
         allocation.last_plan = number;
