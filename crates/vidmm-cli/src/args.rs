@@ -90,7 +90,7 @@ const EXAMPLES: &str = "\
 Examples:
   vidmm run                                    the built-in scenario
   vidmm run scenarios/serving.toml --seed 7
-  vidmm run scenarios/notification/from-aperture.toml    see what is sent, step by step
+  vidmm run scenarios/notification/p23-notify-from-aperture.toml    see what is sent, step by step
   vidmm run --trace bert.txt --local-memory 50% --ahead 16
   vidmm run --faults skip-tlb-flush            see the check fail
 
