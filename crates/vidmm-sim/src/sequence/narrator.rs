@@ -6,7 +6,7 @@ use vidmm_trace::ByteSize;
 
 use super::entries::Entries;
 use super::names::Names;
-use super::words::{addresses, chunk, content, model, notification, part, reason, unfinished};
+use super::words::{addresses, chunk, content, model, notification, part, reason};
 use crate::exact::exact;
 
 /// A line of the sequence.
@@ -138,10 +138,13 @@ impl Narrator {
             } => {
                 let answer =
                     answer_mib.map_or_else(|| "the driver fails it".to_owned(), |mib| format!("answer {mib} MiB"));
-                let size = if paging_va_size == 0 { "no address space".to_owned() } else { exact(paging_va_size) };
+                let size = match paging_va_size {
+                    0 => "no paging VA".to_owned(),
+                    size => format!("paging VA {}", exact(size)),
+                };
                 let text = format!(
                     "type {query_type} PAGINGPROCESSGPUVASIZE: input {input_data_size} bytes, physical adapter \
-                     {physical_adapter_index}; output {output_data_size} bytes, {answer} -> paging VA {size}"
+                     {physical_adapter_index}; output {output_data_size} bytes, {answer} -> {size}"
                 );
                 self.lines.push(Line::Adapter { verb: "query", text });
             }
@@ -153,7 +156,7 @@ impl Narrator {
     fn start_operation(&mut self, operation: &PagingOperation, status: BuildStatus) {
         if let PagingOperation::UpdatePageTable(update) = operation {
             let initial = update.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE);
-            self.tables += u64::from(initial && unfinished(status).is_none());
+            self.tables += u64::from(initial && status == BuildStatus::Success);
         }
     }
 
@@ -174,19 +177,21 @@ impl Narrator {
             _ if again => self.say("again", operation.kind().to_string()),
             _ => self.first_call(operation),
         }
-        if let Some(verb) = unfinished(status) {
-            let kind = operation.kind();
-            let text = match verb {
-                "full" => {
-                    format!(
-                        "the paging buffer is full; {kind} goes on in a new one, from multipass offset {multipass_offset}"
-                    )
-                }
-                _ => format!("the driver wants the allocation idle; {kind} is asked for again when the GPU is"),
-            };
-            self.say(verb, text);
-            self.unfinished = Some(*operation);
+        let kind = operation.kind();
+        match status {
+            BuildStatus::Success => return,
+            BuildStatus::InsufficientDmaBuffer => self.say(
+                "full",
+                format!(
+                    "the paging buffer is full; {kind} goes on in a new one, from multipass offset {multipass_offset}"
+                ),
+            ),
+            BuildStatus::AllocationBusy => self.say(
+                "busy",
+                format!("the driver wants the allocation idle; {kind} is asked for again when the GPU is"),
+            ),
         }
+        self.unfinished = Some(*operation);
     }
 
     fn write_entries(&mut self, entries: Entries) {

@@ -1,6 +1,6 @@
 //! Sizes, ranges and places in words.
 
-use vidmm::contract::{AddressingModel, BuildStatus, NotifyAllocFlags};
+use vidmm::contract::{AddressingModel, NotifyAllocFlags};
 use vidmm::event::{ContentSource, EvictReason};
 
 use crate::exact::exact;
@@ -58,14 +58,6 @@ pub(super) fn content(source: ContentSource) -> &'static str {
         ContentSource::Fill => "filled with zeros",
         ContentSource::BackingStore => "copied from its backing store",
         ContentSource::InPlace => "its bytes stay where they are",
-    }
-}
-
-pub(super) fn unfinished(status: BuildStatus) -> Option<&'static str> {
-    match status {
-        BuildStatus::Success => None,
-        BuildStatus::InsufficientDmaBuffer => Some("full"),
-        BuildStatus::AllocationBusy => Some("busy"),
     }
 }
 
