@@ -57,6 +57,11 @@ fn change_workload(scenario: &mut Scenario, args: &RunArgs) -> Result<(), &'stat
     if !args.faults.is_empty() {
         scenario.faults = args.faults.clone();
     }
+    if let Some(trace) = &args.trace {
+        // A scenario's own paths start at its folder, an argument's where the command is given.
+        let trace = std::path::absolute(trace).unwrap_or_else(|_| trace.clone());
+        scenario.source = source_of(&trace);
+    }
     match (&mut scenario.source, args.block_bytes) {
         (WorkloadSource::Trace(source), Some(block_bytes)) => source.block_bytes = block_bytes,
         (WorkloadSource::Generator(_), Some(_)) => {
@@ -74,6 +79,7 @@ fn change_explicit(scenario: &mut ExplicitScenario, args: &RunArgs) -> Result<()
         ("--scale", args.scale.is_some()),
         ("--content", args.content.is_some()),
         ("--block-bytes", args.block_bytes.is_some()),
+        ("--trace", args.trace.is_some()),
     ];
     if let Some((name, _)) = of_workloads.iter().find(|(_, given)| *given) {
         return Err(format!("{name} is for workloads, and this scenario is made of steps; change the steps instead"));
@@ -96,11 +102,11 @@ fn change_explicit(scenario: &mut ExplicitScenario, args: &RunArgs) -> Result<()
 }
 
 fn of_trace(trace: &Path) -> Scenario {
-    let block_bytes = vidmm_trace::ByteSize(ImportOptions::default().block_bytes);
     let name = trace.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    Scenario {
-        name,
-        source: WorkloadSource::Trace(TraceSource { trace: trace.to_owned(), block_bytes }),
-        ..Scenario::default()
-    }
+    Scenario { name, ..Scenario::default() }
+}
+
+fn source_of(trace: &Path) -> WorkloadSource {
+    let block_bytes = vidmm_trace::ByteSize(ImportOptions::default().block_bytes);
+    WorkloadSource::Trace(TraceSource { trace: trace.to_owned(), block_bytes })
 }

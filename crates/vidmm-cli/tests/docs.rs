@@ -47,7 +47,11 @@ fn documents_show_what_the_program_prints() {
         if std::env::var_os(UPDATE).is_some() && anew != text {
             fs::write(&path, &anew).expect("the document can be written");
         } else {
-            assert!(anew == text, "{} shows something else than is printed; set {UPDATE}=1 and run again", path.display());
+            assert!(
+                anew == text,
+                "{} shows something else than is printed; set {UPDATE}=1 and run again",
+                path.display()
+            );
         }
     }
     assert!(runs > 0, "no document shows a run");
