@@ -25,7 +25,9 @@ pub fn run(args: &RunArgs) -> Result<bool, Box<dyn Error>> {
     };
     let here = PathBuf::new();
     let (scenario, base) = match (&args.scenario, &args.trace) {
-        (Some(path), _) => (ScenarioFile::load(path)?, path.parent().map(Path::to_owned).unwrap_or_default()),
+        // The paths of a scenario start at its folder, those of an argument where the command is given.
+        (Some(path), None) => (ScenarioFile::load(path)?, path.parent().map(Path::to_owned).unwrap_or_default()),
+        (Some(path), Some(_)) => (ScenarioFile::load(path)?, here),
         (None, Some(trace)) => (ScenarioFile::Workload(Box::new(of_trace(trace))), here),
         (None, None) => (ScenarioFile::parse(BUILT_IN.1, Path::new(BUILT_IN.0))?, here),
     };
@@ -58,9 +60,7 @@ fn change_workload(scenario: &mut Scenario, args: &RunArgs) -> Result<(), &'stat
         scenario.faults = args.faults.clone();
     }
     if let Some(trace) = &args.trace {
-        // A scenario's own paths start at its folder, an argument's where the command is given.
-        let trace = std::path::absolute(trace).unwrap_or_else(|_| trace.clone());
-        scenario.source = source_of(&trace);
+        scenario.source = source_of(trace);
     }
     match (&mut scenario.source, args.block_bytes) {
         (WorkloadSource::Trace(source), Some(block_bytes)) => source.block_bytes = block_bytes,
