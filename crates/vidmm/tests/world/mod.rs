@@ -506,6 +506,12 @@ impl World {
         self.events.iter().filter_map(evicted).collect()
     }
 
+    /// Bytes that were copied in, and bytes that were copied out.
+    pub fn statistics_of_copies(&self) -> (u64, u64) {
+        let statistics = self.vidmm.statistics();
+        (statistics.bytes_paged_in, statistics.bytes_paged_out)
+    }
+
     /// The operations that were encoded since the driver had encoded `since`.
     pub fn operations_since(&self, since: usize) -> Vec<PagingOperation> {
         self.driver.operations[since..].to_vec()
@@ -564,7 +570,7 @@ impl World {
         }
         assert!(self.machine.aperture.is_empty(), "I28: the aperture still shows something");
         assert!(self.host.io_mmu.is_empty(), "I28: the IOMMU still maps {:x?}", self.host.io_mmu);
-        let pages = self.config.commit_limit() / PAGE_SIZE;
+        let pages = self.config.commit_limit().min(self.config.aperture_bytes) / PAGE_SIZE;
         let whole = self.create(client, Place::Aperture, pages, SILENT);
         self.bring_in(client, &[whole]);
         assert_eq!(self.machine.aperture.pages_of(self.handle(whole)).len() as u64, pages, "I28: the aperture leaked");
