@@ -179,16 +179,16 @@ fn i10_a_chunk_is_larger_than_a_window() {
     for event in &mut story.0 {
         match event {
             Event::AdapterStarted { paging_va_size, .. } => *paging_va_size = MIB,
-            Event::PagingVaQueried { answer_mib, paging_va_size, .. } => {
-                (*answer_mib, *paging_va_size) = (Some(1), MIB);
-            }
+            Event::PagingVaQueried { paging_va_size, .. } => *paging_va_size = MIB,
             Event::DriverFinding { finding: DriverFinding::AllocationBeyondPagingVa { paging_va_size, .. } } => {
                 *paging_va_size = MIB;
             }
             _ => {}
         }
     }
-    story.breaks_only(I10);
+    let (physical_adapter_index, asked_mib, paging_va_size) = (0, ANSWER_MIB, MIB);
+    let finding = DriverFinding::PagingVaClamped { physical_adapter_index, asked_mib, paging_va_size };
+    story.insert_after(started, Event::DriverFinding { finding }).breaks_only(I10);
 }
 
 #[test]
@@ -208,8 +208,8 @@ fn i10_a_window_is_mapped_before_the_last_one_is_unmapped() {
 #[test]
 fn i10_a_window_of_the_io_mmu_is_mapped_before_the_last_one_is_unmapped() {
     for run in [BY_PROCESS, GLOBAL] {
-        // The second window lies behind the first, so that the two do not overlap.
-        let aside = GpuVirtualAddress(WINDOW_AT + NOTIFY_WINDOW);
+        // The second window lies elsewhere, so that the two do not overlap.
+        let aside = GpuVirtualAddress(WINDOW_AT + 10 * NOTIFY_WINDOW);
         let mut story = run.story();
         let mapped = story.position(is(run.window_mapped(CHUNKS[1])));
         let Event::IoMmuMapped { virtual_address, .. } = &mut story.0[mapped] else { unreachable!() };

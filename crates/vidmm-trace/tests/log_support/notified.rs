@@ -4,19 +4,19 @@ use vidmm::contract::*;
 use vidmm::event::{ApertureSegmentFacts, ContentSource, Event, EvictReason, MemorySegmentFacts};
 use vidmm::*;
 
-use super::broken::Broken;
+use super::broken::{Broken, change_update};
 use super::*;
 
 pub const MIB: u64 = 1 << 20;
 /// What the driver asks for; a window is as large.
-pub const ANSWER_MIB: u32 = 2;
-pub const NOTIFY_WINDOW: u64 = 2 * MIB;
+pub const ANSWER_MIB: u32 = 4;
+pub const NOTIFY_WINDOW: u64 = 4 * MIB;
 /// Where the window is.
-pub const WINDOW_AT: u64 = 2 * MIB;
+pub const WINDOW_AT: u64 = 4 * MIB;
 /// Larger than two windows.
-pub const T: Thing = Thing { index: 0, size: 5 * MIB, backing_store: 0x4000_0000 };
+pub const T: Thing = Thing { index: 0, size: 9 * MIB, backing_store: 0x4000_0000 };
 /// The chunks in which its driver hears of it: offset and size.
-pub const CHUNKS: [(u64, u64); 3] = [(0, 2 * MIB), (2 * MIB, 2 * MIB), (4 * MIB, MIB)];
+pub const CHUNKS: [(u64, u64); 3] = [(0, 4 * MIB), (4 * MIB, 4 * MIB), (8 * MIB, MIB)];
 pub const MEMORY: SegmentId = SegmentId(1);
 pub const APERTURE: SegmentId = SegmentId(2);
 /// Where it is in the aperture, when it is.
@@ -26,7 +26,7 @@ pub const DUMMY_PAGE: u64 = 0x9_0000;
 pub const IN: PlanNo = 2;
 pub const OUT: PlanNo = 3;
 /// A leaf table of each mapping.
-const LEAVES: [u64; 2] = [0x4000, 0x5000];
+const LEAVES: [u64; 2] = [0x4000, 0x6000];
 
 /// A part of `T` that its process sees.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -121,8 +121,8 @@ impl Run {
                 system_commit_limit: T.size,
                 dummy_page: system(DUMMY_PAGE),
                 engines: vec![EngineKind::Paging, EngineKind::Render3d],
-                level_bits: if tables { vec![9, 9] } else { vec![] },
-                table_bytes: if tables { vec![0x1000, 0x1000] } else { vec![] },
+                level_bits: if tables { vec![10, 8] } else { vec![] },
+                table_bytes: if tables { vec![0x2000, 0x1000] } else { vec![] },
                 leaf_table_64kb_bytes: None,
                 invalid_tlb_entries_not_cached: true,
                 paging_buffer_bytes: BUFFER,
@@ -338,15 +338,18 @@ fn table_placed(level: u32, virtual_address: u64, address: u64) -> Event {
         page_size: PageSize::Kib4,
         virtual_address: GpuVirtualAddress(virtual_address),
         address: local(address),
-        size: 0x1000,
+        size: if level == 0 { 0x2000 } else { 0x1000 },
     }
 }
 
-/// Entries of a table: all of them, if they become invalid.
+/// Entries of a table: all of them, if they become invalid. A leaf table covers 4 MiB.
 fn table(level: u32, table: u64, virtual_address: u64, first: Pte) -> Event {
-    let count = if first == Pte::INVALID { 512 } else { 1 };
+    let all = if level == 0 { 1024 } else { 256 };
+    let count = if first == Pte::INVALID { all } else { 1 };
     let (process, allocation, offset) = (USER_HANDLE, None, 0);
-    write(1, &Entries { process, level, table, allocation, virtual_address, offset, first, count })
+    let mut event = write(1, &Entries { process, level, table, allocation, virtual_address, offset, first, count });
+    change_update(&mut event, |op| op.start_index = if level == 0 { 0 } else { (virtual_address >> 22) as u32 });
+    event
 }
 
 pub fn entries(plan: PlanNo, seen: Seen, first: Pte) -> Event {

@@ -106,6 +106,8 @@ impl Audit {
         allocation.decided = Some(place.clone());
         let mappings = allocation.mappings.iter().filter_map(|key| self.mappings.get(key)).copied();
         let mappings: Vec<Mapping> = mappings.filter(|mapping| mapping.granted && mapping.freed.is_none()).collect();
+        self.taken.memory |= !in_place;
+        self.taken.system |= in_place;
         let has_entries = !mappings.is_empty() && !self.adapter.has_io_mmu_addresses();
         let draft = self.plans.draft(plan);
         draft.has_operations |= !place.segment.is_system() || has_entries;
@@ -117,6 +119,7 @@ impl Audit {
         let extent = Extent { offset: address.offset, size };
         if in_segment {
             self.take(plan, address.segment, &[extent]);
+            self.taken.memory = true;
         } else {
             self.places.system.commit(extent, &mut self.findings);
         }
@@ -216,12 +219,12 @@ impl Audit {
         let sum = |bytes: u64, more| bytes.saturating_add(more);
         let leave = steps.victims.iter().map(|victim| bytes(&victim.place)).fold(0, sum);
         let enter = steps.arrivals.iter().map(|arrival| bytes(&arrival.place)).fold(0, sum);
-        for victim in &steps.victims {
-            self.allocations.get_mut(&victim.allocation).map(|allocation| allocation.entered = None);
-        }
-        for arrival in &steps.arrivals {
-            let place = Some(arrival.place.clone());
-            self.allocations.get_mut(&arrival.allocation).map(|allocation| allocation.entered = place);
+        let leaving = steps.victims.iter().map(|victim| (victim.allocation, None));
+        let arriving = steps.arrivals.iter().map(|arrival| (arrival.allocation, Some(arrival.place.clone())));
+        for (id, place) in leaving.chain(arriving) {
+            if let Some(allocation) = self.allocations.get_mut(&id) {
+                allocation.entered = place;
+            }
         }
         self.places.system.turn_over(number, leave, enter, &mut self.findings);
     }

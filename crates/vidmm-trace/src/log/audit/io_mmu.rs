@@ -271,17 +271,18 @@ impl Audit {
         });
     }
 
-    /// An allocation is unmapped when its driver was told, all paging operations up to that have ended, and nothing uses it.
+    /// An allocation is unmapped when it has left or the mapping was freed, nothing uses it, its driver was told, and all paging
+    /// operations up to that have ended.
     fn check_unmapped_in_time(&mut self, key: Key, range: &Range) {
         let mapping = self.mapping_in(key).copied();
         let Some(allocation) = self.allocations.get(&range.allocation) else { return };
+        // What is mapped since before its allocation last came belongs to a place that it has left.
+        let stays = allocation.entered.as_ref().is_some_and(|place| place.plan <= range.plan);
         let freed = mapping.and_then(|mapping| mapping.freed);
-        let stays = allocation.entered.as_ref().is_some_and(|place| place.plan <= range.plan) && freed.is_none();
-        self.findings
-            .check(!stays, Invariant::I29, || format!("{key} is unmapped, but {} stays where it is", range.allocation));
-        let used = freed.filter(|&last| self.devices.get(&allocation.device).is_some_and(|of| !of.has_retired(last)));
-        self.findings.check(used.is_none(), Invariant::I29, || {
-            format!("{key} is unmapped, but submission {} may use it", used.unwrap_or_default())
+        let retired = |last| self.devices.get(&allocation.device).is_none_or(|device| device.has_retired(last));
+        self.findings.check(!stays || freed.is_some_and(retired), Invariant::I29, || {
+            let id = range.allocation;
+            format!("{key} is unmapped, but {id} stays, and work may use it there: freed after submission {freed:?}")
         });
         let must = allocation.notify.contains(AllocationFlags2::NOTIFY_IO_MMU_UNMAP)
             && self.adapter.notifies_unmap_by_mapping();
@@ -289,11 +290,9 @@ impl Audit {
             format!("{key} is unmapped, but its driver was not notified of that")
         });
         let completed = self.fences.completed(self.fences.paging_engine);
-        self.findings.check(allocation.told_in <= completed, Invariant::I09, || {
-            format!(
-                "{key} is unmapped when packet {completed} of the paging engine has ended, but {} was notified in packet {}",
-                range.allocation, allocation.told_in
-            )
+        let told_in = range.packet.unwrap_or(if stays { 0 } else { allocation.unmap_told_in });
+        self.findings.check(told_in <= completed, Invariant::I09, || {
+            format!("{key} is unmapped after packet {completed} of the paging engine, but notified in packet {told_in}")
         });
     }
 

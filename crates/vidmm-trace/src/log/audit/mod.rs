@@ -55,7 +55,7 @@ use io_mmu::IoMmu;
 use names::Names;
 use paging_va::PagingVa;
 pub use paging_va::paging_va_rule;
-use places::Places;
+use places::{Places, Pools};
 use plans::{Plans, Steps};
 use roots::Root;
 use shadow::Shadow;
@@ -71,6 +71,8 @@ pub struct Audit {
     adapter: Adapter,
     paging_va: PagingVa,
     places: Places,
+    /// What was taken since the last grant.
+    taken: Pools,
     aperture: Aperture,
     io_mmu: IoMmu,
     tables: Tables,

@@ -77,7 +77,9 @@ impl Audit {
             }
         };
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
-        allocation.told_in = packet;
+        if op.flags == NotifyAllocFlags::IO_MMU_UNMAP {
+            allocation.unmap_told_in = packet;
+        }
         if !allocation.notify.contains(asked) {
             let message = format!("{:?} of {id} is notified, but its driver did not ask for that", op.flags);
             return self.findings.report(Invariant::I09, message);

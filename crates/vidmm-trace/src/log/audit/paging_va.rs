@@ -10,6 +10,8 @@ use super::finding::{Findings, Invariant};
 const QUERY_TYPE: u32 = 48;
 /// Bytes of a UINT: the input, and the output.
 const UINT: u32 = 4;
+/// The least that a window has (PGV-06).
+const LEAST: u64 = 4 << 20;
 /// Windows that the system chooses are cut down above this: their tables stay resident for ever (PGV-04).
 const NEVER_CUT_BELOW: u64 = 16 << 30;
 
@@ -74,8 +76,8 @@ impl PagingVa {
         }
         for query in &self.queries {
             self.check_size(query, findings);
-            self.check_told(query, findings);
         }
+        self.check_told(findings);
         let first = self.queries.first().map_or(self.size, |query| query.size);
         findings.check(self.window_is(first), Invariant::U16, || {
             format!("the windows have {} bytes, but {first} follow from the query", self.size)
@@ -103,26 +105,47 @@ impl PagingVa {
         });
     }
 
+    /// A size as it is given: whole leaf tables, and not less than the least.
     fn rounded(&self, size: u64) -> u64 {
-        size.checked_next_multiple_of(self.leaf_coverage.max(1)).unwrap_or(u64::MAX)
+        match size {
+            0 => 0,
+            size => size.max(LEAST).checked_next_multiple_of(self.leaf_coverage.max(1)).unwrap_or(u64::MAX),
+        }
     }
 
-    /// An answer that is not taken as it is, is a finding for the driver's author; and only that.
-    fn check_told(&self, &Query { index, answer_mib, size }: &Query, findings: &mut Findings) {
+    /// What the driver's author must be told: an answer that is not taken as it is.
+    fn due(&self, &Query { index, answer_mib, size }: &Query) -> Option<DriverFinding> {
         let asked_mib = answer_mib.unwrap_or(0);
-        let asked = self.rounded(u64::from(asked_mib) << 20);
-        let told = |finding: &DriverFinding| self.findings.contains(finding);
-        let ignored = told(&DriverFinding::PagingVaIgnored { physical_adapter_index: index, asked_mib });
-        let clamped =
-            told(&DriverFinding::PagingVaClamped { physical_adapter_index: index, asked_mib, paging_va_size: size });
-        findings.check(ignored == (asked_mib > 0 && size == 0), Invariant::U16, || {
-            format!("physical adapter {index} asked for {asked_mib} MiB and gets {size} bytes; told it is ignored: {ignored}")
-        });
-        findings.check(clamped == (0 < size && size < asked), Invariant::U16, || {
-            format!(
-                "physical adapter {index} asked for {asked_mib} MiB and gets {size} bytes; told it is cut: {clamped}"
-            )
-        });
+        let (physical_adapter_index, paging_va_size) = (index, size);
+        match self.rounded(u64::from(asked_mib) << 20) {
+            0 => None,
+            _ if size == 0 => Some(DriverFinding::PagingVaIgnored { physical_adapter_index, asked_mib }),
+            asked if size < asked => {
+                Some(DriverFinding::PagingVaClamped { physical_adapter_index, asked_mib, paging_va_size })
+            }
+            _ => None,
+        }
+    }
+
+    /// The driver's author is told what is due, and nothing else of the kind.
+    fn check_told(&self, findings: &mut Findings) {
+        let due: Vec<DriverFinding> = self.queries.iter().filter_map(|query| self.due(query)).collect();
+        for finding in &due {
+            findings.check(self.findings.contains(finding), Invariant::U16, || {
+                format!("the driver's author is not told this: {finding}")
+            });
+        }
+        for finding in &self.findings {
+            let right = match *finding {
+                DriverFinding::PagingVaIgnored { .. } | DriverFinding::PagingVaClamped { .. } => due.contains(finding),
+                DriverFinding::PagingVaNeedlesslyLarge { asked_mib, default_size, .. } => {
+                    self.queries.iter().any(|query| query.answer_mib == Some(asked_mib))
+                        && default_size < u64::from(asked_mib) << 20
+                }
+                _ => true,
+            };
+            findings.check(right, Invariant::U16, || format!("the driver's author is told what is not so: {finding}"));
+        }
     }
 }
 

@@ -20,6 +20,22 @@ pub(super) struct Places {
     pub system: SystemMemory,
 }
 
+/// Kinds of memory: what is taken of one, nobody else can have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pools {
+    /// The memory segment, for allocations and page tables.
+    pub memory: bool,
+    /// System memory that engines reach.
+    pub system: bool,
+}
+
+impl Pools {
+    /// Whether some memory is in both.
+    pub fn meets(self, other: Pools) -> bool {
+        self.memory && other.memory || self.system && other.system
+    }
+}
+
 /// System memory: what was committed of it, and how much of that engines reach.
 #[derive(Debug, Default)]
 pub(super) struct SystemMemory {

@@ -2,11 +2,13 @@
 
 use std::cmp::Reverse;
 
+use vidmm::contract::SegmentSet;
 use vidmm::{AllocationId, DeviceId, Event, PagingQueueId, PlanNo, ProcessId};
 
 use super::Audit;
-use super::device::{Request, RequestKind};
+use super::device::{Device, Request, RequestKind};
 use super::finding::Invariant;
+use super::places::Pools;
 
 impl Audit {
     pub(super) fn request(&mut self, event: &Event) {
@@ -74,18 +76,42 @@ impl Audit {
         }
     }
 
-    /// Between devices, a queue with higher priority is granted first; then who asked first.
+    /// Between devices, a queue with higher priority is granted first; then who asked first. Who takes nothing of the memory that
+    /// another waits for need not wait for that one.
     fn check_turn(&mut self, id: DeviceId) {
-        let turn = |device: &super::device::Device| {
+        let turn = |device: &Device| {
             let request = device.next_request()?;
             let priority = self.fences.queues.get(&request.queue).map_or(0, |queue| queue.priority);
             Some((Reverse(priority), request.arrival))
         };
-        let first = self.devices.iter().filter_map(|(&id, device)| Some((turn(device)?, id))).min();
+        let competes = |of: &Device| of.next_request().is_some_and(|of| self.waits_for(of).meets(self.taken));
+        let turns = self.devices.iter().filter(|&(&other, device)| other == id || competes(device));
+        let first = turns.filter_map(|(&id, device)| Some((turn(device)?, id))).min();
         let passed_over = first.map(|(_, first)| first).filter(|&first| first != id);
         self.findings.check(passed_over.is_none(), Invariant::U28, || {
-            format!("a request of {id} is granted, but it is the turn of {passed_over:?}")
+            format!("a request of {id} is granted and takes {:?}, but it is the turn of {passed_over:?}", self.taken)
         });
+        self.taken = Pools::default();
+    }
+
+    /// The kinds of memory that a request certainly needs. Where an allocation goes that may be in both, the log does not say
+    /// before it is placed.
+    fn waits_for(&self, request: &Request) -> Pools {
+        let mut pools = Pools::default();
+        match &request.kind {
+            RequestKind::Map(..) => pools.memory = true,
+            RequestKind::MakeResident(spans) => {
+                let absent =
+                    spans.iter().filter_map(|(id, _)| self.allocations.get(id)).filter(|of| of.decided.is_none());
+                for allocation in absent {
+                    let set = SegmentSet(allocation.supported_segment_set);
+                    let (memory, system) = (set.contains(self.places.memory.id), set.contains(self.places.aperture.id));
+                    pools.memory |= memory && !system;
+                    pools.system |= system && !memory;
+                }
+            }
+        }
+        pools
     }
 
     fn paging_fence_signaled(&mut self, queue: PagingQueueId, value: u64) {
