@@ -83,6 +83,8 @@ pub struct World {
     journal_seen: usize,
     /// How many operations the GPU has executed.
     pub executed: usize,
+    /// Where allocations are resident, as the manager has decided.
+    pub placed: BTreeMap<AllocationId, SegmentId>,
     /// What the driver calls the allocations that live.
     handles: BTreeMap<AllocationId, KmdAllocationHandle>,
     /// The ranges that the IOMMU maps: what they show, and the last operation that names each.
@@ -115,6 +117,7 @@ impl World {
             journal,
             journal_seen: 0,
             executed: 0,
+            placed: BTreeMap::new(),
             handles: BTreeMap::new(),
             io_mmu: BTreeMap::new(),
             clients: Vec::new(),
@@ -307,7 +310,7 @@ impl World {
         self.events.extend(events);
     }
 
-    /// What driver and GPU learn when allocations come and go.
+    /// What is known of allocations that come and go.
     fn learn(&mut self, event: &Event) {
         match *event {
             Event::AllocationCreated { allocation, handle, size, backing_store, .. } => {
@@ -315,6 +318,10 @@ impl World {
                 let info = self.driver.infos[&handle];
                 self.machine.created(handle, Known { info, backing_store, size });
                 self.handles.insert(allocation, handle);
+            }
+            Event::Placed { allocation, segment, .. } => _ = self.placed.insert(allocation, segment),
+            Event::Evicted { allocation, segment, .. } => {
+                assert_eq!(self.placed.remove(&allocation), Some(segment), "it leaves where it was placed");
             }
             Event::AllocationReclaimed { allocation } => {
                 let handle = self.handles.remove(&allocation).expect("it was created");
