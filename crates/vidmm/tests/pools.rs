@@ -240,6 +240,23 @@ fn trimming_what_is_said_is_enough_in_either_pool() {
     }
 }
 
+/// I32, SEG-47: an idle allocation in local memory, that is asked for together with what needs all of local memory, goes to
+/// system memory.
+#[test]
+fn a_request_moves_what_it_names_to_make_room() {
+    let (mut world, client) = of(Config::discrete(14, 64));
+    let (b, b_at) = world.create_resident(client, Place::LocalOrSystem, 1, SILENT);
+    world.submit(client, &[Access::Write(b_at, 6)]);
+    world.run_all();
+    world.evict(client, &[b], IF_NECESSARY).unwrap();
+    let a = world.create(client, Place::Local, 14, SILENT);
+    let a_at = world.map(client, a);
+    world.bring_in(client, &[a, b]);
+    assert_eq!(segment(&world, client, a_at), Some(LOCAL));
+    assert_eq!((segment(&world, client, b_at), world.token(client, b_at)), (SYSTEM, Some(6)));
+    world.tear_down();
+}
+
 /// SEG-40: an allocation is in a segment of its set, or in none.
 fn is_in_its_set(world: &World, client: Client, place: Place, at: u64) {
     let found = segment(world, client, at);

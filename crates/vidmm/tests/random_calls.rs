@@ -467,8 +467,9 @@ impl Model {
         let Some(alloc) = self.allocs.iter().find(fits) else { return };
         let client = self.devices[alloc.device].client;
         let answer = self.world.call(|vidmm, _, _| vidmm.make_resident(client.queue, &[alloc.id]));
-        let pending = matches!(answer.expect("RES-13: it fits"), Residency::Pending { .. });
-        self.devices[alloc.device].last_fence += u64::from(pending);
+        if let Residency::Pending { paging_fence_value } = answer.expect("RES-13: it fits") {
+            self.devices[alloc.device].last_fence = paging_fence_value;
+        }
         self.world.evict(client, &[alloc.id], IF_NECESSARY).unwrap();
         self.world.run_all();
     }
