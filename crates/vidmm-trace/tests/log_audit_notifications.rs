@@ -155,6 +155,29 @@ fn i09_content_that_nobody_wants_is_notified() {
     }
 }
 
+/// `T` is destroyed, but work that was submitted before is still to read it.
+fn destroyed_but_wanted() -> Broken {
+    let destroyed = Event::AllocationDestroyed { allocation: T.id() };
+    let wanted = [make_resident(T, 1, 4), submitted(2, &[], &[]), destroyed];
+    IMPLICIT.story().insert_all_before(is(IMPLICIT.evicted(OUT)), wanted)
+}
+
+#[test]
+fn i09_content_that_is_still_wanted_is_not_notified() {
+    destroyed_but_wanted().breaks_nothing();
+    destroyed_but_wanted().remove_all(of_chunk).breaks_only(I09);
+}
+
+#[test]
+fn content_that_nobody_wants_may_be_notified_if_it_leaves_for_another_reason() {
+    let destroyed = || Event::AllocationDestroyed { allocation: T.id() };
+    let story = || IMPLICIT.story().insert_before(is(IMPLICIT.evicted(OUT)), destroyed());
+    story().breaks_nothing();
+    story().remove_all(of_chunk).breaks_nothing();
+    let whole = |event: &Event| evicted_chunk(CHUNKS[2].0)(event);
+    story().remove(whole).breaks_only(I10);
+}
+
 #[test]
 fn i10_a_chunk_is_missing() {
     for run in [IMPLICIT, IN_APERTURE, BY_PROCESS, GLOBAL] {

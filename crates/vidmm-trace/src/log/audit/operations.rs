@@ -150,8 +150,9 @@ impl Audit {
         let offset = mapping.allocation_offset.checked_add(start - mapping.virtual_address)?;
         let place = self.allocations.get(&id).and_then(|allocation| allocation.built.as_ref());
         let in_system = place.is_some_and(|place| self.places.in_system_memory(place.segment));
-        let side = mapping.page_size == page_size(op) || in_system && page_size(op) == PageSize::Kib4;
-        let fits = mapping.allocation == id && end <= mapping.end() && side;
+        // Pages of system memory are of 4 KiB, whatever the memory segment has (GVA-40).
+        let side = if in_system { PageSize::Kib4 } else { mapping.page_size };
+        let fits = mapping.allocation == id && end <= mapping.end() && page_size(op) == side;
         (fits && offset == op.allocation_offset_in_bytes).then_some((*mapping, offset))
     }
 }
