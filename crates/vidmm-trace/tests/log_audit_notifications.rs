@@ -316,16 +316,49 @@ fn i17_what_running_work_uses_is_notified() {
     }
 }
 
+/// A pass of the second chunk, with this answer, in a packet of its own.
+fn with_pass(run: Run, status: BuildStatus) -> Broken {
+    let story = run.story();
+    let pass = unfinished(first(&story, evicted_chunk(CHUNKS[1].0)), status);
+    let [submitted, completed] = packet();
+    renumbered(story.insert_all_before(evicted_chunk(CHUNKS[1].0), [pass, submitted, completed]))
+}
+
+/// The driver's author is told that busy is no answer to NOTIFY_ALLOC.
+fn busy_told() -> Event {
+    Event::DriverFinding { finding: DriverFinding::BusyUndocumented { operation: PagingOperationKind::NotifyAlloc } }
+}
+
 #[test]
 fn a_notification_in_passes_counts_once() {
     for run in EVICTED {
-        for status in [BuildStatus::InsufficientDmaBuffer, BuildStatus::AllocationBusy] {
-            let story = run.story();
-            let pass = unfinished(first(&story, evicted_chunk(CHUNKS[1].0)), status);
-            let [submitted, completed] = packet();
-            let story = story.insert_all_before(evicted_chunk(CHUNKS[1].0), [pass, submitted, completed]);
-            renumbered(story).breaks_nothing();
-        }
+        with_pass(run, BuildStatus::InsufficientDmaBuffer).breaks_nothing();
+        let busy = with_pass(run, BuildStatus::AllocationBusy);
+        busy.insert_before(evicted_chunk_ended, busy_told()).breaks_nothing();
+    }
+}
+
+/// The second chunk, when the driver ends it.
+fn evicted_chunk_ended(event: &Event) -> bool {
+    let ended = matches!(event, Event::PagingOperation { status: BuildStatus::Success, .. });
+    ended && evicted_chunk(CHUNKS[1].0)(event)
+}
+
+#[test]
+fn i20_nobody_is_told_that_busy_is_no_answer() {
+    with_pass(IMPLICIT, BuildStatus::AllocationBusy).breaks_only(I20);
+}
+
+#[test]
+fn i17_a_busy_driver_is_called_again_before_the_gpu_is_idle() {
+    for run in EVICTED {
+        let story = with_pass(run, BuildStatus::AllocationBusy).insert_before(evicted_chunk_ended, busy_told());
+        let at = story.position(evicted_chunk_ended);
+        let mut story = story;
+        assert!(matches!(story.0[at - 2], Event::Completed { .. }));
+        let late = story.0.remove(at - 2);
+        story.0.insert(at, late);
+        story.breaks_only(I17);
     }
 }
 

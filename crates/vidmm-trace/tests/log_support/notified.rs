@@ -347,7 +347,8 @@ fn table(level: u32, table: u64, virtual_address: u64, first: Pte) -> Event {
     let all = if level == 0 { 1024 } else { 256 };
     let count = if first == Pte::INVALID { all } else { 1 };
     let (process, allocation, offset) = (USER_HANDLE, None, 0);
-    let mut event = write(1, &Entries { process, level, table, allocation, virtual_address, offset, first, count });
+    let entries = Entries { process, level, table, allocation, virtual_address, offset, first, count };
+    let mut event = initial(write(1, &entries));
     change_update(&mut event, |op| op.start_index = if level == 0 { 0 } else { (virtual_address >> 22) as u32 });
     event
 }

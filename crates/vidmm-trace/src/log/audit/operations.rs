@@ -13,6 +13,7 @@ impl Audit {
     pub(super) fn paging(&mut self, event: &Event) {
         match *event {
             Event::PagingOperation { plan, ref operation, status, offset, bytes, .. } => {
+                self.check_goes_on(operation);
                 self.open_buffer.write(offset, bytes, &mut self.findings);
                 let in_open_buffer = offset > 0 || bytes > 0;
                 self.operation(plan, operation, status, in_open_buffer);
@@ -31,14 +32,10 @@ impl Audit {
     }
 
     fn operation(&mut self, plan: PlanNo, operation: &PagingOperation, status: BuildStatus, in_open_buffer: bool) {
-        let unfinished = self.unfinished.take();
-        self.findings.check(unfinished.is_none_or(|before| before == *operation), Invariant::I20, || {
-            format!("{operation:?} is built before {unfinished:?} was ended")
-        });
         self.begin_plan(plan);
         self.note_built(plan, in_open_buffer);
         if status != BuildStatus::Success {
-            self.unfinished = Some(*operation);
+            self.unfinished = Some((*operation, status));
             return;
         }
         if !self.check_operation_exists(operation) {
