@@ -5,10 +5,10 @@
 
 use std::error::Error;
 
-use vidmm::PageSize;
 use vidmm::contract::{BuildPagingBuffer, BuildStatus, Kmd, PagingOperation};
+use vidmm::{AdapterOptions, PageSize};
 use vidmm_runtime::{HookedKmd, KmdHook, Machine};
-use vidmm_sim::{Content, MachineDesc, RunDesc, Unobserved};
+use vidmm_sim::{BufferDesc, Content, MachineDesc, RunDesc, Unobserved};
 use vidmm_soft::{CostModel, ModelGpuFaults, SoftAdapterConfig, SoftMachine};
 use vidmm_trace::Generator;
 
@@ -58,7 +58,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         },
         ahead: 8,
         content: Content::Uniform,
-        events: false,
+        buffers: BufferDesc::default(),
+        options: AdapterOptions::default(),
     };
     let report = vidmm_sim::run(&workload, &desc, &machine, &mut Unobserved)?;
     println!(

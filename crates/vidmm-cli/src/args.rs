@@ -34,7 +34,7 @@ pub enum Command {
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RunArgs {
-    /// The scenario to run
+    /// The scenario to run: a workload, or steps one by one
     #[arg(value_name = "SCENARIO.toml", value_hint = ValueHint::FilePath, conflicts_with = "trace")]
     pub scenario: Option<PathBuf>,
 
@@ -46,8 +46,9 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value_t = Gpu::Soft)]
     pub gpu: Gpu,
 
-    /// Local memory: a size such as `24GiB`, or a share of the workload's footprint such as `50%` [default: the scenario's]
-    #[arg(long, value_name = "SIZE|PERCENT")]
+    /// Local memory: a size such as `24GiB`, a share of the workload's footprint such as `50%`, or `0` for none [default: the
+    /// scenario's]
+    #[arg(long, value_name = "SIZE|PERCENT", value_parser = vidmm_sim::local_memory)]
     pub local_memory: Option<LocalMemory>,
 
     /// What everything random follows from [default: the scenario's]
@@ -58,8 +59,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1024))]
     pub ahead: Option<u32>,
 
-    /// Make mistakes on purpose, to see that they are found: `flip-bit-in-transfer`, `skip-tlb-flush`, `drop-page-out`, each
-    /// with `@N` for its n-th occasion only
+    /// Make mistakes on purpose, to see that they are found: `flip-bit-in-transfer`, `skip-tlb-flush`, `drop-page-out`,
+    /// `skip-decompression`, `ignore-chunk-offset`, `late-notification`, `early-io-mmu-unmap`, `skip-cache-flush`,
+    /// `reuse-paging-va`, each with `@N` for its n-th occasion only
     #[arg(long, value_name = "FAULT[@N]", value_delimiter = ',')]
     pub faults: Vec<Fault>,
 
@@ -88,6 +90,7 @@ const EXAMPLES: &str = "\
 Examples:
   vidmm run                                    the built-in scenario
   vidmm run scenarios/serving.toml --seed 7
+  vidmm run scenarios/notification/p23-notify-from-aperture.toml    see what is sent, step by step
   vidmm run --trace bert.txt --local-memory 50% --ahead 16
   vidmm run --faults skip-tlb-flush            see the check fail
 

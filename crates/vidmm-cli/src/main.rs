@@ -3,9 +3,13 @@
 //! Exit status: 0 all that was checked held; 1 something did not; 2 the input or the arguments are wrong.
 
 mod args;
+mod style;
+mod output;
 mod report;
-mod run;
 mod soft;
+mod explicit;
+mod workload;
+mod run;
 
 use std::process::ExitCode;
 

@@ -2,13 +2,10 @@
 
 use std::io::{self, Write};
 
-use anstyle::{AnsiColor, Style};
-use vidmm_sim::{Fault, Finding, Report};
+use vidmm_sim::{Fault, Figures, Finding, Report};
 use vidmm_trace::{ByteSize, Workload};
 
-const GOOD: Style = Style::new().bold().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Green)));
-const BAD: Style = Style::new().bold().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Red)));
-const BOLD: Style = Style::new().bold();
+use crate::style::{BAD, BOLD, GOOD, counted, number};
 
 /// Prints the figures and the findings of a run with `faults` in it. `replay` is the command that shows a finding again.
 pub fn print(
@@ -24,8 +21,12 @@ pub fn print(
         _ if !report.all_held() => Ok(()),
         _ => writeln!(out, "  note        nothing that was read shows the mistakes made on purpose: they changed nothing, or nothing that mattered"),
     });
+    unless_closed(written)
+}
+
+/// Whoever reads may have seen enough.
+pub fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     match written {
-        // Whoever reads has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other,
     }
@@ -48,46 +49,48 @@ fn write(
         "{BOLD}{name}{BOLD:#}: {} kernels and {} uploads of {}, on {} buffers",
         number(r.kernels),
         number(r.uploads),
-        counted(workload.processes().len(), "process", "processes"),
+        counted(workload.processes().len() as u64, "process", "processes"),
         number(r.buffers),
     )?;
-    writeln!(
-        out,
-        "  memory      footprint {}, local memory {} ({:.0} %)",
-        size(r.footprint_bytes),
-        size(r.local_memory_bytes),
-        share(r.local_memory_bytes, r.footprint_bytes),
-    )?;
+    let amount = |bytes: u64| format!("{} ({:.0} %)", size(bytes), share(bytes, r.footprint_bytes));
+    let local = if r.local_memory_bytes == 0 {
+        "no local memory".to_owned()
+    } else {
+        format!("local memory {}", amount(r.local_memory_bytes))
+    };
+    let system = r.system_memory_bytes.map(|bytes| format!(", system memory {}", amount(bytes))).unwrap_or_default();
+    writeln!(out, "  memory      footprint {}, {local}{system}", size(r.footprint_bytes))?;
     writeln!(
         out,
         "  paging      {} in, {} out, {} filled; {} evictions, {} of them with a copy",
-        size(r.bytes_paged_in),
-        size(r.bytes_paged_out),
-        size(r.bytes_filled),
-        number(r.evictions),
-        number(r.evictions_copied),
+        size(r.figures.bytes_paged_in),
+        size(r.figures.bytes_paged_out),
+        size(r.figures.bytes_filled),
+        number(r.figures.evictions),
+        number(r.figures.evictions_copied),
     )?;
     writeln!(
         out,
         "  operations  {} transfers, {} fills, {} page-table updates, {} TLB flushes",
-        number(r.virtual_transfers),
-        number(r.virtual_fills),
-        number(r.update_page_tables),
-        number(r.flush_tlbs),
+        number(r.figures.virtual_transfers),
+        number(r.figures.virtual_fills),
+        number(r.figures.update_page_tables),
+        number(r.figures.flush_tlbs),
     )?;
+    write_notifications(out, &r.figures)?;
     writeln!(
         out,
         "              in {} plans and {} paging buffers; the driver was called {} times",
-        number(r.plans),
-        number(r.paging_buffers),
-        number(r.build_calls),
+        number(r.figures.plans),
+        number(r.figures.paging_buffers),
+        number(r.figures.build_calls),
     )?;
     writeln!(
         out,
         "  fences      {} paging fences signalled, {} submissions, {} events",
-        number(r.paging_fences),
-        number(r.submissions),
-        number(r.events),
+        number(r.figures.paging_fences),
+        number(r.figures.submissions),
+        number(r.figures.events),
     )?;
     writeln!(
         out,
@@ -111,6 +114,14 @@ fn write(
         number(r.kernels + r.uploads),
         number(r.pages_wrong),
     )?;
+    if r.system_pages_checked > 0 {
+        writeln!(
+            out,
+            "              {} pages of evicted buffers as the CPU sees them: {style}{} wrong{style:#}",
+            number(r.system_pages_checked),
+            number(r.system_pages_wrong),
+        )?;
+    }
     for finding in &r.findings {
         write_finding(out, finding)?;
     }
@@ -118,6 +129,29 @@ fn write(
         Some(command) => writeln!(out, "  replay      {command}"),
         None => Ok(()),
     }
+}
+
+/// What only some machines and allocations bring about.
+fn write_notifications(out: &mut impl Write, figures: &Figures) -> io::Result<()> {
+    let size = ByteSize(figures.eviction_notification_bytes);
+    let chunks = counted(figures.eviction_notification_chunks, "chunk", "chunks");
+    let lines = [
+        (
+            figures.eviction_notifications,
+            format!("{} eviction notifications in {chunks} of {size}", number(figures.eviction_notifications)),
+        ),
+        (
+            figures.io_mmu_unmap_notifications,
+            format!("{} IOMMU unmap notifications", number(figures.io_mmu_unmap_notifications)),
+        ),
+        (figures.aperture_operations, format!("{} aperture operations", number(figures.aperture_operations))),
+        (
+            figures.demotions + figures.promotions,
+            format!("{} demotions, {} promotions", number(figures.demotions), number(figures.promotions)),
+        ),
+    ];
+    let mut shown = lines.iter().filter(|(count, _)| *count > 0);
+    shown.try_for_each(|(_, text)| writeln!(out, "              {text}"))
 }
 
 fn write_finding(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
@@ -128,6 +162,17 @@ fn write_finding(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
             writeln!(
                 out,
                 "kernel {kernel} read a wrong page: page {page} of {allocation} (buffer {buffer} of the workload)"
+            )?;
+            writeln!(
+                out,
+                "              its digest is {found:#018x} and must be {expected:#018x}; {wrong} wrong pages in all"
+            )?;
+            writeln!(out, "              event {event}")
+        }
+        Finding::WrongSystemPage { buffer, allocation, page, address, expected, found, wrong, event } => {
+            writeln!(
+                out,
+                "the CPU sees a wrong page: page {page} of {allocation} (buffer {buffer} of the workload), at {address:#x} of system memory"
             )?;
             writeln!(
                 out,
@@ -153,27 +198,5 @@ fn write_finding(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
             broken.iter().try_for_each(|line| writeln!(out, "              {line}"))?;
             writeln!(out, "              event {event}")
         }
-    }
-}
-
-fn counted(count: usize, one: &str, many: &str) -> String {
-    format!("{} {}", number(count as u64), if count == 1 { one } else { many })
-}
-
-/// A number with its thousands apart.
-fn number(value: u64) -> String {
-    let digits = value.to_string();
-    let groups: Vec<&str> =
-        digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).expect("digits are ASCII")).collect();
-    groups.join(",")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::number;
-
-    #[test]
-    fn thousands_stand_apart() {
-        assert_eq!(["0", "999", "1,000", "1,234,567"], [0, 999, 1000, 1_234_567].map(number));
     }
 }

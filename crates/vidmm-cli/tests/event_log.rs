@@ -5,7 +5,7 @@ mod common;
 use std::fs::File;
 use std::io::BufReader;
 
-use common::{Scratch, scenarios, summary, vidmm_run};
+use common::{Scratch, notification_scenarios, scenarios, summary, vidmm_run};
 use vidmm_trace::{Audit, LogReader};
 
 /// Other machines: what `[adapter]` has instead of a scenario's own.
@@ -19,6 +19,33 @@ const MACHINES: [(&str, &str); 9] = [
     ("paging buffers that are soon full", "paging-buffer = \"4 KiB\""),
     ("a TLB that caches invalid entries", "invalid-tlb-entries-not-cached = false"),
     ("a shortage", "local-memory = \"20%\""),
+];
+
+/// Machines on which buffers are in system memory: what `[adapter]` and `[client]` have.
+const IN_SYSTEM_MEMORY: [(&str, &str, &str); 6] = [
+    ("no local memory", "local-memory = 0\nscheduling-log = \"4 MiB\"\naperture-commit-limit = \"50%\"", ""),
+    (
+        "no local memory, and notifications of August 2024",
+        "local-memory = 0\nscheduling-log = \"4 MiB\"\naperture-commit-limit = \"50%\"\nnotification-revision = \"2024-08\"",
+        "",
+    ),
+    (
+        "an IOMMU with a domain for each process",
+        "addressing-model = \"gpu-va-io-mmu\"\nscheduling-log = \"4 MiB\"\naperture-commit-limit = \"50%\"",
+        "",
+    ),
+    (
+        "an IOMMU with one domain, and windows smaller than buffers",
+        "addressing-model = \"gpu-va-io-mmu-global\"\nscheduling-log = \"1 MiB\"\npaging-va-mib = 1\n\
+         aperture-commit-limit = \"50%\"\npaging-buffer = \"4 KiB\"",
+        "",
+    ),
+    (
+        "demotion and promotion",
+        "local-memory = \"30%\"\naperture-commit-limit = \"40%\"",
+        "segments = \"local-or-system\"",
+    ),
+    ("compression in local memory", "local-memory = \"50%\"", "segments = \"local\""),
 ];
 
 /// Workloads with allocations of up to 4 MiB, so that a scratch space of 1 MiB cuts them.
@@ -53,6 +80,27 @@ fn log_holds(what: &str, arguments: &[&str]) {
 fn logs_of_the_scenarios_hold() {
     for scenario in scenarios() {
         log_holds(&scenario, &[&scenario]);
+    }
+}
+
+#[test]
+fn logs_of_steps_hold() {
+    for scenario in notification_scenarios() {
+        log_holds(&scenario, &[&scenario]);
+    }
+}
+
+#[test]
+fn logs_of_buffers_in_system_memory_hold() {
+    let scratch = Scratch::new();
+    for (what, adapter, client) in IN_SYSTEM_MEMORY {
+        for workload in WORKLOADS {
+            let text = format!(
+                "[adapter]\n{adapter}\n[client]\n{client}\ncompression = true\n\
+                 notify = [\"eviction\", \"io-mmu-unmap\"]\n[workload]\n{workload}"
+            );
+            log_holds(&format!("{what}:\n{text}"), &[&scratch.file("scenario.toml", text)]);
+        }
     }
 }
 

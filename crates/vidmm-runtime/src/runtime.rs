@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use vidmm::contract::{DmaBuffer, EngineFence, Host, Kmd};
 use vidmm::{
     AdapterOptions, DeviceInError, GpuVirtualAddress, MonitoredFenceId, Nanoseconds, NumberedEvent, Output,
-    PagingQueueId, StartAdapterError, Statistics, VidMm, Violation,
+    PagingQueueId, PhysicalAddress, StartAdapterError, Statistics, VidMm, Violation,
 };
 
 use crate::{Gpu, GpuEvent, Umd};
@@ -110,6 +110,11 @@ impl Runtime {
     /// The user-mode driver.
     pub fn umd(&self) -> &dyn Umd {
         &*self.machine.umd
+    }
+
+    /// The digest of the bytes of one page as they are in memory, as [`Gpu::page_digest`] gives it.
+    pub fn page_digest(&self, address: PhysicalAddress) -> Option<u64> {
+        self.machine.gpu.page_digest(address)
     }
 
     /// What the manager did so far.

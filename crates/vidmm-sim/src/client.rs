@@ -3,11 +3,13 @@
 
 use vidmm::contract::EngineKind;
 use vidmm::{
-    AllocationId, ContextId, CreateError, DeviceId, EvictFlags, FenceValueDesc, MakeResidentError, MapError,
-    MapGpuVirtualAddress, MonitoredFenceId, Nanoseconds, PAGE_SIZE, PagingQueueId, ProcessId, SubmitDesc,
+    AllocationId, ContextId, CreateError, DeviceId, EvictFlags, FenceValueDesc, GpuVirtualAddress, MakeResidentError,
+    MapError, MapGpuVirtualAddress, MonitoredFenceId, Nanoseconds, PAGE_SIZE, PagingQueueId, ProcessId, SubmitDesc,
 };
-use vidmm_runtime::{AllocationDesc, Content, KernelCommand, PageRange, Runtime};
+use vidmm_runtime::{AllocationDesc, AllocationSegments, Content, KernelCommand, PageRange, Runtime, Surface};
 use vidmm_trace::{ByteSize, Cost, Engine, Lifetime, Workload};
+
+use crate::system_copies::SystemCopies;
 
 /// Why a client cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -15,8 +17,8 @@ use vidmm_trace::{ByteSize, Cost, Engine, Lifetime, Workload};
 pub enum ClientError {
     /// The memory is too small for a kernel and the page tables of the workload.
     #[error(
-        "kernel {kernel} does not fit in local memory beside the page tables, even with nothing else in it: \
-         {} are missing; give it more local memory", ByteSize(*.num_bytes_to_trim)
+        "kernel {kernel} does not fit in local memory beside the page tables, or under the commit limit of system memory, even \
+         with nothing else there: {} are missing; give it more", ByteSize(*.num_bytes_to_trim)
     )]
     DoesNotFit {
         /// The kernel.
@@ -39,9 +41,42 @@ pub enum ClientError {
     NoEngine(EngineKind),
 }
 
+/// What a client asks of each buffer's allocation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BufferDesc {
+    /// Where it may be.
+    pub segments: AllocationSegments,
+    /// Whether it has a compression surface, through which kernels read and write it.
+    pub compression: bool,
+    /// Whether the driver wants to know before it is evicted (NTF-02).
+    pub notify_eviction: bool,
+    /// Whether the driver wants to know before it is unmapped from the IOMMU (NTF-04).
+    pub notify_io_mmu_unmap: bool,
+}
+
+impl BufferDesc {
+    /// The allocation of a buffer: its surface, if it has one, bears the buffer's number.
+    fn allocation(&self, buffer: u32, size: u64) -> AllocationDesc {
+        AllocationDesc {
+            segments: self.segments,
+            surface: self.compression.then_some(buffer),
+            notify_eviction: self.notify_eviction,
+            notify_io_mmu_unmap: self.notify_io_mmu_unmap,
+            ..AllocationDesc::local(size)
+        }
+    }
+
+    /// What kernels read and write of a buffer that is mapped at an address.
+    fn range(&self, buffer: u32, virtual_address: GpuVirtualAddress, num_pages: u64) -> PageRange {
+        let surface = self.compression.then_some(Surface { number: buffer, first_page: 0 });
+        PageRange { virtual_address, num_pages, surface }
+    }
+}
+
 /// How a client behaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientOptions {
+    pub buffers: BufferDesc,
     /// Kernels that may be submitted and not ended, beyond the one that runs.
     pub ahead: usize,
     pub content: Content,
@@ -83,6 +118,8 @@ struct BufferState {
     last_use: u32,
     /// The value of each engine's fence after its last kernel that names the buffer.
     last_access: [u64; 2],
+    /// What the CPU sees of it has been judged since then.
+    copy_is_judged: bool,
 }
 
 /// What became of an attempt to submit.
@@ -166,7 +203,13 @@ impl<'a> Client<'a> {
     }
 
     /// Submits what may be submitted at this time. Returns when the next kernel arrives that is not there yet.
-    pub fn submit(&mut self, runtime: &mut Runtime) -> Result<Option<Nanoseconds>, ClientError> {
+    ///
+    /// `copies` is shown each buffer that is about to be used and was evicted.
+    pub fn submit(
+        &mut self,
+        runtime: &mut Runtime,
+        copies: &mut SystemCopies<'_>,
+    ) -> Result<Option<Nanoseconds>, ClientError> {
         let mut next_arrival: Option<Nanoseconds> = None;
         for index in 0..self.processes.len() {
             while let Some(kernel) = self.next_kernel(index) {
@@ -175,7 +218,7 @@ impl<'a> Client<'a> {
                     next_arrival = Some(next_arrival.map_or(arrival, |next| next.min(arrival)));
                     break;
                 }
-                match self.attempt(runtime, index, kernel)? {
+                match self.attempt(runtime, copies, index, kernel)? {
                     Attempt::Submitted => {}
                     Attempt::NoMemory { .. } if !self.nothing_under_way(runtime) => break,
                     Attempt::NoMemory { num_bytes_to_trim } => {
@@ -201,8 +244,15 @@ impl<'a> Client<'a> {
     }
 
     /// Submits one kernel: its buffers exist and are mapped, are made resident, and leave the list again behind it.
-    fn attempt(&mut self, runtime: &mut Runtime, process: usize, kernel: usize) -> Result<Attempt, ClientError> {
+    fn attempt(
+        &mut self,
+        runtime: &mut Runtime,
+        copies: &mut SystemCopies<'_>,
+        process: usize,
+        kernel: usize,
+    ) -> Result<Attempt, ClientError> {
         let named = self.workload.kernels[kernel].buffers();
+        named.iter().for_each(|&buffer| self.judge_copy(runtime, copies, buffer));
         for &buffer in &named {
             if let Some(num_bytes_to_trim) = self.provide(runtime, process, kernel, buffer)? {
                 return Ok(Attempt::NoMemory { num_bytes_to_trim });
@@ -255,7 +305,9 @@ impl<'a> Client<'a> {
         submitted.map_err(|error| refused(kernel, "submit", error))?;
         own_queue.submitted += 1;
         for &buffer in named {
-            self.buffers[buffer as usize].last_access[own] = own_queue.submitted;
+            let state = &mut self.buffers[buffer as usize];
+            state.last_access[own] = own_queue.submitted;
+            state.copy_is_judged = false;
         }
         self.processes[process].submitted += 1;
         Ok(())
@@ -320,7 +372,8 @@ impl<'a> Client<'a> {
         let allocation = match state.allocation {
             Some(allocation) => allocation,
             None => {
-                let private_data = runtime.umd().allocation_private_data(&AllocationDesc::local(bytes));
+                let desc = self.options.buffers.allocation(buffer, bytes);
+                let private_data = runtime.umd().allocation_private_data(&desc);
                 let (vidmm, kmd, host) = runtime.borrow();
                 let created = vidmm.create_allocation(kmd, host, device, &private_data);
                 created.map_err(|error| refused(kernel, "CreateAllocation2", error))?
@@ -334,11 +387,20 @@ impl<'a> Client<'a> {
         match vidmm.map_gpu_virtual_address(host, queue, &MapGpuVirtualAddress::whole(allocation)) {
             Ok(mapped) => {
                 let num_pages = bytes.div_ceil(PAGE_SIZE);
-                state.mapping = Some(PageRange::plain(mapped.virtual_address, num_pages));
+                state.mapping = Some(self.options.buffers.range(buffer, mapped.virtual_address, num_pages));
                 Ok(None)
             }
             Err(MapError::NoMemory { num_bytes_to_trim }) => Ok(Some(num_bytes_to_trim)),
             Err(error) => Err(refused(kernel, "MapGpuVirtualAddress", error)),
+        }
+    }
+
+    /// Lets `copies` judge what the CPU sees of a buffer, once between two uses.
+    fn judge_copy(&mut self, runtime: &mut Runtime, copies: &mut SystemCopies<'_>, buffer: u32) {
+        let state = &mut self.buffers[buffer as usize];
+        let was_used = state.last_access != [0, 0];
+        if let Some(allocation) = state.allocation.filter(|_| was_used && !state.copy_is_judged) {
+            state.copy_is_judged = copies.judge(runtime, buffer, allocation);
         }
     }
 
@@ -360,10 +422,11 @@ impl<'a> Client<'a> {
     }
 
     /// Destroys all that is left, so that the end of a run shows whether anything leaks.
-    pub fn close(mut self, runtime: &mut Runtime) -> Result<(), ClientError> {
+    pub fn close(mut self, runtime: &mut Runtime, copies: &mut SystemCopies<'_>) -> Result<(), ClientError> {
         let last = self.workload.kernels.len();
-        for state in &mut self.buffers {
-            if let Some(allocation) = state.allocation.take() {
+        for buffer in 0..self.buffers.len() {
+            self.judge_copy(runtime, copies, buffer as u32);
+            if let Some(allocation) = self.buffers[buffer].allocation.take() {
                 // Temporary buffers were destroyed behind their last kernel.
                 let _ = runtime.vidmm().destroy_allocation(allocation);
             }

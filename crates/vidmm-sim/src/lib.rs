@@ -1,22 +1,36 @@
 //! Scenarios, the client that runs them, and the oracle that judges them.
 //!
 //! A [`Scenario`] says what is run and on what machine: it is read from a TOML file in which everything has a default.
+//! An [`ExplicitScenario`] makes calls one by one and shows what the manager asked for; [`ScenarioFile`] is either.
 //! The [`Oracle`] works out from the workload alone what every kernel must read, and judges every page that kernels did
 //! read.
 
-mod client;
+// A file imports only from those above it.
+mod exact;
+mod prediction;
+mod scenario;
 mod machine;
 mod oracle;
-mod run;
-mod scenario;
+mod figures;
 mod timeline;
+mod sequence;
+mod system_copies;
+mod client;
+mod run;
+mod explicit;
 
-pub use client::ClientError;
-pub use machine::{MachineDesc, MachineFactory};
-pub use oracle::{Content, Oracle, Verdict, WrongPage};
+pub use client::{BufferDesc, ClientError};
+pub use explicit::{ExplicitReport, StepFinding, run_explicit};
+pub use figures::Figures;
+pub use machine::{LinkedAdapterDesc, MachineDesc, MachineFactory, MemorySizes};
+pub use oracle::{Oracle, Verdict, WrongPage};
+pub use prediction::Content;
 pub use run::{Finding, Observer, Report, RunDesc, RunError, Unobserved, run};
 pub use scenario::{
-    AdapterSettings, ClientSettings, CostSettings, Fault, FaultError, PageSize, PageTableError, PageTables, Scenario,
-    ScenarioError, TraceSource, WorkloadSource,
+    Action, AdapterSettings, Answer, ApertureShows, Call, CheckAperture, ClientSettings, CostSettings,
+    CreateAllocation, CreateDevice, EvictFlag, ExplicitScenario, Fault, FaultError, FaultKind, Kernel, KernelEngine,
+    LinkedAdapter, Look, MapAllocation, Notification, PageSize, PageTableError, PageTables, PagingVa, Scenario,
+    ScenarioError, ScenarioFile, Step, TraceSource, Until, Wddm, WorkloadSource, local_memory,
 };
+pub use sequence::Line;
 pub use timeline::Shares;

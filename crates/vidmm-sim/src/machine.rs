@@ -1,17 +1,33 @@
 //! What a machine must be, without saying which: this crate names no GPU (DESIGN 2).
 
 use vidmm::PageSize;
+use vidmm::contract::{AddressingModel, WddmVersion};
 use vidmm_runtime::Machine;
 
-use crate::scenario::Fault;
+use crate::scenario::{AdapterSettings, CostSettings, Fault, PageSize as PageSizeSetting, PageTables};
 
 /// The machine that a run asks its factory for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineDesc {
-    /// Bytes of local memory; a multiple of its page size.
+    /// How engines find memory.
+    pub addressing_model: AddressingModel,
+    /// The interface version that the driver declares.
+    pub wddm_version: WddmVersion,
+    /// Bytes of local memory, a multiple of its page size; 0 is none.
     pub local_memory_bytes: u64,
     /// The pages of the memory segment.
     pub page_size: PageSize,
+    /// Bytes of the aperture segment.
+    pub aperture_bytes: u64,
+    /// The most bytes that may be resident in the aperture and in implicit system memory together; none is the aperture's
+    /// size.
+    pub aperture_commit_limit_bytes: Option<u64>,
+    /// Whether engines that read through the aperture see what the CPU caches.
+    pub cache_coherent_aperture: bool,
+    /// Bytes of the log buffers of hardware scheduling; none if the operating system schedules.
+    pub scheduling_log_buffer_bytes: Option<u64>,
+    /// The other physical adapters of a link.
+    pub linked_adapters: Vec<LinkedAdapterDesc>,
     /// Index bits of the page-table levels below the root, leaf first; none is the GPU's own choice.
     pub page_table_bits: Option<Vec<u32>>,
     /// Whether 64 KiB pages have page-table entries of their own (GVA-43).
@@ -22,8 +38,12 @@ pub struct MachineDesc {
     pub page_tables_in_system_memory: bool,
     /// Bytes of a paging buffer.
     pub paging_buffer_bytes: u32,
-    /// The driver's wish for the paging process's address space, in MiB; 0 leaves it to the core.
-    pub paging_va_mib: u32,
+    /// The most bytes that one command of the driver covers.
+    pub max_command_bytes: u64,
+    /// What the driver answers for the size of the paging process's address space, in MiB; none if it fails the query.
+    pub paging_va_mib: Option<u32>,
+    /// The driver answers busy to every n-th notification that does not promise an idle allocation.
+    pub busy_notify_every: Option<u32>,
     /// Bandwidth of the bus each way, in bytes a second.
     pub bus_bytes_per_second: u64,
     /// Bandwidth of local memory, in bytes a second.
@@ -32,22 +52,71 @@ pub struct MachineDesc {
     pub faults: Vec<Fault>,
 }
 
+/// Another physical adapter of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkedAdapterDesc {
+    /// Bytes of local memory; 0 is none.
+    pub local_memory_bytes: u64,
+    /// Bytes of its aperture segment.
+    pub aperture_bytes: u64,
+    /// What its driver answers for the size of the paging process's address space, in MiB; none if it fails the query.
+    pub paging_va_mib: Option<u32>,
+}
+
+/// The sizes of a machine's memory, of which some scenarios say a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemorySizes {
+    /// Bytes of local memory; 0 is none.
+    pub local_memory_bytes: u64,
+    /// Bytes of the aperture segment.
+    pub aperture_bytes: u64,
+    /// The most bytes of system memory that may be resident; none is the aperture's size.
+    pub aperture_commit_limit_bytes: Option<u64>,
+}
+
+impl MachineDesc {
+    /// The machine of a scenario, whose memory has these sizes.
+    pub fn new(adapter: &AdapterSettings, cost: &CostSettings, memory: MemorySizes, faults: &[Fault]) -> Self {
+        let MemorySizes { local_memory_bytes, aperture_bytes, aperture_commit_limit_bytes } = memory;
+        let linked = adapter.linked_adapters.iter().map(|linked| LinkedAdapterDesc {
+            local_memory_bytes: linked.local_memory.bytes(),
+            aperture_bytes: linked.aperture.bytes(),
+            paging_va_mib: linked.paging_va_mib.answer(),
+        });
+        Self {
+            addressing_model: adapter.addressing_model,
+            wddm_version: adapter.wddm.version(),
+            local_memory_bytes,
+            page_size: match adapter.page_size {
+                PageSizeSetting::Kib4 => PageSize::Kib4,
+                PageSizeSetting::Kib64 => PageSize::Kib64,
+            },
+            aperture_bytes,
+            aperture_commit_limit_bytes,
+            cache_coherent_aperture: adapter.cache_coherent_aperture,
+            scheduling_log_buffer_bytes: adapter.scheduling_log.map(|log| log.bytes()),
+            linked_adapters: linked.collect(),
+            page_table_bits: Some(adapter.page_table_bits()),
+            dual_pte: adapter.dual_pte(),
+            invalid_tlb_entries_not_cached: adapter.invalid_tlb_entries_not_cached,
+            page_tables_in_system_memory: adapter.page_tables() == PageTables::System,
+            paging_buffer_bytes: adapter.paging_buffer.bytes() as u32,
+            max_command_bytes: adapter.max_command.bytes(),
+            paging_va_mib: adapter.paging_va_mib.answer(),
+            busy_notify_every: adapter.busy_notify_every,
+            bus_bytes_per_second: cost.bus_bytes_per_second(),
+            local_bytes_per_second: cost.local_bytes_per_second(),
+            faults: faults.to_owned(),
+        }
+    }
+}
+
 impl Default for MachineDesc {
     /// 8 GiB of local memory in 64 KiB pages, behind a PCIe 4 bus.
     fn default() -> Self {
-        Self {
-            local_memory_bytes: 8 << 30,
-            page_size: PageSize::Kib64,
-            page_table_bits: None,
-            dual_pte: true,
-            invalid_tlb_entries_not_cached: true,
-            page_tables_in_system_memory: false,
-            paging_buffer_bytes: 64 << 10,
-            paging_va_mib: 0,
-            bus_bytes_per_second: 25_000_000_000,
-            local_bytes_per_second: 800_000_000_000,
-            faults: Vec::new(),
-        }
+        let memory =
+            MemorySizes { local_memory_bytes: 8 << 30, aperture_bytes: 256 << 20, aperture_commit_limit_bytes: None };
+        Self::new(&AdapterSettings::default(), &CostSettings::default(), memory, &[])
     }
 }
 

@@ -2,14 +2,18 @@
 
 use serde::Serialize;
 use vidmm::contract::EngineKind;
-use vidmm::{AdapterOptions, AllocationId, CheckError, Event, NumberedEvent, StartAdapterError, Statistics};
-use vidmm_runtime::{Content as KernelContent, Happening, Runtime};
+use vidmm::{AdapterOptions, AllocationId, CheckError, Event, NumberedEvent, StartAdapterError};
+use vidmm_runtime::{AllocationSegments, Happening, Runtime};
 use vidmm_trace::{ByteSize, Workload};
 
 use crate::{
-    client::{Client, ClientError, ClientOptions},
+    client::{BufferDesc, Client, ClientError, ClientOptions},
+    figures::Figures,
     machine::{MachineDesc, MachineFactory},
-    oracle::{Content, Oracle, Verdict, WrongPage},
+    oracle::{Oracle, Verdict, WrongPage},
+    prediction::Content,
+    sequence::Line,
+    system_copies::{SystemCopies, WrongCopy},
     timeline::{Shares, Timeline},
 };
 
@@ -22,8 +26,10 @@ pub struct RunDesc {
     pub ahead: usize,
     /// What fills the buffers.
     pub content: Content,
-    /// Whether events are recorded, or only counted.
-    pub events: bool,
+    /// What each buffer's allocation is asked for.
+    pub buffers: BufferDesc,
+    /// How the manager is started.
+    pub options: AdapterOptions,
 }
 
 /// Who watches a run.
@@ -31,6 +37,11 @@ pub trait Observer {
     /// Something happened. Called only if the run records events.
     fn event(&mut self, event: &NumberedEvent) {
         let _ = event;
+    }
+
+    /// The next line of an explicit scenario's sequence.
+    fn line(&mut self, line: &Line) {
+        let _ = line;
     }
 
     /// So many kernels of the workload have ended.
@@ -56,18 +67,26 @@ pub enum RunError {
     Start(#[from] StartAdapterError),
     /// The largest kernel does not fit.
     #[error(
-        "local memory has {}, but the largest kernel of the workload works on {} at once; give local memory more than that",
-        ByteSize(*.local), ByteSize(*.kernel)
+        "there are {} for the workload's buffers, but its largest kernel works on {} at once; give them more than that",
+        ByteSize(*.memory), ByteSize(*.kernel)
     )]
     KernelDoesNotFit {
-        /// Bytes of local memory.
-        local: u64,
+        /// Bytes of all memory that buffers may be in.
+        memory: u64,
         /// Bytes that the kernel works on.
         kernel: u64,
     },
     /// The client cannot go on.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// A step needs what was never created.
+    #[error("line {line}: `{name}` was never created, because the step that was to create it was refused")]
+    Absent {
+        /// The line of the step.
+        line: usize,
+        /// What it needs.
+        name: String,
+    },
 }
 
 /// What a run found. Any finding means that something that was checked did not hold.
@@ -91,6 +110,25 @@ pub enum Finding {
         /// Wrong pages in all inputs of the kernel.
         wrong: u64,
         /// The number of the event that recorded the finding.
+        event: u64,
+    },
+    /// The CPU sees a page of an evicted buffer that is not what it must be.
+    WrongSystemPage {
+        /// The buffer, as the workload names it.
+        buffer: u64,
+        /// The allocation that holds it.
+        allocation: String,
+        /// The page, counted from 0.
+        page: u64,
+        /// Where it is in system memory, in bytes.
+        address: u64,
+        /// The digest that it must have.
+        expected: u64,
+        /// The digest that it has.
+        found: u64,
+        /// Wrong pages of the allocation.
+        wrong: u64,
+        /// The number of the last event.
         event: u64,
     },
     /// Work accessed memory where nothing is resident.
@@ -136,8 +174,10 @@ pub enum Finding {
 pub struct Report {
     /// Bytes that live at most at one time, in pages of the memory segment.
     pub footprint_bytes: u64,
-    /// Bytes of local memory.
+    /// Bytes of local memory; 0 is none.
     pub local_memory_bytes: u64,
+    /// The most bytes that may be resident in system memory; none if the buffers are in local memory only.
+    pub system_memory_bytes: Option<u64>,
     /// Buffers of the workload.
     pub buffers: u64,
     /// Kernels of the workload, without uploads.
@@ -150,36 +190,13 @@ pub struct Report {
     pub pages_checked: u64,
     /// Pages that were wrong.
     pub pages_wrong: u64,
-    /// Bytes copied into local memory.
-    pub bytes_paged_in: u64,
-    /// Bytes copied out of it.
-    pub bytes_paged_out: u64,
-    /// Bytes filled because they had no content yet.
-    pub bytes_filled: u64,
-    /// Allocations taken out of local memory while they lived.
-    pub evictions: u64,
-    /// Of those, with content that had to be copied out.
-    pub evictions_copied: u64,
-    /// VIRTUAL_TRANSFER operations.
-    pub virtual_transfers: u64,
-    /// VIRTUAL_FILL operations.
-    pub virtual_fills: u64,
-    /// UPDATE_PAGE_TABLE operations.
-    pub update_page_tables: u64,
-    /// FLUSH_TLB operations.
-    pub flush_tlbs: u64,
-    /// Calls of the driver's `build_paging_buffer`.
-    pub build_calls: u64,
-    /// Paging buffers that the GPU ran.
-    pub paging_buffers: u64,
-    /// Plans decided.
-    pub plans: u64,
-    /// Paging fence values signalled.
-    pub paging_fences: u64,
-    /// Submissions dispatched.
-    pub submissions: u64,
-    /// Events, recorded or counted.
-    pub events: u64,
+    /// Pages of evicted buffers that the oracle judged as the CPU sees them.
+    pub system_pages_checked: u64,
+    /// Of those, pages that were wrong.
+    pub system_pages_wrong: u64,
+    /// What the manager did.
+    #[serde(flatten)]
+    pub figures: Figures,
     /// Where the virtual time went.
     #[serde(flatten)]
     pub time: Shares,
@@ -206,53 +223,60 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<Report, RunError> {
     let footprint = workload.footprint(desc.machine.page_size.bytes());
-    let (local, kernel) = (desc.machine.local_memory_bytes, footprint.largest_kernel_bytes);
-    if kernel > local {
-        return Err(RunError::KernelDoesNotFit { local, kernel });
+    let (memory, kernel) = (memory_for_buffers(desc), footprint.largest_kernel_bytes);
+    if kernel > memory {
+        return Err(RunError::KernelDoesNotFit { memory, kernel });
     }
     let machine = factory(&desc.machine).map_err(RunError::Machine)?;
-    let runtime = Runtime::start(AdapterOptions { events: desc.events, ..AdapterOptions::default() }, machine)?;
+    let runtime = Runtime::start(desc.options, machine)?;
     let mut run = Run {
         runtime,
         oracle: Oracle::new(workload, desc.content),
         workload,
         timeline: Timeline::default(),
         verdict: Verdict::default(),
+        copies: Verdict::default(),
         findings: Vec::new(),
         observer,
     };
     let outcome = run.run_to_end(desc);
     run.hand_on_events();
     let ended = outcome?;
-    let Run { mut runtime, timeline, verdict, findings, .. } = run;
-    let statistics: Statistics = runtime.statistics();
+    let Run { mut runtime, timeline, verdict, copies, findings, .. } = run;
+    let statistics = runtime.statistics();
     Ok(Report {
         footprint_bytes: footprint.peak_bytes,
-        local_memory_bytes: local,
+        local_memory_bytes: desc.machine.local_memory_bytes,
+        system_memory_bytes: (desc.buffers.segments != AllocationSegments::Local).then(|| system_memory(desc)),
         buffers: footprint.buffers,
         kernels: footprint.kernels,
         uploads: footprint.uploads,
         kernels_ended: ended as u64,
         pages_checked: verdict.pages,
         pages_wrong: verdict.wrong,
-        bytes_paged_in: statistics.bytes_paged_in,
-        bytes_paged_out: statistics.bytes_paged_out,
-        bytes_filled: statistics.bytes_filled,
-        evictions: statistics.evictions,
-        evictions_copied: statistics.evictions_copied,
-        virtual_transfers: statistics.virtual_transfers,
-        virtual_fills: statistics.virtual_fills,
-        update_page_tables: statistics.update_page_tables,
-        flush_tlbs: statistics.flush_tlbs,
-        build_calls: statistics.build_calls,
-        paging_buffers: statistics.paging_buffers,
-        plans: statistics.plans,
-        paging_fences: statistics.paging_fences_signaled,
-        submissions: statistics.submissions,
-        events: runtime.vidmm().events().number(),
+        system_pages_checked: copies.pages,
+        system_pages_wrong: copies.wrong,
+        figures: Figures::new(&statistics, runtime.vidmm().events().number()),
         time: timeline.shares(runtime.now()),
         findings,
     })
+}
+
+/// Bytes of all memory that buffers may be in.
+fn memory_for_buffers(desc: &RunDesc) -> u64 {
+    let local = desc.machine.local_memory_bytes;
+    match desc.buffers.segments {
+        AllocationSegments::Local => local,
+        AllocationSegments::System => system_memory(desc),
+        // An allocation is in one of them as a whole, but the allocations of a kernel need not be in the same.
+        AllocationSegments::LocalOrSystem => local.saturating_add(system_memory(desc)),
+    }
+}
+
+/// The most bytes that may be resident in system memory.
+fn system_memory(desc: &RunDesc) -> u64 {
+    let limit = desc.machine.aperture_commit_limit_bytes.unwrap_or(u64::MAX);
+    limit.min(desc.machine.aperture_bytes)
 }
 
 struct Run<'a> {
@@ -261,6 +285,7 @@ struct Run<'a> {
     workload: &'a Workload,
     timeline: Timeline,
     verdict: Verdict,
+    copies: Verdict,
     findings: Vec<Finding>,
     observer: &'a mut dyn Observer,
 }
@@ -270,16 +295,14 @@ impl Run<'_> {
     fn run_to_end(&mut self, desc: &RunDesc) -> Result<usize, RunError> {
         let engines: Vec<EngineKind> = self.runtime.vidmm().engines().to_vec();
         let options = ClientOptions {
+            buffers: desc.buffers,
             ahead: desc.ahead,
-            content: match desc.content {
-                Content::Uniform => KernelContent::Uniform,
-                Content::Ramp => KernelContent::Ramp,
-            },
+            content: desc.content.of_kernels(),
             upload_bytes_per_second: desc.machine.bus_bytes_per_second,
         };
         let mut client = Client::new(&mut self.runtime, &engines, self.workload, options)?;
         while self.findings.is_empty() && !client.is_done() {
-            let next_arrival = client.submit(&mut self.runtime)?;
+            let next_arrival = self.with_copies(desc, |runtime, copies| client.submit(runtime, copies))?;
             if !self.runtime.advance(next_arrival) {
                 let event = self.last_event();
                 self.findings.push(Finding::Stuck { ended: client.ended(), event });
@@ -292,10 +315,35 @@ impl Run<'_> {
         }
         let ended = client.ended();
         if self.findings.is_empty() {
-            client.close(&mut self.runtime)?;
+            self.with_copies(desc, |runtime, copies| client.close(runtime, copies))?;
             self.audit();
         }
         Ok(ended)
+    }
+
+    /// Does something during which copies in system memory are judged.
+    fn with_copies<T>(&mut self, desc: &RunDesc, act: impl FnOnce(&mut Runtime, &mut SystemCopies<'_>) -> T) -> T {
+        let mut wrong = Vec::new();
+        let enabled = desc.buffers.segments != AllocationSegments::Local || desc.buffers.compression;
+        let copies = &mut SystemCopies { oracle: &self.oracle, enabled, verdict: &mut self.copies, wrong: &mut wrong };
+        let done = act(&mut self.runtime, copies);
+        wrong.first().into_iter().for_each(|copy| self.found_wrong_copy(copy));
+        done
+    }
+
+    fn found_wrong_copy(&mut self, copy: &WrongCopy) {
+        let WrongCopy { page: WrongPage { buffer, page, expected, found }, wrong, allocation, address } = *copy;
+        let event = self.last_event();
+        self.findings.push(Finding::WrongSystemPage {
+            buffer: self.workload.buffers[buffer as usize].name,
+            allocation: allocation.to_string(),
+            page,
+            address: address.offset,
+            expected,
+            found,
+            wrong,
+            event,
+        });
     }
 
     fn take_note(&mut self, happening: Happening, client: &mut Client<'_>) {

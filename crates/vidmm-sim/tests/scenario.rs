@@ -3,7 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use vidmm_sim::{Content, Fault, FaultError, PageSize, PageTables, Scenario, ScenarioError, WorkloadSource};
+use vidmm::NotificationRevision;
+use vidmm::contract::AddressingModel;
+use vidmm_runtime::AllocationSegments;
+use vidmm_sim::{
+    Content, Fault, FaultError, FaultKind, Notification, PageSize, PageTables, PagingVa, Scenario, ScenarioError,
+    ScenarioFile, Wddm, WorkloadSource,
+};
 use vidmm_trace::{ByteSize, Generator, LocalMemory, Workload};
 
 /// Where the scenarios of the repository are.
@@ -16,6 +22,14 @@ fn parse(text: &str) -> Scenario {
     match Scenario::parse(text, Path::new("folder/tiny.toml")) {
         Ok(scenario) => scenario,
         Err(error) => panic!("{text}: {error}"),
+    }
+}
+
+/// Reads the file of a workload.
+fn load(path: &Path) -> Result<Scenario, ScenarioError> {
+    match ScenarioFile::load(path)? {
+        ScenarioFile::Workload(scenario) => Ok(*scenario),
+        ScenarioFile::Explicit(scenario) => panic!("{} has steps: {scenario:?}", path.display()),
     }
 }
 
@@ -46,7 +60,8 @@ fn an_empty_file_has_all_defaults() {
     assert_eq!(scenario.name, "tiny");
     assert_eq!(format!("{:?}", Scenario { name: "training".to_owned(), ..scenario }), format!("{default:?}"));
     assert_eq!(default.seed, 1);
-    assert_eq!(default.adapter.local_memory, LocalMemory::Percent(5000));
+    assert_eq!(default.adapter.local_memory, None);
+    assert_eq!(default.segments(), AllocationSegments::Local);
     assert_eq!((default.adapter.page_table_bits(), default.adapter.dual_pte()), (vec![13, 10], true));
     assert_eq!(default.cost.bus_bytes_per_second(), 25_000_000_000);
     assert_eq!(default.cost.local_bytes_per_second(), 800_000_000_000);
@@ -68,7 +83,7 @@ fn the_repository_s_scenarios_load_and_fit() {
         if path.extension().is_none_or(|extension| extension != "toml") {
             continue;
         }
-        let scenario = Scenario::load(&path).unwrap_or_else(|error| panic!("{error}"));
+        let scenario = load(&path).unwrap_or_else(|error| panic!("{error}"));
         let workload = scenario.workload(&scenarios()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let local =
             scenario.local_memory_bytes(&workload).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -85,18 +100,23 @@ fn the_repository_s_scenarios_load_and_fit() {
 
 #[test]
 fn the_training_scenario_is_the_default() {
-    let mut loaded = Scenario::load(&scenarios().join("training.toml")).expect("it loads");
+    let mut loaded = load(&scenarios().join("training.toml")).expect("it loads");
     let default = Scenario::default();
-    let explicit = (loaded.adapter.page_table_bits.take(), loaded.adapter.dual_pte.take());
-    assert_eq!(explicit, (Some(default.adapter.page_table_bits()), Some(default.adapter.dual_pte())));
+    let adapter = &mut loaded.adapter;
+    let explicit = (adapter.page_table_bits.take(), adapter.dual_pte.take(), adapter.page_tables.take());
+    let (bits, dual, tables) =
+        (default.adapter.page_table_bits(), default.adapter.dual_pte(), default.adapter.page_tables());
+    assert_eq!(explicit, (Some(bits), Some(dual), Some(tables)));
+    assert_eq!(adapter.local_memory.take(), Some(LocalMemory::Percent(5000)));
+    assert_eq!(loaded.client.segments.take(), Some(default.segments()));
     assert_eq!(format!("{loaded:?}"), format!("{default:?}"));
 }
 
 #[test]
 fn the_textures_scenario_has_two_processes() {
-    let scenario = Scenario::load(&scenarios().join("textures.toml")).expect("it loads");
+    let scenario = load(&scenarios().join("textures.toml")).expect("it loads");
     assert_eq!(workload(&scenario).processes(), [0, 1]);
-    assert_eq!(scenario.adapter.page_tables, PageTables::System);
+    assert_eq!(scenario.adapter.page_tables(), PageTables::System);
 }
 
 #[test]
@@ -114,7 +134,21 @@ fn every_key_is_read() {
         invalid-tlb-entries-not-cached = false
         page-tables = "local"
         paging-buffer = 8192
+        max-command = "1 MiB"
         paging-va-mib = 64
+        paging-va-without-local-memory = true
+        addressing-model = "gpu-mmu"
+        aperture = "48 MiB"
+        aperture-commit-limit = "25%"
+        cache-coherent-aperture = true
+        scheduling-log = "4 MiB"
+        notification-revision = "2024-08"
+        wddm = "2.0"
+        busy-notify-every = 3
+        [[adapter.linked-adapters]]
+        local-memory = "0"
+        aperture = "8 MiB"
+        paging-va-mib = "fails"
         [cost]
         bus-gb-per-s = 12.5
         local-gb-per-s = 1e3
@@ -122,22 +156,39 @@ fn every_key_is_read() {
         ahead = 1
         scale = 16
         content = "ramp"
+        segments = "local-or-system"
+        compression = true
+        notify = ["eviction", "io-mmu-unmap"]
         [workload]
         trace = "a/b.txt"
         block-bytes = "16 MiB"
         "#,
     );
     assert_eq!((scenario.name.as_str(), scenario.seed), ("all keys", i64::MAX as u64));
-    assert_eq!(scenario.faults, [Fault::SkipTlbFlush(Some(3)), Fault::FlipBitInTransfer(None)]);
+    let [flush, flip] = [(FaultKind::SkipTlbFlush, Some(3)), (FaultKind::FlipBitInTransfer, None)]
+        .map(|(kind, nth)| Fault { kind, nth });
+    assert_eq!(scenario.faults, [flush, flip]);
     let adapter = &scenario.adapter;
-    assert_eq!(adapter.local_memory, LocalMemory::Bytes(ByteSize::mib(1536)));
+    assert_eq!(adapter.local_memory, Some(LocalMemory::Bytes(ByteSize::mib(1536))));
     assert_eq!((adapter.page_size, adapter.virtual_address_bits()), (PageSize::Kib4, 48));
     assert_eq!((adapter.page_table_bits(), adapter.dual_pte()), (vec![9, 8, 9, 9], true));
     assert!(!adapter.invalid_tlb_entries_not_cached);
-    assert_eq!((adapter.paging_buffer, adapter.paging_va_mib), (ByteSize(8192), 64));
+    assert_eq!((adapter.paging_buffer, adapter.max_command), (ByteSize(8192), ByteSize::mib(1)));
+    assert_eq!((adapter.paging_va_mib, adapter.paging_va_without_local_memory), (PagingVa::Mib(64), true));
+    assert_eq!((adapter.addressing_model, adapter.wddm), (AddressingModel::GpuMmu, Wddm::V2_0));
+    assert_eq!((adapter.aperture, adapter.cache_coherent_aperture), (Some(ByteSize::mib(48)), true));
+    assert_eq!(adapter.aperture_commit_limit, Some(LocalMemory::Percent(2500)));
+    assert_eq!(adapter.scheduling_log, Some(ByteSize::mib(4)));
+    assert_eq!(adapter.notification_revision, NotificationRevision::August2024);
+    assert_eq!(adapter.busy_notify_every, Some(3));
+    let [linked] = &adapter.linked_adapters[..] else { panic!("one linked adapter") };
+    assert_eq!((linked.local_memory, linked.aperture), (ByteSize(0), ByteSize::mib(8)));
+    assert_eq!(linked.paging_va_mib, PagingVa::Fails);
     assert_eq!(scenario.cost.bus_bytes_per_second(), 12_500_000_000);
     assert_eq!(scenario.cost.local_bytes_per_second(), 1_000_000_000_000);
     assert_eq!((scenario.client.ahead, scenario.client.scale, scenario.client.content), (1, 16, Content::Ramp));
+    assert_eq!((scenario.segments(), scenario.client.compression), (AllocationSegments::LocalOrSystem, true));
+    assert_eq!(scenario.client.notify, [Notification::Eviction, Notification::IoMmuUnmap]);
     let WorkloadSource::Trace(source) = &scenario.source else { panic!("a trace") };
     assert_eq!((source.trace.as_path(), source.block_bytes), (Path::new("a/b.txt"), ByteSize::mib(16)));
 }
@@ -207,14 +258,24 @@ fn values_out_of_range_are_refused_with_the_range() {
         }
         refused(&format!("[cost]\n{key} = 0.0"), &["a bandwidth of 0 GB/s", "from 0.001 to 1000000"]);
     }
-    for memory in ["0", "-5", "\"0%\"", "\"-3 GiB\"", "\"100001%\"", "\"half\"", "\"5GB\"", "1.5", "true"] {
+    for memory in ["-5", "\"0%\"", "\"-3 GiB\"", "\"100001%\"", "\"half\"", "\"5GB\"", "1.5", "true"] {
         refused(&format!("[adapter]\nlocal-memory = {memory}"), &["line 2"]);
     }
     refused("[adapter]\npage-size = \"2 MiB\"", &["line 2", "`4 KiB` or `64 KiB`"]);
     for buffer in ["0", "\"1 KiB\"", "\"5000\"", "\"65 MiB\"", "\"16777215TiB\""] {
         refused(&format!("[adapter]\npaging-buffer = {buffer}"), &["line 2", "from 4 KiB to 64 MiB"]);
     }
-    refused("[adapter]\npaging-va-mib = 1048577", &["line 2", "from 0 to 1048576"]);
+    for answer in ["1048577", "-1", "\"64 MiB\"", "true"] {
+        refused(&format!("[adapter]\npaging-va-mib = {answer}"), &["line 2", "`fails`"]);
+    }
+    for limit in ["0", "\"0%\"", "\"half\"", "-1"] {
+        refused(&format!("[adapter]\naperture-commit-limit = {limit}"), &["line 2", "`50%`", "`512 MiB`"]);
+    }
+    for size in ["0", "4095", "\"6 KiB\"", "\"2 TiB\""] {
+        refused(&format!("[adapter]\naperture = {size}"), &["line 2", "a multiple of 4 KiB"]);
+        refused(&format!("[adapter]\nmax-command = {size}"), &["line 2", "a multiple of 4 KiB"]);
+    }
+    refused("[adapter]\nbusy-notify-every = 0", &["line 2", "from 1 to"]);
 }
 
 #[test]
@@ -261,13 +322,19 @@ fn the_default_page_tables_of_every_machine_can_be() {
 
 #[test]
 fn faults_are_read_and_written() {
-    for (text, fault) in [
-        ("flip-bit-in-transfer", Fault::FlipBitInTransfer(None)),
-        ("flip-bit-in-transfer@100", Fault::FlipBitInTransfer(Some(100))),
-        ("skip-tlb-flush", Fault::SkipTlbFlush(None)),
-        ("skip-tlb-flush@1", Fault::SkipTlbFlush(Some(1))),
-        ("drop-page-out@18446744073709551615", Fault::DropPageOut(Some(u64::MAX))),
+    for (text, kind, nth) in [
+        ("flip-bit-in-transfer", FaultKind::FlipBitInTransfer, None),
+        ("flip-bit-in-transfer@100", FaultKind::FlipBitInTransfer, Some(100)),
+        ("skip-tlb-flush@1", FaultKind::SkipTlbFlush, Some(1)),
+        ("drop-page-out@18446744073709551615", FaultKind::DropPageOut, Some(u64::MAX)),
+        ("skip-decompression", FaultKind::SkipDecompression, None),
+        ("ignore-chunk-offset@2", FaultKind::IgnoreChunkOffset, Some(2)),
+        ("late-notification", FaultKind::LateNotification, None),
+        ("early-io-mmu-unmap", FaultKind::EarlyIoMmuUnmap, None),
+        ("skip-cache-flush", FaultKind::SkipCacheFlush, None),
+        ("reuse-paging-va", FaultKind::ReusePagingVa, None),
     ] {
+        let fault = Fault { kind, nth };
         assert_eq!(text.parse(), Ok(fault));
         assert_eq!(fault.to_string(), text);
     }
@@ -281,8 +348,10 @@ fn unknown_faults_are_refused_with_the_names() {
     for text in ["drop-page-out@", "drop-page-out@0", "drop-page-out@-1", "drop-page-out@1@2", "drop-page-out@1e3"] {
         assert_eq!(text.parse::<Fault>(), Err(FaultError::When(text.to_owned())));
     }
-    let names = ["line 1", "`flip-bit-in-transfer`", "`skip-tlb-flush`", "`drop-page-out`"];
-    refused("faults = [\"skip-tlb-flush\", \"hang\"]", &names);
+    let error = refusal("faults = [\"skip-tlb-flush\", \"hang\"]");
+    for name in FaultKind::ALL.map(FaultKind::name) {
+        assert!(error.contains("line 1") && error.contains(&format!("`{name}`")), "no `{name}` in: {error}");
+    }
     refused("faults = [\"drop-page-out@0\"]", &["line 1", "from 1", "`skip-tlb-flush@3`"]);
     refused("faults = [\"drop-page-out@1\", \"drop-page-out@2\"]", &["line 1", "`drop-page-out` is named twice"]);
     refused("faults = \"drop-page-out\"", &["line 1", "sequence"]);
@@ -290,15 +359,15 @@ fn unknown_faults_are_refused_with_the_names() {
 
 #[test]
 fn files_that_cannot_be_read_are_refused() {
-    let missing = Scenario::load(Path::new("no/such.toml"));
+    let missing = load(Path::new("no/such.toml"));
     assert!(matches!(missing, Err(ScenarioError::Unreadable { .. })), "{missing:?}");
-    assert!(matches!(Scenario::load(&scenarios()), Err(ScenarioError::Unreadable { .. })));
+    assert!(matches!(load(&scenarios()), Err(ScenarioError::Unreadable { .. })));
     let folder = std::env::temp_dir().join(format!("vidmm-sim-scenario-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let (binary, long) = (folder.join("binary.toml"), folder.join("long.toml"));
     std::fs::write(&binary, [0xff, 0xfe, 0x00]).expect("a file");
     std::fs::write(&long, vec![b'\n'; (1 << 20) + 1]).expect("a file");
-    let (binary, long) = (Scenario::load(&binary), Scenario::load(&long));
+    let (binary, long) = (load(&binary), load(&long));
     std::fs::remove_dir_all(&folder).expect("the folder can go");
     assert!(binary.is_err_and(|error| error.to_string().contains("binary.toml")));
     assert!(matches!(long, Err(ScenarioError::TooLong { .. })), "{long:?}");
@@ -362,6 +431,53 @@ fn local_memory_is_a_size_or_a_share_of_the_peak() {
 }
 
 #[test]
+fn a_machine_may_have_no_local_memory() {
+    for text in [
+        "adapter.local-memory = 0",
+        "adapter.local-memory = \"0\"",
+        "adapter.local-memory = \"0 MiB\"",
+        "adapter.addressing-model = \"gpu-va-io-mmu\"",
+        "adapter.addressing-model = \"gpu-va-io-mmu-global\"",
+    ] {
+        let scenario = parse(text);
+        assert_eq!(scenario.local_memory_bytes(&workload(&scenario)).expect("it is none"), 0, "{text}");
+        assert_eq!(
+            (scenario.segments(), scenario.adapter.page_tables()),
+            (AllocationSegments::System, PageTables::System)
+        );
+        let local = parse(&format!("{text}\nclient.segments = \"local\""));
+        let error = local.local_memory_bytes(&workload(&local)).expect_err("the buffers have no place").to_string();
+        assert!(error.contains("no local memory") && error.contains("`segments = \"system\"`"), "{error}");
+    }
+    refused("[adapter]\nlocal-memory = 0\npage-tables = \"local\"", &["line 1", "no local memory", "`page-tables`"]);
+    let model = "addressing-model = \"gpu-va-io-mmu\"";
+    refused(&format!("[adapter]\n{model}\nlocal-memory = \"1 GiB\""), &["line 1", "IOMMU", "leave `local-memory` out"]);
+    refused("[adapter]\naddressing-model = \"iommu\"", &["line 2", "`gpu-mmu`", "`gpu-va-io-mmu-global`"]);
+}
+
+#[test]
+fn system_memory_is_limited_by_the_commit_limit_and_the_aperture() {
+    const MIB: u64 = 1 << 20;
+    let sizes = |keys: &str| {
+        let scenario = parse(&format!("workload.kind = \"cyclic-layers\"\nadapter.local-memory = 0\n{keys}"));
+        let workload = workload(&scenario);
+        let limit = scenario.aperture_commit_limit_bytes(&workload)?;
+        Ok::<_, ScenarioError>((limit, scenario.aperture_bytes(&workload)?))
+    };
+    // 24 layers of 128 MiB and 4 hot buffers of 16 MiB, of which a kernel uses 192 MiB at once.
+    assert_eq!(sizes("").expect("all fits"), (None, 3136 * MIB));
+    let half = "adapter.aperture-commit-limit = \"50%\"";
+    assert_eq!(sizes(half).expect("half fits"), (Some(1568 * MIB), 1568 * MIB));
+    let both = format!("{half}\nadapter.aperture = \"512 MiB\"");
+    assert_eq!(sizes(&both).expect("it fits"), (Some(1568 * MIB), 512 * MIB));
+    let error = sizes("adapter.aperture-commit-limit = \"190 MiB\"").expect_err("a kernel needs more").to_string();
+    assert!(
+        error.contains("190 MiB") && error.contains("192 MiB") && error.contains("`aperture-commit-limit`"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_share_that_overflows_is_refused() {
     let workload_keys = "kind = \"cyclic-layers\"\nlayers = 100000\nlayer-bytes = \"1TiB\"";
     let scenario = parse(&format!("adapter.local-memory = \"100000%\"\n[workload]\n{workload_keys}"));
@@ -399,6 +515,14 @@ fn nearly_a_scenario() -> impl Strategy<Value = String> {
         Just("workload.layers"),
         Just("workload.block-bytes"),
         Just("[workload]\nkind"),
+        Just("adapter.addressing-model"),
+        Just("adapter.paging-va-mib"),
+        Just("adapter.linked-adapters"),
+        Just("client.notify"),
+        Just("step"),
+        Just("[[step]]\nmake-resident"),
+        Just("[[step]]\ncreate-allocation"),
+        Just("[[step]]\nexpect"),
     ];
     let value = prop_oneof![
         any::<i64>().prop_map(|number| number.to_string()),
@@ -411,6 +535,9 @@ fn nearly_a_scenario() -> impl Strategy<Value = String> {
         Just("{ kind = \"llm-serving\", batch = 1 }".to_owned()),
         Just("{ kind = \"llm-serving\", trace = \"x\" }".to_owned()),
         Just("1979-05-27".to_owned()),
+        Just("\"A\"\nsize = 4096".to_owned()),
+        Just("[\"A\", \"A\"]".to_owned()),
+        Just("[{ wait = \"idle\" }]".to_owned()),
     ];
     proptest::collection::vec((key, value), 0..4)
         .prop_map(|lines| lines.into_iter().map(|(key, value)| format!("{key} = {value}\n")).collect())
@@ -419,21 +546,21 @@ fn nearly_a_scenario() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn any_text_is_read_or_refused(text in nearly_a_scenario()) {
-        if let Err(error) = Scenario::parse(&text, Path::new("any.toml")) {
+        if let Err(error) = ScenarioFile::parse(&text, Path::new("any.toml")) {
             prop_assert!(error.to_string().starts_with("any.toml"));
         }
     }
 
     #[test]
     fn any_characters_are_read_or_refused(text in "\\PC*") {
-        if let Err(error) = Scenario::parse(&text, Path::new("any.toml")) {
+        if let Err(error) = ScenarioFile::parse(&text, Path::new("any.toml")) {
             prop_assert!(error.to_string().starts_with("any.toml"));
         }
     }
 
     #[test]
-    fn faults_read_what_they_write(kind in 0..3_usize, nth in proptest::option::of(1_u64..)) {
-        let fault = [Fault::FlipBitInTransfer(nth), Fault::SkipTlbFlush(nth), Fault::DropPageOut(nth)][kind];
+    fn faults_read_what_they_write(kind in 0..FaultKind::ALL.len(), nth in proptest::option::of(1_u64..)) {
+        let fault = Fault { kind: FaultKind::ALL[kind], nth };
         prop_assert_eq!(fault.to_string().parse(), Ok(fault));
     }
 }

@@ -18,6 +18,8 @@ use crate::{
 pub(crate) struct ApertureRanges {
     size: u64,
     unassigned: FreeRanges,
+    /// Nothing is mapped there, and no plan that has not entered the stream unmaps what was: to be assigned first.
+    vacant: FreeRanges,
     /// By allocation.
     assigned: BTreeMap<u32, Extent>,
     /// Which allocation is mapped, by the range's first byte.
@@ -28,9 +30,19 @@ pub(crate) struct ApertureRanges {
 
 impl ApertureRanges {
     pub fn new(size: u64) -> Self {
-        let mut unassigned = FreeRanges::default();
-        unassigned.insert(Extent { offset: 0, size });
-        Self { size, unassigned, assigned: BTreeMap::new(), shown: BTreeMap::new(), emptied: BTreeMap::new() }
+        let all = || {
+            let mut all = FreeRanges::default();
+            all.insert(Extent { offset: 0, size });
+            all
+        };
+        Self {
+            size,
+            unassigned: all(),
+            vacant: all(),
+            assigned: BTreeMap::new(),
+            shown: BTreeMap::new(),
+            emptied: BTreeMap::new(),
+        }
     }
 
     /// The range that `allocation` may be mapped at.
@@ -54,11 +66,15 @@ impl ApertureRanges {
         Some(range)
     }
 
+    /// A range that can be assigned; where nothing is mapped, if there is such a range: nobody must go for it then, and no
+    /// other device's work is waited for.
     fn find(&self, size: u64) -> Option<Extent> {
-        let aligned = |hole: Extent| (hole.offset.next_multiple_of(PAGE_SIZE_64K), hole.end());
-        let mut holes = self.unassigned.at_least(size).map(aligned);
-        let (offset, _) = holes.find(|&(offset, end)| offset + size <= end)?;
-        Some(Extent { offset, size })
+        let fitting = |hole: Extent| {
+            let offset = hole.offset.next_multiple_of(PAGE_SIZE_64K);
+            (offset + size <= hole.end()).then_some(Extent { offset, size })
+        };
+        let vacant = self.vacant.at_least(size).flat_map(|hole| self.unassigned.inside(hole));
+        vacant.chain(self.unassigned.at_least(size)).find_map(fitting)
     }
 
     /// Nothing outstanding requires `allocation` any more: its range may be assigned to others.
@@ -75,14 +91,24 @@ impl ApertureRanges {
 
     /// Allocations that are mapped inside `range`.
     pub fn shown_in(&self, range: Extent) -> impl Iterator<Item = u32> {
+        self.mapped_in(range).map(|(shown, _)| shown)
+    }
+
+    fn shown_ranges_in(&self, range: Extent) -> impl Iterator<Item = Extent> {
+        self.mapped_in(range).map(|(_, shown)| shown)
+    }
+
+    fn mapped_in(&self, range: Extent) -> impl Iterator<Item = (u32, Extent)> {
         let before_end = self.shown.range(..range.end()).rev();
-        before_end.take_while(move |&(&start, &(size, _))| start + size > range.offset).map(|(_, &(_, shown))| shown)
+        let mapped = before_end.take_while(move |&(&start, &(size, _))| start + size > range.offset);
+        mapped.map(|(&offset, &(size, allocation))| (allocation, Extent { offset, size }))
     }
 
     /// `allocation` is mapped at `range`, after the plans that are named in `after`.
     pub fn show(&mut self, allocation: u32, range: Extent, after: &mut Vec<PlanNo>) {
         debug_assert!(self.shown_in(range).next().is_none(), "a range shows one allocation");
         self.shown.insert(range.offset, (range.size, allocation));
+        self.vacant.take_all_of(range);
         let overlaps = |emptied: &Extent| emptied.offset < range.end() && range.offset < emptied.end();
         after.extend(self.emptied.iter().filter(|(_, ranges)| ranges.iter().any(overlaps)).map(|(&plan, _)| plan));
     }
@@ -95,7 +121,20 @@ impl ApertureRanges {
 
     /// `plan` has entered the stream.
     pub fn entered(&mut self, plan: PlanNo) {
-        self.emptied.remove(&plan);
+        for range in self.emptied.remove(&plan).unwrap_or_default() {
+            self.vacate(range);
+        }
+    }
+
+    /// What of `range` shows nothing, and is not about to be unmapped by another plan, is vacant.
+    fn vacate(&mut self, range: Extent) {
+        self.vacant.insert(range);
+        for occupied in Vec::from_iter(self.shown_ranges_in(range)) {
+            self.vacant.take_all_of(occupied);
+        }
+        for &occupied in self.emptied.values().flatten() {
+            self.vacant.take_all_of(occupied);
+        }
     }
 
     /// All assigned and unassigned ranges, for the audit.
@@ -106,6 +145,11 @@ impl ApertureRanges {
     /// What is mapped: the allocation and its range, for the audit.
     pub fn shown(&self) -> impl Iterator<Item = (u32, Extent)> {
         self.shown.iter().map(|(&offset, &(size, allocation))| (allocation, Extent { offset, size }))
+    }
+
+    /// Ranges where nothing is mapped and nothing is about to be unmapped, for the audit.
+    pub fn vacant(&self) -> impl Iterator<Item = Extent> {
+        self.vacant.iter()
     }
 
     /// The size of the segment in bytes.
@@ -131,6 +175,21 @@ mod tests {
         assert_eq!(ranges.assign(2, 4 * K64, None).unwrap(), Extent { offset: 0, size: 4 * K64 });
         assert_eq!(ranges.assign(1, K64, Some(first.offset)), None);
         assert_eq!(ranges.shown_in(Extent { offset: 0, size: 4 * K64 }).collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn a_range_where_nothing_is_mapped_is_assigned_first() {
+        let mut ranges = ApertureRanges::new(4 * K64);
+        let range = ranges.assign(1, K64, None).unwrap();
+        ranges.show(1, range, &mut Vec::new());
+        ranges.release(1);
+        assert_eq!(ranges.assign(2, K64, None), Some(Extent { offset: K64, size: K64 }));
+        ranges.hide(5, range);
+        assert_eq!(ranges.assign(3, 2 * K64, None), Some(Extent { offset: 2 * K64, size: 2 * K64 }));
+        assert_eq!(ranges.assign(4, K64, None), Some(range), "then what a plan is about to unmap");
+        ranges.release(4);
+        ranges.entered(5);
+        assert_eq!(ranges.vacant().next().unwrap().offset, 0);
     }
 
     #[test]

@@ -109,6 +109,12 @@ impl VidMm {
             });
             (end, mapped) = (range.end(), mapped + 1);
         }
+        for vacant in self.aperture.vacant() {
+            let shown: Vec<u32> = self.aperture.shown_in(vacant).collect();
+            audit.holds(shown.is_empty(), || {
+                format!("SEG-13: {vacant:?} of the aperture is vacant and shows {shown:?}")
+            });
+        }
         let placed = self.allocations.iter().filter(|(_, a)| matches!(a.place, Some(Place::Aperture(_)))).count();
         audit.equal("SEG-13: allocations in the aperture", mapped, placed as u64);
         for (index, allocation) in self.allocations.iter() {

@@ -1,6 +1,9 @@
 //! Ranges that are free, found by place and by size. Neighbours are merged; every operation is logarithmic.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
 
 use crate::units::Extent;
 
@@ -42,6 +45,23 @@ impl FreeRanges {
             self.insert_whole(Extent { offset: range.end(), size: around.end() - range.end() });
         }
         Some(())
+    }
+
+    /// Takes whatever of `range` is free.
+    pub fn take_all_of(&mut self, range: Extent) {
+        for free in Vec::from_iter(self.inside(range)) {
+            self.take(free).expect("it was found free");
+        }
+    }
+
+    /// What of `range` is free, by offset.
+    pub fn inside(&self, range: Extent) -> impl Iterator<Item = Extent> {
+        let before = self.by_offset.range(..range.offset).next_back();
+        let overlapping = before.into_iter().chain(self.by_offset.range(range.offset..range.end()));
+        overlapping.filter_map(move |(&offset, &size)| {
+            let (start, end) = (offset.max(range.offset), (offset + size).min(range.end()));
+            (start < end).then(|| Extent { offset: start, size: end - start })
+        })
     }
 
     /// Ranges of at least `size` bytes, smallest first.

@@ -93,12 +93,22 @@ pub fn summary(path: &str) -> Value {
     serde_json::from_str(&fs::read_to_string(path).expect("there is a summary")).expect("a summary is JSON")
 }
 
-/// The scenarios of the repository, by the paths that a user in the root of the workspace gives.
+/// The scenarios of the repository that run a workload, by the paths that a user in the root of the workspace gives.
 pub fn scenarios() -> Vec<String> {
-    let files = fs::read_dir(workspace().join("scenarios")).expect("there are scenarios");
+    scenarios_in("scenarios")
+}
+
+/// The scenarios about allocation notification: most are made of steps.
+pub fn notification_scenarios() -> Vec<String> {
+    scenarios_in("scenarios/notification")
+}
+
+/// The scenarios of a folder, by their paths.
+fn scenarios_in(folder: &str) -> Vec<String> {
+    let files = fs::read_dir(workspace().join(folder)).expect("there are scenarios");
     let names = files.map(|file| file.expect("the folder can be read").file_name().into_string().expect("text"));
     let mut paths: Vec<String> =
-        names.filter(|name| name.ends_with(".toml")).map(|name| format!("scenarios/{name}")).collect();
+        names.filter(|name| name.ends_with(".toml")).map(|name| format!("{folder}/{name}")).collect();
     paths.sort();
     paths
 }

@@ -4,23 +4,37 @@ use std::ops::RangeInclusive;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
+use vidmm::contract::AddressingModel;
+use vidmm::{NotificationRevision, PAGE_SIZE};
 use vidmm_trace::{ByteSize, LocalMemory};
 
+use super::amount::{self, optional_commit_limit, optional_local_memory};
+use super::contract::{AddressingModelName, NotificationRevisionName, Wddm};
+use super::limits::MAX_LOCAL_MEMORY;
+use super::linked::LinkedAdapter;
 use super::number::within;
 use super::page_size::PageSize;
+use super::paging_va::PagingVa;
 
 /// The sizes that a paging buffer may have, in bytes.
 const PAGING_BUFFERS: RangeInclusive<u64> = 4 << 10..=64 << 20;
 
+/// The aperture segment of a machine on which nothing larger is asked for.
+pub(super) const DEFAULT_APERTURE: ByteSize = ByteSize::mib(256);
+
 /// What the size of a paging buffer is a multiple of, in bytes.
 const PAGING_BUFFER_UNIT: u64 = 4 << 10;
 
-/// The machine: its memory, and how its pages are mapped.
+/// The machine: its memory, how its pages are mapped, and what its driver says.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case", expecting = "a table")]
 pub struct AdapterSettings {
-    /// How much local memory there is; [`Scenario::local_memory_bytes`](super::Scenario::local_memory_bytes) turns a share into bytes.
-    pub local_memory: LocalMemory,
+    /// How engines find memory.
+    #[serde(with = "AddressingModelName")]
+    pub addressing_model: AddressingModel,
+    /// How much local memory there is. None leaves it to [`local_memory_or`](Self::local_memory_or).
+    #[serde(deserialize_with = "optional_local_memory")]
+    pub local_memory: Option<LocalMemory>,
     /// The pages that local memory is managed in.
     pub page_size: PageSize,
     /// The index bits of the levels of page tables below the root, from the leaf up. None leaves them to
@@ -31,44 +45,112 @@ pub struct AdapterSettings {
     pub dual_pte: Option<bool>,
     /// Whether the TLB caches valid entries only. If it does not, an entry that becomes valid must be flushed as well.
     pub invalid_tlb_entries_not_cached: bool,
-    /// Where page tables live.
-    pub page_tables: PageTables,
+    /// Where page tables live. None leaves it to [`page_tables`](Self::page_tables).
+    pub page_tables: Option<PageTables>,
     /// The size of a paging buffer: a multiple of 4 KiB, from 4 KiB to 64 MiB.
     #[serde(deserialize_with = "paging_buffer")]
     pub paging_buffer: ByteSize,
-    /// The size of the paging process's scratch address space in MiB, 1 TiB at most; 0 leaves it to the manager.
-    #[serde(deserialize_with = "within::<_, _, 0, 0x10_0000>")]
-    pub paging_va_mib: u32,
+    /// The most bytes that one command of the driver covers; a multiple of 4 KiB.
+    #[serde(deserialize_with = "pages")]
+    pub max_command: ByteSize,
+    /// What the driver answers when it is asked for the size of the paging process's address space.
+    pub paging_va_mib: PagingVa,
+    /// Whether that answer counts even where the documents give the paging process no address space (U-16).
+    pub paging_va_without_local_memory: bool,
+    /// The aperture segment. No more than its size may be resident in system memory. None is 256 MiB, or what a workload in
+    /// system memory needs if that is more.
+    #[serde(deserialize_with = "optional_pages")]
+    pub aperture: Option<ByteSize>,
+    /// The most that may be resident in the aperture and in implicit system memory together: a size, or a share of what the
+    /// workload needs. None is the size of the aperture.
+    #[serde(deserialize_with = "optional_commit_limit")]
+    pub aperture_commit_limit: Option<LocalMemory>,
+    /// Whether engines that read through the aperture see what the CPU caches.
+    pub cache_coherent_aperture: bool,
+    /// The log buffers of hardware scheduling. None is a machine whose engines the operating system schedules.
+    pub scheduling_log: Option<ByteSize>,
+    /// The other physical adapters of a link.
+    pub linked_adapters: Vec<LinkedAdapter>,
+    /// Which revision of the notification's documents the manager follows (C-16).
+    #[serde(with = "NotificationRevisionName")]
+    pub notification_revision: NotificationRevision,
+    /// The interface version that the driver declares.
+    pub wddm: Wddm,
+    /// The driver answers busy to every n-th notification that does not promise an idle allocation; none is never.
+    #[serde(deserialize_with = "every")]
+    pub busy_notify_every: Option<u32>,
 }
 
 /// Where page tables live.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PageTables {
     /// In local memory.
-    #[default]
     Local,
     /// In system memory, where no table may be larger than 4 KiB.
     System,
 }
 
 impl Default for AdapterSettings {
-    /// Half of the memory that the workload needs, in pages of 64 KiB.
+    /// A discrete GPU with pages of 64 KiB.
     fn default() -> Self {
         Self {
-            local_memory: LocalMemory::Percent(5000),
+            addressing_model: AddressingModel::GpuMmu,
+            local_memory: None,
             page_size: PageSize::Kib64,
             page_table_bits: None,
             dual_pte: None,
             invalid_tlb_entries_not_cached: true,
-            page_tables: PageTables::Local,
+            page_tables: None,
             paging_buffer: ByteSize::kib(64),
-            paging_va_mib: 0,
+            max_command: ByteSize::mib(64),
+            paging_va_mib: PagingVa::default(),
+            paging_va_without_local_memory: false,
+            aperture: None,
+            aperture_commit_limit: None,
+            cache_coherent_aperture: false,
+            scheduling_log: None,
+            linked_adapters: Vec::new(),
+            notification_revision: NotificationRevision::Current,
+            wddm: Wddm::default(),
+            busy_notify_every: None,
         }
     }
 }
 
 impl AdapterSettings {
+    /// How much local memory there is: as the scenario says, or else `default`. An adapter whose engines find memory through
+    /// an IOMMU has none.
+    pub fn local_memory_or(&self, default: LocalMemory) -> LocalMemory {
+        match self.addressing_model {
+            AddressingModel::GpuMmu => self.local_memory.unwrap_or(default),
+            AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal => amount::NONE,
+        }
+    }
+
+    /// Whether there is any local memory.
+    pub fn has_local_memory(&self) -> bool {
+        self.addressing_model == AddressingModel::GpuMmu && self.local_memory != Some(amount::NONE)
+    }
+
+    /// Where page tables live: as the scenario says, or else in local memory where there is any.
+    pub fn page_tables(&self) -> PageTables {
+        let default = if self.has_local_memory() { PageTables::Local } else { PageTables::System };
+        self.page_tables.unwrap_or(default)
+    }
+
+    /// Checks that there is no local memory that engines could not reach.
+    pub(super) fn check_memory(&self) -> Result<(), &'static str> {
+        let without = self.addressing_model != AddressingModel::GpuMmu;
+        if without && self.local_memory.is_some_and(|local_memory| local_memory != amount::NONE) {
+            return Err("engines that find memory through an IOMMU reach system memory only; leave `local-memory` out");
+        }
+        if !self.has_local_memory() && self.page_tables == Some(PageTables::Local) {
+            return Err("there is no local memory for `page-tables = \"local\"`; leave `page-tables` out");
+        }
+        Ok(())
+    }
+
     /// Bits in a virtual address: 47 with pages of 64 KiB, 48 with pages of 4 KiB, as real GPUs have them.
     pub fn virtual_address_bits(&self) -> u32 {
         match self.page_size {
@@ -86,7 +168,7 @@ impl AdapterSettings {
     /// tables in local memory with pages of 64 KiB. Elsewhere a table is 4 KiB at most, so that they are `[9, 8, 8, 5]`
     /// with dual entries, which are twice as large, and `[9, 9, 9]` without.
     pub fn page_table_bits(&self) -> Vec<u32> {
-        let default = || match (self.page_tables, self.page_size) {
+        let default = || match (self.page_tables(), self.page_size) {
             (PageTables::Local, PageSize::Kib64) => vec![13, 10],
             _ if self.dual_pte() => vec![9, 8, 8, 5],
             _ => vec![9, 9, 9],
@@ -103,4 +185,24 @@ fn paging_buffer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize,
     }
     let (least, most) = (ByteSize(*PAGING_BUFFERS.start()), ByteSize(*PAGING_BUFFERS.end()));
     Err(D::Error::custom(format!("a paging buffer of {size}; give a multiple of 4 KiB from {least} to {most}")))
+}
+
+/// Reads a size that is made of whole pages.
+fn pages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
+    let size = ByteSize::deserialize(deserializer)?;
+    if (PAGE_SIZE..=MAX_LOCAL_MEMORY).contains(&size.bytes()) && size.bytes().is_multiple_of(PAGE_SIZE) {
+        return Ok(size);
+    }
+    let most = ByteSize(MAX_LOCAL_MEMORY);
+    Err(D::Error::custom(format!("{size} is not made of pages; give a multiple of 4 KiB from 4 KiB to {most}")))
+}
+
+/// Reads a size that is made of whole pages, and may be left out.
+fn optional_pages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ByteSize>, D::Error> {
+    pages(deserializer).map(Some)
+}
+
+/// Reads how often something happens.
+fn every<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    within::<_, _, 1, 0xFFFF_FFFF>(deserializer).map(Some)
 }

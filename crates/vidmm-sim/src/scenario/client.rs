@@ -1,9 +1,11 @@
 //! How the client uses the machine.
 
 use serde::Deserialize;
+use vidmm_runtime::AllocationSegments;
 
+use super::memory::{Notification, optional_segments};
 use super::number::within;
-use crate::oracle::Content;
+use crate::prediction::Content;
 
 /// How the client uses the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -17,11 +19,18 @@ pub struct ClientSettings {
     pub scale: u64,
     /// What fills the pages that kernels write.
     pub content: Content,
+    /// Where the buffers may be. None is local memory where there is any, and system memory elsewhere.
+    #[serde(deserialize_with = "optional_segments")]
+    pub segments: Option<AllocationSegments>,
+    /// Whether each buffer has a compression surface, through which kernels read and write it.
+    pub compression: bool,
+    /// What the driver wants to hear of the buffers.
+    pub notify: Vec<Notification>,
 }
 
 impl Default for ClientSettings {
     /// Eight kernels ahead, with all bytes of the workload and uniform pages.
     fn default() -> Self {
-        Self { ahead: 8, scale: 1, content: Content::Uniform }
+        Self { ahead: 8, scale: 1, content: Content::Uniform, segments: None, compression: false, notify: Vec::new() }
     }
 }

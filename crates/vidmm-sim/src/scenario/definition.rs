@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
-use vidmm_trace::{ImportOptions, Workload, import};
+use vidmm_runtime::AllocationSegments;
+use vidmm_trace::{ImportOptions, LocalMemory, Workload, import};
 
-use super::adapter::AdapterSettings;
+use super::adapter::{AdapterSettings, DEFAULT_APERTURE};
+use super::amount;
 use super::client::ClientSettings;
 use super::cost::CostSettings;
 use super::error::ScenarioError;
@@ -14,6 +16,9 @@ use super::source::WorkloadSource;
 
 /// The name of a scenario that has none, and no file either.
 pub(super) const DEFAULT_NAME: &str = "training";
+
+/// The local memory of a scenario that does not say: half of what the workload needs.
+const DEFAULT_LOCAL_MEMORY: LocalMemory = LocalMemory::Percent(5000);
 
 /// What local memory is rounded up to, in bytes: a multiple of every page size, so that the whole of it can be used.
 const LOCAL_MEMORY_UNIT: u64 = 2 << 20;
@@ -75,23 +80,79 @@ impl Scenario {
     }
 
     /// Returns the bytes of local memory for `workload`, which is the scenario's own: a size as it stands, or a share
-    /// of the most bytes that are alive at one time, each buffer rounded up to whole pages. Either is rounded up to a
-    /// multiple of 2 MiB.
+    /// of the most bytes that are alive at one time, each buffer rounded up to whole pages; half of them if the scenario does
+    /// not say. Either is rounded up to a multiple of 2 MiB. 0 is a machine without local memory.
     ///
     /// # Errors
     ///
-    /// Returns [`ScenarioError::LocalMemoryTooSmall`] if one kernel's buffers alone are larger, and
-    /// [`ScenarioError::LocalMemoryTooLarge`] above 1 TiB.
+    /// Returns [`ScenarioError::LocalMemoryTooSmall`] if one kernel's buffers alone are larger than all that there is for
+    /// them, [`ScenarioError::LocalMemoryTooLarge`] above 1 TiB, and [`ScenarioError::NoLocalMemory`] if the buffers may be
+    /// nowhere else and there is none.
     pub fn local_memory_bytes(&self, workload: &Workload) -> Result<u64, ScenarioError> {
         let footprint = workload.footprint(self.adapter.page_size.bytes());
-        let local_memory = self.adapter.local_memory;
-        let asked = local_memory.bytes_of(footprint.peak_bytes).max(1);
-        let bytes = asked.checked_next_multiple_of(LOCAL_MEMORY_UNIT).filter(|&bytes| bytes <= MAX_LOCAL_MEMORY);
-        let bytes = bytes.ok_or(ScenarioError::LocalMemoryTooLarge { local_memory })?;
+        let local_memory = self.adapter.local_memory_or(DEFAULT_LOCAL_MEMORY);
+        let segments = self.segments();
+        if local_memory == amount::NONE {
+            return if segments == AllocationSegments::Local { Err(ScenarioError::NoLocalMemory) } else { Ok(0) };
+        }
+        let bytes = rounded(local_memory, footprint.peak_bytes)?;
         let needed = footprint.largest_kernel_bytes;
-        if needed > bytes {
+        if needed > bytes && segments == AllocationSegments::Local {
             return Err(ScenarioError::LocalMemoryTooSmall { bytes, needed });
         }
         Ok(bytes)
     }
+
+    /// Returns the most bytes of system memory that may be resident, for `workload`: a size, or a share of its footprint.
+    /// None is no limit.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ScenarioError::CommitLimitTooSmall`] if the buffers are in system memory only, and one kernel's alone are
+    /// larger.
+    pub fn aperture_commit_limit_bytes(&self, workload: &Workload) -> Result<Option<u64>, ScenarioError> {
+        let footprint = workload.footprint(self.adapter.page_size.bytes());
+        let limit = self.adapter.aperture_commit_limit.map(|limit| rounded(limit, footprint.peak_bytes)).transpose()?;
+        let needed = footprint.largest_kernel_bytes;
+        match limit {
+            Some(bytes) if needed > bytes && self.segments() == AllocationSegments::System => {
+                Err(ScenarioError::CommitLimitTooSmall { bytes, needed })
+            }
+            limit => Ok(limit),
+        }
+    }
+
+    /// Returns the bytes of the aperture segment for `workload`: as the scenario says, or else as much as may be resident in
+    /// system memory, or all that its buffers need if they may be there.
+    ///
+    /// # Errors
+    ///
+    /// As [`aperture_commit_limit_bytes`](Self::aperture_commit_limit_bytes).
+    pub fn aperture_bytes(&self, workload: &Workload) -> Result<u64, ScenarioError> {
+        if let Some(size) = self.adapter.aperture {
+            return Ok(size.bytes());
+        }
+        let wanted = match self.aperture_commit_limit_bytes(workload)? {
+            Some(limit) => limit,
+            None if self.segments() == AllocationSegments::Local => 0,
+            None => {
+                rounded(LocalMemory::Percent(10_000), workload.footprint(self.adapter.page_size.bytes()).peak_bytes)?
+            }
+        };
+        Ok(wanted.max(DEFAULT_APERTURE.bytes()))
+    }
+
+    /// Where the buffers may be: as the scenario says, or else in local memory, or in system memory where there is none.
+    pub fn segments(&self) -> AllocationSegments {
+        let default =
+            if self.adapter.has_local_memory() { AllocationSegments::Local } else { AllocationSegments::System };
+        self.client.segments.unwrap_or(default)
+    }
+}
+
+/// The bytes of an amount of memory, rounded up so that the whole of it can be used.
+fn rounded(amount: LocalMemory, footprint: u64) -> Result<u64, ScenarioError> {
+    let asked = amount.bytes_of(footprint).max(1);
+    let bytes = asked.checked_next_multiple_of(LOCAL_MEMORY_UNIT).filter(|&bytes| bytes <= MAX_LOCAL_MEMORY);
+    bytes.ok_or(ScenarioError::LocalMemoryTooLarge { local_memory: amount })
 }

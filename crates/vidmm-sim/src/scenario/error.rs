@@ -58,6 +58,16 @@ pub enum ScenarioError {
         /// The line of the table, counted from 1.
         line: usize,
     },
+    /// A step, or something that goes with steps, is not accepted.
+    #[error("{}, line {line}: {message}", .path.display())]
+    At {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong there, and what to write instead.
+        message: String,
+    },
     /// The workload cannot be generated.
     #[error("the scenario's `[workload]` cannot be generated: {0}")]
     Workload(#[from] WorkloadError),
@@ -77,9 +87,28 @@ pub enum ScenarioError {
         /// What the neediest kernel uses, in bytes, without page tables.
         needed: u64,
     },
+    /// The buffers may be in local memory only, and there is none.
+    #[error(
+        "the machine has no local memory, but the buffers may be nowhere else; write `segments = \"system\"` in `[client]`, \
+         or leave it out"
+    )]
+    NoLocalMemory,
+    /// A kernel alone uses more than may be resident in system memory.
+    #[error(
+        "a commit limit of {} cannot run the workload: one of its kernels uses {} at once; raise `aperture-commit-limit` above \
+         that, or `scale` in `[client]`",
+        ByteSize(*.bytes),
+        ByteSize(*.needed)
+    )]
+    CommitLimitTooSmall {
+        /// The limit, in bytes.
+        bytes: u64,
+        /// What the neediest kernel uses, in bytes.
+        needed: u64,
+    },
     /// The local memory is larger than any that is modelled.
     #[error(
-        "local memory of {local_memory} is more than {}, the most that a machine may have; lower `local-memory`, or \
+        "a memory of {local_memory} is more than {}, the most that a machine may have; lower `local-memory` or `aperture-commit-limit`, or \
          raise `scale` in `[client]`",
         ByteSize(MAX_LOCAL_MEMORY)
     )]

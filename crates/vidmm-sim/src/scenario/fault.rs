@@ -11,13 +11,34 @@ use serde::de::{Deserializer, Error as _};
 /// It is written as its name, and `@N` after it for the n-th time only: `skip-tlb-flush`, `drop-page-out@3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub enum Fault {
-    /// One bit of the n-th transfer flips; one of every transfer if there is no n.
-    FlipBitInTransfer(Option<u64>),
-    /// The n-th TLB flush is left out; every one if there is no n.
-    SkipTlbFlush(Option<u64>),
-    /// The n-th transfer of evicted pages to system memory is left out; every one if there is no n.
-    DropPageOut(Option<u64>),
+pub struct Fault {
+    /// What goes wrong.
+    pub kind: FaultKind,
+    /// When: the n-th time, counted from 1. None is every time, or as the kind says.
+    pub nth: Option<u64>,
+}
+
+/// What can go wrong on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// A bit of a transfer flips.
+    FlipBitInTransfer,
+    /// A TLB flush is left out.
+    SkipTlbFlush,
+    /// A transfer of evicted pages to system memory is left out.
+    DropPageOut,
+    /// What a notification of eviction asks for is left out, so that what is compressed stays so.
+    SkipDecompression,
+    /// A chunk of a notification that is not the first is taken for the first.
+    IgnoreChunkOffset,
+    /// What a notification asks for is encoded with the next operation only.
+    LateNotification,
+    /// The range is unmapped from the IOMMU when the notification is built, before its commands have run.
+    EarlyIoMmuUnmap,
+    /// The device's cache of IOMMU translations is not flushed when an IOMMU unmap is notified.
+    SkipCacheFlush,
+    /// The paging process's addresses are used again without the flush that goes before.
+    ReusePagingVa,
 }
 
 /// Why a fault is refused.
@@ -37,38 +58,40 @@ pub enum FaultError {
     Twice(&'static str),
 }
 
-impl Fault {
+impl FaultKind {
     /// Every kind of fault.
-    const ALL: [Self; 3] = [Self::FlipBitInTransfer(None), Self::SkipTlbFlush(None), Self::DropPageOut(None)];
+    pub const ALL: [Self; 9] = [
+        Self::FlipBitInTransfer,
+        Self::SkipTlbFlush,
+        Self::DropPageOut,
+        Self::SkipDecompression,
+        Self::IgnoreChunkOffset,
+        Self::LateNotification,
+        Self::EarlyIoMmuUnmap,
+        Self::SkipCacheFlush,
+        Self::ReusePagingVa,
+    ];
 
-    /// The names of all faults, for people.
-    fn names() -> String {
-        Self::ALL.map(|fault| format!("`{fault}`")).join(", ")
-    }
-
-    /// The fault's name, without the `@N`.
+    /// Its name, as scenarios and the command line write it.
     pub fn name(self) -> &'static str {
         match self {
-            Self::FlipBitInTransfer(_) => "flip-bit-in-transfer",
-            Self::SkipTlbFlush(_) => "skip-tlb-flush",
-            Self::DropPageOut(_) => "drop-page-out",
+            Self::FlipBitInTransfer => "flip-bit-in-transfer",
+            Self::SkipTlbFlush => "skip-tlb-flush",
+            Self::DropPageOut => "drop-page-out",
+            Self::SkipDecompression => "skip-decompression",
+            Self::IgnoreChunkOffset => "ignore-chunk-offset",
+            Self::LateNotification => "late-notification",
+            Self::EarlyIoMmuUnmap => "early-io-mmu-unmap",
+            Self::SkipCacheFlush => "skip-cache-flush",
+            Self::ReusePagingVa => "reuse-paging-va",
         }
     }
+}
 
-    /// The same fault at another time.
-    fn at(self, nth: Option<u64>) -> Self {
-        match self {
-            Self::FlipBitInTransfer(_) => Self::FlipBitInTransfer(nth),
-            Self::SkipTlbFlush(_) => Self::SkipTlbFlush(nth),
-            Self::DropPageOut(_) => Self::DropPageOut(nth),
-        }
-    }
-
-    /// When it happens: the n-th time, counted from 1. What none means depends on the fault.
-    pub fn nth(self) -> Option<u64> {
-        match self {
-            Self::FlipBitInTransfer(nth) | Self::SkipTlbFlush(nth) | Self::DropPageOut(nth) => nth,
-        }
+impl Fault {
+    /// The names of all faults, for people.
+    fn names() -> String {
+        FaultKind::ALL.map(|kind| format!("`{}`", kind.name())).join(", ")
     }
 
     /// Checks that a list names each fault once.
@@ -78,8 +101,8 @@ impl Fault {
     /// Returns [`FaultError::Twice`] for the first that it names again.
     pub fn check_list(faults: &[Self]) -> Result<(), FaultError> {
         for (at, fault) in faults.iter().enumerate() {
-            if faults[..at].iter().any(|earlier| earlier.name() == fault.name()) {
-                return Err(FaultError::Twice(fault.name()));
+            if faults[..at].iter().any(|earlier| earlier.kind == fault.kind) {
+                return Err(FaultError::Twice(fault.kind.name()));
             }
         }
         Ok(())
@@ -96,11 +119,11 @@ impl FromStr for Fault {
     /// Returns [`FaultError::Unknown`], which lists the names, or [`FaultError::When`].
     fn from_str(text: &str) -> Result<Self, FaultError> {
         let (name, nth) = text.split_once('@').map_or((text, None), |(name, nth)| (name, Some(nth)));
-        let known = Self::ALL.into_iter().find(|known| known.name() == name);
-        let fault = known.ok_or_else(|| FaultError::Unknown(text.to_owned()))?;
+        let known = FaultKind::ALL.into_iter().find(|known| known.name() == name);
+        let kind = known.ok_or_else(|| FaultError::Unknown(text.to_owned()))?;
         let number = |nth: &str| nth.parse().ok().filter(|&nth| nth > 0);
         let nth = nth.map(|nth| number(nth).ok_or_else(|| FaultError::When(text.to_owned()))).transpose()?;
-        Ok(fault.at(nth))
+        Ok(Self { kind, nth })
     }
 }
 
@@ -114,9 +137,9 @@ impl TryFrom<String> for Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.nth() {
-            Some(nth) => write!(f, "{}@{nth}", self.name()),
-            None => f.write_str(self.name()),
+        match self.nth {
+            Some(nth) => write!(f, "{}@{nth}", self.kind.name()),
+            None => f.write_str(self.kind.name()),
         }
     }
 }

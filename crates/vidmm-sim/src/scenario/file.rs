@@ -6,24 +6,40 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
+use toml::Spanned;
 use toml::de::DeTable;
+use vidmm_trace::{ByteSize, LocalMemory};
 
-use super::adapter::AdapterSettings;
+use super::adapter::{AdapterSettings, DEFAULT_APERTURE};
 use super::client::ClientSettings;
 use super::cost::CostSettings;
 use super::definition::{DEFAULT_NAME, Scenario};
 use super::error::ScenarioError;
+use super::explicit::ExplicitScenario;
 use super::fault::{Fault, faults};
-use super::limits::MAX_FILE_BYTES;
+use super::limits::{MAX_FILE_BYTES, MAX_LOCAL_MEMORY};
 use super::number::within;
 use super::page_tables::adapter;
 use super::problem::Problem;
 use super::source::WorkloadSource;
+use super::steps::read_steps;
+
+/// The local memory of a scenario of steps that does not say.
+const DEFAULT_LOCAL_MEMORY: LocalMemory = LocalMemory::Bytes(ByteSize::mib(256));
 
 /// The longest name, in characters.
 const MAX_NAME: usize = 100;
 
-impl Scenario {
+/// What a scenario file holds.
+#[derive(Clone, Debug)]
+pub enum ScenarioFile {
+    /// A workload that is run as a whole.
+    Workload(Box<Scenario>),
+    /// Calls, one by one.
+    Explicit(Box<ExplicitScenario>),
+}
+
+impl ScenarioFile {
     /// Reads a scenario file.
     ///
     /// # Errors
@@ -43,37 +59,113 @@ impl Scenario {
     }
 
     /// Reads a scenario from the text of the file `path`, which names it in errors and gives it a default name. No file
-    /// is opened, a trace neither.
+    /// is opened, a trace neither. A scenario with steps is explicit.
     ///
     /// # Errors
     ///
     /// Returns a [`ScenarioError`] with the line of the first thing that is wrong: text that is not TOML, an unknown
-    /// key, a value of a wrong type or out of range, page tables that contradict each other, or not exactly one source
-    /// of the workload. Generator parameters are checked by [`workload`](Self::workload).
+    /// key, a value of a wrong type or out of range, page tables that contradict each other, not exactly one source
+    /// of the workload, or a step that names what is not there. Generator parameters are checked by
+    /// [`workload`](Scenario::workload).
     pub fn parse(text: &str, path: &Path) -> Result<Self, ScenarioError> {
-        let at = |offset: usize| text.bytes().take(offset).filter(|&byte| byte == b'\n').count() + 1;
-        Self::from_toml(text, path).map_err(|problem| match problem {
-            Problem::Toml(mut error) => {
-                error.set_input(Some(text));
-                let message = error.to_string().trim_end().to_owned();
-                ScenarioError::Invalid { path: path.to_owned(), message }
+        let read = || {
+            let table = DeTable::parse(text)?;
+            if table.get_ref().contains_key("step") {
+                return Ok(Self::Explicit(Box::new(explicit(table, text, path)?)));
             }
-            Problem::TwoSources(offset) => ScenarioError::TwoSources { path: path.to_owned(), line: at(offset) },
-            Problem::NoSource(offset) => ScenarioError::NoSource { path: path.to_owned(), line: at(offset) },
-        })
-    }
-
-    /// Reads the text. The table `[workload]` is taken out of it first, because its keys depend on its source.
-    fn from_toml(text: &str, path: &Path) -> Result<Self, Problem> {
-        let mut table = DeTable::parse(text)?;
-        let source = match table.get_mut().remove("workload") {
-            Some(workload) => WorkloadSource::from_toml(workload)?,
-            None => WorkloadSource::default(),
+            Ok(Self::Workload(Box::new(workload(table, path)?)))
         };
-        let mut keys = Keys::deserialize(toml::Deserializer::from(table))?;
-        let name = keys.name.take().unwrap_or_else(|| stem(path));
-        Ok(keys.into_scenario(name, source))
+        read().map_err(|problem| located(problem, text, path))
     }
+}
+
+impl Scenario {
+    /// Reads the scenario of a workload from text, as [`ScenarioFile::parse`] does.
+    ///
+    /// # Errors
+    ///
+    /// As there; steps are an unknown key.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ScenarioError> {
+        let read = || workload(DeTable::parse(text)?, path);
+        read().map_err(|problem| located(problem, text, path))
+    }
+}
+
+/// Says where a problem is.
+fn located(problem: Problem, text: &str, path: &Path) -> ScenarioError {
+    let (path, line) = (path.to_owned(), |offset| line_of(text, offset));
+    match problem {
+        Problem::Toml(mut error) => {
+            error.set_input(Some(text));
+            ScenarioError::Invalid { path, message: error.to_string().trim_end().to_owned() }
+        }
+        Problem::TwoSources(offset) => ScenarioError::TwoSources { path, line: line(offset) },
+        Problem::NoSource(offset) => ScenarioError::NoSource { path, line: line(offset) },
+        Problem::At(offset, message) => ScenarioError::At { path, line: line(offset), message },
+    }
+}
+
+/// The line on which a byte of the text is, counted from 1.
+fn line_of(text: &str, offset: usize) -> usize {
+    text.bytes().take(offset).filter(|&byte| byte == b'\n').count() + 1
+}
+
+/// Reads a workload's scenario. The table `[workload]` is taken out of it first, because its keys depend on its source.
+fn workload(mut table: Spanned<DeTable<'_>>, path: &Path) -> Result<Scenario, Problem> {
+    let source = match table.get_mut().remove("workload") {
+        Some(workload) => WorkloadSource::from_toml(workload)?,
+        None => WorkloadSource::default(),
+    };
+    let Keys { name, seed, adapter, cost, client, faults } = Keys::deserialize(toml::Deserializer::from(table))?;
+    Ok(Scenario { name: name.unwrap_or_else(|| stem(path)), seed, adapter, cost, client, source, faults })
+}
+
+/// Reads a scenario of steps. Nothing in it is a share, because there is no workload to take a share of.
+fn explicit(mut table: Spanned<DeTable<'_>>, text: &str, path: &Path) -> Result<ExplicitScenario, Problem> {
+    for key in ["workload", "client"] {
+        if let Some(other) = table.get_ref().get(key) {
+            return Err(Problem::At(
+                other.span().start,
+                format!("the scenario has steps and a `[{key}]`; keep one of them"),
+            ));
+        }
+    }
+    let steps = table.get_mut().remove("step").expect("the caller saw it");
+    let steps = read_steps(steps, |offset| line_of(text, offset))?;
+    let places = ["local-memory", "aperture-commit-limit"].map(|key| place_in_adapter(&table, key));
+    let bytes = |key: &str, place: usize, amount: LocalMemory| match amount {
+        LocalMemory::Bytes(size) if size.bytes() <= MAX_LOCAL_MEMORY => Ok(size.bytes()),
+        _ => {
+            let most = ByteSize(MAX_LOCAL_MEMORY);
+            Err(Problem::At(place, format!("`{key}` is {amount} in a scenario of steps; give a size up to {most}")))
+        }
+    };
+    let keys = Keys::deserialize(toml::Deserializer::from(table))?;
+    let local_memory_bytes = bytes("local-memory", places[0], keys.adapter.local_memory_or(DEFAULT_LOCAL_MEMORY))?;
+    let limit = keys.adapter.aperture_commit_limit;
+    let aperture_commit_limit_bytes =
+        limit.map(|limit| bytes("aperture-commit-limit", places[1], limit)).transpose()?;
+    let aperture_bytes = keys.adapter.aperture.unwrap_or(DEFAULT_APERTURE).bytes();
+    let Keys { name, seed, adapter, cost, client: _, faults } = keys;
+    let name = name.unwrap_or_else(|| stem(path));
+    Ok(ExplicitScenario {
+        name,
+        seed,
+        adapter,
+        cost,
+        faults,
+        local_memory_bytes,
+        aperture_bytes,
+        aperture_commit_limit_bytes,
+        steps,
+    })
+}
+
+/// Where a key of `[adapter]` has its value.
+fn place_in_adapter(table: &Spanned<DeTable<'_>>, key: &str) -> usize {
+    let adapter = table.get_ref().get("adapter");
+    let value = adapter.and_then(|adapter| adapter.get_ref().as_table()?.get(key));
+    value.map_or(0, |value| value.span().start)
 }
 
 /// The name of a scenario that has only its file's.
@@ -101,13 +193,6 @@ impl Default for Keys {
     fn default() -> Self {
         let Scenario { name: _, seed, adapter, cost, client, source: _, faults } = Scenario::default();
         Self { name: None, seed, adapter, cost, client, faults }
-    }
-}
-
-impl Keys {
-    fn into_scenario(self, name: String, source: WorkloadSource) -> Scenario {
-        let Self { name: _, seed, adapter, cost, client, faults } = self;
-        Scenario { name, seed, adapter, cost, client, source, faults }
     }
 }
 

@@ -8,6 +8,11 @@ mod limits;
 mod number;
 mod fault;
 mod page_size;
+mod amount;
+mod contract;
+mod memory;
+mod paging_va;
+mod linked;
 mod adapter;
 mod page_tables;
 mod cost;
@@ -16,14 +21,27 @@ mod error;
 mod problem;
 mod source;
 mod definition;
+mod steps;
+mod explicit;
 mod file;
 
 pub use adapter::{AdapterSettings, PageTables};
+pub use amount::local_memory;
 pub use client::ClientSettings;
+pub use contract::Wddm;
 pub use cost::CostSettings;
 pub use definition::Scenario;
 pub use error::ScenarioError;
-pub use fault::{Fault, FaultError};
+pub use explicit::ExplicitScenario;
+pub use fault::{Fault, FaultError, FaultKind};
+pub use file::ScenarioFile;
+pub use linked::LinkedAdapter;
+pub use memory::Notification;
 pub use page_size::PageSize;
 pub use page_tables::PageTableError;
+pub use paging_va::PagingVa;
 pub use source::{TraceSource, WorkloadSource};
+pub use steps::{
+    Action, Answer, ApertureShows, Call, CheckAperture, CreateAllocation, CreateDevice, DEFAULT_DEVICE,
+    DEFAULT_PROCESS, EvictFlag, Kernel, KernelEngine, Look, MapAllocation, Step, Until,
+};

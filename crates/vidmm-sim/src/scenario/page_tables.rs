@@ -87,7 +87,7 @@ impl AdapterSettings {
 
     /// Checks that every table, the root included, is one page of where it lives: an entry takes 8 bytes, a dual one 16.
     fn check_table_sizes(&self, levels: &[u32]) -> Result<(), PageTableError> {
-        let page_bits = match (self.page_tables, self.page_size) {
+        let page_bits = match (self.page_tables(), self.page_size) {
             (PageTables::Local, PageSize::Kib64) => 16,
             _ => PAGE_BITS,
         };
@@ -105,6 +105,7 @@ impl AdapterSettings {
 /// Reads the machine, and checks that its keys go together.
 pub(super) fn adapter<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AdapterSettings, D::Error> {
     let adapter = AdapterSettings::deserialize(deserializer)?;
+    adapter.check_memory().map_err(D::Error::custom)?;
     adapter.check_page_tables().map_err(D::Error::custom)?;
     Ok(adapter)
 }

@@ -5,6 +5,8 @@ pub(super) enum Problem {
     Toml(toml::de::Error),
     TwoSources(usize),
     NoSource(usize),
+    /// What is wrong there, and what to write instead.
+    At(usize, String),
 }
 
 impl From<toml::de::Error> for Problem {

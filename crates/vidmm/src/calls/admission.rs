@@ -61,10 +61,8 @@ impl VidMm {
         // Whatever the caller trims, one of the pools then has enough.
         for pool in pools.into_iter().flatten() {
             let missing = size.saturating_sub(core::mem::take(&mut admission.left[pool]));
-            let fragmented = self
-                .aperture
-                .assigned_bytes(|other| self.allocations[other as usize].device as usize == admission.device);
-            admission.num_bytes_to_trim += if missing > 0 { missing } else { fragmented.max(size) };
+            let fragmented = if self.needs_range(index, pool) { self.assigned_to(admission.device).max(1) } else { 0 };
+            admission.num_bytes_to_trim += missing.max(fragmented);
         }
     }
 
@@ -82,11 +80,10 @@ impl VidMm {
 
     /// Assigns a range of the aperture if the allocation needs one; `false` if there is no hole for it.
     fn has_range(&mut self, admission: &mut Admission, index: u32, pool: Pool) -> bool {
-        let allocation = &self.allocations[index as usize];
-        let needs_range = pool == Pool::System && allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY);
-        if !needs_range || self.aperture.assigned(index).is_some() {
+        if !self.needs_range(index, pool) || self.aperture.assigned(index).is_some() {
             return true;
         }
+        let allocation = &self.allocations[index as usize];
         let shown_at = match allocation.place {
             Some(Place::Aperture(offset)) => Some(offset),
             _ => None,
@@ -96,6 +93,17 @@ impl VidMm {
             admission.assigned.push(index);
         }
         assigned
+    }
+
+    fn needs_range(&self, index: u32, pool: Pool) -> bool {
+        let state = self.allocations[index as usize].state;
+        pool == Pool::System && state.contains(AllocationState::ACCESSED_PHYSICALLY)
+    }
+
+    /// Bytes of the aperture that allocations of the device are assigned: with all of them gone, no hole of its own is too
+    /// small.
+    fn assigned_to(&self, device: usize) -> u64 {
+        self.aperture.assigned_bytes(|other| self.allocations[other as usize].device as usize == device)
     }
 
     /// Nothing joins the list.

@@ -19,6 +19,8 @@ const PAGING_BUFFERS_MAX: usize = 16;
 /// What became of an attempt to build the next operation.
 enum Built {
     Operation,
+    /// A notification in a window of the paging process: it is submitted before the window goes (NTF-02).
+    InWindow,
     /// The buffer is full; its content goes to the GPU.
     Full,
     /// The allocation must be idle first.
@@ -61,6 +63,7 @@ impl VidMm {
             let idle = self.builder.idle_at.is_some();
             match self.build_operation(kmd) {
                 Built::Operation => {}
+                Built::InWindow => self.submit_paging_buffer(kmd),
                 Built::Full => {
                     self.submit_paging_buffer(kmd);
                     // The first part uses the allocation: the next call must wait for it to be idle again (BPB-06).
@@ -203,7 +206,10 @@ impl VidMm {
                 builder.multipass_offset = 0;
                 builder.idle_at = None;
                 self.count(&operation);
-                Built::Operation
+                match operation {
+                    PagingOperation::NotifyAlloc(op) if op.process.is_none() => Built::InWindow,
+                    _ => Built::Operation,
+                }
             }
             BuildStatus::InsufficientDmaBuffer => {
                 if is_fresh && dma_bytes == 0 && multipass_offset == progress_before {

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::*;
-use vidmm::{PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
+use vidmm::{AdapterOptions, NotificationRevision, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
+
+use super::journal::{Happened, Journal};
 
 pub const LOCAL: SegmentId = SegmentId(1);
 pub const NORMAL: u32 = 0x7800_0000;
@@ -12,7 +14,23 @@ pub const NORMAL: u32 = 0x7800_0000;
 /// them in system memory, so that the whole segment is there for allocations.
 #[derive(Clone, Debug)]
 pub struct Config {
+    pub model: AddressingModel,
+    pub wddm_version: WddmVersion,
+    /// Bytes of local memory; 0 is none.
     pub segment_bytes: u64,
+    pub aperture_bytes: u64,
+    /// The most that may be resident in the aperture, if that is less than its size.
+    pub aperture_commit_limit: Option<u64>,
+    pub aperture_is_coherent: bool,
+    /// Bytes of the log buffers of hardware scheduling.
+    pub scheduling_log: Option<u64>,
+    /// The sizes of local memory of further physical adapters, and what the driver answers when asked for their paging
+    /// process's addresses.
+    pub linked: Vec<(u64, Option<u32>)>,
+    pub revision: NotificationRevision,
+    pub paging_va_without_local_memory: bool,
+    /// Address bits behind an IOMMU; with page tables they follow from the levels.
+    pub io_mmu_bits: u32,
     pub page_size: PageSize,
     pub tables_in_system: bool,
     /// Index bits of the levels, leaf first, root last.
@@ -29,7 +47,17 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
+            model: AddressingModel::GpuMmu,
+            wddm_version: WddmVersion::WDDM3_2,
             segment_bytes: 64 * PAGE_SIZE,
+            aperture_bytes: 1 << 20,
+            aperture_commit_limit: None,
+            aperture_is_coherent: false,
+            scheduling_log: None,
+            linked: Vec::new(),
+            revision: NotificationRevision::Current,
+            paging_va_without_local_memory: false,
+            io_mmu_bits: 40,
             page_size: PageSize::Kib4,
             tables_in_system: true,
             level_bits: vec![4, 4, 8],
@@ -55,6 +83,60 @@ impl Config {
         Self { segment_bytes, page_size: PageSize::Kib64, dual, level_bits: vec![6, 4, 8], ..Self::default() }
     }
 
+    /// An adapter with local memory and an aperture, of so many pages of 4 KiB.
+    pub fn discrete(pages: u64, aperture_pages: u64) -> Self {
+        Self { aperture_bytes: aperture_pages * PAGE_SIZE, ..Self::pages(pages) }
+    }
+
+    /// An adapter without local memory, with hardware scheduling, and of any addressing model.
+    pub fn integrated(model: AddressingModel, aperture_pages: u64) -> Self {
+        let aperture_bytes = aperture_pages * PAGE_SIZE;
+        Self { model, segment_bytes: 0, aperture_bytes, scheduling_log: Some(1 << 20), ..Self::default() }
+    }
+
+    pub fn options(&self) -> AdapterOptions {
+        AdapterOptions {
+            events: true,
+            notification_revision: self.revision,
+            paging_va_without_local_memory: self.paging_va_without_local_memory,
+        }
+    }
+
+    /// The number of the aperture segment.
+    pub fn aperture(&self) -> SegmentId {
+        SegmentId(if self.segment_bytes > 0 { 2 } else { 1 })
+    }
+
+    pub fn has_page_tables(&self) -> bool {
+        self.model == AddressingModel::GpuMmu
+    }
+
+    /// The most that may be resident outside local memory, in bytes.
+    pub fn commit_limit(&self) -> u64 {
+        self.aperture_commit_limit.unwrap_or(self.aperture_bytes)
+    }
+
+    /// Whose addresses an access of `process` uses, where the IOMMU translates them.
+    pub fn domain(&self, process: KmdProcessHandle) -> IoMmuDomain {
+        match self.model {
+            AddressingModel::GpuVaIoMmuGlobal => IoMmuDomain::Global,
+            _ => IoMmuDomain::Process(process),
+        }
+    }
+
+    /// What a driver says of an allocation of `pages` pages that may be in `place`, and asks to be told.
+    pub fn allocation(&self, place: Place, pages: u64, flags2: AllocationFlags2) -> AllocationInfo {
+        let aperture = SegmentSet::of(self.aperture());
+        let supported_segment_set = match place {
+            Place::Local => SegmentSet::of(LOCAL),
+            Place::System | Place::Aperture => aperture,
+            Place::LocalOrSystem => SegmentSet(SegmentSet::of(LOCAL).0 | aperture.0),
+        };
+        let mut flags = AllocationFlags::empty();
+        flags.set(AllocationFlags::ACCESSED_PHYSICALLY, place == Place::Aperture);
+        AllocationInfo { supported_segment_set, flags, flags2, ..allocation_info(pages * PAGE_SIZE, NORMAL) }
+    }
+
     pub fn info(&self) -> AdapterInfo {
         let segment = |flags, base_address, size| SegmentDescriptor { flags, base_address, size, commit_limit: size };
         let home = if self.tables_in_system { SegmentId::SYSTEM } else { LOCAL };
@@ -69,29 +151,48 @@ impl Config {
         let mut mmu = GpuMmuFlags::empty();
         mmu.set(GpuMmuFlags::DUAL_PTE_SUPPORTED, self.dual);
         mmu.set(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED, self.invalid_not_cached);
+        let mut window = SegmentFlags::APERTURE;
+        window.set(SegmentFlags::CACHE_COHERENT, self.aperture_is_coherent);
+        let segments_of = |bytes: u64| {
+            let memory = (bytes > 0).then(|| segment(pool, 0, bytes));
+            let aperture =
+                SegmentDescriptor { commit_limit: self.commit_limit(), ..segment(window, bytes, self.aperture_bytes) };
+            memory.into_iter().chain([aperture]).collect::<Vec<_>>()
+        };
+        let levels = if self.has_page_tables() { &self.level_bits[..] } else { &[] };
+        let table_bits = 12 + self.level_bits.iter().sum::<u32>();
         AdapterInfo {
-            wddm_version: WddmVersion::WDDM2_0,
-            addressing_model: AddressingModel::GpuMmu,
-            linked_adapter_segments: Vec::new(),
+            wddm_version: self.wddm_version,
+            addressing_model: self.model,
+            linked_adapter_segments: self.linked.iter().map(|&(bytes, _)| segments_of(bytes)).collect(),
             aperture_segment_commit_limit: u64::MAX,
-            scheduling_log_buffer_size: None,
-            segments: vec![
-                segment(pool, 0, self.segment_bytes),
-                segment(SegmentFlags::APERTURE, self.segment_bytes, 1 << 20),
-            ],
+            scheduling_log_buffer_size: self.scheduling_log,
+            segments: segments_of(self.segment_bytes),
             engines: [EngineKind::Paging, EngineKind::Render3d, EngineKind::Copy]
                 .map(|kind| EngineDesc { kind })
                 .into(),
             gpu_mmu: GpuMmuCaps {
                 flags: mmu,
                 page_table_update_mode: PageTableUpdateMode::GpuPhysical,
-                virtual_address_bit_count: 12 + self.level_bits.iter().sum::<u32>(),
+                virtual_address_bit_count: if self.has_page_tables() { table_bits } else { self.io_mmu_bits },
                 leaf_page_table_size_for_64k_pages_in_bytes: if self.dual { 4096 } else { 0 },
             },
-            page_table_levels: self.level_bits.iter().map(level).collect(),
+            page_table_levels: levels.iter().map(level).collect(),
             paging_buffer: PagingBufferDesc { size: self.buffer_bytes, private_data_size: self.private_bytes },
         }
     }
+}
+
+/// Where an allocation may be resident.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    Local,
+    /// Implicit system memory (SEG-12).
+    System,
+    /// The aperture segment: accessed physically (SEG-13).
+    Aperture,
+    /// Local memory, and else implicit system memory.
+    LocalOrSystem,
 }
 
 /// One call of `build_paging_buffer`.
@@ -113,6 +214,10 @@ type Answer = Box<dyn FnMut(&mut BuildPagingBuffer<'_>) -> Option<BuildStatus>>;
 pub struct Driver {
     pub info: AdapterInfo,
     pub paging_va_mib: Option<u32>,
+    linked_paging_va_mib: Vec<Option<u32>>,
+    /// The physical adapters whose paging process's address space was asked for.
+    pub paging_va_queries: Vec<u32>,
+    has_page_tables: bool,
     pub operation_bytes: usize,
     /// Asked first; if it says nothing, the operation is encoded as usual.
     pub answer: Answer,
@@ -123,6 +228,9 @@ pub struct Driver {
     pub calls: Vec<Call>,
     /// Operations that were encoded to their end.
     pub operations: Vec<PagingOperation>,
+    pub journal: Journal,
+    /// What the driver said of allocations that live.
+    pub infos: BTreeMap<KmdAllocationHandle, AllocationInfo>,
     /// Handles of objects that were created and not destroyed.
     pub live: BTreeSet<u64>,
     /// What was submitted, and the root table that its context had then.
@@ -159,12 +267,17 @@ impl Driver {
         Self {
             info: config.info(),
             paging_va_mib: config.paging_va_mib,
+            linked_paging_va_mib: config.linked.iter().map(|&(_, answer)| answer).collect(),
+            paging_va_queries: Vec::new(),
+            has_page_tables: config.has_page_tables(),
             operation_bytes: config.operation_bytes,
             answer: Box::new(|_| None),
             next_allocation: None,
             fails_after: None,
             calls: Vec::new(),
             operations: Vec::new(),
+            journal: Journal::default(),
+            infos: BTreeMap::new(),
             live: BTreeSet::new(),
             submitted: Vec::new(),
             contexts: BTreeMap::new(),
@@ -199,6 +312,7 @@ impl Driver {
             let mut word = 0;
             if *build.multipass_offset == words {
                 self.operations.push(*build.operation);
+                self.journal.push(Happened::Built(self.operations.len() - 1));
                 word = self.operations.len() as u64;
             }
             room.copy_from_slice(&word.to_le_bytes());
@@ -213,8 +327,11 @@ impl Kmd for Driver {
     }
 
     fn query_paging_process_gpu_va_size(&mut self, physical_adapter_index: u32) -> Option<u32> {
-        assert_eq!(physical_adapter_index, 0, "P32: 0 when adapters are not linked");
-        self.paging_va_mib
+        self.paging_va_queries.push(physical_adapter_index);
+        match physical_adapter_index {
+            0 => self.paging_va_mib,
+            linked => self.linked_paging_va_mib[linked as usize - 1],
+        }
     }
 
     fn create_process(&mut self, _system_process: bool) -> Result<KmdProcessHandle, KmdError> {
@@ -242,14 +359,18 @@ impl Kmd for Driver {
         };
         let allocation = self.create().map(KmdAllocationHandle).ok_or(CreateAllocationError::NoMemory)?;
         let info = self.next_allocation.take().unwrap_or_else(|| allocation_info(size, priority as u32));
-        Ok(AllocationInfo { allocation, ..info })
+        let info = AllocationInfo { allocation, ..info };
+        self.infos.insert(allocation, info);
+        Ok(info)
     }
 
     fn destroy_allocation(&mut self, allocation: KmdAllocationHandle) {
+        self.infos.remove(&allocation);
         self.destroy(allocation.0);
     }
 
     fn set_root_page_table(&mut self, context: KmdContextHandle, root: RootPageTable) {
+        assert!(self.has_page_tables, "PGV-20: a root page table, but nothing walks it");
         self.contexts.get_mut(&context).expect("the context lives").1 = Some(root);
     }
 

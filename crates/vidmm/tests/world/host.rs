@@ -1,9 +1,11 @@
-//! The operating system of the test world: a ledger of what it promised.
+//! The operating system of the test world: a ledger of what it promised, and the IOMMU.
 
 use std::collections::BTreeMap;
 
-use vidmm::contract::{BackingStoreError, Host};
-use vidmm::{PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId};
+use vidmm::contract::{BackingStoreError, Host, IoMmuDomain};
+use vidmm::{GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId};
+
+use super::journal::{Happened, Journal};
 
 /// Addresses are never handed out twice, so use after return is seen.
 #[derive(Debug, Default)]
@@ -17,6 +19,19 @@ pub struct Ledger {
     pub next: u64,
     /// The sum of the sizes, kept so that a commit need not add them up.
     pub committed: u64,
+    /// How often something was given back.
+    pub decommits: u64,
+    pub journal: Journal,
+    /// What the IOMMU maps, by first address.
+    pub io_mmu: BTreeMap<(IoMmuDomain, u64), IoMmuMapping>,
+}
+
+/// One range that the IOMMU maps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IoMmuMapping {
+    pub system_address: PhysicalAddress,
+    pub size: u64,
+    pub read_only: bool,
 }
 
 impl Ledger {
@@ -27,6 +42,13 @@ impl Ledger {
     /// Whether `address` is committed.
     pub fn holds(&self, address: u64) -> bool {
         self.live.range(..=address).next_back().is_some_and(|(start, size)| address < start + size)
+    }
+
+    /// What the IOMMU maps at an address: where it is, and whether writes fault.
+    pub fn translate(&self, domain: IoMmuDomain, address: u64) -> Option<(PhysicalAddress, bool)> {
+        let (&(_, start), mapping) = self.io_mmu.range((domain, 0)..=(domain, address)).next_back()?;
+        let page = (address - start) & !(PAGE_SIZE - 1);
+        (page < mapping.size).then(|| (mapping.system_address.offset_by(page), mapping.read_only))
     }
 }
 
@@ -55,5 +77,40 @@ impl Host for Ledger {
             "only what was committed is returned, once and whole"
         );
         self.committed -= size;
+        self.decommits += 1;
+        let freed = address.offset..address.offset + size;
+        let shown = self.io_mmu.iter().find(|(_, mapping)| freed.contains(&mapping.system_address.offset));
+        assert!(shown.is_none(), "I29: {address:?} is given back, but the IOMMU maps it: {shown:x?}");
+    }
+
+    fn map_io_mmu(
+        &mut self,
+        domain: IoMmuDomain,
+        virtual_address: GpuVirtualAddress,
+        system_address: PhysicalAddress,
+        size: u64,
+        read_only: bool,
+    ) {
+        let whole_pages = [virtual_address.0, system_address.offset, size].iter().all(|n| n.is_multiple_of(PAGE_SIZE));
+        assert!(whole_pages && size > 0 && system_address.segment.is_system(), "{virtual_address} {system_address:?}");
+        for page in (0..size).step_by(PAGE_SIZE as usize) {
+            assert!(self.holds(system_address.offset + page), "BPB-55: {system_address:?} is not committed");
+        }
+        let (start, end) = (virtual_address.0, virtual_address.0 + size);
+        let before = self.io_mmu.range((domain, 0)..(domain, end)).next_back();
+        let overlap = before.filter(|&(&(_, other), mapping)| other + mapping.size > start);
+        assert!(overlap.is_none(), "{virtual_address} of {domain:?} is mapped already: {overlap:x?}");
+        self.io_mmu.insert((domain, start), IoMmuMapping { system_address, size, read_only });
+        self.journal.push(Happened::Mapped { domain, virtual_address, system_address, size, read_only });
+    }
+
+    fn unmap_io_mmu(&mut self, domain: IoMmuDomain, virtual_address: GpuVirtualAddress, size: u64) {
+        let mapping = self.io_mmu.remove(&(domain, virtual_address.0));
+        let whole = mapping.is_some_and(|mapping| mapping.size == size);
+        assert!(
+            whole,
+            "only what was mapped is unmapped, once and whole: {virtual_address} of {domain:?}, {mapping:?}"
+        );
+        self.journal.push(Happened::Unmapped { domain, virtual_address, size });
     }
 }

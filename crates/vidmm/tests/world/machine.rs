@@ -1,11 +1,12 @@
-//! What the GPU of the test world sees: page tables as they were written, and a token for the content of each page.
+//! What the GPU of the test world sees: page tables as they were written, the aperture, what it caches of the IOMMU, and a
+//! token for the content of each page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::*;
-use vidmm::{PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
+use vidmm::{GpuVirtualAddress, NotificationRevision, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
 
-use super::{Config, host::Ledger};
+use super::{Config, aperture::Aperture, device_cache::DeviceCache, host::Ledger, surface::Surfaces};
 
 /// What a page of the segment holds before anything was written there.
 pub const GARBAGE: u64 = 0xBAD_BAD;
@@ -16,6 +17,29 @@ pub struct Root {
     pub process: KmdProcessHandle,
     pub table: PhysicalAddress,
     pub num_entries: u64,
+}
+
+/// What driver and GPU know of an allocation.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    pub info: AllocationInfo,
+    pub backing_store: PhysicalAddress,
+    pub size: u64,
+}
+
+/// A mistake of the driver: to see that the world finds it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mistake {
+    /// An eviction notification does nothing.
+    SkipDecompression,
+    /// An eviction notification does not begin with the flush of its window.
+    SkipWindowFlush,
+    /// An IOMMU unmap notification flushes nothing.
+    SkipCacheFlush,
+    /// Every chunk is decompressed as if it were the first.
+    IgnoreChunkOffset,
+    /// UNMAP_APERTURE_SEGMENT leaves the aperture as it is.
+    SkipApertureUnmap,
 }
 
 /// Memory and a memory management unit that is as unkind as it may be: an entry that changed and was not flushed must not
@@ -31,6 +55,16 @@ pub struct Machine {
     /// Addresses whose entries changed and were not flushed, and what they showed.
     stale: BTreeMap<(KmdProcessHandle, u64), Pte>,
     roots: BTreeMap<KmdProcessHandle, PhysicalAddress>,
+    config: Config,
+    pub aperture: Aperture,
+    pub cache: DeviceCache,
+    pub surfaces: Surfaces,
+    pub mistake: Option<Mistake>,
+    /// The allocations that live, and whose backing store begins where.
+    pub known: BTreeMap<KmdAllocationHandle, Known>,
+    stores: BTreeMap<u64, KmdAllocationHandle>,
+    /// Allocations that were told of their eviction: their content is plain, and must stay so (NTF-09).
+    leaving: BTreeSet<KmdAllocationHandle>,
 }
 
 impl Machine {
@@ -45,11 +79,23 @@ impl Machine {
             pages: BTreeMap::new(),
             stale: BTreeMap::new(),
             roots: BTreeMap::new(),
+            aperture: Aperture::new(config.aperture(), config.aperture_bytes / PAGE_SIZE, config.aperture_is_coherent),
+            config: config.clone(),
+            cache: DeviceCache::default(),
+            surfaces: Surfaces::default(),
+            mistake: None,
+            known: BTreeMap::new(),
+            stores: BTreeMap::new(),
+            leaving: BTreeSet::new(),
         }
     }
 
     /// The root of a process as the operations wrote it.
     pub fn root_of(&self, process: KmdProcessHandle) -> Option<Root> {
+        if !self.config.has_page_tables() {
+            let table = PhysicalAddress { segment: SegmentId::SYSTEM, offset: 0 };
+            return Some(Root { process, table, num_entries: 0 });
+        }
         let num_entries = 1 << self.level_bits.last().unwrap();
         self.roots.get(&process).map(|&table| Root { process, table, num_entries })
     }
@@ -63,34 +109,214 @@ impl Machine {
                 self.stale.retain(|&(process, page), _| process != op.process || !covers(page));
             }
             PagingOperation::VirtualFill(op) => {
-                for offset in (0..op.fill_size_in_bytes).step_by(PAGE_SIZE as usize) {
-                    let to = self.window(root, op.destination_virtual_address.0 + offset);
+                for (page, address) in pages(op.destination_virtual_address, op.fill_size_in_bytes) {
+                    let to = self.window(root, address, host);
                     self.page(to, u64::from(op.fill_pattern), host);
+                    self.surfaces.set(op.allocation, op.allocation_offset_in_bytes / PAGE_SIZE + page, false);
                 }
             }
-            PagingOperation::VirtualTransfer(op) => {
-                for offset in (0..op.transfer_size_in_bytes).step_by(PAGE_SIZE as usize) {
-                    let from = self.window(root, op.source_virtual_address.0 + offset);
-                    let to = self.window(root, op.destination_virtual_address.0 + offset);
-                    let token = self.read(from, host);
-                    self.page(to, token, host);
+            PagingOperation::VirtualTransfer(op) => self.transfer(op, root, host),
+            PagingOperation::MapApertureSegment(op) => {
+                let known = self.known[&op.allocation];
+                assert!(known.is_accessed_physically(), "BPB-35: {op:?} is not accessed physically");
+                assert_eq!((op.mdl, op.number_of_pages * PAGE_SIZE), (known.backing_store, known.size), "BPB-30");
+                self.nothing_shows_aperture(op.offset_in_pages, op.number_of_pages);
+                self.aperture.map(op, host);
+                self.leaving.remove(&op.allocation);
+            }
+            PagingOperation::UnmapApertureSegment(op) => {
+                self.nothing_shows_aperture(op.offset_in_pages, op.number_of_pages);
+                if self.mistake != Some(Mistake::SkipApertureUnmap) {
+                    self.aperture.unmap(op, host);
                 }
             }
+            PagingOperation::NotifyAlloc(op) => self.notify(op, root, host),
             other => panic!("I23: {other:?} is newer than this driver"),
         }
     }
 
-    fn window(&self, root: Root, address: u64) -> PhysicalAddress {
-        self.translate(root, address).unwrap_or_else(|| panic!("a paging buffer faults at {address:#x}")).address
+    fn transfer(&mut self, op: &TransferVirtual, root: Root, host: &Ledger) {
+        let known = self.known[&op.allocation];
+        let is_out = op.transfer_direction == MemoryTransferDirection::LocalToSystem;
+        let first = op.allocation_offset_in_bytes / PAGE_SIZE;
+        for (page, address) in pages(op.source_virtual_address, op.transfer_size_in_bytes) {
+            let from = self.window(root, address, host);
+            let to = self.window(root, op.destination_virtual_address.0 + page * PAGE_SIZE, host);
+            let in_store = if is_out { to } else { from };
+            let expected = known.backing_store.offset_by((first + page) * PAGE_SIZE);
+            assert_eq!(in_store, expected, "BPB-40: page {} of {:?}", first + page, op.allocation);
+            if is_out {
+                self.decompress(op.allocation, first + page, from, host);
+            }
+            let token = self.read(from, host);
+            self.page(to, token, host);
+        }
+    }
+
+    fn notify(&mut self, op: &NotifyAlloc, root: Root, host: &Ledger) {
+        let known = self.known[&op.allocation];
+        let (start, size) = (op.gpu_virtual_address_at_offset, op.size_in_bytes);
+        let whole_pages = [start.0, size, op.offset_in_bytes].iter().all(|n| n.is_multiple_of(PAGE_SIZE));
+        assert!(whole_pages && size > 0 && op.offset_in_bytes + size <= known.size, "I10: {op:?}");
+        if op.flags == NotifyAllocFlags::IO_MMU_UNMAP {
+            assert!(known.info.flags2.contains(AllocationFlags2::NOTIFY_IO_MMU_UNMAP), "P26: nobody asked: {op:?}");
+            return self.notify_io_mmu_unmap(op, known, root, host);
+        }
+        assert_eq!(op.flags, NotifyAllocFlags::EVICTION, "NTF-01: one operation has exactly one flag");
+        assert!(known.info.flags2.contains(AllocationFlags2::NOTIFY_EVICTION), "P26: nobody asked: {op:?}");
+        assert_eq!(op.process, None, "NTF-02: an eviction is shown in the paging process");
+        if !self.config.has_page_tables() && self.mistake != Some(Mistake::SkipWindowFlush) {
+            self.cache.flush(self.config.domain(root.process), start.0, size);
+        }
+        let first = op.offset_in_bytes / PAGE_SIZE;
+        for (page, address) in pages(start, size) {
+            let at = self.window(root, address, host);
+            let expected = known.backing_store.offset_by((first + page) * PAGE_SIZE);
+            assert_eq!(at, expected, "NTF-02: the window shows another page than {} of {op:?}", first + page);
+            match self.mistake {
+                Some(Mistake::SkipDecompression) => {}
+                Some(Mistake::IgnoreChunkOffset) => self.decompress(op.allocation, page, at, host),
+                _ => self.decompress(op.allocation, first + page, at, host),
+            }
+        }
+        self.leaving.insert(op.allocation);
+    }
+
+    fn notify_io_mmu_unmap(&mut self, op: &NotifyAlloc, known: Known, root: Root, host: &Ledger) {
+        let (start, size) = (op.gpu_virtual_address_at_offset, op.size_in_bytes);
+        let Some(process) = op.process else {
+            // The text of August 2024: the chunk is in the paging process's addresses, and names no process (NTF-06).
+            assert_eq!(self.config.revision, NotificationRevision::August2024, "NTF-04: no process in {op:?}");
+            for (page, address) in pages(start, size) {
+                let expected = known.backing_store.offset_by(op.offset_in_bytes + page * PAGE_SIZE);
+                if !self.config.has_page_tables() {
+                    self.cache.flush(self.config.domain(root.process), address, PAGE_SIZE);
+                }
+                assert_eq!(self.window(root, address, host), expected, "NTF-06: {op:?}");
+            }
+            if self.mistake != Some(Mistake::SkipCacheFlush) {
+                self.cache.flush_all();
+            }
+            self.leaving.insert(op.allocation);
+            return;
+        };
+        assert!(!self.config.has_page_tables(), "NTF-05: the GPU has page tables, but {op:?}");
+        assert_eq!(self.config.revision, NotificationRevision::Current, "NTF-06: a process in {op:?}");
+        let domain = self.config.domain(process);
+        let mapped = host.io_mmu.get(&(domain, start.0));
+        let expected = known.backing_store.offset_by(op.offset_in_bytes);
+        let is_whole = mapped.is_some_and(|mapping| (mapping.system_address, mapping.size) == (expected, size));
+        assert!(is_whole, "NTF-04: {op:?}, but the IOMMU maps {mapped:x?}");
+        assert!(!self.cache.is_announced(domain, start.0), "NTF-04: it is sent once for each mapping: {op:?}");
+        self.cache.announce(domain, start.0, size);
+        if self.mistake != Some(Mistake::SkipCacheFlush) {
+            self.cache.flush(domain, start.0, size);
+        }
+    }
+
+    /// The driver's command: the page's content becomes plain where it is.
+    fn decompress(&mut self, allocation: KmdAllocationHandle, page: u64, at: PhysicalAddress, host: &Ledger) {
+        if self.surfaces.is_compressed(allocation, page) {
+            let token = Surfaces::plain(self.read(at, host));
+            self.write(at, token, host);
+            self.surfaces.set(allocation, page, false);
+        }
+    }
+
+    fn window(&mut self, root: Root, address: u64, host: &Ledger) -> PhysicalAddress {
+        self.access(root, address, host).unwrap_or_else(|| panic!("a paging buffer faults at {address:#x}")).0
+    }
+
+    /// An engine accesses the page of `address`: where it is, and whether writes fault.
+    pub fn access(&mut self, root: Root, address: u64, host: &Ledger) -> Option<(PhysicalAddress, bool)> {
+        let pte = self.translate(root, address, host)?;
+        let is_paging = root.process == self.paging_process;
+        let owner = self.owner(pte.address);
+        if !self.config.has_page_tables() {
+            let asked = owner.is_some_and(|owner| self.wants(owner, AllocationFlags2::NOTIFY_IO_MMU_UNMAP));
+            if is_paging || asked {
+                self.cache.remember(self.config.domain(root.process), address, pte.address);
+            }
+        }
+        let left = owner.filter(|owner| !is_paging && self.leaving.contains(owner));
+        assert!(left.is_none(), "NTF-09: work accesses {address:#x}, but {left:?} was told of its eviction");
+        Some((pte.address, pte.flags.contains(PteFlags::READ_ONLY)))
+    }
+
+    fn wants(&self, allocation: KmdAllocationHandle, flag: AllocationFlags2) -> bool {
+        self.known.get(&allocation).is_some_and(|known| known.info.flags2.contains(flag))
+    }
+
+    /// Whose backing store an address is in.
+    pub fn owner(&self, address: PhysicalAddress) -> Option<KmdAllocationHandle> {
+        let is_shown = address.segment == self.config.aperture();
+        let at = if is_shown { self.aperture.shows(address.offset / PAGE_SIZE)? } else { address };
+        let (&start, &owner) = self.stores.range(..=at.offset).next_back().filter(|_| at.segment.is_system())?;
+        (at.offset < start + self.known[&owner].size).then_some(owner)
+    }
+
+    pub fn created(&mut self, allocation: KmdAllocationHandle, known: Known) {
+        self.known.insert(allocation, known);
+        self.stores.insert(known.backing_store.offset, allocation);
+    }
+
+    /// The allocation's backing store was given back: nothing may show it.
+    pub fn reclaimed(&mut self, allocation: KmdAllocationHandle, host: &Ledger) {
+        let known = self.known.remove(&allocation).expect("it was created");
+        self.stores.remove(&known.backing_store.offset);
+        self.leaving.remove(&allocation);
+        self.surfaces.forget(allocation);
+        self.aperture.check(host);
+        let store = known.backing_store.offset..known.backing_store.offset + known.size;
+        let is_there = |at: &PhysicalAddress| at.segment.is_system() && store.contains(&at.offset);
+        let shown = self.shown().find(|(pte, _)| is_there(&pte.address));
+        assert!(shown.is_none(), "I28: the memory of {allocation:?} was given back, but is shown: {shown:?}");
+    }
+
+    /// The host mapped an allocation's memory for a process, or a window of the paging process.
+    pub fn host_mapped(&mut self, is_window: bool, system_address: PhysicalAddress) {
+        if let Some(owner) = self.owner(system_address).filter(|_| !is_window) {
+            self.leaving.remove(&owner);
+        }
+    }
+
+    /// The host has unmapped a range, where memory of an allocation showed unless it was a window.
+    pub fn host_unmapped(&mut self, domain: IoMmuDomain, address: u64, size: u64, shown: Option<PhysicalAddress>) {
+        let asked = |&owner: &KmdAllocationHandle| self.wants(owner, AllocationFlags2::NOTIFY_IO_MMU_UNMAP);
+        if let Some(owner) = shown.and_then(|shown| self.owner(shown)).filter(asked) {
+            let is_told = match self.config.revision {
+                NotificationRevision::Current => self.cache.is_announced(domain, address),
+                NotificationRevision::August2024 => !self.cache.holds(domain, address, size),
+            };
+            assert!(is_told, "NTF-04: {address:#x} of {owner:?} is unmapped without a word");
+        }
+        self.cache.unmapped(domain, address, size);
+    }
+
+    /// Leaf entries that the GPU may use: the present ones, and those that were not flushed.
+    fn shown(&self) -> impl Iterator<Item = (&Pte, String)> {
+        let entries = self.entries.iter().map(|(key, pte)| (pte, format!("{key:?}")));
+        // Windows of the paging process are flushed when they are used again.
+        let stale = self.stale.iter().filter(|((process, _), _)| *process != self.paging_process);
+        let stale = stale.map(|(key, pte)| (pte, format!("{key:?}, not flushed")));
+        entries.chain(stale).filter(|(pte, _)| pte.flags.contains(PteFlags::VALID))
+    }
+
+    /// BPB-32: the GPU does not touch a range of the aperture that is mapped or unmapped.
+    fn nothing_shows_aperture(&self, first: u64, count: u64) {
+        let shown = self.shown().find(|(pte, _)| self.aperture.contains(pte.address, first, count));
+        assert!(shown.is_none(), "BPB-32: pages {first} to {} are shown: {shown:?}", first + count);
     }
 
     pub fn read(&self, page: PhysicalAddress, host: &Ledger) -> u64 {
+        let page = self.aperture.resolve(page);
         assert!(!page.segment.is_system() || host.holds(page.offset), "{page:?} was given back to the system");
         let fresh = if page.segment.is_system() { 0 } else { GARBAGE };
         *self.pages.get(&page).unwrap_or(&fresh)
     }
 
     pub fn write(&mut self, page: PhysicalAddress, token: u64, host: &Ledger) {
+        let page = self.aperture.resolve(page);
         assert!(!page.segment.is_system() || host.holds(page.offset), "{page:?} was given back to the system");
         self.pages.insert(page, token);
     }
@@ -134,6 +360,9 @@ impl Machine {
                 self.note_stale(op.process, address, page_size, (table, false, op.start_index + done), pte);
             }
             self.set((table, false, op.start_index + done), pte, op.page_table_level);
+            if let Some(owner) = op.allocation.filter(|_| op.process != self.paging_process && pte != Pte::INVALID) {
+                self.leaving.remove(&owner);
+            }
             if let Some(first_64kb) = first_64kb {
                 self.set((table, true, op.start_index + done), first_64kb, op.page_table_level);
             }
@@ -169,8 +398,13 @@ impl Machine {
     }
 
     /// The entry that maps the page of `address`; none if access faults.
-    pub fn translate(&self, root: Root, address: u64) -> Option<Pte> {
+    pub fn translate(&self, root: Root, address: u64, host: &Ledger) -> Option<Pte> {
         let page = address & !(PAGE_SIZE - 1);
+        if !self.config.has_page_tables() {
+            let (at, read_only) = self.cache.translate(self.config.domain(root.process), address, host)?;
+            let flags = if read_only { PteFlags::VALID | PteFlags::READ_ONLY } else { PteFlags::VALID };
+            return Some(Pte { flags, address: at });
+        }
         let is_stale = self.stale.contains_key(&(root.process, page));
         assert!(!is_stale, "GVA-34: {page:#x} of {:?} is used, but was not flushed", root.process);
         let shift = |level: usize| 12 + self.level_bits[..level].iter().sum::<u32>();
@@ -203,6 +437,17 @@ impl Machine {
         assert!(self.initialised.contains(&table), "GVA-25: the GPU walks a table that was not initialised: {table:?}");
         self.entries.get(&(table, side_64kb, index)).copied()
     }
+}
+
+impl Known {
+    pub fn is_accessed_physically(&self) -> bool {
+        self.info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY)
+    }
+}
+
+/// The pages of a range, counted from 0, and their addresses.
+fn pages(start: GpuVirtualAddress, size: u64) -> impl Iterator<Item = (u64, u64)> {
+    (0..size / PAGE_SIZE).map(move |page| (page, start.0 + page * PAGE_SIZE))
 }
 
 pub const fn local(page: u64) -> PhysicalAddress {

@@ -2,27 +2,41 @@
 //! handed when the test says so. It has no clock; nothing happens by itself.
 #![allow(dead_code, unused_imports)]
 
+mod aperture;
+mod device_cache;
 mod driver;
 mod host;
+mod journal;
 mod machine;
+mod surface;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use vidmm::contract::*;
 use vidmm::event::EvictReason;
 use vidmm::*;
 
-pub use driver::{Call, Config, Driver, LOCAL, NORMAL, allocation_info, private_data, words};
-pub use host::Ledger;
-pub use machine::{GARBAGE, Machine, Root, local};
+pub use driver::{Call, Config, Driver, LOCAL, NORMAL, Place, allocation_info, private_data, words};
+pub use host::{IoMmuMapping, Ledger};
+pub use journal::{Happened, Journal};
+pub use machine::{GARBAGE, Known, Machine, Mistake, Root, local};
+pub use surface::Surfaces;
 
 pub const PAGING: u32 = 0;
 pub const RENDER: u32 = 1;
 pub const COPY: u32 = 2;
 
+/// What the paging process is called by the driver: the first thing that it was asked to create.
+pub const PAGING_PROCESS: KmdProcessHandle = KmdProcessHandle(1);
+
 pub const SOON: EvictFlags = EvictFlags::empty();
 pub const IF_NECESSARY: EvictFlags = EvictFlags::EVICT_ONLY_IF_NECESSARY;
 pub const NOT_WRITTEN: EvictFlags = EvictFlags::NOT_WRITTEN_TO;
+
+pub const SILENT: AllocationFlags2 = AllocationFlags2::empty();
+pub const EVICTION: AllocationFlags2 = AllocationFlags2::NOTIFY_EVICTION;
+pub const IO_MMU_UNMAP: AllocationFlags2 = AllocationFlags2::NOTIFY_IO_MMU_UNMAP;
+pub const BOTH: AllocationFlags2 = EVICTION.union(IO_MMU_UNMAP);
 
 /// A user of the adapter: a device with a paging queue and a context on the render engine.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +55,10 @@ pub enum Access {
     Read(u64),
     /// Gives it a new token.
     Write(u64, u64),
+    /// Reads it through the surface of an allocation, of which it shows this page.
+    ReadSurface(u64, KmdAllocationHandle, u64),
+    /// Gives it a new token, which is stored compressed: address, allocation, page, token.
+    WriteSurface(u64, KmdAllocationHandle, u64, u64),
     /// Accesses nothing: leaves its number in [`World::read`], to tell which work it was.
     Tag(u64),
 }
@@ -60,6 +78,15 @@ pub struct World {
     /// Tokens that completed work has read.
     pub read: Vec<u64>,
     pub config: Config,
+    pub journal: Journal,
+    /// How much of the journal the machine knows.
+    journal_seen: usize,
+    /// How many operations the GPU has executed.
+    pub executed: usize,
+    /// What the driver calls the allocations that live.
+    handles: BTreeMap<AllocationId, KmdAllocationHandle>,
+    /// The ranges that the IOMMU maps: what they show, and the last operation that names each.
+    io_mmu: BTreeMap<(IoMmuDomain, u64), (PhysicalAddress, Option<usize>)>,
     clients: Vec<Client>,
     more_contexts: Vec<ContextId>,
     allocations: Vec<AllocationId>,
@@ -69,7 +96,9 @@ pub struct World {
 impl World {
     pub fn new(config: Config) -> Self {
         let (mut driver, mut host) = (Driver::new(&config), Ledger::default());
-        let options = AdapterOptions { events: true, ..AdapterOptions::default() };
+        let journal = Journal::default();
+        (driver.journal, host.journal) = (journal.clone(), journal.clone());
+        let options = config.options();
         let vidmm = VidMm::start_adapter(options, &mut driver, &mut host).unwrap();
         let mut world = Self {
             vidmm,
@@ -83,6 +112,11 @@ impl World {
             events: Vec::new(),
             read: Vec::new(),
             config,
+            journal,
+            journal_seen: 0,
+            executed: 0,
+            handles: BTreeMap::new(),
+            io_mmu: BTreeMap::new(),
             clients: Vec::new(),
             more_contexts: Vec::new(),
             allocations: Vec::new(),
@@ -156,6 +190,37 @@ impl World {
         answer
     }
 
+    /// What the driver says of it, instead of what follows from private data.
+    pub fn try_create(&mut self, client: Client, info: AllocationInfo) -> Result<AllocationId, CreateError> {
+        self.driver.next_allocation = Some(info);
+        self.try_allocate(client, 0, 0)
+    }
+
+    /// An allocation of `pages` pages that may be in `place`, with these notifications.
+    pub fn create(&mut self, client: Client, place: Place, pages: u64, flags2: AllocationFlags2) -> AllocationId {
+        let info = self.config.allocation(place, pages, flags2);
+        self.try_create(client, info).unwrap()
+    }
+
+    /// Such an allocation, mapped and resident; and where.
+    pub fn create_resident(
+        &mut self,
+        client: Client,
+        place: Place,
+        pages: u64,
+        flags2: AllocationFlags2,
+    ) -> (AllocationId, u64) {
+        let allocation = self.create(client, place, pages, flags2);
+        let address = self.map(client, allocation);
+        self.bring_in(client, &[allocation]);
+        (allocation, address)
+    }
+
+    /// What the driver calls an allocation.
+    pub fn handle(&self, allocation: AllocationId) -> KmdAllocationHandle {
+        self.handles[&allocation]
+    }
+
     /// Maps all of the allocation; where.
     pub fn map(&mut self, client: Client, allocation: AllocationId) -> u64 {
         self.try_map(client, &MapGpuVirtualAddress::whole(allocation)).unwrap().virtual_address.0
@@ -214,9 +279,11 @@ impl World {
         signals: &[(MonitoredFenceId, u64)],
     ) -> u64 {
         let bytes = program.iter().flat_map(|access| match *access {
-            Access::Read(address) => [0, address, 0],
-            Access::Write(address, token) => [1, address, token],
-            Access::Tag(number) => [2, number, 0],
+            Access::Read(address) => [0, address, 0, 0, 0],
+            Access::Write(address, token) => [1, address, token, 0, 0],
+            Access::Tag(number) => [2, number, 0, 0, 0],
+            Access::ReadSurface(address, allocation, page) => [3, address, 0, allocation.0, page],
+            Access::WriteSurface(address, allocation, page, token) => [4, address, token, allocation.0, page],
         });
         let named = |named: &[(MonitoredFenceId, u64)]| {
             named.iter().map(|&(fence, value)| FenceValueDesc { fence, value }).collect()
@@ -232,7 +299,66 @@ impl World {
 
     pub fn check(&mut self) {
         self.vidmm.check().unwrap();
-        self.events.extend(self.vidmm.events().drain().map(|numbered| numbered.event));
+        let events: Vec<Event> = self.vidmm.events().drain().map(|numbered| numbered.event).collect();
+        self.read_journal();
+        for event in &events {
+            self.learn(event);
+        }
+        self.events.extend(events);
+    }
+
+    /// What driver and GPU learn when allocations come and go.
+    fn learn(&mut self, event: &Event) {
+        match *event {
+            Event::AllocationCreated { allocation, handle, size, backing_store, .. } => {
+                let backing_store = PhysicalAddress { segment: SegmentId::SYSTEM, offset: backing_store };
+                let info = self.driver.infos[&handle];
+                self.machine.created(handle, Known { info, backing_store, size });
+                self.handles.insert(allocation, handle);
+            }
+            Event::AllocationReclaimed { allocation } => {
+                let handle = self.handles.remove(&allocation).expect("it was created");
+                self.machine.reclaimed(handle, &self.host);
+            }
+            _ => {}
+        }
+    }
+
+    /// What follows from the host's steps and the driver's, in their order.
+    fn read_journal(&mut self) {
+        let lines = self.journal.since(self.journal_seen).to_vec();
+        self.journal_seen += lines.len();
+        for line in lines {
+            match line {
+                Happened::Mapped { domain, virtual_address, system_address, .. } => {
+                    self.io_mmu.insert((domain, virtual_address.0), (system_address, None));
+                    self.machine.host_mapped(self.is_window(domain, virtual_address), system_address);
+                }
+                Happened::Built(number) => {
+                    if let PagingOperation::NotifyAlloc(op) = self.driver.operations[number] {
+                        let domain = self.config.domain(op.process.unwrap_or(PAGING_PROCESS));
+                        let named = self.io_mmu.get_mut(&(domain, op.gpu_virtual_address_at_offset.0));
+                        named.into_iter().for_each(|named| named.1 = Some(number));
+                    }
+                }
+                Happened::Unmapped { domain, virtual_address, size } => {
+                    let (shown, last) = self.io_mmu.remove(&(domain, virtual_address.0)).expect("it was mapped");
+                    let is_over = last.is_none_or(|number| number < self.executed);
+                    assert!(is_over, "NTF-04: {virtual_address} is unmapped, but operation {last:?} has not ended");
+                    let shown = (!self.is_window(domain, virtual_address)).then_some(shown);
+                    self.machine.host_unmapped(domain, virtual_address.0, size, shown);
+                }
+                Happened::Executed(_) | Happened::Completed(_) => {}
+            }
+        }
+    }
+
+    /// Whether an address is one of the paging process's.
+    pub fn is_window(&self, domain: IoMmuDomain, address: GpuVirtualAddress) -> bool {
+        match domain {
+            IoMmuDomain::Process(process) => process == PAGING_PROCESS,
+            IoMmuDomain::Global => address.0 >> (self.config.io_mmu_bits - 8) == 0,
+        }
     }
 
     // The loop that a runtime would have.
@@ -272,6 +398,7 @@ impl World {
         assert!(self.can_complete(engine), "engine {engine} has nothing whose waits are over");
         let packet = self.take_packet(engine);
         self.execute(&packet);
+        self.journal.push(Happened::Completed(packet.signal));
         self.call(|vidmm, _, _| vidmm.handle_completed(packet.signal, packet.buffer));
     }
 
@@ -297,23 +424,38 @@ impl World {
         let root = Root { process: KmdProcessHandle(process), table, num_entries };
         if let DmaBuffer::Paging(buffer) = &packet.buffer {
             for number in words(buffer.commands()).filter(|&word| word > 0) {
-                self.machine.execute(&self.driver.operations[number as usize - 1], root, &self.host);
+                let number = number as usize - 1;
+                assert_eq!(number, self.executed, "BPB-03: operations run once, in the order in which they were built");
+                self.machine.execute(&self.driver.operations[number], root, &self.host);
+                self.executed += 1;
+                self.journal.push(Happened::Executed(number));
             }
             return;
         }
         let program: Vec<u64> = words(packet.buffer.commands()).collect();
-        for access in program.chunks_exact(3) {
-            if access[0] == 2 {
-                self.read.push(access[1]);
+        for access in program.chunks_exact(5) {
+            let [kind, address, token, allocation, page] = *access else { unreachable!("an access is five words") };
+            if kind == 2 {
+                self.read.push(address);
                 continue;
             }
-            let pte = self.machine.translate(root, access[1]);
-            let pte = pte.unwrap_or_else(|| panic!("FLT-03: work of {:?} faults at {:#x}", packet.signal, access[1]));
-            if access[0] == 0 {
-                self.read.push(self.machine.read(pte.address, &self.host));
+            let (at, read_only) = self
+                .machine
+                .access(root, address, &self.host)
+                .unwrap_or_else(|| panic!("FLT-03: work of {:?} faults at {address:#x}", packet.signal));
+            let surface = KmdAllocationHandle(allocation);
+            let is_compressed = self.machine.surfaces.is_compressed(surface, page);
+            if kind == 0 || kind == 3 {
+                let stored = self.machine.read(at, &self.host);
+                self.read.push(if is_compressed { Surfaces::plain(stored) } else { stored });
+                continue;
+            }
+            assert!(!read_only, "FLT-03: {address:#x} is read-only");
+            if kind == 4 {
+                self.machine.write(at, Surfaces::compress(token), &self.host);
+                self.machine.surfaces.set(surface, page, true);
             } else {
-                assert!(!pte.flags.contains(PteFlags::READ_ONLY), "FLT-03: {:#x} is read-only", access[1]);
-                self.machine.write(pte.address, access[2], &self.host);
+                self.machine.write(at, token, &self.host);
             }
         }
     }
@@ -343,7 +485,7 @@ impl World {
     }
 
     pub fn pte(&self, client: Client, address: u64) -> Option<Pte> {
-        self.machine.translate(self.machine.root_of(client.kmd_process)?, address)
+        self.machine.translate(self.machine.root_of(client.kmd_process)?, address, &self.host)
     }
 
     /// The token that the process of a client sees at `address`.
@@ -413,11 +555,19 @@ impl World {
             _ => None,
         });
         let root_table = if self.config.tables_in_system { 0 } else { self.config.page_size.bytes() };
-        let all = self.config.segment_bytes - paging_tables.unwrap_or(0) - root_table;
+        let all = self.config.segment_bytes.saturating_sub(paging_tables.unwrap_or(0) + root_table);
         let client = self.client();
-        let whole = self.try_allocate(client, all, NORMAL).unwrap();
+        if self.config.segment_bytes > 0 {
+            let whole = self.try_allocate(client, all, NORMAL).unwrap();
+            self.bring_in(client, &[whole]);
+            assert_eq!(self.paging_fence(client), 1, "I28: a part of the segment leaked");
+        }
+        assert!(self.machine.aperture.is_empty(), "I28: the aperture still shows something");
+        assert!(self.host.io_mmu.is_empty(), "I28: the IOMMU still maps {:x?}", self.host.io_mmu);
+        let pages = self.config.commit_limit() / PAGE_SIZE;
+        let whole = self.create(client, Place::Aperture, pages, SILENT);
         self.bring_in(client, &[whole]);
-        assert_eq!(self.paging_fence(client), 1, "I28: a part of the segment leaked");
+        assert_eq!(self.machine.aperture.pages_of(self.handle(whole)).len() as u64, pages, "I28: the aperture leaked");
     }
 }
 
@@ -432,6 +582,10 @@ pub fn kind(operation: &PagingOperation) -> &'static str {
         PagingOperation::VirtualFill(_) => "fill",
         PagingOperation::VirtualTransfer(op) if op.transfer_direction == MemoryTransferDirection::SystemToLocal => "in",
         PagingOperation::VirtualTransfer(_) => "out",
+        PagingOperation::MapApertureSegment(_) => "map aperture",
+        PagingOperation::UnmapApertureSegment(_) => "unmap aperture",
+        PagingOperation::NotifyAlloc(op) if op.flags == NotifyAllocFlags::EVICTION => "eviction",
+        PagingOperation::NotifyAlloc(_) => "io mmu unmap",
         _ => "unknown",
     }
 }

@@ -1,0 +1,99 @@
+//! Running steps one by one, and showing what the manager asked for.
+
+use std::{
+    error::Error,
+    io::{self, Write},
+};
+
+use vidmm::NumberedEvent;
+use vidmm_sim::{ExplicitReport, ExplicitScenario, Line, MachineFactory, Observer, run_explicit};
+
+use crate::{
+    args::{RunArgs, replay_command},
+    output::Files,
+    report::unless_closed,
+    style::{BAD, BOLD, GOOD, VERB, counted, number},
+};
+
+/// How wide the column of verbs is.
+const VERB_WIDTH: usize = 12;
+
+/// Runs a scenario's steps, prints the sequence, and writes what was asked for. Returns whether all that was checked held.
+pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &MachineFactory<'_>) -> Result<bool, Box<dyn Error>> {
+    let files = Files::create(args, &scenario.name, scenario.seed)?;
+    let mut watcher = Watcher { files, lines: Vec::new() };
+    let run = run_explicit(scenario, factory, &mut watcher);
+    let Watcher { mut files, lines } = watcher;
+    files.finish_log()?;
+    let run = run?;
+    let replay = (!run.all_held()).then(|| replay_command(scenario.seed, &scenario.faults));
+    let mut out = anstream::stdout().lock();
+    unless_closed(write(&mut out, &scenario.name, &lines, &run, replay.as_deref()))?;
+    if run.all_held() && !scenario.faults.is_empty() {
+        unless_closed(writeln!(out, "note        nothing that was checked shows the mistakes made on purpose"))?;
+    }
+    files.write_summary(&scenario.name, scenario.seed, &run)?;
+    Ok(run.all_held())
+}
+
+/// Keeps the lines, and writes the event log.
+struct Watcher {
+    files: Files,
+    lines: Vec<Line>,
+}
+
+impl Observer for Watcher {
+    fn event(&mut self, event: &NumberedEvent) {
+        self.files.event(event);
+    }
+
+    fn line(&mut self, line: &Line) {
+        self.lines.push(line.clone());
+    }
+}
+
+fn write(
+    out: &mut impl Write,
+    name: &str,
+    lines: &[Line],
+    run: &ExplicitReport,
+    replay: Option<&str>,
+) -> io::Result<()> {
+    writeln!(out, "{BOLD}{name}{BOLD:#}")?;
+    for line in lines {
+        match line {
+            Line::Adapter { verb, text } => writeln!(out, "{VERB}{verb:<VERB_WIDTH$}{VERB:#}{text}")?,
+            Line::Step { text, answer: None } => writeln!(out, "\n{BOLD}{text}{BOLD:#}")?,
+            Line::Step { text, answer: Some(answer) } => writeln!(out, "\n{BOLD}{text}{BOLD:#} -> {answer}")?,
+            // Names of operations are longer than the column.
+            Line::Asked { verb, text } if verb.len() >= VERB_WIDTH => writeln!(out, "  {VERB}{verb}{VERB:#}  {text}")?,
+            Line::Asked { verb, text } => writeln!(out, "  {VERB}{verb:<VERB_WIDTH$}{VERB:#}{text}")?,
+        }
+    }
+    let style = if run.all_held() { GOOD } else { BAD };
+    let seen = [
+        (run.pages_checked, "read by kernels"),
+        (run.system_pages_checked, "seen by the CPU"),
+        (run.aperture_pages_checked, "of the aperture"),
+    ];
+    let seen: Vec<String> = seen
+        .iter()
+        .filter(|(pages, _)| *pages > 0)
+        .map(|(pages, place)| format!("{} {place}", counted(*pages, "page", "pages")))
+        .collect();
+    let pages = if seen.is_empty() {
+        String::new()
+    } else {
+        format!("; {}: {} wrong", seen.join(", "), number(run.pages_wrong))
+    };
+    writeln!(out, "\n{style}checked{style:#}     {} of {} steps{pages}", number(run.steps_done), number(run.steps))?;
+    for finding in &run.findings {
+        let place = if finding.line == 0 { String::new() } else { format!("line {}, ", finding.line) };
+        writeln!(out, "{BAD}finding{BAD:#}     {place}{}: {}", finding.step, finding.problem)?;
+        writeln!(out, "            event {}", finding.event)?;
+    }
+    match replay {
+        Some(command) => writeln!(out, "replay      {command}"),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,83 @@
+//! Running a workload.
+
+use std::{error::Error, path::Path, time::Duration};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use vidmm::{AdapterOptions, NumberedEvent};
+use vidmm_sim::{BufferDesc, MachineDesc, MachineFactory, MemorySizes, Notification, Observer, RunDesc, Scenario};
+use vidmm_trace::Workload;
+
+use crate::{
+    args::{RunArgs, replay_command},
+    output::Files,
+    report,
+};
+
+/// Runs a scenario's workload, prints the figures, and writes what was asked for. Returns whether all that was checked held.
+pub fn run(
+    args: &RunArgs,
+    scenario: &Scenario,
+    base: &Path,
+    factory: &MachineFactory<'_>,
+) -> Result<bool, Box<dyn Error>> {
+    let workload = scenario.workload(base)?;
+    let memory = MemorySizes {
+        local_memory_bytes: scenario.local_memory_bytes(&workload)?,
+        aperture_bytes: scenario.aperture_bytes(&workload)?,
+        aperture_commit_limit_bytes: scenario.aperture_commit_limit_bytes(&workload)?,
+    };
+    let Scenario { adapter, cost, client, faults, .. } = scenario;
+    let desc = RunDesc {
+        machine: MachineDesc::new(adapter, cost, memory, faults),
+        ahead: client.ahead as usize,
+        content: client.content,
+        buffers: BufferDesc {
+            segments: scenario.segments(),
+            compression: client.compression,
+            notify_eviction: client.notify.contains(&Notification::Eviction),
+            notify_io_mmu_unmap: client.notify.contains(&Notification::IoMmuUnmap),
+        },
+        options: AdapterOptions {
+            events: args.events.is_some(),
+            notification_revision: adapter.notification_revision,
+            paging_va_without_local_memory: adapter.paging_va_without_local_memory,
+        },
+    };
+    let files = Files::create(args, &scenario.name, scenario.seed)?;
+    let mut watcher = Watcher { files, bar: progress_bar(&workload) };
+    let run = vidmm_sim::run(&workload, &desc, factory, &mut watcher);
+    watcher.bar.finish_and_clear();
+    let mut files = watcher.files;
+    files.finish_log()?;
+    let run = run?;
+    let replay = (!run.all_held()).then(|| replay_command(scenario.seed, faults));
+    report::print(&scenario.name, &workload, &run, faults, replay.as_deref())?;
+    files.write_summary(&scenario.name, scenario.seed, &run)?;
+    Ok(run.all_held())
+}
+
+/// A bar that is drawn on a terminal only.
+fn progress_bar(workload: &Workload) -> ProgressBar {
+    let bar = ProgressBar::new(workload.kernels.len() as u64);
+    let style = ProgressStyle::with_template("{msg:>12.cyan.bold} [{bar:27}] {pos}/{len} kernels, {elapsed}");
+    bar.set_style(style.expect("the template is right").progress_chars("=> "));
+    bar.set_message("Running");
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+/// Writes the event log and moves the progress bar.
+struct Watcher {
+    files: Files,
+    bar: ProgressBar,
+}
+
+impl Observer for Watcher {
+    fn event(&mut self, event: &NumberedEvent) {
+        self.files.event(event);
+    }
+
+    fn progress(&mut self, ended: usize, _of: usize) {
+        self.bar.set_position(ended as u64);
+    }
+}

@@ -1,0 +1,88 @@
+//! Looking at memory from outside: what the CPU sees, and what the aperture shows.
+
+use vidmm::PAGE_SIZE;
+
+use super::calls::Absent;
+use super::ledger::Part;
+use super::session::Session;
+use crate::exact::exact;
+use crate::scenario::{ApertureShows, CheckAperture};
+
+impl Session<'_> {
+    /// Compares what the CPU sees of allocations with what was written last.
+    pub fn check_system(&mut self, names: &[String]) -> Result<(), Absent> {
+        for name in names {
+            let allocation = self.allocation(name)?;
+            let (id, pages) = (allocation.id, allocation.pages);
+            let Ok(Some(copy)) = self.runtime.vidmm().system_copy(id) else {
+                self.found(format!(
+                    "system memory does not have the content of {name}: it is resident, or something is under way for it"
+                ));
+                continue;
+            };
+            let part = Part { allocation: name.clone(), first_page: 0, pages };
+            let digest = |page: u64| self.runtime.page_digest(copy.offset_by(page * PAGE_SIZE));
+            let comparison = self.ledger.compare(&part, digest);
+            self.report.system_pages_checked += comparison.pages;
+            self.compared(&comparison, "the CPU sees", &format!(" of {name}"));
+        }
+        Ok(())
+    }
+
+    /// Looks at the pages of the aperture where allocations are, or were last.
+    pub fn check_aperture(&mut self, check: &CheckAperture) -> Result<(), Absent> {
+        for name in &check.allocations {
+            let id = self.allocation(name)?.id;
+            let names = &self.narrator.names;
+            let (Some((range, pages)), Some(store), Some(dummy_page)) =
+                (names.aperture_range(id), names.backing_store(id), names.dummy_page)
+            else {
+                self.found(format!("{name} was never mapped in the aperture"));
+                continue;
+            };
+            let digest = |address| self.runtime.page_digest(address);
+            let dummy = digest(dummy_page);
+            let stored = |page: u64| digest(store.offset_by(page * PAGE_SIZE));
+            if (0..pages).all(|page| stored(page) == dummy) {
+                self.found(format!(
+                    "{name} looks like the dummy page; let a kernel write it before the aperture is checked"
+                ));
+                continue;
+            }
+            let wrong = (0..pages).filter(|&page| {
+                let expected = match check.shows {
+                    ApertureShows::Allocation => stored(page),
+                    ApertureShows::DummyPage => dummy,
+                };
+                digest(range.offset_by(page * PAGE_SIZE)) != expected
+            });
+            let wrong: Vec<u64> = wrong.collect();
+            self.report.aperture_pages_checked += pages;
+            self.report.pages_wrong += wrong.len() as u64;
+            let shown = match check.shows {
+                ApertureShows::Allocation => format!("the bytes of {name}"),
+                ApertureShows::DummyPage => "the dummy page".to_owned(),
+            };
+            let at = range.offset;
+            self.narrator
+                .checked(format!("{pages} pages of the aperture from {at:#x} on show {shown}, {} wrong", wrong.len()));
+            if let Some(first) = wrong.first() {
+                self.found(format!("page {first} of {pages} in the aperture from {at:#x} on does not show {shown}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the size of the paging process's address space with what is expected.
+    pub fn query(&mut self, adapter: u32, expected: Option<u64>) {
+        let Some(&(answer, size)) = self.narrator.names.queried.get(&adapter) else {
+            return self.found(format!("physical adapter {adapter} was never asked for the size of its paging VA"));
+        };
+        let answer = answer.map_or_else(|| "fails the query".to_owned(), |mib| format!("answers {mib} MiB"));
+        let in_words = |size: u64| if size == 0 { "none".to_owned() } else { exact(size) };
+        self.narrator.checked(format!("the driver {answer}; the paging VA is {}", in_words(size)));
+        if let Some(expected) = expected.filter(|&expected| expected != size) {
+            self.found(format!("the paging VA is {}, but {} was expected", in_words(size), in_words(expected)));
+        }
+    }
+}

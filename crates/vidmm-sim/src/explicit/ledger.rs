@@ -1,0 +1,158 @@
+//! What every page of every allocation must hold, by the kernels that have run.
+
+use std::collections::BTreeMap;
+
+use crate::prediction::{Content, KernelState};
+
+/// The digests that the pages of all allocations must have.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    allocations: BTreeMap<String, Vec<u64>>,
+}
+
+/// What a mapping shows: pages of an allocation.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub allocation: String,
+    pub first_page: u64,
+    pub pages: u64,
+}
+
+/// What a kernel does.
+#[derive(Clone, Debug)]
+pub(super) struct Work {
+    pub number: u64,
+    pub content: Content,
+    pub reads: Vec<Part>,
+    pub writes: Vec<Part>,
+}
+
+/// What was found when digests were compared.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Comparison {
+    pub pages: u64,
+    pub wrong: u64,
+    pub first: Option<Difference>,
+}
+
+/// A page that does not hold what it must.
+#[derive(Clone, Debug)]
+pub(super) struct Difference {
+    pub allocation: String,
+    pub page: u64,
+    pub expected: u64,
+    /// None if nothing was there.
+    pub found: Option<u64>,
+}
+
+impl Ledger {
+    /// An allocation begins with pages of zeros (CRE-42), whose digest is 0.
+    pub fn create(&mut self, allocation: &str, pages: u64) {
+        self.allocations.insert(allocation.to_owned(), vec![0; pages as usize]);
+    }
+
+    /// Compares what a kernel read with what it must have read, and goes on to what it must have written.
+    pub fn run(&mut self, work: &Work, inputs: &[Vec<u64>]) -> Comparison {
+        let mut state = KernelState::new(work.number);
+        let mut comparison = Comparison::default();
+        for (number, part) in work.reads.iter().enumerate() {
+            let found = inputs.get(number).map_or(&[][..], Vec::as_slice);
+            comparison.add(self.compare(part, |page| found.get(page as usize).copied()));
+            self.expected(part).iter().for_each(|&digest| state.read(digest));
+        }
+        for (number, part) in (0..).zip(&work.writes) {
+            let seed = state.output(number);
+            for (page, digest) in (0..).zip(self.expected_mut(part)) {
+                *digest = seed.digest(work.content, page);
+            }
+        }
+        comparison
+    }
+
+    /// Compares pages with what they must hold; `found` gives the digest of a page of the part, counted from its first.
+    pub fn compare(&self, part: &Part, found: impl Fn(u64) -> Option<u64>) -> Comparison {
+        let mut comparison = Comparison { pages: part.pages, ..Comparison::default() };
+        for (page, &expected) in (0..).zip(self.expected(part)) {
+            let found = found(page);
+            if found != Some(expected) {
+                comparison.wrong += 1;
+                let allocation = part.allocation.clone();
+                let page = part.first_page + page;
+                comparison.first.get_or_insert(Difference { allocation, page, expected, found });
+            }
+        }
+        comparison
+    }
+
+    fn expected(&self, part: &Part) -> &[u64] {
+        &self.allocations[&part.allocation][part.range()]
+    }
+
+    fn expected_mut(&mut self, part: &Part) -> &mut [u64] {
+        let pages = self.allocations.get_mut(&part.allocation).expect("only allocations that exist are mapped");
+        &mut pages[part.range()]
+    }
+}
+
+impl Part {
+    fn range(&self) -> std::ops::Range<usize> {
+        self.first_page as usize..(self.first_page + self.pages) as usize
+    }
+}
+
+impl Comparison {
+    /// Adds a later comparison.
+    pub fn add(&mut self, later: Comparison) {
+        self.pages += later.pages;
+        self.wrong += later.wrong;
+        self.first = self.first.take().or(later.first);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(first_page: u64, pages: u64) -> Part {
+        Part { allocation: "A".to_owned(), first_page, pages }
+    }
+
+    fn work(number: u64, reads: Vec<Part>, writes: Vec<Part>) -> Work {
+        Work { number, content: Content::Ramp, reads, writes }
+    }
+
+    #[test]
+    fn a_kernel_that_writes_a_part_leaves_the_rest() {
+        let mut ledger = Ledger::default();
+        ledger.create("A", 4);
+        ledger.run(&work(1, vec![], vec![part(1, 2)]), &[]);
+        let expected = ledger.expected(&part(0, 4)).to_owned();
+        assert_eq!((expected[0], expected[3]), (0, 0));
+        assert!(expected[1] != 0 && expected[2] != 0 && expected[1] != expected[2]);
+    }
+
+    #[test]
+    fn what_a_kernel_read_decides_what_it_writes() {
+        let write_after = |before: u64| {
+            let mut ledger = Ledger::default();
+            ledger.create("A", 1);
+            ledger.run(&work(before, vec![], vec![part(0, 1)]), &[]);
+            let input = ledger.expected(&part(0, 1)).to_owned();
+            let comparison = ledger.run(&work(9, vec![part(0, 1)], vec![part(0, 1)]), &[input]);
+            assert_eq!((comparison.pages, comparison.wrong), (1, 0));
+            ledger.expected(&part(0, 1))[0]
+        };
+        assert_ne!(write_after(1), write_after(2));
+    }
+
+    #[test]
+    fn a_wrong_page_is_named_with_its_place_in_the_allocation() {
+        let mut ledger = Ledger::default();
+        ledger.create("A", 4);
+        let comparison = ledger.run(&work(1, vec![part(2, 2)], vec![]), &[vec![0, 7]]);
+        let first = comparison.first.expect("a page is wrong");
+        assert_eq!((comparison.wrong, first.page, first.expected, first.found), (1, 3, 0, Some(7)));
+        let missing = ledger.run(&work(2, vec![part(0, 2)], vec![]), &[vec![0]]);
+        assert_eq!((missing.wrong, missing.first.and_then(|first| first.found)), (1, None));
+    }
+}

@@ -1,0 +1,14 @@
+//! Explicit scenarios: calls one by one, their answers compared with what is expected, and everything that was written
+//! compared with a ledger.
+
+// A file imports only from those above it.
+mod ledger;
+mod objects;
+mod report;
+mod session;
+mod calls;
+mod checks;
+mod run;
+
+pub use report::{ExplicitReport, StepFinding};
+pub use run::run_explicit;

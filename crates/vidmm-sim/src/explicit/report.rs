@@ -1,0 +1,52 @@
+//! What an explicit scenario came to.
+
+use serde::Serialize;
+use vidmm::Nanoseconds;
+
+use crate::figures::Figures;
+
+/// Something that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StepFinding {
+    /// The line of the step in the file, counted from 1; 0 is the end, when all that is left is destroyed.
+    pub line: usize,
+    /// The step.
+    pub step: String,
+    /// What did not hold.
+    pub problem: String,
+    /// The number of the last event.
+    pub event: u64,
+}
+
+/// The figures of an explicit scenario.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ExplicitReport {
+    /// Steps of the scenario.
+    pub steps: u64,
+    /// Steps that were done.
+    pub steps_done: u64,
+    /// Kernels that read what they had to, and were judged.
+    pub kernels_judged: u64,
+    /// Pages that kernels read.
+    pub pages_checked: u64,
+    /// Pages of evicted allocations, as the CPU sees them.
+    pub system_pages_checked: u64,
+    /// Pages of the aperture.
+    pub aperture_pages_checked: u64,
+    /// Pages of all these that were wrong.
+    pub pages_wrong: u64,
+    /// Virtual time from the first call to the last completion.
+    pub virtual_ns: Nanoseconds,
+    /// What the manager did.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// What did not hold.
+    pub findings: Vec<StepFinding>,
+}
+
+impl ExplicitReport {
+    /// Whether all that was checked held.
+    pub fn all_held(&self) -> bool {
+        self.findings.is_empty()
+    }
+}

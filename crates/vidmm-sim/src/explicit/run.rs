@@ -1,0 +1,165 @@
+//! Running an explicit scenario.
+
+use vidmm::AdapterOptions;
+use vidmm_runtime::{AllocationSegments, Runtime};
+
+use super::calls::{Absent, Answered};
+use super::report::ExplicitReport;
+use super::session::Session;
+use crate::figures::Figures;
+use crate::machine::{MachineDesc, MachineFactory, MemorySizes};
+use crate::run::{Observer, RunError};
+use crate::scenario::{Action, Answer, Call, ExplicitScenario, Look, Step, Until};
+
+/// Runs `scenario` on a machine of `factory`'s. `observer` is shown every line of the sequence and every event.
+///
+/// # Errors
+///
+/// If the machine does not start, or a step needs what an earlier one was refused. What does not hold is a finding in the
+/// report.
+pub fn run_explicit(
+    scenario: &ExplicitScenario,
+    factory: &MachineFactory<'_>,
+    observer: &mut dyn Observer,
+) -> Result<ExplicitReport, RunError> {
+    let ExplicitScenario { adapter, cost, faults, .. } = scenario;
+    let &ExplicitScenario { local_memory_bytes, aperture_bytes, aperture_commit_limit_bytes, .. } = scenario;
+    let memory = MemorySizes { local_memory_bytes, aperture_bytes, aperture_commit_limit_bytes };
+    let desc = MachineDesc::new(adapter, cost, memory, faults);
+    let machine = factory(&desc).map_err(RunError::Machine)?;
+    let options = AdapterOptions {
+        events: true,
+        notification_revision: adapter.notification_revision,
+        paging_va_without_local_memory: adapter.paging_va_without_local_memory,
+    };
+    let runtime = Runtime::start(options, machine)?;
+    let no_engine = || RunError::Machine("it has no engine that renders, or none that copies".to_owned());
+    let mut session = Session::new(runtime, scenario.steps.len(), observer).ok_or_else(no_engine)?;
+    session.settle();
+    session.show_lines();
+    let default = if local_memory_bytes > 0 { AllocationSegments::Local } else { AllocationSegments::System };
+    for step in &scenario.steps {
+        session.step = (step.line, step.action.to_string());
+        session.make(step, default).map_err(|Absent(name)| RunError::Absent { line: step.line, name })?;
+        session.audit();
+        session.show_lines();
+        session.report.steps_done += 1;
+        if !session.report.findings.is_empty() {
+            break;
+        }
+    }
+    session.end();
+    Ok(session.into_report())
+}
+
+impl Session<'_> {
+    fn make(&mut self, step: &Step, default: AllocationSegments) -> Result<(), Absent> {
+        match &step.action {
+            Action::Call(call) => {
+                let answered = self.call(call, step.expect, default)?;
+                self.judge_answer(step, &answered);
+                self.settle();
+                if matches!(call, Call::CheckContent(_)) && answered.answer.is_done() {
+                    self.wait_for_reader();
+                }
+                Ok(())
+            }
+            Action::Look(look) => {
+                self.narrator.step(look.to_string(), None);
+                self.look(look)
+            }
+        }
+    }
+
+    fn call(&mut self, call: &Call, expect: Option<Answer>, default: AllocationSegments) -> Result<Answered, Absent> {
+        Ok(match call {
+            Call::CreateProcess(name) => self.create_process(name),
+            Call::CreateDevice(create) => self.create_device(create)?,
+            Call::CreateFence(name) => self.create_fence(name),
+            Call::CreateAllocation(create) => self.create_allocations(create, default)?,
+            Call::Map(map) => self.map(map)?,
+            Call::MakeResident(names) => self.make_resident(names)?,
+            Call::Evict(names, flags) => self.evict(names, flags)?,
+            Call::Kernel(kernel) => self.submit(kernel, expect)?,
+            Call::Signal(name) => self.signal(name),
+            Call::DestroyAllocation(names) => self.destroy_allocations(names)?,
+            Call::FreeVa(name) => self.free_va(name)?,
+            Call::CheckContent(mappings) => self.read_content(mappings, expect)?,
+        })
+    }
+
+    fn look(&mut self, look: &Look) -> Result<(), Absent> {
+        match look {
+            Look::Wait(until) => self.wait(until),
+            Look::System(names) => self.check_system(names)?,
+            Look::Aperture(check) => self.check_aperture(check)?,
+            Look::PagingVa(adapter, size) => self.query(*adapter, size.map(|size| size.bytes())),
+        }
+        Ok(())
+    }
+
+    /// Lets time pass until the kernel that was submitted last has ended.
+    fn wait_for_reader(&mut self) {
+        let reader = self.objects.kernels.len() - 1;
+        if !self.run_until_ended(reader) {
+            self.found("the kernel that reads it never ends");
+        }
+    }
+
+    fn judge_answer(&mut self, step: &Step, answered: &Answered) {
+        let Answered { answer, detail } = answered;
+        let shown = match &detail[..] {
+            "" => answer.to_string(),
+            detail => format!("{answer} ({detail})"),
+        };
+        self.narrator.step(step.action.to_string(), Some(shown.clone()));
+        // A fault comes later, when the kernel runs.
+        let expected = step.expect.filter(|&expect| expect != Answer::PageFault);
+        match expected {
+            Some(expected) if expected != *answer => {
+                self.found(format!("the answer was {shown}, but `{expected}` was expected"));
+            }
+            None if !answer.is_done() => self.found(format!("it was refused: {shown}")),
+            _ => {}
+        }
+    }
+
+    fn wait(&mut self, until: &Until) {
+        let ended = match until {
+            Until::Idle => self.run_until_idle(),
+            Until::Quiet => {
+                while self.advance() {}
+                true
+            }
+            Until::Kernel(name) => {
+                let kernel = self.objects.kernels.iter().position(|kernel| kernel.name == *name);
+                kernel.is_none_or(|kernel| self.run_until_ended(kernel))
+            }
+        };
+        if !ended {
+            self.found("nothing more happens, and not everything that was waited for has ended");
+        }
+    }
+
+    /// Destroys what is left, unseen, and checks that nothing is.
+    fn end(&mut self) {
+        self.closing = true;
+        self.step = (0, "the end of the scenario".to_owned());
+        let intact = self.report.findings.is_empty();
+        let refused = self.close();
+        // After a finding nothing can be expected of the rest.
+        if intact {
+            refused.into_iter().for_each(|refused| self.found(format!("it cannot be destroyed: {refused}")));
+            self.audit();
+        }
+        self.settle();
+        self.show_lines();
+    }
+
+    fn into_report(mut self) -> ExplicitReport {
+        let events = self.runtime.vidmm().events().number();
+        self.report.figures = Figures::new(&self.runtime.statistics(), events);
+        self.report.virtual_ns = self.runtime.now();
+        self.report
+    }
+}

@@ -1,0 +1,83 @@
+//! What the manager did in a run, in numbers.
+
+use serde::Serialize;
+use vidmm::Statistics;
+
+/// What the manager did in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Figures {
+    /// Bytes copied into local memory.
+    pub bytes_paged_in: u64,
+    /// Bytes copied out of it.
+    pub bytes_paged_out: u64,
+    /// Bytes filled because they had no content yet.
+    pub bytes_filled: u64,
+    /// Allocations taken out of where they were resident while they lived.
+    pub evictions: u64,
+    /// Of those, with content that had to be copied out.
+    pub evictions_copied: u64,
+    /// Allocations that left local memory for implicit system memory and stayed resident.
+    pub demotions: u64,
+    /// Allocations that came back from there.
+    pub promotions: u64,
+    /// Allocations of which the driver was notified before they were evicted.
+    pub eviction_notifications: u64,
+    /// NOTIFY_ALLOC operations for eviction: the chunks of these notifications.
+    pub eviction_notification_chunks: u64,
+    /// Bytes of these chunks.
+    pub eviction_notification_bytes: u64,
+    /// NOTIFY_ALLOC operations for an IOMMU unmap.
+    pub io_mmu_unmap_notifications: u64,
+    /// VIRTUAL_TRANSFER operations.
+    pub virtual_transfers: u64,
+    /// VIRTUAL_FILL operations.
+    pub virtual_fills: u64,
+    /// UPDATE_PAGE_TABLE operations.
+    pub update_page_tables: u64,
+    /// FLUSH_TLB operations.
+    pub flush_tlbs: u64,
+    /// MAP_APERTURE_SEGMENT and UNMAP_APERTURE_SEGMENT operations.
+    pub aperture_operations: u64,
+    /// Calls of the driver's `build_paging_buffer`.
+    pub build_calls: u64,
+    /// Paging buffers that the GPU ran.
+    pub paging_buffers: u64,
+    /// Plans decided.
+    pub plans: u64,
+    /// Paging fence values signalled.
+    pub paging_fences: u64,
+    /// Submissions dispatched.
+    pub submissions: u64,
+    /// Events, recorded or counted.
+    pub events: u64,
+}
+
+impl Figures {
+    /// The figures of a run that recorded or counted `events` events.
+    pub(crate) fn new(statistics: &Statistics, events: u64) -> Self {
+        Self {
+            bytes_paged_in: statistics.bytes_paged_in,
+            bytes_paged_out: statistics.bytes_paged_out,
+            bytes_filled: statistics.bytes_filled,
+            evictions: statistics.evictions,
+            evictions_copied: statistics.evictions_copied,
+            demotions: statistics.demotions,
+            promotions: statistics.promotions,
+            eviction_notifications: statistics.eviction_notifications,
+            eviction_notification_chunks: statistics.eviction_notification_chunks,
+            eviction_notification_bytes: statistics.eviction_notification_bytes,
+            io_mmu_unmap_notifications: statistics.io_mmu_unmap_notifications,
+            virtual_transfers: statistics.virtual_transfers,
+            virtual_fills: statistics.virtual_fills,
+            update_page_tables: statistics.update_page_tables,
+            flush_tlbs: statistics.flush_tlbs,
+            aperture_operations: statistics.aperture_operations,
+            build_calls: statistics.build_calls,
+            paging_buffers: statistics.paging_buffers,
+            plans: statistics.plans,
+            paging_fences: statistics.paging_fences_signaled,
+            submissions: statistics.submissions,
+            events,
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The words of the contract, as scenario files write them.
+
+use serde::Deserialize;
+use vidmm::NotificationRevision;
+use vidmm::contract::{AddressingModel, WddmVersion};
+
+/// The names of [`AddressingModel`].
+#[derive(Deserialize)]
+#[serde(remote = "AddressingModel", rename_all = "kebab-case")]
+#[expect(clippy::enum_variant_names, reason = "they are those of the model")]
+pub(super) enum AddressingModelName {
+    GpuMmu,
+    GpuVaIoMmu,
+    GpuVaIoMmuGlobal,
+}
+
+/// The names of [`NotificationRevision`].
+#[derive(Deserialize)]
+#[serde(remote = "NotificationRevision", rename_all = "kebab-case")]
+pub(super) enum NotificationRevisionName {
+    Current,
+    #[serde(rename = "2024-08")]
+    August2024,
+}
+
+/// The interface version that a driver was written for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+pub enum Wddm {
+    /// Windows 10: GPU virtual addresses and residency lists.
+    #[serde(rename = "2.0")]
+    V2_0,
+    /// Windows 11 24H2: allocation notifications.
+    #[default]
+    #[serde(rename = "3.2")]
+    V3_2,
+}
+
+impl Wddm {
+    /// The version as drivers declare it.
+    pub fn version(self) -> WddmVersion {
+        match self {
+            Self::V2_0 => WddmVersion::WDDM2_0,
+            Self::V3_2 => WddmVersion::WDDM3_2,
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The other physical adapters of a link.
+
+use serde::Deserialize;
+use vidmm_trace::ByteSize;
+
+use super::paging_va::PagingVa;
+
+/// A physical adapter that is linked to the first. It is asked for the size of its paging process's address space (PGV-01);
+/// nothing is placed in its segments.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case", expecting = "a table")]
+pub struct LinkedAdapter {
+    /// Its local memory; 0 is none.
+    pub local_memory: ByteSize,
+    /// Its aperture segment.
+    pub aperture: ByteSize,
+    /// What its driver answers.
+    pub paging_va_mib: PagingVa,
+}
+
+impl Default for LinkedAdapter {
+    /// As the first adapter of an explicit scenario: 256 MiB each.
+    fn default() -> Self {
+        Self { local_memory: ByteSize::mib(256), aperture: ByteSize::mib(256), paging_va_mib: PagingVa::default() }
+    }
+}

@@ -1,0 +1,188 @@
+//! What calls answer, by name.
+
+use std::fmt;
+
+use serde::Deserialize;
+use vidmm::{
+    CreateError, EvictError, GpuVaError, InvalidHandle, MakeResidentError, MapError, SubmitError, VaRangeError,
+};
+
+/// The answer of a call: that it was done, or the refusal by name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// It was done, and can be used at once.
+    Ok,
+    /// It was admitted, and can be used when a paging fence has reached a value.
+    Pending,
+    /// There is no room for it: too much would have to be trimmed first.
+    NoMemory,
+    /// A handle names nothing, or no longer.
+    InvalidHandle,
+    /// The device or the adapter is in error.
+    DeviceInError,
+    /// The driver has no memory.
+    Kmd,
+    /// The driver does not create such an allocation.
+    Allocation,
+    /// The system has no memory for the backing store.
+    BackingStore,
+    /// The engine takes no contexts.
+    Engine,
+    /// The driver broke a rule.
+    Violation,
+    /// The paging process has no GPU virtual addresses for the notification that was asked for (PGV-03).
+    NoPagingVa,
+    /// This version of the manager does not have it yet.
+    NotSupported,
+    /// The list of allocations is empty.
+    Empty,
+    /// The allocation was created on another device.
+    WrongDevice,
+    /// Too many requests wait for their grant.
+    TooManyPending,
+    /// The allocation is not on the device's list.
+    NotResident,
+    /// The part of the allocation is not inside it, or not made of its pages.
+    Part,
+    /// The addresses cannot be had.
+    Range,
+    /// The context's queue is full.
+    QueueFull,
+    /// The kernel accesses memory where nothing is resident.
+    PageFault,
+    /// A refusal that this version has no name for.
+    Other,
+}
+
+impl Answer {
+    /// Whether the call was done.
+    pub fn is_done(self) -> bool {
+        matches!(self, Self::Ok | Self::Pending)
+    }
+
+    /// The name, as scenarios write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Pending => "pending",
+            Self::NoMemory => "no-memory",
+            Self::InvalidHandle => "invalid-handle",
+            Self::DeviceInError => "device-in-error",
+            Self::Kmd => "kmd",
+            Self::Allocation => "allocation",
+            Self::BackingStore => "backing-store",
+            Self::Engine => "engine",
+            Self::Violation => "violation",
+            Self::NoPagingVa => "no-paging-va",
+            Self::NotSupported => "not-supported",
+            Self::Empty => "empty",
+            Self::WrongDevice => "wrong-device",
+            Self::TooManyPending => "too-many-pending",
+            Self::NotResident => "not-resident",
+            Self::Part => "part",
+            Self::Range => "range",
+            Self::QueueFull => "queue-full",
+            Self::PageFault => "page-fault",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl From<&InvalidHandle> for Answer {
+    fn from(_: &InvalidHandle) -> Self {
+        Self::InvalidHandle
+    }
+}
+
+impl From<&VaRangeError> for Answer {
+    fn from(_: &VaRangeError) -> Self {
+        Self::Range
+    }
+}
+
+impl From<&CreateError> for Answer {
+    fn from(error: &CreateError) -> Self {
+        match error {
+            CreateError::InvalidHandle(_) => Self::InvalidHandle,
+            CreateError::DeviceInError(_) => Self::DeviceInError,
+            CreateError::Kmd(_) => Self::Kmd,
+            CreateError::Allocation(_) => Self::Allocation,
+            CreateError::BackingStore(_) => Self::BackingStore,
+            CreateError::NoMemory { .. } => Self::NoMemory,
+            CreateError::Engine { .. } => Self::Engine,
+            CreateError::Violation(_) => Self::Violation,
+            CreateError::NoPagingVa => Self::NoPagingVa,
+            CreateError::NotSupported(_) => Self::NotSupported,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl From<&MakeResidentError> for Answer {
+    fn from(error: &MakeResidentError) -> Self {
+        match error {
+            MakeResidentError::InvalidHandle(_) => Self::InvalidHandle,
+            MakeResidentError::DeviceInError(_) => Self::DeviceInError,
+            MakeResidentError::Empty => Self::Empty,
+            MakeResidentError::WrongDevice { .. } => Self::WrongDevice,
+            MakeResidentError::NoMemory { .. } => Self::NoMemory,
+            MakeResidentError::TooManyPending { .. } => Self::TooManyPending,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl From<&EvictError> for Answer {
+    fn from(error: &EvictError) -> Self {
+        match error {
+            EvictError::InvalidHandle(_) => Self::InvalidHandle,
+            EvictError::Empty => Self::Empty,
+            EvictError::NotResident { .. } => Self::NotResident,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl From<&MapError> for Answer {
+    fn from(error: &MapError) -> Self {
+        match error {
+            MapError::InvalidHandle(_) => Self::InvalidHandle,
+            MapError::DeviceInError(_) => Self::DeviceInError,
+            MapError::Range(_) => Self::Range,
+            MapError::WrongDevice => Self::WrongDevice,
+            MapError::Part { .. } => Self::Part,
+            MapError::NoMemory { .. } => Self::NoMemory,
+            MapError::BackingStore(_) => Self::BackingStore,
+            MapError::TooManyPending { .. } => Self::TooManyPending,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl From<&SubmitError> for Answer {
+    fn from(error: &SubmitError) -> Self {
+        match error {
+            SubmitError::InvalidHandle(_) => Self::InvalidHandle,
+            SubmitError::DeviceInError(_) => Self::DeviceInError,
+            SubmitError::QueueFull { .. } => Self::QueueFull,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl From<&GpuVaError> for Answer {
+    fn from(error: &GpuVaError) -> Self {
+        match error {
+            GpuVaError::InvalidHandle(_) => Self::InvalidHandle,
+            GpuVaError::Range(_) => Self::Range,
+            _ => Self::Other,
+        }
+    }
+}

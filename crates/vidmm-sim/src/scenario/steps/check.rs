@@ -1,0 +1,176 @@
+//! Whether steps name what there is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::call::{Action, Call, Look, Until};
+use super::{DEFAULT_DEVICE, DEFAULT_PROCESS};
+
+/// The names that steps have given so far.
+pub(super) struct Known {
+    processes: BTreeSet<String>,
+    devices: BTreeSet<String>,
+    /// Allocations, and groups of them.
+    allocations: BTreeMap<String, Vec<String>>,
+    /// Mappings, and groups of them.
+    mappings: BTreeMap<String, Vec<String>>,
+    kernels: BTreeSet<String>,
+    fences: BTreeSet<String>,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self {
+            processes: [DEFAULT_PROCESS.to_owned()].into(),
+            devices: [DEFAULT_DEVICE.to_owned()].into(),
+            allocations: BTreeMap::new(),
+            mappings: BTreeMap::new(),
+            kernels: BTreeSet::new(),
+            fences: BTreeSet::new(),
+        }
+    }
+}
+
+impl Known {
+    /// Checks that a step names what there is, takes note of what it creates, and puts the members of groups in their place.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, and what to write instead.
+    pub fn check(&mut self, action: &mut Action) -> Result<(), String> {
+        match action {
+            Action::Call(call) => self.check_call(call),
+            Action::Look(Look::Wait(Until::Kernel(kernel))) => {
+                let moments = "`idle` waits until everything has ended, `quiet` until nothing more happens";
+                known("kernel", &self.kernels, kernel).map_err(|error| format!("{error}; {moments}"))
+            }
+            Action::Look(Look::Wait(_) | Look::PagingVa(..)) => Ok(()),
+            Action::Look(Look::System(allocations)) => self.resolve_allocations(allocations),
+            Action::Look(Look::Aperture(check)) => self.resolve_allocations(&mut check.allocations),
+        }
+    }
+
+    fn check_call(&mut self, call: &mut Call) -> Result<(), String> {
+        match call {
+            Call::CreateProcess(process) => add("process", &mut self.processes, process),
+            Call::CreateDevice(create) => {
+                create.process.iter().try_for_each(|process| known("process", &self.processes, process))?;
+                add("device", &mut self.devices, &create.device)
+            }
+            Call::CreateFence(fence) => {
+                is_new("kernel", self.kernels.contains(fence), fence)?;
+                add("fence", &mut self.fences, fence)
+            }
+            Call::CreateAllocation(create) => {
+                create.device.iter().try_for_each(|device| known("device", &self.devices, device))?;
+                let names = create.names();
+                let group = create.count.map(|_| create.name.clone());
+                add_members("allocation", &mut self.allocations, group, &names)
+            }
+            Call::Map(map) => {
+                self.resolve_allocations(&mut map.allocations)?;
+                match (&map.name, &map.allocations[..]) {
+                    (Some(name), [_]) => add_members("mapping", &mut self.mappings, None, std::slice::from_ref(name)),
+                    (Some(name), _) => Err(format!("`as = \"{name}\"` names one mapping; map one allocation there")),
+                    (None, names) => {
+                        let group = self.group_of(names);
+                        add_members("mapping", &mut self.mappings, group, names)
+                    }
+                }
+            }
+            Call::MakeResident(allocations) | Call::Evict(allocations, _) | Call::DestroyAllocation(allocations) => {
+                self.resolve_allocations(allocations)
+            }
+            Call::CheckContent(mappings) => self.resolve_mappings(mappings),
+            Call::FreeVa(mapping) => {
+                let mut one = vec![mapping.clone()];
+                self.resolve_mappings(&mut one)?;
+                if one.len() == 1 { Ok(()) } else { Err(format!("`{mapping}` is a group; free one mapping at a time")) }
+            }
+            Call::Kernel(kernel) => {
+                self.resolve_mappings(&mut kernel.reads)?;
+                self.resolve_mappings(&mut kernel.writes)?;
+                kernel.device.iter().try_for_each(|device| known("device", &self.devices, device))?;
+                for name in &kernel.after {
+                    if !self.fences.contains(name) {
+                        known("kernel or fence", &self.kernels, name)?;
+                    }
+                }
+                if ["idle", "quiet"].contains(&kernel.name.as_str()) {
+                    return Err(format!(
+                        "`wait = \"{}\"` means something else; give the kernel another name",
+                        kernel.name
+                    ));
+                }
+                is_new("fence", self.fences.contains(&kernel.name), &kernel.name)?;
+                add("kernel", &mut self.kernels, &kernel.name)
+            }
+            Call::Signal(fence) => known("fence", &self.fences, fence),
+        }
+    }
+
+    /// The group that has exactly these members, if there is one.
+    fn group_of(&self, members: &[String]) -> Option<String> {
+        let group = self.allocations.iter().find(|(name, group)| group.as_slice() == members && group[0] != **name);
+        group.map(|(name, _)| name.clone())
+    }
+
+    fn resolve_allocations(&self, names: &mut Vec<String>) -> Result<(), String> {
+        resolve("allocation", &self.allocations, names)
+    }
+
+    fn resolve_mappings(&self, names: &mut Vec<String>) -> Result<(), String> {
+        let unmapped =
+            names.iter().find(|name| !self.mappings.contains_key(*name) && self.allocations.contains_key(*name));
+        match unmapped {
+            Some(name) => Err(format!("`{name}` is not mapped; write a step with `map = \"{name}\"` before this one")),
+            None => resolve("mapping", &self.mappings, names),
+        }
+    }
+}
+
+/// Puts members in the place of groups.
+fn resolve(kind: &str, known: &BTreeMap<String, Vec<String>>, names: &mut Vec<String>) -> Result<(), String> {
+    let mut members = Vec::new();
+    for name in names.iter() {
+        members.extend(known.get(name).ok_or_else(|| missing(kind, known.keys(), name))?.iter().cloned());
+    }
+    *names = members;
+    Ok(())
+}
+
+fn known(kind: &str, known: &BTreeSet<String>, name: &str) -> Result<(), String> {
+    if known.contains(name) { Ok(()) } else { Err(missing(kind, known.iter(), name)) }
+}
+
+fn missing<'a>(kind: &str, known: impl Iterator<Item = &'a String>, name: &str) -> String {
+    let known: Vec<String> = known.map(|name| format!("`{name}`")).collect();
+    let so_far = if known.is_empty() {
+        "there are none so far".to_owned()
+    } else {
+        format!("so far there are {}", known.join(", "))
+    };
+    format!("there is no {kind} `{name}`; {so_far}")
+}
+
+fn add(kind: &str, known: &mut BTreeSet<String>, name: &str) -> Result<(), String> {
+    is_new(kind, !known.insert(name.to_owned()), name)
+}
+
+fn is_new(kind: &str, known: bool, name: &str) -> Result<(), String> {
+    if known { Err(format!("there is already the {kind} `{name}`; give this one another name")) } else { Ok(()) }
+}
+
+/// Takes note of members, each by its name, and of the group that they make.
+fn add_members(
+    kind: &str,
+    known: &mut BTreeMap<String, Vec<String>>,
+    group: Option<String>,
+    members: &[String],
+) -> Result<(), String> {
+    let with_members = group.map(|group| (group, members.to_owned()));
+    let each = members.iter().map(|member| (member.clone(), vec![member.clone()]));
+    for (name, members) in each.chain(with_members) {
+        is_new(kind, known.insert(name.clone(), members).is_some(), &name)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! Page-table updates, folded: what a person wants to know is which addresses show which bytes from now on.
+
+use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle, PteFlags, UpdatePageTable, UpdatePageTableFlags};
+use vidmm::{PAGE_SIZE, PAGE_SIZE_64K, SegmentId};
+
+use super::names::Names;
+use super::words::{addresses, part};
+
+/// Adjoining leaf entries of one process that became valid, or invalid, one after another.
+#[derive(Debug)]
+pub(super) struct Entries {
+    process: KmdProcessHandle,
+    start: u64,
+    size: u64,
+    allocation: Option<KmdAllocationHandle>,
+    /// Where the bytes are and which they are; none if the entries are invalid.
+    shown: Option<(SegmentId, u64)>,
+    read_only: bool,
+}
+
+impl Entries {
+    /// The entries of one operation; none if it is about tables and not about pages.
+    pub fn of(update: &UpdatePageTable) -> Option<Self> {
+        let is_leaf = update.page_table_level == 0 && !update.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE);
+        let large = update.flags.contains(UpdatePageTableFlags::USE_64KB_PAGES);
+        let page_size = if large { PAGE_SIZE_64K } else { PAGE_SIZE };
+        let run = update.page_table_entries;
+        let valid = run.first.flags.contains(PteFlags::VALID);
+        is_leaf.then(|| Self {
+            process: update.process,
+            start: update.first_pte_virtual_address.0,
+            size: u64::from(run.num_page_table_entries) * page_size,
+            allocation: update.allocation,
+            shown: valid.then_some((run.first.address.segment, update.allocation_offset_in_bytes)),
+            read_only: run.first.flags.contains(PteFlags::READ_ONLY),
+        })
+    }
+
+    /// Adds entries that go on where these end; gives them back if they do not.
+    pub fn join(&mut self, next: Self) -> Result<(), Self> {
+        let shown = self.shown.map(|(segment, offset)| (segment, offset + self.size));
+        let same = (next.process, next.start, next.allocation, next.shown, next.read_only)
+            == (self.process, self.start + self.size, self.allocation, shown, self.read_only);
+        if same {
+            self.size += next.size;
+            Ok(())
+        } else {
+            Err(next)
+        }
+    }
+
+    /// The verb and the sentence.
+    pub fn in_words(&self, names: &Names) -> (&'static str, String) {
+        let window = names.is_paging_process(self.process);
+        let whose = format!("{} {}", names.addresses_of(self.process), addresses(self.start, self.size));
+        let allocation = self.allocation.map(|handle| names.handle(handle));
+        let verb = match (window, self.shown.is_some()) {
+            (true, true) => "map",
+            (true, false) => "unmap",
+            (false, true) => "validate",
+            (false, false) => "invalidate",
+        };
+        let text = match (self.shown, allocation) {
+            (Some((segment, offset)), Some(allocation)) => {
+                let access = if self.read_only { ", read only" } else { "" };
+                let shown = part(&allocation, offset, self.size);
+                let place = if segment.is_system() { "system memory".to_owned() } else { names.place(segment) };
+                format!("{whose} <- {shown} in {place}{access}")
+            }
+            (None, Some(allocation)) => format!("{whose} of {allocation}"),
+            (_, None) => whose,
+        };
+        (verb, text)
+    }
+}

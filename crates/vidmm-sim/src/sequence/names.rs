@@ -1,0 +1,157 @@
+//! Who is who in the event log, by the names of the scenario.
+
+use std::collections::BTreeMap;
+
+use vidmm::contract::{EngineFence, IoMmuDomain, KmdAllocationHandle, KmdProcessHandle};
+use vidmm::{
+    AllocationId, DeviceId, Event, GpuVirtualAddress, MonitoredFenceId, PagingQueueId, PhysicalAddress, ProcessId,
+    SegmentId, SubmissionNo,
+};
+
+/// Names, and the facts of the log that sentences need.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    pub allocations: BTreeMap<AllocationId, String>,
+    pub processes: BTreeMap<ProcessId, String>,
+    pub devices: BTreeMap<DeviceId, String>,
+    pub fences: BTreeMap<MonitoredFenceId, String>,
+    pub kernels: BTreeMap<(DeviceId, SubmissionNo), String>,
+    /// Bytes of each mapping, by its process and address.
+    pub mapped: BTreeMap<(ProcessId, GpuVirtualAddress), u64>,
+    pub memory: Option<SegmentId>,
+    pub aperture: Option<SegmentId>,
+    pub dummy_page: Option<PhysicalAddress>,
+    /// Bytes of a window of the paging process.
+    pub paging_va_size: u64,
+    /// What each physical adapter's driver answered, in MiB, and what follows, in bytes.
+    pub queried: BTreeMap<u32, (Option<u32>, u64)>,
+    handles: BTreeMap<KmdAllocationHandle, AllocationId>,
+    sizes: BTreeMap<AllocationId, u64>,
+    backing_stores: BTreeMap<AllocationId, u64>,
+    /// Where in the aperture each allocation was mapped last: the segment, and the first page and how many.
+    aperture_ranges: BTreeMap<AllocationId, (SegmentId, u64, u64)>,
+    process_handles: BTreeMap<KmdProcessHandle, ProcessId>,
+    paging_process: Option<KmdProcessHandle>,
+    queues: BTreeMap<PagingQueueId, DeviceId>,
+    dispatched: BTreeMap<EngineFence, (DeviceId, SubmissionNo)>,
+}
+
+impl Names {
+    /// Takes note of the facts in an event.
+    pub fn observe(&mut self, event: &Event) {
+        match *event {
+            Event::AdapterStarted { ref memory, aperture, dummy_page, paging_va_size, paging_process, .. } => {
+                self.memory = memory.map(|memory| memory.segment);
+                self.aperture = Some(aperture.segment);
+                self.dummy_page = Some(dummy_page);
+                self.paging_va_size = paging_va_size;
+                self.paging_process = Some(paging_process);
+            }
+            Event::PagingVaQueried { physical_adapter_index, answer_mib, paging_va_size, .. } => {
+                self.queried.insert(physical_adapter_index, (answer_mib, paging_va_size));
+            }
+            Event::ProcessCreated { process, handle } => {
+                self.process_handles.insert(handle, process);
+            }
+            Event::PagingQueueCreated { queue, device, .. } => {
+                self.queues.insert(queue, device);
+            }
+            Event::AllocationCreated { allocation, handle, size, backing_store, .. } => {
+                self.handles.insert(handle, allocation);
+                self.sizes.insert(allocation, size);
+                self.backing_stores.insert(allocation, backing_store);
+            }
+            Event::GpuVirtualAddressMapped { process, virtual_address, size, .. } => {
+                self.mapped.insert((process, virtual_address), size);
+            }
+            Event::Dispatched { device, submission, signal, .. } => {
+                self.dispatched.insert(signal, (device, submission));
+            }
+            Event::PagingOperation { operation: vidmm::contract::PagingOperation::MapApertureSegment(map), .. } => {
+                if let Some(&allocation) = self.handles.get(&map.allocation) {
+                    let range = (map.segment_id, map.offset_in_pages, map.number_of_pages);
+                    self.aperture_ranges.insert(allocation, range);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub fn allocation(&self, allocation: AllocationId) -> String {
+        self.allocations.get(&allocation).cloned().unwrap_or_else(|| allocation.to_string())
+    }
+
+    pub fn handle(&self, handle: KmdAllocationHandle) -> String {
+        self.handles.get(&handle).map_or_else(|| format!("handle {:#x}", handle.0), |&id| self.allocation(id))
+    }
+
+    /// The size of an allocation in bytes, rounded up.
+    pub fn size_of_handle(&self, handle: KmdAllocationHandle) -> Option<u64> {
+        self.sizes.get(self.handles.get(&handle)?).copied()
+    }
+
+    /// Where an allocation's backing store is.
+    pub fn backing_store(&self, allocation: AllocationId) -> Option<PhysicalAddress> {
+        let offset = *self.backing_stores.get(&allocation)?;
+        Some(PhysicalAddress { segment: SegmentId::SYSTEM, offset })
+    }
+
+    /// The range of the aperture in which an allocation was mapped last: where it begins, and its pages.
+    pub fn aperture_range(&self, allocation: AllocationId) -> Option<(PhysicalAddress, u64)> {
+        let &(segment, first, pages) = self.aperture_ranges.get(&allocation)?;
+        Some((PhysicalAddress { segment, offset: first * vidmm::PAGE_SIZE }, pages))
+    }
+
+    pub fn device(&self, device: DeviceId) -> String {
+        self.devices.get(&device).cloned().unwrap_or_else(|| device.to_string())
+    }
+
+    pub fn queue(&self, queue: PagingQueueId) -> String {
+        self.queues.get(&queue).map_or_else(|| queue.to_string(), |&device| self.device(device))
+    }
+
+    /// Whose addresses: the paging process's have a word of their own.
+    pub fn addresses_of(&self, process: KmdProcessHandle) -> String {
+        if self.is_paging_process(process) {
+            return "paging VA".to_owned();
+        }
+        let id = self.process_handles.get(&process);
+        id.map_or_else(|| format!("process {:#x}", process.0), |&id| self.process(id))
+    }
+
+    pub fn domain(&self, domain: IoMmuDomain, window: bool) -> String {
+        match domain {
+            _ if window => "paging VA".to_owned(),
+            IoMmuDomain::Process(process) => self.addresses_of(process),
+            IoMmuDomain::Global => "global VA".to_owned(),
+        }
+    }
+
+    pub fn is_paging_process(&self, process: KmdProcessHandle) -> bool {
+        self.paging_process == Some(process)
+    }
+
+    pub fn process(&self, process: ProcessId) -> String {
+        self.processes.get(&process).cloned().unwrap_or_else(|| process.to_string())
+    }
+
+    /// The kernel that a packet runs; none if it is a paging buffer.
+    pub fn kernel_of(&self, signal: EngineFence) -> Option<String> {
+        let submission = self.dispatched.get(&signal)?;
+        let name = self.kernels.get(submission);
+        Some(name.cloned().unwrap_or_else(|| format!("submission {} of {}", submission.1, self.device(submission.0))))
+    }
+
+    /// A place in words.
+    pub fn place(&self, segment: SegmentId) -> String {
+        if segment.is_system() {
+            "implicit system memory".to_owned()
+        } else if self.aperture == Some(segment) {
+            "the aperture".to_owned()
+        } else if self.memory == Some(segment) {
+            "local memory".to_owned()
+        } else {
+            format!("segment {}", segment.0)
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Events become lines.
+
+use vidmm::contract::{BuildStatus, EngineFence, NotifyAlloc, PagingOperation, UpdatePageTableFlags, WddmVersion};
+use vidmm::{Event, GpuVirtualAddress};
+use vidmm_trace::ByteSize;
+
+use super::entries::Entries;
+use super::names::Names;
+use super::words::{addresses, chunk, content, model, notification, part, reason};
+use crate::exact::exact;
+
+/// A line of the sequence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// What was found when the adapter started.
+    Adapter {
+        /// One word.
+        verb: &'static str,
+        /// The rest.
+        text: String,
+    },
+    /// A step of the scenario.
+    Step {
+        /// The call.
+        text: String,
+        /// Its answer, if it has one.
+        answer: Option<String>,
+    },
+    /// What the manager asked of driver, GPU and host, and what they reported.
+    Asked {
+        /// One word, or the operation's name.
+        verb: &'static str,
+        /// The rest.
+        text: String,
+    },
+}
+
+/// Turns events into lines, in the order of the log.
+#[derive(Debug, Default)]
+pub(crate) struct Narrator {
+    pub names: Names,
+    lines: Vec<Line>,
+    started: bool,
+    /// Entries that were written last, and may go on.
+    entries: Option<Entries>,
+    /// Page tables that were initialised since the last line.
+    tables: u64,
+    /// The operation that the driver has not ended.
+    unfinished: Option<PagingOperation>,
+}
+
+impl Narrator {
+    /// Takes the lines so far.
+    pub fn take(&mut self) -> Vec<Line> {
+        self.fold();
+        std::mem::take(&mut self.lines)
+    }
+
+    /// A step of the scenario was made.
+    pub fn step(&mut self, text: String, answer: Option<String>) {
+        self.fold();
+        self.started = true;
+        self.lines.push(Line::Step { text, answer });
+    }
+
+    /// Something was looked at from outside.
+    pub fn checked(&mut self, text: String) {
+        self.say("check", text);
+    }
+
+    /// An event of the log.
+    pub fn event(&mut self, event: &Event) {
+        self.names.observe(event);
+        match event {
+            Event::AdapterStarted { .. } | Event::PagingVaQueried { .. } => self.adapter(event),
+            Event::DriverFinding { finding } => self.say("finding", finding.to_string()),
+            Event::PagingOperation { plan: 0, operation, status, .. } => self.start_operation(operation, *status),
+            Event::PagingOperation { operation, status, multipass_offset, .. } => {
+                self.operation(operation, *status, *multipass_offset);
+            }
+            Event::PagingBufferSubmitted { signal, .. } => {
+                self.say("submit", format!("paging buffer {} (system context)", signal.fence_id));
+            }
+            Event::IoMmuMapped { .. } | Event::IoMmuUnmapped { .. } => self.io_mmu(event),
+            Event::Evicted { .. } | Event::Placed { .. } => self.decision(event),
+            Event::Dispatched { signal, .. } => self.say("run", self.packet(*signal)),
+            Event::Completed { signal } => self.say("done", self.packet(*signal)),
+            Event::PagingFenceSignaled { queue, value } => {
+                self.say("fence", format!("paging fence of {} = {value}", self.names.queue(*queue)));
+            }
+            Event::MonitoredFenceSignaled { fence, value } => {
+                if let Some(name) = self.names.fences.get(fence) {
+                    self.say("fence", format!("{name} = {value}"));
+                }
+            }
+            Event::AllocationReclaimed { allocation } => {
+                self.say("gone", format!("{}: its backing store is returned", self.names.allocation(*allocation)));
+            }
+            Event::GpuVirtualAddressReclaimed { process, virtual_address } => {
+                let process = self.names.process(*process);
+                self.say("gone", format!("{process} {virtual_address}: the addresses are free"));
+            }
+            Event::PageFault { .. }
+            | Event::IllegalCommand { .. }
+            | Event::DeviceInError { .. }
+            | Event::AdapterInError { .. } => self.error(event),
+            _ => {}
+        }
+    }
+
+    fn adapter(&mut self, event: &Event) {
+        match *event {
+            Event::AdapterStarted { wddm_version, addressing_model, memory, aperture, system_commit_limit, .. } => {
+                let version = match WddmVersion(wddm_version) {
+                    WddmVersion::WDDM3_2 => "3.2".to_owned(),
+                    WddmVersion::WDDM2_0 => "2.0".to_owned(),
+                    WddmVersion(other) => format!("{other:#x}"),
+                };
+                let memory = memory.map_or_else(
+                    || "no local memory".to_owned(),
+                    |memory| format!("local memory {}", exact(memory.size)),
+                );
+                let limit = ByteSize(system_commit_limit);
+                let text = format!(
+                    "{}, WDDM {version}; {memory}, aperture {}, at most {limit} resident in system memory",
+                    model(addressing_model),
+                    exact(aperture.size)
+                );
+                self.lines.push(Line::Adapter { verb: "adapter", text });
+            }
+            Event::PagingVaQueried {
+                query_type,
+                physical_adapter_index,
+                input_data_size,
+                output_data_size,
+                answer_mib,
+                paging_va_size,
+            } => {
+                let answer =
+                    answer_mib.map_or_else(|| "the driver fails it".to_owned(), |mib| format!("answer {mib} MiB"));
+                let size = match paging_va_size {
+                    0 => "no paging VA".to_owned(),
+                    size => format!("paging VA {}", exact(size)),
+                };
+                let text = format!(
+                    "type {query_type} PAGINGPROCESSGPUVASIZE: input {input_data_size} bytes, physical adapter \
+                     {physical_adapter_index}; output {output_data_size} bytes, {answer} -> {size}"
+                );
+                self.lines.push(Line::Adapter { verb: "query", text });
+            }
+            _ => {}
+        }
+    }
+
+    /// The paging process's tables are initialised when the adapter starts.
+    fn start_operation(&mut self, operation: &PagingOperation, status: BuildStatus) {
+        if let PagingOperation::UpdatePageTable(update) = operation {
+            let initial = update.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE);
+            self.tables += u64::from(initial && status == BuildStatus::Success);
+        }
+    }
+
+    fn operation(&mut self, operation: &PagingOperation, status: BuildStatus, multipass_offset: u32) {
+        let again = self.unfinished.take().is_some_and(|unfinished| unfinished == *operation);
+        match operation {
+            PagingOperation::UpdatePageTable(update) if !again => match Entries::of(update) {
+                Some(entries) => self.write_entries(entries),
+                None if update.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE) => {
+                    if self.entries.is_some() {
+                        self.fold();
+                    }
+                    self.tables += 1;
+                }
+                None => {}
+            },
+            PagingOperation::UpdatePageTable(_) | PagingOperation::FlushTlb(_) if again => {}
+            _ if again => self.say("again", operation.kind().to_string()),
+            _ => self.first_call(operation),
+        }
+        let kind = operation.kind();
+        match status {
+            BuildStatus::Success => return,
+            BuildStatus::InsufficientDmaBuffer => self.say(
+                "full",
+                format!(
+                    "the paging buffer is full; {kind} goes on in a new one, from multipass offset {multipass_offset}"
+                ),
+            ),
+            BuildStatus::AllocationBusy => self.say(
+                "busy",
+                format!("the driver wants the allocation idle; {kind} is asked for again when the GPU is"),
+            ),
+        }
+        self.unfinished = Some(*operation);
+    }
+
+    fn write_entries(&mut self, entries: Entries) {
+        let entries = match self.entries.as_mut().filter(|_| self.tables == 0) {
+            Some(before) => match before.join(entries) {
+                Ok(()) => return,
+                Err(entries) => entries,
+            },
+            None => entries,
+        };
+        self.fold();
+        self.entries = Some(entries);
+    }
+
+    /// An operation that the driver is asked for the first time.
+    fn first_call(&mut self, operation: &PagingOperation) {
+        let names = &self.names;
+        let of = |allocation, offset, size| part(&names.handle(allocation), offset, size);
+        let nth = |allocation, offset| chunk(offset, names.size_of_handle(allocation), names.paging_va_size);
+        let aperture = |pages: u64, first: u64| addresses(first * vidmm::PAGE_SIZE, pages * vidmm::PAGE_SIZE);
+        let (verb, text) = match *operation {
+            PagingOperation::VirtualTransfer(transfer) => {
+                let (allocation, offset) = (transfer.allocation, transfer.allocation_offset_in_bytes);
+                let text = format!(
+                    "{:?} {}, paging VA {} -> {}{}",
+                    transfer.transfer_direction,
+                    of(allocation, offset, transfer.transfer_size_in_bytes),
+                    transfer.source_virtual_address,
+                    transfer.destination_virtual_address,
+                    nth(allocation, offset)
+                );
+                ("VIRTUAL_TRANSFER", text)
+            }
+            PagingOperation::VirtualFill(fill) => {
+                let (allocation, offset) = (fill.allocation, fill.allocation_offset_in_bytes);
+                let filled = of(allocation, offset, fill.fill_size_in_bytes);
+                let at = fill.destination_virtual_address;
+                ("VIRTUAL_FILL", format!("{filled} at paging VA {at}{}", nth(allocation, offset)))
+            }
+            PagingOperation::FlushTlb(flush) => {
+                let (GpuVirtualAddress(start), GpuVirtualAddress(end)) =
+                    (flush.start_virtual_address, flush.end_virtual_address);
+                let whose = names.addresses_of(flush.process);
+                let range = if end == 0 { "all of it".to_owned() } else { addresses(start, end - start) };
+                ("flush", format!("{whose} {range}"))
+            }
+            PagingOperation::MapApertureSegment(map) => {
+                let shown = names.handle(map.allocation);
+                let range = aperture(map.number_of_pages, map.offset_in_pages);
+                ("MAP_APERTURE_SEGMENT", format!("aperture {range} <- {shown}"))
+            }
+            PagingOperation::UnmapApertureSegment(unmap) => {
+                let gone = names.handle(unmap.allocation);
+                let range = aperture(unmap.number_of_pages, unmap.offset_in_pages);
+                ("UNMAP_APERTURE_SEGMENT", format!("aperture {range} of {gone} <- dummy page"))
+            }
+            PagingOperation::NotifyAlloc(notify) => {
+                let NotifyAlloc { allocation, process, flags, offset_in_bytes: offset, size_in_bytes: size, .. } =
+                    notify;
+                let whose = process.map_or_else(|| "paging VA".to_owned(), |process| names.addresses_of(process));
+                let nth = if process.is_none() { nth(allocation, offset) } else { String::new() };
+                let at = notify.gpu_virtual_address_at_offset;
+                let of = of(allocation, offset, size);
+                ("NOTIFY_ALLOC", format!("{} {of} at {whose} {at}{nth}", notification(flags)))
+            }
+            // Entries of page tables are folded, and a driver is asked for nothing else in this version.
+            _ => return,
+        };
+        self.say(verb, text);
+    }
+
+    fn io_mmu(&mut self, event: &Event) {
+        match *event {
+            Event::IoMmuMapped { domain, virtual_address, allocation, allocation_offset, size, window, .. } => {
+                let whose = self.names.domain(domain, window);
+                let shown = part(&self.names.allocation(allocation), allocation_offset, size);
+                let range = addresses(virtual_address.0, size);
+                self.say("host", format!("maps {whose} {range} <- {shown} in the IOMMU"));
+            }
+            Event::IoMmuUnmapped { domain, virtual_address, size, window, .. } => {
+                let whose = self.names.domain(domain, window);
+                self.say("host", format!("unmaps {whose} {} from the IOMMU", addresses(virtual_address.0, size)));
+            }
+            _ => {}
+        }
+    }
+
+    fn decision(&mut self, event: &Event) {
+        match event {
+            Event::Evicted { allocation, segment, copied, reason: why, .. } => {
+                let (allocation, place) = (self.names.allocation(*allocation), self.names.place(*segment));
+                let copied = if *copied { ", with a copy" } else { "" };
+                self.say("out", format!("{allocation} leaves {place}{copied}: {}", reason(*why)));
+            }
+            Event::Placed { allocation, segment, content: source, .. } => {
+                let (allocation, place) = (self.names.allocation(*allocation), self.names.place(*segment));
+                self.say("in", format!("{allocation} goes to {place}: {}", content(*source)));
+            }
+            _ => {}
+        }
+    }
+
+    fn error(&mut self, event: &Event) {
+        let text = match event {
+            Event::PageFault { signal, virtual_address, write, allocation } => {
+                let access = if *write { "wrote to" } else { "read" };
+                let mapped = allocation.map_or_else(String::new, |id| format!(" of {}", self.names.allocation(id)));
+                format!("{} {access} {virtual_address}{mapped}, where nothing is resident", self.packet(*signal))
+            }
+            Event::IllegalCommand { signal } => {
+                format!("{} holds a command that means nothing to the GPU", self.packet(*signal))
+            }
+            Event::DeviceInError { device, reason } => format!("{} is in error: {reason}", self.names.device(*device)),
+            Event::AdapterInError { violation } => violation.to_string(),
+            _ => return,
+        };
+        self.say("error", text);
+    }
+
+    fn packet(&self, signal: EngineFence) -> String {
+        match self.names.kernel_of(signal) {
+            Some(kernel) => format!("kernel {kernel}"),
+            None => format!("paging buffer {}", signal.fence_id),
+        }
+    }
+
+    /// Writes out what was folded so far.
+    fn fold(&mut self) {
+        if std::mem::take(&mut self.tables) > 0 {
+            // How many depends on the levels of the tables, which are not what is asked here.
+            self.push("tables", "new page tables are initialised".to_owned());
+        }
+        if let Some(entries) = self.entries.take() {
+            let (verb, text) = entries.in_words(&self.names);
+            self.push(verb, text);
+        }
+    }
+
+    fn say(&mut self, verb: &'static str, text: String) {
+        self.fold();
+        self.push(verb, text);
+    }
+
+    fn push(&mut self, verb: &'static str, text: String) {
+        self.lines.push(if self.started { Line::Asked { verb, text } } else { Line::Adapter { verb, text } });
+    }
+}

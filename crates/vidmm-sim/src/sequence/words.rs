@@ -1,0 +1,75 @@
+//! Sizes, ranges and places in words.
+
+use vidmm::contract::{AddressingModel, NotifyAllocFlags};
+use vidmm::event::{ContentSource, EvictReason};
+
+use crate::exact::exact;
+
+/// A range of addresses.
+pub(super) fn addresses(start: u64, size: u64) -> String {
+    format!("{start:#x} +{}", exact(size))
+}
+
+/// A part of an allocation.
+pub(super) fn part(allocation: &str, offset: u64, size: u64) -> String {
+    format!("{allocation} [{}, {})", exact(offset), exact(offset + size))
+}
+
+/// Which of how many chunks, if there are several.
+pub(super) fn chunk(offset: u64, allocation: Option<u64>, window: u64) -> String {
+    match allocation {
+        Some(size) if window > 0 && size > window => {
+            format!(", chunk {} of {}", offset / window + 1, size.div_ceil(window))
+        }
+        _ => String::new(),
+    }
+}
+
+pub(super) fn model(model: AddressingModel) -> &'static str {
+    match model {
+        AddressingModel::GpuMmu => "GpuMmu",
+        AddressingModel::GpuVaIoMmu => "GpuVaIoMmu",
+        AddressingModel::GpuVaIoMmuGlobal => "GpuVaIoMmuGlobal",
+    }
+}
+
+pub(super) fn notification(flags: NotifyAllocFlags) -> &'static str {
+    if flags == NotifyAllocFlags::EVICTION {
+        "Eviction"
+    } else if flags == NotifyAllocFlags::IO_MMU_UNMAP {
+        "IoMmuUnmap"
+    } else {
+        "with other flags than one"
+    }
+}
+
+pub(super) fn reason(reason: EvictReason) -> &'static str {
+    match reason {
+        EvictReason::RoomWanted => "its room is wanted",
+        EvictReason::EvictRequested => "its Evict asked for it",
+        EvictReason::Promoted => "there is room in local memory again",
+        EvictReason::RangeWanted => "its range of the aperture is wanted",
+        EvictReason::Destroyed => "it was destroyed",
+    }
+}
+
+pub(super) fn content(source: ContentSource) -> &'static str {
+    match source {
+        ContentSource::Fill => "filled with zeros",
+        ContentSource::BackingStore => "copied from its backing store",
+        ContentSource::InPlace => "its bytes stay where they are",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::chunk;
+
+    #[test]
+    fn chunks_are_counted_only_where_there_are_several() {
+        assert_eq!(chunk(0, Some(16), 16), "");
+        assert_eq!(chunk(16, Some(33), 16), ", chunk 2 of 3");
+        assert_eq!(chunk(32, Some(33), 16), ", chunk 3 of 3");
+        assert_eq!(chunk(0, Some(33), 0), "");
+    }
+}

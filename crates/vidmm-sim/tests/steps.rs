@@ -1,0 +1,194 @@
+//! Scenarios of steps: what is accepted, what is refused, and what the errors say.
+
+use std::path::Path;
+
+use vidmm_sim::{
+    Action, Answer, ApertureShows, Call, Content, EvictFlag, ExplicitScenario, KernelEngine, Look, Notification,
+    ScenarioFile, Until,
+};
+use vidmm_trace::ByteSize;
+
+/// Reads a scenario of steps, which must be accepted.
+fn parse(text: &str) -> ExplicitScenario {
+    match ScenarioFile::parse(text, Path::new("folder/tiny.toml")) {
+        Ok(ScenarioFile::Explicit(scenario)) => *scenario,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+/// Checks that a scenario is refused with an error that names the file and has those words.
+#[track_caller]
+fn refused(text: &str, words: &[&str]) {
+    let Err(error) = ScenarioFile::parse(text, Path::new("folder/tiny.toml")) else { panic!("{text}: accepted") };
+    let error = error.to_string();
+    assert!(error.contains("folder/tiny.toml"), "{error}");
+    words.iter().for_each(|word| assert!(error.contains(word), "no `{word}` in: {error}"));
+}
+
+/// An allocation that is mapped, from line 1 to 5.
+const MAPPED: &str = "[[step]]\ncreate-allocation = \"A\"\nsize = \"4 KiB\"\n[[step]]\nmap = \"A\"\n";
+
+/// The call of the last step.
+fn last_call(steps: &str) -> Call {
+    let scenario = parse(steps);
+    match scenario.steps.last().map(|step| step.action.clone()) {
+        Some(Action::Call(call)) => call,
+        other => panic!("{other:?} is no call"),
+    }
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|&name| name.to_owned()).collect()
+}
+
+#[test]
+fn the_machine_of_steps_has_sizes() {
+    let scenario = parse("[[step]]\nwait = \"idle\"");
+    assert_eq!((scenario.name.as_str(), scenario.seed), ("tiny", 1));
+    let sizes = |scenario: &ExplicitScenario| {
+        (scenario.local_memory_bytes, scenario.aperture_bytes, scenario.aperture_commit_limit_bytes)
+    };
+    assert_eq!(sizes(&scenario), (256 << 20, 256 << 20, None));
+    let adapter = "local-memory = \"1 MiB\"\naperture = \"2 MiB\"\naperture-commit-limit = \"3 MiB\"";
+    let scenario = parse(&format!("[adapter]\n{adapter}\n[[step]]\nwait = \"idle\""));
+    assert_eq!(sizes(&scenario), (1 << 20, 2 << 20, Some(3 << 20)));
+    let io_mmu = parse("adapter.addressing-model = \"gpu-va-io-mmu\"\n[[step]]\nwait = \"idle\"");
+    assert_eq!(io_mmu.local_memory_bytes, 0);
+    let step = "[[step]]\nwait = \"idle\"";
+    refused(&format!("[adapter]\nlocal-memory = \"50%\"\n{step}"), &["line 2", "`local-memory` is 50%", "give a size"]);
+    refused(&format!("[adapter]\n\naperture-commit-limit = \"9%\"\n{step}"), &["line 3", "give a size"]);
+}
+
+#[test]
+fn a_step_knows_its_line() {
+    let lines: Vec<usize> = parse(&format!("# a comment\n{MAPPED}\n[[step]]\nwait = \"idle\""))
+        .steps
+        .iter()
+        .map(|step| step.line)
+        .collect();
+    assert_eq!(lines, [2, 5, 8]);
+}
+
+#[test]
+fn every_key_of_an_allocation_is_read() {
+    let call = last_call(
+        "[[step]]\ncreate-device = \"E\"\npriority = 2\n[[step]]\ncreate-allocation = \"A\"\nsize = \"1 MiB\"\n\
+         segments = \"system\"\naccessed-physically = true\nnotify = [\"eviction\", \"io-mmu-unmap\"]\ncompression = true\n\
+         count = 3\ndevice = \"E\"",
+    );
+    let Call::CreateAllocation(create) = call else { panic!("it creates allocations") };
+    assert_eq!(create.names(), ["A1", "A2", "A3"]);
+    assert_eq!((create.size, create.device.as_deref()), (ByteSize::mib(1), Some("E")));
+    assert!(create.accessed_physically && create.compression);
+    assert_eq!(create.notify, [Notification::Eviction, Notification::IoMmuUnmap]);
+}
+
+#[test]
+fn a_group_stands_for_its_members() {
+    let group = "[[step]]\ncreate-allocation = \"A\"\nsize = 1\ncount = 2\n[[step]]\nmap = \"A\"\n";
+    assert_eq!(last_call(&format!("{group}[[step]]\nmake-resident = \"A\"")), Call::MakeResident(names(&["A1", "A2"])));
+    assert_eq!(
+        last_call(&format!("{group}[[step]]\nevict = [\"A2\", \"A\"]\nflags = [\"not-written-to\"]")),
+        Call::Evict(names(&["A2", "A1", "A2"]), vec![EvictFlag::NotWrittenTo])
+    );
+    assert_eq!(last_call(&format!("{group}[[step]]\ncheck-content = \"A\"")), Call::CheckContent(names(&["A1", "A2"])));
+    refused(&format!("{group}[[step]]\nfree-va = \"A\""), &["line 7", "`A` is a group"]);
+    refused(&format!("{group}[[step]]\nmap = \"A\"\nas = \"B\""), &["line 7", "names one mapping"]);
+}
+
+#[test]
+fn every_key_of_a_kernel_is_read() {
+    let steps = format!(
+        "{MAPPED}[[step]]\ncreate-fence = \"gate\"\n[[step]]\nmap = \"A\"\nas = \"second\"\noffset = 0\nsize = 4096\n\
+         read-only = true\n[[step]]\nkernel = \"K\"\nreads = [\"A\", \"second\"]\nwrites = \"A\"\ncontent = \"uniform\"\n\
+         nanoseconds = 7\nengine = \"copy\"\nafter = \"gate\"\nexpect = \"page-fault\""
+    );
+    let Call::Kernel(kernel) = last_call(&steps) else { panic!("it is a kernel") };
+    assert_eq!((kernel.reads, kernel.writes), (names(&["A", "second"]), names(&["A"])));
+    assert_eq!((kernel.content, kernel.nanoseconds, kernel.engine), (Content::Uniform, 7, KernelEngine::Copy));
+    assert_eq!((kernel.after, kernel.device), (names(&["gate"]), None));
+    assert_eq!(parse(&steps).steps.last().and_then(|step| step.expect), Some(Answer::PageFault));
+}
+
+#[test]
+fn what_is_looked_at_is_read() {
+    let looks = |text: &str| match parse(&format!("{MAPPED}{text}")).steps.last().map(|step| step.action.clone()) {
+        Some(Action::Look(look)) => look,
+        other => panic!("{text}: {other:?}"),
+    };
+    let kernel = "[[step]]\nkernel = \"K\"\n";
+    assert_eq!(looks("[[step]]\nwait = \"idle\""), Look::Wait(Until::Idle));
+    assert_eq!(looks("[[step]]\nwait = \"quiet\""), Look::Wait(Until::Quiet));
+    assert_eq!(looks(&format!("{kernel}[[step]]\nwait = \"K\"")), Look::Wait(Until::Kernel("K".to_owned())));
+    assert_eq!(looks("[[step]]\ncheck-system = \"A\""), Look::System(names(&["A"])));
+    assert_eq!(looks("[[step]]\nquery-paging-va = 1\nsize = \"16 MiB\""), Look::PagingVa(1, Some(ByteSize::mib(16))));
+    let Look::Aperture(check) = looks("[[step]]\ncheck-aperture = \"A\"\nshows = \"dummy-page\"") else { panic!() };
+    assert_eq!((check.allocations, check.shows), (names(&["A"]), ApertureShows::DummyPage));
+}
+
+#[test]
+fn a_step_without_one_verb_is_refused() {
+    refused("seed = 1\n[[step]]\nexpect = \"ok\"", &["line 2", "does nothing", "`make-resident`", "`check-system`"]);
+    refused("[[step]]\nmap = \"A\"\nevict = \"A\"", &["line 1", "`map` and a `evict`", "two steps"]);
+    refused("[[step]]\nmake_resident = \"A\"", &["line 1", "does nothing", "`make-resident`"]);
+    refused("step = 3", &["line 1", "`[[step]]`"]);
+    refused("step = [3]", &["line 1", "`[[step]]`"]);
+    refused("[step]\nwait = \"idle\"", &["line 1", "`[[step]]`"]);
+}
+
+#[test]
+fn keys_that_a_step_does_not_have_are_refused_with_those_that_it_has() {
+    refused("[[step]]\nwait = \"idle\"\nfor = 3", &["line 3", "unknown field `for`", "`wait`"]);
+    refused("[[step]]\ncreate-allocation = \"A\"\nbytes = 3", &["line 3", "unknown field `bytes`", "`size`"]);
+    refused("[[step]]\ncreate-allocation = \"A\"", &["line 1", "missing field `size`"]);
+    refused("[[step]]\ncreate-allocation = \"A\"\nsize = 0", &["line 3", "`16 MiB`"]);
+    refused("[[step]]\ncreate-allocation = \"A\"\nsize = 1\nsegments = \"vram\"", &["line 4", "`local-or-system`"]);
+    refused("[[step]]\ncreate-allocation = \"A\"\nsize = 1\nnotify = \"eviction\"", &["line 4", "sequence"]);
+    refused("[[step]]\ncreate-allocation = \"A\"\nsize = 1\ncount = 0", &["line 4", "from 1 to 1000"]);
+    refused("[[step]]\ncreate-device = \"E\"\npriority = 3", &["line 3", "from 0 to 2"]);
+    refused(&format!("{MAPPED}[[step]]\nevict = \"A\"\nflags = [\"soon\"]"), &["line 8", "`only-if-necessary`"]);
+}
+
+#[test]
+fn answers_that_there_are_not_are_refused() {
+    let resident = format!("{MAPPED}[[step]]\nmake-resident = \"A\"\n");
+    refused(&format!("{resident}expect = \"no-memry\""), &["line 8", "`no-memry`", "`no-memory`", "`pending`"]);
+    refused("[[step]]\nwait = \"idle\"\nexpect = \"ok\"", &["line 1", "nobody answers `wait`", "leave"]);
+    let check = format!("{MAPPED}[[step]]\ncheck-system = \"A\"\nexpect = \"pending\"");
+    refused(&check, &["line 6", "nobody answers `check-system`"]);
+}
+
+#[test]
+fn names_that_are_not_there_are_refused_with_those_that_are() {
+    refused(&format!("{MAPPED}[[step]]\nmake-resident = \"B\""), &["line 6", "no allocation `B`", "`A`"]);
+    refused("[[step]]\nmake-resident = \"B\"", &["line 1", "no allocation `B`", "none so far"]);
+    refused(&format!("{MAPPED}[[step]]\nkernel = \"K\"\nreads = \"B\""), &["line 6", "no mapping `B`", "`A`"]);
+    let unmapped = "[[step]]\ncreate-allocation = \"A\"\nsize = 1\n[[step]]\ncheck-content = \"A\"";
+    refused(unmapped, &["line 4", "`A` is not mapped", "`map = \"A\"`"]);
+    refused("[[step]]\nwait = \"busy\"", &["line 1", "no kernel `busy`", "`idle`", "`quiet`"]);
+    refused("[[step]]\nkernel = \"K\"\nafter = \"gate\"", &["line 1", "no kernel or fence `gate`"]);
+    refused("[[step]]\ncreate-device = \"E\"\nprocess = \"Q\"", &["line 1", "no process `Q`", "`P`"]);
+    refused("[[step]]\nsignal = \"gate\"", &["line 1", "no fence `gate`"]);
+}
+
+#[test]
+fn names_are_given_once() {
+    refused(&format!("{MAPPED}{MAPPED}"), &["line 6", "already the allocation `A`"]);
+    refused(&format!("{MAPPED}[[step]]\nmap = \"A\""), &["line 6", "already the mapping `A`", "another name"]);
+    refused("[[step]]\nkernel = \"K\"\n[[step]]\nkernel = \"K\"", &["line 3", "already the kernel `K`"]);
+    refused("[[step]]\nkernel = \"idle\"", &["line 1", "`wait = \"idle\"` means something else"]);
+    refused("[[step]]\ncreate-process = \"P\"", &["line 1", "already the process `P`"]);
+    let group = "[[step]]\ncreate-allocation = \"A\"\nsize = 1\ncount = 2\n";
+    let member = "[[step]]\ncreate-allocation = \"A1\"\nsize = 1\n";
+    refused(&format!("{group}{member}"), &["line 5", "already the allocation `A1`"]);
+    for name in ["\"\"", "\"two words\"", "3"] {
+        refused(&format!("[[step]]\ncreate-fence = {name}"), &["line 2"]);
+    }
+}
+
+#[test]
+fn steps_and_a_workload_do_not_go_together() {
+    let step = "[[step]]\nwait = \"idle\"\n";
+    refused(&format!("{step}[workload]\nkind = \"cyclic-layers\""), &["line 3", "`[workload]`", "keep one"]);
+    refused(&format!("{step}[client]\nahead = 3"), &["line 3", "`[client]`", "keep one"]);
+}
