@@ -50,7 +50,7 @@ fn without_chunk(run: Run, offset: u64) -> Broken {
     let story = run.story();
     let at = story.position(evicted_chunk(offset));
     // The window becomes valid, is flushed, and invalid; or it is mapped, and unmapped when a packet has ended.
-    let around = if run.has_page_tables() { at - 2..=at + 1 } else { at - 1..=at + 3 };
+    let around = if run.has_page_tables() { at - 2..=at + 3 } else { at - 1..=at + 3 };
     let is_kept = |(position, event): &(usize, Event)| !around.contains(position) || !of_chunk(event);
     Broken(story.0.into_iter().enumerate().filter(is_kept).map(|(_, event)| event).collect())
 }
@@ -293,6 +293,19 @@ fn i14_a_window_is_unmapped_without_its_operation() {
 }
 
 #[test]
+fn i09_a_window_goes_before_its_notification_is_submitted() {
+    for run in [IMPLICIT, IN_APERTURE, AUGUST] {
+        let mut story = run.story();
+        let told = story.position(evicted_chunk(CHUNKS[1].0));
+        assert!(matches!(story.0[told + 1], Event::PagingBufferSubmitted { .. }));
+        // The window goes right after its operation, in the same buffer.
+        let gone = story.0.remove(told + 3);
+        story.0.insert(told + 1, gone);
+        story.breaks_only(I09);
+    }
+}
+
+#[test]
 fn i14_the_last_window_stays_mapped() {
     IMPLICIT.story().remove(is(window_entries(OUT, CHUNKS[2], Pte::INVALID))).breaks_only(I14);
     BY_PROCESS.story().remove(is(BY_PROCESS.window_unmapped(MIB))).breaks_only(I14);
@@ -474,9 +487,11 @@ fn i09_in_the_text_of_august_unmaps_are_notified_after_evictions() {
     for event in unmaps.iter().chain(evictions) {
         swapped.push(event.clone());
         swapped.extend(flushed(event).then(|| flush(OUT, PAGING_HANDLE, WINDOW_AT, NOTIFY_WINDOW)));
+        let told = matches!(event, Event::PagingOperation { operation: PagingOperation::NotifyAlloc(_), .. });
+        swapped.extend(told.then(packet).into_iter().flatten());
     }
     rest.splice(at..at, swapped);
-    Broken(rest).breaks_only(I09);
+    renumbered(Broken(rest)).breaks_only(I09);
 }
 
 #[test]
@@ -495,6 +510,19 @@ fn i09_in_the_text_of_august_unmaps_name_no_process() {
     let by_mapping = notify_unmap(OUT, SEEN[0]);
     let run = Run { model: AddressingModel::GpuVaIoMmu, ..AUGUST };
     run.story().insert_before(is(run.io_mmu_unmapped(OUT, SEEN[0])), by_mapping).breaks(I09);
+}
+
+#[test]
+fn i09_in_the_text_of_august_the_io_mmu_is_unmapped_before_the_notification_has_ended() {
+    for model in [AddressingModel::GpuVaIoMmu, AddressingModel::GpuVaIoMmuGlobal] {
+        let run = Run { model, ..AUGUST };
+        let last = chunk(UNMAP, CHUNKS[2].0);
+        let mut story = run.story();
+        let told = story.position(last);
+        let early = story.0.remove(story.position(is(run.io_mmu_unmapped(OUT, SEEN[0]))));
+        story.0.insert(told + 1, early);
+        story.breaks_only(I09);
+    }
 }
 
 #[test]

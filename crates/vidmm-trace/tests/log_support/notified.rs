@@ -301,12 +301,13 @@ impl Run {
     fn chunks(self, flags: NotifyAllocFlags) -> Vec<Event> {
         let chunk = |(offset, size)| {
             let told = notify_chunk(OUT, flags, (offset, size));
+            let [submitted, completed] = packet();
             if self.has_page_tables() {
                 let window = |first| window_entries(OUT, (offset, size), first);
                 let shown = window(Pte::valid(system(T.backing_store + offset)));
-                vec![shown, flush(OUT, PAGING_HANDLE, WINDOW_AT, size), told, window(Pte::INVALID)]
+                let flushed = flush(OUT, PAGING_HANDLE, WINDOW_AT, size);
+                vec![shown, flushed, told, submitted, completed, window(Pte::INVALID)]
             } else {
-                let [submitted, completed] = packet();
                 let mapped = self.window_mapped((offset, size));
                 vec![mapped, told, submitted, completed, self.window_unmapped(size)]
             }

@@ -87,6 +87,8 @@ pub struct Audit {
     open_buffer: OpenBuffer,
     /// The plan whose operations are being built.
     building: Option<Building>,
+    /// The packet of the paging engine with the last notification in a window.
+    notified_in: u64,
     /// An operation that the driver has not ended.
     unfinished: Option<Unfinished>,
     names: Names,

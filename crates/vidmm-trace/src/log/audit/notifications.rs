@@ -79,7 +79,8 @@ impl Audit {
         };
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         if op.flags == NotifyAllocFlags::IO_MMU_UNMAP {
-            allocation.unmap_told_in = packet;
+            let plan = self.building.as_ref().map_or(0, |building| building.plan);
+            allocation.unmap_told = (plan, packet);
         }
         if !allocation.notify.contains(asked) {
             let message = format!("{:?} of {id} is notified, but its driver did not ask for that", op.flags);
@@ -88,8 +89,17 @@ impl Audit {
         if op.flags == NotifyAllocFlags::IO_MMU_UNMAP && self.adapter.notifies_unmap_by_mapping() {
             self.notify_unmap(id, op, packet);
         } else {
+            self.notified_in = packet;
             self.notify_chunk(id, op);
         }
+    }
+
+    /// A window of the paging process goes: the buffer with what it is for was submitted before (NTF-02).
+    pub(super) fn check_chunk_submitted(&mut self) {
+        let submitted = self.fences.submitted(self.fences.paging_engine);
+        self.findings.check(self.notified_in <= submitted, Invariant::I09, || {
+            format!("the window of a notification in packet {} goes before that is submitted", self.notified_in)
+        });
     }
 
     /// A chunk of what leaves: in a window of the paging process, and so without a process (NTF-02).

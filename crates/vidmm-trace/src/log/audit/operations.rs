@@ -81,7 +81,7 @@ impl Audit {
         }
         match (of_paging_process, op.page_table_entries.first.flags.contains(PteFlags::VALID)) {
             (true, true) => self.check_window_is_new(op),
-            (true, false) => {}
+            (true, false) => self.check_chunk_submitted(),
             (false, true) => self.check_valid_entries(op),
             (false, false) => self.check_told_before(op),
         }
