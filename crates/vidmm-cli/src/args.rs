@@ -35,10 +35,10 @@ pub enum Command {
 #[command(after_help = EXAMPLES)]
 pub struct RunArgs {
     /// The scenario to run: a workload, or steps one by one
-    #[arg(value_name = "SCENARIO.toml", value_hint = ValueHint::FilePath, conflicts_with = "trace")]
+    #[arg(value_name = "SCENARIO.toml", value_hint = ValueHint::FilePath)]
     pub scenario: Option<PathBuf>,
 
-    /// Run a recorded trace instead: G10 kernels or Mooncake requests, plain or gzip, recognised by its content
+    /// Run a recorded trace instead, on the scenario's machine if there is a scenario: G10 kernels or Mooncake requests, plain or gzip, recognised by its content
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub trace: Option<PathBuf>,
 

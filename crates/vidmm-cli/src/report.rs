@@ -140,6 +140,7 @@ fn write_notifications(out: &mut impl Write, figures: &Figures) -> io::Result<()
             figures.eviction_notifications,
             format!("{} eviction notifications in {chunks} of {size}", number(figures.eviction_notifications)),
         ),
+        (figures.bytes_decompressed, format!("{} decompressed", ByteSize(figures.bytes_decompressed))),
         (
             figures.io_mmu_unmap_notifications,
             format!("{} IOMMU unmap notifications", number(figures.io_mmu_unmap_notifications)),
@@ -182,11 +183,9 @@ fn write_finding(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
         }
         Finding::PageFault { virtual_address, write, engine, allocation, page, event } => {
             let access = if *write { "wrote to" } else { "read" };
-            let allocation = allocation.as_deref().unwrap_or("no allocation");
-            writeln!(
-                out,
-                "page fault: engine {engine} {access} {virtual_address:#x} (page {page} of {allocation}), which is not mapped"
-            )?;
+            let part = allocation.as_deref().map(|allocation| format!(" (page {page} of {allocation})"));
+            let part = part.unwrap_or_default();
+            writeln!(out, "page fault: engine {engine} {access} {virtual_address:#x}{part}, which is not mapped")?;
             writeln!(out, "              event {event}")
         }
         Finding::Violation { rule, event } => writeln!(out, "{rule}\n              event {event}"),

@@ -25,7 +25,9 @@ pub fn run(args: &RunArgs) -> Result<bool, Box<dyn Error>> {
     };
     let here = PathBuf::new();
     let (scenario, base) = match (&args.scenario, &args.trace) {
-        (Some(path), _) => (ScenarioFile::load(path)?, path.parent().map(Path::to_owned).unwrap_or_default()),
+        // The paths of a scenario start at its folder, those of an argument where the command is given.
+        (Some(path), None) => (ScenarioFile::load(path)?, path.parent().map(Path::to_owned).unwrap_or_default()),
+        (Some(path), Some(_)) => (ScenarioFile::load(path)?, here),
         (None, Some(trace)) => (ScenarioFile::Workload(Box::new(of_trace(trace))), here),
         (None, None) => (ScenarioFile::parse(BUILT_IN.1, Path::new(BUILT_IN.0))?, here),
     };
@@ -57,6 +59,9 @@ fn change_workload(scenario: &mut Scenario, args: &RunArgs) -> Result<(), &'stat
     if !args.faults.is_empty() {
         scenario.faults = args.faults.clone();
     }
+    if let Some(trace) = &args.trace {
+        scenario.source = source_of(trace);
+    }
     match (&mut scenario.source, args.block_bytes) {
         (WorkloadSource::Trace(source), Some(block_bytes)) => source.block_bytes = block_bytes,
         (WorkloadSource::Generator(_), Some(_)) => {
@@ -74,6 +79,7 @@ fn change_explicit(scenario: &mut ExplicitScenario, args: &RunArgs) -> Result<()
         ("--scale", args.scale.is_some()),
         ("--content", args.content.is_some()),
         ("--block-bytes", args.block_bytes.is_some()),
+        ("--trace", args.trace.is_some()),
     ];
     if let Some((name, _)) = of_workloads.iter().find(|(_, given)| *given) {
         return Err(format!("{name} is for workloads, and this scenario is made of steps; change the steps instead"));
@@ -96,11 +102,11 @@ fn change_explicit(scenario: &mut ExplicitScenario, args: &RunArgs) -> Result<()
 }
 
 fn of_trace(trace: &Path) -> Scenario {
-    let block_bytes = vidmm_trace::ByteSize(ImportOptions::default().block_bytes);
     let name = trace.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    Scenario {
-        name,
-        source: WorkloadSource::Trace(TraceSource { trace: trace.to_owned(), block_bytes }),
-        ..Scenario::default()
-    }
+    Scenario { name, ..Scenario::default() }
+}
+
+fn source_of(trace: &Path) -> WorkloadSource {
+    let block_bytes = vidmm_trace::ByteSize(ImportOptions::default().block_bytes);
+    WorkloadSource::Trace(TraceSource { trace: trace.to_owned(), block_bytes })
 }

@@ -15,7 +15,8 @@ const CLOSE: &str = "```";
 fn documents() -> Vec<PathBuf> {
     let in_docs = fs::read_dir(workspace().join("docs")).expect("there are documents");
     let in_docs = in_docs.map(|file| file.expect("the folder can be read").path());
-    in_docs.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
+    let in_docs = in_docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    in_docs.chain([workspace().join("README.md")]).collect()
 }
 
 /// The document with every shown run as it is printed now, and how many there are.
@@ -47,7 +48,11 @@ fn documents_show_what_the_program_prints() {
         if std::env::var_os(UPDATE).is_some() && anew != text {
             fs::write(&path, &anew).expect("the document can be written");
         } else {
-            assert!(anew == text, "{} shows something else than is printed; set {UPDATE}=1 and run again", path.display());
+            assert!(
+                anew == text,
+                "{} shows something else than is printed; set {UPDATE}=1 and run again",
+                path.display()
+            );
         }
     }
     assert!(runs > 0, "no document shows a run");

@@ -197,7 +197,11 @@ fn arguments_that_are_wrong_are_refused() {
         (&["--ahead", "1025"], &["--ahead", "1024"]),
         (&["--scale", "0"], &["--scale"]),
         (&["--seed", "-1"], &["-1"]),
-        (&["scenarios/training.toml", "--trace", "x.txt"], &["--trace"]),
+        (&["scenarios/training.toml", "--trace", "x.txt"], &["x.txt", "check the path"]),
+        (
+            &["scenarios/notification/p23-notify-from-aperture.toml", "--trace", "x.txt"],
+            &["--trace is for workloads", "change the steps"],
+        ),
         (&["scenarios/training.toml", "scenarios/cyclic.toml"], &["scenarios/cyclic.toml"]),
     ] {
         is_refused(arguments, words);

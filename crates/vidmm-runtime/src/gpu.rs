@@ -20,6 +20,11 @@ pub trait Gpu {
     /// The digest of the bytes of one page as they are in memory: in system memory what the CPU sees, in an aperture
     /// segment what the page shows at present. `None` if nothing is there.
     fn page_digest(&self, address: PhysicalAddress) -> Option<u64>;
+
+    /// Bytes that commands of the driver decompressed so far; 0 for a GPU without compression.
+    fn bytes_decompressed(&self) -> u64 {
+        0
+    }
 }
 
 /// What a GPU reports.

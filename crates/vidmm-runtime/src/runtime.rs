@@ -117,6 +117,11 @@ impl Runtime {
         self.machine.gpu.page_digest(address)
     }
 
+    /// Bytes that the driver had decompressed so far, as [`Gpu::bytes_decompressed`] gives it.
+    pub fn bytes_decompressed(&self) -> u64 {
+        self.machine.gpu.bytes_decompressed()
+    }
+
     /// What the manager did so far.
     pub fn statistics(&self) -> Statistics {
         self.vidmm.statistics()

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use vidmm::Statistics;
+use vidmm_runtime::Runtime;
 
 /// What the manager did in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -26,6 +27,8 @@ pub struct Figures {
     pub eviction_notification_chunks: u64,
     /// Bytes of these chunks.
     pub eviction_notification_bytes: u64,
+    /// Bytes that the driver had decompressed.
+    pub bytes_decompressed: u64,
     /// NOTIFY_ALLOC operations for an IOMMU unmap.
     pub io_mmu_unmap_notifications: u64,
     /// VIRTUAL_TRANSFER operations.
@@ -53,9 +56,11 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// The figures of a run that recorded or counted `events` events.
-    pub(crate) fn new(statistics: &Statistics, events: u64) -> Self {
+    /// The figures of a run so far.
+    pub(crate) fn of(runtime: &mut Runtime) -> Self {
+        let (statistics, events): (Statistics, u64) = (runtime.statistics(), runtime.vidmm().events().number());
         Self {
+            bytes_decompressed: runtime.bytes_decompressed(),
             bytes_paged_in: statistics.bytes_paged_in,
             bytes_paged_out: statistics.bytes_paged_out,
             bytes_filled: statistics.bytes_filled,

@@ -243,7 +243,6 @@ pub fn run(
     run.hand_on_events();
     let ended = outcome?;
     let Run { mut runtime, timeline, verdict, copies, findings, .. } = run;
-    let statistics = runtime.statistics();
     Ok(Report {
         footprint_bytes: footprint.peak_bytes,
         local_memory_bytes: desc.machine.local_memory_bytes,
@@ -256,7 +255,7 @@ pub fn run(
         pages_wrong: verdict.wrong,
         system_pages_checked: copies.pages,
         system_pages_wrong: copies.wrong,
-        figures: Figures::new(&statistics, runtime.vidmm().events().number()),
+        figures: Figures::of(&mut runtime),
         time: timeline.shares(runtime.now()),
         findings,
     })
@@ -356,7 +355,9 @@ impl Run<'_> {
             Happening::PageFault { signal, virtual_address, write } => {
                 let event = self.last_event();
                 let (virtual_address, engine) = (virtual_address.0, signal.engine);
-                let mapped = client.mapping_at(virtual_address);
+                // What the paging process has at the address is not the client's.
+                let is_paging = self.runtime.vidmm().engines().get(engine as usize) == Some(&EngineKind::Paging);
+                let mapped = client.mapping_at(virtual_address).filter(|_| !is_paging);
                 let page = mapped.map_or(0, |(_, page)| page);
                 let allocation = mapped.map(|(allocation, _)| allocation.to_string());
                 self.findings.push(Finding::PageFault { virtual_address, write, engine, allocation, page, event });

@@ -167,6 +167,10 @@ impl Gpu for ModelGpu {
         self.next_step().map(|(at, _)| at)
     }
 
+    fn bytes_decompressed(&self) -> u64 {
+        self.counters().bytes_decompressed
+    }
+
     fn page_digest(&self, address: PhysicalAddress) -> Option<u64> {
         self.device.memories().page_digest(address)
     }

@@ -569,7 +569,7 @@ fn a_notification_that_waits_keeps_nobody_from_paging() {
             let other = world.client();
             for round in 1..=20 {
                 let (b, at) = world.create_resident(other, place, 16, BOTH);
-                assert_eq!(world.token(other, at), Some(0), "{model:?} {place:?}, round {round}: {:#?}", world.events);
+                assert_eq!(world.token(other, at), Some(0), "{model:?} {place:?}, round {round}");
                 world.evict(other, &[b], SOON).unwrap();
                 world.run_paging();
                 assert_eq!(world.translate(other, at), None, "{model:?} {place:?}, round {round}");

@@ -1,10 +1,13 @@
 //! Random sequences of calls and completions, against a ledger that knows nothing of the manager: how often each allocation
-//! was made resident, and the token that each of its pages must hold (I02, I04, I06, I07, I13, I28, I32).
+//! was made resident, and the token that each of its pages must hold (I02, I04, I06, I07, I13, I28, I29, I32). On adapters of
+//! every kind, with allocations of every place that ask for every notification.
 
 mod world;
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
-use vidmm::contract::{BuildStatus, PagingOperation};
+use vidmm::contract::*;
 use vidmm::*;
 use world::*;
 
@@ -41,6 +44,7 @@ enum Step {
         device: usize,
         pages: u64,
         priority: u32,
+        kind: u32,
     },
     Destroy {
         pick: usize,
@@ -57,6 +61,9 @@ struct Dev {
 struct Alloc {
     id: AllocationId,
     device: usize,
+    place: Place,
+    /// Its tokens are written and read through its surface: they are compressed while the GPU uses them.
+    surface: Option<KmdAllocationHandle>,
     pages: u64,
     tokens: Vec<u64>,
     count: u32,
@@ -92,16 +99,22 @@ struct Model {
     promises: Vec<Promise>,
     fence: MonitoredFenceId,
     chained: u64,
-    page_bytes: u64,
+    /// No allocation may be outside local memory.
+    only_local: bool,
 }
 
 impl Model {
-    fn new(config: Config, siblings: &[bool], busy_every: u32) -> Self {
-        let page_bytes = config.page_size.bytes();
+    fn new(config: Config, only_local: bool, siblings: &[bool], busy_every: u32) -> Self {
         let mut world = World::new(config);
         let mut calls = 0;
         world.driver.answer = Box::new(move |build| {
-            let moves = matches!(build.operation, PagingOperation::VirtualTransfer(_));
+            let moves = matches!(
+                build.operation,
+                PagingOperation::VirtualTransfer(_)
+                    | PagingOperation::NotifyAlloc(_)
+                    | PagingOperation::MapApertureSegment(_)
+                    | PagingOperation::UnmapApertureSegment(_)
+            );
             calls += 1;
             let busy = moves && !build.allocation_is_idle && busy_every > 0 && calls % busy_every == 0;
             busy.then_some(BuildStatus::AllocationBusy)
@@ -117,7 +130,7 @@ impl Model {
             devices.push(Dev { client, contexts, last_fence: 0 });
         }
         let (allocs, programs, promises) = (Vec::new(), Vec::new(), Vec::new());
-        Self { world, devices, allocs, programs, promises, fence, chained: 0, page_bytes }
+        Self { world, devices, allocs, programs, promises, fence, chained: 0, only_local }
     }
 
     fn step(&mut self, step: &Step) {
@@ -131,7 +144,9 @@ impl Model {
             Step::Poll => self.world.poll(),
             Step::Map { pick, part } => self.map(pick, part),
             Step::Free { pick } => self.free(pick),
-            Step::Create { device, pages, priority } => self.create(device % self.devices.len(), pages, priority),
+            Step::Create { device, pages, priority, kind } => {
+                self.create(device % self.devices.len(), pages, priority, kind)
+            }
             Step::Destroy { pick } => self.destroy(pick),
             Step::RunAll => self.run_all(),
         }
@@ -143,12 +158,28 @@ impl Model {
         Some(alive[pick.checked_rem(alive.len())?])
     }
 
-    fn create(&mut self, device: usize, pages: u64, priority: u32) {
-        let id = self.world.allocate_with(self.devices[device].client, pages, NORMAL + priority);
-        let pages = (pages * PAGE_SIZE).next_multiple_of(self.page_bytes) / PAGE_SIZE;
+    /// The place and the notifications follow from `kind`, as far as the adapter has them.
+    fn create(&mut self, device: usize, pages: u64, priority: u32, kind: u32) {
+        let config = &self.world.config;
+        let place = match (config.segment_bytes > 0, !self.only_local, kind % 4) {
+            (true, false, _) | (true, true, 0) => Place::Local,
+            (true, true, 1) => Place::LocalOrSystem,
+            (_, _, 2) => Place::Aperture,
+            _ => Place::System,
+        };
+        let flags2 = AllocationFlags2::from_bits_truncate(kind << 2);
+        let info = config.allocation(place, pages, flags2);
+        let info = AllocationInfo { allocation_priority: NORMAL + priority, ..info };
+        let is_in_pool = matches!(place, Place::Local | Place::LocalOrSystem);
+        let page_bytes = if is_in_pool { config.page_size.bytes() } else { PAGE_SIZE };
+        let id = self.world.try_create(self.devices[device].client, info).unwrap();
+        let handle = self.world.handle(id);
+        let pages = (pages * PAGE_SIZE).next_multiple_of(page_bytes) / PAGE_SIZE;
         self.allocs.push(Alloc {
             id,
             device,
+            place,
+            surface: (place == Place::Local || flags2.contains(EVICTION)).then_some(handle),
             pages,
             tokens: vec![0; pages as usize],
             count: 0,
@@ -197,14 +228,21 @@ impl Model {
         let picks: Vec<usize> = picks.iter().map(|pick| own[pick % own.len()]).collect();
         let ids: Vec<AllocationId> = picks.iter().map(|&index| self.allocs[index].id).collect();
         let client = self.devices[device].client;
-        let answer = match self.world.make_resident(client, &ids) {
-            Err(MakeResidentError::NoMemory { num_bytes_to_trim }) => {
-                if !self.trim(device, num_bytes_to_trim, &ids) {
-                    return;
+        let one_pool = self.allocs.iter().all(|alloc| alloc.place == Place::Local);
+        let mut rounds = 0;
+        let answer = loop {
+            match self.world.make_resident(client, &ids) {
+                Err(MakeResidentError::NoMemory { num_bytes_to_trim }) => {
+                    assert!(!one_pool || rounds == 0, "P03: what was asked for was trimmed");
+                    // RES-14: trim and try again, until there is nothing left to trim.
+                    let trimmed = self.trim(device, num_bytes_to_trim, &ids);
+                    if trimmed == 0 || one_pool && trimmed < num_bytes_to_trim {
+                        return;
+                    }
+                    rounds += 1;
                 }
-                self.world.make_resident(client, &ids).expect("P03: what was asked for was trimmed")
+                answer => break answer.unwrap(),
             }
-            answer => answer.unwrap(),
         };
         for &index in &picks {
             let alloc = &mut self.allocs[index];
@@ -221,8 +259,8 @@ impl Model {
         }
     }
 
-    /// Takes `bytes` off the device's list, if it is that long without `kept`.
-    fn trim(&mut self, device: usize, bytes: u64, kept: &[AllocationId]) -> bool {
+    /// Takes `bytes` off the device's list, if it is that long without `kept`; how many it took.
+    fn trim(&mut self, device: usize, bytes: u64, kept: &[AllocationId]) -> u64 {
         let mut trimmed = 0;
         for alloc in self.allocs.iter_mut().filter(|alloc| alloc.alive && alloc.device == device && alloc.count > 0) {
             if trimmed < bytes && !kept.contains(&alloc.id) {
@@ -232,7 +270,7 @@ impl Model {
                 trimmed += alloc.pages * PAGE_SIZE;
             }
         }
-        trimmed >= bytes
+        trimmed
     }
 
     fn note_fence(&mut self, alloc: usize, value: u64, addresses: Vec<u64>) {
@@ -302,7 +340,7 @@ impl Model {
             let turn = seed.rotate_left(index as u32 * 7);
             let (address, first, pages) = alloc.mappings[turn as usize % alloc.mappings.len()];
             for page in [0, turn % pages, pages - 1] {
-                accesses.push(Access::Read(address + page * PAGE_SIZE));
+                accesses.push(alloc.read(address + page * PAGE_SIZE, first + page));
                 program.reads.push((index, first + page));
             }
             if writes && turn & 0x100 > 0 {
@@ -313,8 +351,9 @@ impl Model {
         }
         for &(index, page, token) in &program.writes {
             let covers = |&&(_, first, pages): &&(u64, u64, u64)| (first..first + pages).contains(&page);
-            let &(address, first, _) = self.allocs[index].mappings.iter().find(covers).unwrap();
-            accesses.push(Access::Write(address + (page - first) * PAGE_SIZE, token));
+            let alloc = &self.allocs[index];
+            let &(address, first, _) = alloc.mappings.iter().find(covers).unwrap();
+            accesses.push(alloc.write(address + (page - first) * PAGE_SIZE, page, token));
         }
         let context = self.devices[device].contexts[usize::from(copy)];
         let waits = [(self.fence, self.chained)];
@@ -360,29 +399,94 @@ impl Model {
             self.keep_promises();
         }
         self.world.run_all();
+        self.keep_promises();
         assert!(self.programs.iter().all(|program| program.done), "I32: some work never ran");
         for device in &self.devices {
             assert_eq!(self.world.paging_fence(device.client), device.last_fence, "I32: some paging never ended");
         }
         assert!(self.promises.is_empty());
+        self.is_where_it_was_placed();
         self.admits_what_fits();
+    }
+
+    /// I02: what is nowhere resident is in its backing store, as plain tokens. I29: the IOMMU shows what is resident, and
+    /// nothing else; the aperture too.
+    fn is_where_it_was_placed(&self) {
+        let world = &self.world;
+        let mut mapped = BTreeSet::new();
+        for (index, alloc) in self.allocs.iter().enumerate().filter(|(_, alloc)| alloc.alive) {
+            let handle = world.handle(alloc.id);
+            let placed = world.placed.get(&alloc.id);
+            let is_in_aperture = placed == Some(&world.config.aperture());
+            assert_eq!(
+                !world.machine.aperture.pages_of(handle).is_empty(),
+                is_in_aperture,
+                "SEG-13: allocation {index}"
+            );
+            if placed.is_some() && !world.config.has_page_tables() {
+                let domain = world.config.domain(self.devices[alloc.device].client.kmd_process);
+                mapped.extend(alloc.mappings.iter().map(|&(address, _, pages)| (domain, address, pages * PAGE_SIZE)));
+            }
+            if placed.is_none() {
+                let store = world.machine.known[&handle].backing_store;
+                for (page, &token) in (0..).zip(&alloc.tokens) {
+                    let found = world.machine.read(store.offset_by(page * PAGE_SIZE), &world.host);
+                    assert_eq!(found, token, "I02: page {page} of allocation {index}, which is nowhere resident");
+                }
+                assert_eq!(world.machine.surfaces.pages_of(handle).count(), 0, "allocation {index} is plain");
+            }
+        }
+        let found = world.host.io_mmu.iter().map(|(&(domain, address), mapping)| (domain, address, mapping.size));
+        assert_eq!(found.collect::<BTreeSet<_>>(), mapped, "I29");
     }
 
     /// With nothing under way, all that is off every list is room.
     fn admits_what_fits(&mut self) {
-        if self.world.config.tables_in_system {
-            let listed = self.allocs.iter().filter(|alloc| alloc.alive && alloc.count > 0);
-            let used: u64 = listed.map(|alloc| alloc.pages * PAGE_SIZE).sum();
-            let fits = |alloc: &&Alloc| {
-                alloc.alive && alloc.count == 0 && used + alloc.pages * PAGE_SIZE <= self.world.config.segment_bytes
+        if !self.world.config.tables_in_system {
+            return;
+        }
+        // Where a listed allocation may be in either pool, it is counted in both.
+        let used = |may_be: fn(Place) -> bool| -> u64 {
+            let listed = self.allocs.iter().filter(|alloc| alloc.alive && alloc.count > 0 && may_be(alloc.place));
+            listed.map(|alloc| alloc.pages * PAGE_SIZE).sum()
+        };
+        let room = |used: u64, size: u64| size.saturating_sub(used);
+        let local =
+            room(used(|place| matches!(place, Place::Local | Place::LocalOrSystem)), self.world.config.segment_bytes);
+        let system = room(used(|place| place != Place::Local), self.world.config.commit_limit());
+        let fits = |alloc: &&Alloc| {
+            let room = match alloc.place {
+                Place::Local => local,
+                Place::System => system,
+                Place::LocalOrSystem => local.max(system),
+                // It needs a range without a gap.
+                Place::Aperture => 0,
             };
-            let Some(alloc) = self.allocs.iter().find(fits) else { return };
-            let client = self.devices[alloc.device].client;
-            let answer = self.world.call(|vidmm, _, _| vidmm.make_resident(client.queue, &[alloc.id]));
-            let pending = matches!(answer.expect("RES-13: it fits"), Residency::Pending { .. });
-            self.devices[alloc.device].last_fence += u64::from(pending);
-            self.world.evict(client, &[alloc.id], IF_NECESSARY).unwrap();
-            self.world.run_all();
+            alloc.alive && alloc.count == 0 && alloc.pages * PAGE_SIZE <= room
+        };
+        let Some(alloc) = self.allocs.iter().find(fits) else { return };
+        let client = self.devices[alloc.device].client;
+        let answer = self.world.call(|vidmm, _, _| vidmm.make_resident(client.queue, &[alloc.id]));
+        if let Residency::Pending { paging_fence_value } = answer.expect("RES-13: it fits") {
+            self.devices[alloc.device].last_fence = paging_fence_value;
+        }
+        self.world.evict(client, &[alloc.id], IF_NECESSARY).unwrap();
+        self.world.run_all();
+    }
+}
+
+impl Alloc {
+    fn read(&self, address: u64, page: u64) -> Access {
+        match self.surface {
+            Some(handle) => Access::ReadSurface(address, handle, page),
+            None => Access::Read(address),
+        }
+    }
+
+    fn write(&self, address: u64, page: u64, token: u64) -> Access {
+        match self.surface {
+            Some(handle) => Access::WriteSurface(address, handle, page, token),
+            None => Access::Write(address, token),
         }
     }
 }
@@ -398,31 +502,69 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::Poll),
         1 => (any::<usize>(), any::<bool>()).prop_map(|(pick, part)| Step::Map { pick, part }),
         1 => any::<usize>().prop_map(|pick| Step::Free { pick }),
-        2 => (0..3usize, 1..41u64, 0..3u32)
-            .prop_map(|(device, pages, priority)| Step::Create { device, pages, priority }),
+        2 => (0..3usize, 1..41u64, 0..3u32, any::<u32>())
+            .prop_map(|(device, pages, priority, kind)| Step::Create { device, pages, priority, kind }),
         1 => any::<usize>().prop_map(|pick| Step::Destroy { pick }),
         1 => Just(Step::RunAll),
     ]
 }
 
-fn config() -> impl Strategy<Value = Config> {
+/// An adapter with local memory; of the aperture no allocation makes use.
+fn local() -> impl Strategy<Value = Config> {
     let pool = prop_oneof![
         (40..96u64).prop_map(Config::pages),
         (4..12u64, any::<bool>()).prop_map(|(pages, dual)| Config::pages_64kb(pages, dual)),
     ];
-    let operation_bytes = prop_oneof![Just(8usize), Just(64), Just(1000), Just(4096), Just(6000)];
-    (pool, any::<bool>(), any::<bool>(), operation_bytes, 1..4u32).prop_map(
-        |(pool, tables_in_system, invalid_not_cached, operation_bytes, buffers)| Config {
-            // In a pool of 64 KiB pages each table takes one: then they had better be few, and the pool large.
-            segment_bytes: if tables_in_system { pool.segment_bytes } else { pool.segment_bytes * 4 },
-            level_bits: if tables_in_system { pool.level_bits } else { vec![pool.level_bits[0] + 3, 4, 6] },
-            tables_in_system,
+    (pool, any::<bool>(), any::<bool>()).prop_map(|(pool, tables_in_system, invalid_not_cached)| Config {
+        // In a pool of 64 KiB pages each table takes one: then they had better be few, and the pool large.
+        segment_bytes: if tables_in_system { pool.segment_bytes } else { pool.segment_bytes * 4 },
+        level_bits: if tables_in_system { pool.level_bits } else { vec![pool.level_bits[0] + 3, 4, 6] },
+        tables_in_system,
+        invalid_not_cached,
+        ..pool
+    })
+}
+
+/// An adapter with local memory, and an aperture that allocations make use of.
+fn discrete() -> impl Strategy<Value = Config> {
+    (local(), 40..200u64, limit()).prop_map(|(pool, pages, aperture_commit_limit)| Config {
+        aperture_bytes: pages * PAGE_SIZE,
+        aperture_commit_limit,
+        ..pool
+    })
+}
+
+/// An adapter without local memory, of each addressing model.
+fn integrated() -> impl Strategy<Value = Config> {
+    let models = vec![AddressingModel::GpuMmu, AddressingModel::GpuVaIoMmu, AddressingModel::GpuVaIoMmuGlobal];
+    let revisions = vec![NotificationRevision::Current, NotificationRevision::August2024];
+    let choices = (prop::sample::select(models), prop::sample::select(revisions));
+    (choices, 40..200u64, limit(), any::<bool>()).prop_map(
+        |((model, revision), pages, aperture_commit_limit, invalid_not_cached)| Config {
+            aperture_commit_limit,
+            revision,
             invalid_not_cached,
-            operation_bytes,
-            buffer_bytes: buffers * 4096,
-            ..pool
+            ..Config::integrated(model, pages)
         },
     )
+}
+
+/// How much may be resident outside local memory, if that is not the aperture's size.
+fn limit() -> impl Strategy<Value = Option<u64>> {
+    prop::option::of((40..200u64).prop_map(|pages| pages * PAGE_SIZE))
+}
+
+/// An adapter, and whether allocations may be in local memory only.
+fn adapter() -> impl Strategy<Value = (Config, bool)> {
+    let operation_bytes = prop_oneof![Just(8usize), Just(64), Just(1000), Just(4096), Just(6000)];
+    let adapter = prop_oneof![
+        2 => local().prop_map(|config| (config, true)),
+        3 => discrete().prop_map(|config| (config, false)),
+        4 => integrated().prop_map(|config| (config, false)),
+    ];
+    (adapter, operation_bytes, 1..4u32).prop_map(|((adapter, only_local), operation_bytes, buffers)| {
+        (Config { operation_bytes, buffer_bytes: buffers * 4096, ..adapter }, only_local)
+    })
 }
 
 proptest! {
@@ -430,15 +572,15 @@ proptest! {
 
     #[test]
     fn every_packet_finds_what_it_requires_and_everything_ends(
-        config in config(),
+        (config, only_local) in adapter(),
         siblings in prop::collection::vec(any::<bool>(), 1..4),
         busy_every in 0..9u32,
-        creates in prop::collection::vec((0..3usize, 1..41u64, 0..3u32), 8..20),
+        creates in prop::collection::vec((0..3usize, 1..41u64, 0..3u32, any::<u32>()), 8..20),
         steps in prop::collection::vec(step(), 1..120),
     ) {
-        let mut model = Model::new(config, &siblings, busy_every);
-        for (device, pages, priority) in creates {
-            model.create(device % siblings.len(), pages, priority);
+        let mut model = Model::new(config, only_local, &siblings, busy_every);
+        for (device, pages, priority, kind) in creates {
+            model.create(device % siblings.len(), pages, priority, kind);
         }
         for step in &steps {
             model.step(step);

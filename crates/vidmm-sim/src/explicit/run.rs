@@ -157,8 +157,7 @@ impl Session<'_> {
     }
 
     fn into_report(mut self) -> ExplicitReport {
-        let events = self.runtime.vidmm().events().number();
-        self.report.figures = Figures::new(&self.runtime.statistics(), events);
+        self.report.figures = Figures::of(&mut self.runtime);
         self.report.virtual_ns = self.runtime.now();
         self.report
     }

@@ -75,11 +75,11 @@ impl Subject {
         asked && self.revision == NotificationRevision::Current && !self.has_page_tables()
     }
 
-    /// NTF-06: the earlier text tells of an IOMMU unmap as of an eviction.
+    /// NTF-06: the earlier text tells of an IOMMU unmap as of an eviction, and so not of what is destroyed.
     fn tells_io_mmu_unmap_in_chunks(&self) -> bool {
         let asked = self.flags2.contains(AllocationFlags2::NOTIFY_IO_MMU_UNMAP);
         let leaves_system = matches!(self.place, Place::Aperture | Place::System);
-        asked && self.revision == NotificationRevision::August2024 && leaves_system
+        asked && self.revision == NotificationRevision::August2024 && leaves_system && self.is_wanted
     }
 }
 
@@ -126,10 +126,19 @@ impl Windows {
             "NTF-02: a window is unmapped under a running chunk",
             address,
         )?;
-        let before = self.open.len();
+        // The entries of a window may be in several tables, and become invalid one table after the other.
         let (start, end) = (address, address + size);
-        self.open.retain(|window| !(start <= window.address && window.address + window.size <= end));
-        require(self.open.len() < before, "I14: only what is mapped is unmapped", address)?;
+        let mut removed = 0;
+        for window in &mut self.open {
+            let (first, last) = (window.address.max(start), (window.address + window.size).min(end));
+            if first < last {
+                require(first == window.address, "I14: a window is unmapped from its start", address)?;
+                removed += last - first;
+                (window.address, window.size) = (last, window.size - (last - first));
+            }
+        }
+        require(removed == size, "I14: only what is mapped is unmapped", address)?;
+        self.open.retain(|window| window.size > 0);
         if self.open.is_empty() {
             (self.is_used, self.is_ended) = (false, false);
         }

@@ -55,11 +55,6 @@ impl DeviceCache {
         self.announced.contains(&(domain, address))
     }
 
-    /// Whether the device still caches a page of a range.
-    pub fn holds(&self, domain: IoMmuDomain, address: u64, size: u64) -> bool {
-        self.entries.range((domain, address)..(domain, address + size)).next().is_some()
-    }
-
     /// The host has unmapped a range: what is mapped there next is something else.
     pub fn unmapped(&mut self, domain: IoMmuDomain, address: u64, size: u64) {
         let range = (domain, address)..(domain, address + size);

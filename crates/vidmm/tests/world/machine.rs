@@ -233,8 +233,10 @@ impl Machine {
         let is_paging = root.process == self.paging_process;
         let owner = self.owner(pte.address);
         if !self.config.has_page_tables() {
+            // Where the driver is told before an address is unmapped, the device caches it. The text of August 2024 says nothing of
+            // freed mappings, so its devices had better not.
             let asked = owner.is_some_and(|owner| self.wants(owner, AllocationFlags2::NOTIFY_IO_MMU_UNMAP));
-            if is_paging || asked {
+            if is_paging || (asked && self.config.revision == NotificationRevision::Current) {
                 self.cache.remember(self.config.domain(root.process), address, pte.address);
             }
         }
@@ -283,11 +285,9 @@ impl Machine {
     /// The host has unmapped a range, where memory of an allocation showed unless it was a window.
     pub fn host_unmapped(&mut self, domain: IoMmuDomain, address: u64, size: u64, shown: Option<PhysicalAddress>) {
         let asked = |&owner: &KmdAllocationHandle| self.wants(owner, AllocationFlags2::NOTIFY_IO_MMU_UNMAP);
-        if let Some(owner) = shown.and_then(|shown| self.owner(shown)).filter(asked) {
-            let is_told = match self.config.revision {
-                NotificationRevision::Current => self.cache.is_announced(domain, address),
-                NotificationRevision::August2024 => !self.cache.holds(domain, address, size),
-            };
+        let is_current = self.config.revision == NotificationRevision::Current;
+        if let Some(owner) = shown.and_then(|shown| self.owner(shown)).filter(|owner| is_current && asked(owner)) {
+            let is_told = self.cache.is_announced(domain, address);
             assert!(is_told, "NTF-04: {address:#x} of {owner:?} is unmapped without a word");
         }
         self.cache.unmapped(domain, address, size);

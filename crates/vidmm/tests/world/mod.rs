@@ -83,6 +83,8 @@ pub struct World {
     journal_seen: usize,
     /// How many operations the GPU has executed.
     pub executed: usize,
+    /// Where allocations are resident, as the manager has decided.
+    pub placed: BTreeMap<AllocationId, SegmentId>,
     /// What the driver calls the allocations that live.
     handles: BTreeMap<AllocationId, KmdAllocationHandle>,
     /// The ranges that the IOMMU maps: what they show, and the last operation that names each.
@@ -115,6 +117,7 @@ impl World {
             journal,
             journal_seen: 0,
             executed: 0,
+            placed: BTreeMap::new(),
             handles: BTreeMap::new(),
             io_mmu: BTreeMap::new(),
             clients: Vec::new(),
@@ -307,7 +310,7 @@ impl World {
         self.events.extend(events);
     }
 
-    /// What driver and GPU learn when allocations come and go.
+    /// What is known of allocations that come and go.
     fn learn(&mut self, event: &Event) {
         match *event {
             Event::AllocationCreated { allocation, handle, size, backing_store, .. } => {
@@ -315,6 +318,10 @@ impl World {
                 let info = self.driver.infos[&handle];
                 self.machine.created(handle, Known { info, backing_store, size });
                 self.handles.insert(allocation, handle);
+            }
+            Event::Placed { allocation, segment, .. } => _ = self.placed.insert(allocation, segment),
+            Event::Evicted { allocation, segment, .. } => {
+                assert_eq!(self.placed.remove(&allocation), Some(segment), "it leaves where it was placed");
             }
             Event::AllocationReclaimed { allocation } => {
                 let handle = self.handles.remove(&allocation).expect("it was created");
@@ -506,6 +513,12 @@ impl World {
         self.events.iter().filter_map(evicted).collect()
     }
 
+    /// Bytes that were copied in, and bytes that were copied out.
+    pub fn statistics_of_copies(&self) -> (u64, u64) {
+        let statistics = self.vidmm.statistics();
+        (statistics.bytes_paged_in, statistics.bytes_paged_out)
+    }
+
     /// The operations that were encoded since the driver had encoded `since`.
     pub fn operations_since(&self, since: usize) -> Vec<PagingOperation> {
         self.driver.operations[since..].to_vec()
@@ -564,7 +577,7 @@ impl World {
         }
         assert!(self.machine.aperture.is_empty(), "I28: the aperture still shows something");
         assert!(self.host.io_mmu.is_empty(), "I28: the IOMMU still maps {:x?}", self.host.io_mmu);
-        let pages = self.config.commit_limit() / PAGE_SIZE;
+        let pages = self.config.commit_limit().min(self.config.aperture_bytes) / PAGE_SIZE;
         let whole = self.create(client, Place::Aperture, pages, SILENT);
         self.bring_in(client, &[whole]);
         assert_eq!(self.machine.aperture.pages_of(self.handle(whole)).len() as u64, pages, "I28: the aperture leaked");
