@@ -20,6 +20,8 @@ pub(crate) struct PagingVaQuery {
     pub memory_size: u64,
     /// Bytes of the log buffers of hardware scheduling; none if the OS schedules.
     pub scheduling_log: Option<u64>,
+    /// Whether the driver knows the query.
+    pub is_asked: bool,
     /// What the driver answered; none or 0 leaves it to us.
     pub answer_mib: Option<u32>,
     /// The driver's size counts even where there would be no addresses (U-16).

@@ -10,7 +10,7 @@ use crate::{
     adapter::{self, Adapter, BrokenRule, NotificationRevision, StartAdapterError},
     aperture::ApertureRanges,
     commit::CommitLimit,
-    contract::{AdapterInfo, Host, Kmd, KmdContextHandle, KmdError, KmdProcessHandle, SegmentFlags},
+    contract::{AdapterInfo, Host, Kmd, KmdContextHandle, KmdError, KmdProcessHandle, SegmentFlags, WddmVersion},
     event::{ApertureSegmentFacts, Event, EventLog, MemorySegmentFacts},
     gpu_va::{PageTables, Table},
     id::Slots,
@@ -140,6 +140,9 @@ impl VidMm {
     }
 
     fn record_query(&mut self, query: PagingVaQuery) {
+        if !query.is_asked {
+            return;
+        }
         let (paging_va_size, finding) = query.size(&self.adapter);
         self.events.record(|| Event::PagingVaQueried {
             query_type: QUERY_TYPE,
@@ -175,6 +178,7 @@ fn query_paging_va(
         let memory = segments.iter().filter(|segment| !segment.flags.contains(SegmentFlags::APERTURE));
         memory.map(|segment| segment.size).max().unwrap_or(0)
     });
+    let knows_query = adapter.version >= WddmVersion::WDDM3_2;
     let memory_sizes = core::iter::once(adapter.memory_size()).chain(linked);
     (0..)
         .zip(memory_sizes)
@@ -182,7 +186,9 @@ fn query_paging_va(
             physical_adapter_index,
             memory_size,
             scheduling_log: info.scheduling_log_buffer_size,
-            answer_mib: kmd.query_paging_process_gpu_va_size(physical_adapter_index),
+            // A driver of an older interface does not know the query (I23).
+            is_asked: knows_query,
+            answer_mib: if knows_query { kmd.query_paging_process_gpu_va_size(physical_adapter_index) } else { None },
             without_local_memory: options.paging_va_without_local_memory,
         })
         .collect()

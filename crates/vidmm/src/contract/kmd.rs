@@ -40,7 +40,7 @@ pub trait Kmd {
     fn query_adapter_info(&mut self) -> AdapterInfo;
 
     /// The size of the paging process's address space in MiB; `None` (the call failed) or 0 leaves it to the core (PGV-01,
-    /// PGV-02). Asked once for each physical adapter, at adapter start; without a link the index is 0.
+    /// PGV-02). Asked once for each physical adapter, at adapter start; without a link the index is 0. Not asked below WDDM 3.2.
     #[doc(alias = "DXGKQAITYPE_PAGINGPROCESSGPUVASIZE")]
     fn query_paging_process_gpu_va_size(&mut self, physical_adapter_index: u32) -> Option<u32> {
         let _ = physical_adapter_index;

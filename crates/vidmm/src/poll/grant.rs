@@ -118,6 +118,8 @@ impl VidMm {
                 let mapping = removed.expect("a mapping is freed once, and before its allocation is purged");
                 self.plan_entries(&mut draft, allocation, mapping, false);
                 self.plan_retire(&mut draft, Retire::Mapping { process, virtual_address });
+                // An allocation outlives its mappings, also one that has no entries to be written.
+                self.allocations[allocation as usize].last_plan = self.stream.next_number();
             }
         }
         self.plan_wait(&mut draft, device, deferred.submission);

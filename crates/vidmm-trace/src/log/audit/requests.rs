@@ -77,7 +77,8 @@ impl Audit {
     }
 
     /// Between devices, a queue with higher priority is granted first; then who asked first. Who takes nothing of the memory that
-    /// another waits for need not wait for that one.
+    /// another waits for need not wait for that one; nor does anybody wait for a device that must first let go of what it holds
+    /// itself: it runs ahead, and what it asks for was admitted in the place of that.
     fn check_turn(&mut self, id: DeviceId) {
         let turn = |device: &Device| {
             let request = device.next_request()?;
@@ -85,13 +86,24 @@ impl Audit {
             Some((Reverse(priority), request.arrival))
         };
         let competes = |of: &Device| of.next_request().is_some_and(|of| self.waits_for(of).meets(self.taken));
-        let turns = self.devices.iter().filter(|&(&other, device)| other == id || competes(device));
-        let first = turns.filter_map(|(&id, device)| Some((turn(device)?, id))).min();
-        let passed_over = first.map(|(_, first)| first).filter(|&first| first != id);
+        let own = self.devices.get(&id).and_then(turn);
+        let is_before = |device: &Device| turn(device).is_some_and(|turn| own.is_none_or(|own| turn < own));
+        let others =
+            self.devices.iter().filter(|&(&other, device)| other != id && is_before(device) && competes(device));
+        let passed_over = others.map(|(&other, _)| other).find(|&other| !self.runs_ahead(other));
         self.findings.check(passed_over.is_none(), Invariant::U28, || {
             format!("a request of {id} is granted and takes {:?}, but it is the turn of {passed_over:?}", self.taken)
         });
         self.taken = Pools::default();
+    }
+
+    /// Whether work that is not dispatched still holds something that has left the device's list.
+    fn runs_ahead(&self, id: DeviceId) -> bool {
+        let Some(device) = self.devices.get(&id) else { return false };
+        let own = self.allocations.values().filter(|allocation| allocation.device == id);
+        let mut ended =
+            own.flat_map(|allocation| allocation.list.spans()).filter(|span| span.granted && span.to.is_some());
+        ended.any(|span| device.undispatched_in(span).is_some())
     }
 
     /// The kinds of memory that a request certainly needs. Where an allocation goes that may be in both, the log does not say
