@@ -15,7 +15,8 @@ const CLOSE: &str = "```";
 fn documents() -> Vec<PathBuf> {
     let in_docs = fs::read_dir(workspace().join("docs")).expect("there are documents");
     let in_docs = in_docs.map(|file| file.expect("the folder can be read").path());
-    in_docs.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
+    let in_docs = in_docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    in_docs.chain([workspace().join("README.md")]).collect()
 }
 
 /// The document with every shown run as it is printed now, and how many there are.
