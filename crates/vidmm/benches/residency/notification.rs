@@ -38,7 +38,7 @@ fn chunks(scale: &Scale, name: &str, model: AddressingModel, report: &mut Report
     let mut cycles: Vec<_> = CHUNKS
         .iter()
         .map(|&chunks| {
-            let size = chunks * u64::from(WINDOW_MIB) << 20;
+            let size = (chunks * u64::from(WINDOW_MIB)) << 20;
             let flags2 = AllocationFlags2::NOTIFY_EVICTION;
             (chunks, world.create_as(AllocationDesc { size, in_system: true, flags2 }), Vec::new())
         })
