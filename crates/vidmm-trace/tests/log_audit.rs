@@ -450,14 +450,11 @@ fn i20_an_operation_is_given_up() {
 
 #[test]
 fn an_operation_that_is_continued_counts_once() {
-    for unfinished in [BuildStatus::InsufficientDmaBuffer, BuildStatus::AllocationBusy] {
-        let story = broken();
-        let mut first = story.0[story.position(transfer(3, 0))].clone();
-        let Event::PagingOperation { status, .. } = &mut first else { unreachable!() };
-        *status = unfinished;
-        let findings = audit(&numbered(story.insert_before(transfer(3, 0), first).0));
-        assert!(findings.is_empty(), "{unfinished:?}: {findings:#?}");
-    }
+    let story = broken();
+    let mut first = story.0[story.position(transfer(3, 0))].clone();
+    let Event::PagingOperation { status, .. } = &mut first else { unreachable!() };
+    *status = BuildStatus::InsufficientDmaBuffer;
+    story.insert_before(transfer(3, 0), first).breaks_nothing();
 }
 
 #[test]

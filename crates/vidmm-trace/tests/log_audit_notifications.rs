@@ -50,7 +50,7 @@ fn without_chunk(run: Run, offset: u64) -> Broken {
     let story = run.story();
     let at = story.position(evicted_chunk(offset));
     // The window becomes valid, is flushed, and invalid; or it is mapped, and unmapped when a packet has ended.
-    let around = if run.has_page_tables() { at - 2..=at + 1 } else { at - 1..=at + 3 };
+    let around = if run.has_page_tables() { at - 2..=at + 3 } else { at - 1..=at + 3 };
     let is_kept = |(position, event): &(usize, Event)| !around.contains(position) || !of_chunk(event);
     Broken(story.0.into_iter().enumerate().filter(is_kept).map(|(_, event)| event).collect())
 }
@@ -153,6 +153,29 @@ fn i09_content_that_nobody_wants_is_notified() {
         let dead = Run { destroyed: true, ..run };
         dead.story().insert_all_before(is(invalid_entries(OUT, SEEN[0])), chunks).breaks(I09);
     }
+}
+
+/// `T` is destroyed, but work that was submitted before is still to read it.
+fn destroyed_but_wanted() -> Broken {
+    let destroyed = Event::AllocationDestroyed { allocation: T.id() };
+    let wanted = [make_resident(T, 1, 4), submitted(2, &[], &[]), destroyed];
+    IMPLICIT.story().insert_all_before(is(IMPLICIT.evicted(OUT)), wanted)
+}
+
+#[test]
+fn i09_content_that_is_still_wanted_is_not_notified() {
+    destroyed_but_wanted().breaks_nothing();
+    destroyed_but_wanted().remove_all(of_chunk).breaks_only(I09);
+}
+
+#[test]
+fn content_that_nobody_wants_may_be_notified_if_it_leaves_for_another_reason() {
+    let destroyed = || Event::AllocationDestroyed { allocation: T.id() };
+    let story = || IMPLICIT.story().insert_before(is(IMPLICIT.evicted(OUT)), destroyed());
+    story().breaks_nothing();
+    story().remove_all(of_chunk).breaks_nothing();
+    let whole = |event: &Event| evicted_chunk(CHUNKS[2].0)(event);
+    story().remove(whole).breaks_only(I10);
 }
 
 #[test]
@@ -270,6 +293,19 @@ fn i14_a_window_is_unmapped_without_its_operation() {
 }
 
 #[test]
+fn i09_a_window_goes_before_its_notification_is_submitted() {
+    for run in [IMPLICIT, IN_APERTURE, AUGUST] {
+        let mut story = run.story();
+        let told = story.position(evicted_chunk(CHUNKS[1].0));
+        assert!(matches!(story.0[told + 1], Event::PagingBufferSubmitted { .. }));
+        // The window goes right after its operation, in the same buffer.
+        let gone = story.0.remove(told + 3);
+        story.0.insert(told + 1, gone);
+        story.breaks_only(I09);
+    }
+}
+
+#[test]
 fn i14_the_last_window_stays_mapped() {
     IMPLICIT.story().remove(is(window_entries(OUT, CHUNKS[2], Pte::INVALID))).breaks_only(I14);
     BY_PROCESS.story().remove(is(BY_PROCESS.window_unmapped(MIB))).breaks_only(I14);
@@ -293,16 +329,49 @@ fn i17_what_running_work_uses_is_notified() {
     }
 }
 
+/// A pass of the second chunk, with this answer, in a packet of its own.
+fn with_pass(run: Run, status: BuildStatus) -> Broken {
+    let story = run.story();
+    let pass = unfinished(first(&story, evicted_chunk(CHUNKS[1].0)), status);
+    let [submitted, completed] = packet();
+    renumbered(story.insert_all_before(evicted_chunk(CHUNKS[1].0), [pass, submitted, completed]))
+}
+
+/// The driver's author is told that busy is no answer to NOTIFY_ALLOC.
+fn busy_told() -> Event {
+    Event::DriverFinding { finding: DriverFinding::BusyUndocumented { operation: PagingOperationKind::NotifyAlloc } }
+}
+
 #[test]
 fn a_notification_in_passes_counts_once() {
     for run in EVICTED {
-        for status in [BuildStatus::InsufficientDmaBuffer, BuildStatus::AllocationBusy] {
-            let story = run.story();
-            let pass = unfinished(first(&story, evicted_chunk(CHUNKS[1].0)), status);
-            let [submitted, completed] = packet();
-            let story = story.insert_all_before(evicted_chunk(CHUNKS[1].0), [pass, submitted, completed]);
-            renumbered(story).breaks_nothing();
-        }
+        with_pass(run, BuildStatus::InsufficientDmaBuffer).breaks_nothing();
+        let busy = with_pass(run, BuildStatus::AllocationBusy);
+        busy.insert_before(evicted_chunk_ended, busy_told()).breaks_nothing();
+    }
+}
+
+/// The second chunk, when the driver ends it.
+fn evicted_chunk_ended(event: &Event) -> bool {
+    let ended = matches!(event, Event::PagingOperation { status: BuildStatus::Success, .. });
+    ended && evicted_chunk(CHUNKS[1].0)(event)
+}
+
+#[test]
+fn i20_nobody_is_told_that_busy_is_no_answer() {
+    with_pass(IMPLICIT, BuildStatus::AllocationBusy).breaks_only(I20);
+}
+
+#[test]
+fn i17_a_busy_driver_is_called_again_before_the_gpu_is_idle() {
+    for run in EVICTED {
+        let story = with_pass(run, BuildStatus::AllocationBusy).insert_before(evicted_chunk_ended, busy_told());
+        let at = story.position(evicted_chunk_ended);
+        let mut story = story;
+        assert!(matches!(story.0[at - 2], Event::Completed { .. }));
+        let late = story.0.remove(at - 2);
+        story.0.insert(at, late);
+        story.breaks_only(I17);
     }
 }
 
@@ -418,9 +487,11 @@ fn i09_in_the_text_of_august_unmaps_are_notified_after_evictions() {
     for event in unmaps.iter().chain(evictions) {
         swapped.push(event.clone());
         swapped.extend(flushed(event).then(|| flush(OUT, PAGING_HANDLE, WINDOW_AT, NOTIFY_WINDOW)));
+        let told = matches!(event, Event::PagingOperation { operation: PagingOperation::NotifyAlloc(_), .. });
+        swapped.extend(told.then(packet).into_iter().flatten());
     }
     rest.splice(at..at, swapped);
-    Broken(rest).breaks_only(I09);
+    renumbered(Broken(rest)).breaks_only(I09);
 }
 
 #[test]
@@ -439,6 +510,19 @@ fn i09_in_the_text_of_august_unmaps_name_no_process() {
     let by_mapping = notify_unmap(OUT, SEEN[0]);
     let run = Run { model: AddressingModel::GpuVaIoMmu, ..AUGUST };
     run.story().insert_before(is(run.io_mmu_unmapped(OUT, SEEN[0])), by_mapping).breaks(I09);
+}
+
+#[test]
+fn i09_in_the_text_of_august_the_io_mmu_is_unmapped_before_the_notification_has_ended() {
+    for model in [AddressingModel::GpuVaIoMmu, AddressingModel::GpuVaIoMmuGlobal] {
+        let run = Run { model, ..AUGUST };
+        let last = chunk(UNMAP, CHUNKS[2].0);
+        let mut story = run.story();
+        let told = story.position(last);
+        let early = story.0.remove(story.position(is(run.io_mmu_unmapped(OUT, SEEN[0]))));
+        story.0.insert(told + 1, early);
+        story.breaks_only(I09);
+    }
 }
 
 #[test]

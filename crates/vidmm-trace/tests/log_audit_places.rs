@@ -501,6 +501,20 @@ fn i04_entries_point_elsewhere_in_system_memory() {
 }
 
 #[test]
+fn i04_entries_for_system_memory_map_large_pages() {
+    let mut story = QUIET.story();
+    for event in &mut story.0 {
+        if let Event::GpuVirtualAddressMapped { page_size, .. } = event {
+            *page_size = PageSize::Kib64;
+        }
+    }
+    let right = QUIET.entries(IN, SEEN[1]);
+    let large = |op: &mut UpdatePageTable| op.flags |= UpdatePageTableFlags::USE_64KB_PAGES;
+    Broken(story.0.clone()).breaks_nothing();
+    story.change(is(right), |event| change_update(event, large)).breaks(I04);
+}
+
+#[test]
 fn i04_entries_point_past_the_aperture_to_the_backing_store() {
     let past = QUIET.entries(IN, SEEN[0]);
     QUIET_IN_APERTURE.story().replace(is(QUIET_IN_APERTURE.entries(IN, SEEN[0])), past).breaks_only(I04);

@@ -125,6 +125,35 @@ fn i15_a_table_is_smaller_than_the_driver_said() {
 }
 
 #[test]
+fn i15_a_table_is_used_without_content() {
+    let first_content = |level| {
+        move |event: &Event| match event {
+            Event::PagingOperation { operation: PagingOperation::UpdatePageTable(op), .. } => {
+                op.page_table_level == level && op.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE)
+            }
+            _ => false,
+        }
+    };
+    for level in [0, 1] {
+        broken().remove(first_content(level)).breaks_only(I15);
+    }
+    let parent = |event: &Event| *event == root_points_to_leaf();
+    broken().move_before(parent, first_content(0)).breaks_only(I15);
+}
+
+#[test]
+fn i15_a_table_is_used_that_no_parent_points_to() {
+    broken().remove(|event| *event == root_points_to_leaf()).breaks_only(I15);
+}
+
+/// The entry of the root table for the leaf of `A`.
+fn root_points_to_leaf() -> Event {
+    let (process, level, table, allocation) = (USER_HANDLE, 1, ROOT, None);
+    let (virtual_address, offset, first, count) = (MAPPED_AT, 0, Pte::valid(local(0x4000)), 1);
+    write(1, &Entries { process, level, table, allocation, virtual_address, offset, first, count })
+}
+
+#[test]
 fn i15_a_context_does_not_know_its_root_table() {
     broken().remove(root_set).breaks_only(I15);
 }

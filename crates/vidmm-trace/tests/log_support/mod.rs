@@ -153,6 +153,15 @@ pub fn write(plan: PlanNo, entries: &Entries) -> Event {
     )
 }
 
+/// Entries that become invalid are the first content of their table.
+pub fn initial(mut event: Event) -> Event {
+    broken::change_update(&mut event, |op| {
+        let invalid = !op.page_table_entries.first.flags.contains(PteFlags::VALID);
+        op.flags.set(UpdatePageTableFlags::INITIAL_UPDATE, invalid);
+    });
+    event
+}
+
 /// Entries of a window of the paging process.
 fn window(plan: PlanNo, address: u64, size: u64, thing: Thing, offset: u64, first: Pte) -> Event {
     let allocation = Some(thing);
@@ -259,7 +268,8 @@ fn map_a() -> Vec<Event> {
     let (process_handle, offset) = (USER_HANDLE, 0);
     let table = |level, table, virtual_address, first, count| {
         let (process, allocation) = (process_handle, None);
-        write(1, &Entries { process, level, table, allocation, virtual_address, offset, first, count })
+        let entries = Entries { process, level, table, allocation, virtual_address, offset, first, count };
+        initial(write(1, &entries))
     };
     vec![
         Event::GpuVirtualAddressMapped {

@@ -301,12 +301,13 @@ impl Run {
     fn chunks(self, flags: NotifyAllocFlags) -> Vec<Event> {
         let chunk = |(offset, size)| {
             let told = notify_chunk(OUT, flags, (offset, size));
+            let [submitted, completed] = packet();
             if self.has_page_tables() {
                 let window = |first| window_entries(OUT, (offset, size), first);
                 let shown = window(Pte::valid(system(T.backing_store + offset)));
-                vec![shown, flush(OUT, PAGING_HANDLE, WINDOW_AT, size), told, window(Pte::INVALID)]
+                let flushed = flush(OUT, PAGING_HANDLE, WINDOW_AT, size);
+                vec![shown, flushed, told, submitted, completed, window(Pte::INVALID)]
             } else {
-                let [submitted, completed] = packet();
                 let mapped = self.window_mapped((offset, size));
                 vec![mapped, told, submitted, completed, self.window_unmapped(size)]
             }
@@ -347,7 +348,8 @@ fn table(level: u32, table: u64, virtual_address: u64, first: Pte) -> Event {
     let all = if level == 0 { 1024 } else { 256 };
     let count = if first == Pte::INVALID { all } else { 1 };
     let (process, allocation, offset) = (USER_HANDLE, None, 0);
-    let mut event = write(1, &Entries { process, level, table, allocation, virtual_address, offset, first, count });
+    let entries = Entries { process, level, table, allocation, virtual_address, offset, first, count };
+    let mut event = initial(write(1, &entries));
     change_update(&mut event, |op| op.start_index = if level == 0 { 0 } else { (virtual_address >> 22) as u32 });
     event
 }

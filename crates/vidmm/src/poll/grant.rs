@@ -190,11 +190,11 @@ impl VidMm {
         for &index in indices {
             let allocation = &self.allocations[index as usize];
             let is_there = allocation.place.as_ref().is_some_and(|place| place.pool() == pool);
-            if is_there && allocation.state.contains(AllocationState::EVICTABLE) {
-                kept.push(index);
-            }
-            if !is_there && allocation.pool() == pool {
-                missing.push(index);
+            // What is there and is wanted elsewhere makes room as any victim does.
+            match (is_there, allocation.pool() == pool) {
+                (true, true) if allocation.state.contains(AllocationState::EVICTABLE) => kept.push(index),
+                (false, true) => missing.push(index),
+                _ => {}
             }
         }
         let (missing, kept) = (self.bytes_of(missing), self.bytes_of(kept));

@@ -19,8 +19,8 @@ pub(super) struct Allocation {
     pub accessed_physically: bool,
     /// What its driver is to hear of.
     pub notify: AllocationFlags2,
-    /// The packet of the paging engine in which its driver last heard that it is to be unmapped from the IOMMU.
-    pub unmap_told_in: u64,
+    /// The plan for which its driver last heard that it is to be unmapped from the IOMMU, and the packet of the paging engine.
+    pub unmap_told: (PlanNo, u64),
     /// Where the last decision puts it.
     pub decided: Option<Place>,
     /// Where the plans put it that have entered the stream.

@@ -23,6 +23,11 @@ impl OpenBuffer {
         });
     }
 
+    /// Nothing is built that is not submitted.
+    pub fn is_empty(&self) -> bool {
+        self.filled == 0
+    }
+
     /// The buffer is handed to the paging engine.
     pub fn submit(&mut self, bytes: u32, findings: &mut Findings) {
         let filled = std::mem::take(&mut self.filled);

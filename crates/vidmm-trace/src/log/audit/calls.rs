@@ -69,7 +69,7 @@ impl Audit {
             supported_segment_set,
             accessed_physically,
             notify,
-            unmap_told_in: 0,
+            unmap_told: (0, 0),
             decided: None,
             entered: None,
             built: None,

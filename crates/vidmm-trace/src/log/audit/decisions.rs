@@ -5,6 +5,7 @@ use vidmm::{AllocationId, DeviceId, Event, Extent, PageSize, PhysicalAddress, Pl
 
 use super::Audit;
 use super::allocation::{Mapping, Place};
+use super::device::Device;
 use super::finding::Invariant;
 use super::plans::{Arrival, Built, Stage, Victim};
 use super::roots::Root;
@@ -35,6 +36,7 @@ impl Audit {
     fn evicted(&mut self, id: AllocationId, left: Place, copied: bool, reason: EvictReason) {
         let plan = left.plan;
         self.check_not_required(plan, id);
+        let wanted = self.is_wanted(id);
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         let place = allocation.decided.take();
         let is_there = |place: &Place| (place.segment, &place.extents) == (left.segment, &left.extents);
@@ -42,7 +44,7 @@ impl Audit {
             format!("{id} leaves {:?} of segment {}, which is not its place", left.extents, left.segment.0)
         });
         let in_place = self.places.in_system_memory(left.segment);
-        let lost = allocation.written && !copied && !allocation.destroyed && !in_place;
+        let lost = allocation.written && !copied && wanted && !in_place;
         self.findings.check(!lost, Invariant::I02, || format!("{id} was written, but is not copied out"));
         self.findings.check(!(copied && in_place), Invariant::I24, || {
             format!("{id} is copied out of segment {}, where it is in its backing store", left.segment.0)
@@ -54,12 +56,20 @@ impl Audit {
         self.plans.must_follow(plan, allocation.last_plan, Invariant::D5);
         allocation.last_plan = plan;
         self.places.promise(left.segment, &left.extents, plan);
-        let notices = self.allocations.get(&id).map(|allocation| self.notices(allocation, left.segment, reason));
-        let victim = Victim { allocation: id, place: left, copied, moved: 0, notices: notices.unwrap_or_default() };
+        let notices = self.notices(id, left.segment, reason, wanted);
+        let victim = Victim { allocation: id, place: left, copied, moved: 0, notices };
         let draft = self.plans.draft(plan);
         draft.leaving.push(id);
         draft.promoted.extend((reason == EvictReason::Promoted).then_some(id));
         draft.steps.victims.push(victim);
+    }
+
+    /// Whether somebody will read its content: its caller, or work that was submitted before the caller destroyed it.
+    fn is_wanted(&self, id: AllocationId) -> bool {
+        let Some(allocation) = self.allocations.get(&id) else { return false };
+        let device = self.devices.get(&allocation.device);
+        let is_required = |device: &Device| allocation.list.spans().any(|span| device.undispatched_in(span).is_some());
+        !allocation.destroyed || device.is_some_and(is_required)
     }
 
     /// A victim is required by nothing that is still to be dispatched; what uses it is remembered until the plan enters.

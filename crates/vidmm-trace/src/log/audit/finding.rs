@@ -32,9 +32,9 @@ pub enum Invariant {
     I13,
     /// A scratch window shows exactly what its operation moves, and nothing outside it.
     I14,
-    /// Page tables are where entries are written to, and parents point to their children.
+    /// Page tables are where entries are written to, and are reached from their root.
     I15,
-    /// What is in use never moves.
+    /// What is in use never moves, and a driver that answered busy finds the GPU idle.
     I17,
     /// Each operation of a plan is built once, to its end, after its plan entered the stream and before it retires.
     I20,

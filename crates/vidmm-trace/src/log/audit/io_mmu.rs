@@ -258,7 +258,7 @@ impl Audit {
         if window {
             self.check_window_used(key, &range);
         } else {
-            self.check_unmapped_in_time(key, &range);
+            self.check_unmapped_in_time(plan, key, &range);
         }
     }
 
@@ -273,7 +273,7 @@ impl Audit {
 
     /// An allocation is unmapped when it has left or the mapping was freed, nothing uses it, its driver was told, and all paging
     /// operations up to that have ended.
-    fn check_unmapped_in_time(&mut self, key: Key, range: &Range) {
+    fn check_unmapped_in_time(&mut self, plan: PlanNo, key: Key, range: &Range) {
         let mapping = self.mapping_in(key).copied();
         let Some(allocation) = self.allocations.get(&range.allocation) else { return };
         // What is mapped since before its allocation last came belongs to a place that it has left.
@@ -290,7 +290,8 @@ impl Audit {
             format!("{key} is unmapped, but its driver was not notified of that")
         });
         let completed = self.fences.completed(self.fences.paging_engine);
-        let told_in = range.packet.unwrap_or(if stays { 0 } else { allocation.unmap_told_in });
+        let told_for_all = Some(allocation.unmap_told).filter(|&(of, _)| of == plan).map_or(0, |(_, packet)| packet);
+        let told_in = range.packet.unwrap_or(told_for_all);
         self.findings.check(told_in <= completed, Invariant::I09, || {
             format!("{key} is unmapped after packet {completed} of the paging engine, but notified in packet {told_in}")
         });

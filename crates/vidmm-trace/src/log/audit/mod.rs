@@ -20,6 +20,7 @@ mod fences;
 mod finding;
 mod intervals;
 mod io_mmu;
+mod links;
 mod lists;
 mod mappings;
 mod monitored;
@@ -27,6 +28,7 @@ mod names;
 mod notifications;
 mod operations;
 mod paging_va;
+mod passes;
 mod places;
 mod plans;
 mod requests;
@@ -40,7 +42,7 @@ mod work;
 
 use std::collections::BTreeMap;
 
-use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle, PagingOperation};
+use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle};
 use vidmm::{AllocationId, ContextId, DeviceId, Event, Extent, NumberedEvent, PlanNo, ProcessId, SegmentId};
 
 use adapter::Adapter;
@@ -55,6 +57,7 @@ use io_mmu::IoMmu;
 use names::Names;
 use paging_va::PagingVa;
 pub use paging_va::paging_va_rule;
+use passes::Unfinished;
 use places::{Places, Pools};
 use plans::{Plans, Steps};
 use roots::Root;
@@ -84,8 +87,10 @@ pub struct Audit {
     open_buffer: OpenBuffer,
     /// The plan whose operations are being built.
     building: Option<Building>,
+    /// The packet of the paging engine with the last notification in a window.
+    notified_in: u64,
     /// An operation that the driver has not ended.
-    unfinished: Option<PagingOperation>,
+    unfinished: Option<Unfinished>,
     names: Names,
     processes: BTreeMap<ProcessId, Process>,
     by_process_handle: BTreeMap<KmdProcessHandle, ProcessId>,

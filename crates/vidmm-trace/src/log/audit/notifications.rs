@@ -5,7 +5,6 @@ use vidmm::event::EvictReason;
 use vidmm::{AllocationId, SegmentId};
 
 use super::Audit;
-use super::allocation::Allocation;
 use super::content::Chunk;
 use super::finding::Invariant;
 use super::plans::Victim;
@@ -42,20 +41,22 @@ pub(super) struct Notices {
 
 impl Audit {
     /// What is to be sent in chunks when an allocation leaves `segment`: only on leaving the aperture or implicit system memory
-    /// (NTF-03), not when it is promoted (NTF-07), and nothing about content that nobody wants.
-    pub(super) fn notices(&self, allocation: &Allocation, segment: SegmentId, reason: EvictReason) -> Notices {
-        if !self.places.in_system_memory(segment) || reason == EvictReason::Promoted {
-            return Notices::default();
-        }
-        let due = |flag, of_the_destroyed| match (allocation.notify.contains(flag), allocation.destroyed) {
-            (false, _) => Due::Never,
-            (true, true) => of_the_destroyed,
-            (true, false) => Due::Must,
+    /// (NTF-03), not when it is promoted (NTF-07), and nothing about content that is not `wanted` any more.
+    pub(super) fn notices(&self, id: AllocationId, segment: SegmentId, reason: EvictReason, wanted: bool) -> Notices {
+        let promoted = reason == EvictReason::Promoted;
+        let notified = self.places.in_system_memory(segment) && !promoted;
+        let Some(allocation) = self.allocations.get(&id).filter(|_| notified) else { return Notices::default() };
+        let due = |flag, otherwise| match allocation.notify.contains(flag) {
+            false => Due::Never,
+            true if wanted => Due::Must,
+            true => otherwise,
         };
+        // Who does not take it out for being destroyed need not know that its content is not wanted.
+        let of_content = if reason == EvictReason::Destroyed { Due::Never } else { Due::Open };
         let chunked_unmap = !self.adapter.notifies_unmap_by_mapping();
         let unmap = if chunked_unmap { due(AllocationFlags2::NOTIFY_IO_MMU_UNMAP, Due::Open) } else { Due::Never };
         Notices {
-            eviction: Notice { due: due(AllocationFlags2::NOTIFY_EVICTION, Due::Never), told: 0 },
+            eviction: Notice { due: due(AllocationFlags2::NOTIFY_EVICTION, of_content), told: 0 },
             io_mmu_unmap: Notice { due: unmap, told: 0 },
         }
     }
@@ -78,7 +79,8 @@ impl Audit {
         };
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         if op.flags == NotifyAllocFlags::IO_MMU_UNMAP {
-            allocation.unmap_told_in = packet;
+            let plan = self.building.as_ref().map_or(0, |building| building.plan);
+            allocation.unmap_told = (plan, packet);
         }
         if !allocation.notify.contains(asked) {
             let message = format!("{:?} of {id} is notified, but its driver did not ask for that", op.flags);
@@ -87,8 +89,17 @@ impl Audit {
         if op.flags == NotifyAllocFlags::IO_MMU_UNMAP && self.adapter.notifies_unmap_by_mapping() {
             self.notify_unmap(id, op, packet);
         } else {
+            self.notified_in = packet;
             self.notify_chunk(id, op);
         }
+    }
+
+    /// A window of the paging process goes: the buffer with what it is for was submitted before (NTF-02).
+    pub(super) fn check_chunk_submitted(&mut self) {
+        let submitted = self.fences.submitted(self.fences.paging_engine);
+        self.findings.check(self.notified_in <= submitted, Invariant::I09, || {
+            format!("the window of a notification in packet {} goes before that is submitted", self.notified_in)
+        });
     }
 
     /// A chunk of what leaves: in a window of the paging process, and so without a process (NTF-02).

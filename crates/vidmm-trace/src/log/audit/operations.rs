@@ -13,6 +13,7 @@ impl Audit {
     pub(super) fn paging(&mut self, event: &Event) {
         match *event {
             Event::PagingOperation { plan, ref operation, status, offset, bytes, .. } => {
+                self.check_goes_on(operation);
                 self.open_buffer.write(offset, bytes, &mut self.findings);
                 let in_open_buffer = offset > 0 || bytes > 0;
                 self.operation(plan, operation, status, in_open_buffer);
@@ -31,14 +32,10 @@ impl Audit {
     }
 
     fn operation(&mut self, plan: PlanNo, operation: &PagingOperation, status: BuildStatus, in_open_buffer: bool) {
-        let unfinished = self.unfinished.take();
-        self.findings.check(unfinished.is_none_or(|before| before == *operation), Invariant::I20, || {
-            format!("{operation:?} is built before {unfinished:?} was ended")
-        });
         self.begin_plan(plan);
         self.note_built(plan, in_open_buffer);
         if status != BuildStatus::Success {
-            self.unfinished = Some(*operation);
+            self.unfinished = Some((*operation, status));
             return;
         }
         if !self.check_operation_exists(operation) {
@@ -84,7 +81,7 @@ impl Audit {
         }
         match (of_paging_process, op.page_table_entries.first.flags.contains(PteFlags::VALID)) {
             (true, true) => self.check_window_is_new(op),
-            (true, false) => {}
+            (true, false) => self.check_chunk_submitted(),
             (false, true) => self.check_valid_entries(op),
             (false, false) => self.check_told_before(op),
         }
@@ -150,8 +147,9 @@ impl Audit {
         let offset = mapping.allocation_offset.checked_add(start - mapping.virtual_address)?;
         let place = self.allocations.get(&id).and_then(|allocation| allocation.built.as_ref());
         let in_system = place.is_some_and(|place| self.places.in_system_memory(place.segment));
-        let side = mapping.page_size == page_size(op) || in_system && page_size(op) == PageSize::Kib4;
-        let fits = mapping.allocation == id && end <= mapping.end() && side;
+        // Pages of system memory are of 4 KiB, whatever the memory segment has (GVA-40).
+        let side = if in_system { PageSize::Kib4 } else { mapping.page_size };
+        let fits = mapping.allocation == id && end <= mapping.end() && page_size(op) == side;
         (fits && offset == op.allocation_offset_in_bytes).then_some((*mapping, offset))
     }
 }

@@ -69,6 +69,11 @@ impl PagingVa {
         size == self.size
     }
 
+    /// Whether the driver's author was told this.
+    pub fn is_told(&self, finding: &DriverFinding) -> bool {
+        self.findings.contains(finding)
+    }
+
     /// The adapter has started: what was said of its windows belongs together.
     pub fn settle(&mut self, findings: &mut Findings) {
         if std::mem::replace(&mut self.settled, true) {

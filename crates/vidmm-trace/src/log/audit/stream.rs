@@ -128,11 +128,10 @@ impl Audit {
             return self.check_in_io_mmu(mapping);
         }
         let Some(process) = self.processes.get(&mapping.process) else { return };
-        let shown = |side| self.shadow.translate(process.handle, side, mapping.virtual_address, mapping.size);
-        let of_mapping = shown(mapping.page_size);
-        // Pages of system memory are of 4 KiB, whatever the segment has (GVA-40).
-        let in_small_pages = || shown(PageSize::Kib4).filter(|_| self.places.in_system_memory(place.segment));
-        let shown = of_mapping.or_else(in_small_pages);
+        // Pages of system memory are of 4 KiB, whatever the memory segment has (GVA-40).
+        let in_system = self.places.in_system_memory(place.segment);
+        let side = if in_system { PageSize::Kib4 } else { mapping.page_size };
+        let shown = self.shadow.translate(process.handle, side, mapping.virtual_address, mapping.size);
         let right = place.runs(mapping.allocation_offset, mapping.size);
         self.findings.check(shown.as_ref() == Some(&right), Invariant::I04, || {
             format!(

@@ -6,6 +6,7 @@ use vidmm::contract::{KmdProcessHandle, Pte, PteFlags, UpdatePageTable};
 use vidmm::{PAGE_SIZE, PageSize, PhysicalAddress};
 
 use super::finding::{Findings, Invariant};
+use super::links::Links;
 use super::shadow::page_size;
 
 /// The page tables of all processes but the paging process, whose tables no event places.
@@ -20,6 +21,7 @@ pub(super) struct Tables {
     /// Bytes of a page of the segment: tables are placed in whole ones.
     page_bytes: u64,
     places: BTreeMap<(KmdProcessHandle, PhysicalAddress), Table>,
+    links: Links,
 }
 
 /// What a table is.
@@ -62,10 +64,11 @@ impl Tables {
     /// A process is gone.
     pub fn remove(&mut self, process: KmdProcessHandle) {
         self.places.retain(|&(of, _), _| of != process);
+        self.links.remove(process);
     }
 
     /// Entries of a process are written: to one of its tables, at the index of the address that they map.
-    pub fn check_write(&self, op: &UpdatePageTable, findings: &mut Findings) {
+    pub fn check_write(&mut self, op: &UpdatePageTable, findings: &mut Findings) {
         let address = op.page_table_address;
         let Some(table) = self.places.get(&(op.process, address)) else {
             let message =
@@ -87,7 +90,30 @@ impl Tables {
             let entries = op.page_table_entries;
             self.check_link(op, entries.first, PageSize::Kib4, findings);
             entries.first_64kb.inspect(|&entry| self.check_link(op, entry, PageSize::Kib64, findings));
+        } else if op.page_table_entries.first.flags.contains(PteFlags::VALID) {
+            self.check_reached(op, findings);
         }
+        self.links.write(op);
+    }
+
+    /// A leaf that shows something has content, and so have all tables above it, up to the root, each of which points to the next.
+    fn check_reached(&self, op: &UpdatePageTable, findings: &mut Findings) {
+        let is_root = |key: &(KmdProcessHandle, PhysicalAddress)| {
+            self.places.get(key).is_some_and(|table| self.is_root(table.level))
+        };
+        let mut at = (op.process, op.page_table_address);
+        // A table has one parent, so that the way up is no longer than there are levels.
+        for _ in 0..self.level_bits.len() {
+            if !self.links.is_initialised(at) || is_root(&at) {
+                break;
+            }
+            let Some(parent) = self.links.parent(at) else { break };
+            at = parent;
+        }
+        findings.check(is_root(&at) && self.links.is_initialised(at), Invariant::I15, || {
+            let address = op.first_pte_virtual_address;
+            format!("{address} becomes valid, but the table at {:?} is not reached or has no content", at.1)
+        });
     }
 
     /// A valid entry of a parent points to the child for its address.
@@ -98,6 +124,13 @@ impl Tables {
         let first_address = op.first_pte_virtual_address.0;
         let child = Table { level: op.page_table_level - 1, page_size: side, first_address };
         let found = self.places.get(&(op.process, entry.address));
+        let has_content = self.links.is_initialised((op.process, entry.address));
+        findings.check(found != Some(&child) || has_content, Invariant::I15, || {
+            format!(
+                "an entry of level {} points to a table without content at {:?}",
+                op.page_table_level, entry.address
+            )
+        });
         findings.check(found == Some(&child), Invariant::I15, || {
             format!(
                 "an entry of level {} points to {found:?} at {:?}, not to {child:?}",

@@ -1,0 +1,41 @@
+//! Operations that the driver did not end at once: they come again, and after a busy answer on an idle GPU (I17, I20).
+
+use vidmm::DriverFinding;
+use vidmm::contract::{BuildStatus, PagingOperation};
+
+use super::Audit;
+use super::finding::Invariant;
+
+/// An operation that is to come again, and what the driver answered.
+pub(super) type Unfinished = (PagingOperation, BuildStatus);
+
+impl Audit {
+    /// An operation is built: if the one before was not ended, it is that one.
+    pub(super) fn check_goes_on(&mut self, operation: &PagingOperation) {
+        let Some((before, status)) = self.unfinished.take() else { return };
+        if before != *operation {
+            let message = format!("{operation:?} is built before {before:?} was ended");
+            return self.findings.report(Invariant::I20, message);
+        }
+        if status == BuildStatus::AllocationBusy {
+            self.check_after_busy(operation);
+        }
+    }
+
+    /// The driver wants the allocation idle: all that was built before has ended. None of the operations that there are may be
+    /// answered so by the documents, which the driver's author is told (BPB-06, NTF-08).
+    fn check_after_busy(&mut self, operation: &PagingOperation) {
+        let paging = self.fences.paging_engine;
+        let (submitted, completed) = (self.fences.submitted(paging), self.fences.completed(paging));
+        self.findings.check(self.open_buffer.is_empty() && submitted == completed, Invariant::I17, || {
+            format!(
+                "{} comes again after a busy answer when packet {completed} of {submitted} has ended",
+                operation.kind()
+            )
+        });
+        let told = self.paging_va.is_told(&DriverFinding::BusyUndocumented { operation: operation.kind() });
+        self.findings.check(told, Invariant::I20, || {
+            format!("the driver answered busy to {}, and its author is not told", operation.kind())
+        });
+    }
+}
