@@ -1,7 +1,8 @@
 //! What residency costs: submissions, lists, paging, bytes of bookkeeping.
 //!
 //! ```text
-//! cargo bench -p vidmm --bench residency -- [--quick] [--json] [--check] [submission] [drift] [pair] [paging] [memory] [life]
+//! cargo bench -p vidmm --bench residency -- [--quick] [--json] [--check] [submission] [drift] [pair] [paging] [notification] [memory]
+//!     [life]
 //! ```
 //!
 //! Prints a table, then one line of JSON for each metric. `goal` is the most that `ratio` should be, or `value` where there is
@@ -18,6 +19,7 @@ mod residency {
     pub mod churn;
     pub mod drift;
     pub mod memory;
+    pub mod notification;
     pub mod pairs;
     pub mod paging;
     pub mod submission;
@@ -36,7 +38,7 @@ mod residency {
 
 use std::{env, process::ExitCode};
 
-use residency::{churn, drift, memory, paging, pairs, submission};
+use residency::{churn, drift, memory, notification, paging, pairs, submission};
 use support::report::Report;
 
 /// How much is measured.
@@ -85,11 +87,12 @@ impl Scale {
 type Part = (&'static str, fn(&Scale, &mut Report));
 
 /// What can be measured, by name.
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     ("submission", submission::run),
     ("drift", drift::run),
     ("pair", pairs::run),
     ("paging", paging::run),
+    ("notification", notification::run),
     ("memory", memory::run),
     ("life", churn::run),
 ];

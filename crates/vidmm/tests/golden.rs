@@ -141,10 +141,10 @@ fn all(model: AddressingModel) -> String {
     let mut text = String::new();
     for [now, before] in cases(model) {
         let (now, before) = (block(&now), block(&before));
-        write!(text, "{now}\n").unwrap();
+        writeln!(text, "{now}").unwrap();
         if now != before {
             let (title, lines) = before.split_once('\n').unwrap();
-            write!(text, "{title}, revision 2024-08\n{lines}\n").unwrap();
+            writeln!(text, "{title}, revision 2024-08\n{lines}").unwrap();
         }
     }
     text
@@ -210,8 +210,8 @@ fn the_rules_reject_a_sequence_with_one_step_more_or_less() {
     let mut rejected = 0;
     for case in models.into_iter().flat_map(cases).flatten() {
         let Ok(Run { subject, entry, exit }) = run(&case) else { continue };
-        let ways: [(fn(&Subject, &[Step]) -> Result<(), String>, _); 2] = [(check_entry, entry), (check_exit, exit)];
-        for (check, steps) in ways {
+        for (is_entry, steps) in [(true, entry), (false, exit)] {
+            let check = if is_entry { check_entry } else { check_exit };
             for number in 0..steps.len() {
                 // What the machine's strict TLB finds: the documents leave the flushes of windows open.
                 if matches!(steps[number], Step::Flush { .. } | Step::PagingEnded) {

@@ -18,9 +18,49 @@ const RENDER: u32 = 1;
 /// How textures leave a list: written once, read ever since, and wanted back soon.
 pub const READ_ONLY: EvictFlags = EvictFlags::all();
 
+/// What the adapter is.
+#[derive(Clone, Copy)]
+pub struct Adapter {
+    pub model: AddressingModel,
+    /// How many allocations of one page the local memory holds; 0 is none.
+    pub capacity: usize,
+    /// Bytes that can be resident in system memory.
+    pub system_bytes: u64,
+    pub paging_va_mib: u32,
+}
+
+/// What an allocation is; the driver reads it in its private data.
+#[derive(Clone, Copy)]
+pub struct AllocationDesc {
+    pub size: u64,
+    /// In implicit system memory, not in local memory.
+    pub in_system: bool,
+    pub flags2: AllocationFlags2,
+}
+
+/// One page of local memory, without notifications.
+pub const USUAL: AllocationDesc =
+    AllocationDesc { size: ALLOCATION_SIZE, in_system: false, flags2: AllocationFlags2::empty() };
+
+impl AllocationDesc {
+    fn to_bytes(self) -> [u8; 16] {
+        let words = [self.size, u64::from(self.flags2.bits()) << 1 | u64::from(self.in_system)];
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&words[0].to_le_bytes());
+        bytes[8..].copy_from_slice(&words[1].to_le_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Self {
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let flags2 = AllocationFlags2::from_bits_truncate((word(8) >> 1) as u32);
+        Self { size: word(0), in_system: word(8) & 1 == 1, flags2 }
+    }
+}
+
 /// A driver that encodes each operation in 8 bytes and keeps nothing about anything.
 struct NullDriver {
-    segment_size: u64,
+    adapter: Adapter,
     last_handle: u64,
 }
 
@@ -40,16 +80,18 @@ impl Kmd for NullDriver {
             paging_process_page_table_segment_id: SegmentId::SYSTEM,
             page_table_size_in_bytes: 4096,
         };
+        let Adapter { model, capacity, system_bytes, .. } = self.adapter;
+        let local_bytes = capacity as u64 * ALLOCATION_SIZE;
+        let local = segment(SegmentFlags::USE_64KB_PAGES | SegmentFlags::APPLICATION_TARGET, 0, local_bytes);
+        let aperture = segment(SegmentFlags::APERTURE, local_bytes, system_bytes);
+        let has_page_tables = model == AddressingModel::GpuMmu;
         AdapterInfo {
-            wddm_version: WddmVersion::WDDM2_0,
-            addressing_model: AddressingModel::GpuMmu,
+            wddm_version: WddmVersion::WDDM3_2,
+            addressing_model: model,
             linked_adapter_segments: Vec::new(),
             aperture_segment_commit_limit: u64::MAX,
-            scheduling_log_buffer_size: None,
-            segments: vec![
-                segment(SegmentFlags::USE_64KB_PAGES | SegmentFlags::APPLICATION_TARGET, 0, self.segment_size),
-                segment(SegmentFlags::APERTURE, self.segment_size, 64 << 20),
-            ],
+            scheduling_log_buffer_size: (capacity == 0).then_some(1 << 20),
+            segments: if capacity > 0 { vec![local, aperture] } else { vec![aperture] },
             engines: vec![EngineDesc { kind: EngineKind::Paging }, EngineDesc { kind: EngineKind::Render3d }],
             gpu_mmu: GpuMmuCaps {
                 flags: GpuMmuFlags::DUAL_PTE_SUPPORTED,
@@ -57,13 +99,13 @@ impl Kmd for NullDriver {
                 virtual_address_bit_count: 48,
                 leaf_page_table_size_for_64k_pages_in_bytes: 4096,
             },
-            page_table_levels: vec![level; 4],
+            page_table_levels: if has_page_tables { vec![level; 4] } else { Vec::new() },
             paging_buffer: PagingBufferDesc { size: 64 << 10, private_data_size: 0 },
         }
     }
 
     fn query_paging_process_gpu_va_size(&mut self, _physical_adapter_index: u32) -> Option<u32> {
-        Some(64)
+        Some(self.adapter.paging_va_mib)
     }
 
     fn create_process(&mut self, _system_process: bool) -> Result<KmdProcessHandle, KmdError> {
@@ -78,16 +120,18 @@ impl Kmd for NullDriver {
 
     fn destroy_context(&mut self, _context: KmdContextHandle) {}
 
-    fn create_allocation(&mut self, _private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
+    fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
+        let AllocationDesc { size, in_system, flags2 } = AllocationDesc::from_bytes(private_driver_data);
+        let aperture = if self.adapter.capacity > 0 { SegmentId(2) } else { SegmentId(1) };
         Ok(AllocationInfo {
             allocation: KmdAllocationHandle(self.handle()),
-            size: ALLOCATION_SIZE,
+            size,
             alignment: 0,
-            supported_segment_set: SegmentSet::of(LOCAL_MEMORY),
+            supported_segment_set: SegmentSet::of(if in_system { aperture } else { LOCAL_MEMORY }),
             preferred_segment: SegmentPreference::default(),
             allocation_priority: 0x7800_0000,
             flags: AllocationFlags::empty(),
-            flags2: AllocationFlags2::empty(),
+            flags2,
         })
     }
 
@@ -135,7 +179,12 @@ pub struct World {
 impl World {
     /// An adapter whose segment holds `capacity` allocations.
     pub fn start(capacity: usize) -> Self {
-        let mut driver = NullDriver { segment_size: capacity as u64 * ALLOCATION_SIZE, last_handle: 0 };
+        let model = AddressingModel::GpuMmu;
+        Self::start_adapter(Adapter { model, capacity, system_bytes: 64 << 20, paging_va_mib: 64 })
+    }
+
+    pub fn start_adapter(adapter: Adapter) -> Self {
+        let mut driver = NullDriver { adapter, last_handle: 0 };
         let mut host = NullHost { end: 0 };
         let mut vidmm = VidMm::start_adapter(AdapterOptions::default(), &mut driver, &mut host).expect("it starts");
         let process = vidmm.create_process(&mut driver, &mut host).expect("a process is created");
@@ -148,7 +197,12 @@ impl World {
     }
 
     pub fn create(&mut self) -> AllocationId {
-        let created = self.vidmm.create_allocation(&mut self.driver, &mut self.host, self.device, &[]);
+        self.create_as(USUAL)
+    }
+
+    pub fn create_as(&mut self, desc: AllocationDesc) -> AllocationId {
+        let data = desc.to_bytes();
+        let created = self.vidmm.create_allocation(&mut self.driver, &mut self.host, self.device, &data);
         created.expect("an allocation is created")
     }
 

@@ -220,21 +220,30 @@ pub fn check_entry(subject: &Subject, steps: &[Step]) -> Verdict {
                     _ => true,
                 };
                 require(is_in, "U-14: entries are valid before what they show is there", step)?;
-                let found = subject.mappings.iter().position(|mapping| {
-                    let inside = mapping.address <= address && address + size <= mapping.address + mapping.size;
-                    mapping.process == process && inside
-                });
-                let Some(number) = found else { return Err(format!("I04: no mapping is there: {step:?}")) };
-                let mapping = &subject.mappings[number];
-                let part = mapping.offset + address - mapping.address;
-                let is_right = match subject.place {
-                    Place::Local => at.segment == crate::world::LOCAL,
-                    Place::Aperture => !at.segment.is_system() && Some(at.offset - part) == aperture,
-                    _ => at == subject.backing_store.offset_by(part),
-                };
-                require(is_right && read_only == mapping.read_only, "I04: the entry shows something else", step)?;
-                require(shown[number] == address - mapping.address, "U-14: entries come once, in order", step)?;
-                shown[number] += size;
+                // One run of entries may belong to mappings that adjoin.
+                let mut done = 0;
+                while done < size {
+                    let address = address + done;
+                    let found = subject.mappings.iter().zip(&mut shown).find(|(mapping, shown)| {
+                        let goes_on = mapping.address + **shown == address && **shown < mapping.size;
+                        mapping.process == process && goes_on
+                    });
+                    let Some((mapping, shown)) = found else {
+                        return Err(format!("I04: no mapping is there: {step:?}"));
+                    };
+                    let (at, part) = (at.offset_by(done), mapping.offset + *shown);
+                    let is_right = match subject.place {
+                        Place::Local => at.segment == crate::world::LOCAL,
+                        Place::Aperture => {
+                            !at.segment.is_system() && aperture.is_some_and(|first| first + part == at.offset)
+                        }
+                        _ => at == subject.backing_store.offset_by(part),
+                    };
+                    require(is_right && read_only == mapping.read_only, "I04: the entry shows something else", step)?;
+                    let more = (size - done).min(mapping.size - *shown);
+                    *shown += more;
+                    done += more;
+                }
             }
             Step::HostMap { domain, address, size, at, read_only } => {
                 require(!subject.has_page_tables(), "PGV-20: the GPU has page tables", step)?;

@@ -1,0 +1,106 @@
+//! What notifications cost: a chunk, whether many chunks cost more each, and what those pay who did not ask.
+
+use vidmm::contract::{AddressingModel, AllocationFlags2};
+use vidmm::{AllocationId, EvictFlags};
+
+use crate::{
+    Scale,
+    support::{
+        clock::nanoseconds,
+        report::{Goal, Metric, Report},
+        world::{ALLOCATION_SIZE, Adapter, AllocationDesc, USUAL, World},
+    },
+};
+
+const WINDOW_MIB: u32 = 4;
+const CHUNKS: [u64; 4] = [1, 10, 100, 1000];
+
+/// Bytes that can be resident in system memory: the largest allocation, and what notifies beside those who did not ask.
+const SYSTEM_BYTES: u64 = 16 << 30;
+
+/// Allocations that come and go in one measurement, and those that exist meanwhile and ask to be told.
+const QUIET: usize = 1024;
+const NOTIFYING: usize = 100_000;
+
+/// Measures chunks with and without page tables, and then what the quiet pay.
+pub fn run(scale: &Scale, report: &mut Report) {
+    for (name, model) in [("GpuMmu", AddressingModel::GpuMmu), ("GpuVaIoMmu", AddressingModel::GpuVaIoMmu)] {
+        chunks(scale, name, model, report);
+    }
+    quiet(scale, "local memory", USUAL, report);
+    quiet(scale, "system memory", AllocationDesc { in_system: true, ..USUAL }, report);
+}
+
+/// What one chunk of an eviction takes, by the number of chunks.
+fn chunks(scale: &Scale, name: &str, model: AddressingModel, report: &mut Report) {
+    let adapter = Adapter { model, capacity: 0, system_bytes: SYSTEM_BYTES, paging_va_mib: WINDOW_MIB };
+    let mut world = World::start_adapter(adapter);
+    let mut cycles: Vec<_> = CHUNKS
+        .iter()
+        .map(|&chunks| {
+            let size = (chunks * u64::from(WINDOW_MIB)) << 20;
+            let flags2 = AllocationFlags2::NOTIFY_EVICTION;
+            (chunks, world.create_as(AllocationDesc { size, in_system: true, flags2 }), Vec::new())
+        })
+        .collect();
+    // Each is measured in each round: the machine's speed drifts.
+    for round in 0..2 * scale.rounds {
+        for (chunks, allocation, rounds) in &mut cycles {
+            let evictions = CHUNKS[CHUNKS.len() - 1] / *chunks;
+            let before = world.vidmm.statistics().eviction_notification_chunks;
+            let times: f64 = (0..evictions).map(|_| cycle(&mut world, &[*allocation])).sum();
+            let told = world.vidmm.statistics().eviction_notification_chunks - before;
+            assert_eq!(told, evictions * *chunks, "each chunk is told of once");
+            if round >= scale.rounds {
+                rounds.push(times / told as f64);
+            }
+        }
+    }
+    for (chunks, _, rounds) in &cycles {
+        report.add(Metric::alone(format!("notify {name} chunks={chunks}: chunk"), "ns", rounds, None));
+    }
+    let (few, many) = (&cycles[1].2, &cycles[CHUNKS.len() - 1].2);
+    let growth: Vec<(f64, f64)> = many.iter().copied().zip(few.iter().copied()).collect();
+    report.add(Metric::against(format!("notify {name} chunk, 1000 by 10"), "ns", &growth, Goal::gate(1.5)));
+}
+
+/// Makes resident and evicts; what the eviction takes, in nanoseconds.
+fn cycle(world: &mut World, allocations: &[AllocationId]) -> f64 {
+    let _ = world.make_resident(allocations);
+    world.settle();
+    nanoseconds(|| {
+        world.evict(allocations, EvictFlags::empty());
+        world.settle();
+    })
+}
+
+/// What an allocation that did not ask takes to come and to go, beside none and beside many that did.
+fn quiet(scale: &Scale, name: &str, desc: AllocationDesc, report: &mut Report) {
+    let mut sides = [0, NOTIFYING].map(|notifying| {
+        let model = AddressingModel::GpuMmu;
+        let adapter = Adapter { model, capacity: 2 * QUIET, system_bytes: SYSTEM_BYTES, paging_va_mib: 64 };
+        let mut world = World::start_adapter(adapter);
+        let flags2 = AllocationFlags2::all();
+        let asking = AllocationDesc { size: ALLOCATION_SIZE, in_system: true, flags2 };
+        let others: Vec<AllocationId> = (0..notifying).map(|_| world.create_as(asking)).collect();
+        // They are resident, and nobody requires them.
+        world.visit_all(&others, EvictFlags::EVICT_ONLY_IF_NECESSARY);
+        let quiet: Vec<AllocationId> = (0..QUIET).map(|_| world.create_as(desc)).collect();
+        (world, quiet)
+    });
+    let mut rounds = Vec::new();
+    for round in 0..2 * scale.rounds {
+        let [alone, beside] = sides.each_mut().map(|(world, quiet)| {
+            let time = nanoseconds(|| world.visit_all(quiet, EvictFlags::empty()));
+            time / QUIET as f64
+        });
+        if round >= scale.rounds {
+            rounds.push((beside, alone));
+        }
+    }
+    for (world, _) in &sides {
+        assert_eq!(world.vidmm.statistics().eviction_notifications, 0, "nobody was told of the quiet");
+    }
+    let id = format!("quiet in {name}, 1e5 notifying by 0");
+    report.add(Metric::against(id, "ns", &rounds, Goal::gate(1.5)));
+}
