@@ -7,7 +7,7 @@ use alloc::{collections::BTreeSet, vec::Vec};
 
 use super::planner::Draft;
 use crate::{
-    allocation::{Allocation, AllocationState},
+    allocation::{Allocation, AllocationState, Place},
     event::{Event, EvictReason},
     gpu_va::{Mapping, PageTables, TableKey},
     id::{PlanNo, SubmissionNo},
@@ -267,9 +267,11 @@ impl VidMm {
 
     /// Why an allocation that is resident, but not where its device's list counts it, goes there.
     fn reason_to_move(&self, index: u32) -> EvictReason {
-        match self.allocations[index as usize].pool() {
-            Pool::Memory => EvictReason::Promoted,
-            Pool::System => EvictReason::RangeWanted,
+        let allocation = &self.allocations[index as usize];
+        match (&allocation.place, allocation.pool()) {
+            (_, Pool::Memory) => EvictReason::Promoted,
+            (Some(Place::Memory(_)), Pool::System) => EvictReason::RoomWanted,
+            (_, Pool::System) => EvictReason::RangeWanted,
         }
     }
 
