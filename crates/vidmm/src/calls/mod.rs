@@ -2,6 +2,7 @@
 
 mod address;
 mod admission;
+mod allocations;
 mod objects;
 mod resident;
 mod start;

@@ -5,7 +5,7 @@ use core::cmp::Reverse;
 
 use alloc::{collections::BTreeSet, vec::Vec};
 
-use super::planner::Draft;
+use super::draft::Draft;
 use crate::{
     allocation::{Allocation, AllocationState, Place},
     event::{Event, EvictReason},

@@ -1,8 +1,11 @@
 //! `poll` grants and builds, and hands out what is to be done; events retire.
 
+mod draft;
+mod mappings;
+mod planner;
+mod victims;
+mod grant;
 mod build;
 mod dispatch;
-mod grant;
-mod planner;
 mod retire;
 mod step;

@@ -2,34 +2,19 @@
 
 use alloc::vec::Vec;
 
+use super::draft::{Draft, PLAN_BYTES, follow};
 use crate::{
     adapter::NotificationRevision,
     allocation::{Allocation, AllocationState, Place},
     contract::NotifyAllocFlags,
     event::{ContentSource, Event, EvictReason},
     extents::Extents,
-    gpu_va::{Mapping, TableKey},
-    id::PlanNo,
-    paging::{
-        ApertureRange, Coming, IoMmuRange, Leaving, Notice, PageIn, PageOut, Plan, PlannedTable, PteRange, Retire,
-        Stream, UnmapNotice,
-    },
+    gpu_va::TableKey,
+    paging::{ApertureRange, Coming, Leaving, Notice, PageIn, PageOut, PlannedTable},
     pool::Pool,
     state::VidMm,
     units::{Extent, GpuVirtualAddress, PhysicalAddress},
 };
-
-/// A plan is cut when it moves this many bytes, so that paging and the work that waits for it overlap (D6).
-const PLAN_BYTES: u64 = 32 << 20;
-
-/// Plans being written for one decision: a plan is parked when it is full, and another begun.
-#[derive(Default)]
-pub(crate) struct Draft {
-    plan: Plan,
-    /// Something was decided under the number of `plan`: it must be parked, even if it needs no operation.
-    decided: bool,
-    parked: Vec<PlanNo>,
-}
 
 impl VidMm {
     /// Writes into `draft` that `index` becomes resident where its device's list counts it. There must be room, if all that is
@@ -73,7 +58,7 @@ impl VidMm {
     }
 
     /// Its content is where its backing store is, and reads as zero if it never had any: nothing is filled (I24).
-    fn plan_into_system(&mut self, draft: &mut Draft, index: u32) -> ContentSource {
+    pub(super) fn plan_into_system(&mut self, draft: &mut Draft, index: u32) -> ContentSource {
         let Allocation { size, handle, backing_store, .. } = self.allocations[index as usize];
         let mut after = Vec::new();
         self.commit.take(size, &mut after);
@@ -109,17 +94,7 @@ impl VidMm {
         }
     }
 
-    /// An allocation is planned twice in one plan only to move it from one place to another: then no notification is given
-    /// after its content has moved.
-    fn cut_before(&mut self, draft: &mut Draft, index: u32) {
-        let allocation = &self.allocations[index as usize];
-        let is_in_draft = draft.decided && allocation.last_plan == self.stream.next_number();
-        if is_in_draft && !(self.adapter.has_page_tables() && allocation.place.is_none()) {
-            self.park_draft(draft);
-        }
-    }
-
-    fn record_placed(&mut self, index: u32, content: ContentSource) {
+    pub(super) fn record_placed(&mut self, index: u32, content: ContentSource) {
         let (allocations, adapter) = (&self.allocations, &self.adapter);
         self.events.record(|| {
             let allocation = &allocations[index as usize];
@@ -154,7 +129,7 @@ impl VidMm {
             process,
             level: key.level,
             page_size: key.page_size,
-            virtual_address: crate::GpuVirtualAddress(key.first_address(adapter)),
+            virtual_address: GpuVirtualAddress(key.first_address(adapter)),
             address,
             size,
         });
@@ -253,179 +228,5 @@ impl VidMm {
         let Allocation { handle, size, backing_store, .. } = self.allocations[index as usize];
         self.aperture.hide(self.stream.next_number(), Extent { offset, size });
         draft.plan.out.push(Leaving::Aperture(ApertureRange { handle, size, offset, backing_store }));
-    }
-
-    /// Writes into `draft` that a mapping shows its allocation where that is resident.
-    fn show_mapping(&self, draft: &mut Draft, index: u32, mapping: Mapping) {
-        let allocation = &self.allocations[index as usize];
-        match self.io_mmu_range(index, &mapping) {
-            Some(range) => draft.plan.io_mmu_map.push(range),
-            None => {
-                let (segment, extents) = allocation.location(&self.adapter);
-                draft.plan.validate.push(PteRange { handle: allocation.handle, mapping, segment, extents });
-            }
-        }
-    }
-
-    /// Writes into `draft` that a mapping shows its allocation no longer. The driver is told before the host unmaps it from
-    /// the IOMMU, whatever becomes of the content: it is about caches (U-15).
-    fn hide_mapping(&self, draft: &mut Draft, index: u32, mapping: Mapping) {
-        let allocation = &self.allocations[index as usize];
-        let handle = allocation.handle;
-        let Some(range) = self.io_mmu_range(index, &mapping) else {
-            let (segment, extents) = allocation.location(&self.adapter);
-            draft.plan.invalidate.push(PteRange { handle, mapping, segment, extents });
-            return;
-        };
-        draft.plan.io_mmu_unmap.push(range);
-        let is_current = self.adapter.revision == NotificationRevision::Current;
-        if is_current && allocation.state.contains(AllocationState::NOTIFY_IO_MMU_UNMAP) {
-            let process = self.processes[mapping.process as usize].handle;
-            draft.plan.notify_unmap.push(UnmapNotice { handle, process, mapping });
-        }
-    }
-
-    /// What the host maps for a mapping; none if the GPU has page tables.
-    fn io_mmu_range(&self, index: u32, mapping: &Mapping) -> Option<IoMmuRange> {
-        let domain = self.adapter.io_mmu_domain(self.processes[mapping.process as usize].handle)?;
-        Some(IoMmuRange {
-            domain,
-            virtual_address: GpuVirtualAddress(mapping.virtual_address),
-            size: mapping.size,
-            system_offset: self.allocations[index as usize].backing_store + mapping.allocation_offset,
-            read_only: mapping.read_only,
-            allocation: self.allocations.id(index as usize),
-            allocation_offset: mapping.allocation_offset,
-            window: false,
-        })
-    }
-
-    /// Writes into `draft` that a mapping shows its allocation, or no longer, with the allocation where it is.
-    pub(crate) fn plan_entries(&mut self, draft: &mut Draft, index: u32, mapping: Mapping, valid: bool) {
-        let number = self.stream.next_number();
-        let allocation = &mut self.allocations[index as usize];
-        follow(&self.stream, &mut draft.plan, allocation.last_plan);
-        // Also without entries to write: whoever brings the allocation in writes them, and must follow the plan that
-        // initialises their tables.
-        if allocation.place.is_some() || draft.decided || !draft.plan.after.is_empty() {
-            allocation.last_plan = number;
-            draft.decided = true;
-        }
-        match (allocation.place.is_some(), valid) {
-            (false, _) => {}
-            (true, true) => self.show_mapping(draft, index, mapping),
-            (true, false) => self.hide_mapping(draft, index, mapping),
-        }
-    }
-
-    /// Makes `draft` wait for a submission, if it has not retired.
-    pub(crate) fn plan_wait(&self, draft: &mut Draft, device: u32, submission: u64) {
-        if submission > self.devices[device as usize].retired() {
-            draft.plan.wait_for(device, submission);
-        }
-    }
-
-    /// Makes `draft` follow a plan that has not entered the stream.
-    pub(crate) fn plan_after(&self, draft: &mut Draft, plan: PlanNo) {
-        follow(&self.stream, &mut draft.plan, plan);
-    }
-
-    /// Notes in `draft` what is to be done once it has retired.
-    pub(crate) fn plan_retire(&self, draft: &mut Draft, retire: Retire) {
-        draft.plan.retire.push(retire);
-        draft.decided = true;
-    }
-
-    /// Parks what is left in `draft`. Returns the numbers of all its plans.
-    pub(crate) fn finish(&mut self, mut draft: Draft) -> Vec<PlanNo> {
-        if draft.decided {
-            self.park_draft(&mut draft);
-        }
-        draft.parked
-    }
-
-    fn park_draft(&mut self, draft: &mut Draft) {
-        let plan = core::mem::take(&mut draft.plan);
-        draft.decided = false;
-        let number = self.stream.next_number();
-        let devices = &self.devices;
-        self.events.record(|| Event::PlanDecided {
-            plan: number,
-            waits: plan.waits.iter().map(|&(device, last)| (devices.id(device as usize), last)).collect(),
-            after: plan.after.iter().chain(&plan.after_retired).copied().collect(),
-        });
-        self.statistics.plans += 1;
-        self.stream.park(plan);
-        draft.parked.push(number);
-    }
-
-    /// Takes `bytes` of the memory segment, making victims until there is room.
-    fn take(&mut self, draft: &mut Draft, bytes: u64) -> Vec<Extent> {
-        while self.placer.available() < bytes {
-            let (victim, reason) = self.next_victim(Pool::Memory);
-            self.plan_out(draft, victim, reason);
-            if self.can_be_demoted(victim) {
-                self.demote(draft, victim);
-            }
-        }
-        let mut after = Vec::new();
-        let extents = self.placer.take(bytes, &mut after);
-        self.plan_after_all(draft, after);
-        extents
-    }
-
-    /// Makes victims until `index` fits under the commit limit, and its range of the aperture is free.
-    fn make_commit_room(&mut self, draft: &mut Draft, index: u32) {
-        if let Some(range) = self.aperture.assigned(index) {
-            for occupant in Vec::from_iter(self.aperture.shown_in(range)) {
-                self.plan_out(draft, occupant, EvictReason::RangeWanted);
-            }
-        }
-        while self.commit.available() < self.allocations[index as usize].size {
-            let (victim, reason) = self.next_victim(Pool::System);
-            self.plan_out(draft, victim, reason);
-        }
-    }
-
-    /// Who goes next, in the documented order (CRE-31a).
-    fn next_victim(&self, pool: Pool) -> (u32, EvictReason) {
-        let victim = self.evictable[pool].iter(&self.allocations).next();
-        let victim = victim.expect("a decision is made only when what is evictable makes enough room");
-        let is_dead = self.allocations[victim as usize].is_dead();
-        (victim, if is_dead { EvictReason::Destroyed } else { EvictReason::RoomWanted })
-    }
-
-    /// Whether a victim of the memory segment stays resident in implicit system memory: where nobody must go for it.
-    fn can_be_demoted(&self, index: u32) -> bool {
-        let allocation = &self.allocations[index as usize];
-        let may_be_there = allocation.state.contains(AllocationState::MAY_BE_IN_SYSTEM);
-        may_be_there && !allocation.is_dead() && self.commit.available() >= allocation.size
-    }
-
-    /// A victim becomes resident in implicit system memory, in the plan that takes it out of the memory segment.
-    fn demote(&mut self, draft: &mut Draft, index: u32) {
-        let content = self.plan_into_system(draft, index);
-        self.record_placed(index, content);
-        self.statistics.demotions += 1;
-        self.expose(index);
-    }
-
-    /// Makes `draft` follow those of `plans` that are not its own.
-    fn plan_after_all(&self, draft: &mut Draft, plans: Vec<PlanNo>) {
-        let number = self.stream.next_number();
-        plans.into_iter().filter(|&plan| plan != number).for_each(|plan| draft.plan.follow(plan));
-    }
-
-    /// Takes one page of the segment for a table; adapter start refuses larger ones.
-    fn take_whole(&mut self, draft: &mut Draft, bytes: u64) -> Extent {
-        let [whole] = self.take(draft, bytes)[..] else { unreachable!("one page is one range") };
-        whole
-    }
-}
-
-/// Makes `plan` follow `before`, if that has not entered the stream.
-fn follow(stream: &Stream, plan: &mut Plan, before: PlanNo) {
-    if stream.is_parked(before) {
-        plan.follow(before);
     }
 }

@@ -7,7 +7,6 @@ use vidmm::{AllocationId, SegmentId};
 use super::Audit;
 use super::content::Chunk;
 use super::finding::Invariant;
-use super::plans::Victim;
 
 /// A notification in chunks of what leaves system memory.
 #[derive(Clone, Copy, Debug, Default)]
@@ -180,13 +179,5 @@ impl Audit {
         notice.due = Due::Missed;
         let invariant = if told == 0 { Invariant::I09 } else { Invariant::I10 };
         self.findings.report(invariant, format!("{id} leaves after {told} bytes of {size} were notified"));
-    }
-
-    pub(super) fn victim(&self, id: AllocationId) -> Option<&Victim> {
-        self.building.as_ref()?.steps.victims.iter().find(|victim| victim.allocation == id)
-    }
-
-    pub(super) fn victim_mut(&mut self, id: AllocationId) -> Option<&mut Victim> {
-        self.building.as_mut()?.steps.victims.iter_mut().find(|victim| victim.allocation == id)
     }
 }

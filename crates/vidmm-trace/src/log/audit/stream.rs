@@ -9,6 +9,14 @@ use super::plans::{Arrival, Steps, Victim};
 use super::{Audit, Building};
 
 impl Audit {
+    pub(super) fn victim(&self, id: AllocationId) -> Option<&Victim> {
+        self.building.as_ref()?.steps.victims.iter().find(|victim| victim.allocation == id)
+    }
+
+    pub(super) fn victim_mut(&mut self, id: AllocationId) -> Option<&mut Victim> {
+        self.building.as_mut()?.steps.victims.iter_mut().find(|victim| victim.allocation == id)
+    }
+
     /// An operation of `plan` is built: the plans before it in the stream are built to their end. Plan 0 is adapter start,
     /// which comes before all plans.
     pub(super) fn begin_plan(&mut self, plan: PlanNo) {

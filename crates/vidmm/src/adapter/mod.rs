@@ -1,0 +1,163 @@
+//! What the core knows of its adapter: adapter start checks what the driver reports.
+
+mod broken_rule;
+mod report;
+
+use alloc::vec::Vec;
+
+use crate::{
+    contract::{AddressingModel, EngineKind, IoMmuDomain, KmdProcessHandle, WddmVersion},
+    units::{PageSize, SegmentId},
+};
+
+pub use broken_rule::{BrokenRule, StartAdapterError};
+pub(crate) use report::validate;
+
+/// Which revision of the allocation notification's documents is followed (C-16, D16).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum NotificationRevision {
+    /// The present text: an IOMMU unmap is notified once for each process and mapping, and waited for (NTF-04, NTF-05).
+    #[default]
+    Current,
+    /// The text of August 2024: NotifyIoMmuUnmap is sent as NotifyEviction is: in chunks that are mapped in the paging process's
+    /// addresses, on leaving the aperture or implicit system memory, whatever the addressing model (NTF-06).
+    August2024,
+}
+
+/// What the core knows of the adapter. Fixed while it runs (SEG-05).
+#[derive(Clone, Debug)]
+pub(crate) struct Adapter {
+    pub version: WddmVersion,
+    pub model: AddressingModel,
+    pub revision: NotificationRevision,
+    /// The memory segment, if there is one.
+    pub memory: Option<MemorySegment>,
+    pub aperture: ApertureSegment,
+    /// The most that may be resident in the aperture and in implicit system memory together, in bytes (SEG-50, U-6).
+    pub system_commit_limit: u64,
+    /// All reported segments, as a mask (SEG-40).
+    pub segments_mask: u32,
+    pub engines: Vec<EngineKind>,
+    pub paging_engine: u32,
+    /// Level 0 is the leaf; none without GpuMmu.
+    pub levels: Vec<Level>,
+    /// Bytes in a leaf table of 64 KiB entries; `None` when 64 KiB pages are mapped by 4 KiB entries.
+    pub leaf_table_64kb: Option<u64>,
+    pub va_bits: u32,
+    /// A valid entry that replaces an invalid one needs no flush.
+    pub invalid_not_cached: bool,
+    pub tables_in_system: bool,
+    pub paging_tables_in_system: bool,
+    /// Bytes of one scratch window of the paging process, on each side of a transfer (U-16); 0 if it has no addresses (PGV-03).
+    pub paging_va_size: u64,
+    pub paging_buffer_size: usize,
+    pub paging_private_size: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemorySegment {
+    pub id: SegmentId,
+    pub size: u64,
+    pub page_size: PageSize,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ApertureSegment {
+    pub id: SegmentId,
+    pub size: u64,
+    /// The GPU snoops the CPU's caches through it.
+    pub cache_coherent: bool,
+}
+
+/// A level of the page tables.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Level {
+    pub index_bits: u32,
+    /// Lowest address bit that the index covers.
+    pub shift: u32,
+    pub table_bytes: u64,
+}
+
+/// How many processes can share the one address space of GpuVaIoMmuGlobal; the paging process has a slice too.
+const GLOBAL_SLICES: u64 = 256;
+
+/// The first addresses of a space without page tables that are never used (GVA-58).
+const NULL_GUARD: u64 = 2 << 20;
+
+impl Adapter {
+    /// Whether the GPU has page tables, which the manager writes.
+    pub fn has_page_tables(&self) -> bool {
+        self.model == AddressingModel::GpuMmu
+    }
+
+    /// The size of the memory segment's pages; small ones without a memory segment.
+    pub fn memory_page_size(&self) -> PageSize {
+        self.memory.map_or(PageSize::Kib4, |memory| memory.page_size)
+    }
+
+    /// Bytes of the memory segment; 0 without one.
+    pub fn memory_size(&self) -> u64 {
+        self.memory.map_or(0, |memory| memory.size)
+    }
+
+    /// The memory segment.
+    ///
+    /// # Panics
+    ///
+    /// Without one: then nothing asks where in it something lies.
+    pub fn memory_id(&self) -> SegmentId {
+        self.memory.expect("only an adapter with a memory segment places anything in it").id
+    }
+
+    /// First and end of the addresses that process number `index` may use. The first ones of a space are never used, so that
+    /// a null pointer with an offset faults too (GVA-58, GVA-59).
+    pub fn process_addresses(&self, index: usize) -> Option<(u64, u64)> {
+        let end = 1 << self.va_bits;
+        match self.model {
+            AddressingModel::GpuMmu => Some((self.coverage(0), end)),
+            AddressingModel::GpuVaIoMmu => Some((NULL_GUARD, end)),
+            AddressingModel::GpuVaIoMmuGlobal => {
+                let slice = end / GLOBAL_SLICES;
+                let number = index as u64 + 1;
+                (number < GLOBAL_SLICES).then_some((number * slice, (number + 1) * slice))
+            }
+        }
+    }
+
+    /// The first address that the paging process uses, and the most bytes that it may use from there on.
+    pub fn paging_addresses(&self) -> (u64, u64) {
+        let end = 1 << self.va_bits;
+        match self.model {
+            AddressingModel::GpuMmu => (self.coverage(0), end - self.coverage(0)),
+            AddressingModel::GpuVaIoMmu => (NULL_GUARD, end - NULL_GUARD),
+            AddressingModel::GpuVaIoMmuGlobal => (NULL_GUARD, end / GLOBAL_SLICES - NULL_GUARD),
+        }
+    }
+
+    /// Whose addresses the IOMMU translates for a process; none if the GPU has page tables.
+    pub fn io_mmu_domain(&self, process: KmdProcessHandle) -> Option<IoMmuDomain> {
+        match self.model {
+            AddressingModel::GpuMmu => None,
+            AddressingModel::GpuVaIoMmu => Some(IoMmuDomain::Process(process)),
+            AddressingModel::GpuVaIoMmuGlobal => Some(IoMmuDomain::Global),
+        }
+    }
+
+    /// The root's level.
+    pub fn root_level(&self) -> u32 {
+        self.levels.len() as u32 - 1
+    }
+
+    /// Bytes of address space that one table of `level` covers.
+    pub fn coverage(&self, level: u32) -> u64 {
+        let level = &self.levels[level as usize];
+        1 << (level.shift + level.index_bits)
+    }
+
+    /// The page size that a leaf entry for a page of `page_size` has.
+    pub fn pte_page_size(&self, page_size: PageSize) -> PageSize {
+        if self.leaf_table_64kb.is_some() { page_size } else { PageSize::Kib4 }
+    }
+}

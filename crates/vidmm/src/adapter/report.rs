@@ -1,0 +1,235 @@
+//! What the driver reports, checked (U-1).
+
+use alloc::vec::Vec;
+
+use super::{Adapter, ApertureSegment, BrokenRule, Level, MemorySegment, NotificationRevision};
+use crate::{
+    contract::{
+        AdapterInfo, AddressingModel, EngineKind, GpuMmuFlags, PageTableLevelDesc, PageTableUpdateMode,
+        PagingBufferDesc, SegmentDescriptor, SegmentFlags, WddmVersion,
+    },
+    units::{PAGE_SIZE, PageSize, SegmentId},
+};
+
+const SEGMENTS_MAX: usize = 32;
+const ENGINES_MAX: usize = 64;
+const PAGING_BUFFER_MAX: u32 = 64 << 20;
+
+/// Checks what the driver reports. The size of the paging process's address space is left to
+/// [`paging_va`](crate::paging_va).
+pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<Adapter, Vec<BrokenRule>> {
+    let mut broken = Vec::new();
+    if info.wddm_version < WddmVersion::WDDM2_0 {
+        broken.push(BrokenRule::Version(info.wddm_version.0));
+    }
+    let (memory, aperture) = check_segments(&info.segments, &mut broken);
+    for segments in &info.linked_adapter_segments {
+        check_segments(segments, &mut broken);
+    }
+    let paging_engine = check_engines(info, &mut broken);
+    let levels = match info.addressing_model {
+        AddressingModel::GpuMmu => check_levels(info, &mut broken),
+        _ => check_io_mmu(info, memory, &mut broken),
+    };
+    let mode = info.gpu_mmu.page_table_update_mode;
+    let has_page_tables = info.addressing_model == AddressingModel::GpuMmu;
+    if has_page_tables && mode != PageTableUpdateMode::GpuPhysical {
+        broken.push(BrokenRule::UpdateMode(mode));
+    }
+    let dual = has_page_tables && info.gpu_mmu.flags.contains(GpuMmuFlags::DUAL_PTE_SUPPORTED);
+    let leaf_64kb = info.gpu_mmu.leaf_page_table_size_for_64k_pages_in_bytes;
+    if let (true, Some(levels)) = (dual, &levels) {
+        check_leaf_64kb(leaf_64kb, &levels[0], &mut broken);
+    }
+    let PagingBufferDesc { size, private_data_size } = info.paging_buffer;
+    if size.max(private_data_size) > PAGING_BUFFER_MAX {
+        broken.push(BrokenRule::PagingBufferSize { size, private_data_size });
+    }
+    if let (Some(memory), Some(levels)) = (&memory, &levels) {
+        let leaf_64kb = if dual { u64::from(leaf_64kb) } else { 0 };
+        let page_size = memory.page_size.bytes();
+        for (level, size) in (0..).zip(levels.iter().map(|level| level.table_bytes)).chain([(0, leaf_64kb)]) {
+            if size > page_size {
+                broken.push(BrokenRule::TableBeyondPage { level, size, page_size });
+            }
+        }
+    }
+    let (Some(aperture), Some(paging_engine), Some(levels), true) =
+        (aperture, paging_engine, levels, broken.is_empty())
+    else {
+        return Err(broken);
+    };
+    let home = |segment: fn(&PageTableLevelDesc) -> SegmentId| {
+        info.page_table_levels.first().filter(|_| has_page_tables).is_some_and(|level| segment(level).is_system())
+    };
+    Ok(Adapter {
+        version: info.wddm_version,
+        model: info.addressing_model,
+        revision: NotificationRevision::default(),
+        memory,
+        aperture,
+        system_commit_limit: system_commit_limit(info, total_system_memory),
+        segments_mask: u32::MAX >> (32 - info.segments.len()),
+        engines: info.engines.iter().map(|engine| engine.kind).collect(),
+        paging_engine,
+        levels,
+        leaf_table_64kb: dual.then_some(u64::from(leaf_64kb)),
+        va_bits: info.gpu_mmu.virtual_address_bit_count,
+        invalid_not_cached: info.gpu_mmu.flags.contains(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED),
+        tables_in_system: home(|level| level.page_table_segment_id),
+        paging_tables_in_system: home(|level| level.paging_process_page_table_segment_id),
+        paging_va_size: 0,
+        paging_buffer_size: (info.paging_buffer.size as usize)
+            .next_multiple_of(PAGE_SIZE as usize)
+            .max(PAGE_SIZE as usize),
+        paging_private_size: info.paging_buffer.private_data_size as usize,
+    })
+}
+
+/// The shared limit (1.7). Implicit system memory counts against it as the aperture does (U-6).
+fn system_commit_limit(info: &AdapterInfo, total_system_memory: u64) -> u64 {
+    let apertures = info.segments.iter().filter(|segment| is_aperture(segment));
+    let committable: u64 = apertures.map(|segment| segment.commit_limit).sum();
+    let for_graphics = (total_system_memory / 2).max(64 << 20);
+    let limit = committable.min(info.aperture_segment_commit_limit).min(for_graphics);
+    limit - limit % PAGE_SIZE
+}
+
+/// An adapter behind an IOMMU has no page tables, and reaches system memory only (GVA-02, U-17).
+fn check_io_mmu(info: &AdapterInfo, memory: Option<MemorySegment>, broken: &mut Vec<BrokenRule>) -> Option<Vec<Level>> {
+    if let Some(memory) = memory {
+        broken.push(BrokenRule::MemorySegmentBehindIoMmu(memory.id.0));
+    }
+    if !info.page_table_levels.is_empty() {
+        broken.push(BrokenRule::LevelsWithoutGpuMmu(info.page_table_levels.len()));
+    }
+    let va_bits = info.gpu_mmu.virtual_address_bit_count;
+    if !(32..=63).contains(&va_bits) {
+        broken.push(BrokenRule::IoMmuAddressBits(va_bits));
+    }
+    Some(Vec::new())
+}
+
+fn check_segments(
+    segments: &[SegmentDescriptor],
+    broken: &mut Vec<BrokenRule>,
+) -> (Option<MemorySegment>, Option<ApertureSegment>) {
+    if segments.is_empty() || segments.len() > SEGMENTS_MAX {
+        broken.push(BrokenRule::SegmentCount(segments.len()));
+        return (None, None);
+    }
+    let numbered = || segments.iter().enumerate().map(|(index, segment)| (index as u8 + 1, segment));
+    for (id, segment) in numbered() {
+        let page_size = page_size_of(segment).bytes();
+        if segment.size == 0 || !segment.size.is_multiple_of(page_size) {
+            broken.push(BrokenRule::SegmentSize { segment: id, size: segment.size, page_size });
+        }
+        if segment.base_address.checked_add(segment.size).is_none() {
+            broken.push(BrokenRule::SegmentOverflow(id));
+        }
+        if !is_aperture(segment) && segment.commit_limit != segment.size {
+            let (size, commit_limit) = (segment.size, segment.commit_limit);
+            broken.push(BrokenRule::CommitLimit { segment: id, size, commit_limit });
+        }
+        for (other_id, other) in numbered().skip(usize::from(id)) {
+            let starts_before_end =
+                |a: &SegmentDescriptor, b: &SegmentDescriptor| a.base_address < b.base_address.saturating_add(b.size);
+            if starts_before_end(segment, other) && starts_before_end(other, segment) {
+                broken.push(BrokenRule::SegmentOverlap(id, other_id));
+            }
+        }
+    }
+    let apertures = segments.iter().filter(|segment| is_aperture(segment)).count();
+    if apertures != 1 {
+        broken.push(BrokenRule::ApertureCount(apertures));
+    }
+    let memories = segments.len() - apertures;
+    if memories > 1 {
+        broken.push(BrokenRule::MemorySegmentCount(memories));
+    }
+    let memory = numbered().find(|(_, segment)| !is_aperture(segment)).map(|(id, segment)| MemorySegment {
+        id: SegmentId(id),
+        size: segment.size,
+        page_size: page_size_of(segment),
+    });
+    let aperture = numbered().find(|(_, segment)| is_aperture(segment)).map(|(id, segment)| ApertureSegment {
+        id: SegmentId(id),
+        size: segment.size,
+        cache_coherent: segment.flags.contains(SegmentFlags::CACHE_COHERENT),
+    });
+    (memory, aperture)
+}
+
+fn is_aperture(segment: &SegmentDescriptor) -> bool {
+    segment.flags.contains(SegmentFlags::APERTURE)
+}
+
+fn page_size_of(segment: &SegmentDescriptor) -> PageSize {
+    if segment.flags.contains(SegmentFlags::USE_64KB_PAGES) { PageSize::Kib64 } else { PageSize::Kib4 }
+}
+
+fn check_leaf_64kb(size: u32, leaf: &Level, broken: &mut Vec<BrokenRule>) {
+    let entries = (1u64 << leaf.index_bits) / (PageSize::Kib64.bytes() / PageSize::Kib4.bytes());
+    let bytes = u64::from(size);
+    if entries == 0 || bytes == 0 || !bytes.is_multiple_of(PAGE_SIZE) || bytes < entries * 8 {
+        broken.push(BrokenRule::LeafTableSize64Kb { size, entries });
+    }
+}
+
+fn check_engines(info: &AdapterInfo, broken: &mut Vec<BrokenRule>) -> Option<u32> {
+    if info.engines.is_empty() || info.engines.len() > ENGINES_MAX {
+        broken.push(BrokenRule::EngineCount(info.engines.len()));
+    }
+    let mut paging = info.engines.iter().enumerate().filter(|(_, engine)| engine.kind == EngineKind::Paging);
+    match (paging.next(), paging.count()) {
+        (Some((ordinal, _)), 0) => Some(ordinal as u32),
+        (first, more) => {
+            broken.push(BrokenRule::PagingEngineCount(usize::from(first.is_some()) + more));
+            None
+        }
+    }
+}
+
+fn check_levels(info: &AdapterInfo, broken: &mut Vec<BrokenRule>) -> Option<Vec<Level>> {
+    let descs = &info.page_table_levels;
+    if !(2..=6).contains(&descs.len()) {
+        broken.push(BrokenRule::LevelCount(descs.len()));
+        return None;
+    }
+    let page_shift = PAGE_SIZE.trailing_zeros();
+    let va_bits = info.gpu_mmu.virtual_address_bit_count;
+    let root = descs.len() - 1;
+    let below_root = descs[..root]
+        .iter()
+        .fold(u64::from(page_shift), |bits, desc| bits + u64::from(desc.page_table_index_bit_count));
+    let zero_level = descs[..root].iter().any(|desc| desc.page_table_index_bit_count == 0);
+    if zero_level || u64::from(va_bits) <= below_root || va_bits > 63 || u64::from(va_bits) - below_root > 31 {
+        broken.push(BrokenRule::AddressBits { va_bits, below_root });
+        return None;
+    }
+    let mut shift = page_shift;
+    let mut levels = Vec::with_capacity(descs.len());
+    for (index, desc) in descs.iter().enumerate() {
+        let index_bits = if index == root { va_bits - below_root as u32 } else { desc.page_table_index_bit_count };
+        let size = desc.page_table_size_in_bytes;
+        let (level, entries) = (index as u32, 1u64 << index_bits);
+        if !u64::from(size).is_multiple_of(PAGE_SIZE) || u64::from(size) < entries * 8 {
+            broken.push(BrokenRule::TableSize { level, size, entries });
+        }
+        let memory_ids: Vec<u8> =
+            (1..).zip(&info.segments).filter(|(_, segment)| !is_aperture(segment)).map(|(id, _)| id).collect();
+        let homes = [desc.page_table_segment_id, desc.paging_process_page_table_segment_id];
+        let first_homes = [descs[0].page_table_segment_id, descs[0].paging_process_page_table_segment_id];
+        for (home, first_home) in homes.into_iter().zip(first_homes) {
+            if home.is_system() && u64::from(size) > PAGE_SIZE {
+                broken.push(BrokenRule::SystemTableSize { level, size });
+            }
+            if home != first_home || !(home.is_system() || memory_ids.contains(&home.0)) {
+                broken.push(BrokenRule::TableSegment { level, segment: home.0 });
+            }
+        }
+        levels.push(Level { index_bits, shift, table_bytes: u64::from(size) });
+        shift += index_bits;
+    }
+    Some(levels)
+}

@@ -1,0 +1,190 @@
+//! Allocations: their creation and their end.
+
+use crate::{
+    adapter::{Adapter, NotificationRevision},
+    allocation::{Allocation, AllocationState, Owner},
+    contract::{AllocationFlags, AllocationFlags2, AllocationInfo, Host, Kmd, SegmentSet, WddmVersion},
+    error::{AllocationInfoRule, CreateError, DriverFinding, Violation},
+    event::Event,
+    id::{AllocationId, DeviceId, InvalidHandle},
+    residency::EvictFlags,
+    state::{Deferred, DeferredAction, VidMm},
+    units::{PAGE_SIZE_64K, PageSize},
+};
+
+impl VidMm {
+    /// Creates an allocation. The driver decides what it is from `private_driver_data` (CRE-03); the host commits its
+    /// backing store (U-9). It is nowhere in the segment until MakeResident (CRE-43), and reads as zero (CRE-42).
+    ///
+    /// # Errors
+    ///
+    /// If the driver or the host refuses, or what the driver decided is impossible. Nothing then remains of it.
+    #[doc(alias = "D3DKMTCreateAllocation2")]
+    #[doc(alias = "DxgkDdiCreateAllocation")]
+    pub fn create_allocation(
+        &mut self,
+        kmd: &mut dyn Kmd,
+        host: &mut dyn Host,
+        device: DeviceId,
+        private_driver_data: &[u8],
+    ) -> Result<AllocationId, CreateError> {
+        let device_index = self.devices.lookup(device)?;
+        self.check_device(device_index)?;
+        let info = kmd.create_allocation(private_driver_data)?;
+        let size = self.check_allocation(&info);
+        let state = self.notifications(&info).map(|notify| notify | self.residence(&info));
+        let checked = size.and_then(|size| Ok((size, state?)));
+        let committed = checked
+            .and_then(|(size, state)| Ok((size, state, host.commit_backing_store(size).map_err(CreateError::from)?)));
+        let (size, state, backing_store) = committed.inspect_err(|_| kmd.destroy_allocation(info.allocation))?;
+        self.report_notifications(&info, size);
+        let owner = Owner { process: self.devices[device_index].process, device: device_index as u32 };
+        let (handle, priority) = (info.allocation, info.allocation_priority);
+        let allocation = Allocation::new(handle, size, backing_store.offset, owner, priority, state);
+        let allocation = self.allocations.insert(allocation);
+        self.devices[device_index].allocations += 1;
+        let process = self.processes.id(owner.process as usize);
+        self.events.record(|| Event::AllocationCreated {
+            allocation,
+            device,
+            process,
+            handle,
+            size,
+            priority,
+            backing_store: backing_store.offset,
+            supported_segment_set: info.supported_segment_set.0,
+            accessed_physically: info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY),
+            notify: notify_flags(state),
+        });
+        Ok(allocation)
+    }
+
+    /// The size of the allocation where it may live, or why it cannot be.
+    fn check_allocation(&self, info: &AllocationInfo) -> Result<u64, CreateError> {
+        let broken = |rule| Err(CreateError::Violation(Violation::AllocationInfo(rule)));
+        let SegmentSet(set) = info.supported_segment_set;
+        if set == 0 || set & !self.adapter.segments_mask != 0 {
+            return broken(AllocationInfoRule::SegmentSet(set));
+        }
+        let in_memory = self.adapter.memory.filter(|memory| info.supported_segment_set.contains(memory.id));
+        let page_size = in_memory.map_or(PageSize::Kib4, |memory| memory.page_size).bytes();
+        let size = info.size.checked_next_multiple_of(page_size).filter(|&size| size > 0);
+        let Some(size) = size.filter(|&size| size <= 1 << 62) else {
+            return broken(AllocationInfoRule::Size(info.size));
+        };
+        let alignment = u64::from(info.alignment);
+        if alignment != 0 && (!alignment.is_power_of_two() || alignment < page_size) {
+            return broken(AllocationInfoRule::Alignment(info.alignment));
+        }
+        let preferred = info.preferred_segment.0.into_iter().take_while(|segment| segment.0 != 0);
+        if let Some(outside) = preferred.into_iter().find(|&segment| !info.supported_segment_set.contains(segment)) {
+            return broken(AllocationInfoRule::PreferredSegment(outside.0));
+        }
+        if info.allocation_priority == 0 {
+            return broken(AllocationInfoRule::Priority);
+        }
+        // Backing stores and ranges of the aperture begin at multiples of 64 KiB.
+        let finest = if in_memory.is_some() { page_size } else { PAGE_SIZE_64K };
+        let contiguous = in_memory.is_some() && info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY);
+        if alignment > finest || contiguous {
+            return Err(CreateError::NotSupported("contiguous placement in the memory segment"));
+        }
+        Ok(size)
+    }
+
+    /// Where the driver lets the allocation be resident. An aperture segment in its set is system memory (SEG-11, SEG-12).
+    fn residence(&self, info: &AllocationInfo) -> AllocationState {
+        let set = info.supported_segment_set;
+        let memory = self.adapter.memory.map(|memory| memory.id);
+        let mut state = AllocationState::empty();
+        state.set(AllocationState::MAY_BE_IN_MEMORY, memory.is_some_and(|memory| set.contains(memory)));
+        state.set(AllocationState::MAY_BE_IN_SYSTEM, set.contains(self.adapter.aperture.id));
+        state.set(AllocationState::PREFERS_SYSTEM, info.preferred_segment.0[0] == self.adapter.aperture.id);
+        state.set(AllocationState::ACCESSED_PHYSICALLY, info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY));
+        state.set(AllocationState::LISTED_IN_SYSTEM, !state.contains(AllocationState::MAY_BE_IN_MEMORY));
+        state
+    }
+
+    /// The notifications that the driver asked for and will get (CRE-07, NTF-05).
+    fn notifications(&self, info: &AllocationInfo) -> Result<AllocationState, CreateError> {
+        let mut state = AllocationState::empty();
+        if self.adapter.version < WddmVersion::WDDM3_2 {
+            return Ok(state);
+        }
+        let as_eviction = self.adapter.revision == NotificationRevision::August2024;
+        let unmapped = as_eviction || !self.adapter.has_page_tables();
+        let wants = |flag| info.flags2.contains(flag);
+        state.set(AllocationState::NOTIFY_EVICTION, wants(AllocationFlags2::NOTIFY_EVICTION));
+        state.set(AllocationState::NOTIFY_IO_MMU_UNMAP, unmapped && wants(AllocationFlags2::NOTIFY_IO_MMU_UNMAP));
+        let in_window = state.contains(AllocationState::NOTIFY_EVICTION)
+            || (as_eviction && state.contains(AllocationState::NOTIFY_IO_MMU_UNMAP));
+        if in_window && self.adapter.paging_va_size == 0 {
+            return Err(CreateError::NoPagingVa);
+        }
+        Ok(state)
+    }
+
+    /// Tells the driver's author what the flags of an allocation will not do.
+    fn report_notifications(&mut self, info: &AllocationInfo, size: u64) {
+        let known = AllocationFlags2::NOTIFY_EVICTION | AllocationFlags2::NOTIFY_IO_MMU_UNMAP;
+        let flags2 = info.flags2 & known;
+        let Adapter { version, revision, paging_va_size, .. } = self.adapter;
+        if version < WddmVersion::WDDM3_2 {
+            if !flags2.is_empty() {
+                self.report(DriverFinding::FlagsBeyondVersion { flags2, wddm_version: version.0 });
+            }
+            return;
+        }
+        if flags2.contains(AllocationFlags2::NOTIFY_EVICTION) && size > paging_va_size {
+            self.report(DriverFinding::AllocationBeyondPagingVa { size, paging_va_size });
+        }
+        let never_sent = self.adapter.has_page_tables() && revision == NotificationRevision::Current;
+        if flags2.contains(AllocationFlags2::NOTIFY_IO_MMU_UNMAP) && never_sent {
+            self.report(DriverFinding::NotifyIoMmuUnmapWithoutIoMmu);
+        }
+    }
+
+    /// Destroys an allocation. Work submitted before may still use it (RES-91): its memory, its addresses and its backing
+    /// store are free when that has ended, and the handle is invalid at once. It leaves its device's list.
+    ///
+    /// # Errors
+    ///
+    /// If the handle names nothing.
+    #[doc(alias = "D3DKMTDestroyAllocation2")]
+    pub fn destroy_allocation(&mut self, allocation: AllocationId) -> Result<(), InvalidHandle> {
+        let index = self.lookup_allocation(allocation)? as u32;
+        self.events.record(|| Event::AllocationDestroyed { allocation });
+        let device_index = self.allocations[index as usize].device as usize;
+        let submitted = self.devices[device_index].submitted;
+        let entry = &mut self.allocations[index as usize].entry;
+        if entry.count > 0 {
+            entry.count = 1;
+            let effect = entry.leave(submitted, EvictFlags::all());
+            let (size, pool) = (self.allocations[index as usize].size, self.allocations[index as usize].pool());
+            self.set_list_bytes(device_index, pool, self.devices[device_index].list[pool].now() - size);
+            self.apply(index, effect);
+        }
+        // Work that was submitted and still waits for its grant may need it: until then it can be evicted and come back.
+        self.allocations[index as usize].state |= AllocationState::DESTROYED;
+        self.bury(index);
+        self.defer(device_index, DeferredAction::Purge(index));
+        Ok(())
+    }
+
+    /// Does `action` once all that was submitted and requested so far is dispatched and granted.
+    pub(crate) fn defer(&mut self, device: usize, action: DeferredAction) {
+        let books = &mut self.devices[device];
+        let deferred = Deferred { submission: books.submitted, request: books.last_request, action };
+        books.deferred.push_back(deferred);
+        self.deferring.insert(device as u32);
+        self.stirred = true;
+    }
+}
+
+/// The notifications that an allocation will get, as the driver asked for them.
+fn notify_flags(state: AllocationState) -> AllocationFlags2 {
+    let mut flags = AllocationFlags2::empty();
+    flags.set(AllocationFlags2::NOTIFY_EVICTION, state.contains(AllocationState::NOTIFY_EVICTION));
+    flags.set(AllocationFlags2::NOTIFY_IO_MMU_UNMAP, state.contains(AllocationState::NOTIFY_IO_MMU_UNMAP));
+    flags
+}

@@ -1,0 +1,88 @@
+//! Plans while they are written: what belongs to one decision, cut where it has grown large enough.
+
+use alloc::vec::Vec;
+
+use crate::{
+    event::Event,
+    id::PlanNo,
+    paging::{Plan, Retire, Stream},
+    state::VidMm,
+};
+
+/// A plan is cut when it moves this many bytes, so that paging and the work that waits for it overlap (D6).
+pub(super) const PLAN_BYTES: u64 = 32 << 20;
+
+/// Plans being written for one decision: a plan is parked when it is full, and another begun.
+#[derive(Default)]
+pub(crate) struct Draft {
+    pub(super) plan: Plan,
+    /// Something was decided under the number of `plan`: it must be parked, even if it needs no operation.
+    pub(super) decided: bool,
+    parked: Vec<PlanNo>,
+}
+
+impl VidMm {
+    /// An allocation is planned twice in one plan only to move it from one place to another: then no notification is given
+    /// after its content has moved.
+    pub(super) fn cut_before(&mut self, draft: &mut Draft, index: u32) {
+        let allocation = &self.allocations[index as usize];
+        let is_in_draft = draft.decided && allocation.last_plan == self.stream.next_number();
+        if is_in_draft && !(self.adapter.has_page_tables() && allocation.place.is_none()) {
+            self.park_draft(draft);
+        }
+    }
+
+    /// Makes `draft` wait for a submission, if it has not retired.
+    pub(crate) fn plan_wait(&self, draft: &mut Draft, device: u32, submission: u64) {
+        if submission > self.devices[device as usize].retired() {
+            draft.plan.wait_for(device, submission);
+        }
+    }
+
+    /// Makes `draft` follow a plan that has not entered the stream.
+    pub(crate) fn plan_after(&self, draft: &mut Draft, plan: PlanNo) {
+        follow(&self.stream, &mut draft.plan, plan);
+    }
+
+    /// Notes in `draft` what is to be done once it has retired.
+    pub(crate) fn plan_retire(&self, draft: &mut Draft, retire: Retire) {
+        draft.plan.retire.push(retire);
+        draft.decided = true;
+    }
+
+    /// Parks what is left in `draft`. Returns the numbers of all its plans.
+    pub(crate) fn finish(&mut self, mut draft: Draft) -> Vec<PlanNo> {
+        if draft.decided {
+            self.park_draft(&mut draft);
+        }
+        draft.parked
+    }
+
+    pub(super) fn park_draft(&mut self, draft: &mut Draft) {
+        let plan = core::mem::take(&mut draft.plan);
+        draft.decided = false;
+        let number = self.stream.next_number();
+        let devices = &self.devices;
+        self.events.record(|| Event::PlanDecided {
+            plan: number,
+            waits: plan.waits.iter().map(|&(device, last)| (devices.id(device as usize), last)).collect(),
+            after: plan.after.iter().chain(&plan.after_retired).copied().collect(),
+        });
+        self.statistics.plans += 1;
+        self.stream.park(plan);
+        draft.parked.push(number);
+    }
+
+    /// Makes `draft` follow those of `plans` that are not its own.
+    pub(super) fn plan_after_all(&self, draft: &mut Draft, plans: Vec<PlanNo>) {
+        let number = self.stream.next_number();
+        plans.into_iter().filter(|&plan| plan != number).for_each(|plan| draft.plan.follow(plan));
+    }
+}
+
+/// Makes `plan` follow `before`, if that has not entered the stream.
+pub(super) fn follow(stream: &Stream, plan: &mut Plan, before: PlanNo) {
+    if stream.is_parked(before) {
+        plan.follow(before);
+    }
+}

@@ -1,0 +1,76 @@
+//! What a move of an allocation does to its mappings: page-table entries, or what the host maps in the IOMMU.
+
+use super::draft::{Draft, follow};
+use crate::{
+    adapter::NotificationRevision,
+    allocation::AllocationState,
+    gpu_va::Mapping,
+    paging::{IoMmuRange, PteRange, UnmapNotice},
+    state::VidMm,
+    units::GpuVirtualAddress,
+};
+
+impl VidMm {
+    /// Writes into `draft` that a mapping shows its allocation where that is resident.
+    pub(super) fn show_mapping(&self, draft: &mut Draft, index: u32, mapping: Mapping) {
+        let allocation = &self.allocations[index as usize];
+        match self.io_mmu_range(index, &mapping) {
+            Some(range) => draft.plan.io_mmu_map.push(range),
+            None => {
+                let (segment, extents) = allocation.location(&self.adapter);
+                draft.plan.validate.push(PteRange { handle: allocation.handle, mapping, segment, extents });
+            }
+        }
+    }
+
+    /// Writes into `draft` that a mapping shows its allocation no longer. The driver is told before the host unmaps it from
+    /// the IOMMU, whatever becomes of the content: it is about caches (U-15).
+    pub(super) fn hide_mapping(&self, draft: &mut Draft, index: u32, mapping: Mapping) {
+        let allocation = &self.allocations[index as usize];
+        let handle = allocation.handle;
+        let Some(range) = self.io_mmu_range(index, &mapping) else {
+            let (segment, extents) = allocation.location(&self.adapter);
+            draft.plan.invalidate.push(PteRange { handle, mapping, segment, extents });
+            return;
+        };
+        draft.plan.io_mmu_unmap.push(range);
+        let is_current = self.adapter.revision == NotificationRevision::Current;
+        if is_current && allocation.state.contains(AllocationState::NOTIFY_IO_MMU_UNMAP) {
+            let process = self.processes[mapping.process as usize].handle;
+            draft.plan.notify_unmap.push(UnmapNotice { handle, process, mapping });
+        }
+    }
+
+    /// What the host maps for a mapping; none if the GPU has page tables.
+    pub(super) fn io_mmu_range(&self, index: u32, mapping: &Mapping) -> Option<IoMmuRange> {
+        let domain = self.adapter.io_mmu_domain(self.processes[mapping.process as usize].handle)?;
+        Some(IoMmuRange {
+            domain,
+            virtual_address: GpuVirtualAddress(mapping.virtual_address),
+            size: mapping.size,
+            system_offset: self.allocations[index as usize].backing_store + mapping.allocation_offset,
+            read_only: mapping.read_only,
+            allocation: self.allocations.id(index as usize),
+            allocation_offset: mapping.allocation_offset,
+            window: false,
+        })
+    }
+
+    /// Writes into `draft` that a mapping shows its allocation, or no longer, with the allocation where it is.
+    pub(crate) fn plan_entries(&mut self, draft: &mut Draft, index: u32, mapping: Mapping, valid: bool) {
+        let number = self.stream.next_number();
+        let allocation = &mut self.allocations[index as usize];
+        follow(&self.stream, &mut draft.plan, allocation.last_plan);
+        // Also without entries to write: whoever brings the allocation in writes them, and must follow the plan that
+        // initialises their tables.
+        if allocation.place.is_some() || draft.decided || !draft.plan.after.is_empty() {
+            allocation.last_plan = number;
+            draft.decided = true;
+        }
+        match (allocation.place.is_some(), valid) {
+            (false, _) => {}
+            (true, true) => self.show_mapping(draft, index, mapping),
+            (true, false) => self.hide_mapping(draft, index, mapping),
+        }
+    }
+}
