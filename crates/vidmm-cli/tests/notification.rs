@@ -102,31 +102,6 @@ fn transfers_that_go_wrong_are_found() {
 }
 
 #[test]
-fn the_paging_va_has_the_size_of_the_table() {
-    const MIB: u64 = 1 << 20;
-    for local in [0, 64] {
-        for log in [None, Some(4), Some(64)] {
-            for answer in [None, Some(0), Some(8), Some(512)] {
-                let log_key = log.map_or_else(String::new, |log: u64| format!("scheduling-log = \"{log} MiB\"\n"));
-                let answer_key = answer.map_or("\"fails\"".to_owned(), |mib: u64| mib.to_string());
-                let text = format!(
-                    "[adapter]\npage-size = \"4 KiB\"\nlocal-memory = \"{local} MiB\"\n{log_key}\
-                     paging-va-mib = {answer_key}\n[[step]]\nquery-paging-va = 0\n"
-                );
-                let expected = match answer.filter(|&mib| mib > 0) {
-                    _ if local == 0 && log.is_none() => 0,
-                    // No window can show more than there is, in local memory or in the aperture.
-                    Some(mib) => mib.min(256),
-                    None => (local / 4).max(log.unwrap_or(0)),
-                };
-                let run = steps(&format!("{text}size = {}", expected * MIB), &[]);
-                assert_eq!(run.status, Some(0), "{text}{run}");
-            }
-        }
-    }
-}
-
-#[test]
 fn the_switch_honours_the_answer_of_a_driver_without_local_memory() {
     let asks = "[adapter]\nlocal-memory = 0\npaging-va-mib = 8\n";
     let step = "[[step]]\nquery-paging-va = 0\nsize = ";

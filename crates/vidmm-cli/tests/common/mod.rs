@@ -100,7 +100,7 @@ pub fn scenarios() -> Vec<String> {
 
 /// The scenarios about allocation notification: most are made of steps.
 pub fn notification_scenarios() -> Vec<String> {
-    scenarios_in("scenarios/notification")
+    [scenarios_in("scenarios/notification"), scenarios_in("scenarios/notification/p31")].concat()
 }
 
 /// The scenarios of a folder, by their paths.
