@@ -208,6 +208,16 @@ impl Allocation {
         if self.state.contains(AllocationState::LISTED_IN_SYSTEM) { Pool::System } else { Pool::Memory }
     }
 
+    /// Where it may be counted, first choice first. While something outstanding requires it, that is where it is.
+    pub fn pools(&self) -> [Option<Pool>; 2] {
+        if self.entry.holding || self.entry.has_ungranted_span() {
+            return [Some(self.pool()), None];
+        }
+        let memory = self.state.contains(AllocationState::MAY_BE_IN_MEMORY).then_some(Pool::Memory);
+        let system = self.state.contains(AllocationState::MAY_BE_IN_SYSTEM).then_some(Pool::System);
+        if self.state.contains(AllocationState::PREFERS_SYSTEM) { [system, memory] } else { [memory, system] }
+    }
+
     /// Whether something outstanding requires it: a granted span, or one that waits for its grant.
     pub fn is_required(&self) -> bool {
         self.entry.count > 0 || self.entry.holding || self.entry.has_ungranted_span()

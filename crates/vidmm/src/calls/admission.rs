@@ -45,18 +45,19 @@ impl VidMm {
 
     /// Finds room for an allocation that joins the list, or adds to what must be trimmed.
     pub(super) fn admit(&mut self, admission: &mut Admission, index: u32) {
-        let size = self.allocations[index as usize].size;
-        let pools = self.pools_of(index);
+        let allocation = &self.allocations[index as usize];
+        let (size, counted, pools) = (allocation.size, allocation.pool(), allocation.pools());
         for pool in pools.into_iter().flatten() {
-            if size <= admission.left[pool] && self.has_range(admission, index, pool) {
-                admission.left[pool] -= size;
-                admission.added[pool] += size;
-                if self.allocations[index as usize].pool() != pool {
-                    self.allocations[index as usize].state.toggle(AllocationState::LISTED_IN_SYSTEM);
-                    admission.moved.push(index);
-                }
-                return;
+            if size > admission.left[pool] || !self.has_range(admission, index, pool) {
+                continue;
             }
+            admission.left[pool] -= size;
+            admission.added[pool] += size;
+            if counted != pool {
+                self.allocations[index as usize].state.toggle(AllocationState::LISTED_IN_SYSTEM);
+                admission.moved.push(index);
+            }
+            return;
         }
         // Whatever the caller trims, one of the pools then has enough.
         for pool in pools.into_iter().flatten() {
@@ -64,18 +65,6 @@ impl VidMm {
             let fragmented = if self.needs_range(index, pool) { self.assigned_to(admission.device).max(1) } else { 0 };
             admission.num_bytes_to_trim += missing.max(fragmented);
         }
-    }
-
-    /// Where an allocation may be counted, first choice first. One that something outstanding still requires stays.
-    fn pools_of(&self, index: u32) -> [Option<Pool>; 2] {
-        let allocation = &self.allocations[index as usize];
-        if allocation.entry.holding || allocation.entry.has_ungranted_span() {
-            return [Some(allocation.pool()), None];
-        }
-        let state = allocation.state;
-        let memory = state.contains(AllocationState::MAY_BE_IN_MEMORY).then_some(Pool::Memory);
-        let system = state.contains(AllocationState::MAY_BE_IN_SYSTEM).then_some(Pool::System);
-        if state.contains(AllocationState::PREFERS_SYSTEM) { [system, memory] } else { [memory, system] }
     }
 
     /// Assigns a range of the aperture if the allocation needs one; `false` if there is no hole for it.
@@ -96,8 +85,8 @@ impl VidMm {
     }
 
     fn needs_range(&self, index: u32, pool: Pool) -> bool {
-        let state = self.allocations[index as usize].state;
-        pool == Pool::System && state.contains(AllocationState::ACCESSED_PHYSICALLY)
+        let accessed_physically = AllocationState::ACCESSED_PHYSICALLY;
+        pool == Pool::System && self.allocations[index as usize].state.contains(accessed_physically)
     }
 
     /// Bytes of the aperture that allocations of the device are assigned: with all of them gone, no hole of its own is too

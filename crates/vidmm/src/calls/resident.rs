@@ -157,8 +157,9 @@ impl VidMm {
         let mut admission = self.begin_admission(device);
         for &index in indices {
             // Counts go up first, so that an allocation named twice weighs once; joining raises them for good.
-            self.allocations[index as usize].entry.count += 1;
-            if self.allocations[index as usize].entry.count == 1 {
+            let count = &mut self.allocations[index as usize].entry.count;
+            *count += 1;
+            if *count == 1 {
                 self.admit(&mut admission, index);
             }
         }

@@ -37,7 +37,7 @@ pub struct AdapterInfo {
     /// The most that may be resident in all aperture segments and implicit system memory together, in bytes (1.7).
     #[doc(alias = "ApertureSegmentCommitLimit")]
     pub aperture_segment_commit_limit: u64,
-    /// Bytes of the log buffers of hardware scheduling; none if the OS schedules (PGV-02, PGV-03).
+    /// Bytes of the log buffers of hardware scheduling; none, or 0, if the OS schedules (PGV-02, PGV-03).
     #[doc(alias = "DxgkDdiSetSchedulingLogBuffer")]
     pub scheduling_log_buffer_size: Option<u64>,
     /// The engines ("nodes"), ordinals 0.. in this order.
