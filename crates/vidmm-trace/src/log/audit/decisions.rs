@@ -60,8 +60,8 @@ impl Audit {
         let victim = Victim { allocation: id, place: left, copied, moved: 0, notices };
         let draft = self.plans.draft(plan);
         draft.leaving.push(id);
-        draft.promoted.extend((reason == EvictReason::Promoted).then_some(id));
         draft.steps.victims.push(victim);
+        self.promoted.extend((reason == EvictReason::Promoted).then_some(id));
     }
 
     /// Whether somebody will read its content: its caller, or work that was submitted before the caller destroyed it.
@@ -172,25 +172,24 @@ impl Audit {
                 format!("plan {number} does not say that it follows plan {before}, whose allocation or range it takes")
             });
         }
-        self.check_promoted(number);
         let later = after.iter().find(|&&before| before >= number);
         self.findings
             .check(later.is_none(), Invariant::D5, || format!("plan {number} follows a later plan: {after:?}"));
     }
 
-    /// What is promoted goes to the memory segment with the plan that takes it out.
-    fn check_promoted(&mut self, number: PlanNo) {
-        let Some(plan) = self.plans.get(number) else { return };
+    /// What is promoted is placed in the memory segment by the same decision: before any plan of it enters.
+    fn check_promoted(&mut self) {
         let memory = self.places.memory.id;
-        let arrives =
-            |id| plan.steps.arrivals.iter().any(|arrival| arrival.allocation == id && arrival.place.segment == memory);
-        if let Some(id) = plan.promoted.iter().copied().find(|&id| !arrives(id)) {
-            let message = format!("{id} is promoted by plan {number}, which does not place it in the memory segment");
-            self.findings.report(Invariant::I03, message);
+        for id in std::mem::take(&mut self.promoted) {
+            let place = self.allocations.get(&id).and_then(|allocation| allocation.decided.as_ref());
+            self.findings.check(place.is_some_and(|place| place.segment == memory), Invariant::I03, || {
+                format!("{id} is promoted, but not placed in the memory segment")
+            });
         }
     }
 
     fn plan_entered(&mut self, number: PlanNo) {
+        self.check_promoted();
         self.places.entered(number);
         let Some(plan) = self.plans.get(number).filter(|plan| plan.stage == Stage::Decided) else {
             return self.findings.report(Invariant::D5, format!("plan {number} enters the stream, but is not parked"));

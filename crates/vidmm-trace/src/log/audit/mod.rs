@@ -76,6 +76,8 @@ pub struct Audit {
     places: Places,
     /// What was taken since the last grant.
     taken: Pools,
+    /// What was promoted and need not be in the memory segment yet.
+    promoted: Vec<AllocationId>,
     aperture: Aperture,
     io_mmu: IoMmu,
     tables: Tables,

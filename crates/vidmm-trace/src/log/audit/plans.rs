@@ -26,9 +26,8 @@ pub(super) struct Plan {
     pub steps: Steps,
     /// It cannot be carried out without an operation.
     pub has_operations: bool,
-    /// What it takes out, and what of that to bring it to the memory segment.
+    /// What it takes out.
     pub leaving: Vec<AllocationId>,
-    pub promoted: Vec<AllocationId>,
     /// Plans that it must follow, and why.
     pub must_follow: BTreeMap<PlanNo, Invariant>,
     /// What it says that it follows and waits for.
