@@ -1,4 +1,4 @@
-//! The loop: calls go in, outputs go to the GPU, events come back (DESIGN 1).
+//! The loop: calls go in, outputs go to the GPU, events come back.
 
 use std::collections::VecDeque;
 

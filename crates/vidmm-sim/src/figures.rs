@@ -19,7 +19,7 @@ pub struct Figures {
     pub evictions_copied: u64,
     /// Allocations that left local memory for implicit system memory and stayed resident.
     pub demotions: u64,
-    /// Allocations that came back from there.
+    /// Allocations that moved from system memory to local memory.
     pub promotions: u64,
     /// Allocations of which the driver was notified before they were evicted.
     pub eviction_notifications: u64,

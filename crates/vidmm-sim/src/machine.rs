@@ -1,4 +1,4 @@
-//! What a machine must be, without saying which: this crate names no GPU (DESIGN 2).
+//! What a machine must be, without saying which: this crate names no GPU.
 
 use vidmm::PageSize;
 use vidmm::contract::{AddressingModel, WddmVersion};

@@ -43,7 +43,7 @@ pub const OPCODE_WRITE_PTES: u16 = 4;
 pub const OPCODE_FLUSH_TLB: u16 = 5;
 /// Opcode of [`Command::Kernel`].
 pub const OPCODE_KERNEL: u16 = 6;
-/// Reserved: FOREIGN(token, allocation, address, offset, length) of DESIGN D1.
+/// Reserved: FOREIGN(token, allocation, address, offset, length) of D1.
 pub const OPCODE_FOREIGN: u16 = 7;
 /// Opcode of [`Command::SetAddressSpace`].
 pub const OPCODE_SET_ADDRESS_SPACE: u16 = 8;

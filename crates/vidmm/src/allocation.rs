@@ -97,7 +97,7 @@ bitflags! {
         const BACKED = 1 << 0;
         /// What the GPU has is newer than the backing store: eviction must copy it out, or is over with it in place (RES-22).
         const DIRTY = 1 << 1;
-        /// It stands in a queue of [`Evictable`](crate::residency::Evictable).
+        /// It stands in a queue of [`Evictable`](crate::evictable::Evictable).
         const EVICTABLE = 1 << 2;
         /// Its last Evict asked for eviction at the earliest opportunity (RES-21).
         const EVICT_SOON = 1 << 3;

@@ -1,4 +1,4 @@
-//! The audit: does the state hold together? Used after every step in tests and simulation (DESIGN 4).
+//! The audit: does the state hold together? Used after every step in tests and simulation.
 
 use alloc::{format, string::String, vec::Vec};
 use core::fmt;
@@ -120,6 +120,9 @@ impl VidMm {
         for (index, allocation) in self.allocations.iter() {
             let (assigned, held) = (self.aperture.assigned(index as u32), allocation.entry.holding);
             let is_elsewhere = matches!((&allocation.place, assigned), (Some(Place::Aperture(at)), Some(range)) if range.offset != *at);
+            let physical = allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY);
+            let is_unmapped = physical && allocation.place == Some(Place::System);
+            audit.holds(!is_unmapped, || format!("SEG-13: allocation {index} is resident outside the aperture"));
             audit.holds(!(held && is_elsewhere), || format!("SEG-13: allocation {index} is held outside its range"));
             audit.holds(assigned.is_none() || allocation.is_required(), || {
                 format!("SEG-13: allocation {index} keeps a range that nothing requires")

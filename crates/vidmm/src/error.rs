@@ -100,9 +100,9 @@ pub enum DriverFinding {
         /// Bytes of page tables that it takes.
         table_bytes: u64,
     },
-    /// An allocation that wants eviction notifications is larger than a window: it is notified in chunks.
+    /// An allocation that is notified in windows of the paging process is larger than one: it is notified in chunks.
     #[error(
-        "PGV-05: an allocation of {size} bytes that sets NotifyEviction does not fit into the paging process's address space of {paging_va_size}: it is notified in {} chunks; answer PAGINGPROCESSGPUVASIZE with a larger size if the driver needs it whole",
+        "PGV-05: an allocation of {size} bytes that asks for notifications does not fit into the paging process's address space of {paging_va_size}: it is notified in {} chunks; answer PAGINGPROCESSGPUVASIZE with a larger size if the driver needs it whole",
         .size.div_ceil(*.paging_va_size)
     )]
     AllocationBeyondPagingVa {

@@ -1,4 +1,4 @@
-//! What happened, as whole facts (DESIGN 8).
+//! What happened, as whole facts.
 //!
 //! Every event has a number, counted whether or not anybody listens, so that a number means the same in a run with a log and
 //! in one without. Events are complete: someone with the log alone can rebuild who was where.
@@ -521,7 +521,7 @@ pub enum EvictReason {
     RoomWanted,
     /// Its last Evict asked for it (RES-21).
     EvictRequested,
-    /// It is required in its preferred segment again, where there is room now.
+    /// It is required in the memory segment, and leaves system memory for it.
     Promoted,
     /// Its range of the aperture is wanted.
     RangeWanted,

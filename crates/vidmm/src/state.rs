@@ -27,7 +27,7 @@ use crate::{
 
 /// The video memory manager of one adapter.
 ///
-/// It owns no driver, no GPU, no host and no clock. Its methods are of three kinds (DESIGN 1):
+/// It owns no driver, no GPU, no host and no clock. Its methods are of three kinds:
 ///
 /// - *Calls* admit: `create_*`, `destroy_*`, [`make_resident`](Self::make_resident), [`evict`](Self::evict),
 ///   [`map_gpu_virtual_address`](Self::map_gpu_virtual_address), [`submit`](Self::submit), ... They validate, answer at once,
@@ -148,7 +148,7 @@ pub struct Statistics {
     pub io_mmu_unmap_notifications: u64,
     /// Allocations that left local memory for implicit system memory and stayed resident.
     pub demotions: u64,
-    /// Allocations that came back from there.
+    /// Allocations that moved from system memory to local memory.
     pub promotions: u64,
     /// Calls of `build_paging_buffer`, repeated ones too.
     pub build_calls: u64,

@@ -437,3 +437,68 @@ fn accessed_physically_with_a_memory_segment_is_refused() {
     }
     assert_eq!(world.fingerprint(), before);
 }
+
+/// SEG-13: what was held when it was asked for, and has lapsed before the grant, is required by nothing: it keeps its range until
+/// that is wanted, and is mapped when it is resident again.
+#[test]
+fn what_lapses_before_its_grant_is_not_resident_outside_the_aperture() {
+    for model in MODELS {
+        let (mut world, client) = integrated(model, 256);
+        let (a, _) = world.create_resident(client, Place::Aperture, 16, SILENT);
+        let b = world.create(client, Place::System, 4, SILENT);
+        let _: Residency = world.make_resident(client, &[a, b]).unwrap();
+        world.evict(client, &[a, a], IF_NECESSARY).unwrap();
+        world.run_all();
+        let _: Residency = world.make_resident(client, &[a]).unwrap();
+        world.run_all();
+        assert_eq!(shown(&world, a).len(), 16);
+        world.tear_down();
+    }
+}
+
+/// U-15: what is destroyed before the grant of a request that names it is taken out once.
+#[test]
+fn what_is_destroyed_before_its_grant_is_taken_out_once() {
+    let (mut world, client) = integrated(AddressingModel::GpuVaIoMmu, 256);
+    let (a, _) = world.create_resident(client, Place::Aperture, 16, BOTH);
+    let b = world.create(client, Place::System, 4, SILENT);
+    let _: Residency = world.make_resident(client, &[a, b]).unwrap();
+    world.destroy(a);
+    world.run_all();
+    assert_eq!(world.evicted(), [(a, EvictReason::Destroyed)]);
+    world.tear_down();
+}
+
+/// RES-91: a dead allocation whose range is wanted goes because it is dead.
+#[test]
+fn a_dead_allocation_in_a_wanted_range_goes_as_destroyed() {
+    let (mut world, client) = integrated(AddressingModel::GpuMmu, 32);
+    let other = world.client();
+    let fence = world.fence();
+    let (a, _) = world.create_resident(client, Place::Aperture, 32, EVICTION);
+    world.evict(client, &[a], IF_NECESSARY).unwrap();
+    world.submit_to(client.context, &[Access::Tag(1)], &[(fence, 1)], &[]);
+    world.destroy(a);
+    let b = world.create(other, Place::Aperture, 32, SILENT);
+    world.bring_in(other, &[b]);
+    assert_eq!(world.evicted(), [(a, EvictReason::Destroyed)]);
+}
+
+/// RES-13: what is to be trimmed is what the device had in the aperture before the call, not what the call was given.
+#[test]
+fn what_a_refused_call_was_given_is_not_to_be_trimmed() {
+    let (mut world, client) = integrated(AddressingModel::GpuMmu, 8 * UNIT);
+    let other = world.client();
+    world.create_resident(client, Place::Aperture, UNIT, SILENT);
+    world.create_resident(other, Place::Aperture, UNIT, SILENT);
+    let (hole, _) = world.create_resident(client, Place::Aperture, 2 * UNIT, SILENT);
+    world.create_resident(other, Place::Aperture, UNIT, SILENT);
+    world.evict(client, &[hole], SOON).unwrap();
+    world.run_all();
+    let small = world.create(client, Place::Aperture, 2 * UNIT, SILENT);
+    let large = world.create(client, Place::Aperture, 3 * UNIT + 1, SILENT);
+    let Err(MakeResidentError::NoMemory { num_bytes_to_trim }) = world.make_resident(client, &[small, large]) else {
+        panic!("there is no hole for the large one");
+    };
+    assert_eq!(num_bytes_to_trim, UNIT * PAGE_SIZE);
+}

@@ -356,3 +356,28 @@ fn all_operations_are_cut_to_the_same_size() {
         assert_eq!(sizes, [1024, 1024, 452]);
     }
 }
+
+/// GVA-02: a linked adapter with local memory behind an IOMMU is refused like the first.
+#[test]
+fn a_linked_adapter_behind_an_io_mmu_has_no_local_memory() {
+    let linked = vec![(64 << 20, Some(64))];
+    let config = Config { linked, ..Config::integrated(AddressingModel::GpuVaIoMmu, 1 << 18) };
+    let started = VidMm::start_adapter(config.options(), &mut Driver::new(&config), &mut Ledger::default());
+    let broken = started.err().expect("it does not start").broken_rules;
+    assert!(matches!(broken[..], [BrokenRule::MemorySegmentBehindIoMmu(_)]), "{broken:?}");
+}
+
+/// PGV-05, NTF-06: with the text of August 2024 an IOMMU unmap is notified in chunks too, and the driver's author is told.
+#[test]
+fn the_finding_of_chunks_is_about_every_notification_in_a_window() {
+    let revision = NotificationRevision::August2024;
+    let config = Config { revision, paging_va_mib: Some(4), ..Config::integrated(AddressingModel::GpuVaIoMmu, 4096) };
+    let mut world = World::new(config);
+    let client = world.client();
+    world.create_resident(client, Place::System, 2048, IO_MMU_UNMAP);
+    let findings = world.vidmm.driver_findings();
+    assert!(
+        findings.iter().any(|finding| matches!(finding, DriverFinding::AllocationBeyondPagingVa { .. })),
+        "{findings:?}"
+    );
+}

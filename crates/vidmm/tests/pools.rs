@@ -349,3 +349,13 @@ proptest! {
         world.tear_down();
     }
 }
+
+/// RES-13: allocations beyond all measure are refused, however many.
+#[test]
+fn what_could_never_fit_is_refused_without_overflow() {
+    let (mut world, client) = World::with_pages(64);
+    let info = world.config.allocation(Place::LocalOrSystem, 1 << 50, SILENT);
+    let all: Vec<AllocationId> = (0..3).map(|_| world.try_create(client, info).unwrap()).collect();
+    let answer = world.make_resident(client, &all);
+    assert_eq!(answer, Err(MakeResidentError::NoMemory { num_bytes_to_trim: u64::MAX }));
+}

@@ -1,4 +1,4 @@
-//! The event log: what happened in a run, as JSON lines (DESIGN 8). `docs/events.md` is its schema.
+//! The event log: what happened in a run, as JSON lines. `docs/events.md` is its schema.
 //!
 //! * [`LogWriter`] writes a [`LogHeader`] and then one line an event;
 //! * [`LogReader`] reads them back, and refuses what is no whole log;

@@ -24,12 +24,14 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
     }
     let (memory, aperture) = check_segments(&info.segments, &mut broken);
     for segments in &info.linked_adapter_segments {
-        check_segments(segments, &mut broken);
+        let (memory, _) = check_segments(segments, &mut broken);
+        check_reach(info, memory, &mut broken);
     }
+    check_reach(info, memory, &mut broken);
     let paging_engine = check_engines(info, &mut broken);
     let levels = match info.addressing_model {
         AddressingModel::GpuMmu => check_levels(info, &mut broken),
-        _ => check_io_mmu(info, memory, &mut broken),
+        _ => check_io_mmu(info, &mut broken),
     };
     let mode = info.gpu_mmu.page_table_update_mode;
     let has_page_tables = info.addressing_model == AddressingModel::GpuMmu;
@@ -95,11 +97,15 @@ fn system_commit_limit(info: &AdapterInfo, total_system_memory: u64) -> u64 {
     limit - limit % PAGE_SIZE
 }
 
-/// An adapter behind an IOMMU has no page tables, and reaches system memory only (GVA-02, U-17).
-fn check_io_mmu(info: &AdapterInfo, memory: Option<MemorySegment>, broken: &mut Vec<BrokenRule>) -> Option<Vec<Level>> {
-    if let Some(memory) = memory {
+/// Behind an IOMMU engines reach system memory only (GVA-02, U-17).
+fn check_reach(info: &AdapterInfo, memory: Option<MemorySegment>, broken: &mut Vec<BrokenRule>) {
+    if let Some(memory) = memory.filter(|_| info.addressing_model != AddressingModel::GpuMmu) {
         broken.push(BrokenRule::MemorySegmentBehindIoMmu(memory.id.0));
     }
+}
+
+/// An adapter behind an IOMMU has no page tables (U-17).
+fn check_io_mmu(info: &AdapterInfo, broken: &mut Vec<BrokenRule>) -> Option<Vec<Level>> {
     if !info.page_table_levels.is_empty() {
         broken.push(BrokenRule::LevelsWithoutGpuMmu(info.page_table_levels.len()));
     }

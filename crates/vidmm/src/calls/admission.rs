@@ -23,6 +23,8 @@ pub(crate) struct Admission {
     moved: Vec<u32>,
     /// Who got a range of the aperture for it.
     assigned: Vec<u32>,
+    /// Something did not fit.
+    pub is_refused: bool,
     /// What is missing.
     pub num_bytes_to_trim: u64,
 }
@@ -39,6 +41,7 @@ impl VidMm {
             added: PerPool::default(),
             moved: Vec::new(),
             assigned: Vec::new(),
+            is_refused: false,
             num_bytes_to_trim: 0,
         }
     }
@@ -59,11 +62,12 @@ impl VidMm {
             }
             return;
         }
+        admission.is_refused = true;
         // Whatever the caller trims, one of the pools then has enough.
         for pool in pools.into_iter().flatten() {
             let missing = size.saturating_sub(core::mem::take(&mut admission.left[pool]));
-            let fragmented = if self.needs_range(index, pool) { self.assigned_to(admission.device).max(1) } else { 0 };
-            admission.num_bytes_to_trim += missing.max(fragmented);
+            let fragmented = if self.needs_range(index, pool) { self.assigned_before(admission).max(1) } else { 0 };
+            admission.num_bytes_to_trim = admission.num_bytes_to_trim.saturating_add(missing.max(fragmented));
         }
     }
 
@@ -89,10 +93,11 @@ impl VidMm {
         pool == Pool::System && self.allocations[index as usize].state.contains(accessed_physically)
     }
 
-    /// Bytes of the aperture that allocations of the device are assigned: with all of them gone, no hole of its own is too
-    /// small.
-    fn assigned_to(&self, device: usize) -> u64 {
-        self.aperture.assigned_bytes(|other| self.allocations[other as usize].device as usize == device)
+    /// Bytes of the aperture that allocations of the device had before the call: with all of them gone, no hole of its own is
+    /// too small.
+    fn assigned_before(&self, admission: &Admission) -> u64 {
+        let is_own = |other: u32| self.allocations[other as usize].device as usize == admission.device;
+        self.aperture.assigned_bytes(|other| is_own(other) && !admission.assigned.contains(&other))
     }
 
     /// Nothing joins the list.

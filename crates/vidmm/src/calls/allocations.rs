@@ -116,12 +116,19 @@ impl VidMm {
         let wants = |flag| info.flags2.contains(flag);
         state.set(AllocationState::NOTIFY_EVICTION, wants(AllocationFlags2::NOTIFY_EVICTION));
         state.set(AllocationState::NOTIFY_IO_MMU_UNMAP, unmapped && wants(AllocationFlags2::NOTIFY_IO_MMU_UNMAP));
-        let in_window = state.contains(AllocationState::NOTIFY_EVICTION)
-            || (as_eviction && state.contains(AllocationState::NOTIFY_IO_MMU_UNMAP));
-        if in_window && self.adapter.paging_va_size == 0 {
+        if self.is_shown_in_window(info) && self.adapter.paging_va_size == 0 {
             return Err(CreateError::NoPagingVa);
         }
         Ok(state)
+    }
+
+    /// Whether the notifications that the driver asks for show the allocation in a window of the paging process.
+    fn is_shown_in_window(&self, info: &AllocationInfo) -> bool {
+        let mut in_window = AllocationFlags2::NOTIFY_EVICTION;
+        if self.adapter.revision == NotificationRevision::August2024 {
+            in_window |= AllocationFlags2::NOTIFY_IO_MMU_UNMAP;
+        }
+        info.flags2.intersects(in_window)
     }
 
     /// Tells the driver's author what the flags of an allocation will not do.
@@ -135,7 +142,8 @@ impl VidMm {
             }
             return;
         }
-        if flags2.contains(AllocationFlags2::NOTIFY_EVICTION) && size > paging_va_size {
+        let may_be_notified = info.supported_segment_set.contains(self.adapter.aperture.id);
+        if may_be_notified && self.is_shown_in_window(info) && size > paging_va_size {
             self.report(DriverFinding::AllocationBeyondPagingVa { size, paging_va_size });
         }
         let never_sent = self.adapter.has_page_tables() && revision == NotificationRevision::Current;

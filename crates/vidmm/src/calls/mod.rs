@@ -1,4 +1,4 @@
-//! Calls admit (DESIGN 1): they validate, decide counts and feasibility, and answer at once. They never wait.
+//! Calls admit: they validate, decide counts and feasibility, and answer at once. They never wait.
 
 mod address;
 mod admission;

@@ -166,7 +166,7 @@ impl VidMm {
         for &index in indices {
             self.allocations[index as usize].entry.count -= 1;
         }
-        if admission.num_bytes_to_trim > 0 {
+        if admission.is_refused {
             self.undo_admission(&admission);
             let (num_bytes_to_trim, device) = (admission.num_bytes_to_trim, self.devices.id(device));
             self.events.record(|| Event::MakeResidentRefused {
@@ -209,7 +209,9 @@ impl VidMm {
         let allocation = &self.allocations[index as usize];
         match &allocation.place {
             Some(Place::Memory(_)) => allocation.pool() == Pool::Memory,
-            Some(Place::System) => allocation.pool() == Pool::System,
+            Some(Place::System) => {
+                allocation.pool() == Pool::System && !allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY)
+            }
             Some(Place::Aperture(offset)) => self.aperture.assigned(index).is_some_and(|range| range.offset == *offset),
             None => false,
         }

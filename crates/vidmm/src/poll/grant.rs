@@ -163,6 +163,9 @@ impl VidMm {
     fn satisfy(&mut self, device: u32, position: SubmissionNo, kind: &RequestKind) -> Result<Vec<PlanNo>, Shortfall> {
         match kind {
             RequestKind::MakeResident(items) => {
+                // What has lapsed since it was asked for is required by nothing any more.
+                let is_required = |&(index, _): &(u32, _)| self.allocations[index as usize].is_required();
+                let items: Vec<(u32, Option<SpanNo>)> = items.iter().copied().filter(is_required).collect();
                 let indices: Vec<u32> = items.iter().map(|&(index, _)| index).collect();
                 if !self.may_hold(device as usize, self.bytes_not_held(&indices)) {
                     return Err(Shortfall::Promise);
@@ -170,7 +173,7 @@ impl VidMm {
                 if !Pool::ALL.into_iter().all(|pool| self.has_room_for(pool, device, position, &indices)) {
                     return Err(Shortfall::Room);
                 }
-                Ok(self.bring_in(items))
+                Ok(self.bring_in(&items))
             }
             RequestKind::MapGpuVirtualAddress { allocation, mapping } => {
                 if !self.has_room_for_tables(mapping) {

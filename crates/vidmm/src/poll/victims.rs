@@ -25,7 +25,7 @@ impl VidMm {
     pub(super) fn make_commit_room(&mut self, draft: &mut Draft, index: u32) {
         if let Some(range) = self.aperture.assigned(index) {
             for occupant in Vec::from_iter(self.aperture.shown_in(range)) {
-                self.plan_out(draft, occupant, EvictReason::RangeWanted);
+                self.plan_out(draft, occupant, self.reason(occupant, EvictReason::RangeWanted));
             }
         }
         while self.commit.available() < self.allocations[index as usize].size {
@@ -38,8 +38,12 @@ impl VidMm {
     pub(super) fn next_victim(&self, pool: Pool) -> (u32, EvictReason) {
         let victim = self.evictable[pool].iter(&self.allocations).next();
         let victim = victim.expect("a decision is made only when what is evictable makes enough room");
-        let is_dead = self.allocations[victim as usize].is_dead();
-        (victim, if is_dead { EvictReason::Destroyed } else { EvictReason::RoomWanted })
+        (victim, self.reason(victim, EvictReason::RoomWanted))
+    }
+
+    /// Why an allocation goes: what is dead goes for that, whatever else is wanted of it.
+    fn reason(&self, index: u32, otherwise: EvictReason) -> EvictReason {
+        if self.allocations[index as usize].is_dead() { EvictReason::Destroyed } else { otherwise }
     }
 
     /// Whether a victim of the memory segment stays resident in implicit system memory: where nobody must go for it.

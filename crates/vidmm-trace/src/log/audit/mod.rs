@@ -1,4 +1,4 @@
-//! The audit: do the events of a run hold together (DESIGN 8)?
+//! The audit: do the events of a run hold together?
 //!
 //! It knows nothing of the manager but its events. There are two ledgers of places. What is *decided* (`Evicted`, `Placed`)
 //! runs ahead: by it no two places may overlap, and victims must not be required. What is *built* follows the paging
