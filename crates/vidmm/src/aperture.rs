@@ -94,10 +94,6 @@ impl ApertureRanges {
         self.mapped_in(range).map(|(shown, _)| shown)
     }
 
-    fn shown_ranges_in(&self, range: Extent) -> impl Iterator<Item = Extent> {
-        self.mapped_in(range).map(|(_, shown)| shown)
-    }
-
     fn mapped_in(&self, range: Extent) -> impl Iterator<Item = (u32, Extent)> {
         let before_end = self.shown.range(..range.end()).rev();
         let mapped = before_end.take_while(move |&(&start, &(size, _))| start + size > range.offset);
@@ -129,7 +125,7 @@ impl ApertureRanges {
     /// What of `range` shows nothing, and is not about to be unmapped by another plan, is vacant.
     fn vacate(&mut self, range: Extent) {
         self.vacant.insert(range);
-        for occupied in Vec::from_iter(self.shown_ranges_in(range)) {
+        for (_, occupied) in Vec::from_iter(self.mapped_in(range)) {
             self.vacant.take_all_of(occupied);
         }
         for &occupied in self.emptied.values().flatten() {

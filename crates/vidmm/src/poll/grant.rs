@@ -116,10 +116,9 @@ impl VidMm {
             DeferredAction::Unmap { allocation, process, virtual_address } => {
                 let removed = self.allocations[allocation as usize].remove_mapping(virtual_address);
                 let mapping = removed.expect("a mapping is freed once, and before its allocation is purged");
-                self.plan_entries(&mut draft, allocation, mapping, false);
+                // Decided first: the plan is the allocation's, also without entries to write, so that it outlives its mappings.
                 self.plan_retire(&mut draft, Retire::Mapping { process, virtual_address });
-                // An allocation outlives its mappings, also one that has no entries to be written.
-                self.allocations[allocation as usize].last_plan = self.stream.next_number();
+                self.plan_entries(&mut draft, allocation, mapping, false);
             }
         }
         self.plan_wait(&mut draft, device, deferred.submission);

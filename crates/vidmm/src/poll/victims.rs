@@ -35,7 +35,7 @@ impl VidMm {
     }
 
     /// Who goes next, in the documented order (CRE-31a).
-    pub(super) fn next_victim(&self, pool: Pool) -> (u32, EvictReason) {
+    fn next_victim(&self, pool: Pool) -> (u32, EvictReason) {
         let victim = self.evictable[pool].iter(&self.allocations).next();
         let victim = victim.expect("a decision is made only when what is evictable makes enough room");
         (victim, self.reason(victim, EvictReason::RoomWanted))
@@ -47,14 +47,14 @@ impl VidMm {
     }
 
     /// Whether a victim of the memory segment stays resident in implicit system memory: where nobody must go for it.
-    pub(super) fn can_be_demoted(&self, index: u32) -> bool {
+    fn can_be_demoted(&self, index: u32) -> bool {
         let allocation = &self.allocations[index as usize];
         let may_be_there = allocation.state.contains(AllocationState::MAY_BE_IN_SYSTEM);
         may_be_there && !allocation.is_dead() && self.commit.available() >= allocation.size
     }
 
     /// A victim becomes resident in implicit system memory, in the plan that takes it out of the memory segment.
-    pub(super) fn demote(&mut self, draft: &mut Draft, index: u32) {
+    fn demote(&mut self, draft: &mut Draft, index: u32) {
         let content = self.plan_into_system(draft, index);
         self.record_placed(index, content);
         self.statistics.demotions += 1;
