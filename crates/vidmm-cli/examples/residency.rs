@@ -5,7 +5,8 @@
 use std::error::Error;
 
 use vidmm::{
-    AdapterOptions, EvictFlags, FenceValueDesc, MakeResidentError, MapGpuVirtualAddress, Residency, SubmitDesc,
+    AdapterOptions, EvictFlags, FenceValueDesc, MakeResidentError, MakeResidentFlags, MapGpuVirtualAddress, Residency,
+    SubmitDesc,
 };
 use vidmm_runtime::{AllocationDesc, Content, Happening, KernelCommand, Machine, PageRange, Runtime};
 use vidmm_soft::{CostModel, ModelGpuFaults, RENDER_ENGINE, SoftAdapterConfig, SoftMachine};
@@ -31,8 +32,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     // Both at once are refused, and nothing changes: the answer says how much to trim.
-    match vidmm.make_resident(queue, &[buffers[0].0, buffers[1].0]) {
-        Err(MakeResidentError::NoMemory { num_bytes_to_trim }) => {
+    match vidmm.make_resident(queue, &[buffers[0].0, buffers[1].0], MakeResidentFlags::empty()) {
+        Err(MakeResidentError::NoMemory { num_bytes_to_trim, .. }) => {
             println!("both do not fit: {} MiB too much", num_bytes_to_trim / MIB);
         }
         other => println!("both fit: {other:?}"),
@@ -51,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         };
         let dma_buffer = runtime.umd().encode_kernel(&kernel);
         let vidmm = runtime.vidmm();
-        match vidmm.make_resident(queue, &[allocation])? {
+        match vidmm.make_resident(queue, &[allocation], MakeResidentFlags::empty())? {
             Residency::Resident => println!("kernel {round}: {allocation} is resident"),
             Residency::Pending { paging_fence_value } => {
                 println!("kernel {round}: {allocation} will be resident at paging fence {paging_fence_value}");

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use vidmm::contract::{BackingStoreError, Host, IoMmuDomain, KmdProcessHandle};
-use vidmm::{GpuVirtualAddress, PhysicalAddress};
+use vidmm::contract::{BackingStoreError, CpuAddressError, CpuVirtualAddress, Host, IoMmuDomain, KmdProcessHandle};
+use vidmm::{Extent, GpuVirtualAddress, PhysicalAddress, SegmentId};
 
 /// A host that a driver's wrapper shares: it unmaps ranges before the core asks for it, and passes over the request that then
 /// comes.
@@ -47,6 +47,26 @@ impl Host for EarlyHost {
 
     fn decommit_backing_store(&mut self, address: PhysicalAddress, size: u64) {
         self.0.borrow_mut().host.decommit_backing_store(address, size);
+    }
+
+    fn reset_backing_store(&mut self, address: PhysicalAddress, size: u64) {
+        self.0.borrow_mut().host.reset_backing_store(address, size);
+    }
+
+    fn map_cpu_virtual_address(
+        &mut self,
+        segment: SegmentId,
+        extents: &[Extent],
+    ) -> Result<CpuVirtualAddress, CpuAddressError> {
+        self.0.borrow_mut().host.map_cpu_virtual_address(segment, extents)
+    }
+
+    fn rotate_cpu_virtual_address(&mut self, address: CpuVirtualAddress, segment: SegmentId, extents: &[Extent]) {
+        self.0.borrow_mut().host.rotate_cpu_virtual_address(address, segment, extents);
+    }
+
+    fn unmap_cpu_virtual_address(&mut self, address: CpuVirtualAddress) {
+        self.0.borrow_mut().host.unmap_cpu_virtual_address(address);
     }
 
     fn total_system_memory(&self) -> u64 {

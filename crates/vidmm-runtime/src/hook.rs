@@ -2,7 +2,8 @@
 
 use vidmm::contract::{
     AdapterInfo, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, Kmd, KmdAllocationHandle,
-    KmdContextHandle, KmdError, KmdProcessHandle, RootPageTable, SubmitCommand,
+    KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, RootPageTable, SegmentPreference, SegmentSet,
+    SubmitCommand,
 };
 
 /// What stands between the core and a driver: it encodes paging operations in the driver's place, with or without its help.
@@ -78,6 +79,27 @@ impl<H: KmdHook> Kmd for HookedKmd<H> {
 
     fn destroy_allocation(&mut self, allocation: KmdAllocationHandle) {
         self.driver.destroy_allocation(allocation);
+    }
+
+    fn open_allocation(
+        &mut self,
+        process: KmdProcessHandle,
+        allocation: KmdAllocationHandle,
+    ) -> Result<KmdOpenHandle, KmdError> {
+        self.driver.open_allocation(process, allocation)
+    }
+
+    fn close_allocation(&mut self, allocation: KmdOpenHandle) {
+        self.driver.close_allocation(allocation);
+    }
+
+    fn validate_update_allocation_property(
+        &mut self,
+        allocation: KmdAllocationHandle,
+        supported_segment_set: SegmentSet,
+        preferred_segment: SegmentPreference,
+    ) -> bool {
+        self.driver.validate_update_allocation_property(allocation, supported_segment_set, preferred_segment)
     }
 
     fn set_root_page_table(&mut self, context: KmdContextHandle, root: RootPageTable) {

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use vidmm::contract::{DmaBuffer, EngineFence, Host, Kmd};
 use vidmm::{
-    AdapterOptions, DeviceInError, GpuVirtualAddress, MonitoredFenceId, Nanoseconds, NumberedEvent, Output,
-    PagingQueueId, PhysicalAddress, StartAdapterError, Statistics, VidMm, Violation,
+    AdapterOptions, AllocationId, DeviceId, DeviceInError, GpuVirtualAddress, MemorySegmentGroup, MonitoredFenceId,
+    Nanoseconds, NumberedEvent, Output, PagingQueueId, PhysicalAddress, ProcessId, StartAdapterError, Statistics,
+    TrimFlags, TrimNotificationId, VidMm, Violation,
 };
 
 use crate::{Gpu, GpuEvent, Umd};
@@ -43,6 +44,33 @@ pub enum Happening {
     DeviceInError(DeviceInError),
     /// The adapter is in error.
     AdapterInError(Violation),
+    /// A device is to trim (RES-40).
+    TrimNotification {
+        /// The registration.
+        notification: TrimNotificationId,
+        /// The device.
+        device: DeviceId,
+        /// Why.
+        flags: TrimFlags,
+        /// How many bytes its process is above its budget.
+        num_bytes_to_trim: u64,
+    },
+    /// A process's budget has changed (RES-53).
+    BudgetChanged {
+        /// The process.
+        process: ProcessId,
+        /// The group.
+        group: MemorySegmentGroup,
+        /// Its budget now, in bytes.
+        budget: u64,
+    },
+    /// An allocation destroyed with SYNCHRONOUS_DESTROY is gone (RES-91).
+    AllocationReclaimed {
+        /// The allocation.
+        allocation: AllocationId,
+    },
+    /// Everything is in system memory: the adapter may lose power.
+    PoweredDown,
     /// A kernel has read its inputs.
     KernelRead {
         /// Its number.
@@ -149,6 +177,12 @@ impl Runtime {
                 Output::MonitoredFenceSignaled { fence, value } => Happening::MonitoredFenceSignaled { fence, value },
                 Output::DeviceInError(error) => Happening::DeviceInError(error),
                 Output::AdapterInError(violation) => Happening::AdapterInError(violation),
+                Output::TrimNotification { notification, device, flags, num_bytes_to_trim } => {
+                    Happening::TrimNotification { notification, device, flags, num_bytes_to_trim }
+                }
+                Output::BudgetChanged { process, group, budget } => Happening::BudgetChanged { process, group, budget },
+                Output::AllocationReclaimed { allocation } => Happening::AllocationReclaimed { allocation },
+                Output::PoweredDown => Happening::PoweredDown,
                 _ => unreachable!("the core and its runtime are of one version"),
             };
             self.happenings.push_back(happening);
@@ -159,8 +193,8 @@ impl Runtime {
     /// come.
     pub fn advance(&mut self, limit: Option<Nanoseconds>) -> bool {
         self.pump();
-        let next = self.machine.gpu.next_event_at();
-        let Some(until) = next.into_iter().chain(limit).min() else { return false };
+        let next = self.machine.gpu.next_event_at().into_iter().chain(self.vidmm.next_wake());
+        let Some(until) = next.chain(limit).min() else { return false };
         self.now = self.now.max(until);
         self.machine.gpu.advance(self.now, &mut self.gpu_events);
         for event in std::mem::take(&mut self.gpu_events) {

@@ -3,8 +3,9 @@
 
 use vidmm::contract::EngineKind;
 use vidmm::{
-    AllocationId, ContextId, CreateError, DeviceId, EvictFlags, FenceValueDesc, GpuVirtualAddress, MakeResidentError,
-    MapError, MapGpuVirtualAddress, MonitoredFenceId, Nanoseconds, PAGE_SIZE, PagingQueueId, ProcessId, SubmitDesc,
+    AllocationId, ContextId, CreateError, DestroyFlags, DeviceId, EvictFlags, FenceValueDesc, GpuVirtualAddress,
+    MakeResidentError, MakeResidentFlags, MapError, MapGpuVirtualAddress, MonitoredFenceId, Nanoseconds, PAGE_SIZE,
+    PagingQueueId, ProcessId, SubmitDesc,
 };
 use vidmm_runtime::{AllocationDesc, AllocationSegments, Content, KernelCommand, PageRange, Runtime, Surface};
 use vidmm_trace::{ByteSize, Cost, Engine, Lifetime, Workload};
@@ -260,9 +261,9 @@ impl<'a> Client<'a> {
         }
         let allocations: Vec<AllocationId> = named.iter().map(|&buffer| self.allocation(buffer)).collect();
         let queue = self.processes[process].queue;
-        match runtime.vidmm().make_resident(queue, &allocations) {
+        match runtime.vidmm().make_resident(queue, &allocations, MakeResidentFlags::empty()) {
             Ok(_) => {}
-            Err(MakeResidentError::NoMemory { num_bytes_to_trim }) => {
+            Err(MakeResidentError::NoMemory { num_bytes_to_trim, .. }) => {
                 return Ok(Attempt::NoMemory { num_bytes_to_trim });
             }
             Err(error) => return Err(refused(kernel, "MakeResident", error)),
@@ -336,7 +337,7 @@ impl<'a> Client<'a> {
             let state = &mut self.buffers[buffer as usize];
             if temporary && state.last_use as usize == kernel {
                 let allocation = state.allocation.expect("it was provided");
-                let destroyed = runtime.vidmm().destroy_allocation(allocation);
+                let destroyed = runtime.vidmm().destroy_allocation(allocation, DestroyFlags::empty());
                 destroyed.map_err(|error| refused(kernel, "DestroyAllocation2", error))?;
             }
         }
@@ -428,7 +429,7 @@ impl<'a> Client<'a> {
             self.judge_copy(runtime, copies, buffer as u32);
             if let Some(allocation) = self.buffers[buffer].allocation.take() {
                 // Temporary buffers were destroyed behind their last kernel.
-                let _ = runtime.vidmm().destroy_allocation(allocation);
+                let _ = runtime.vidmm().destroy_allocation(allocation, DestroyFlags::empty());
             }
         }
         while !runtime.vidmm().is_idle() && runtime.advance(None) {}

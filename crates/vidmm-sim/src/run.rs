@@ -364,7 +364,12 @@ impl Run<'_> {
             }
             Happening::AdapterInError(violation) => self.violated(&violation),
             Happening::DeviceInError(error) if self.findings.is_empty() => self.violated(&error),
-            Happening::DeviceInError(_) | Happening::PagingFenceSignaled { .. } => {}
+            Happening::DeviceInError(_)
+            | Happening::PagingFenceSignaled { .. }
+            | Happening::TrimNotification { .. }
+            | Happening::BudgetChanged { .. }
+            | Happening::AllocationReclaimed { .. }
+            | Happening::PoweredDown => {}
         }
     }
 

@@ -94,6 +94,10 @@ impl Host for SoftHost {
         self.free.give(address.offset, size.next_multiple_of(PAGE_SIZE_64K));
     }
 
+    fn reset_backing_store(&mut self, address: PhysicalAddress, size: u64) {
+        self.memory.lock().release(address.offset / PAGE_SIZE, size.div_ceil(PAGE_SIZE));
+    }
+
     fn total_system_memory(&self) -> u64 {
         self.total_system_memory
     }

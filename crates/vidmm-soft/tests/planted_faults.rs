@@ -6,8 +6,8 @@ mod common;
 use common::PAGE;
 use vidmm::contract::AddressingModel::{self, GpuMmu, GpuVaIoMmu, GpuVaIoMmuGlobal};
 use vidmm::{
-    AdapterOptions, AllocationId, ContextId, DeviceId, Event, EvictFlags, GpuVirtualAddress, MapGpuVirtualAddress,
-    NumberedEvent, PagingQueueId, Residency, SubmitDesc,
+    AdapterOptions, AllocationId, ContextId, DeviceId, Event, EvictFlags, GpuVirtualAddress, MakeResidentFlags,
+    MapGpuVirtualAddress, NumberedEvent, PagingQueueId, Residency, SubmitDesc,
 };
 use vidmm_runtime::{
     AllocationDesc, AllocationSegments, Content, DriverFault, Happening, KernelCommand, Machine, PageRange, Runtime,
@@ -124,7 +124,8 @@ impl World {
 
     /// Writes the allocation compressed, evicts it, and accesses it once more.
     fn write_and_evict(&mut self) -> Outcome {
-        let residency = self.runtime.vidmm().make_resident(self.queue, &[self.allocation]).unwrap();
+        let residency =
+            self.runtime.vidmm().make_resident(self.queue, &[self.allocation], MakeResidentFlags::empty()).unwrap();
         assert!(matches!(residency, Residency::Pending { .. }));
         self.submit(vec![], self.pages());
         assert_eq!(self.run(), []);

@@ -3,7 +3,8 @@
 
 use crate::{
     contract::{
-        AllocationFlags2, BackingStoreError, CreateAllocationError, EngineFence, KmdError, PagingOperationKind,
+        AllocationFlags2, BackingStoreError, CpuAddressError, CreateAllocationError, EngineFence, KmdError,
+        PagingOperationKind,
     },
     gpu_va::VaRangeError,
     id::{DeviceId, InvalidHandle},
@@ -193,6 +194,9 @@ pub enum DeviceErrorReason {
     /// Its work holds a command that means nothing to the GPU (FLT-12).
     #[error("its work holds a command that means nothing to the GPU (FLT-12)")]
     IllegalCommand,
+    /// A MakeResident that must succeed did not (RES-15).
+    #[error("a MakeResident with MustSucceed found no memory (RES-15)")]
+    OutOfMemory,
     /// The adapter is in error.
     #[error("the adapter is in error")]
     AdapterInError,
@@ -300,18 +304,255 @@ pub enum MakeResidentError {
         /// Its position in the list.
         position: usize,
     },
-    /// The device's list would not fit (RES-13).
+    /// Memory is short, and the list would be above the process's budget, or would not fit at all (RES-13).
     #[doc(alias = "STATUS_NO_MEMORY")]
-    #[error("the device's list would not fit: evict at least {num_bytes_to_trim} bytes of it and try again")]
+    #[error(
+        "there is no room ({reason}): evict at least {num_bytes_to_trim} bytes of the device's list and try again; when nothing is left to trim, try with CantTrimFurther"
+    )]
     NoMemory {
-        /// Evicting this many bytes of the list makes room, unless others take it meanwhile.
+        /// Evicting this many bytes of the list makes room, unless the budget shrinks meanwhile.
         num_bytes_to_trim: u64,
+        /// What stands against it.
+        reason: NoMemoryReason,
+    },
+    /// `MUST_SUCCEED` without `CANT_TRIM_FURTHER` (RES-15).
+    #[error("MustSucceed is legal only together with CantTrimFurther")]
+    Flags,
+    /// An allocation is offered: reclaim it first (RES-62).
+    #[error("allocation number {position} of the list is offered; reclaim it first")]
+    Offered {
+        /// Its position in the list.
+        position: usize,
+    },
+    /// An allocation has no backing store any more: its reclaim said so (RES-66).
+    #[error("allocation number {position} of the list is not committed: destroy it and create another")]
+    NotCommitted {
+        /// Its position in the list.
+        position: usize,
     },
     /// Too many requests of the device wait for their grant (D14).
     #[error("{pending} requests of the device are pending; poll and complete work before the next")]
     TooManyPending {
         /// How many.
         pending: usize,
+    },
+}
+
+/// What stands against a MakeResident.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum NoMemoryReason {
+    /// Memory is short, and the process would be above its budget (RES-53).
+    #[error("memory is short and the process would be above its budget")]
+    OverBudget,
+    /// It would be above the maximum budget: what others have reserved, and what is pinned, is not to be had (U-24).
+    #[error("the process would be above its maximum budget")]
+    OverMaximumBudget,
+    /// The device's list would not fit into memory even with nobody else there.
+    #[error("the device's list would not fit even alone")]
+    DoesNotFit,
+    /// No hole of the aperture is large enough (RES-19).
+    #[error("no hole of the aperture is large enough")]
+    Fragmented,
+}
+
+/// Why Offer was refused. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OfferError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The device or the adapter is in error.
+    #[error(transparent)]
+    DeviceInError(#[from] DeviceInError),
+    /// The list of allocations is empty.
+    #[error("the list of allocations is empty")]
+    Empty,
+    /// An allocation belongs to another device.
+    #[error("allocation number {position} of the list was not created on the device")]
+    WrongDevice {
+        /// Its position in the list.
+        position: usize,
+    },
+    /// An allocation is offered already, or named twice.
+    #[error("allocation number {position} of the list is offered already")]
+    Offered {
+        /// Its position in the list.
+        position: usize,
+    },
+    /// An allocation is locked (RES-62).
+    #[error("allocation number {position} of the list is locked; unlock it first")]
+    Locked {
+        /// Its position in the list.
+        position: usize,
+    },
+    /// An allocation is open on other devices as well (RES-62).
+    #[error("allocation number {position} of the list is shared; only who has it alone may offer it")]
+    Shared {
+        /// Its position in the list.
+        position: usize,
+    },
+    /// An allocation's content is the caller's own memory.
+    #[error("allocation number {position} of the list is backed by memory of the caller's; there is nothing to offer")]
+    ExistingSysMem {
+        /// Its position in the list.
+        position: usize,
+    },
+}
+
+/// Why Reclaim was refused. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReclaimError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The device or the adapter is in error.
+    #[error(transparent)]
+    DeviceInError(#[from] DeviceInError),
+    /// The list of allocations is empty.
+    #[error("the list of allocations is empty")]
+    Empty,
+    /// An allocation belongs to another device.
+    #[error("allocation number {position} of the list was not created on the paging queue's device")]
+    WrongDevice {
+        /// Its position in the list.
+        position: usize,
+    },
+    /// An allocation is not offered, or named twice.
+    #[error("allocation number {position} of the list is not offered")]
+    NotOffered {
+        /// Its position in the list.
+        position: usize,
+    },
+    /// Too many requests of the device wait for their grant (D14).
+    #[error("{pending} requests of the device are pending; poll and complete work before the next")]
+    TooManyPending {
+        /// How many.
+        pending: usize,
+    },
+}
+
+/// Why Lock was refused. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The device or the adapter is in error.
+    #[error(transparent)]
+    DeviceInError(#[from] DeviceInError),
+    /// The allocation was created on another device: only its creator's process may lock it (2.2).
+    #[error("the allocation was not created on the device; only its creator may lock it")]
+    WrongDevice,
+    /// The allocation is offered (RES-62, U-35).
+    #[error("the allocation is offered; reclaim it first")]
+    Offered,
+    /// The allocation has no backing store any more.
+    #[error("the allocation is not committed: destroy it and create another")]
+    NotCommitted,
+    /// It is in a memory segment that the CPU does not see, and may not be in system memory (RES-82, RES-83).
+    #[error(
+        "the allocation is in a memory segment that the CPU does not see, and may not be in system memory: add an aperture segment to its set, or evict it first"
+    )]
+    NotLockable,
+    /// Its content is on its way to where the CPU can see it. Poll, let paging end, and try again.
+    #[doc(alias = "STATUS_GRAPHICS_ALLOCATION_BUSY")]
+    #[error("the allocation is on its way to where the CPU can see it; poll and try again")]
+    AllocationBusy,
+    /// It is locked too often.
+    #[doc(alias = "STATUS_GRAPHICS_TOO_MANY_REFERENCES")]
+    #[error("the allocation is locked {locks} times")]
+    TooManyReferences {
+        /// How often.
+        locks: u32,
+    },
+    /// No CPU addresses are left.
+    #[error(transparent)]
+    CpuAddress(#[from] CpuAddressError),
+}
+
+/// Why Unlock was refused. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnlockError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The allocation is not locked.
+    #[error("the allocation is not locked")]
+    NotLocked,
+}
+
+/// Why an allocation was not opened or closed. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The device or the adapter is in error.
+    #[error(transparent)]
+    DeviceInError(#[from] DeviceInError),
+    /// The allocation was not created to be shared (CRE-41).
+    #[error("the allocation was not created with CreateShared")]
+    NotShared,
+    /// It is open on the device already.
+    #[error("the allocation is open on the device already")]
+    AlreadyOpen,
+    /// It is not open on the device, or created there: then destroy it.
+    #[error("the allocation was not opened by the device")]
+    NotOpen,
+    /// The driver has no memory.
+    #[error(transparent)]
+    Kmd(#[from] KmdError),
+}
+
+/// Why a property was not changed. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UpdateError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The device or the adapter is in error.
+    #[error(transparent)]
+    DeviceInError(#[from] DeviceInError),
+    /// The allocation belongs to another device.
+    #[error("the allocation was not created on the paging queue's device")]
+    WrongDevice,
+    /// The new value is impossible (CRE-03, CRE-05).
+    #[error("the property cannot become {0}")]
+    Impossible(AllocationInfoRule),
+    /// The driver does not allow it (CRE-51).
+    #[error("the driver does not allow it")]
+    Vetoed,
+    /// This version cannot make the change.
+    #[error("the change needs what this version does not have yet: {0}")]
+    NotSupported(&'static str),
+    /// Too many requests of the device wait for their grant (D14).
+    #[error("{pending} requests of the device are pending; poll and complete work before the next")]
+    TooManyPending {
+        /// How many.
+        pending: usize,
+    },
+}
+
+/// Why a reservation was not changed. Nothing changed (RES-52).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReservationError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// More than can be had.
+    #[error("only {available_for_reservation} bytes can be reserved")]
+    TooMuch {
+        /// The most that the process can reserve now, in bytes.
+        available_for_reservation: u64,
     },
 }
 

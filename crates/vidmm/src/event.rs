@@ -7,13 +7,17 @@ use alloc::vec::Vec;
 
 use crate::{
     adapter::NotificationRevision,
+    budget::{MemorySegmentGroup, PriorityBand, Visibility},
+    calls::DestroyFlags,
     contract::{
-        AddressingModel, AllocationFlags2, BuildStatus, EngineFence, EngineKind, IoMmuDomain, KmdAllocationHandle,
-        KmdProcessHandle, PagingOperation,
+        AddressingModel, AllocationFlags2, BuildStatus, CpuVirtualAddress, EngineFence, EngineKind, IoMmuDomain,
+        KmdAllocationHandle, KmdProcessHandle, PagingOperation,
     },
-    error::{DeviceErrorReason, DriverFinding, Violation},
-    id::{AllocationId, ContextId, DeviceId, MonitoredFenceId, PagingQueueId, PlanNo, ProcessId},
-    residency::EvictFlags,
+    error::{DeviceErrorReason, DriverFinding, NoMemoryReason, Violation},
+    id::{AllocationId, ContextId, DeviceId, MonitoredFenceId, PagingQueueId, PlanNo, ProcessId, TrimNotificationId},
+    offer::{OfferFlags, OfferPriority, ReclaimResult},
+    residency::{EvictFlags, MakeResidentFlags},
+    trim::TrimFlags,
     units::{Extent, GpuVirtualAddress, Nanoseconds, PageSize, PhysicalAddress, SegmentId},
 };
 
@@ -169,11 +173,19 @@ pub enum Event {
         accessed_physically: bool,
         /// The notifications that the driver asked for and will get.
         notify: AllocationFlags2,
+        /// Whether other devices may open it.
+        shared: bool,
+        /// Whether its backing store is the caller's memory (EXISTING_SYS_MEM).
+        existing_sys_mem: bool,
+        /// Whether its content in system memory is kept while it is in the memory segment (2.2).
+        permanent_sys_mem: bool,
     },
     /// The caller destroyed an allocation; it lives until its last use has ended.
     AllocationDestroyed {
         /// Its name.
         allocation: AllocationId,
+        /// How.
+        flags: DestroyFlags,
     },
     /// Nothing names the allocation any more; its backing store was returned.
     AllocationReclaimed {
@@ -236,6 +248,8 @@ pub enum Event {
         queue: PagingQueueId,
         /// The allocations.
         allocations: Vec<AllocationId>,
+        /// How it was asked for.
+        flags: MakeResidentFlags,
         /// The last submission made before it.
         after_submission: u64,
         /// The value of the queue's fence that says when; 0 is at once.
@@ -247,8 +261,12 @@ pub enum Event {
         device: DeviceId,
         /// The allocations.
         allocations: Vec<AllocationId>,
+        /// How it was asked for.
+        flags: MakeResidentFlags,
         /// How much to trim (RES-13).
         num_bytes_to_trim: u64,
+        /// What stands against it.
+        reason: NoMemoryReason,
     },
     /// Evict was accepted.
     Evict {
@@ -260,7 +278,215 @@ pub enum Event {
         flags: EvictFlags,
         /// The last submission that still requires them.
         after_submission: u64,
+        /// What the process should still trim to meet its budget (RES-23); 0 is nothing.
+        num_bytes_to_trim: u64,
     },
+    /// Allocations were offered: from `after_submission` on they are not used until they are reclaimed (RES-61). They stay on
+    /// their device's list, which does not require them meanwhile.
+    Offered {
+        /// The device.
+        device: DeviceId,
+        /// The allocations.
+        allocations: Vec<AllocationId>,
+        /// How reluctantly they are discarded.
+        priority: OfferPriority,
+        /// How.
+        flags: OfferFlags,
+        /// The last submission that still uses them.
+        after_submission: u64,
+    },
+    /// Offered allocations were taken back (RES-64).
+    Reclaimed {
+        /// The device.
+        device: DeviceId,
+        /// The paging queue.
+        queue: PagingQueueId,
+        /// The allocations.
+        allocations: Vec<AllocationId>,
+        /// What became of their content, in the same order.
+        results: Vec<ReclaimResult>,
+        /// Where their backing stores begin now, in the same order: a new one was committed for what had been decommitted.
+        backing_stores: Vec<u64>,
+        /// The last submission made before it.
+        after_submission: u64,
+        /// The value of the queue's fence that says when those on the list can be used by the GPU; 0 is at once (RES-65).
+        paging_fence_value: u64,
+    },
+    /// The backing store of an offered allocation whose content was discarded was returned (RES-66).
+    Decommitted {
+        /// The allocation.
+        allocation: AllocationId,
+    },
+    /// The CPU sees an allocation (RES-80).
+    Locked {
+        /// The device.
+        device: DeviceId,
+        /// The allocation.
+        allocation: AllocationId,
+        /// Where.
+        address: CpuVirtualAddress,
+        /// The segment that is seen there; 0 is system memory.
+        segment: SegmentId,
+        /// What of it.
+        extents: Vec<Extent>,
+    },
+    /// A locked allocation has moved, and is seen at the same address (RES-86).
+    Rotated {
+        /// The plan that moved it.
+        plan: PlanNo,
+        /// The allocation.
+        allocation: AllocationId,
+        /// Where the CPU sees it.
+        address: CpuVirtualAddress,
+        /// The segment that is seen there now; 0 is system memory.
+        segment: SegmentId,
+        /// What of it.
+        extents: Vec<Extent>,
+    },
+    /// One lock of an allocation ended.
+    Unlocked {
+        /// The allocation.
+        allocation: AllocationId,
+        /// Locks that are left; with 0 the CPU no longer sees it.
+        locks: u32,
+    },
+    /// A device opened an allocation that another one created (CRE-06).
+    AllocationOpened {
+        /// The allocation.
+        allocation: AllocationId,
+        /// The device.
+        device: DeviceId,
+        /// Its process.
+        process: ProcessId,
+    },
+    /// A device closed an allocation: it leaves the device's list, and its mappings end with the work submitted before.
+    AllocationClosed {
+        /// The allocation.
+        allocation: AllocationId,
+        /// The device.
+        device: DeviceId,
+    },
+    /// The owner of a shared allocation destroyed it, and others have it open: it is theirs now (U-34).
+    AllocationOwnershipTransferred {
+        /// The allocation.
+        allocation: AllocationId,
+        /// The device that it belongs to now.
+        device: DeviceId,
+        /// Its process, which is charged for it.
+        process: ProcessId,
+    },
+    /// The priority of an allocation changed (CRE-31).
+    AllocationPriorityChanged {
+        /// The allocation.
+        allocation: AllocationId,
+        /// Its priority now.
+        priority: u32,
+    },
+    /// Where an allocation may be resident changed (CRE-50).
+    AllocationPropertyUpdated {
+        /// The allocation.
+        allocation: AllocationId,
+        /// Where it may be now: bit n is segment n + 1.
+        supported_segment_set: u32,
+        /// The queue.
+        queue: PagingQueueId,
+        /// The value of the queue's fence that says when it is there; 0 is at once.
+        paging_fence_value: u64,
+    },
+    /// The weight of a process in the sharing of memory changed (RES-53).
+    ProcessPriorityChanged {
+        /// The process.
+        process: ProcessId,
+        /// Its band.
+        band: PriorityBand,
+        /// What the user sees of it.
+        visibility: Visibility,
+    },
+    /// A process changed its reservation (RES-52).
+    ReservationChanged {
+        /// The process.
+        process: ProcessId,
+        /// The group.
+        group: MemorySegmentGroup,
+        /// Its reservation now, in bytes.
+        reservation: u64,
+    },
+    /// The budget of a process that listens, or that is above it, was published anew (RES-53).
+    BudgetChanged {
+        /// The process.
+        process: ProcessId,
+        /// The group.
+        group: MemorySegmentGroup,
+        /// Its budget in bytes.
+        budget: u64,
+        /// What its lists name, in bytes.
+        requested: u64,
+    },
+    /// A device listens for trim notifications (RES-40).
+    TrimNotificationRegistered {
+        /// The registration.
+        notification: TrimNotificationId,
+        /// The device.
+        device: DeviceId,
+    },
+    /// A device listens no more.
+    TrimNotificationUnregistered {
+        /// The registration.
+        notification: TrimNotificationId,
+    },
+    /// A device is asked to trim (RES-41).
+    TrimNotified {
+        /// The registration.
+        notification: TrimNotificationId,
+        /// The device.
+        device: DeviceId,
+        /// Why.
+        flags: TrimFlags,
+        /// How many bytes its process is above its budget.
+        num_bytes_to_trim: u64,
+    },
+    /// A device's work is no longer dispatched: its memory is wanted, or it must wait for memory (RES-71). Until its work in
+    /// flight has retired its list stays in place.
+    DeviceYielded {
+        /// The device.
+        device: DeviceId,
+        /// Why.
+        reason: SuspendReason,
+        /// Who needs the memory, if that is another device.
+        wanted_by: Option<DeviceId>,
+    },
+    /// Nothing of a device that yielded is in flight any more: its list is not required until it is resumed.
+    DeviceSuspended {
+        /// The device.
+        device: DeviceId,
+    },
+    /// A device's turn has come: its list is required again, and these plans bring it back (RES-71).
+    DeviceResumed {
+        /// The device.
+        device: DeviceId,
+        /// Why.
+        reason: ResumeReason,
+        /// The plans that must retire before its work runs.
+        plans: Vec<PlanNo>,
+    },
+    /// A process was suspended by a call: none of its devices runs.
+    ProcessSuspended {
+        /// The process.
+        process: ProcessId,
+        /// Whether a submission of it resumes it.
+        allow_wake_on_submission: bool,
+    },
+    /// A process was resumed by a call, or by a submission.
+    ProcessResumed {
+        /// The process.
+        process: ProcessId,
+        /// Whether a submission woke it.
+        by_submission: bool,
+    },
+    /// Everything is in system memory, and the adapter may lose power.
+    PoweredDown,
+    /// The adapter has power again; its memory segment holds nothing.
+    PoweredUp,
     /// Work was submitted; it requires the list as it stands now.
     Submitted {
         /// The device.
@@ -317,6 +543,10 @@ pub enum Event {
         copied: bool,
         /// Why it goes.
         reason: EvictReason,
+        /// Whether its content is lost: it was offered (RES-61).
+        discarded: bool,
+        /// The device for which room is made, if it is that.
+        wanted_by: Option<DeviceId>,
     },
     /// A place was chosen.
     Placed {
@@ -527,6 +757,52 @@ pub enum EvictReason {
     RangeWanted,
     /// It was destroyed (RES-91).
     Destroyed,
+    /// Its room is wanted and it is offered (RES-61); or it was to be discarded at once.
+    Offered,
+    /// Its room is wanted, and the device that requires it is suspended (RES-71).
+    DeviceSuspended,
+    /// The CPU is to see it, and cannot where it is (RES-82).
+    Locked,
+    /// It may not be there any more (CRE-50).
+    PropertyUpdated,
+    /// The adapter is about to lose power.
+    PoweredDown,
+    /// Its budget or the room of its device puts it elsewhere now: it is demoted or comes back.
+    Replaced,
+}
+
+/// Why a device yields (RES-71, U-39).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum SuspendReason {
+    /// Its process is above its budget, it has nothing to run, and its memory is wanted.
+    IdleOverBudget,
+    /// Its process is above its budget, its time slice is over, and its memory is wanted.
+    SliceOver,
+    /// It has nothing to run, and another device has waited for memory for a long time.
+    Idle,
+    /// Another device has waited for memory for too long.
+    Starvation,
+    /// Its own list has grown, and must wait for room beside others.
+    WaitsForRoom,
+    /// Its allocations can be placed better now, or must leave where they are.
+    Replace,
+    /// Its process was suspended by a call.
+    ProcessSuspended,
+    /// The adapter is about to lose power.
+    PowerDown,
+}
+
+/// Why a device is resumed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum ResumeReason {
+    /// It has work, and there is room.
+    HasWork,
+    /// It has nothing to run, but there is room again: what was pushed out comes back.
+    PressureFell,
 }
 
 /// Where the content of an allocation that is brought in comes from (RES-18).

@@ -42,6 +42,8 @@ kinds! {
     /// A monitored fence (SYN-01).
     #[doc(alias = "hSyncObject")]
     MonitoredFenceId, MonitoredFence, "monitored fence";
+    /// A registration for trim notifications (RES-40).
+    TrimNotificationId, TrimNotification, "trim notification";
     /// An allocation.
     #[doc(alias = "hAllocation")]
     AllocationId, Allocation, "allocation";

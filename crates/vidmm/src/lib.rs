@@ -14,6 +14,9 @@ mod id;
 pub mod contract;
 mod adapter;
 mod pool;
+mod budget;
+mod trim;
+mod offer;
 mod free_ranges;
 mod extents;
 mod placer;
@@ -34,20 +37,27 @@ mod poll;
 mod check;
 
 pub use adapter::{BrokenRule, NotificationRevision, StartAdapterError};
-pub use calls::{AdapterOptions, FenceValueDesc, MapGpuVirtualAddress, Mapped, Residency, SubmitDesc};
+pub use budget::{MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility};
+pub use calls::{
+    AdapterOptions, CreateAllocationDesc, CreateAllocationFlags, DestroyFlags, FenceValueDesc, MapGpuVirtualAddress,
+    Mapped, Reclaimed, Residency, SubmitDesc, UpdateAllocationProperty,
+};
 pub use check::CheckError;
 pub use error::{
     AllocationInfoRule, CreateError, DestroyError, DeviceErrorReason, DeviceInError, DriverFinding, EvictError,
-    GpuVaError, MakeResidentError, MapError, SubmitError, Violation,
+    GpuVaError, LockError, MakeResidentError, MapError, NoMemoryReason, OfferError, OpenError, ReclaimError,
+    ReservationError, SubmitError, UnlockError, UpdateError, Violation,
 };
 pub use event::{Event, EventLog, NumberedEvent};
 pub use gpu_va::VaRangeError;
 pub use id::{
     AllocationId, ContextId, DeviceId, Id, InvalidHandle, Kind, MonitoredFenceId, PagingQueueId, PlanNo, ProcessId,
-    SubmissionNo, kind,
+    SubmissionNo, TrimNotificationId, kind,
 };
-pub use residency::EvictFlags;
+pub use offer::{OfferFlags, OfferPriority, ReclaimResult};
+pub use residency::{EvictFlags, MakeResidentFlags};
 pub use state::{Output, Statistics, VidMm};
+pub use trim::{TrimFlags, TrimIntervals};
 pub use units::{
     Extent, GpuVirtualAddress, Nanoseconds, PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId,
 };

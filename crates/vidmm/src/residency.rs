@@ -86,6 +86,19 @@ bitflags! {
     }
 }
 
+bitflags! {
+    /// How a MakeResident is to be judged (RES-14, RES-15).
+    #[doc(alias = "D3DDDI_MAKERESIDENT_FLAGS")]
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    pub struct MakeResidentFlags: u32 {
+        /// Nothing is left to trim: it succeeds above the current budget, up to the maximum budget (U-24).
+        const CANT_TRIM_FURTHER = 1 << 0;
+        /// A failure puts the device in error. Only with `CANT_TRIM_FURTHER`.
+        const MUST_SUCCEED = 1 << 1;
+    }
+}
+
 impl ListEntry {
     /// A MakeResident that was granted at once.
     pub fn join_granted(&mut self) -> Effect {

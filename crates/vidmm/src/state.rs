@@ -10,18 +10,23 @@ use crate::{
     adapter::Adapter,
     allocation::{AllocationState, Allocations},
     aperture::ApertureRanges,
+    budget::MemorySegmentGroup,
     commit::CommitLimit,
     contract::{EngineFence, EngineKind, KmdContextHandle, Packet, PagingBuffer},
     error::{DeviceErrorReason, DeviceInError, DriverFinding, Violation},
     event::{Event, EventLog},
     evictable::Evictable,
     gpu_va::Processes,
-    id::{AllocationId, DeviceId, InvalidHandle, MonitoredFenceId, PagingQueueId, PlanNo, Slots, SubmissionNo, kind},
+    id::{
+        AllocationId, DeviceId, InvalidHandle, MonitoredFenceId, PagingQueueId, PlanNo, ProcessId, Slots, SubmissionNo,
+        TrimNotificationId, kind,
+    },
     paging::{Step, Stream, Windows},
     placer::PagePlacer,
     pool::{PerPool, Pool},
     request::Request,
     residency::{Lapsing, ListBytes},
+    trim::TrimFlags,
     units::{PhysicalAddress, SegmentId},
 };
 
@@ -108,6 +113,35 @@ pub enum Output {
     DeviceInError(DeviceInError),
     /// The driver or the GPU broke a rule; the adapter takes no more calls.
     AdapterInError(Violation),
+    /// A device that asked for it is to trim (RES-40). Whoever evicts `num_bytes_to_trim` bytes of its lists meets the budget;
+    /// what happens to one who does not is told at [`VidMm::register_trim_notification`].
+    #[doc(alias = "D3DKMT_TRIMNOTIFICATION")]
+    TrimNotification {
+        /// The registration.
+        notification: TrimNotificationId,
+        /// The device.
+        device: DeviceId,
+        /// Why.
+        flags: TrimFlags,
+        /// How many bytes its process is above its budget; 0 without TRIM_TO_BUDGET.
+        num_bytes_to_trim: u64,
+    },
+    /// The budget of a process that listens has changed (RES-53).
+    BudgetChanged {
+        /// The process.
+        process: ProcessId,
+        /// The group.
+        group: MemorySegmentGroup,
+        /// Its budget now, in bytes.
+        budget: u64,
+    },
+    /// An allocation destroyed with [`DestroyFlags::SYNCHRONOUS_DESTROY`](crate::DestroyFlags) is gone (RES-91).
+    AllocationReclaimed {
+        /// The allocation.
+        allocation: AllocationId,
+    },
+    /// Everything is in system memory: the adapter may lose power.
+    PoweredDown,
 }
 
 /// What was done so far.

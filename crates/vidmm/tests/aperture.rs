@@ -187,6 +187,9 @@ fn the_commit_limit_is_half_of_the_machines_memory() {
         fn decommit_backing_store(&mut self, address: PhysicalAddress, size: u64) {
             self.0.decommit_backing_store(address, size);
         }
+        fn reset_backing_store(&mut self, address: PhysicalAddress, size: u64) {
+            self.0.reset_backing_store(address, size);
+        }
         fn total_system_memory(&self) -> u64 {
             self.1
         }

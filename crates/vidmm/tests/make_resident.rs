@@ -208,7 +208,7 @@ fn fences_signal_in_order_on_each_queue() {
         let a = world.allocate(client, 1);
         let b = world.allocate(client, 4);
         assert_eq!(world.make_resident(client, &[a]), pending(turn));
-        let answer = world.call(|vidmm, _, _| vidmm.make_resident(second, &[b]));
+        let answer = world.call(|vidmm, _, _| vidmm.make_resident(second, &[b], MakeResidentFlags::empty()));
         assert_eq!(answer, pending(turn));
     }
     world.run_all();
@@ -230,7 +230,8 @@ fn queues_of_higher_priority_are_granted_first() {
     for client in &clients {
         let a = world.allocate(*client, 1);
         let queue = if client.device == clients[2].device { urgent } else { client.queue };
-        let _: Residency = world.call(|vidmm, _, _| vidmm.make_resident(queue, &[a])).unwrap();
+        let _: Residency =
+            world.call(|vidmm, _, _| vidmm.make_resident(queue, &[a], MakeResidentFlags::empty())).unwrap();
     }
     world.run_all();
     let granted = world.events.iter().filter_map(|event| match event {
@@ -295,7 +296,7 @@ fn pending_requests_are_bounded() {
     let (mut world, client) = World::with_pages(8);
     let a = world.allocate(client, 1);
     let error = loop {
-        if let Err(error) = world.vidmm.make_resident(client.queue, &[a]) {
+        if let Err(error) = world.vidmm.make_resident(client.queue, &[a], MakeResidentFlags::empty()) {
             break error;
         }
     };

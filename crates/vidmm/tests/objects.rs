@@ -84,7 +84,9 @@ fn bad_handles_are_refused_everywhere() {
         refused!(
             |vidmm: &mut VidMm, _: &mut Driver, _: &mut Ledger| vidmm.destroy_paging_queue(queue).is_err(),
             |vidmm: &mut VidMm, _: &mut Driver, _: &mut Ledger| vidmm.paging_fence_value(queue).is_err(),
-            |vidmm: &mut VidMm, _: &mut Driver, _: &mut Ledger| vidmm.make_resident(queue, &[a]).is_err(),
+            |vidmm: &mut VidMm, _: &mut Driver, _: &mut Ledger| vidmm
+                .make_resident(queue, &[a], MakeResidentFlags::empty())
+                .is_err(),
             |vidmm: &mut VidMm, _: &mut Driver, host: &mut Ledger| {
                 vidmm.map_gpu_virtual_address(host, queue, &desc).is_err()
             },
@@ -105,8 +107,12 @@ fn bad_handles_are_refused_everywhere() {
     for bad in allocations {
         let desc = MapGpuVirtualAddress::whole(bad);
         refused!(
-            |vidmm: &mut VidMm, _: &mut Driver, _: &mut Ledger| vidmm.destroy_allocation(bad).is_err(),
-            |vidmm: &mut VidMm, _: &mut Driver, _: &mut Ledger| vidmm.make_resident(client.queue, &[a, bad]).is_err(),
+            |vidmm: &mut VidMm, _: &mut Driver, _: &mut Ledger| vidmm
+                .destroy_allocation(bad, DestroyFlags::empty())
+                .is_err(),
+            |vidmm: &mut VidMm, _: &mut Driver, _: &mut Ledger| vidmm
+                .make_resident(client.queue, &[a, bad], MakeResidentFlags::empty())
+                .is_err(),
             |vidmm: &mut VidMm, _: &mut Driver, _: &mut Ledger| vidmm.evict(client.device, &[a, bad], SOON).is_err(),
             |vidmm: &mut VidMm, _: &mut Driver, host: &mut Ledger| {
                 vidmm.map_gpu_virtual_address(host, client.queue, &desc).is_err()

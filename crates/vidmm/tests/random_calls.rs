@@ -466,7 +466,8 @@ impl Model {
         };
         let Some(alloc) = self.allocs.iter().find(fits) else { return };
         let client = self.devices[alloc.device].client;
-        let answer = self.world.call(|vidmm, _, _| vidmm.make_resident(client.queue, &[alloc.id]));
+        let answer =
+            self.world.call(|vidmm, _, _| vidmm.make_resident(client.queue, &[alloc.id], MakeResidentFlags::empty()));
         if let Residency::Pending { paging_fence_value } = answer.expect("RES-13: it fits") {
             self.devices[alloc.device].last_fence = paging_fence_value;
         }

@@ -166,7 +166,7 @@ fn run_ahead_into_anothers_room(third_is_in_place: bool, priority: i32) {
     world.submit_to(other.context, &[], &[], &[(fence, 1)]);
     world.submit_to(ahead.context, &[], &[(fence, 1)], &[]);
     world.evict(ahead, &[a], SOON).unwrap();
-    let _: Residency = world.call(|vidmm, _, _| vidmm.make_resident(queue, &[c])).unwrap();
+    let _: Residency = world.call(|vidmm, _, _| vidmm.make_resident(queue, &[c], MakeResidentFlags::empty())).unwrap();
     world.run_all();
     assert_eq!(world.completed[RENDER as usize], 2, "the two devices wait for each other");
     assert_eq!(world.paging_fence(other), 1);

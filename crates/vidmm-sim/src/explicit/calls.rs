@@ -1,6 +1,9 @@
 //! Making the calls of steps.
 
-use vidmm::{CreateError, EvictFlags, FenceValueDesc, MapGpuVirtualAddress, PAGE_SIZE, Residency, SubmitDesc};
+use vidmm::{
+    CreateError, DestroyFlags, EvictFlags, FenceValueDesc, MakeResidentFlags, MapGpuVirtualAddress, PAGE_SIZE,
+    Residency, SubmitDesc,
+};
 use vidmm_runtime::{AllocationDesc, AllocationSegments, KernelCommand, PageRange, Surface};
 
 use super::ledger::{Part, Work};
@@ -181,14 +184,14 @@ impl Session<'_> {
             *self.objects.mappings.get(name).ok_or_else(|| Absent(name.to_owned()))?;
         let size = self.narrator.names.mapped.get(&(process, virtual_address)).copied().unwrap_or(size);
         let freed = self.runtime.vidmm().free_gpu_virtual_address(process, virtual_address, size);
-        Ok(freed.map_or_else(|error| Answered::refused(&error), |()| Answered::ok()))
+        Ok(freed.map_or_else(|error| Answered::refused(&error), |_| Answered::ok()))
     }
 
     pub fn make_resident(&mut self, names: &[String]) -> Result<Answered, Absent> {
         let allocations = self.allocations(names)?;
         let Some(first) = names.first() else { return Ok(Answered { answer: Answer::Empty, detail: String::new() }) };
         let queue = self.objects.devices[&self.allocation(first)?.device].queue;
-        Ok(match self.runtime.vidmm().make_resident(queue, &allocations) {
+        Ok(match self.runtime.vidmm().make_resident(queue, &allocations, MakeResidentFlags::empty()) {
             Ok(Residency::Resident) => Answered::ok(),
             Ok(Residency::Pending { paging_fence_value }) => Answered::pending(paging_fence_value),
             Err(error) => Answered::refused(&error),
@@ -204,12 +207,12 @@ impl Session<'_> {
             EvictFlag::NotWrittenTo => EvictFlags::NOT_WRITTEN_TO,
         });
         let evicted = self.runtime.vidmm().evict(device, &allocations, flags.collect());
-        Ok(evicted.map_or_else(|error| Answered::refused(&error), |()| Answered::ok()))
+        Ok(evicted.map_or_else(|error| Answered::refused(&error), |_| Answered::ok()))
     }
 
     pub fn destroy_allocations(&mut self, names: &[String]) -> Result<Answered, Absent> {
         for allocation in self.allocations(names)? {
-            if let Err(error) = self.runtime.vidmm().destroy_allocation(allocation) {
+            if let Err(error) = self.runtime.vidmm().destroy_allocation(allocation, DestroyFlags::empty()) {
                 return Ok(Answered::refused(&error));
             }
         }
@@ -304,7 +307,7 @@ impl Session<'_> {
     pub fn close(&mut self) -> Vec<String> {
         for allocation in self.objects.allocations.values() {
             // Some were destroyed by steps.
-            let _ = self.runtime.vidmm().destroy_allocation(allocation.id);
+            let _ = self.runtime.vidmm().destroy_allocation(allocation.id, DestroyFlags::empty());
         }
         for &fence in self.objects.fences.values() {
             let _ = self.runtime.vidmm().signal_monitored_fence(fence, 1);

@@ -159,7 +159,12 @@ impl<'a> Session<'a> {
                     self.found(error.to_string());
                 }
             }
-            Happening::PacketEnded { .. } | Happening::PagingFenceSignaled { .. } => {}
+            Happening::PacketEnded { .. }
+            | Happening::PagingFenceSignaled { .. }
+            | Happening::TrimNotification { .. }
+            | Happening::BudgetChanged { .. }
+            | Happening::AllocationReclaimed { .. }
+            | Happening::PoweredDown => {}
         }
     }
 

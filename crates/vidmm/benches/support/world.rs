@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use vidmm::contract::*;
 use vidmm::{
-    AdapterOptions, AllocationId, ContextId, DeviceId, EvictFlags, MapGpuVirtualAddress, Output, PagingQueueId,
-    PhysicalAddress, Residency, SegmentId, SubmitDesc, VidMm,
+    AdapterOptions, AllocationId, ContextId, DestroyFlags, DeviceId, EvictFlags, MakeResidentFlags,
+    MapGpuVirtualAddress, Output, PagingQueueId, PhysicalAddress, Residency, SegmentId, SubmitDesc, VidMm,
 };
 
 /// The size of every allocation: one page of the segment.
@@ -162,6 +162,8 @@ impl Host for NullHost {
     }
 
     fn decommit_backing_store(&mut self, _address: PhysicalAddress, _size: u64) {}
+
+    fn reset_backing_store(&mut self, _address: PhysicalAddress, _size: u64) {}
 }
 
 /// A started adapter with one process, one device, one context and one paging queue. Its GPU ends paging buffers at once, and
@@ -220,11 +222,11 @@ impl World {
     }
 
     pub fn destroy(&mut self, allocation: AllocationId) {
-        self.vidmm.destroy_allocation(allocation).expect("it exists");
+        self.vidmm.destroy_allocation(allocation, DestroyFlags::empty()).expect("it exists");
     }
 
     pub fn make_resident(&mut self, allocations: &[AllocationId]) -> Residency {
-        self.vidmm.make_resident(self.queue, allocations).expect("the list fits")
+        self.vidmm.make_resident(self.queue, allocations, MakeResidentFlags::empty()).expect("the list fits")
     }
 
     pub fn evict(&mut self, allocations: &[AllocationId], flags: EvictFlags) {

@@ -1,5 +1,9 @@
 //! Allocations: their creation and their end.
 
+use alloc::vec::Vec;
+
+use bitflags::bitflags;
+
 use crate::{
     adapter::{Adapter, NotificationRevision},
     allocation::{Allocation, AllocationState, Owner},
@@ -9,11 +13,67 @@ use crate::{
     id::{AllocationId, DeviceId, InvalidHandle},
     residency::EvictFlags,
     state::{Deferred, DeferredAction, VidMm},
-    units::{PAGE_SIZE_64K, PageSize},
+    units::{PAGE_SIZE_64K, PageSize, PhysicalAddress},
 };
 
+/// An allocation to be created. The private data alone makes one that is nobody else's.
+#[doc(alias = "D3DKMT_CREATEALLOCATION")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CreateAllocationDesc<'d> {
+    /// What the driver's user-mode part says of it; the core does not understand it (CRE-03).
+    pub private_driver_data: &'d [u8],
+    /// How.
+    pub flags: CreateAllocationFlags,
+    /// With EXISTING_SYS_MEM of the driver's answer: where its content is, in memory of the caller's that stays there until
+    /// the allocation is gone. A multiple of 64 KiB, as long as the allocation.
+    pub existing_sys_mem: Option<PhysicalAddress>,
+}
+
+impl<'d> From<&'d [u8]> for CreateAllocationDesc<'d> {
+    fn from(private_driver_data: &'d [u8]) -> Self {
+        Self { private_driver_data, ..Self::default() }
+    }
+}
+
+impl<'d, const N: usize> From<&'d [u8; N]> for CreateAllocationDesc<'d> {
+    fn from(private_driver_data: &'d [u8; N]) -> Self {
+        Self::from(&private_driver_data[..])
+    }
+}
+
+impl<'d> From<&'d Vec<u8>> for CreateAllocationDesc<'d> {
+    fn from(private_driver_data: &'d Vec<u8>) -> Self {
+        Self::from(&private_driver_data[..])
+    }
+}
+
+bitflags! {
+    /// How an allocation is created, with WDDM's bit positions (CRE-41).
+    #[doc(alias = "D3DKMT_CREATEALLOCATIONFLAGS")]
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct CreateAllocationFlags: u32 {
+        /// Other devices may open it.
+        const CREATE_SHARED = 1 << 1;
+    }
+}
+
+bitflags! {
+    /// How an allocation is destroyed (RES-90).
+    #[doc(alias = "D3DDDICB_DESTROYALLOCATION2FLAGS")]
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    pub struct DestroyFlags: u32 {
+        /// Work that was submitted before does not use it: its memory is free without waiting for that. If such work uses it
+        /// all the same, it faults (RES-91).
+        const ASSUME_NOT_IN_USE = 1 << 0;
+        /// [`Output::AllocationReclaimed`](crate::Output::AllocationReclaimed) says when its memory is free; the caller waits
+        /// for that (RES-91).
+        const SYNCHRONOUS_DESTROY = 1 << 1;
+    }
+}
+
 impl VidMm {
-    /// Creates an allocation. The driver decides what it is from `private_driver_data` (CRE-03); the host commits its
+    /// Creates an allocation. The driver decides what it is from its private data (CRE-03); the host commits its
     /// backing store (U-9). It is nowhere in the segment until MakeResident (CRE-43), and reads as zero (CRE-42).
     ///
     /// # Errors
@@ -21,13 +81,14 @@ impl VidMm {
     /// If the driver or the host refuses, or what the driver decided is impossible. Nothing then remains of it.
     #[doc(alias = "D3DKMTCreateAllocation2")]
     #[doc(alias = "DxgkDdiCreateAllocation")]
-    pub fn create_allocation(
+    pub fn create_allocation<'d>(
         &mut self,
         kmd: &mut dyn Kmd,
         host: &mut dyn Host,
         device: DeviceId,
-        private_driver_data: &[u8],
+        desc: impl Into<CreateAllocationDesc<'d>>,
     ) -> Result<AllocationId, CreateError> {
+        let CreateAllocationDesc { private_driver_data, flags: _, existing_sys_mem: _ } = desc.into();
         let device_index = self.devices.lookup(device)?;
         self.check_device(device_index)?;
         let info = kmd.create_allocation(private_driver_data)?;
@@ -55,6 +116,9 @@ impl VidMm {
             supported_segment_set: info.supported_segment_set.0,
             accessed_physically: info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY),
             notify: notify_flags(state),
+            shared: false,
+            existing_sys_mem: false,
+            permanent_sys_mem: false,
         });
         Ok(allocation)
     }
@@ -159,9 +223,9 @@ impl VidMm {
     ///
     /// If the handle names nothing.
     #[doc(alias = "D3DKMTDestroyAllocation2")]
-    pub fn destroy_allocation(&mut self, allocation: AllocationId) -> Result<(), InvalidHandle> {
+    pub fn destroy_allocation(&mut self, allocation: AllocationId, flags: DestroyFlags) -> Result<(), InvalidHandle> {
         let index = self.lookup_allocation(allocation)? as u32;
-        self.events.record(|| Event::AllocationDestroyed { allocation });
+        self.events.record(|| Event::AllocationDestroyed { allocation, flags });
         let device_index = self.allocations[index as usize].device as usize;
         let submitted = self.devices[device_index].submitted;
         let entry = &mut self.allocations[index as usize].entry;

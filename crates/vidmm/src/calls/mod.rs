@@ -3,12 +3,23 @@
 mod address;
 mod admission;
 mod allocations;
+mod budgets;
+mod cpu_access;
 mod objects;
+mod offering;
+mod power;
+mod properties;
 mod resident;
+mod sharing;
 mod start;
+mod suspension;
+mod trimming;
 mod work;
 
 pub use address::{MapGpuVirtualAddress, Mapped};
+pub use allocations::{CreateAllocationDesc, CreateAllocationFlags, DestroyFlags};
+pub use offering::Reclaimed;
+pub use properties::UpdateAllocationProperty;
 pub use resident::Residency;
 pub use start::AdapterOptions;
 pub use work::{FenceValueDesc, SubmitDesc};

@@ -4,13 +4,13 @@ use alloc::vec::Vec;
 
 use crate::{
     allocation::{AllocationState, Place},
-    error::{EvictError, MakeResidentError},
+    error::{EvictError, MakeResidentError, NoMemoryReason},
     event::Event,
     evictable::DEAD_PRIORITY,
     id::{AllocationId, DeviceId, PagingQueueId},
     pool::{PerPool, Pool},
     request::{Request, RequestKind},
-    residency::{Effect, EvictFlags},
+    residency::{Effect, EvictFlags, MakeResidentFlags},
     state::VidMm,
 };
 
@@ -40,16 +40,21 @@ impl VidMm {
     /// [`Residency::Resident`] if all are in place and nothing is under way for them, and nothing that the device asked for
     /// earlier is pending (RES-16, U-25).
     ///
+    /// A list that fits beside those of all other processes is always accepted. If they do not fit together, memory is short:
+    /// then a process may have its budget (RES-53), with CANT_TRIM_FURTHER up to the maximum budget (RES-15), and devices run in
+    /// turn (RES-71).
+    ///
     /// # Errors
     ///
-    /// [`MakeResidentError::NoMemory`] if the list would not fit beside the lists of other devices. Any error leaves the list
-    /// as it was (RES-11).
+    /// [`MakeResidentError::NoMemory`] if that is not enough. Any error leaves the list as it was (RES-11); with MUST_SUCCEED
+    /// NoMemory also puts the device in error.
     #[doc(alias = "D3DKMTMakeResident")]
     #[doc(alias = "D3DDDI_MAKERESIDENT")]
     pub fn make_resident(
         &mut self,
         paging_queue: PagingQueueId,
         allocations: &[AllocationId],
+        flags: MakeResidentFlags,
     ) -> Result<Residency, MakeResidentError> {
         let queue = self.paging_queues.lookup(paging_queue)?;
         let device = self.paging_queues[queue].device as usize;
@@ -69,7 +74,7 @@ impl VidMm {
             }
             indices.push(index as u32);
         }
-        self.count_in(device, allocations, &indices)?;
+        self.count_in(device, allocations, &indices, flags)?;
 
         let books = &self.devices[device];
         let nothing_ungranted = books.granted == books.requests.len();
@@ -82,6 +87,7 @@ impl VidMm {
             device: device_id,
             queue: paging_queue,
             allocations: allocations.to_vec(),
+            flags,
             after_submission,
             paging_fence_value,
         });
@@ -101,7 +107,8 @@ impl VidMm {
     /// Takes `allocations` off the device's list, each as often as it is named (RES-02).
     ///
     /// Work submitted before still has them; work submitted later must not use them (RES-20). Memory is given up when that
-    /// work has ended: soon, or only when it is wanted, as `flags` say (RES-21).
+    /// work has ended: soon, or only when it is wanted, as `flags` say (RES-21). Returns how many bytes the process should still
+    /// trim to meet its budget; 0 is none (RES-23).
     ///
     /// # Errors
     ///
@@ -113,7 +120,7 @@ impl VidMm {
         device: DeviceId,
         allocations: &[AllocationId],
         flags: EvictFlags,
-    ) -> Result<(), EvictError> {
+    ) -> Result<u64, EvictError> {
         let device_index = self.devices.lookup(device)?;
         if allocations.is_empty() {
             return Err(EvictError::Empty);
@@ -130,6 +137,7 @@ impl VidMm {
             allocations: allocations.to_vec(),
             flags,
             after_submission: last,
+            num_bytes_to_trim: 0,
         });
         let mut left: PerPool<u64> = PerPool::default();
         for &index in &indices {
@@ -144,7 +152,7 @@ impl VidMm {
             self.set_list_bytes(device_index, pool, self.devices[device_index].list[pool].now() - left[pool]);
         }
         self.stirred = true;
-        Ok(())
+        Ok(0)
     }
 
     /// Adds to the device's list what is not on it yet, if that fits.
@@ -153,6 +161,7 @@ impl VidMm {
         device: usize,
         allocations: &[AllocationId],
         indices: &[u32],
+        flags: MakeResidentFlags,
     ) -> Result<(), MakeResidentError> {
         let mut admission = self.begin_admission(device);
         for &index in indices {
@@ -168,13 +177,16 @@ impl VidMm {
         }
         if admission.is_refused {
             self.undo_admission(&admission);
+            let reason = NoMemoryReason::OverBudget;
             let (num_bytes_to_trim, device) = (admission.num_bytes_to_trim, self.devices.id(device));
             self.events.record(|| Event::MakeResidentRefused {
                 device,
                 allocations: allocations.to_vec(),
+                flags,
                 num_bytes_to_trim,
+                reason,
             });
-            return Err(MakeResidentError::NoMemory { num_bytes_to_trim });
+            return Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason });
         }
         self.accept_admission(&admission);
         Ok(())

@@ -60,6 +60,12 @@ bitflags! {
     pub struct AllocationFlags: u32 {
         /// The CPU may lock it.
         const CPU_VISIBLE = 1 << 0;
+        /// The content in system memory is kept while it is in the memory segment: when it is evicted and the GPU has not written
+        /// to it nothing is copied, Lock shows the copy in system memory, and Unlock brings what is in the memory segment up to
+        /// date (2.2). Needs `CPU_VISIBLE`.
+        const PERMANENT_SYS_MEM = 1 << 1;
+        /// Its backing store is memory that the caller owns, given at creation; locks are those of `PERMANENT_SYS_MEM`.
+        const EXISTING_SYS_MEM = 1 << 4;
         /// Engines address it physically: while it is resident in system memory it is mapped in the aperture segment (SEG-13).
         /// Not possible with a memory segment in its set in this version.
         const ACCESSED_PHYSICALLY = 1 << 15;

@@ -1,11 +1,12 @@
 //! What the core asks of the operating system.
 
-use super::KmdProcessHandle;
-use crate::units::{GpuVirtualAddress, PhysicalAddress};
+use core::fmt;
 
-/// The operating system's part: what an allocation's content is kept in while it is not in video memory, and the IOMMU.
-///
-/// CPU maps will come here too; nothing in this trait takes GPU time.
+use super::KmdProcessHandle;
+use crate::units::{Extent, GpuVirtualAddress, PhysicalAddress, SegmentId};
+
+/// The operating system's part: what an allocation's content is kept in while it is not in video memory, the IOMMU, and what
+/// the CPU sees. Nothing in this trait takes GPU time.
 pub trait Host {
     /// Commits `size` bytes of system memory, contiguous in the GPU's view of it, that read as zero.
     ///
@@ -19,6 +20,34 @@ pub trait Host {
 
     /// Returns what [`commit_backing_store`](Self::commit_backing_store) gave. No GPU work names it any more.
     fn decommit_backing_store(&mut self, address: PhysicalAddress, size: u64);
+
+    /// What `size` bytes of backing store from `address` on hold is worthless: they read as zero from now on (U-36). The range
+    /// is all of what one [`commit_backing_store`](Self::commit_backing_store) gave, or memory that a caller owns.
+    fn reset_backing_store(&mut self, address: PhysicalAddress, size: u64);
+
+    /// Shows `extents` of `segment`, one after another, at CPU addresses that nothing else has (RES-80).
+    ///
+    /// # Errors
+    ///
+    /// If no addresses are left; a host that shows the CPU nothing has none.
+    fn map_cpu_virtual_address(
+        &mut self,
+        segment: SegmentId,
+        extents: &[Extent],
+    ) -> Result<CpuVirtualAddress, CpuAddressError> {
+        let _ = segment;
+        Err(CpuAddressError { size: extents.iter().map(|extent| extent.size).sum() })
+    }
+
+    /// Shows other extents of the same size at the same address: the content has moved (RES-86).
+    fn rotate_cpu_virtual_address(&mut self, address: CpuVirtualAddress, segment: SegmentId, extents: &[Extent]) {
+        let _ = (address, segment, extents);
+    }
+
+    /// Takes a view away that one [`map_cpu_virtual_address`](Self::map_cpu_virtual_address) gave.
+    fn unmap_cpu_virtual_address(&mut self, address: CpuVirtualAddress) {
+        let _ = address;
+    }
 
     /// Bytes of system memory that the machine has; half of it is for graphics (1.7).
     fn total_system_memory(&self) -> u64 {
@@ -45,6 +74,25 @@ pub trait Host {
     fn unmap_io_mmu(&mut self, domain: IoMmuDomain, virtual_address: GpuVirtualAddress, size: u64) {
         let _ = (domain, virtual_address, size);
     }
+}
+
+/// An address in the process of whoever locks an allocation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct CpuVirtualAddress(pub u64);
+
+impl fmt::Display for CpuVirtualAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+/// No CPU addresses are left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no CPU addresses are left for {size} bytes")]
+pub struct CpuAddressError {
+    /// How many bytes were asked for.
+    pub size: u64,
 }
 
 /// Which addresses an IOMMU mapping is for (U-17).

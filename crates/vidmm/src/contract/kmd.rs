@@ -2,7 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::{AdapterInfo, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError};
+use super::{
+    AdapterInfo, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, SegmentPreference, SegmentSet,
+};
 use crate::units::PhysicalAddress;
 
 macro_rules! handle {
@@ -28,6 +30,12 @@ handle!(
     /// The driver's name for an allocation.
     #[doc(alias = "hAllocation")]
     KmdAllocationHandle
+);
+
+handle!(
+    /// The driver's name for an allocation as one device has it open.
+    #[doc(alias = "hDeviceSpecificAllocation")]
+    KmdOpenHandle
 );
 
 /// A kernel-mode driver: it says what the GPU is, and encodes what is to be done.
@@ -88,6 +96,39 @@ pub trait Kmd {
     /// An allocation ends. No operation names it any more.
     #[doc(alias = "DxgkDdiDestroyAllocation")]
     fn destroy_allocation(&mut self, allocation: KmdAllocationHandle);
+
+    /// A device of `process` opens an allocation that another device created (CRE-06).
+    ///
+    /// # Errors
+    ///
+    /// If the driver is out of memory; the allocation is then not open on the device.
+    #[doc(alias = "DxgkDdiOpenAllocation")]
+    fn open_allocation(
+        &mut self,
+        process: KmdProcessHandle,
+        allocation: KmdAllocationHandle,
+    ) -> Result<KmdOpenHandle, KmdError> {
+        let _ = process;
+        Ok(KmdOpenHandle(allocation.0))
+    }
+
+    /// A device has closed an allocation; nothing of it names the allocation any more.
+    #[doc(alias = "DxgkDdiCloseAllocation")]
+    fn close_allocation(&mut self, allocation: KmdOpenHandle) {
+        let _ = allocation;
+    }
+
+    /// Whether the segments of an allocation may become these (CRE-51).
+    #[doc(alias = "DxgkDdiValidateUpdateAllocationProperty")]
+    fn validate_update_allocation_property(
+        &mut self,
+        allocation: KmdAllocationHandle,
+        supported_segment_set: SegmentSet,
+        preferred_segment: SegmentPreference,
+    ) -> bool {
+        let _ = (allocation, supported_segment_set, preferred_segment);
+        true
+    }
 
     /// The root page table of `context` is at `address` from its next submission on (GVA-17).
     #[doc(alias = "DxgkDdiSetRootPageTable")]

@@ -32,8 +32,10 @@ pub use allocation::{
     AllocationFlags, AllocationFlags2, AllocationInfo, CreateAllocationError, SegmentPreference, SegmentSet,
 };
 pub use dma::{DmaBuffer, EngineFence, Packet, PagingBuffer};
-pub use host::{BackingStoreError, Host, IoMmuDomain};
-pub use kmd::{Kmd, KmdAllocationHandle, KmdContextHandle, KmdError, KmdProcessHandle, RootPageTable, SubmitCommand};
+pub use host::{BackingStoreError, CpuAddressError, CpuVirtualAddress, Host, IoMmuDomain};
+pub use kmd::{
+    Kmd, KmdAllocationHandle, KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, RootPageTable, SubmitCommand,
+};
 pub use paging::{
     BuildPagingBuffer, BuildStatus, FillVirtual, FlushTlb, MapApertureFlags, MapApertureSegment,
     MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, PagingOperation, PagingOperationKind, TransferVirtual,

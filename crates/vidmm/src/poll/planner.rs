@@ -186,6 +186,8 @@ impl VidMm {
             extents: extents.iter().collect(),
             copied,
             reason,
+            discarded: false,
+            wanted_by: None,
         });
     }
 

@@ -7,6 +7,12 @@ use crate::{
 };
 
 impl VidMm {
+    /// When to call [`poll`](Self::poll) next if nothing else happens before: a time slice ends, or somebody is to be asked to
+    /// trim; `None` when nothing waits for time to pass.
+    pub fn next_wake(&self) -> Option<Nanoseconds> {
+        None
+    }
+
     /// Does what can be done at time `now`, and returns the next thing to be done by others; `None` when nothing is left.
     ///
     /// Call it again and again until it returns `None`: after calls, and after events.

@@ -21,6 +21,8 @@ pub struct Ledger {
     pub committed: u64,
     /// How often something was given back.
     pub decommits: u64,
+    /// What was reset to zeros: address and size.
+    pub resets: Vec<(u64, u64)>,
     pub journal: Journal,
     /// What the IOMMU maps, by first address.
     pub io_mmu: BTreeMap<(IoMmuDomain, u64), IoMmuMapping>,
@@ -81,6 +83,11 @@ impl Host for Ledger {
         let freed = address.offset..address.offset + size;
         let shown = self.io_mmu.iter().find(|(_, mapping)| freed.contains(&mapping.system_address.offset));
         assert!(shown.is_none(), "I29: {address:?} is given back, but the IOMMU maps it: {shown:x?}");
+    }
+
+    fn reset_backing_store(&mut self, address: PhysicalAddress, size: u64) {
+        assert!(self.holds(address.offset) && self.holds(address.offset + size - 1), "{address:?} is not committed");
+        self.resets.push((address.offset, size));
     }
 
     fn map_io_mmu(

@@ -243,7 +243,7 @@ impl World {
         client: Client,
         allocations: &[AllocationId],
     ) -> Result<Residency, MakeResidentError> {
-        self.call(|vidmm, _, _| vidmm.make_resident(client.queue, allocations))
+        self.call(|vidmm, _, _| vidmm.make_resident(client.queue, allocations, MakeResidentFlags::empty()))
     }
 
     /// Makes resident, and lets all paging end.
@@ -265,7 +265,7 @@ impl World {
     }
 
     pub fn destroy(&mut self, allocation: AllocationId) {
-        self.call(|vidmm, _, _| vidmm.destroy_allocation(allocation)).unwrap();
+        self.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, DestroyFlags::empty())).unwrap();
     }
 
     /// Submits work that makes these accesses when it runs.
@@ -536,7 +536,7 @@ impl World {
     pub fn tear_down(mut self) {
         self.run_all();
         for allocation in std::mem::take(&mut self.allocations) {
-            _ = self.call(|vidmm, _, _| vidmm.destroy_allocation(allocation));
+            _ = self.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, DestroyFlags::empty()));
         }
         self.run_all();
         let clients = std::mem::take(&mut self.clients);

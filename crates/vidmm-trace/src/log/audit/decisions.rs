@@ -14,7 +14,7 @@ use super::tables::Table;
 impl Audit {
     pub(super) fn decision(&mut self, event: &Event) {
         match *event {
-            Event::Evicted { plan, allocation, segment, ref extents, copied, reason } => {
+            Event::Evicted { plan, allocation, segment, ref extents, copied, reason, .. } => {
                 self.evicted(allocation, Place { plan, segment, extents: extents.clone() }, copied, reason);
             }
             Event::Placed { plan, allocation, segment, ref extents, content } => {

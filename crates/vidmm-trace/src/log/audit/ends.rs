@@ -17,7 +17,7 @@ impl Audit {
             Event::ContextDestroyed { context } => self.context_destroyed(context),
             Event::PagingQueueDestroyed { queue } => self.paging_queue_destroyed(queue),
             Event::MonitoredFenceDestroyed { fence } => self.monitored_fence_destroyed(fence),
-            Event::AllocationDestroyed { allocation } => self.allocation_destroyed(allocation),
+            Event::AllocationDestroyed { allocation, .. } => self.allocation_destroyed(allocation),
             Event::AllocationReclaimed { allocation } => self.allocation_reclaimed(allocation),
             _ => {}
         }

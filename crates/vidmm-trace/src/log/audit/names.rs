@@ -120,7 +120,7 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
             look((*device).into());
             look((*process).into());
         }
-        Event::AllocationDestroyed { allocation }
+        Event::AllocationDestroyed { allocation, .. }
         | Event::Evicted { allocation, .. }
         | Event::Placed { allocation, .. }
         | Event::IoMmuMapped { allocation, .. }

@@ -13,13 +13,13 @@ use super::places::Pools;
 impl Audit {
     pub(super) fn request(&mut self, event: &Event) {
         match *event {
-            Event::MakeResident { device, queue, ref allocations, after_submission, paging_fence_value } => {
+            Event::MakeResident { device, queue, ref allocations, after_submission, paging_fence_value, .. } => {
                 let spans = self.make_resident(device, allocations, after_submission, paging_fence_value == 0);
                 if paging_fence_value > 0 {
                     self.ask(device, queue, paging_fence_value, RequestKind::MakeResident(spans));
                 }
             }
-            Event::Evict { device, ref allocations, flags, after_submission } => {
+            Event::Evict { device, ref allocations, flags, after_submission, .. } => {
                 self.evict(device, allocations, flags, after_submission);
             }
             Event::Granted { device, queue, paging_fence_value, ref plans } => {

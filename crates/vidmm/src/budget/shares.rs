@@ -1,0 +1,1 @@
+//! The level at which memory is shared.

@@ -1,0 +1,31 @@
+//! Suspension of a process by a call, as the test hooks of WDDM do (P10, 10.5).
+
+use crate::{
+    id::{InvalidHandle, ProcessId},
+    state::VidMm,
+};
+
+impl VidMm {
+    /// None of the process's devices runs from now on; when nothing of them is in flight any more, what their lists name is
+    /// evicted. Calls and submissions are accepted and wait (RES-74).
+    ///
+    /// # Errors
+    ///
+    /// If the handle names nothing.
+    #[doc(alias = "D3DKMT_VIDMMESCAPETYPE_SUSPEND_PROCESS")]
+    pub fn suspend_process(&mut self, process: ProcessId, allow_wake_on_submission: bool) -> Result<(), InvalidHandle> {
+        let _ = (process, allow_wake_on_submission);
+        todo!()
+    }
+
+    /// Ends the suspension: the lists of the process's devices are brought back when their turn comes.
+    ///
+    /// # Errors
+    ///
+    /// If the handle names nothing.
+    #[doc(alias = "D3DKMT_VIDMMESCAPETYPE_RESUME_PROCESS")]
+    pub fn resume_process(&mut self, process: ProcessId) -> Result<(), InvalidHandle> {
+        let _ = process;
+        todo!()
+    }
+}

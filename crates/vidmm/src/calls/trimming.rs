@@ -1,0 +1,49 @@
+//! Who wants to be asked to trim (RES-40..RES-44).
+
+use crate::{
+    error::CreateError,
+    id::{DeviceId, InvalidHandle, TrimNotificationId},
+    state::VidMm,
+    trim::TrimIntervals,
+};
+
+impl VidMm {
+    /// Registers a device for [`Output::TrimNotification`](crate::Output::TrimNotification) (RES-40).
+    ///
+    /// What happens to a process that is above its budget while memory is short, step by step (U-30):
+    ///
+    /// 1. Its devices are asked to trim to the budget, again after each minimum interval, and whenever the budget falls.
+    /// 2. Its MakeResidents are refused with the same figure, unless they say CantTrimFurther.
+    /// 3. Its devices yield, when others need the memory, after a short grace: idle ones first, busy ones when their time
+    ///    slice is over. They run in turn (RES-71).
+    /// 4. When such a device is resumed, what may be in system memory and has no room in the memory segment is placed there,
+    ///    lowest priority first (RES-55).
+    /// 5. When pressure falls, all of that comes back by itself.
+    ///
+    /// # Errors
+    ///
+    /// If the device does not exist or is in error.
+    #[doc(alias = "D3DKMTRegisterTrimNotification")]
+    pub fn register_trim_notification(&mut self, device: DeviceId) -> Result<TrimNotificationId, CreateError> {
+        let _ = device;
+        todo!()
+    }
+
+    /// Ends a registration. It ends by itself with its device.
+    ///
+    /// # Errors
+    ///
+    /// If the handle names nothing.
+    #[doc(alias = "D3DKMTUnregisterTrimNotification")]
+    pub fn unregister_trim_notification(&mut self, notification: TrimNotificationId) -> Result<(), InvalidHandle> {
+        let _ = notification;
+        todo!()
+    }
+
+    /// Sets how often processes are asked to trim (RES-43).
+    #[doc(alias = "D3DKMT_VIDMMESCAPETYPE_SET_TRIM_INTERVALS")]
+    pub fn set_trim_intervals(&mut self, intervals: TrimIntervals) {
+        let _ = intervals;
+        todo!()
+    }
+}

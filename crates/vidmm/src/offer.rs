@@ -1,0 +1,49 @@
+//! Offer and reclaim: memory that its owner can do without for a while (5.7).
+
+use bitflags::bitflags;
+
+/// How reluctantly the content of an offered allocation is discarded (RES-60). NONE of WDDM is not allowed in a call, and is
+/// not here.
+#[doc(alias = "D3DKMT_OFFER_PRIORITY")]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum OfferPriority {
+    /// The content is worthless: discarded first.
+    Low = 1,
+    /// The content is easily made again.
+    Normal = 2,
+    /// The content had better be kept.
+    High = 3,
+    /// As the allocation's own priority says (CRE-31b): up to LOW is low, from HIGH on is high, normal between.
+    Auto = 4,
+}
+
+bitflags! {
+    /// How an allocation is offered (RES-60).
+    #[doc(alias = "D3DKMT_OFFER_FLAGS")]
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    pub struct OfferFlags: u32 {
+        /// Its content is discarded as soon as the work submitted before has ended, whether or not memory is wanted.
+        const OFFER_IMMEDIATELY = 1 << 0;
+        /// When its content is discarded its backing store may be decommitted as well; reclaim may then find none
+        /// (RES-66).
+        const ALLOW_DECOMMIT = 1 << 1;
+    }
+}
+
+/// What became of the content of an allocation that was offered (RES-64).
+#[doc(alias = "D3DDDI_RECLAIM_RESULT")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum ReclaimResult {
+    /// It is what it was.
+    Ok = 0,
+    /// It is lost; the allocation reads as zero (U-36).
+    Discarded = 1,
+    /// It is lost, and the system has no memory for a new backing store: the allocation cannot be used any more, only
+    /// destroyed (RES-66).
+    NotCommitted = 2,
+}
