@@ -261,7 +261,7 @@ impl World {
     }
 
     pub fn evict(&mut self, client: Client, allocations: &[AllocationId], flags: EvictFlags) -> Result<(), EvictError> {
-        self.call(|vidmm, _, _| vidmm.evict(client.device, allocations, flags))
+        self.call(|vidmm, _, _| vidmm.evict(client.device, allocations, flags)).map(drop)
     }
 
     pub fn destroy(&mut self, allocation: AllocationId) {
