@@ -92,7 +92,7 @@ impl Links {
 bitflags! {
     /// What is known of an allocation's content and life.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-    pub(crate) struct AllocationState: u16 {
+    pub(crate) struct AllocationState: u32 {
         /// The backing store holds content; otherwise the content is zero, and page-in is a fill (CRE-42, RES-18).
         const BACKED = 1 << 0;
         /// What the GPU has is newer than the backing store: eviction must copy it out, or is over with it in place (RES-22).
@@ -117,7 +117,22 @@ bitflags! {
         const NOTIFY_IO_MMU_UNMAP = 1 << 10;
         /// The list of its device counts it in system memory. Fixed while anything outstanding requires it.
         const LISTED_IN_SYSTEM = 1 << 11;
+        /// Its owner can do without it until it is reclaimed (RES-61).
+        const OFFERED = 1 << 12;
+        /// It was discarded since it was offered.
+        const DISCARDED = 1 << 13;
+        /// What its backing store holds is worthless, and is reset when the plan that discards it has retired.
+        const RESET_PENDING = 1 << 14;
+        /// It has no backing store: that was decommitted while it was offered (RES-66).
+        const NOT_COMMITTED = 1 << 15;
+        /// While it is evictable, the class of the queue that it stands in.
+        const CLASS = 0b111 << 29;
     }
+}
+
+impl AllocationState {
+    /// The lowest bit of [`CLASS`](Self::CLASS).
+    pub const LOWEST_CLASS_BIT: u32 = 1 << 29;
 }
 
 /// A mapping of all of an allocation without driver protection, as nearly all are: its address, and flags in the bits that a
@@ -236,5 +251,15 @@ impl Allocation {
     /// Whether it was destroyed and no submission, queued ones included, will use it.
     pub fn is_dead(&self) -> bool {
         self.state.contains(AllocationState::DESTROYED) && !self.entry.holding && !self.entry.has_ungranted_span()
+    }
+
+    /// Whether its content is lost when it leaves the place where it is.
+    pub fn is_worthless(&self) -> bool {
+        self.is_dead() || self.is_discardable()
+    }
+
+    /// Whether it is offered and no submission that was made before, queued ones included, will use it.
+    pub fn is_discardable(&self) -> bool {
+        self.state.contains(AllocationState::OFFERED) && !self.entry.holding && !self.entry.has_ungranted_span()
     }
 }

@@ -2,7 +2,7 @@
 //! `dispatch` are the steps of `poll`, `retire` takes what engines report.
 
 use alloc::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
 };
 
@@ -21,6 +21,7 @@ use crate::{
         AllocationId, DeviceId, InvalidHandle, MonitoredFenceId, PagingQueueId, PlanNo, ProcessId, Slots, SubmissionNo,
         TrimNotificationId, kind,
     },
+    offer::Offer,
     paging::{Step, Stream, Windows},
     placer::PagePlacer,
     pool::{PerPool, Pool},
@@ -77,6 +78,8 @@ pub struct VidMm {
     pub(crate) rootless: BTreeSet<u32>,
     /// Contexts with queued work.
     pub(crate) queued: BTreeSet<u32>,
+    /// The allocations that are offered.
+    pub(crate) offers: BTreeMap<u32, Offer>,
     /// Evictable allocations whose last Evict asked for eviction at the earliest opportunity.
     pub(crate) evict_soon: VecDeque<u32>,
     /// Allocations of which no trace is left; the driver and the host are still to be told.
@@ -201,6 +204,9 @@ pub(crate) struct Device {
     pub paging_queues: u32,
     pub allocations: u32,
     pub list: PerPool<ListBytes>,
+    /// Bytes of listed allocations that are offered: they are not counted in `list`, and need their room again when they are
+    /// reclaimed.
+    pub offered: PerPool<u64>,
     /// Bytes that entries of the list hold in place.
     pub held: PerPool<u64>,
     pub lapsing: Lapsing,
@@ -228,6 +234,8 @@ pub(crate) struct Deferred {
 pub(crate) enum DeferredAction {
     /// Take the last traces of a destroyed allocation away (RES-91).
     Purge(u32),
+    /// Discard an allocation that was offered with OFFER_IMMEDIATELY (RES-60).
+    Discard(u32),
     /// Make a freed mapping invalid (GVA-53).
     Unmap { allocation: u32, process: u32, virtual_address: u64 },
 }
@@ -428,7 +436,7 @@ impl VidMm {
     /// Bytes of a pool that are promised to nobody but the device.
     pub(crate) fn not_promised_to_others(&self, device: usize, pool: Pool) -> u64 {
         let others = self.promised_bytes[pool] - self.devices[device].promised(pool);
-        self.list_capacity(pool) - others
+        self.list_capacity(pool).saturating_sub(others)
     }
 
     /// Bytes that can be taken in a pool without a victim.

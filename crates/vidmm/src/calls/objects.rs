@@ -109,6 +109,7 @@ impl VidMm {
             paging_queues: 0,
             allocations: 0,
             list: PerPool::default(),
+            offered: PerPool::default(),
             held: PerPool::default(),
             lapsing: Lapsing::default(),
             requests: VecDeque::new(),

@@ -6,7 +6,6 @@ use crate::{
     allocation::{AllocationState, Place},
     error::{EvictError, MakeResidentError, NoMemoryReason},
     event::Event,
-    evictable::DEAD_PRIORITY,
     id::{AllocationId, DeviceId, PagingQueueId},
     pool::{PerPool, Pool},
     request::{Request, RequestKind},
@@ -71,6 +70,13 @@ impl VidMm {
             let index = self.lookup_allocation(id)?;
             if self.allocations[index].device as usize != device {
                 return Err(MakeResidentError::WrongDevice { position });
+            }
+            let state = self.allocations[index].state;
+            if state.contains(AllocationState::OFFERED) {
+                return Err(MakeResidentError::Offered { position });
+            }
+            if state.contains(AllocationState::NOT_COMMITTED) {
+                return Err(MakeResidentError::NotCommitted { position });
             }
             indices.push(index as u32);
         }
@@ -141,6 +147,10 @@ impl VidMm {
         });
         let mut left: PerPool<u64> = PerPool::default();
         for &index in &indices {
+            if self.offers.contains_key(&index) {
+                self.leave_offered(index);
+                continue;
+            }
             let allocation = &mut self.allocations[index as usize];
             let effect = allocation.entry.leave(last, flags);
             if allocation.entry.count == 0 {
@@ -195,24 +205,31 @@ impl VidMm {
     /// Checks that each allocation is on the device's list as often as it is named.
     fn count_out(&mut self, device: usize, indices: &[u32]) -> Result<(), EvictError> {
         let mut counted = 0;
-        let is_listed = |&&index: &&u32| {
-            let allocation = &mut self.allocations[index as usize];
-            let listed = allocation.device as usize == device && allocation.entry.count > 0;
-            if listed {
-                allocation.entry.count -= 1;
-                counted += 1;
+        for &index in indices {
+            let is_own = self.allocations[index as usize].device as usize == device;
+            let count = self.count_mut(index);
+            if !is_own || *count == 0 {
+                break;
             }
-            !listed
-        };
-        let missing = indices.iter().find(is_listed).is_some();
-        for &index in &indices[..counted] {
-            self.allocations[index as usize].entry.count += 1;
+            *count -= 1;
+            counted += 1;
         }
-        if missing { Err(EvictError::NotResident { position: counted }) } else { Ok(()) }
+        for &index in &indices[..counted] {
+            *self.count_mut(index) += 1;
+        }
+        if counted < indices.len() { Err(EvictError::NotResident { position: counted }) } else { Ok(()) }
+    }
+
+    /// How often the device's list names the allocation; while it is offered, how often it will again.
+    fn count_mut(&mut self, index: u32) -> &mut u32 {
+        match self.offers.get_mut(&index) {
+            Some(offer) => &mut offer.count,
+            None => &mut self.allocations[index as usize].entry.count,
+        }
     }
 
     /// Whether the allocation is where it is to be, with its content, and nothing is under way for it.
-    fn is_in_place(&self, index: u32) -> bool {
+    pub(super) fn is_in_place(&self, index: u32) -> bool {
         self.is_placed(index) && self.stream.is_retired(self.allocations[index as usize].last_plan)
     }
 
@@ -304,7 +321,16 @@ impl VidMm {
     /// The allocation may be a victim, as the most recently used of its priority.
     pub(crate) fn expose(&mut self, index: u32) {
         if let Some(place) = &self.allocations[index as usize].place {
-            self.evictable[place.pool()].push(&mut self.allocations, index);
+            let class = self.class_of(index);
+            self.evictable[place.pool()].push(&mut self.allocations, index, class);
+        }
+    }
+
+    /// What the allocation is to its owner has changed.
+    pub(crate) fn reclassify(&mut self, index: u32) {
+        if self.allocations[index as usize].state.contains(AllocationState::EVICTABLE) {
+            self.keep(index);
+            self.expose(index);
         }
     }
 
@@ -338,7 +364,10 @@ impl VidMm {
     /// Whoever is resident and required by nobody may be evicted from now on.
     pub(crate) fn let_go(&mut self, index: u32) {
         let allocation = &self.allocations[index as usize];
-        if allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY) && !allocation.is_required() {
+        if allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY)
+            && !allocation.is_required()
+            && !self.is_listed_offered(index)
+        {
             self.aperture.release(index);
         }
         if allocation.place.is_none() || allocation.entry.holding {
@@ -359,8 +388,6 @@ impl VidMm {
             return;
         }
         self.aperture.release(index);
-        self.keep(index);
-        self.allocations[index as usize].priority = DEAD_PRIORITY;
-        self.expose(index);
+        self.reclassify(index);
     }
 }

@@ -84,6 +84,10 @@ impl VidMm {
         if !self.adapter.has_page_tables() && !self.stream.is_retired(last_plan) {
             draft.plan.follow_retired(last_plan);
         }
+        // What is reset when that plan has retired holds nothing before.
+        if self.allocations[index as usize].state.contains(AllocationState::RESET_PENDING) {
+            draft.plan.follow_retired(last_plan);
+        }
         let number = self.stream.next_number();
         let allocation = &mut self.allocations[index as usize];
         allocation.place = Some(place);
@@ -153,7 +157,8 @@ impl VidMm {
         }
         let allocation = &mut self.allocations[index as usize];
         let place = allocation.place.take().expect("what leaves a segment is in it");
-        let has_news = !allocation.is_dead() && allocation.state.contains(AllocationState::DIRTY);
+        let discarded = allocation.is_discardable();
+        let has_news = !allocation.is_worthless() && allocation.state.contains(AllocationState::DIRTY);
         let copied = has_news && matches!(place, Place::Memory(_));
         if has_news {
             allocation.state |= AllocationState::BACKED;
@@ -173,6 +178,9 @@ impl VidMm {
                 self.plan_out_of_aperture(draft, index, offset);
             }
         }
+        if discarded {
+            self.plan_discard(draft, index);
+        }
         match reason {
             EvictReason::Destroyed => {}
             EvictReason::Promoted => self.statistics.promotions += 1,
@@ -186,7 +194,7 @@ impl VidMm {
             extents: extents.iter().collect(),
             copied,
             reason,
-            discarded: false,
+            discarded,
             wanted_by: None,
         });
     }
@@ -207,7 +215,7 @@ impl VidMm {
         let id = self.allocations.id(index as usize);
         let allocation = &self.allocations[index as usize];
         self.commit.promise(self.stream.next_number(), allocation.size);
-        if allocation.is_dead() || reason == EvictReason::Promoted {
+        if allocation.is_worthless() || reason == EvictReason::Promoted {
             return;
         }
         let notice = |flags| Notice {

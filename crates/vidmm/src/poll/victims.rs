@@ -3,7 +3,10 @@
 use alloc::vec::Vec;
 
 use super::draft::Draft;
-use crate::{allocation::AllocationState, event::EvictReason, pool::Pool, state::VidMm, units::Extent};
+use crate::{
+    allocation::AllocationState, event::EvictReason, evictable::Class, offer::OfferPriority, pool::Pool, state::VidMm,
+    units::Extent,
+};
 
 impl VidMm {
     /// Takes `bytes` of the memory segment, making victims until there is room.
@@ -41,16 +44,36 @@ impl VidMm {
         (victim, self.reason(victim, EvictReason::RoomWanted))
     }
 
-    /// Why an allocation goes: what is dead goes for that, whatever else is wanted of it.
-    fn reason(&self, index: u32, otherwise: EvictReason) -> EvictReason {
-        if self.allocations[index as usize].is_dead() { EvictReason::Destroyed } else { otherwise }
+    /// Why an allocation goes: what is dead or offered goes for that, whatever else is wanted of it.
+    pub(super) fn reason(&self, index: u32, otherwise: EvictReason) -> EvictReason {
+        match self.class_of(index) {
+            Class::Dead => EvictReason::Destroyed,
+            Class::OfferedLow | Class::OfferedNormal | Class::OfferedHigh => EvictReason::Offered,
+            Class::NotRequired | Class::DeviceSuspended => otherwise,
+        }
+    }
+
+    /// What an allocation that may be evicted is to its owner.
+    pub(crate) fn class_of(&self, index: u32) -> Class {
+        let allocation = &self.allocations[index as usize];
+        if allocation.is_dead() {
+            return Class::Dead;
+        }
+        if !allocation.is_discardable() {
+            return Class::NotRequired;
+        }
+        match self.offers[&index].priority {
+            OfferPriority::Low => Class::OfferedLow,
+            OfferPriority::Normal | OfferPriority::Auto => Class::OfferedNormal,
+            OfferPriority::High => Class::OfferedHigh,
+        }
     }
 
     /// Whether a victim of the memory segment stays resident in implicit system memory: where nobody must go for it.
     fn can_be_demoted(&self, index: u32) -> bool {
         let allocation = &self.allocations[index as usize];
         let may_be_there = allocation.state.contains(AllocationState::MAY_BE_IN_SYSTEM);
-        may_be_there && !allocation.is_dead() && self.commit.available() >= allocation.size
+        may_be_there && !allocation.is_worthless() && self.commit.available() >= allocation.size
     }
 
     /// A victim becomes resident in implicit system memory, in the plan that takes it out of the memory segment.
