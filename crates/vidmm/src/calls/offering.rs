@@ -71,6 +71,9 @@ impl VidMm {
             if allocation.state.contains(AllocationState::OFFERED) || !named.insert(index) {
                 return Err(OfferError::Offered { position });
             }
+            if allocation.openings().any(|opening| !opening.is_closed) {
+                return Err(OfferError::Shared { position });
+            }
             if allocation.state.contains(AllocationState::NOT_COMMITTED) {
                 return Err(OfferError::NotCommitted { position });
             }
@@ -93,18 +96,19 @@ impl VidMm {
         let submitted = self.devices[device].submitted;
         let allocation = &mut self.allocations[index as usize];
         let priority = priority.resolved(allocation.priority);
-        let (size, pool, count) = (allocation.size, allocation.pool(), allocation.entry.count);
+        let (size, pool) = (allocation.size, allocation.pool());
+        let count = allocation.entry_mut(device as u32).count;
         allocation.state |= AllocationState::OFFERED;
         // An earlier Evict no longer hastens it: it stays where it is until memory is wanted.
         allocation.state -= AllocationState::EVICT_SOON;
         self.offers.insert(index, Offer { count, priority, flags });
         if count > 0 {
-            let entry = &mut self.allocations[index as usize].entry;
+            let entry = self.allocations[index as usize].entry_mut(device as u32);
             entry.count = 1;
             let effect = entry.leave(submitted, EvictFlags::EVICT_ONLY_IF_NECESSARY);
             self.devices[device].offered[pool] += size;
             self.set_list_bytes(device, pool, self.devices[device].list[pool].now() - size);
-            self.apply(index, effect);
+            self.apply(index, device as u32, effect);
         }
         self.reclassify(index);
         if flags.contains(OfferFlags::OFFER_IMMEDIATELY) {
@@ -179,10 +183,9 @@ impl VidMm {
 
     /// Ends an offer. Returns what became of the content, and how often the allocation is on its device's list from now on.
     fn reclaim(&mut self, host: &mut dyn Host, index: u32) -> (ReclaimResult, u32) {
+        let discarded = self.allocations[index as usize].state.contains(AllocationState::DISCARDED);
         let offer = self.end_offer(index).expect("it was found to be offered");
-        let allocation = &mut self.allocations[index as usize];
-        let discarded = allocation.state.contains(AllocationState::DISCARDED);
-        allocation.state -= AllocationState::DISCARDED;
+        let allocation = &self.allocations[index as usize];
         if !allocation.state.contains(AllocationState::NOT_COMMITTED) {
             let result = if discarded { ReclaimResult::Discarded } else { ReclaimResult::Ok };
             return (result, offer.count);
@@ -208,7 +211,7 @@ impl VidMm {
     pub(crate) fn end_offer(&mut self, index: u32) -> Option<Offer> {
         let offer = self.offers.remove(&index)?;
         let allocation = &mut self.allocations[index as usize];
-        allocation.state -= AllocationState::OFFERED;
+        allocation.state -= AllocationState::OFFERED | AllocationState::DISCARDED;
         if offer.count > 0 {
             self.devices[allocation.device as usize].offered[allocation.pool()] -= allocation.size;
         }
@@ -250,17 +253,18 @@ impl VidMm {
         indices.is_empty()
             || (books.granted == books.requests.len()
                 && indices.iter().all(|&index| self.is_in_place(index))
-                && self.may_hold(device, self.bytes_not_held(&indices)))
+                && self.may_hold(device, self.bytes_not_held(device as u32, &indices)))
     }
 
     fn join_again(&mut self, queue: usize, listed: Vec<Listed>, at_once: bool) {
         let mut items = Vec::new();
+        let device = self.paging_queues[queue].device;
         for Listed { index, count } in listed {
-            let entry = &mut self.allocations[index as usize].entry;
+            let entry = self.allocations[index as usize].entry_mut(device);
             if at_once {
                 let effect = entry.join_granted();
                 entry.count = count;
-                self.apply(index, effect);
+                self.apply(index, device, effect);
             } else {
                 items.push((index, entry.join_ungranted()));
                 entry.count = count;
@@ -283,7 +287,7 @@ impl VidMm {
             for (&index, offer) in &self.offers {
                 let allocation = &self.allocations[index as usize];
                 let can_go = offer.flags.contains(OfferFlags::ALLOW_DECOMMIT)
-                    && allocation.is_discardable()
+                    && self.is_discardable(index)
                     && allocation.place.is_none()
                     && !allocation.state.contains(AllocationState::NOT_COMMITTED)
                     && self.stream.is_retired(allocation.last_plan);

@@ -97,6 +97,7 @@ impl VidMm {
             offers: BTreeMap::new(),
             evict_soon: VecDeque::new(),
             dead: Vec::new(),
+            closed: Vec::new(),
             outputs: VecDeque::new(),
             events: EventLog::new(options.events),
             statistics: Statistics::default(),

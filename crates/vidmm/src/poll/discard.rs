@@ -19,7 +19,7 @@ impl VidMm {
             return;
         }
         let allocation = &self.allocations[index as usize];
-        if !allocation.is_discardable() || allocation.state.contains(AllocationState::DISCARDED) {
+        if !self.is_discardable(index) || allocation.state.contains(AllocationState::DISCARDED) {
             return;
         }
         if allocation.place.is_some() {

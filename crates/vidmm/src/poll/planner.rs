@@ -146,19 +146,22 @@ impl VidMm {
         self.keep(index);
         let number = self.stream.next_number();
         let (segment, extents) = self.allocations[index as usize].location(&self.adapter);
-        let allocation = &mut self.allocations[index as usize];
+        let allocation = &self.allocations[index as usize];
         follow(&self.stream, &mut draft.plan, allocation.last_plan);
-        let device = &self.devices[allocation.device as usize];
-        if allocation.entry.until > device.retired() {
-            draft.plan.wait_for(allocation.device, allocation.entry.until);
+        for (device, entry) in allocation.entries() {
+            let books = &self.devices[device as usize];
+            // Nothing of a suspended device is in flight, and what it has queued is not dispatched before it is resumed.
+            if !books.is_suspended() && entry.until > books.retired() {
+                draft.plan.wait_for(device, entry.until);
+            }
         }
         for mapping in Vec::from_iter(self.allocations[index as usize].mappings()) {
             self.hide_mapping(draft, index, mapping);
         }
+        let (discarded, worthless) = (self.is_discardable(index), self.is_worthless(index));
         let allocation = &mut self.allocations[index as usize];
         let place = allocation.place.take().expect("what leaves a segment is in it");
-        let discarded = allocation.is_discardable();
-        let has_news = !allocation.is_worthless() && allocation.state.contains(AllocationState::DIRTY);
+        let has_news = !worthless && allocation.state.contains(AllocationState::DIRTY);
         let copied = has_news && matches!(place, Place::Memory(_));
         if has_news {
             allocation.state |= AllocationState::BACKED;
@@ -215,7 +218,7 @@ impl VidMm {
         let id = self.allocations.id(index as usize);
         let allocation = &self.allocations[index as usize];
         self.commit.promise(self.stream.next_number(), allocation.size);
-        if allocation.is_worthless() || reason == EvictReason::Promoted {
+        if self.is_worthless(index) || reason == EvictReason::Promoted {
             return;
         }
         let notice = |flags| Notice {

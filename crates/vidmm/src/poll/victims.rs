@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use super::draft::Draft;
 use crate::{
-    allocation::AllocationState, event::EvictReason, evictable::Class, offer::OfferPriority, pool::Pool, state::VidMm,
-    units::Extent,
+    allocation::AllocationState, event::EvictReason, evictable::Class, offer::OfferPriority, pool::Pool,
+    residency::ListEntry, state::VidMm, units::Extent,
 };
 
 impl VidMm {
@@ -53,13 +53,30 @@ impl VidMm {
         }
     }
 
+    /// Whether the content of an allocation is lost when it leaves the place where it is.
+    pub(super) fn is_worthless(&self, index: u32) -> bool {
+        self.allocations[index as usize].is_dead() || self.is_discardable(index)
+    }
+
+    /// Whether an allocation is offered and no work that was submitted before waits for its dispatch (RES-61). Work of a
+    /// suspended device does.
+    pub(crate) fn is_discardable(&self, index: u32) -> bool {
+        let allocation = &self.allocations[index as usize];
+        let is_over = |(device, entry): (u32, &ListEntry)| {
+            !entry.open && entry.until <= self.devices[device as usize].dispatched()
+        };
+        allocation.state.contains(AllocationState::OFFERED)
+            && !allocation.has_ungranted_span()
+            && allocation.entries().all(is_over)
+    }
+
     /// What an allocation that may be evicted is to its owner.
     pub(crate) fn class_of(&self, index: u32) -> Class {
         let allocation = &self.allocations[index as usize];
         if allocation.is_dead() {
             return Class::Dead;
         }
-        if !allocation.is_discardable() {
+        if !self.is_discardable(index) {
             return Class::NotRequired;
         }
         match self.offers[&index].priority {
@@ -73,7 +90,7 @@ impl VidMm {
     fn can_be_demoted(&self, index: u32) -> bool {
         let allocation = &self.allocations[index as usize];
         let may_be_there = allocation.state.contains(AllocationState::MAY_BE_IN_SYSTEM);
-        may_be_there && !allocation.is_worthless() && self.commit.available() >= allocation.size
+        may_be_there && !self.is_worthless(index) && self.commit.available() >= allocation.size
     }
 
     /// A victim becomes resident in implicit system memory, in the plan that takes it out of the memory segment.
