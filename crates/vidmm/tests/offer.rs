@@ -173,6 +173,36 @@ fn an_offered_allocation_leaves_its_room_to_others_and_keeps_its_count() {
     world.tear_down();
 }
 
+/// RES-65, RES-71: Reclaim is never refused for room; if others have taken it, the device waits for its turn, and gets it.
+#[test]
+fn a_reclaim_without_room_waits_for_its_turn() {
+    let (mut world, client) = World::with_pages(8);
+    let (a, at) = world.resident(client, 6);
+    world.offer(client, &[a], LOW).unwrap();
+    let other = world.client();
+    let (b, b_at) = world.resident(other, 8);
+    write(&mut world, other, b_at, 7);
+    assert!(world.reclaim(client, &[a]).unwrap().paging_fence_value > 0);
+    assert_eq!(read(&mut world, client, at), 0);
+    assert_eq!(world.evicted().last(), Some(&(b, EvictReason::DeviceSuspended)));
+    assert_eq!(read(&mut world, other, b_at), 7);
+}
+
+/// RES-65: so a device's list never grows beyond what would fit with all of it that is offered.
+#[test]
+fn what_is_offered_keeps_its_room_on_the_own_list() {
+    let (mut world, client) = World::with_pages(8);
+    let (a, _) = world.resident(client, 6);
+    world.offer(client, &[a], LOW).unwrap();
+    let b = world.allocate(client, 4);
+    let reason = NoMemoryReason::DoesNotFit;
+    let refused = MakeResidentError::NoMemory { num_bytes_to_trim: 2 * PAGE_SIZE, reason };
+    assert_eq!(world.make_resident(client, &[b]), Err(refused));
+    world.evict(client, &[a], SOON).unwrap();
+    world.bring_in(client, &[b]);
+    world.tear_down();
+}
+
 /// RES-02: Evict of an offered allocation lowers the count that it will have.
 #[test]
 fn an_evict_while_offered_takes_it_off_the_list() {

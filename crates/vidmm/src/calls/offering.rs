@@ -9,7 +9,7 @@ use crate::{
     event::Event,
     id::{AllocationId, DeviceId, PagingQueueId},
     offer::{Offer, OfferFlags, OfferPriority, ReclaimResult},
-    pool::{PerPool, Pool},
+    pool::PerPool,
     request::RequestKind,
     residency::EvictFlags,
     state::{DeferredAction, VidMm},
@@ -242,9 +242,7 @@ impl VidMm {
             let allocation = &self.allocations[index as usize];
             added[allocation.pool()] += allocation.size;
         }
-        for pool in Pool::ALL.into_iter().filter(|&pool| added[pool] > 0) {
-            self.set_list_bytes(device, pool, self.devices[device].list[pool].now() + added[pool]);
-        }
+        self.add_to_list(device, added);
     }
 
     fn can_join_at_once(&self, device: usize, listed: &[Listed]) -> bool {
@@ -252,6 +250,8 @@ impl VidMm {
         let books = &self.devices[device];
         indices.is_empty()
             || (books.granted == books.requests.len()
+                && books.is_active()
+                && books.turn.plans.is_empty()
                 && indices.iter().all(|&index| self.is_in_place(index))
                 && self.may_hold(device, self.bytes_not_held(device as u32, &indices)))
     }

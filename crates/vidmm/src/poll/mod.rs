@@ -10,3 +10,5 @@ mod build;
 mod dispatch;
 mod retire;
 mod step;
+mod trims;
+mod turns;

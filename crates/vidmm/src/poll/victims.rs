@@ -49,32 +49,43 @@ impl VidMm {
         match self.class_of(index) {
             Class::Dead => EvictReason::Destroyed,
             Class::OfferedLow | Class::OfferedNormal | Class::OfferedHigh => EvictReason::Offered,
+            Class::DeviceSuspended if otherwise == EvictReason::RoomWanted => EvictReason::DeviceSuspended,
             Class::NotRequired | Class::DeviceSuspended => otherwise,
         }
     }
 
     /// Whether the content of an allocation is lost when it leaves the place where it is.
     pub(super) fn is_worthless(&self, index: u32) -> bool {
-        self.allocations[index as usize].is_dead() || self.is_discardable(index)
+        self.is_dead(index) || self.is_discardable(index)
     }
 
-    /// Whether an allocation is offered and no work that was submitted before waits for its dispatch (RES-61). Work of a
-    /// suspended device does.
+    /// Whether an allocation was destroyed and no work will use it (RES-91).
+    pub(crate) fn is_dead(&self, index: u32) -> bool {
+        self.allocations[index as usize].state.contains(AllocationState::DESTROYED) && self.is_done_with(index)
+    }
+
+    /// Whether an allocation is offered and no work that was submitted before will use it (RES-61).
     pub(crate) fn is_discardable(&self, index: u32) -> bool {
-        let allocation = &self.allocations[index as usize];
+        self.allocations[index as usize].state.contains(AllocationState::OFFERED) && self.is_done_with(index)
+    }
+
+    /// Whether nothing that was submitted and not dispatched requires the allocation. The work of a suspended device does,
+    /// although nothing holds what it requires.
+    fn is_done_with(&self, index: u32) -> bool {
         let is_over = |(device, entry): (u32, &ListEntry)| {
-            !entry.open && entry.until <= self.devices[device as usize].dispatched()
+            !entry.open && !entry.has_ungranted_span() && entry.until <= self.devices[device as usize].dispatched()
         };
-        allocation.state.contains(AllocationState::OFFERED)
-            && !allocation.has_ungranted_span()
-            && allocation.entries().all(is_over)
+        self.allocations[index as usize].entries().all(is_over)
     }
 
     /// What an allocation that may be evicted is to its owner.
     pub(crate) fn class_of(&self, index: u32) -> Class {
         let allocation = &self.allocations[index as usize];
-        if allocation.is_dead() {
+        if self.is_dead(index) {
             return Class::Dead;
+        }
+        if allocation.state.contains(AllocationState::SUSPENDED) {
+            return Class::DeviceSuspended;
         }
         if !self.is_discardable(index) {
             return Class::NotRequired;
