@@ -237,7 +237,11 @@ impl Model {
                     // RES-14: trim and try again, until there is nothing left to trim.
                     let trimmed = self.trim(device, num_bytes_to_trim, &ids);
                     if trimmed == 0 || one_pool && trimmed < num_bytes_to_trim {
-                        return;
+                        let flags = MakeResidentFlags::CANT_TRIM_FURTHER;
+                        match self.world.call(|vidmm, _, _| vidmm.make_resident(client.queue, &ids, flags)) {
+                            Ok(answer) => break answer,
+                            Err(_) => return,
+                        }
                     }
                     rounds += 1;
                 }

@@ -289,6 +289,7 @@ impl VidMm {
         plans.retain(|&plan| !self.stream.is_retired(plan));
         let turn = &mut self.devices[device as usize].turn;
         (turn.gives_way, turn.waits_since, turn.resumed_at) = (false, None, self.now);
+        (turn.began_at, turn.slice) = (self.now, SLICE_MIN);
         turn.unbuilt = !plans.is_empty();
         turn.plans.clone_from(&plans);
         self.devices[device as usize].to_bring_back.clear();
