@@ -398,13 +398,20 @@ impl Model {
 
     fn run_all(&mut self) {
         self.world.poll();
-        while let Some(engine) = (0..3).find(|&engine| self.world.can_complete(engine)) {
-            self.complete(engine);
+        loop {
+            while let Some(engine) = (0..3).find(|&engine| self.world.can_complete(engine)) {
+                self.complete(engine);
+                self.keep_promises();
+            }
+            if !self.world.pass_time() {
+                break;
+            }
             self.keep_promises();
         }
         self.world.run_all();
         self.keep_promises();
-        assert!(self.programs.iter().all(|program| program.done), "I32: some work never ran");
+        let never_ran = self.programs.iter().any(|program| !program.done);
+        assert!(!never_ran, "I32: some work never ran: {}", self.world.where_it_stands());
         for device in &self.devices {
             assert_eq!(self.world.paging_fence(device.client), device.last_fence, "I32: some paging never ended");
         }

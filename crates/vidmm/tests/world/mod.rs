@@ -539,6 +539,14 @@ impl World {
         true
     }
 
+    /// What was decided last, for whoever reads that something does not end.
+    pub fn where_it_stands(&self) -> String {
+        let is_decision = |event: &&Event| !matches!(event, Event::PagingOperation { .. } | Event::Completed { .. });
+        let mut last: Vec<&Event> = self.events.iter().rev().filter(is_decision).take(60).collect();
+        last.reverse();
+        format!("idle {}, wake {:?}, after {last:#?}", self.vidmm.is_idle(), self.vidmm.next_wake())
+    }
+
     // What is to be seen.
 
     /// Where the process of a client sees `address`, as its page tables say; none if access faults.
