@@ -258,6 +258,7 @@ impl VidMm {
                 };
                 let (listed, held) = (bytes(|entry| entry.count > 0), bytes(|entry| entry.holding));
                 audit.equal("D3: bytes that a device holds", device.held[pool], held);
+                audit.equal("RES-71: bytes that a device is owed", device.owed[pool], bytes(|entry| entry.owed));
                 audit.equal("RES-02: bytes of a device's list", device.list[pool].now(), listed);
             }
             audit.holds(device.ready <= device.granted && device.granted <= device.requests.len(), || {

@@ -231,6 +231,8 @@ pub(crate) struct Device {
     /// Bytes that entries of the list hold in place, and how many entries do.
     pub held: PerPool<u64>,
     pub num_held: usize,
+    /// Bytes that it held when it was suspended, and is to hold again.
+    pub owed: PerPool<u64>,
     /// The allocations that entries hold, and some that they held.
     pub holdings: Vec<u32>,
     /// What entries held when the device was suspended, to be held again when it is resumed.
@@ -289,9 +291,10 @@ impl Device {
         self.requests.get(self.granted).map_or(self.last_request, |request| request.number - 1)
     }
 
-    /// Bytes that must be there for the device to run: what it holds, and what its outstanding requests were admitted with.
+    /// Bytes that must be there for the device to run: what it holds or is to hold again, and what its outstanding requests
+    /// were admitted with.
     pub fn needed(&self, pool: Pool) -> u64 {
-        self.held[pool].max(self.list[pool].peak())
+        (self.held[pool] + self.owed[pool]).max(self.list[pool].peak())
     }
 
     /// Bytes that must be there for the device now.

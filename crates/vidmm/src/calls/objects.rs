@@ -128,6 +128,7 @@ impl VidMm {
             turn: Turn { last_busy: self.now, ..Turn::default() },
             held: PerPool::default(),
             num_held: 0,
+            owed: PerPool::default(),
             holdings: Vec::new(),
             to_bring_back: Vec::new(),
             notifications: Vec::new(),
