@@ -353,7 +353,7 @@ impl Allocation {
     /// that is where it is.
     pub fn pools(&self, device: u32) -> [Option<Pool>; 2] {
         let is_counted = |(other, entry): (u32, &ListEntry)| {
-            entry.holding || entry.has_ungranted_span() || (other != device && entry.count > 0)
+            entry.holding || entry.owed || entry.has_ungranted_span() || (other != device && entry.count > 0)
         };
         if self.entries().any(is_counted) {
             return [Some(self.pool()), None];
@@ -384,7 +384,7 @@ impl Allocation {
 
     /// Whether something outstanding requires it: a granted span, or one that waits for its grant.
     pub fn is_required(&self) -> bool {
-        self.entries().any(|(_, entry)| entry.count > 0 || entry.holding || entry.has_ungranted_span())
+        self.entries().any(|(_, entry)| entry.count > 0 || entry.holding || entry.owed || entry.has_ungranted_span())
     }
 
     /// The segment that it is resident in, and its ranges there; its backing store if it is nowhere else.

@@ -320,6 +320,7 @@ impl VidMm {
         let allocation = &mut self.allocations[index as usize];
         let (pool, size) = (allocation.pool(), allocation.size);
         let entry = allocation.entry_mut(device);
+        entry.owed = false;
         if !core::mem::replace(&mut entry.holding, true) {
             if !core::mem::replace(&mut entry.in_holdings, true) {
                 self.note_holding(device, index);
@@ -337,7 +338,9 @@ impl VidMm {
     pub(crate) fn release(&mut self, index: u32, device: u32) {
         let allocation = &mut self.allocations[index as usize];
         let (pool, size) = (allocation.pool(), allocation.size);
-        if core::mem::replace(&mut allocation.entry_mut(device).holding, false) {
+        let entry = allocation.entry_mut(device);
+        entry.owed = false;
+        if core::mem::replace(&mut entry.holding, false) {
             self.account(device as usize, pool, |books| {
                 books.held[pool] -= size;
                 books.num_held -= 1;

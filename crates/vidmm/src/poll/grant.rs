@@ -305,10 +305,9 @@ impl VidMm {
                 let effect = self.allocations[index as usize].entry_mut(device).grant(span);
                 self.apply(index, device, effect);
             } else {
-                let dispatched = self.devices[device as usize].dispatched();
                 let entry = self.allocations[index as usize].entry(device);
                 // What was held before its device was suspended is held again.
-                if entry.is_some_and(|entry| entry.open || entry.until > dispatched) {
+                if entry.is_some_and(|entry| entry.owed) {
                     self.hold(index, device);
                 }
             }

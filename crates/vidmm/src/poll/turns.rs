@@ -203,7 +203,7 @@ impl VidMm {
         let is_blocked = is_idle && !books.undispatched.is_empty();
         let is_reserved = Pool::ALL.into_iter().all(|pool| {
             let share = self.shares[pool].get(books.process);
-            share.demand <= share.reservation
+            share.demand.max(books.promised(pool)) <= share.reservation
         });
         if (is_foreground || is_reserved) && !is_blocked {
             return Yield::Never;
@@ -265,6 +265,7 @@ impl VidMm {
             }
             self.devices[device as usize].to_bring_back.push(self.allocations.id(index as usize));
             self.release(index, device);
+            self.allocations[index as usize].entry_mut(device).owed = true;
             // Its work may have written, and may write again.
             let mut state = AllocationState::DIRTY | AllocationState::SUSPENDED;
             state.set(AllocationState::EVICT_SOON, halted);
@@ -281,14 +282,16 @@ impl VidMm {
         if was_suspended && !self.can_bring_in(device, &items) {
             return;
         }
+        // While it counts as suspended, no plan waits for what it has queued.
+        let mut plans = self.bring_in(device, &items);
         self.set_activity(device, Activity::Active);
         self.turns.stopped.remove(&device);
-        let mut plans = self.bring_in(device, &items);
         plans.sort_unstable();
         plans.dedup();
         plans.retain(|&plan| !self.stream.is_retired(plan));
         let turn = &mut self.devices[device as usize].turn;
         (turn.gives_way, turn.waits_since, turn.resumed_at) = (false, None, self.now);
+        (turn.began_at, turn.slice) = (self.now, SLICE_MIN);
         turn.unbuilt = !plans.is_empty();
         turn.plans.clone_from(&plans);
         self.devices[device as usize].to_bring_back.clear();
@@ -307,7 +310,7 @@ impl VidMm {
         let still_required = |&id| {
             let index = self.allocations.lookup(id).ok()?;
             let entry = self.allocations[index].entry(device)?;
-            (entry.open || entry.until > books.dispatched()).then_some((index as u32, None))
+            entry.owed.then_some((index as u32, None))
         };
         books.to_bring_back.iter().filter_map(still_required).collect()
     }
