@@ -45,6 +45,7 @@ impl VidMm {
             self.check_allocation_books(index, allocation, &mut audit);
         }
         self.check_offers(&mut audit);
+        self.check_locks(&mut audit);
         self.check_devices(&mut audit);
         self.check_plans(&mut audit);
         if audit.broken.is_empty() { Ok(()) } else { Err(CheckError { broken: audit.broken }) }
@@ -179,6 +180,21 @@ impl VidMm {
                 let bytes: u64 = own.map(|allocation| allocation.size).sum();
                 audit.equal("I25: listed bytes of a device that are offered", device.offered[pool], bytes);
             }
+        }
+    }
+
+    /// RES-82, RES-84: what the CPU sees is where it sees it.
+    fn check_locks(&self, audit: &mut Audit) {
+        let locked = self.allocations.iter().filter(|(_, a)| a.state.contains(AllocationState::LOCKED)).count();
+        audit.equal("RES-80: locked allocations", self.locks.len() as u64, locked as u64);
+        for (&index, lock) in &self.locks {
+            let allocation = &self.allocations[index as usize];
+            audit.holds(lock.count > 0 && allocation.state.contains(AllocationState::LOCKED), || {
+                format!("RES-80: allocation {index} has {lock:?}, but is not locked")
+            });
+            audit.holds(!is_in(allocation, Pool::Memory) || allocation.is_seen_anywhere(), || {
+                format!("RES-82: allocation {index} is locked, and where the CPU does not see it")
+            });
         }
     }
 

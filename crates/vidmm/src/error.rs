@@ -8,7 +8,7 @@ use crate::{
     },
     gpu_va::VaRangeError,
     id::{DeviceId, InvalidHandle},
-    units::GpuVirtualAddress,
+    units::{GpuVirtualAddress, PhysicalAddress},
 };
 
 /// A rule of the contract that the driver or the GPU broke. The text names the fact.
@@ -177,6 +177,14 @@ pub enum AllocationInfoRule {
     /// Priority 0 (CRE-05).
     #[error("an initial priority of 0")]
     Priority,
+    /// PERMANENT_SYS_MEM of what the CPU does not see, or together with EXISTING_SYS_MEM (2.2).
+    #[error("PermanentSysMem, which needs CpuVisible and excludes ExistingSysMem")]
+    PermanentSysMem,
+    /// EXISTING_SYS_MEM, and no memory of the caller's that it could be, or the other way round (2.2).
+    #[error(
+        "ExistingSysMem of memory at {0:x?}: the caller must give memory with the flag and only with it, in system memory and at a multiple of 64 KiB"
+    )]
+    ExistingSysMem(Option<PhysicalAddress>),
 }
 
 /// Why a device is in error.

@@ -17,6 +17,7 @@ mod pool;
 mod budget;
 mod trim;
 mod offer;
+mod cpu_view;
 mod free_ranges;
 mod extents;
 mod placer;

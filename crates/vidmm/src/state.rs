@@ -13,6 +13,7 @@ use crate::{
     budget::{MemorySegmentGroup, Shares},
     commit::CommitLimit,
     contract::{EngineFence, EngineKind, KmdContextHandle, Packet, PagingBuffer},
+    cpu_view::Lock,
     error::{DeviceErrorReason, DeviceInError, DriverFinding, Violation},
     event::{Event, EventLog},
     evictable::Evictable,
@@ -93,6 +94,8 @@ pub struct VidMm {
     pub(crate) queued: BTreeSet<u32>,
     /// The allocations that are offered.
     pub(crate) offers: BTreeMap<u32, Offer>,
+    /// The allocations that the CPU sees.
+    pub(crate) locks: BTreeMap<u32, Lock>,
     /// Evictable allocations whose last Evict asked for eviction at the earliest opportunity.
     pub(crate) evict_soon: VecDeque<u32>,
     /// Allocations of which no trace is left; the driver and the host are still to be told.
@@ -242,6 +245,8 @@ pub(crate) struct Device {
     /// It has submitted work since the last period ended, and whether it was suspended since.
     pub period_runs: bool,
     pub suspended_in_period: bool,
+    /// Plans that bring content up to date which the CPU has written: work waits for them.
+    pub refreshes: Vec<PlanNo>,
     pub lapsing: Lapsing,
     /// Not signalled yet, oldest first: `ready` of them are granted and built, `granted` are granted.
     pub requests: VecDeque<Request>,
@@ -273,6 +278,18 @@ pub(crate) enum DeferredAction {
     Discard(u32),
     /// Make a freed mapping invalid (GVA-53).
     Unmap { allocation: u32, process: u32, virtual_address: u64 },
+}
+
+impl DeferredAction {
+    /// The allocation that it is about.
+    pub fn allocation(self) -> u32 {
+        match self {
+            DeferredAction::Purge(allocation)
+            | DeferredAction::Discard(allocation)
+            | DeferredAction::Close(allocation)
+            | DeferredAction::Unmap { allocation, .. } => allocation,
+        }
+    }
 }
 
 impl Device {

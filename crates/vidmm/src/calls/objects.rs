@@ -134,6 +134,7 @@ impl VidMm {
             notifications: Vec::new(),
             period_runs: false,
             suspended_in_period: false,
+            refreshes: Vec::new(),
             lapsing: Lapsing::default(),
             requests: VecDeque::new(),
             ready: 0,

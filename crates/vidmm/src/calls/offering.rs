@@ -71,6 +71,12 @@ impl VidMm {
             if allocation.state.contains(AllocationState::OFFERED) || !named.insert(index) {
                 return Err(OfferError::Offered { position });
             }
+            if allocation.state.contains(AllocationState::LOCKED) {
+                return Err(OfferError::Locked { position });
+            }
+            if allocation.state.contains(AllocationState::EXISTING_SYS_MEM) {
+                return Err(OfferError::ExistingSysMem { position });
+            }
             if allocation.openings().any(|opening| !opening.is_closed) {
                 return Err(OfferError::Shared { position });
             }
@@ -100,7 +106,7 @@ impl VidMm {
         let count = allocation.entry_mut(device as u32).count;
         allocation.state |= AllocationState::OFFERED;
         // An earlier Evict no longer hastens it: it stays where it is until memory is wanted.
-        allocation.state -= AllocationState::EVICT_SOON;
+        allocation.state -= AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
         self.offers.insert(index, Offer { count, priority, flags });
         if count > 0 {
             let entry = self.allocations[index as usize].entry_mut(device as u32);

@@ -106,6 +106,7 @@ impl VidMm {
             rootless: BTreeSet::new(),
             queued: BTreeSet::new(),
             offers: BTreeMap::new(),
+            locks: BTreeMap::new(),
             evict_soon: VecDeque::new(),
             dead: Vec::new(),
             closed: Vec::new(),

@@ -5,6 +5,7 @@ mod mappings;
 mod planner;
 mod victims;
 mod discard;
+mod views;
 mod grant;
 mod build;
 mod dispatch;
@@ -12,3 +13,5 @@ mod retire;
 mod step;
 mod trims;
 mod turns;
+
+pub(crate) use draft::Draft;

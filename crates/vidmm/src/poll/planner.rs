@@ -97,6 +97,7 @@ impl VidMm {
         for mapping in Vec::from_iter(self.allocations[index as usize].mappings()) {
             self.show_mapping(draft, index, mapping);
         }
+        self.plan_view(draft, index);
     }
 
     pub(super) fn record_placed(&mut self, index: u32, content: ContentSource) {
@@ -172,7 +173,7 @@ impl VidMm {
                 reason == EvictReason::Promoted && allocation.state.contains(AllocationState::NOTIFY_EVICTION);
             allocation.state.set(AllocationState::DIRTY, as_it_is);
         }
-        allocation.state -= AllocationState::EVICT_SOON;
+        allocation.state -= AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
         allocation.last_plan = number;
         draft.decided = true;
         match place {
@@ -183,6 +184,7 @@ impl VidMm {
                 self.plan_out_of_aperture(draft, index, offset);
             }
         }
+        self.plan_view(draft, index);
         if discarded {
             self.plan_discard(draft, index);
         }

@@ -376,7 +376,7 @@ impl VidMm {
         let books = &self.devices[device as usize];
         let demoted: u64 = self
             .movable(device)
-            .filter(|&(_, wants)| wants == Pool::Memory)
+            .filter(|&(_, pools)| pools[0] == Some(Pool::Memory))
             .map(|(index, _)| {
                 let allocation = &self.allocations[index as usize];
                 if allocation.pool() == Pool::System { allocation.size } else { 0 }
@@ -387,8 +387,9 @@ impl VidMm {
         demoted > 0 && books.needed(Pool::Memory).saturating_add(demoted).saturating_add(spare) <= beside
     }
 
-    /// Allocations of a device that may be in either pool, and that no other device counts; with the pool that they prefer.
-    fn movable(&self, device: u32) -> impl Iterator<Item = (u32, Pool)> {
+    /// Allocations of a device that may be elsewhere than they are, and that no other device counts; with the pools where they
+    /// may be, first choice first.
+    fn movable(&self, device: u32) -> impl Iterator<Item = (u32, [Option<Pool>; 2])> {
         let books = &self.devices[device as usize];
         let held = books.holdings.iter().copied();
         let to_bring_back = books.to_bring_back.iter().filter_map(|&id| Some(self.allocations.lookup(id).ok()? as u32));
@@ -400,10 +401,9 @@ impl VidMm {
             let is_only_here = allocation.openings().next().is_none() && allocation.device == device;
             let is_listed = allocation.entry(device).is_some_and(|entry| entry.count > 0);
             let state = allocation.state;
-            let both = AllocationState::MAY_BE_IN_MEMORY | AllocationState::MAY_BE_IN_SYSTEM;
-            let prefers = if state.contains(AllocationState::PREFERS_SYSTEM) { Pool::System } else { Pool::Memory };
-            let may_move = is_only_here && is_listed && state.contains(both);
-            (may_move && !state.contains(AllocationState::ACCESSED_PHYSICALLY)).then_some((index, prefers))
+            let pools = allocation.allowed_pools();
+            let may_move = is_only_here && is_listed && pools != [Some(allocation.pool()), None];
+            (may_move && !state.contains(AllocationState::ACCESSED_PHYSICALLY)).then_some((index, pools))
         })
     }
 
@@ -415,7 +415,7 @@ impl VidMm {
         if remembers || books.granted < books.requests.len() {
             return;
         }
-        let mut movable: Vec<(u32, Pool)> = self.movable(device).collect();
+        let mut movable: Vec<(u32, [Option<Pool>; 2])> = self.movable(device).collect();
         if movable.is_empty() {
             return;
         }
@@ -428,17 +428,12 @@ impl VidMm {
         });
         let mut to_toggle = Vec::new();
         let mut is_demoted = false;
-        for (index, prefers) in movable {
+        for (index, [prefers, other]) in movable {
             let allocation = &self.allocations[index as usize];
-            let other = if prefers == Pool::Memory { Pool::System } else { Pool::Memory };
-            let pool = if allocation.size <= left[prefers] {
-                prefers
-            } else if may_be_demoted && allocation.size <= left[other] {
-                is_demoted = true;
-                other
-            } else {
-                return;
-            };
+            let fits = |pool: &Pool| allocation.size <= left[*pool];
+            let other = other.filter(fits).filter(|_| may_be_demoted);
+            let Some(pool) = prefers.filter(fits).or(other) else { return };
+            is_demoted |= Some(pool) != prefers;
             left[pool] -= allocation.size;
             if pool != allocation.pool() {
                 to_toggle.push(index);
