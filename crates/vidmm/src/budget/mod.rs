@@ -1,6 +1,7 @@
 //! Budgets: how much memory each process may keep resident when not all can have what they want (5.6).
 
-mod shares;
+mod ranking;
+pub(crate) mod shares;
 
 /// What a budget is for (RES-50).
 ///
