@@ -3,6 +3,7 @@
 
 pub mod broken;
 pub mod notified;
+pub mod steps;
 
 use vidmm::contract::*;
 use vidmm::event::{ApertureSegmentFacts, ContentSource, Event, EvictReason, MemorySegmentFacts};

@@ -1,6 +1,7 @@
 //! Budgets: refusals and trims say what follows from the lists (I08, I16, RES-13, RES-41, RES-53).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use vidmm::{
     AllocationId, DeviceId, Event, MakeResidentFlags, MemorySegmentGroup, NoMemoryReason, ProcessId, TrimFlags,
@@ -11,18 +12,7 @@ use super::Audit;
 use super::demands::{Pool, Standing};
 use super::finding::Invariant;
 
-/// Bytes by which the manager's rounding may differ from ours: a level in whole bytes, times the largest weight.
-const ROUNDING: u64 = 16;
-
 const POOLS: [Pool; 2] = [Pool::Memory, Pool::System];
-
-/// Whether a figure is `bytes` above the budget of a standing: the present one, or the published one, which is up to 5 % of the
-/// level behind.
-fn is_above_budget(figure: u64, bytes: u64, standing: &Standing) -> bool {
-    let slack = standing.share / 20 + ROUNDING;
-    let above = |budget: u64| bytes.saturating_sub(budget);
-    (above(standing.budget.saturating_add(slack))..=above(standing.budget.saturating_sub(slack))).contains(&figure)
-}
 
 impl Audit {
     pub(super) fn budget_event(&mut self, event: &Event) {
@@ -85,8 +75,7 @@ impl Audit {
                 standing.demand
             )
         });
-        let slack = standing.share / 20 + ROUNDING;
-        self.findings.check(budget.abs_diff(standing.budget) <= slack, Invariant::I16, || {
+        self.findings.check(standing.budgets().contains(&budget), Invariant::I16, || {
             format!(
                 "{process} is told a budget of {budget} bytes of {group:?}, but it follows to be {}",
                 standing.budget
@@ -104,12 +93,11 @@ impl Audit {
         for pool in POOLS {
             let standing = self.standing(pool, process, 0);
             let limit = if flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) {
-                standing.maximum.max(standing.budget)
+                standing.maximum.max(*standing.budgets().end())
             } else {
-                standing.budget
+                *standing.budgets().end()
             };
-            let allowed = limit.saturating_add(standing.share / 20 + ROUNDING);
-            let holds = !standing.is_pressed() || standing.demand <= allowed;
+            let holds = !standing.is_pressed() || standing.demand <= limit;
             self.findings.check(holds, Invariant::I16, || {
                 let Standing { demand, total, capacity, .. } = standing;
                 format!(
@@ -126,44 +114,53 @@ impl Audit {
         if flags.contains(MakeResidentFlags::MUST_SUCCEED) {
             self.must_fail = Some(id);
         }
-        let Some(added) = self.added(id, named) else { return };
-        let Some(process) = self.devices.get(&id).map(|device| device.process) else { return };
         if reason == NoMemoryReason::Fragmented || !self.demands_are_clear() {
             return;
         }
-        let explains = |&pool: &Pool| {
-            let standing = self.standing(pool, process, added.get(&pool).copied().unwrap_or(0));
-            let bytes = standing.demand;
-            match reason {
-                NoMemoryReason::OverBudget => standing.is_pressed() && is_above_budget(to_trim, bytes, &standing),
-                NoMemoryReason::OverMaximumBudget => {
-                    standing.is_pressed() && to_trim == bytes.saturating_sub(standing.maximum)
-                }
-                _ => {
-                    to_trim
-                        == self
-                            .listed_bytes(id, pool)
-                            .saturating_add(bytes)
-                            .saturating_sub(self.standing(pool, process, 0).demand)
-                            .saturating_sub(standing.capacity)
-                }
+        let Some(added) = self.added(id, named) else { return };
+        let Some(process) = self.devices.get(&id).map(|device| device.process) else { return };
+        let excess = POOLS.map(|pool| {
+            let added = added.get(&pool).copied().unwrap_or(0);
+            self.excess(reason, (id, pool), added, &self.standing(pool, process, added))
+        });
+        let excess: Vec<RangeInclusive<u64>> = excess.into_iter().flatten().collect();
+        self.findings.check(!excess.is_empty(), Invariant::I16, || {
+            format!("{id} is refused as {reason:?}, but with {added:?} bytes more {process} would not be above that")
+        });
+        let enough = excess.is_empty() || excess.iter().any(|excess| excess.contains(&to_trim)) && to_trim > 0;
+        self.findings.check(enough, Invariant::I08, || {
+            format!("{id} is refused as {reason:?} and is to trim {to_trim} bytes, but is {excess:?} above that")
+        });
+    }
+
+    /// How much too much a list would be in a pool for a reason, if it would be: at the least and at the most.
+    fn excess(
+        &self,
+        reason: NoMemoryReason,
+        (device, pool): (DeviceId, Pool),
+        added: u64,
+        standing: &Standing,
+    ) -> Option<RangeInclusive<u64>> {
+        let &Standing { demand, maximum, capacity, .. } = standing;
+        let (least, most) = match reason {
+            NoMemoryReason::OverBudget => {
+                let budgets = standing.budgets();
+                (demand.saturating_sub(*budgets.end()), demand.saturating_sub(*budgets.start()))
+            }
+            NoMemoryReason::OverMaximumBudget => (demand.saturating_sub(maximum), demand.saturating_sub(maximum)),
+            _ => {
+                let own = self.listed_bytes(device, pool).saturating_add(added).saturating_sub(capacity);
+                (own, own)
             }
         };
-        let explained = to_trim > 0 && POOLS.iter().any(explains);
-        let standings = POOLS.map(|pool| (pool, added.get(&pool).copied(), self.standing(pool, process, 0)));
-        let unmet = reason == NoMemoryReason::DoesNotFit || reason == NoMemoryReason::OverMaximumBudget;
-        let invariant = if explained || unmet { Invariant::I08 } else { Invariant::I16 };
-        self.findings.check(explained, invariant, || {
-            format!(
-                "{id} is refused as {reason:?} and is to trim {to_trim} bytes, which does not follow from {standings:?}"
-            )
-        });
+        let imposed = reason == NoMemoryReason::DoesNotFit || standing.is_pressed();
+        (imposed && most > 0).then_some(least..=most)
     }
 
     /// Bytes that a MakeResident adds to what its process demands; none if the log does not say where.
     fn added(&self, device: DeviceId, named: &[AllocationId]) -> Option<BTreeMap<Pool, u64>> {
         let mut added = BTreeMap::new();
-        let named: std::collections::BTreeSet<&AllocationId> = named.iter().collect();
+        let named: BTreeSet<&AllocationId> = named.iter().collect();
         for id in named {
             let allocation = self.allocations.get(id)?;
             if allocation.charge.is_none() {
@@ -194,11 +191,10 @@ impl Audit {
             return;
         }
         let standings = POOLS.map(|pool| self.standing(pool, process, 0));
-        let over = standings.iter().map(Standing::over).fold(0u64, u64::saturating_add);
-        let pressed = standings.iter().filter(|standing| standing.is_pressed());
-        let slack = pressed.map(|standing| standing.share / 20 + ROUNDING).fold(0u64, u64::saturating_add);
-        self.findings.check(figure.abs_diff(over) <= slack, Invariant::I08, || {
-            format!("{} says that {process} is to trim {figure} bytes, but it is {over} above its budget", what())
+        let sum = |over: &dyn Fn(&Standing) -> u64| standings.iter().map(over).fold(0, u64::saturating_add);
+        let over = sum(&|of| of.above(*of.budgets().end()))..=sum(&|of| of.above(*of.budgets().start()));
+        self.findings.check(over.contains(&figure), Invariant::I08, || {
+            format!("{} says that {process} is to trim {figure} bytes, but it is {over:?} above its budget", what())
         });
     }
 

@@ -18,9 +18,8 @@ impl Share {
     }
 }
 
-/// The budget of a process with this reservation and weight beside `others`, who share `capacity` with it; and how much of it is
-/// not its reservation.
-pub(super) fn budget(capacity: u64, others: &[Share], reservation: u64, weight: u64) -> (u64, u64) {
+/// The budget of a process with this reservation and weight beside `others`, who share `capacity` with it.
+pub(super) fn budget(capacity: u64, others: &[Share], reservation: u64, weight: u64) -> u64 {
     let granted = others.iter().map(|other| u128::from(other.demand.min(other.reservation)));
     let mut free = u128::from(capacity).saturating_sub(granted.sum::<u128>() + u128::from(reservation));
     let mut weights = u128::from(weight);
@@ -37,8 +36,7 @@ pub(super) fn budget(capacity: u64, others: &[Share], reservation: u64, weight: 
         weights -= u128::from(other.weight);
     }
     let share = free * u128::from(weight) / weights.max(1);
-    let share = u64::try_from(share).unwrap_or(u64::MAX);
-    (reservation.saturating_add(share), share)
+    reservation.saturating_add(u64::try_from(share).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -51,34 +49,34 @@ mod tests {
 
     #[test]
     fn who_is_alone_may_have_everything() {
-        assert_eq!(budget(100, &[], 0, 4), (100, 100));
-        assert_eq!(budget(100, &[], 30, 4), (100, 70));
+        assert_eq!(budget(100, &[], 0, 4), 100);
+        assert_eq!(budget(100, &[], 30, 4), 100);
     }
 
     #[test]
     fn what_others_do_not_ask_for_is_shared() {
         let modest = share(10, 0, 4);
-        assert_eq!(budget(100, &[modest], 0, 4), (90, 90));
-        assert_eq!(budget(100, &[modest, share(1000, 0, 4)], 0, 4), (45, 45));
+        assert_eq!(budget(100, &[modest], 0, 4), 90);
+        assert_eq!(budget(100, &[modest, share(1000, 0, 4)], 0, 4), 45);
     }
 
     #[test]
     fn weights_divide_what_all_want() {
-        assert_eq!(budget(100, &[share(1000, 0, 1)], 0, 4), (80, 80));
-        assert_eq!(budget(100, &[share(1000, 0, 4)], 0, 1), (20, 20));
+        assert_eq!(budget(100, &[share(1000, 0, 1)], 0, 4), 80);
+        assert_eq!(budget(100, &[share(1000, 0, 4)], 0, 1), 20);
     }
 
     #[test]
     fn a_reservation_comes_before_all_shares() {
-        assert_eq!(budget(100, &[share(1000, 40, 4)], 0, 4), (30, 30));
-        assert_eq!(budget(100, &[share(1000, 0, 4)], 40, 4), (70, 30));
+        assert_eq!(budget(100, &[share(1000, 40, 4)], 0, 4), 30);
+        assert_eq!(budget(100, &[share(1000, 0, 4)], 40, 4), 70);
         // A reservation that its process does not use is there for others.
-        assert_eq!(budget(100, &[share(10, 40, 4)], 0, 4), (90, 90));
+        assert_eq!(budget(100, &[share(10, 40, 4)], 0, 4), 90);
     }
 
     #[test]
     fn nothing_is_left_when_reservations_take_all() {
-        assert_eq!(budget(100, &[share(1000, 100, 4)], 0, 4), (0, 0));
-        assert_eq!(budget(100, &[share(1000, 60, 4)], 60, 4), (60, 0));
+        assert_eq!(budget(100, &[share(1000, 100, 4)], 0, 4), 0);
+        assert_eq!(budget(100, &[share(1000, 60, 4)], 60, 4), 60);
     }
 }
