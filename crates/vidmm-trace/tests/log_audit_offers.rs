@@ -113,7 +113,17 @@ fn i25_lost_content_is_said_to_be_there() {
 fn i25_content_that_is_there_is_said_to_be_lost() {
     story_and([offered(), reclaimed(ReclaimResult::Discarded, A.backing_store, 2, 0)]).breaks_only(I25);
     let immediately = offered_after(2, OfferFlags::OFFER_IMMEDIATELY);
-    story_and([immediately, reclaimed(ReclaimResult::Discarded, A.backing_store, 2, 0)]).breaks_nothing();
+    story_and([immediately, reclaimed(ReclaimResult::Discarded, A.backing_store, 2, 0)]).breaks_only(I25);
+}
+
+#[test]
+fn what_has_no_place_is_discarded_at_once() {
+    let (device, priority, flags) = (device(), OfferPriority::Low, OfferFlags::OFFER_IMMEDIATELY);
+    let offered = Event::Offered { device, allocations: vec![B.id()], priority, flags, after_submission: 2 };
+    let mut back = reclaimed(ReclaimResult::Discarded, B.backing_store, 2, 0);
+    let Event::Reclaimed { allocations, .. } = &mut back else { unreachable!() };
+    *allocations = vec![B.id()];
+    story_and([offered, back]).breaks_nothing();
 }
 
 #[test]

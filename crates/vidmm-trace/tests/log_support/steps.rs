@@ -113,3 +113,13 @@ pub fn suspended() -> Event {
 pub fn resumed(plans: &[PlanNo]) -> Event {
     Event::DeviceResumed { device: device(), reason: ResumeReason::HasWork, plans: plans.to_vec() }
 }
+
+/// The content of `A` is copied out.
+pub fn copied_out(plan: PlanNo) -> Vec<Event> {
+    super::transfer(plan, A, &A_AT, MemoryTransferDirection::LocalToSystem)
+}
+
+/// `A` gets its place back.
+pub fn came_back(plan: PlanNo) -> Event {
+    super::placed(plan, A, &A_AT, ContentSource::BackingStore)
+}

@@ -171,12 +171,12 @@ impl Audit {
         Some(added)
     }
 
-    /// Bytes that the list of one device demands.
+    /// Bytes that the list of one device names: what is offered must fit again when it is reclaimed.
     fn listed_bytes(&self, device: DeviceId, pool: Pool) -> u64 {
-        let demanded = self.allocations.values().filter(|allocation| {
-            allocation.lists.get(&device).is_some_and(|entry| entry.demands()) && self.pool_of(allocation) == Some(pool)
+        let named = self.allocations.values().filter(|allocation| {
+            allocation.lists.get(&device).is_some_and(|entry| entry.count > 0) && self.pool_of(allocation) == Some(pool)
         });
-        demanded.fold(0u64, |sum, allocation| sum.saturating_add(allocation.size))
+        named.fold(0u64, |sum, allocation| sum.saturating_add(allocation.size))
     }
 
     /// Evict says what its process is still above its budget (RES-23).

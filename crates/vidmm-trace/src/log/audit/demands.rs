@@ -198,6 +198,13 @@ impl Audit {
         self.demands_are_clear() && within(Pool::Memory) && within(Pool::System)
     }
 
+    /// Whether a process has reserved all that it demands.
+    pub(super) fn is_reserved(&self, process: ProcessId) -> bool {
+        let reservations = self.processes.get(&process).map(|process| &process.reservations);
+        let reserved = |pool| reservations.and_then(|of| of.get(&pool)).copied().unwrap_or(0);
+        [Pool::Memory, Pool::System].iter().all(|&pool| self.demands.of(pool, process) <= reserved(pool))
+    }
+
     /// The kind of memory that a group stands for; without a memory segment there is one group (U-3).
     pub(super) fn pool_of_group(&self, group: MemorySegmentGroup) -> Option<Pool> {
         match (self.places.memory.id.is_system(), group) {

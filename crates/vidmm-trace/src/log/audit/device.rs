@@ -24,6 +24,7 @@ pub(super) struct Device {
     /// Spans of which later submissions must be checked: allocation and number.
     pub spans: BTreeSet<(AllocationId, u64)>,
     pub activity: Activity,
+    pub in_error: bool,
     /// Plans of its last resumption that work must wait for.
     pub resumed_by: Vec<PlanNo>,
 }
@@ -94,6 +95,7 @@ impl Device {
             requests: VecDeque::new(),
             spans: BTreeSet::new(),
             activity: Activity::Active,
+            in_error: false,
             resumed_by: Vec::new(),
         }
     }
@@ -153,6 +155,11 @@ impl Device {
     /// Whether work that is not dispatched waits for a fence or signals it.
     pub fn has_work_that_names(&self, fence: MonitoredFenceId) -> bool {
         self.undispatched.values().flat_map(|work| work.waits.iter().chain(&work.signals)).any(|named| named.0 == fence)
+    }
+
+    /// Whether it has work, and nothing of it runs: it waits for work of others, who may need its memory.
+    pub fn is_blocked(&self) -> bool {
+        !self.undispatched.is_empty() && self.unretired.len() == self.undispatched.len()
     }
 
     /// Work that was not dispatched never will be. Returns the fences that it would have signalled.

@@ -103,7 +103,9 @@ impl Audit {
             return self.findings.report(Invariant::I25, format!("{id} is reclaimed, but is not offered"));
         };
         let lost = offer.discarded || offer.decommitted;
-        let may_be_lost = lost || offer.flags.contains(OfferFlags::OFFER_IMMEDIATELY);
+        // What has no place is discarded in its backing store, which no plan does.
+        let immediately = offer.flags.contains(OfferFlags::OFFER_IMMEDIATELY) && allocation.decided.is_none();
+        let may_be_lost = lost || immediately;
         let right = match result {
             ReclaimResult::Ok => !lost,
             ReclaimResult::Discarded => may_be_lost,
@@ -118,6 +120,7 @@ impl Audit {
         }
         let (before, size) = (allocation.backing_store, allocation.size);
         let committed = result != ReclaimResult::NotCommitted;
+        allocation.committed &= committed;
         if offer.decommitted && committed {
             (allocation.committed, allocation.backing_store) = (true, backing_store);
             self.places.system.commit(Extent { offset: backing_store, size }, &mut self.findings);

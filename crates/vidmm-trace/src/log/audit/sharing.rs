@@ -31,7 +31,9 @@ impl Audit {
     fn closed(&mut self, id: AllocationId, device: DeviceId) {
         let submitted = self.devices.get(&device).map_or(0, |device| device.submitted);
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
-        let opened = allocation.open.contains(&device) && allocation.owner != device;
+        // An owner that has destroyed it while others have it open closes it so, before it is theirs.
+        let hands_over = self.heir.is_some_and(|(of, _)| of == id) && allocation.owner == device;
+        let opened = allocation.open.contains(&device) && allocation.owner != device || hands_over;
         self.findings.check(opened, Invariant::U34, || format!("{device} closes {id}, which it did not open"));
         allocation.open.retain(|&other| other != device);
         if let Some(entry) = allocation.lists.get_mut(&device) {
@@ -57,6 +59,8 @@ impl Audit {
             }
         }
         allocation.open.retain(|&device| device != owner);
+        allocation.offer = None;
+        self.offered.remove(&id);
         match allocation.open.first() {
             Some(&heir) => self.heir = Some((id, heir)),
             None => allocation.destroyed = true,
@@ -79,9 +83,14 @@ impl Audit {
 
     /// What its owner destroyed and others have open goes to the first of them at once.
     pub(super) fn check_inherited(&mut self, event: &Event) {
-        if !matches!(event, Event::AllocationOwnershipTransferred { .. })
-            && let Some((id, heir)) = self.heir.take()
-        {
+        let Some((id, heir)) = self.heir else { return };
+        let hands_over = match event {
+            Event::AllocationOwnershipTransferred { .. } => true,
+            Event::AllocationClosed { allocation, .. } => *allocation == id,
+            _ => false,
+        };
+        if !hands_over {
+            self.heir = None;
             self.findings.report(Invariant::U34, format!("{id} was destroyed by its owner, but does not go to {heir}"));
         }
     }

@@ -74,26 +74,29 @@ impl Audit {
     }
 
     /// A device is made to yield for another process only if its own is above its budget, or the other has waited for long; and
-    /// for the latter never if its process is in band Focus or Dwm (P08).
+    /// for the latter never if its process is in band Focus or Dwm, or asks for no more than it has reserved (P08). Who is in
+    /// error, or waits for work of others itself, holds nobody up.
     fn check_may_be_made_to_yield(&mut self, id: DeviceId, reason: SuspendReason, wanted_by: Option<DeviceId>) {
         let for_another = matches!(
             reason,
             SuspendReason::IdleOverBudget | SuspendReason::SliceOver | SuspendReason::Idle | SuspendReason::Starvation
         );
-        let process_of = |id| self.devices.get(&id).map(|device| device.process);
-        let (Some(process), Some(other)) = (process_of(id), wanted_by) else { return };
-        if !for_another || process_of(other) == Some(process) || !self.is_within_budget(process) {
+        let (Some(device), Some(other)) = (self.devices.get(&id), wanted_by.and_then(|id| self.devices.get(&id)))
+        else {
+            return;
+        };
+        let process = device.process;
+        if !for_another || device.in_error || other.process == process || !self.is_within_budget(process) {
             return;
         }
         let said = matches!(reason, SuspendReason::IdleOverBudget | SuspendReason::SliceOver);
         let band = self.processes.get(&process).map_or(PriorityBand::Normal, |process| process.weight.band);
-        let since = self.devices.get(&other).and_then(|device| device.waits_since());
-        let waited = since.map_or(0, |since| self.at.saturating_sub(since));
-        let allowed = !said && band == PriorityBand::Normal && waited >= STARVATION;
-        self.findings.check(allowed, Invariant::P08, || {
+        let protected = (band != PriorityBand::Normal || self.is_reserved(process)) && !device.is_blocked();
+        let waited = other.waits_since().map_or(0, |since| self.at.saturating_sub(since));
+        self.findings.check(!said && !protected && waited >= STARVATION, Invariant::P08, || {
             format!(
-                "{id} yields to {other} as {reason:?}, but {process} is within its budget, in band {band:?}, and {other} has \
-                 waited for {waited} ns"
+                "{id} yields as {reason:?} to {wanted_by:?}, which has waited for {waited} ns, but {process} is within its budget, in \
+                 band {band:?}"
             )
         });
     }
