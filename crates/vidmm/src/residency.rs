@@ -24,6 +24,8 @@ pub(crate) struct ListEntry {
     pub open: bool,
     /// The entry holds the allocation in place.
     pub holding: bool,
+    /// It held the allocation when its device was suspended, and is to hold it again.
+    pub owed: bool,
     /// Its device has noted that it holds the allocation, or did.
     pub in_holdings: bool,
     /// The last submission before an Evict of the present span said that nothing was written (RES-22). It is said of what was
@@ -61,6 +63,7 @@ impl Default for ListEntry {
             count: 0,
             open: false,
             holding: false,
+            owed: false,
             in_holdings: false,
             not_written_until: NEVER,
             until: 0,

@@ -70,6 +70,10 @@ pub struct World {
     pub machine: Machine,
     /// What the engines were handed and have not ended, oldest first.
     pub engines: [VecDeque<Packet>; 3],
+    /// The time, in nanoseconds: it passes only when the manager waits for it.
+    pub now: Nanoseconds,
+    /// How often it passed.
+    pub num_wakes: usize,
     pub completed: [u64; 3],
     submitted: [u64; 3],
     /// What `poll` handed out besides packets.
@@ -108,6 +112,8 @@ impl World {
             host,
             machine: Machine::new(&config),
             engines: Default::default(),
+            now: 0,
+            num_wakes: 0,
             completed: [0; 3],
             submitted: [0; 3],
             outputs: Vec::new(),
@@ -264,6 +270,30 @@ impl World {
         self.call(|vidmm, _, _| vidmm.evict(client.device, allocations, flags)).map(drop)
     }
 
+    /// Offers with this priority, and no flags.
+    pub fn offer(
+        &mut self,
+        client: Client,
+        allocations: &[AllocationId],
+        priority: OfferPriority,
+    ) -> Result<(), OfferError> {
+        self.offer_with(client, allocations, priority, OfferFlags::empty())
+    }
+
+    pub fn offer_with(
+        &mut self,
+        client: Client,
+        allocations: &[AllocationId],
+        priority: OfferPriority,
+        flags: OfferFlags,
+    ) -> Result<(), OfferError> {
+        self.call(|vidmm, _, _| vidmm.offer_allocations(client.device, allocations, priority, flags))
+    }
+
+    pub fn reclaim(&mut self, client: Client, allocations: &[AllocationId]) -> Result<Reclaimed, ReclaimError> {
+        self.call(|vidmm, _, host| vidmm.reclaim_allocations(host, client.queue, allocations))
+    }
+
     pub fn destroy(&mut self, allocation: AllocationId) {
         self.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, DestroyFlags::empty())).unwrap();
     }
@@ -319,6 +349,11 @@ impl World {
                 self.machine.created(handle, Known { info, backing_store, size });
                 self.handles.insert(allocation, handle);
             }
+            Event::Reclaimed { ref allocations, ref backing_stores, .. } => {
+                for (allocation, &offset) in allocations.iter().zip(backing_stores) {
+                    self.machine.committed(self.handles[allocation], offset);
+                }
+            }
             Event::Placed { allocation, segment, .. } => _ = self.placed.insert(allocation, segment),
             Event::Evicted { allocation, segment, .. } => {
                 assert_eq!(self.placed.remove(&allocation), Some(segment), "it leaves where it was placed");
@@ -355,6 +390,7 @@ impl World {
                     let shown = (!self.is_window(domain, virtual_address)).then_some(shown);
                     self.machine.host_unmapped(domain, virtual_address.0, size, shown);
                 }
+                Happened::Reset { address, size } => self.machine.reset(address, size, &self.host),
                 Happened::Executed(_) | Happened::Completed(_) => {}
             }
         }
@@ -372,7 +408,8 @@ impl World {
 
     /// Lets the manager do all that it can now.
     pub fn poll(&mut self) {
-        while let Some(output) = self.call(|vidmm, driver, host| vidmm.poll(0, driver, host)) {
+        let now = self.now;
+        while let Some(output) = self.call(|vidmm, driver, host| vidmm.poll(now, driver, host)) {
             let Output::Submit(packet) = output else {
                 self.outputs.push(output);
                 continue;
@@ -478,10 +515,36 @@ impl World {
     /// Lets all engines come to their end; whatever was handed out must be able to.
     pub fn run_all(&mut self) {
         self.poll();
-        while let Some(engine) = (0..3).find(|&engine| self.can_complete(engine)) {
-            self.complete(engine);
+        loop {
+            while let Some(engine) = (0..3).find(|&engine| self.can_complete(engine)) {
+                self.complete(engine);
+            }
+            if !self.pass_time() {
+                break;
+            }
         }
         assert!(self.engines.iter().all(VecDeque::is_empty), "packets wait for each other: {:?}", self.engines);
+    }
+
+    /// Lets the time come that the manager waits for, if something waits; `false` if not.
+    pub fn pass_time(&mut self) -> bool {
+        let wake = self.vidmm.next_wake().filter(|_| !self.vidmm.is_idle());
+        let Some(wake) = wake else { return false };
+        assert!(wake > self.now, "the time that is waited for is to come");
+        self.num_wakes += 1;
+        let last = self.events.len().saturating_sub(40);
+        assert!(self.num_wakes < 10_000, "I32: time passes, and nothing ends: {:#?}", &self.events[last..]);
+        self.now = wake;
+        self.poll();
+        true
+    }
+
+    /// What was decided last, for whoever reads that something does not end.
+    pub fn where_it_stands(&self) -> String {
+        let is_decision = |event: &&Event| !matches!(event, Event::PagingOperation { .. } | Event::Completed { .. });
+        let mut last: Vec<&Event> = self.events.iter().rev().filter(is_decision).take(60).collect();
+        last.reverse();
+        format!("idle {}, wake {:?}, after {last:#?}", self.vidmm.is_idle(), self.vidmm.next_wake())
     }
 
     // What is to be seen.
