@@ -35,6 +35,7 @@ mod state;
 mod calls;
 mod poll;
 mod check;
+pub mod client;
 
 pub use adapter::{BrokenRule, NotificationRevision, StartAdapterError};
 pub use budget::{MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility};
