@@ -16,10 +16,14 @@ mod timeline;
 mod sequence;
 mod system_copies;
 mod client;
+mod clients;
 mod run;
 mod explicit;
 
 pub use client::{BufferDesc, ClientError};
+pub use clients::{
+    ClientKind, ClientModel, ModelDevice, ModelError, ModelProcess, ModelProcessDesc, Prepared, RandomTouches, Use,
+};
 pub use explicit::{ExplicitReport, StepFinding, run_explicit};
 pub use figures::Figures;
 pub use machine::{LinkedAdapterDesc, MachineDesc, MachineFactory, MemorySizes};

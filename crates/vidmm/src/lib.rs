@@ -37,6 +37,7 @@ mod state;
 mod calls;
 mod poll;
 mod check;
+pub mod client;
 
 pub use adapter::{BrokenRule, NotificationRevision, StartAdapterError};
 pub use budget::{MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility};
