@@ -53,6 +53,8 @@ pub use private_data::AllocationPrivateData;
 pub use surface::page_key;
 pub use system::{SYSTEM_MEMORY_BYTES, SystemMemory};
 
+use vidmm_runtime::Machine;
+
 /// A driver, a GPU and a host that fit each other.
 #[derive(Debug)]
 pub struct SoftMachine {
@@ -64,6 +66,12 @@ pub struct SoftMachine {
     pub gpu: ModelGpu,
     /// The host.
     pub host: SoftHost,
+}
+
+impl From<SoftMachine> for Machine {
+    fn from(SoftMachine { kmd, umd, gpu, host }: SoftMachine) -> Self {
+        Self { kmd: Box::new(kmd), umd: Box::new(umd), gpu: Box::new(gpu), host: Box::new(host), cpu: Box::new(()) }
+    }
 }
 
 /// Builds a machine for the adapter that `config` describes. `commit_limit` bounds the backing store, in bytes.
