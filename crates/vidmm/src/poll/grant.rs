@@ -16,6 +16,7 @@ use crate::{
     request::RequestKind,
     residency::SpanNo,
     state::{Deferred, DeferredAction, VidMm},
+    turn::Power,
 };
 
 /// Why a request is not granted yet.
@@ -29,6 +30,8 @@ enum Shortfall {
 impl VidMm {
     /// The scheduler's tick: what was put off and can be planned now (U-27).
     pub(crate) fn tick(&mut self) {
+        self.ask_to_trim();
+        self.take_turns();
         self.plan_roots();
         let mut next = 0;
         while let Some(&device) = self.deferring.range(next..).next() {
@@ -52,7 +55,13 @@ impl VidMm {
             if device.replace(owner) != Some(owner) {
                 self.finish(core::mem::take(&mut draft));
             }
-            self.plan_out(&mut draft, index, EvictReason::EvictRequested);
+            let suspended = self.allocations[index as usize].state.contains(AllocationState::SUSPENDED);
+            let reason = match (self.turns.power, suspended) {
+                (Power::Up, true) => EvictReason::DeviceSuspended,
+                (Power::Up, false) => EvictReason::EvictRequested,
+                (Power::GoingDown | Power::Down, _) => EvictReason::PoweredDown,
+            };
+            self.plan_out(&mut draft, index, reason);
         }
         self.finish(draft);
     }
@@ -100,6 +109,11 @@ impl VidMm {
     fn carry_out(&mut self, device: u32, deferred: Deferred) {
         let mut draft = Draft::default();
         match deferred.action {
+            DeferredAction::Purge(index) if self.allocations[index as usize].openings().next().is_some() => {
+                // Devices that have closed it may still use it: the last of them purges it.
+                self.allocations[index as usize].state |= AllocationState::PURGE_DUE;
+                return;
+            }
             DeferredAction::Purge(index) => {
                 let Allocation { ref place, last_plan, .. } = self.allocations[index as usize];
                 let retired = self.devices[device as usize].retired() >= deferred.submission;
@@ -114,11 +128,22 @@ impl VidMm {
                 self.plan_retire(&mut draft, Retire::Allocation(index));
             }
             DeferredAction::Unmap { allocation, process, virtual_address } => {
-                let removed = self.allocations[allocation as usize].remove_mapping(virtual_address);
+                let removed = self.allocations[allocation as usize].remove_mapping(process, virtual_address);
                 let mapping = removed.expect("a mapping is freed once, and before its allocation is purged");
                 // Decided first: the plan is the allocation's, also without entries to write, so that it outlives its mappings.
                 self.plan_retire(&mut draft, Retire::Mapping { process, virtual_address });
                 self.plan_entries(&mut draft, allocation, mapping, false);
+            }
+            DeferredAction::Close(index) => {
+                let of_device = |mapping: &Mapping| mapping.device == device;
+                for mapping in Vec::from_iter(self.allocations[index as usize].mappings().filter(of_device)) {
+                    let Mapping { process, virtual_address, .. } = mapping;
+                    self.allocations[index as usize].remove_mapping(process, virtual_address);
+                    self.plan_retire(&mut draft, Retire::Mapping { process, virtual_address });
+                    self.plan_entries(&mut draft, index, mapping, false);
+                }
+                self.plan_retire(&mut draft, Retire::Opening { allocation: index, device });
+                self.plan_after(&mut draft, self.allocations[index as usize].last_plan);
             }
         }
         self.plan_wait(&mut draft, device, deferred.submission);
@@ -150,7 +175,8 @@ impl VidMm {
     }
 
     fn next_to_grant(&self, held_back: &BTreeSet<u32>) -> Option<u32> {
-        let candidates = self.requesting.iter().copied().filter(|device| !held_back.contains(device));
+        let is_candidate = |device: &u32| !held_back.contains(device) && self.devices[*device as usize].is_active();
+        let candidates = self.requesting.iter().copied().filter(is_candidate);
         candidates.min_by_key(|&device| {
             let books = &self.devices[device as usize];
             let request = &books.requests[books.granted];
@@ -166,13 +192,13 @@ impl VidMm {
                 let is_required = |&(index, _): &(u32, _)| self.allocations[index as usize].is_required();
                 let items: Vec<(u32, Option<SpanNo>)> = items.iter().copied().filter(is_required).collect();
                 let indices: Vec<u32> = items.iter().map(|&(index, _)| index).collect();
-                if !self.may_hold(device as usize, self.bytes_not_held(&indices)) {
+                if !self.may_hold(device as usize, self.bytes_not_held(device, &indices)) {
                     return Err(Shortfall::Promise);
                 }
                 if !Pool::ALL.into_iter().all(|pool| self.has_room_for(pool, device, position, &indices)) {
                     return Err(Shortfall::Room);
                 }
-                Ok(self.bring_in(&items))
+                Ok(self.bring_in(device, &items))
             }
             RequestKind::MapGpuVirtualAddress { allocation, mapping } => {
                 if !self.has_room_for_tables(mapping) {
@@ -181,6 +207,13 @@ impl VidMm {
                 Ok(self.make_mapping(*allocation, *mapping))
             }
         }
+    }
+
+    /// Whether there is room for a device's list to be brought back.
+    pub(super) fn can_bring_in(&self, device: u32, items: &[(u32, Option<SpanNo>)]) -> bool {
+        let indices: Vec<u32> = items.iter().map(|&(index, _)| index).collect();
+        let position = self.devices[device as usize].dispatched();
+        Pool::ALL.into_iter().all(|pool| self.has_room_for(pool, device, position, &indices))
     }
 
     /// Whether all that is missing in a pool fits into what is free and what is evictable there, without what the request
@@ -224,18 +257,19 @@ impl VidMm {
             let allocation = &self.allocations[index as usize];
             allocation.state.contains(AllocationState::DESTROYED)
                 && allocation.pool() == pool
-                && !allocation.entry.has_ungranted_span()
-                && allocation.entry.until == last
+                && allocation.entries().all(|(user, entry)| {
+                    !entry.has_ungranted_span() && (if user == device { entry.until == last } else { !entry.holding })
+                })
         });
         self.bytes_of(dying.map(|(_, index)| index).collect())
     }
 
-    fn bring_in(&mut self, items: &[(u32, Option<SpanNo>)]) -> Vec<PlanNo> {
+    pub(super) fn bring_in(&mut self, device: u32, items: &[(u32, Option<SpanNo>)]) -> Vec<PlanNo> {
         // What the request names is no victim of it.
         for &(index, _) in items {
             self.keep(index);
         }
-        let mut draft = Draft::default();
+        let mut draft = Draft { wanted_by: Some(device), ..Draft::default() };
         let mut plans = Vec::new();
         for &(index, _) in items {
             if self.is_placed(index) {
@@ -256,8 +290,15 @@ impl VidMm {
         plans.extend(self.finish(draft));
         for &(index, span) in items {
             if let Some(span) = span {
-                let effect = self.allocations[index as usize].entry.grant(span);
-                self.apply(index, effect);
+                let effect = self.allocations[index as usize].entry_mut(device).grant(span);
+                self.apply(index, device, effect);
+            } else {
+                let dispatched = self.devices[device as usize].dispatched();
+                let entry = self.allocations[index as usize].entry(device);
+                // What was held before its device was suspended is held again.
+                if entry.is_some_and(|entry| entry.open || entry.until > dispatched) {
+                    self.hold(index, device);
+                }
             }
         }
         // What was held when it was asked for may have lapsed since.

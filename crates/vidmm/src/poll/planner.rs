@@ -86,6 +86,7 @@ impl VidMm {
         }
         let number = self.stream.next_number();
         let allocation = &mut self.allocations[index as usize];
+        self.processes[allocation.process as usize].standing.usage[place.pool()] += allocation.size;
         allocation.place = Some(place);
         allocation.last_plan = number;
         draft.decided = true;
@@ -142,17 +143,21 @@ impl VidMm {
         self.keep(index);
         let number = self.stream.next_number();
         let (segment, extents) = self.allocations[index as usize].location(&self.adapter);
-        let allocation = &mut self.allocations[index as usize];
+        let allocation = &self.allocations[index as usize];
         follow(&self.stream, &mut draft.plan, allocation.last_plan);
-        let device = &self.devices[allocation.device as usize];
-        if allocation.entry.until > device.retired() {
-            draft.plan.wait_for(allocation.device, allocation.entry.until);
+        for (device, entry) in allocation.entries() {
+            let books = &self.devices[device as usize];
+            // Nothing of a suspended device is in flight, and what it has queued is not dispatched before it is resumed.
+            if !books.is_suspended() && entry.until > books.retired() {
+                draft.plan.wait_for(device, entry.until);
+            }
         }
         for mapping in Vec::from_iter(self.allocations[index as usize].mappings()) {
             self.hide_mapping(draft, index, mapping);
         }
         let allocation = &mut self.allocations[index as usize];
         let place = allocation.place.take().expect("what leaves a segment is in it");
+        self.processes[allocation.process as usize].standing.usage[place.pool()] -= allocation.size;
         let has_news = !allocation.is_dead() && allocation.state.contains(AllocationState::DIRTY);
         let copied = has_news && matches!(place, Place::Memory(_));
         if has_news {
@@ -179,6 +184,7 @@ impl VidMm {
             _ => self.statistics.evictions += 1,
         }
         let allocation = self.allocations.id(index as usize);
+        let wanted_by = draft.wanted_by.filter(|_| reason.is_for_room()).map(|device| self.device_id(device));
         self.events.record(|| Event::Evicted {
             plan: number,
             allocation,
@@ -187,7 +193,7 @@ impl VidMm {
             copied,
             reason,
             discarded: false,
-            wanted_by: None,
+            wanted_by,
         });
     }
 
