@@ -1,7 +1,7 @@
 //! Adapter start.
 
 use alloc::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     vec,
     vec::Vec,
 };
@@ -105,6 +105,7 @@ impl VidMm {
             deferring: BTreeSet::new(),
             rootless: BTreeSet::new(),
             queued: BTreeSet::new(),
+            offers: BTreeMap::new(),
             evict_soon: VecDeque::new(),
             dead: Vec::new(),
             closed: Vec::new(),
