@@ -21,7 +21,7 @@ impl Session<'_> {
         let Some(device) = self.objects.device_of(step.device.as_deref(), &step.allocations)? else {
             return Ok(Answered::empty());
         };
-        let queue = device.queue;
+        let (queue, device) = (device.queue, device.device);
         let flags = step.flags.iter().map(|flag| match flag {
             MakeResidentFlag::CantTrimFurther => MakeResidentFlags::CANT_TRIM_FURTHER,
             MakeResidentFlag::MustSucceed => MakeResidentFlags::MUST_SUCCEED,
@@ -36,6 +36,9 @@ impl Session<'_> {
             Ok(Residency::Resident) => Answered::ok(),
             Ok(Residency::Pending { paging_fence_value }) => Answered::pending(paging_fence_value),
             Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason }) => {
+                if step.flags.contains(&MakeResidentFlag::MustSucceed) {
+                    self.failed.insert(device);
+                }
                 let error = MakeResidentError::NoMemory { num_bytes_to_trim, reason };
                 let mut refused = Answered::refused(&error);
                 refused.detail = format!("{reason}; trim {}", exact(num_bytes_to_trim));

@@ -43,6 +43,8 @@ pub(super) struct Session<'a> {
     pub budgets: BTreeMap<(ProcessId, MemorySegmentGroup), u64>,
     /// Allocations whose synchronous destruction has not ended.
     pub awaited: BTreeSet<AllocationId>,
+    /// Devices that a MustSucceed was refused.
+    pub failed: BTreeSet<DeviceId>,
     /// Processes that steps have suspended, those that are killed soon, and those that were and have not ended.
     pub suspended: BTreeSet<ProcessId>,
     pub doomed: Vec<Doomed>,
@@ -76,6 +78,7 @@ impl<'a> Session<'a> {
             trims: BTreeMap::new(),
             budgets: BTreeMap::new(),
             awaited: BTreeSet::new(),
+            failed: BTreeSet::new(),
             suspended: BTreeSet::new(),
             doomed: Vec::new(),
             dying: BTreeSet::new(),
@@ -210,7 +213,8 @@ impl<'a> Session<'a> {
             Happening::AdapterInError(violation) => self.found(violation.to_string()),
             Happening::DeviceInError(error) => {
                 let mut kernels = self.objects.kernels.iter();
-                let is_expected = kernels.any(|kernel| kernel.device == error.device && kernel.fault_is_expected);
+                let is_expected = self.failed.contains(&error.device)
+                    || kernels.any(|kernel| kernel.device == error.device && kernel.fault_is_expected);
                 if !is_expected && self.report.findings.is_empty() {
                     self.found(error.to_string());
                 }
