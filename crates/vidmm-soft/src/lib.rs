@@ -20,6 +20,7 @@
 mod aperture;
 mod config;
 mod cost;
+mod cpu_addresses;
 mod device;
 mod digest;
 mod driver;
@@ -41,6 +42,7 @@ mod translation;
 
 pub use config::{ConfigError, LOCAL_SEGMENT, LinkedAdapterConfig, SoftAdapterConfig};
 pub use cost::CostModel;
+pub use cpu_addresses::CpuAddresses;
 pub use device::{CommandCounts, ModelGpuCounters, ModelGpuFaults};
 pub use digest::{KernelState, PageWords, RAMP_STEP, WORDS_PER_PAGE, mix, ramp_words, uniform_digest, words_digest};
 pub use driver::{COPY_ENGINE, PAGING_ENGINE, RENDER_ENGINE, SoftKmd, SoftUmd};
@@ -70,7 +72,8 @@ pub struct SoftMachine {
 
 impl From<SoftMachine> for Machine {
     fn from(SoftMachine { kmd, umd, gpu, host }: SoftMachine) -> Self {
-        Self { kmd: Box::new(kmd), umd: Box::new(umd), gpu: Box::new(gpu), host: Box::new(host), cpu: Box::new(()) }
+        let cpu = Box::new(host.cpu_addresses().clone());
+        Self { kmd: Box::new(kmd), umd: Box::new(umd), gpu: Box::new(gpu), host: Box::new(host), cpu }
     }
 }
 
