@@ -31,10 +31,9 @@ pub use oracle::{Oracle, Verdict, WrongPage};
 pub use prediction::Content;
 pub use run::{Finding, Observer, Report, RunDesc, RunError, Unobserved, run};
 pub use scenario::{
-    Action, AdapterSettings, Answer, ApertureShows, Call, CheckAperture, ClientSettings, CostSettings,
-    CreateAllocation, CreateDevice, EvictFlag, ExplicitScenario, Fault, FaultError, FaultKind, Kernel, KernelEngine,
-    LinkedAdapter, Look, MapAllocation, Notification, PageSize, PageTableError, PageTables, PagingVa, Scenario,
-    ScenarioError, ScenarioFile, Step, TraceSource, Until, Wddm, WorkloadSource, local_memory,
+    AdapterSettings, ClientSettings, CostSettings, ExplicitScenario, Fault, FaultError, FaultKind, LinkedAdapter,
+    Notification, PageSize, PageTableError, PageTables, PagingVa, Scenario, ScenarioError, ScenarioFile, TraceSource,
+    Wddm, WorkloadSource, local_memory, steps,
 };
 pub use sequence::Line;
 pub use timeline::Shares;

@@ -21,7 +21,7 @@ mod error;
 mod problem;
 mod source;
 mod definition;
-mod steps;
+pub mod steps;
 mod explicit;
 mod file;
 
@@ -41,7 +41,3 @@ pub use page_size::PageSize;
 pub use page_tables::PageTableError;
 pub use paging_va::PagingVa;
 pub use source::{TraceSource, WorkloadSource};
-pub use steps::{
-    Action, Answer, ApertureShows, Call, CheckAperture, CreateAllocation, CreateDevice, DEFAULT_DEVICE,
-    DEFAULT_PROCESS, EvictFlag, Kernel, KernelEngine, Look, MapAllocation, Step, Until,
-};
