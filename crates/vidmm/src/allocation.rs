@@ -7,7 +7,7 @@ use bitflags::bitflags;
 
 use crate::{
     adapter::Adapter,
-    contract::KmdAllocationHandle,
+    contract::{KmdAllocationHandle, KmdOpenHandle},
     extents::Extents,
     gpu_va::Mapping,
     id::{PlanNo, Slots, kind},
@@ -32,19 +32,39 @@ pub(crate) struct Allocation {
     /// The last plan that names it. It is *in flight* while that plan has not retired (D4).
     pub last_plan: PlanNo,
     pub links: Links,
-    /// How the list of its device names it.
-    pub entry: ListEntry,
-    /// Its first mapping, if that shows all of it; the others.
+    /// How the list of its owner's device names it.
+    entry: ListEntry,
+    /// The owner's mapping of all of it.
     whole_mapping: Option<WholeMapping>,
-    #[expect(clippy::box_collection, reason = "a thin pointer: nearly no allocation has other mappings")]
-    more_mappings: Option<Box<Vec<Mapping>>>,
-    /// The process of its device.
+    /// What nearly no allocation has.
+    more: Option<Box<More>>,
+    /// The process that owns it, and is charged for it (U-34).
     pub process: u32,
-    /// The device it was created on; only that device's list can name it (RES-10).
+    /// The device of the owner that has it: its creator's, while that lives.
     pub device: u32,
     /// Larger stays longer (CRE-30).
     pub priority: u32,
     pub state: AllocationState,
+}
+
+/// Other mappings than the owner's of all of it, and other devices that have it open.
+#[derive(Debug, Default)]
+struct More {
+    mappings: Vec<Mapping>,
+    openings: Vec<Opening>,
+}
+
+/// A shared allocation on a device that does not own it (CRE-06).
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub device: u32,
+    pub process: u32,
+    /// What the driver calls it; the creator's has no such name.
+    pub handle: Option<KmdOpenHandle>,
+    /// How the device's list names it.
+    entry: ListEntry,
+    /// The device has closed it; submitted work may still use it.
+    pub is_closed: bool,
 }
 
 /// Where an allocation is resident (1.2).
@@ -117,6 +137,10 @@ bitflags! {
         const NOTIFY_IO_MMU_UNMAP = 1 << 10;
         /// The list of its device counts it in system memory. Fixed while anything outstanding requires it.
         const LISTED_IN_SYSTEM = 1 << 11;
+        /// Other devices may open it (CRE-41).
+        const SHARED = 1 << 12;
+        /// It was destroyed, and goes when the last device that has closed it is done with it.
+        const PURGE_DUE = 1 << 13;
     }
 }
 
@@ -135,9 +159,10 @@ impl WholeMapping {
         Self(NonZeroU64::new(mapping.virtual_address | large | read_only).expect("address 0 is never mapped"))
     }
 
-    fn unpack(self, process: u32, size: u64) -> Mapping {
+    fn unpack(self, owner: Owner, size: u64) -> Mapping {
         Mapping {
-            process,
+            process: owner.process,
+            device: owner.device,
             pte_page_size: if self.0.get() & Self::KIB64 != 0 { PageSize::Kib64 } else { PageSize::Kib4 },
             read_only: self.0.get() & Self::READ_ONLY != 0,
             virtual_address: self.0.get() & !(PAGE_SIZE - 1),
@@ -167,7 +192,7 @@ impl Allocation {
             links: Links::UNLINKED,
             entry: ListEntry::default(),
             whole_mapping: None,
-            more_mappings: None,
+            more: None,
             process: owner.process,
             device: owner.device,
             priority,
@@ -177,30 +202,121 @@ impl Allocation {
 
     /// All mappings.
     pub fn mappings(&self) -> impl Iterator<Item = Mapping> {
-        let whole = self.whole_mapping.map(|whole| whole.unpack(self.process, self.size));
-        whole.into_iter().chain(self.more_mappings.iter().flat_map(|mappings| mappings.iter().copied()))
+        self.whole_mapping().into_iter().chain(self.more.iter().flat_map(|more| more.mappings.iter().copied()))
+    }
+
+    fn owner(&self) -> Owner {
+        Owner { process: self.process, device: self.device }
+    }
+
+    fn whole_mapping(&self) -> Option<Mapping> {
+        self.whole_mapping.map(|whole| whole.unpack(self.owner(), self.size))
     }
 
     /// Adds a mapping.
     pub fn add_mapping(&mut self, mapping: Mapping) {
         let whole = WholeMapping::pack(&mapping);
-        if self.whole_mapping.is_none() && whole.unpack(self.process, self.size) == mapping {
+        if self.whole_mapping.is_none() && whole.unpack(self.owner(), self.size) == mapping {
             self.whole_mapping = Some(whole);
         } else {
-            self.more_mappings.get_or_insert_default().push(mapping);
+            self.more.get_or_insert_default().mappings.push(mapping);
         }
     }
 
-    /// Removes and returns the mapping at exactly `virtual_address`.
-    pub fn remove_mapping(&mut self, virtual_address: u64) -> Option<Mapping> {
-        let whole = self.whole_mapping.map(|whole| whole.unpack(self.process, self.size));
-        if let Some(mapping) = whole.filter(|mapping| mapping.virtual_address == virtual_address) {
+    /// Removes and returns the mapping of `process` at exactly `virtual_address`.
+    pub fn remove_mapping(&mut self, process: u32, virtual_address: u64) -> Option<Mapping> {
+        if let Some(mapping) = self.whole_mapping().filter(|mapping| mapping.is_at(process, virtual_address)) {
             self.whole_mapping = None;
             return Some(mapping);
         }
-        let more = self.more_mappings.as_mut()?;
-        let at = more.iter().position(|mapping| mapping.virtual_address == virtual_address)?;
+        let more = &mut self.more.as_mut()?.mappings;
+        let at = more.iter().position(|mapping| mapping.is_at(process, virtual_address))?;
         Some(more.swap_remove(at))
+    }
+
+    /// How the list of `device` names it; none if it is not open there.
+    pub fn entry(&self, device: u32) -> Option<&ListEntry> {
+        if device == self.device {
+            return Some(&self.entry);
+        }
+        self.openings().find(|opening| opening.device == device).map(|opening| &opening.entry)
+    }
+
+    /// How the list of `device` names it.
+    ///
+    /// # Panics
+    ///
+    /// If it is not open there.
+    pub fn entry_mut(&mut self, device: u32) -> &mut ListEntry {
+        if device == self.device {
+            return &mut self.entry;
+        }
+        let openings = self.more.iter_mut().flat_map(|more| &mut more.openings);
+        let opening = openings.into_iter().find(|opening| opening.device == device);
+        &mut opening.expect("a list names what is open on its device").entry
+    }
+
+    /// The devices that have it, and how their lists name it; the owner's first.
+    pub fn entries(&self) -> impl Iterator<Item = (u32, &ListEntry)> {
+        let own = core::iter::once((self.device, &self.entry));
+        own.chain(self.openings().map(|opening| (opening.device, &opening.entry)))
+    }
+
+    /// The devices that have it open besides its owner's, closed ones included.
+    pub fn openings(&self) -> impl Iterator<Item = &Opening> {
+        self.more.iter().flat_map(|more| &more.openings)
+    }
+
+    /// Whether a device may name it in calls.
+    pub fn is_open_on(&self, device: u32) -> bool {
+        device == self.device || self.openings().any(|opening| opening.device == device && !opening.is_closed)
+    }
+
+    /// Another device has it now.
+    pub fn open(&mut self, owner: Owner, handle: KmdOpenHandle) {
+        let Owner { process, device } = owner;
+        let opening = Opening { device, process, handle: Some(handle), entry: ListEntry::default(), is_closed: false };
+        self.more.get_or_insert_default().openings.push(opening);
+    }
+
+    /// A device closes it: calls cannot name it there any more.
+    pub fn close(&mut self, device: u32) {
+        let mut openings = self.more.iter_mut().flat_map(|more| &mut more.openings);
+        let opening = openings.find(|opening| opening.device == device);
+        opening.expect("only what is open is closed").is_closed = true;
+    }
+
+    /// Nothing of a device names it any more.
+    pub fn forget_opening(&mut self, device: u32) -> Option<Opening> {
+        let openings = &mut self.more.as_mut()?.openings;
+        let at = openings.iter().position(|opening| opening.device == device)?;
+        Some(openings.remove(at))
+    }
+
+    /// The owner closes it, and the first other device that has it becomes its owner (U-34). Does nothing, and returns `false`,
+    /// if there is none.
+    pub fn transfer_ownership(&mut self) -> bool {
+        let heir = self.openings().find(|opening| !opening.is_closed).map(|opening| opening.device);
+        let Some(mut heir) = heir.and_then(|device| self.forget_opening(device)) else { return false };
+        let whole = self.whole_mapping();
+        self.whole_mapping = None;
+        core::mem::swap(&mut self.entry, &mut heir.entry);
+        core::mem::swap(&mut self.device, &mut heir.device);
+        core::mem::swap(&mut self.process, &mut heir.process);
+        heir.is_closed = true;
+        let more = self.more.get_or_insert_default();
+        more.openings.push(heir);
+        more.mappings.extend(whole);
+        true
+    }
+
+    /// Whether a granted span, or the work in one that has ended, holds it in place.
+    pub fn is_held(&self) -> bool {
+        self.entries().any(|(_, entry)| entry.holding)
+    }
+
+    fn has_ungranted_span(&self) -> bool {
+        self.entries().any(|(_, entry)| entry.has_ungranted_span())
     }
 
     /// Where its device's list counts it.
@@ -208,9 +324,13 @@ impl Allocation {
         if self.state.contains(AllocationState::LISTED_IN_SYSTEM) { Pool::System } else { Pool::Memory }
     }
 
-    /// Where it may be counted, first choice first. While something outstanding requires it, that is where it is.
-    pub fn pools(&self) -> [Option<Pool>; 2] {
-        if self.entry.holding || self.entry.has_ungranted_span() {
+    /// Where it may be counted when it joins the list of `device`, first choice first. While something outstanding requires it,
+    /// that is where it is.
+    pub fn pools(&self, device: u32) -> [Option<Pool>; 2] {
+        let is_counted = |(other, entry): (u32, &ListEntry)| {
+            entry.holding || entry.has_ungranted_span() || (other != device && entry.count > 0)
+        };
+        if self.entries().any(is_counted) {
             return [Some(self.pool()), None];
         }
         let memory = self.state.contains(AllocationState::MAY_BE_IN_MEMORY).then_some(Pool::Memory);
@@ -220,7 +340,7 @@ impl Allocation {
 
     /// Whether something outstanding requires it: a granted span, or one that waits for its grant.
     pub fn is_required(&self) -> bool {
-        self.entry.count > 0 || self.entry.holding || self.entry.has_ungranted_span()
+        self.entries().any(|(_, entry)| entry.count > 0 || entry.holding || entry.has_ungranted_span())
     }
 
     /// The segment that it is resident in, and its ranges there; its backing store if it is nowhere else.
@@ -235,6 +355,6 @@ impl Allocation {
 
     /// Whether it was destroyed and no submission, queued ones included, will use it.
     pub fn is_dead(&self) -> bool {
-        self.state.contains(AllocationState::DESTROYED) && !self.entry.holding && !self.entry.has_ungranted_span()
+        self.state.contains(AllocationState::DESTROYED) && !self.is_held() && !self.has_ungranted_span()
     }
 }

@@ -6,6 +6,7 @@ use core::fmt;
 use crate::{
     allocation::{Allocation, AllocationState, Place},
     pool::Pool,
+    residency::ListEntry,
     state::VidMm,
     units::Extent,
 };
@@ -118,7 +119,7 @@ impl VidMm {
         let placed = self.allocations.iter().filter(|(_, a)| matches!(a.place, Some(Place::Aperture(_)))).count();
         audit.equal("SEG-13: allocations in the aperture", mapped, placed as u64);
         for (index, allocation) in self.allocations.iter() {
-            let (assigned, held) = (self.aperture.assigned(index as u32), allocation.entry.holding);
+            let (assigned, held) = (self.aperture.assigned(index as u32), allocation.is_held());
             let is_elsewhere = matches!((&allocation.place, assigned), (Some(Place::Aperture(at)), Some(range)) if range.offset != *at);
             let physical = allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY);
             let is_unmapped = physical && allocation.place == Some(Place::System);
@@ -145,26 +146,35 @@ impl VidMm {
     }
 
     fn check_allocation_books(&self, index: usize, allocation: &Allocation, audit: &mut Audit) {
-        let entry = &allocation.entry;
-        let device = &self.devices[allocation.device as usize];
-        let state = allocation.state;
-        audit.holds(!entry.open || (entry.holding && entry.count > 0), || {
-            format!("D2: allocation {index} has an open span, but its entry is {entry:?}")
-        });
-        audit.holds(entry.open || !entry.holding || entry.until > device.dispatched(), || {
-            format!("D2: allocation {index} is held although its last span has lapsed: {entry:?}")
-        });
-        audit.holds(!entry.holding || allocation.place.is_some(), || {
+        let (state, is_held) = (allocation.state, allocation.is_held());
+        for (device, entry) in allocation.entries() {
+            let device = &self.devices[device as usize];
+            audit.holds(!entry.open || entry.count > 0, || {
+                format!("D2: allocation {index} has an open span, but its entry is {entry:?}")
+            });
+            audit.holds(
+                entry.holding == (!device.is_suspended() && (entry.open || entry.until > device.dispatched())),
+                || {
+                    format!(
+                        "D2: allocation {index} is held although its last span has lapsed, or is not held: {entry:?}"
+                    )
+                },
+            );
+            audit.holds(!entry.holding || entry.in_holdings, || {
+                format!("RES-71: allocation {index} is held, and its device has not noted it: {entry:?}")
+            });
+        }
+        audit.holds(!is_held || allocation.place.is_some(), || {
             format!("I06: allocation {index} is required and granted, but has no place")
         });
-        let evictable = allocation.place.is_some() && !entry.holding;
+        let evictable = allocation.place.is_some() && !is_held;
         audit.holds(state.contains(AllocationState::EVICTABLE) == evictable, || {
-            format!("D3: allocation {index} is wrongly marked as to evictability: {state:?}, {entry:?}")
+            format!("D3: allocation {index} is wrongly marked as to evictability: {state:?}")
         });
         if let Some(Place::Memory(extents)) = &allocation.place {
             audit.equal("SEG-13: bytes of an allocation's extents", extents.bytes(), allocation.size);
         }
-        audit.holds(!entry.holding || is_in(allocation, allocation.pool()), || {
+        audit.holds(!is_held || is_in(allocation, allocation.pool()), || {
             format!("RES-11: allocation {index} is held, but not where its device's list counts it")
         });
         let may_be_there = match &allocation.place {
@@ -191,13 +201,16 @@ impl VidMm {
             });
         }
         for (index, device) in self.devices.iter() {
-            let own = || self.allocations.iter().map(|(_, a)| a).filter(|a| a.device as usize == index);
-            audit.equal("I28: allocations of a device", device.allocations.into(), own().count() as u64);
+            let open = || {
+                let open = self.allocations.iter().filter_map(|(_, a)| Some((a, a.entry(index as u32)?)));
+                open.collect::<Vec<_>>()
+            };
+            audit.equal("I28: allocations of a device", device.allocations.into(), open().len() as u64);
             for pool in Pool::ALL {
-                let bytes = |counts: fn(&Allocation) -> bool| -> u64 {
-                    own().filter(|a| a.pool() == pool && counts(a)).map(|a| a.size).sum()
+                let bytes = |counts: fn(&ListEntry) -> bool| -> u64 {
+                    open().into_iter().filter(|(a, entry)| a.pool() == pool && counts(entry)).map(|(a, _)| a.size).sum()
                 };
-                let (listed, held) = (bytes(|a| a.entry.count > 0), bytes(|a| a.entry.holding));
+                let (listed, held) = (bytes(|entry| entry.count > 0), bytes(|entry| entry.holding));
                 audit.equal("D3: bytes that a device holds", device.held[pool], held);
                 audit.equal("RES-02: bytes of a device's list", device.list[pool].now(), listed);
             }

@@ -24,6 +24,8 @@ pub(crate) struct ListEntry {
     pub open: bool,
     /// The entry holds the allocation in place.
     pub holding: bool,
+    /// Its device has noted that it holds the allocation, or did.
+    pub in_holdings: bool,
     /// The last submission before an Evict of the present span said that nothing was written (RES-22). It is said of what was
     /// submitted by then, and holds for the span only if nothing was submitted since.
     not_written_until: SubmissionNo,
@@ -55,7 +57,15 @@ const NEVER: SubmissionNo = SubmissionNo::MAX;
 
 impl Default for ListEntry {
     fn default() -> Self {
-        Self { count: 0, open: false, holding: false, not_written_until: NEVER, until: 0, spans: None }
+        Self {
+            count: 0,
+            open: false,
+            holding: false,
+            in_holdings: false,
+            not_written_until: NEVER,
+            until: 0,
+            spans: None,
+        }
     }
 }
 

@@ -81,6 +81,8 @@ pub struct VidMm {
     pub(crate) evict_soon: VecDeque<u32>,
     /// Allocations of which no trace is left; the driver and the host are still to be told.
     pub(crate) dead: Vec<u32>,
+    /// Allocations and devices that have closed them and are done with them; the driver is still to be told.
+    pub(crate) closed: Vec<(u32, u32)>,
     pub(crate) outputs: VecDeque<Output>,
     pub(crate) events: EventLog,
     pub(crate) statistics: Statistics,
@@ -201,8 +203,15 @@ pub(crate) struct Device {
     pub paging_queues: u32,
     pub allocations: u32,
     pub list: PerPool<ListBytes>,
-    /// Bytes that entries of the list hold in place.
+    /// Whether its work runs.
+    pub activity: Activity,
+    /// Bytes that entries of the list hold in place, and how many entries do.
     pub held: PerPool<u64>,
+    pub num_held: usize,
+    /// The allocations that entries hold, and some that they held.
+    pub holdings: Vec<u32>,
+    /// What entries held when the device was suspended, to be held again when it is resumed.
+    pub to_bring_back: Vec<AllocationId>,
     pub lapsing: Lapsing,
     /// Not signalled yet, oldest first: `ready` of them are granted and built, `granted` are granted.
     pub requests: VecDeque<Request>,
@@ -214,6 +223,17 @@ pub(crate) struct Device {
     pub unretired: BTreeSet<SubmissionNo>,
     /// What was asked for and waits for earlier submissions and requests, oldest first.
     pub deferred: VecDeque<Deferred>,
+}
+
+/// Whether a device's work runs (RES-71).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Activity {
+    /// It is promised what its list needs.
+    Active,
+    /// Nothing is dispatched or granted any more; what is in flight still has all that it needs.
+    Yielding,
+    /// Nothing is in flight: its list is not required.
+    Suspended,
 }
 
 /// Something that follows a submission and a request of its device.
@@ -228,6 +248,8 @@ pub(crate) struct Deferred {
 pub(crate) enum DeferredAction {
     /// Take the last traces of a destroyed allocation away (RES-91).
     Purge(u32),
+    /// Take the last traces of an allocation that the device has closed away.
+    Close(u32),
     /// Make a freed mapping invalid (GVA-53).
     Unmap { allocation: u32, process: u32, virtual_address: u64 },
 }
@@ -248,9 +270,30 @@ impl Device {
         self.requests.get(self.granted).map_or(self.last_request, |request| request.number - 1)
     }
 
-    /// Bytes that must be there for the device: what it holds, and what its outstanding requests were admitted with.
-    pub fn promised(&self, pool: Pool) -> u64 {
+    /// Bytes that must be there for the device to run: what it holds, and what its outstanding requests were admitted with.
+    pub fn needed(&self, pool: Pool) -> u64 {
         self.held[pool].max(self.list[pool].peak())
+    }
+
+    /// Bytes that must be there for the device now.
+    pub fn promised(&self, pool: Pool) -> u64 {
+        match self.activity {
+            Activity::Active => self.needed(pool),
+            Activity::Yielding | Activity::Suspended => self.held[pool],
+        }
+    }
+
+    pub fn is_active(&self) -> bool {
+        self.activity == Activity::Active
+    }
+
+    pub fn is_suspended(&self) -> bool {
+        self.activity == Activity::Suspended
+    }
+
+    /// Whether a submission has been dispatched that has not retired.
+    pub fn is_in_flight(&self) -> bool {
+        self.unretired.len() > self.undispatched.len()
     }
 
     /// The schedule gate (D2, I06): none while a request made before `submission` is not ready; else the fence of the paging

@@ -223,7 +223,7 @@ fn trimming_what_is_said_is_enough_in_either_pool() {
         let mut listed: Vec<AllocationId> =
             places.map(|place| world.create_resident(client, place, 8, SILENT).0).into();
         let wanted = world.create(client, Place::LocalOrSystem, 8, SILENT);
-        let Err(MakeResidentError::NoMemory { num_bytes_to_trim }) = world.make_resident(client, &[wanted]) else {
+        let Err(MakeResidentError::NoMemory { num_bytes_to_trim, .. }) = world.make_resident(client, &[wanted]) else {
             panic!("both pools are full")
         };
         assert!(num_bytes_to_trim <= 32 * PAGE_SIZE);
@@ -316,7 +316,7 @@ proptest! {
             wanted.iter().map(|&(place, pages)| world.create(client, PLACES[place], pages, SILENT)).collect();
         let mut rounds = 0;
         while let Err(error) = world.make_resident(client, &requested) {
-            let MakeResidentError::NoMemory { num_bytes_to_trim } = error else { panic!("{error}") };
+            let MakeResidentError::NoMemory { num_bytes_to_trim, .. } = error else { panic!("{error}") };
             prop_assert!(num_bytes_to_trim > 0);
             let mut bytes = 0;
             if left.is_empty() {
@@ -357,5 +357,5 @@ fn what_could_never_fit_is_refused_without_overflow() {
     let info = world.config.allocation(Place::LocalOrSystem, 1 << 50, SILENT);
     let all: Vec<AllocationId> = (0..3).map(|_| world.try_create(client, info).unwrap()).collect();
     let answer = world.make_resident(client, &all);
-    assert_eq!(answer, Err(MakeResidentError::NoMemory { num_bytes_to_trim: u64::MAX }));
+    assert!(matches!(answer, Err(MakeResidentError::NoMemory { num_bytes_to_trim: u64::MAX, .. })));
 }

@@ -232,7 +232,7 @@ impl Model {
         let mut rounds = 0;
         let answer = loop {
             match self.world.make_resident(client, &ids) {
-                Err(MakeResidentError::NoMemory { num_bytes_to_trim }) => {
+                Err(MakeResidentError::NoMemory { num_bytes_to_trim, .. }) => {
                     assert!(!one_pool || rounds == 0, "P03: what was asked for was trimmed");
                     // RES-14: trim and try again, until there is nothing left to trim.
                     let trimmed = self.trim(device, num_bytes_to_trim, &ids);

@@ -1,7 +1,7 @@
 //! GPU virtual addresses: reserve, map, free (4.8).
 
 use crate::{
-    allocation::AllocationState,
+    allocation::{Allocation, AllocationState},
     calls::resident::REQUESTS_MAX,
     contract::Host,
     error::{GpuVaError, MapError},
@@ -9,7 +9,7 @@ use crate::{
     gpu_va::{Mapping, Table, VaRangeError},
     id::{AllocationId, PagingQueueId, ProcessId},
     pool::Pool,
-    request::RequestKind,
+    request::{Request, RequestKind},
     state::{DeferredAction, VidMm},
     units::{GpuVirtualAddress, PAGE_SIZE, PageSize},
 };
@@ -95,7 +95,7 @@ impl VidMm {
             return Err(MapError::TooManyPending { pending });
         }
         let allocation = self.lookup_allocation(desc.allocation)?;
-        if self.allocations[allocation].device as usize != device {
+        if !self.allocations[allocation].is_open_on(device as u32) {
             return Err(MapError::WrongDevice);
         }
         let (size, pte_page_size) = self.part(allocation, desc)?;
@@ -107,6 +107,7 @@ impl VidMm {
             if virtual_address.is_multiple_of(pte_page_size.bytes()) { pte_page_size } else { PageSize::Kib4 };
         let mapping = Mapping {
             process,
+            device: device as u32,
             pte_page_size,
             read_only: !desc.write,
             virtual_address,
@@ -161,18 +162,27 @@ impl VidMm {
         match space.mapping_at(base.0, size) {
             None => space.unreserve(base.0, size)?,
             Some(allocation) => {
-                let books = &mut self.allocations[allocation as usize];
-                if books.state.contains(AllocationState::DESTROYED) || !self.processes[process_index].space.free(base.0)
-                {
+                let books = &self.allocations[allocation as usize];
+                let process = process_index as u32;
+                let mapping = books.mappings().find(|mapping| mapping.is_at(process, base.0));
+                let device = mapping.map(|mapping| mapping.device);
+                let device = device.or_else(|| self.device_that_maps(books, process, base.0)).unwrap_or(books.device);
+                let is_ending = books.state.contains(AllocationState::DESTROYED) || !books.is_open_on(device);
+                if is_ending || !self.processes[process_index].space.free(base.0) {
                     return Err(VaRangeError::NotFound.into());
                 }
-                let device = books.device as usize;
-                let process = process_index as u32;
-                self.defer(device, DeferredAction::Unmap { allocation, process, virtual_address: base.0 });
+                self.defer(device as usize, DeferredAction::Unmap { allocation, process, virtual_address: base.0 });
             }
         }
         self.events.record(|| Event::GpuVirtualAddressFreed { process, virtual_address: base, size });
         Ok(())
+    }
+
+    /// The device whose request for a mapping at this address waits for its grant.
+    fn device_that_maps(&self, allocation: &Allocation, process: u32, virtual_address: u64) -> Option<u32> {
+        let is_it = |request: &Request| matches!(&request.kind, RequestKind::MapGpuVirtualAddress { mapping, .. } if mapping.is_at(process, virtual_address));
+        let mut devices = allocation.entries().map(|(device, _)| device);
+        devices.find(|&device| self.devices[device as usize].requests.iter().any(is_it))
     }
 
     /// The bytes of the part that `desc` names, and the largest page that can map it (GVA-41).

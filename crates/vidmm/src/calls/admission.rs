@@ -49,7 +49,7 @@ impl VidMm {
     /// Finds room for an allocation that joins the list, or adds to what must be trimmed.
     pub(super) fn admit(&mut self, admission: &mut Admission, index: u32) {
         let allocation = &self.allocations[index as usize];
-        let (size, counted, pools) = (allocation.size, allocation.pool(), allocation.pools());
+        let (size, counted, pools) = (allocation.size, allocation.pool(), allocation.pools(admission.device as u32));
         for pool in pools.into_iter().flatten() {
             if size > admission.left[pool] || !self.has_range(admission, index, pool) {
                 continue;
@@ -96,7 +96,7 @@ impl VidMm {
     /// Bytes of the aperture that allocations of the device had before the call: with all of them gone, no hole of its own is
     /// too small.
     fn assigned_before(&self, admission: &Admission) -> u64 {
-        let is_own = |other: u32| self.allocations[other as usize].device as usize == admission.device;
+        let is_own = |other: u32| self.allocations[other as usize].entry(admission.device as u32).is_some();
         self.aperture.assigned_bytes(|other| is_own(other) && !admission.assigned.contains(&other))
     }
 

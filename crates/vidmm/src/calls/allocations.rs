@@ -88,12 +88,14 @@ impl VidMm {
         device: DeviceId,
         desc: impl Into<CreateAllocationDesc<'d>>,
     ) -> Result<AllocationId, CreateError> {
-        let CreateAllocationDesc { private_driver_data, flags: _, existing_sys_mem: _ } = desc.into();
+        let CreateAllocationDesc { private_driver_data, flags, existing_sys_mem: _ } = desc.into();
         let device_index = self.devices.lookup(device)?;
         self.check_device(device_index)?;
         let info = kmd.create_allocation(private_driver_data)?;
+        let is_shared = flags.contains(CreateAllocationFlags::CREATE_SHARED);
+        let shared = if is_shared { AllocationState::SHARED } else { AllocationState::empty() };
         let size = self.check_allocation(&info);
-        let state = self.notifications(&info).map(|notify| notify | self.residence(&info));
+        let state = self.notifications(&info).map(|notify| notify | self.residence(&info) | shared);
         let checked = size.and_then(|size| Ok((size, state?)));
         let committed = checked
             .and_then(|(size, state)| Ok((size, state, host.commit_backing_store(size).map_err(CreateError::from)?)));
@@ -116,7 +118,7 @@ impl VidMm {
             supported_segment_set: info.supported_segment_set.0,
             accessed_physically: info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY),
             notify: notify_flags(state),
-            shared: false,
+            shared: is_shared,
             existing_sys_mem: false,
             permanent_sys_mem: false,
         });
@@ -226,21 +228,30 @@ impl VidMm {
     pub fn destroy_allocation(&mut self, allocation: AllocationId, flags: DestroyFlags) -> Result<(), InvalidHandle> {
         let index = self.lookup_allocation(allocation)? as u32;
         self.events.record(|| Event::AllocationDestroyed { allocation, flags });
-        let device_index = self.allocations[index as usize].device as usize;
-        let submitted = self.devices[device_index].submitted;
-        let entry = &mut self.allocations[index as usize].entry;
-        if entry.count > 0 {
-            entry.count = 1;
-            let effect = entry.leave(submitted, EvictFlags::all());
-            let (size, pool) = (self.allocations[index as usize].size, self.allocations[index as usize].pool());
-            self.set_list_bytes(device_index, pool, self.devices[device_index].list[pool].now() - size);
-            self.apply(index, effect);
+        if self.hand_over(index) {
+            return Ok(());
         }
+        let device_index = self.allocations[index as usize].device as usize;
+        self.leave_list(index, device_index as u32);
         // Work that was submitted and still waits for its grant may need it: until then it can be evicted and come back.
         self.allocations[index as usize].state |= AllocationState::DESTROYED;
         self.bury(index);
         self.defer(device_index, DeferredAction::Purge(index));
         Ok(())
+    }
+
+    /// Takes an allocation off a device's list, whatever its count; what is submitted still has it.
+    pub(super) fn leave_list(&mut self, index: u32, device: u32) {
+        let submitted = self.devices[device as usize].submitted;
+        let allocation = &mut self.allocations[index as usize];
+        let (size, pool) = (allocation.size, allocation.pool());
+        let entry = allocation.entry_mut(device);
+        if entry.count > 0 {
+            entry.count = 1;
+            let effect = entry.leave(submitted, EvictFlags::all());
+            self.set_list_bytes(device as usize, pool, self.devices[device as usize].list[pool].now() - size);
+            self.apply(index, device, effect);
+        }
     }
 
     /// Does `action` once all that was submitted and requested so far is dispatched and granted.

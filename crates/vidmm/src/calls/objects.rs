@@ -1,6 +1,9 @@
 //! Processes, devices, contexts, queues, fences: their creation and their end.
 
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::{
+    collections::{BTreeSet, VecDeque},
+    vec::Vec,
+};
 
 use crate::{
     contract::{Host, Kmd},
@@ -10,7 +13,7 @@ use crate::{
     id::{ContextId, DeviceId, MonitoredFenceId, PagingQueueId, ProcessId},
     pool::{PerPool, Pool},
     residency::Lapsing,
-    state::{Context, Device, MonitoredFence, PagingQueue, VidMm},
+    state::{Activity, Context, Device, MonitoredFence, PagingQueue, VidMm},
     units::{Extent, PhysicalAddress},
 };
 
@@ -109,7 +112,11 @@ impl VidMm {
             paging_queues: 0,
             allocations: 0,
             list: PerPool::default(),
+            activity: Activity::Active,
             held: PerPool::default(),
+            num_held: 0,
+            holdings: Vec::new(),
+            to_bring_back: Vec::new(),
             lapsing: Lapsing::default(),
             requests: VecDeque::new(),
             ready: 0,

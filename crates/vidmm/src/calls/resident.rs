@@ -69,7 +69,7 @@ impl VidMm {
         let mut indices = Vec::with_capacity(allocations.len());
         for (position, &id) in allocations.iter().enumerate() {
             let index = self.lookup_allocation(id)?;
-            if self.allocations[index].device as usize != device {
+            if !self.allocations[index].is_open_on(device as u32) {
                 return Err(MakeResidentError::WrongDevice { position });
             }
             indices.push(index as u32);
@@ -80,7 +80,7 @@ impl VidMm {
         let nothing_ungranted = books.granted == books.requests.len();
         let at_once = nothing_ungranted
             && indices.iter().all(|&index| self.is_in_place(index))
-            && self.may_hold(device, self.bytes_not_held(&indices));
+            && self.may_hold(device, self.bytes_not_held(device as u32, &indices));
         let paging_fence_value = if at_once { 0 } else { self.paging_queues[queue].last_value + 1 };
         let (device_id, after_submission) = (self.devices.id(device), books.submitted);
         self.events.record(|| Event::MakeResident {
@@ -93,12 +93,12 @@ impl VidMm {
         });
         if at_once {
             for index in indices {
-                let effect = self.allocations[index as usize].entry.join_granted();
-                self.apply(index, effect);
+                let effect = self.allocations[index as usize].entry_mut(device as u32).join_granted();
+                self.apply(index, device as u32, effect);
             }
             return Ok(Residency::Resident);
         }
-        let join = |index| (index, self.allocations[index as usize].entry.join_ungranted());
+        let join = |index| (index, self.allocations[index as usize].entry_mut(device as u32).join_ungranted());
         let items = indices.into_iter().map(join).collect();
         self.request(queue, RequestKind::MakeResident(items));
         Ok(Residency::Pending { paging_fence_value })
@@ -142,11 +142,12 @@ impl VidMm {
         let mut left: PerPool<u64> = PerPool::default();
         for &index in &indices {
             let allocation = &mut self.allocations[index as usize];
-            let effect = allocation.entry.leave(last, flags);
-            if allocation.entry.count == 0 {
+            let entry = allocation.entry_mut(device_index as u32);
+            let effect = entry.leave(last, flags);
+            if entry.count == 0 {
                 left[allocation.pool()] += allocation.size;
             }
-            self.apply(index, effect);
+            self.apply(index, device_index as u32, effect);
         }
         for pool in Pool::ALL.into_iter().filter(|&pool| left[pool] > 0) {
             self.set_list_bytes(device_index, pool, self.devices[device_index].list[pool].now() - left[pool]);
@@ -166,14 +167,14 @@ impl VidMm {
         let mut admission = self.begin_admission(device);
         for &index in indices {
             // Counts go up first, so that an allocation named twice weighs once; joining raises them for good.
-            let count = &mut self.allocations[index as usize].entry.count;
+            let count = &mut self.allocations[index as usize].entry_mut(device as u32).count;
             *count += 1;
             if *count == 1 {
                 self.admit(&mut admission, index);
             }
         }
         for &index in indices {
-            self.allocations[index as usize].entry.count -= 1;
+            self.allocations[index as usize].entry_mut(device as u32).count -= 1;
         }
         if admission.is_refused {
             self.undo_admission(&admission);
@@ -197,16 +198,16 @@ impl VidMm {
         let mut counted = 0;
         let is_listed = |&&index: &&u32| {
             let allocation = &mut self.allocations[index as usize];
-            let listed = allocation.device as usize == device && allocation.entry.count > 0;
+            let listed = allocation.is_open_on(device as u32) && allocation.entry_mut(device as u32).count > 0;
             if listed {
-                allocation.entry.count -= 1;
+                allocation.entry_mut(device as u32).count -= 1;
                 counted += 1;
             }
             !listed
         };
         let missing = indices.iter().find(is_listed).is_some();
         for &index in &indices[..counted] {
-            self.allocations[index as usize].entry.count += 1;
+            self.allocations[index as usize].entry_mut(device as u32).count += 1;
         }
         if missing { Err(EvictError::NotResident { position: counted }) } else { Ok(()) }
     }
@@ -252,42 +253,84 @@ impl VidMm {
         self.stirred = true;
     }
 
-    /// Carries out what a grant or an Evict does to an allocation.
-    pub(crate) fn apply(&mut self, index: u32, effect: Effect) {
+    /// Carries out what a grant or an Evict of a device does to an allocation.
+    pub(crate) fn apply(&mut self, index: u32, device: u32, effect: Effect) {
         match effect {
             Effect::Nothing => {}
             Effect::Open => {
                 self.allocations[index as usize].state -= AllocationState::EVICT_SOON;
-                self.hold(index);
+                self.hold(index, device);
             }
             Effect::Until(last, flags) => {
-                let allocation = &mut self.allocations[index as usize];
-                let device = &mut self.devices[allocation.device as usize];
-                if last <= device.dispatched() {
-                    return self.lapse(index, flags);
+                let books = &mut self.devices[device as usize];
+                if last <= books.dispatched() {
+                    return self.lapse(index, device, flags);
                 }
-                device.lapsing.insert(last, index, flags);
-                self.hold(index);
+                books.lapsing.insert(last, index, flags);
+                // What a suspended device still needs is brought back, and held, when it is resumed.
+                if !books.is_suspended() {
+                    self.hold(index, device);
+                }
             }
         }
     }
 
-    /// The allocation's entry holds it in place.
-    fn hold(&mut self, index: u32) {
+    /// The device's entry holds the allocation in place.
+    pub(crate) fn hold(&mut self, index: u32, device: u32) {
         let allocation = &mut self.allocations[index as usize];
-        if !core::mem::replace(&mut allocation.entry.holding, true) {
-            let (device, pool, size) = (allocation.device as usize, allocation.pool(), allocation.size);
-            self.account(device, pool, |books| books.held[pool] += size);
+        let (pool, size) = (allocation.pool(), allocation.size);
+        let entry = allocation.entry_mut(device);
+        if !core::mem::replace(&mut entry.holding, true) {
+            if !core::mem::replace(&mut entry.in_holdings, true) {
+                self.note_holding(device, index);
+            }
+            self.account(device as usize, pool, |books| {
+                books.held[pool] += size;
+                books.num_held += 1;
+            });
         }
         self.keep(index);
     }
 
-    /// The bytes of those of `indices` that nothing holds, each counted once.
-    pub(crate) fn bytes_not_held(&self, indices: &[u32]) -> PerPool<u64> {
+    /// The device's entry holds the allocation no more.
+    pub(crate) fn release(&mut self, index: u32, device: u32) {
+        let allocation = &mut self.allocations[index as usize];
+        let (pool, size) = (allocation.pool(), allocation.size);
+        if core::mem::replace(&mut allocation.entry_mut(device).holding, false) {
+            self.account(device as usize, pool, |books| {
+                books.held[pool] -= size;
+                books.num_held -= 1;
+            });
+        }
+    }
+
+    /// Notes that the device holds the allocation, for when all that it holds must be found. What it holds no more is struck
+    /// out when that is the larger part.
+    fn note_holding(&mut self, device: u32, index: u32) {
+        let books = &mut self.devices[device as usize];
+        books.holdings.push(index);
+        if books.holdings.len() > 2 * books.num_held + 64 {
+            let mut holdings = core::mem::take(&mut books.holdings);
+            let allocations = &mut self.allocations;
+            holdings.retain(|&index| {
+                let is_open =
+                    allocations.contains(index as usize) && allocations[index as usize].entry(device).is_some();
+                is_open && {
+                    let entry = allocations[index as usize].entry_mut(device);
+                    entry.in_holdings = entry.holding;
+                    entry.holding
+                }
+            });
+            self.devices[device as usize].holdings = holdings;
+        }
+    }
+
+    /// The bytes of those of `indices` that the device does not hold, each counted once.
+    pub(crate) fn bytes_not_held(&self, device: u32, indices: &[u32]) -> PerPool<u64> {
         let mut not_held: PerPool<Vec<u32>> = PerPool::default();
         for &index in indices {
             let allocation = &self.allocations[index as usize];
-            if !allocation.entry.holding {
+            if allocation.entry(device).is_some_and(|entry| !entry.holding) {
                 not_held[allocation.pool()].push(index);
             }
         }
@@ -315,23 +358,21 @@ impl VidMm {
         indices.iter().map(|&index| self.allocations[index as usize].size).sum()
     }
 
-    /// A span of the allocation ends: the last submission made in it has been dispatched.
-    pub(crate) fn lapse(&mut self, index: u32, flags: EvictFlags) {
+    /// A span of the allocation ends on a device: the last submission made in it has been dispatched.
+    pub(crate) fn lapse(&mut self, index: u32, device: u32, flags: EvictFlags) {
         let allocation = &mut self.allocations[index as usize];
         allocation.state.set(
             AllocationState::DIRTY,
             allocation.state.contains(AllocationState::DIRTY) || !flags.contains(EvictFlags::NOT_WRITTEN_TO),
         );
-        let dispatched = self.devices[allocation.device as usize].dispatched();
-        if allocation.entry.open || allocation.entry.until > dispatched {
+        let dispatched = self.devices[device as usize].dispatched();
+        let Some(entry) = allocation.entry(device) else { return };
+        if entry.open || entry.until > dispatched {
             return;
         }
         // Of several spans that end with one submission the last decides (RES-21).
         allocation.state.set(AllocationState::EVICT_SOON, !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY));
-        if core::mem::replace(&mut allocation.entry.holding, false) {
-            let (device, pool, size) = (allocation.device as usize, allocation.pool(), allocation.size);
-            self.account(device, pool, |books| books.held[pool] -= size);
-        }
+        self.release(index, device);
         self.let_go(index);
     }
 
@@ -341,7 +382,7 @@ impl VidMm {
         if allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY) && !allocation.is_required() {
             self.aperture.release(index);
         }
-        if allocation.place.is_none() || allocation.entry.holding {
+        if allocation.place.is_none() || allocation.is_held() {
             return;
         }
         if allocation.state.contains(AllocationState::EVICT_SOON) {

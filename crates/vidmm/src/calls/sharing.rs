@@ -1,10 +1,12 @@
 //! Allocations that several devices use: opening, closing, and whose they are (RES-02, U-34).
 
 use crate::{
+    allocation::{AllocationState, Owner},
     contract::Kmd,
     error::OpenError,
+    event::Event,
     id::{AllocationId, DeviceId},
-    state::VidMm,
+    state::{DeferredAction, VidMm},
 };
 
 impl VidMm {
@@ -25,8 +27,23 @@ impl VidMm {
         device: DeviceId,
         allocation: AllocationId,
     ) -> Result<(), OpenError> {
-        let _ = (kmd, device, allocation);
-        todo!()
+        let device_index = self.devices.lookup(device)?;
+        self.check_device(device_index)?;
+        let index = self.lookup_allocation(allocation)?;
+        let books = &self.allocations[index];
+        if !books.state.contains(AllocationState::SHARED) {
+            return Err(OpenError::NotShared);
+        }
+        if books.entry(device_index as u32).is_some() {
+            return Err(OpenError::AlreadyOpen);
+        }
+        let owner = Owner { process: self.devices[device_index].process, device: device_index as u32 };
+        let handle = kmd.open_allocation(self.processes[owner.process as usize].handle, books.handle)?;
+        self.allocations[index].open(owner, handle);
+        self.devices[device_index].allocations += 1;
+        let process = self.processes.id(owner.process as usize);
+        self.events.record(|| Event::AllocationOpened { allocation, device, process });
+        Ok(())
     }
 
     /// Closes an allocation that the device opened. It leaves the device's list; work that the device submitted before may
@@ -37,7 +54,37 @@ impl VidMm {
     /// If the device has not opened it. The creator destroys instead.
     #[doc(alias = "DxgkDdiCloseAllocation")]
     pub fn close_allocation(&mut self, device: DeviceId, allocation: AllocationId) -> Result<(), OpenError> {
-        let _ = (device, allocation);
-        todo!()
+        let device_index = self.devices.lookup(device)? as u32;
+        let index = self.lookup_allocation(allocation)? as u32;
+        let books = &mut self.allocations[index as usize];
+        if books.device == device_index || !books.is_open_on(device_index) {
+            return Err(OpenError::NotOpen);
+        }
+        books.close(device_index);
+        self.events.record(|| Event::AllocationClosed { allocation, device });
+        self.end_opening(index, device_index);
+        Ok(())
+    }
+
+    /// A device that has closed an allocation uses it no more, once what it submitted has ended.
+    fn end_opening(&mut self, index: u32, device: u32) {
+        self.leave_list(index, device);
+        self.defer(device as usize, DeferredAction::Close(index));
+    }
+
+    /// The owner of a shared allocation destroys it while others have it open: it is the first of them whose it is from now on,
+    /// and the owner has closed it. `false` if nobody else has it.
+    pub(super) fn hand_over(&mut self, index: u32) -> bool {
+        let former = self.allocations[index as usize].device;
+        if !self.allocations[index as usize].transfer_ownership() {
+            return false;
+        }
+        let allocation = self.allocation_id(index);
+        let (closed_on, books) = (self.device_id(former), &self.allocations[index as usize]);
+        let (device, process) = (self.device_id(books.device), self.processes.id(books.process as usize));
+        self.events.record(|| Event::AllocationClosed { allocation, device: closed_on });
+        self.events.record(|| Event::AllocationOwnershipTransferred { allocation, device, process });
+        self.end_opening(index, former);
+        true
     }
 }

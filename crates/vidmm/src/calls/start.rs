@@ -96,6 +96,7 @@ impl VidMm {
             queued: BTreeSet::new(),
             evict_soon: VecDeque::new(),
             dead: Vec::new(),
+            closed: Vec::new(),
             outputs: VecDeque::new(),
             events: EventLog::new(options.events),
             statistics: Statistics::default(),

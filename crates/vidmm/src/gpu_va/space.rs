@@ -11,6 +11,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mapping {
     pub process: u32,
+    /// The device that it was made for: its work may use it.
+    pub device: u32,
     /// The size of the pages in the page tables.
     pub pte_page_size: PageSize,
     pub read_only: bool,
@@ -19,6 +21,13 @@ pub(crate) struct Mapping {
     /// Bytes from the start of the allocation.
     pub allocation_offset: u64,
     pub driver_protection: u64,
+}
+
+impl Mapping {
+    /// Whether it is the one at this address of this process.
+    pub fn is_at(&self, process: u32, virtual_address: u64) -> bool {
+        (self.process, self.virtual_address) == (process, virtual_address)
+    }
 }
 
 /// The address space of one process.

@@ -144,6 +144,8 @@ pub(crate) struct PlannedTable {
 pub(crate) enum Retire {
     /// The last traces of an allocation are gone.
     Allocation(u32),
+    /// A device that has closed an allocation is done with it.
+    Opening { allocation: u32, device: u32 },
     /// A mapping is invalid everywhere: its addresses are free.
     Mapping { process: u32, virtual_address: u64 },
 }

@@ -146,7 +146,7 @@ impl VidMm {
     pub(crate) fn lapse_dispatched(&mut self, device: u32) {
         let dispatched = self.devices[device as usize].dispatched();
         while let Some((index, flags)) = self.devices[device as usize].lapsing.pop(dispatched) {
-            self.lapse(index, flags);
+            self.lapse(index, device, flags);
         }
     }
 }

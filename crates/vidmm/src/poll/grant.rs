@@ -100,6 +100,11 @@ impl VidMm {
     fn carry_out(&mut self, device: u32, deferred: Deferred) {
         let mut draft = Draft::default();
         match deferred.action {
+            DeferredAction::Purge(index) if self.allocations[index as usize].openings().next().is_some() => {
+                // Devices that have closed it may still use it: the last of them purges it.
+                self.allocations[index as usize].state |= AllocationState::PURGE_DUE;
+                return;
+            }
             DeferredAction::Purge(index) => {
                 let Allocation { ref place, last_plan, .. } = self.allocations[index as usize];
                 let retired = self.devices[device as usize].retired() >= deferred.submission;
@@ -114,11 +119,22 @@ impl VidMm {
                 self.plan_retire(&mut draft, Retire::Allocation(index));
             }
             DeferredAction::Unmap { allocation, process, virtual_address } => {
-                let removed = self.allocations[allocation as usize].remove_mapping(virtual_address);
+                let removed = self.allocations[allocation as usize].remove_mapping(process, virtual_address);
                 let mapping = removed.expect("a mapping is freed once, and before its allocation is purged");
                 // Decided first: the plan is the allocation's, also without entries to write, so that it outlives its mappings.
                 self.plan_retire(&mut draft, Retire::Mapping { process, virtual_address });
                 self.plan_entries(&mut draft, allocation, mapping, false);
+            }
+            DeferredAction::Close(index) => {
+                let of_device = |mapping: &Mapping| mapping.device == device;
+                for mapping in Vec::from_iter(self.allocations[index as usize].mappings().filter(of_device)) {
+                    let Mapping { process, virtual_address, .. } = mapping;
+                    self.allocations[index as usize].remove_mapping(process, virtual_address);
+                    self.plan_retire(&mut draft, Retire::Mapping { process, virtual_address });
+                    self.plan_entries(&mut draft, index, mapping, false);
+                }
+                self.plan_retire(&mut draft, Retire::Opening { allocation: index, device });
+                self.plan_after(&mut draft, self.allocations[index as usize].last_plan);
             }
         }
         self.plan_wait(&mut draft, device, deferred.submission);
@@ -166,13 +182,13 @@ impl VidMm {
                 let is_required = |&(index, _): &(u32, _)| self.allocations[index as usize].is_required();
                 let items: Vec<(u32, Option<SpanNo>)> = items.iter().copied().filter(is_required).collect();
                 let indices: Vec<u32> = items.iter().map(|&(index, _)| index).collect();
-                if !self.may_hold(device as usize, self.bytes_not_held(&indices)) {
+                if !self.may_hold(device as usize, self.bytes_not_held(device, &indices)) {
                     return Err(Shortfall::Promise);
                 }
                 if !Pool::ALL.into_iter().all(|pool| self.has_room_for(pool, device, position, &indices)) {
                     return Err(Shortfall::Room);
                 }
-                Ok(self.bring_in(&items))
+                Ok(self.bring_in(device, &items))
             }
             RequestKind::MapGpuVirtualAddress { allocation, mapping } => {
                 if !self.has_room_for_tables(mapping) {
@@ -224,13 +240,14 @@ impl VidMm {
             let allocation = &self.allocations[index as usize];
             allocation.state.contains(AllocationState::DESTROYED)
                 && allocation.pool() == pool
-                && !allocation.entry.has_ungranted_span()
-                && allocation.entry.until == last
+                && allocation.entries().all(|(user, entry)| {
+                    !entry.has_ungranted_span() && (if user == device { entry.until == last } else { !entry.holding })
+                })
         });
         self.bytes_of(dying.map(|(_, index)| index).collect())
     }
 
-    fn bring_in(&mut self, items: &[(u32, Option<SpanNo>)]) -> Vec<PlanNo> {
+    pub(super) fn bring_in(&mut self, device: u32, items: &[(u32, Option<SpanNo>)]) -> Vec<PlanNo> {
         // What the request names is no victim of it.
         for &(index, _) in items {
             self.keep(index);
@@ -256,8 +273,8 @@ impl VidMm {
         plans.extend(self.finish(draft));
         for &(index, span) in items {
             if let Some(span) = span {
-                let effect = self.allocations[index as usize].entry.grant(span);
-                self.apply(index, effect);
+                let effect = self.allocations[index as usize].entry_mut(device).grant(span);
+                self.apply(index, device, effect);
             }
         }
         // What was held when it was asked for may have lapsed since.

@@ -142,11 +142,14 @@ impl VidMm {
         self.keep(index);
         let number = self.stream.next_number();
         let (segment, extents) = self.allocations[index as usize].location(&self.adapter);
-        let allocation = &mut self.allocations[index as usize];
+        let allocation = &self.allocations[index as usize];
         follow(&self.stream, &mut draft.plan, allocation.last_plan);
-        let device = &self.devices[allocation.device as usize];
-        if allocation.entry.until > device.retired() {
-            draft.plan.wait_for(allocation.device, allocation.entry.until);
+        for (device, entry) in allocation.entries() {
+            let books = &self.devices[device as usize];
+            // Nothing of a suspended device is in flight, and what it has queued is not dispatched before it is resumed.
+            if !books.is_suspended() && entry.until > books.retired() {
+                draft.plan.wait_for(device, entry.until);
+            }
         }
         for mapping in Vec::from_iter(self.allocations[index as usize].mappings()) {
             self.hide_mapping(draft, index, mapping);

@@ -1,11 +1,12 @@
 //! Events retire: what engines report. They call no driver; what follows is done by the next `poll`.
 
 use crate::{
+    allocation::AllocationState,
     contract::{DmaBuffer, EngineFence, Host, Kmd},
     error::{DeviceErrorReason, DeviceInError, Violation},
     event::Event,
     paging::Retire,
-    state::{Output, VidMm},
+    state::{DeferredAction, Output, VidMm},
     units::{GpuVirtualAddress, PhysicalAddress, SegmentId},
 };
 
@@ -160,6 +161,7 @@ impl VidMm {
             for retire in plan.retire {
                 match retire {
                     Retire::Allocation(index) => self.dead.push(index),
+                    Retire::Opening { allocation, device } => self.closed.push((allocation, device)),
                     Retire::Mapping { process, virtual_address } => {
                         self.processes[process as usize].space.unmap(virtual_address);
                         let process = self.processes.id(process as usize);
@@ -173,6 +175,17 @@ impl VidMm {
 
     /// Tells the driver and the host of allocations that are gone.
     pub(crate) fn reap(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
+        for (index, device) in core::mem::take(&mut self.closed) {
+            let closed = self.allocations[index as usize].forget_opening(device).expect("an opening ends once");
+            self.devices[device as usize].allocations -= 1;
+            if let Some(handle) = closed.handle {
+                kmd.close_allocation(handle);
+            }
+            let books = &self.allocations[index as usize];
+            if books.state.contains(AllocationState::PURGE_DUE) && books.openings().next().is_none() {
+                self.defer(books.device as usize, DeferredAction::Purge(index));
+            }
+        }
         for index in core::mem::take(&mut self.dead) {
             let id = self.allocation_id(index);
             let gone = self.allocations.remove(index as usize);
