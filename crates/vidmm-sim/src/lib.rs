@@ -8,18 +8,20 @@
 // A file imports only from those above it.
 mod exact;
 mod prediction;
+mod oracle;
+mod system_copies;
+mod client;
 mod scenario;
 mod machine;
-mod oracle;
 mod figures;
 mod timeline;
 mod sequence;
-mod system_copies;
-mod client;
+mod accounts;
 mod run;
 mod explicit;
 
-pub use client::{BufferDesc, ClientError};
+pub use accounts::ProcessFigures;
+pub use client::{BufferDesc, ClientDesc, ClientError, Lifetimes, ResidencyPolicy};
 pub use explicit::{ExplicitReport, StepFinding, run_explicit};
 pub use figures::Figures;
 pub use machine::{LinkedAdapterDesc, MachineDesc, MachineFactory, MemorySizes};
@@ -28,9 +30,10 @@ pub use prediction::Content;
 pub use run::{Finding, Observer, Report, RunDesc, RunError, Unobserved, run};
 pub use scenario::{
     Action, AdapterSettings, Answer, ApertureShows, Call, CheckAperture, ClientSettings, CostSettings,
-    CreateAllocation, CreateDevice, EvictFlag, ExplicitScenario, Fault, FaultError, FaultKind, Kernel, KernelEngine,
-    LinkedAdapter, Look, MapAllocation, Notification, PageSize, PageTableError, PageTables, PagingVa, Scenario,
-    ScenarioError, ScenarioFile, Step, TraceSource, Until, Wddm, WorkloadSource, local_memory,
+    CreateAllocation, CreateDevice, Duration, EvictFlag, ExplicitScenario, Fault, FaultError, FaultKind, Kernel,
+    KernelEngine, LinkedAdapter, Look, MapAllocation, Notification, PageSize, PageTableError, PageTables, PagingVa,
+    ProcessBehaviour, ProcessSettings, Processes, Scenario, ScenarioError, ScenarioFile, Step, TraceSource, Until,
+    Wddm, WorkloadSource, local_memory,
 };
 pub use sequence::Line;
 pub use timeline::Shares;
