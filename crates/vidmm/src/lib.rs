@@ -27,6 +27,7 @@ mod residency;
 mod allocation;
 mod evictable;
 mod request;
+mod turn;
 mod paging;
 mod error;
 mod paging_va;

@@ -1,1 +1,288 @@
-//! The level at which memory is shared.
+//! The level at which processes share a pool (RES-53, U-31, U-32).
+//!
+//! Each process has a *weight*, a *reservation* and a *demand*: what the lists of its devices name. Its column is as wide as its
+//! weight and stands on its reservation; the pool's capacity is poured over all columns like water, up to one level `L`. Who
+//! asks for less than the level leaves the rest to the others.
+//!
+//! ```text
+//!              |                        #######
+//!              |                        # not #        demand above the level: over budget
+//!      ~~~~~~~~|~~~~~~~~~+---+~~~~~~~~~~#######~~~~~~~ L     bytes for each unit of weight
+//!              |         |   |          |.....|
+//!              |  ###    |...|  ###     |.....|        . water: what a process gets above its reservation
+//!              |  |.|    |...|  |.|     |.....|
+//!      --------+--+-+----+---+--+-+-----+-----+--------
+//!              |  |r|    | r |          |  r  |        its reservation, or its demand if that is less
+//!
+//!     weight       1       2     1         3
+//! ```
+//!
+//! `L` is the largest level at which the sum of `min(demand, reservation + weight * L)` over all processes is at most the
+//! capacity. The *budget* of a process is `reservation + weight * L`, with `L` taken as if its own demand had no end: what it
+//! could have at most now. So its own demand never changes its budget, and whoever lowers its demand to its budget is within it.
+//!
+//! A budget is at least the reservation as long as all reservations fit together. Where they do not (page tables have taken the
+//! room since they were made), nothing is poured: a process then gets what the reservations in use leave of the capacity, and
+//! at least the share of the capacity that its reservation is of all reservations.
+//!
+//! Whatever the demands are, the sum of `min(demand, budget)` over all processes is at most the capacity: its own level gives no
+//! process more of what it demands than the common one does.
+
+use alloc::vec::Vec;
+
+use super::ranking::{Parted, Rank, Ranking};
+
+/// A published budget stands while the present one is within this part of it: 1/20 is 5 %.
+const HYSTERESIS: u128 = 20;
+
+/// What a process brings to the sharing of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ProcessShare {
+    /// From 1 to 16.
+    pub weight: u32,
+    /// The minimum that it cannot go without, in bytes.
+    pub reservation: u64,
+    /// Bytes that the lists of its devices name.
+    pub demand: u64,
+}
+
+impl ProcessShare {
+    /// What of the demand the reservation covers.
+    fn covered(self) -> u64 {
+        self.demand.min(self.reservation)
+    }
+
+    fn rank(self) -> Rank {
+        Rank { excess: self.demand - self.covered(), weight: self.weight }
+    }
+}
+
+/// The budget that a process was told, and what it was told it for.
+#[derive(Clone, Copy, Debug)]
+struct Published {
+    budget: u64,
+    weight: u32,
+    reservation: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    share: ProcessShare,
+    published: Option<Published>,
+}
+
+/// How processes share one pool. Changing one of them and asking for a budget cost O(log n).
+#[derive(Debug)]
+pub(crate) struct Shares {
+    capacity: u64,
+    /// By process.
+    members: Vec<Option<Member>>,
+    ranking: Ranking,
+    // Sums over all processes.
+    demanded: u128,
+    reserved: u128,
+    covered: u128,
+}
+
+impl Shares {
+    /// A pool of `capacity` bytes that nobody uses.
+    pub fn new(capacity: u64) -> Self {
+        Self { capacity, members: Vec::new(), ranking: Ranking::default(), demanded: 0, reserved: 0, covered: 0 }
+    }
+
+    /// Changes the capacity, in bytes.
+    pub fn set_capacity(&mut self, capacity: u64) {
+        self.capacity = capacity;
+    }
+
+    /// Adds a process.
+    ///
+    /// # Panics
+    ///
+    /// If it is there already, or has no weight.
+    pub fn insert(&mut self, process: u32, share: ProcessShare) {
+        assert!(share.weight > 0, "a process without weight has no share");
+        let index = process as usize;
+        if self.members.len() <= index {
+            self.members.resize(index + 1, None);
+        }
+        let before = self.members[index].replace(Member { share, published: None });
+        assert!(before.is_none(), "a process shares a pool once");
+        self.add(share);
+        self.ranking.insert(process, share.rank());
+    }
+
+    /// Takes a process out.
+    ///
+    /// # Panics
+    ///
+    /// If it is not there, as everything else that names a process.
+    pub fn remove(&mut self, process: u32) {
+        let share = self.get(process);
+        self.ranking.remove(process);
+        self.subtract(share);
+        self.members[process as usize] = None;
+    }
+
+    /// Changes a process's weight, from 1 to 16.
+    pub fn set_weight(&mut self, process: u32, weight: u32) {
+        assert!(weight > 0, "a process without weight has no share");
+        self.change(process, |share| share.weight = weight);
+    }
+
+    /// Changes a process's reservation, in bytes.
+    pub fn set_reservation(&mut self, process: u32, reservation: u64) {
+        self.change(process, |share| share.reservation = reservation);
+    }
+
+    /// Changes a process's demand, in bytes.
+    pub fn set_demand(&mut self, process: u32, demand: u64) {
+        self.change(process, |share| share.demand = demand);
+    }
+
+    /// What a process brings.
+    pub fn get(&self, process: u32) -> ProcessShare {
+        self.member(process).share
+    }
+
+    /// Bytes that all processes demand.
+    pub fn demand_total(&self) -> u64 {
+        self.demanded.try_into().unwrap_or(u64::MAX)
+    }
+
+    /// Bytes that all processes have reserved.
+    pub fn reservation_total(&self) -> u64 {
+        self.reserved.try_into().unwrap_or(u64::MAX)
+    }
+
+    /// Whether not all processes can have what they demand: only then budgets are imposed.
+    pub fn is_pressed(&self) -> bool {
+        self.demanded > self.capacity.into()
+    }
+
+    /// What the process could have at most now, in bytes.
+    pub fn budget(&self, process: u32) -> u64 {
+        let share = self.get(process);
+        let left = self.left_by_others(share);
+        let Some(free) = left.checked_sub(share.reservation) else { return self.budget_of_the_crowded(share, left) };
+        let Parted { satisfied_excess, capped_weight } = self.fill(Some(process), free, share.weight);
+        let weight = u128::from(share.weight);
+        let above_reservation = weight * (u128::from(free) - satisfied_excess) / (u128::from(capped_weight) + weight);
+        share.reservation + above_reservation as u64
+    }
+
+    /// The largest budget that the process could be granted: all that the reservations which others use leave (U-24). Never
+    /// below its budget.
+    pub fn maximum_budget(&self, process: u32) -> u64 {
+        let share = self.get(process);
+        let left = self.left_by_others(share);
+        if left >= share.reservation { left } else { self.budget_of_the_crowded(share, left) }
+    }
+
+    /// Whether the process stays within its budget when it demands so many bytes more.
+    pub fn admits(&self, process: u32, added: u64) -> bool {
+        // Who fits beside all others is within its budget: they do not give up anything.
+        let fits_beside_all = self.demanded + u128::from(added) <= self.capacity.into();
+        fits_beside_all || self.get(process).demand.checked_add(added).is_some_and(|then| then <= self.budget(process))
+    }
+
+    /// Processes that demand more than their budget while the pool is pressed; those that are above the level by most for
+    /// their weight come first, among equals the higher number.
+    pub fn over_budget(&self) -> impl Iterator<Item = u32> {
+        let free = u128::from(self.capacity).checked_sub(self.covered);
+        let level = free.map(|free| (free, self.fill(None, free as u64, 0)));
+        let is_capped = move |process: u32| {
+            let Rank { excess, weight } = self.get(process).rank();
+            level.is_none_or(|(free, Parted { satisfied_excess, capped_weight })| {
+                u128::from(excess) * u128::from(capped_weight) > u128::from(weight) * (free - satisfied_excess)
+            })
+        };
+        let capped = self.ranking.descending().take_while(move |&process| is_capped(process));
+        let pressed = self.is_pressed().then_some(capped).into_iter().flatten();
+        // Without a level even a reservation may be above the budget.
+        pressed.filter(move |&process| level.is_some() || self.get(process).demand > self.budget(process))
+    }
+
+    /// What the process was told, unless its budget has moved away from that by more than 5 %, or its weight or reservation
+    /// has changed; then its budget.
+    pub fn published_budget(&self, process: u32) -> u64 {
+        self.stands(process).unwrap_or_else(|| self.budget(process))
+    }
+
+    /// Says what the process is to be told, if it is to be told anything, and takes it as told.
+    pub fn publish(&mut self, process: u32) -> Option<u64> {
+        if self.stands(process).is_some() {
+            return None;
+        }
+        let budget = self.budget(process);
+        let member = self.members[process as usize].as_mut()?;
+        let ProcessShare { weight, reservation, .. } = member.share;
+        let before = member.published.replace(Published { budget, weight, reservation });
+        (before.map(|published| published.budget) != Some(budget)).then_some(budget)
+    }
+
+    /// The published budget, while it stands.
+    fn stands(&self, process: u32) -> Option<u64> {
+        let Member { share, published } = *self.member(process);
+        let Published { budget, weight, reservation } = published?;
+        let moved = u128::from(self.budget(process).abs_diff(budget)) * HYSTERESIS;
+        (weight == share.weight && reservation == share.reservation && moved <= budget.into()).then_some(budget)
+    }
+
+    /// Fills `free` bytes above what reservations cover: at the level, who is satisfied, and who is not. One process is left
+    /// out if its demand is taken to have no end; `endless_weight` is its weight.
+    fn fill(&self, endless: Option<u32>, free: u64, endless_weight: u32) -> Parted {
+        self.ranking.part(endless, |Rank { excess, weight }, Parted { satisfied_excess, capped_weight }| {
+            // Whether a level of excess / weight takes no more than what is free.
+            let free = u128::from(free).checked_sub(satisfied_excess);
+            let capped_weight = u128::from(capped_weight) + u128::from(endless_weight);
+            free.is_some_and(|free| u128::from(excess) * capped_weight <= u128::from(weight) * free)
+        })
+    }
+
+    /// What of the capacity the reservations that others use leave.
+    fn left_by_others(&self, share: ProcessShare) -> u64 {
+        let others = self.covered - u128::from(share.covered());
+        u128::from(self.capacity).saturating_sub(others) as u64
+    }
+
+    /// The budget where even its reservation does not fit beside those that others use, which leave `left`.
+    fn budget_of_the_crowded(&self, share: ProcessShare, left: u64) -> u64 {
+        let proportion = u128::from(share.reservation) * u128::from(self.capacity) / self.reserved;
+        left.max(proportion as u64)
+    }
+
+    fn member(&self, process: u32) -> &Member {
+        let member = self.members.get(process as usize).and_then(Option::as_ref);
+        member.expect("a process that is asked for shares the pool")
+    }
+
+    fn change(&mut self, process: u32, change: impl FnOnce(&mut ProcessShare)) {
+        let before = self.get(process);
+        let mut after = before;
+        change(&mut after);
+        self.subtract(before);
+        self.add(after);
+        if after.rank() != before.rank() {
+            self.ranking.remove(process);
+            self.ranking.insert(process, after.rank());
+        }
+        let member = self.members[process as usize].as_mut();
+        member.expect("a process that is changed shares the pool").share = after;
+    }
+
+    fn add(&mut self, share: ProcessShare) {
+        self.demanded += u128::from(share.demand);
+        self.reserved += u128::from(share.reservation);
+        self.covered += u128::from(share.covered());
+    }
+
+    fn subtract(&mut self, share: ProcessShare) {
+        self.demanded -= u128::from(share.demand);
+        self.reserved -= u128::from(share.reservation);
+        self.covered -= u128::from(share.covered());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,11 +2,11 @@
 
 use alloc::vec::Vec;
 
+use super::admission::Admission;
 use crate::{
     allocation::{AllocationState, Place},
-    error::{EvictError, MakeResidentError, NoMemoryReason},
+    error::{DeviceErrorReason, EvictError, MakeResidentError, NoMemoryReason},
     event::Event,
-    evictable::DEAD_PRIORITY,
     id::{AllocationId, DeviceId, PagingQueueId},
     pool::{PerPool, Pool},
     request::{Request, RequestKind},
@@ -62,6 +62,9 @@ impl VidMm {
         if allocations.is_empty() {
             return Err(MakeResidentError::Empty);
         }
+        if flags.contains(MakeResidentFlags::MUST_SUCCEED) && !flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) {
+            return Err(MakeResidentError::Flags);
+        }
         let pending = self.devices[device].requests.len();
         if pending >= REQUESTS_MAX {
             return Err(MakeResidentError::TooManyPending { pending });
@@ -72,6 +75,13 @@ impl VidMm {
             if !self.allocations[index].is_open_on(device as u32) {
                 return Err(MakeResidentError::WrongDevice { position });
             }
+            let state = self.allocations[index].state;
+            if state.contains(AllocationState::OFFERED) {
+                return Err(MakeResidentError::Offered { position });
+            }
+            if state.contains(AllocationState::NOT_COMMITTED) {
+                return Err(MakeResidentError::NotCommitted { position });
+            }
             indices.push(index as u32);
         }
         self.count_in(device, allocations, &indices, flags)?;
@@ -79,6 +89,8 @@ impl VidMm {
         let books = &self.devices[device];
         let nothing_ungranted = books.granted == books.requests.len();
         let at_once = nothing_ungranted
+            && books.is_active()
+            && books.turn.plans.is_empty()
             && indices.iter().all(|&index| self.is_in_place(index))
             && self.may_hold(device, self.bytes_not_held(device as u32, &indices));
         let paging_fence_value = if at_once { 0 } else { self.paging_queues[queue].last_value + 1 };
@@ -132,15 +144,12 @@ impl VidMm {
         self.count_out(device_index, &indices)?;
 
         let last = self.devices[device_index].submitted;
-        self.events.record(|| Event::Evict {
-            device,
-            allocations: allocations.to_vec(),
-            flags,
-            after_submission: last,
-            num_bytes_to_trim: 0,
-        });
         let mut left: PerPool<u64> = PerPool::default();
         for &index in &indices {
+            if self.offers.contains_key(&index) {
+                self.leave_offered(index);
+                continue;
+            }
             let allocation = &mut self.allocations[index as usize];
             let entry = allocation.entry_mut(device_index as u32);
             let effect = entry.leave(last, flags);
@@ -152,8 +161,16 @@ impl VidMm {
         for pool in Pool::ALL.into_iter().filter(|&pool| left[pool] > 0) {
             self.set_list_bytes(device_index, pool, self.devices[device_index].list[pool].now() - left[pool]);
         }
+        let num_bytes_to_trim = self.num_bytes_to_trim(self.devices[device_index].process);
+        self.events.record(|| Event::Evict {
+            device,
+            allocations: allocations.to_vec(),
+            flags,
+            after_submission: last,
+            num_bytes_to_trim,
+        });
         self.stirred = true;
-        Ok(0)
+        Ok(num_bytes_to_trim)
     }
 
     /// Adds to the device's list what is not on it yet, if that fits.
@@ -164,7 +181,38 @@ impl VidMm {
         indices: &[u32],
         flags: MakeResidentFlags,
     ) -> Result<(), MakeResidentError> {
-        let mut admission = self.begin_admission(device);
+        let mut admission = self.admission(device, indices, None);
+        if admission.refused.is_some() {
+            self.undo_admission(&admission);
+            admission = self.admission(device, indices, Some(flags));
+        }
+        let Some(reason) = admission.refused else {
+            self.accept_admission(&admission);
+            return Ok(());
+        };
+        self.undo_admission(&admission);
+        let cant_trim = flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER);
+        let reason = match reason {
+            NoMemoryReason::OverBudget if cant_trim => NoMemoryReason::OverMaximumBudget,
+            other => other,
+        };
+        let (num_bytes_to_trim, device_id) = (admission.num_bytes_to_trim, self.devices.id(device));
+        self.events.record(|| Event::MakeResidentRefused {
+            device: device_id,
+            allocations: allocations.to_vec(),
+            flags,
+            num_bytes_to_trim,
+            reason,
+        });
+        if flags.contains(MakeResidentFlags::MUST_SUCCEED) {
+            self.put_device_in_error(device as u32, DeviceErrorReason::OutOfMemory);
+        }
+        Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason })
+    }
+
+    /// Finds room for what is not on the device's list yet.
+    fn admission(&mut self, device: usize, indices: &[u32], entitled: Option<MakeResidentFlags>) -> Admission {
+        let mut admission = self.begin_admission(device, entitled);
         for &index in indices {
             // Counts go up first, so that an allocation named twice weighs once; joining raises them for good.
             let count = &mut self.allocations[index as usize].entry_mut(device as u32).count;
@@ -176,44 +224,36 @@ impl VidMm {
         for &index in indices {
             self.allocations[index as usize].entry_mut(device as u32).count -= 1;
         }
-        if admission.is_refused {
-            self.undo_admission(&admission);
-            let reason = NoMemoryReason::OverBudget;
-            let (num_bytes_to_trim, device) = (admission.num_bytes_to_trim, self.devices.id(device));
-            self.events.record(|| Event::MakeResidentRefused {
-                device,
-                allocations: allocations.to_vec(),
-                flags,
-                num_bytes_to_trim,
-                reason,
-            });
-            return Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason });
-        }
-        self.accept_admission(&admission);
-        Ok(())
+        admission
     }
 
     /// Checks that each allocation is on the device's list as often as it is named.
     fn count_out(&mut self, device: usize, indices: &[u32]) -> Result<(), EvictError> {
         let mut counted = 0;
-        let is_listed = |&&index: &&u32| {
-            let allocation = &mut self.allocations[index as usize];
-            let listed = allocation.is_open_on(device as u32) && allocation.entry_mut(device as u32).count > 0;
-            if listed {
-                allocation.entry_mut(device as u32).count -= 1;
-                counted += 1;
+        for &index in indices {
+            let is_open = self.allocations[index as usize].is_open_on(device as u32);
+            if !is_open || *self.count_mut(device, index) == 0 {
+                break;
             }
-            !listed
-        };
-        let missing = indices.iter().find(is_listed).is_some();
-        for &index in &indices[..counted] {
-            self.allocations[index as usize].entry_mut(device as u32).count += 1;
+            *self.count_mut(device, index) -= 1;
+            counted += 1;
         }
-        if missing { Err(EvictError::NotResident { position: counted }) } else { Ok(()) }
+        for &index in &indices[..counted] {
+            *self.count_mut(device, index) += 1;
+        }
+        if counted < indices.len() { Err(EvictError::NotResident { position: counted }) } else { Ok(()) }
+    }
+
+    /// How often the device's list names the allocation; while it is offered, how often it will again.
+    fn count_mut(&mut self, device: usize, index: u32) -> &mut u32 {
+        match self.offers.get_mut(&index) {
+            Some(offer) => &mut offer.count,
+            None => &mut self.allocations[index as usize].entry_mut(device as u32).count,
+        }
     }
 
     /// Whether the allocation is where it is to be, with its content, and nothing is under way for it.
-    fn is_in_place(&self, index: u32) -> bool {
+    pub(super) fn is_in_place(&self, index: u32) -> bool {
         self.is_placed(index) && self.stream.is_retired(self.allocations[index as usize].last_plan)
     }
 
@@ -290,6 +330,7 @@ impl VidMm {
             });
         }
         self.keep(index);
+        self.allocations[index as usize].state -= AllocationState::SUSPENDED;
     }
 
     /// The device's entry holds the allocation no more.
@@ -347,7 +388,16 @@ impl VidMm {
     /// The allocation may be a victim, as the most recently used of its priority.
     pub(crate) fn expose(&mut self, index: u32) {
         if let Some(place) = &self.allocations[index as usize].place {
-            self.evictable[place.pool()].push(&mut self.allocations, index);
+            let class = self.class_of(index);
+            self.evictable[place.pool()].push(&mut self.allocations, index, class);
+        }
+    }
+
+    /// What the allocation is to its owner has changed.
+    pub(crate) fn reclassify(&mut self, index: u32) {
+        if self.allocations[index as usize].state.contains(AllocationState::EVICTABLE) {
+            self.keep(index);
+            self.expose(index);
         }
     }
 
@@ -379,12 +429,20 @@ impl VidMm {
     /// Whoever is resident and required by nobody may be evicted from now on.
     pub(crate) fn let_go(&mut self, index: u32) {
         let allocation = &self.allocations[index as usize];
-        if allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY) && !allocation.is_required() {
+        if allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY)
+            && !allocation.is_required()
+            && !self.is_listed_offered(index)
+        {
             self.aperture.release(index);
         }
         if allocation.place.is_none() || allocation.is_held() {
             return;
         }
+        if allocation.state.contains(AllocationState::SUSPENDED) && !allocation.is_required() {
+            self.keep(index);
+            self.allocations[index as usize].state -= AllocationState::SUSPENDED;
+        }
+        let allocation = &self.allocations[index as usize];
         if allocation.state.contains(AllocationState::EVICT_SOON) {
             self.evict_soon.push_back(index);
             self.stirred = true;
@@ -396,12 +454,10 @@ impl VidMm {
     /// Puts a destroyed allocation that nothing will use any more first among those that may go: its content is worthless,
     /// and its room need not wait for the submissions that were made between its last use and its end.
     pub(crate) fn bury(&mut self, index: u32) {
-        if !self.allocations[index as usize].is_dead() {
+        if !self.is_dead(index) {
             return;
         }
         self.aperture.release(index);
-        self.keep(index);
-        self.allocations[index as usize].priority = DEAD_PRIORITY;
-        self.expose(index);
+        self.reclassify(index);
     }
 }

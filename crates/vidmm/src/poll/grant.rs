@@ -16,6 +16,7 @@ use crate::{
     request::RequestKind,
     residency::SpanNo,
     state::{Deferred, DeferredAction, VidMm},
+    turn::Power,
 };
 
 /// Why a request is not granted yet.
@@ -29,6 +30,8 @@ enum Shortfall {
 impl VidMm {
     /// The scheduler's tick: what was put off and can be planned now (U-27).
     pub(crate) fn tick(&mut self) {
+        self.ask_to_trim();
+        self.take_turns();
         self.plan_roots();
         let mut next = 0;
         while let Some(&device) = self.deferring.range(next..).next() {
@@ -52,7 +55,13 @@ impl VidMm {
             if device.replace(owner) != Some(owner) {
                 self.finish(core::mem::take(&mut draft));
             }
-            self.plan_out(&mut draft, index, EvictReason::EvictRequested);
+            let suspended = self.allocations[index as usize].state.contains(AllocationState::SUSPENDED);
+            let reason = match (self.turns.power, suspended) {
+                (Power::Up, true) => EvictReason::DeviceSuspended,
+                (Power::Up, false) => EvictReason::EvictRequested,
+                (Power::GoingDown | Power::Down, _) => EvictReason::PoweredDown,
+            };
+            self.plan_out(&mut draft, index, self.reason(index, reason));
         }
         self.finish(draft);
     }
@@ -118,6 +127,7 @@ impl VidMm {
                 self.plan_after(&mut draft, last_plan);
                 self.plan_retire(&mut draft, Retire::Allocation(index));
             }
+            DeferredAction::Discard(index) => self.discard_at_once(&mut draft, index),
             DeferredAction::Unmap { allocation, process, virtual_address } => {
                 let removed = self.allocations[allocation as usize].remove_mapping(process, virtual_address);
                 let mapping = removed.expect("a mapping is freed once, and before its allocation is purged");
@@ -166,7 +176,8 @@ impl VidMm {
     }
 
     fn next_to_grant(&self, held_back: &BTreeSet<u32>) -> Option<u32> {
-        let candidates = self.requesting.iter().copied().filter(|device| !held_back.contains(device));
+        let is_candidate = |device: &u32| !held_back.contains(device) && self.devices[*device as usize].is_active();
+        let candidates = self.requesting.iter().copied().filter(is_candidate);
         candidates.min_by_key(|&device| {
             let books = &self.devices[device as usize];
             let request = &books.requests[books.granted];
@@ -199,10 +210,17 @@ impl VidMm {
         }
     }
 
+    /// Whether there is room for a device's list to be brought back.
+    pub(super) fn can_bring_in(&self, device: u32, items: &[(u32, Option<SpanNo>)]) -> bool {
+        let indices: Vec<u32> = items.iter().map(|&(index, _)| index).collect();
+        let position = self.devices[device as usize].dispatched();
+        Pool::ALL.into_iter().all(|pool| self.has_room_for(pool, device, position, &indices))
+    }
+
     /// Whether all that is missing in a pool fits into what is free and what is evictable there, without what the request
     /// itself keeps.
     ///
-    /// Where it fits without a victim once the dead are gone, that is waited for while work of the device runs: copying living
+    /// Where it fits without a victim once the dead and the offered are gone, that is waited for while work of the device runs: copying living
     /// content out and in again costs more. When nothing runs any more, what dies may itself wait for this request.
     fn has_room_for(&self, pool: Pool, device: u32, position: SubmissionNo, indices: &[u32]) -> bool {
         let mut missing: Vec<u32> = Vec::new();
@@ -227,10 +245,10 @@ impl VidMm {
         }
         let books = &self.devices[device as usize];
         let nothing_runs = books.unretired.first().is_none_or(|&first| first > books.dispatched());
-        let dead = evictable.dead_bytes(&self.allocations);
+        let worthless = evictable.worthless_bytes();
         nothing_runs
-            || missing <= available + dead
-            || missing > available + dead + self.dying_bytes(pool, device, position)
+            || missing <= available + worthless
+            || missing > available + worthless + self.dying_bytes(pool, device, position)
     }
 
     /// Bytes of destroyed allocations that are held only for submissions of the device up to `position`.
@@ -252,7 +270,7 @@ impl VidMm {
         for &(index, _) in items {
             self.keep(index);
         }
-        let mut draft = Draft::default();
+        let mut draft = Draft { wanted_by: Some(device), ..Draft::default() };
         let mut plans = Vec::new();
         for &(index, _) in items {
             if self.is_placed(index) {
@@ -275,6 +293,13 @@ impl VidMm {
             if let Some(span) = span {
                 let effect = self.allocations[index as usize].entry_mut(device).grant(span);
                 self.apply(index, device, effect);
+            } else {
+                let dispatched = self.devices[device as usize].dispatched();
+                let entry = self.allocations[index as usize].entry(device);
+                // What was held before its device was suspended is held again.
+                if entry.is_some_and(|entry| entry.open || entry.until > dispatched) {
+                    self.hold(index, device);
+                }
             }
         }
         // What was held when it was asked for may have lapsed since.

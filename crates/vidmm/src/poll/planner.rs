@@ -84,8 +84,13 @@ impl VidMm {
         if !self.adapter.has_page_tables() && !self.stream.is_retired(last_plan) {
             draft.plan.follow_retired(last_plan);
         }
+        // What is reset when that plan has retired holds nothing before.
+        if self.allocations[index as usize].state.contains(AllocationState::RESET_PENDING) {
+            draft.plan.follow_retired(last_plan);
+        }
         let number = self.stream.next_number();
         let allocation = &mut self.allocations[index as usize];
+        self.processes[allocation.process as usize].standing.usage[place.pool()] += allocation.size;
         allocation.place = Some(place);
         allocation.last_plan = number;
         draft.decided = true;
@@ -154,9 +159,11 @@ impl VidMm {
         for mapping in Vec::from_iter(self.allocations[index as usize].mappings()) {
             self.hide_mapping(draft, index, mapping);
         }
+        let (discarded, worthless) = (self.is_discardable(index), self.is_worthless(index));
         let allocation = &mut self.allocations[index as usize];
         let place = allocation.place.take().expect("what leaves a segment is in it");
-        let has_news = !allocation.is_dead() && allocation.state.contains(AllocationState::DIRTY);
+        self.processes[allocation.process as usize].standing.usage[place.pool()] -= allocation.size;
+        let has_news = !worthless && allocation.state.contains(AllocationState::DIRTY);
         let copied = has_news && matches!(place, Place::Memory(_));
         if has_news {
             allocation.state |= AllocationState::BACKED;
@@ -176,12 +183,16 @@ impl VidMm {
                 self.plan_out_of_aperture(draft, index, offset);
             }
         }
+        if discarded {
+            self.plan_discard(draft, index);
+        }
         match reason {
             EvictReason::Destroyed => {}
             EvictReason::Promoted => self.statistics.promotions += 1,
             _ => self.statistics.evictions += 1,
         }
         let allocation = self.allocations.id(index as usize);
+        let wanted_by = draft.wanted_by.filter(|_| reason.is_for_room()).map(|device| self.device_id(device));
         self.events.record(|| Event::Evicted {
             plan: number,
             allocation,
@@ -189,8 +200,8 @@ impl VidMm {
             extents: extents.iter().collect(),
             copied,
             reason,
-            discarded: false,
-            wanted_by: None,
+            discarded,
+            wanted_by,
         });
     }
 
@@ -210,7 +221,7 @@ impl VidMm {
         let id = self.allocations.id(index as usize);
         let allocation = &self.allocations[index as usize];
         self.commit.promise(self.stream.next_number(), allocation.size);
-        if allocation.is_dead() || reason == EvictReason::Promoted {
+        if self.is_worthless(index) || reason == EvictReason::Promoted {
             return;
         }
         let notice = |flags| Notice {

@@ -106,6 +106,7 @@ impl VidMm {
         let device_index = context.device;
         let device = &mut self.devices[device_index as usize];
         device.unretired.remove(&packet.submission);
+        device.turn.last_busy = self.now;
         self.settle_list(device_index as usize);
         for named in &packet.signals {
             let fence = &mut self.monitored_fences[named.fence as usize];
@@ -120,7 +121,7 @@ impl VidMm {
     }
 
     /// No more work of the device is accepted or dispatched; what waits for its fences waits no longer (FLT-04, FLT-33).
-    fn put_device_in_error(&mut self, index: u32, reason: DeviceErrorReason) {
+    pub(crate) fn put_device_in_error(&mut self, index: u32, reason: DeviceErrorReason) {
         if self.devices[index as usize].error.is_some() {
             return;
         }
@@ -162,6 +163,7 @@ impl VidMm {
                 match retire {
                     Retire::Allocation(index) => self.dead.push(index),
                     Retire::Opening { allocation, device } => self.closed.push((allocation, device)),
+                    Retire::Discard(index) => self.settle_discard(host, index),
                     Retire::Mapping { process, virtual_address } => {
                         self.processes[process as usize].space.unmap(virtual_address);
                         let process = self.processes.id(process as usize);
@@ -192,8 +194,10 @@ impl VidMm {
             for mapping in gone.mappings() {
                 self.processes[mapping.process as usize].space.unmap(mapping.virtual_address);
             }
-            let backing_store = PhysicalAddress { segment: SegmentId::SYSTEM, offset: gone.backing_store };
-            host.decommit_backing_store(backing_store, gone.size);
+            if !gone.state.contains(AllocationState::NOT_COMMITTED) {
+                let backing_store = PhysicalAddress { segment: SegmentId::SYSTEM, offset: gone.backing_store };
+                host.decommit_backing_store(backing_store, gone.size);
+            }
             kmd.destroy_allocation(gone.handle);
             self.devices[gone.device as usize].allocations -= 1;
             self.events.record(|| Event::AllocationReclaimed { allocation: id });
