@@ -8,7 +8,7 @@ use std::error::Error;
 use vidmm::contract::{BuildPagingBuffer, BuildStatus, Kmd, PagingOperation};
 use vidmm::{AdapterOptions, PageSize};
 use vidmm_runtime::{HookedKmd, KmdHook, Machine};
-use vidmm_sim::{BufferDesc, Content, MachineDesc, RunDesc, Unobserved};
+use vidmm_sim::{Content, MachineDesc, RunDesc, Unobserved};
 use vidmm_soft::{CostModel, ModelGpuFaults, SoftAdapterConfig};
 use vidmm_trace::Generator;
 
@@ -55,9 +55,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             local_memory_bytes: (footprint.peak_bytes / 2).next_multiple_of(1 << 20),
             ..MachineDesc::default()
         },
-        ahead: 8,
         content: Content::Uniform,
-        buffers: BufferDesc::default(),
+        clients: Vec::new(),
         options: AdapterOptions::default(),
     };
     let report = vidmm_sim::run(&workload, &desc, &machine, &mut Unobserved)?;

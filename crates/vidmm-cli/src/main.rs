@@ -5,6 +5,7 @@
 mod args;
 mod style;
 mod output;
+mod processes;
 mod report;
 mod soft;
 mod explicit;

@@ -4,7 +4,7 @@ use vidmm::contract::EngineKind;
 use vidmm::{AdapterOptions, AllocationId};
 use vidmm_runtime::{Content as KernelContent, Happening, Machine, Runtime};
 use vidmm_sim::{ClientKind, Content, Finding, ModelProcess, ModelProcessDesc, Oracle, RandomTouches, Verdict};
-use vidmm_soft::{CostModel, ModelGpuFaults, SoftAdapterConfig, SoftMachine};
+use vidmm_soft::{CostModel, ModelGpuFaults, SoftAdapterConfig};
 use vidmm_trace::Workload;
 
 const KIB: u64 = 1 << 10;
@@ -32,9 +32,7 @@ fn machine(local_memory_bytes: u64, system_bytes: u64) -> Machine {
         system_commit_limit_bytes: Some(system_bytes),
         ..SoftAdapterConfig::with_4kib_pages()
     };
-    let SoftMachine { kmd, umd, gpu, host } =
-        vidmm_soft::machine(&config, CostModel::default(), ModelGpuFaults::default(), None);
-    Machine { kmd: Box::new(kmd), umd: Box::new(umd), gpu: Box::new(gpu), host: Box::new(host) }
+    vidmm_soft::machine(&config, CostModel::default(), ModelGpuFaults::default(), None).into()
 }
 
 /// Runs one client of each kind that `kinds` names on its part of `workload`, until all have ended or something is found.
