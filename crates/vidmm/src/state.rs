@@ -1,10 +1,7 @@
 //! The manager's books. What changes them is in the files that build on this one: `calls` admit, `grant`, `build` and
 //! `dispatch` are the steps of `poll`, `retire` takes what engines report.
 
-use alloc::{
-    collections::{BTreeSet, VecDeque},
-    vec::Vec,
-};
+use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::{
     adapter::Adapter,
@@ -21,6 +18,7 @@ use crate::{
         AllocationId, DeviceId, InvalidHandle, MonitoredFenceId, PagingQueueId, PlanNo, ProcessId, Slots, SubmissionNo,
         TrimNotificationId, kind,
     },
+    ordered_set::OrderedSet,
     paging::{Step, Stream, Windows},
     placer::PagePlacer,
     pool::{PerPool, Pool},
@@ -68,15 +66,15 @@ pub struct VidMm {
     /// Requests made so far, by all devices: their order of arrival.
     pub(crate) arrivals: u64,
     /// Devices that have requests which are not granted.
-    pub(crate) requesting: BTreeSet<u32>,
+    pub(crate) requesting: OrderedSet<u32>,
     /// Devices that have requests which are granted and not signalled.
-    pub(crate) granted: BTreeSet<u32>,
+    pub(crate) granted: OrderedSet<u32>,
     /// Devices that have something to do once a submission is dispatched and a request granted.
-    pub(crate) deferring: BTreeSet<u32>,
+    pub(crate) deferring: OrderedSet<u32>,
     /// Processes whose root table is still to be planned.
-    pub(crate) rootless: BTreeSet<u32>,
+    pub(crate) rootless: OrderedSet<u32>,
     /// Contexts with queued work.
-    pub(crate) queued: BTreeSet<u32>,
+    pub(crate) queued: OrderedSet<u32>,
     /// Evictable allocations whose last Evict asked for eviction at the earliest opportunity.
     pub(crate) evict_soon: VecDeque<u32>,
     /// Allocations of which no trace is left; the driver and the host are still to be told.
@@ -219,8 +217,8 @@ pub(crate) struct Device {
     pub granted: usize,
     pub last_request: u64,
     pub submitted: SubmissionNo,
-    pub undispatched: BTreeSet<SubmissionNo>,
-    pub unretired: BTreeSet<SubmissionNo>,
+    pub undispatched: OrderedSet<SubmissionNo>,
+    pub unretired: OrderedSet<SubmissionNo>,
     /// What was asked for and waits for earlier submissions and requests, oldest first.
     pub deferred: VecDeque<Deferred>,
 }

@@ -1,9 +1,6 @@
 //! Processes, devices, contexts, queues, fences: their creation and their end.
 
-use alloc::{
-    collections::{BTreeSet, VecDeque},
-    vec::Vec,
-};
+use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::{
     contract::{Host, Kmd},
@@ -11,6 +8,7 @@ use crate::{
     event::Event,
     gpu_va::{PageTables, Process, Table, TableKey, VaSpace},
     id::{ContextId, DeviceId, MonitoredFenceId, PagingQueueId, ProcessId},
+    ordered_set::OrderedSet,
     pool::{PerPool, Pool},
     residency::Lapsing,
     state::{Activity, Context, Device, MonitoredFence, PagingQueue, VidMm},
@@ -123,8 +121,8 @@ impl VidMm {
             granted: 0,
             last_request: 0,
             submitted: 0,
-            undispatched: BTreeSet::new(),
-            unretired: BTreeSet::new(),
+            undispatched: OrderedSet::default(),
+            unretired: OrderedSet::default(),
             deferred: VecDeque::new(),
         });
         self.events.record(|| Event::DeviceCreated { device, process });

@@ -1,10 +1,6 @@
 //! Adapter start.
 
-use alloc::{
-    collections::{BTreeSet, VecDeque},
-    vec,
-    vec::Vec,
-};
+use alloc::{collections::VecDeque, vec, vec::Vec};
 
 use crate::{
     adapter::{self, Adapter, BrokenRule, NotificationRevision, StartAdapterError},
@@ -14,6 +10,7 @@ use crate::{
     event::{ApertureSegmentFacts, Event, EventLog, MemorySegmentFacts},
     gpu_va::{PageTables, Table},
     id::Slots,
+    ordered_set::OrderedSet,
     paging::{Stream, Windows, initialise_table},
     paging_va::{PagingVaQuery, QUERY_TYPE},
     placer::PagePlacer,
@@ -89,11 +86,11 @@ impl VidMm {
             builder: Builder::new(system_context),
             engines: adapter.engines.iter().map(|_| Engine::default()).collect(),
             arrivals: 0,
-            requesting: BTreeSet::new(),
-            granted: BTreeSet::new(),
-            deferring: BTreeSet::new(),
-            rootless: BTreeSet::new(),
-            queued: BTreeSet::new(),
+            requesting: OrderedSet::default(),
+            granted: OrderedSet::default(),
+            deferring: OrderedSet::default(),
+            rootless: OrderedSet::default(),
+            queued: OrderedSet::default(),
             evict_soon: VecDeque::new(),
             dead: Vec::new(),
             closed: Vec::new(),
