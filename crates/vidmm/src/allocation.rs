@@ -141,6 +141,8 @@ bitflags! {
         const SHARED = 1 << 12;
         /// It was destroyed, and goes when the last device that has closed it is done with it.
         const PURGE_DUE = 1 << 13;
+        /// Only devices that are suspended require it.
+        const SUSPENDED = 1 << 14;
     }
 }
 

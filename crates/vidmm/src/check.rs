@@ -193,6 +193,15 @@ impl VidMm {
     }
 
     fn check_devices(&self, audit: &mut Audit) {
+        for (index, process) in self.processes.iter() {
+            for pool in Pool::ALL {
+                let own = self.allocations.iter().filter(|(_, a)| a.process as usize == index && is_in(a, pool));
+                let usage: u64 = own.map(|(_, allocation)| allocation.size).sum();
+                audit.equal("I16: usage of a process", process.standing.usage[pool], usage);
+                let lists = process.devices.iter().map(|&device| self.devices[device as usize].list[pool].now());
+                audit.equal("RES-53: demand of a process", self.shares[pool].get(index as u32).demand, lists.sum());
+            }
+        }
         for pool in Pool::ALL {
             let promised: u64 = self.devices.iter().map(|(_, device)| device.promised(pool)).sum();
             audit.equal("RES-11: promised bytes", self.promised_bytes[pool], promised);

@@ -771,6 +771,16 @@ pub enum EvictReason {
     Replaced,
 }
 
+impl EvictReason {
+    /// Whether an allocation goes so that another device's comes.
+    pub(crate) const fn is_for_room(self) -> bool {
+        matches!(
+            self,
+            EvictReason::RoomWanted | EvictReason::RangeWanted | EvictReason::Offered | EvictReason::DeviceSuspended
+        )
+    }
+}
+
 /// Why a device yields (RES-71, U-39).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -28,6 +28,7 @@ mod residency;
 mod allocation;
 mod evictable;
 mod request;
+mod turn;
 mod paging;
 mod error;
 mod paging_va;

@@ -7,7 +7,7 @@ use crate::{
     adapter::Adapter,
     allocation::{AllocationState, Allocations},
     aperture::ApertureRanges,
-    budget::MemorySegmentGroup,
+    budget::{MemorySegmentGroup, Shares},
     commit::CommitLimit,
     contract::{EngineFence, EngineKind, KmdContextHandle, Packet, PagingBuffer},
     error::{DeviceErrorReason, DeviceInError, DriverFinding, Violation},
@@ -24,8 +24,9 @@ use crate::{
     pool::{PerPool, Pool},
     request::Request,
     residency::{Lapsing, ListBytes},
-    trim::TrimFlags,
-    units::{PhysicalAddress, SegmentId},
+    trim::{TrimFlags, TrimIntervals},
+    turn::{Activity, Turn, Turns},
+    units::{Nanoseconds, PhysicalAddress, SegmentId},
 };
 
 /// The video memory manager of one adapter.
@@ -50,6 +51,18 @@ pub struct VidMm {
     pub(crate) pinned_bytes: u64,
     /// The sum over all devices of [`Device::promised`].
     pub(crate) promised_bytes: PerPool<u64>,
+    /// How processes share each pool.
+    pub(crate) shares: PerPool<Shares>,
+    /// Processes that want to be told their budgets.
+    pub(crate) listeners: BTreeSet<u32>,
+    pub(crate) trim_notifications: Slots<kind::TrimNotification, TrimRegistration>,
+    pub(crate) trim_intervals: TrimIntervals,
+    /// When the periods of devices that listen end.
+    pub(crate) periods: BTreeSet<(Nanoseconds, u32)>,
+    pub(crate) turns: Turns,
+    /// The time of the last poll, and when the next one is wanted.
+    pub(crate) now: Nanoseconds,
+    pub(crate) wake: Option<Nanoseconds>,
     /// The page of system memory that unmapped pages of the aperture show (BPB-33).
     pub(crate) dummy_page: PhysicalAddress,
     pub(crate) driver_findings: Vec<DriverFinding>,
@@ -190,6 +203,10 @@ pub struct Statistics {
     pub paging_fences_signaled: u64,
     /// Submissions handed to engines, without paging buffers.
     pub submissions: u64,
+    /// How often a device's work was no longer dispatched, for memory or by a call.
+    pub yields: u64,
+    /// How often a suspended device's list was brought back.
+    pub resumes: u64,
 }
 
 /// A device: the unit that has a residency list.
@@ -202,7 +219,7 @@ pub(crate) struct Device {
     pub allocations: u32,
     pub list: PerPool<ListBytes>,
     /// Whether its work runs.
-    pub activity: Activity,
+    pub turn: Turn,
     /// Bytes that entries of the list hold in place, and how many entries do.
     pub held: PerPool<u64>,
     pub num_held: usize,
@@ -210,6 +227,11 @@ pub(crate) struct Device {
     pub holdings: Vec<u32>,
     /// What entries held when the device was suspended, to be held again when it is resumed.
     pub to_bring_back: Vec<AllocationId>,
+    /// Its registrations for trim notifications.
+    pub notifications: Vec<u32>,
+    /// It has submitted work since the last period ended, and whether it was suspended since.
+    pub period_runs: bool,
+    pub suspended_in_period: bool,
     pub lapsing: Lapsing,
     /// Not signalled yet, oldest first: `ready` of them are granted and built, `granted` are granted.
     pub requests: VecDeque<Request>,
@@ -221,17 +243,6 @@ pub(crate) struct Device {
     pub unretired: OrderedSet<SubmissionNo>,
     /// What was asked for and waits for earlier submissions and requests, oldest first.
     pub deferred: VecDeque<Deferred>,
-}
-
-/// Whether a device's work runs (RES-71).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Activity {
-    /// It is promised what its list needs.
-    Active,
-    /// Nothing is dispatched or granted any more; what is in flight still has all that it needs.
-    Yielding,
-    /// Nothing is in flight: its list is not required.
-    Suspended,
 }
 
 /// Something that follows a submission and a request of its device.
@@ -275,18 +286,18 @@ impl Device {
 
     /// Bytes that must be there for the device now.
     pub fn promised(&self, pool: Pool) -> u64 {
-        match self.activity {
+        match self.turn.activity {
             Activity::Active => self.needed(pool),
             Activity::Yielding | Activity::Suspended => self.held[pool],
         }
     }
 
     pub fn is_active(&self) -> bool {
-        self.activity == Activity::Active
+        self.turn.activity == Activity::Active
     }
 
     pub fn is_suspended(&self) -> bool {
-        self.activity == Activity::Suspended
+        self.turn.activity == Activity::Suspended
     }
 
     /// Whether a submission has been dispatched that has not retired.
@@ -303,6 +314,12 @@ impl Device {
             Some(last) => (last < self.ready).then(|| self.requests[last].paging_fence),
         }
     }
+}
+
+/// A registration for trim notifications.
+#[derive(Debug)]
+pub(crate) struct TrimRegistration {
+    pub device: u32,
 }
 
 /// A context: a queue of work for one engine.
@@ -472,6 +489,21 @@ impl VidMm {
         self.list_capacity(pool) - others
     }
 
+    /// Bytes of the memory segment that can be pinned for page tables, so that every list still fits: those of active devices
+    /// together, every other alone.
+    pub(crate) fn not_promised(&self) -> u64 {
+        let capacity = self.list_capacity(Pool::Memory);
+        let stopped = self.turns.stopped.iter().map(|&device| self.devices[device as usize].needed(Pool::Memory));
+        capacity - stopped.max().unwrap_or(0).max(self.promised_bytes[Pool::Memory]).min(capacity)
+    }
+
+    /// Changes how many bytes page tables take of the memory segment.
+    pub(crate) fn set_pinned(&mut self, bytes: u64) {
+        self.pinned_bytes = bytes;
+        let capacity = self.list_capacity(Pool::Memory);
+        self.shares[Pool::Memory].set_capacity(capacity);
+    }
+
     /// Bytes that can be taken in a pool without a victim.
     pub(crate) fn available(&self, pool: Pool) -> u64 {
         match pool {
@@ -482,11 +514,16 @@ impl VidMm {
 
     /// The device's list weighs `bytes` in a pool from now on.
     pub(crate) fn set_list_bytes(&mut self, device: usize, pool: Pool, bytes: u64) {
+        let before = self.devices[device].list[pool].now();
         self.account(device, pool, |books| {
             let (retired, granted) = (books.retired(), books.granted_request());
             books.list[pool].set(bytes, books.submitted, books.last_request);
             books.list[pool].forget(retired, granted);
         });
+        let process = self.devices[device].process;
+        let demand = self.shares[pool].get(process).demand;
+        self.shares[pool].set_demand(process, demand - before + bytes);
+        self.stirred |= self.shares[pool].is_pressed();
     }
 
     /// Forgets what the device's list weighed for what is no longer outstanding: others may have the room.

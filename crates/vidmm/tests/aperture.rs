@@ -152,7 +152,14 @@ fn the_commit_limit_counts_both_places() {
             world.map(client, second);
             let before = world.fingerprint();
             let answer = world.make_resident(client, &[second]);
-            assert_eq!(answer, Err(MakeResidentError::NoMemory { num_bytes_to_trim: 16 * PAGE_SIZE }), "{model:?}");
+            assert_eq!(
+                answer,
+                Err(MakeResidentError::NoMemory {
+                    num_bytes_to_trim: 16 * PAGE_SIZE,
+                    reason: NoMemoryReason::Fragmented
+                }),
+                "{model:?}"
+            );
             assert_eq!(world.fingerprint(), before, "RES-11");
             world.evict(client, &[first], SOON).unwrap();
             world.bring_in(client, &[second]);
@@ -252,7 +259,7 @@ fn trimming_what_is_said_makes_a_hole() {
             world.run_all();
             let large = physical(&mut world, client, wanted * UNIT);
             if let Err(error) = world.make_resident(client, &[large]) {
-                let MakeResidentError::NoMemory { num_bytes_to_trim } = error else { panic!("{error}") };
+                let MakeResidentError::NoMemory { num_bytes_to_trim, .. } = error else { panic!("{error}") };
                 assert!(num_bytes_to_trim <= 8 * UNIT * PAGE_SIZE, "not absurd: {num_bytes_to_trim}");
                 let count = num_bytes_to_trim.div_ceil(UNIT * PAGE_SIZE) as usize;
                 assert!(count <= listed.len(), "no more than there is: {num_bytes_to_trim} for {wanted}");
@@ -498,7 +505,8 @@ fn what_a_refused_call_was_given_is_not_to_be_trimmed() {
     world.run_all();
     let small = world.create(client, Place::Aperture, 2 * UNIT, SILENT);
     let large = world.create(client, Place::Aperture, 3 * UNIT + 1, SILENT);
-    let Err(MakeResidentError::NoMemory { num_bytes_to_trim }) = world.make_resident(client, &[small, large]) else {
+    let Err(MakeResidentError::NoMemory { num_bytes_to_trim, .. }) = world.make_resident(client, &[small, large])
+    else {
         panic!("there is no hole for the large one");
     };
     assert_eq!(num_bytes_to_trim, UNIT * PAGE_SIZE);

@@ -10,7 +10,8 @@ fn pending(value: u64) -> Result<Residency, MakeResidentError> {
 }
 
 fn no_memory(pages: u64) -> Result<Residency, MakeResidentError> {
-    Err(MakeResidentError::NoMemory { num_bytes_to_trim: pages * PAGE_SIZE })
+    let reason = NoMemoryReason::DoesNotFit;
+    Err(MakeResidentError::NoMemory { num_bytes_to_trim: pages * PAGE_SIZE, reason })
 }
 
 /// RES-18, CRE-42, P17.

@@ -3,6 +3,10 @@
 mod ranking;
 pub(crate) mod shares;
 
+pub(crate) use shares::{ProcessShare, Shares};
+
+use crate::pool::PerPool;
+
 /// What a budget is for (RES-50).
 ///
 /// On an adapter without a memory segment only `Local` is used: it is the system memory that the GPU reaches (U-3).
@@ -67,9 +71,24 @@ impl Visibility {
     }
 }
 
-/// The weight of a process in the sharing of memory, from 1 to 16 (U-32).
-pub(crate) const fn weight(band: PriorityBand, visibility: Visibility) -> u32 {
-    band.weight() * visibility.weight()
+/// What a process means to the user, and what it wants to be told.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    pub band: PriorityBand,
+    pub visibility: Visibility,
+    /// Bytes of its allocations that are resident.
+    pub usage: PerPool<u64>,
+    /// It wants to be told its budgets.
+    pub listens: bool,
+    /// It was suspended by a call, and whether a submission ends that.
+    pub halted: Option<bool>,
+}
+
+impl Standing {
+    /// The weight of the process in the sharing of memory, from 1 to 16 (U-32).
+    pub const fn weight(&self) -> u32 {
+        self.band.weight() * self.visibility.weight()
+    }
 }
 
 /// What a process may use of a group, and what it uses; in bytes (RES-51).

@@ -1,4 +1,3 @@
-#![allow(dead_code)]
 //! The level at which processes share a pool (RES-53, U-31, U-32).
 //!
 //! Each process has a *weight*, a *reservation* and a *demand*: what the lists of its devices name. Its column is as wide as its

@@ -8,7 +8,6 @@ use crate::{
     event::Event,
     gpu_va::{Mapping, Table, VaRangeError},
     id::{AllocationId, PagingQueueId, ProcessId},
-    pool::Pool,
     request::{Request, RequestKind},
     state::{DeferredAction, VidMm},
     units::{GpuVirtualAddress, PAGE_SIZE, PageSize},
@@ -215,11 +214,11 @@ impl VidMm {
             return self.commit_system_tables(host, process, &missing);
         }
         let bytes: u64 = missing.iter().map(|key| key.segment_bytes(&self.adapter)).sum();
-        let free = self.list_capacity(Pool::Memory) - self.promised_bytes[Pool::Memory];
+        let free = self.not_promised();
         if bytes > free {
             return Err(MapError::NoMemory { num_bytes_to_trim: bytes - free });
         }
-        self.pinned_bytes += bytes;
+        self.set_pinned(self.pinned_bytes + bytes);
         for key in missing {
             self.processes[process].tables.insert(key, Table { address: None, plan: 0, initialised: false });
         }

@@ -1,4 +1,8 @@
-//! Admission: where an allocation that joins its device's list will be resident, and whether that fits (RES-11).
+//! Admission: where an allocation that joins its device's list will be resident, and whether that may be (RES-11).
+//!
+//! A list that fits beside those of all others may always be. If it does not, memory is short, and its process may have its
+//! budget; who has more is then asked to trim, and yields (RES-53, RES-75). With CantTrimFurther it may have all that others
+//! have not reserved (RES-15, U-24). In any case the device's list must fit alone: then its turn comes (D3).
 //!
 //! An allocation that may be resident in either pool is counted in the one that it prefers, or in the other one if only that
 //! has room (SEG-47): the choice is fixed while anything outstanding requires it, so that each pool's promises can be summed
@@ -8,40 +12,54 @@ use alloc::vec::Vec;
 
 use crate::{
     allocation::{AllocationState, Place},
+    error::NoMemoryReason,
+    event::SuspendReason,
     pool::{PerPool, Pool},
+    residency::MakeResidentFlags,
     state::VidMm,
 };
 
 /// What one MakeResident adds to its device's list.
 pub(crate) struct Admission {
     device: usize,
-    /// Bytes that are left for the device's list.
+    /// Bytes that are left for the device's list, and would be with nobody else there.
     left: PerPool<u64>,
+    alone: PerPool<u64>,
     /// Bytes that join it.
     added: PerPool<u64>,
     /// Who is counted elsewhere than before.
     moved: Vec<u32>,
     /// Who got a range of the aperture for it.
     assigned: Vec<u32>,
-    /// Something did not fit.
-    pub is_refused: bool,
+    /// Why something did not fit.
+    pub refused: Option<NoMemoryReason>,
     /// What is missing.
     pub num_bytes_to_trim: u64,
 }
 
 impl VidMm {
-    pub(super) fn begin_admission(&self, device: usize) -> Admission {
-        let left = |pool| {
-            let list = self.devices[device].list[pool].now();
-            self.not_promised_to_others(device, pool).saturating_sub(list)
+    /// What may join a device's list: beside all others, or as its process is entitled to.
+    pub(super) fn begin_admission(&self, device: usize, entitled: Option<MakeResidentFlags>) -> Admission {
+        let process = self.devices[device].process;
+        let alone = |pool: Pool| self.list_capacity(pool).saturating_sub(self.devices[device].list[pool].now());
+        let left = |pool: Pool| {
+            let shares = &self.shares[pool];
+            let beside_all = self.list_capacity(pool).saturating_sub(shares.demand_total());
+            let entitlement = match entitled {
+                None => 0,
+                Some(flags) if flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) => shares.maximum_budget(process),
+                Some(_) => shares.budget(process),
+            };
+            beside_all.max(entitlement.saturating_sub(shares.get(process).demand)).min(alone(pool))
         };
         Admission {
             device,
             left: PerPool::new(left(Pool::Memory), left(Pool::System)),
+            alone: PerPool::new(alone(Pool::Memory), alone(Pool::System)),
             added: PerPool::default(),
             moved: Vec::new(),
             assigned: Vec::new(),
-            is_refused: false,
+            refused: None,
             num_bytes_to_trim: 0,
         }
     }
@@ -55,20 +73,29 @@ impl VidMm {
                 continue;
             }
             admission.left[pool] -= size;
+            admission.alone[pool] -= size;
             admission.added[pool] += size;
+            if pools[0] != Some(pool) {
+                self.turns.demoted.insert(admission.device as u32);
+            }
             if counted != pool {
                 self.allocations[index as usize].state.toggle(AllocationState::LISTED_IN_SYSTEM);
                 admission.moved.push(index);
             }
             return;
         }
-        admission.is_refused = true;
+        let fits_alone = pools.into_iter().flatten().any(|pool| size <= admission.alone[pool]);
+        let mut reason = if fits_alone { NoMemoryReason::OverBudget } else { NoMemoryReason::DoesNotFit };
         // Whatever the caller trims, one of the pools then has enough.
         for pool in pools.into_iter().flatten() {
             let missing = size.saturating_sub(core::mem::take(&mut admission.left[pool]));
             let fragmented = if self.needs_range(index, pool) { self.assigned_before(admission).max(1) } else { 0 };
+            if missing == 0 {
+                reason = NoMemoryReason::Fragmented;
+            }
             admission.num_bytes_to_trim = admission.num_bytes_to_trim.saturating_add(missing.max(fragmented));
         }
+        admission.refused.get_or_insert(reason);
     }
 
     /// Assigns a range of the aperture if the allocation needs one; `false` if there is no hole for it.
@@ -108,8 +135,17 @@ impl VidMm {
         admission.assigned.iter().for_each(|&index| self.aperture.release(index));
     }
 
-    /// The list weighs more from now on.
+    /// The list weighs more from now on. If it has no room beside those that are active now, the device waits for its turn.
     pub(super) fn accept_admission(&mut self, admission: &Admission) {
+        let device = admission.device;
+        let has_room = Pool::ALL.into_iter().all(|pool| {
+            let books = &self.devices[device];
+            let needed = books.needed(pool).max(books.list[pool].now() + admission.added[pool]);
+            needed <= self.not_promised_to_others(device, pool)
+        });
+        if !has_room {
+            self.stop(device as u32, SuspendReason::WaitsForRoom, None, false);
+        }
         for pool in Pool::ALL.into_iter().filter(|&pool| admission.added[pool] > 0) {
             let weight = self.devices[admission.device].list[pool].now() + admission.added[pool];
             self.set_list_bytes(admission.device, pool, weight);

@@ -3,7 +3,9 @@
 use crate::{
     budget::{MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility},
     error::ReservationError,
+    event::Event,
     id::{InvalidHandle, ProcessId},
+    pool::Pool,
     state::VidMm,
 };
 
@@ -19,8 +21,16 @@ impl VidMm {
         process: ProcessId,
         group: MemorySegmentGroup,
     ) -> Result<VideoMemoryInfo, InvalidHandle> {
-        let _ = (process, group);
-        todo!()
+        let index = self.processes.lookup(process)?;
+        let Some(pool) = self.pool_of(group) else { return Ok(VideoMemoryInfo::default()) };
+        let share = self.shares[pool].get(index as u32);
+        Ok(VideoMemoryInfo {
+            budget: self.shares[pool].published_budget(index as u32),
+            current_usage: self.processes[index].standing.usage[pool],
+            current_reservation: share.reservation,
+            available_for_reservation: self.available_for_reservation(index as u32, pool),
+            requested: share.demand,
+        })
     }
 
     /// Sets the minimum that the process cannot go without (RES-52): its budget is never below it, and others' lists do not
@@ -36,8 +46,25 @@ impl VidMm {
         group: MemorySegmentGroup,
         reservation: u64,
     ) -> Result<(), ReservationError> {
-        let _ = (process, group, reservation);
-        todo!()
+        let index = self.processes.lookup(process)? as u32;
+        let pool = self.pool_of(group);
+        let available_for_reservation = pool.map_or(0, |pool| self.available_for_reservation(index, pool));
+        if reservation > available_for_reservation {
+            return Err(ReservationError::TooMuch { available_for_reservation });
+        }
+        if let Some(pool) = pool {
+            self.shares[pool].set_reservation(index, reservation);
+        }
+        self.events.record(|| Event::ReservationChanged { process, group, reservation });
+        self.stirred = true;
+        Ok(())
+    }
+
+    /// Half of a pool can be reserved, by all processes together (U-31).
+    fn available_for_reservation(&self, process: u32, pool: Pool) -> u64 {
+        let shares = &self.shares[pool];
+        let others = shares.reservation_total() - shares.get(process).reservation;
+        (self.list_capacity(pool) / 2).saturating_sub(others)
     }
 
     /// Says how important a process is to the user, and what of it is seen: its weight in the sharing of memory (RES-53). A
@@ -52,8 +79,14 @@ impl VidMm {
         band: PriorityBand,
         visibility: Visibility,
     ) -> Result<(), InvalidHandle> {
-        let _ = (process, band, visibility);
-        todo!()
+        let index = self.processes.lookup(process)?;
+        let standing = &mut self.processes[index].standing;
+        (standing.band, standing.visibility) = (band, visibility);
+        let weight = standing.weight();
+        Pool::ALL.into_iter().for_each(|pool| self.shares[pool].set_weight(index as u32, weight));
+        self.events.record(|| Event::ProcessPriorityChanged { process, band, visibility });
+        self.stirred = true;
+        Ok(())
     }
 
     /// Whether [`Output::BudgetChanged`](crate::Output::BudgetChanged) is wanted for the process (RES-53).
@@ -63,7 +96,14 @@ impl VidMm {
     /// If the handle names nothing.
     #[doc(alias = "RegisterVideoMemoryBudgetChangeNotification")]
     pub fn notify_budget_changes(&mut self, process: ProcessId, wanted: bool) -> Result<(), InvalidHandle> {
-        let _ = (process, wanted);
-        todo!()
+        let index = self.processes.lookup(process)?;
+        self.processes[index].standing.listens = wanted;
+        if wanted {
+            self.listeners.insert(index as u32);
+        } else {
+            self.listeners.remove(&(index as u32));
+        }
+        self.stirred = true;
+        Ok(())
     }
 }

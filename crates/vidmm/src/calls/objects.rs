@@ -3,6 +3,7 @@
 use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::{
+    budget::{ProcessShare, Standing},
     contract::{Host, Kmd},
     error::{CreateError, DestroyError},
     event::Event,
@@ -11,7 +12,8 @@ use crate::{
     ordered_set::OrderedSet,
     pool::{PerPool, Pool},
     residency::Lapsing,
-    state::{Activity, Context, Device, MonitoredFence, PagingQueue, VidMm},
+    state::{Context, Device, MonitoredFence, PagingQueue, VidMm},
+    turn::{Power, Turn},
     units::{Extent, PhysicalAddress},
 };
 
@@ -32,7 +34,16 @@ impl VidMm {
             tables.insert(TableKey::root(&self.adapter), root);
         }
         let space = VaSpace::new(first, end);
-        let process = self.processes.insert(Process { handle, space, tables, devices: 0 });
+        let process = self.processes.insert(Process {
+            handle,
+            space,
+            tables,
+            devices: BTreeSet::new(),
+            standing: Standing::default(),
+        });
+        let (weight, index) = (self.processes[process.index()].standing.weight(), process.index() as u32);
+        let share = ProcessShare { weight, reservation: 0, demand: 0 };
+        Pool::ALL.into_iter().for_each(|pool| self.shares[pool].insert(index, share));
         if self.adapter.has_page_tables() {
             self.rootless.insert(process.index() as u32);
         }
@@ -49,11 +60,11 @@ impl VidMm {
             return Ok(table);
         }
         let bytes = root.segment_bytes(&self.adapter);
-        let free = self.list_capacity(Pool::Memory) - self.promised_bytes[Pool::Memory];
+        let free = self.not_promised();
         if bytes > free {
             return Err(CreateError::NoMemory { num_bytes_to_trim: bytes - free });
         }
-        self.pinned_bytes += bytes;
+        self.set_pinned(self.pinned_bytes + bytes);
         Ok(table)
     }
 
@@ -70,10 +81,12 @@ impl VidMm {
         process: ProcessId,
     ) -> Result<(), DestroyError> {
         let index = self.processes.lookup(process)?;
-        let Process { devices, ref tables, .. } = self.processes[index];
+        let Process { ref devices, ref tables, .. } = self.processes[index];
         let under_way = tables.iter().filter(|(_, table)| !self.stream.is_retired(table.plan)).count();
-        in_use(u64::from(devices) + under_way as u64)?;
+        in_use(devices.len() as u64 + under_way as u64)?;
         self.rootless.remove(&(index as u32));
+        self.listeners.remove(&(index as u32));
+        Pool::ALL.into_iter().for_each(|pool| self.shares[pool].remove(index as u32));
         let gone = self.processes.remove(index);
         for (key, table) in gone.tables.iter() {
             let size = key.segment_bytes(&self.adapter);
@@ -83,9 +96,9 @@ impl VidMm {
                 }
                 Some(PhysicalAddress { offset, .. }) => {
                     self.placer.release(Extent { offset, size });
-                    self.pinned_bytes -= size;
+                    self.set_pinned(self.pinned_bytes - size);
                 }
-                None => self.pinned_bytes -= size,
+                None => self.set_pinned(self.pinned_bytes - size),
             }
         }
         kmd.destroy_process(gone.handle);
@@ -102,7 +115,6 @@ impl VidMm {
     #[doc(alias = "DxgkDdiCreateDevice")]
     pub fn create_device(&mut self, process: ProcessId) -> Result<DeviceId, CreateError> {
         let process_index = self.processes.lookup(process)?;
-        self.processes[process_index].devices += 1;
         let device = self.devices.insert(Device {
             process: process_index as u32,
             error: None,
@@ -110,11 +122,14 @@ impl VidMm {
             paging_queues: 0,
             allocations: 0,
             list: PerPool::default(),
-            activity: Activity::Active,
+            turn: Turn { last_busy: self.now, ..Turn::default() },
             held: PerPool::default(),
             num_held: 0,
             holdings: Vec::new(),
             to_bring_back: Vec::new(),
+            notifications: Vec::new(),
+            period_runs: false,
+            suspended_in_period: false,
             lapsing: Lapsing::default(),
             requests: VecDeque::new(),
             ready: 0,
@@ -125,6 +140,10 @@ impl VidMm {
             unretired: OrderedSet::default(),
             deferred: VecDeque::new(),
         });
+        self.processes[process_index].devices.insert(device.index() as u32);
+        if self.processes[process_index].standing.halted.is_some() || self.turns.power != Power::Up {
+            self.halt(device.index() as u32);
+        }
         self.events.record(|| Event::DeviceCreated { device, process });
         Ok(device)
     }
@@ -141,7 +160,13 @@ impl VidMm {
         in_use(u64::from(contexts) + u64::from(paging_queues) + u64::from(allocations))?;
         let gone = self.devices.remove(index);
         Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] -= gone.promised(pool));
-        self.processes[gone.process as usize].devices -= 1;
+        self.processes[gone.process as usize].devices.remove(&(index as u32));
+        self.turns.forget(index as u32);
+        for registration in gone.notifications {
+            let notification = self.trim_notifications.id(registration as usize);
+            self.trim_notifications.remove(registration as usize);
+            self.events.record(|| Event::TrimNotificationUnregistered { notification });
+        }
         self.events.record(|| Event::DeviceDestroyed { device });
         Ok(())
     }

@@ -2,9 +2,10 @@
 
 use alloc::vec::Vec;
 
+use super::admission::Admission;
 use crate::{
     allocation::{AllocationState, Place},
-    error::{EvictError, MakeResidentError, NoMemoryReason},
+    error::{DeviceErrorReason, EvictError, MakeResidentError, NoMemoryReason},
     event::Event,
     evictable::DEAD_PRIORITY,
     id::{AllocationId, DeviceId, PagingQueueId},
@@ -62,6 +63,9 @@ impl VidMm {
         if allocations.is_empty() {
             return Err(MakeResidentError::Empty);
         }
+        if flags.contains(MakeResidentFlags::MUST_SUCCEED) && !flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) {
+            return Err(MakeResidentError::Flags);
+        }
         let pending = self.devices[device].requests.len();
         if pending >= REQUESTS_MAX {
             return Err(MakeResidentError::TooManyPending { pending });
@@ -79,6 +83,8 @@ impl VidMm {
         let books = &self.devices[device];
         let nothing_ungranted = books.granted == books.requests.len();
         let at_once = nothing_ungranted
+            && books.is_active()
+            && books.turn.plans.is_empty()
             && indices.iter().all(|&index| self.is_in_place(index))
             && self.may_hold(device, self.bytes_not_held(device as u32, &indices));
         let paging_fence_value = if at_once { 0 } else { self.paging_queues[queue].last_value + 1 };
@@ -132,13 +138,6 @@ impl VidMm {
         self.count_out(device_index, &indices)?;
 
         let last = self.devices[device_index].submitted;
-        self.events.record(|| Event::Evict {
-            device,
-            allocations: allocations.to_vec(),
-            flags,
-            after_submission: last,
-            num_bytes_to_trim: 0,
-        });
         let mut left: PerPool<u64> = PerPool::default();
         for &index in &indices {
             let allocation = &mut self.allocations[index as usize];
@@ -152,8 +151,16 @@ impl VidMm {
         for pool in Pool::ALL.into_iter().filter(|&pool| left[pool] > 0) {
             self.set_list_bytes(device_index, pool, self.devices[device_index].list[pool].now() - left[pool]);
         }
+        let num_bytes_to_trim = self.num_bytes_to_trim(self.devices[device_index].process);
+        self.events.record(|| Event::Evict {
+            device,
+            allocations: allocations.to_vec(),
+            flags,
+            after_submission: last,
+            num_bytes_to_trim,
+        });
         self.stirred = true;
-        Ok(0)
+        Ok(num_bytes_to_trim)
     }
 
     /// Adds to the device's list what is not on it yet, if that fits.
@@ -164,7 +171,38 @@ impl VidMm {
         indices: &[u32],
         flags: MakeResidentFlags,
     ) -> Result<(), MakeResidentError> {
-        let mut admission = self.begin_admission(device);
+        let mut admission = self.admission(device, indices, None);
+        if admission.refused.is_some() {
+            self.undo_admission(&admission);
+            admission = self.admission(device, indices, Some(flags));
+        }
+        let Some(reason) = admission.refused else {
+            self.accept_admission(&admission);
+            return Ok(());
+        };
+        self.undo_admission(&admission);
+        let cant_trim = flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER);
+        let reason = match reason {
+            NoMemoryReason::OverBudget if cant_trim => NoMemoryReason::OverMaximumBudget,
+            other => other,
+        };
+        let (num_bytes_to_trim, device_id) = (admission.num_bytes_to_trim, self.devices.id(device));
+        self.events.record(|| Event::MakeResidentRefused {
+            device: device_id,
+            allocations: allocations.to_vec(),
+            flags,
+            num_bytes_to_trim,
+            reason,
+        });
+        if flags.contains(MakeResidentFlags::MUST_SUCCEED) {
+            self.put_device_in_error(device as u32, DeviceErrorReason::OutOfMemory);
+        }
+        Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason })
+    }
+
+    /// Finds room for what is not on the device's list yet.
+    fn admission(&mut self, device: usize, indices: &[u32], entitled: Option<MakeResidentFlags>) -> Admission {
+        let mut admission = self.begin_admission(device, entitled);
         for &index in indices {
             // Counts go up first, so that an allocation named twice weighs once; joining raises them for good.
             let count = &mut self.allocations[index as usize].entry_mut(device as u32).count;
@@ -176,21 +214,7 @@ impl VidMm {
         for &index in indices {
             self.allocations[index as usize].entry_mut(device as u32).count -= 1;
         }
-        if admission.is_refused {
-            self.undo_admission(&admission);
-            let reason = NoMemoryReason::OverBudget;
-            let (num_bytes_to_trim, device) = (admission.num_bytes_to_trim, self.devices.id(device));
-            self.events.record(|| Event::MakeResidentRefused {
-                device,
-                allocations: allocations.to_vec(),
-                flags,
-                num_bytes_to_trim,
-                reason,
-            });
-            return Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason });
-        }
-        self.accept_admission(&admission);
-        Ok(())
+        admission
     }
 
     /// Checks that each allocation is on the device's list as often as it is named.
@@ -290,6 +314,7 @@ impl VidMm {
             });
         }
         self.keep(index);
+        self.allocations[index as usize].state -= AllocationState::SUSPENDED;
     }
 
     /// The device's entry holds the allocation no more.
@@ -385,6 +410,11 @@ impl VidMm {
         if allocation.place.is_none() || allocation.is_held() {
             return;
         }
+        if allocation.state.contains(AllocationState::SUSPENDED) && !allocation.is_required() {
+            self.keep(index);
+            self.allocations[index as usize].state -= AllocationState::SUSPENDED;
+        }
+        let allocation = &self.allocations[index as usize];
         if allocation.state.contains(AllocationState::EVICT_SOON) {
             self.evict_soon.push_back(index);
             self.stirred = true;

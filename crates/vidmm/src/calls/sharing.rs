@@ -1,7 +1,7 @@
 //! Allocations that several devices use: opening, closing, and whose they are (RES-02, U-34).
 
 use crate::{
-    allocation::{AllocationState, Owner},
+    allocation::{Allocation, AllocationState, Owner},
     contract::Kmd,
     error::OpenError,
     event::Event,
@@ -76,8 +76,14 @@ impl VidMm {
     /// and the owner has closed it. `false` if nobody else has it.
     pub(super) fn hand_over(&mut self, index: u32) -> bool {
         let former = self.allocations[index as usize].device;
+        let former_process = self.allocations[index as usize].process;
         if !self.allocations[index as usize].transfer_ownership() {
             return false;
+        }
+        let Allocation { process, size, ref place, .. } = self.allocations[index as usize];
+        if let Some(place) = place {
+            self.processes[former_process as usize].standing.usage[place.pool()] -= size;
+            self.processes[process as usize].standing.usage[place.pool()] += size;
         }
         let allocation = self.allocation_id(index);
         let (closed_on, books) = (self.device_id(former), &self.allocations[index as usize]);

@@ -5,6 +5,7 @@ use alloc::{collections::VecDeque, vec, vec::Vec};
 use crate::{
     adapter::{self, Adapter, BrokenRule, NotificationRevision, StartAdapterError},
     aperture::ApertureRanges,
+    budget::Shares,
     commit::CommitLimit,
     contract::{AdapterInfo, Host, Kmd, KmdContextHandle, KmdError, KmdProcessHandle, SegmentFlags, WddmVersion},
     event::{ApertureSegmentFacts, Event, EventLog, MemorySegmentFacts},
@@ -16,6 +17,8 @@ use crate::{
     placer::PagePlacer,
     pool::PerPool,
     state::{Builder, Engine, Statistics, VidMm},
+    trim::TrimIntervals,
+    turn::Turns,
     units::{Extent, PAGE_SIZE, PhysicalAddress},
 };
 
@@ -73,6 +76,14 @@ impl VidMm {
             evictable: PerPool::default(),
             pinned_bytes: extents.iter().map(|extent| extent.size).sum(),
             promised_bytes: PerPool::default(),
+            shares: PerPool::new(Shares::new(0), Shares::new(adapter.system_commit_limit)),
+            listeners: BTreeSet::new(),
+            trim_notifications: Slots::new(),
+            trim_intervals: TrimIntervals::default(),
+            periods: BTreeSet::new(),
+            turns: Turns::default(),
+            now: 0,
+            wake: None,
             dummy_page,
             driver_findings: Vec::new(),
             processes: Slots::new(),
@@ -101,6 +112,7 @@ impl VidMm {
             failed: None,
             adapter,
         };
+        manager.set_pinned(manager.pinned_bytes);
         manager.record_start(process, extents);
         for query in queries {
             manager.record_query(query);

@@ -2,8 +2,9 @@
 
 use crate::{
     error::CreateError,
+    event::Event,
     id::{DeviceId, InvalidHandle, TrimNotificationId},
-    state::VidMm,
+    state::{TrimRegistration, VidMm},
     trim::TrimIntervals,
 };
 
@@ -25,8 +26,13 @@ impl VidMm {
     /// If the device does not exist or is in error.
     #[doc(alias = "D3DKMTRegisterTrimNotification")]
     pub fn register_trim_notification(&mut self, device: DeviceId) -> Result<TrimNotificationId, CreateError> {
-        let _ = device;
-        todo!()
+        let device_index = self.devices.lookup(device)?;
+        self.check_device(device_index)?;
+        let notification = self.trim_notifications.insert(TrimRegistration { device: device_index as u32 });
+        self.devices[device_index].notifications.push(notification.index() as u32);
+        self.events.record(|| Event::TrimNotificationRegistered { notification, device });
+        self.stirred = true;
+        Ok(notification)
     }
 
     /// Ends a registration. It ends by itself with its device.
@@ -36,14 +42,17 @@ impl VidMm {
     /// If the handle names nothing.
     #[doc(alias = "D3DKMTUnregisterTrimNotification")]
     pub fn unregister_trim_notification(&mut self, notification: TrimNotificationId) -> Result<(), InvalidHandle> {
-        let _ = notification;
-        todo!()
+        let index = self.trim_notifications.lookup(notification)?;
+        let TrimRegistration { device } = self.trim_notifications.remove(index);
+        self.devices[device as usize].notifications.retain(|&other| other as usize != index);
+        self.events.record(|| Event::TrimNotificationUnregistered { notification });
+        Ok(())
     }
 
     /// Sets how often processes are asked to trim (RES-43).
     #[doc(alias = "D3DKMT_VIDMMESCAPETYPE_SET_TRIM_INTERVALS")]
     pub fn set_trim_intervals(&mut self, intervals: TrimIntervals) {
-        let _ = intervals;
-        todo!()
+        self.trim_intervals = intervals;
+        self.stirred = true;
     }
 }

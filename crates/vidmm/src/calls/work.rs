@@ -63,6 +63,7 @@ impl VidMm {
         self.contexts[index].queue.push_back(Submission { number, dma_buffer: desc.dma_buffer, waits, signals });
         self.queued.insert(index as u32);
         self.stirred = true;
+        self.note_work(device_index);
         let device = self.devices.id(device_index);
         let values = |descs: &[FenceValueDesc]| descs.iter().map(|desc| (desc.fence, desc.value)).collect();
         self.events.record(|| Event::Submitted {
@@ -73,6 +74,16 @@ impl VidMm {
             signals: values(&desc.signals),
         });
         Ok(number)
+    }
+
+    /// A device has submitted work: its period begins, and it ends a suspension that allows it (P10).
+    fn note_work(&mut self, device: usize) {
+        self.devices[device].turn.last_busy = self.now;
+        self.begin_period(device as u32);
+        let process = self.devices[device].process as usize;
+        if self.processes[process].standing.halted == Some(true) {
+            self.end_suspension(process, true);
+        }
     }
 
     /// The CPU signals a monitored fence (SYN-02). A value below the fence's is ignored.

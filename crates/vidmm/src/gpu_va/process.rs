@@ -1,7 +1,10 @@
 //! A process: an address space, and the tables that show it to the GPU.
 
+use alloc::collections::BTreeSet;
+
 use super::{PageTables, VaSpace};
 use crate::{
+    budget::Standing,
     contract::KmdProcessHandle,
     id::{Slots, kind},
 };
@@ -15,6 +18,8 @@ pub(crate) struct Process {
     pub handle: KmdProcessHandle,
     pub space: VaSpace,
     pub tables: PageTables,
-    /// Devices that it has.
-    pub devices: u32,
+    /// Its devices.
+    pub devices: BTreeSet<u32>,
+    /// What it means to the user.
+    pub standing: Standing,
 }

@@ -7,7 +7,7 @@ use crate::{
     event::Event,
     gpu_va::TableKey,
     paging::root_page_table,
-    state::{FenceValue, InFlight, Output, VidMm},
+    state::{FenceValue, InFlight, Output, Submission, VidMm},
 };
 
 /// Packets of a context that an engine holds at most: enough that it never waits for the host between two of them (D7).
@@ -72,15 +72,23 @@ impl VidMm {
         let context = &self.contexts[context as usize];
         let next = context.queue.front()?;
         let device = &self.devices[context.device as usize];
-        if context.in_flight >= IN_FLIGHT_MAX {
+        if context.in_flight >= IN_FLIGHT_MAX || !device.is_active() {
             return None;
         }
-        let paging_fence = device.gate(next.number)?.max(self.root_fence(device.process)?);
+        let paging_fence = device.gate(next.number)?.max(self.root_fence(device.process)?).max(device.turn.fence()?);
         let mut waits = Vec::new();
         if paging_fence > self.paging_engine().retired {
             waits.push(EngineFence { engine: self.adapter.paging_engine, fence_id: paging_fence });
         }
-        for &FenceValue { fence, value } in &next.waits {
+        waits.extend(self.fence_waits(next)?);
+        Some(waits)
+    }
+
+    /// What a submission waits for on the GPU because of the monitored fences that it names; none if one of them waits for what
+    /// is not dispatched.
+    pub(super) fn fence_waits(&self, submission: &Submission) -> Option<Vec<EngineFence>> {
+        let mut waits = Vec::new();
+        for &FenceValue { fence, value } in &submission.waits {
             let fence = &self.monitored_fences[fence as usize];
             if fence.value < value {
                 let (_, signal) = fence.dispatched.iter().find(|&&(dispatched, _)| dispatched >= value)?;

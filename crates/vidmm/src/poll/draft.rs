@@ -18,7 +18,9 @@ pub(crate) struct Draft {
     pub(super) plan: Plan,
     /// Something was decided under the number of `plan`: it must be parked, even if it needs no operation.
     pub(super) decided: bool,
-    parked: Vec<PlanNo>,
+    /// The device for which it makes room.
+    pub(super) wanted_by: Option<u32>,
+    pub(super) parked: Vec<PlanNo>,
 }
 
 impl VidMm {

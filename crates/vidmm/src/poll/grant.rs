@@ -16,6 +16,7 @@ use crate::{
     request::RequestKind,
     residency::SpanNo,
     state::{Deferred, DeferredAction, VidMm},
+    turn::Power,
 };
 
 /// Why a request is not granted yet.
@@ -29,6 +30,8 @@ enum Shortfall {
 impl VidMm {
     /// The scheduler's tick: what was put off and can be planned now (U-27).
     pub(crate) fn tick(&mut self) {
+        self.ask_to_trim();
+        self.take_turns();
         self.plan_roots();
         let mut next = 0;
         while let Some(&device) = self.deferring.range(next..).next() {
@@ -55,7 +58,13 @@ impl VidMm {
             if device.replace(owner) != Some(owner) {
                 self.finish(core::mem::take(&mut draft));
             }
-            self.plan_out(&mut draft, index, EvictReason::EvictRequested);
+            let suspended = self.allocations[index as usize].state.contains(AllocationState::SUSPENDED);
+            let reason = match (self.turns.power, suspended) {
+                (Power::Up, true) => EvictReason::DeviceSuspended,
+                (Power::Up, false) => EvictReason::EvictRequested,
+                (Power::GoingDown | Power::Down, _) => EvictReason::PoweredDown,
+            };
+            self.plan_out(&mut draft, index, reason);
         }
         self.finish(draft);
     }
@@ -169,7 +178,8 @@ impl VidMm {
     }
 
     fn next_to_grant(&self, held_back: &BTreeSet<u32>) -> Option<u32> {
-        let candidates = self.requesting.iter().copied().filter(|device| !held_back.contains(device));
+        let is_candidate = |device: &u32| !held_back.contains(device) && self.devices[*device as usize].is_active();
+        let candidates = self.requesting.iter().copied().filter(is_candidate);
         candidates.min_by_key(|&device| {
             let books = &self.devices[device as usize];
             let request = &books.requests[books.granted];
@@ -200,6 +210,13 @@ impl VidMm {
                 Ok(self.make_mapping(*allocation, *mapping))
             }
         }
+    }
+
+    /// Whether there is room for a device's list to be brought back.
+    pub(super) fn can_bring_in(&self, device: u32, items: &[(u32, Option<SpanNo>)]) -> bool {
+        let indices: Vec<u32> = items.iter().map(|&(index, _)| index).collect();
+        let position = self.devices[device as usize].dispatched();
+        Pool::ALL.into_iter().all(|pool| self.has_room_for(pool, device, position, &indices))
     }
 
     /// Whether all that is missing in a pool fits into what is free and what is evictable there, without what the request
@@ -255,7 +272,7 @@ impl VidMm {
         for &(index, _) in items {
             self.keep(index);
         }
-        let mut draft = Draft::default();
+        let mut draft = Draft { wanted_by: Some(device), ..Draft::default() };
         let mut plans = Vec::new();
         for &(index, _) in items {
             if self.is_placed(index) {
@@ -278,6 +295,13 @@ impl VidMm {
             if let Some(span) = span {
                 let effect = self.allocations[index as usize].entry_mut(device).grant(span);
                 self.apply(index, device, effect);
+            } else {
+                let dispatched = self.devices[device as usize].dispatched();
+                let entry = self.allocations[index as usize].entry(device);
+                // What was held before its device was suspended is held again.
+                if entry.is_some_and(|entry| entry.open || entry.until > dispatched) {
+                    self.hold(index, device);
+                }
             }
         }
         // What was held when it was asked for may have lapsed since.

@@ -9,3 +9,5 @@ mod build;
 mod dispatch;
 mod retire;
 mod step;
+mod trims;
+mod turns;

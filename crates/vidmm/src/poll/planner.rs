@@ -86,6 +86,7 @@ impl VidMm {
         }
         let number = self.stream.next_number();
         let allocation = &mut self.allocations[index as usize];
+        self.processes[allocation.process as usize].standing.usage[place.pool()] += allocation.size;
         allocation.place = Some(place);
         allocation.last_plan = number;
         draft.decided = true;
@@ -156,6 +157,7 @@ impl VidMm {
         }
         let allocation = &mut self.allocations[index as usize];
         let place = allocation.place.take().expect("what leaves a segment is in it");
+        self.processes[allocation.process as usize].standing.usage[place.pool()] -= allocation.size;
         let has_news = !allocation.is_dead() && allocation.state.contains(AllocationState::DIRTY);
         let copied = has_news && matches!(place, Place::Memory(_));
         if has_news {
@@ -182,6 +184,7 @@ impl VidMm {
             _ => self.statistics.evictions += 1,
         }
         let allocation = self.allocations.id(index as usize);
+        let wanted_by = draft.wanted_by.filter(|_| reason.is_for_room()).map(|device| self.device_id(device));
         self.events.record(|| Event::Evicted {
             plan: number,
             allocation,
@@ -190,7 +193,7 @@ impl VidMm {
             copied,
             reason,
             discarded: false,
-            wanted_by: None,
+            wanted_by,
         });
     }
 

@@ -106,6 +106,7 @@ impl VidMm {
         let device_index = context.device;
         let device = &mut self.devices[device_index as usize];
         device.unretired.remove(&packet.submission);
+        device.turn.last_busy = self.now;
         self.settle_list(device_index as usize);
         for named in &packet.signals {
             let fence = &mut self.monitored_fences[named.fence as usize];
@@ -120,7 +121,7 @@ impl VidMm {
     }
 
     /// No more work of the device is accepted or dispatched; what waits for its fences waits no longer (FLT-04, FLT-33).
-    fn put_device_in_error(&mut self, index: u32, reason: DeviceErrorReason) {
+    pub(crate) fn put_device_in_error(&mut self, index: u32, reason: DeviceErrorReason) {
         if self.devices[index as usize].error.is_some() {
             return;
         }

@@ -10,7 +10,7 @@ impl VidMm {
     /// When to call [`poll`](Self::poll) next if nothing else happens before: a time slice ends, or somebody is to be asked to
     /// trim; `None` when nothing waits for time to pass.
     pub fn next_wake(&self) -> Option<Nanoseconds> {
-        None
+        self.wake
     }
 
     /// Does what can be done at time `now`, and returns the next thing to be done by others; `None` when nothing is left.
@@ -18,6 +18,11 @@ impl VidMm {
     /// Call it again and again until it returns `None`: after calls, and after events.
     pub fn poll(&mut self, now: Nanoseconds, kmd: &mut dyn Kmd, host: &mut dyn Host) -> Option<Output> {
         self.events.set_time(now);
+        self.now = self.now.max(now);
+        if self.wake.is_some_and(|wake| wake <= now) {
+            self.wake = None;
+            self.stirred = true;
+        }
         while self.stirred && self.failed.is_none() {
             self.stirred = false;
             // Work that can run is handed out before anything is decided: deciding looks at what runs.

@@ -43,7 +43,14 @@ impl VidMm {
 
     /// Why an allocation goes: what is dead goes for that, whatever else is wanted of it.
     fn reason(&self, index: u32, otherwise: EvictReason) -> EvictReason {
-        if self.allocations[index as usize].is_dead() { EvictReason::Destroyed } else { otherwise }
+        let allocation = &self.allocations[index as usize];
+        match otherwise {
+            _ if allocation.is_dead() => EvictReason::Destroyed,
+            EvictReason::RoomWanted if allocation.state.contains(AllocationState::SUSPENDED) => {
+                EvictReason::DeviceSuspended
+            }
+            otherwise => otherwise,
+        }
     }
 
     /// Whether a victim of the memory segment stays resident in implicit system memory: where nobody must go for it.

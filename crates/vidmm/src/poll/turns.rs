@@ -1,0 +1,473 @@
+//! Who yields, who is suspended, whose turn comes (RES-71, RES-75, D3).
+//!
+//! The lists of active devices always fit together. A device whose list has no room beside them waits for its turn; others
+//! yield to it: first those of processes above their budget, idle ones before busy ones whose time slice is over; after
+//! a long wait also those within their budget, but never the foreground. So the list of a device that fits alone gets its turn,
+//! and whoever stays within its budget keeps what it has.
+
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use crate::{
+    allocation::AllocationState,
+    budget::PriorityBand,
+    event::{Event, ResumeReason, SuspendReason},
+    pool::{PerPool, Pool},
+    residency::SpanNo,
+    state::VidMm,
+    turn::{Activity, CALM, CALM_SHARE, Power, SLICE_MIN, SLICE_PER_PAGING, STARVATION, TRIM_GRACE},
+    units::Nanoseconds,
+};
+
+/// What may be asked of a device that is to yield.
+enum Yield {
+    Now(SuspendReason),
+    /// Not before this time.
+    At(Nanoseconds),
+    Never,
+}
+
+impl VidMm {
+    /// Gives turns: one step of the scheduler.
+    pub(crate) fn take_turns(&mut self) {
+        self.settle_resumed();
+        self.replace();
+        if self.turns.stopped.is_empty() {
+            return;
+        }
+        self.suspend_drained();
+        for device in self.waiting() {
+            if self.has_room(device) {
+                self.resume(device, ResumeReason::HasWork);
+            } else {
+                self.make_way(device);
+            }
+        }
+        self.suspend_drained();
+        self.bring_back();
+    }
+
+    /// Notes which lists are back: from then on a device's slice runs.
+    fn settle_resumed(&mut self) {
+        let mut next = 0;
+        while let Some(&device) = self.turns.resuming.range(next..).next() {
+            next = device + 1;
+            let (stream, now) = (&self.stream, self.now);
+            let turn = &mut self.devices[device as usize].turn;
+            if turn.unbuilt {
+                let fences = turn.plans.iter().try_fold(0, |fence, &plan| Some(stream.fence_of(plan)?.max(fence)));
+                let Some(fence) = fences else { continue };
+                (turn.paging_fence, turn.unbuilt) = (fence, false);
+                self.stirred = true;
+            }
+            if turn.plans.iter().all(|&plan| stream.is_retired(plan)) {
+                turn.plans.clear();
+                turn.began_at = now;
+                turn.slice = SLICE_MIN.max(SLICE_PER_PAGING * (now - turn.resumed_at));
+                self.turns.resuming.remove(&device);
+            }
+        }
+    }
+
+    /// Devices that have work and no turn: who has starved first, then who is within its budget, then by band and time.
+    fn waiting(&mut self) -> Vec<u32> {
+        let mut waiting = Vec::new();
+        for device in Vec::from_iter(self.turns.stopped.iter().copied()) {
+            let wants = !self.devices[device as usize].turn.is_halted && self.wants_turn(device);
+            let now = self.now;
+            let turn = &mut self.devices[device as usize].turn;
+            turn.waits_since = wants.then(|| turn.waits_since.unwrap_or(now));
+            let Some(since) = turn.waits_since else { continue };
+            let starved = now - since >= STARVATION;
+            let process = self.devices[device as usize].process;
+            let band = self.processes[process as usize].standing.band;
+            waiting.push((!starved, self.is_over_budget(process), band, since, device));
+        }
+        waiting.sort_unstable();
+        waiting.into_iter().map(|(.., device)| device).collect()
+    }
+
+    /// Whether a device has something to do that its turn would let it do.
+    fn wants_turn(&self, device: u32) -> bool {
+        let books = &self.devices[device as usize];
+        books.error.is_none() && (books.granted < books.requests.len() || self.has_runnable_work(device))
+    }
+
+    /// Whether queued work of the device waits for nothing but its turn.
+    fn has_runnable_work(&self, device: u32) -> bool {
+        let mut queued = self.queued.iter().map(|&context| &self.contexts[context as usize]);
+        !self.devices[device as usize].undispatched.is_empty()
+            && queued.any(|context| {
+                let next = context.queue.front().filter(|_| context.device == device);
+                next.is_some_and(|next| self.fence_waits(next).is_some())
+            })
+    }
+
+    /// Whether a device has nothing to run and nothing under way.
+    fn has_nothing_to_run(&self, device: u32) -> bool {
+        let books = &self.devices[device as usize];
+        books.error.is_some() || (books.requests.is_empty() && !books.is_in_flight() && !self.has_runnable_work(device))
+    }
+
+    /// Whether what the device needs fits beside what others are promised. Where it may, what could be in system memory is
+    /// placed anew for it.
+    fn has_room(&mut self, device: u32) -> bool {
+        let process = self.devices[device as usize].process;
+        let waited = self.devices[device as usize].turn.waits_since.map_or(0, |since| self.now - since);
+        let may_be_demoted = self.is_over_budget(process) || waited >= STARVATION;
+        if self.devices[device as usize].is_suspended() {
+            self.place_anew(device, may_be_demoted);
+        }
+        Pool::ALL.into_iter().all(|pool| {
+            self.devices[device as usize].needed(pool) <= self.not_promised_to_others(device as usize, pool)
+        })
+    }
+
+    /// Makes others yield, if those who may would make room for the device.
+    fn make_way(&mut self, device: u32) {
+        let books = &self.devices[device as usize];
+        let missing = |pool: Pool| {
+            let beside = self.not_promised_to_others(device as usize, pool);
+            books.needed(pool).saturating_sub(beside)
+        };
+        let mut missing = PerPool::new(missing(Pool::Memory), missing(Pool::System));
+        let mut asked = Vec::new();
+        let mut when = None;
+        for (other, reason) in self.who_may_yield(device, &mut when) {
+            if Pool::ALL.into_iter().all(|pool| missing[pool] == 0) {
+                break;
+            }
+            let held = |pool| self.devices[other as usize].promised(pool);
+            if Pool::ALL.into_iter().any(|pool| missing[pool] > 0 && held(pool) > 0) {
+                Pool::ALL.into_iter().for_each(|pool| missing[pool] = missing[pool].saturating_sub(held(pool)));
+                asked.push((other, reason));
+            }
+        }
+        if Pool::ALL.into_iter().all(|pool| missing[pool] == 0) {
+            for (other, reason) in asked {
+                self.turns.last_yield = self.now;
+                self.stop(other, reason, Some(device), true);
+            }
+        } else if let Some(when) = when {
+            self.wake_at(when);
+        }
+    }
+
+    /// The devices that yield to another now, in the order in which they do; `when` becomes the time at which more may.
+    fn who_may_yield(&self, wanting: u32, when: &mut Option<Nanoseconds>) -> Vec<(u32, SuspendReason)> {
+        let mut candidates = Vec::new();
+        for (index, books) in self.devices.iter() {
+            let other = index as u32;
+            let holds_nothing = Pool::ALL.into_iter().all(|pool| books.promised(pool) == 0);
+            if other == wanting || holds_nothing || books.is_suspended() {
+                continue;
+            }
+            match self.may_yield(other, wanting) {
+                Yield::Now(reason) => {
+                    let over = self.is_over_budget(books.process);
+                    let ran_since =
+                        if self.has_nothing_to_run(other) { books.turn.last_busy } else { books.turn.began_at };
+                    let band = Reverse(self.processes[books.process as usize].standing.band);
+                    candidates.push((!over, !self.has_nothing_to_run(other), band, ran_since, other, reason));
+                }
+                Yield::At(time) => *when = Some(when.map_or(time, |when: Nanoseconds| when.min(time))),
+                Yield::Never => {}
+            }
+        }
+        candidates.sort_unstable_by_key(|&(within, busy, band, since, other, _)| (within, busy, band, since, other));
+        candidates.into_iter().map(|(.., other, reason)| (other, reason)).collect()
+    }
+
+    /// Whether a device yields to another that waits (U-30, U-38).
+    fn may_yield(&self, other: u32, wanting: u32) -> Yield {
+        let books = &self.devices[other as usize];
+        if books.turn.activity == Activity::Yielding && !books.turn.gives_way {
+            return Yield::Now(SuspendReason::WaitsForRoom);
+        }
+        let process = &self.processes[books.process as usize];
+        let slice_over = (books.turn.began_at + books.turn.slice).max(self.resuming_until(other));
+        let starved_at = self.devices[wanting as usize].turn.waits_since.unwrap_or(self.now) + STARVATION;
+        let is_idle = self.has_nothing_to_run(other);
+        if books.error.is_some() {
+            return Yield::Now(SuspendReason::Idle);
+        }
+        let at = |time: Nanoseconds, reason| if time <= self.now { Yield::Now(reason) } else { Yield::At(time) };
+        if self.is_over_budget(books.process) {
+            let grace = books.turn.asked_to_trim_at.map_or(0, |asked| asked + TRIM_GRACE);
+            return match is_idle {
+                true => at(grace, SuspendReason::IdleOverBudget),
+                false => at(grace.max(slice_over), SuspendReason::SliceOver),
+            };
+        }
+        let is_foreground = process.standing.band != PriorityBand::Normal;
+        let is_blocked = is_idle && !books.undispatched.is_empty();
+        let is_reserved = Pool::ALL.into_iter().all(|pool| {
+            let share = self.shares[pool].get(books.process);
+            share.demand <= share.reservation
+        });
+        if (is_foreground || is_reserved) && !is_blocked {
+            return Yield::Never;
+        }
+        match is_idle {
+            true => at(starved_at, SuspendReason::Idle),
+            false => at(starved_at.max(slice_over), SuspendReason::Starvation),
+        }
+    }
+
+    /// A device whose list is on its way back does not yield before it has run.
+    fn resuming_until(&self, device: u32) -> Nanoseconds {
+        if self.turns.resuming.contains(&device) { self.now + SLICE_MIN } else { 0 }
+    }
+
+    /// Nothing of the device is dispatched or granted from now on.
+    pub(crate) fn stop(&mut self, device: u32, reason: SuspendReason, wanted_by: Option<u32>, gives_way: bool) {
+        let turn = &mut self.devices[device as usize].turn;
+        turn.gives_way |= gives_way;
+        if turn.activity != Activity::Active {
+            return;
+        }
+        self.set_activity(device, Activity::Yielding);
+        self.turns.stopped.insert(device);
+        let (id, wanted_by) = (self.device_id(device), wanted_by.map(|other| self.device_id(other)));
+        self.events.record(|| Event::DeviceYielded { device: id, reason, wanted_by });
+        self.statistics.yields += 1;
+        self.stirred = true;
+    }
+
+    /// Suspends who gives way and has nothing in flight any more.
+    fn suspend_drained(&mut self) {
+        let is_drained = |device: &u32| {
+            let books = &self.devices[*device as usize];
+            books.turn.activity == Activity::Yielding && books.turn.gives_way && !books.is_in_flight()
+        };
+        for device in Vec::from_iter(self.turns.stopped.iter().copied().filter(is_drained)) {
+            self.suspend(device);
+        }
+    }
+
+    /// The device's list is not required any more.
+    fn suspend(&mut self, device: u32) {
+        self.set_activity(device, Activity::Suspended);
+        self.devices[device as usize].suspended_in_period = true;
+        let id = self.device_id(device);
+        self.events.record(|| Event::DeviceSuspended { device: id });
+        let halted = self.devices[device as usize].turn.is_halted;
+        for index in core::mem::take(&mut self.devices[device as usize].holdings) {
+            let is_open =
+                self.allocations.contains(index as usize) && self.allocations[index as usize].entry(device).is_some();
+            if !is_open {
+                continue;
+            }
+            let entry = self.allocations[index as usize].entry_mut(device);
+            entry.in_holdings = false;
+            if !entry.holding {
+                continue;
+            }
+            self.devices[device as usize].to_bring_back.push(self.allocations.id(index as usize));
+            self.release(index, device);
+            // Its work may have written, and may write again.
+            let mut state = AllocationState::DIRTY | AllocationState::SUSPENDED;
+            state.set(AllocationState::EVICT_SOON, halted);
+            self.allocations[index as usize].state |= state;
+            self.let_go(index);
+        }
+        self.stirred = true;
+    }
+
+    /// The device's turn has come: its list is brought back, and then its work runs.
+    fn resume(&mut self, device: u32, reason: ResumeReason) {
+        let was_suspended = self.devices[device as usize].is_suspended();
+        let items = if was_suspended { self.items_to_bring_back(device) } else { Vec::new() };
+        if was_suspended && !self.can_bring_in(device, &items) {
+            return;
+        }
+        self.set_activity(device, Activity::Active);
+        self.turns.stopped.remove(&device);
+        let mut plans = self.bring_in(device, &items);
+        plans.sort_unstable();
+        plans.dedup();
+        plans.retain(|&plan| !self.stream.is_retired(plan));
+        let turn = &mut self.devices[device as usize].turn;
+        (turn.gives_way, turn.waits_since, turn.resumed_at) = (false, None, self.now);
+        turn.unbuilt = !plans.is_empty();
+        turn.plans.clone_from(&plans);
+        self.devices[device as usize].to_bring_back.clear();
+        if was_suspended {
+            self.turns.resuming.insert(device);
+            self.statistics.resumes += 1;
+        }
+        let id = self.device_id(device);
+        self.events.record(|| Event::DeviceResumed { device: id, reason, plans });
+        self.stirred = true;
+    }
+
+    /// What was held when the device was suspended, and is still required.
+    fn items_to_bring_back(&self, device: u32) -> Vec<(u32, Option<SpanNo>)> {
+        let books = &self.devices[device as usize];
+        let still_required = |&id| {
+            let index = self.allocations.lookup(id).ok()?;
+            let entry = self.allocations[index].entry(device)?;
+            (entry.open || entry.until > books.dispatched()).then_some((index as u32, None))
+        };
+        books.to_bring_back.iter().filter_map(still_required).collect()
+    }
+
+    /// Brings back who has nothing to run, when there is room again: who was pushed out last is the first.
+    fn bring_back(&mut self) {
+        let is_waiting = |device: &u32| self.devices[*device as usize].turn.waits_since.is_some();
+        let stopped = || self.turns.stopped.iter().copied();
+        if stopped().any(|device| is_waiting(&device)) || self.turns.power != Power::Up {
+            return;
+        }
+        let idle = stopped().filter(|&device| {
+            let books = &self.devices[device as usize];
+            books.is_suspended() && !books.turn.is_halted && books.error.is_none() && self.has_calm_room(device)
+        });
+        let Some(device) = idle.max_by_key(|&device| self.devices[device as usize].turn.last_busy) else { return };
+        let calm_at = self.turns.last_yield + CALM;
+        if self.now < calm_at {
+            return self.wake_at(calm_at);
+        }
+        self.place_anew(device, false);
+        self.resume(device, ResumeReason::PressureFell);
+    }
+
+    /// Whether the device's list fits with room to spare.
+    fn has_calm_room(&self, device: u32) -> bool {
+        Pool::ALL.into_iter().all(|pool| {
+            let spare = self.list_capacity(pool) / CALM_SHARE;
+            let needed = self.devices[device as usize].needed(pool);
+            needed == 0 || needed.saturating_add(spare) <= self.not_promised_to_others(device as usize, pool)
+        })
+    }
+
+    /// Lets devices yield whose allocations must or can be placed better.
+    fn replace(&mut self) {
+        for device in core::mem::take(&mut self.turns.to_replace) {
+            if self.devices.contains(device as usize) && self.devices[device as usize].is_active() {
+                self.stop(device, SuspendReason::Replace, None, true);
+            }
+        }
+        if self.turns.demoted.is_empty() || !self.turns.stopped.is_empty() {
+            return;
+        }
+        let calm_at = self.turns.last_yield + CALM;
+        if self.now < calm_at {
+            return self.wake_at(calm_at);
+        }
+        for device in Vec::from_iter(self.turns.demoted.iter().copied()) {
+            if self.could_come_back(device) {
+                self.turns.last_yield = self.now;
+                self.stop(device, SuspendReason::Replace, None, true);
+                return;
+            }
+        }
+    }
+
+    /// Whether all that a device has in system memory and would rather have in the memory segment fits there, with room to
+    /// spare.
+    fn could_come_back(&self, device: u32) -> bool {
+        let books = &self.devices[device as usize];
+        let demoted: u64 = self
+            .movable(device)
+            .filter(|&(_, wants)| wants == Pool::Memory)
+            .map(|(index, _)| {
+                let allocation = &self.allocations[index as usize];
+                if allocation.pool() == Pool::System { allocation.size } else { 0 }
+            })
+            .sum();
+        let spare = self.list_capacity(Pool::Memory) / CALM_SHARE;
+        let beside = self.not_promised_to_others(device as usize, Pool::Memory);
+        demoted > 0 && books.needed(Pool::Memory).saturating_add(demoted).saturating_add(spare) <= beside
+    }
+
+    /// Allocations of a device that may be in either pool, and that no other device counts; with the pool that they prefer.
+    fn movable(&self, device: u32) -> impl Iterator<Item = (u32, Pool)> {
+        let books = &self.devices[device as usize];
+        let held = books.holdings.iter().copied();
+        let to_bring_back = books.to_bring_back.iter().filter_map(|&id| Some(self.allocations.lookup(id).ok()? as u32));
+        held.chain(to_bring_back).filter_map(move |index| {
+            if !self.allocations.contains(index as usize) {
+                return None;
+            }
+            let allocation = &self.allocations[index as usize];
+            let is_only_here = allocation.openings().next().is_none() && allocation.device == device;
+            let is_listed = allocation.entry(device).is_some_and(|entry| entry.count > 0);
+            let state = allocation.state;
+            let both = AllocationState::MAY_BE_IN_MEMORY | AllocationState::MAY_BE_IN_SYSTEM;
+            let prefers = if state.contains(AllocationState::PREFERS_SYSTEM) { Pool::System } else { Pool::Memory };
+            let may_move = is_only_here && is_listed && state.contains(both);
+            (may_move && !state.contains(AllocationState::ACCESSED_PHYSICALLY)).then_some((index, prefers))
+        })
+    }
+
+    /// Chooses anew where the allocations of a suspended device will be: each where it prefers, those of higher priority
+    /// first, as there is room; if `may_be_demoted`, the rest elsewhere. Changes nothing if that is no better.
+    fn place_anew(&mut self, device: u32, may_be_demoted: bool) {
+        let books = &self.devices[device as usize];
+        let remembers = Pool::ALL.into_iter().any(|pool| books.list[pool].remembers());
+        if remembers || books.granted < books.requests.len() {
+            return;
+        }
+        let mut movable: Vec<(u32, Pool)> = self.movable(device).collect();
+        if movable.is_empty() {
+            return;
+        }
+        movable.sort_by_key(|&(index, _)| Reverse(self.allocations[index as usize].priority));
+        let mut left = PerPool::new(Pool::Memory, Pool::System).map(|pool| {
+            let moving = movable.iter().filter(|&&(index, _)| self.allocations[index as usize].pool() == pool);
+            let moving: u64 = moving.map(|&(index, _)| self.allocations[index as usize].size).sum();
+            let fixed = books.list[pool].now() - moving;
+            self.not_promised_to_others(device as usize, pool).saturating_sub(fixed)
+        });
+        let mut to_toggle = Vec::new();
+        let mut is_demoted = false;
+        for (index, prefers) in movable {
+            let allocation = &self.allocations[index as usize];
+            let other = if prefers == Pool::Memory { Pool::System } else { Pool::Memory };
+            let pool = if allocation.size <= left[prefers] {
+                prefers
+            } else if may_be_demoted && allocation.size <= left[other] {
+                is_demoted = true;
+                other
+            } else {
+                return;
+            };
+            left[pool] -= allocation.size;
+            if pool != allocation.pool() {
+                to_toggle.push(index);
+            }
+        }
+        for index in to_toggle {
+            let allocation = &mut self.allocations[index as usize];
+            let (from, size) = (allocation.pool(), allocation.size);
+            allocation.state.toggle(AllocationState::LISTED_IN_SYSTEM);
+            let to = self.allocations[index as usize].pool();
+            for (pool, bytes) in [
+                (from, self.devices[device as usize].list[from].now() - size),
+                (to, self.devices[device as usize].list[to].now() + size),
+            ] {
+                self.set_list_bytes(device as usize, pool, bytes);
+            }
+        }
+        if is_demoted {
+            self.turns.demoted.insert(device);
+        } else {
+            self.turns.demoted.remove(&device);
+        }
+    }
+
+    /// Changes whether a device's work runs, and with it what it is promised.
+    pub(crate) fn set_activity(&mut self, device: u32, activity: Activity) {
+        let books = &mut self.devices[device as usize];
+        Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] -= books.promised(pool));
+        books.turn.activity = activity;
+        Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] += books.promised(pool));
+    }
+
+    /// Somebody waits for this time.
+    pub(crate) fn wake_at(&mut self, time: Nanoseconds) {
+        let later = time.max(self.now + 1);
+        self.wake = Some(self.wake.map_or(later, |wake| wake.min(later)));
+    }
+}
