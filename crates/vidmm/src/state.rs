@@ -1,7 +1,10 @@
 //! The manager's books. What changes them is in the files that build on this one: `calls` admit, `grant`, `build` and
 //! `dispatch` are the steps of `poll`, `retire` takes what engines report.
 
-use alloc::{collections::VecDeque, vec::Vec};
+use alloc::{
+    collections::{BTreeSet, VecDeque},
+    vec::Vec,
+};
 
 use crate::{
     adapter::Adapter,
@@ -54,7 +57,7 @@ pub struct VidMm {
     /// How processes share each pool.
     pub(crate) shares: PerPool<Shares>,
     /// Processes that want to be told their budgets.
-    pub(crate) listeners: BTreeSet<u32>,
+    pub(crate) listeners: OrderedSet<u32>,
     pub(crate) trim_notifications: Slots<kind::TrimNotification, TrimRegistration>,
     pub(crate) trim_intervals: TrimIntervals,
     /// When the periods of devices that listen end.

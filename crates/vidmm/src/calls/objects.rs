@@ -38,7 +38,7 @@ impl VidMm {
             handle,
             space,
             tables,
-            devices: BTreeSet::new(),
+            devices: OrderedSet::default(),
             standing: Standing::default(),
         });
         let (weight, index) = (self.processes[process.index()].standing.weight(), process.index() as u32);

@@ -1,6 +1,10 @@
 //! Adapter start.
 
-use alloc::{collections::VecDeque, vec, vec::Vec};
+use alloc::{
+    collections::{BTreeSet, VecDeque},
+    vec,
+    vec::Vec,
+};
 
 use crate::{
     adapter::{self, Adapter, BrokenRule, NotificationRevision, StartAdapterError},
@@ -77,7 +81,7 @@ impl VidMm {
             pinned_bytes: extents.iter().map(|extent| extent.size).sum(),
             promised_bytes: PerPool::default(),
             shares: PerPool::new(Shares::new(0), Shares::new(adapter.system_commit_limit)),
-            listeners: BTreeSet::new(),
+            listeners: OrderedSet::default(),
             trim_notifications: Slots::new(),
             trim_intervals: TrimIntervals::default(),
             periods: BTreeSet::new(),
