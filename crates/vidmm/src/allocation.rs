@@ -112,7 +112,7 @@ impl Links {
 bitflags! {
     /// What is known of an allocation's content and life.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-    pub(crate) struct AllocationState: u16 {
+    pub(crate) struct AllocationState: u32 {
         /// The backing store holds content; otherwise the content is zero, and page-in is a fill (CRE-42, RES-18).
         const BACKED = 1 << 0;
         /// What the GPU has is newer than the backing store: eviction must copy it out, or is over with it in place (RES-22).
@@ -143,7 +143,22 @@ bitflags! {
         const PURGE_DUE = 1 << 13;
         /// Only devices that are suspended require it.
         const SUSPENDED = 1 << 14;
+        /// Its owner can do without it until it is reclaimed (RES-61).
+        const OFFERED = 1 << 15;
+        /// It was discarded since it was offered.
+        const DISCARDED = 1 << 16;
+        /// What its backing store holds is worthless, and is reset when the plan that discards it has retired.
+        const RESET_PENDING = 1 << 17;
+        /// It has no backing store: that was decommitted while it was offered (RES-66).
+        const NOT_COMMITTED = 1 << 18;
+        /// While it is evictable, the class of the queue that it stands in.
+        const CLASS = 0b111 << 29;
     }
+}
+
+impl AllocationState {
+    /// The lowest bit of [`CLASS`](Self::CLASS).
+    pub const LOWEST_CLASS_BIT: u32 = 1 << 29;
 }
 
 /// A mapping of all of an allocation without driver protection, as nearly all are: its address, and flags in the bits that a
@@ -317,10 +332,6 @@ impl Allocation {
         self.entries().any(|(_, entry)| entry.holding)
     }
 
-    fn has_ungranted_span(&self) -> bool {
-        self.entries().any(|(_, entry)| entry.has_ungranted_span())
-    }
-
     /// Where its device's list counts it.
     pub fn pool(&self) -> Pool {
         if self.state.contains(AllocationState::LISTED_IN_SYSTEM) { Pool::System } else { Pool::Memory }
@@ -353,10 +364,5 @@ impl Allocation {
             Some(Place::Aperture(offset)) => (adapter.aperture.id, in_place(*offset)),
             Some(Place::System) | None => (SegmentId::SYSTEM, in_place(self.backing_store)),
         }
-    }
-
-    /// Whether it was destroyed and no submission, queued ones included, will use it.
-    pub fn is_dead(&self) -> bool {
-        self.state.contains(AllocationState::DESTROYED) && !self.is_held() && !self.has_ungranted_span()
     }
 }

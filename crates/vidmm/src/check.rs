@@ -44,6 +44,7 @@ impl VidMm {
         for (index, allocation) in self.allocations.iter() {
             self.check_allocation_books(index, allocation, &mut audit);
         }
+        self.check_offers(&mut audit);
         self.check_devices(&mut audit);
         self.check_plans(&mut audit);
         if audit.broken.is_empty() { Ok(()) } else { Err(CheckError { broken: audit.broken }) }
@@ -125,7 +126,7 @@ impl VidMm {
             let is_unmapped = physical && allocation.place == Some(Place::System);
             audit.holds(!is_unmapped, || format!("SEG-13: allocation {index} is resident outside the aperture"));
             audit.holds(!(held && is_elsewhere), || format!("SEG-13: allocation {index} is held outside its range"));
-            audit.holds(assigned.is_none() || allocation.is_required(), || {
+            audit.holds(assigned.is_none() || allocation.is_required() || self.is_listed_offered(index as u32), || {
                 format!("SEG-13: allocation {index} keeps a range that nothing requires")
             });
         }
@@ -140,8 +141,44 @@ impl VidMm {
         audit.equal("CRE-31a: evictable allocations", queued.len() as u64, count);
         audit.equal("CRE-31a: evictable bytes", self.evictable[pool].bytes(), bytes);
         for index in queued {
-            let is_marked = self.allocations[index as usize].state.contains(AllocationState::EVICTABLE);
+            let allocation = &self.allocations[index as usize];
+            let is_marked = allocation.state.contains(AllocationState::EVICTABLE);
             audit.holds(is_marked, || format!("CRE-31a: allocation {index} is queued but not marked evictable"));
+            let (stands, belongs) = (allocation.queued_class(), self.class_of(index));
+            audit.holds(stands == belongs, || {
+                format!("CRE-31a: allocation {index} stands among the {stands:?}, but is {belongs:?}")
+            });
+        }
+    }
+
+    /// I25: what is offered is on no list, and its room there is remembered; what was discarded or decommitted has no content.
+    fn check_offers(&self, audit: &mut Audit) {
+        let offered = self.allocations.iter().filter(|(_, a)| a.state.contains(AllocationState::OFFERED)).count();
+        audit.equal("I25: offered allocations", self.offers.len() as u64, offered as u64);
+        for &index in self.offers.keys() {
+            let allocation = &self.allocations[index as usize];
+            audit.holds(allocation.state.contains(AllocationState::OFFERED), || {
+                format!("I25: allocation {index} has an offer, but is not offered")
+            });
+            let is_listed = allocation.entries().any(|(_, entry)| entry.count > 0 || entry.open);
+            audit.holds(!is_listed, || format!("I25: allocation {index} is offered, but a list requires it"));
+        }
+        for (index, Allocation { state, place, .. }) in self.allocations.iter() {
+            let has = |flag| state.contains(flag);
+            let is_lost = has(AllocationState::DISCARDED) || has(AllocationState::NOT_COMMITTED);
+            let has_content = has(AllocationState::BACKED) || has(AllocationState::DIRTY) || place.is_some();
+            audit.holds(!is_lost || !has_content, || {
+                format!("I25: allocation {index} is {state:?}, but is resident or has content")
+            });
+        }
+        for (index, device) in self.devices.iter() {
+            for pool in Pool::ALL {
+                let listed = self.offers.iter().filter(|(_, offer)| offer.count > 0);
+                let own = listed.map(|(&index, _)| &self.allocations[index as usize]);
+                let own = own.filter(|a| a.device as usize == index && a.pool() == pool);
+                let bytes: u64 = own.map(|allocation| allocation.size).sum();
+                audit.equal("I25: listed bytes of a device that are offered", device.offered[pool], bytes);
+            }
         }
     }
 

@@ -382,6 +382,12 @@ pub enum OfferError {
         /// Its position in the list.
         position: usize,
     },
+    /// An allocation has no backing store any more: its reclaim said so (RES-66).
+    #[error("allocation number {position} of the list is not committed: destroy it and create another")]
+    NotCommitted {
+        /// Its position in the list.
+        position: usize,
+    },
     /// An allocation is locked (RES-62).
     #[error("allocation number {position} of the list is locked; unlock it first")]
     Locked {

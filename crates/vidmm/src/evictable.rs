@@ -1,42 +1,97 @@
 //! Who may be evicted, in the order in which they go.
 //!
-//! The documented order (CRE-31a): lower priority first, at equal priority the less recently used. An allocation enters when
-//! the last submission that requires it has been dispatched, so the order of entering is the order of last use, and each
-//! priority needs only a queue. The queues are linked through the allocations: entering and leaving touch at most three of
-//! them, however many there are.
+//! What nobody misses goes first: the dead, then what is offered (RES-60). Then the documented order holds (CRE-31a): lower
+//! priority first, at equal priority the less recently used. What a suspended device will want again goes last. An allocation
+//! enters when the last submission that requires it has been dispatched, so the order of entering is the order of last use,
+//! and each priority of a class needs only a queue. The queues are linked through the allocations: entering and leaving touch
+//! at most three of them, however many there are.
 
 use alloc::collections::BTreeMap;
 
-use crate::allocation::{AllocationState, Allocations, Links};
+use crate::allocation::{Allocation, AllocationState, Allocations, Links};
 
 const NONE: u32 = Links::NONE;
 
-/// The priority of destroyed allocations that nothing will use any more: below every other (CRE-05).
-pub(crate) const DEAD_PRIORITY: u32 = 0;
+/// What an allocation that may be evicted is to its owner, in the order in which they go.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Class {
+    /// It was destroyed, and nothing will use it any more (RES-91).
+    Dead,
+    /// It is offered with priority LOW (RES-60, U-37).
+    OfferedLow,
+    /// It is offered with priority NORMAL.
+    OfferedNormal,
+    /// It is offered with priority HIGH.
+    OfferedHigh,
+    /// Nobody requires it, but its content is wanted.
+    NotRequired,
+    /// A device requires it that is suspended (RES-71).
+    DeviceSuspended,
+}
 
-/// Resident allocations that nobody requires.
+impl Class {
+    const COUNT: usize = 6;
+    const ALL: [Class; Self::COUNT] = [
+        Class::Dead,
+        Class::OfferedLow,
+        Class::OfferedNormal,
+        Class::OfferedHigh,
+        Class::NotRequired,
+        Class::DeviceSuspended,
+    ];
+
+    /// Whether the content of such an allocation is lost when it goes, so that taking it costs nothing.
+    pub fn is_worthless(self) -> bool {
+        self < Class::NotRequired
+    }
+}
+
+impl Allocation {
+    /// The class of the queue that the allocation stands in; it stands in one.
+    pub fn queued_class(&self) -> Class {
+        Class::ALL[(self.state.bits() / AllocationState::LOWEST_CLASS_BIT) as usize]
+    }
+
+    fn set_queued_class(&mut self, class: Class) {
+        let bits = AllocationState::from_bits_retain(class as u32 * AllocationState::LOWEST_CLASS_BIT);
+        self.state = self.state.difference(AllocationState::CLASS) | bits;
+    }
+
+    /// Of the worthless, age alone decides.
+    fn queue_key(&self, class: Class) -> (Class, u32) {
+        (class, if class.is_worthless() { 0 } else { self.priority })
+    }
+}
+
+/// Resident allocations that may be evicted.
 #[derive(Debug, Default)]
 pub(crate) struct Evictable {
-    /// First and last of each priority's queue.
-    queues: BTreeMap<u32, (u32, u32)>,
-    bytes: u64,
+    /// First and last of the queue of each class and priority.
+    queues: BTreeMap<(Class, u32), (u32, u32)>,
+    bytes: [u64; Class::COUNT],
 }
 
 impl Evictable {
     /// The sum of their sizes.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.bytes.iter().sum()
     }
 
-    /// Appends `index` as the most recently used of its priority. Does nothing if it is in already.
-    pub fn push(&mut self, allocations: &mut Allocations, index: u32) {
+    /// The sum of the sizes of those whose content is lost when they go.
+    pub fn worthless_bytes(&self) -> u64 {
+        Class::ALL.into_iter().filter(|class| class.is_worthless()).map(|class| self.bytes[class as usize]).sum()
+    }
+
+    /// Appends `index` as the most recently used of its class and priority. Does nothing if it is in already.
+    pub fn push(&mut self, allocations: &mut Allocations, index: u32, class: Class) {
         let allocation = &mut allocations[index as usize];
         if allocation.state.contains(AllocationState::EVICTABLE) {
             return;
         }
         allocation.state |= AllocationState::EVICTABLE;
-        self.bytes += allocation.size;
-        let (_, last) = self.queues.entry(allocation.priority).or_insert((index, NONE));
+        allocation.set_queued_class(class);
+        self.bytes[class as usize] += allocation.size;
+        let (_, last) = self.queues.entry(allocation.queue_key(class)).or_insert((index, NONE));
         let before = core::mem::replace(last, index);
         allocation.links = Links { before, after: NONE };
         if before != NONE {
@@ -44,21 +99,22 @@ impl Evictable {
         }
     }
 
-    /// Takes `index` out. Does nothing if it is not in.
+    /// Takes `index` out. Does nothing if it is not in. Its priority is what it was when it entered.
     pub fn remove(&mut self, allocations: &mut Allocations, index: u32) {
         let allocation = &mut allocations[index as usize];
         if !allocation.state.contains(AllocationState::EVICTABLE) {
             return;
         }
         allocation.state -= AllocationState::EVICTABLE;
-        self.bytes -= allocation.size;
-        let priority = allocation.priority;
+        let class = allocation.queued_class();
+        self.bytes[class as usize] -= allocation.size;
+        let key = allocation.queue_key(class);
         let Links { before, after } = core::mem::replace(&mut allocation.links, Links::UNLINKED);
         if before == NONE && after == NONE {
-            self.queues.remove(&priority);
+            self.queues.remove(&key);
             return;
         }
-        let (first, last) = self.queues.get_mut(&priority).expect("a linked allocation is in a queue");
+        let (first, last) = self.queues.get_mut(&key).expect("a linked allocation is in a queue");
         match before {
             NONE => *first = after,
             _ => allocations[before as usize].links.after = after,
@@ -72,13 +128,6 @@ impl Evictable {
     /// All of them in the order in which they go.
     pub fn iter(&self, allocations: &Allocations) -> impl Iterator<Item = u32> {
         self.queues.values().flat_map(move |&(first, _)| queue(allocations, first))
-    }
-
-    /// The sum of the sizes of the dead, which are few at any time: they are the first to go.
-    pub fn dead_bytes(&self, allocations: &Allocations) -> u64 {
-        let first = self.queues.get(&DEAD_PRIORITY).map(|&(first, _)| first);
-        let dead = first.into_iter().flat_map(|first| queue(allocations, first));
-        dead.map(|index| allocations[index as usize].size).sum()
     }
 }
 

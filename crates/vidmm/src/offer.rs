@@ -47,3 +47,27 @@ pub enum ReclaimResult {
     /// destroyed (RES-66).
     NotCommitted = 2,
 }
+
+impl OfferPriority {
+    /// What AUTO means for an allocation of `priority` (CRE-30, CRE-31b); never AUTO.
+    pub(crate) fn resolved(self, priority: u32) -> Self {
+        const LOW: u32 = 0x5000_0000;
+        const HIGH: u32 = 0xA000_0000;
+        match self {
+            OfferPriority::Auto if priority <= LOW => OfferPriority::Low,
+            OfferPriority::Auto if priority >= HIGH => OfferPriority::High,
+            OfferPriority::Auto => OfferPriority::Normal,
+            said => said,
+        }
+    }
+}
+
+/// What is remembered of an allocation while it is offered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer {
+    /// How often its device's list names it: it joins again with this count when it is reclaimed. 0 is not at all.
+    pub count: u32,
+    /// Never AUTO.
+    pub priority: OfferPriority,
+    pub flags: OfferFlags,
+}

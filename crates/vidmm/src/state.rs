@@ -2,7 +2,7 @@
 //! `dispatch` are the steps of `poll`, `retire` takes what engines report.
 
 use alloc::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
 };
 
@@ -21,6 +21,7 @@ use crate::{
         AllocationId, DeviceId, InvalidHandle, MonitoredFenceId, PagingQueueId, PlanNo, ProcessId, Slots, SubmissionNo,
         TrimNotificationId, kind,
     },
+    offer::Offer,
     ordered_set::OrderedSet,
     paging::{Step, Stream, Windows},
     placer::PagePlacer,
@@ -91,6 +92,8 @@ pub struct VidMm {
     pub(crate) rootless: OrderedSet<u32>,
     /// Contexts with queued work.
     pub(crate) queued: OrderedSet<u32>,
+    /// The allocations that are offered.
+    pub(crate) offers: BTreeMap<u32, Offer>,
     /// Evictable allocations whose last Evict asked for eviction at the earliest opportunity.
     pub(crate) evict_soon: VecDeque<u32>,
     /// Allocations of which no trace is left; the driver and the host are still to be told.
@@ -221,6 +224,9 @@ pub(crate) struct Device {
     pub paging_queues: u32,
     pub allocations: u32,
     pub list: PerPool<ListBytes>,
+    /// Bytes of listed allocations that are offered: they are not counted in `list`, and need their room again when they are
+    /// reclaimed.
+    pub offered: PerPool<u64>,
     /// Whether its work runs.
     pub turn: Turn,
     /// Bytes that entries of the list hold in place, and how many entries do.
@@ -262,6 +268,8 @@ pub(crate) enum DeferredAction {
     Purge(u32),
     /// Take the last traces of an allocation that the device has closed away.
     Close(u32),
+    /// Discard an allocation that was offered with OFFER_IMMEDIATELY (RES-60).
+    Discard(u32),
     /// Make a freed mapping invalid (GVA-53).
     Unmap { allocation: u32, process: u32, virtual_address: u64 },
 }
@@ -496,8 +504,11 @@ impl VidMm {
     /// together, every other alone.
     pub(crate) fn not_promised(&self) -> u64 {
         let capacity = self.list_capacity(Pool::Memory);
-        let stopped = self.turns.stopped.iter().map(|&device| self.devices[device as usize].needed(Pool::Memory));
-        capacity - stopped.max().unwrap_or(0).max(self.promised_bytes[Pool::Memory]).min(capacity)
+        let alone = self.devices.iter().map(|(_, books)| match (books.is_active(), books.offered[Pool::Memory]) {
+            (true, 0) => 0,
+            (_, offered) => books.needed(Pool::Memory) + offered,
+        });
+        capacity - alone.max().unwrap_or(0).max(self.promised_bytes[Pool::Memory]).min(capacity)
     }
 
     /// Changes how many bytes page tables take of the memory segment.

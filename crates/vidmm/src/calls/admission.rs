@@ -41,7 +41,11 @@ impl VidMm {
     /// What may join a device's list: beside all others, or as its process is entitled to.
     pub(super) fn begin_admission(&self, device: usize, entitled: Option<MakeResidentFlags>) -> Admission {
         let process = self.devices[device].process;
-        let alone = |pool: Pool| self.list_capacity(pool).saturating_sub(self.devices[device].list[pool].now());
+        // What is offered must fit again when it is reclaimed.
+        let alone = |pool: Pool| {
+            let books = &self.devices[device];
+            self.list_capacity(pool).saturating_sub(books.list[pool].now()).saturating_sub(books.offered[pool])
+        };
         let left = |pool: Pool| {
             let shares = &self.shares[pool];
             let beside_all = self.list_capacity(pool).saturating_sub(shares.demand_total());
@@ -135,20 +139,24 @@ impl VidMm {
         admission.assigned.iter().for_each(|&index| self.aperture.release(index));
     }
 
-    /// The list weighs more from now on. If it has no room beside those that are active now, the device waits for its turn.
+    /// What was admitted joins the list.
     pub(super) fn accept_admission(&mut self, admission: &Admission) {
-        let device = admission.device;
+        self.add_to_list(admission.device, admission.added);
+    }
+
+    /// The device's list weighs more from now on. If it has no room beside those that are active now, it waits for its turn.
+    pub(super) fn add_to_list(&mut self, device: usize, added: PerPool<u64>) {
         let has_room = Pool::ALL.into_iter().all(|pool| {
             let books = &self.devices[device];
-            let needed = books.needed(pool).max(books.list[pool].now() + admission.added[pool]);
+            let needed = books.needed(pool).max(books.list[pool].now() + added[pool]);
             needed <= self.not_promised_to_others(device, pool)
         });
         if !has_room {
             self.stop(device as u32, SuspendReason::WaitsForRoom, None, false);
         }
-        for pool in Pool::ALL.into_iter().filter(|&pool| admission.added[pool] > 0) {
-            let weight = self.devices[admission.device].list[pool].now() + admission.added[pool];
-            self.set_list_bytes(admission.device, pool, weight);
+        for pool in Pool::ALL.into_iter().filter(|&pool| added[pool] > 0) {
+            let weight = self.devices[device].list[pool].now() + added[pool];
+            self.set_list_bytes(device, pool, weight);
         }
     }
 }

@@ -97,8 +97,9 @@ impl VidMm {
         let size = self.check_allocation(&info);
         let state = self.notifications(&info).map(|notify| notify | self.residence(&info) | shared);
         let checked = size.and_then(|size| Ok((size, state?)));
-        let committed = checked
-            .and_then(|(size, state)| Ok((size, state, host.commit_backing_store(size).map_err(CreateError::from)?)));
+        let committed = checked.and_then(|(size, state)| {
+            Ok((size, state, self.commit_backing_store(host, size).map_err(CreateError::from)?))
+        });
         let (size, state, backing_store) = committed.inspect_err(|_| kmd.destroy_allocation(info.allocation))?;
         self.report_notifications(&info, size);
         let owner = Owner { process: self.devices[device_index].process, device: device_index as u32 };
@@ -228,6 +229,7 @@ impl VidMm {
     pub fn destroy_allocation(&mut self, allocation: AllocationId, flags: DestroyFlags) -> Result<(), InvalidHandle> {
         let index = self.lookup_allocation(allocation)? as u32;
         self.events.record(|| Event::AllocationDestroyed { allocation, flags });
+        self.end_offer(index);
         if self.hand_over(index) {
             return Ok(());
         }

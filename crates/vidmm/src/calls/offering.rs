@@ -1,14 +1,22 @@
 //! Offer and Reclaim (RES-60..RES-68).
 
-use alloc::vec::Vec;
+use alloc::{collections::BTreeSet, vec::Vec};
 
 use crate::{
-    contract::Host,
+    allocation::AllocationState,
+    contract::{BackingStoreError, Host},
     error::{OfferError, ReclaimError},
+    event::Event,
     id::{AllocationId, DeviceId, PagingQueueId},
-    offer::{OfferFlags, OfferPriority, ReclaimResult},
-    state::VidMm,
+    offer::{Offer, OfferFlags, OfferPriority, ReclaimResult},
+    pool::PerPool,
+    request::RequestKind,
+    residency::EvictFlags,
+    state::{DeferredAction, VidMm},
+    units::PhysicalAddress,
 };
+
+use super::resident::REQUESTS_MAX;
 
 /// What Reclaim answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,6 +29,12 @@ pub struct Reclaimed {
     pub paging_fence_value: u64,
 }
 
+/// An allocation that is on its device's list again, and how often.
+struct Listed {
+    index: u32,
+    count: u32,
+}
+
 impl VidMm {
     /// Offers allocations: once the work submitted before has ended, their memory may be used for others, and their content
     /// is then lost (RES-61). They stay where they are until memory is wanted; then they go before any other, those of lower
@@ -28,7 +42,7 @@ impl VidMm {
     ///
     /// They stay on their device's list with their counts, but the list does not require them, and they do not count in the
     /// process's usage. Between Offer and Reclaim they can be neither locked nor made resident, and work must not use them
-    /// (RES-62).
+    /// (RES-62); Evict lowers their counts as ever.
     ///
     /// # Errors
     ///
@@ -41,8 +55,65 @@ impl VidMm {
         priority: OfferPriority,
         flags: OfferFlags,
     ) -> Result<(), OfferError> {
-        let _ = (device, allocations, priority, flags);
-        todo!()
+        let device_index = self.devices.lookup(device)?;
+        self.check_device(device_index)?;
+        if allocations.is_empty() {
+            return Err(OfferError::Empty);
+        }
+        let mut indices = Vec::with_capacity(allocations.len());
+        let mut named = BTreeSet::new();
+        for (position, &id) in allocations.iter().enumerate() {
+            let index = self.lookup_allocation(id)? as u32;
+            let allocation = &self.allocations[index as usize];
+            if allocation.device as usize != device_index {
+                return Err(OfferError::WrongDevice { position });
+            }
+            if allocation.state.contains(AllocationState::OFFERED) || !named.insert(index) {
+                return Err(OfferError::Offered { position });
+            }
+            if allocation.openings().any(|opening| !opening.is_closed) {
+                return Err(OfferError::Shared { position });
+            }
+            if allocation.state.contains(AllocationState::NOT_COMMITTED) {
+                return Err(OfferError::NotCommitted { position });
+            }
+            indices.push(index);
+        }
+        let after_submission = self.devices[device_index].submitted;
+        self.events.record(|| Event::Offered {
+            device,
+            allocations: allocations.to_vec(),
+            priority,
+            flags,
+            after_submission,
+        });
+        indices.into_iter().for_each(|index| self.offer(device_index, index, priority, flags));
+        self.stirred = true;
+        Ok(())
+    }
+
+    fn offer(&mut self, device: usize, index: u32, priority: OfferPriority, flags: OfferFlags) {
+        let submitted = self.devices[device].submitted;
+        let allocation = &mut self.allocations[index as usize];
+        let priority = priority.resolved(allocation.priority);
+        let (size, pool) = (allocation.size, allocation.pool());
+        let count = allocation.entry_mut(device as u32).count;
+        allocation.state |= AllocationState::OFFERED;
+        // An earlier Evict no longer hastens it: it stays where it is until memory is wanted.
+        allocation.state -= AllocationState::EVICT_SOON;
+        self.offers.insert(index, Offer { count, priority, flags });
+        if count > 0 {
+            let entry = self.allocations[index as usize].entry_mut(device as u32);
+            entry.count = 1;
+            let effect = entry.leave(submitted, EvictFlags::EVICT_ONLY_IF_NECESSARY);
+            self.devices[device].offered[pool] += size;
+            self.set_list_bytes(device, pool, self.devices[device].list[pool].now() - size);
+            self.apply(index, device as u32, effect);
+        }
+        self.reclassify(index);
+        if flags.contains(OfferFlags::OFFER_IMMEDIATELY) {
+            self.defer(device, DeferredAction::Discard(index));
+        }
     }
 
     /// Takes offered allocations back, and says what became of their content. Those on the device's list are brought in, as
@@ -58,7 +129,183 @@ impl VidMm {
         paging_queue: PagingQueueId,
         allocations: &[AllocationId],
     ) -> Result<Reclaimed, ReclaimError> {
-        let _ = (host, paging_queue, allocations);
-        todo!()
+        let queue = self.paging_queues.lookup(paging_queue)?;
+        let device = self.paging_queues[queue].device as usize;
+        self.check_device(device)?;
+        if allocations.is_empty() {
+            return Err(ReclaimError::Empty);
+        }
+        let pending = self.devices[device].requests.len();
+        if pending >= REQUESTS_MAX {
+            return Err(ReclaimError::TooManyPending { pending });
+        }
+        let mut indices = Vec::with_capacity(allocations.len());
+        let mut named = BTreeSet::new();
+        for (position, &id) in allocations.iter().enumerate() {
+            let index = self.lookup_allocation(id)? as u32;
+            let allocation = &self.allocations[index as usize];
+            if allocation.device as usize != device {
+                return Err(ReclaimError::WrongDevice { position });
+            }
+            if !allocation.state.contains(AllocationState::OFFERED) || !named.insert(index) {
+                return Err(ReclaimError::NotOffered { position });
+            }
+            indices.push(index);
+        }
+
+        let mut results = Vec::with_capacity(indices.len());
+        let mut listed = Vec::new();
+        for &index in &indices {
+            let (result, count) = self.reclaim(host, index);
+            results.push(result);
+            if count > 0 {
+                listed.push(Listed { index, count });
+            }
+        }
+        self.count_in_again(device, &listed);
+        let at_once = self.can_join_at_once(device, &listed);
+        let paging_fence_value = if at_once { 0 } else { self.paging_queues[queue].last_value + 1 };
+        let (device_id, after_submission) = (self.devices.id(device), self.devices[device].submitted);
+        let books = &self.allocations;
+        self.events.record(|| Event::Reclaimed {
+            device: device_id,
+            queue: paging_queue,
+            allocations: allocations.to_vec(),
+            results: results.clone(),
+            backing_stores: indices.iter().map(|&index| books[index as usize].backing_store).collect(),
+            after_submission,
+            paging_fence_value,
+        });
+        self.join_again(queue, listed, at_once);
+        self.stirred = true;
+        Ok(Reclaimed { results, paging_fence_value })
+    }
+
+    /// Ends an offer. Returns what became of the content, and how often the allocation is on its device's list from now on.
+    fn reclaim(&mut self, host: &mut dyn Host, index: u32) -> (ReclaimResult, u32) {
+        let discarded = self.allocations[index as usize].state.contains(AllocationState::DISCARDED);
+        let offer = self.end_offer(index).expect("it was found to be offered");
+        let allocation = &self.allocations[index as usize];
+        if !allocation.state.contains(AllocationState::NOT_COMMITTED) {
+            let result = if discarded { ReclaimResult::Discarded } else { ReclaimResult::Ok };
+            return (result, offer.count);
+        }
+        let size = allocation.size;
+        match self.commit_backing_store(host, size) {
+            Ok(backing_store) => {
+                let allocation = &mut self.allocations[index as usize];
+                allocation.backing_store = backing_store.offset;
+                allocation.state -= AllocationState::NOT_COMMITTED;
+                (ReclaimResult::Discarded, offer.count)
+            }
+            Err(_) => {
+                if offer.count > 0 {
+                    self.let_go(index);
+                }
+                (ReclaimResult::NotCommitted, 0)
+            }
+        }
+    }
+
+    /// Forgets that an allocation is offered, if it is. It is on no list until it joins one again.
+    pub(crate) fn end_offer(&mut self, index: u32) -> Option<Offer> {
+        let offer = self.offers.remove(&index)?;
+        let allocation = &mut self.allocations[index as usize];
+        allocation.state -= AllocationState::OFFERED | AllocationState::DISCARDED;
+        if offer.count > 0 {
+            self.devices[allocation.device as usize].offered[allocation.pool()] -= allocation.size;
+        }
+        self.reclassify(index);
+        Some(offer)
+    }
+
+    /// An Evict of an offered allocation: it will be on the list once less when it is reclaimed. The count must be above 0.
+    pub(super) fn leave_offered(&mut self, index: u32) {
+        let offer = self.offers.get_mut(&index).expect("an offered allocation has an offer");
+        offer.count -= 1;
+        if offer.count == 0 {
+            let allocation = &self.allocations[index as usize];
+            self.devices[allocation.device as usize].offered[allocation.pool()] -= allocation.size;
+            self.let_go(index);
+        }
+    }
+
+    /// Whether the allocation is offered, and will be on its device's list again when it is reclaimed.
+    pub(crate) fn is_listed_offered(&self, index: u32) -> bool {
+        self.offers.get(&index).is_some_and(|offer| offer.count > 0)
+    }
+
+    /// Puts what was offered back on the device's list. Where it is counted is what it was: room was kept there for it.
+    fn count_in_again(&mut self, device: usize, listed: &[Listed]) {
+        let mut added: PerPool<u64> = PerPool::default();
+        for &Listed { index, .. } in listed {
+            let allocation = &self.allocations[index as usize];
+            added[allocation.pool()] += allocation.size;
+        }
+        self.add_to_list(device, added);
+    }
+
+    fn can_join_at_once(&self, device: usize, listed: &[Listed]) -> bool {
+        let indices: Vec<u32> = listed.iter().map(|listed| listed.index).collect();
+        let books = &self.devices[device];
+        indices.is_empty()
+            || (books.granted == books.requests.len()
+                && books.is_active()
+                && books.turn.plans.is_empty()
+                && indices.iter().all(|&index| self.is_in_place(index))
+                && self.may_hold(device, self.bytes_not_held(device as u32, &indices)))
+    }
+
+    fn join_again(&mut self, queue: usize, listed: Vec<Listed>, at_once: bool) {
+        let mut items = Vec::new();
+        let device = self.paging_queues[queue].device;
+        for Listed { index, count } in listed {
+            let entry = self.allocations[index as usize].entry_mut(device);
+            if at_once {
+                let effect = entry.join_granted();
+                entry.count = count;
+                self.apply(index, device, effect);
+            } else {
+                items.push((index, entry.join_ungranted()));
+                entry.count = count;
+            }
+        }
+        if !items.is_empty() {
+            self.request(queue, RequestKind::MakeResident(items));
+        }
+    }
+
+    /// Commits a backing store. Where the host has none left, offered allocations that allow it are decommitted for it, those
+    /// of lower priority first.
+    pub(super) fn commit_backing_store(
+        &mut self,
+        host: &mut dyn Host,
+        size: u64,
+    ) -> Result<PhysicalAddress, BackingStoreError> {
+        host.commit_backing_store(size).or_else(|error| {
+            let mut candidates: Vec<(OfferPriority, u32)> = Vec::new();
+            for (&index, offer) in &self.offers {
+                let allocation = &self.allocations[index as usize];
+                let can_go = offer.flags.contains(OfferFlags::ALLOW_DECOMMIT)
+                    && self.is_discardable(index)
+                    && allocation.place.is_none()
+                    && !allocation.state.contains(AllocationState::NOT_COMMITTED)
+                    && self.stream.is_retired(allocation.last_plan);
+                if can_go {
+                    candidates.push((offer.priority, index));
+                }
+            }
+            candidates.sort_unstable();
+            let mut freed = 0;
+            for (_, index) in candidates {
+                if freed >= size {
+                    break;
+                }
+                self.note_discarded(index);
+                self.decommit(host, index);
+                freed += self.allocations[index as usize].size;
+            }
+            if freed > 0 { host.commit_backing_store(size) } else { Err(error) }
+        })
     }
 }

@@ -7,7 +7,6 @@ use crate::{
     allocation::{AllocationState, Place},
     error::{DeviceErrorReason, EvictError, MakeResidentError, NoMemoryReason},
     event::Event,
-    evictable::DEAD_PRIORITY,
     id::{AllocationId, DeviceId, PagingQueueId},
     pool::{PerPool, Pool},
     request::{Request, RequestKind},
@@ -76,6 +75,13 @@ impl VidMm {
             if !self.allocations[index].is_open_on(device as u32) {
                 return Err(MakeResidentError::WrongDevice { position });
             }
+            let state = self.allocations[index].state;
+            if state.contains(AllocationState::OFFERED) {
+                return Err(MakeResidentError::Offered { position });
+            }
+            if state.contains(AllocationState::NOT_COMMITTED) {
+                return Err(MakeResidentError::NotCommitted { position });
+            }
             indices.push(index as u32);
         }
         self.count_in(device, allocations, &indices, flags)?;
@@ -140,6 +146,10 @@ impl VidMm {
         let last = self.devices[device_index].submitted;
         let mut left: PerPool<u64> = PerPool::default();
         for &index in &indices {
+            if self.offers.contains_key(&index) {
+                self.leave_offered(index);
+                continue;
+            }
             let allocation = &mut self.allocations[index as usize];
             let entry = allocation.entry_mut(device_index as u32);
             let effect = entry.leave(last, flags);
@@ -220,24 +230,30 @@ impl VidMm {
     /// Checks that each allocation is on the device's list as often as it is named.
     fn count_out(&mut self, device: usize, indices: &[u32]) -> Result<(), EvictError> {
         let mut counted = 0;
-        let is_listed = |&&index: &&u32| {
-            let allocation = &mut self.allocations[index as usize];
-            let listed = allocation.is_open_on(device as u32) && allocation.entry_mut(device as u32).count > 0;
-            if listed {
-                allocation.entry_mut(device as u32).count -= 1;
-                counted += 1;
+        for &index in indices {
+            let is_open = self.allocations[index as usize].is_open_on(device as u32);
+            if !is_open || *self.count_mut(device, index) == 0 {
+                break;
             }
-            !listed
-        };
-        let missing = indices.iter().find(is_listed).is_some();
-        for &index in &indices[..counted] {
-            self.allocations[index as usize].entry_mut(device as u32).count += 1;
+            *self.count_mut(device, index) -= 1;
+            counted += 1;
         }
-        if missing { Err(EvictError::NotResident { position: counted }) } else { Ok(()) }
+        for &index in &indices[..counted] {
+            *self.count_mut(device, index) += 1;
+        }
+        if counted < indices.len() { Err(EvictError::NotResident { position: counted }) } else { Ok(()) }
+    }
+
+    /// How often the device's list names the allocation; while it is offered, how often it will again.
+    fn count_mut(&mut self, device: usize, index: u32) -> &mut u32 {
+        match self.offers.get_mut(&index) {
+            Some(offer) => &mut offer.count,
+            None => &mut self.allocations[index as usize].entry_mut(device as u32).count,
+        }
     }
 
     /// Whether the allocation is where it is to be, with its content, and nothing is under way for it.
-    fn is_in_place(&self, index: u32) -> bool {
+    pub(super) fn is_in_place(&self, index: u32) -> bool {
         self.is_placed(index) && self.stream.is_retired(self.allocations[index as usize].last_plan)
     }
 
@@ -372,7 +388,16 @@ impl VidMm {
     /// The allocation may be a victim, as the most recently used of its priority.
     pub(crate) fn expose(&mut self, index: u32) {
         if let Some(place) = &self.allocations[index as usize].place {
-            self.evictable[place.pool()].push(&mut self.allocations, index);
+            let class = self.class_of(index);
+            self.evictable[place.pool()].push(&mut self.allocations, index, class);
+        }
+    }
+
+    /// What the allocation is to its owner has changed.
+    pub(crate) fn reclassify(&mut self, index: u32) {
+        if self.allocations[index as usize].state.contains(AllocationState::EVICTABLE) {
+            self.keep(index);
+            self.expose(index);
         }
     }
 
@@ -404,7 +429,10 @@ impl VidMm {
     /// Whoever is resident and required by nobody may be evicted from now on.
     pub(crate) fn let_go(&mut self, index: u32) {
         let allocation = &self.allocations[index as usize];
-        if allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY) && !allocation.is_required() {
+        if allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY)
+            && !allocation.is_required()
+            && !self.is_listed_offered(index)
+        {
             self.aperture.release(index);
         }
         if allocation.place.is_none() || allocation.is_held() {
@@ -426,12 +454,10 @@ impl VidMm {
     /// Puts a destroyed allocation that nothing will use any more first among those that may go: its content is worthless,
     /// and its room need not wait for the submissions that were made between its last use and its end.
     pub(crate) fn bury(&mut self, index: u32) {
-        if !self.allocations[index as usize].is_dead() {
+        if !self.is_dead(index) {
             return;
         }
         self.aperture.release(index);
-        self.keep(index);
-        self.allocations[index as usize].priority = DEAD_PRIORITY;
-        self.expose(index);
+        self.reclassify(index);
     }
 }

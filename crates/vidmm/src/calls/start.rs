@@ -1,7 +1,7 @@
 //! Adapter start.
 
 use alloc::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     vec,
     vec::Vec,
 };
@@ -106,6 +106,7 @@ impl VidMm {
             deferring: OrderedSet::default(),
             rootless: OrderedSet::default(),
             queued: OrderedSet::default(),
+            offers: BTreeMap::new(),
             evict_soon: VecDeque::new(),
             dead: Vec::new(),
             closed: Vec::new(),

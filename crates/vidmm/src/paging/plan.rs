@@ -146,6 +146,8 @@ pub(crate) enum Retire {
     Allocation(u32),
     /// A device that has closed an allocation is done with it.
     Opening { allocation: u32, device: u32 },
+    /// The content of an allocation that was offered is lost, and nothing writes to its backing store any more.
+    Discard(u32),
     /// A mapping is invalid everywhere: its addresses are free.
     Mapping { process: u32, virtual_address: u64 },
 }

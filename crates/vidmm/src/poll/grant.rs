@@ -64,7 +64,7 @@ impl VidMm {
                 (Power::Up, false) => EvictReason::EvictRequested,
                 (Power::GoingDown | Power::Down, _) => EvictReason::PoweredDown,
             };
-            self.plan_out(&mut draft, index, reason);
+            self.plan_out(&mut draft, index, self.reason(index, reason));
         }
         self.finish(draft);
     }
@@ -130,6 +130,7 @@ impl VidMm {
                 self.plan_after(&mut draft, last_plan);
                 self.plan_retire(&mut draft, Retire::Allocation(index));
             }
+            DeferredAction::Discard(index) => self.discard_at_once(&mut draft, index),
             DeferredAction::Unmap { allocation, process, virtual_address } => {
                 let removed = self.allocations[allocation as usize].remove_mapping(process, virtual_address);
                 let mapping = removed.expect("a mapping is freed once, and before its allocation is purged");
@@ -222,7 +223,7 @@ impl VidMm {
     /// Whether all that is missing in a pool fits into what is free and what is evictable there, without what the request
     /// itself keeps.
     ///
-    /// Where it fits without a victim once the dead are gone, that is waited for while work of the device runs: copying living
+    /// Where it fits without a victim once the dead and the offered are gone, that is waited for while work of the device runs: copying living
     /// content out and in again costs more. When nothing runs any more, what dies may itself wait for this request.
     fn has_room_for(&self, pool: Pool, device: u32, position: SubmissionNo, indices: &[u32]) -> bool {
         let mut missing: Vec<u32> = Vec::new();
@@ -247,10 +248,10 @@ impl VidMm {
         }
         let books = &self.devices[device as usize];
         let nothing_runs = books.unretired.first().is_none_or(|&first| first > books.dispatched());
-        let dead = evictable.dead_bytes(&self.allocations);
+        let worthless = evictable.worthless_bytes();
         nothing_runs
-            || missing <= available + dead
-            || missing > available + dead + self.dying_bytes(pool, device, position)
+            || missing <= available + worthless
+            || missing > available + worthless + self.dying_bytes(pool, device, position)
     }
 
     /// Bytes of destroyed allocations that are held only for submissions of the device up to `position`.

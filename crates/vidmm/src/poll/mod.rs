@@ -4,6 +4,7 @@ mod draft;
 mod mappings;
 mod planner;
 mod victims;
+mod discard;
 mod grant;
 mod build;
 mod dispatch;

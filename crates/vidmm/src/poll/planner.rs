@@ -84,6 +84,10 @@ impl VidMm {
         if !self.adapter.has_page_tables() && !self.stream.is_retired(last_plan) {
             draft.plan.follow_retired(last_plan);
         }
+        // What is reset when that plan has retired holds nothing before.
+        if self.allocations[index as usize].state.contains(AllocationState::RESET_PENDING) {
+            draft.plan.follow_retired(last_plan);
+        }
         let number = self.stream.next_number();
         let allocation = &mut self.allocations[index as usize];
         self.processes[allocation.process as usize].standing.usage[place.pool()] += allocation.size;
@@ -155,10 +159,11 @@ impl VidMm {
         for mapping in Vec::from_iter(self.allocations[index as usize].mappings()) {
             self.hide_mapping(draft, index, mapping);
         }
+        let (discarded, worthless) = (self.is_discardable(index), self.is_worthless(index));
         let allocation = &mut self.allocations[index as usize];
         let place = allocation.place.take().expect("what leaves a segment is in it");
         self.processes[allocation.process as usize].standing.usage[place.pool()] -= allocation.size;
-        let has_news = !allocation.is_dead() && allocation.state.contains(AllocationState::DIRTY);
+        let has_news = !worthless && allocation.state.contains(AllocationState::DIRTY);
         let copied = has_news && matches!(place, Place::Memory(_));
         if has_news {
             allocation.state |= AllocationState::BACKED;
@@ -178,6 +183,9 @@ impl VidMm {
                 self.plan_out_of_aperture(draft, index, offset);
             }
         }
+        if discarded {
+            self.plan_discard(draft, index);
+        }
         match reason {
             EvictReason::Destroyed => {}
             EvictReason::Promoted => self.statistics.promotions += 1,
@@ -192,7 +200,7 @@ impl VidMm {
             extents: extents.iter().collect(),
             copied,
             reason,
-            discarded: false,
+            discarded,
             wanted_by,
         });
     }
@@ -213,7 +221,7 @@ impl VidMm {
         let id = self.allocations.id(index as usize);
         let allocation = &self.allocations[index as usize];
         self.commit.promise(self.stream.next_number(), allocation.size);
-        if allocation.is_dead() || reason == EvictReason::Promoted {
+        if self.is_worthless(index) || reason == EvictReason::Promoted {
             return;
         }
         let notice = |flags| Notice {

@@ -163,6 +163,7 @@ impl VidMm {
                 match retire {
                     Retire::Allocation(index) => self.dead.push(index),
                     Retire::Opening { allocation, device } => self.closed.push((allocation, device)),
+                    Retire::Discard(index) => self.settle_discard(host, index),
                     Retire::Mapping { process, virtual_address } => {
                         self.processes[process as usize].space.unmap(virtual_address);
                         let process = self.processes.id(process as usize);
@@ -193,8 +194,10 @@ impl VidMm {
             for mapping in gone.mappings() {
                 self.processes[mapping.process as usize].space.unmap(mapping.virtual_address);
             }
-            let backing_store = PhysicalAddress { segment: SegmentId::SYSTEM, offset: gone.backing_store };
-            host.decommit_backing_store(backing_store, gone.size);
+            if !gone.state.contains(AllocationState::NOT_COMMITTED) {
+                let backing_store = PhysicalAddress { segment: SegmentId::SYSTEM, offset: gone.backing_store };
+                host.decommit_backing_store(backing_store, gone.size);
+            }
             kmd.destroy_allocation(gone.handle);
             self.devices[gone.device as usize].allocations -= 1;
             self.events.record(|| Event::AllocationReclaimed { allocation: id });

@@ -3,7 +3,10 @@
 use alloc::vec::Vec;
 
 use super::draft::Draft;
-use crate::{allocation::AllocationState, event::EvictReason, pool::Pool, state::VidMm, units::Extent};
+use crate::{
+    allocation::AllocationState, event::EvictReason, evictable::Class, offer::OfferPriority, pool::Pool,
+    residency::ListEntry, state::VidMm, units::Extent,
+};
 
 impl VidMm {
     /// Takes `bytes` of the memory segment, making victims until there is room.
@@ -41,15 +44,56 @@ impl VidMm {
         (victim, self.reason(victim, EvictReason::RoomWanted))
     }
 
-    /// Why an allocation goes: what is dead goes for that, whatever else is wanted of it.
-    fn reason(&self, index: u32, otherwise: EvictReason) -> EvictReason {
+    /// Why an allocation goes: what is dead or offered goes for that, whatever else is wanted of it.
+    pub(super) fn reason(&self, index: u32, otherwise: EvictReason) -> EvictReason {
+        match self.class_of(index) {
+            Class::Dead => EvictReason::Destroyed,
+            Class::OfferedLow | Class::OfferedNormal | Class::OfferedHigh => EvictReason::Offered,
+            Class::DeviceSuspended if otherwise == EvictReason::RoomWanted => EvictReason::DeviceSuspended,
+            Class::NotRequired | Class::DeviceSuspended => otherwise,
+        }
+    }
+
+    /// Whether the content of an allocation is lost when it leaves the place where it is.
+    pub(super) fn is_worthless(&self, index: u32) -> bool {
+        self.is_dead(index) || self.is_discardable(index)
+    }
+
+    /// Whether an allocation was destroyed and no work will use it (RES-91).
+    pub(crate) fn is_dead(&self, index: u32) -> bool {
+        self.allocations[index as usize].state.contains(AllocationState::DESTROYED) && self.is_done_with(index)
+    }
+
+    /// Whether an allocation is offered and no work that was submitted before will use it (RES-61).
+    pub(crate) fn is_discardable(&self, index: u32) -> bool {
+        self.allocations[index as usize].state.contains(AllocationState::OFFERED) && self.is_done_with(index)
+    }
+
+    /// Whether nothing that was submitted and not dispatched requires the allocation. The work of a suspended device does,
+    /// although nothing holds what it requires.
+    fn is_done_with(&self, index: u32) -> bool {
+        let is_over = |(device, entry): (u32, &ListEntry)| {
+            !entry.open && !entry.has_ungranted_span() && entry.until <= self.devices[device as usize].dispatched()
+        };
+        self.allocations[index as usize].entries().all(is_over)
+    }
+
+    /// What an allocation that may be evicted is to its owner.
+    pub(crate) fn class_of(&self, index: u32) -> Class {
         let allocation = &self.allocations[index as usize];
-        match otherwise {
-            _ if allocation.is_dead() => EvictReason::Destroyed,
-            EvictReason::RoomWanted if allocation.state.contains(AllocationState::SUSPENDED) => {
-                EvictReason::DeviceSuspended
-            }
-            otherwise => otherwise,
+        if self.is_dead(index) {
+            return Class::Dead;
+        }
+        if allocation.state.contains(AllocationState::SUSPENDED) {
+            return Class::DeviceSuspended;
+        }
+        if !self.is_discardable(index) {
+            return Class::NotRequired;
+        }
+        match self.offers[&index].priority {
+            OfferPriority::Low => Class::OfferedLow,
+            OfferPriority::Normal | OfferPriority::Auto => Class::OfferedNormal,
+            OfferPriority::High => Class::OfferedHigh,
         }
     }
 
@@ -57,7 +101,7 @@ impl VidMm {
     fn can_be_demoted(&self, index: u32) -> bool {
         let allocation = &self.allocations[index as usize];
         let may_be_there = allocation.state.contains(AllocationState::MAY_BE_IN_SYSTEM);
-        may_be_there && !allocation.is_dead() && self.commit.available() >= allocation.size
+        may_be_there && !self.is_worthless(index) && self.commit.available() >= allocation.size
     }
 
     /// A victim becomes resident in implicit system memory, in the plan that takes it out of the memory segment.

@@ -103,7 +103,7 @@ pub fn transcript(world: &World, since: usize) -> Vec<Step> {
                 Step::HostUnmap { domain, address: virtual_address.0, size }
             }
             Happened::Completed(fence) if fence.engine == PAGING => Step::PagingEnded,
-            Happened::Completed(_) | Happened::Built(_) => continue,
+            Happened::Completed(_) | Happened::Built(_) | Happened::Reset { .. } => continue,
         };
         match steps.last_mut().and_then(|last| last.joined(step)) {
             Some(joined) => *steps.last_mut().unwrap() = joined,

@@ -21,8 +21,6 @@ pub struct Ledger {
     pub committed: u64,
     /// How often something was given back.
     pub decommits: u64,
-    /// What was reset to zeros: address and size.
-    pub resets: Vec<(u64, u64)>,
     pub journal: Journal,
     /// What the IOMMU maps, by first address.
     pub io_mmu: BTreeMap<(IoMmuDomain, u64), IoMmuMapping>,
@@ -87,7 +85,7 @@ impl Host for Ledger {
 
     fn reset_backing_store(&mut self, address: PhysicalAddress, size: u64) {
         assert!(self.holds(address.offset) && self.holds(address.offset + size - 1), "{address:?} is not committed");
-        self.resets.push((address.offset, size));
+        self.journal.push(Happened::Reset { address, size });
     }
 
     fn map_io_mmu(

@@ -29,6 +29,8 @@ pub enum Happened {
     },
     /// The host unmapped what it had mapped there.
     Unmapped { domain: IoMmuDomain, virtual_address: GpuVirtualAddress, size: u64 },
+    /// The host reset a backing store: it reads as zero.
+    Reset { address: PhysicalAddress, size: u64 },
 }
 
 /// The journal that driver, host and world write together.

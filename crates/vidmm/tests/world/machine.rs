@@ -262,6 +262,13 @@ impl Machine {
         self.stores.insert(known.backing_store.offset, allocation);
     }
 
+    /// The allocation's backing store begins here from now on.
+    pub fn committed(&mut self, allocation: KmdAllocationHandle, offset: u64) {
+        let known = self.known.get_mut(&allocation).expect("it was created");
+        self.stores.remove(&core::mem::replace(&mut known.backing_store.offset, offset));
+        self.stores.insert(offset, allocation);
+    }
+
     /// The allocation's backing store was given back: nothing may show it.
     pub fn reclaimed(&mut self, allocation: KmdAllocationHandle, host: &Ledger) {
         let known = self.known.remove(&allocation).expect("it was created");
@@ -319,6 +326,11 @@ impl Machine {
         let page = self.aperture.resolve(page);
         assert!(!page.segment.is_system() || host.holds(page.offset), "{page:?} was given back to the system");
         self.pages.insert(page, token);
+    }
+
+    /// The host makes a range of system memory read as zero.
+    pub fn reset(&mut self, start: PhysicalAddress, size: u64, host: &Ledger) {
+        (0..size).step_by(PAGE_SIZE as usize).for_each(|offset| self.write(start.offset_by(offset), 0, host));
     }
 
     /// Paging writes the page.

@@ -264,6 +264,30 @@ impl World {
         self.call(|vidmm, _, _| vidmm.evict(client.device, allocations, flags)).map(drop)
     }
 
+    /// Offers with this priority, and no flags.
+    pub fn offer(
+        &mut self,
+        client: Client,
+        allocations: &[AllocationId],
+        priority: OfferPriority,
+    ) -> Result<(), OfferError> {
+        self.offer_with(client, allocations, priority, OfferFlags::empty())
+    }
+
+    pub fn offer_with(
+        &mut self,
+        client: Client,
+        allocations: &[AllocationId],
+        priority: OfferPriority,
+        flags: OfferFlags,
+    ) -> Result<(), OfferError> {
+        self.call(|vidmm, _, _| vidmm.offer_allocations(client.device, allocations, priority, flags))
+    }
+
+    pub fn reclaim(&mut self, client: Client, allocations: &[AllocationId]) -> Result<Reclaimed, ReclaimError> {
+        self.call(|vidmm, _, host| vidmm.reclaim_allocations(host, client.queue, allocations))
+    }
+
     pub fn destroy(&mut self, allocation: AllocationId) {
         self.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, DestroyFlags::empty())).unwrap();
     }
@@ -319,6 +343,11 @@ impl World {
                 self.machine.created(handle, Known { info, backing_store, size });
                 self.handles.insert(allocation, handle);
             }
+            Event::Reclaimed { ref allocations, ref backing_stores, .. } => {
+                for (allocation, &offset) in allocations.iter().zip(backing_stores) {
+                    self.machine.committed(self.handles[allocation], offset);
+                }
+            }
             Event::Placed { allocation, segment, .. } => _ = self.placed.insert(allocation, segment),
             Event::Evicted { allocation, segment, .. } => {
                 assert_eq!(self.placed.remove(&allocation), Some(segment), "it leaves where it was placed");
@@ -355,6 +384,7 @@ impl World {
                     let shown = (!self.is_window(domain, virtual_address)).then_some(shown);
                     self.machine.host_unmapped(domain, virtual_address.0, size, shown);
                 }
+                Happened::Reset { address, size } => self.machine.reset(address, size, &self.host),
                 Happened::Executed(_) | Happened::Completed(_) => {}
             }
         }
