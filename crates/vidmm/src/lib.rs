@@ -11,6 +11,7 @@ extern crate alloc;
 // residency, plans and the stream, and the manager that joins them.
 mod units;
 mod id;
+mod ordered_set;
 pub mod contract;
 mod adapter;
 mod pool;

@@ -23,6 +23,7 @@ use crate::{
         TrimNotificationId, kind,
     },
     offer::Offer,
+    ordered_set::OrderedSet,
     paging::{Step, Stream, Windows},
     placer::PagePlacer,
     pool::{PerPool, Pool},
@@ -58,7 +59,7 @@ pub struct VidMm {
     /// How processes share each pool.
     pub(crate) shares: PerPool<Shares>,
     /// Processes that want to be told their budgets.
-    pub(crate) listeners: BTreeSet<u32>,
+    pub(crate) listeners: OrderedSet<u32>,
     pub(crate) trim_notifications: Slots<kind::TrimNotification, TrimRegistration>,
     pub(crate) trim_intervals: TrimIntervals,
     /// When the periods of devices that listen end.
@@ -83,15 +84,15 @@ pub struct VidMm {
     /// Requests made so far, by all devices: their order of arrival.
     pub(crate) arrivals: u64,
     /// Devices that have requests which are not granted.
-    pub(crate) requesting: BTreeSet<u32>,
+    pub(crate) requesting: OrderedSet<u32>,
     /// Devices that have requests which are granted and not signalled.
-    pub(crate) granted: BTreeSet<u32>,
+    pub(crate) granted: OrderedSet<u32>,
     /// Devices that have something to do once a submission is dispatched and a request granted.
-    pub(crate) deferring: BTreeSet<u32>,
+    pub(crate) deferring: OrderedSet<u32>,
     /// Processes whose root table is still to be planned.
-    pub(crate) rootless: BTreeSet<u32>,
+    pub(crate) rootless: OrderedSet<u32>,
     /// Contexts with queued work.
-    pub(crate) queued: BTreeSet<u32>,
+    pub(crate) queued: OrderedSet<u32>,
     /// The allocations that are offered.
     pub(crate) offers: BTreeMap<u32, Offer>,
     /// The allocations that the CPU sees.
@@ -254,8 +255,8 @@ pub(crate) struct Device {
     pub granted: usize,
     pub last_request: u64,
     pub submitted: SubmissionNo,
-    pub undispatched: BTreeSet<SubmissionNo>,
-    pub unretired: BTreeSet<SubmissionNo>,
+    pub undispatched: OrderedSet<SubmissionNo>,
+    pub unretired: OrderedSet<SubmissionNo>,
     /// What was asked for and waits for earlier submissions and requests, oldest first.
     pub deferred: VecDeque<Deferred>,
 }

@@ -46,6 +46,9 @@ impl VidMm {
     /// Plans the eviction of what was to go at the earliest opportunity: each device's on its own, so that none waits for
     /// another's work (D5).
     fn evict_soon(&mut self) {
+        if self.evict_soon.is_empty() {
+            return;
+        }
         let mut draft = Draft::default();
         let mut device = None;
         while let Some(index) = self.evict_soon.pop_front() {
