@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vidmm::contract::{BackingStoreError, Host, IoMmuDomain};
-use vidmm::{GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId};
+use vidmm::contract::{BackingStoreError, CpuAddressError, CpuVirtualAddress, Host, IoMmuDomain};
+use vidmm::{Extent, GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId};
 
+use crate::cpu_views::CpuViews;
 use crate::io_mmu::{IoMmu, IoMmuMisuse, IoMmuMisuseKind};
 use crate::system::{SYSTEM_MEMORY_BYTES, SystemMemory};
 
@@ -16,6 +17,7 @@ use crate::system::{SYSTEM_MEMORY_BYTES, SystemMemory};
 pub struct SoftHost {
     memory: SystemMemory,
     io_mmu: IoMmu,
+    cpu_views: CpuViews,
     free: FreeRanges,
     committed: BTreeMap<u64, u64>,
     committed_bytes: u64,
@@ -29,6 +31,7 @@ impl SoftHost {
         Self {
             memory,
             io_mmu,
+            cpu_views: CpuViews::default(),
             free: FreeRanges::new(PAGE_SIZE_64K, SYSTEM_MEMORY_BYTES),
             committed: BTreeMap::new(),
             committed_bytes: 0,
@@ -50,6 +53,11 @@ impl SoftHost {
     /// The IOMMU that it maps in.
     pub fn io_mmu(&self) -> &IoMmu {
         &self.io_mmu
+    }
+
+    /// What the CPU sees of locked allocations.
+    pub fn cpu_views(&self) -> &CpuViews {
+        &self.cpu_views
     }
 
     /// Bytes that are committed now.
@@ -96,6 +104,29 @@ impl Host for SoftHost {
 
     fn reset_backing_store(&mut self, address: PhysicalAddress, size: u64) {
         self.memory.lock().release(address.offset / PAGE_SIZE, size.div_ceil(PAGE_SIZE));
+    }
+
+    fn map_cpu_virtual_address(
+        &mut self,
+        segment: SegmentId,
+        extents: &[Extent],
+    ) -> Result<CpuVirtualAddress, CpuAddressError> {
+        let size = extents.iter().map(|extent| extent.size).sum();
+        self.cpu_views.map(segment, extents).ok_or(CpuAddressError { size })
+    }
+
+    /// # Panics
+    ///
+    /// If nothing is mapped at `address`: the core has lost track.
+    fn rotate_cpu_virtual_address(&mut self, address: CpuVirtualAddress, segment: SegmentId, extents: &[Extent]) {
+        self.cpu_views.rotate(address, segment, extents);
+    }
+
+    /// # Panics
+    ///
+    /// If nothing is mapped at `address`: the core has lost track.
+    fn unmap_cpu_virtual_address(&mut self, address: CpuVirtualAddress) {
+        self.cpu_views.unmap(address);
     }
 
     fn total_system_memory(&self) -> u64 {

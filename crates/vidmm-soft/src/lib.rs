@@ -20,6 +20,7 @@
 mod aperture;
 mod config;
 mod cost;
+mod cpu_views;
 mod device;
 mod digest;
 mod driver;
@@ -41,6 +42,7 @@ mod translation;
 
 pub use config::{ConfigError, LOCAL_SEGMENT, LinkedAdapterConfig, SoftAdapterConfig};
 pub use cost::CostModel;
+pub use cpu_views::CpuViews;
 pub use device::{CommandCounts, ModelGpuCounters, ModelGpuFaults};
 pub use digest::{KernelState, PageWords, RAMP_STEP, WORDS_PER_PAGE, mix, ramp_words, uniform_digest, words_digest};
 pub use driver::{COPY_ENGINE, PAGING_ENGINE, RENDER_ENGINE, SoftKmd, SoftUmd};
