@@ -297,8 +297,44 @@ impl World {
         self.call(|vidmm, _, host| vidmm.reclaim_allocations(host, client.queue, allocations))
     }
 
+    pub fn lock(&mut self, client: Client, allocation: AllocationId) -> Result<CpuVirtualAddress, LockError> {
+        self.call(|vidmm, _, host| vidmm.lock(host, client.device, allocation))
+    }
+
+    pub fn unlock(&mut self, allocation: AllocationId) -> Result<(), UnlockError> {
+        self.call(|vidmm, _, host| vidmm.unlock(host, allocation))
+    }
+
+    /// The token of a page that the CPU sees.
+    pub fn cpu_read(&self, address: CpuVirtualAddress, page: u64) -> u64 {
+        let at = self.host.seen(address, page).expect("nothing moves");
+        self.machine.read(at, &self.host)
+    }
+
+    /// The CPU writes a page that it sees.
+    pub fn cpu_write(&mut self, address: CpuVirtualAddress, page: u64, token: u64) {
+        let at = self.host.seen(address, page).expect("nothing moves");
+        self.machine.write(at, token, &self.host);
+    }
+
+    /// An allocation of `pages` pages that may be in `place`, with these flags.
+    pub fn create_flagged(
+        &mut self,
+        client: Client,
+        place: Place,
+        pages: u64,
+        flags: AllocationFlags,
+    ) -> Result<AllocationId, CreateError> {
+        let info = AllocationInfo { flags, ..self.config.allocation(place, pages, SILENT) };
+        self.try_create(client, info)
+    }
+
     pub fn destroy(&mut self, allocation: AllocationId) {
-        self.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, DestroyFlags::empty())).unwrap();
+        self.destroy_with(allocation, DestroyFlags::empty());
+    }
+
+    pub fn destroy_with(&mut self, allocation: AllocationId, flags: DestroyFlags) {
+        self.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, flags)).unwrap();
     }
 
     /// Submits work that makes these accesses when it runs.
