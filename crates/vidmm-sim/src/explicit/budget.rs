@@ -10,19 +10,19 @@ use crate::scenario::steps::{ExpectTrim, Intervals, ProcessPriority, QueryVideoM
 
 impl Session<'_> {
     pub fn reserve_video_memory(&mut self, step: &ReserveVideoMemory) -> Result<Answered, Absent> {
-        let process = self.objects.process(&step.process)?;
+        let process = self.process(&step.process)?;
         let vidmm = self.runtime.vidmm();
         let changed = vidmm.change_video_memory_reservation(process, step.group.into(), step.size.bytes());
         Ok(Answered::of(changed))
     }
 
     pub fn process_priority(&mut self, step: &ProcessPriority) -> Result<Answered, Absent> {
-        let process = self.objects.process(&step.process)?;
+        let process = self.process(&step.process)?;
         Ok(Answered::of(self.runtime.vidmm().set_process_priority(process, step.band, step.visibility)))
     }
 
     pub fn notify_budget(&mut self, process: &str) -> Result<Answered, Absent> {
-        let process = self.objects.process(process)?;
+        let process = self.process(process)?;
         Ok(Answered::of(self.runtime.vidmm().notify_budget_changes(process, true)))
     }
 
@@ -51,7 +51,7 @@ impl Session<'_> {
 
     /// Asks what a process may use, and compares it with what is expected, with what was said last, and with the event log.
     pub fn query_video_memory(&mut self, query: &QueryVideoMemory) -> Result<(), Absent> {
-        let process = self.objects.process(&query.process)?;
+        let process = self.process(&query.process)?;
         let group = MemorySegmentGroup::from(query.group);
         let info = match self.runtime.vidmm().query_video_memory_info(process, group) {
             Ok(info) => info,

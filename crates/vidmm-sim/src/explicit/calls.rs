@@ -2,7 +2,7 @@
 
 use vidmm::{
     CreateAllocationDesc, CreateAllocationFlags, CreateError, DestroyFlags, FenceValueDesc, MapGpuVirtualAddress,
-    PAGE_SIZE, PhysicalAddress, SubmitDesc,
+    PAGE_SIZE, PhysicalAddress, ProcessId, SubmitDesc,
 };
 use vidmm_runtime::{AllocationDesc, AllocationSegments, KernelCommand, PageRange, Surface};
 
@@ -33,15 +33,16 @@ impl Session<'_> {
         }
     }
 
-    pub fn create_device(&mut self, create: &CreateDevice) -> Result<Answered, Absent> {
-        let process = create.process.as_deref().unwrap_or(DEFAULT_PROCESS);
-        if process == DEFAULT_PROCESS && !self.objects.processes.contains_key(process) {
-            let created = self.create_process(process);
-            if !created.answer.is_done() {
-                return Ok(created);
-            }
+    /// The process of that name, which is made if it is the default.
+    pub fn process(&mut self, name: &str) -> Result<ProcessId, Absent> {
+        if name == DEFAULT_PROCESS && !self.objects.processes.contains_key(name) {
+            self.create_process(name);
         }
-        let process = self.objects.process(process)?;
+        self.objects.process(name)
+    }
+
+    pub fn create_device(&mut self, create: &CreateDevice) -> Result<Answered, Absent> {
+        let process = self.process(create.process.as_deref().unwrap_or(DEFAULT_PROCESS))?;
         let made = self.make_device(process, create.priority);
         Ok(match made {
             Ok(device) => {
@@ -53,7 +54,7 @@ impl Session<'_> {
         })
     }
 
-    fn make_device(&mut self, process: vidmm::ProcessId, priority: i32) -> Result<Device, CreateError> {
+    fn make_device(&mut self, process: ProcessId, priority: i32) -> Result<Device, CreateError> {
         let engines = self.engines;
         let (vidmm, kmd, _) = self.runtime.borrow();
         let device = vidmm.create_device(process)?;

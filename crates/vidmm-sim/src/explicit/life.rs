@@ -9,13 +9,13 @@ use crate::scenario::steps::{KillProcess, Power};
 
 impl Session<'_> {
     pub fn suspend_process(&mut self, name: &str, allow_wake_on_submission: bool) -> Result<Answered, Absent> {
-        let process = self.objects.process(name)?;
+        let process = self.process(name)?;
         self.suspended.insert(process);
         Ok(Answered::of(self.runtime.vidmm().suspend_process(process, allow_wake_on_submission)))
     }
 
     pub fn resume_process(&mut self, name: &str) -> Result<Answered, Absent> {
-        let process = self.objects.process(name)?;
+        let process = self.process(name)?;
         self.suspended.remove(&process);
         Ok(Answered::of(self.runtime.vidmm().resume_process(process)))
     }
@@ -32,7 +32,7 @@ impl Session<'_> {
 
     /// Kills a process now, or soon.
     pub fn kill_process(&mut self, step: &KillProcess) -> Result<Answered, Absent> {
-        let process = self.objects.process(&step.process)?;
+        let process = self.process(&step.process)?;
         if step.after > 0 {
             self.doomed.push(Doomed { process: step.process.clone(), steps_left: step.after });
         } else {
