@@ -122,12 +122,9 @@ impl VidMm {
             Some(system) => system,
             None => PhysicalAddress { segment: self.adapter.memory_id(), offset: self.take_whole(draft, size).offset },
         };
+        self.processes[process as usize].tables.get_mut(key).address = Some(address);
         let number = self.stream.next_number();
-        let books = &mut self.processes[process as usize];
-        let table = books.tables.get_mut(key);
-        (table.address, table.plan) = (Some(address), number);
-        draft.plan.tables.push(PlannedTable { process, key });
-        draft.decided = true;
+        self.plan_table_content(draft, process, key);
         let adapter = &self.adapter;
         let process = self.processes.id(process as usize);
         self.events.record(|| Event::PageTablePlaced {
@@ -139,6 +136,14 @@ impl VidMm {
             address,
             size,
         });
+    }
+
+    /// Writes into `draft` that a table that has its place is initialised and linked.
+    pub(super) fn plan_table_content(&mut self, draft: &mut Draft, process: u32, key: TableKey) {
+        let table = self.processes[process as usize].tables.get_mut(key);
+        (table.plan, table.initialised) = (self.stream.next_number(), false);
+        draft.plan.tables.push(PlannedTable { process, key });
+        draft.decided = true;
     }
 
     /// Writes into `draft` that `index` leaves the place where it is resident, with its content if that is not in its backing
