@@ -17,6 +17,7 @@ mod figures;
 mod timeline;
 mod sequence;
 mod accounts;
+mod play;
 mod run;
 mod explicit;
 
@@ -26,14 +27,15 @@ pub use explicit::{ExplicitReport, StepFinding, run_explicit};
 pub use figures::Figures;
 pub use machine::{LinkedAdapterDesc, MachineDesc, MachineFactory, MemorySizes};
 pub use oracle::{Oracle, Verdict, WrongPage};
+pub use play::{CheckReport, Row, Standing};
 pub use prediction::Content;
 pub use run::{Finding, Observer, Report, RunDesc, RunError, Unobserved, run};
 pub use scenario::{
-    Action, AdapterSettings, Answer, ApertureShows, Call, CheckAperture, ClientSettings, CostSettings,
-    CreateAllocation, CreateDevice, Duration, EvictFlag, ExplicitScenario, Fault, FaultError, FaultKind, Kernel,
-    KernelEngine, LinkedAdapter, Look, MapAllocation, Notification, PageSize, PageTableError, PageTables, PagingVa,
-    ProcessBehaviour, ProcessSettings, Processes, Scenario, ScenarioError, ScenarioFile, Step, TraceSource, Until,
-    Wddm, WorkloadSource, local_memory,
+    Action, AdapterSettings, Answer, ApertureShows, Call, Change, Check, CheckAperture, ClientSettings,
+    CompareSettings, CostSettings, CreateAllocation, CreateDevice, Duration, EvictFlag, ExplicitScenario, Fault,
+    FaultError, FaultKind, Kernel, KernelEngine, LinkedAdapter, Look, MapAllocation, Notification, PageSize,
+    PageTableError, PageTables, PagingVa, ProcessBehaviour, ProcessSettings, Processes, Scenario, ScenarioError,
+    ScenarioFile, Script, Step, TableSettings, TraceSource, Until, Wddm, WorkloadSource, local_memory,
 };
 pub use sequence::Line;
 pub use timeline::Shares;

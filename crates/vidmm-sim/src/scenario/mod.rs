@@ -22,6 +22,7 @@ mod error;
 mod problem;
 mod source;
 mod process;
+mod script;
 mod definition;
 mod steps;
 mod explicit;
@@ -44,6 +45,7 @@ pub use page_size::PageSize;
 pub use page_tables::PageTableError;
 pub use paging_va::PagingVa;
 pub use process::{ProcessBehaviour, ProcessSettings};
+pub use script::{Change, Check, CompareSettings, Script, TableSettings};
 pub use source::{TraceSource, WorkloadSource};
 pub use steps::{
     Action, Answer, ApertureShows, Call, CheckAperture, CreateAllocation, CreateDevice, DEFAULT_DEVICE,
