@@ -5,7 +5,10 @@ use std::io::{self, Write};
 use vidmm_sim::{Fault, Figures, Finding, Report};
 use vidmm_trace::{ByteSize, Workload};
 
-use crate::style::{BAD, BOLD, GOOD, counted, number};
+use crate::{
+    processes,
+    style::{BAD, BOLD, GOOD, counted, number},
+};
 
 /// Prints the figures and the findings of a run with `faults` in it. `replay` is the command that shows a finding again.
 pub fn print(
@@ -105,6 +108,7 @@ fn write(
         share(r.time.hidden_ns, r.time.paging_ns),
         share(r.time.lost_ns(), r.time.virtual_ns),
     )?;
+    processes::write(out, &r.processes, r.time)?;
     let style = if r.all_held() { GOOD } else { BAD };
     writeln!(
         out,

@@ -4,7 +4,7 @@ use std::{error::Error, path::Path, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use vidmm::{AdapterOptions, NumberedEvent};
-use vidmm_sim::{BufferDesc, MachineDesc, MachineFactory, MemorySizes, Notification, Observer, RunDesc, Scenario};
+use vidmm_sim::{MachineDesc, MachineFactory, MemorySizes, Observer, Processes, RunDesc, Scenario};
 use vidmm_trace::Workload;
 
 use crate::{
@@ -20,7 +20,7 @@ pub fn run(
     base: &Path,
     factory: &MachineFactory<'_>,
 ) -> Result<bool, Box<dyn Error>> {
-    let workload = scenario.workload(base)?;
+    let Processes { workload, clients } = scenario.load(base)?;
     let memory = MemorySizes {
         local_memory_bytes: scenario.local_memory_bytes(&workload)?,
         aperture_bytes: scenario.aperture_bytes(&workload)?,
@@ -29,14 +29,8 @@ pub fn run(
     let Scenario { adapter, cost, client, faults, .. } = scenario;
     let desc = RunDesc {
         machine: MachineDesc::new(adapter, cost, memory, faults),
-        ahead: client.ahead as usize,
         content: client.content,
-        buffers: BufferDesc {
-            segments: scenario.segments(),
-            compression: client.compression,
-            notify_eviction: client.notify.contains(&Notification::Eviction),
-            notify_io_mmu_unmap: client.notify.contains(&Notification::IoMmuUnmap),
-        },
+        clients,
         options: AdapterOptions {
             events: args.events.is_some(),
             notification_revision: adapter.notification_revision,

@@ -50,7 +50,7 @@ fn refused(text: &str, words: &[&str]) {
 
 /// The workload of a scenario without files.
 fn workload(scenario: &Scenario) -> Workload {
-    scenario.workload(Path::new("")).expect("it generates")
+    scenario.load(Path::new("")).expect("it generates").workload
 }
 
 #[test]
@@ -84,7 +84,8 @@ fn the_repository_s_scenarios_load_and_fit() {
             continue;
         }
         let scenario = load(&path).unwrap_or_else(|error| panic!("{error}"));
-        let workload = scenario.workload(&scenarios()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let workload =
+            scenario.load(&scenarios()).unwrap_or_else(|error| panic!("{}: {error}", path.display())).workload;
         let local =
             scenario.local_memory_bytes(&workload).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let footprint = workload.footprint(scenario.adapter.page_size.bytes());
@@ -389,9 +390,9 @@ fn traces_start_at_the_scenario_s_folder() {
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join("tiny.txt"), "10 | 0:1:4096 | 1:0:8192\n").expect("a file");
     let scenario = parse("workload.trace = \"tiny.txt\"");
-    let (found, missing) = (scenario.workload(&folder), scenario.workload(&folder.join("elsewhere")));
+    let (found, missing) = (scenario.load(&folder), scenario.load(&folder.join("elsewhere")));
     std::fs::remove_dir_all(&folder).expect("the folder can go");
-    assert_eq!(found.expect("it imports").buffers.len(), 2);
+    assert_eq!(found.expect("it imports").workload.buffers.len(), 2);
     let missing = missing.expect_err("there is none").to_string();
     assert!(missing.contains("tiny.txt") && missing.contains("check the path"), "{missing}");
 }
@@ -400,7 +401,7 @@ fn traces_start_at_the_scenario_s_folder() {
 fn generator_parameters_out_of_range_are_refused() {
     for text in ["layers = 0", "layers = 4294967295", "hidden = 1000000\nsequence = 10000000\nbatch = 1000000"] {
         let scenario = parse(&format!("[workload]\nkind = \"transformer-training\"\n{text}"));
-        let error = scenario.workload(Path::new("")).expect_err("it is refused");
+        let error = scenario.load(Path::new("")).expect_err("it is refused");
         assert!(matches!(error, ScenarioError::Workload(_)), "{error}");
     }
 }

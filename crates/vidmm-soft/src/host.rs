@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use vidmm::contract::{BackingStoreError, CpuAddressError, CpuVirtualAddress, Host, IoMmuDomain};
 use vidmm::{Extent, GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId};
 
-use crate::cpu_views::CpuViews;
+use crate::cpu_addresses::CpuAddresses;
 use crate::io_mmu::{IoMmu, IoMmuMisuse, IoMmuMisuseKind};
 use crate::system::{SYSTEM_MEMORY_BYTES, SystemMemory};
 
@@ -17,12 +17,12 @@ use crate::system::{SYSTEM_MEMORY_BYTES, SystemMemory};
 pub struct SoftHost {
     memory: SystemMemory,
     io_mmu: IoMmu,
-    cpu_views: CpuViews,
     free: FreeRanges,
     committed: BTreeMap<u64, u64>,
     committed_bytes: u64,
     commit_limit: Option<u64>,
     total_system_memory: u64,
+    cpu_addresses: CpuAddresses,
 }
 
 impl SoftHost {
@@ -31,12 +31,12 @@ impl SoftHost {
         Self {
             memory,
             io_mmu,
-            cpu_views: CpuViews::default(),
             free: FreeRanges::new(PAGE_SIZE_64K, SYSTEM_MEMORY_BYTES),
             committed: BTreeMap::new(),
             committed_bytes: 0,
             commit_limit,
             total_system_memory: SYSTEM_MEMORY_BYTES,
+            cpu_addresses: CpuAddresses::default(),
         }
     }
 
@@ -55,9 +55,9 @@ impl SoftHost {
         &self.io_mmu
     }
 
-    /// What the CPU sees of locked allocations.
-    pub fn cpu_views(&self) -> &CpuViews {
-        &self.cpu_views
+    /// What the CPU sees.
+    pub fn cpu_addresses(&self) -> &CpuAddresses {
+        &self.cpu_addresses
     }
 
     /// Bytes that are committed now.
@@ -111,22 +111,15 @@ impl Host for SoftHost {
         segment: SegmentId,
         extents: &[Extent],
     ) -> Result<CpuVirtualAddress, CpuAddressError> {
-        let size = extents.iter().map(|extent| extent.size).sum();
-        self.cpu_views.map(segment, extents).ok_or(CpuAddressError { size })
+        self.cpu_addresses.map(segment, extents)
     }
 
-    /// # Panics
-    ///
-    /// If nothing is mapped at `address`: the core has lost track.
     fn rotate_cpu_virtual_address(&mut self, address: CpuVirtualAddress, segment: SegmentId, extents: &[Extent]) {
-        self.cpu_views.rotate(address, segment, extents);
+        self.cpu_addresses.rotate(address, segment, extents);
     }
 
-    /// # Panics
-    ///
-    /// If nothing is mapped at `address`: the core has lost track.
     fn unmap_cpu_virtual_address(&mut self, address: CpuVirtualAddress) {
-        self.cpu_views.unmap(address);
+        self.cpu_addresses.unmap(address);
     }
 
     fn total_system_memory(&self) -> u64 {

@@ -1,8 +1,8 @@
 //! The host hands out system memory that reads as zero.
 
 use proptest::prelude::*;
-use vidmm::contract::{CpuVirtualAddress, Host};
-use vidmm::{Extent, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId};
+use vidmm::contract::Host;
+use vidmm::{PAGE_SIZE, PAGE_SIZE_64K};
 use vidmm_runtime::Content;
 use vidmm_soft::{IoMmu, SYSTEM_MEMORY_BYTES, SoftHost, SystemMemory};
 
@@ -68,25 +68,4 @@ fn memory_is_given_back_once() {
     let address = host.commit_backing_store(PAGE_SIZE).unwrap();
     host.decommit_backing_store(address, PAGE_SIZE);
     host.decommit_backing_store(address, PAGE_SIZE);
-}
-
-/// RES-80, RES-86: a view shows its extents one after another, at an address that stays while the content moves.
-#[test]
-fn a_view_shows_its_extents_and_follows_the_content() {
-    let mut host = SoftHost::new(SystemMemory::new(), IoMmu::new(), None);
-    let views = host.cpu_views().clone();
-    let extent = |page: u64, pages: u64| Extent { offset: page * PAGE_SIZE, size: pages * PAGE_SIZE };
-    let at = |segment, page: u64| Some(PhysicalAddress { segment: SegmentId(segment), offset: page * PAGE_SIZE + 8 });
-    let one = host.map_cpu_virtual_address(SegmentId(1), &[extent(7, 2), extent(3, 1)]).unwrap();
-    let other = host.map_cpu_virtual_address(SegmentId(1), &[extent(20, 1)]).unwrap();
-    let shown =
-        |address: CpuVirtualAddress, page: u64| views.resolve(CpuVirtualAddress(address.0 + page * PAGE_SIZE + 8));
-    assert_eq!([0, 1, 2].map(|page| shown(one, page)), [at(1, 7), at(1, 8), at(1, 3)]);
-    assert_eq!((shown(one, 3), shown(other, 0)), (None, at(1, 20)));
-    host.rotate_cpu_virtual_address(one, SegmentId::SYSTEM, &[]);
-    assert_eq!(shown(one, 0), None);
-    host.rotate_cpu_virtual_address(one, SegmentId::SYSTEM, &[extent(64, 3)]);
-    assert_eq!([0, 2].map(|page| shown(one, page)), [at(0, 64), at(0, 66)]);
-    host.unmap_cpu_virtual_address(one);
-    assert_eq!((shown(one, 0), shown(other, 0), views.count()), (None, at(1, 20), 1));
 }

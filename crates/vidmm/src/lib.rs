@@ -11,6 +11,7 @@ extern crate alloc;
 // residency, plans and the stream, and the manager that joins them.
 mod units;
 mod id;
+mod ordered_set;
 pub mod contract;
 mod adapter;
 mod pool;
@@ -37,6 +38,7 @@ mod state;
 mod calls;
 mod poll;
 mod check;
+pub mod client;
 
 pub use adapter::{BrokenRule, NotificationRevision, StartAdapterError};
 pub use budget::{MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility};

@@ -21,6 +21,7 @@ use super::limits::{MAX_FILE_BYTES, MAX_LOCAL_MEMORY};
 use super::number::within;
 use super::page_tables::adapter;
 use super::problem::Problem;
+use super::process::read_processes;
 use super::source::WorkloadSource;
 use super::steps::read_steps;
 
@@ -110,19 +111,24 @@ fn line_of(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|&byte| byte == b'\n').count() + 1
 }
 
-/// Reads a workload's scenario. The table `[workload]` is taken out of it first, because its keys depend on its source.
+/// Reads a workload's scenario. The tables `[workload]` and `[[process]]` are taken out of it first, because their keys depend
+/// on the source.
 fn workload(mut table: Spanned<DeTable<'_>>, path: &Path) -> Result<Scenario, Problem> {
-    let source = match table.get_mut().remove("workload") {
-        Some(workload) => WorkloadSource::from_toml(workload)?,
-        None => WorkloadSource::default(),
-    };
+    let (workload, processes) = (table.get_mut().remove("workload"), table.get_mut().remove("process"));
+    if let (Some(_), Some(processes)) = (&workload, &processes) {
+        let both = "the scenario has a `[workload]` and a `[[process]]`; keep one of them".to_owned();
+        return Err(Problem::At(processes.span().start, both));
+    }
+    let source = workload.map_or_else(|| Ok(WorkloadSource::default()), WorkloadSource::from_toml)?;
+    let processes = processes.map_or_else(|| Ok(Vec::new()), read_processes)?;
     let Keys { name, seed, adapter, cost, client, faults } = Keys::deserialize(toml::Deserializer::from(table))?;
-    Ok(Scenario { name: name.unwrap_or_else(|| stem(path)), seed, adapter, cost, client, source, faults })
+    let name = name.unwrap_or_else(|| stem(path));
+    Ok(Scenario { name, seed, adapter, cost, client, source, processes, faults })
 }
 
 /// Reads a scenario of steps. Nothing in it is a share, because there is no workload to take a share of.
 fn explicit(mut table: Spanned<DeTable<'_>>, text: &str, path: &Path) -> Result<ExplicitScenario, Problem> {
-    for key in ["workload", "client"] {
+    for key in ["workload", "process", "client"] {
         if let Some(other) = table.get_ref().get(key) {
             return Err(Problem::At(
                 other.span().start,
@@ -191,7 +197,7 @@ struct Keys {
 
 impl Default for Keys {
     fn default() -> Self {
-        let Scenario { name: _, seed, adapter, cost, client, source: _, faults } = Scenario::default();
+        let Scenario { name: _, seed, adapter, cost, client, source: _, processes: _, faults } = Scenario::default();
         Self { name: None, seed, adapter, cost, client, faults }
     }
 }

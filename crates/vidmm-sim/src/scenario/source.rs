@@ -65,6 +65,7 @@ enum Kind {
     LlmServing,
     CyclicLayers,
     ZipfTextures,
+    RandomTouches,
 }
 
 impl Kind {
@@ -75,6 +76,7 @@ impl Kind {
             Self::LlmServing => Generator::LlmServing(read(parameters)?),
             Self::CyclicLayers => Generator::CyclicLayers(read(parameters)?),
             Self::ZipfTextures => Generator::ZipfTextures(read(parameters)?),
+            Self::RandomTouches => Generator::RandomTouches(read(parameters)?),
         })
     }
 }

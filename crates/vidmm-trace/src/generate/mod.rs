@@ -6,6 +6,7 @@
 pub mod cyclic;
 pub mod serving;
 pub mod textures;
+pub mod touches;
 pub mod training;
 
 mod builder;
@@ -19,6 +20,7 @@ use crate::{Workload, WorkloadError};
 pub use cyclic::CyclicParams;
 pub use serving::ServingParams;
 pub use textures::TexturesParams;
+pub use touches::TouchesParams;
 pub use training::TrainingParams;
 
 /// A generator and its parameters, as a scenario file writes them: `kind` names the generator, and
@@ -34,6 +36,8 @@ pub enum Generator {
     CyclicLayers(CyclicParams),
     /// Rendering frames from textures of very different popularity.
     ZipfTextures(TexturesParams),
+    /// Reading and rewriting buffers at random.
+    RandomTouches(TouchesParams),
 }
 
 impl Default for Generator {
@@ -57,6 +61,7 @@ impl Generator {
             Self::LlmServing(params) => serving::generate(params, seed),
             Self::CyclicLayers(params) => cyclic::generate(params, seed),
             Self::ZipfTextures(params) => textures::generate(params, seed),
+            Self::RandomTouches(params) => touches::generate(params, seed),
         }
     }
 
@@ -67,6 +72,7 @@ impl Generator {
             Self::LlmServing(_) => serving::KIND,
             Self::CyclicLayers(_) => cyclic::KIND,
             Self::ZipfTextures(_) => textures::KIND,
+            Self::RandomTouches(_) => touches::KIND,
         }
     }
 }

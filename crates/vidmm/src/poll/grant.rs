@@ -32,6 +32,9 @@ enum Shortfall {
 impl VidMm {
     /// The scheduler's tick: what was put off and can be planned now (U-27).
     pub(crate) fn tick(&mut self) {
+        if self.turns.power == Power::Down {
+            return;
+        }
         self.ask_to_trim();
         self.take_turns();
         self.plan_roots();
@@ -41,11 +44,15 @@ impl VidMm {
             self.follow_up(device);
         }
         self.evict_soon();
+        self.save_all();
     }
 
     /// Plans the eviction of what was to go at the earliest opportunity: each device's on its own, so that none waits for
     /// another's work (D5).
     fn evict_soon(&mut self) {
+        if self.evict_soon.is_empty() {
+            return;
+        }
         let mut draft = Draft::default();
         let mut device = None;
         while let Some(index) = self.evict_soon.pop_front() {

@@ -10,6 +10,7 @@ mod grant;
 mod build;
 mod dispatch;
 mod retire;
+mod power;
 mod step;
 mod trims;
 mod turns;

@@ -265,7 +265,10 @@ impl VidMm {
             }
             self.devices[device as usize].to_bring_back.push(self.allocations.id(index as usize));
             self.release(index, device);
-            self.allocations[index as usize].entry_mut(device).owed = true;
+            let allocation = &mut self.allocations[index as usize];
+            allocation.entry_mut(device).owed = true;
+            let (pool, size) = (allocation.pool(), allocation.size);
+            self.devices[device as usize].owed[pool] += size;
             // Its work may have written, and may write again.
             let mut state = AllocationState::DIRTY | AllocationState::SUSPENDED;
             state.set(AllocationState::EVICT_SOON, halted);
@@ -441,6 +444,10 @@ impl VidMm {
             let (from, size) = (allocation.pool(), allocation.size);
             allocation.state.toggle(AllocationState::LISTED_IN_SYSTEM);
             let to = self.allocations[index as usize].pool();
+            if self.allocations[index as usize].entry(device).is_some_and(|entry| entry.owed) {
+                self.devices[device as usize].owed[from] -= size;
+                self.devices[device as usize].owed[to] += size;
+            }
             for (pool, bytes) in [
                 (from, self.devices[device as usize].list[from].now() - size),
                 (to, self.devices[device as usize].list[to].now() + size),

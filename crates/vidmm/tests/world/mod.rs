@@ -10,7 +10,7 @@ mod journal;
 mod machine;
 mod surface;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use vidmm::contract::*;
 use vidmm::event::EvictReason;
@@ -74,6 +74,8 @@ pub struct World {
     pub now: Nanoseconds,
     /// How often it passed.
     pub num_wakes: usize,
+    /// Devices that are suspended.
+    pub suspended: BTreeSet<DeviceId>,
     pub completed: [u64; 3],
     submitted: [u64; 3],
     /// What `poll` handed out besides packets.
@@ -114,6 +116,7 @@ impl World {
             engines: Default::default(),
             now: 0,
             num_wakes: 0,
+            suspended: BTreeSet::new(),
             completed: [0; 3],
             submitted: [0; 3],
             outputs: Vec::new(),
@@ -390,6 +393,8 @@ impl World {
                     self.machine.committed(self.handles[allocation], offset);
                 }
             }
+            Event::DeviceSuspended { device } => _ = self.suspended.insert(device),
+            Event::DeviceResumed { device, .. } => _ = self.suspended.remove(&device),
             Event::Placed { allocation, segment, .. } => _ = self.placed.insert(allocation, segment),
             Event::Evicted { allocation, segment, .. } => {
                 assert_eq!(self.placed.remove(&allocation), Some(segment), "it leaves where it was placed");
@@ -577,10 +582,23 @@ impl World {
 
     /// What was decided last, for whoever reads that something does not end.
     pub fn where_it_stands(&self) -> String {
-        let is_decision = |event: &&Event| !matches!(event, Event::PagingOperation { .. } | Event::Completed { .. });
-        let mut last: Vec<&Event> = self.events.iter().rev().filter(is_decision).take(60).collect();
-        last.reverse();
-        format!("idle {}, wake {:?}, after {last:#?}", self.vidmm.is_idle(), self.vidmm.next_wake())
+        let is_about_turns = |event: &&Event| {
+            matches!(
+                event,
+                Event::MakeResident { .. }
+                    | Event::Evict { .. }
+                    | Event::AllocationCreated { .. }
+                    | Event::AllocationDestroyed { .. }
+                    | Event::Submitted { .. }
+                    | Event::Granted { .. }
+                    | Event::Dispatched { .. }
+                    | Event::DeviceYielded { .. }
+                    | Event::DeviceSuspended { .. }
+                    | Event::DeviceResumed { .. }
+            )
+        };
+        let last: Vec<String> = self.events.iter().filter(is_about_turns).map(|event| format!("{event:?}")).collect();
+        format!("idle {}, wake {:?}, after\n{}", self.vidmm.is_idle(), self.vidmm.next_wake(), last.join("\n"))
     }
 
     // What is to be seen.
