@@ -92,6 +92,7 @@ impl VidMm {
         let allocation = &mut self.allocations[index as usize];
         self.processes[allocation.process as usize].standing.usage[place.pool()] += allocation.size;
         allocation.place = Some(place);
+        allocation.state -= AllocationState::LOCK_PENDING;
         allocation.last_plan = number;
         draft.decided = true;
         for mapping in Vec::from_iter(self.allocations[index as usize].mappings()) {
@@ -178,7 +179,11 @@ impl VidMm {
                 reason == EvictReason::Promoted && allocation.state.contains(AllocationState::NOTIFY_EVICTION);
             allocation.state.set(AllocationState::DIRTY, as_it_is);
         }
-        allocation.state -= AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
+        allocation.state -= AllocationState::EVICT_SOON;
+        // What is required comes in again, where the CPU sees it.
+        if !allocation.is_required() {
+            allocation.state -= AllocationState::LOCK_PENDING;
+        }
         allocation.last_plan = number;
         draft.decided = true;
         match place {

@@ -271,7 +271,8 @@ impl VidMm {
             self.devices[device as usize].owed[pool] += size;
             // Its work may have written, and may write again.
             let mut state = AllocationState::DIRTY | AllocationState::SUSPENDED;
-            state.set(AllocationState::EVICT_SOON, halted);
+            let is_to_be_seen = self.allocations[index as usize].state.contains(AllocationState::LOCK_PENDING);
+            state.set(AllocationState::EVICT_SOON, halted || is_to_be_seen);
             self.allocations[index as usize].state |= state;
             self.let_go(index);
         }
