@@ -25,6 +25,7 @@ pub struct Args {
 #[derive(Subcommand)]
 pub enum Command {
     Run(RunArgs),
+    Explain(ExplainArgs),
 }
 
 /// Run a scenario or a trace and print what happened
@@ -108,6 +109,21 @@ Examples:
   vidmm run --faults skip-tlb-flush            see the check fail
 
 Exit status: 0 all that was checked held, 1 something did not, 2 the input or the arguments are wrong";
+
+/// Tell in sentences what happened to an allocation, why, and who benefited
+///
+/// Reads what `vidmm run --events` wrote, and nothing else. Steps that repeat are told once and counted.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  vidmm run --events run.jsonl && vidmm explain run.jsonl 7")]
+pub struct ExplainArgs {
+    /// The event log of a run
+    #[arg(value_name = "EVENTS.jsonl", value_hint = ValueHint::FilePath)]
+    pub events: PathBuf,
+
+    /// The allocation by its name in the log: `7`, `allocation 7`, or `7.1` for the second that has that number
+    #[arg(value_name = "ALLOCATION")]
+    pub allocation: String,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Gpu {

@@ -12,6 +12,7 @@ mod soft;
 mod explicit;
 mod workload;
 mod run;
+mod explain;
 
 use std::process::ExitCode;
 
@@ -29,6 +30,7 @@ const WRONG_INPUT: u8 = 2;
 fn main() -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Run(args) => run::run(&args),
+        Command::Explain(args) => explain::explain(&args),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -16,6 +16,7 @@ mod machine;
 mod figures;
 mod timeline;
 mod sequence;
+mod clients;
 mod accounts;
 mod play;
 mod run;
@@ -23,6 +24,9 @@ mod explicit;
 
 pub use accounts::ProcessFigures;
 pub use client::{BufferDesc, ClientDesc, ClientError, Lifetimes, ResidencyPolicy};
+pub use clients::{
+    ClientKind, ClientModel, ModelDevice, ModelError, ModelProcess, ModelProcessDesc, Prepared, RandomTouches, Use,
+};
 pub use explicit::{ExplicitReport, StepFinding, run_explicit};
 pub use figures::Figures;
 pub use machine::{LinkedAdapterDesc, MachineDesc, MachineFactory, MemorySizes};
@@ -31,11 +35,10 @@ pub use play::{CheckReport, Row, Standing};
 pub use prediction::Content;
 pub use run::{Finding, Observer, Report, RunDesc, RunError, Unobserved, run};
 pub use scenario::{
-    Action, AdapterSettings, Answer, ApertureShows, Call, Change, Check, CheckAperture, ClientSettings,
-    CompareSettings, CostSettings, CreateAllocation, CreateDevice, Duration, EvictFlag, ExplicitScenario, Fault,
-    FaultError, FaultKind, Kernel, KernelEngine, LinkedAdapter, Look, MapAllocation, Notification, PageSize,
-    PageTableError, PageTables, PagingVa, ProcessBehaviour, ProcessSettings, Processes, Scenario, ScenarioError,
-    ScenarioFile, Script, Step, TableSettings, TraceSource, Until, Wddm, WorkloadSource, local_memory,
+    AdapterSettings, Change, Check, ClientSettings, CompareSettings, CostSettings, Duration, ExplicitScenario, Fault,
+    FaultError, FaultKind, LinkedAdapter, Notification, PageSize, PageTableError, PageTables, PagingVa,
+    ProcessBehaviour, ProcessSettings, Processes, Scenario, ScenarioError, ScenarioFile, Script, TableSettings,
+    TraceSource, Wddm, WorkloadSource, local_memory, steps,
 };
 pub use sequence::Line;
 pub use timeline::Shares;

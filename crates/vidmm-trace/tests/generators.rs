@@ -1,17 +1,20 @@
 //! Generated workloads.
 
 use proptest::prelude::*;
-use vidmm_trace::generate::{CyclicParams, InferenceParams, ServingParams, TexturesParams, TrainingParams};
+use vidmm_trace::generate::{
+    CyclicParams, InferenceParams, ServingParams, TexturesParams, TouchesParams, TrainingParams,
+};
 use vidmm_trace::{ByteSize, Generator, Kernel, Workload, WorkloadError};
 
 /// Every generator with its defaults.
-fn all() -> [Generator; 5] {
+fn all() -> [Generator; 6] {
     [
         Generator::TransformerTraining(TrainingParams::default()),
         Generator::LlmServing(ServingParams::default()),
         Generator::CyclicLayers(CyclicParams::default()),
         Generator::Inference(InferenceParams::default()),
         Generator::ZipfTextures(TexturesParams::default()),
+        Generator::RandomTouches(TouchesParams::default()),
     ]
 }
 
@@ -176,6 +179,7 @@ fn parameters_of_zero_are_refused_by_name() {
         ("kind = \"llm-serving\"\nblock-bytes = 0", "`block-bytes` is 0 B"),
         ("kind = \"llm-serving\"\nprompt-blocks-min = 9\nprompt-blocks-max = 8", "from 9 to"),
         ("kind = \"cyclic-layers\"\npasses = 0", "`passes` is 0"),
+        ("kind = \"random-touches\"\ntouches = 0", "`touches` is 0"),
         ("kind = \"zipf-textures\"\nexponent = nan", "`exponent` is NaN"),
         ("kind = \"zipf-textures\"\nexponent = -1.0", "from 0 to 10"),
     ];
@@ -223,6 +227,7 @@ proptest! {
             Generator::ZipfTextures(TexturesParams {
                 processes: a, textures: b, frames: c, ..Default::default()
             }),
+            Generator::RandomTouches(TouchesParams { buffers: a, touches: b, ..Default::default() }),
         ];
         for generator in generators {
             let workload = made(&generator, seed);

@@ -24,7 +24,7 @@ mod source;
 mod process;
 mod script;
 mod definition;
-mod steps;
+pub mod steps;
 mod explicit;
 mod file;
 
@@ -34,7 +34,6 @@ pub use client::ClientSettings;
 pub use contract::Wddm;
 pub use cost::CostSettings;
 pub use definition::{Processes, Scenario};
-pub use duration::Duration;
 pub use error::ScenarioError;
 pub use explicit::ExplicitScenario;
 pub use fault::{Fault, FaultError, FaultKind};
@@ -47,7 +46,3 @@ pub use paging_va::PagingVa;
 pub use process::{ProcessBehaviour, ProcessSettings};
 pub use script::{Change, Check, CompareSettings, Script, TableSettings};
 pub use source::{TraceSource, WorkloadSource};
-pub use steps::{
-    Action, Answer, ApertureShows, Call, CheckAperture, CreateAllocation, CreateDevice, DEFAULT_DEVICE,
-    DEFAULT_PROCESS, EvictFlag, Kernel, KernelEngine, Look, MapAllocation, Step, Until,
-};

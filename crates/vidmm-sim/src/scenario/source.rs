@@ -66,6 +66,7 @@ enum Kind {
     CyclicLayers,
     Inference,
     ZipfTextures,
+    RandomTouches,
 }
 
 impl Kind {
@@ -77,6 +78,7 @@ impl Kind {
             Self::CyclicLayers => Generator::CyclicLayers(read(parameters)?),
             Self::Inference => Generator::Inference(read(parameters)?),
             Self::ZipfTextures => Generator::ZipfTextures(read(parameters)?),
+            Self::RandomTouches => Generator::RandomTouches(read(parameters)?),
         })
     }
 }

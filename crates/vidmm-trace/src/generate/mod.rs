@@ -7,6 +7,7 @@ pub mod cyclic;
 pub mod inference;
 pub mod serving;
 pub mod textures;
+pub mod touches;
 pub mod training;
 
 mod builder;
@@ -21,6 +22,7 @@ pub use cyclic::CyclicParams;
 pub use inference::InferenceParams;
 pub use serving::ServingParams;
 pub use textures::TexturesParams;
+pub use touches::TouchesParams;
 pub use training::TrainingParams;
 
 /// A generator and its parameters, as a scenario file writes them: `kind` names the generator, and
@@ -38,6 +40,8 @@ pub enum Generator {
     Inference(InferenceParams),
     /// Rendering frames from textures of very different popularity.
     ZipfTextures(TexturesParams),
+    /// Reading and rewriting buffers at random.
+    RandomTouches(TouchesParams),
 }
 
 impl Default for Generator {
@@ -62,6 +66,7 @@ impl Generator {
             Self::CyclicLayers(params) => cyclic::generate(params, seed),
             Self::Inference(params) => inference::generate(params),
             Self::ZipfTextures(params) => textures::generate(params, seed),
+            Self::RandomTouches(params) => touches::generate(params, seed),
         }
     }
 
@@ -73,6 +78,7 @@ impl Generator {
             Self::CyclicLayers(_) => cyclic::KIND,
             Self::Inference(_) => inference::KIND,
             Self::ZipfTextures(_) => textures::KIND,
+            Self::RandomTouches(_) => touches::KIND,
         }
     }
 }
