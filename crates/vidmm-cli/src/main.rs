@@ -5,11 +5,14 @@
 mod args;
 mod style;
 mod output;
+mod processes;
+mod table;
 mod report;
 mod soft;
 mod explicit;
 mod workload;
 mod run;
+mod explain;
 
 use std::process::ExitCode;
 
@@ -27,6 +30,7 @@ const WRONG_INPUT: u8 = 2;
 fn main() -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Run(args) => run::run(&args),
+        Command::Explain(args) => explain::explain(&args),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -9,17 +9,20 @@
 //! Both return a workload that passed [`Workload::validate`] and in which no kernel reads a buffer
 //! that nothing wrote: what the host must load first is there as an explicit upload.
 //!
-//! What happened in a run is an event log, which the module [`log`] writes, reads and audits.
+//! What happened in a run is an event log, which the module [`log`] writes, reads and audits; [`explain`] tells what happened to
+//! one allocation in it.
 //!
 //! Everything here is deterministic: the same bytes, parameters and seed give the same workload on
 //! every run.
 
+pub mod explain;
 pub mod generate;
 pub mod import;
 pub mod log;
 pub mod size;
 pub mod workload;
 
+pub use explain::{ExplainError, Explanation, allocation_name};
 pub use generate::Generator;
 pub use import::{ImportError, ImportOptions};
 pub use log::{Audit, AuditFinding, Invariant, LogError, LogHeader, LogReader, LogWriter};

@@ -244,7 +244,13 @@ fn i07_evicted_more_often_than_made_resident() {
 
 #[test]
 fn i07_a_refused_call_does_not_count() {
-    let refused = Event::MakeResidentRefused { device: device(), allocations: vec![A.id()], num_bytes_to_trim: 4096 };
+    let refused = Event::MakeResidentRefused {
+        device: device(),
+        allocations: vec![A.id()],
+        flags: MakeResidentFlags::empty(),
+        num_bytes_to_trim: 4096,
+        reason: NoMemoryReason::Fragmented,
+    };
     let evicted = evict(A, EvictFlags::empty(), 1);
     broken().insert_before(is(evicted.clone()), refused).insert_after(is(evicted.clone()), evicted).breaks_only(I07);
 }
@@ -502,7 +508,7 @@ fn log_time_falls() {
 #[test]
 fn log_a_name_names_nothing() {
     let nothing = AllocationId::from_bits(1 << 32);
-    broken().append(Event::AllocationDestroyed { allocation: nothing }).breaks_only(Log);
+    broken().append(Event::AllocationDestroyed { allocation: nothing, flags: DestroyFlags::empty() }).breaks_only(Log);
 }
 
 #[test]

@@ -24,6 +24,7 @@ fn with_other_device(priority: i32, when: impl Fn(&Event) -> bool) -> Broken {
         device,
         queue,
         allocations: vec![allocation],
+        flags: MakeResidentFlags::empty(),
         after_submission: 0,
         paging_fence_value: 1,
     };
@@ -38,6 +39,9 @@ fn with_other_device(priority: i32, when: impl Fn(&Event) -> bool) -> Broken {
         supported_segment_set: 1,
         accessed_physically: false,
         notify: AllocationFlags2::empty(),
+        shared: false,
+        existing_sys_mem: false,
+        permanent_sys_mem: false,
     };
     let mut story = broken();
     let at = story.position(when);

@@ -240,7 +240,10 @@ fn i28_an_allocation_is_gone_that_is_still_mapped() {
     let mut story = run.story();
     let end = story.position(dispatched(1)) + 1;
     story.0.truncate(end);
-    let gone = [Event::AllocationDestroyed { allocation: T.id() }, Event::AllocationReclaimed { allocation: T.id() }];
+    let gone = [
+        Event::AllocationDestroyed { allocation: T.id(), flags: DestroyFlags::empty() },
+        Event::AllocationReclaimed { allocation: T.id() },
+    ];
     story.append(gone[0].clone()).append(gone[1].clone()).breaks_only(I28);
 }
 

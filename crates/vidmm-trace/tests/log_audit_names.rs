@@ -12,7 +12,7 @@ use vidmm_trace::Invariant::*;
 /// The end of `A`: plan 6 takes it out of its place.
 fn a_is_destroyed() -> Vec<Event> {
     vec![
-        Event::AllocationDestroyed { allocation: A.id() },
+        Event::AllocationDestroyed { allocation: A.id(), flags: DestroyFlags::empty() },
         Event::Evicted {
             plan: 6,
             allocation: A.id(),
@@ -20,6 +20,8 @@ fn a_is_destroyed() -> Vec<Event> {
             extents: vec![extent(0x1_0000, A.size)],
             copied: false,
             reason: vidmm::event::EvictReason::Destroyed,
+            discarded: false,
+            wanted_by: None,
         },
         decided(6, &[], &[]),
         Event::PlanEntered { plan: 6 },
@@ -49,7 +51,10 @@ fn all_is_destroyed() -> Broken {
 
 /// `B` has no place any more.
 fn b_is_destroyed() -> [Event; 2] {
-    [Event::AllocationDestroyed { allocation: B.id() }, Event::AllocationReclaimed { allocation: B.id() }]
+    [
+        Event::AllocationDestroyed { allocation: B.id(), flags: DestroyFlags::empty() },
+        Event::AllocationReclaimed { allocation: B.id() },
+    ]
 }
 
 #[test]
@@ -96,7 +101,7 @@ fn log_a_name_is_used_again() {
 
 #[test]
 fn i28_a_call_names_an_allocation_that_was_destroyed() {
-    let destroyed = Event::AllocationDestroyed { allocation: B.id() };
+    let destroyed = Event::AllocationDestroyed { allocation: B.id(), flags: DestroyFlags::empty() };
     broken().append(destroyed.clone()).append(make_resident(B, 2, 5)).breaks_only(I28);
     broken().append(destroyed.clone()).append(destroyed).breaks_only(I28);
 }

@@ -157,7 +157,7 @@ fn i09_content_that_nobody_wants_is_notified() {
 
 /// `T` is destroyed, but work that was submitted before is still to read it.
 fn destroyed_but_wanted() -> Broken {
-    let destroyed = Event::AllocationDestroyed { allocation: T.id() };
+    let destroyed = Event::AllocationDestroyed { allocation: T.id(), flags: DestroyFlags::empty() };
     let wanted = [make_resident(T, 1, 4), submitted(2, &[], &[]), destroyed];
     IMPLICIT.story().insert_all_before(is(IMPLICIT.evicted(OUT)), wanted)
 }
@@ -170,7 +170,7 @@ fn i09_content_that_is_still_wanted_is_not_notified() {
 
 #[test]
 fn content_that_nobody_wants_may_be_notified_if_it_leaves_for_another_reason() {
-    let destroyed = || Event::AllocationDestroyed { allocation: T.id() };
+    let destroyed = || Event::AllocationDestroyed { allocation: T.id(), flags: DestroyFlags::empty() };
     let story = || IMPLICIT.story().insert_before(is(IMPLICIT.evicted(OUT)), destroyed());
     story().breaks_nothing();
     story().remove_all(of_chunk).breaks_nothing();

@@ -105,7 +105,16 @@ fn moved_in(plan: PlanNo, segment: SegmentId, extent: Extent, content: ContentSo
 }
 
 fn moved_out(plan: PlanNo, segment: SegmentId, extent: Extent, copied: bool, reason: EvictReason) -> Event {
-    Event::Evicted { plan, allocation: T.id(), segment, extents: vec![extent], copied, reason }
+    Event::Evicted {
+        plan,
+        allocation: T.id(),
+        segment,
+        extents: vec![extent],
+        copied,
+        reason,
+        discarded: false,
+        wanted_by: None,
+    }
 }
 
 fn shown(plan: PlanNo, seen: Seen, address: PhysicalAddress) -> Event {
@@ -184,6 +193,9 @@ fn with_neighbour(run: Run, range: Extent) -> Broken {
         supported_segment_set: SegmentSet::of(APERTURE).0,
         accessed_physically: true,
         notify: AllocationFlags2::empty(),
+        shared: false,
+        existing_sys_mem: false,
+        permanent_sys_mem: false,
     };
     let map = MapApertureSegment {
         allocation: KmdAllocationHandle(99),
@@ -204,6 +216,7 @@ fn with_neighbour(run: Run, range: Extent) -> Broken {
             device: device(),
             queue: queue(),
             allocations: vec![neighbour],
+            flags: MakeResidentFlags::empty(),
             after_submission: 1,
             paging_fence_value: 4,
         },

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use log_support::*;
 use proptest::prelude::*;
 use vidmm::contract::*;
-use vidmm::event::{ApertureSegmentFacts, ContentSource, Event, EvictReason};
+use vidmm::event::{ApertureSegmentFacts, ContentSource, Event, EvictReason, ResumeReason, SuspendReason};
 use vidmm::*;
 use vidmm_trace::{Audit, LogError, LogHeader, LogReader, LogWriter};
 
@@ -26,8 +26,7 @@ fn all_events() -> Vec<Event> {
     let fence_id = MonitoredFenceId::from_bits(u64::MAX);
     let (virtual_address, size, submission, plan) = (GpuVirtualAddress(LARGE), LARGE, LARGE, LARGE);
     let (paging_fence_value, value, kernel, pages) = (LARGE, LARGE, LARGE, LARGE);
-    let (after_submission, number) = (0, u32::MAX);
-    let allocations = vec![allocation, AllocationId::from_bits(0)];
+    let number = u32::MAX;
     let extents = vec![extent(0, LARGE), extent(LARGE, 1)];
     let signal = fence(number, LARGE);
     let address = local(LARGE);
@@ -81,8 +80,11 @@ fn all_events() -> Vec<Event> {
             supported_segment_set: number,
             accessed_physically: true,
             notify: AllocationFlags2::all(),
+            shared: true,
+            existing_sys_mem: false,
+            permanent_sys_mem: true,
         },
-        Event::AllocationDestroyed { allocation },
+        Event::AllocationDestroyed { allocation, flags: DestroyFlags::all() },
         Event::AllocationReclaimed { allocation },
         Event::GpuVirtualAddressReserved { process, virtual_address, size },
         Event::GpuVirtualAddressMapped {
@@ -99,8 +101,6 @@ fn all_events() -> Vec<Event> {
         },
         Event::GpuVirtualAddressFreed { process, virtual_address, size },
         Event::GpuVirtualAddressReclaimed { process, virtual_address },
-        Event::MakeResident { device, queue, allocations: allocations.clone(), after_submission, paging_fence_value },
-        Event::MakeResidentRefused { device, allocations: allocations.clone(), num_bytes_to_trim: LARGE },
         Event::Submitted {
             device,
             context,
@@ -124,23 +124,11 @@ fn all_events() -> Vec<Event> {
         Event::IllegalCommand { signal },
         Event::DeviceInError { device, reason: DeviceErrorReason::PageFault { virtual_address } },
         Event::DeviceInError { device, reason: DeviceErrorReason::IllegalCommand },
+        Event::DeviceInError { device, reason: DeviceErrorReason::OutOfMemory },
         Event::DeviceInError { device, reason: DeviceErrorReason::AdapterInError },
         Event::ContentChecked { kernel, pages, wrong: 0 },
         Event::Finding { kernel, allocation, page: LARGE, expected: LARGE, found: 1 },
     ];
-    for flags in [EvictFlags::empty(), EvictFlags::NOT_WRITTEN_TO, EvictFlags::all()] {
-        events.push(Event::Evict { device, allocations: allocations.clone(), flags, after_submission });
-    }
-    for reason in [
-        EvictReason::RoomWanted,
-        EvictReason::EvictRequested,
-        EvictReason::Promoted,
-        EvictReason::RangeWanted,
-        EvictReason::Destroyed,
-    ] {
-        let (segment, extents) = (SegmentId::SYSTEM, extents.clone());
-        events.push(Event::Evicted { plan, allocation, segment, extents, copied: true, reason });
-    }
     for content in [ContentSource::Fill, ContentSource::BackingStore, ContentSource::InPlace] {
         let (segment, extents) = (SegmentId(255), extents.clone());
         events.push(Event::Placed { plan, allocation, segment, extents, content });
@@ -152,6 +140,7 @@ fn all_events() -> Vec<Event> {
             Event::IoMmuUnmapped { plan, domain, virtual_address, size, window },
         ]);
     }
+    events.extend(residency_events());
     events.extend(driver_findings().into_iter().map(|finding| Event::DriverFinding { finding }));
     let violations = violations(signal);
     events.extend(violations.into_iter().map(|violation| Event::AdapterInError { violation }));
@@ -160,6 +149,167 @@ fn all_events() -> Vec<Event> {
         let (offset, bytes, multipass_offset) = (number, 0, number);
         events.push(Event::PagingOperation { plan, operation, status, offset, bytes, multipass_offset });
     }
+    events
+}
+
+/// The kinds of events of 5.1 to 5.10: lists, offers, locks, sharing, budgets, trims, suspension and power.
+fn residency_events() -> Vec<Event> {
+    let mut events = list_events();
+    events.extend(offer_events());
+    events.extend(sharing_events());
+    events.extend(budget_events());
+    events.extend(suspension_events());
+    events
+}
+
+fn list_events() -> Vec<Event> {
+    let (device, queue) = (DeviceId::from_bits(LARGE), PagingQueueId::from_bits(3 << 32));
+    let allocation = AllocationId::from_bits(LARGE);
+    let allocations = vec![allocation, AllocationId::from_bits(0)];
+    let (after_submission, paging_fence_value, num_bytes_to_trim) = (0, LARGE, LARGE);
+    let mut events = Vec::new();
+    for flags in [MakeResidentFlags::empty(), MakeResidentFlags::CANT_TRIM_FURTHER, MakeResidentFlags::all()] {
+        let allocations = allocations.clone();
+        events.push(Event::MakeResident { device, queue, allocations, flags, after_submission, paging_fence_value });
+    }
+    for reason in [
+        NoMemoryReason::OverBudget,
+        NoMemoryReason::OverMaximumBudget,
+        NoMemoryReason::DoesNotFit,
+        NoMemoryReason::Fragmented,
+    ] {
+        let (allocations, flags) = (allocations.clone(), MakeResidentFlags::CANT_TRIM_FURTHER);
+        events.push(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason });
+    }
+    for flags in [EvictFlags::empty(), EvictFlags::NOT_WRITTEN_TO, EvictFlags::all()] {
+        let allocations = allocations.clone();
+        events.push(Event::Evict { device, allocations, flags, after_submission, num_bytes_to_trim });
+    }
+    for (reason, wanted_by) in [
+        (EvictReason::RoomWanted, Some(device)),
+        (EvictReason::EvictRequested, None),
+        (EvictReason::Promoted, None),
+        (EvictReason::RangeWanted, Some(device)),
+        (EvictReason::Destroyed, None),
+        (EvictReason::Offered, None),
+        (EvictReason::DeviceSuspended, Some(device)),
+        (EvictReason::Locked, None),
+        (EvictReason::PropertyUpdated, None),
+        (EvictReason::PoweredDown, None),
+        (EvictReason::Replaced, None),
+    ] {
+        let (plan, segment, extents) = (LARGE, SegmentId::SYSTEM, vec![extent(0, LARGE), extent(LARGE, 1)]);
+        let (copied, discarded) = (wanted_by.is_some(), reason == EvictReason::Offered);
+        events.push(Event::Evicted { plan, allocation, segment, extents, copied, reason, discarded, wanted_by });
+    }
+    events
+}
+
+fn offer_events() -> Vec<Event> {
+    let (device, queue) = (DeviceId::from_bits(LARGE), PagingQueueId::from_bits(LARGE));
+    let allocations = vec![AllocationId::from_bits(LARGE), AllocationId::from_bits(1), AllocationId::from_bits(2)];
+    let offered = |(priority, flags)| Event::Offered {
+        device,
+        allocations: allocations.clone(),
+        priority,
+        flags,
+        after_submission: LARGE,
+    };
+    let offers = [
+        (OfferPriority::Low, OfferFlags::empty()),
+        (OfferPriority::Normal, OfferFlags::OFFER_IMMEDIATELY),
+        (OfferPriority::High, OfferFlags::ALLOW_DECOMMIT),
+        (OfferPriority::Auto, OfferFlags::all()),
+    ];
+    let mut events: Vec<Event> = offers.map(offered).into();
+    events.push(Event::Reclaimed {
+        device,
+        queue,
+        allocations: allocations.clone(),
+        results: vec![ReclaimResult::Ok, ReclaimResult::Discarded, ReclaimResult::NotCommitted],
+        backing_stores: vec![0, LARGE, 1],
+        after_submission: LARGE,
+        paging_fence_value: 0,
+    });
+    events.push(Event::Decommitted { allocation: AllocationId::from_bits(1) });
+    events
+}
+
+fn sharing_events() -> Vec<Event> {
+    let (process, device, queue) =
+        (ProcessId::from_bits(LARGE), DeviceId::from_bits(LARGE), PagingQueueId::from_bits(LARGE));
+    let allocation = AllocationId::from_bits(LARGE);
+    let (address, segment, extents) = (CpuVirtualAddress(LARGE), SegmentId(255), vec![extent(LARGE, 1)]);
+    vec![
+        Event::Locked { device, allocation, address, segment, extents: extents.clone() },
+        Event::Rotated { plan: LARGE, allocation, address, segment, extents },
+        Event::Unlocked { allocation, locks: u32::MAX },
+        Event::AllocationOpened { allocation, device, process },
+        Event::AllocationClosed { allocation, device },
+        Event::AllocationOwnershipTransferred { allocation, device, process },
+        Event::AllocationPriorityChanged { allocation, priority: u32::MAX },
+        Event::AllocationPropertyUpdated {
+            allocation,
+            supported_segment_set: u32::MAX,
+            queue,
+            paging_fence_value: LARGE,
+        },
+    ]
+}
+
+fn budget_events() -> Vec<Event> {
+    let (process, device) = (ProcessId::from_bits(LARGE), DeviceId::from_bits(LARGE));
+    let notification = TrimNotificationId::from_bits(LARGE);
+    let priorities = [
+        (PriorityBand::Dwm, Visibility::Visible),
+        (PriorityBand::Focus, Visibility::Occluded),
+        (PriorityBand::Normal, Visibility::Minimized),
+    ];
+    let mut events = vec![
+        Event::TrimNotificationRegistered { notification, device },
+        Event::TrimNotificationUnregistered { notification },
+    ];
+    for (band, visibility) in priorities {
+        events.push(Event::ProcessPriorityChanged { process, band, visibility });
+    }
+    for group in [MemorySegmentGroup::Local, MemorySegmentGroup::NonLocal] {
+        events.push(Event::ReservationChanged { process, group, reservation: LARGE });
+        events.push(Event::BudgetChanged { process, group, budget: LARGE, requested: 1 });
+    }
+    for flags in [
+        TrimFlags::TRIM_TO_BUDGET,
+        TrimFlags::RESTART_PERIODIC_TRIM,
+        TrimFlags::PERIODIC_TRIM | TrimFlags::TRIM_TO_BUDGET,
+    ] {
+        events.push(Event::TrimNotified { notification, device, flags, num_bytes_to_trim: LARGE });
+    }
+    events
+}
+
+fn suspension_events() -> Vec<Event> {
+    let (process, device) = (ProcessId::from_bits(LARGE), DeviceId::from_bits(LARGE));
+    let reasons = [
+        SuspendReason::IdleOverBudget,
+        SuspendReason::SliceOver,
+        SuspendReason::Idle,
+        SuspendReason::Starvation,
+        SuspendReason::WaitsForRoom,
+        SuspendReason::Replace,
+        SuspendReason::ProcessSuspended,
+        SuspendReason::PowerDown,
+    ];
+    let yielded = |reason| Event::DeviceYielded { device, reason, wanted_by: Some(DeviceId::from_bits(1)) };
+    let mut events: Vec<Event> = reasons.map(yielded).into();
+    events.extend([
+        Event::DeviceYielded { device, reason: SuspendReason::PowerDown, wanted_by: None },
+        Event::DeviceSuspended { device },
+        Event::DeviceResumed { device, reason: ResumeReason::HasWork, plans: vec![1, LARGE] },
+        Event::DeviceResumed { device, reason: ResumeReason::PressureFell, plans: vec![] },
+        Event::ProcessSuspended { process, allow_wake_on_submission: true },
+        Event::ProcessResumed { process, by_submission: true },
+        Event::PoweredDown,
+        Event::PoweredUp,
+    ]);
     events
 }
 
@@ -319,7 +469,8 @@ fn names(bytes: &[u8]) -> BTreeSet<String> {
 fn kinds_in_source() -> BTreeSet<String> {
     let (_, body) = EVENT_RS.split_once("pub enum Event {").expect("the enum is there");
     let (body, _) = body.split_once("\n}\n").expect("the enum ends");
-    let variants = body.lines().filter_map(|line| line.strip_prefix("    ")?.strip_suffix(" {"));
+    let lines = body.lines().filter_map(|line| line.strip_prefix("    "));
+    let variants = lines.filter_map(|line| line.strip_suffix(" {").or(line.strip_suffix(',')));
     variants.filter(|name| name.starts_with(char::is_uppercase)).map(snake_case).collect()
 }
 
@@ -384,7 +535,7 @@ fn the_examples_of_the_schema_are_lines_of_a_log() {
 #[test]
 fn the_header_is_read_back() {
     assert_eq!(LogReader::new(&write(&[])[..]).unwrap().header(), &header());
-    assert!(write(&[]).starts_with(b"{\"vidmm_events\":2,"));
+    assert!(write(&[]).starts_with(b"{\"vidmm_events\":3,"));
 }
 
 #[test]
@@ -394,7 +545,7 @@ fn a_log_without_events_is_whole() {
 
 #[test]
 fn fields_that_a_later_version_adds_are_ignored() {
-    let text = "{\"vidmm_events\":2,\"new\":[],\"vidmm_version\":\"9\",\"seed\":1,\"scenario\":\"x\"}\n\
+    let text = "{\"vidmm_events\":3,\"new\":[],\"vidmm_version\":\"9\",\"seed\":1,\"scenario\":\"x\"}\n\
                 {\"number\":1,\"at\":0,\"event\":\"plan_entered\",\"why\":{\"new\":1},\"plan\":3}\n";
     assert_eq!(read(text.as_bytes()).unwrap()[0].event, Event::PlanEntered { plan: 3 });
 }
@@ -427,9 +578,9 @@ fn a_damaged_header_is_refused() {
 
 #[test]
 fn another_version_is_refused() {
-    let found = error(|lines| lines[0] = lines[0].replace("\"vidmm_events\":2", "\"vidmm_events\":1"));
+    let found = error(|lines| lines[0] = lines[0].replace("\"vidmm_events\":3", "\"vidmm_events\":1"));
     assert!(matches!(found, LogError::Version { found: 1 }), "{found:?}");
-    assert!(found.to_string().contains("version 2") && found.to_string().contains("version 1"), "{found}");
+    assert!(found.to_string().contains("version 3") && found.to_string().contains("version 1"), "{found}");
     let other = read(b"{\"vidmm_events\":7,\"everything else\":\"is different\"}\n").unwrap_err();
     assert!(matches!(other, LogError::Version { found: 7 }), "{other:?}");
 }

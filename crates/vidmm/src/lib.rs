@@ -18,6 +18,7 @@ mod pool;
 mod budget;
 mod trim;
 mod offer;
+mod cpu_view;
 mod free_ranges;
 mod extents;
 mod placer;
@@ -37,6 +38,7 @@ mod state;
 mod calls;
 mod poll;
 mod check;
+pub mod client;
 
 pub use adapter::{BrokenRule, NotificationRevision, StartAdapterError};
 pub use budget::{MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility};

@@ -156,7 +156,7 @@ fn the_commit_limit_counts_both_places() {
                 answer,
                 Err(MakeResidentError::NoMemory {
                     num_bytes_to_trim: 16 * PAGE_SIZE,
-                    reason: NoMemoryReason::Fragmented
+                    reason: NoMemoryReason::DoesNotFit
                 }),
                 "{model:?}"
             );

@@ -122,9 +122,11 @@ fn the_lists_of_others_are_not_touched() {
     let (mut world, client) = World::with_pages(8);
     let (_, at) = world.resident(client, 8);
     let other = world.client();
-    let a = world.allocate(other, 1);
+    // Half of the segment is its budget: it gets no more than that of what another requires.
+    let a = world.allocate(other, 5);
     let before = world.fingerprint();
-    assert_eq!(world.make_resident(other, &[a]), no_memory(1));
+    let (num_bytes_to_trim, reason) = (PAGE_SIZE, NoMemoryReason::OverBudget);
+    assert_eq!(world.make_resident(other, &[a]), Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason }));
     assert_eq!(world.fingerprint(), before);
     assert_eq!(world.token(client, at), Some(0));
 }

@@ -165,15 +165,15 @@ fn two_devices_share_both_pools() {
     let other = world.client();
     let (_, local_at) = world.create_resident(client, Place::Local, 12, SILENT);
     let (_, system_at) = world.create_resident(other, Place::System, 12, SILENT);
-    // Each pool has 4 pages left.
+    // Each pool has 4 pages left, and the budget of each process is half of it.
     for (client, place) in [(client, Place::System), (other, Place::Local)] {
-        let a = world.create(client, place, 5, SILENT);
+        let a = world.create(client, place, 9, SILENT);
         let answer = world.make_resident(client, &[a]);
         assert!(matches!(answer, Err(MakeResidentError::NoMemory { .. })), "{place:?}: {answer:?}");
         let (_, at) = world.create_resident(client, place, 4, SILENT);
         assert!(world.translate(client, at).is_some());
     }
-    let either = world.create(client, Place::LocalOrSystem, 1, SILENT);
+    let either = world.create(client, Place::LocalOrSystem, 5, SILENT);
     let answer = world.make_resident(client, &[either]);
     assert!(matches!(answer, Err(MakeResidentError::NoMemory { .. })), "both are full: {answer:?}");
     assert_eq!(segment(&world, client, local_at), Some(LOCAL), "nobody lost what is required");

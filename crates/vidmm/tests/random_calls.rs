@@ -237,7 +237,11 @@ impl Model {
                     // RES-14: trim and try again, until there is nothing left to trim.
                     let trimmed = self.trim(device, num_bytes_to_trim, &ids);
                     if trimmed == 0 || one_pool && trimmed < num_bytes_to_trim {
-                        return;
+                        let flags = MakeResidentFlags::CANT_TRIM_FURTHER;
+                        match self.world.call(|vidmm, _, _| vidmm.make_resident(client.queue, &ids, flags)) {
+                            Ok(answer) => break answer,
+                            Err(_) => return,
+                        }
                     }
                     rounds += 1;
                 }
@@ -289,7 +293,9 @@ impl Model {
                 return true;
             }
             let alloc = &allocs[promise.alloc];
-            if alloc.left == promise.left && alloc.count > 0 && alloc.alive {
+            // What a suspended device requires comes back with its turn (RES-71).
+            let is_suspended = world.suspended.contains(&devices[alloc.device].client.device);
+            if alloc.left == promise.left && alloc.count > 0 && alloc.alive && !is_suspended {
                 let still = alloc.mappings.iter().filter(|mapping| promise.addresses.contains(&mapping.0));
                 for &(address, ..) in still {
                     let page = world.translate(devices[alloc.device].client, address);
@@ -394,13 +400,20 @@ impl Model {
 
     fn run_all(&mut self) {
         self.world.poll();
-        while let Some(engine) = (0..3).find(|&engine| self.world.can_complete(engine)) {
-            self.complete(engine);
+        loop {
+            while let Some(engine) = (0..3).find(|&engine| self.world.can_complete(engine)) {
+                self.complete(engine);
+                self.keep_promises();
+            }
+            if !self.world.pass_time() {
+                break;
+            }
             self.keep_promises();
         }
         self.world.run_all();
         self.keep_promises();
-        assert!(self.programs.iter().all(|program| program.done), "I32: some work never ran");
+        let never_ran = self.programs.iter().any(|program| !program.done);
+        assert!(!never_ran, "I32: some work never ran: {}", self.world.where_it_stands());
         for device in &self.devices {
             assert_eq!(self.world.paging_fence(device.client), device.last_fence, "I32: some paging never ended");
         }

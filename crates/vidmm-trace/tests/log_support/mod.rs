@@ -3,6 +3,7 @@
 
 pub mod broken;
 pub mod notified;
+pub mod steps;
 
 use vidmm::contract::*;
 use vidmm::event::{ApertureSegmentFacts, ContentSource, Event, EvictReason, MemorySegmentFacts};
@@ -223,6 +224,9 @@ fn objects() -> Vec<Event> {
         supported_segment_set: 1,
         accessed_physically: false,
         notify: AllocationFlags2::empty(),
+        shared: false,
+        existing_sys_mem: false,
+        permanent_sys_mem: false,
     };
     vec![
         Event::AdapterStarted {
@@ -382,11 +386,18 @@ fn a_replaces_b() -> Vec<Event> {
 
 pub fn make_resident(thing: Thing, after_submission: u64, paging_fence_value: u64) -> Event {
     let (device, queue, allocations) = (device(), queue(), vec![thing.id()]);
-    Event::MakeResident { device, queue, allocations, after_submission, paging_fence_value }
+    Event::MakeResident {
+        device,
+        queue,
+        allocations,
+        flags: MakeResidentFlags::empty(),
+        after_submission,
+        paging_fence_value,
+    }
 }
 
 pub fn evict(thing: Thing, flags: EvictFlags, after_submission: u64) -> Event {
-    Event::Evict { device: device(), allocations: vec![thing.id()], flags, after_submission }
+    Event::Evict { device: device(), allocations: vec![thing.id()], flags, after_submission, num_bytes_to_trim: 0 }
 }
 
 pub fn granted(paging_fence_value: u64, plans: &[PlanNo]) -> Event {
@@ -405,7 +416,16 @@ fn placed(plan: PlanNo, thing: Thing, extents: &[Extent], content: ContentSource
 
 fn evicted(plan: PlanNo, thing: Thing, extents: &[Extent], copied: bool) -> Event {
     let (allocation, extents, reason) = (thing.id(), extents.to_vec(), EvictReason::RoomWanted);
-    Event::Evicted { plan, allocation, segment: SegmentId(1), extents, copied, reason }
+    Event::Evicted {
+        plan,
+        allocation,
+        segment: SegmentId(1),
+        extents,
+        copied,
+        reason,
+        discarded: false,
+        wanted_by: None,
+    }
 }
 
 /// Work that waits for values of the monitored fence, and signals others.

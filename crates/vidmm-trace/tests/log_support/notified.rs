@@ -155,6 +155,9 @@ impl Run {
                 supported_segment_set: SegmentSet::of(APERTURE).0,
                 accessed_physically: self.in_aperture,
                 notify: self.notify,
+                shared: false,
+                existing_sys_mem: false,
+                permanent_sys_mem: false,
             },
         ];
         if self.notify.contains(AllocationFlags2::NOTIFY_EVICTION) {
@@ -269,7 +272,16 @@ impl Run {
     pub fn evicted(self, plan: PlanNo) -> Event {
         let (segment, extent) = self.place();
         let reason = if self.destroyed { EvictReason::Destroyed } else { EvictReason::EvictRequested };
-        Event::Evicted { plan, allocation: T.id(), segment, extents: vec![extent], copied: false, reason }
+        Event::Evicted {
+            plan,
+            allocation: T.id(),
+            segment,
+            extents: vec![extent],
+            copied: false,
+            reason,
+            discarded: false,
+            wanted_by: None,
+        }
     }
 
     /// The entries of a mapping point to where `T` is.
@@ -328,7 +340,7 @@ impl Run {
 }
 
 fn t_destroyed() -> Event {
-    Event::AllocationDestroyed { allocation: T.id() }
+    Event::AllocationDestroyed { allocation: T.id(), flags: DestroyFlags::empty() }
 }
 
 fn table_placed(level: u32, virtual_address: u64, address: u64) -> Event {

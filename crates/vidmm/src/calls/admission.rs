@@ -22,9 +22,9 @@ use crate::{
 /// What one MakeResident adds to its device's list.
 pub(crate) struct Admission {
     device: usize,
-    /// Bytes that are left for the device's list, and would be with nobody else there.
-    left: PerPool<u64>,
-    alone: PerPool<u64>,
+    /// Bytes that are left for the device's list, and would be with nobody else there; below 0 is what must be trimmed first.
+    left: PerPool<i128>,
+    alone: PerPool<i128>,
     /// Bytes that join it.
     added: PerPool<u64>,
     /// Who is counted elsewhere than before.
@@ -41,20 +41,19 @@ impl VidMm {
     /// What may join a device's list: beside all others, or as its process is entitled to.
     pub(super) fn begin_admission(&self, device: usize, entitled: Option<MakeResidentFlags>) -> Admission {
         let process = self.devices[device].process;
-        // What is offered must fit again when it is reclaimed.
         let alone = |pool: Pool| {
             let books = &self.devices[device];
-            self.list_capacity(pool).saturating_sub(books.list[pool].now()).saturating_sub(books.offered[pool])
+            i128::from(self.list_capacity(pool)) - i128::from(books.list[pool].now())
         };
         let left = |pool: Pool| {
             let shares = &self.shares[pool];
-            let beside_all = self.list_capacity(pool).saturating_sub(shares.demand_total());
+            let beside_all = i128::from(self.list_capacity(pool)) - i128::from(shares.demand_total());
             let entitlement = match entitled {
                 None => 0,
                 Some(flags) if flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) => shares.maximum_budget(process),
                 Some(_) => shares.budget(process),
             };
-            beside_all.max(entitlement.saturating_sub(shares.get(process).demand)).min(alone(pool))
+            beside_all.max(i128::from(entitlement) - i128::from(shares.get(process).demand)).min(alone(pool))
         };
         Admission {
             device,
@@ -73,11 +72,11 @@ impl VidMm {
         let allocation = &self.allocations[index as usize];
         let (size, counted, pools) = (allocation.size, allocation.pool(), allocation.pools(admission.device as u32));
         for pool in pools.into_iter().flatten() {
-            if size > admission.left[pool] || !self.has_range(admission, index, pool) {
+            if i128::from(size) > admission.left[pool] || !self.has_range(admission, index, pool) {
                 continue;
             }
-            admission.left[pool] -= size;
-            admission.alone[pool] -= size;
+            admission.left[pool] -= i128::from(size);
+            admission.alone[pool] -= i128::from(size);
             admission.added[pool] += size;
             if pools[0] != Some(pool) {
                 self.turns.demoted.insert(admission.device as u32);
@@ -88,11 +87,12 @@ impl VidMm {
             }
             return;
         }
-        let fits_alone = pools.into_iter().flatten().any(|pool| size <= admission.alone[pool]);
+        let fits_alone = pools.into_iter().flatten().any(|pool| i128::from(size) <= admission.alone[pool]);
         let mut reason = if fits_alone { NoMemoryReason::OverBudget } else { NoMemoryReason::DoesNotFit };
         // Whatever the caller trims, one of the pools then has enough.
         for pool in pools.into_iter().flatten() {
-            let missing = size.saturating_sub(core::mem::take(&mut admission.left[pool]));
+            let missing = i128::from(size) - core::mem::take(&mut admission.left[pool]);
+            let missing = u64::try_from(missing.max(0)).unwrap_or(u64::MAX);
             let fragmented = if self.needs_range(index, pool) { self.assigned_before(admission).max(1) } else { 0 };
             if missing == 0 {
                 reason = NoMemoryReason::Fragmented;

@@ -320,6 +320,9 @@ impl VidMm {
         let allocation = &mut self.allocations[index as usize];
         let (pool, size) = (allocation.pool(), allocation.size);
         let entry = allocation.entry_mut(device);
+        if core::mem::replace(&mut entry.owed, false) {
+            self.devices[device as usize].owed[pool] -= size;
+        }
         if !core::mem::replace(&mut entry.holding, true) {
             if !core::mem::replace(&mut entry.in_holdings, true) {
                 self.note_holding(device, index);
@@ -337,7 +340,12 @@ impl VidMm {
     pub(crate) fn release(&mut self, index: u32, device: u32) {
         let allocation = &mut self.allocations[index as usize];
         let (pool, size) = (allocation.pool(), allocation.size);
-        if core::mem::replace(&mut allocation.entry_mut(device).holding, false) {
+        let entry = allocation.entry_mut(device);
+        if core::mem::replace(&mut entry.owed, false) {
+            self.account(device as usize, pool, |books| books.owed[pool] -= size);
+            return;
+        }
+        if core::mem::replace(&mut entry.holding, false) {
             self.account(device as usize, pool, |books| {
                 books.held[pool] -= size;
                 books.num_held -= 1;

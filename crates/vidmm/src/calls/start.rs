@@ -107,6 +107,7 @@ impl VidMm {
             rootless: OrderedSet::default(),
             queued: OrderedSet::default(),
             offers: BTreeMap::new(),
+            locks: BTreeMap::new(),
             evict_soon: VecDeque::new(),
             dead: Vec::new(),
             closed: Vec::new(),
@@ -174,7 +175,7 @@ impl VidMm {
 
     /// The paging process's tables are written by the first paging buffer, not by the CPU as in GVA-33: then a GPU sees one
     /// order of all updates (D1).
-    fn initialise_paging_tables(&mut self) {
+    pub(crate) fn initialise_paging_tables(&mut self) {
         for key in Windows::needed_tables(&self.adapter) {
             let Windows { process, tables, .. } = &mut self.windows;
             initialise_table(&self.adapter, *process, tables, key, &mut self.builder.steps);

@@ -75,7 +75,11 @@ impl VidMm {
         if context.in_flight >= IN_FLIGHT_MAX || !device.is_active() {
             return None;
         }
-        let paging_fence = device.gate(next.number)?.max(self.root_fence(device.process)?).max(device.turn.fence()?);
+        let mut paging_fence =
+            device.gate(next.number)?.max(self.root_fence(device.process)?).max(device.turn.fence()?);
+        for &plan in &device.refreshes {
+            paging_fence = paging_fence.max(self.stream.fence_of(plan)?);
+        }
         let mut waits = Vec::new();
         if paging_fence > self.paging_engine().retired {
             waits.push(EngineFence { engine: self.adapter.paging_engine, fence_id: paging_fence });

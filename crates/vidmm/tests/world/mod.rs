@@ -10,7 +10,7 @@ mod journal;
 mod machine;
 mod surface;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use vidmm::contract::*;
 use vidmm::event::EvictReason;
@@ -70,6 +70,12 @@ pub struct World {
     pub machine: Machine,
     /// What the engines were handed and have not ended, oldest first.
     pub engines: [VecDeque<Packet>; 3],
+    /// The time, in nanoseconds: it passes only when the manager waits for it.
+    pub now: Nanoseconds,
+    /// How often it passed.
+    pub num_wakes: usize,
+    /// Devices that are suspended.
+    pub suspended: BTreeSet<DeviceId>,
     pub completed: [u64; 3],
     submitted: [u64; 3],
     /// What `poll` handed out besides packets.
@@ -108,6 +114,9 @@ impl World {
             host,
             machine: Machine::new(&config),
             engines: Default::default(),
+            now: 0,
+            num_wakes: 0,
+            suspended: BTreeSet::new(),
             completed: [0; 3],
             submitted: [0; 3],
             outputs: Vec::new(),
@@ -288,8 +297,44 @@ impl World {
         self.call(|vidmm, _, host| vidmm.reclaim_allocations(host, client.queue, allocations))
     }
 
+    pub fn lock(&mut self, client: Client, allocation: AllocationId) -> Result<CpuVirtualAddress, LockError> {
+        self.call(|vidmm, _, host| vidmm.lock(host, client.device, allocation))
+    }
+
+    pub fn unlock(&mut self, allocation: AllocationId) -> Result<(), UnlockError> {
+        self.call(|vidmm, _, host| vidmm.unlock(host, allocation))
+    }
+
+    /// The token of a page that the CPU sees.
+    pub fn cpu_read(&self, address: CpuVirtualAddress, page: u64) -> u64 {
+        let at = self.host.seen(address, page).expect("nothing moves");
+        self.machine.read(at, &self.host)
+    }
+
+    /// The CPU writes a page that it sees.
+    pub fn cpu_write(&mut self, address: CpuVirtualAddress, page: u64, token: u64) {
+        let at = self.host.seen(address, page).expect("nothing moves");
+        self.machine.write(at, token, &self.host);
+    }
+
+    /// An allocation of `pages` pages that may be in `place`, with these flags.
+    pub fn create_flagged(
+        &mut self,
+        client: Client,
+        place: Place,
+        pages: u64,
+        flags: AllocationFlags,
+    ) -> Result<AllocationId, CreateError> {
+        let info = AllocationInfo { flags, ..self.config.allocation(place, pages, SILENT) };
+        self.try_create(client, info)
+    }
+
     pub fn destroy(&mut self, allocation: AllocationId) {
-        self.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, DestroyFlags::empty())).unwrap();
+        self.destroy_with(allocation, DestroyFlags::empty());
+    }
+
+    pub fn destroy_with(&mut self, allocation: AllocationId, flags: DestroyFlags) {
+        self.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, flags)).unwrap();
     }
 
     /// Submits work that makes these accesses when it runs.
@@ -348,6 +393,8 @@ impl World {
                     self.machine.committed(self.handles[allocation], offset);
                 }
             }
+            Event::DeviceSuspended { device } => _ = self.suspended.insert(device),
+            Event::DeviceResumed { device, .. } => _ = self.suspended.remove(&device),
             Event::Placed { allocation, segment, .. } => _ = self.placed.insert(allocation, segment),
             Event::Evicted { allocation, segment, .. } => {
                 assert_eq!(self.placed.remove(&allocation), Some(segment), "it leaves where it was placed");
@@ -402,7 +449,8 @@ impl World {
 
     /// Lets the manager do all that it can now.
     pub fn poll(&mut self) {
-        while let Some(output) = self.call(|vidmm, driver, host| vidmm.poll(0, driver, host)) {
+        let now = self.now;
+        while let Some(output) = self.call(|vidmm, driver, host| vidmm.poll(now, driver, host)) {
             let Output::Submit(packet) = output else {
                 self.outputs.push(output);
                 continue;
@@ -508,10 +556,49 @@ impl World {
     /// Lets all engines come to their end; whatever was handed out must be able to.
     pub fn run_all(&mut self) {
         self.poll();
-        while let Some(engine) = (0..3).find(|&engine| self.can_complete(engine)) {
-            self.complete(engine);
+        loop {
+            while let Some(engine) = (0..3).find(|&engine| self.can_complete(engine)) {
+                self.complete(engine);
+            }
+            if !self.pass_time() {
+                break;
+            }
         }
         assert!(self.engines.iter().all(VecDeque::is_empty), "packets wait for each other: {:?}", self.engines);
+    }
+
+    /// Lets the time come that the manager waits for, if something waits; `false` if not.
+    pub fn pass_time(&mut self) -> bool {
+        let wake = self.vidmm.next_wake().filter(|_| !self.vidmm.is_idle());
+        let Some(wake) = wake else { return false };
+        assert!(wake > self.now, "the time that is waited for is to come");
+        self.num_wakes += 1;
+        let last = self.events.len().saturating_sub(40);
+        assert!(self.num_wakes < 10_000, "I32: time passes, and nothing ends: {:#?}", &self.events[last..]);
+        self.now = wake;
+        self.poll();
+        true
+    }
+
+    /// What was decided last, for whoever reads that something does not end.
+    pub fn where_it_stands(&self) -> String {
+        let is_about_turns = |event: &&Event| {
+            matches!(
+                event,
+                Event::MakeResident { .. }
+                    | Event::Evict { .. }
+                    | Event::AllocationCreated { .. }
+                    | Event::AllocationDestroyed { .. }
+                    | Event::Submitted { .. }
+                    | Event::Granted { .. }
+                    | Event::Dispatched { .. }
+                    | Event::DeviceYielded { .. }
+                    | Event::DeviceSuspended { .. }
+                    | Event::DeviceResumed { .. }
+            )
+        };
+        let last: Vec<String> = self.events.iter().filter(is_about_turns).map(|event| format!("{event:?}")).collect();
+        format!("idle {}, wake {:?}, after\n{}", self.vidmm.is_idle(), self.vidmm.next_wake(), last.join("\n"))
     }
 
     // What is to be seen.

@@ -98,6 +98,7 @@ impl Audit {
         self.check_model(memory, level_bits, paging_tables);
         for &extent in paging_tables {
             self.places.memory.take(extent, &mut self.findings);
+            self.places.tables = self.places.tables.saturating_add(extent.size);
         }
     }
 

@@ -1,10 +1,13 @@
 //! Objects: their creation.
 
+use std::collections::BTreeMap;
+
 use vidmm::{Event, Extent};
 
-use super::allocation::{Allocation, ListEntry};
+use super::allocation::Allocation;
 use super::device::{Context, Device};
 use super::fences::Queue;
+use super::list_entry::ListEntry;
 use super::names::Name;
 use super::{Audit, Process};
 
@@ -14,7 +17,7 @@ impl Audit {
             Event::ProcessCreated { process, handle } => {
                 self.settle_start();
                 self.born(process, None);
-                self.processes.insert(process, Process { handle, root: None, tables: Vec::new() });
+                self.processes.insert(process, Process::new(handle));
                 self.by_process_handle.insert(handle, process);
             }
             Event::DeviceCreated { device, process } => {
@@ -38,7 +41,7 @@ impl Audit {
         }
     }
 
-    fn born(&mut self, name: impl Into<Name>, owner: Option<Name>) {
+    pub(super) fn born(&mut self, name: impl Into<Name>, owner: Option<Name>) {
         self.names.create(name.into(), owner, &mut self.findings);
     }
 
@@ -48,10 +51,14 @@ impl Audit {
             device,
             handle,
             size,
+            priority,
             backing_store,
             supported_segment_set,
             accessed_physically,
             notify,
+            shared,
+            existing_sys_mem,
+            permanent_sys_mem,
             ..
         } = *event
         else {
@@ -59,26 +66,38 @@ impl Audit {
         };
         self.born(allocation, Some(device.into()));
         self.check_notifications_exist(notify);
-        self.places.system.commit(Extent { offset: backing_store, size }, &mut self.findings);
+        if !existing_sys_mem {
+            self.places.system.commit(Extent { offset: backing_store, size }, &mut self.findings);
+        }
         self.by_handle.insert(handle, allocation);
         let created = Allocation {
-            device,
+            owner: device,
             handle,
             size,
+            priority,
             backing_store,
+            committed: true,
+            existing_sys_mem,
             supported_segment_set,
             accessed_physically,
+            shared,
+            seen_in_backing_store: existing_sys_mem || permanent_sys_mem,
             notify,
             unmap_told: (0, 0),
             decided: None,
             entered: None,
             built: None,
             last_plan: 0,
-            backed: false,
+            placed_at: 0,
+            backed: existing_sys_mem,
             was_in_place: false,
             written: false,
             destroyed: false,
-            list: ListEntry::default(),
+            open: vec![device],
+            lists: BTreeMap::from([(device, ListEntry::default())]),
+            offer: None,
+            cpu_view: None,
+            charge: None,
             mappings: Default::default(),
         };
         self.allocations.insert(allocation, created);

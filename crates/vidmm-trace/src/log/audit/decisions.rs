@@ -5,8 +5,8 @@ use vidmm::{AllocationId, DeviceId, Event, Extent, PageSize, PhysicalAddress, Pl
 
 use super::Audit;
 use super::allocation::{Mapping, Place};
-use super::device::Device;
 use super::finding::Invariant;
+use super::list_entry::{ListEntry, Span};
 use super::plans::{Arrival, Built, Stage, Victim};
 use super::roots::Root;
 use super::tables::Table;
@@ -14,8 +14,11 @@ use super::tables::Table;
 impl Audit {
     pub(super) fn decision(&mut self, event: &Event) {
         match *event {
-            Event::Evicted { plan, allocation, segment, ref extents, copied, reason, .. } => {
-                self.evicted(allocation, Place { plan, segment, extents: extents.clone() }, copied, reason);
+            Event::Evicted { plan, allocation, segment, ref extents, copied, reason, discarded, wanted_by } => {
+                self.check_wanted(allocation, reason, wanted_by);
+                self.check_victim_order(allocation, segment, reason);
+                let left = Place { plan, segment, extents: extents.clone() };
+                self.evicted(allocation, left, copied, reason, discarded);
             }
             Event::Placed { plan, allocation, segment, ref extents, content } => {
                 self.placed(allocation, Place { plan, segment, extents: extents.clone() }, content);
@@ -33,9 +36,10 @@ impl Audit {
     }
 
     /// A plan takes an allocation out of `left`.
-    fn evicted(&mut self, id: AllocationId, left: Place, copied: bool, reason: EvictReason) {
+    fn evicted(&mut self, id: AllocationId, left: Place, copied: bool, reason: EvictReason, discarded: bool) {
         let plan = left.plan;
         self.check_not_required(plan, id);
+        self.check_discard(id, reason, copied, discarded);
         let wanted = self.is_wanted(id);
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         let place = allocation.decided.take();
@@ -44,6 +48,8 @@ impl Audit {
             format!("{id} leaves {:?} of segment {}, which is not its place", left.extents, left.segment.0)
         });
         let in_place = self.places.in_system_memory(left.segment);
+        // What the CPU may write to where it is.
+        allocation.written |= allocation.cpu_view.as_ref().is_some_and(|view| !view.segment.is_system());
         let lost = allocation.written && !copied && wanted && !in_place;
         self.findings.check(!lost, Invariant::I02, || format!("{id} was written, but is not copied out"));
         self.findings.check(!(copied && in_place), Invariant::I24, || {
@@ -59,6 +65,7 @@ impl Audit {
         let notices = self.notices(id, left.segment, reason, wanted);
         let victim = Victim { allocation: id, place: left, copied, moved: 0, notices };
         let draft = self.plans.draft(plan);
+        draft.moves.push((id, None));
         draft.leaving.push(id);
         draft.steps.victims.push(victim);
         self.promoted.extend((reason == EvictReason::Promoted).then_some(id));
@@ -67,33 +74,43 @@ impl Audit {
     /// Whether somebody will read its content: its caller, or work that was submitted before the caller destroyed it.
     fn is_wanted(&self, id: AllocationId) -> bool {
         let Some(allocation) = self.allocations.get(&id) else { return false };
-        let device = self.devices.get(&allocation.device);
-        let is_required = |device: &Device| allocation.list.spans().any(|span| device.undispatched_in(span).is_some());
-        !allocation.destroyed || device.is_some_and(is_required)
+        let is_required = |(device, entry): (&DeviceId, &ListEntry)| {
+            let device = self.devices.get(device);
+            device.is_some_and(|device| entry.spans().any(|span| device.undispatched_in(span).is_some()))
+        };
+        !allocation.destroyed || allocation.lists.iter().any(is_required)
     }
 
-    /// A victim is required by nothing that is still to be dispatched; what uses it is remembered until the plan enters.
+    /// A victim is required by no active device: by nothing of it that is still to be dispatched. What uses it is remembered
+    /// until the plan enters; and what work wrote to it.
     fn check_not_required(&mut self, plan: PlanNo, id: AllocationId) {
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
-        let Some(device) = self.devices.get_mut(&allocation.device) else { return };
-        for span in allocation.list.spans().filter(|span| span.granted) {
-            let required = span.to.is_none() || device.undispatched_in(span).is_some();
-            self.findings.check(!required, Invariant::I17, || {
-                format!("{id} is taken out, but is required after submission {}", span.from)
-            });
-            if device.unretired_in(span).is_some() {
-                self.plans.draft(plan).users.push((allocation.device, id, *span));
+        for (&device_id, entry) in &mut allocation.lists {
+            let Some(device) = self.devices.get_mut(&device_id) else { continue };
+            let wrote = |span: &Span| !span.not_written_to && device.dispatched_in(span, allocation.placed_at);
+            for span in entry.spans().filter(|span| span.granted) {
+                let required = span.to.is_none() || device.undispatched_in(span).is_some();
+                self.findings.check(!required || !device.requires_its_list(), Invariant::I17, || {
+                    format!("{id} is taken out, but {device_id} requires it after submission {}", span.from)
+                });
+                if device.unretired_in(span).is_some_and(|_| device.requires_its_list()) {
+                    self.plans.draft(plan).users.push((device_id, id, *span));
+                }
+                allocation.written |= wrote(span);
             }
+            entry.forget(|span| device.undispatched_in(span).is_none(), |_| false);
+            // Later submissions of spans that are left must find it in place again.
+            device.spans.extend(entry.spans().map(|span| (id, span.number)));
         }
-        allocation.written |= allocation.list.forget(|_| true);
-        // Later submissions of spans that are left must find it in place again.
-        device.spans.extend(allocation.list.spans().map(|span| (id, span.number)));
     }
 
     /// A plan brings an allocation to `place`.
     fn placed(&mut self, id: AllocationId, place: Place, content: ContentSource) {
         let plan = place.plan;
         self.take(plan, place.segment, &place.extents);
+        if !self.places.in_system_memory(place.segment) {
+            self.check_has_power(|| format!("{id} is placed in the memory segment"));
+        }
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         self.places.check_place(allocation, place.segment, &place.extents, &mut self.findings);
         self.findings.check(allocation.decided.is_none(), Invariant::I03, || format!("{id} is placed twice"));
@@ -113,6 +130,7 @@ impl Audit {
         });
         self.plans.must_follow(plan, allocation.last_plan, Invariant::D5);
         allocation.last_plan = plan;
+        allocation.placed_at = self.findings.event;
         allocation.decided = Some(place.clone());
         let mappings = allocation.mappings.iter().filter_map(|key| self.mappings.get(key)).copied();
         let mappings: Vec<Mapping> = mappings.filter(|mapping| mapping.granted && mapping.freed.is_none()).collect();
@@ -121,6 +139,7 @@ impl Audit {
         let has_entries = !mappings.is_empty() && !self.adapter.has_io_mmu_addresses();
         let draft = self.plans.draft(plan);
         draft.has_operations |= !place.segment.is_system() || has_entries;
+        draft.moves.push((id, Some(place.clone())));
         draft.steps.arrivals.push(Arrival { allocation: id, place, content, moved: 0, mappings });
     }
 
@@ -130,6 +149,7 @@ impl Audit {
         if in_segment {
             self.take(plan, address.segment, &[extent]);
             self.taken.memory = true;
+            self.places.tables = self.places.tables.saturating_add(size);
         } else {
             self.places.system.commit(extent, &mut self.findings);
         }
@@ -259,5 +279,6 @@ impl Audit {
                 plan.built
             )
         });
+        self.expect_rotations(number, &plan.moves);
     }
 }

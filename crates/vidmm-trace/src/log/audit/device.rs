@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use vidmm::{AllocationId, ContextId, DeviceId, MonitoredFenceId, PagingQueueId, PhysicalAddress, PlanNo, ProcessId};
 
-use super::allocation::Span;
+use super::list_entry::Span;
 use super::monitored::FenceValue;
 
 /// What is known of a device.
@@ -17,10 +17,28 @@ pub(super) struct Device {
     pub undispatched: BTreeMap<u64, Submission>,
     /// Submissions that have not retired.
     pub unretired: BTreeSet<u64>,
+    /// When each submission was dispatched: the number of the event.
+    pub dispatched: BTreeMap<u64, u64>,
     /// Requests whose fence is not signalled, oldest first.
     pub requests: VecDeque<Request>,
     /// Spans of which later submissions must be checked: allocation and number.
     pub spans: BTreeSet<(AllocationId, u64)>,
+    pub activity: Activity,
+    pub in_error: bool,
+    /// Plans of its last resumption that work must wait for.
+    pub resumed_by: Vec<PlanNo>,
+}
+
+/// Whether a device's work runs (RES-71).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Activity {
+    /// Its list is required.
+    #[default]
+    Active,
+    /// Nothing of it is dispatched any more, since this time; its list is required as long as work is in flight.
+    Yielded(u64),
+    /// Its list is not required; it yielded at this time.
+    Suspended(u64),
 }
 
 /// What is known of a context.
@@ -45,8 +63,9 @@ pub(super) struct Submission {
 pub(super) struct Request {
     pub queue: PagingQueueId,
     pub fence_value: u64,
-    /// The event that made it.
+    /// The event that made it, and its time.
     pub arrival: u64,
+    pub at: u64,
     /// The last submission made before it.
     pub after_submission: u64,
     pub kind: RequestKind,
@@ -61,6 +80,8 @@ pub(super) enum RequestKind {
     MakeResident(Vec<(AllocationId, u64)>),
     /// A mapping.
     Map(ProcessId, u64),
+    /// That an allocation is where it may be.
+    Move,
 }
 
 impl Device {
@@ -70,9 +91,40 @@ impl Device {
             submitted: 0,
             undispatched: BTreeMap::new(),
             unretired: BTreeSet::new(),
+            dispatched: BTreeMap::new(),
             requests: VecDeque::new(),
             spans: BTreeSet::new(),
+            activity: Activity::Active,
+            in_error: false,
+            resumed_by: Vec::new(),
         }
+    }
+
+    /// Whether its work is let go.
+    pub fn is_active(&self) -> bool {
+        self.activity == Activity::Active
+    }
+
+    /// Whether its list is required: until nothing of it is in flight after it yielded.
+    pub fn requires_its_list(&self) -> bool {
+        !matches!(self.activity, Activity::Suspended(_))
+    }
+
+    /// Since when it has waited for memory, at the most: for a grant, or for its turn.
+    pub fn waits_since(&self) -> Option<u64> {
+        let turn = match self.activity {
+            Activity::Active => None,
+            Activity::Yielded(at) | Activity::Suspended(at) => Some(at),
+        };
+        self.next_request().map(|request| request.at).into_iter().chain(turn).min()
+    }
+
+    /// Whether work that was made in the span was dispatched after an event.
+    pub fn dispatched_in(&self, span: &Span, since: u64) -> bool {
+        self.dispatched
+            .range(span.submissions())
+            .rev()
+            .any(|(&submission, &at)| at > since && span.requires(submission))
     }
 
     /// Whether all submissions up to this one have retired.
@@ -103,6 +155,11 @@ impl Device {
     /// Whether work that is not dispatched waits for a fence or signals it.
     pub fn has_work_that_names(&self, fence: MonitoredFenceId) -> bool {
         self.undispatched.values().flat_map(|work| work.waits.iter().chain(&work.signals)).any(|named| named.0 == fence)
+    }
+
+    /// Whether it has work, and nothing of it runs: it waits for work of others, who may need its memory.
+    pub fn is_blocked(&self) -> bool {
+        !self.undispatched.is_empty() && self.unretired.len() == self.undispatched.len()
     }
 
     /// Work that was not dispatched never will be. Returns the fences that it would have signalled.

@@ -32,6 +32,7 @@ impl Audit {
             let message = format!("submission {submission} of {id} is dispatched, but does not wait for that");
             return self.findings.report(Invariant::Log, message);
         };
+        device.dispatched.insert(submission, self.findings.event);
         let engine = self.contexts.get(&context).map(|context| context.engine);
         self.findings.check(engine == Some(signal.engine), Invariant::Log, || {
             format!("submission {submission} of {id} runs on engine {}, but is for {engine:?}", signal.engine)
@@ -42,6 +43,7 @@ impl Audit {
         let dispatch = Dispatch { device: id, submission, covered };
         self.check_monitored_waits(dispatch, &fences, waits);
         self.fences.work.insert(signal, Work { device: id, submission, context, signals });
+        self.check_runs(dispatch);
         self.check_root(dispatch, context);
         self.check_requests(dispatch);
         self.check_list(dispatch);
@@ -102,7 +104,8 @@ impl Audit {
     /// too: not if the allocation is there already, as long as it does not leave.
     fn must_look_again(&mut self, dispatch: Dispatch, id: AllocationId, number: u64) -> bool {
         let Some(allocation) = self.allocations.get(&id) else { return false };
-        let Some(&span) = allocation.list.span(number) else { return false };
+        let entry = allocation.lists.get(&dispatch.device);
+        let Some(&span) = entry.and_then(|entry| entry.span(number)) else { return false };
         let place = allocation.decided.as_ref().map(|place| place.plan);
         if span.requires(dispatch.submission) {
             self.check_required(dispatch, id, place);

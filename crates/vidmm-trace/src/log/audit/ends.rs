@@ -17,7 +17,7 @@ impl Audit {
             Event::ContextDestroyed { context } => self.context_destroyed(context),
             Event::PagingQueueDestroyed { queue } => self.paging_queue_destroyed(queue),
             Event::MonitoredFenceDestroyed { fence } => self.monitored_fence_destroyed(fence),
-            Event::AllocationDestroyed { allocation, .. } => self.allocation_destroyed(allocation),
+            Event::AllocationDestroyed { allocation, flags } => self.allocation_destroyed(allocation, flags),
             Event::AllocationReclaimed { allocation } => self.allocation_reclaimed(allocation),
             _ => {}
         }
@@ -34,7 +34,10 @@ impl Audit {
         self.by_process_handle.remove(&process.handle);
         for (segment, extent) in process.tables {
             match self.places.ranges(segment) {
-                Some(ledger) => ledger.free(extent),
+                Some(ledger) => {
+                    ledger.free(extent);
+                    self.places.tables = self.places.tables.saturating_sub(extent.size);
+                }
                 None => self.places.system.decommit(extent),
             }
         }
@@ -52,7 +55,12 @@ impl Audit {
 
     fn device_destroyed(&mut self, id: DeviceId) {
         self.gone(id);
+        self.check_nothing_open(id);
         self.devices.remove(&id);
+        let registrations = self.listeners.extract_if(.., |_, device| *device == id);
+        for (notification, _) in registrations {
+            self.names.remove(notification.into(), &mut self.findings);
+        }
     }
 
     fn context_destroyed(&mut self, id: ContextId) {
@@ -81,21 +89,16 @@ impl Audit {
         self.findings.check(!queued && !running, Invariant::I28, || format!("{id} is gone, but work names it"));
     }
 
-    /// It leaves its device's list after what was submitted so far.
-    fn allocation_destroyed(&mut self, id: AllocationId) {
-        let Some(allocation) = self.allocations.get_mut(&id) else { return };
-        let submitted = self.devices.get(&allocation.device).map_or(0, |device| device.submitted);
-        allocation.list.leave_for_good(submitted);
-        allocation.destroyed = true;
-    }
-
     fn allocation_reclaimed(&mut self, id: AllocationId) {
         self.gone(id);
         let Some(gone) = self.allocations.remove(&id) else { return };
         self.by_handle.remove(&gone.handle);
         self.findings.check(gone.destroyed, Invariant::I28, || format!("{id} is gone, but was not destroyed"));
         self.findings.check(gone.decided.is_none(), Invariant::I28, || format!("{id} is gone, but has a place"));
-        self.places.system.decommit(Extent { offset: gone.backing_store, size: gone.size });
+        if gone.committed && !gone.existing_sys_mem {
+            self.places.system.decommit(Extent { offset: gone.backing_store, size: gone.size });
+        }
+        self.offered.remove(&id);
         let mapped = self.io_mmu.forget(id);
         self.findings.check(mapped.is_none(), Invariant::I28, || {
             format!("{id} is gone, but the IOMMU still shows it at {}", mapped.unwrap_or_default())

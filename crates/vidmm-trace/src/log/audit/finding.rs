@@ -21,6 +21,8 @@ pub enum Invariant {
     I06,
     /// MakeResident and Evict are counted, and the count is never negative.
     I07,
+    /// How much to trim is enough, and not more than that.
+    I08,
     /// Notifications are sent exactly by rule: whoever asked hears of what they asked for, all of it and in time, and of
     /// nothing else.
     I09,
@@ -34,6 +36,8 @@ pub enum Invariant {
     I14,
     /// Page tables are where entries are written to, and are reached from their root.
     I15,
+    /// Budgets are imposed only under pressure and follow from what all demand; refusals are for what they say (P03).
+    I16,
     /// What is in use never moves, and a driver that answered busy finds the GPU idle.
     I17,
     /// Each operation of a plan is built once, to its end, after its plan entered the stream and before it retires.
@@ -45,6 +49,8 @@ pub enum Invariant {
     /// The aperture: its pages show a backing store while an allocation is there, and the dummy page otherwise; nothing is
     /// moved or filled that is resident in system memory.
     I24,
+    /// Offered memory is not used before it is reclaimed; what was reclaimed with its content was never discarded.
+    I25,
     /// Nothing is left of what is gone, and nobody names it.
     I28,
     /// Entries of the IOMMU are what processes have mapped of what is resident, and nothing uses one that is gone.
@@ -55,8 +61,24 @@ pub enum Invariant {
     Seg50,
     /// The size of the paging process's windows is asked of the driver, and follows from its answer (PGV-01 to PGV-05).
     U16,
+    /// A shared allocation that its owner destroys belongs to the first who has it open.
+    U34,
+    /// Who is offered makes room first, lower priorities before higher ones.
+    U37,
     /// The turn: requests of queues with higher priority are granted first, then those that were made first.
     U28,
+    /// An innocent neighbour is left alone: who keeps to its budget yields to nobody but one who has waited for long.
+    P08,
+    /// Without power nothing is in the adapter's memory, and nothing runs.
+    P60,
+    /// A MakeResident that must succeed, and does not, puts its device in error.
+    Res15,
+    /// Who listens is asked to trim, and to trim to the budget who is above it.
+    Res41,
+    /// A device that yields runs nothing until it is resumed; it is suspended when nothing of it is in flight.
+    Res71,
+    /// What is locked is seen by the CPU at one address, wherever it moves.
+    Res86,
     /// The log does not contradict itself: events are numbered, times do not fall, names name what lives.
     Log,
 }
@@ -72,22 +94,33 @@ impl Invariant {
             Self::I05 => "I05",
             Self::I06 => "I06",
             Self::I07 => "I07",
+            Self::I08 => "I08",
             Self::I09 => "I09",
             Self::I10 => "I10",
             Self::I13 => "I13",
             Self::I14 => "I14",
             Self::I15 => "I15",
+            Self::I16 => "I16",
             Self::I17 => "I17",
             Self::I20 => "I20",
             Self::I21 => "I21",
             Self::I23 => "I23",
             Self::I24 => "I24",
+            Self::I25 => "I25",
             Self::I28 => "I28",
             Self::I29 => "I29",
             Self::D5 => "D5",
             Self::Seg50 => "SEG-50",
             Self::U16 => "U-16",
             Self::U28 => "U-28",
+            Self::U34 => "U-34",
+            Self::U37 => "U-37",
+            Self::P08 => "P08",
+            Self::P60 => "P60",
+            Self::Res15 => "RES-15",
+            Self::Res41 => "RES-41",
+            Self::Res71 => "RES-71",
+            Self::Res86 => "RES-86",
             Self::Log => "LOG",
         }
     }

@@ -279,7 +279,8 @@ impl Audit {
         // What is mapped since before its allocation last came belongs to a place that it has left.
         let stays = allocation.entered.as_ref().is_some_and(|place| place.plan <= range.plan);
         let freed = mapping.and_then(|mapping| mapping.freed);
-        let retired = |last| self.devices.get(&allocation.device).is_none_or(|device| device.has_retired(last));
+        let device = mapping.and_then(|mapping| self.devices.get(&mapping.device));
+        let retired = |last| device.is_none_or(|device| device.has_retired(last));
         self.findings.check(!stays || freed.is_some_and(retired), Invariant::I29, || {
             let id = range.allocation;
             format!("{key} is unmapped, but {id} stays, and work may use it there: freed after submission {freed:?}")

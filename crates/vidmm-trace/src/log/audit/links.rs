@@ -65,6 +65,11 @@ impl Links {
         self.parents.get(&(process, address)).map(|&parent| (process, parent))
     }
 
+    /// The memory that tables were in has lost its content.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
     /// A process is gone.
     pub fn remove(&mut self, process: KmdProcessHandle) {
         self.initialised.retain(|&(of, _)| of != process);

@@ -3,8 +3,8 @@
 use vidmm::{AllocationId, DeviceId, EvictFlags};
 
 use super::Audit;
-use super::allocation::Allocation;
 use super::finding::Invariant;
+use super::list_entry::{ListEntry, Span};
 
 impl Audit {
     /// The list grows; with `granted`, all that is named is in place. Returns the spans that the call is for.
@@ -21,13 +21,15 @@ impl Audit {
             if granted {
                 self.check_in_place(allocation);
             }
-            let Some(books) = self.listed(id, allocation) else { continue };
-            let span = books.list.join(after);
+            self.check_not_offered(allocation, "made resident");
+            let Some(entry) = self.listed(id, allocation) else { continue };
+            let span = entry.join(after);
             if granted {
-                books.list.grant(span);
+                entry.grant(span);
             }
             spans.push((allocation, span));
             self.forget_spans(allocation);
+            self.charge(allocation);
         }
         if let Some(device) = self.devices.get_mut(&id) {
             device.spans.extend(&spans);
@@ -38,24 +40,26 @@ impl Audit {
     pub(super) fn evict(&mut self, device: DeviceId, named: &[AllocationId], flags: EvictFlags, after: u64) {
         self.check_position(device, after);
         for &allocation in named {
-            let Some(books) = self.listed(device, allocation) else { continue };
-            let counted = books.list.leave(after, flags);
+            let Some(entry) = self.listed(device, allocation) else { continue };
+            let counted = entry.leave(after, flags);
             self.findings.check(counted, Invariant::I07, || {
                 format!("{allocation} is evicted from the list of {device}, on which it is not")
             });
+            self.charge(allocation);
         }
     }
 
-    /// The books of an allocation that a device's list names: only that device's list can.
-    fn listed(&mut self, device: DeviceId, id: AllocationId) -> Option<&mut Allocation> {
-        let foreign = self.allocations.get(&id).is_some_and(|allocation| allocation.device != device);
+    /// How a device's list names an allocation: only devices that have it open can.
+    pub(super) fn listed(&mut self, device: DeviceId, id: AllocationId) -> Option<&mut ListEntry> {
+        let allocation = self.allocations.get_mut(&id)?;
+        let open = allocation.open.contains(&device);
         self.findings
-            .check(!foreign, Invariant::I07, || format!("{id} is on the list of {device}, which it is not of"));
-        self.allocations.get_mut(&id).filter(|_| !foreign)
+            .check(open, Invariant::I07, || format!("{id} is on the list of {device}, which does not have it open"));
+        open.then(|| allocation.lists.entry(device).or_default())
     }
 
     /// A call on the list says after which submission it was made.
-    fn check_position(&mut self, id: DeviceId, after: u64) {
+    pub(super) fn check_position(&mut self, id: DeviceId, after: u64) {
         let Some(device) = self.devices.get(&id) else { return };
         let submitted = device.submitted;
         self.findings.check(after == submitted, Invariant::Log, || {
@@ -64,9 +68,12 @@ impl Audit {
     }
 
     /// Forgets spans of which all work has retired; what they wrote is remembered.
-    fn forget_spans(&mut self, id: AllocationId) {
+    pub(super) fn forget_spans(&mut self, id: AllocationId) {
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
-        let Some(device) = self.devices.get(&allocation.device) else { return };
-        allocation.written |= allocation.list.forget(|span| device.unretired_in(span).is_none());
+        for (device, entry) in &mut allocation.lists {
+            let Some(device) = self.devices.get(device) else { continue };
+            let wrote = |span: &Span| !span.not_written_to && device.dispatched_in(span, allocation.placed_at);
+            allocation.written |= entry.forget(|span| device.unretired_in(span).is_none(), wrote);
+        }
     }
 }

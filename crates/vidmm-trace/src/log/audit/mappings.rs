@@ -23,8 +23,11 @@ impl Audit {
                 queue,
                 paging_fence_value,
             } => {
+                // The queue's device is the one that maps: who opened an allocation maps it for itself.
+                let Some(device) = self.fences.queues.get(&queue).map(|queue| queue.device) else { return };
                 let mapping = Mapping {
                     process,
+                    device,
                     virtual_address: virtual_address.0,
                     size,
                     allocation,
@@ -53,7 +56,7 @@ impl Audit {
         self.check_alone(&mapping);
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         allocation.mappings.insert((process, virtual_address));
-        let device = allocation.device;
+        let device = mapping.device;
         self.mappings.insert((process, virtual_address), mapping);
         if paging_fence_value > 0 {
             self.ask(device, queue, paging_fence_value, RequestKind::Map(process, virtual_address));
@@ -94,8 +97,11 @@ impl Audit {
         let Some(mapping) = self.mappings.get_mut(&(process, virtual_address)).filter(|of| of.size == size) else {
             return;
         };
-        let device = self.allocations.get(&mapping.allocation).and_then(|books| self.devices.get(&books.device));
-        let twice = mapping.freed.replace(device.map_or(0, |device| device.submitted)).is_some();
+        let submitted = self.devices.get(&mapping.device).map_or(0, |device| device.submitted);
+        let allocation = self.allocations.get(&mapping.allocation);
+        let open = allocation.is_some_and(|allocation| allocation.open.contains(&mapping.device));
+        // The mappings of a device that has closed the allocation were freed by that.
+        let twice = mapping.freed.replace(submitted).is_some() && open;
         self.findings.check(!twice, Invariant::Log, || format!("{virtual_address:#x} of {process} is freed twice"));
     }
 
@@ -108,7 +114,7 @@ impl Audit {
         };
         self.forget_mapping(&mapping);
         let Some(allocation) = self.allocations.get(&mapping.allocation) else { return };
-        let (id, handle) = (allocation.device, allocation.handle);
+        let (id, handle) = (mapping.device, allocation.handle);
         let shown = self.is_shown(&mapping, handle);
         let seen = self.range_of(&mapping).is_some();
         self.findings.check(!seen, Invariant::I29, || {

@@ -9,10 +9,13 @@
 mod adapter;
 mod allocation;
 mod aperture;
+mod budgets;
 mod buffers;
 mod calls;
+mod cpu_views;
 mod content;
 mod decisions;
+mod demands;
 mod device;
 mod dispatch;
 mod ends;
@@ -21,34 +24,44 @@ mod finding;
 mod intervals;
 mod io_mmu;
 mod links;
+mod list_entry;
 mod lists;
 mod mappings;
 mod monitored;
 mod names;
 mod notifications;
+mod offers;
 mod operations;
 mod paging_va;
 mod passes;
 mod places;
 mod plans;
+mod power;
+mod properties;
 mod requests;
 mod roots;
 mod segment;
 mod shadow;
+mod shares;
+mod sharing;
 mod stream;
+mod suspension;
 mod tables;
 mod tlb;
 mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle};
-use vidmm::{AllocationId, ContextId, DeviceId, Event, Extent, NumberedEvent, PlanNo, ProcessId, SegmentId};
+use vidmm::{
+    AllocationId, ContextId, DeviceId, Event, Extent, NumberedEvent, PlanNo, ProcessId, SegmentId, TrimNotificationId,
+};
 
 use adapter::Adapter;
 use allocation::{Allocation, Mapping};
 use aperture::Aperture;
 use buffers::OpenBuffer;
+use demands::{Demands, Pool, Weight};
 use device::{Context, Device};
 use fences::Fences;
 use finding::Findings;
@@ -94,6 +107,19 @@ pub struct Audit {
     /// An operation that the driver has not ended.
     unfinished: Option<Unfinished>,
     names: Names,
+    /// What everybody demands.
+    demands: Demands,
+    offered: BTreeSet<AllocationId>,
+    /// Who listens for trim notifications.
+    listeners: BTreeMap<TrimNotificationId, DeviceId>,
+    /// Views of the CPU that are to be rotated: by which plan, and what they must show.
+    rotations: Vec<(AllocationId, PlanNo, (SegmentId, Vec<Extent>))>,
+    /// An allocation whose owner destroyed it, and to whom it must go.
+    heir: Option<(AllocationId, DeviceId)>,
+    /// A device that must be put in error.
+    must_fail: Option<DeviceId>,
+    /// The adapter has no power.
+    powered_down: bool,
     processes: BTreeMap<ProcessId, Process>,
     by_process_handle: BTreeMap<KmdProcessHandle, ProcessId>,
     devices: BTreeMap<DeviceId, Device>,
@@ -110,6 +136,14 @@ struct Process {
     root: Option<Root>,
     /// Where its page tables lie.
     tables: Vec<(SegmentId, Extent)>,
+    weight: Weight,
+    reservations: BTreeMap<Pool, u64>,
+}
+
+impl Process {
+    fn new(handle: KmdProcessHandle) -> Self {
+        Self { handle, root: None, tables: Vec::new(), weight: Weight::default(), reservations: BTreeMap::new() }
+    }
 }
 
 /// The plan whose operations are being built.
@@ -151,6 +185,9 @@ impl Audit {
         if !matches!(event, Event::MonitoredFenceSignaled { .. }) {
             self.fences.monitored.check_nothing_owed(&mut self.findings);
         }
+        self.check_inherited(event);
+        self.check_rotated(event);
+        self.check_failed(event);
         self.check_names(event);
         match event {
             Event::AdapterStarted { .. } | Event::PagingVaQueried { .. } | Event::DriverFinding { .. } => {
@@ -192,7 +229,25 @@ impl Audit {
             | Event::PageFault { .. }
             | Event::IllegalCommand { .. }
             | Event::DeviceInError { .. } => self.work(event),
-            // A refused call changes nothing, and neither do the rest.
+            Event::Offered { .. } | Event::Reclaimed { .. } | Event::Decommitted { .. } => self.offer(event),
+            Event::Locked { .. } | Event::Rotated { .. } | Event::Unlocked { .. } => self.cpu_access(event),
+            Event::AllocationOpened { .. }
+            | Event::AllocationClosed { .. }
+            | Event::AllocationOwnershipTransferred { .. } => self.sharing(event),
+            Event::AllocationPriorityChanged { .. } | Event::AllocationPropertyUpdated { .. } => self.properties(event),
+            Event::ProcessPriorityChanged { .. }
+            | Event::ReservationChanged { .. }
+            | Event::BudgetChanged { .. }
+            | Event::MakeResidentRefused { .. }
+            | Event::TrimNotificationRegistered { .. }
+            | Event::TrimNotificationUnregistered { .. }
+            | Event::TrimNotified { .. } => self.budget_event(event),
+            Event::DeviceYielded { .. } | Event::DeviceSuspended { .. } | Event::DeviceResumed { .. } => {
+                self.suspension(event);
+            }
+            Event::PoweredDown => self.powered_down(),
+            Event::PoweredUp => self.powered_up(),
+            // The rest changes nothing that is checked.
             _ => {}
         }
     }

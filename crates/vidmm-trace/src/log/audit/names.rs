@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use vidmm::{AllocationId, ContextId, DeviceId, Event, MonitoredFenceId, PagingQueueId, ProcessId};
+use vidmm::{AllocationId, ContextId, DeviceId, Event, MonitoredFenceId, PagingQueueId, ProcessId, TrimNotificationId};
 
 use super::Audit;
 use super::finding::{Findings, Invariant};
@@ -39,6 +39,7 @@ names! {
     PagingQueue(PagingQueueId),
     MonitoredFence(MonitoredFenceId),
     Allocation(AllocationId),
+    TrimNotification(TrimNotificationId),
 }
 
 /// All objects that lived.
@@ -54,6 +55,13 @@ impl Names {
     pub fn create(&mut self, name: Name, owner: Option<Name>, findings: &mut Findings) {
         let known = self.alive.insert(name, owner).is_some() || self.gone.contains(&name);
         findings.check(!known, Invariant::Log, || format!("{name} is created twice"));
+    }
+
+    /// An object becomes a part of another.
+    pub fn give(&mut self, name: Name, owner: Name) {
+        if let Some(of) = self.alive.get_mut(&name) {
+            *of = Some(owner);
+        }
     }
 
     /// An object is gone, and nothing of it may be left.
@@ -90,6 +98,12 @@ impl Audit {
             Event::MakeResident { .. }
                 | Event::MakeResidentRefused { .. }
                 | Event::Evict { .. }
+                | Event::Offered { .. }
+                | Event::Reclaimed { .. }
+                | Event::Locked { .. }
+                | Event::AllocationOpened { .. }
+                | Event::AllocationPriorityChanged { .. }
+                | Event::AllocationPropertyUpdated { .. }
                 | Event::GpuVirtualAddressMapped { .. }
                 | Event::AllocationDestroyed { .. }
         );
@@ -111,17 +125,51 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
         | Event::GpuVirtualAddressReserved { process, .. }
         | Event::GpuVirtualAddressFreed { process, .. }
         | Event::GpuVirtualAddressReclaimed { process, .. }
+        | Event::ProcessPriorityChanged { process, .. }
+        | Event::ReservationChanged { process, .. }
+        | Event::BudgetChanged { process, .. }
+        | Event::ProcessSuspended { process, .. }
+        | Event::ProcessResumed { process, .. }
         | Event::PageTablePlaced { process, .. } => look((*process).into()),
         Event::ContextCreated { device, .. }
         | Event::PagingQueueCreated { device, .. }
         | Event::Dispatched { device, .. }
+        | Event::DeviceYielded { device, .. }
+        | Event::DeviceSuspended { device }
+        | Event::DeviceResumed { device, .. }
+        | Event::TrimNotificationRegistered { device, .. }
         | Event::DeviceInError { device, .. } => look((*device).into()),
         Event::AllocationCreated { device, process, .. } => {
             look((*device).into());
             look((*process).into());
         }
+        Event::TrimNotified { notification, device, .. } => {
+            look((*notification).into());
+            look((*device).into());
+        }
+        Event::AllocationOpened { allocation, device, process }
+        | Event::AllocationOwnershipTransferred { allocation, device, process } => {
+            look((*allocation).into());
+            look((*device).into());
+            look((*process).into());
+        }
+        Event::AllocationClosed { allocation, device } | Event::Locked { allocation, device, .. } => {
+            look((*allocation).into());
+            look((*device).into());
+        }
+        Event::Evicted { allocation, wanted_by, .. } => {
+            look((*allocation).into());
+            wanted_by.inspect(|&device| look(device.into()));
+        }
+        Event::AllocationPropertyUpdated { allocation, queue, .. } => {
+            look((*allocation).into());
+            look((*queue).into());
+        }
         Event::AllocationDestroyed { allocation, .. }
-        | Event::Evicted { allocation, .. }
+        | Event::AllocationPriorityChanged { allocation, .. }
+        | Event::Decommitted { allocation }
+        | Event::Rotated { allocation, .. }
+        | Event::Unlocked { allocation, .. }
         | Event::Placed { allocation, .. }
         | Event::IoMmuMapped { allocation, .. }
         | Event::PageFault { allocation: Some(allocation), .. } => look((*allocation).into()),
@@ -130,12 +178,15 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
             look((*allocation).into());
             look((*queue).into());
         }
-        Event::MakeResident { device, queue, allocations, .. } => {
+        Event::MakeResident { device, queue, allocations, .. }
+        | Event::Reclaimed { device, queue, allocations, .. } => {
             look((*device).into());
             look((*queue).into());
             allocations.iter().for_each(|&allocation| look(allocation.into()));
         }
-        Event::MakeResidentRefused { device, allocations, .. } | Event::Evict { device, allocations, .. } => {
+        Event::MakeResidentRefused { device, allocations, .. }
+        | Event::Evict { device, allocations, .. }
+        | Event::Offered { device, allocations, .. } => {
             look((*device).into());
             allocations.iter().for_each(|&allocation| look(allocation.into()));
         }

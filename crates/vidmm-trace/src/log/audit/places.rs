@@ -8,6 +8,7 @@ use vidmm::event::{ApertureSegmentFacts, MemorySegmentFacts};
 use vidmm::{Extent, PageSize, PlanNo, SegmentId};
 
 use super::allocation::Allocation;
+use super::demands::Pool;
 use super::finding::{Findings, Invariant};
 use super::intervals::Intervals;
 use super::segment::Segment;
@@ -18,6 +19,8 @@ pub(super) struct Places {
     pub memory: Segment,
     pub aperture: Segment,
     pub system: SystemMemory,
+    /// Bytes of the memory segment that page tables have.
+    pub tables: u64,
 }
 
 /// Kinds of memory: what is taken of one, nobody else can have.
@@ -54,6 +57,7 @@ impl Places {
             memory: memory.unwrap_or_default(),
             aperture: Segment::new(aperture.segment, aperture.size, PageSize::Kib4),
             system: SystemMemory { limit, ..SystemMemory::default() },
+            tables: 0,
         }
     }
 
@@ -68,6 +72,22 @@ impl Places {
     /// Whether engines reach the backing store of what is there.
     pub fn in_system_memory(&self, segment: SegmentId) -> bool {
         segment.is_system() || segment == self.aperture.id
+    }
+
+    /// Bytes of a kind of memory.
+    pub fn size(&self, pool: Pool) -> u64 {
+        match pool {
+            Pool::Memory => self.memory.size,
+            Pool::System => self.system.limit,
+        }
+    }
+
+    /// Bytes of a kind of memory that allocations can have: page tables have the rest.
+    pub fn capacity(&self, pool: Pool) -> u64 {
+        match pool {
+            Pool::Memory => self.memory.size.saturating_sub(self.tables),
+            Pool::System => self.system.limit,
+        }
     }
 
     /// `plan` empties ranges of a segment.

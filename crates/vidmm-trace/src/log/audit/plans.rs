@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use vidmm::event::ContentSource;
 use vidmm::{AllocationId, DeviceId, PlanNo};
 
-use super::allocation::{Mapping, Place, Span};
+use super::allocation::{Mapping, Place};
 use super::finding::Invariant;
+use super::list_entry::Span;
 use super::notifications::Notices;
 
 /// All plans that have not retired.
@@ -28,6 +29,8 @@ pub(super) struct Plan {
     pub has_operations: bool,
     /// What it takes out.
     pub leaving: Vec<AllocationId>,
+    /// What it moves, in order: where to, or out.
+    pub moves: Vec<(AllocationId, Option<Place>)>,
     /// Plans that it must follow, and why.
     pub must_follow: BTreeMap<PlanNo, Invariant>,
     /// What it says that it follows and waits for.
@@ -161,6 +164,16 @@ impl Plans {
         for plan in self.plans.values_mut().filter(|plan| plan.built == Built::InOpenBuffer) {
             plan.built = Built::InBuffer(fence_id);
         }
+    }
+
+    /// Whether the plan was decided.
+    pub fn is_decided(&self, number: PlanNo) -> bool {
+        number <= self.last
+    }
+
+    /// The first plan that has not retired.
+    pub fn first_pending(&self) -> Option<PlanNo> {
+        self.plans.first_key_value().map(|(&number, _)| number)
     }
 
     pub fn retire(&mut self, number: PlanNo) -> Option<Plan> {

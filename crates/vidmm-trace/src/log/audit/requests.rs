@@ -8,19 +8,22 @@ use vidmm::{AllocationId, DeviceId, Event, PagingQueueId, PlanNo, ProcessId};
 use super::Audit;
 use super::device::{Device, Request, RequestKind};
 use super::finding::Invariant;
+use super::list_entry::ListEntry;
 use super::places::Pools;
 
 impl Audit {
     pub(super) fn request(&mut self, event: &Event) {
         match *event {
-            Event::MakeResident { device, queue, ref allocations, after_submission, paging_fence_value, .. } => {
+            Event::MakeResident { device, queue, ref allocations, flags, after_submission, paging_fence_value } => {
                 let spans = self.make_resident(device, allocations, after_submission, paging_fence_value == 0);
+                self.check_admitted(device, flags);
                 if paging_fence_value > 0 {
                     self.ask(device, queue, paging_fence_value, RequestKind::MakeResident(spans));
                 }
             }
-            Event::Evict { device, ref allocations, flags, after_submission, .. } => {
+            Event::Evict { device, ref allocations, flags, after_submission, num_bytes_to_trim } => {
                 self.evict(device, allocations, flags, after_submission);
+                self.check_left_to_trim(device, num_bytes_to_trim);
             }
             Event::Granted { device, queue, paging_fence_value, ref plans } => {
                 self.granted(device, queue, paging_fence_value, plans);
@@ -44,6 +47,7 @@ impl Audit {
             queue,
             fence_value,
             arrival: self.findings.event,
+            at: self.at,
             after_submission: device.submitted,
             kind,
             granted: None,
@@ -63,8 +67,8 @@ impl Audit {
         match &request.kind {
             RequestKind::MakeResident(spans) => {
                 for &(allocation, span) in spans {
-                    if let Some(allocation) = self.allocations.get_mut(&allocation) {
-                        allocation.list.grant(span);
+                    if let Some(entry) = self.allocations.get_mut(&allocation).and_then(|of| of.lists.get_mut(&id)) {
+                        entry.grant(span);
                     }
                 }
             }
@@ -73,6 +77,7 @@ impl Audit {
                     mapping.granted = true;
                 }
             }
+            RequestKind::Move => {}
         }
     }
 
@@ -88,8 +93,11 @@ impl Audit {
         let competes = |of: &Device| of.next_request().is_some_and(|of| self.waits_for(of).meets(self.taken));
         let own = self.devices.get(&id).and_then(turn);
         let is_before = |device: &Device| turn(device).is_some_and(|turn| own.is_none_or(|own| turn < own));
-        let others =
-            self.devices.iter().filter(|&(&other, device)| other != id && is_before(device) && competes(device));
+        // Who yielded waits for its turn before it is granted anything.
+        let others = self
+            .devices
+            .iter()
+            .filter(|&(&other, device)| other != id && device.is_active() && is_before(device) && competes(device));
         let passed_over = others.map(|(&other, _)| other).find(|&other| !self.runs_ahead(other));
         self.findings.check(passed_over.is_none(), Invariant::U28, || {
             format!("a request of {id} is granted and takes {:?}, but it is the turn of {passed_over:?}", self.taken)
@@ -100,9 +108,8 @@ impl Audit {
     /// Whether work that is not dispatched still holds something that has left the device's list.
     fn runs_ahead(&self, id: DeviceId) -> bool {
         let Some(device) = self.devices.get(&id) else { return false };
-        let own = self.allocations.values().filter(|allocation| allocation.device == id);
-        let mut ended =
-            own.flat_map(|allocation| allocation.list.spans()).filter(|span| span.granted && span.to.is_some());
+        let entries = self.allocations.values().filter_map(|allocation| allocation.lists.get(&id));
+        let mut ended = entries.flat_map(ListEntry::spans).filter(|span| span.granted && span.to.is_some());
         ended.any(|span| device.undispatched_in(span).is_some())
     }
 
@@ -112,6 +119,7 @@ impl Audit {
         let mut pools = Pools::default();
         match &request.kind {
             RequestKind::Map(..) => pools.memory = true,
+            RequestKind::Move => {}
             RequestKind::MakeResident(spans) => {
                 let absent =
                     spans.iter().filter_map(|(id, _)| self.allocations.get(id)).filter(|of| of.decided.is_none());
@@ -140,13 +148,15 @@ impl Audit {
         match kind {
             RequestKind::MakeResident(spans) => {
                 for (id, span) in spans {
-                    let span = self.allocations.get(&id).and_then(|allocation| allocation.list.span(span));
+                    let entry = self.allocations.get(&id).and_then(|allocation| allocation.lists.get(&device));
+                    let span = entry.and_then(|entry| entry.span(span));
                     if span.is_some_and(|span| span.to.is_none()) {
                         self.check_in_place(id);
                     }
                 }
             }
             RequestKind::Map(process, virtual_address) => self.check_mapped(process, virtual_address),
+            RequestKind::Move => {}
         }
     }
 

@@ -9,7 +9,7 @@ use super::intervals::Intervals;
 #[derive(Debug, Default)]
 pub(super) struct Segment {
     pub id: SegmentId,
-    size: u64,
+    pub size: u64,
     page_bytes: u64,
     taken: Intervals<()>,
     /// Emptied by a plan that has not entered the stream: free for that plan and for those that follow it (D4).

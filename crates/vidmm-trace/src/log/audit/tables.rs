@@ -61,6 +61,11 @@ impl Tables {
         self.places.insert((process, address), table);
     }
 
+    /// The memory segment has lost its content: tables must be initialised again.
+    pub fn lose_content(&mut self) {
+        self.links.clear();
+    }
+
     /// A process is gone.
     pub fn remove(&mut self, process: KmdProcessHandle) {
         self.places.retain(|&(of, _), _| of != process);

@@ -32,7 +32,10 @@ impl Audit {
                 self.fences.monitored.signal((fence, value), &mut self.findings);
             }
             Event::DeviceInError { device, .. } => {
-                let dropped = self.devices.get_mut(&device).map(|device| device.drop_undispatched());
+                let dropped = self.devices.get_mut(&device).map(|device| {
+                    device.in_error = true;
+                    device.drop_undispatched()
+                });
                 self.fences.monitored.owe(dropped.unwrap_or_default().into_iter().map(|fence| (fence, u64::MAX)));
             }
             _ => {}

@@ -1,0 +1,132 @@
+//! What happened to one allocation, told in sentences: what was done, why, and who benefited.
+//!
+//! The events of a log are all that is known. Steps that repeat are told once and then counted.
+
+mod words;
+mod cycles;
+mod tale;
+mod world;
+mod rooms;
+mod waits;
+mod subject;
+mod residency;
+mod device;
+mod whole;
+
+use vidmm::{AllocationId, Event, NumberedEvent};
+
+use rooms::Rooms;
+use subject::Subject;
+use tale::Tale;
+use waits::Waits;
+use world::World;
+
+/// Why nothing can be told.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExplainError {
+    /// The text names no allocation.
+    #[error(
+        "`{0}` does not name an allocation; write its number as in `7`, or `7.1` for the second that has that number"
+    )]
+    NotAName(String),
+    /// The log never creates it.
+    #[error("the log has no {name}; {known}")]
+    Unknown {
+        /// What was asked for.
+        name: AllocationId,
+        /// What there is instead.
+        known: String,
+    },
+}
+
+/// Reads the name of an allocation as logs and messages have it: `allocation 7`, `7`, or `7.1` for the second allocation that
+/// has the number 7.
+///
+/// # Errors
+///
+/// If the text is no such name.
+pub fn allocation_name(text: &str) -> Result<AllocationId, ExplainError> {
+    let number = text.trim().strip_prefix("allocation").unwrap_or(text).trim();
+    let (index, generation) = number.split_once('.').unwrap_or((number, "0"));
+    match (index.parse::<u32>(), generation.parse::<u32>()) {
+        (Ok(index), Ok(generation)) => Ok(AllocationId::from_bits(u64::from(generation) << 32 | u64::from(index))),
+        _ => Err(ExplainError::NotAName(text.to_owned())),
+    }
+}
+
+/// Looks at the events of a run, in order, and tells what happened to one allocation.
+#[derive(Debug)]
+pub struct Explanation {
+    id: AllocationId,
+    world: World,
+    tale: Tale,
+    subject: Option<Subject>,
+    waits: Waits,
+    rooms: Rooms,
+}
+
+impl Explanation {
+    /// The explanation of what happens to `allocation`.
+    pub fn new(allocation: AllocationId) -> Self {
+        Self {
+            id: allocation,
+            world: World::default(),
+            tale: Tale::default(),
+            subject: None,
+            waits: Waits::default(),
+            rooms: Rooms::default(),
+        }
+    }
+
+    /// Looks at the next event.
+    pub fn event(&mut self, event: &NumberedEvent) {
+        self.tale.now(event.number, event.at);
+        let event = &event.event;
+        self.world.learn(event);
+        self.waits.learn(event);
+        if let Event::AllocationCreated { allocation, .. } = event
+            && *allocation == self.id
+        {
+            self.subject = Some(Subject::new(event, &self.world, &mut self.tale));
+        }
+        let Some(subject) = self.subject.as_mut().filter(|subject| !subject.gone) else { return };
+        subject.of_itself(event, &self.world, &mut self.tale);
+        subject.of_residency(event, &self.world, &mut self.tale, &mut self.waits, &mut self.rooms);
+        subject.of_devices(event, &self.world, &mut self.tale);
+        self.rooms.learn(event, self.id, &mut self.tale);
+    }
+
+    /// All that is to be told, in lines.
+    ///
+    /// # Errors
+    ///
+    /// If the allocation never was.
+    pub fn finish(self) -> Result<String, ExplainError> {
+        match &self.subject {
+            Some(subject) => Ok(whole::text(subject, &self.tale, &self.world)),
+            None => Err(ExplainError::Unknown { name: self.id, known: self.world.other_names(self.id) }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for bits in [0, 7, 1 << 32 | 7, u64::MAX] {
+            let name = AllocationId::from_bits(bits);
+            assert_eq!(allocation_name(&name.to_string()), Ok(name));
+        }
+        assert_eq!(allocation_name(" 7.1 "), Ok(AllocationId::from_bits(1 << 32 | 7)));
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused() {
+        for text in ["", "A", "7.", "-1", "7.1.2", "device 7", "4294967296"] {
+            assert_eq!(allocation_name(text), Err(ExplainError::NotAName(text.to_owned())));
+        }
+    }
+}

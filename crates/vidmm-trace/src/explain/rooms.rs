@@ -1,0 +1,86 @@
+//! Who comes into room that was given up.
+
+use vidmm::{AllocationId, Event, Extent, PlanNo, SegmentId};
+
+use super::tale::{Taker, Tale};
+
+/// Rooms that are watched at the same time; the oldest is watched no longer when there are more.
+const WATCHED: usize = 64;
+
+/// Rooms that were given up, and are not all taken.
+#[derive(Debug, Default)]
+pub(super) struct Rooms(Vec<Room>);
+
+/// A room that a plan empties.
+#[derive(Debug)]
+struct Room {
+    /// The step that tells of it.
+    sentence: usize,
+    plan: PlanNo,
+    segment: SegmentId,
+    free: Vec<Extent>,
+}
+
+impl Rooms {
+    /// A room is given up by a plan, as a step tells.
+    pub fn open(&mut self, sentence: usize, plan: PlanNo, segment: SegmentId, extents: &[Extent]) {
+        if self.0.len() == WATCHED {
+            self.0.remove(0);
+        }
+        self.0.push(Room { sentence, plan, segment, free: extents.to_vec() });
+    }
+
+    /// Somebody comes into a segment: a plan that follows the one that empties a room may take it.
+    pub fn learn(&mut self, event: &Event, subject: AllocationId, tale: &mut Tale) {
+        match *event {
+            Event::Placed { plan, allocation, segment, ref extents, .. } if allocation != subject => {
+                self.take(plan, segment, extents, Taker::Allocation(allocation), tale);
+            }
+            // Its own room is nobody else's any more.
+            Event::Placed { plan, segment, ref extents, .. } => self.close(plan, segment, extents),
+            Event::PageTablePlaced { plan, address, size, .. } => {
+                let extent = Extent { offset: address.offset, size };
+                self.take(plan, address.segment, &[extent], Taker::PageTable, tale);
+            }
+            _ => {}
+        }
+    }
+
+    fn take(&mut self, plan: PlanNo, segment: SegmentId, extents: &[Extent], taker: Taker, tale: &mut Tale) {
+        for room in self.0.iter_mut().filter(|room| room.segment == segment && plan >= room.plan) {
+            if room.cut(extents) && !tale.sentences[room.sentence].takers.contains(&taker) {
+                tale.sentences[room.sentence].takers.push(taker);
+                *tale.sums.takers.entry(taker).or_default() += 1;
+            }
+        }
+        self.0.retain(|room| !room.free.is_empty());
+    }
+
+    fn close(&mut self, plan: PlanNo, segment: SegmentId, extents: &[Extent]) {
+        for room in self.0.iter_mut().filter(|room| room.segment == segment && plan >= room.plan) {
+            room.cut(extents);
+        }
+        self.0.retain(|room| !room.free.is_empty());
+    }
+}
+
+impl Room {
+    /// Takes ranges out of what is free; `false` if nothing of them is.
+    fn cut(&mut self, taken: &[Extent]) -> bool {
+        let before = self.free.len();
+        let mut any = false;
+        for extent in taken {
+            let (start, end) = (extent.offset, extent.offset.saturating_add(extent.size));
+            let mut rest = Vec::with_capacity(before);
+            for free in std::mem::take(&mut self.free) {
+                let (from, to) = (free.offset, free.offset.saturating_add(free.size));
+                any |= start < to && from < end;
+                let parts = [(from, to.min(start)), (from.max(end), to)];
+                let left = parts.into_iter().filter(|(from, to)| from < to);
+                rest.extend(left.map(|(from, to)| Extent { offset: from, size: to - from }));
+            }
+            self.free = rest;
+        }
+        any
+    }
+}

@@ -1,0 +1,217 @@
+//! The allocation itself: its life, its addresses, who has it open, what the CPU sees of it.
+
+use std::collections::BTreeMap;
+
+use vidmm::{AllocationId, DestroyFlags, DeviceId, Event, ProcessId, SegmentId};
+
+use super::tale::Tale;
+use super::words::time;
+use super::world::World;
+use crate::ByteSize;
+
+/// What is known of the allocation that is told of.
+#[derive(Debug)]
+pub(super) struct Subject {
+    pub id: AllocationId,
+    pub size: u64,
+    pub owner: DeviceId,
+    /// How often the list of each device that has it open names it.
+    pub counts: BTreeMap<DeviceId, u64>,
+    pub place: Option<SegmentId>,
+    pub offered: bool,
+    /// The step that told that it left its place, and the plan.
+    pub left: Option<(usize, u64)>,
+    pub locks: u64,
+    /// Whether its content has ever been anywhere.
+    pub destroyed_at: Option<u64>,
+    pub gone: bool,
+    /// Its mappings: process and address.
+    mappings: BTreeMap<(ProcessId, u64), u64>,
+}
+
+impl Subject {
+    /// It is created.
+    pub fn new(event: &Event, world: &World, tale: &mut Tale) -> Self {
+        let &Event::AllocationCreated {
+            allocation,
+            device,
+            size,
+            priority,
+            supported_segment_set,
+            shared,
+            existing_sys_mem,
+            permanent_sys_mem,
+            ..
+        } = event
+        else {
+            unreachable!("it is made of its creation")
+        };
+        let mut text = format!(
+            "{} created it: {}, for {}, of {} priority.",
+            world.device(device),
+            ByteSize(size),
+            world.segments(supported_segment_set),
+            priority_class(priority)
+        );
+        let kinds = [
+            (shared, " Other devices may open it."),
+            (existing_sys_mem, " Its backing store is the caller's memory."),
+            (permanent_sys_mem, " Its copy in system memory is kept while it is in local memory."),
+        ];
+        text.extend(kinds.iter().filter(|(is, _)| *is).map(|(_, said)| *said));
+        tale.tell(text);
+        Self {
+            id: allocation,
+            size,
+            owner: device,
+            counts: BTreeMap::from([(device, 0)]),
+            place: None,
+            offered: false,
+            left: None,
+            locks: 0,
+            destroyed_at: None,
+            gone: false,
+            mappings: BTreeMap::new(),
+        }
+    }
+
+    /// Whether a device's list names it.
+    pub fn is_listed_by(&self, device: DeviceId) -> bool {
+        self.counts.get(&device).is_some_and(|&count| count > 0)
+    }
+
+    /// What happens to itself.
+    pub fn of_itself(&mut self, event: &Event, world: &World, tale: &mut Tale) {
+        match *event {
+            Event::AllocationDestroyed { allocation, flags } if allocation == self.id => self.destroyed(flags, tale),
+            Event::AllocationReclaimed { allocation } if allocation == self.id => {
+                let after = tale.at().saturating_sub(self.destroyed_at.unwrap_or(tale.at()));
+                tale.tell(format!("Nothing named it any more ({} after it was destroyed): its addresses, its place and its backing store were free.", time(after)));
+                self.gone = true;
+            }
+            Event::AllocationPriorityChanged { allocation, priority } if allocation == self.id => {
+                tale.tell(format!("Its priority became {}.", priority_class(priority)));
+            }
+            Event::AllocationPropertyUpdated { allocation, supported_segment_set, paging_fence_value, .. }
+                if allocation == self.id =>
+            {
+                let set = world.segments(supported_segment_set);
+                let move_ = if paging_fence_value > 0 { "; it had to move for that" } else { "" };
+                tale.tell(format!("It may be in {set} from now on{move_}."));
+            }
+            Event::PageFault { allocation: Some(allocation), virtual_address, write, .. } if allocation == self.id => {
+                let how = if write { "wrote to" } else { "read" };
+                tale.tell(format!("Work {how} it where it was not resident (at {virtual_address}) and faulted."));
+            }
+            Event::Finding { allocation, page, kernel, .. } if allocation == self.id => {
+                tale.tell(format!("A kernel read a wrong byte of it (kernel {kernel}, page {page})."));
+            }
+            _ => {
+                self.of_addresses(event, tale);
+                self.of_sharing(event, world, tale);
+                self.of_cpu(event, world, tale);
+            }
+        }
+    }
+
+    fn destroyed(&mut self, flags: DestroyFlags, tale: &mut Tale) {
+        let how = if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) {
+            ", without waiting for work submitted before"
+        } else {
+            "; work submitted before may still use it"
+        };
+        let waits =
+            if flags.contains(DestroyFlags::SYNCHRONOUS_DESTROY) { ", and its caller waits for the end" } else { "" };
+        tale.tell(format!("Its caller destroyed it{how}{waits}."));
+        self.counts.remove(&self.owner);
+        self.destroyed_at = Some(tale.at());
+    }
+
+    fn of_addresses(&mut self, event: &Event, tale: &mut Tale) {
+        match *event {
+            Event::GpuVirtualAddressMapped {
+                allocation, process, virtual_address, size, allocation_offset, ..
+            } if allocation == self.id => {
+                let part = if size == self.size {
+                    "It was mapped".to_owned()
+                } else {
+                    format!("{} of it from byte {allocation_offset} on were mapped", ByteSize(size))
+                };
+                self.mappings.insert((process, virtual_address.0), size);
+                tale.tell(format!("{part} into the addresses of {process} (at {virtual_address})."));
+            }
+            Event::GpuVirtualAddressFreed { process, virtual_address, size }
+                if self.mappings.get(&(process, virtual_address.0)) == Some(&size) =>
+            {
+                tale.tell(format!("{process} gave its mapping back (at {virtual_address})."));
+            }
+            Event::GpuVirtualAddressReclaimed { process, virtual_address }
+                if self.mappings.remove(&(process, virtual_address.0)).is_some() =>
+            {
+                tale.tell(format!(
+                    "Work that could use that mapping had ended, and its addresses were free (at {virtual_address})."
+                ));
+            }
+            _ => {}
+        }
+    }
+
+    fn of_sharing(&mut self, event: &Event, world: &World, tale: &mut Tale) {
+        match *event {
+            Event::AllocationOpened { allocation, device, .. } if allocation == self.id => {
+                self.counts.entry(device).or_default();
+                tale.tell(format!("{} opened it.", super::words::capitalised(&world.device(device))));
+            }
+            Event::AllocationClosed { allocation, device } if allocation == self.id => {
+                self.counts.remove(&device);
+                tale.tell(format!("{} closed it.", super::words::capitalised(&world.device(device))));
+            }
+            Event::AllocationOwnershipTransferred { allocation, device, process } if allocation == self.id => {
+                self.owner = device;
+                self.destroyed_at = None;
+                tale.tell(format!(
+                    "It belongs to {} now, since that has it open: {process} is charged for it.",
+                    world.device(device)
+                ));
+            }
+            _ => {}
+        }
+    }
+
+    fn of_cpu(&mut self, event: &Event, world: &World, tale: &mut Tale) {
+        match *event {
+            Event::Locked { allocation, address, segment, .. } if allocation == self.id => {
+                self.locks += 1;
+                let place = world.segment(segment);
+                tale.tell(format!("The CPU saw it from now on (at {address}), in {place}."));
+            }
+            Event::Rotated { allocation, address, segment, plan, .. } if allocation == self.id => {
+                let place = world.segment(segment);
+                tale.tell(format!(
+                    "It had moved (plan {plan}), and the CPU saw it at the same address (at {address}), now in {place}."
+                ));
+            }
+            Event::Unlocked { allocation, locks } if allocation == self.id => {
+                self.locks = u64::from(locks);
+                tale.tell(if locks == 0 {
+                    "It was unlocked; the CPU saw it no more."
+                } else {
+                    "One of its locks ended."
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The class of a priority, with its number (CRE-30).
+fn priority_class(priority: u32) -> String {
+    let class = match priority {
+        0..0x5000_0000 => "minimum",
+        0x5000_0000..0x7800_0000 => "low",
+        0x7800_0000..0xa000_0000 => "normal",
+        0xa000_0000..0xc800_0000 => "high",
+        0xc800_0000.. => "maximum",
+    };
+    format!("{class} ({priority:#x})")
+}

@@ -1,0 +1,106 @@
+//! What requests wait for: plans, and what those wait for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use vidmm::{AllocationId, DeviceId, Event, PagingQueueId, PlanNo};
+
+use super::words::{list, time};
+
+/// Plans that have not retired, and the requests of the subject that are pending.
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    plans: BTreeMap<PlanNo, Plan>,
+    requests: Vec<Request>,
+}
+
+/// What is known of a plan.
+#[derive(Debug, Default)]
+struct Plan {
+    waits: Vec<(DeviceId, u64)>,
+    after: Vec<PlanNo>,
+    victims: Vec<AllocationId>,
+}
+
+/// A request that names the subject.
+#[derive(Debug)]
+struct Request {
+    device: DeviceId,
+    queue: PagingQueueId,
+    value: u64,
+    asked_at: u64,
+    granted_at: Option<u64>,
+    /// What had to leave, and work that had to end.
+    victims: Vec<AllocationId>,
+    work: BTreeSet<(DeviceId, u64)>,
+}
+
+/// How a request came to its end.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub device: DeviceId,
+    pub waited: u64,
+    /// What it waited for, if that is known.
+    pub for_what: Vec<String>,
+}
+
+impl Waits {
+    pub fn learn(&mut self, event: &Event) {
+        match *event {
+            Event::Evicted { plan, allocation, .. } => self.plans.entry(plan).or_default().victims.push(allocation),
+            Event::PlanDecided { plan, ref waits, ref after } => {
+                let plan = self.plans.entry(plan).or_default();
+                (plan.waits, plan.after) = (waits.clone(), after.clone());
+            }
+            Event::PlanRetired { plan } => drop(self.plans.remove(&plan)),
+            _ => {}
+        }
+    }
+
+    /// The subject was asked for.
+    pub fn ask(&mut self, device: DeviceId, queue: PagingQueueId, value: u64, at: u64) {
+        let (victims, work) = (Vec::new(), BTreeSet::new());
+        self.requests.push(Request { device, queue, value, asked_at: at, granted_at: None, victims, work });
+    }
+
+    /// A request was granted: these plans must retire first, and those that they follow.
+    pub fn grant(&mut self, queue: PagingQueueId, value: u64, plans: &[PlanNo], subject: AllocationId, at: u64) {
+        let mut open = plans.to_vec();
+        let mut seen = BTreeSet::new();
+        let (mut victims, mut work) = (Vec::new(), BTreeSet::new());
+        while let Some(number) = open.pop() {
+            let Some(plan) = self.plans.get(&number).filter(|_| seen.insert(number)) else { continue };
+            victims.extend(plan.victims.iter().filter(|&&victim| victim != subject));
+            work.extend(&plan.waits);
+            open.extend(&plan.after);
+        }
+        victims.sort_unstable();
+        for request in self.requests.iter_mut().filter(|request| (request.queue, request.value) == (queue, value)) {
+            (request.granted_at, request.victims, request.work) = (Some(at), victims.clone(), work.clone());
+        }
+    }
+
+    /// A fence rose: the requests that it stands for are done.
+    pub fn end(&mut self, queue: PagingQueueId, value: u64, at: u64) -> Vec<Ended> {
+        let done = self.requests.extract_if(.., |request| request.queue == queue && request.value <= value);
+        done.map(|request| request.ended(at)).collect()
+    }
+}
+
+impl Request {
+    fn ended(&self, at: u64) -> Ended {
+        let mut for_what = Vec::new();
+        let until_granted = self.granted_at.map_or(0, |granted| granted.saturating_sub(self.asked_at));
+        if until_granted > 0 {
+            for_what.push(format!("its turn and room came after {}", time(until_granted)));
+        }
+        if !self.work.is_empty() {
+            let work: Vec<String> =
+                self.work.iter().map(|(device, last)| format!("submission {last} of {device}")).collect();
+            for_what.push(format!("work that used the room had to end ({})", list(&work)));
+        }
+        if !self.victims.is_empty() {
+            for_what.push(format!("others had to leave ({})", list(&self.victims)));
+        }
+        Ended { device: self.device, waited: at.saturating_sub(self.asked_at), for_what }
+    }
+}

@@ -1,0 +1,226 @@
+//! Budgets: refusals and trims say what follows from the lists (I08, I16, RES-13, RES-41, RES-53).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+
+use vidmm::{
+    AllocationId, DeviceId, Event, MakeResidentFlags, MemorySegmentGroup, NoMemoryReason, ProcessId, TrimFlags,
+    TrimNotificationId,
+};
+
+use super::Audit;
+use super::demands::{Pool, Standing};
+use super::finding::Invariant;
+
+const POOLS: [Pool; 2] = [Pool::Memory, Pool::System];
+
+impl Audit {
+    pub(super) fn budget_event(&mut self, event: &Event) {
+        match *event {
+            Event::ProcessPriorityChanged { process, band, visibility } => {
+                if let Some(process) = self.processes.get_mut(&process) {
+                    (process.weight.band, process.weight.visibility) = (band, visibility);
+                }
+            }
+            Event::ReservationChanged { process, group, reservation } => self.reserved(process, group, reservation),
+            Event::BudgetChanged { process, group, budget, requested } => {
+                self.published(process, group, budget, requested);
+            }
+            Event::MakeResidentRefused { device, ref allocations, flags, num_bytes_to_trim, reason } => {
+                self.refused(device, allocations, flags, (reason, num_bytes_to_trim));
+            }
+            Event::TrimNotificationRegistered { notification, device } => {
+                self.born(notification, None);
+                self.listeners.insert(notification, device);
+            }
+            Event::TrimNotificationUnregistered { notification } => {
+                self.listeners.remove(&notification);
+                self.names.remove(notification.into(), &mut self.findings);
+            }
+            Event::TrimNotified { notification, device, flags, num_bytes_to_trim } => {
+                self.trim_notified(notification, device, flags, num_bytes_to_trim);
+            }
+            _ => {}
+        }
+    }
+
+    /// All processes together reserve at most half of a group (U-31).
+    fn reserved(&mut self, id: ProcessId, group: MemorySegmentGroup, reservation: u64) {
+        let pool = self.pool_of_group(group);
+        if let (Some(process), Some(pool)) = (self.processes.get_mut(&id), pool) {
+            process.reservations.insert(pool, reservation);
+        }
+        let half = pool.map_or(0, |pool| self.places.size(pool) / 2);
+        let reservations = self.processes.values().filter_map(|process| process.reservations.get(&pool?));
+        let all = reservations.fold(0u64, |sum, &bytes| sum.saturating_add(bytes));
+        self.findings.check(all <= half && (pool.is_some() || reservation == 0), Invariant::I16, || {
+            format!("{id} reserves {reservation} bytes of {group:?}; all reserve {all} of the {half} that they can")
+        });
+    }
+
+    fn published(&mut self, process: ProcessId, group: MemorySegmentGroup, budget: u64, requested: u64) {
+        let Some(pool) = self.pool_of_group(group) else {
+            let empty = budget == 0 && requested == 0;
+            return self
+                .findings
+                .check(empty, Invariant::I16, || format!("{group:?} is empty, but {process} has a budget"));
+        };
+        if !self.demands_are_clear() {
+            return;
+        }
+        let standing = self.standing(pool, process, 0);
+        self.findings.check(requested == standing.demand, Invariant::I16, || {
+            format!(
+                "{process} is said to request {requested} bytes of {group:?}, but its lists name {}",
+                standing.demand
+            )
+        });
+        self.findings.check(standing.budgets().contains(&budget), Invariant::I16, || {
+            format!(
+                "{process} is told a budget of {budget} bytes of {group:?}, but it follows to be {}",
+                standing.budget
+            )
+        });
+    }
+
+    /// A list may grow if it fits beside all others, or while its process keeps to its budget; if nothing is left to trim, while
+    /// it takes nothing that others have reserved (RES-15, RES-53).
+    pub(super) fn check_admitted(&mut self, device: DeviceId, flags: MakeResidentFlags) {
+        let Some(process) = self.devices.get(&device).map(|device| device.process).filter(|_| self.demands_are_clear())
+        else {
+            return;
+        };
+        for pool in POOLS {
+            let standing = self.standing(pool, process, 0);
+            let limit = if flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) {
+                standing.maximum.max(*standing.budgets().end())
+            } else {
+                *standing.budgets().end()
+            };
+            let holds = !standing.is_pressed() || standing.demand <= limit;
+            self.findings.check(holds, Invariant::I16, || {
+                let Standing { demand, total, capacity, .. } = standing;
+                format!(
+                    "a MakeResident of {device} is admitted, with which {process} demands {demand} bytes of {pool:?} and may have \
+                     {limit}, while all demand {total} of {capacity}"
+                )
+            });
+        }
+    }
+
+    /// A refusal is for the reason that it gives, and asks to trim what is too much: no less, and no more (P03).
+    fn refused(&mut self, id: DeviceId, named: &[AllocationId], flags: MakeResidentFlags, said: (NoMemoryReason, u64)) {
+        let (reason, to_trim) = said;
+        if flags.contains(MakeResidentFlags::MUST_SUCCEED) {
+            self.must_fail = Some(id);
+        }
+        if reason == NoMemoryReason::Fragmented || !self.demands_are_clear() {
+            return;
+        }
+        let Some(added) = self.added(id, named) else { return };
+        let Some(process) = self.devices.get(&id).map(|device| device.process) else { return };
+        let excess = POOLS.map(|pool| {
+            let added = added.get(&pool).copied().unwrap_or(0);
+            self.excess(reason, (id, pool), added, &self.standing(pool, process, added))
+        });
+        let excess: Vec<RangeInclusive<u64>> = excess.into_iter().flatten().collect();
+        self.findings.check(!excess.is_empty(), Invariant::I16, || {
+            format!("{id} is refused as {reason:?}, but with {added:?} bytes more {process} would not be above that")
+        });
+        let enough = excess.is_empty() || excess.iter().any(|excess| excess.contains(&to_trim)) && to_trim > 0;
+        self.findings.check(enough, Invariant::I08, || {
+            format!("{id} is refused as {reason:?} and is to trim {to_trim} bytes, but is {excess:?} above that")
+        });
+    }
+
+    /// How much too much a list would be in a pool for a reason, if it would be: at the least and at the most.
+    fn excess(
+        &self,
+        reason: NoMemoryReason,
+        (device, pool): (DeviceId, Pool),
+        added: u64,
+        standing: &Standing,
+    ) -> Option<RangeInclusive<u64>> {
+        let &Standing { demand, maximum, capacity, .. } = standing;
+        let (least, most) = match reason {
+            NoMemoryReason::OverBudget => {
+                let budgets = standing.budgets();
+                (demand.saturating_sub(*budgets.end()), demand.saturating_sub(*budgets.start()))
+            }
+            NoMemoryReason::OverMaximumBudget => (demand.saturating_sub(maximum), demand.saturating_sub(maximum)),
+            _ => {
+                let own = self.listed_bytes(device, pool).saturating_add(added).saturating_sub(capacity);
+                (own, own)
+            }
+        };
+        let imposed = reason == NoMemoryReason::DoesNotFit || standing.is_pressed();
+        (imposed && most > 0).then_some(least..=most)
+    }
+
+    /// Bytes that a MakeResident adds to what its process demands; none if the log does not say where.
+    fn added(&self, device: DeviceId, named: &[AllocationId]) -> Option<BTreeMap<Pool, u64>> {
+        let mut added = BTreeMap::new();
+        let named: BTreeSet<&AllocationId> = named.iter().collect();
+        for id in named {
+            let allocation = self.allocations.get(id)?;
+            if allocation.charge.is_none() {
+                let own = allocation.owner == device;
+                *added.entry(self.pool_of(allocation).filter(|_| own)?).or_default() += allocation.size;
+            }
+        }
+        Some(added)
+    }
+
+    /// Bytes that the list of one device names: what is offered must fit again when it is reclaimed.
+    fn listed_bytes(&self, device: DeviceId, pool: Pool) -> u64 {
+        let named = self.allocations.values().filter(|allocation| {
+            allocation.lists.get(&device).is_some_and(|entry| entry.count > 0) && self.pool_of(allocation) == Some(pool)
+        });
+        named.fold(0u64, |sum, allocation| sum.saturating_add(allocation.size))
+    }
+
+    /// Evict says what its process is still above its budget (RES-23).
+    pub(super) fn check_left_to_trim(&mut self, device: DeviceId, to_trim: u64) {
+        let Some(process) = self.devices.get(&device).map(|device| device.process) else { return };
+        self.check_over(process, to_trim, || format!("Evict of {device}"));
+    }
+
+    /// A figure is what a process is above its budgets while they are imposed: 0 otherwise.
+    fn check_over(&mut self, process: ProcessId, figure: u64, what: impl FnOnce() -> String) {
+        if !self.demands_are_clear() {
+            return;
+        }
+        let standings = POOLS.map(|pool| self.standing(pool, process, 0));
+        let sum = |over: &dyn Fn(&Standing) -> u64| standings.iter().map(over).fold(0, u64::saturating_add);
+        let over = sum(&|of| of.above(*of.budgets().end()))..=sum(&|of| of.above(*of.budgets().start()));
+        self.findings.check(over.contains(&figure), Invariant::I08, || {
+            format!("{} says that {process} is to trim {figure} bytes, but it is {over:?} above its budget", what())
+        });
+    }
+
+    /// Only who listens is asked to trim, and to trim to the budget only who is above it (RES-41, P07).
+    fn trim_notified(&mut self, notification: TrimNotificationId, device: DeviceId, flags: TrimFlags, bytes: u64) {
+        let listens = self.listeners.get(&notification) == Some(&device);
+        let both = flags.contains(TrimFlags::PERIODIC_TRIM | TrimFlags::RESTART_PERIODIC_TRIM);
+        self.findings.check(listens && !both && !flags.is_empty(), Invariant::Res41, || {
+            format!("{device} is notified by {notification} with {flags:?}; it listens there: {listens}")
+        });
+        let to_budget = flags.contains(TrimFlags::TRIM_TO_BUDGET);
+        self.findings.check(to_budget == (bytes > 0), Invariant::Res41, || {
+            format!("{device} is asked to trim {bytes} bytes with {flags:?}")
+        });
+        let Some(process) = self.devices.get(&device).map(|device| device.process).filter(|_| to_budget) else {
+            return;
+        };
+        self.check_over(process, bytes, || format!("the notification of {device}"));
+    }
+
+    /// A MakeResident that must succeed and was refused puts its device in error at once (RES-15).
+    pub(super) fn check_failed(&mut self, event: &Event) {
+        let Some(id) = self.must_fail.take() else { return };
+        let failed = matches!(event, Event::DeviceInError { device, .. } if *device == id);
+        self.findings.check(failed, Invariant::Res15, || {
+            format!("a MakeResident of {id} that must succeed was refused, but the device is not put in error")
+        });
+    }
+}

@@ -1,0 +1,118 @@
+//! What the CPU sees: a locked allocation stays at one address, which follows it when it moves (RES-80 to RES-86).
+
+use vidmm::contract::CpuVirtualAddress;
+use vidmm::{AllocationId, Event, Extent, PlanNo, SegmentId};
+
+use super::Audit;
+use super::allocation::{Allocation, Place};
+use super::finding::Invariant;
+
+/// What the CPU sees of a locked allocation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct CpuView {
+    address: CpuVirtualAddress,
+    pub segment: SegmentId,
+    extents: Vec<Extent>,
+    locks: u32,
+}
+
+/// A segment and ranges of it.
+type Shown = (SegmentId, Vec<Extent>);
+
+impl Audit {
+    pub(super) fn cpu_access(&mut self, event: &Event) {
+        match *event {
+            Event::Locked { allocation, address, segment, ref extents, .. } => {
+                self.locked(allocation, address, (segment, extents.clone()));
+            }
+            Event::Rotated { plan, allocation, address, segment, ref extents } => {
+                self.rotated(plan, allocation, address, (segment, extents.clone()));
+            }
+            Event::Unlocked { allocation, locks } => self.unlocked(allocation, locks),
+            _ => {}
+        }
+    }
+
+    fn locked(&mut self, id: AllocationId, address: CpuVirtualAddress, shown: Shown) {
+        self.check_not_offered(id, "locked");
+        let Some(allocation) = self.allocations.get_mut(&id) else { return };
+        let right = self.places.shown_to_cpu(allocation, allocation.decided.as_ref());
+        let settled = allocation.seen_in_backing_store || self.plans.is_retired(allocation.last_plan);
+        self.findings.check(settled && shown == right, Invariant::Res86, || {
+            format!("the CPU sees {id} at {shown:?}, but it is at {right:?}; settled there: {settled}")
+        });
+        // The CPU may have written there from now on.
+        allocation.backed |= shown.0.is_system();
+        let (segment, extents) = shown;
+        let view =
+            allocation.cpu_view.get_or_insert_with(|| CpuView { address, segment, extents: extents.clone(), locks: 0 });
+        view.locks = view.locks.saturating_add(1);
+        let same = (view.address, view.segment, &view.extents) == (address, segment, &extents);
+        self.findings.check(same, Invariant::Res86, || format!("{id} is locked again at {address}, not as before"));
+    }
+
+    fn rotated(&mut self, plan: PlanNo, id: AllocationId, address: CpuVirtualAddress, shown: Shown) {
+        let expected = self.rotations.iter().position(|&(of, by, _)| (of, by) == (id, plan));
+        let right = expected.map(|at| self.rotations.swap_remove(at).2);
+        let Some(view) = self.allocations.get_mut(&id).and_then(|allocation| allocation.cpu_view.as_mut()) else {
+            return self
+                .findings
+                .report(Invariant::Res86, format!("the view of {id} is rotated, but it is not locked"));
+        };
+        self.findings.check(right.as_ref() == Some(&shown) && view.address == address, Invariant::Res86, || {
+            format!(
+                "the view of {id} at {} is rotated at {address} to {shown:?}, but must show {right:?}",
+                view.address
+            )
+        });
+        (view.segment, view.extents) = shown;
+    }
+
+    fn unlocked(&mut self, id: AllocationId, left: u32) {
+        let Some(allocation) = self.allocations.get_mut(&id) else { return };
+        let locks = allocation.cpu_view.as_mut().map(|view| {
+            view.locks = view.locks.saturating_sub(1);
+            view.locks
+        });
+        self.findings.check(locks == Some(left), Invariant::Res86, || {
+            format!("{id} is unlocked, and {left} locks are left; by the log {locks:?} are")
+        });
+        if left == 0 {
+            allocation.cpu_view = None;
+        }
+    }
+
+    /// A plan has retired: the views of the locked allocations that it moved are rotated at once.
+    pub(super) fn expect_rotations(&mut self, plan: PlanNo, moves: &[(AllocationId, Option<Place>)]) {
+        for (id, place) in moves {
+            let Some(allocation) = self.allocations.get(id) else { continue };
+            let Some(view) = &allocation.cpu_view else { continue };
+            let shown = self.places.shown_to_cpu(allocation, place.as_ref());
+            if (view.segment, &view.extents) != (shown.0, &shown.1) {
+                self.rotations.push((*id, plan, shown));
+            }
+        }
+    }
+
+    /// Something else happens: no rotation is missing.
+    pub(super) fn check_rotated(&mut self, event: &Event) {
+        if matches!(event, Event::Rotated { .. }) {
+            return;
+        }
+        for (id, plan, shown) in std::mem::take(&mut self.rotations) {
+            let message = format!("plan {plan} has moved {id}, which is locked, but the CPU is not shown {shown:?}");
+            self.findings.report(Invariant::Res86, message);
+        }
+    }
+}
+
+impl super::places::Places {
+    /// What the CPU is to see of an allocation that has this place: its backing store, unless it is in the memory segment.
+    fn shown_to_cpu(&self, allocation: &Allocation, place: Option<&Place>) -> Shown {
+        let store = vec![Extent { offset: allocation.backing_store, size: allocation.size }];
+        match place.filter(|place| place.segment == self.memory.id && !allocation.seen_in_backing_store) {
+            Some(place) => (place.segment, place.extents.clone()),
+            None => (SegmentId::SYSTEM, store),
+        }
+    }
+}

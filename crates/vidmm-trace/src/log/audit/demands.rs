@@ -1,0 +1,216 @@
+//! What processes demand of each kind of memory: the bytes that the lists of their devices name (I16, U-33).
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use vidmm::contract::SegmentSet;
+use vidmm::{AllocationId, MemorySegmentGroup, PriorityBand, ProcessId, Visibility};
+
+use super::Audit;
+use super::allocation::Allocation;
+use super::device::RequestKind;
+use super::shares::{Share, budget};
+
+/// Bytes by which the manager's rounding may differ from ours: a level in whole bytes, times the largest weight.
+const ROUNDING: u64 = 16;
+
+/// A kind of memory that is shared among processes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Pool {
+    /// The memory segment.
+    Memory,
+    /// System memory that engines reach.
+    System,
+}
+
+/// How much a process counts in the sharing of memory (U-32).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Weight {
+    pub band: PriorityBand,
+    pub visibility: Visibility,
+}
+
+impl Weight {
+    fn value(self) -> u64 {
+        let band = match self.band {
+            PriorityBand::Dwm | PriorityBand::Focus => 4,
+            PriorityBand::Normal => 1,
+        };
+        let visibility = match self.visibility {
+            Visibility::Visible => 4,
+            Visibility::Occluded => 2,
+            Visibility::Minimized => 1,
+        };
+        band * visibility
+    }
+}
+
+/// What an allocation is counted as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Charge {
+    process: ProcessId,
+    /// None if the log does not say in which it is counted: it may be in both, or others than its owner list it.
+    pool: Option<Pool>,
+    size: u64,
+}
+
+/// What all processes demand, in bytes.
+#[derive(Debug, Default)]
+pub(super) struct Demands {
+    of: BTreeMap<(Pool, ProcessId), u64>,
+    /// Allocations of which the log does not say where they are counted.
+    unclear: u64,
+}
+
+impl Demands {
+    fn add(&mut self, charge: Charge) {
+        match charge.pool {
+            Some(pool) => *self.of.entry((pool, charge.process)).or_default() += charge.size,
+            None => self.unclear += 1,
+        }
+    }
+
+    fn remove(&mut self, charge: Charge) {
+        match charge.pool {
+            Some(pool) => {
+                if let Some(bytes) = self.of.get_mut(&(pool, charge.process)) {
+                    *bytes = bytes.saturating_sub(charge.size);
+                }
+            }
+            None => self.unclear = self.unclear.saturating_sub(1),
+        }
+    }
+
+    fn of(&self, pool: Pool, process: ProcessId) -> u64 {
+        self.of.get(&(pool, process)).copied().unwrap_or(0)
+    }
+}
+
+/// How a process stands in a pool.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    pub demand: u64,
+    pub budget: u64,
+    /// What it could have at the most: what the reservations that others use leave (U-24).
+    pub maximum: u64,
+    /// What all demand together.
+    pub total: u64,
+    pub capacity: u64,
+}
+
+impl Standing {
+    /// The budgets are imposed (RES-53).
+    pub fn is_pressed(&self) -> bool {
+        self.total > self.capacity
+    }
+
+    /// Budgets that it may have been told: one stands until the present one is 5 % away from it.
+    pub fn budgets(&self) -> RangeInclusive<u64> {
+        let slack = self.budget / 19 + ROUNDING;
+        self.budget.saturating_sub(slack)..=self.budget.saturating_add(slack)
+    }
+
+    /// Bytes that the process is above a budget while budgets are imposed.
+    pub fn above(&self, budget: u64) -> u64 {
+        if self.is_pressed() { self.demand.saturating_sub(budget) } else { 0 }
+    }
+}
+
+impl Audit {
+    /// What an allocation is counted as may have changed.
+    pub(super) fn charge(&mut self, id: AllocationId) {
+        let Some(allocation) = self.allocations.get(&id) else { return };
+        let now = self.charge_of(allocation);
+        let Some(allocation) = self.allocations.get_mut(&id) else { return };
+        if let Some(before) = std::mem::replace(&mut allocation.charge, now) {
+            self.demands.remove(before);
+        }
+        if let Some(now) = now {
+            self.demands.add(now);
+        }
+    }
+
+    /// An allocation that a list demands is charged to the process that it belongs to (U-34).
+    fn charge_of(&self, allocation: &Allocation) -> Option<Charge> {
+        let mut listing = allocation.lists.iter().filter(|(_, entry)| entry.demands()).map(|(&device, _)| device);
+        let first = listing.next()?;
+        let by_owner = first == allocation.owner && listing.next().is_none();
+        let process = self.devices.get(&allocation.owner)?.process;
+        let pool = self.pool_of(allocation).filter(|_| by_owner);
+        Some(Charge { process, pool, size: allocation.size })
+    }
+
+    /// The one kind of memory that an allocation may be in.
+    pub(super) fn pool_of(&self, allocation: &Allocation) -> Option<Pool> {
+        let set = SegmentSet(allocation.supported_segment_set);
+        match (set.contains(self.places.memory.id), set.contains(self.places.aperture.id)) {
+            (true, false) => Some(Pool::Memory),
+            (false, true) => Some(Pool::System),
+            _ => None,
+        }
+    }
+
+    /// Whether the log says what everybody demands, and how much there is to share: room for page tables that are asked for may
+    /// be set aside already.
+    pub(super) fn demands_are_clear(&self) -> bool {
+        let tables_come = |kind: &RequestKind| matches!(kind, RequestKind::Map(..));
+        let mut requests = self.devices.values().flat_map(|device| &device.requests);
+        let settled = !requests.any(|request| request.granted.is_none() && tables_come(&request.kind));
+        let rooted = self.adapter.has_io_mmu_addresses() || self.processes.values().all(|of| of.root.is_some());
+        self.demands.unclear == 0
+            && settled
+            && rooted
+            && !self.is_crowded(Pool::Memory)
+            && !self.is_crowded(Pool::System)
+    }
+
+    /// Whether reservations do not fit together any more, since page tables have taken the room: then no formula is documented.
+    fn is_crowded(&self, pool: Pool) -> bool {
+        let reservations = self.processes.values().filter_map(|process| process.reservations.get(&pool));
+        reservations.fold(0u64, |sum, &bytes| sum.saturating_add(bytes)) > self.places.capacity(pool)
+    }
+
+    /// How a process stands in a pool if it demands `more` bytes there.
+    pub(super) fn standing(&self, pool: Pool, process: ProcessId, more: u64) -> Standing {
+        let capacity = self.places.capacity(pool);
+        let share = |id: ProcessId, of: &super::Process| Share {
+            demand: self.demands.of(pool, id),
+            reservation: of.reservations.get(&pool).copied().unwrap_or(0),
+            weight: of.weight.value(),
+        };
+        let others: Vec<Share> =
+            self.processes.iter().filter(|&(&id, _)| id != process).map(|(&id, of)| share(id, of)).collect();
+        let own = self.processes.get(&process).map(|of| share(process, of));
+        let own = own.unwrap_or(Share { demand: 0, reservation: 0, weight: 0 });
+        let budget = budget(capacity, &others, own.reservation, own.weight);
+        let reserved = others.iter().map(|other| other.demand.min(other.reservation)).fold(0, u64::saturating_add);
+        let demand = own.demand.saturating_add(more);
+        let total = others.iter().fold(demand, |sum, other| sum.saturating_add(other.demand));
+        Standing { demand, budget, maximum: capacity.saturating_sub(reserved), total, capacity }
+    }
+
+    /// Whether a process certainly demands no more than it may have.
+    pub(super) fn is_within_budget(&self, process: ProcessId) -> bool {
+        let within = |pool| {
+            let standing = self.standing(pool, process, 0);
+            standing.above(*standing.budgets().start()) == 0
+        };
+        self.demands_are_clear() && within(Pool::Memory) && within(Pool::System)
+    }
+
+    /// Whether a process has reserved all that it demands.
+    pub(super) fn is_reserved(&self, process: ProcessId) -> bool {
+        let reservations = self.processes.get(&process).map(|process| &process.reservations);
+        let reserved = |pool| reservations.and_then(|of| of.get(&pool)).copied().unwrap_or(0);
+        [Pool::Memory, Pool::System].iter().all(|&pool| self.demands.of(pool, process) <= reserved(pool))
+    }
+
+    /// The kind of memory that a group stands for; without a memory segment there is one group (U-3).
+    pub(super) fn pool_of_group(&self, group: MemorySegmentGroup) -> Option<Pool> {
+        match (self.places.memory.id.is_system(), group) {
+            (false, MemorySegmentGroup::Local) => Some(Pool::Memory),
+            (false, MemorySegmentGroup::NonLocal) | (true, MemorySegmentGroup::Local) => Some(Pool::System),
+            (true, MemorySegmentGroup::NonLocal) => None,
+        }
+    }
+}

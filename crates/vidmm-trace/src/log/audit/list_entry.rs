@@ -1,0 +1,134 @@
+//! How the list of a device names an allocation.
+
+use std::collections::VecDeque;
+
+use vidmm::EvictFlags;
+
+/// A *span* lasts from the MakeResident that raises the count from 0 to the Evict that lowers it to 0; the submissions made in
+/// it require the allocation (D2). Offer ends a span and Reclaim begins one, whatever the count.
+#[derive(Debug, Default)]
+pub(super) struct ListEntry {
+    pub count: u64,
+    offered: bool,
+    spans: VecDeque<Span>,
+    last_number: u64,
+}
+
+/// One span.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub number: u64,
+    /// The last submission before it.
+    pub from: u64,
+    /// The last submission in it, once it has ended.
+    pub to: Option<u64>,
+    pub granted: bool,
+    pub not_written_to: bool,
+}
+
+impl Span {
+    /// Whether a submission was made in it.
+    pub fn requires(&self, submission: u64) -> bool {
+        self.from < submission && self.to.is_none_or(|to| submission <= to)
+    }
+
+    /// The submissions that were made in it, as bounds of a range that is well formed.
+    pub fn submissions(&self) -> std::ops::RangeInclusive<u64> {
+        let to = self.to.unwrap_or(u64::MAX);
+        self.from.saturating_add(1).min(to)..=to
+    }
+}
+
+impl ListEntry {
+    /// A MakeResident after submission `from`. Returns the number of the span that it is for.
+    pub fn join(&mut self, from: u64) -> u64 {
+        self.count += 1;
+        if self.count == 1 && !self.offered {
+            self.begin(from);
+        }
+        self.last_number
+    }
+
+    /// An Evict after submission `to`; `false` if the allocation is not on the list.
+    pub fn leave(&mut self, to: u64, flags: EvictFlags) -> bool {
+        let Some(count) = self.count.checked_sub(1) else { return false };
+        self.count = count;
+        if let Some(span) = self.spans.back_mut() {
+            span.not_written_to |= flags.contains(EvictFlags::NOT_WRITTEN_TO);
+        }
+        if count == 0 {
+            self.end(to);
+        }
+        true
+    }
+
+    /// The allocation leaves the list, however often it is on it.
+    pub fn leave_for_good(&mut self, to: u64) {
+        self.count = self.count.min(1);
+        self.leave(to, EvictFlags::all());
+    }
+
+    /// An Offer after submission `to`: the list requires it no longer.
+    pub fn offer(&mut self, to: u64) {
+        self.offered = true;
+        self.end(to);
+    }
+
+    /// A Reclaim after submission `from`. Returns the span that it begins, if the allocation is on the list.
+    pub fn reclaim(&mut self, from: u64) -> Option<u64> {
+        self.offered = false;
+        (self.count > 0).then(|| {
+            self.begin(from);
+            self.last_number
+        })
+    }
+
+    /// Whether the list demands memory for the allocation.
+    pub fn demands(&self) -> bool {
+        self.count > 0 && !self.offered
+    }
+
+    /// No work uses it any more, as its caller says.
+    pub fn forget_all(&mut self) {
+        self.spans.clear();
+    }
+
+    fn begin(&mut self, from: u64) {
+        self.last_number += 1;
+        let span = Span { number: self.last_number, from, to: None, granted: false, not_written_to: false };
+        self.spans.push_back(span);
+    }
+
+    fn end(&mut self, to: u64) {
+        if let Some(span) = self.spans.back_mut().filter(|span| span.to.is_none()) {
+            span.to = Some(to.max(span.from));
+        }
+    }
+
+    /// A request for a span is granted.
+    pub fn grant(&mut self, number: u64) {
+        if let Some(span) = self.spans.iter_mut().find(|span| span.number == number) {
+            span.granted = true;
+        }
+    }
+
+    pub fn span(&self, number: u64) -> Option<&Span> {
+        self.spans.iter().find(|span| span.number == number)
+    }
+
+    pub fn spans(&self) -> impl Iterator<Item = &Span> {
+        self.spans.iter()
+    }
+
+    /// Forgets granted spans that have ended and of which `is_over` says that nothing is left to do in them. Returns whether
+    /// `wrote` says of any of them that its work wrote.
+    pub fn forget(&mut self, is_over: impl Fn(&Span) -> bool, wrote: impl Fn(&Span) -> bool) -> bool {
+        let mut written = false;
+        self.spans.retain(|span| {
+            let over = span.granted && span.to.is_some() && is_over(span);
+            written |= over && wrote(span);
+            !over
+        });
+        written
+    }
+}

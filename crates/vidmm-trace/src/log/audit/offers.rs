@@ -1,0 +1,208 @@
+//! Offer and Reclaim: what is offered is used by nobody, and content is lost only as was said (I25, RES-60 to RES-68).
+
+use vidmm::event::EvictReason;
+use vidmm::{
+    AllocationId, DeviceId, Event, Extent, OfferFlags, OfferPriority, PagingQueueId, ReclaimResult, SegmentId,
+};
+
+use super::Audit;
+use super::allocation::Allocation;
+use super::device::RequestKind;
+use super::finding::Invariant;
+
+/// Priorities of allocations up to which AUTO is LOW, and from which it is HIGH (CRE-31b).
+const PRIORITY_LOW: u32 = 0x5000_0000;
+const PRIORITY_HIGH: u32 = 0xa000_0000;
+
+/// What is known of an allocation that is offered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offer {
+    pub flags: OfferFlags,
+    /// LOW, NORMAL or HIGH: who has less is discarded first.
+    class: OfferPriority,
+    /// The last submission that uses it.
+    last: u64,
+    /// A plan threw its content away.
+    pub discarded: bool,
+    pub decommitted: bool,
+}
+
+impl Audit {
+    pub(super) fn offer(&mut self, event: &Event) {
+        match *event {
+            Event::Offered { device, ref allocations, priority, flags, after_submission } => {
+                self.check_position(device, after_submission);
+                for &id in allocations {
+                    self.offered(device, id, priority, flags, after_submission);
+                }
+            }
+            Event::Reclaimed { device, queue, after_submission, paging_fence_value, .. } => {
+                self.check_position(device, after_submission);
+                self.reclaimed(event, device, queue, paging_fence_value);
+            }
+            Event::Decommitted { allocation } => self.decommitted(allocation),
+            _ => {}
+        }
+    }
+
+    fn offered(&mut self, device: DeviceId, id: AllocationId, priority: OfferPriority, flags: OfferFlags, last: u64) {
+        let Some(allocation) = self.allocations.get_mut(&id) else { return };
+        let alone = !allocation.shared && allocation.owner == device;
+        let offerable = allocation.offer.is_none() && allocation.cpu_view.is_none() && alone;
+        self.findings.check(offerable, Invariant::I25, || {
+            format!("{id} is offered by {device}, but is offered already, locked, shared or another's (RES-62)")
+        });
+        let class = match priority {
+            OfferPriority::Auto if allocation.priority <= PRIORITY_LOW => OfferPriority::Low,
+            OfferPriority::Auto if allocation.priority >= PRIORITY_HIGH => OfferPriority::High,
+            OfferPriority::Auto => OfferPriority::Normal,
+            said => said,
+        };
+        self.offered.insert(id);
+        allocation.offer = Some(Offer { flags, class, last, discarded: false, decommitted: false });
+        if let Some(entry) = allocation.lists.get_mut(&device) {
+            entry.offer(last);
+        }
+        self.charge(id);
+    }
+
+    fn reclaimed(&mut self, event: &Event, device: DeviceId, queue: PagingQueueId, paging_fence_value: u64) {
+        let Event::Reclaimed { allocations, results, backing_stores, after_submission, .. } = event else { return };
+        let whole = results.len() == allocations.len() && backing_stores.len() == allocations.len();
+        self.findings.check(whole, Invariant::Log, || {
+            format!("{} allocations are reclaimed, with {} results", allocations.len(), results.len())
+        });
+        let mut spans = Vec::new();
+        for ((&id, &result), &backing_store) in allocations.iter().zip(results).zip(backing_stores) {
+            self.check_result(id, result, backing_store);
+            let Some(allocation) = self.allocations.get_mut(&id) else { continue };
+            let entry = allocation.lists.get_mut(&device);
+            let span = entry.and_then(|entry| entry.reclaim(*after_submission)).filter(|_| allocation.committed);
+            spans.extend(span.map(|span| (id, span)));
+            self.charge(id);
+        }
+        if let Some(device) = self.devices.get_mut(&device) {
+            device.spans.extend(&spans);
+        }
+        if paging_fence_value > 0 {
+            return self.ask(device, queue, paging_fence_value, RequestKind::MakeResident(spans));
+        }
+        for (id, span) in spans {
+            self.check_in_place(id);
+            if let Some(entry) = self.allocations.get_mut(&id).and_then(|of| of.lists.get_mut(&device)) {
+                entry.grant(span);
+            }
+        }
+    }
+
+    /// What Reclaim says of an allocation is what happened to it (RES-64, RES-66).
+    fn check_result(&mut self, id: AllocationId, result: ReclaimResult, backing_store: u64) {
+        let Some(allocation) = self.allocations.get_mut(&id) else { return };
+        self.offered.remove(&id);
+        let Some(offer) = allocation.offer.take() else {
+            return self.findings.report(Invariant::I25, format!("{id} is reclaimed, but is not offered"));
+        };
+        let lost = offer.discarded || offer.decommitted;
+        // What has no place is discarded in its backing store, which no plan does.
+        let immediately = offer.flags.contains(OfferFlags::OFFER_IMMEDIATELY) && allocation.decided.is_none();
+        let may_be_lost = lost || immediately;
+        let right = match result {
+            ReclaimResult::Ok => !lost,
+            ReclaimResult::Discarded => may_be_lost,
+            ReclaimResult::NotCommitted => offer.decommitted,
+        };
+        self.findings.check(right, Invariant::I25, || {
+            let (discarded, decommitted) = (offer.discarded, offer.decommitted);
+            format!("{id} is reclaimed as {result:?}, but discarded: {discarded}, decommitted: {decommitted}")
+        });
+        if result != ReclaimResult::Ok {
+            (allocation.backed, allocation.was_in_place, allocation.written) = (false, false, false);
+        }
+        let (before, size) = (allocation.backing_store, allocation.size);
+        let committed = result != ReclaimResult::NotCommitted;
+        allocation.committed &= committed;
+        if offer.decommitted && committed {
+            (allocation.committed, allocation.backing_store) = (true, backing_store);
+            self.places.system.commit(Extent { offset: backing_store, size }, &mut self.findings);
+        } else {
+            self.findings.check(!committed || backing_store == before, Invariant::I25, || {
+                format!("{id} is reclaimed with its backing store at {backing_store:#x}, but that is at {before:#x}")
+            });
+        }
+    }
+
+    /// The backing store of what was offered goes with its content, if its caller allowed that (RES-66).
+    fn decommitted(&mut self, id: AllocationId) {
+        let Some(allocation) = self.allocations.get_mut(&id) else { return };
+        let allowed = |offer: &mut Offer| {
+            offer.decommitted = true;
+            let lost = offer.discarded || offer.flags.contains(OfferFlags::OFFER_IMMEDIATELY);
+            offer.flags.contains(OfferFlags::ALLOW_DECOMMIT) && lost
+        };
+        let allowed = allocation.offer.as_mut().is_some_and(allowed);
+        // Nothing of it is on its way, and engines do not reach it.
+        let idle = allocation.decided.is_none() && self.plans.is_retired(allocation.last_plan);
+        self.findings.check(allowed && idle, Invariant::I25, || {
+            format!("the backing store of {id} is decommitted; that is allowed: {allowed}, it is idle: {idle}")
+        });
+        if std::mem::replace(&mut allocation.committed, false) {
+            self.places.system.decommit(Extent { offset: allocation.backing_store, size: allocation.size });
+        }
+    }
+
+    /// Content is thrown away only of what is offered; and what goes for being offered loses its content (RES-61).
+    pub(super) fn check_discard(&mut self, id: AllocationId, reason: EvictReason, copied: bool, discarded: bool) {
+        let Some(allocation) = self.allocations.get_mut(&id) else { return };
+        let offered = allocation.offer.is_some();
+        let right = (reason != EvictReason::Offered || discarded) && (!discarded || offered && !copied);
+        self.findings.check(right, Invariant::I25, || {
+            format!("{id} is taken out as {reason:?}; offered: {offered}, discarded: {discarded}, copied: {copied}")
+        });
+        if discarded {
+            (allocation.backed, allocation.was_in_place, allocation.written) = (false, false, false);
+            if let Some(offer) = &mut allocation.offer {
+                offer.discarded = true;
+            }
+        }
+    }
+
+    /// Room is made by those who are offered before all others, and among them by those of lower priority (U-37).
+    pub(super) fn check_victim_order(&mut self, id: AllocationId, segment: SegmentId, reason: EvictReason) {
+        let victim = self.allocations.get(&id).and_then(|allocation| allocation.offer);
+        let immediately = victim.is_some_and(|offer| offer.flags.contains(OfferFlags::OFFER_IMMEDIATELY));
+        let makes_room = match reason {
+            EvictReason::RoomWanted | EvictReason::DeviceSuspended => true,
+            EvictReason::Offered => !immediately,
+            _ => false,
+        };
+        if !makes_room {
+            return;
+        }
+        let before = |other: &&AllocationId| {
+            let other = self.allocations.get(other);
+            let class = other.filter(|other| self.is_free_to_go(other, segment)).and_then(|other| other.offer);
+            class.is_some_and(|other| victim.is_none_or(|victim| other.class < victim.class))
+        };
+        let passed_over = self.offered.iter().find(before).copied();
+        self.findings.check(passed_over.is_none(), Invariant::U37, || {
+            format!("{id} makes room as {reason:?}, but {passed_over:?} was to go before it")
+        });
+    }
+
+    /// Whether an offered allocation is in a segment, and nothing that is still to be dispatched uses it.
+    fn is_free_to_go(&self, allocation: &Allocation, segment: SegmentId) -> bool {
+        let there = allocation.decided.as_ref().is_some_and(|place| place.segment == segment);
+        let (Some(offer), Some(device)) = (allocation.offer, self.devices.get(&allocation.owner)) else { return false };
+        there && device.undispatched.range(..=offer.last).next().is_none()
+    }
+
+    /// A call names an allocation that must not be offered.
+    pub(super) fn check_not_offered(&mut self, id: AllocationId, how: &str) {
+        let allocation = self.allocations.get(&id);
+        let offered = allocation.is_some_and(|allocation| allocation.offer.is_some());
+        self.findings.check(!offered, Invariant::I25, || format!("{id} is {how}, but is offered (RES-62)"));
+        let uncommitted = allocation.is_some_and(|allocation| !allocation.committed) && !offered;
+        self.findings
+            .check(!uncommitted, Invariant::I25, || format!("{id} is {how}, but has no backing store (RES-66)"));
+    }
+}

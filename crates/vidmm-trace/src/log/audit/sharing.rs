@@ -1,0 +1,110 @@
+//! Allocations that several devices have open: who can name them, and whose they are (RES-02, U-34).
+
+use vidmm::{AllocationId, DestroyFlags, DeviceId, Event, ProcessId};
+
+use super::Audit;
+use super::finding::Invariant;
+
+impl Audit {
+    pub(super) fn sharing(&mut self, event: &Event) {
+        match *event {
+            Event::AllocationOpened { allocation, device, process } => self.opened(allocation, device, process),
+            Event::AllocationClosed { allocation, device } => self.closed(allocation, device),
+            Event::AllocationOwnershipTransferred { allocation, device, process } => {
+                self.transferred(allocation, device, process);
+            }
+            _ => {}
+        }
+    }
+
+    fn opened(&mut self, id: AllocationId, device: DeviceId, process: ProcessId) {
+        self.check_process_of(device, process);
+        let Some(allocation) = self.allocations.get_mut(&id) else { return };
+        let openable = allocation.shared && !allocation.open.contains(&device);
+        self.findings.check(openable, Invariant::U34, || {
+            format!("{device} opens {id}, which is not shared, or which it has open")
+        });
+        allocation.open.push(device);
+    }
+
+    /// It leaves the device's list after what was submitted so far, and its mappings end with that work.
+    fn closed(&mut self, id: AllocationId, device: DeviceId) {
+        let submitted = self.devices.get(&device).map_or(0, |device| device.submitted);
+        let Some(allocation) = self.allocations.get_mut(&id) else { return };
+        // An owner that has destroyed it while others have it open closes it so, before it is theirs.
+        let hands_over = self.heir.is_some_and(|(of, _)| of == id) && allocation.owner == device;
+        let opened = allocation.open.contains(&device) && allocation.owner != device || hands_over;
+        self.findings.check(opened, Invariant::U34, || format!("{device} closes {id}, which it did not open"));
+        allocation.open.retain(|&other| other != device);
+        if let Some(entry) = allocation.lists.get_mut(&device) {
+            entry.leave_for_good(submitted);
+        }
+        for key in &allocation.mappings {
+            if let Some(mapping) = self.mappings.get_mut(key).filter(|mapping| mapping.device == device) {
+                mapping.freed.get_or_insert(submitted);
+            }
+        }
+        self.charge(id);
+    }
+
+    /// The owner destroys it. It leaves the owner's list after what was submitted so far; if others have it open it is theirs.
+    pub(super) fn allocation_destroyed(&mut self, id: AllocationId, flags: DestroyFlags) {
+        let Some(allocation) = self.allocations.get_mut(&id) else { return };
+        let owner = allocation.owner;
+        let submitted = self.devices.get(&owner).map_or(0, |device| device.submitted);
+        if let Some(entry) = allocation.lists.get_mut(&owner) {
+            entry.leave_for_good(submitted);
+            if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) {
+                entry.forget_all();
+            }
+        }
+        allocation.open.retain(|&device| device != owner);
+        allocation.offer = None;
+        self.offered.remove(&id);
+        match allocation.open.first() {
+            Some(&heir) => self.heir = Some((id, heir)),
+            None => allocation.destroyed = true,
+        }
+        self.charge(id);
+    }
+
+    fn transferred(&mut self, id: AllocationId, device: DeviceId, process: ProcessId) {
+        self.check_process_of(device, process);
+        let heir = self.heir.take();
+        self.findings.check(heir == Some((id, device)), Invariant::U34, || {
+            format!("{id} goes to {device}, but what changes its owner is {heir:?}")
+        });
+        self.names.give(id.into(), device.into());
+        if let Some(allocation) = self.allocations.get_mut(&id) {
+            allocation.owner = device;
+        }
+        self.charge(id);
+    }
+
+    /// What its owner destroyed and others have open goes to the first of them at once.
+    pub(super) fn check_inherited(&mut self, event: &Event) {
+        let Some((id, heir)) = self.heir else { return };
+        let hands_over = match event {
+            Event::AllocationOwnershipTransferred { .. } => true,
+            Event::AllocationClosed { allocation, .. } => *allocation == id,
+            _ => false,
+        };
+        if !hands_over {
+            self.heir = None;
+            self.findings.report(Invariant::U34, format!("{id} was destroyed by its owner, but does not go to {heir}"));
+        }
+    }
+
+    /// A device is gone: it has nothing open any more.
+    pub(super) fn check_nothing_open(&mut self, device: DeviceId) {
+        let open = self.allocations.iter().find(|(_, allocation)| allocation.open.contains(&device)).map(|(&id, _)| id);
+        self.findings.check(open.is_none(), Invariant::I28, || format!("{device} is gone, but has {open:?} open"));
+    }
+
+    fn check_process_of(&mut self, id: DeviceId, process: ProcessId) {
+        let of = self.devices.get(&id).map(|device| device.process);
+        self.findings.check(of.is_none_or(|of| of == process), Invariant::Log, || {
+            format!("{id} is of {of:?}, not of {process}")
+        });
+    }
+}

@@ -1,0 +1,114 @@
+//! Devices that yield, are suspended and resumed (RES-71, U-39), and what for.
+
+use vidmm::event::{EvictReason, SuspendReason};
+use vidmm::{AllocationId, DeviceId, Event, PlanNo, PriorityBand};
+
+use super::Audit;
+use super::device::Activity;
+use super::dispatch::Dispatch;
+use super::finding::Invariant;
+
+/// A device within its budget yields to one that has waited so long, in nanoseconds (U-39).
+const STARVATION: u64 = 1_000_000_000;
+
+impl Audit {
+    pub(super) fn suspension(&mut self, event: &Event) {
+        match *event {
+            Event::DeviceYielded { device, reason, wanted_by } => self.yielded(device, reason, wanted_by),
+            Event::DeviceSuspended { device } => self.suspended(device),
+            Event::DeviceResumed { device, ref plans, .. } => self.resumed(device, plans),
+            _ => {}
+        }
+    }
+
+    fn yielded(&mut self, id: DeviceId, reason: SuspendReason, wanted_by: Option<DeviceId>) {
+        self.check_may_be_made_to_yield(id, reason, wanted_by);
+        let Some(device) = self.devices.get_mut(&id) else { return };
+        if device.is_active() {
+            device.activity = Activity::Yielded(self.at);
+        }
+    }
+
+    fn suspended(&mut self, id: DeviceId) {
+        let running = self.fences.work.values().find(|work| work.device == id).map(|work| work.submission);
+        let Some(device) = self.devices.get_mut(&id) else { return };
+        self.findings.check(running.is_none(), Invariant::Res71, || {
+            format!("{id} is suspended while its submission {} is in flight", running.unwrap_or(0))
+        });
+        let since = match device.activity {
+            Activity::Yielded(at) => at,
+            other => {
+                self.findings.report(Invariant::Res71, format!("{id} is suspended, but is {other:?}"));
+                self.at
+            }
+        };
+        device.activity = Activity::Suspended(since);
+    }
+
+    fn resumed(&mut self, id: DeviceId, plans: &[PlanNo]) {
+        self.check_has_power(|| format!("{id} is resumed"));
+        let unknown = plans.iter().find(|&&plan| !self.plans.is_decided(plan));
+        self.findings
+            .check(unknown.is_none(), Invariant::Log, || format!("{id} waits for {unknown:?}, which is not decided"));
+        // What was brought in for it is no request's.
+        self.taken = Default::default();
+        let Some(device) = self.devices.get_mut(&id) else { return };
+        let was = std::mem::take(&mut device.activity);
+        device.resumed_by = plans.to_vec();
+        self.findings
+            .check(was != Activity::Active, Invariant::Res71, || format!("{id} is resumed, but did not yield"));
+    }
+
+    /// Work is let go: its device runs, and what brings its list back after a suspension is in (I06).
+    pub(super) fn check_runs(&mut self, dispatch: Dispatch) {
+        self.check_has_power(|| format!("submission {} of {} is dispatched", dispatch.submission, dispatch.device));
+        let Some(device) = self.devices.get_mut(&dispatch.device) else { return };
+        let activity = device.activity;
+        self.findings.check(device.is_active(), Invariant::Res71, || {
+            format!("submission {} of {} is dispatched, but that is {activity:?}", dispatch.submission, dispatch.device)
+        });
+        device.resumed_by.retain(|&plan| !self.plans.is_retired(plan));
+        for plan in device.resumed_by.clone() {
+            self.check_gate(dispatch, plan);
+        }
+    }
+
+    /// A device is made to yield for another process only if its own is above its budget, or the other has waited for long; and
+    /// for the latter never if its process is in band Focus or Dwm, or asks for no more than it has reserved (P08). Who is in
+    /// error, or waits for work of others itself, holds nobody up.
+    fn check_may_be_made_to_yield(&mut self, id: DeviceId, reason: SuspendReason, wanted_by: Option<DeviceId>) {
+        let for_another = matches!(
+            reason,
+            SuspendReason::IdleOverBudget | SuspendReason::SliceOver | SuspendReason::Idle | SuspendReason::Starvation
+        );
+        let (Some(device), Some(other)) = (self.devices.get(&id), wanted_by.and_then(|id| self.devices.get(&id)))
+        else {
+            return;
+        };
+        let process = device.process;
+        if !for_another || device.in_error || other.process == process || !self.is_within_budget(process) {
+            return;
+        }
+        let said = matches!(reason, SuspendReason::IdleOverBudget | SuspendReason::SliceOver);
+        let band = self.processes.get(&process).map_or(PriorityBand::Normal, |process| process.weight.band);
+        let protected = (band != PriorityBand::Normal || self.is_reserved(process)) && !device.is_blocked();
+        let waited = other.waits_since().map_or(0, |since| self.at.saturating_sub(since));
+        self.findings.check(!said && !protected && waited >= STARVATION, Invariant::P08, || {
+            format!(
+                "{id} yields as {reason:?} to {wanted_by:?}, which has waited for {waited} ns, but {process} is within its budget, in \
+                 band {band:?}"
+            )
+        });
+    }
+
+    /// Room is made for a device that waits for a grant or for its turn, or whose process waits for its root table.
+    pub(super) fn check_wanted(&mut self, id: AllocationId, reason: EvictReason, wanted_by: Option<DeviceId>) {
+        let Some(wanted_by) = wanted_by else { return };
+        let Some(device) = self.devices.get(&wanted_by) else { return };
+        let rootless = self.processes.get(&device.process).is_some_and(|process| process.root.is_none());
+        let waits = device.next_request().is_some() || !device.is_active() || rootless;
+        self.findings.check(waits, Invariant::Res71, || {
+            format!("{id} is taken out as {reason:?} for {wanted_by}, which waits for nothing")
+        });
+    }
+}
