@@ -8,7 +8,7 @@ use std::error::Error;
 use vidmm::contract::{BuildPagingBuffer, BuildStatus, Kmd, PagingOperation};
 use vidmm::{AdapterOptions, PageSize};
 use vidmm_runtime::{HookedKmd, KmdHook, Machine};
-use vidmm_sim::{Content, MachineDesc, RunDesc, Unobserved};
+use vidmm_sim::{Content, MachineDesc, RunDesc, Script, Unobserved};
 use vidmm_soft::{CostModel, ModelGpuFaults, SoftAdapterConfig};
 use vidmm_trace::Generator;
 
@@ -57,6 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         },
         content: Content::Uniform,
         clients: Vec::new(),
+        script: Script::default(),
         options: AdapterOptions::default(),
     };
     let report = vidmm_sim::run(&workload, &desc, &machine, &mut Unobserved)?;

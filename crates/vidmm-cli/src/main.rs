@@ -6,6 +6,7 @@ mod args;
 mod style;
 mod output;
 mod processes;
+mod table;
 mod report;
 mod soft;
 mod explicit;

@@ -4,7 +4,10 @@ use std::{error::Error, path::Path, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use vidmm::{AdapterOptions, NumberedEvent};
-use vidmm_sim::{MachineDesc, MachineFactory, MemorySizes, Observer, Processes, RunDesc, Scenario};
+use vidmm_sim::{
+    CompareSettings, MachineDesc, MachineFactory, MemorySizes, Observer, Processes, Report, RunDesc, RunError,
+    Scenario, Unobserved,
+};
 use vidmm_trace::Workload;
 
 use crate::{
@@ -31,6 +34,7 @@ pub fn run(
         machine: MachineDesc::new(adapter, cost, memory, faults),
         content: client.content,
         clients,
+        script: scenario.script.clone(),
         options: AdapterOptions {
             events: args.events.is_some(),
             notification_revision: adapter.notification_revision,
@@ -43,11 +47,31 @@ pub fn run(
     watcher.bar.finish_and_clear();
     let mut files = watcher.files;
     files.finish_log()?;
-    let run = run?;
+    let mut run = run?;
+    let other = scenario.compare.map(|compare| otherwise(compare, &workload, desc, factory)).transpose()?;
+    if let Some(other) = &other {
+        run.checks.extend(run.judge_against(other, &scenario.script));
+    }
     let replay = (!run.all_held()).then(|| replay_command(scenario.seed, faults));
-    report::print(&scenario.name, &workload, &run, faults, replay.as_deref())?;
+    report::print(&scenario.name, &workload, &run, other.as_ref(), faults, replay.as_deref())?;
     files.write_summary(&scenario.name, scenario.seed, &run)?;
     Ok(run.all_held())
+}
+
+/// The same run with processes that behave otherwise.
+fn otherwise(
+    compare: CompareSettings,
+    workload: &Workload,
+    mut desc: RunDesc,
+    factory: &MachineFactory<'_>,
+) -> Result<Report, RunError> {
+    for client in &mut desc.clients {
+        client.residency = compare.residency.unwrap_or(client.residency);
+        client.lifetimes = compare.lifetimes.unwrap_or(client.lifetimes);
+    }
+    desc.script.checks.clear();
+    desc.options.events = false;
+    vidmm_sim::run(workload, &desc, factory, &mut Unobserved)
 }
 
 /// A bar that is drawn on a terminal only.

@@ -1,10 +1,11 @@
 //! What became of each process of a run, added up from its events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use vidmm::contract::EngineFence;
-use vidmm::{AllocationId, DeviceId, Event, Nanoseconds, ProcessId, TrimFlags};
+use vidmm::event::{ContentSource, EvictReason};
+use vidmm::{AllocationId, DeviceId, Event, Nanoseconds, PriorityBand, ProcessId, TrimFlags};
 
 use crate::client::ClientDesc;
 
@@ -33,6 +34,10 @@ pub struct ProcessFigures {
     pub periodic_trims: u64,
     /// How often its device was suspended.
     pub suspensions: u64,
+    /// Bytes of its allocations that left local memory while they lived.
+    pub bytes_evicted: u64,
+    /// Of those, bytes that were on its list while it was in focus and within its budget.
+    pub foreground_bytes_evicted: u64,
 }
 
 /// The figures of all processes, and what they are told apart by.
@@ -40,11 +45,22 @@ pub struct ProcessFigures {
 pub(crate) struct Accounts {
     figures: Vec<ProcessFigures>,
     processes: BTreeMap<ProcessId, usize>,
+    bands: BTreeMap<usize, PriorityBand>,
+    suspended: BTreeSet<usize>,
+    /// How often each allocation is on its device's list, where it is.
+    listed: BTreeMap<AllocationId, u32>,
     devices: BTreeMap<DeviceId, usize>,
     /// Whose each allocation is, and its bytes.
     allocations: BTreeMap<AllocationId, (usize, u64)>,
-    /// Whose each packet is that was dispatched and has not ended.
-    packets: BTreeMap<EngineFence, usize>,
+    /// Whose each packet is that was dispatched and has not ended, and its number within the device.
+    packets: BTreeMap<EngineFence, (usize, u64)>,
+}
+
+/// Something that a process in focus had on its list has left local memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ForegroundEviction {
+    pub process: ProcessId,
+    pub bytes: u64,
 }
 
 impl Accounts {
@@ -53,15 +69,43 @@ impl Accounts {
         let index = self.figures.len();
         self.figures.push(ProcessFigures { name: desc.name.clone(), ..ProcessFigures::default() });
         self.processes.insert(process, index);
+        self.bands.insert(index, desc.band);
         self.devices.insert(device, index);
     }
 
-    /// A packet that ran from `started_at` to `ended_at` has ended.
-    pub fn packet_ended(&mut self, signal: EngineFence, started_at: Nanoseconds, ended_at: Nanoseconds) {
-        if let Some(process) = self.packets.remove(&signal) {
-            let figures = &mut self.figures[process];
-            figures.kernels_ended += 1;
-            figures.work_ns += ended_at - started_at;
+    /// A packet that ran from `started_at` to `ended_at` has ended. Returns whose it was, and its number within the device.
+    pub fn packet_ended(
+        &mut self,
+        signal: EngineFence,
+        started_at: Nanoseconds,
+        ended_at: Nanoseconds,
+    ) -> Option<(usize, u64)> {
+        let (process, submission) = self.packets.remove(&signal)?;
+        let figures = &mut self.figures[process];
+        figures.kernels_ended += 1;
+        figures.work_ns += ended_at - started_at;
+        Some((process, submission))
+    }
+
+    /// The figures of a process.
+    pub fn figures(&self, process: usize) -> &ProcessFigures {
+        &self.figures[process]
+    }
+
+    /// The figures of all.
+    pub fn all_figures(&self) -> impl Iterator<Item = &ProcessFigures> {
+        self.figures.iter()
+    }
+
+    /// Whether a process's device is suspended.
+    pub fn is_suspended(&self, process: usize) -> bool {
+        self.suspended.contains(&process)
+    }
+
+    /// What left local memory belonged to a process that was within its budget.
+    pub fn evicted_within_budget(&mut self, eviction: ForegroundEviction) {
+        if let Some(&process) = self.processes.get(&eviction.process) {
+            self.figures[process].foreground_bytes_evicted += eviction.bytes;
         }
     }
 
@@ -72,8 +116,8 @@ impl Accounts {
         }
     }
 
-    /// What happened.
-    pub fn take_note(&mut self, event: &Event) {
+    /// What happened. Returns what a process in focus lost by it.
+    pub fn take_note(&mut self, event: &Event) -> Option<ForegroundEviction> {
         match *event {
             Event::AllocationCreated { allocation, process, size, .. } => {
                 if let Some(&process) = self.processes.get(&process) {
@@ -81,28 +125,68 @@ impl Accounts {
                 }
             }
             Event::AllocationReclaimed { allocation } => drop(self.allocations.remove(&allocation)),
-            Event::Dispatched { device, signal, .. } => {
+            Event::Dispatched { device, submission, signal, .. } => {
                 if let Some(&process) = self.devices.get(&device) {
-                    self.packets.insert(signal, process);
+                    self.packets.insert(signal, (process, submission));
+                }
+            }
+            Event::MakeResident { ref allocations, .. } => {
+                allocations.iter().for_each(|&allocation| *self.listed.entry(allocation).or_default() += 1);
+            }
+            Event::Evict { ref allocations, .. } => allocations.iter().for_each(|allocation| self.unlist(allocation)),
+            Event::AllocationDestroyed { allocation, .. } => drop(self.listed.remove(&allocation)),
+            Event::ProcessPriorityChanged { process, band, .. } => {
+                if let Some(&process) = self.processes.get(&process) {
+                    self.bands.insert(process, band);
                 }
             }
             Event::Placed { allocation, segment, content, .. } if !segment.is_system() => {
                 self.count_bytes(allocation, |figures, bytes| match content {
-                    vidmm::event::ContentSource::Fill => figures.bytes_filled += bytes,
-                    vidmm::event::ContentSource::BackingStore => figures.bytes_paged_in += bytes,
-                    vidmm::event::ContentSource::InPlace => {}
+                    ContentSource::Fill => figures.bytes_filled += bytes,
+                    ContentSource::BackingStore => figures.bytes_paged_in += bytes,
+                    ContentSource::InPlace => {}
                 });
             }
-            Event::Evicted { allocation, segment, copied: true, .. } if !segment.is_system() => {
-                self.count_bytes(allocation, |figures, bytes| figures.bytes_paged_out += bytes);
+            Event::Evicted { allocation, segment, copied, reason, .. } if !segment.is_system() => {
+                self.count_bytes(allocation, |figures, bytes| {
+                    figures.bytes_paged_out += if copied { bytes } else { 0 };
+                    figures.bytes_evicted += if reason == EvictReason::Destroyed { 0 } else { bytes };
+                });
+                return self.foreground_eviction(allocation);
             }
             Event::MakeResidentRefused { device, .. } => self.count(device, |figures| figures.refusals += 1),
-            Event::DeviceSuspended { device } => self.count(device, |figures| figures.suspensions += 1),
+            Event::DeviceSuspended { device } => {
+                self.count(device, |figures| figures.suspensions += 1);
+                self.suspended.extend(self.devices.get(&device));
+            }
+            Event::DeviceResumed { device, .. } => {
+                if let Some(process) = self.devices.get(&device) {
+                    self.suspended.remove(process);
+                }
+            }
             Event::TrimNotified { device, flags, .. } => self.count(device, |figures| {
                 figures.trims_to_budget += u64::from(flags.contains(TrimFlags::TRIM_TO_BUDGET));
                 figures.periodic_trims += u64::from(flags.contains(TrimFlags::PERIODIC_TRIM));
             }),
             _ => {}
+        }
+        None
+    }
+
+    /// What a process in focus loses if this allocation leaves local memory.
+    fn foreground_eviction(&self, allocation: AllocationId) -> Option<ForegroundEviction> {
+        let &(process, bytes) = self.allocations.get(&allocation)?;
+        let in_focus = self.bands.get(&process) == Some(&PriorityBand::Focus);
+        let (process, _) = self.processes.iter().find(|&(_, &index)| index == process)?;
+        (in_focus && self.listed.contains_key(&allocation)).then_some(ForegroundEviction { process: *process, bytes })
+    }
+
+    fn unlist(&mut self, allocation: &AllocationId) {
+        if let Some(count) = self.listed.get_mut(allocation) {
+            *count -= 1;
+            if *count == 0 {
+                self.listed.remove(allocation);
+            }
         }
     }
 

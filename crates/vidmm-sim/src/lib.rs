@@ -18,6 +18,7 @@ mod timeline;
 mod sequence;
 mod clients;
 mod accounts;
+mod play;
 mod run;
 mod explicit;
 
@@ -30,12 +31,14 @@ pub use explicit::{ExplicitReport, StepFinding, run_explicit};
 pub use figures::Figures;
 pub use machine::{LinkedAdapterDesc, MachineDesc, MachineFactory, MemorySizes};
 pub use oracle::{Oracle, Verdict, WrongPage};
+pub use play::{CheckReport, Row, Standing};
 pub use prediction::Content;
 pub use run::{Finding, Observer, Report, RunDesc, RunError, Unobserved, run};
 pub use scenario::{
-    AdapterSettings, ClientSettings, CostSettings, ExplicitScenario, Fault, FaultError, FaultKind, LinkedAdapter,
-    Notification, PageSize, PageTableError, PageTables, PagingVa, ProcessBehaviour, ProcessSettings, Processes,
-    Scenario, ScenarioError, ScenarioFile, TraceSource, Wddm, WorkloadSource, local_memory, steps,
+    AdapterSettings, Change, Check, ClientSettings, CompareSettings, CostSettings, ExplicitScenario, Fault, FaultError,
+    FaultKind, LinkedAdapter, Notification, PageSize, PageTableError, PageTables, PagingVa, ProcessBehaviour,
+    ProcessSettings, Processes, Scenario, ScenarioError, ScenarioFile, Script, TableSettings, TraceSource, Wddm,
+    WorkloadSource, local_memory, steps,
 };
 pub use sequence::Line;
 pub use timeline::Shares;

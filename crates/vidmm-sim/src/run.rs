@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 use vidmm::contract::EngineKind;
-use vidmm::{AdapterOptions, AllocationId, CheckError, Event, Nanoseconds, NumberedEvent, StartAdapterError};
+use vidmm::{
+    AdapterOptions, AllocationId, CheckError, Event, MemorySegmentGroup, Nanoseconds, NumberedEvent, StartAdapterError,
+};
 use vidmm_runtime::{AllocationSegments, Happening, Runtime};
 use vidmm_trace::{ByteSize, Workload};
 
@@ -12,7 +14,9 @@ use crate::{
     figures::Figures,
     machine::{MachineDesc, MachineFactory},
     oracle::{Oracle, Verdict, WrongPage},
+    play::{CheckReport, Play, Row},
     prediction::Content,
+    scenario::{Check, Script},
     sequence::Line,
     system_copies::{SystemCopies, WrongCopy},
     timeline::{Shares, Timeline},
@@ -28,6 +32,8 @@ pub struct RunDesc {
     /// How each process of the workload behaves, in the order of their numbers. Where it is shorter, the last is for all that
     /// follow; where it is empty, they are [`ClientDesc::default`].
     pub clients: Vec<ClientDesc>,
+    /// What happens as time passes, and what must hold.
+    pub script: Script,
     /// How the manager is started. Who runs several processes gets their figures from its events, so it then records them; the
     /// observer hears of them only if this says so.
     pub options: AdapterOptions,
@@ -204,6 +210,12 @@ pub struct Report {
     /// What became of each process, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<ProcessFigures>,
+    /// The table over time, if the script has one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<Row>,
+    /// What became of the script's checks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<CheckReport>,
     /// What did not hold.
     pub findings: Vec<Finding>,
 }
@@ -211,7 +223,21 @@ pub struct Report {
 impl Report {
     /// Whether all that was checked held.
     pub fn all_held(&self) -> bool {
-        self.findings.is_empty()
+        self.findings.is_empty() && self.checks.iter().all(|check| check.held)
+    }
+
+    /// What becomes of those checks of `script` that compare the run with another one.
+    pub fn judge_against(&self, other: &Self, script: &Script) -> Vec<CheckReport> {
+        let copied = |report: &Self| report.figures.bytes_paged_in + report.figures.bytes_paged_out;
+        let judged = script.checks.iter().filter_map(|check| {
+            let &Check::Copied { at_most } = check else { return None };
+            let ratio = copied(self) as f64 / copied(other).max(1) as f64;
+            let text = format!(
+                "{ratio:.3} times the bytes of the other run were copied in and out, at most {at_most} is allowed"
+            );
+            Some(CheckReport { text, held: ratio <= at_most })
+        });
+        judged.collect()
     }
 }
 
@@ -232,12 +258,14 @@ pub fn run(
         return Err(RunError::KernelDoesNotFit { memory, kernel });
     }
     let machine = factory(&desc.machine).map_err(RunError::Machine)?;
-    let has_accounts = workload.processes().len() > 1;
+    let has_accounts = workload.processes().len() > 1 || desc.script != Script::default();
     let options = AdapterOptions { events: desc.options.events || has_accounts, ..desc.options };
     let runtime = Runtime::start(options, machine)?;
     let mut run = Run {
         runtime,
         is_observed: desc.options.events,
+        play: Play::new(&desc.script),
+        checks: Vec::new(),
         accounts: has_accounts.then(Accounts::default),
         last_completion: 0,
         oracle: Oracle::new(workload, desc.content),
@@ -251,7 +279,7 @@ pub fn run(
     let outcome = run.run_to_end(desc);
     run.hand_on_events();
     let ended = outcome?;
-    let Run { mut runtime, timeline, accounts, verdict, copies, findings, .. } = run;
+    let Run { mut runtime, timeline, accounts, play, checks, verdict, copies, findings, .. } = run;
     Ok(Report {
         footprint_bytes: footprint.peak_bytes,
         local_memory_bytes: desc.machine.local_memory_bytes,
@@ -270,6 +298,8 @@ pub fn run(
         figures: Figures::of(&mut runtime),
         time: timeline.shares(runtime.now()),
         processes: accounts.map(Accounts::into_figures).unwrap_or_default(),
+        rows: play.rows,
+        checks,
         findings,
     })
 }
@@ -308,6 +338,8 @@ struct Run<'a> {
     /// Whether the observer hears of events.
     is_observed: bool,
     accounts: Option<Accounts>,
+    play: Play<'a>,
+    checks: Vec<CheckReport>,
     /// When a packet ended last.
     last_completion: Nanoseconds,
     oracle: Oracle,
@@ -331,8 +363,12 @@ impl Run<'_> {
         if let Some(accounts) = &mut self.accounts {
             client.processes().for_each(|(process, device, desc)| accounts.open(process, device, desc));
         }
-        while self.findings.is_empty() && !client.is_done() {
+        while self.findings.is_empty() && (!client.is_done() || self.play.lasts()) {
+            if let Some(accounts) = &self.accounts {
+                self.play.act(&mut self.runtime, &mut client, accounts)?;
+            }
             let next_arrival = self.with_copies(desc, |runtime, copies| client.submit(runtime, copies))?;
+            let next_arrival = next_arrival.into_iter().chain(self.play.next()).min();
             if !self.runtime.advance(next_arrival) || self.is_stuck(next_arrival) {
                 client.check_memory()?;
                 let event = self.last_event();
@@ -348,6 +384,7 @@ impl Run<'_> {
         }
         if let Some(accounts) = &mut self.accounts {
             accounts.note_waits(client.waited_ns());
+            self.checks = self.play.judge(&client, accounts, self.timeline.clone().shares(self.runtime.now()));
         }
         let ended = client.ended();
         if self.findings.is_empty() {
@@ -396,8 +433,9 @@ impl Run<'_> {
             Happening::PacketEnded { signal, paging, started_at, ended_at } => {
                 self.timeline.ran(paging, started_at, ended_at);
                 self.last_completion = ended_at;
-                if let Some(accounts) = &mut self.accounts {
-                    accounts.packet_ended(signal, started_at, ended_at);
+                let ended = self.accounts.as_mut().and_then(|books| books.packet_ended(signal, started_at, ended_at));
+                if let Some((process, submission)) = ended {
+                    client.kernel_ended(process, submission, ended_at);
                 }
             }
             Happening::TrimNotification { device, flags, num_bytes_to_trim, .. } => {
@@ -478,12 +516,20 @@ impl Run<'_> {
     }
 
     fn hand_on_events(&mut self) {
+        let mut lost = Vec::new();
         for event in self.runtime.drain_events() {
             if let Some(accounts) = &mut self.accounts {
-                accounts.take_note(&event.event);
+                lost.extend(accounts.take_note(&event.event));
             }
             if self.is_observed {
                 self.observer.event(&event);
+            }
+        }
+        for eviction in lost {
+            let info = self.runtime.vidmm().query_video_memory_info(eviction.process, MemorySegmentGroup::Local);
+            let within_budget = info.is_ok_and(|info| info.requested <= info.budget);
+            if let Some(accounts) = self.accounts.as_mut().filter(|_| within_budget) {
+                accounts.evicted_within_budget(eviction);
             }
         }
     }

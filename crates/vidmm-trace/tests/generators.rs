@@ -1,15 +1,18 @@
 //! Generated workloads.
 
 use proptest::prelude::*;
-use vidmm_trace::generate::{CyclicParams, ServingParams, TexturesParams, TouchesParams, TrainingParams};
-use vidmm_trace::{ByteSize, Generator, Workload, WorkloadError};
+use vidmm_trace::generate::{
+    CyclicParams, InferenceParams, ServingParams, TexturesParams, TouchesParams, TrainingParams,
+};
+use vidmm_trace::{ByteSize, Generator, Kernel, Workload, WorkloadError};
 
 /// Every generator with its defaults.
-fn all() -> [Generator; 5] {
+fn all() -> [Generator; 6] {
     [
         Generator::TransformerTraining(TrainingParams::default()),
         Generator::LlmServing(ServingParams::default()),
         Generator::CyclicLayers(CyclicParams::default()),
+        Generator::Inference(InferenceParams::default()),
         Generator::ZipfTextures(TexturesParams::default()),
         Generator::RandomTouches(TouchesParams::default()),
     ]
@@ -117,6 +120,16 @@ fn a_larger_exponent_touches_fewer_textures() {
         made(&Generator::ZipfTextures(params), 9).footprint(1).buffers
     };
     assert!(buffers(3.0) < buffers(1.5) && buffers(1.5) < buffers(0.0));
+}
+
+#[test]
+fn an_answer_is_made_of_kernels_that_arrive_together_and_read_all_weights() {
+    let params = InferenceParams { weight_buffers: 3, arrivals_ms: vec![2, 9], kernels: 4, ..Default::default() };
+    let workload = Generator::Inference(params).generate(1).expect("it generates");
+    let kernels: Vec<&Kernel> = workload.kernels.iter().filter(|kernel| !kernel.is_upload()).collect();
+    let arrivals: Vec<u64> = kernels.iter().map(|kernel| kernel.not_before_ns / 1_000_000).collect();
+    assert_eq!(arrivals, [2, 2, 2, 2, 9, 9, 9, 9]);
+    assert!(kernels.iter().all(|kernel| kernel.buffers() == [0, 1, 2, 3]));
 }
 
 #[test]

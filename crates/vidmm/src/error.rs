@@ -441,6 +441,13 @@ pub enum ReclaimError {
         /// Its position in the list.
         position: usize,
     },
+    /// The device's list would not fit into memory with what comes back to it, even alone.
+    #[doc(alias = "STATUS_NO_MEMORY")]
+    #[error("the device's list would not fit even alone: evict at least {num_bytes_to_trim} bytes of it and try again")]
+    NoMemory {
+        /// Evicting this many bytes of the list makes room.
+        num_bytes_to_trim: u64,
+    },
     /// Too many requests of the device wait for their grant (D14).
     #[error("{pending} requests of the device are pending; poll and complete work before the next")]
     TooManyPending {

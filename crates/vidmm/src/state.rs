@@ -227,9 +227,6 @@ pub(crate) struct Device {
     pub paging_queues: u32,
     pub allocations: u32,
     pub list: PerPool<ListBytes>,
-    /// Bytes of listed allocations that are offered: they are not counted in `list`, and need their room again when they are
-    /// reclaimed.
-    pub offered: PerPool<u64>,
     /// Whether its work runs.
     pub turn: Turn,
     /// Bytes that entries of the list hold in place, and how many entries do.
@@ -524,11 +521,8 @@ impl VidMm {
     /// together, every other alone.
     pub(crate) fn not_promised(&self) -> u64 {
         let capacity = self.list_capacity(Pool::Memory);
-        let alone = self.devices.iter().map(|(_, books)| match (books.is_active(), books.offered[Pool::Memory]) {
-            (true, 0) => 0,
-            (_, offered) => books.needed(Pool::Memory) + offered,
-        });
-        capacity - alone.max().unwrap_or(0).max(self.promised_bytes[Pool::Memory]).min(capacity)
+        let stopped = self.turns.stopped.iter().map(|&device| self.devices[device as usize].needed(Pool::Memory));
+        capacity - stopped.max().unwrap_or(0).max(self.promised_bytes[Pool::Memory]).min(capacity)
     }
 
     /// Changes how many bytes page tables take of the memory segment.

@@ -124,8 +124,8 @@ fn what_may_be_in_system_memory_goes_there_to_be_seen() {
     let address = lock_in_the_end(&mut world, client, a);
     assert_eq!(world.cpu_read(address, 0), 7);
     world.cpu_write(address, 1, 9);
-    assert_eq!(world.placed[&a], SegmentId::SYSTEM);
     assert_eq!(read(&mut world, client, at + PAGE_SIZE), 9);
+    assert_eq!(world.placed[&a], SegmentId::SYSTEM);
     write(&mut world, client, at, 8);
     assert_eq!(world.cpu_read(address, 0), 8);
     // Joining the list again while it is locked does not take it out of sight.

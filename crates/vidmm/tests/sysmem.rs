@@ -36,6 +36,7 @@ fn create_existing(
 fn an_unlock_brings_the_memory_segment_up_to_date() {
     let (mut world, client, a, at) = permanent();
     world.submit(client, &[Access::Read(at)]);
+    world.poll();
     let address = world.lock(client, a).unwrap();
     let store = world.machine.known[&world.handle(a)].backing_store;
     assert_eq!(world.host.seen(address, 0), Some(store));
@@ -43,7 +44,7 @@ fn an_unlock_brings_the_memory_segment_up_to_date() {
     world.unlock(a).unwrap();
     world.submit(client, &[Access::Read(at)]);
     world.run_all();
-    assert_eq!(world.read, [0, 7], "work that was submitted before does not see it");
+    assert_eq!(world.read, [0, 7], "work that was under way does not see it");
     assert_eq!(world.evicted(), []);
     world.tear_down();
 }

@@ -23,6 +23,9 @@ pub struct ClientDesc {
     pub band: PriorityBand,
     /// What the user sees of it.
     pub visibility: Visibility,
+    /// It is paced by what it shows: what cannot be submitted in time delays all that follows, and while it is minimised
+    /// nothing arrives.
+    pub paced: bool,
 }
 
 impl Default for ClientDesc {
@@ -37,6 +40,7 @@ impl Default for ClientDesc {
             lifetimes: Lifetimes::default(),
             band: PriorityBand::default(),
             visibility: Visibility::default(),
+            paced: false,
         }
     }
 }

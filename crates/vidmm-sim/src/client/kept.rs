@@ -20,7 +20,6 @@ pub(crate) struct Kept {
 #[derive(Clone, Copy)]
 struct Entry {
     last_use: u64,
-    bytes: u64,
     written: bool,
 }
 
@@ -31,7 +30,7 @@ impl Kept {
             self.by_use.remove(&(before.last_use, named.allocation));
         }
         let written = named.written || before.is_some_and(|before| before.written);
-        let entry = Entry { last_use: self.kernels, bytes: named.bytes, written };
+        let entry = Entry { last_use: self.kernels, written };
         self.entries.insert(named.allocation, entry);
         self.by_use.insert((entry.last_use, named.allocation), named.bytes);
     }

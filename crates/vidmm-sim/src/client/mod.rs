@@ -1,12 +1,13 @@
 //! The clients that run a workload: processes that make resident, submit and evict, each in its own way (RES-).
 
-// A file imports only from those above it, and `buffers` from this one.
+// A file imports only from those above it; `buffers` and `changes` from this one.
 mod desc;
 mod error;
 mod list;
 mod kept;
 mod process;
 mod buffers;
+mod changes;
 
 use vidmm::contract::EngineKind;
 use vidmm::{DeviceId, FenceValueDesc, MonitoredFenceId, Nanoseconds, ProcessId, SubmitDesc, TrimFlags};
@@ -23,6 +24,7 @@ use crate::system_copies::SystemCopies;
 
 pub use desc::{BufferDesc, ClientDesc, Lifetimes, ResidencyPolicy};
 pub use error::ClientError;
+pub(crate) use process::Answer;
 
 /// What all processes of a run have in common.
 #[derive(Clone, Copy, Debug)]
@@ -157,12 +159,15 @@ impl<'a> Client<'a> {
         let mut next_arrival: Option<Nanoseconds> = None;
         for index in 0..self.processes.len() {
             let start = self.processes[index].desc.start;
+            if self.processes[index].has_exited {
+                continue;
+            }
             if !self.start_at(runtime, index, runtime.now())? {
                 next_arrival = Some(next_arrival.map_or(start, |next| next.min(start)));
                 continue;
             }
             while let Some(kernel) = self.next_kernel(index) {
-                let arrival = self.workload.kernels[kernel].not_before_ns;
+                let arrival = self.arrival(index, kernel);
                 if arrival > runtime.now() {
                     next_arrival = Some(next_arrival.map_or(arrival, |next| next.min(arrival)));
                     break;
@@ -170,7 +175,13 @@ impl<'a> Client<'a> {
                 let attempt = self.attempt(runtime, copies, index, kernel)?;
                 let process = &mut self.processes[index];
                 match attempt {
-                    Attempt::Submitted => process.goes_on(runtime.now()),
+                    Attempt::Submitted => {
+                        process.goes_on(runtime.now());
+                        process.arrivals.push(arrival);
+                        if process.desc.paced {
+                            process.delay += runtime.now() - arrival;
+                        }
+                    }
                     Attempt::NoMemory { num_bytes_to_trim } => {
                         process.waits(runtime.now(), num_bytes_to_trim);
                         if self.nothing_under_way(runtime) {
@@ -205,7 +216,7 @@ impl<'a> Client<'a> {
 
     fn next_kernel(&self, process: usize) -> Option<usize> {
         let process = &self.processes[process];
-        if process.submitted - process.ended > process.desc.ahead {
+        if process.submitted - process.ended > process.desc.ahead || process.paused_at.is_some() {
             return None;
         }
         process.kernels.get(process.submitted).map(|&kernel| kernel as usize)

@@ -37,6 +37,14 @@ pub(super) struct Process {
     pub waits: Option<(Nanoseconds, u64)>,
     /// How long it waited for memory, in nanoseconds.
     pub waited_ns: Nanoseconds,
+    /// How much later than its workload says everything arrives.
+    pub delay: Nanoseconds,
+    /// Since when it is minimised, if it is paced.
+    pub paused_at: Option<Nanoseconds>,
+    /// When each kernel that was submitted had arrived.
+    pub arrivals: Vec<Nanoseconds>,
+    pub answers: Vec<Answer>,
+    pub has_exited: bool,
 }
 
 /// A context with the fence that counts its kernels.
@@ -45,6 +53,21 @@ pub(super) struct EngineQueue {
     pub fence: MonitoredFenceId,
     pub submitted: u64,
     pub ended: u64,
+}
+
+/// What a process did for kernels that arrived together: a frame, or the answer to a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Answer {
+    pub arrived_at: Nanoseconds,
+    /// When the last of its kernels ended.
+    pub ended_at: Nanoseconds,
+}
+
+impl Answer {
+    /// How long it took, in nanoseconds.
+    pub fn ns(self) -> Nanoseconds {
+        self.ended_at - self.arrived_at
+    }
 }
 
 /// An allocation that is offered, and can be reclaimed for another buffer of its size.
@@ -109,6 +132,11 @@ impl Process {
             spares: BTreeMap::new(),
             waits: None,
             waited_ns: 0,
+            delay: 0,
+            paused_at: None,
+            arrivals: Vec::new(),
+            answers: Vec::new(),
+            has_exited: false,
         })
     }
 

@@ -14,6 +14,7 @@ use super::fault::Fault;
 use super::limits::MAX_LOCAL_MEMORY;
 use super::memory::Notification;
 use super::process::{ProcessBehaviour, ProcessSettings};
+use super::script::{CompareSettings, Script};
 use super::source::WorkloadSource;
 use crate::client::{BufferDesc, ClientDesc};
 
@@ -52,6 +53,10 @@ pub struct Scenario {
     pub source: WorkloadSource,
     /// Processes that run beside each other, each with a workload of its own.
     pub processes: Vec<ProcessSettings>,
+    /// What happens as time passes, and what must hold.
+    pub script: Script,
+    /// A second run to compare with.
+    pub compare: Option<CompareSettings>,
     /// The errors to be made on purpose, each name once, so that a run can show that they are found.
     pub faults: Vec<Fault>,
 }
@@ -67,6 +72,8 @@ impl Default for Scenario {
             client: ClientSettings::default(),
             source: WorkloadSource::default(),
             processes: Vec::new(),
+            script: Script::default(),
+            compare: None,
             faults: Vec::new(),
         }
     }
@@ -79,23 +86,32 @@ impl Scenario {
     /// # Errors
     ///
     /// Returns [`ScenarioError::Workload`] for generator parameters out of range or too many processes, and
-    /// [`ScenarioError::Import`] for a trace that cannot be read.
+    /// [`ScenarioError::Import`] for a trace that cannot be read; [`ScenarioError::NoSuchProcess`] if the script names a process
+    /// that is not there.
     pub fn load(&self, base_dir: &Path) -> Result<Processes, ScenarioError> {
         let alone = ProcessSettings { source: self.source.clone(), behaviour: ProcessBehaviour::default() };
         let all = if self.processes.is_empty() { std::slice::from_ref(&alone) } else { &self.processes[..] };
         let mut together = Processes { workload: Workload::default(), clients: Vec::new() };
         let mut seed = self.seed;
         for process in all {
-            for _ in 0..process.behaviour.count {
+            for number in 1..=process.behaviour.count {
+                let first = together.clients.len();
                 self.add(process, seed, base_dir, &mut together)?;
                 seed = seed.wrapping_add(1);
+                if process.behaviour.count > 1 {
+                    together.clients[first..].iter_mut().for_each(|client| client.name += &format!(" {number}"));
+                }
             }
         }
         if self.client.scale > 1 {
             together.workload.scale(self.client.scale);
         }
         together.workload.validate()?;
-        Ok(together)
+        let is_known = |name: &&String| together.clients.iter().any(|client| client.name == **name);
+        match self.script.processes().find(|name| !is_known(name)) {
+            Some(name) => Err(ScenarioError::NoSuchProcess { name: name.clone() }),
+            None => Ok(together),
+        }
     }
 
     /// Adds the processes of one workload to those that are there.

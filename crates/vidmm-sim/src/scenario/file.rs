@@ -14,6 +14,7 @@ use super::adapter::{AdapterSettings, DEFAULT_APERTURE};
 use super::client::ClientSettings;
 use super::cost::CostSettings;
 use super::definition::{DEFAULT_NAME, Scenario};
+use super::duration::Duration;
 use super::error::ScenarioError;
 use super::explicit::ExplicitScenario;
 use super::fault::{Fault, faults};
@@ -22,6 +23,7 @@ use super::number::within;
 use super::page_tables::adapter;
 use super::problem::Problem;
 use super::process::read_processes;
+use super::script::{Change, Check, CompareSettings, Script, TableSettings};
 use super::source::WorkloadSource;
 use super::steps::read_steps;
 
@@ -121,14 +123,16 @@ fn workload(mut table: Spanned<DeTable<'_>>, path: &Path) -> Result<Scenario, Pr
     }
     let source = workload.map_or_else(|| Ok(WorkloadSource::default()), WorkloadSource::from_toml)?;
     let processes = processes.map_or_else(|| Ok(Vec::new()), read_processes)?;
-    let Keys { name, seed, adapter, cost, client, faults } = Keys::deserialize(toml::Deserializer::from(table))?;
+    let Keys { name, seed, adapter, cost, client, faults, change, end, table, check, compare } =
+        Keys::deserialize(toml::Deserializer::from(table))?;
+    let script = Script { changes: change, end, table, checks: check };
     let name = name.unwrap_or_else(|| stem(path));
-    Ok(Scenario { name, seed, adapter, cost, client, source, processes, faults })
+    Ok(Scenario { name, seed, adapter, cost, client, source, processes, script, compare, faults })
 }
 
 /// Reads a scenario of steps. Nothing in it is a share, because there is no workload to take a share of.
 fn explicit(mut table: Spanned<DeTable<'_>>, text: &str, path: &Path) -> Result<ExplicitScenario, Problem> {
-    for key in ["workload", "process", "client"] {
+    for key in ["workload", "process", "client", "change", "end", "table", "check", "compare"] {
         if let Some(other) = table.get_ref().get(key) {
             return Err(Problem::At(
                 other.span().start,
@@ -152,7 +156,7 @@ fn explicit(mut table: Spanned<DeTable<'_>>, text: &str, path: &Path) -> Result<
     let aperture_commit_limit_bytes =
         limit.map(|limit| bytes("aperture-commit-limit", places[1], limit)).transpose()?;
     let aperture_bytes = keys.adapter.aperture.unwrap_or(DEFAULT_APERTURE).bytes();
-    let Keys { name, seed, adapter, cost, client: _, faults } = keys;
+    let Keys { name, seed, adapter, cost, faults, .. } = keys;
     let name = name.unwrap_or_else(|| stem(path));
     Ok(ExplicitScenario {
         name,
@@ -193,12 +197,18 @@ struct Keys {
     client: ClientSettings,
     #[serde(deserialize_with = "faults")]
     faults: Vec<Fault>,
+    change: Vec<Change>,
+    end: Option<Duration>,
+    table: Option<TableSettings>,
+    check: Vec<Check>,
+    compare: Option<CompareSettings>,
 }
 
 impl Default for Keys {
     fn default() -> Self {
-        let Scenario { name: _, seed, adapter, cost, client, source: _, processes: _, faults } = Scenario::default();
-        Self { name: None, seed, adapter, cost, client, faults }
+        let Scenario { seed, adapter, cost, client, faults, script, compare, .. } = Scenario::default();
+        let Script { changes, end, table, checks } = script;
+        Self { name: None, seed, adapter, cost, client, faults, change: changes, end, table, check: checks, compare }
     }
 }
 

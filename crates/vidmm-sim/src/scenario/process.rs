@@ -17,8 +17,8 @@ use crate::client::{ClientDesc, Lifetimes, ResidencyPolicy};
 const MAX_PROCESSES: usize = 1000;
 
 /// The keys of the table that are not its workload's.
-const KEYS: [&str; 9] =
-    ["name", "count", "start", "compress-arrivals", "band", "visibility", "ahead", "residency", "lifetimes"];
+const KEYS: [&str; 10] =
+    ["name", "count", "start", "compress-arrivals", "band", "visibility", "ahead", "residency", "lifetimes", "paced"];
 
 /// One process of a run, or several that are alike: a workload of its own, and how it behaves.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +57,9 @@ pub struct ProcessBehaviour {
     pub residency: Option<ResidencyPolicy>,
     /// What it does with a buffer behind its last use.
     pub lifetimes: Option<Lifetimes>,
+    /// It is paced by what it shows, as a game is: what cannot be submitted in time delays all that follows, and while it is
+    /// minimised nothing arrives.
+    pub paced: bool,
 }
 
 impl Default for ProcessBehaviour {
@@ -72,6 +75,7 @@ impl Default for ProcessBehaviour {
             ahead: None,
             residency: None,
             lifetimes: None,
+            paced: false,
         }
     }
 }
@@ -87,6 +91,7 @@ impl ProcessBehaviour {
             lifetimes: self.lifetimes.unwrap_or(client.lifetimes),
             band: self.band,
             visibility: self.visibility,
+            paced: self.paced,
             ..base.clone()
         }
     }

@@ -64,6 +64,7 @@ enum Kind {
     TransformerTraining,
     LlmServing,
     CyclicLayers,
+    Inference,
     ZipfTextures,
     RandomTouches,
 }
@@ -75,6 +76,7 @@ impl Kind {
             Self::TransformerTraining => Generator::TransformerTraining(read(parameters)?),
             Self::LlmServing => Generator::LlmServing(read(parameters)?),
             Self::CyclicLayers => Generator::CyclicLayers(read(parameters)?),
+            Self::Inference => Generator::Inference(read(parameters)?),
             Self::ZipfTextures => Generator::ZipfTextures(read(parameters)?),
             Self::RandomTouches => Generator::RandomTouches(read(parameters)?),
         })

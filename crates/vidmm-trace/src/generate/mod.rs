@@ -4,6 +4,7 @@
 //! files. The same parameters and seed always give the same workload.
 
 pub mod cyclic;
+pub mod inference;
 pub mod serving;
 pub mod textures;
 pub mod touches;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Workload, WorkloadError};
 
 pub use cyclic::CyclicParams;
+pub use inference::InferenceParams;
 pub use serving::ServingParams;
 pub use textures::TexturesParams;
 pub use touches::TouchesParams;
@@ -34,6 +36,8 @@ pub enum Generator {
     LlmServing(ServingParams),
     /// Reading the same layers again and again.
     CyclicLayers(CyclicParams),
+    /// Answering requests, and being idle in between.
+    Inference(InferenceParams),
     /// Rendering frames from textures of very different popularity.
     ZipfTextures(TexturesParams),
     /// Reading and rewriting buffers at random.
@@ -60,6 +64,7 @@ impl Generator {
             Self::TransformerTraining(params) => training::generate(params, seed),
             Self::LlmServing(params) => serving::generate(params, seed),
             Self::CyclicLayers(params) => cyclic::generate(params, seed),
+            Self::Inference(params) => inference::generate(params),
             Self::ZipfTextures(params) => textures::generate(params, seed),
             Self::RandomTouches(params) => touches::generate(params, seed),
         }
@@ -71,6 +76,7 @@ impl Generator {
             Self::TransformerTraining(_) => training::KIND,
             Self::LlmServing(_) => serving::KIND,
             Self::CyclicLayers(_) => cyclic::KIND,
+            Self::Inference(_) => inference::KIND,
             Self::ZipfTextures(_) => textures::KIND,
             Self::RandomTouches(_) => touches::KIND,
         }

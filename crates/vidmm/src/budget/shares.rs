@@ -180,6 +180,7 @@ impl Shares {
     }
 
     /// Whether the process stays within its budget when it demands so many bytes more.
+    #[cfg(test)]
     pub fn admits(&self, process: u32, added: u64) -> bool {
         // Who fits beside all others is within its budget: they do not give up anything.
         let fits_beside_all = self.demanded + u128::from(added) <= self.capacity.into();

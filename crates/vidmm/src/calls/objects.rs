@@ -122,7 +122,6 @@ impl VidMm {
             paging_queues: 0,
             allocations: 0,
             list: PerPool::default(),
-            offered: PerPool::default(),
             turn: Turn { last_busy: self.now, ..Turn::default() },
             held: PerPool::default(),
             num_held: 0,

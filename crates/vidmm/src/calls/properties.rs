@@ -78,7 +78,9 @@ impl VidMm {
             Pool::Memory => AllocationState::MAY_BE_IN_MEMORY,
             Pool::System => AllocationState::MAY_BE_IN_SYSTEM,
         });
-        let is_required = self.allocations[index as usize].is_required() || !self.is_done_with(index);
+        let is_required = self.allocations[index as usize].is_required()
+            || !self.is_done_with(index)
+            || self.is_listed_offered(index);
         if is_required && !may_stay {
             return Err(UpdateError::NotSupported("moving what a device's list requires to another kind of memory"));
         }

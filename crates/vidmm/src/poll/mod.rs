@@ -11,6 +11,7 @@ mod build;
 mod dispatch;
 mod retire;
 mod power;
+mod replacement;
 mod step;
 mod trims;
 mod turns;

@@ -77,8 +77,7 @@ impl VidMm {
         }
         let mut draft = Draft::default();
         for key in written {
-            self.processes[process as usize].tables.get_mut(key).initialised = false;
-            self.plan_table(&mut draft, process, key);
+            self.plan_table_content(&mut draft, process, key);
         }
         self.finish(draft);
     }
