@@ -13,7 +13,7 @@ mod surface;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use vidmm::contract::*;
-use vidmm::event::EvictReason;
+use vidmm::event::{EvictReason, ResumeReason, SuspendReason};
 use vidmm::*;
 
 pub use driver::{Call, Config, Driver, LOCAL, NORMAL, Place, allocation_info, private_data, words};
@@ -25,6 +25,8 @@ pub use surface::Surfaces;
 pub const PAGING: u32 = 0;
 pub const RENDER: u32 = 1;
 pub const COPY: u32 = 2;
+
+pub const MILLISECOND: Nanoseconds = 1_000_000;
 
 /// What the paging process is called by the driver: the first thing that it was asked to create.
 pub const PAGING_PROCESS: KmdProcessHandle = KmdProcessHandle(1);
@@ -269,6 +271,45 @@ impl World {
         (allocation, address)
     }
 
+    /// Makes resident up to the maximum budget.
+    pub fn cant_trim(&mut self, client: Client, allocations: &[AllocationId]) -> Result<Residency, MakeResidentError> {
+        let flags = MakeResidentFlags::CANT_TRIM_FURTHER;
+        self.call(|vidmm, _, _| vidmm.make_resident(client.queue, allocations, flags))
+    }
+
+    /// An allocation that other devices may open.
+    pub fn create_shared(&mut self, client: Client, pages: u64) -> AllocationId {
+        let data = private_data(pages * PAGE_SIZE, NORMAL);
+        let flags = CreateAllocationFlags::CREATE_SHARED;
+        let desc = CreateAllocationDesc { flags, ..CreateAllocationDesc::from(&data) };
+        let answer = self.call(|vidmm, driver, host| vidmm.create_allocation(driver, host, client.device, desc));
+        self.allocations.extend(answer.clone().ok());
+        answer.unwrap()
+    }
+
+    pub fn open(&mut self, client: Client, allocation: AllocationId) -> Result<(), OpenError> {
+        self.call(|vidmm, driver, _| vidmm.open_allocation(driver, client.device, allocation))
+    }
+
+    pub fn close(&mut self, client: Client, allocation: AllocationId) -> Result<(), OpenError> {
+        self.call(|vidmm, _, _| vidmm.close_allocation(client.device, allocation))
+    }
+
+    /// What the client's process is told of its local memory.
+    pub fn local_info(&self, client: Client) -> VideoMemoryInfo {
+        self.vidmm.query_video_memory_info(client.process, MemorySegmentGroup::Local).unwrap()
+    }
+
+    /// Reserves local memory.
+    pub fn reserve(&mut self, client: Client, bytes: u64) -> Result<(), ReservationError> {
+        let group = MemorySegmentGroup::Local;
+        self.call(|vidmm, _, _| vidmm.change_video_memory_reservation(client.process, group, bytes))
+    }
+
+    pub fn set_priority(&mut self, client: Client, band: PriorityBand, visibility: Visibility) {
+        self.call(|vidmm, _, _| vidmm.set_process_priority(client.process, band, visibility)).unwrap();
+    }
+
     pub fn evict(&mut self, client: Client, allocations: &[AllocationId], flags: EvictFlags) -> Result<(), EvictError> {
         self.call(|vidmm, _, _| vidmm.evict(client.device, allocations, flags)).map(drop)
     }
@@ -393,6 +434,7 @@ impl World {
                     self.machine.committed(self.handles[allocation], offset);
                 }
             }
+            Event::PoweredDown => self.machine.lose_power(),
             Event::DeviceSuspended { device } => _ = self.suspended.insert(device),
             Event::DeviceResumed { device, .. } => _ = self.suspended.remove(&device),
             Event::Placed { allocation, segment, .. } => _ = self.placed.insert(allocation, segment),
@@ -580,6 +622,19 @@ impl World {
         true
     }
 
+    /// So much time passes, and the manager is polled whenever it asks for it; paging ends at once, work does not end.
+    pub fn wait(&mut self, time: Nanoseconds) {
+        let end = self.now + time;
+        self.run_paging();
+        while let Some(wake) = self.vidmm.next_wake().filter(|&wake| wake < end) {
+            assert!(wake > self.now, "the time that is waited for is to come");
+            self.now = wake;
+            self.run_paging();
+        }
+        self.now = end;
+        self.run_paging();
+    }
+
     /// What was decided last, for whoever reads that something does not end.
     pub fn where_it_stands(&self) -> String {
         let is_about_turns = |event: &&Event| {
@@ -630,6 +685,24 @@ impl World {
         self.events.iter().filter_map(evicted).collect()
     }
 
+    /// The devices that yielded so far, in order, with the reasons.
+    pub fn yielded(&self) -> Vec<(DeviceId, SuspendReason)> {
+        let yielded = |event: &Event| match *event {
+            Event::DeviceYielded { device, reason, .. } => Some((device, reason)),
+            _ => None,
+        };
+        self.events.iter().filter_map(yielded).collect()
+    }
+
+    /// The devices that were resumed so far, in order, with the reasons.
+    pub fn resumed(&self) -> Vec<(DeviceId, ResumeReason)> {
+        let resumed = |event: &Event| match *event {
+            Event::DeviceResumed { device, reason, .. } => Some((device, reason)),
+            _ => None,
+        };
+        self.events.iter().filter_map(resumed).collect()
+    }
+
     /// Bytes that were copied in, and bytes that were copied out.
     pub fn statistics_of_copies(&self) -> (u64, u64) {
         let statistics = self.vidmm.statistics();
@@ -653,7 +726,8 @@ impl World {
     pub fn tear_down(mut self) {
         self.run_all();
         for allocation in std::mem::take(&mut self.allocations) {
-            _ = self.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, DestroyFlags::empty()));
+            // What others have opened is theirs first, and then destroyed by them.
+            while self.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, DestroyFlags::empty())).is_ok() {}
         }
         self.run_all();
         let clients = std::mem::take(&mut self.clients);
