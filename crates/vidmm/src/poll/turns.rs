@@ -296,10 +296,11 @@ impl VidMm {
         let turn = &mut self.devices[device as usize].turn;
         (turn.gives_way, turn.waits_since, turn.resumed_at) = (false, None, self.now);
         (turn.began_at, turn.slice) = (self.now, SLICE_MIN);
-        turn.unbuilt = !plans.is_empty();
-        turn.plans.clone_from(&plans);
-        self.devices[device as usize].to_bring_back.clear();
+        // A device that only yielded may still wait for the plans of its last turn.
         if was_suspended {
+            turn.unbuilt = !plans.is_empty();
+            turn.plans.clone_from(&plans);
+            self.devices[device as usize].to_bring_back.clear();
             self.turns.resuming.insert(device);
             self.statistics.resumes += 1;
         }
