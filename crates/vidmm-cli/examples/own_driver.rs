@@ -8,8 +8,8 @@ use std::error::Error;
 use vidmm::contract::{BuildPagingBuffer, BuildStatus, Kmd, PagingOperation};
 use vidmm::{AdapterOptions, PageSize};
 use vidmm_runtime::{HookedKmd, KmdHook, Machine};
-use vidmm_sim::{BufferDesc, Content, MachineDesc, RunDesc, Unobserved};
-use vidmm_soft::{CostModel, ModelGpuFaults, SoftAdapterConfig, SoftMachine};
+use vidmm_sim::{Content, MachineDesc, RunDesc, Script, Unobserved};
+use vidmm_soft::{CostModel, ModelGpuFaults, SoftAdapterConfig};
 use vidmm_trace::Generator;
 
 /// Says *busy* to every transfer of an allocation that is not idle, and *buffer full* in every buffer that is not new.
@@ -42,10 +42,9 @@ impl Drop for Contrary {
 
 fn machine(desc: &MachineDesc) -> Result<Machine, String> {
     let config = SoftAdapterConfig { local_memory_bytes: desc.local_memory_bytes, ..SoftAdapterConfig::default() };
-    let SoftMachine { kmd, umd, gpu, host } =
-        vidmm_soft::machine(&config, CostModel::default(), ModelGpuFaults::default(), None);
-    let kmd = Box::new(HookedKmd::new(Box::new(kmd), Contrary::default()));
-    Ok(Machine { kmd, umd: Box::new(umd), gpu: Box::new(gpu), host: Box::new(host) })
+    let machine = Machine::from(vidmm_soft::machine(&config, CostModel::default(), ModelGpuFaults::default(), None));
+    let kmd = Box::new(HookedKmd::new(machine.kmd, Contrary::default()));
+    Ok(Machine { kmd, ..machine })
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -56,9 +55,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             local_memory_bytes: (footprint.peak_bytes / 2).next_multiple_of(1 << 20),
             ..MachineDesc::default()
         },
-        ahead: 8,
         content: Content::Uniform,
-        buffers: BufferDesc::default(),
+        clients: Vec::new(),
+        script: Script::default(),
         options: AdapterOptions::default(),
     };
     let report = vidmm_sim::run(&workload, &desc, &machine, &mut Unobserved)?;

@@ -9,7 +9,7 @@ use vidmm::{
     SubmitDesc,
 };
 use vidmm_runtime::{AllocationDesc, Content, Happening, KernelCommand, Machine, PageRange, Runtime};
-use vidmm_soft::{CostModel, ModelGpuFaults, RENDER_ENGINE, SoftAdapterConfig, SoftMachine};
+use vidmm_soft::{CostModel, ModelGpuFaults, RENDER_ENGINE, SoftAdapterConfig};
 
 const MIB: u64 = 1 << 20;
 const BUFFER: u64 = 40 * MIB;
@@ -86,7 +86,5 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn machine(local_memory_bytes: u64) -> Machine {
     let config = SoftAdapterConfig { local_memory_bytes, ..SoftAdapterConfig::default() };
-    let SoftMachine { kmd, umd, gpu, host } =
-        vidmm_soft::machine(&config, CostModel::default(), ModelGpuFaults::default(), None);
-    Machine { kmd: Box::new(kmd), umd: Box::new(umd), gpu: Box::new(gpu), host: Box::new(host) }
+    vidmm_soft::machine(&config, CostModel::default(), ModelGpuFaults::default(), None).into()
 }

@@ -39,9 +39,13 @@ pub struct RunArgs {
     #[arg(value_name = "SCENARIO.toml", value_hint = ValueHint::FilePath)]
     pub scenario: Option<PathBuf>,
 
-    /// Run a recorded trace instead, on the scenario's machine if there is a scenario: G10 kernels or Mooncake requests, plain or gzip, recognised by its content
+    /// Run a recorded trace instead, on the scenario's machine if there is a scenario: G10 kernels or Mooncake requests, plain or gzip, recognised by its content. Given again, each trace is a process of its own
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub trace: Option<PathBuf>,
+    pub trace: Vec<PathBuf>,
+
+    /// Divide the times at which the work of traces arrives, so that a recorded hour passes in seconds
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub compress_arrivals: Option<u64>,
 
     /// The GPU that executes what the driver encodes
     #[arg(long, value_enum, default_value_t = Gpu::Soft)]
@@ -70,6 +74,14 @@ pub struct RunArgs {
     #[arg(long, value_enum)]
     pub content: Option<ContentArg>,
 
+    /// What a process does with a buffer behind its last use: `destroy` it, `offer` it and reclaim it for the next, or `ignore` that it was the last [default: the scenario's]
+    #[arg(long, value_enum)]
+    pub lifetimes: Option<LifetimesArg>,
+
+    /// What a process does about its residency list: its buffers are on it for `each-kernel`, are `kept` until memory is short, or are `evicted-at-once` behind the kernel [default: the scenario's]
+    #[arg(long, value_enum)]
+    pub residency: Option<ResidencyArg>,
+
     /// Divide all buffer sizes by this [default: the scenario's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub scale: Option<u64>,
@@ -93,6 +105,7 @@ Examples:
   vidmm run scenarios/serving.toml --seed 7
   vidmm run scenarios/notification/p23-notify-from-aperture.toml    see what is sent, step by step
   vidmm run --trace bert.txt --local-memory 50% --ahead 16
+  vidmm run --trace bert.txt --trace mooncake.jsonl.gz --compress-arrivals 400    two processes
   vidmm run --faults skip-tlb-flush            see the check fail
 
 Exit status: 0 all that was checked held, 1 something did not, 2 the input or the arguments are wrong";
@@ -122,6 +135,20 @@ pub enum Gpu {
 pub enum ContentArg {
     Uniform,
     Ramp,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LifetimesArg {
+    Destroy,
+    Offer,
+    Ignore,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ResidencyArg {
+    EachKernel,
+    Kept,
+    EvictedAtOnce,
 }
 
 /// The command that was given, as a shell takes it, with the seed and the faults that were used.

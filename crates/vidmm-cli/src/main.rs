@@ -5,6 +5,8 @@
 mod args;
 mod style;
 mod output;
+mod processes;
+mod table;
 mod report;
 mod soft;
 mod explicit;

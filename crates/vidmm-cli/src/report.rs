@@ -5,18 +5,23 @@ use std::io::{self, Write};
 use vidmm_sim::{Fault, Figures, Finding, Report};
 use vidmm_trace::{ByteSize, Workload};
 
-use crate::style::{BAD, BOLD, GOOD, counted, number};
+use crate::{
+    processes,
+    style::{BAD, BOLD, GOOD, counted, number},
+    table,
+};
 
-/// Prints the figures and the findings of a run with `faults` in it. `replay` is the command that shows a finding again.
+/// Prints the figures and the findings of a run with `faults` in it. `other` is a run to compare with, `replay` the command that shows a finding again.
 pub fn print(
     name: &str,
     workload: &Workload,
     report: &Report,
+    other: Option<&Report>,
     faults: &[Fault],
     replay: Option<&str>,
 ) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
-    let written = write(&mut out, name, workload, report, replay).and_then(|()| match faults {
+    let written = write(&mut out, name, workload, report, other, replay).and_then(|()| match faults {
         [] => Ok(()),
         _ if !report.all_held() => Ok(()),
         _ => writeln!(out, "  note        nothing that was read shows the mistakes made on purpose: they changed nothing, or nothing that mattered"),
@@ -37,6 +42,7 @@ fn write(
     name: &str,
     workload: &Workload,
     report: &Report,
+    other: Option<&Report>,
     replay: Option<&str>,
 ) -> io::Result<()> {
     let size = |bytes: u64| ByteSize(bytes).to_string();
@@ -105,6 +111,7 @@ fn write(
         share(r.time.hidden_ns, r.time.paging_ns),
         share(r.time.lost_ns(), r.time.virtual_ns),
     )?;
+    processes::write(out, &r.processes, r.time)?;
     let style = if r.all_held() { GOOD } else { BAD };
     writeln!(
         out,
@@ -122,6 +129,12 @@ fn write(
             number(r.system_pages_wrong),
         )?;
     }
+    table::write(out, &r.rows)?;
+    other.map_or(Ok(()), |other| write_comparison(out, r, other))?;
+    for check in &r.checks {
+        let (style, word) = if check.held { (GOOD, "held") } else { (BAD, "missed") };
+        writeln!(out, "  {style}{word:<12}{style:#}{}", check.text)?;
+    }
     for finding in &r.findings {
         write_finding(out, finding)?;
     }
@@ -129,6 +142,21 @@ fn write(
         Some(command) => writeln!(out, "  replay      {command}"),
         None => Ok(()),
     }
+}
+
+/// What the run in which the processes behave otherwise came to.
+fn write_comparison(out: &mut impl Write, report: &Report, other: &Report) -> io::Result<()> {
+    let useful = |report: &Report| 100.0 * report.time.work_ns as f64 / report.time.virtual_ns.max(1) as f64;
+    let copied = |report: &Report| ByteSize(report.figures.bytes_paged_in + report.figures.bytes_paged_out);
+    writeln!(
+        out,
+        "  otherwise   {:.1} % of the time useful instead of {:.1} %; {} copied in and out instead of {}; {} wrong pages",
+        useful(other),
+        useful(report),
+        copied(other),
+        copied(report),
+        number(other.pages_wrong),
+    )
 }
 
 /// What only some machines and allocations bring about.

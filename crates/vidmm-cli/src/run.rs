@@ -6,12 +6,13 @@ use std::{
 };
 
 use vidmm_sim::{
-    Content, ExplicitScenario, Fault, MachineFactory, Scenario, ScenarioFile, TraceSource, WorkloadSource,
+    Content, ExplicitScenario, Fault, Lifetimes, MachineFactory, ProcessSettings, ResidencyPolicy, Scenario,
+    ScenarioFile, TraceSource, WorkloadSource,
 };
 use vidmm_trace::{ImportOptions, LocalMemory};
 
 use crate::{
-    args::{ContentArg, Gpu, RunArgs},
+    args::{ContentArg, Gpu, LifetimesArg, ResidencyArg, RunArgs},
     explicit, soft, workload,
 };
 
@@ -24,12 +25,12 @@ pub fn run(args: &RunArgs) -> Result<bool, Box<dyn Error>> {
         Gpu::Soft => &soft::machine,
     };
     let here = PathBuf::new();
-    let (scenario, base) = match (&args.scenario, &args.trace) {
+    let (scenario, base) = match (&args.scenario, &args.trace[..]) {
         // The paths of a scenario start at its folder, those of an argument where the command is given.
-        (Some(path), None) => (ScenarioFile::load(path)?, path.parent().map(Path::to_owned).unwrap_or_default()),
-        (Some(path), Some(_)) => (ScenarioFile::load(path)?, here),
-        (None, Some(trace)) => (ScenarioFile::Workload(Box::new(of_trace(trace))), here),
-        (None, None) => (ScenarioFile::parse(BUILT_IN.1, Path::new(BUILT_IN.0))?, here),
+        (Some(path), []) => (ScenarioFile::load(path)?, path.parent().map(Path::to_owned).unwrap_or_default()),
+        (Some(path), _) => (ScenarioFile::load(path)?, here),
+        (None, []) => (ScenarioFile::parse(BUILT_IN.1, Path::new(BUILT_IN.0))?, here),
+        (None, traces) => (ScenarioFile::Workload(Box::new(of_traces(traces))), here),
     };
     Fault::check_list(&args.faults)?;
     match scenario {
@@ -59,15 +60,46 @@ fn change_workload(scenario: &mut Scenario, args: &RunArgs) -> Result<(), &'stat
     if !args.faults.is_empty() {
         scenario.faults = args.faults.clone();
     }
-    if let Some(trace) = &args.trace {
-        scenario.source = source_of(trace);
+    if let Some(lifetimes) = args.lifetimes {
+        scenario.client.lifetimes = match lifetimes {
+            LifetimesArg::Destroy => Lifetimes::Destroy,
+            LifetimesArg::Offer => Lifetimes::Offer,
+            LifetimesArg::Ignore => Lifetimes::Ignore,
+        };
+        scenario.processes.iter_mut().for_each(|process| process.behaviour.lifetimes = None);
     }
-    match (&mut scenario.source, args.block_bytes) {
-        (WorkloadSource::Trace(source), Some(block_bytes)) => source.block_bytes = block_bytes,
-        (WorkloadSource::Generator(_), Some(_)) => {
-            return Err("--block-bytes is the block size of a Mooncake trace; give one with --trace");
+    if let Some(residency) = args.residency {
+        scenario.client.residency = match residency {
+            ResidencyArg::EachKernel => ResidencyPolicy::EachKernel,
+            ResidencyArg::Kept => ResidencyPolicy::Kept,
+            ResidencyArg::EvictedAtOnce => ResidencyPolicy::EvictedAtOnce,
+        };
+        scenario.processes.iter_mut().for_each(|process| process.behaviour.residency = None);
+    }
+    change_source(scenario, args)
+}
+
+/// The traces of the arguments, each a process of its own, in place of the scenario's workload.
+fn change_source(scenario: &mut Scenario, args: &RunArgs) -> Result<(), &'static str> {
+    if !args.trace.is_empty() {
+        scenario.processes = args.trace.iter().map(|trace| process_of(trace)).collect();
+    }
+    if args.block_bytes.is_none() && args.compress_arrivals.is_none() {
+        return Ok(());
+    }
+    if scenario.processes.is_empty() {
+        scenario.processes = vec![ProcessSettings { source: scenario.source.clone(), ..ProcessSettings::default() }];
+    }
+    let is_trace = |process: &&mut ProcessSettings| matches!(process.source, WorkloadSource::Trace(_));
+    let mut traces: Vec<&mut ProcessSettings> = scenario.processes.iter_mut().filter(is_trace).collect();
+    if traces.is_empty() {
+        return Err("--block-bytes and --compress-arrivals are about traces; give one with --trace");
+    }
+    for process in &mut traces {
+        process.behaviour.compress_arrivals = args.compress_arrivals.unwrap_or(process.behaviour.compress_arrivals);
+        if let (WorkloadSource::Trace(source), Some(block_bytes)) = (&mut process.source, args.block_bytes) {
+            source.block_bytes = block_bytes;
         }
-        _ => {}
     }
     Ok(())
 }
@@ -79,7 +111,10 @@ fn change_explicit(scenario: &mut ExplicitScenario, args: &RunArgs) -> Result<()
         ("--scale", args.scale.is_some()),
         ("--content", args.content.is_some()),
         ("--block-bytes", args.block_bytes.is_some()),
-        ("--trace", args.trace.is_some()),
+        ("--trace", !args.trace.is_empty()),
+        ("--compress-arrivals", args.compress_arrivals.is_some()),
+        ("--lifetimes", args.lifetimes.is_some()),
+        ("--residency", args.residency.is_some()),
     ];
     if let Some((name, _)) = of_workloads.iter().find(|(_, given)| *given) {
         return Err(format!("{name} is for workloads, and this scenario is made of steps; change the steps instead"));
@@ -101,12 +136,13 @@ fn change_explicit(scenario: &mut ExplicitScenario, args: &RunArgs) -> Result<()
     Ok(())
 }
 
-fn of_trace(trace: &Path) -> Scenario {
-    let name = trace.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    Scenario { name, ..Scenario::default() }
+fn of_traces(traces: &[PathBuf]) -> Scenario {
+    let names = traces.iter().filter_map(|trace| trace.file_name()).map(|name| name.to_string_lossy());
+    Scenario { name: names.collect::<Vec<_>>().join(" + "), ..Scenario::default() }
 }
 
-fn source_of(trace: &Path) -> WorkloadSource {
+fn process_of(trace: &Path) -> ProcessSettings {
     let block_bytes = vidmm_trace::ByteSize(ImportOptions::default().block_bytes);
-    WorkloadSource::Trace(TraceSource { trace: trace.to_owned(), block_bytes })
+    let source = WorkloadSource::Trace(TraceSource { trace: trace.to_owned(), block_bytes });
+    ProcessSettings { source, ..ProcessSettings::default() }
 }

@@ -2,7 +2,7 @@
 
 use vidmm_runtime::{DriverFault, Machine};
 use vidmm_sim::{FaultKind, LinkedAdapterDesc, MachineDesc};
-use vidmm_soft::{CostModel, LinkedAdapterConfig, ModelGpuFaults, SoftAdapterConfig, SoftMachine};
+use vidmm_soft::{CostModel, LinkedAdapterConfig, ModelGpuFaults, SoftAdapterConfig};
 
 /// Builds the machine that `desc` asks for.
 pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
@@ -17,8 +17,7 @@ pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
     let flip = desc.faults.iter().find(|fault| fault.kind == FaultKind::FlipBitInTransfer);
     let flip = flip.map(|fault| fault.nth.map_or(1..=u64::MAX, |nth| nth..=nth));
     let faults = ModelGpuFaults { flip_bit_in_transfer: flip };
-    let SoftMachine { kmd, umd, gpu, host } = vidmm_soft::machine(&config, cost, faults, None);
-    let mut machine = Machine { kmd: Box::new(kmd), umd: Box::new(umd), gpu: Box::new(gpu), host: Box::new(host) };
+    let mut machine = Machine::from(vidmm_soft::machine(&config, cost, faults, None));
     for fault in &desc.faults {
         let kind = match fault.kind {
             FaultKind::FlipBitInTransfer => continue,

@@ -4,7 +4,10 @@ use std::{error::Error, path::Path, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use vidmm::{AdapterOptions, NumberedEvent};
-use vidmm_sim::{BufferDesc, MachineDesc, MachineFactory, MemorySizes, Notification, Observer, RunDesc, Scenario};
+use vidmm_sim::{
+    CompareSettings, MachineDesc, MachineFactory, MemorySizes, Observer, Processes, Report, RunDesc, RunError,
+    Scenario, Unobserved,
+};
 use vidmm_trace::Workload;
 
 use crate::{
@@ -20,7 +23,7 @@ pub fn run(
     base: &Path,
     factory: &MachineFactory<'_>,
 ) -> Result<bool, Box<dyn Error>> {
-    let workload = scenario.workload(base)?;
+    let Processes { workload, clients } = scenario.load(base)?;
     let memory = MemorySizes {
         local_memory_bytes: scenario.local_memory_bytes(&workload)?,
         aperture_bytes: scenario.aperture_bytes(&workload)?,
@@ -29,14 +32,9 @@ pub fn run(
     let Scenario { adapter, cost, client, faults, .. } = scenario;
     let desc = RunDesc {
         machine: MachineDesc::new(adapter, cost, memory, faults),
-        ahead: client.ahead as usize,
         content: client.content,
-        buffers: BufferDesc {
-            segments: scenario.segments(),
-            compression: client.compression,
-            notify_eviction: client.notify.contains(&Notification::Eviction),
-            notify_io_mmu_unmap: client.notify.contains(&Notification::IoMmuUnmap),
-        },
+        clients,
+        script: scenario.script.clone(),
         options: AdapterOptions {
             events: args.events.is_some(),
             notification_revision: adapter.notification_revision,
@@ -49,11 +47,31 @@ pub fn run(
     watcher.bar.finish_and_clear();
     let mut files = watcher.files;
     files.finish_log()?;
-    let run = run?;
+    let mut run = run?;
+    let other = scenario.compare.map(|compare| otherwise(compare, &workload, desc, factory)).transpose()?;
+    if let Some(other) = &other {
+        run.checks.extend(run.judge_against(other, &scenario.script));
+    }
     let replay = (!run.all_held()).then(|| replay_command(scenario.seed, faults));
-    report::print(&scenario.name, &workload, &run, faults, replay.as_deref())?;
+    report::print(&scenario.name, &workload, &run, other.as_ref(), faults, replay.as_deref())?;
     files.write_summary(&scenario.name, scenario.seed, &run)?;
     Ok(run.all_held())
+}
+
+/// The same run with processes that behave otherwise.
+fn otherwise(
+    compare: CompareSettings,
+    workload: &Workload,
+    mut desc: RunDesc,
+    factory: &MachineFactory<'_>,
+) -> Result<Report, RunError> {
+    for client in &mut desc.clients {
+        client.residency = compare.residency.unwrap_or(client.residency);
+        client.lifetimes = compare.lifetimes.unwrap_or(client.lifetimes);
+    }
+    desc.script.checks.clear();
+    desc.options.events = false;
+    vidmm_sim::run(workload, &desc, factory, &mut Unobserved)
 }
 
 /// A bar that is drawn on a terminal only.

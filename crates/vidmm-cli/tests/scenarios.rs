@@ -12,14 +12,14 @@ mod common;
 
 use std::fs;
 
-use common::{Scratch, notification_scenarios, scenarios, summary, vidmm_run, workspace};
+use common::{Scratch, notification_scenarios, residency_scenarios, scenarios, summary, vidmm_run, workspace};
 
 /// The variable that asks for new texts.
 const UPDATE: &str = "UPDATE_EXPECTED";
 
 #[test]
 fn scenarios_print_what_is_expected() {
-    for scenario in scenarios().into_iter().chain(notification_scenarios()) {
+    for scenario in scenarios().into_iter().chain(notification_scenarios()).chain(residency_scenarios()) {
         let printed = vidmm_run(&[&scenario]).expect(0).stdout;
         let path = workspace().join(scenario.replace(".toml", ".expected.txt"));
         if std::env::var_os(UPDATE).is_some() {
@@ -49,7 +49,12 @@ fn scenarios_page_in_and_out() {
 
 #[test]
 fn every_expected_text_has_a_scenario() {
-    for (folder, scenarios) in [("scenarios", scenarios()), ("scenarios/notification", notification_scenarios())] {
+    let folders = [
+        ("scenarios", scenarios()),
+        ("scenarios/notification", notification_scenarios()),
+        ("scenarios/residency", residency_scenarios()),
+    ];
+    for (folder, scenarios) in folders {
         for file in fs::read_dir(workspace().join(folder)).expect("there are scenarios") {
             let name = file.expect("the folder can be read").file_name().into_string().expect("text");
             if let Some(stem) = name.strip_suffix(".expected.txt") {

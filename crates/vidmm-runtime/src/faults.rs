@@ -37,7 +37,7 @@ pub enum DriverFault {
 impl Machine {
     /// The machine with a mistake in it, which hits its `nth` occasion, counted from 1, or every one.
     pub fn with_fault(self, fault: DriverFault, nth: Option<u64>) -> Self {
-        let Self { kmd, umd, gpu, host } = self;
+        let Self { kmd, umd, gpu, host, cpu } = self;
         let hits = nth.map_or(1..=u64::MAX, |nth| nth..=nth);
         let mut mistake = Mistake {
             fault,
@@ -53,7 +53,7 @@ impl Machine {
             DriverFault::EarlyIoMmuUnmap => Box::new(mistake.early_host.insert(EarlyHost::new(host)).clone()),
             _ => host,
         };
-        Self { kmd: Box::new(HookedKmd::new(kmd, mistake)), umd, gpu, host }
+        Self { kmd: Box::new(HookedKmd::new(kmd, mistake)), umd, gpu, host, cpu }
     }
 }
 

@@ -1,7 +1,9 @@
 //! The GPU: executes bytes.
 
-use vidmm::contract::{DmaBuffer, EngineFence, Packet};
+use vidmm::contract::{CpuVirtualAddress, DmaBuffer, EngineFence, Packet};
 use vidmm::{GpuVirtualAddress, Nanoseconds, PhysicalAddress};
+
+use crate::kernel::Content;
 
 /// A GPU that executes DMA buffers, in virtual time or in its own.
 ///
@@ -21,9 +23,33 @@ pub trait Gpu {
     /// segment what the page shows at present. `None` if nothing is there.
     fn page_digest(&self, address: PhysicalAddress) -> Option<u64>;
 
+    /// Writes one page of memory as the CPU does: what a kernel with `content` writes for `seed`. `false` if the CPU reaches
+    /// nothing there.
+    fn write_page(&mut self, address: PhysicalAddress, content: Content, seed: u64) -> bool {
+        let _ = (address, content, seed);
+        false
+    }
+
+    /// The adapter loses its power: nothing of its own memory, of what the aperture shows and of what it caches remains. No
+    /// packet is under way.
+    fn lose_power(&mut self) {}
+
     /// Bytes that commands of the driver decompressed so far; 0 for a GPU without compression.
     fn bytes_decompressed(&self) -> u64 {
         0
+    }
+}
+
+/// The CPU's page tables: what the addresses show that the host has handed out.
+pub trait CpuView {
+    /// The memory behind `address`; none if nothing is shown there.
+    fn shown(&self, address: CpuVirtualAddress) -> Option<PhysicalAddress>;
+}
+
+/// A CPU that is shown nothing.
+impl CpuView for () {
+    fn shown(&self, _: CpuVirtualAddress) -> Option<PhysicalAddress> {
+        None
     }
 }
 

@@ -71,6 +71,10 @@ pub struct AllocationDesc {
     pub notify_eviction: bool,
     /// The driver wants to know before it is unmapped from the IOMMU (NTF-04).
     pub notify_io_mmu_unmap: bool,
+    /// Its priority: larger stays longer (CRE-30). 0 leaves it to the driver.
+    pub priority: u32,
+    /// What the CPU may do with it.
+    pub cpu: CpuAccess,
 }
 
 impl AllocationDesc {
@@ -83,8 +87,24 @@ impl AllocationDesc {
             surface: None,
             notify_eviction: false,
             notify_io_mmu_unmap: false,
+            priority: 0,
+            cpu: CpuAccess::None,
         }
     }
+}
+
+/// What the CPU may do with an allocation (2.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CpuAccess {
+    /// Nothing.
+    #[default]
+    None,
+    /// It may lock it: CPU_VISIBLE.
+    Visible,
+    /// It may lock the copy in system memory, which is kept while the allocation is in local memory: PERMANENT_SYS_MEM.
+    PermanentSysMem,
+    /// As before, and the copy is the caller's own memory: EXISTING_SYS_MEM.
+    ExistingSysMem,
 }
 
 /// Where an allocation may be resident.

@@ -12,7 +12,7 @@ pub mod kernel;
 mod runtime;
 
 pub use faults::DriverFault;
-pub use gpu::{Gpu, GpuEvent};
+pub use gpu::{CpuView, Gpu, GpuEvent};
 pub use hook::{HookedKmd, KmdHook};
-pub use kernel::{AllocationDesc, AllocationSegments, Content, KernelCommand, PageRange, Surface, Umd};
+pub use kernel::{AllocationDesc, AllocationSegments, Content, CpuAccess, KernelCommand, PageRange, Surface, Umd};
 pub use runtime::{Happening, Machine, Runtime};

@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use vidmm::contract::{DmaBuffer, EngineFence, Host, Kmd};
+use vidmm::contract::{CpuVirtualAddress, DmaBuffer, EngineFence, Host, Kmd};
 use vidmm::{
     AdapterOptions, AllocationId, DeviceId, DeviceInError, GpuVirtualAddress, MemorySegmentGroup, MonitoredFenceId,
     Nanoseconds, NumberedEvent, Output, PagingQueueId, PhysicalAddress, ProcessId, StartAdapterError, Statistics,
     TrimFlags, TrimNotificationId, VidMm, Violation,
 };
 
-use crate::{Gpu, GpuEvent, Umd};
+use crate::{Content, CpuView, Gpu, GpuEvent, Umd};
 
 /// A driver, its user-mode half, a GPU and a host that belong together.
 pub struct Machine {
@@ -21,6 +21,8 @@ pub struct Machine {
     pub gpu: Box<dyn Gpu>,
     /// The operating system's part.
     pub host: Box<dyn Host>,
+    /// What the CPU sees at the addresses that the host hands out.
+    pub cpu: Box<dyn CpuView>,
 }
 
 /// What a client learns from the loop.
@@ -69,7 +71,7 @@ pub enum Happening {
         /// The allocation.
         allocation: AllocationId,
     },
-    /// Everything is in system memory: the adapter may lose power.
+    /// Everything is in system memory: the adapter has lost its power.
     PoweredDown,
     /// A kernel has read its inputs.
     KernelRead {
@@ -145,6 +147,17 @@ impl Runtime {
         self.machine.gpu.page_digest(address)
     }
 
+    /// The digest of the page that the CPU sees at `address`; `None` if it sees nothing there.
+    pub fn cpu_page_digest(&self, address: CpuVirtualAddress) -> Option<u64> {
+        self.page_digest(self.machine.cpu.shown(address)?)
+    }
+
+    /// The CPU writes the page that it sees at `address`, as [`Gpu::write_page`] does; `false` if it sees nothing there.
+    pub fn cpu_write_page(&mut self, address: CpuVirtualAddress, content: Content, seed: u64) -> bool {
+        let shown = self.machine.cpu.shown(address);
+        shown.is_some_and(|page| self.machine.gpu.write_page(page, content, seed))
+    }
+
     /// Bytes that the driver had decompressed so far, as [`Gpu::bytes_decompressed`] gives it.
     pub fn bytes_decompressed(&self) -> u64 {
         self.machine.gpu.bytes_decompressed()
@@ -182,7 +195,10 @@ impl Runtime {
                 }
                 Output::BudgetChanged { process, group, budget } => Happening::BudgetChanged { process, group, budget },
                 Output::AllocationReclaimed { allocation } => Happening::AllocationReclaimed { allocation },
-                Output::PoweredDown => Happening::PoweredDown,
+                Output::PoweredDown => {
+                    self.machine.gpu.lose_power();
+                    Happening::PoweredDown
+                }
                 _ => unreachable!("the core and its runtime are of one version"),
             };
             self.happenings.push_back(happening);

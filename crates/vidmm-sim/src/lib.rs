@@ -8,29 +8,37 @@
 // A file imports only from those above it.
 mod exact;
 mod prediction;
+mod oracle;
+mod system_copies;
+mod client;
 mod scenario;
 mod machine;
-mod oracle;
 mod figures;
 mod timeline;
 mod sequence;
-mod system_copies;
-mod client;
+mod clients;
+mod accounts;
+mod play;
 mod run;
 mod explicit;
 
-pub use client::{BufferDesc, ClientError};
+pub use accounts::ProcessFigures;
+pub use client::{BufferDesc, ClientDesc, ClientError, Lifetimes, ResidencyPolicy};
+pub use clients::{
+    ClientKind, ClientModel, ModelDevice, ModelError, ModelProcess, ModelProcessDesc, Prepared, RandomTouches, Use,
+};
 pub use explicit::{ExplicitReport, StepFinding, run_explicit};
 pub use figures::Figures;
 pub use machine::{LinkedAdapterDesc, MachineDesc, MachineFactory, MemorySizes};
 pub use oracle::{Oracle, Verdict, WrongPage};
+pub use play::{CheckReport, Row, Standing};
 pub use prediction::Content;
 pub use run::{Finding, Observer, Report, RunDesc, RunError, Unobserved, run};
 pub use scenario::{
-    Action, AdapterSettings, Answer, ApertureShows, Call, CheckAperture, ClientSettings, CostSettings,
-    CreateAllocation, CreateDevice, EvictFlag, ExplicitScenario, Fault, FaultError, FaultKind, Kernel, KernelEngine,
-    LinkedAdapter, Look, MapAllocation, Notification, PageSize, PageTableError, PageTables, PagingVa, Scenario,
-    ScenarioError, ScenarioFile, Step, TraceSource, Until, Wddm, WorkloadSource, local_memory,
+    AdapterSettings, Change, Check, ClientSettings, CompareSettings, CostSettings, Duration, ExplicitScenario, Fault,
+    FaultError, FaultKind, LinkedAdapter, Notification, PageSize, PageTableError, PageTables, PagingVa,
+    ProcessBehaviour, ProcessSettings, Processes, Scenario, ScenarioError, ScenarioFile, Script, TableSettings,
+    TraceSource, Wddm, WorkloadSource, local_memory, steps,
 };
 pub use sequence::Line;
 pub use timeline::Shares;

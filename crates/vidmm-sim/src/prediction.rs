@@ -85,7 +85,12 @@ pub(crate) struct OutputSeed(u64);
 impl OutputSeed {
     /// The digest of a page of the output.
     pub fn digest(self, content: Content, page: u64) -> u64 {
-        content.digest(mix(self.0, page))
+        content.digest(self.of_page(page))
+    }
+
+    /// What a page of the output is filled from.
+    pub fn of_page(self, page: u64) -> u64 {
+        mix(self.0, page)
     }
 }
 

@@ -2,16 +2,21 @@
 
 use serde::Serialize;
 use vidmm::contract::EngineKind;
-use vidmm::{AdapterOptions, AllocationId, CheckError, Event, NumberedEvent, StartAdapterError};
+use vidmm::{
+    AdapterOptions, AllocationId, CheckError, Event, MemorySegmentGroup, Nanoseconds, NumberedEvent, StartAdapterError,
+};
 use vidmm_runtime::{AllocationSegments, Happening, Runtime};
 use vidmm_trace::{ByteSize, Workload};
 
 use crate::{
-    client::{BufferDesc, Client, ClientError, ClientOptions},
+    accounts::{Accounts, ProcessFigures},
+    client::{Client, ClientDesc, ClientError, ClientOptions},
     figures::Figures,
     machine::{MachineDesc, MachineFactory},
     oracle::{Oracle, Verdict, WrongPage},
+    play::{CheckReport, Play, Row},
     prediction::Content,
+    scenario::{Check, Script},
     sequence::Line,
     system_copies::{SystemCopies, WrongCopy},
     timeline::{Shares, Timeline},
@@ -22,13 +27,15 @@ use crate::{
 pub struct RunDesc {
     /// The machine.
     pub machine: MachineDesc,
-    /// Kernels that are submitted ahead of the one that runs.
-    pub ahead: usize,
     /// What fills the buffers.
     pub content: Content,
-    /// What each buffer's allocation is asked for.
-    pub buffers: BufferDesc,
-    /// How the manager is started.
+    /// How each process of the workload behaves, in the order of their numbers. Where it is shorter, the last is for all that
+    /// follow; where it is empty, they are [`ClientDesc::default`].
+    pub clients: Vec<ClientDesc>,
+    /// What happens as time passes, and what must hold.
+    pub script: Script,
+    /// How the manager is started. Who runs several processes gets their figures from its events, so it then records them; the
+    /// observer hears of them only if this says so.
     pub options: AdapterOptions,
 }
 
@@ -200,6 +207,15 @@ pub struct Report {
     /// Where the virtual time went.
     #[serde(flatten)]
     pub time: Shares,
+    /// What became of each process, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<ProcessFigures>,
+    /// The table over time, if the script has one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<Row>,
+    /// What became of the script's checks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<CheckReport>,
     /// What did not hold.
     pub findings: Vec<Finding>,
 }
@@ -207,7 +223,21 @@ pub struct Report {
 impl Report {
     /// Whether all that was checked held.
     pub fn all_held(&self) -> bool {
-        self.findings.is_empty()
+        self.findings.is_empty() && self.checks.iter().all(|check| check.held)
+    }
+
+    /// What becomes of those checks of `script` that compare the run with another one.
+    pub fn judge_against(&self, other: &Self, script: &Script) -> Vec<CheckReport> {
+        let copied = |report: &Self| report.figures.bytes_paged_in + report.figures.bytes_paged_out;
+        let judged = script.checks.iter().filter_map(|check| {
+            let &Check::Copied { at_most } = check else { return None };
+            let ratio = copied(self) as f64 / copied(other).max(1) as f64;
+            let text = format!(
+                "{ratio:.3} times the bytes of the other run were copied in and out, at most {at_most} is allowed"
+            );
+            Some(CheckReport { text, held: ratio <= at_most })
+        });
+        judged.collect()
     }
 }
 
@@ -228,9 +258,16 @@ pub fn run(
         return Err(RunError::KernelDoesNotFit { memory, kernel });
     }
     let machine = factory(&desc.machine).map_err(RunError::Machine)?;
-    let runtime = Runtime::start(desc.options, machine)?;
+    let has_accounts = workload.processes().len() > 1 || desc.script != Script::default();
+    let options = AdapterOptions { events: desc.options.events || has_accounts, ..desc.options };
+    let runtime = Runtime::start(options, machine)?;
     let mut run = Run {
         runtime,
+        is_observed: desc.options.events,
+        play: Play::new(&desc.script),
+        checks: Vec::new(),
+        accounts: has_accounts.then(Accounts::default),
+        last_completion: 0,
         oracle: Oracle::new(workload, desc.content),
         workload,
         timeline: Timeline::default(),
@@ -242,11 +279,14 @@ pub fn run(
     let outcome = run.run_to_end(desc);
     run.hand_on_events();
     let ended = outcome?;
-    let Run { mut runtime, timeline, verdict, copies, findings, .. } = run;
+    let Run { mut runtime, timeline, accounts, play, checks, verdict, copies, findings, .. } = run;
     Ok(Report {
         footprint_bytes: footprint.peak_bytes,
         local_memory_bytes: desc.machine.local_memory_bytes,
-        system_memory_bytes: (desc.buffers.segments != AllocationSegments::Local).then(|| system_memory(desc)),
+        system_memory_bytes: desc
+            .segments()
+            .any(|segments| segments != AllocationSegments::Local)
+            .then(|| system_memory(desc)),
         buffers: footprint.buffers,
         kernels: footprint.kernels,
         uploads: footprint.uploads,
@@ -257,19 +297,31 @@ pub fn run(
         system_pages_wrong: copies.wrong,
         figures: Figures::of(&mut runtime),
         time: timeline.shares(runtime.now()),
+        processes: accounts.map(Accounts::into_figures).unwrap_or_default(),
+        rows: play.rows,
+        checks,
         findings,
     })
 }
 
-/// Bytes of all memory that buffers may be in.
+impl RunDesc {
+    /// Where the buffers of its processes may be.
+    fn segments(&self) -> impl Iterator<Item = AllocationSegments> {
+        let default = self.clients.is_empty().then(AllocationSegments::default);
+        self.clients.iter().map(|client| client.buffers.segments).chain(default)
+    }
+}
+
+/// Bytes of all memory that the buffers of one process may be in, at most. An allocation is in one kind of memory as a whole,
+/// but the allocations of a kernel need not be in the same.
 fn memory_for_buffers(desc: &RunDesc) -> u64 {
     let local = desc.machine.local_memory_bytes;
-    match desc.buffers.segments {
+    let memory = |segments| match segments {
         AllocationSegments::Local => local,
         AllocationSegments::System => system_memory(desc),
-        // An allocation is in one of them as a whole, but the allocations of a kernel need not be in the same.
         AllocationSegments::LocalOrSystem => local.saturating_add(system_memory(desc)),
-    }
+    };
+    desc.segments().map(memory).max().unwrap_or(local)
 }
 
 /// The most bytes that may be resident in system memory.
@@ -278,8 +330,18 @@ fn system_memory(desc: &RunDesc) -> u64 {
     limit.min(desc.machine.aperture_bytes)
 }
 
+/// How long nothing may end while kernels are left, in nanoseconds. No kernel of a trace runs that long.
+const PATIENCE: Nanoseconds = 1_000_000_000_000;
+
 struct Run<'a> {
     runtime: Runtime,
+    /// Whether the observer hears of events.
+    is_observed: bool,
+    accounts: Option<Accounts>,
+    play: Play<'a>,
+    checks: Vec<CheckReport>,
+    /// When a packet ended last.
+    last_completion: Nanoseconds,
     oracle: Oracle,
     workload: &'a Workload,
     timeline: Timeline,
@@ -294,23 +356,35 @@ impl Run<'_> {
     fn run_to_end(&mut self, desc: &RunDesc) -> Result<usize, RunError> {
         let engines: Vec<EngineKind> = self.runtime.vidmm().engines().to_vec();
         let options = ClientOptions {
-            buffers: desc.buffers,
-            ahead: desc.ahead,
             content: desc.content.of_kernels(),
             upload_bytes_per_second: desc.machine.bus_bytes_per_second,
         };
-        let mut client = Client::new(&mut self.runtime, &engines, self.workload, options)?;
-        while self.findings.is_empty() && !client.is_done() {
+        let mut client = Client::new(&mut self.runtime, &engines, self.workload, &desc.clients, options)?;
+        if let Some(accounts) = &mut self.accounts {
+            client.processes().for_each(|(process, device, desc)| accounts.open(process, device, desc));
+        }
+        while self.findings.is_empty() && (!client.is_done() || self.play.lasts()) {
+            if let Some(accounts) = &self.accounts {
+                self.play.act(&mut self.runtime, &mut client, accounts)?;
+            }
             let next_arrival = self.with_copies(desc, |runtime, copies| client.submit(runtime, copies))?;
-            if !self.runtime.advance(next_arrival) {
+            let next_arrival = next_arrival.into_iter().chain(self.play.next()).min();
+            if !self.runtime.advance(next_arrival) || self.is_stuck(next_arrival) {
+                client.check_memory()?;
                 let event = self.last_event();
                 self.findings.push(Finding::Stuck { ended: client.ended(), event });
             }
+            // Who a packet belongs to is in the events, which come first.
+            self.hand_on_events();
             while let Some(happening) = self.runtime.next_happening() {
-                self.take_note(happening, &mut client);
+                self.take_note(happening, &mut client)?;
             }
             self.hand_on_events();
             self.observer.progress(client.ended(), self.workload.kernels.len());
+        }
+        if let Some(accounts) = &mut self.accounts {
+            accounts.note_waits(client.waited_ns());
+            self.checks = self.play.judge(&client, accounts, self.timeline.clone().shares(self.runtime.now()));
         }
         let ended = client.ended();
         if self.findings.is_empty() {
@@ -320,10 +394,17 @@ impl Run<'_> {
         Ok(ended)
     }
 
+    /// Whether time passes and nothing ends any more.
+    fn is_stuck(&self, next_arrival: Option<Nanoseconds>) -> bool {
+        let since = self.last_completion.max(next_arrival.unwrap_or(0));
+        self.runtime.now().saturating_sub(since) > PATIENCE
+    }
+
     /// Does something during which copies in system memory are judged.
     fn with_copies<T>(&mut self, desc: &RunDesc, act: impl FnOnce(&mut Runtime, &mut SystemCopies<'_>) -> T) -> T {
         let mut wrong = Vec::new();
-        let enabled = desc.buffers.segments != AllocationSegments::Local || desc.buffers.compression;
+        let enabled = desc.segments().any(|segments| segments != AllocationSegments::Local)
+            || desc.clients.iter().any(|client| client.buffers.compression);
         let copies = &mut SystemCopies { oracle: &self.oracle, enabled, verdict: &mut self.copies, wrong: &mut wrong };
         let done = act(&mut self.runtime, copies);
         wrong.first().into_iter().for_each(|copy| self.found_wrong_copy(copy));
@@ -345,12 +426,20 @@ impl Run<'_> {
         });
     }
 
-    fn take_note(&mut self, happening: Happening, client: &mut Client<'_>) {
+    fn take_note(&mut self, happening: Happening, client: &mut Client<'_>) -> Result<(), RunError> {
         match happening {
             Happening::MonitoredFenceSignaled { fence, value } => client.fence_signaled(fence, value),
             Happening::KernelRead { kernel, inputs } => self.judge(kernel as usize, &inputs, client),
-            Happening::PacketEnded { paging, started_at, ended_at, .. } => {
+            Happening::PacketEnded { signal, paging, started_at, ended_at } => {
                 self.timeline.ran(paging, started_at, ended_at);
+                self.last_completion = ended_at;
+                let ended = self.accounts.as_mut().and_then(|books| books.packet_ended(signal, started_at, ended_at));
+                if let Some((process, submission)) = ended {
+                    client.kernel_ended(process, submission, ended_at);
+                }
+            }
+            Happening::TrimNotification { device, flags, num_bytes_to_trim, .. } => {
+                client.trim(&mut self.runtime, device, flags, num_bytes_to_trim)?;
             }
             Happening::PageFault { signal, virtual_address, write } => {
                 let event = self.last_event();
@@ -366,11 +455,11 @@ impl Run<'_> {
             Happening::DeviceInError(error) if self.findings.is_empty() => self.violated(&error),
             Happening::DeviceInError(_)
             | Happening::PagingFenceSignaled { .. }
-            | Happening::TrimNotification { .. }
             | Happening::BudgetChanged { .. }
             | Happening::AllocationReclaimed { .. }
             | Happening::PoweredDown => {}
         }
+        Ok(())
     }
 
     fn judge(&mut self, kernel: usize, inputs: &[Vec<u64>], client: &Client<'_>) {
@@ -427,8 +516,21 @@ impl Run<'_> {
     }
 
     fn hand_on_events(&mut self) {
+        let mut lost = Vec::new();
         for event in self.runtime.drain_events() {
-            self.observer.event(&event);
+            if let Some(accounts) = &mut self.accounts {
+                lost.extend(accounts.take_note(&event.event));
+            }
+            if self.is_observed {
+                self.observer.event(&event);
+            }
+        }
+        for eviction in lost {
+            let info = self.runtime.vidmm().query_video_memory_info(eviction.process, MemorySegmentGroup::Local);
+            let within_budget = info.is_ok_and(|info| info.requested <= info.budget);
+            if let Some(accounts) = self.accounts.as_mut().filter(|_| within_budget) {
+                accounts.evicted_within_budget(eviction);
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use vidmm::Nanoseconds;
 
 /// When engines ran.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline {
     work: Vec<(Nanoseconds, Nanoseconds)>,
     paging: Vec<(Nanoseconds, Nanoseconds)>,

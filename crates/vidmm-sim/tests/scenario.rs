@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use vidmm::NotificationRevision;
 use vidmm::contract::AddressingModel;
+use vidmm::{NotificationRevision, PriorityBand, Visibility};
 use vidmm_runtime::AllocationSegments;
 use vidmm_sim::{
-    Content, Fault, FaultError, FaultKind, Notification, PageSize, PageTables, PagingVa, Scenario, ScenarioError,
-    ScenarioFile, Wddm, WorkloadSource,
+    Check, Content, Duration, Fault, FaultError, FaultKind, Lifetimes, Notification, PageSize, PageTables, PagingVa,
+    Processes, ResidencyPolicy, Scenario, ScenarioError, ScenarioFile, Wddm, WorkloadSource,
 };
 use vidmm_trace::{ByteSize, Generator, LocalMemory, Workload};
 
@@ -50,7 +50,7 @@ fn refused(text: &str, words: &[&str]) {
 
 /// The workload of a scenario without files.
 fn workload(scenario: &Scenario) -> Workload {
-    scenario.workload(Path::new("")).expect("it generates")
+    scenario.load(Path::new("")).expect("it generates").workload
 }
 
 #[test]
@@ -84,7 +84,8 @@ fn the_repository_s_scenarios_load_and_fit() {
             continue;
         }
         let scenario = load(&path).unwrap_or_else(|error| panic!("{error}"));
-        let workload = scenario.workload(&scenarios()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let workload =
+            scenario.load(&scenarios()).unwrap_or_else(|error| panic!("{}: {error}", path.display())).workload;
         let local =
             scenario.local_memory_bytes(&workload).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let footprint = workload.footprint(scenario.adapter.page_size.bytes());
@@ -199,6 +200,7 @@ fn each_generator_is_read_with_its_parameters() {
         ("transformer-training", "layers = 1"),
         ("llm-serving", "requests = 2"),
         ("cyclic-layers", "passes = 1"),
+        ("inference", "kernels = 2"),
         ("zipf-textures", "frames = 2"),
     ] {
         let scenario = parse(&format!("[workload]\n{parameter}\nkind = \"{kind}\""));
@@ -207,6 +209,96 @@ fn each_generator_is_read_with_its_parameters() {
         let default = parse(&format!("workload.kind = \"{kind}\""));
         assert!(workload(&scenario).kernels.len() < workload(&default).kernels.len(), "{kind}");
     }
+}
+
+#[test]
+fn processes_are_read_with_their_workloads() {
+    let scenario = parse(
+        r#"
+        [client]
+        ahead = 3
+        residency = "kept"
+        [[process]]
+        name = "server"
+        trace = "log.jsonl"
+        block-bytes = "1 MiB"
+        start = "1.5 s"
+        compress-arrivals = 400
+        band = "focus"
+        visibility = "occluded"
+        lifetimes = "offer"
+        ahead = 2
+        [[process]]
+        count = 3
+        paced = true
+        residency = "evicted-at-once"
+        kind = "cyclic-layers"
+        passes = 1
+        "#,
+    );
+    let [server, layers] = &scenario.processes[..] else { panic!("two tables") };
+    let behaviour = &server.behaviour;
+    assert_eq!((behaviour.start, behaviour.compress_arrivals), (Duration { ns: 1_500_000_000 }, 400));
+    assert_eq!((behaviour.band, behaviour.visibility), (PriorityBand::Focus, Visibility::Occluded));
+    assert_eq!((behaviour.lifetimes, behaviour.ahead), (Some(Lifetimes::Offer), Some(2)));
+    let WorkloadSource::Trace(source) = &server.source else { panic!("a trace") };
+    assert_eq!((source.trace.as_path(), source.block_bytes), (Path::new("log.jsonl"), ByteSize::mib(1)));
+    assert_eq!((layers.behaviour.count, layers.behaviour.paced), (3, true));
+    assert_eq!(layers.behaviour.residency, Some(ResidencyPolicy::EvictedAtOnce));
+    assert!(matches!(&layers.source, WorkloadSource::Generator(generator) if generator.kind() == "cyclic-layers"));
+}
+
+#[test]
+fn each_process_has_a_name_and_behaves_as_its_table_or_the_client_says() {
+    let layers = "kind = \"cyclic-layers\"\nlayers = 2\npasses = 1\n";
+    let text = format!(
+        "client.ahead = 3\n[[process]]\n{layers}count = 2\n[[process]]\nname = \"late\"\n{layers}start = \"2 ms\"\nahead = 1"
+    );
+    let Processes { workload, clients } = parse(&text).load(Path::new("")).expect("it generates");
+    let named: Vec<(&str, usize)> = clients.iter().map(|client| (client.name.as_str(), client.ahead)).collect();
+    assert_eq!(named, [("cyclic-layers 1", 3), ("cyclic-layers 2", 3), ("late", 1)]);
+    assert_eq!(workload.processes(), [0, 1, 2]);
+    let mut late = workload.kernels.iter().filter(|kernel| kernel.process == 2);
+    assert!(late.all(|kernel| kernel.not_before_ns == 2_000_000));
+    assert_eq!(clients[2].start, 2_000_000);
+}
+
+#[test]
+fn a_script_is_read_and_names_processes_that_are_there() {
+    let process = "[[process]]\nname = \"A\"\nkind = \"cyclic-layers\"\nlayers = 2\npasses = 1\n";
+    let scenario = parse(&format!(
+        "end = \"9 s\"\n{process}[[change]]\nat = \"1 s\"\nprocess = \"A\"\nvisibility = \"minimized\"\ntrim = true\n\
+         [table]\nevery = \"500 ms\"\nprocesses = [\"A\"]\n[[check]]\nthat = \"useful\"\nat-least = 70\n\
+         [[check]]\nthat = \"brought-back\"\nprocess = \"A\"\naway = \"2 s\"\nback = \"3 s\"\n\
+         [compare]\nresidency = \"evicted-at-once\""
+    ));
+    let [change] = &scenario.script.changes[..] else { panic!("one change") };
+    assert_eq!((change.at.ns, change.visibility, change.band), (1_000_000_000, Some(Visibility::Minimized), None));
+    assert!(change.trim && !change.exit);
+    let (away, back) = (Duration { ns: 2_000_000_000 }, Duration { ns: 3_000_000_000 });
+    let checks = [Check::Useful { at_least: 70.0 }, Check::BroughtBack { process: "A".to_owned(), away, back }];
+    assert_eq!(scenario.script.checks, checks);
+    scenario.load(Path::new("")).expect("A is there");
+    let stranger = parse(&format!("{process}[[change]]\nat = \"1 s\"\nprocess = \"B\"\nexit = true"));
+    let error = stranger.load(Path::new("")).expect_err("B is not").to_string();
+    assert!(error.contains("no process `B`"), "{error}");
+}
+
+#[test]
+fn wrong_processes_and_scripts_show_the_line() {
+    let layers = "kind = \"cyclic-layers\"";
+    refused(&format!("[workload]\n{layers}\n[[process]]\n{layers}"), &["line 3", "keep one of them"]);
+    refused("[[process]]\nstart = 3", &["line 1", "neither a `kind` nor a `trace`"]);
+    refused(&format!("[[process]]\n{layers}\nlayer = 3"), &["line 3", "unknown field `layer`"]);
+    refused(&format!("[[process]]\n{layers}\nstart = \"soon\""), &["line 3", "`soon` is no time", "`20 ms`"]);
+    refused(&format!("[[process]]\n{layers}\nstart = \"25 h\""), &["line 3", "is no time"]);
+    refused(&format!("[[process]]\n{layers}\nstart = -5"), &["line 3", "is no time"]);
+    refused(&format!("[[process]]\n{layers}\ncount = 0"), &["line 3", "from 1 to 1000"]);
+    refused(&format!("[[process]]\n{layers}\nband = \"high\""), &["line 3", "`focus`"]);
+    refused(&format!("[process]\n{layers}"), &["line 1", "`[[process]]`"]);
+    refused("[[change]]\nat = 3", &["line 1", "`process`"]);
+    refused("[table]\nevery = 5\nprocesses = []", &["line 2", "at least `1 ms`"]);
+    refused("[[check]]\nthat = \"nothing\"", &["`foreground-keeps`"]);
 }
 
 #[test]
@@ -389,9 +481,9 @@ fn traces_start_at_the_scenario_s_folder() {
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join("tiny.txt"), "10 | 0:1:4096 | 1:0:8192\n").expect("a file");
     let scenario = parse("workload.trace = \"tiny.txt\"");
-    let (found, missing) = (scenario.workload(&folder), scenario.workload(&folder.join("elsewhere")));
+    let (found, missing) = (scenario.load(&folder), scenario.load(&folder.join("elsewhere")));
     std::fs::remove_dir_all(&folder).expect("the folder can go");
-    assert_eq!(found.expect("it imports").buffers.len(), 2);
+    assert_eq!(found.expect("it imports").workload.buffers.len(), 2);
     let missing = missing.expect_err("there is none").to_string();
     assert!(missing.contains("tiny.txt") && missing.contains("check the path"), "{missing}");
 }
@@ -400,7 +492,7 @@ fn traces_start_at_the_scenario_s_folder() {
 fn generator_parameters_out_of_range_are_refused() {
     for text in ["layers = 0", "layers = 4294967295", "hidden = 1000000\nsequence = 10000000\nbatch = 1000000"] {
         let scenario = parse(&format!("[workload]\nkind = \"transformer-training\"\n{text}"));
-        let error = scenario.workload(Path::new("")).expect_err("it is refused");
+        let error = scenario.load(Path::new("")).expect_err("it is refused");
         assert!(matches!(error, ScenarioError::Workload(_)), "{error}");
     }
 }
@@ -519,6 +611,13 @@ fn nearly_a_scenario() -> impl Strategy<Value = String> {
         Just("adapter.paging-va-mib"),
         Just("adapter.linked-adapters"),
         Just("client.notify"),
+        Just("[[process]]\nkind"),
+        Just("process"),
+        Just("[[change]]\nat"),
+        Just("[[check]]\nthat"),
+        Just("end"),
+        Just("table.every"),
+        Just("compare.lifetimes"),
         Just("step"),
         Just("[[step]]\nmake-resident"),
         Just("[[step]]\ncreate-allocation"),

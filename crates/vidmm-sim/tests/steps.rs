@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use vidmm_sim::{
-    Action, Answer, ApertureShows, Call, Content, EvictFlag, ExplicitScenario, KernelEngine, Look, Notification,
-    ScenarioFile, Until,
+use vidmm_sim::steps::{
+    Action, AllocationPriority, Answer, ApertureShows, Call, CpuAccess, DestroyFlag, Duration, Evict, EvictFlag, Group,
+    KernelEngine, Look, MakeResident, MakeResidentFlag, OfferFlag, OfferPriority, Power, ReclaimResult, TrimFlag,
+    Until, Whereabouts,
 };
+use vidmm_sim::{Content, ExplicitScenario, Notification, ScenarioFile};
 use vidmm_trace::ByteSize;
 
 /// Reads a scenario of steps, which must be accepted.
@@ -86,11 +88,15 @@ fn every_key_of_an_allocation_is_read() {
 #[test]
 fn a_group_stands_for_its_members() {
     let group = "[[step]]\ncreate-allocation = \"A\"\nsize = 1\ncount = 2\n[[step]]\nmap = \"A\"\n";
-    assert_eq!(last_call(&format!("{group}[[step]]\nmake-resident = \"A\"")), Call::MakeResident(names(&["A1", "A2"])));
-    assert_eq!(
+    assert!(matches!(
+        last_call(&format!("{group}[[step]]\nmake-resident = \"A\"")),
+        Call::MakeResident(MakeResident { allocations, .. }) if allocations == names(&["A1", "A2"])
+    ));
+    assert!(matches!(
         last_call(&format!("{group}[[step]]\nevict = [\"A2\", \"A\"]\nflags = [\"not-written-to\"]")),
-        Call::Evict(names(&["A2", "A1", "A2"]), vec![EvictFlag::NotWrittenTo])
-    );
+        Call::Evict(Evict { allocations, flags, .. })
+            if allocations == names(&["A2", "A1", "A2"]) && flags == [EvictFlag::NotWrittenTo]
+    ));
     assert_eq!(last_call(&format!("{group}[[step]]\ncheck-content = \"A\"")), Call::CheckContent(names(&["A1", "A2"])));
     refused(&format!("{group}[[step]]\nfree-va = \"A\""), &["line 7", "`A` is a group"]);
     refused(&format!("{group}[[step]]\nmap = \"A\"\nas = \"B\""), &["line 7", "names one mapping"]);
@@ -119,8 +125,15 @@ fn what_is_looked_at_is_read() {
     let kernel = "[[step]]\nkernel = \"K\"\n";
     assert_eq!(looks("[[step]]\nwait = \"idle\""), Look::Wait(Until::Idle));
     assert_eq!(looks("[[step]]\nwait = \"quiet\""), Look::Wait(Until::Quiet));
+    assert_eq!(looks("[[step]]\nwait = \"powered-down\""), Look::Wait(Until::PoweredDown));
+    assert_eq!(looks("[[step]]\nwait = \"20 ms\""), Look::Wait(Until::For(Duration(20_000_000))));
     assert_eq!(looks(&format!("{kernel}[[step]]\nwait = \"K\"")), Look::Wait(Until::Kernel("K".to_owned())));
     assert_eq!(looks("[[step]]\ncheck-system = \"A\""), Look::System(names(&["A"])));
+    assert_eq!(looks("[[step]]\ncpu-write = \"A\""), Look::CpuWrite(names(&["A"])));
+    assert_eq!(looks("[[step]]\ncpu-read = \"A\""), Look::CpuRead(names(&["A"])));
+    assert_eq!(looks(&format!("{kernel}[[step]]\ncheck-waiting = \"K\"")), Look::Waiting(names(&["K"])));
+    let residency = "[[step]]\ncheck-residency = \"A\"\nin = \"nowhere\"";
+    assert_eq!(looks(residency), Look::Residency(names(&["A"]), Whereabouts::Nowhere));
     assert_eq!(looks("[[step]]\nquery-paging-va = 1\nsize = \"16 MiB\""), Look::PagingVa(1, Some(ByteSize::mib(16))));
     let Look::Aperture(check) = looks("[[step]]\ncheck-aperture = \"A\"\nshows = \"dummy-page\"") else { panic!() };
     assert_eq!((check.allocations, check.shows), (names(&["A"]), ApertureShows::DummyPage));
@@ -176,7 +189,9 @@ fn names_are_given_once() {
     refused(&format!("{MAPPED}{MAPPED}"), &["line 6", "already the allocation `A`"]);
     refused(&format!("{MAPPED}[[step]]\nmap = \"A\""), &["line 6", "already the mapping `A`", "another name"]);
     refused("[[step]]\nkernel = \"K\"\n[[step]]\nkernel = \"K\"", &["line 3", "already the kernel `K`"]);
-    refused("[[step]]\nkernel = \"idle\"", &["line 1", "`wait = \"idle\"` means something else"]);
+    for name in ["idle", "powered-down", "20ms"] {
+        refused(&format!("[[step]]\nkernel = \"{name}\""), &["line 1", "means something else"]);
+    }
     refused("[[step]]\ncreate-process = \"P\"", &["line 1", "already the process `P`"]);
     let group = "[[step]]\ncreate-allocation = \"A\"\nsize = 1\ncount = 2\n";
     let member = "[[step]]\ncreate-allocation = \"A1\"\nsize = 1\n";
@@ -191,4 +206,71 @@ fn steps_and_a_workload_do_not_go_together() {
     let step = "[[step]]\nwait = \"idle\"\n";
     refused(&format!("{step}[workload]\nkind = \"cyclic-layers\""), &["line 3", "`[workload]`", "keep one"]);
     refused(&format!("{step}[client]\nahead = 3"), &["line 3", "`[client]`", "keep one"]);
+}
+
+#[test]
+fn every_key_of_residency_is_read() {
+    let device = format!("{MAPPED}[[step]]\ncreate-device = \"E\"\n");
+    let Call::MakeResident(call) = last_call(&format!(
+        "{device}[[step]]\nmake-resident = \"A\"\ndevice = \"E\"\nflags = [\"cant-trim-further\", \"must-succeed\"]\n\
+         num-bytes-to-trim = \"1 MiB\""
+    )) else {
+        panic!("it makes resident")
+    };
+    assert_eq!((call.device.as_deref(), call.num_bytes_to_trim), (Some("E"), Some(ByteSize::mib(1))));
+    assert_eq!(call.flags, [MakeResidentFlag::CantTrimFurther, MakeResidentFlag::MustSucceed]);
+    let offer = "[[step]]\noffer = \"A\"\npriority = \"high\"\nflags = [\"immediately\", \"allow-decommit\"]";
+    let Call::Offer(call) = last_call(&format!("{MAPPED}{offer}")) else { panic!("it offers") };
+    assert_eq!(
+        (call.priority, call.flags),
+        (OfferPriority::High, vec![OfferFlag::Immediately, OfferFlag::AllowDecommit])
+    );
+    let reclaim = "[[step]]\nreclaim = \"A\"\nresults = [\"not-committed\"]";
+    let Call::Reclaim(call) = last_call(&format!("{MAPPED}{reclaim}")) else { panic!("it reclaims") };
+    assert_eq!(call.results, [ReclaimResult::NotCommitted]);
+    let destroy = "[[step]]\ndestroy-allocation = \"A\"\nflags = [\"assume-not-in-use\", \"synchronous\"]";
+    let Call::DestroyAllocation(call) = last_call(&format!("{MAPPED}{destroy}")) else { panic!("it destroys") };
+    assert_eq!(call.flags, [DestroyFlag::AssumeNotInUse, DestroyFlag::Synchronous]);
+    let create = "[[step]]\ncreate-allocation = \"A\"\nsize = 1\npriority = \"high\"\ncpu = \"permanent-sys-mem\"\nshared = true";
+    let Call::CreateAllocation(call) = last_call(create) else { panic!("it creates") };
+    assert_eq!((call.priority, call.cpu), (Some(AllocationPriority::High), Some(CpuAccess::PermanentSysMem)));
+    assert!(call.shared);
+    assert_eq!(last_call("[[step]]\npower = \"down\""), Call::Power(Power::Down));
+    let suspend = "[[step]]\nsuspend-process = \"P\"\nallow-wake-on-submission = true";
+    assert_eq!(last_call(suspend), Call::SuspendProcess("P".to_owned(), true));
+}
+
+#[test]
+fn every_key_of_budgets_and_trims_is_read() {
+    let looks = |text: &str| match parse(text).steps.last().map(|step| step.action.clone()) {
+        Some(Action::Look(look)) => look,
+        other => panic!("{text}: {other:?}"),
+    };
+    let Look::VideoMemory(query) = looks(
+        "[[step]]\nquery-video-memory = \"P\"\ngroup = \"non-local\"\nbudget = \"3 MiB\"\nusage = 0\nrequested = 4096",
+    ) else {
+        panic!("it asks")
+    };
+    assert_eq!((query.group, query.budget), (Group::NonLocal, Some(ByteSize::mib(3))));
+    assert_eq!((query.usage, query.requested, query.reservation), (Some(ByteSize(0)), Some(ByteSize::kib(4)), None));
+    let Look::Trim(trim) =
+        looks("[[step]]\nexpect-trim = \"D\"\nflags = [\"periodic\", \"to-budget\"]\nnum-bytes-to-trim = 1")
+    else {
+        panic!("it expects")
+    };
+    assert_eq!((trim.flags, trim.num_bytes_to_trim), (vec![TrimFlag::Periodic, TrimFlag::ToBudget], Some(ByteSize(1))));
+    let set = "[[step]]\ntrim-intervals = { min = \"10 ms\", max = \"1 s\", idle = \"2 s\" }";
+    let Call::TrimIntervals(intervals) = last_call(set) else { panic!("it sets") };
+    assert_eq!((intervals.min, intervals.idle), (Duration(10_000_000), Duration(2_000_000_000)));
+    refused("[[step]]\ntrim-intervals = { min = \"10\", max = \"1 s\", idle = \"2 s\" }", &["line 2", "`20 ms`"]);
+    refused("[[step]]\nprocess-priority = \"P\"\nband = \"background\"", &["line 3", "`focus`"]);
+    refused("[[step]]\nregister-trim = \"E\"", &["line 1", "no device `E`", "`D`"]);
+}
+
+#[test]
+fn results_are_one_for_each_allocation_or_one_for_all() {
+    let group = "[[step]]\ncreate-allocation = \"A\"\nsize = 1\ncount = 3\n[[step]]\nreclaim = \"A\"\n";
+    refused(&format!("{group}results = [\"ok\", \"ok\"]"), &["line 5", "2 results for 3 allocations"]);
+    last_call(&format!("{group}results = [\"ok\"]"));
+    last_call(&format!("{group}results = [\"ok\", \"discarded\", \"ok\"]"));
 }

@@ -33,6 +33,11 @@ impl Aperture {
         first.checked_add(count).is_some_and(|end| end <= self.num_pages)
     }
 
+    /// Every page shows nothing, as at first.
+    pub fn forget(&mut self) {
+        self.chunks.fill_with(|| None);
+    }
+
     /// The page of system memory that `page` shows.
     pub fn shown(&self, page: u64) -> Option<u64> {
         let chunk = self.chunks.get((page / PAGES_PER_CHUNK) as usize)?.as_ref()?;

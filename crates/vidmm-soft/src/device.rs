@@ -8,10 +8,10 @@ use std::ops::{Range, RangeInclusive};
 
 use vidmm::contract::KmdProcessHandle;
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
-use vidmm_runtime::{GpuEvent, KernelCommand, PageRange, Surface};
+use vidmm_runtime::{Content, GpuEvent, KernelCommand, PageRange, Surface};
 
 use crate::digest::{self, KernelState};
-use crate::encoding::{Command, Decompress, Fill, MapAperture, Transfer, UnmapAperture, WritePtes};
+use crate::encoding::{Command, Decompress, Fill, FlushRange, MapAperture, Transfer, UnmapAperture, WritePtes};
 use crate::layout::PageTableLayout;
 use crate::memory::{PageContents, SparseMemory};
 use crate::physical::{Memories, PhysicalRun, Place};
@@ -143,6 +143,18 @@ impl Device {
     /// The memories.
     pub fn memories(&self) -> &Memories {
         &self.memories
+    }
+
+    /// Nothing of what the device itself holds remains: content, marks of compression, entries of the aperture and of caches.
+    pub fn lose_power(&mut self) {
+        self.memories.lose_power();
+        self.surfaces = Surfaces::default();
+        self.translation.flush(FlushRange { process: None, start: GpuVirtualAddress(0), end: GpuVirtualAddress(0) });
+    }
+
+    /// The CPU writes a page; `false` if it reaches none there.
+    pub fn write_page(&mut self, address: PhysicalAddress, content: Content, seed: u64) -> bool {
+        self.memories.write_page(address, content, seed)
     }
 
     /// The digest of the page at `virtual_address` of `process`, past every cache, as its bytes are in memory.

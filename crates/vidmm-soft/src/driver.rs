@@ -11,7 +11,7 @@ use vidmm::contract::{
     TransferVirtual, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
 };
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
-use vidmm_runtime::{AllocationDesc, AllocationSegments, KernelCommand, Surface, Umd};
+use vidmm_runtime::{AllocationDesc, AllocationSegments, CpuAccess, KernelCommand, Surface, Umd};
 
 use crate::config::{LOCAL_SEGMENT, SoftAdapterConfig};
 use crate::encoding::{
@@ -515,12 +515,18 @@ impl Umd for SoftUmd {
     fn allocation_private_data(&self, desc: &AllocationDesc) -> Vec<u8> {
         let mut flags = AllocationFlags::empty();
         flags.set(AllocationFlags::ACCESSED_PHYSICALLY, desc.accessed_physically);
+        flags |= match desc.cpu {
+            CpuAccess::None => AllocationFlags::empty(),
+            CpuAccess::Visible => AllocationFlags::CPU_VISIBLE,
+            CpuAccess::PermanentSysMem => AllocationFlags::CPU_VISIBLE | AllocationFlags::PERMANENT_SYS_MEM,
+            CpuAccess::ExistingSysMem => AllocationFlags::CPU_VISIBLE | AllocationFlags::EXISTING_SYS_MEM,
+        };
         let mut flags2 = AllocationFlags2::empty();
         flags2.set(AllocationFlags2::NOTIFY_EVICTION, desc.notify_eviction);
         flags2.set(AllocationFlags2::NOTIFY_IO_MMU_UNMAP, desc.notify_io_mmu_unmap);
         AllocationPrivateData {
             size: desc.size,
-            allocation_priority: 0,
+            allocation_priority: desc.priority,
             flags,
             flags2,
             segments: desc.segments,

@@ -2,7 +2,7 @@
 
 use vidmm::contract::{EngineFence, KmdProcessHandle, Packet};
 use vidmm::{GpuVirtualAddress, Nanoseconds, PhysicalAddress};
-use vidmm_runtime::{Gpu, GpuEvent};
+use vidmm_runtime::{Content, Gpu, GpuEvent};
 
 use crate::config::SoftAdapterConfig;
 use crate::cost::CostModel;
@@ -173,6 +173,19 @@ impl Gpu for ModelGpu {
 
     fn page_digest(&self, address: PhysicalAddress) -> Option<u64> {
         self.device.memories().page_digest(address)
+    }
+
+    fn write_page(&mut self, address: PhysicalAddress, content: Content, seed: u64) -> bool {
+        self.device.write_page(address, content, seed)
+    }
+
+    /// # Panics
+    ///
+    /// If a packet is under way.
+    fn lose_power(&mut self) {
+        assert!(self.next_step().is_none(), "power is lost while a packet is under way");
+        self.engines.iter_mut().for_each(|engine| engine.space = None);
+        self.device.lose_power();
     }
 
     fn advance(&mut self, now: Nanoseconds, events: &mut Vec<GpuEvent>) {

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vidmm::contract::{BackingStoreError, Host, IoMmuDomain};
-use vidmm::{GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId};
+use vidmm::contract::{BackingStoreError, CpuAddressError, CpuVirtualAddress, Host, IoMmuDomain};
+use vidmm::{Extent, GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId};
 
+use crate::cpu_addresses::CpuAddresses;
 use crate::io_mmu::{IoMmu, IoMmuMisuse, IoMmuMisuseKind};
 use crate::system::{SYSTEM_MEMORY_BYTES, SystemMemory};
 
@@ -21,6 +22,7 @@ pub struct SoftHost {
     committed_bytes: u64,
     commit_limit: Option<u64>,
     total_system_memory: u64,
+    cpu_addresses: CpuAddresses,
 }
 
 impl SoftHost {
@@ -34,6 +36,7 @@ impl SoftHost {
             committed_bytes: 0,
             commit_limit,
             total_system_memory: SYSTEM_MEMORY_BYTES,
+            cpu_addresses: CpuAddresses::default(),
         }
     }
 
@@ -50,6 +53,11 @@ impl SoftHost {
     /// The IOMMU that it maps in.
     pub fn io_mmu(&self) -> &IoMmu {
         &self.io_mmu
+    }
+
+    /// What the CPU sees.
+    pub fn cpu_addresses(&self) -> &CpuAddresses {
+        &self.cpu_addresses
     }
 
     /// Bytes that are committed now.
@@ -96,6 +104,22 @@ impl Host for SoftHost {
 
     fn reset_backing_store(&mut self, address: PhysicalAddress, size: u64) {
         self.memory.lock().release(address.offset / PAGE_SIZE, size.div_ceil(PAGE_SIZE));
+    }
+
+    fn map_cpu_virtual_address(
+        &mut self,
+        segment: SegmentId,
+        extents: &[Extent],
+    ) -> Result<CpuVirtualAddress, CpuAddressError> {
+        self.cpu_addresses.map(segment, extents)
+    }
+
+    fn rotate_cpu_virtual_address(&mut self, address: CpuVirtualAddress, segment: SegmentId, extents: &[Extent]) {
+        self.cpu_addresses.rotate(address, segment, extents);
+    }
+
+    fn unmap_cpu_virtual_address(&mut self, address: CpuVirtualAddress) {
+        self.cpu_addresses.unmap(address);
     }
 
     fn total_system_memory(&self) -> u64 {

@@ -20,6 +20,7 @@
 mod aperture;
 mod config;
 mod cost;
+mod cpu_addresses;
 mod device;
 mod digest;
 mod driver;
@@ -41,6 +42,7 @@ mod translation;
 
 pub use config::{ConfigError, LOCAL_SEGMENT, LinkedAdapterConfig, SoftAdapterConfig};
 pub use cost::CostModel;
+pub use cpu_addresses::CpuAddresses;
 pub use device::{CommandCounts, ModelGpuCounters, ModelGpuFaults};
 pub use digest::{KernelState, PageWords, RAMP_STEP, WORDS_PER_PAGE, mix, ramp_words, uniform_digest, words_digest};
 pub use driver::{COPY_ENGINE, PAGING_ENGINE, RENDER_ENGINE, SoftKmd, SoftUmd};
@@ -53,6 +55,8 @@ pub use private_data::AllocationPrivateData;
 pub use surface::page_key;
 pub use system::{SYSTEM_MEMORY_BYTES, SystemMemory};
 
+use vidmm_runtime::Machine;
+
 /// A driver, a GPU and a host that fit each other.
 #[derive(Debug)]
 pub struct SoftMachine {
@@ -64,6 +68,13 @@ pub struct SoftMachine {
     pub gpu: ModelGpu,
     /// The host.
     pub host: SoftHost,
+}
+
+impl From<SoftMachine> for Machine {
+    fn from(SoftMachine { kmd, umd, gpu, host }: SoftMachine) -> Self {
+        let cpu = Box::new(host.cpu_addresses().clone());
+        Self { kmd: Box::new(kmd), umd: Box::new(umd), gpu: Box::new(gpu), host: Box::new(host), cpu }
+    }
 }
 
 /// Builds a machine for the adapter that `config` describes. `commit_limit` bounds the backing store, in bytes.

@@ -252,6 +252,11 @@ impl SparseMemory {
         self.write_pages(first, count, Content::Uniform, |_| word);
     }
 
+    /// Fills all of the memory with a pattern that nobody wrote: its content is lost.
+    pub fn spoil(&mut self) {
+        self.fill(0, self.num_pages, 0xDEAD_BEEF);
+    }
+
     /// Forgets `count` pages from `first` on: they read as zero again, and cost nothing where whole chunks are zero.
     pub fn release(&mut self, first: u64, count: u64) {
         for piece in pieces(first, count) {

@@ -3,6 +3,7 @@
 use std::sync::MutexGuard;
 
 use vidmm::{PAGE_SIZE, PhysicalAddress, SegmentId};
+use vidmm_runtime::Content;
 
 use crate::aperture::Aperture;
 use crate::config::{LOCAL_SEGMENT, SoftAdapterConfig};
@@ -73,6 +74,23 @@ impl Memories {
     /// The memories to work with, system memory locked.
     pub fn lock(&mut self) -> PhysicalMemory<'_> {
         PhysicalMemory { local: &mut self.local, aperture: &mut self.aperture, system: self.system.lock() }
+    }
+
+    /// Local memory and the aperture lose what they hold; system memory keeps it.
+    pub fn lose_power(&mut self) {
+        self.local.spoil();
+        self.aperture.forget();
+    }
+
+    /// Writes the page at `address` with `content`; `false` if the CPU reaches no page there.
+    pub fn write_page(&mut self, address: PhysicalAddress, content: Content, seed: u64) -> bool {
+        let page = address.offset / PAGE_SIZE;
+        let mut memory = self.lock();
+        let there = memory.contains(address.segment, page, 1);
+        if let Some(memory) = memory.segment_mut(address.segment).filter(|_| there) {
+            memory.write_pages(page, 1, content, |_| seed);
+        }
+        there
     }
 
     /// Bytes that the content of local memory costs.

@@ -22,10 +22,9 @@ struct Faulty {
 }
 
 fn faulty(config: SoftAdapterConfig, fault: DriverFault, nth: Option<u64>) -> Faulty {
-    let SoftMachine { kmd, umd, gpu, host } = machine(&config, CostModel::default(), ModelGpuFaults::default(), None);
-    let io_mmu = host.io_mmu().clone();
-    let machine = Machine { kmd: Box::new(kmd), umd: Box::new(umd), gpu: Box::new(gpu), host: Box::new(host) };
-    let mut machine = machine.with_fault(fault, nth);
+    let machine = machine(&config, CostModel::default(), ModelGpuFaults::default(), None);
+    let io_mmu = machine.host.io_mmu().clone();
+    let mut machine = Machine::from(machine).with_fault(fault, nth);
     machine.kmd.query_adapter_info();
     let paging = machine.kmd.create_process(true).unwrap();
     let process = machine.kmd.create_process(false).unwrap();

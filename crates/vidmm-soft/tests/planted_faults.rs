@@ -59,20 +59,20 @@ fn world(model: AddressingModel, accessed_physically: bool, fault: Option<Driver
         busy_notify_every: Some(2),
         ..base
     };
-    let SoftMachine { kmd, umd, gpu, host } = machine(&config, CostModel::default(), ModelGpuFaults::default(), None);
-    let (system, io_mmu) = (host.memory().clone(), host.io_mmu().clone());
-    let mut machine = Machine { kmd: Box::new(kmd), umd: Box::new(umd), gpu: Box::new(gpu), host: Box::new(host) };
+    let machine = machine(&config, CostModel::default(), ModelGpuFaults::default(), None);
+    let (system, io_mmu) = (machine.host.memory().clone(), machine.host.io_mmu().clone());
+    let mut machine = Machine::from(machine);
     if let Some(fault) = fault {
         machine = machine.with_fault(fault, None);
     }
     let mut runtime = Runtime::start(AdapterOptions { events: true, ..AdapterOptions::default() }, machine).unwrap();
     let private_data = runtime.umd().allocation_private_data(&AllocationDesc {
-        size: BYTES,
         segments: AllocationSegments::System,
         accessed_physically,
         surface: Some(1),
         notify_eviction: true,
         notify_io_mmu_unmap: model != GpuMmu,
+        ..AllocationDesc::local(BYTES)
     });
     let (vidmm, kmd, host) = runtime.borrow();
     let process = vidmm.create_process(kmd, host).unwrap();

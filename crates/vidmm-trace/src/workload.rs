@@ -1,5 +1,6 @@
 //! The workload model: buffers, and the kernels that use them in order.
 
+mod combine;
 mod footprint;
 mod uploads;
 mod validate;

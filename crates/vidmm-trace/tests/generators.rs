@@ -1,16 +1,20 @@
 //! Generated workloads.
 
 use proptest::prelude::*;
-use vidmm_trace::generate::{CyclicParams, ServingParams, TexturesParams, TrainingParams};
-use vidmm_trace::{ByteSize, Generator, Workload, WorkloadError};
+use vidmm_trace::generate::{
+    CyclicParams, InferenceParams, ServingParams, TexturesParams, TouchesParams, TrainingParams,
+};
+use vidmm_trace::{ByteSize, Generator, Kernel, Workload, WorkloadError};
 
 /// Every generator with its defaults.
-fn all() -> [Generator; 4] {
+fn all() -> [Generator; 6] {
     [
         Generator::TransformerTraining(TrainingParams::default()),
         Generator::LlmServing(ServingParams::default()),
         Generator::CyclicLayers(CyclicParams::default()),
+        Generator::Inference(InferenceParams::default()),
         Generator::ZipfTextures(TexturesParams::default()),
+        Generator::RandomTouches(TouchesParams::default()),
     ]
 }
 
@@ -119,6 +123,16 @@ fn a_larger_exponent_touches_fewer_textures() {
 }
 
 #[test]
+fn an_answer_is_made_of_kernels_that_arrive_together_and_read_all_weights() {
+    let params = InferenceParams { weight_buffers: 3, arrivals_ms: vec![2, 9], kernels: 4, ..Default::default() };
+    let workload = Generator::Inference(params).generate(1).expect("it generates");
+    let kernels: Vec<&Kernel> = workload.kernels.iter().filter(|kernel| !kernel.is_upload()).collect();
+    let arrivals: Vec<u64> = kernels.iter().map(|kernel| kernel.not_before_ns / 1_000_000).collect();
+    assert_eq!(arrivals, [2, 2, 2, 2, 9, 9, 9, 9]);
+    assert!(kernels.iter().all(|kernel| kernel.buffers() == [0, 1, 2, 3]));
+}
+
+#[test]
 fn cyclic_layers_are_read_in_order_in_every_pass() {
     let params = CyclicParams { layers: 3, hot_buffers: 1, passes: 2, ..Default::default() };
     let workload = made(&Generator::CyclicLayers(params), 0);
@@ -165,6 +179,7 @@ fn parameters_of_zero_are_refused_by_name() {
         ("kind = \"llm-serving\"\nblock-bytes = 0", "`block-bytes` is 0 B"),
         ("kind = \"llm-serving\"\nprompt-blocks-min = 9\nprompt-blocks-max = 8", "from 9 to"),
         ("kind = \"cyclic-layers\"\npasses = 0", "`passes` is 0"),
+        ("kind = \"random-touches\"\ntouches = 0", "`touches` is 0"),
         ("kind = \"zipf-textures\"\nexponent = nan", "`exponent` is NaN"),
         ("kind = \"zipf-textures\"\nexponent = -1.0", "from 0 to 10"),
     ];
@@ -212,6 +227,7 @@ proptest! {
             Generator::ZipfTextures(TexturesParams {
                 processes: a, textures: b, frames: c, ..Default::default()
             }),
+            Generator::RandomTouches(TouchesParams { buffers: a, touches: b, ..Default::default() }),
         ];
         for generator in generators {
             let workload = made(&generator, seed);

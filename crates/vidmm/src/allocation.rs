@@ -151,6 +151,18 @@ bitflags! {
         const RESET_PENDING = 1 << 17;
         /// It has no backing store: that was decommitted while it was offered (RES-66).
         const NOT_COMMITTED = 1 << 18;
+        /// The CPU sees it (RES-80).
+        const LOCKED = 1 << 19;
+        /// The CPU is to see it, and it must leave the memory segment for that (RES-82).
+        const LOCK_PENDING = 1 << 20;
+        /// The CPU sees it in the memory segment too (RES-82).
+        const CPU_VISIBLE = 1 << 21;
+        /// The CPU sees its copy in system memory, which is kept wherever it is (2.2).
+        const KEEPS_COPY = 1 << 22;
+        /// Its backing store is the caller's (2.2).
+        const EXISTING_SYS_MEM = 1 << 23;
+        /// Who destroyed it waits for its end (RES-91).
+        const SYNCHRONOUS_DESTROY = 1 << 24;
         /// While it is evictable, the class of the queue that it stands in.
         const CLASS = 0b111 << 29;
     }
@@ -346,9 +358,28 @@ impl Allocation {
         if self.entries().any(is_counted) {
             return [Some(self.pool()), None];
         }
-        let memory = self.state.contains(AllocationState::MAY_BE_IN_MEMORY).then_some(Pool::Memory);
+        self.allowed_pools()
+    }
+
+    /// Where it may be, first choice first: what the CPU is to see, only where that sees it, if there is such a place.
+    pub fn allowed_pools(&self) -> [Option<Pool>; 2] {
         let system = self.state.contains(AllocationState::MAY_BE_IN_SYSTEM).then_some(Pool::System);
+        let is_locked = self.state.intersects(AllocationState::LOCKED | AllocationState::LOCK_PENDING);
+        if is_locked && system.is_some() && !self.is_seen_anywhere() {
+            return [system, None];
+        }
+        let memory = self.state.contains(AllocationState::MAY_BE_IN_MEMORY).then_some(Pool::Memory);
         if self.state.contains(AllocationState::PREFERS_SYSTEM) { [system, memory] } else { [memory, system] }
+    }
+
+    /// Whether it is counted elsewhere than it had better be.
+    pub fn pools_differ(&self) -> bool {
+        self.allowed_pools()[0] != Some(self.pool())
+    }
+
+    /// Whether the CPU sees it wherever it is, or a copy.
+    pub fn is_seen_anywhere(&self) -> bool {
+        self.state.intersects(AllocationState::CPU_VISIBLE | AllocationState::KEEPS_COPY)
     }
 
     /// Whether something outstanding requires it: a granted span, or one that waits for its grant.

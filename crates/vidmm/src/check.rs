@@ -45,6 +45,7 @@ impl VidMm {
             self.check_allocation_books(index, allocation, &mut audit);
         }
         self.check_offers(&mut audit);
+        self.check_locks(&mut audit);
         self.check_devices(&mut audit);
         self.check_plans(&mut audit);
         if audit.broken.is_empty() { Ok(()) } else { Err(CheckError { broken: audit.broken }) }
@@ -171,14 +172,20 @@ impl VidMm {
                 format!("I25: allocation {index} is {state:?}, but is resident or has content")
             });
         }
-        for (index, device) in self.devices.iter() {
-            for pool in Pool::ALL {
-                let listed = self.offers.iter().filter(|(_, offer)| offer.count > 0);
-                let own = listed.map(|(&index, _)| &self.allocations[index as usize]);
-                let own = own.filter(|a| a.device as usize == index && a.pool() == pool);
-                let bytes: u64 = own.map(|allocation| allocation.size).sum();
-                audit.equal("I25: listed bytes of a device that are offered", device.offered[pool], bytes);
-            }
+    }
+
+    /// RES-82, RES-84: what the CPU sees is where it sees it.
+    fn check_locks(&self, audit: &mut Audit) {
+        let locked = self.allocations.iter().filter(|(_, a)| a.state.contains(AllocationState::LOCKED)).count();
+        audit.equal("RES-80: locked allocations", self.locks.len() as u64, locked as u64);
+        for (&index, lock) in &self.locks {
+            let allocation = &self.allocations[index as usize];
+            audit.holds(lock.count > 0 && allocation.state.contains(AllocationState::LOCKED), || {
+                format!("RES-80: allocation {index} has {lock:?}, but is not locked")
+            });
+            audit.holds(!is_in(allocation, Pool::Memory) || allocation.is_seen_anywhere(), || {
+                format!("RES-82: allocation {index} is locked, and where the CPU does not see it")
+            });
         }
     }
 
@@ -258,6 +265,7 @@ impl VidMm {
                 };
                 let (listed, held) = (bytes(|entry| entry.count > 0), bytes(|entry| entry.holding));
                 audit.equal("D3: bytes that a device holds", device.held[pool], held);
+                audit.equal("RES-71: bytes that a device is owed", device.owed[pool], bytes(|entry| entry.owed));
                 audit.equal("RES-02: bytes of a device's list", device.list[pool].now(), listed);
             }
             audit.holds(device.ready <= device.granted && device.granted <= device.requests.len(), || {

@@ -8,7 +8,7 @@ use crate::{
     },
     gpu_va::VaRangeError,
     id::{DeviceId, InvalidHandle},
-    units::GpuVirtualAddress,
+    units::{GpuVirtualAddress, PhysicalAddress},
 };
 
 /// A rule of the contract that the driver or the GPU broke. The text names the fact.
@@ -177,6 +177,14 @@ pub enum AllocationInfoRule {
     /// Priority 0 (CRE-05).
     #[error("an initial priority of 0")]
     Priority,
+    /// PERMANENT_SYS_MEM of what the CPU does not see, or together with EXISTING_SYS_MEM (2.2).
+    #[error("PermanentSysMem, which needs CpuVisible and excludes ExistingSysMem")]
+    PermanentSysMem,
+    /// EXISTING_SYS_MEM, and no memory of the caller's that it could be, or the other way round (2.2).
+    #[error(
+        "ExistingSysMem of memory at {0:x?}: the caller must give memory with the flag and only with it, in system memory and at a multiple of 64 KiB"
+    )]
+    ExistingSysMem(Option<PhysicalAddress>),
 }
 
 /// Why a device is in error.
@@ -432,6 +440,13 @@ pub enum ReclaimError {
     NotOffered {
         /// Its position in the list.
         position: usize,
+    },
+    /// The device's list would not fit into memory with what comes back to it, even alone.
+    #[doc(alias = "STATUS_NO_MEMORY")]
+    #[error("the device's list would not fit even alone: evict at least {num_bytes_to_trim} bytes of it and try again")]
+    NoMemory {
+        /// Evicting this many bytes of the list makes room.
+        num_bytes_to_trim: u64,
     },
     /// Too many requests of the device wait for their grant (D14).
     #[error("{pending} requests of the device are pending; poll and complete work before the next")]

@@ -11,12 +11,14 @@ extern crate alloc;
 // residency, plans and the stream, and the manager that joins them.
 mod units;
 mod id;
+mod ordered_set;
 pub mod contract;
 mod adapter;
 mod pool;
 mod budget;
 mod trim;
 mod offer;
+mod cpu_view;
 mod free_ranges;
 mod extents;
 mod placer;
@@ -36,6 +38,7 @@ mod state;
 mod calls;
 mod poll;
 mod check;
+pub mod client;
 
 pub use adapter::{BrokenRule, NotificationRevision, StartAdapterError};
 pub use budget::{MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility};

@@ -36,6 +36,8 @@ pub(crate) struct Request {
 pub(crate) enum RequestKind {
     /// Bring these in: allocation and the span that the grant is for.
     MakeResident(Vec<(u32, Option<SpanNo>)>),
+    /// Nothing: what was decided when it was made is carried out by these plans.
+    Decided(Vec<PlanNo>),
     /// Make this mapping, with the tables that it needs.
     MapGpuVirtualAddress { allocation: u32, mapping: Mapping },
 }

@@ -193,6 +193,12 @@ impl ListEntry {
         Effect::Until(last, flags)
     }
 
+    /// No work uses the allocation, and no request brings it in. Nothing holds it, and its count is 0.
+    pub fn forget_uses(&mut self) {
+        debug_assert!(!self.holding && self.count == 0, "it has left the list, and was let go");
+        *self = Self { in_holdings: self.in_holdings, ..Self::default() };
+    }
+
     /// Whether a request that is not granted yet names the allocation.
     pub fn has_ungranted_span(&self) -> bool {
         self.spans.is_some()
@@ -262,6 +268,14 @@ impl Lapsing {
     /// The hold of the device's entry on allocation `index` ends with `last`.
     pub fn insert(&mut self, last: SubmissionNo, index: u32, flags: EvictFlags) {
         self.0.entry(last).or_default().push_back((index, flags));
+    }
+
+    /// No hold on allocation `index` ends any more.
+    pub fn forget(&mut self, index: u32) {
+        self.0.retain(|_, holds| {
+            holds.retain(|&(held, _)| held != index);
+            !holds.is_empty()
+        });
     }
 
     /// Holds that end with a submission up to `last`: the submission and the allocation.

@@ -13,6 +13,7 @@ use crate::{
     budget::{MemorySegmentGroup, Shares},
     commit::CommitLimit,
     contract::{EngineFence, EngineKind, KmdContextHandle, Packet, PagingBuffer},
+    cpu_view::Lock,
     error::{DeviceErrorReason, DeviceInError, DriverFinding, Violation},
     event::{Event, EventLog},
     evictable::Evictable,
@@ -22,6 +23,7 @@ use crate::{
         TrimNotificationId, kind,
     },
     offer::Offer,
+    ordered_set::OrderedSet,
     paging::{Step, Stream, Windows},
     placer::PagePlacer,
     pool::{PerPool, Pool},
@@ -57,7 +59,7 @@ pub struct VidMm {
     /// How processes share each pool.
     pub(crate) shares: PerPool<Shares>,
     /// Processes that want to be told their budgets.
-    pub(crate) listeners: BTreeSet<u32>,
+    pub(crate) listeners: OrderedSet<u32>,
     pub(crate) trim_notifications: Slots<kind::TrimNotification, TrimRegistration>,
     pub(crate) trim_intervals: TrimIntervals,
     /// When the periods of devices that listen end.
@@ -82,17 +84,19 @@ pub struct VidMm {
     /// Requests made so far, by all devices: their order of arrival.
     pub(crate) arrivals: u64,
     /// Devices that have requests which are not granted.
-    pub(crate) requesting: BTreeSet<u32>,
+    pub(crate) requesting: OrderedSet<u32>,
     /// Devices that have requests which are granted and not signalled.
-    pub(crate) granted: BTreeSet<u32>,
+    pub(crate) granted: OrderedSet<u32>,
     /// Devices that have something to do once a submission is dispatched and a request granted.
-    pub(crate) deferring: BTreeSet<u32>,
+    pub(crate) deferring: OrderedSet<u32>,
     /// Processes whose root table is still to be planned.
-    pub(crate) rootless: BTreeSet<u32>,
+    pub(crate) rootless: OrderedSet<u32>,
     /// Contexts with queued work.
-    pub(crate) queued: BTreeSet<u32>,
+    pub(crate) queued: OrderedSet<u32>,
     /// The allocations that are offered.
     pub(crate) offers: BTreeMap<u32, Offer>,
+    /// The allocations that the CPU sees.
+    pub(crate) locks: BTreeMap<u32, Lock>,
     /// Evictable allocations whose last Evict asked for eviction at the earliest opportunity.
     pub(crate) evict_soon: VecDeque<u32>,
     /// Allocations of which no trace is left; the driver and the host are still to be told.
@@ -223,14 +227,13 @@ pub(crate) struct Device {
     pub paging_queues: u32,
     pub allocations: u32,
     pub list: PerPool<ListBytes>,
-    /// Bytes of listed allocations that are offered: they are not counted in `list`, and need their room again when they are
-    /// reclaimed.
-    pub offered: PerPool<u64>,
     /// Whether its work runs.
     pub turn: Turn,
     /// Bytes that entries of the list hold in place, and how many entries do.
     pub held: PerPool<u64>,
     pub num_held: usize,
+    /// Bytes that it held when it was suspended, and is to hold again.
+    pub owed: PerPool<u64>,
     /// The allocations that entries hold, and some that they held.
     pub holdings: Vec<u32>,
     /// What entries held when the device was suspended, to be held again when it is resumed.
@@ -240,6 +243,8 @@ pub(crate) struct Device {
     /// It has submitted work since the last period ended, and whether it was suspended since.
     pub period_runs: bool,
     pub suspended_in_period: bool,
+    /// Plans that bring content up to date which the CPU has written: work waits for them.
+    pub refreshes: Vec<PlanNo>,
     pub lapsing: Lapsing,
     /// Not signalled yet, oldest first: `ready` of them are granted and built, `granted` are granted.
     pub requests: VecDeque<Request>,
@@ -247,8 +252,8 @@ pub(crate) struct Device {
     pub granted: usize,
     pub last_request: u64,
     pub submitted: SubmissionNo,
-    pub undispatched: BTreeSet<SubmissionNo>,
-    pub unretired: BTreeSet<SubmissionNo>,
+    pub undispatched: OrderedSet<SubmissionNo>,
+    pub unretired: OrderedSet<SubmissionNo>,
     /// What was asked for and waits for earlier submissions and requests, oldest first.
     pub deferred: VecDeque<Deferred>,
 }
@@ -273,6 +278,18 @@ pub(crate) enum DeferredAction {
     Unmap { allocation: u32, process: u32, virtual_address: u64 },
 }
 
+impl DeferredAction {
+    /// The allocation that it is about.
+    pub fn allocation(self) -> u32 {
+        match self {
+            DeferredAction::Purge(allocation)
+            | DeferredAction::Discard(allocation)
+            | DeferredAction::Close(allocation)
+            | DeferredAction::Unmap { allocation, .. } => allocation,
+        }
+    }
+}
+
 impl Device {
     /// All submissions up to this one have been dispatched.
     pub fn dispatched(&self) -> SubmissionNo {
@@ -289,9 +306,10 @@ impl Device {
         self.requests.get(self.granted).map_or(self.last_request, |request| request.number - 1)
     }
 
-    /// Bytes that must be there for the device to run: what it holds, and what its outstanding requests were admitted with.
+    /// Bytes that must be there for the device to run: what it holds or is to hold again, and what its outstanding requests
+    /// were admitted with.
     pub fn needed(&self, pool: Pool) -> u64 {
-        self.held[pool].max(self.list[pool].peak())
+        (self.held[pool] + self.owed[pool]).max(self.list[pool].peak())
     }
 
     /// Bytes that must be there for the device now.
@@ -503,11 +521,8 @@ impl VidMm {
     /// together, every other alone.
     pub(crate) fn not_promised(&self) -> u64 {
         let capacity = self.list_capacity(Pool::Memory);
-        let alone = self.devices.iter().map(|(_, books)| match (books.is_active(), books.offered[Pool::Memory]) {
-            (true, 0) => 0,
-            (_, offered) => books.needed(Pool::Memory) + offered,
-        });
-        capacity - alone.max().unwrap_or(0).max(self.promised_bytes[Pool::Memory]).min(capacity)
+        let stopped = self.turns.stopped.iter().map(|&device| self.devices[device as usize].needed(Pool::Memory));
+        capacity - stopped.max().unwrap_or(0).max(self.promised_bytes[Pool::Memory]).min(capacity)
     }
 
     /// Changes how many bytes page tables take of the memory segment.

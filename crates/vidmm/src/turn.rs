@@ -82,8 +82,9 @@ pub(crate) struct Turns {
     pub demoted: BTreeSet<u32>,
     /// When a device last yielded for another.
     pub last_yield: Nanoseconds,
-    /// The adapter has no power, or is about to lose it.
+    /// Whether the adapter has power, and whether it is wanted back as soon as it is gone.
     pub power: Power,
+    pub power_up_wanted: bool,
 }
 
 impl Turns {

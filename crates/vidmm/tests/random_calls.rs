@@ -293,7 +293,9 @@ impl Model {
                 return true;
             }
             let alloc = &allocs[promise.alloc];
-            if alloc.left == promise.left && alloc.count > 0 && alloc.alive {
+            // What a suspended device requires comes back with its turn (RES-71).
+            let is_suspended = world.suspended.contains(&devices[alloc.device].client.device);
+            if alloc.left == promise.left && alloc.count > 0 && alloc.alive && !is_suspended {
                 let still = alloc.mappings.iter().filter(|mapping| promise.addresses.contains(&mapping.0));
                 for &(address, ..) in still {
                     let page = world.translate(devices[alloc.device].client, address);

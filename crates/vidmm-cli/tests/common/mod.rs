@@ -103,6 +103,11 @@ pub fn notification_scenarios() -> Vec<String> {
     [scenarios_in("scenarios/notification"), scenarios_in("scenarios/notification/p31")].concat()
 }
 
+/// The scenarios about residency.
+pub fn residency_scenarios() -> Vec<String> {
+    scenarios_in("scenarios/residency")
+}
+
 /// The scenarios of a folder, by their paths.
 fn scenarios_in(folder: &str) -> Vec<String> {
     let files = fs::read_dir(workspace().join(folder)).expect("there are scenarios");

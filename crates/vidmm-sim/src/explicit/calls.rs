@@ -1,48 +1,24 @@
-//! Making the calls of steps.
+//! Making calls: what is created, mapped, submitted and destroyed.
 
 use vidmm::{
-    CreateError, DestroyFlags, EvictFlags, FenceValueDesc, MakeResidentFlags, MapGpuVirtualAddress, PAGE_SIZE,
-    Residency, SubmitDesc,
+    CreateAllocationDesc, CreateAllocationFlags, CreateError, DestroyFlags, FenceValueDesc, MapGpuVirtualAddress,
+    PAGE_SIZE, PhysicalAddress, ProcessId, SubmitDesc,
 };
 use vidmm_runtime::{AllocationDesc, AllocationSegments, KernelCommand, PageRange, Surface};
 
+use super::answered::{Absent, Answered};
 use super::ledger::{Part, Work};
 use super::objects::{Allocation, Device, EngineQueue, KernelState, Mapping};
 use super::session::Session;
 use crate::prediction::Content;
-use crate::scenario::{
-    Answer, CreateAllocation, CreateDevice, DEFAULT_DEVICE, DEFAULT_PROCESS, EvictFlag, Kernel, KernelEngine,
-    MapAllocation, Notification,
+use crate::scenario::Notification;
+use crate::scenario::steps::{
+    Answer, CpuAccess, CreateAllocation, CreateDevice, DEFAULT_DEVICE, DEFAULT_PROCESS, DestroyAllocation, DestroyFlag,
+    Kernel, KernelEngine, MapAllocation, OnDevice,
 };
 
-/// What a call answered, and why it was refused.
-pub(super) struct Answered {
-    pub answer: Answer,
-    pub detail: String,
-}
-
-/// Something that a step names was never made, because the call that was to make it was refused.
-pub(super) struct Absent(pub String);
-
-impl Answered {
-    pub fn ok() -> Self {
-        Self { answer: Answer::Ok, detail: String::new() }
-    }
-
-    fn pending(paging_fence_value: u64) -> Self {
-        match paging_fence_value {
-            0 => Self::ok(),
-            value => Self { answer: Answer::Pending, detail: format!("paging fence value {value}") },
-        }
-    }
-
-    fn refused<E: std::fmt::Display>(error: &E) -> Self
-    where
-        for<'e> Answer: From<&'e E>,
-    {
-        Self { answer: Answer::from(error), detail: error.to_string() }
-    }
-}
+/// Backing stores begin at multiples of this many bytes, and are whole ones.
+const STORE_UNIT: u64 = 1 << 16;
 
 impl Session<'_> {
     pub fn create_process(&mut self, name: &str) -> Answered {
@@ -57,15 +33,16 @@ impl Session<'_> {
         }
     }
 
-    pub fn create_device(&mut self, create: &CreateDevice) -> Result<Answered, Absent> {
-        let process = create.process.as_deref().unwrap_or(DEFAULT_PROCESS);
-        if process == DEFAULT_PROCESS && !self.objects.processes.contains_key(process) {
-            let created = self.create_process(process);
-            if !created.answer.is_done() {
-                return Ok(created);
-            }
+    /// The process of that name, which is made if it is the default.
+    pub fn process(&mut self, name: &str) -> Result<ProcessId, Absent> {
+        if name == DEFAULT_PROCESS && !self.objects.processes.contains_key(name) {
+            self.create_process(name);
         }
-        let process = *self.objects.processes.get(process).ok_or_else(|| Absent(process.to_owned()))?;
+        self.objects.process(name)
+    }
+
+    pub fn create_device(&mut self, create: &CreateDevice) -> Result<Answered, Absent> {
+        let process = self.process(create.process.as_deref().unwrap_or(DEFAULT_PROCESS))?;
         let made = self.make_device(process, create.priority);
         Ok(match made {
             Ok(device) => {
@@ -77,7 +54,7 @@ impl Session<'_> {
         })
     }
 
-    fn make_device(&mut self, process: vidmm::ProcessId, priority: i32) -> Result<Device, CreateError> {
+    fn make_device(&mut self, process: ProcessId, priority: i32) -> Result<Device, CreateError> {
         let engines = self.engines;
         let (vidmm, kmd, _) = self.runtime.borrow();
         let device = vidmm.create_device(process)?;
@@ -87,11 +64,11 @@ impl Session<'_> {
             Ok::<_, CreateError>(EngineQueue { context, fence: vidmm.create_monitored_fence(0), submitted: 0 })
         };
         let engines = [engine(engines[0])?, engine(engines[1])?];
-        Ok(Device { process, device, queue, engines })
+        Ok(Device { process, device, queue, engines, trim_notification: None })
     }
 
     /// The device of that name, which is made if it is the default.
-    fn device(&mut self, name: &str) -> Result<(), Absent> {
+    pub fn device(&mut self, name: &str) -> Result<(), Absent> {
         if name == DEFAULT_DEVICE && !self.objects.devices.contains_key(name) {
             let device = CreateDevice { device: name.to_owned(), process: None, priority: 0 };
             self.create_device(&device)?;
@@ -107,10 +84,7 @@ impl Session<'_> {
     }
 
     pub fn signal(&mut self, name: &str) -> Answered {
-        match self.runtime.vidmm().signal_monitored_fence(self.objects.fences[name], 1) {
-            Ok(()) => Answered::ok(),
-            Err(error) => Answered::refused(&error),
-        }
+        Answered::of(self.runtime.vidmm().signal_monitored_fence(self.objects.fences[name], 1))
     }
 
     /// Creates allocations, up to the first that is refused.
@@ -119,31 +93,95 @@ impl Session<'_> {
         create: &CreateAllocation,
         default: AllocationSegments,
     ) -> Result<Answered, Absent> {
-        let device_name = create.device.as_deref().unwrap_or(DEFAULT_DEVICE);
-        self.device(device_name)?;
-        let device = self.objects.devices[device_name].device;
+        let device = create.device.as_deref().unwrap_or(DEFAULT_DEVICE);
+        self.device(device)?;
         for name in create.names() {
-            // A surface of its own: names are never used twice.
-            let surface = create.compression.then_some(self.objects.allocations.len() as u32);
-            let desc = AllocationDesc {
-                size: create.size.bytes(),
-                segments: create.segments.unwrap_or(default),
-                accessed_physically: create.accessed_physically,
-                surface,
-                notify_eviction: create.notify.contains(&Notification::Eviction),
-                notify_io_mmu_unmap: create.notify.contains(&Notification::IoMmuUnmap),
-            };
-            let private_data = self.runtime.umd().allocation_private_data(&desc);
-            let (vidmm, kmd, host) = self.runtime.borrow();
-            let id = match vidmm.create_allocation(kmd, host, device, &private_data) {
-                Ok(id) => id,
-                Err(error) => return Ok(Answered::refused(&error)),
-            };
-            let pages = desc.size.div_ceil(PAGE_SIZE);
-            self.ledger.create(&name, pages);
-            self.narrator.names.allocations.insert(id, name.clone());
-            let allocation = Allocation { id, device: device_name.to_owned(), pages, surface };
-            self.objects.allocations.insert(name, allocation);
+            let created = self.create_allocation(&name, device, create, default);
+            if let Err(error) = created {
+                return Ok(Answered::refused(&error));
+            }
+        }
+        Ok(Answered::ok())
+    }
+
+    fn create_allocation(
+        &mut self,
+        name: &str,
+        device_name: &str,
+        create: &CreateAllocation,
+        default: AllocationSegments,
+    ) -> Result<(), CreateError> {
+        // A surface of its own: names are never used twice.
+        let surface = create.compression.then_some(self.objects.allocations.len() as u32);
+        let desc = AllocationDesc {
+            size: create.size.bytes(),
+            segments: create.segments.unwrap_or(default),
+            accessed_physically: create.accessed_physically,
+            surface,
+            notify_eviction: create.notify.contains(&Notification::Eviction),
+            notify_io_mmu_unmap: create.notify.contains(&Notification::IoMmuUnmap),
+            priority: create.priority.map_or(0, |priority| priority.value()),
+            cpu: create.cpu.map_or(vidmm_runtime::CpuAccess::None, |cpu| match cpu {
+                CpuAccess::Visible => vidmm_runtime::CpuAccess::Visible,
+                CpuAccess::PermanentSysMem => vidmm_runtime::CpuAccess::PermanentSysMem,
+                CpuAccess::ExistingSysMem => vidmm_runtime::CpuAccess::ExistingSysMem,
+            }),
+        };
+        let private_driver_data = self.runtime.umd().allocation_private_data(&desc);
+        let device = self.objects.devices[device_name].device;
+        let (vidmm, kmd, host) = self.runtime.borrow();
+        let existing = match create.cpu {
+            Some(CpuAccess::ExistingSysMem) => {
+                let size = desc.size.next_multiple_of(STORE_UNIT);
+                Some((host.commit_backing_store(size)?, size))
+            }
+            _ => None,
+        };
+        let desc = CreateAllocationDesc {
+            private_driver_data: &private_driver_data,
+            flags: if create.shared { CreateAllocationFlags::CREATE_SHARED } else { CreateAllocationFlags::empty() },
+            existing_sys_mem: existing.map(|(address, _): (PhysicalAddress, u64)| address),
+        };
+        let created = vidmm.create_allocation(kmd, host, device, desc);
+        let id = created.inspect_err(|_| {
+            if let Some((address, size)) = existing {
+                host.decommit_backing_store(address, size);
+            }
+        })?;
+        let pages = create.size.bytes().div_ceil(PAGE_SIZE);
+        self.ledger.create(name, pages);
+        self.narrator.names.allocations.insert(id, name.to_owned());
+        let (device, openers) = (device_name.to_owned(), Vec::new());
+        let allocation = Allocation { id, device, openers, pages, surface, lock: None, existing };
+        self.objects.allocations.insert(name.to_owned(), allocation);
+        Ok(())
+    }
+
+    /// A device opens allocations, up to the first that is refused.
+    pub fn open_allocations(&mut self, OnDevice { allocations, device }: &OnDevice) -> Result<Answered, Absent> {
+        self.device(device)?;
+        let id = self.objects.devices[device].device;
+        for name in allocations {
+            let allocation = self.objects.allocation(name)?.id;
+            let (vidmm, kmd, _) = self.runtime.borrow();
+            if let Err(error) = vidmm.open_allocation(kmd, id, allocation) {
+                return Ok(Answered::refused(&error));
+            }
+            self.objects.allocations.entry(name.clone()).and_modify(|known| known.openers.push(device.clone()));
+        }
+        Ok(Answered::ok())
+    }
+
+    /// A device closes allocations, up to the first that is refused.
+    pub fn close_allocations(&mut self, OnDevice { allocations, device }: &OnDevice) -> Result<Answered, Absent> {
+        let id = self.objects.device(device)?.device;
+        for name in allocations {
+            let allocation = self.objects.allocation(name)?.id;
+            if let Err(error) = self.runtime.vidmm().close_allocation(id, allocation) {
+                return Ok(Answered::refused(&error));
+            }
+            let known = self.objects.allocations.get_mut(name).expect("it was found");
+            known.openers.retain(|opener| opener != device);
         }
         Ok(Answered::ok())
     }
@@ -152,10 +190,10 @@ impl Session<'_> {
     pub fn map(&mut self, map: &MapAllocation) -> Result<Answered, Absent> {
         let mut answered = Answered::ok();
         for name in &map.allocations {
-            let allocation = self.allocation(name)?;
-            let Allocation { id, device, pages, .. } = allocation;
-            let (id, device, pages) = (*id, device.clone(), *pages);
-            let Device { process, queue, .. } = self.objects.devices[&device];
+            let Allocation { id, device, pages, .. } = self.objects.allocation(name)?;
+            let (id, pages) = (*id, *pages);
+            let device = map.device.clone().unwrap_or_else(|| device.clone());
+            let Device { process, queue, .. } = *self.objects.device(&device)?;
             let (offset, size) = (map.offset.bytes(), map.size.bytes());
             let desc = MapGpuVirtualAddress { offset, size, write: !map.read_only, ..MapGpuVirtualAddress::whole(id) };
             let (vidmm, _, host) = self.runtime.borrow();
@@ -183,37 +221,20 @@ impl Session<'_> {
         let Mapping { process, virtual_address, size, .. } =
             *self.objects.mappings.get(name).ok_or_else(|| Absent(name.to_owned()))?;
         let size = self.narrator.names.mapped.get(&(process, virtual_address)).copied().unwrap_or(size);
-        let freed = self.runtime.vidmm().free_gpu_virtual_address(process, virtual_address, size);
-        Ok(freed.map_or_else(|error| Answered::refused(&error), |_| Answered::ok()))
+        Ok(Answered::of(self.runtime.vidmm().free_gpu_virtual_address(process, virtual_address, size)))
     }
 
-    pub fn make_resident(&mut self, names: &[String]) -> Result<Answered, Absent> {
-        let allocations = self.allocations(names)?;
-        let Some(first) = names.first() else { return Ok(Answered { answer: Answer::Empty, detail: String::new() }) };
-        let queue = self.objects.devices[&self.allocation(first)?.device].queue;
-        Ok(match self.runtime.vidmm().make_resident(queue, &allocations, MakeResidentFlags::empty()) {
-            Ok(Residency::Resident) => Answered::ok(),
-            Ok(Residency::Pending { paging_fence_value }) => Answered::pending(paging_fence_value),
-            Err(error) => Answered::refused(&error),
-        })
-    }
-
-    pub fn evict(&mut self, names: &[String], flags: &[EvictFlag]) -> Result<Answered, Absent> {
-        let allocations = self.allocations(names)?;
-        let Some(first) = names.first() else { return Ok(Answered { answer: Answer::Empty, detail: String::new() }) };
-        let device = self.objects.devices[&self.allocation(first)?.device].device;
-        let flags = flags.iter().map(|flag| match flag {
-            EvictFlag::OnlyIfNecessary => EvictFlags::EVICT_ONLY_IF_NECESSARY,
-            EvictFlag::NotWrittenTo => EvictFlags::NOT_WRITTEN_TO,
-        });
-        let evicted = self.runtime.vidmm().evict(device, &allocations, flags.collect());
-        Ok(evicted.map_or_else(|error| Answered::refused(&error), |_| Answered::ok()))
-    }
-
-    pub fn destroy_allocations(&mut self, names: &[String]) -> Result<Answered, Absent> {
-        for allocation in self.allocations(names)? {
-            if let Err(error) = self.runtime.vidmm().destroy_allocation(allocation, DestroyFlags::empty()) {
+    /// Destroys allocations, up to the first that is refused. Synchronously, it lasts until their memory is free.
+    pub fn destroy_allocations(&mut self, destroy: &DestroyAllocation) -> Result<Answered, Absent> {
+        let mut flags = DestroyFlags::empty();
+        flags.set(DestroyFlags::ASSUME_NOT_IN_USE, destroy.flags.contains(&DestroyFlag::AssumeNotInUse));
+        flags.set(DestroyFlags::SYNCHRONOUS_DESTROY, destroy.flags.contains(&DestroyFlag::Synchronous));
+        for allocation in self.objects.ids(&destroy.allocations)? {
+            if let Err(error) = self.runtime.vidmm().destroy_allocation(allocation, flags) {
                 return Ok(Answered::refused(&error));
+            }
+            if flags.contains(DestroyFlags::SYNCHRONOUS_DESTROY) {
+                self.awaited.insert(allocation);
             }
         }
         Ok(Answered::ok())
@@ -268,6 +289,7 @@ impl Session<'_> {
             name: kernel.name.clone(),
             work,
             device,
+            submission,
             fence,
             value,
             fault_is_expected: expect == Some(Answer::PageFault),
@@ -281,7 +303,7 @@ impl Session<'_> {
     fn range(&self, name: &str) -> Result<(PageRange, Part), Absent> {
         let mapping = self.objects.mappings.get(name).ok_or_else(|| Absent(name.to_owned()))?;
         let Part { first_page, pages, .. } = mapping.part;
-        let surface = self.allocation(&mapping.part.allocation)?.surface;
+        let surface = self.objects.allocation(&mapping.part.allocation)?.surface;
         let surface = surface.map(|number| Surface { number, first_page });
         let range = PageRange { virtual_address: mapping.virtual_address, num_pages: pages, surface };
         Ok((range, mapping.part.clone()))
@@ -293,47 +315,5 @@ impl Session<'_> {
         }
         let kernel = self.objects.kernel(name).ok_or_else(|| Absent(name.to_owned()))?;
         Ok(FenceValueDesc { fence: kernel.fence, value: kernel.value })
-    }
-
-    pub fn allocation(&self, name: &str) -> Result<&Allocation, Absent> {
-        self.objects.allocations.get(name).ok_or_else(|| Absent(name.to_owned()))
-    }
-
-    fn allocations(&self, names: &[String]) -> Result<Vec<vidmm::AllocationId>, Absent> {
-        names.iter().map(|name| Ok(self.allocation(name)?.id)).collect()
-    }
-
-    /// Destroys all that is left, so that the end shows whether anything leaks. Returns what was refused.
-    pub fn close(&mut self) -> Vec<String> {
-        for allocation in self.objects.allocations.values() {
-            // Some were destroyed by steps.
-            let _ = self.runtime.vidmm().destroy_allocation(allocation.id, DestroyFlags::empty());
-        }
-        for &fence in self.objects.fences.values() {
-            let _ = self.runtime.vidmm().signal_monitored_fence(fence, 1);
-        }
-        if !self.run_until_idle() {
-            return vec!["something never ends".to_owned()];
-        }
-        let (vidmm, kmd, host) = self.runtime.borrow();
-        let mut refused = Vec::new();
-        let mut note = |what: &str, result: Result<(), vidmm::DestroyError>| {
-            refused.extend(result.err().map(|error| format!("{what}: {error}")));
-        };
-        for (name, device) in &self.objects.devices {
-            for engine in &device.engines {
-                note(name, vidmm.destroy_context(kmd, engine.context));
-                note(name, vidmm.destroy_monitored_fence(engine.fence));
-            }
-            note(name, vidmm.destroy_paging_queue(device.queue));
-            note(name, vidmm.destroy_device(device.device));
-        }
-        for (name, &process) in &self.objects.processes {
-            note(name, vidmm.destroy_process(kmd, host, process));
-        }
-        for (name, &fence) in &self.objects.fences {
-            note(name, vidmm.destroy_monitored_fence(fence));
-        }
-        refused
     }
 }

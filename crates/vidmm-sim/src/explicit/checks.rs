@@ -2,17 +2,17 @@
 
 use vidmm::PAGE_SIZE;
 
-use super::calls::Absent;
+use super::answered::Absent;
 use super::ledger::Part;
 use super::session::Session;
 use crate::exact::exact;
-use crate::scenario::{ApertureShows, CheckAperture};
+use crate::scenario::steps::{ApertureShows, CheckAperture, Whereabouts};
 
 impl Session<'_> {
     /// Compares what the CPU sees of allocations with what was written last.
     pub fn check_system(&mut self, names: &[String]) -> Result<(), Absent> {
         for name in names {
-            let allocation = self.allocation(name)?;
+            let allocation = self.objects.allocation(name)?;
             let (id, pages) = (allocation.id, allocation.pages);
             let Ok(Some(copy)) = self.runtime.vidmm().system_copy(id) else {
                 self.found(format!(
@@ -32,7 +32,7 @@ impl Session<'_> {
     /// Looks at the pages of the aperture where allocations are, or were last.
     pub fn check_aperture(&mut self, check: &CheckAperture) -> Result<(), Absent> {
         for name in &check.allocations {
-            let id = self.allocation(name)?.id;
+            let id = self.objects.allocation(name)?.id;
             let names = &self.narrator.names;
             let (Some((range, pages)), Some(store), Some(dummy_page)) =
                 (names.aperture_range(id), names.backing_store(id), names.dummy_page)
@@ -83,6 +83,27 @@ impl Session<'_> {
         self.narrator.checked(format!("the driver {answer}; the paging VA is {}", in_words(size)));
         if let Some(expected) = expected.filter(|&expected| expected != size) {
             self.found(format!("the paging VA is {}, but {} was expected", in_words(size), in_words(expected)));
+        }
+    }
+
+    /// Compares where allocations are, by the event log, with where they must be.
+    pub fn check_residency(&mut self, names: &[String], expected: Whereabouts) -> Result<(), Absent> {
+        for name in names {
+            let found = self.truth.whereabouts(self.objects.allocation(name)?.id);
+            if found != expected {
+                self.found(format!("{name} is {found}, but must be {expected}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that kernels were not handed to their engines yet.
+    pub fn check_waiting(&mut self, kernels: &[String]) {
+        for name in kernels {
+            let kernel = self.objects.kernel(name);
+            if kernel.is_none_or(|kernel| self.narrator.names.was_dispatched(kernel.device, kernel.submission)) {
+                self.found(format!("kernel {name} does not wait any more"));
+            }
         }
     }
 }

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::prediction::{Content, KernelState};
 
+/// Numbers from here on are not those of kernels, but of what the CPU writes.
+const CPU_WRITES: u64 = 1 << 63;
+
 /// The digests that the pages of all allocations must have.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -67,6 +70,22 @@ impl Ledger {
             }
         }
         comparison
+    }
+
+    /// The CPU writes every page of an allocation. Returns what each is filled from.
+    pub fn cpu_write(&mut self, allocation: &str, number: u64) -> Vec<u64> {
+        let seed = KernelState::new(CPU_WRITES + number).output(0);
+        let pages = self.allocations.get_mut(allocation).expect("only allocations that exist are locked");
+        let seeds: Vec<u64> = (0..pages.len() as u64).map(|page| seed.of_page(page)).collect();
+        for (page, digest) in (0..).zip(pages) {
+            *digest = seed.digest(Content::Ramp, page);
+        }
+        seeds
+    }
+
+    /// The content of an allocation is lost: it reads as zero (U-36).
+    pub fn discard(&mut self, allocation: &str) {
+        self.allocations.get_mut(allocation).expect("only allocations that exist are offered").fill(0);
     }
 
     /// Compares pages with what they must hold; `found` gives the digest of a page of the part, counted from its first.

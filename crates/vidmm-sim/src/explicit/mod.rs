@@ -2,11 +2,18 @@
 //! compared with a ledger.
 
 // A file imports only from those above it.
+mod answered;
 mod ledger;
 mod objects;
 mod report;
+mod truth;
+mod graves;
 mod session;
 mod calls;
+mod residency;
+mod cpu;
+mod budget;
+mod life;
 mod checks;
 mod run;
 

@@ -2,8 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use vidmm::{AllocationId, ContextId, DeviceId, GpuVirtualAddress, MonitoredFenceId, PagingQueueId, ProcessId};
+use vidmm::contract::CpuVirtualAddress;
+use vidmm::{
+    AllocationId, ContextId, DeviceId, GpuVirtualAddress, MonitoredFenceId, PagingQueueId, PhysicalAddress, ProcessId,
+    SubmissionNo, TrimNotificationId,
+};
 
+use super::answered::Absent;
 use super::ledger::{Part, Work};
 
 /// Everything that steps have created.
@@ -25,6 +30,7 @@ pub(super) struct Device {
     pub device: DeviceId,
     pub queue: PagingQueueId,
     pub engines: [EngineQueue; 2],
+    pub trim_notification: Option<TrimNotificationId>,
 }
 
 /// A context with the fence that counts its kernels.
@@ -38,9 +44,16 @@ pub(super) struct EngineQueue {
 #[derive(Debug)]
 pub(super) struct Allocation {
     pub id: AllocationId,
+    /// The device that created it.
     pub device: String,
+    /// The devices that have opened it.
+    pub openers: Vec<String>,
     pub pages: u64,
     pub surface: Option<u32>,
+    /// Where the CPU sees it, and how often it is locked.
+    pub lock: Option<(CpuVirtualAddress, u32)>,
+    /// The caller's memory that is its backing store, and its bytes.
+    pub existing: Option<(PhysicalAddress, u64)>,
 }
 
 #[derive(Debug)]
@@ -53,12 +66,20 @@ pub(super) struct Mapping {
     pub part: Part,
 }
 
+/// A process that is to be killed when the GPU has made so many more steps.
+#[derive(Debug)]
+pub(super) struct Doomed {
+    pub process: String,
+    pub steps_left: u32,
+}
+
 /// A kernel that was submitted.
 #[derive(Debug)]
 pub(super) struct KernelState {
     pub name: String,
     pub work: Work,
     pub device: DeviceId,
+    pub submission: SubmissionNo,
     /// The fence value that its end signals.
     pub fence: MonitoredFenceId,
     pub value: u64,
@@ -71,5 +92,30 @@ impl Objects {
     /// The kernel of that name; names are checked before a scenario is run.
     pub fn kernel(&self, name: &str) -> Option<&KernelState> {
         self.kernels.iter().find(|kernel| kernel.name == name)
+    }
+
+    pub fn process(&self, name: &str) -> Result<ProcessId, Absent> {
+        self.processes.get(name).copied().ok_or_else(|| Absent(name.to_owned()))
+    }
+
+    pub fn device(&self, name: &str) -> Result<&Device, Absent> {
+        self.devices.get(name).ok_or_else(|| Absent(name.to_owned()))
+    }
+
+    pub fn allocation(&self, name: &str) -> Result<&Allocation, Absent> {
+        self.allocations.get(name).ok_or_else(|| Absent(name.to_owned()))
+    }
+
+    pub fn ids(&self, names: &[String]) -> Result<Vec<AllocationId>, Absent> {
+        names.iter().map(|name| Ok(self.allocation(name)?.id)).collect()
+    }
+
+    /// The device that a step names, or that created the first of the allocations; none without allocations.
+    pub fn device_of(&self, device: Option<&str>, allocations: &[String]) -> Result<Option<&Device>, Absent> {
+        match (device, allocations.first()) {
+            (Some(device), _) => self.device(device).map(Some),
+            (None, Some(first)) => self.device(&self.allocation(first)?.device).map(Some),
+            (None, None) => Ok(None),
+        }
     }
 }

@@ -1,15 +1,19 @@
 //! Running an explicit scenario.
 
-use vidmm::AdapterOptions;
+use vidmm::{AdapterOptions, Nanoseconds};
 use vidmm_runtime::{AllocationSegments, Runtime};
 
-use super::calls::{Absent, Answered};
+use super::answered::{Absent, Answered};
 use super::report::ExplicitReport;
-use super::session::Session;
+use super::session::{PATIENCE, Session};
 use crate::figures::Figures;
 use crate::machine::{MachineDesc, MachineFactory, MemorySizes};
 use crate::run::{Observer, RunError};
-use crate::scenario::{Action, Answer, Call, ExplicitScenario, Look, Step, Until};
+use crate::scenario::ExplicitScenario;
+use crate::scenario::steps::{Action, Answer, Call, Look, Step, Until};
+
+/// How long nothing happens before it is quiet. Some processes are asked to trim again and again, for ever.
+const QUIET: Nanoseconds = 2_000_000_000;
 
 /// Runs `scenario` on a machine of `factory`'s. `observer` is shown every line of the sequence and every event.
 ///
@@ -62,6 +66,9 @@ impl Session<'_> {
                 if matches!(call, Call::CheckContent(_)) && answered.answer.is_done() {
                     self.wait_for_reader();
                 }
+                if !self.run_until(PATIENCE, |session| session.awaited.is_empty()) {
+                    self.found("the memory is never free");
+                }
                 Ok(())
             }
             Action::Look(look) => {
@@ -77,12 +84,30 @@ impl Session<'_> {
             Call::CreateDevice(create) => self.create_device(create)?,
             Call::CreateFence(name) => self.create_fence(name),
             Call::CreateAllocation(create) => self.create_allocations(create, default)?,
+            Call::OpenAllocation(open) => self.open_allocations(open)?,
+            Call::CloseAllocation(close) => self.close_allocations(close)?,
             Call::Map(map) => self.map(map)?,
-            Call::MakeResident(names) => self.make_resident(names)?,
-            Call::Evict(names, flags) => self.evict(names, flags)?,
+            Call::MakeResident(make_resident) => self.make_resident(make_resident)?,
+            Call::Evict(evict) => self.evict(evict)?,
+            Call::Offer(offer) => self.offer(offer)?,
+            Call::Reclaim(reclaim) => self.reclaim(reclaim)?,
+            Call::Lock(names) => self.lock(names)?,
+            Call::Unlock(names) => self.unlock(names)?,
+            Call::SetPriority(set) => self.set_priority(set)?,
+            Call::UpdateProperty(update) => self.update_property(update)?,
+            Call::ReserveVideoMemory(reserve) => self.reserve_video_memory(reserve)?,
+            Call::ProcessPriority(priority) => self.process_priority(priority)?,
+            Call::NotifyBudget(process) => self.notify_budget(process)?,
+            Call::RegisterTrim(device) => self.register_trim(device)?,
+            Call::UnregisterTrim(device) => self.unregister_trim(device)?,
+            Call::TrimIntervals(intervals) => self.set_trim_intervals(*intervals),
+            Call::SuspendProcess(process, allow_wake) => self.suspend_process(process, *allow_wake)?,
+            Call::ResumeProcess(process) => self.resume_process(process)?,
+            Call::KillProcess(kill) => self.kill_process(kill)?,
+            Call::Power(power) => self.power(*power),
             Call::Kernel(kernel) => self.submit(kernel, expect)?,
             Call::Signal(name) => self.signal(name),
-            Call::DestroyAllocation(names) => self.destroy_allocations(names)?,
+            Call::DestroyAllocation(destroy) => self.destroy_allocations(destroy)?,
             Call::FreeVa(name) => self.free_va(name)?,
             Call::CheckContent(mappings) => self.read_content(mappings, expect)?,
         })
@@ -92,8 +117,14 @@ impl Session<'_> {
         match look {
             Look::Wait(until) => self.wait(until),
             Look::System(names) => self.check_system(names)?,
+            Look::CpuWrite(names) => self.cpu_write(names)?,
+            Look::CpuRead(names) => self.cpu_read(names)?,
             Look::Aperture(check) => self.check_aperture(check)?,
             Look::PagingVa(adapter, size) => self.query(*adapter, size.map(|size| size.bytes())),
+            Look::VideoMemory(query) => self.query_video_memory(query)?,
+            Look::Trim(trim) => self.expect_trim(trim)?,
+            Look::Residency(names, place) => self.check_residency(names, *place)?,
+            Look::Waiting(kernels) => self.check_waiting(kernels),
         }
         Ok(())
     }
@@ -128,7 +159,15 @@ impl Session<'_> {
         let ended = match until {
             Until::Idle => self.run_until_idle(),
             Until::Quiet => {
-                while self.advance() {}
+                self.run_until(QUIET, |_| false);
+                true
+            }
+            Until::PoweredDown => self.run_until(PATIENCE, |session| session.has_powered_down),
+            Until::For(duration) => {
+                let end = self.runtime.now() + duration.0;
+                while self.runtime.now() < end {
+                    self.advance(Some(end));
+                }
                 true
             }
             Until::Kernel(name) => {

@@ -1,14 +1,23 @@
 //! A scenario under way: the machine, what steps have created, and what was found.
 
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
 use vidmm::contract::EngineKind;
-use vidmm::{CheckError, Event, MonitoredFenceId};
+use vidmm::{
+    AllocationId, CheckError, DeviceId, Event, MemorySegmentGroup, MonitoredFenceId, Nanoseconds, ProcessId, TrimFlags,
+};
 use vidmm_runtime::{Happening, Runtime};
 
+use super::graves::Graves;
 use super::ledger::{Comparison, Difference, Ledger};
-use super::objects::{KernelState, Objects};
+use super::objects::{Doomed, KernelState, Objects};
 use super::report::{ExplicitReport, StepFinding};
+use super::truth::Truth;
 use crate::run::Observer;
 use crate::sequence::Narrator;
+
+/// How long nothing but the manager's clock may move before a wait gives up.
+pub(super) const PATIENCE: Nanoseconds = 60_000_000_000;
 
 /// A scenario under way.
 pub(super) struct Session<'a> {
@@ -23,6 +32,28 @@ pub(super) struct Session<'a> {
     pub step: (usize, String),
     /// All is being destroyed, and nobody watches.
     pub closing: bool,
+    /// Where everything is, by the log alone.
+    pub truth: Truth,
+    graves: Graves,
+    /// How often the CPU wrote an allocation.
+    pub cpu_writes: u64,
+    /// Notifications that no step has looked at yet, oldest first.
+    pub trims: BTreeMap<DeviceId, VecDeque<(TrimFlags, u64)>>,
+    /// The budgets that were notified last.
+    pub budgets: BTreeMap<(ProcessId, MemorySegmentGroup), u64>,
+    /// Allocations whose synchronous destruction has not ended.
+    pub awaited: BTreeSet<AllocationId>,
+    /// Devices that a MustSucceed was refused.
+    pub failed: BTreeSet<DeviceId>,
+    /// Processes that steps have suspended, those that are killed soon, and those that were and have not ended.
+    pub suspended: BTreeSet<ProcessId>,
+    pub doomed: Vec<Doomed>,
+    pub dying: BTreeSet<ProcessId>,
+    /// Steps have said that power goes, and everything has been saved.
+    pub is_down: bool,
+    pub has_powered_down: bool,
+    /// When anything happened last that is no mere notification.
+    last_activity: Nanoseconds,
     observer: &'a mut dyn Observer,
 }
 
@@ -41,6 +72,19 @@ impl<'a> Session<'a> {
             engines,
             step: (0, String::new()),
             closing: false,
+            truth: Truth::default(),
+            graves: Graves::default(),
+            cpu_writes: 0,
+            trims: BTreeMap::new(),
+            budgets: BTreeMap::new(),
+            awaited: BTreeSet::new(),
+            failed: BTreeSet::new(),
+            suspended: BTreeSet::new(),
+            doomed: Vec::new(),
+            dying: BTreeSet::new(),
+            is_down: false,
+            has_powered_down: false,
+            last_activity: 0,
             observer,
         })
     }
@@ -70,36 +114,44 @@ impl<'a> Session<'a> {
     pub fn settle(&mut self) {
         self.runtime.pump();
         self.take_note();
+        if !self.dying.is_empty() {
+            self.bury();
+            self.take_note();
+        }
     }
 
-    /// Lets time pass until something happens; `false` if nothing is to come.
-    pub fn advance(&mut self) -> bool {
+    /// Lets time pass until something happens, or until `limit`; `false` if nothing is to come.
+    pub fn advance(&mut self, limit: Option<Nanoseconds>) -> bool {
         self.settle();
-        let advanced = self.runtime.advance(None);
+        let advanced = self.runtime.advance(limit);
         self.take_note();
+        if !self.doomed.is_empty() {
+            self.count_down();
+        }
+        self.settle();
         advanced
+    }
+
+    /// Lets time pass until something is the case; `false` if it never will be: for `patience` nothing but the clock moves.
+    pub fn run_until(&mut self, patience: Nanoseconds, is_reached: impl Fn(&mut Self) -> bool) -> bool {
+        self.settle();
+        self.last_activity = self.runtime.now();
+        while !is_reached(self) {
+            if !self.advance(None) || self.runtime.now() > self.last_activity + patience {
+                return is_reached(self);
+            }
+        }
+        true
     }
 
     /// Lets time pass until everything has ended; `false` if something never does.
     pub fn run_until_idle(&mut self) -> bool {
-        self.settle();
-        while !self.runtime.vidmm().is_idle() {
-            if !self.advance() {
-                return self.runtime.vidmm().is_idle();
-            }
-        }
-        true
+        self.run_until(PATIENCE, |session| session.runtime.vidmm().is_idle() && session.dying.is_empty())
     }
 
     /// Lets time pass until a kernel has ended; `false` if it never does.
     pub fn run_until_ended(&mut self, kernel: usize) -> bool {
-        self.settle();
-        while !self.objects.kernels[kernel].ended {
-            if !self.advance() {
-                return self.objects.kernels[kernel].ended;
-            }
-        }
-        true
+        self.run_until(PATIENCE, |session| session.objects.kernels[kernel].ended)
     }
 
     /// Checks the manager's books.
@@ -129,7 +181,14 @@ impl<'a> Session<'a> {
 
     fn hand_on_events(&mut self) {
         for event in self.runtime.drain_events().collect::<Vec<_>>() {
-            self.narrator.event(&event.event);
+            self.narrator.event(&event);
+            self.truth.observe(&event.event);
+            if let Some(problem) = self.graves.observe(&event.event) {
+                self.found(problem);
+            }
+            if let Event::PlanDecided { .. } | Event::Dispatched { .. } | Event::Completed { .. } = event.event {
+                self.last_activity = event.at;
+            }
             self.observer.event(&event);
         }
     }
@@ -154,17 +213,26 @@ impl<'a> Session<'a> {
             Happening::AdapterInError(violation) => self.found(violation.to_string()),
             Happening::DeviceInError(error) => {
                 let mut kernels = self.objects.kernels.iter();
-                let is_expected = kernels.any(|kernel| kernel.device == error.device && kernel.fault_is_expected);
+                let is_expected = self.failed.contains(&error.device)
+                    || kernels.any(|kernel| kernel.device == error.device && kernel.fault_is_expected);
                 if !is_expected && self.report.findings.is_empty() {
                     self.found(error.to_string());
                 }
             }
-            Happening::PacketEnded { .. }
-            | Happening::PagingFenceSignaled { .. }
-            | Happening::TrimNotification { .. }
-            | Happening::BudgetChanged { .. }
-            | Happening::AllocationReclaimed { .. }
-            | Happening::PoweredDown => {}
+            Happening::TrimNotification { device, flags, num_bytes_to_trim, .. } => {
+                if flags.contains(TrimFlags::PERIODIC_TRIM | TrimFlags::RESTART_PERIODIC_TRIM) {
+                    self.found("RES-41: a notification has PeriodicTrim and RestartPeriodicTrim at once");
+                }
+                self.trims.entry(device).or_default().push_back((flags, num_bytes_to_trim));
+            }
+            Happening::BudgetChanged { process, group, budget } => {
+                self.budgets.insert((process, group), budget);
+            }
+            Happening::AllocationReclaimed { allocation } => {
+                self.awaited.remove(&allocation);
+            }
+            Happening::PoweredDown => self.has_powered_down = true,
+            Happening::PacketEnded { .. } | Happening::PagingFenceSignaled { .. } => {}
         }
     }
 

@@ -5,6 +5,7 @@ use vidmm_runtime::AllocationSegments;
 
 use super::memory::{Notification, optional_segments};
 use super::number::within;
+use crate::client::{Lifetimes, ResidencyPolicy};
 use crate::prediction::Content;
 
 /// How the client uses the machine.
@@ -26,11 +27,24 @@ pub struct ClientSettings {
     pub compression: bool,
     /// What the driver wants to hear of the buffers.
     pub notify: Vec<Notification>,
+    /// What a process does about its residency list.
+    pub residency: ResidencyPolicy,
+    /// What a process does with a buffer behind its last use.
+    pub lifetimes: Lifetimes,
 }
 
 impl Default for ClientSettings {
     /// Eight kernels ahead, with all bytes of the workload and uniform pages.
     fn default() -> Self {
-        Self { ahead: 8, scale: 1, content: Content::Uniform, segments: None, compression: false, notify: Vec::new() }
+        Self {
+            ahead: 8,
+            scale: 1,
+            content: Content::Uniform,
+            segments: None,
+            compression: false,
+            notify: Vec::new(),
+            residency: ResidencyPolicy::default(),
+            lifetimes: Lifetimes::default(),
+        }
     }
 }

@@ -12,7 +12,11 @@ use super::cost::CostSettings;
 use super::error::ScenarioError;
 use super::fault::Fault;
 use super::limits::MAX_LOCAL_MEMORY;
+use super::memory::Notification;
+use super::process::{ProcessBehaviour, ProcessSettings};
+use super::script::{CompareSettings, Script};
 use super::source::WorkloadSource;
+use crate::client::{BufferDesc, ClientDesc};
 
 /// The name of a scenario that has none, and no file either.
 pub(super) const DEFAULT_NAME: &str = "training";
@@ -22,6 +26,15 @@ const DEFAULT_LOCAL_MEMORY: LocalMemory = LocalMemory::Percent(5000);
 
 /// What local memory is rounded up to, in bytes: a multiple of every page size, so that the whole of it can be used.
 const LOCAL_MEMORY_UNIT: u64 = 2 << 20;
+
+/// The workload of a scenario, and how each of its processes behaves.
+#[derive(Clone, Debug)]
+pub struct Processes {
+    /// What all of them run.
+    pub workload: Workload,
+    /// How each behaves, in the order of their numbers.
+    pub clients: Vec<ClientDesc>,
+}
 
 /// What is run, on what machine, and what goes wrong on purpose.
 #[derive(Clone, Debug)]
@@ -36,8 +49,14 @@ pub struct Scenario {
     pub cost: CostSettings,
     /// How the client uses it.
     pub client: ClientSettings,
-    /// Where the workload comes from.
+    /// Where the workload comes from; with `processes`, it is not used.
     pub source: WorkloadSource,
+    /// Processes that run beside each other, each with a workload of its own.
+    pub processes: Vec<ProcessSettings>,
+    /// What happens as time passes, and what must hold.
+    pub script: Script,
+    /// A second run to compare with.
+    pub compare: Option<CompareSettings>,
     /// The errors to be made on purpose, each name once, so that a run can show that they are found.
     pub faults: Vec<Fault>,
 }
@@ -52,31 +71,84 @@ impl Default for Scenario {
             cost: CostSettings::default(),
             client: ClientSettings::default(),
             source: WorkloadSource::default(),
+            processes: Vec::new(),
+            script: Script::default(),
+            compare: None,
             faults: Vec::new(),
         }
     }
 }
 
 impl Scenario {
-    /// Generates or imports the workload, and scales it. `base_dir` is where the path of a trace starts: the scenario's
-    /// folder.
+    /// Generates or imports the workload of each process, and scales it. `base_dir` is where the path of a trace starts: the
+    /// scenario's folder.
     ///
     /// # Errors
     ///
-    /// Returns [`ScenarioError::Workload`] for generator parameters out of range, and [`ScenarioError::Import`] for a
-    /// trace that cannot be read.
-    pub fn workload(&self, base_dir: &Path) -> Result<Workload, ScenarioError> {
-        let mut workload = match &self.source {
-            WorkloadSource::Generator(generator) => generator.generate(self.seed)?,
+    /// Returns [`ScenarioError::Workload`] for generator parameters out of range or too many processes, and
+    /// [`ScenarioError::Import`] for a trace that cannot be read; [`ScenarioError::NoSuchProcess`] if the script names a process
+    /// that is not there.
+    pub fn load(&self, base_dir: &Path) -> Result<Processes, ScenarioError> {
+        let alone = ProcessSettings { source: self.source.clone(), behaviour: ProcessBehaviour::default() };
+        let all = if self.processes.is_empty() { std::slice::from_ref(&alone) } else { &self.processes[..] };
+        let mut together = Processes { workload: Workload::default(), clients: Vec::new() };
+        let mut seed = self.seed;
+        for process in all {
+            for number in 1..=process.behaviour.count {
+                let first = together.clients.len();
+                self.add(process, seed, base_dir, &mut together)?;
+                seed = seed.wrapping_add(1);
+                if process.behaviour.count > 1 {
+                    together.clients[first..].iter_mut().for_each(|client| client.name += &format!(" {number}"));
+                }
+            }
+        }
+        if self.client.scale > 1 {
+            together.workload.scale(self.client.scale);
+        }
+        together.workload.validate()?;
+        let is_known = |name: &&String| together.clients.iter().any(|client| client.name == **name);
+        match self.script.processes().find(|name| !is_known(name)) {
+            Some(name) => Err(ScenarioError::NoSuchProcess { name: name.clone() }),
+            None => Ok(together),
+        }
+    }
+
+    /// Adds the processes of one workload to those that are there.
+    fn add(
+        &self,
+        process: &ProcessSettings,
+        seed: u64,
+        base_dir: &Path,
+        together: &mut Processes,
+    ) -> Result<(), ScenarioError> {
+        let ProcessSettings { source, behaviour } = process;
+        let mut workload = match source {
+            WorkloadSource::Generator(generator) => generator.generate(seed)?,
             WorkloadSource::Trace(source) => {
                 let options = ImportOptions { block_bytes: source.block_bytes.bytes() };
                 import::read(&base_dir.join(&source.trace), &options)?
             }
         };
-        if self.client.scale > 1 {
-            workload.scale(self.client.scale);
-        }
-        Ok(workload)
+        workload.compress_arrivals(behaviour.compress_arrivals);
+        workload.delay(behaviour.start.ns);
+        let client = behaviour.client(&workload.name, &self.client, &self.all_clients());
+        let name = std::mem::take(&mut workload.name);
+        let numbers = together.workload.append(workload);
+        together.workload.name = name;
+        together.clients.extend(numbers.map(|_| client.clone()));
+        Ok(())
+    }
+
+    /// What the processes have in common.
+    fn all_clients(&self) -> ClientDesc {
+        let buffers = BufferDesc {
+            segments: self.segments(),
+            compression: self.client.compression,
+            notify_eviction: self.client.notify.contains(&Notification::Eviction),
+            notify_io_mmu_unmap: self.client.notify.contains(&Notification::IoMmuUnmap),
+        };
+        ClientDesc { buffers, ..ClientDesc::default() }
     }
 
     /// Returns the bytes of local memory for `workload`, which is the scenario's own: a size as it stands, or a share

@@ -71,6 +71,12 @@ pub enum ScenarioError {
     /// The workload cannot be generated.
     #[error("the scenario's `[workload]` cannot be generated: {0}")]
     Workload(#[from] WorkloadError),
+    /// A change, the table or a check names a process that there is not.
+    #[error("there is no process `{name}`; name one by its `name`, or by its workload's")]
+    NoSuchProcess {
+        /// The name.
+        name: String,
+    },
     /// The trace cannot be imported.
     #[error("the trace cannot be used: {0}")]
     Import(#[from] ImportError),

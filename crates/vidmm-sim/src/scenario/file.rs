@@ -14,6 +14,7 @@ use super::adapter::{AdapterSettings, DEFAULT_APERTURE};
 use super::client::ClientSettings;
 use super::cost::CostSettings;
 use super::definition::{DEFAULT_NAME, Scenario};
+use super::duration::Duration;
 use super::error::ScenarioError;
 use super::explicit::ExplicitScenario;
 use super::fault::{Fault, faults};
@@ -21,6 +22,8 @@ use super::limits::{MAX_FILE_BYTES, MAX_LOCAL_MEMORY};
 use super::number::within;
 use super::page_tables::adapter;
 use super::problem::Problem;
+use super::process::read_processes;
+use super::script::{Change, Check, CompareSettings, Script, TableSettings};
 use super::source::WorkloadSource;
 use super::steps::read_steps;
 
@@ -110,19 +113,26 @@ fn line_of(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|&byte| byte == b'\n').count() + 1
 }
 
-/// Reads a workload's scenario. The table `[workload]` is taken out of it first, because its keys depend on its source.
+/// Reads a workload's scenario. The tables `[workload]` and `[[process]]` are taken out of it first, because their keys depend
+/// on the source.
 fn workload(mut table: Spanned<DeTable<'_>>, path: &Path) -> Result<Scenario, Problem> {
-    let source = match table.get_mut().remove("workload") {
-        Some(workload) => WorkloadSource::from_toml(workload)?,
-        None => WorkloadSource::default(),
-    };
-    let Keys { name, seed, adapter, cost, client, faults } = Keys::deserialize(toml::Deserializer::from(table))?;
-    Ok(Scenario { name: name.unwrap_or_else(|| stem(path)), seed, adapter, cost, client, source, faults })
+    let (workload, processes) = (table.get_mut().remove("workload"), table.get_mut().remove("process"));
+    if let (Some(_), Some(processes)) = (&workload, &processes) {
+        let both = "the scenario has a `[workload]` and a `[[process]]`; keep one of them".to_owned();
+        return Err(Problem::At(processes.span().start, both));
+    }
+    let source = workload.map_or_else(|| Ok(WorkloadSource::default()), WorkloadSource::from_toml)?;
+    let processes = processes.map_or_else(|| Ok(Vec::new()), read_processes)?;
+    let Keys { name, seed, adapter, cost, client, faults, change, end, table, check, compare } =
+        Keys::deserialize(toml::Deserializer::from(table))?;
+    let script = Script { changes: change, end, table, checks: check };
+    let name = name.unwrap_or_else(|| stem(path));
+    Ok(Scenario { name, seed, adapter, cost, client, source, processes, script, compare, faults })
 }
 
 /// Reads a scenario of steps. Nothing in it is a share, because there is no workload to take a share of.
 fn explicit(mut table: Spanned<DeTable<'_>>, text: &str, path: &Path) -> Result<ExplicitScenario, Problem> {
-    for key in ["workload", "client"] {
+    for key in ["workload", "process", "client", "change", "end", "table", "check", "compare"] {
         if let Some(other) = table.get_ref().get(key) {
             return Err(Problem::At(
                 other.span().start,
@@ -146,7 +156,7 @@ fn explicit(mut table: Spanned<DeTable<'_>>, text: &str, path: &Path) -> Result<
     let aperture_commit_limit_bytes =
         limit.map(|limit| bytes("aperture-commit-limit", places[1], limit)).transpose()?;
     let aperture_bytes = keys.adapter.aperture.unwrap_or(DEFAULT_APERTURE).bytes();
-    let Keys { name, seed, adapter, cost, client: _, faults } = keys;
+    let Keys { name, seed, adapter, cost, faults, .. } = keys;
     let name = name.unwrap_or_else(|| stem(path));
     Ok(ExplicitScenario {
         name,
@@ -187,12 +197,18 @@ struct Keys {
     client: ClientSettings,
     #[serde(deserialize_with = "faults")]
     faults: Vec<Fault>,
+    change: Vec<Change>,
+    end: Option<Duration>,
+    table: Option<TableSettings>,
+    check: Vec<Check>,
+    compare: Option<CompareSettings>,
 }
 
 impl Default for Keys {
     fn default() -> Self {
-        let Scenario { name: _, seed, adapter, cost, client, source: _, faults } = Scenario::default();
-        Self { name: None, seed, adapter, cost, client, faults }
+        let Scenario { seed, adapter, cost, client, faults, script, compare, .. } = Scenario::default();
+        let Script { changes, end, table, checks } = script;
+        Self { name: None, seed, adapter, cost, client, faults, change: changes, end, table, check: checks, compare }
     }
 }
 

@@ -6,6 +6,7 @@
 // A file imports only from those above it.
 mod limits;
 mod number;
+mod duration;
 mod fault;
 mod page_size;
 mod amount;
@@ -20,8 +21,10 @@ mod client;
 mod error;
 mod problem;
 mod source;
+mod process;
+mod script;
 mod definition;
-mod steps;
+pub mod steps;
 mod explicit;
 mod file;
 
@@ -30,7 +33,8 @@ pub use amount::local_memory;
 pub use client::ClientSettings;
 pub use contract::Wddm;
 pub use cost::CostSettings;
-pub use definition::Scenario;
+pub use definition::{Processes, Scenario};
+pub use duration::Duration;
 pub use error::ScenarioError;
 pub use explicit::ExplicitScenario;
 pub use fault::{Fault, FaultError, FaultKind};
@@ -40,8 +44,6 @@ pub use memory::Notification;
 pub use page_size::PageSize;
 pub use page_tables::PageTableError;
 pub use paging_va::PagingVa;
+pub use process::{ProcessBehaviour, ProcessSettings};
+pub use script::{Change, Check, CompareSettings, Script, TableSettings};
 pub use source::{TraceSource, WorkloadSource};
-pub use steps::{
-    Action, Answer, ApertureShows, Call, CheckAperture, CreateAllocation, CreateDevice, DEFAULT_DEVICE,
-    DEFAULT_PROCESS, EvictFlag, Kernel, KernelEngine, Look, MapAllocation, Step, Until,
-};

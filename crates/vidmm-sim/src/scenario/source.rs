@@ -64,7 +64,9 @@ enum Kind {
     TransformerTraining,
     LlmServing,
     CyclicLayers,
+    Inference,
     ZipfTextures,
+    RandomTouches,
 }
 
 impl Kind {
@@ -74,7 +76,9 @@ impl Kind {
             Self::TransformerTraining => Generator::TransformerTraining(read(parameters)?),
             Self::LlmServing => Generator::LlmServing(read(parameters)?),
             Self::CyclicLayers => Generator::CyclicLayers(read(parameters)?),
+            Self::Inference => Generator::Inference(read(parameters)?),
             Self::ZipfTextures => Generator::ZipfTextures(read(parameters)?),
+            Self::RandomTouches => Generator::RandomTouches(read(parameters)?),
         })
     }
 }

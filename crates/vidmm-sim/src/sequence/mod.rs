@@ -4,7 +4,9 @@
 mod words;
 mod names;
 mod entries;
+mod sentences;
 mod narrator;
 
 pub use narrator::Line;
 pub(crate) use narrator::Narrator;
+pub(crate) use words::trim_flags;

@@ -1,11 +1,12 @@
 //! Events become lines.
 
 use vidmm::contract::{BuildStatus, EngineFence, NotifyAlloc, PagingOperation, UpdatePageTableFlags, WddmVersion};
-use vidmm::{Event, GpuVirtualAddress};
+use vidmm::{Event, GpuVirtualAddress, NumberedEvent};
 use vidmm_trace::ByteSize;
 
 use super::entries::Entries;
 use super::names::Names;
+use super::sentences::sentence;
 use super::words::{addresses, chunk, content, model, notification, part, reason};
 use crate::exact::exact;
 
@@ -68,8 +69,14 @@ impl Narrator {
         self.say("check", text);
     }
 
+    /// Something that the scenario did between two steps.
+    pub fn said(&mut self, verb: &'static str, text: String) {
+        self.say(verb, text);
+    }
+
     /// An event of the log.
-    pub fn event(&mut self, event: &Event) {
+    pub fn event(&mut self, numbered: &NumberedEvent) {
+        let event = &numbered.event;
         self.names.observe(event);
         match event {
             Event::AdapterStarted { .. } | Event::PagingVaQueried { .. } => self.adapter(event),
@@ -104,7 +111,11 @@ impl Narrator {
             | Event::IllegalCommand { .. }
             | Event::DeviceInError { .. }
             | Event::AdapterInError { .. } => self.error(event),
-            _ => {}
+            _ => {
+                if let Some((verb, text)) = sentence(numbered, &self.names) {
+                    self.say(verb, text);
+                }
+            }
         }
     }
 
@@ -281,9 +292,13 @@ impl Narrator {
 
     fn decision(&mut self, event: &Event) {
         match event {
-            Event::Evicted { allocation, segment, copied, reason: why, .. } => {
+            Event::Evicted { allocation, segment, copied, discarded, reason: why, .. } => {
                 let (allocation, place) = (self.names.allocation(*allocation), self.names.place(*segment));
-                let copied = if *copied { ", with a copy" } else { "" };
+                let copied = match (*copied, *discarded) {
+                    (true, _) => ", with a copy",
+                    (false, true) => ", its content is discarded",
+                    (false, false) => "",
+                };
                 self.say("out", format!("{allocation} leaves {place}{copied}: {}", reason(*why)));
             }
             Event::Placed { allocation, segment, content: source, .. } => {

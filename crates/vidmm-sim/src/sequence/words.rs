@@ -1,5 +1,6 @@
 //! Sizes, ranges and places in words.
 
+use vidmm::TrimFlags;
 use vidmm::contract::{AddressingModel, NotifyAllocFlags};
 use vidmm::event::{ContentSource, EvictReason};
 
@@ -41,6 +42,17 @@ pub(super) fn notification(flags: NotifyAllocFlags) -> &'static str {
     } else {
         "with other flags than one"
     }
+}
+
+/// What a process is asked to do, by WDDM's names; nothing if there is no flag.
+pub(crate) fn trim_flags(flags: TrimFlags) -> String {
+    let names = [
+        (TrimFlags::PERIODIC_TRIM, "PeriodicTrim"),
+        (TrimFlags::RESTART_PERIODIC_TRIM, "RestartPeriodicTrim"),
+        (TrimFlags::TRIM_TO_BUDGET, "TrimToBudget"),
+    ];
+    let set: Vec<&str> = names.iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, name)| *name).collect();
+    set.join(" and ")
 }
 
 pub(super) fn reason(reason: EvictReason) -> &'static str {

@@ -4,8 +4,10 @@
 //! files. The same parameters and seed always give the same workload.
 
 pub mod cyclic;
+pub mod inference;
 pub mod serving;
 pub mod textures;
+pub mod touches;
 pub mod training;
 
 mod builder;
@@ -17,8 +19,10 @@ use serde::{Deserialize, Serialize};
 use crate::{Workload, WorkloadError};
 
 pub use cyclic::CyclicParams;
+pub use inference::InferenceParams;
 pub use serving::ServingParams;
 pub use textures::TexturesParams;
+pub use touches::TouchesParams;
 pub use training::TrainingParams;
 
 /// A generator and its parameters, as a scenario file writes them: `kind` names the generator, and
@@ -32,8 +36,12 @@ pub enum Generator {
     LlmServing(ServingParams),
     /// Reading the same layers again and again.
     CyclicLayers(CyclicParams),
+    /// Answering requests, and being idle in between.
+    Inference(InferenceParams),
     /// Rendering frames from textures of very different popularity.
     ZipfTextures(TexturesParams),
+    /// Reading and rewriting buffers at random.
+    RandomTouches(TouchesParams),
 }
 
 impl Default for Generator {
@@ -56,7 +64,9 @@ impl Generator {
             Self::TransformerTraining(params) => training::generate(params, seed),
             Self::LlmServing(params) => serving::generate(params, seed),
             Self::CyclicLayers(params) => cyclic::generate(params, seed),
+            Self::Inference(params) => inference::generate(params),
             Self::ZipfTextures(params) => textures::generate(params, seed),
+            Self::RandomTouches(params) => touches::generate(params, seed),
         }
     }
 
@@ -66,7 +76,9 @@ impl Generator {
             Self::TransformerTraining(_) => training::KIND,
             Self::LlmServing(_) => serving::KIND,
             Self::CyclicLayers(_) => cyclic::KIND,
+            Self::Inference(_) => inference::KIND,
             Self::ZipfTextures(_) => textures::KIND,
+            Self::RandomTouches(_) => touches::KIND,
         }
     }
 }

@@ -5,7 +5,8 @@ use super::{Kernel, Lifetime, Workload};
 /// How much memory a workload needs, each buffer rounded up to the granule asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// The most bytes that are alive at one time: the local memory that needs no paging.
+    /// The most bytes that are alive at one time: the local memory that needs no paging. Processes run beside each other, so
+    /// this is the sum of what each of them has alive at most.
     pub peak_bytes: u64,
     /// The bytes of all buffers that any kernel uses, each counted once.
     pub touched_bytes: u64,
@@ -57,28 +58,36 @@ impl Workload {
         footprint
     }
 
-    /// The most bytes alive at one time. It adds up what is born and what dies at each kernel.
+    /// The sum over all processes of the most bytes that each has alive at one time.
     fn peak(&self, sizes: &[u128]) -> u128 {
-        let end = self.kernels.len();
-        let mut born = vec![0; end + 1];
-        let mut dead = vec![0; end + 1];
+        let numbers = self.processes();
+        let mut processes = vec![Alive::default(); numbers.len()];
+        let owner = |kernel: usize| numbers.binary_search(&self.kernels[kernel].process).expect("it is listed");
         let uses = self.first_and_last_use();
-        for ((buffer, &size), &(first, last)) in self.buffers.iter().zip(sizes).zip(&uses) {
-            let (from, to) = match buffer.lifetime {
-                Lifetime::Whole => (0, end),
-                _ if first > last => continue,
-                Lifetime::Temporary => (first as usize, last as usize + 1),
-                Lifetime::Kept => (first as usize, end),
-            };
-            born[from] += size;
-            dead[to] += size;
+        let mut born = vec![Vec::new(); self.kernels.len()];
+        let mut dead = vec![Vec::new(); self.kernels.len()];
+        for (buffer, (kind, &(first, last))) in self.buffers.iter().zip(&uses).enumerate() {
+            match kind.lifetime {
+                // What no kernel uses is nobody's; it counts for the first process, if there is one.
+                Lifetime::Whole => {
+                    let owner =
+                        if first > last { (!numbers.is_empty()).then_some(0) } else { Some(owner(first as usize)) };
+                    owner.into_iter().for_each(|owner| processes[owner].is_born(sizes[buffer]));
+                }
+                _ if first > last => {}
+                Lifetime::Temporary => {
+                    born[first as usize].push(buffer);
+                    dead[last as usize].push(buffer);
+                }
+                Lifetime::Kept => born[first as usize].push(buffer),
+            }
         }
-        let (mut live, mut peak) = (0_u128, 0_u128);
-        for (born, dead) in born.into_iter().zip(dead) {
-            live = live + born - dead;
-            peak = peak.max(live);
+        for (kernel, (born, dead)) in born.iter().zip(&dead).enumerate() {
+            let process = &mut processes[owner(kernel)];
+            born.iter().for_each(|&buffer| process.is_born(sizes[buffer]));
+            process.bytes -= dead.iter().map(|&buffer| sizes[buffer]).sum::<u128>();
         }
-        peak
+        processes.iter().map(|process| process.peak).sum()
     }
 
     /// The bytes of all buffers that any kernel uses.
@@ -86,6 +95,20 @@ impl Workload {
         let uses = self.first_and_last_use();
         let used = sizes.iter().zip(&uses).filter(|(_, (first, last))| first <= last);
         used.map(|(size, _)| size).sum()
+    }
+}
+
+/// What a process has alive, and the most that it had.
+#[derive(Clone, Copy, Default)]
+struct Alive {
+    bytes: u128,
+    peak: u128,
+}
+
+impl Alive {
+    fn is_born(&mut self, bytes: u128) {
+        self.bytes += bytes;
+        self.peak = self.peak.max(self.bytes);
     }
 }
 

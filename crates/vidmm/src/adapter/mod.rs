@@ -61,6 +61,8 @@ pub(crate) struct MemorySegment {
     pub id: SegmentId,
     pub size: u64,
     pub page_size: PageSize,
+    /// The CPU sees all of it.
+    pub cpu_visible: bool,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -157,6 +157,7 @@ fn check_segments(
         id: SegmentId(id),
         size: segment.size,
         page_size: page_size_of(segment),
+        cpu_visible: segment.flags.contains(SegmentFlags::CPU_VISIBLE),
     });
     let aperture = numbered().find(|(_, segment)| is_aperture(segment)).map(|(id, segment)| ApertureSegment {
         id: SegmentId(id),

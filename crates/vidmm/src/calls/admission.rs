@@ -41,10 +41,9 @@ impl VidMm {
     /// What may join a device's list: beside all others, or as its process is entitled to.
     pub(super) fn begin_admission(&self, device: usize, entitled: Option<MakeResidentFlags>) -> Admission {
         let process = self.devices[device].process;
-        // What is offered must fit again when it is reclaimed.
         let alone = |pool: Pool| {
             let books = &self.devices[device];
-            i128::from(self.list_capacity(pool)) - i128::from(books.list[pool].now()) - i128::from(books.offered[pool])
+            i128::from(self.list_capacity(pool)) - i128::from(books.list[pool].now())
         };
         let left = |pool: Pool| {
             let shares = &self.shares[pool];

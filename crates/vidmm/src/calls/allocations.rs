@@ -88,7 +88,7 @@ impl VidMm {
         device: DeviceId,
         desc: impl Into<CreateAllocationDesc<'d>>,
     ) -> Result<AllocationId, CreateError> {
-        let CreateAllocationDesc { private_driver_data, flags, existing_sys_mem: _ } = desc.into();
+        let CreateAllocationDesc { private_driver_data, flags, existing_sys_mem } = desc.into();
         let device_index = self.devices.lookup(device)?;
         self.check_device(device_index)?;
         let info = kmd.create_allocation(private_driver_data)?;
@@ -96,9 +96,11 @@ impl VidMm {
         let shared = if is_shared { AllocationState::SHARED } else { AllocationState::empty() };
         let size = self.check_allocation(&info);
         let state = self.notifications(&info).map(|notify| notify | self.residence(&info) | shared);
-        let checked = size.and_then(|size| Ok((size, state?)));
+        let sys_mem = check_sys_mem(&info, existing_sys_mem);
+        let checked = size.and_then(|size| Ok((size, state? | sys_mem?)));
         let committed = checked.and_then(|(size, state)| {
-            Ok((size, state, self.commit_backing_store(host, size).map_err(CreateError::from)?))
+            let committed = existing_sys_mem.map_or_else(|| self.commit_backing_store(host, size), Ok);
+            Ok((size, state, committed.map_err(CreateError::from)?))
         });
         let (size, state, backing_store) = committed.inspect_err(|_| kmd.destroy_allocation(info.allocation))?;
         self.report_notifications(&info, size);
@@ -120,8 +122,8 @@ impl VidMm {
             accessed_physically: info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY),
             notify: notify_flags(state),
             shared: is_shared,
-            existing_sys_mem: false,
-            permanent_sys_mem: false,
+            existing_sys_mem: existing_sys_mem.is_some(),
+            permanent_sys_mem: info.flags.contains(AllocationFlags::PERMANENT_SYS_MEM),
         });
         Ok(allocation)
     }
@@ -168,6 +170,9 @@ impl VidMm {
         state.set(AllocationState::MAY_BE_IN_SYSTEM, set.contains(self.adapter.aperture.id));
         state.set(AllocationState::PREFERS_SYSTEM, info.preferred_segment.0[0] == self.adapter.aperture.id);
         state.set(AllocationState::ACCESSED_PHYSICALLY, info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY));
+        let is_seen = info.flags.contains(AllocationFlags::CPU_VISIBLE);
+        let sees_memory = self.adapter.memory.is_some_and(|memory| memory.cpu_visible);
+        state.set(AllocationState::CPU_VISIBLE, is_seen && sees_memory);
         state.set(AllocationState::LISTED_IN_SYSTEM, !state.contains(AllocationState::MAY_BE_IN_MEMORY));
         state
     }
@@ -220,7 +225,9 @@ impl VidMm {
     }
 
     /// Destroys an allocation. Work submitted before may still use it (RES-91): its memory, its addresses and its backing
-    /// store are free when that has ended, and the handle is invalid at once. It leaves its device's list.
+    /// store are free when that has ended, and the handle is invalid at once. It leaves its device's list; the CPU sees it no more.
+    ///
+    /// A shared allocation that others have open lives on with them (U-34).
     ///
     /// # Errors
     ///
@@ -230,16 +237,41 @@ impl VidMm {
         let index = self.lookup_allocation(allocation)? as u32;
         self.events.record(|| Event::AllocationDestroyed { allocation, flags });
         self.end_offer(index);
+        let is_synchronous = flags.contains(DestroyFlags::SYNCHRONOUS_DESTROY);
+        self.allocations[index as usize].state.set(AllocationState::SYNCHRONOUS_DESTROY, is_synchronous);
         if self.hand_over(index) {
             return Ok(());
         }
         let device_index = self.allocations[index as usize].device as usize;
         self.leave_list(index, device_index as u32);
+        if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) {
+            self.destroy_at_once(index, device_index as u32);
+            return Ok(());
+        }
         // Work that was submitted and still waits for its grant may need it: until then it can be evicted and come back.
         self.allocations[index as usize].state |= AllocationState::DESTROYED;
         self.bury(index);
         self.defer(device_index, DeferredAction::Purge(index));
         Ok(())
+    }
+
+    /// Work of the owner's device does not use the allocation, whatever that has submitted: nothing waits for it (RES-91).
+    fn destroy_at_once(&mut self, index: u32, device: u32) {
+        self.release(index, device);
+        self.devices[device as usize].lapsing.forget(index);
+        self.allocations[index as usize].entry_mut(device).forget_uses();
+        self.allocations[index as usize].state |= AllocationState::DESTROYED;
+        self.let_go(index);
+        self.bury(index);
+        let books = &self.devices[device as usize];
+        let is_named = |deferred: &Deferred| deferred.action.allocation() == index;
+        if books.granted < books.requests.len() || books.deferred.iter().any(is_named) {
+            return self.defer(device as usize, DeferredAction::Purge(index));
+        }
+        let purge = Deferred { submission: 0, request: 0, action: DeferredAction::Purge(index) };
+        self.devices[device as usize].deferred.push_front(purge);
+        self.deferring.insert(device);
+        self.stirred = true;
     }
 
     /// Takes an allocation off a device's list, whatever its count; what is submitted still has it.
@@ -264,6 +296,25 @@ impl VidMm {
         self.deferring.insert(device as u32);
         self.stirred = true;
     }
+}
+
+/// What follows for an allocation whose content in system memory is the caller's, or is kept (2.2).
+fn check_sys_mem(info: &AllocationInfo, existing: Option<PhysicalAddress>) -> Result<AllocationState, CreateError> {
+    let broken = |rule| Err(CreateError::Violation(Violation::AllocationInfo(rule)));
+    let has = |flag| info.flags.contains(flag);
+    let excluded = has(AllocationFlags::EXISTING_SYS_MEM) || !has(AllocationFlags::CPU_VISIBLE);
+    if has(AllocationFlags::PERMANENT_SYS_MEM) && excluded {
+        return broken(AllocationInfoRule::PermanentSysMem);
+    }
+    let is_possible = |at: PhysicalAddress| at.segment.is_system() && at.offset.is_multiple_of(PAGE_SIZE_64K);
+    if existing.is_some_and(is_possible) != has(AllocationFlags::EXISTING_SYS_MEM) {
+        return broken(AllocationInfoRule::ExistingSysMem(existing));
+    }
+    let mut state = AllocationState::empty();
+    state.set(AllocationState::KEEPS_COPY, has(AllocationFlags::PERMANENT_SYS_MEM) || existing.is_some());
+    // The caller's memory has content from the beginning.
+    state.set(AllocationState::EXISTING_SYS_MEM | AllocationState::BACKED, existing.is_some());
+    Ok(state)
 }
 
 /// The notifications that an allocation will get, as the driver asked for them.

@@ -1,6 +1,7 @@
 //! What processes ask and say of their budgets (RES-50..RES-57).
 
 use crate::{
+    allocation::Allocation,
     budget::{MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility},
     error::ReservationError,
     event::Event,
@@ -26,7 +27,7 @@ impl VidMm {
         let share = self.shares[pool].get(index as u32);
         Ok(VideoMemoryInfo {
             budget: self.shares[pool].published_budget(index as u32),
-            current_usage: self.processes[index].standing.usage[pool],
+            current_usage: self.processes[index].standing.usage[pool] - self.offered_usage(index as u32, pool),
             current_reservation: share.reservation,
             available_for_reservation: self.available_for_reservation(index as u32, pool),
             requested: share.demand,
@@ -58,6 +59,15 @@ impl VidMm {
         self.events.record(|| Event::ReservationChanged { process, group, reservation });
         self.stirred = true;
         Ok(())
+    }
+
+    /// Bytes of the process's allocations that are resident and offered (U-37).
+    fn offered_usage(&self, process: u32, pool: Pool) -> u64 {
+        let offered = self.offers.keys().map(|&index| &self.allocations[index as usize]);
+        let is_there = |allocation: &&Allocation| {
+            allocation.process == process && allocation.place.as_ref().is_some_and(|place| place.pool() == pool)
+        };
+        offered.filter(is_there).map(|allocation| allocation.size).sum()
     }
 
     /// Half of a pool can be reserved, by all processes together (U-31).

@@ -1,9 +1,6 @@
 //! Processes, devices, contexts, queues, fences: their creation and their end.
 
-use alloc::{
-    collections::{BTreeSet, VecDeque},
-    vec::Vec,
-};
+use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::{
     budget::{ProcessShare, Standing},
@@ -12,6 +9,7 @@ use crate::{
     event::Event,
     gpu_va::{PageTables, Process, Table, TableKey, VaSpace},
     id::{ContextId, DeviceId, MonitoredFenceId, PagingQueueId, ProcessId},
+    ordered_set::OrderedSet,
     pool::{PerPool, Pool},
     residency::Lapsing,
     state::{Context, Device, MonitoredFence, PagingQueue, VidMm},
@@ -40,7 +38,7 @@ impl VidMm {
             handle,
             space,
             tables,
-            devices: BTreeSet::new(),
+            devices: OrderedSet::default(),
             standing: Standing::default(),
         });
         let (weight, index) = (self.processes[process.index()].standing.weight(), process.index() as u32);
@@ -124,23 +122,24 @@ impl VidMm {
             paging_queues: 0,
             allocations: 0,
             list: PerPool::default(),
-            offered: PerPool::default(),
             turn: Turn { last_busy: self.now, ..Turn::default() },
             held: PerPool::default(),
             num_held: 0,
+            owed: PerPool::default(),
             holdings: Vec::new(),
             to_bring_back: Vec::new(),
             notifications: Vec::new(),
             period_runs: false,
             suspended_in_period: false,
+            refreshes: Vec::new(),
             lapsing: Lapsing::default(),
             requests: VecDeque::new(),
             ready: 0,
             granted: 0,
             last_request: 0,
             submitted: 0,
-            undispatched: BTreeSet::new(),
-            unretired: BTreeSet::new(),
+            undispatched: OrderedSet::default(),
+            unretired: OrderedSet::default(),
             deferred: VecDeque::new(),
         });
         self.processes[process_index].devices.insert(device.index() as u32);

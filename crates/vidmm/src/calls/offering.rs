@@ -9,7 +9,7 @@ use crate::{
     event::Event,
     id::{AllocationId, DeviceId, PagingQueueId},
     offer::{Offer, OfferFlags, OfferPriority, ReclaimResult},
-    pool::PerPool,
+    pool::{PerPool, Pool},
     request::RequestKind,
     residency::EvictFlags,
     state::{DeferredAction, VidMm},
@@ -71,6 +71,12 @@ impl VidMm {
             if allocation.state.contains(AllocationState::OFFERED) || !named.insert(index) {
                 return Err(OfferError::Offered { position });
             }
+            if allocation.state.contains(AllocationState::LOCKED) {
+                return Err(OfferError::Locked { position });
+            }
+            if allocation.state.contains(AllocationState::EXISTING_SYS_MEM) {
+                return Err(OfferError::ExistingSysMem { position });
+            }
             if allocation.openings().any(|opening| !opening.is_closed) {
                 return Err(OfferError::Shared { position });
             }
@@ -100,13 +106,12 @@ impl VidMm {
         let count = allocation.entry_mut(device as u32).count;
         allocation.state |= AllocationState::OFFERED;
         // An earlier Evict no longer hastens it: it stays where it is until memory is wanted.
-        allocation.state -= AllocationState::EVICT_SOON;
+        allocation.state -= AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
         self.offers.insert(index, Offer { count, priority, flags });
         if count > 0 {
             let entry = self.allocations[index as usize].entry_mut(device as u32);
             entry.count = 1;
             let effect = entry.leave(submitted, EvictFlags::EVICT_ONLY_IF_NECESSARY);
-            self.devices[device].offered[pool] += size;
             self.set_list_bytes(device, pool, self.devices[device].list[pool].now() - size);
             self.apply(index, device as u32, effect);
         }
@@ -121,7 +126,8 @@ impl VidMm {
     ///
     /// # Errors
     ///
-    /// If an allocation is not offered, or another device's. None is then reclaimed.
+    /// If an allocation is not offered, or another device's, or the device's list would not fit even alone with what comes
+    /// back to it. None is then reclaimed.
     #[doc(alias = "D3DKMTReclaimAllocations2")]
     pub fn reclaim_allocations(
         &mut self,
@@ -153,6 +159,7 @@ impl VidMm {
             indices.push(index);
         }
 
+        self.check_fits_again(device, &indices)?;
         let mut results = Vec::with_capacity(indices.len());
         let mut listed = Vec::new();
         for &index in &indices {
@@ -179,6 +186,20 @@ impl VidMm {
         self.join_again(queue, listed, at_once);
         self.stirred = true;
         Ok(Reclaimed { results, paging_fence_value })
+    }
+
+    /// The device's list must fit alone with what comes back to it: then its turn comes (D3).
+    fn check_fits_again(&self, device: usize, indices: &[u32]) -> Result<(), ReclaimError> {
+        let mut num_bytes_to_trim = 0;
+        for pool in Pool::ALL {
+            let comes_back =
+                |&&index: &&u32| self.is_listed_offered(index) && self.allocations[index as usize].pool() == pool;
+            let added: u64 =
+                indices.iter().filter(comes_back).map(|&index| self.allocations[index as usize].size).sum();
+            let list = self.devices[device].list[pool].now() + added;
+            num_bytes_to_trim += list.saturating_sub(self.list_capacity(pool));
+        }
+        if num_bytes_to_trim > 0 { Err(ReclaimError::NoMemory { num_bytes_to_trim }) } else { Ok(()) }
     }
 
     /// Ends an offer. Returns what became of the content, and how often the allocation is on its device's list from now on.
@@ -212,9 +233,6 @@ impl VidMm {
         let offer = self.offers.remove(&index)?;
         let allocation = &mut self.allocations[index as usize];
         allocation.state -= AllocationState::OFFERED | AllocationState::DISCARDED;
-        if offer.count > 0 {
-            self.devices[allocation.device as usize].offered[allocation.pool()] -= allocation.size;
-        }
         self.reclassify(index);
         Some(offer)
     }
@@ -224,8 +242,6 @@ impl VidMm {
         let offer = self.offers.get_mut(&index).expect("an offered allocation has an offer");
         offer.count -= 1;
         if offer.count == 0 {
-            let allocation = &self.allocations[index as usize];
-            self.devices[allocation.device as usize].offered[allocation.pool()] -= allocation.size;
             self.let_go(index);
         }
     }

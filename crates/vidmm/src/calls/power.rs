@@ -1,19 +1,33 @@
 //! Power: everything is saved to system memory before the adapter loses it (P60).
 
-use crate::state::VidMm;
+use alloc::vec::Vec;
+
+use crate::{state::VidMm, turn::Power};
 
 impl VidMm {
     /// The adapter is about to lose power: no work is dispatched from now on, and when nothing is in flight any more all that
     /// is resident goes to system memory. [`Output::PoweredDown`](crate::Output::PoweredDown) says when that is done. Calls
     /// are accepted meanwhile, and wait.
     pub fn power_down(&mut self) {
-        todo!()
+        self.turns.power_up_wanted = false;
+        if self.turns.power != Power::Up {
+            return;
+        }
+        self.turns.power = Power::GoingDown;
+        for device in Vec::from_iter(self.devices.iter().map(|(index, _)| index as u32)) {
+            self.halt(device);
+        }
+        self.stirred = true;
     }
 
     /// The adapter has power again, and its memory segment holds nothing: page tables are built again, those of the paging
     /// process before any other operation, and lists are brought back. Without a power-down before it does nothing; one that
     /// is still under way ends first.
     pub fn power_up(&mut self) {
-        todo!()
+        match self.turns.power {
+            Power::Up => {}
+            Power::GoingDown => self.turns.power_up_wanted = true,
+            Power::Down => self.regain_power(),
+        }
     }
 }

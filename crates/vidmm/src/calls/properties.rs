@@ -1,10 +1,17 @@
 //! What of an allocation can be changed later: its priority and its segments (CRE-31, 2.6).
 
+use super::resident::REQUESTS_MAX;
 use crate::{
+    allocation::AllocationState,
     contract::{Kmd, SegmentPreference, SegmentSet},
-    error::UpdateError,
+    error::{AllocationInfoRule, UpdateError},
+    event::{Event, EvictReason},
     id::{AllocationId, PagingQueueId},
+    poll::Draft,
+    pool::Pool,
+    request::RequestKind,
     state::VidMm,
+    units::{PageSize, SegmentId},
 };
 
 /// What is to change; `None` leaves a property as it is.
@@ -25,16 +32,27 @@ impl VidMm {
     /// If the priority is 0 or the handle names nothing.
     #[doc(alias = "D3DKMTSetAllocationPriority")]
     pub fn set_allocation_priority(&mut self, allocation: AllocationId, priority: u32) -> Result<(), UpdateError> {
-        let _ = (allocation, priority);
-        todo!()
+        let index = self.lookup_allocation(allocation)? as u32;
+        if priority == 0 {
+            return Err(UpdateError::Impossible(AllocationInfoRule::Priority));
+        }
+        let is_evictable = self.allocations[index as usize].state.contains(AllocationState::EVICTABLE);
+        self.keep(index);
+        self.allocations[index as usize].priority = priority;
+        if is_evictable {
+            self.expose(index);
+        }
+        self.events.record(|| Event::AllocationPriorityChanged { allocation, priority });
+        Ok(())
     }
 
-    /// Changes where an allocation may be resident (CRE-50). If it must move for that, the value of the paging queue's fence
-    /// is returned that says when it has; 0 is at once. The same value again is ignored (CRE-51).
+    /// Changes where an allocation may be resident (CRE-50). If it leaves the place where it is for that, the value of the paging
+    /// queue's fence is returned that says when it has; 0 is at once. The same value again is ignored (CRE-51).
     ///
     /// # Errors
     ///
-    /// If the new set is impossible or the driver does not allow it.
+    /// If the new set is impossible or the driver does not allow it. What the device's list requires where it may not be any more
+    /// is not moved by this version: evict it first.
     #[doc(alias = "D3DKMTUpdateAllocationProperty")]
     pub fn update_allocation_property(
         &mut self,
@@ -43,7 +61,131 @@ impl VidMm {
         allocation: AllocationId,
         update: &UpdateAllocationProperty,
     ) -> Result<u64, UpdateError> {
-        let _ = (kmd, paging_queue, allocation, update);
-        todo!()
+        let queue = self.paging_queues.lookup(paging_queue)?;
+        let device = self.paging_queues[queue].device;
+        self.check_device(device as usize)?;
+        let index = self.lookup_allocation(allocation)? as u32;
+        if self.allocations[index as usize].device != device {
+            return Err(UpdateError::WrongDevice);
+        }
+        let (set, preferred) = self.updated(index, update);
+        let residence = self.check_update(index, set, preferred)?;
+        let state = self.allocations[index as usize].state;
+        if state & RESIDENCE == residence {
+            return Ok(0);
+        }
+        let may_stay = residence.contains(match self.allocations[index as usize].pool() {
+            Pool::Memory => AllocationState::MAY_BE_IN_MEMORY,
+            Pool::System => AllocationState::MAY_BE_IN_SYSTEM,
+        });
+        let is_required = self.allocations[index as usize].is_required()
+            || !self.is_done_with(index)
+            || self.is_listed_offered(index);
+        if is_required && !may_stay {
+            return Err(UpdateError::NotSupported("moving what a device's list requires to another kind of memory"));
+        }
+        let pending = self.devices[device as usize].requests.len();
+        if pending >= REQUESTS_MAX {
+            return Err(UpdateError::TooManyPending { pending });
+        }
+        let handle = self.allocations[index as usize].handle;
+        if !kmd.validate_update_allocation_property(handle, set, preferred) {
+            return Err(UpdateError::Vetoed);
+        }
+        let plans = self.change_residence(index, residence, may_stay);
+        let paging_fence_value = if plans.is_empty() { 0 } else { self.paging_queues[queue].last_value + 1 };
+        self.events.record(|| Event::AllocationPropertyUpdated {
+            allocation,
+            supported_segment_set: set.0,
+            queue: paging_queue,
+            paging_fence_value,
+        });
+        if !plans.is_empty() {
+            self.request(queue, RequestKind::Decided(plans));
+        }
+        self.stirred = true;
+        Ok(paging_fence_value)
+    }
+
+    /// What an allocation's segments would be.
+    fn updated(&self, index: u32, update: &UpdateAllocationProperty) -> (SegmentSet, SegmentPreference) {
+        let state = self.allocations[index as usize].state;
+        let aperture = self.adapter.aperture.id;
+        let memory = self.adapter.memory.filter(|_| state.contains(AllocationState::MAY_BE_IN_MEMORY));
+        let system = state.contains(AllocationState::MAY_BE_IN_SYSTEM);
+        let mut set = memory.map_or(0, |memory| SegmentSet::of(memory.id).0);
+        if system {
+            set |= SegmentSet::of(aperture).0;
+        }
+        let mut preferred = SegmentPreference::default();
+        if state.contains(AllocationState::PREFERS_SYSTEM) {
+            preferred.0[0] = aperture;
+        }
+        (update.supported_segment_set.unwrap_or(SegmentSet(set)), update.preferred_segment.unwrap_or(preferred))
+    }
+
+    /// Where an allocation may be from now on, as bits of its state, or why it may not.
+    fn check_update(
+        &self,
+        index: u32,
+        set: SegmentSet,
+        preferred: SegmentPreference,
+    ) -> Result<AllocationState, UpdateError> {
+        let allocation = &self.allocations[index as usize];
+        if set.0 == 0 || set.0 & !self.adapter.segments_mask != 0 {
+            return Err(UpdateError::Impossible(AllocationInfoRule::SegmentSet(set.0)));
+        }
+        let mut named = preferred.0.into_iter().take_while(|segment| *segment != SegmentId::SYSTEM);
+        if let Some(outside) = named.find(|&segment| !set.contains(segment)) {
+            return Err(UpdateError::Impossible(AllocationInfoRule::PreferredSegment(outside.0)));
+        }
+        let aperture = self.adapter.aperture.id;
+        let memory = self.adapter.memory.filter(|memory| set.contains(memory.id));
+        if memory.is_some_and(|memory| !allocation.size.is_multiple_of(memory.page_size.bytes())) {
+            return Err(UpdateError::Impossible(AllocationInfoRule::Size(allocation.size)));
+        }
+        if memory.is_some() && allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY) {
+            return Err(UpdateError::NotSupported("contiguous placement in the memory segment"));
+        }
+        let is_large = |mapping: crate::gpu_va::Mapping| mapping.pte_page_size == PageSize::Kib64;
+        if set.contains(aperture) && allocation.mappings().any(is_large) {
+            return Err(UpdateError::NotSupported("system memory that is mapped by entries of 64 KiB"));
+        }
+        let mut residence = AllocationState::empty();
+        residence.set(AllocationState::MAY_BE_IN_MEMORY, memory.is_some());
+        residence.set(AllocationState::MAY_BE_IN_SYSTEM, set.contains(aperture));
+        residence.set(AllocationState::PREFERS_SYSTEM, preferred.0[0] == aperture);
+        Ok(residence)
+    }
+
+    /// Changes where an allocation may be. It leaves the place where it may be no more; returns the plans for that.
+    fn change_residence(
+        &mut self,
+        index: u32,
+        residence: AllocationState,
+        may_stay: bool,
+    ) -> alloc::vec::Vec<crate::id::PlanNo> {
+        let allocation = &mut self.allocations[index as usize];
+        allocation.state = allocation.state.difference(RESIDENCE) | residence;
+        if !may_stay {
+            allocation.state.toggle(AllocationState::LISTED_IN_SYSTEM);
+        }
+        let allocation = &self.allocations[index as usize];
+        if allocation.is_required() && allocation.pools_differ() {
+            self.turns.demoted.insert(allocation.device);
+        }
+        let is_outside = allocation.place.as_ref().is_some_and(|place| match place.pool() {
+            Pool::Memory => !residence.contains(AllocationState::MAY_BE_IN_MEMORY),
+            Pool::System => !residence.contains(AllocationState::MAY_BE_IN_SYSTEM),
+        });
+        let mut draft = Draft::default();
+        if is_outside {
+            self.plan_out(&mut draft, index, EvictReason::PropertyUpdated);
+        }
+        self.finish(draft)
     }
 }
+
+/// The bits that say where an allocation may be.
+const RESIDENCE: AllocationState =
+    AllocationState::MAY_BE_IN_MEMORY.union(AllocationState::MAY_BE_IN_SYSTEM).union(AllocationState::PREFERS_SYSTEM);

@@ -320,7 +320,9 @@ impl VidMm {
         let allocation = &mut self.allocations[index as usize];
         let (pool, size) = (allocation.pool(), allocation.size);
         let entry = allocation.entry_mut(device);
-        entry.owed = false;
+        if core::mem::replace(&mut entry.owed, false) {
+            self.devices[device as usize].owed[pool] -= size;
+        }
         if !core::mem::replace(&mut entry.holding, true) {
             if !core::mem::replace(&mut entry.in_holdings, true) {
                 self.note_holding(device, index);
@@ -339,7 +341,10 @@ impl VidMm {
         let allocation = &mut self.allocations[index as usize];
         let (pool, size) = (allocation.pool(), allocation.size);
         let entry = allocation.entry_mut(device);
-        entry.owed = false;
+        if core::mem::replace(&mut entry.owed, false) {
+            self.account(device as usize, pool, |books| books.owed[pool] -= size);
+            return;
+        }
         if core::mem::replace(&mut entry.holding, false) {
             self.account(device as usize, pool, |books| {
                 books.held[pool] -= size;

@@ -15,6 +15,7 @@ use crate::{
     event::{ApertureSegmentFacts, Event, EventLog, MemorySegmentFacts},
     gpu_va::{PageTables, Table},
     id::Slots,
+    ordered_set::OrderedSet,
     paging::{Stream, Windows, initialise_table},
     paging_va::{PagingVaQuery, QUERY_TYPE},
     placer::PagePlacer,
@@ -80,7 +81,7 @@ impl VidMm {
             pinned_bytes: extents.iter().map(|extent| extent.size).sum(),
             promised_bytes: PerPool::default(),
             shares: PerPool::new(Shares::new(0), Shares::new(adapter.system_commit_limit)),
-            listeners: BTreeSet::new(),
+            listeners: OrderedSet::default(),
             trim_notifications: Slots::new(),
             trim_intervals: TrimIntervals::default(),
             periods: BTreeSet::new(),
@@ -100,12 +101,13 @@ impl VidMm {
             builder: Builder::new(system_context),
             engines: adapter.engines.iter().map(|_| Engine::default()).collect(),
             arrivals: 0,
-            requesting: BTreeSet::new(),
-            granted: BTreeSet::new(),
-            deferring: BTreeSet::new(),
-            rootless: BTreeSet::new(),
-            queued: BTreeSet::new(),
+            requesting: OrderedSet::default(),
+            granted: OrderedSet::default(),
+            deferring: OrderedSet::default(),
+            rootless: OrderedSet::default(),
+            queued: OrderedSet::default(),
             offers: BTreeMap::new(),
+            locks: BTreeMap::new(),
             evict_soon: VecDeque::new(),
             dead: Vec::new(),
             closed: Vec::new(),
@@ -173,7 +175,7 @@ impl VidMm {
 
     /// The paging process's tables are written by the first paging buffer, not by the CPU as in GVA-33: then a GPU sees one
     /// order of all updates (D1).
-    fn initialise_paging_tables(&mut self) {
+    pub(crate) fn initialise_paging_tables(&mut self) {
         for key in Windows::needed_tables(&self.adapter) {
             let Windows { process, tables, .. } = &mut self.windows;
             initialise_table(&self.adapter, *process, tables, key, &mut self.builder.steps);

@@ -66,7 +66,7 @@ impl VidMm {
     }
 
     /// The device may have turns, if nothing else stands against it.
-    pub(super) fn let_run(&mut self, device: u32) {
+    pub(crate) fn let_run(&mut self, device: u32) {
         let books = &mut self.devices[device as usize];
         let process_runs = self.processes[books.process as usize].standing.halted.is_none();
         books.turn.is_halted = !process_runs || self.turns.power != Power::Up;

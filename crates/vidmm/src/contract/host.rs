@@ -40,6 +40,8 @@ pub trait Host {
     }
 
     /// Shows other extents of the same size at the same address: the content has moved (RES-86).
+    ///
+    /// Without extents the content is on its way: nothing is seen, and whoever accesses the address waits for the next rotation.
     fn rotate_cpu_virtual_address(&mut self, address: CpuVirtualAddress, segment: SegmentId, extents: &[Extent]) {
         let _ = (address, segment, extents);
     }

@@ -1,12 +1,11 @@
 //! A process: an address space, and the tables that show it to the GPU.
 
-use alloc::collections::BTreeSet;
-
 use super::{PageTables, VaSpace};
 use crate::{
     budget::Standing,
     contract::KmdProcessHandle,
     id::{Slots, kind},
+    ordered_set::OrderedSet,
 };
 
 pub(crate) type Processes = Slots<kind::Process, Process>;
@@ -19,7 +18,7 @@ pub(crate) struct Process {
     pub space: VaSpace,
     pub tables: PageTables,
     /// Its devices.
-    pub devices: BTreeSet<u32>,
+    pub devices: OrderedSet<u32>,
     /// What it means to the user.
     pub standing: Standing,
 }

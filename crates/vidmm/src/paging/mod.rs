@@ -10,7 +10,8 @@ mod stream;
 
 pub(crate) use expand::{BuildEnv, Cursor, expand};
 pub(crate) use plan::{
-    ApertureRange, Coming, Leaving, Notice, PageIn, PageOut, Plan, PlannedTable, PteRange, Retire, UnmapNotice,
+    ApertureRange, Coming, Leaving, Notice, PageIn, PageOut, Plan, PlannedTable, PteRange, Retire, Rotation,
+    UnmapNotice,
 };
 pub(crate) use step::{IoMmuRange, Step};
 pub(crate) use stream::Stream;

@@ -49,6 +49,8 @@ pub(crate) struct Plan {
     pub tables: Vec<PlannedTable>,
     pub page_in: Vec<Coming>,
     pub validate: Vec<PteRange>,
+    /// What the CPU sees of locked allocations when its last operation has completed.
+    pub rotate: Vec<Rotation>,
     /// What the host maps when the plan enters the stream.
     pub io_mmu_map: Vec<IoMmuRange>,
     /// What the host unmaps when its last operation has completed.
@@ -130,6 +132,14 @@ pub(crate) struct ApertureRange {
     /// Bytes from the start of the aperture.
     pub offset: u64,
     pub backing_store: u64,
+}
+
+/// The CPU sees an allocation elsewhere (RES-86).
+#[derive(Debug)]
+pub(crate) struct Rotation {
+    pub allocation: u32,
+    pub segment: SegmentId,
+    pub extents: Extents,
 }
 
 /// A new table of a process.

@@ -5,19 +5,19 @@
 //! and nobody else's.
 
 use alloc::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     vec::Vec,
 };
 
 use super::{Cursor, IoMmuRange, Plan};
-use crate::id::PlanNo;
+use crate::{id::PlanNo, ordered_set::OrderedSet};
 
 /// All plans that have not retired.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     last: PlanNo,
     plans: BTreeMap<PlanNo, Entry>,
-    parked: BTreeSet<PlanNo>,
+    parked: OrderedSet<PlanNo>,
     /// Entered, and not built to its end.
     to_build: VecDeque<PlanNo>,
     /// Built, with the fence of the buffer that its last operation is in.

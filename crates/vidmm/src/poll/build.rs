@@ -40,6 +40,7 @@ impl VidMm {
             self.commit.entered(plan);
             self.aperture.entered(plan);
             self.events.record(|| Event::PlanEntered { plan });
+            self.conceal(host, plan);
             for range in io_mmu_map {
                 self.map_io_mmu(host, plan, range);
             }

@@ -75,7 +75,11 @@ impl VidMm {
         if context.in_flight >= IN_FLIGHT_MAX || !device.is_active() {
             return None;
         }
-        let paging_fence = device.gate(next.number)?.max(self.root_fence(device.process)?).max(device.turn.fence()?);
+        let mut paging_fence =
+            device.gate(next.number)?.max(self.root_fence(device.process)?).max(device.turn.fence()?);
+        for &plan in &device.refreshes {
+            paging_fence = paging_fence.max(self.stream.fence_of(plan)?);
+        }
         let mut waits = Vec::new();
         if paging_fence > self.paging_engine().retired {
             waits.push(EngineFence { engine: self.adapter.paging_engine, fence_id: paging_fence });
@@ -130,6 +134,8 @@ impl VidMm {
         for fence in &submission.signals {
             self.monitored_fences[fence.fence as usize].dispatched.push_back((fence.value, signal));
         }
+        // Other work may wait for a fence that this one signals: now it can be handed out.
+        self.stirred |= !submission.signals.is_empty();
         let number = submission.number;
         books.in_flight.push_back(InFlight { context: index, submission: number, signals: submission.signals });
         let mut preamble = Vec::new();
@@ -146,7 +152,6 @@ impl VidMm {
         let buffer = DmaBuffer::User(submission.dma_buffer);
         self.outputs.push_back(Output::Submit(Packet { waits, signal, preamble, buffer }));
         self.devices[device_index as usize].undispatched.remove(&number);
-        self.stirred = true;
         self.lapse_dispatched(device_index);
     }
 

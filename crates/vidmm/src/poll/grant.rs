@@ -23,6 +23,8 @@ use crate::{
 enum Shortfall {
     /// Its device would hold what others are promised, until work that it submitted before has been dispatched.
     Promise,
+    /// The CPU sees what would leave its sight, until it is unlocked (U-40).
+    Unlock,
     /// There is no room at present.
     Room,
 }
@@ -30,6 +32,9 @@ enum Shortfall {
 impl VidMm {
     /// The scheduler's tick: what was put off and can be planned now (U-27).
     pub(crate) fn tick(&mut self) {
+        if self.turns.power == Power::Down {
+            return;
+        }
         self.ask_to_trim();
         self.take_turns();
         self.plan_roots();
@@ -39,11 +44,15 @@ impl VidMm {
             self.follow_up(device);
         }
         self.evict_soon();
+        self.save_all();
     }
 
     /// Plans the eviction of what was to go at the earliest opportunity: each device's on its own, so that none waits for
     /// another's work (D5).
     fn evict_soon(&mut self) {
+        if self.evict_soon.is_empty() {
+            return;
+        }
         let mut draft = Draft::default();
         let mut device = None;
         while let Some(index) = self.evict_soon.pop_front() {
@@ -56,7 +65,9 @@ impl VidMm {
                 self.finish(core::mem::take(&mut draft));
             }
             let suspended = self.allocations[index as usize].state.contains(AllocationState::SUSPENDED);
+            let locked = self.allocations[index as usize].state.contains(AllocationState::LOCK_PENDING);
             let reason = match (self.turns.power, suspended) {
+                (Power::Up, _) if locked => EvictReason::Locked,
                 (Power::Up, true) => EvictReason::DeviceSuspended,
                 (Power::Up, false) => EvictReason::EvictRequested,
                 (Power::GoingDown | Power::Down, _) => EvictReason::PoweredDown,
@@ -167,7 +178,7 @@ impl VidMm {
                 Err(shortfall) => {
                     self.devices[device as usize].requests[granted].kind = kind;
                     match shortfall {
-                        Shortfall::Promise => drop(held_back.insert(device)),
+                        Shortfall::Promise | Shortfall::Unlock => drop(held_back.insert(device)),
                         Shortfall::Room => return,
                     }
                 }
@@ -193,6 +204,9 @@ impl VidMm {
                 let is_required = |&(index, _): &(u32, _)| self.allocations[index as usize].is_required();
                 let items: Vec<(u32, Option<SpanNo>)> = items.iter().copied().filter(is_required).collect();
                 let indices: Vec<u32> = items.iter().map(|&(index, _)| index).collect();
+                if indices.iter().any(|&index| self.waits_for_unlock(index)) {
+                    return Err(Shortfall::Unlock);
+                }
                 if !self.may_hold(device as usize, self.bytes_not_held(device, &indices)) {
                     return Err(Shortfall::Promise);
                 }
@@ -201,6 +215,7 @@ impl VidMm {
                 }
                 Ok(self.bring_in(device, &items))
             }
+            RequestKind::Decided(plans) => Ok(plans.clone()),
             RequestKind::MapGpuVirtualAddress { allocation, mapping } => {
                 if !self.has_room_for_tables(mapping) {
                     return Err(Shortfall::Room);
@@ -213,6 +228,9 @@ impl VidMm {
     /// Whether there is room for a device's list to be brought back.
     pub(super) fn can_bring_in(&self, device: u32, items: &[(u32, Option<SpanNo>)]) -> bool {
         let indices: Vec<u32> = items.iter().map(|&(index, _)| index).collect();
+        if indices.iter().any(|&index| self.waits_for_unlock(index)) {
+            return false;
+        }
         let position = self.devices[device as usize].dispatched();
         Pool::ALL.into_iter().all(|pool| self.has_room_for(pool, device, position, &indices))
     }
@@ -312,6 +330,7 @@ impl VidMm {
     fn reason_to_move(&self, index: u32) -> EvictReason {
         let allocation = &self.allocations[index as usize];
         match (&allocation.place, allocation.pool()) {
+            _ if allocation.state.contains(AllocationState::LOCK_PENDING) => EvictReason::Locked,
             (_, Pool::Memory) => EvictReason::Promoted,
             (Some(Place::Memory(_)), Pool::System) => EvictReason::RoomWanted,
             (_, Pool::System) => EvictReason::RangeWanted,

@@ -5,10 +5,15 @@ mod mappings;
 mod planner;
 mod victims;
 mod discard;
+mod views;
 mod grant;
 mod build;
 mod dispatch;
 mod retire;
+mod power;
+mod replacement;
 mod step;
 mod trims;
 mod turns;
+
+pub(crate) use draft::Draft;

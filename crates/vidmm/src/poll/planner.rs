@@ -92,11 +92,13 @@ impl VidMm {
         let allocation = &mut self.allocations[index as usize];
         self.processes[allocation.process as usize].standing.usage[place.pool()] += allocation.size;
         allocation.place = Some(place);
+        allocation.state -= AllocationState::LOCK_PENDING;
         allocation.last_plan = number;
         draft.decided = true;
         for mapping in Vec::from_iter(self.allocations[index as usize].mappings()) {
             self.show_mapping(draft, index, mapping);
         }
+        self.plan_view(draft, index);
     }
 
     pub(super) fn record_placed(&mut self, index: u32, content: ContentSource) {
@@ -121,12 +123,9 @@ impl VidMm {
             Some(system) => system,
             None => PhysicalAddress { segment: self.adapter.memory_id(), offset: self.take_whole(draft, size).offset },
         };
+        self.processes[process as usize].tables.get_mut(key).address = Some(address);
         let number = self.stream.next_number();
-        let books = &mut self.processes[process as usize];
-        let table = books.tables.get_mut(key);
-        (table.address, table.plan) = (Some(address), number);
-        draft.plan.tables.push(PlannedTable { process, key });
-        draft.decided = true;
+        self.plan_table_content(draft, process, key);
         let adapter = &self.adapter;
         let process = self.processes.id(process as usize);
         self.events.record(|| Event::PageTablePlaced {
@@ -138,6 +137,14 @@ impl VidMm {
             address,
             size,
         });
+    }
+
+    /// Writes into `draft` that a table that has its place is initialised and linked.
+    pub(super) fn plan_table_content(&mut self, draft: &mut Draft, process: u32, key: TableKey) {
+        let table = self.processes[process as usize].tables.get_mut(key);
+        (table.plan, table.initialised) = (self.stream.next_number(), false);
+        draft.plan.tables.push(PlannedTable { process, key });
+        draft.decided = true;
     }
 
     /// Writes into `draft` that `index` leaves the place where it is resident, with its content if that is not in its backing
@@ -173,6 +180,10 @@ impl VidMm {
             allocation.state.set(AllocationState::DIRTY, as_it_is);
         }
         allocation.state -= AllocationState::EVICT_SOON;
+        // What is required comes in again, where the CPU sees it.
+        if !allocation.is_required() {
+            allocation.state -= AllocationState::LOCK_PENDING;
+        }
         allocation.last_plan = number;
         draft.decided = true;
         match place {
@@ -183,6 +194,7 @@ impl VidMm {
                 self.plan_out_of_aperture(draft, index, offset);
             }
         }
+        self.plan_view(draft, index);
         if discarded {
             self.plan_discard(draft, index);
         }

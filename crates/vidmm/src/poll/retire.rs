@@ -159,6 +159,9 @@ impl VidMm {
                 self.unmap_io_mmu(host, number, range);
             }
             self.events.record(|| Event::PlanRetired { plan: number });
+            for rotation in &plan.rotate {
+                self.reveal(host, number, rotation);
+            }
             for retire in plan.retire {
                 match retire {
                     Retire::Allocation(index) => self.dead.push(index),
@@ -190,17 +193,21 @@ impl VidMm {
         }
         for index in core::mem::take(&mut self.dead) {
             let id = self.allocation_id(index);
+            self.end_locks(host, index);
             let gone = self.allocations.remove(index as usize);
             for mapping in gone.mappings() {
                 self.processes[mapping.process as usize].space.unmap(mapping.virtual_address);
             }
-            if !gone.state.contains(AllocationState::NOT_COMMITTED) {
+            if !gone.state.intersects(AllocationState::NOT_COMMITTED | AllocationState::EXISTING_SYS_MEM) {
                 let backing_store = PhysicalAddress { segment: SegmentId::SYSTEM, offset: gone.backing_store };
                 host.decommit_backing_store(backing_store, gone.size);
             }
             kmd.destroy_allocation(gone.handle);
             self.devices[gone.device as usize].allocations -= 1;
             self.events.record(|| Event::AllocationReclaimed { allocation: id });
+            if gone.state.contains(AllocationState::SYNCHRONOUS_DESTROY) {
+                self.outputs.push_back(Output::AllocationReclaimed { allocation: id });
+            }
         }
     }
 }

@@ -265,10 +265,14 @@ impl VidMm {
             }
             self.devices[device as usize].to_bring_back.push(self.allocations.id(index as usize));
             self.release(index, device);
-            self.allocations[index as usize].entry_mut(device).owed = true;
+            let allocation = &mut self.allocations[index as usize];
+            allocation.entry_mut(device).owed = true;
+            let (pool, size) = (allocation.pool(), allocation.size);
+            self.devices[device as usize].owed[pool] += size;
             // Its work may have written, and may write again.
             let mut state = AllocationState::DIRTY | AllocationState::SUSPENDED;
-            state.set(AllocationState::EVICT_SOON, halted);
+            let is_to_be_seen = self.allocations[index as usize].state.contains(AllocationState::LOCK_PENDING);
+            state.set(AllocationState::EVICT_SOON, halted || is_to_be_seen);
             self.allocations[index as usize].state |= state;
             self.let_go(index);
         }
@@ -342,122 +346,6 @@ impl VidMm {
             let needed = self.devices[device as usize].needed(pool);
             needed == 0 || needed.saturating_add(spare) <= self.not_promised_to_others(device as usize, pool)
         })
-    }
-
-    /// Lets devices yield whose allocations must or can be placed better.
-    fn replace(&mut self) {
-        for device in core::mem::take(&mut self.turns.to_replace) {
-            if self.devices.contains(device as usize) && self.devices[device as usize].is_active() {
-                self.stop(device, SuspendReason::Replace, None, true);
-            }
-        }
-        if self.turns.demoted.is_empty() || !self.turns.stopped.is_empty() {
-            return;
-        }
-        let calm_at = self.turns.last_yield + CALM;
-        if self.now < calm_at {
-            return self.wake_at(calm_at);
-        }
-        for device in Vec::from_iter(self.turns.demoted.iter().copied()) {
-            if self.could_come_back(device) {
-                self.turns.last_yield = self.now;
-                self.stop(device, SuspendReason::Replace, None, true);
-                return;
-            }
-        }
-    }
-
-    /// Whether all that a device has in system memory and would rather have in the memory segment fits there, with room to
-    /// spare.
-    fn could_come_back(&self, device: u32) -> bool {
-        let books = &self.devices[device as usize];
-        let demoted: u64 = self
-            .movable(device)
-            .filter(|&(_, wants)| wants == Pool::Memory)
-            .map(|(index, _)| {
-                let allocation = &self.allocations[index as usize];
-                if allocation.pool() == Pool::System { allocation.size } else { 0 }
-            })
-            .sum();
-        let spare = self.list_capacity(Pool::Memory) / CALM_SHARE;
-        let beside = self.not_promised_to_others(device as usize, Pool::Memory);
-        demoted > 0 && books.needed(Pool::Memory).saturating_add(demoted).saturating_add(spare) <= beside
-    }
-
-    /// Allocations of a device that may be in either pool, and that no other device counts; with the pool that they prefer.
-    fn movable(&self, device: u32) -> impl Iterator<Item = (u32, Pool)> {
-        let books = &self.devices[device as usize];
-        let held = books.holdings.iter().copied();
-        let to_bring_back = books.to_bring_back.iter().filter_map(|&id| Some(self.allocations.lookup(id).ok()? as u32));
-        held.chain(to_bring_back).filter_map(move |index| {
-            if !self.allocations.contains(index as usize) {
-                return None;
-            }
-            let allocation = &self.allocations[index as usize];
-            let is_only_here = allocation.openings().next().is_none() && allocation.device == device;
-            let is_listed = allocation.entry(device).is_some_and(|entry| entry.count > 0);
-            let state = allocation.state;
-            let both = AllocationState::MAY_BE_IN_MEMORY | AllocationState::MAY_BE_IN_SYSTEM;
-            let prefers = if state.contains(AllocationState::PREFERS_SYSTEM) { Pool::System } else { Pool::Memory };
-            let may_move = is_only_here && is_listed && state.contains(both);
-            (may_move && !state.contains(AllocationState::ACCESSED_PHYSICALLY)).then_some((index, prefers))
-        })
-    }
-
-    /// Chooses anew where the allocations of a suspended device will be: each where it prefers, those of higher priority
-    /// first, as there is room; if `may_be_demoted`, the rest elsewhere. Changes nothing if that is no better.
-    fn place_anew(&mut self, device: u32, may_be_demoted: bool) {
-        let books = &self.devices[device as usize];
-        let remembers = Pool::ALL.into_iter().any(|pool| books.list[pool].remembers());
-        if remembers || books.granted < books.requests.len() {
-            return;
-        }
-        let mut movable: Vec<(u32, Pool)> = self.movable(device).collect();
-        if movable.is_empty() {
-            return;
-        }
-        movable.sort_by_key(|&(index, _)| Reverse(self.allocations[index as usize].priority));
-        let mut left = PerPool::new(Pool::Memory, Pool::System).map(|pool| {
-            let moving = movable.iter().filter(|&&(index, _)| self.allocations[index as usize].pool() == pool);
-            let moving: u64 = moving.map(|&(index, _)| self.allocations[index as usize].size).sum();
-            let fixed = books.list[pool].now() - moving;
-            self.not_promised_to_others(device as usize, pool).saturating_sub(fixed)
-        });
-        let mut to_toggle = Vec::new();
-        let mut is_demoted = false;
-        for (index, prefers) in movable {
-            let allocation = &self.allocations[index as usize];
-            let other = if prefers == Pool::Memory { Pool::System } else { Pool::Memory };
-            let pool = if allocation.size <= left[prefers] {
-                prefers
-            } else if may_be_demoted && allocation.size <= left[other] {
-                is_demoted = true;
-                other
-            } else {
-                return;
-            };
-            left[pool] -= allocation.size;
-            if pool != allocation.pool() {
-                to_toggle.push(index);
-            }
-        }
-        for index in to_toggle {
-            let allocation = &mut self.allocations[index as usize];
-            let (from, size) = (allocation.pool(), allocation.size);
-            allocation.state.toggle(AllocationState::LISTED_IN_SYSTEM);
-            let to = self.allocations[index as usize].pool();
-            for (pool, bytes) in [
-                (from, self.devices[device as usize].list[from].now() - size),
-                (to, self.devices[device as usize].list[to].now() + size),
-            ] {
-                self.set_list_bytes(device as usize, pool, bytes);
-            }
-        }
-        if is_demoted {
-            self.turns.demoted.insert(device);
-        } else {
-            self.turns.demoted.remove(&device);
-        }
     }
 
     /// Changes whether a device's work runs, and with it what it is promised.

@@ -71,7 +71,7 @@ impl VidMm {
 
     /// Whether nothing that was submitted and not dispatched requires the allocation. The work of a suspended device does,
     /// although nothing holds what it requires.
-    fn is_done_with(&self, index: u32) -> bool {
+    pub(crate) fn is_done_with(&self, index: u32) -> bool {
         let is_over = |(device, entry): (u32, &ListEntry)| {
             !entry.open && !entry.has_ungranted_span() && entry.until <= self.devices[device as usize].dispatched()
         };

@@ -33,6 +33,8 @@ pub struct Config {
     pub io_mmu_bits: u32,
     pub page_size: PageSize,
     pub tables_in_system: bool,
+    /// The CPU sees local memory.
+    pub cpu_visible: bool,
     /// Index bits of the levels, leaf first, root last.
     pub level_bits: Vec<u32>,
     pub dual: bool,
@@ -60,6 +62,7 @@ impl Default for Config {
             io_mmu_bits: 40,
             page_size: PageSize::Kib4,
             tables_in_system: true,
+            cpu_visible: false,
             level_bits: vec![4, 4, 8],
             dual: false,
             invalid_not_cached: false,
@@ -148,6 +151,7 @@ impl Config {
         };
         let mut pool = SegmentFlags::APPLICATION_TARGET;
         pool.set(SegmentFlags::USE_64KB_PAGES, self.page_size == PageSize::Kib64);
+        pool.set(SegmentFlags::CPU_VISIBLE, self.cpu_visible);
         let mut mmu = GpuMmuFlags::empty();
         mmu.set(GpuMmuFlags::DUAL_PTE_SUPPORTED, self.dual);
         mmu.set(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED, self.invalid_not_cached);
@@ -237,6 +241,8 @@ pub struct Driver {
     pub submitted: Vec<(SubmitCommand, Option<RootPageTable>)>,
     contexts: BTreeMap<KmdContextHandle, (KmdProcessHandle, Option<RootPageTable>)>,
     pub last_handle: u64,
+    /// It lets no allocation move to other segments.
+    pub vetoes: bool,
 }
 
 /// The private data of an allocation of `size` bytes.
@@ -282,6 +288,7 @@ impl Driver {
             submitted: Vec::new(),
             contexts: BTreeMap::new(),
             last_handle: 0,
+            vetoes: false,
         }
     }
 
@@ -367,6 +374,16 @@ impl Kmd for Driver {
     fn destroy_allocation(&mut self, allocation: KmdAllocationHandle) {
         self.infos.remove(&allocation);
         self.destroy(allocation.0);
+    }
+
+    fn validate_update_allocation_property(
+        &mut self,
+        allocation: KmdAllocationHandle,
+        _: SegmentSet,
+        _: SegmentPreference,
+    ) -> bool {
+        assert!(self.infos.contains_key(&allocation), "I28: {allocation:?} was destroyed");
+        !self.vetoes
     }
 
     fn set_root_page_table(&mut self, context: KmdContextHandle, root: RootPageTable) {

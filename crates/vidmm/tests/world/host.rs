@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use vidmm::contract::{BackingStoreError, Host, IoMmuDomain};
-use vidmm::{GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId};
+use vidmm::contract::{BackingStoreError, CpuAddressError, CpuVirtualAddress, Host, IoMmuDomain};
+use vidmm::{Extent, GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId};
 
 use super::journal::{Happened, Journal};
 
@@ -22,6 +22,11 @@ pub struct Ledger {
     /// How often something was given back.
     pub decommits: u64,
     pub journal: Journal,
+    /// What the CPU sees, by its address: a segment and ranges there; no ranges while that moves.
+    pub views: BTreeMap<u64, (SegmentId, Vec<Extent>)>,
+    pub last_view: u64,
+    /// Whether CPU addresses are used up.
+    pub no_cpu_addresses: bool,
     /// What the IOMMU maps, by first address.
     pub io_mmu: BTreeMap<(IoMmuDomain, u64), IoMmuMapping>,
 }
@@ -42,6 +47,13 @@ impl Ledger {
     /// Whether `address` is committed.
     pub fn holds(&self, address: u64) -> bool {
         self.live.range(..=address).next_back().is_some_and(|(start, size)| address < start + size)
+    }
+
+    /// The page that the CPU sees `page` pages after `address`; none while that moves.
+    pub fn seen(&self, address: CpuVirtualAddress, page: u64) -> Option<PhysicalAddress> {
+        let (segment, extents) = self.views.get(&address.0).expect("the CPU has this address");
+        let pages = extents.iter().flat_map(|extent| (extent.offset..extent.end()).step_by(PAGE_SIZE as usize));
+        pages.skip(page as usize).map(|offset| PhysicalAddress { segment: *segment, offset }).next()
     }
 
     /// What the IOMMU maps at an address: where it is, and whether writes fault.
@@ -79,6 +91,9 @@ impl Host for Ledger {
         self.committed -= size;
         self.decommits += 1;
         let freed = address.offset..address.offset + size;
+        let is_freed = |extent: &Extent| freed.contains(&extent.offset);
+        let seen = self.views.iter().find(|(_, view)| view.0.is_system() && view.1.iter().any(is_freed));
+        assert!(seen.is_none(), "I29: {address:?} is given back, but the CPU sees it: {seen:x?}");
         let shown = self.io_mmu.iter().find(|(_, mapping)| freed.contains(&mapping.system_address.offset));
         assert!(shown.is_none(), "I29: {address:?} is given back, but the IOMMU maps it: {shown:x?}");
     }
@@ -86,6 +101,29 @@ impl Host for Ledger {
     fn reset_backing_store(&mut self, address: PhysicalAddress, size: u64) {
         assert!(self.holds(address.offset) && self.holds(address.offset + size - 1), "{address:?} is not committed");
         self.journal.push(Happened::Reset { address, size });
+    }
+
+    fn map_cpu_virtual_address(
+        &mut self,
+        segment: SegmentId,
+        extents: &[Extent],
+    ) -> Result<CpuVirtualAddress, CpuAddressError> {
+        let size = extents.iter().map(|extent| extent.size).sum();
+        if self.no_cpu_addresses {
+            return Err(CpuAddressError { size });
+        }
+        self.last_view += 1 << 40;
+        self.views.insert(self.last_view, (segment, extents.to_vec()));
+        Ok(CpuVirtualAddress(self.last_view))
+    }
+
+    fn rotate_cpu_virtual_address(&mut self, address: CpuVirtualAddress, segment: SegmentId, extents: &[Extent]) {
+        let view = self.views.get_mut(&address.0).expect("only what is mapped is rotated");
+        *view = (segment, extents.to_vec());
+    }
+
+    fn unmap_cpu_virtual_address(&mut self, address: CpuVirtualAddress) {
+        assert!(self.views.remove(&address.0).is_some(), "only what was mapped is unmapped, once: {address}");
     }
 
     fn map_io_mmu(

@@ -333,6 +333,15 @@ impl Machine {
         (0..size).step_by(PAGE_SIZE as usize).for_each(|offset| self.write(start.offset_by(offset), 0, host));
     }
 
+    /// The memory segment forgets what it holds, tables included, and the GPU what it has cached.
+    pub fn lose_power(&mut self) {
+        let is_lost = |page: &PhysicalAddress| page.segment == super::LOCAL && self.config.segment_bytes > 0;
+        self.pages.retain(|page, _| !is_lost(page));
+        self.initialised.retain(|table| !is_lost(table));
+        self.entries.retain(|(table, ..), _| !is_lost(table));
+        self.stale.clear();
+    }
+
     /// Paging writes the page.
     fn page(&mut self, page: PhysicalAddress, token: u64, host: &Ledger) {
         self.overwrite(page);

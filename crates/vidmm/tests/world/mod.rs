@@ -10,10 +10,10 @@ mod journal;
 mod machine;
 mod surface;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use vidmm::contract::*;
-use vidmm::event::EvictReason;
+use vidmm::event::{EvictReason, ResumeReason, SuspendReason};
 use vidmm::*;
 
 pub use driver::{Call, Config, Driver, LOCAL, NORMAL, Place, allocation_info, private_data, words};
@@ -25,6 +25,8 @@ pub use surface::Surfaces;
 pub const PAGING: u32 = 0;
 pub const RENDER: u32 = 1;
 pub const COPY: u32 = 2;
+
+pub const MILLISECOND: Nanoseconds = 1_000_000;
 
 /// What the paging process is called by the driver: the first thing that it was asked to create.
 pub const PAGING_PROCESS: KmdProcessHandle = KmdProcessHandle(1);
@@ -74,6 +76,8 @@ pub struct World {
     pub now: Nanoseconds,
     /// How often it passed.
     pub num_wakes: usize,
+    /// Devices that are suspended.
+    pub suspended: BTreeSet<DeviceId>,
     pub completed: [u64; 3],
     submitted: [u64; 3],
     /// What `poll` handed out besides packets.
@@ -114,6 +118,7 @@ impl World {
             engines: Default::default(),
             now: 0,
             num_wakes: 0,
+            suspended: BTreeSet::new(),
             completed: [0; 3],
             submitted: [0; 3],
             outputs: Vec::new(),
@@ -266,6 +271,45 @@ impl World {
         (allocation, address)
     }
 
+    /// Makes resident up to the maximum budget.
+    pub fn cant_trim(&mut self, client: Client, allocations: &[AllocationId]) -> Result<Residency, MakeResidentError> {
+        let flags = MakeResidentFlags::CANT_TRIM_FURTHER;
+        self.call(|vidmm, _, _| vidmm.make_resident(client.queue, allocations, flags))
+    }
+
+    /// An allocation that other devices may open.
+    pub fn create_shared(&mut self, client: Client, pages: u64) -> AllocationId {
+        let data = private_data(pages * PAGE_SIZE, NORMAL);
+        let flags = CreateAllocationFlags::CREATE_SHARED;
+        let desc = CreateAllocationDesc { flags, ..CreateAllocationDesc::from(&data) };
+        let answer = self.call(|vidmm, driver, host| vidmm.create_allocation(driver, host, client.device, desc));
+        self.allocations.extend(answer.clone().ok());
+        answer.unwrap()
+    }
+
+    pub fn open(&mut self, client: Client, allocation: AllocationId) -> Result<(), OpenError> {
+        self.call(|vidmm, driver, _| vidmm.open_allocation(driver, client.device, allocation))
+    }
+
+    pub fn close(&mut self, client: Client, allocation: AllocationId) -> Result<(), OpenError> {
+        self.call(|vidmm, _, _| vidmm.close_allocation(client.device, allocation))
+    }
+
+    /// What the client's process is told of its local memory.
+    pub fn local_info(&self, client: Client) -> VideoMemoryInfo {
+        self.vidmm.query_video_memory_info(client.process, MemorySegmentGroup::Local).unwrap()
+    }
+
+    /// Reserves local memory.
+    pub fn reserve(&mut self, client: Client, bytes: u64) -> Result<(), ReservationError> {
+        let group = MemorySegmentGroup::Local;
+        self.call(|vidmm, _, _| vidmm.change_video_memory_reservation(client.process, group, bytes))
+    }
+
+    pub fn set_priority(&mut self, client: Client, band: PriorityBand, visibility: Visibility) {
+        self.call(|vidmm, _, _| vidmm.set_process_priority(client.process, band, visibility)).unwrap();
+    }
+
     pub fn evict(&mut self, client: Client, allocations: &[AllocationId], flags: EvictFlags) -> Result<(), EvictError> {
         self.call(|vidmm, _, _| vidmm.evict(client.device, allocations, flags)).map(drop)
     }
@@ -294,8 +338,44 @@ impl World {
         self.call(|vidmm, _, host| vidmm.reclaim_allocations(host, client.queue, allocations))
     }
 
+    pub fn lock(&mut self, client: Client, allocation: AllocationId) -> Result<CpuVirtualAddress, LockError> {
+        self.call(|vidmm, _, host| vidmm.lock(host, client.device, allocation))
+    }
+
+    pub fn unlock(&mut self, allocation: AllocationId) -> Result<(), UnlockError> {
+        self.call(|vidmm, _, host| vidmm.unlock(host, allocation))
+    }
+
+    /// The token of a page that the CPU sees.
+    pub fn cpu_read(&self, address: CpuVirtualAddress, page: u64) -> u64 {
+        let at = self.host.seen(address, page).expect("nothing moves");
+        self.machine.read(at, &self.host)
+    }
+
+    /// The CPU writes a page that it sees.
+    pub fn cpu_write(&mut self, address: CpuVirtualAddress, page: u64, token: u64) {
+        let at = self.host.seen(address, page).expect("nothing moves");
+        self.machine.write(at, token, &self.host);
+    }
+
+    /// An allocation of `pages` pages that may be in `place`, with these flags.
+    pub fn create_flagged(
+        &mut self,
+        client: Client,
+        place: Place,
+        pages: u64,
+        flags: AllocationFlags,
+    ) -> Result<AllocationId, CreateError> {
+        let info = AllocationInfo { flags, ..self.config.allocation(place, pages, SILENT) };
+        self.try_create(client, info)
+    }
+
     pub fn destroy(&mut self, allocation: AllocationId) {
-        self.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, DestroyFlags::empty())).unwrap();
+        self.destroy_with(allocation, DestroyFlags::empty());
+    }
+
+    pub fn destroy_with(&mut self, allocation: AllocationId, flags: DestroyFlags) {
+        self.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, flags)).unwrap();
     }
 
     /// Submits work that makes these accesses when it runs.
@@ -354,6 +434,9 @@ impl World {
                     self.machine.committed(self.handles[allocation], offset);
                 }
             }
+            Event::PoweredDown => self.machine.lose_power(),
+            Event::DeviceSuspended { device } => _ = self.suspended.insert(device),
+            Event::DeviceResumed { device, .. } => _ = self.suspended.remove(&device),
             Event::Placed { allocation, segment, .. } => _ = self.placed.insert(allocation, segment),
             Event::Evicted { allocation, segment, .. } => {
                 assert_eq!(self.placed.remove(&allocation), Some(segment), "it leaves where it was placed");
@@ -539,12 +622,38 @@ impl World {
         true
     }
 
+    /// So much time passes, and the manager is polled whenever it asks for it; paging ends at once, work does not end.
+    pub fn wait(&mut self, time: Nanoseconds) {
+        let end = self.now + time;
+        self.run_paging();
+        while let Some(wake) = self.vidmm.next_wake().filter(|&wake| wake < end) {
+            assert!(wake > self.now, "the time that is waited for is to come");
+            self.now = wake;
+            self.run_paging();
+        }
+        self.now = end;
+        self.run_paging();
+    }
+
     /// What was decided last, for whoever reads that something does not end.
     pub fn where_it_stands(&self) -> String {
-        let is_decision = |event: &&Event| !matches!(event, Event::PagingOperation { .. } | Event::Completed { .. });
-        let mut last: Vec<&Event> = self.events.iter().rev().filter(is_decision).take(60).collect();
-        last.reverse();
-        format!("idle {}, wake {:?}, after {last:#?}", self.vidmm.is_idle(), self.vidmm.next_wake())
+        let is_about_turns = |event: &&Event| {
+            matches!(
+                event,
+                Event::MakeResident { .. }
+                    | Event::Evict { .. }
+                    | Event::AllocationCreated { .. }
+                    | Event::AllocationDestroyed { .. }
+                    | Event::Submitted { .. }
+                    | Event::Granted { .. }
+                    | Event::Dispatched { .. }
+                    | Event::DeviceYielded { .. }
+                    | Event::DeviceSuspended { .. }
+                    | Event::DeviceResumed { .. }
+            )
+        };
+        let last: Vec<String> = self.events.iter().filter(is_about_turns).map(|event| format!("{event:?}")).collect();
+        format!("idle {}, wake {:?}, after\n{}", self.vidmm.is_idle(), self.vidmm.next_wake(), last.join("\n"))
     }
 
     // What is to be seen.
@@ -576,6 +685,24 @@ impl World {
         self.events.iter().filter_map(evicted).collect()
     }
 
+    /// The devices that yielded so far, in order, with the reasons.
+    pub fn yielded(&self) -> Vec<(DeviceId, SuspendReason)> {
+        let yielded = |event: &Event| match *event {
+            Event::DeviceYielded { device, reason, .. } => Some((device, reason)),
+            _ => None,
+        };
+        self.events.iter().filter_map(yielded).collect()
+    }
+
+    /// The devices that were resumed so far, in order, with the reasons.
+    pub fn resumed(&self) -> Vec<(DeviceId, ResumeReason)> {
+        let resumed = |event: &Event| match *event {
+            Event::DeviceResumed { device, reason, .. } => Some((device, reason)),
+            _ => None,
+        };
+        self.events.iter().filter_map(resumed).collect()
+    }
+
     /// Bytes that were copied in, and bytes that were copied out.
     pub fn statistics_of_copies(&self) -> (u64, u64) {
         let statistics = self.vidmm.statistics();
@@ -599,7 +726,8 @@ impl World {
     pub fn tear_down(mut self) {
         self.run_all();
         for allocation in std::mem::take(&mut self.allocations) {
-            _ = self.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, DestroyFlags::empty()));
+            // What others have opened is theirs first, and then destroyed by them.
+            while self.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, DestroyFlags::empty())).is_ok() {}
         }
         self.run_all();
         let clients = std::mem::take(&mut self.clients);

@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::Deserialize;
 use vidmm::{
-    CreateError, EvictError, GpuVaError, InvalidHandle, MakeResidentError, MapError, SubmitError, VaRangeError,
+    CreateError, EvictError, GpuVaError, InvalidHandle, LockError, MakeResidentError, MapError, OfferError, OpenError,
+    ReclaimError, ReservationError, SubmitError, UnlockError, UpdateError, VaRangeError,
 };
 
 /// The answer of a call: that it was done, or the refusal by name.
@@ -49,6 +50,42 @@ pub enum Answer {
     Range,
     /// The context's queue is full.
     QueueFull,
+    /// MustSucceed without CantTrimFurther.
+    Flags,
+    /// An allocation is offered: it must be reclaimed first.
+    Offered,
+    /// An allocation is not offered.
+    NotOffered,
+    /// An allocation has no backing store any more.
+    NotCommitted,
+    /// An allocation is locked.
+    Locked,
+    /// An allocation is not locked.
+    NotLocked,
+    /// An allocation cannot be where the CPU sees it.
+    NotLockable,
+    /// An allocation is on its way to where the CPU sees it.
+    Busy,
+    /// An allocation is locked too often.
+    TooManyReferences,
+    /// No CPU addresses are left.
+    CpuAddress,
+    /// An allocation is open on other devices as well.
+    Shared,
+    /// An allocation was not created to be shared.
+    NotShared,
+    /// An allocation is open on the device already.
+    AlreadyOpen,
+    /// An allocation was not opened by the device.
+    NotOpen,
+    /// An allocation's content is the caller's own memory.
+    ExistingSysMem,
+    /// A property cannot have that value.
+    Impossible,
+    /// The driver does not allow it.
+    Vetoed,
+    /// More than can be reserved.
+    TooMuch,
     /// The kernel accesses memory where nothing is resident.
     PageFault,
     /// A refusal that this version has no name for.
@@ -83,6 +120,24 @@ impl Answer {
             Self::Part => "part",
             Self::Range => "range",
             Self::QueueFull => "queue-full",
+            Self::Flags => "flags",
+            Self::Offered => "offered",
+            Self::NotOffered => "not-offered",
+            Self::NotCommitted => "not-committed",
+            Self::Locked => "locked",
+            Self::NotLocked => "not-locked",
+            Self::NotLockable => "not-lockable",
+            Self::Busy => "busy",
+            Self::TooManyReferences => "too-many-references",
+            Self::CpuAddress => "cpu-address",
+            Self::Shared => "shared",
+            Self::NotShared => "not-shared",
+            Self::AlreadyOpen => "already-open",
+            Self::NotOpen => "not-open",
+            Self::ExistingSysMem => "existing-sys-mem",
+            Self::Impossible => "impossible",
+            Self::Vetoed => "vetoed",
+            Self::TooMuch => "too-much",
             Self::PageFault => "page-fault",
             Self::Other => "other",
         }
@@ -133,6 +188,9 @@ impl From<&MakeResidentError> for Answer {
             MakeResidentError::Empty => Self::Empty,
             MakeResidentError::WrongDevice { .. } => Self::WrongDevice,
             MakeResidentError::NoMemory { .. } => Self::NoMemory,
+            MakeResidentError::Flags => Self::Flags,
+            MakeResidentError::Offered { .. } => Self::Offered,
+            MakeResidentError::NotCommitted { .. } => Self::NotCommitted,
             MakeResidentError::TooManyPending { .. } => Self::TooManyPending,
             _ => Self::Other,
         }
@@ -145,6 +203,102 @@ impl From<&EvictError> for Answer {
             EvictError::InvalidHandle(_) => Self::InvalidHandle,
             EvictError::Empty => Self::Empty,
             EvictError::NotResident { .. } => Self::NotResident,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl From<&OfferError> for Answer {
+    fn from(error: &OfferError) -> Self {
+        match error {
+            OfferError::InvalidHandle(_) => Self::InvalidHandle,
+            OfferError::DeviceInError(_) => Self::DeviceInError,
+            OfferError::Empty => Self::Empty,
+            OfferError::WrongDevice { .. } => Self::WrongDevice,
+            OfferError::Offered { .. } => Self::Offered,
+            OfferError::Locked { .. } => Self::Locked,
+            OfferError::Shared { .. } => Self::Shared,
+            OfferError::ExistingSysMem { .. } => Self::ExistingSysMem,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl From<&ReclaimError> for Answer {
+    fn from(error: &ReclaimError) -> Self {
+        match error {
+            ReclaimError::InvalidHandle(_) => Self::InvalidHandle,
+            ReclaimError::DeviceInError(_) => Self::DeviceInError,
+            ReclaimError::Empty => Self::Empty,
+            ReclaimError::WrongDevice { .. } => Self::WrongDevice,
+            ReclaimError::NotOffered { .. } => Self::NotOffered,
+            ReclaimError::TooManyPending { .. } => Self::TooManyPending,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl From<&LockError> for Answer {
+    fn from(error: &LockError) -> Self {
+        match error {
+            LockError::InvalidHandle(_) => Self::InvalidHandle,
+            LockError::DeviceInError(_) => Self::DeviceInError,
+            LockError::WrongDevice => Self::WrongDevice,
+            LockError::Offered => Self::Offered,
+            LockError::NotCommitted => Self::NotCommitted,
+            LockError::NotLockable => Self::NotLockable,
+            LockError::AllocationBusy => Self::Busy,
+            LockError::TooManyReferences { .. } => Self::TooManyReferences,
+            LockError::CpuAddress(_) => Self::CpuAddress,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl From<&UnlockError> for Answer {
+    fn from(error: &UnlockError) -> Self {
+        match error {
+            UnlockError::InvalidHandle(_) => Self::InvalidHandle,
+            UnlockError::NotLocked => Self::NotLocked,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl From<&OpenError> for Answer {
+    fn from(error: &OpenError) -> Self {
+        match error {
+            OpenError::InvalidHandle(_) => Self::InvalidHandle,
+            OpenError::DeviceInError(_) => Self::DeviceInError,
+            OpenError::NotShared => Self::NotShared,
+            OpenError::AlreadyOpen => Self::AlreadyOpen,
+            OpenError::NotOpen => Self::NotOpen,
+            OpenError::Kmd(_) => Self::Kmd,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl From<&UpdateError> for Answer {
+    fn from(error: &UpdateError) -> Self {
+        match error {
+            UpdateError::InvalidHandle(_) => Self::InvalidHandle,
+            UpdateError::DeviceInError(_) => Self::DeviceInError,
+            UpdateError::WrongDevice => Self::WrongDevice,
+            UpdateError::Impossible(_) => Self::Impossible,
+            UpdateError::Vetoed => Self::Vetoed,
+            UpdateError::NotSupported(_) => Self::NotSupported,
+            UpdateError::TooManyPending { .. } => Self::TooManyPending,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl From<&ReservationError> for Answer {
+    fn from(error: &ReservationError) -> Self {
+        match error {
+            ReservationError::InvalidHandle(_) => Self::InvalidHandle,
+            ReservationError::TooMuch { .. } => Self::TooMuch,
             _ => Self::Other,
         }
     }

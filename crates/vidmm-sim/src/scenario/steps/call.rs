@@ -1,15 +1,14 @@
-//! The calls that steps make.
+//! What steps do.
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _};
-use vidmm_runtime::AllocationSegments;
 use vidmm_trace::ByteSize;
 
-use super::names::{name, names, optional_name};
-use crate::prediction::Content;
-use crate::scenario::limits::MAX_LOCAL_MEMORY;
-use crate::scenario::memory::{Notification, optional_segments};
-use crate::scenario::number::within;
+use super::budget::{ExpectTrim, Intervals, ProcessPriority, QueryVideoMemory, ReserveVideoMemory};
+use super::duration::Duration;
+use super::kernel::Kernel;
+use super::names::names;
+use super::objects::{CreateAllocation, CreateDevice, DestroyAllocation, KillProcess, MapAllocation, OnDevice};
+use super::residency::{Evict, MakeResident, Offer, Reclaim, SetPriority, UpdateProperty};
 
 /// What a step does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,18 +30,54 @@ pub enum Call {
     CreateFence(String),
     /// D3DKMTCreateAllocation2.
     CreateAllocation(CreateAllocation),
+    /// D3DKMTOpenResource: a device opens shared allocations.
+    OpenAllocation(OnDevice),
+    /// DxgkDdiCloseAllocation.
+    CloseAllocation(OnDevice),
     /// D3DKMTMapGpuVirtualAddress.
     Map(MapAllocation),
     /// D3DKMTMakeResident.
-    MakeResident(Vec<String>),
+    MakeResident(MakeResident),
     /// D3DKMTEvict.
-    Evict(Vec<String>, Vec<EvictFlag>),
+    Evict(Evict),
+    /// D3DKMTOfferAllocations.
+    Offer(Offer),
+    /// D3DKMTReclaimAllocations2.
+    Reclaim(Reclaim),
+    /// D3DKMTLock2.
+    Lock(Vec<String>),
+    /// D3DKMTUnlock2.
+    Unlock(Vec<String>),
+    /// D3DKMTSetAllocationPriority.
+    SetPriority(SetPriority),
+    /// D3DKMTUpdateAllocationProperty.
+    UpdateProperty(UpdateProperty),
+    /// D3DKMTChangeVideoMemoryReservation.
+    ReserveVideoMemory(ReserveVideoMemory),
+    /// The user turns to a process, or away from it.
+    ProcessPriority(ProcessPriority),
+    /// RegisterVideoMemoryBudgetChangeNotification.
+    NotifyBudget(String),
+    /// D3DKMTRegisterTrimNotification.
+    RegisterTrim(String),
+    /// D3DKMTUnregisterTrimNotification.
+    UnregisterTrim(String),
+    /// D3DKMT_VIDMMESCAPETYPE_SET_TRIM_INTERVALS.
+    TrimIntervals(Intervals),
+    /// D3DKMT_VIDMMESCAPETYPE_SUSPEND_PROCESS, and whether a submission wakes the process.
+    SuspendProcess(String, bool),
+    /// D3DKMT_VIDMMESCAPETYPE_RESUME_PROCESS.
+    ResumeProcess(String),
+    /// A process ends, with all that it has.
+    KillProcess(KillProcess),
+    /// The adapter is about to lose power, or has it again.
+    Power(Power),
     /// A kernel is submitted.
     Kernel(Kernel),
     /// The CPU signals a monitored fence.
     Signal(String),
     /// D3DKMTDestroyAllocation2.
-    DestroyAllocation(Vec<String>),
+    DestroyAllocation(DestroyAllocation),
     /// D3DKMTFreeGpuVirtualAddress: a whole mapping.
     FreeVa(String),
     /// A kernel reads mappings, and every page must be what was written last.
@@ -56,137 +91,46 @@ pub enum Look {
     Wait(Until),
     /// What the CPU sees of allocations that are not resident must be what was written last, in plain bytes.
     System(Vec<String>),
+    /// The CPU writes every page of allocations that are locked.
+    CpuWrite(Vec<String>),
+    /// The CPU reads every page of allocations that are locked, which must be what was written last.
+    CpuRead(Vec<String>),
     /// What the aperture shows where an allocation is, or was.
     Aperture(CheckAperture),
     /// The size of the paging process's address space of a physical adapter: the driver's answer, and what follows.
     PagingVa(u32, Option<ByteSize>),
+    /// D3DKMTQueryVideoMemoryInfo.
+    VideoMemory(QueryVideoMemory),
+    /// A trim notification, or that there is none.
+    Trim(ExpectTrim),
+    /// Where allocations are.
+    Residency(Vec<String>, Whereabouts),
+    /// Kernels that must not have been handed to their engines yet.
+    Waiting(Vec<String>),
 }
 
-/// A device to be created.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct CreateDevice {
-    /// Its name.
-    #[serde(rename = "create-device", deserialize_with = "name")]
-    pub device: String,
-    /// Its process; none is the default's.
-    #[serde(default, deserialize_with = "optional_name")]
-    pub process: Option<String>,
-    /// The priority of its paging queue.
-    #[serde(default, deserialize_with = "priority")]
-    pub priority: i32,
-}
-
-/// Allocations to be created.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct CreateAllocation {
-    /// The name of one, or of all of a group, which then have the numbers from 1 behind it.
-    #[serde(rename = "create-allocation", deserialize_with = "name")]
-    pub name: String,
-    /// How many bytes each has.
-    #[serde(deserialize_with = "size")]
-    pub size: ByteSize,
-    /// Where they may be; none is local memory where there is any, and system memory elsewhere.
-    #[serde(default, deserialize_with = "optional_segments")]
-    pub segments: Option<AllocationSegments>,
-    /// Whether engines address them physically: in system memory they are mapped in the aperture.
-    #[serde(default)]
-    pub accessed_physically: bool,
-    /// What the driver wants to hear of them.
-    #[serde(default)]
-    pub notify: Vec<Notification>,
-    /// Whether each has a compression surface, through which kernels read and write it.
-    #[serde(default)]
-    pub compression: bool,
-    /// How many there are; none is one, without a number.
-    #[serde(default, deserialize_with = "count")]
-    pub count: Option<u32>,
-    /// The device; none is the default's.
-    #[serde(default, deserialize_with = "optional_name")]
-    pub device: Option<String>,
-}
-
-impl CreateAllocation {
-    /// The names of all of them.
-    pub fn names(&self) -> Vec<String> {
-        match self.count {
-            None => vec![self.name.clone()],
-            Some(count) => (1..=count).map(|number| format!("{}{number}", self.name)).collect(),
-        }
-    }
-}
-
-/// A mapping to be made.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct MapAllocation {
-    /// What to map: an allocation, or each of a group.
-    #[serde(rename = "map", deserialize_with = "names")]
-    pub allocations: Vec<String>,
-    /// The mapping's name; none is the allocation's.
-    #[serde(rename = "as", default, deserialize_with = "optional_name")]
-    pub name: Option<String>,
-    /// From which byte on.
-    #[serde(default)]
-    pub offset: ByteSize,
-    /// How many bytes; 0 is all that follow.
-    #[serde(default)]
-    pub size: ByteSize,
-    /// Whether writes through it fault.
-    #[serde(default)]
-    pub read_only: bool,
-}
-
-/// How an Evict is meant.
+/// Whether the adapter has power.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum EvictFlag {
-    /// EvictOnlyIfNecessary.
-    OnlyIfNecessary,
-    /// NotWrittenTo.
-    NotWrittenTo,
+pub enum Power {
+    /// It is about to lose it.
+    Down,
+    /// It has it again.
+    Up,
 }
 
-/// A kernel to be submitted.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Kernel {
-    /// Its name.
-    #[serde(rename = "kernel", deserialize_with = "name")]
-    pub name: String,
-    /// The mappings that it reads, in order.
-    #[serde(default, deserialize_with = "names")]
-    pub reads: Vec<String>,
-    /// The mappings that it writes, in order.
-    #[serde(default, deserialize_with = "names")]
-    pub writes: Vec<String>,
-    /// What fills the pages that it writes.
-    #[serde(default = "ramp")]
-    pub content: Content,
-    /// How long it runs, in nanoseconds.
-    #[serde(default = "microsecond", deserialize_with = "within::<_, _, 1, 0x1_0000_0000_0000>")]
-    pub nanoseconds: u64,
-    /// The engine that runs it.
-    #[serde(default)]
-    pub engine: KernelEngine,
-    /// Kernels that must have ended, and fences that must have been signalled, before it runs.
-    #[serde(default, deserialize_with = "names")]
-    pub after: Vec<String>,
-    /// The device; none is that of what it reads and writes.
-    #[serde(default, deserialize_with = "optional_name")]
-    pub device: Option<String>,
-}
-
-/// An engine that runs kernels.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+/// Where an allocation is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum KernelEngine {
-    /// It runs shaders.
-    #[default]
-    Render,
-    /// It copies.
-    Copy,
+pub enum Whereabouts {
+    /// In local memory.
+    Local,
+    /// In implicit system memory.
+    System,
+    /// In the aperture.
+    Aperture,
+    /// Not resident.
+    Nowhere,
 }
 
 /// How long time passes.
@@ -196,8 +140,23 @@ pub enum Until {
     Idle,
     /// Until nothing more happens by itself.
     Quiet,
+    /// Until everything is in system memory, and the adapter may lose power.
+    PoweredDown,
+    /// For so long.
+    For(Duration),
     /// Until a kernel has ended.
     Kernel(String),
+}
+
+impl From<String> for Until {
+    fn from(text: String) -> Self {
+        match text.as_str() {
+            "idle" => Self::Idle,
+            "quiet" => Self::Quiet,
+            "powered-down" => Self::PoweredDown,
+            _ => text.parse().map_or(Self::Kernel(text), Self::For),
+        }
+    }
 }
 
 /// A look at the aperture.
@@ -221,29 +180,4 @@ pub enum ApertureShows {
     Allocation,
     /// The dummy page (BPB-33).
     DummyPage,
-}
-
-fn ramp() -> Content {
-    Content::Ramp
-}
-
-fn microsecond() -> u64 {
-    1000
-}
-
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
-    let size = ByteSize::deserialize(deserializer)?;
-    if (1..=MAX_LOCAL_MEMORY).contains(&size.bytes()) {
-        return Ok(size);
-    }
-    let most = ByteSize(MAX_LOCAL_MEMORY);
-    Err(D::Error::custom(format!("an allocation of {size}; give a size from 1 byte to {most}, such as `16 MiB`")))
-}
-
-fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
-    within::<_, _, 1, 1000>(deserializer).map(Some)
-}
-
-fn priority<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
-    within::<_, i32, 0, 2>(deserializer)
 }

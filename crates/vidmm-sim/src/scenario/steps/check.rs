@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::budget::{ProcessPriority, ReserveVideoMemory};
 use super::call::{Action, Call, Look, Until};
+use super::objects::{DestroyAllocation, KillProcess};
+use super::residency::{Evict, MakeResident, Offer, SetPriority, UpdateProperty};
 use super::{DEFAULT_DEVICE, DEFAULT_PROCESS};
 
 /// The names that steps have given so far.
@@ -40,12 +43,23 @@ impl Known {
         match action {
             Action::Call(call) => self.check_call(call),
             Action::Look(Look::Wait(Until::Kernel(kernel))) => {
-                let moments = "`idle` waits until everything has ended, `quiet` until nothing more happens";
+                let moments =
+                    "`idle` waits until everything has ended, `quiet` until nothing more happens, `20 ms` so long";
                 known("kernel", &self.kernels, kernel).map_err(|error| format!("{error}; {moments}"))
             }
             Action::Look(Look::Wait(_) | Look::PagingVa(..)) => Ok(()),
-            Action::Look(Look::System(allocations)) => self.resolve_allocations(allocations),
+            Action::Look(
+                Look::System(allocations)
+                | Look::CpuWrite(allocations)
+                | Look::CpuRead(allocations)
+                | Look::Residency(allocations, _),
+            ) => self.resolve_allocations(allocations),
             Action::Look(Look::Aperture(check)) => self.resolve_allocations(&mut check.allocations),
+            Action::Look(Look::VideoMemory(query)) => known("process", &self.processes, &query.process),
+            Action::Look(Look::Trim(trim)) => known("device", &self.devices, &trim.device),
+            Action::Look(Look::Waiting(kernels)) => {
+                kernels.iter().try_for_each(|kernel| known("kernel", &self.kernels, kernel))
+            }
         }
     }
 
@@ -66,8 +80,13 @@ impl Known {
                 let group = create.count.map(|_| create.name.clone());
                 add_members("allocation", &mut self.allocations, group, &names)
             }
+            Call::OpenAllocation(on) | Call::CloseAllocation(on) => {
+                known("device", &self.devices, &on.device)?;
+                self.resolve_allocations(&mut on.allocations)
+            }
             Call::Map(map) => {
                 self.resolve_allocations(&mut map.allocations)?;
+                map.device.iter().try_for_each(|device| known("device", &self.devices, device))?;
                 match (&map.name, &map.allocations[..]) {
                     (Some(name), [_]) => add_members("mapping", &mut self.mappings, None, std::slice::from_ref(name)),
                     (Some(name), _) => Err(format!("`as = \"{name}\"` names one mapping; map one allocation there")),
@@ -77,9 +96,35 @@ impl Known {
                     }
                 }
             }
-            Call::MakeResident(allocations) | Call::Evict(allocations, _) | Call::DestroyAllocation(allocations) => {
+            Call::MakeResident(MakeResident { allocations, device, .. })
+            | Call::Evict(Evict { allocations, device, .. }) => {
+                device.iter().try_for_each(|device| known("device", &self.devices, device))?;
                 self.resolve_allocations(allocations)
             }
+            Call::Offer(Offer { allocations, .. })
+            | Call::Lock(allocations)
+            | Call::Unlock(allocations)
+            | Call::SetPriority(SetPriority { allocations, .. })
+            | Call::UpdateProperty(UpdateProperty { allocations, .. })
+            | Call::DestroyAllocation(DestroyAllocation { allocations, .. }) => self.resolve_allocations(allocations),
+            Call::Reclaim(reclaim) => {
+                self.resolve_allocations(&mut reclaim.allocations)?;
+                match (reclaim.allocations.len(), reclaim.results.len()) {
+                    (_, 0 | 1) => Ok(()),
+                    (allocations, results) if allocations == results => Ok(()),
+                    (allocations, results) => Err(format!(
+                        "`results` has {results} results for {allocations} allocations; write one for each, or one for all"
+                    )),
+                }
+            }
+            Call::ReserveVideoMemory(ReserveVideoMemory { process, .. })
+            | Call::ProcessPriority(ProcessPriority { process, .. })
+            | Call::NotifyBudget(process)
+            | Call::SuspendProcess(process, _)
+            | Call::ResumeProcess(process)
+            | Call::KillProcess(KillProcess { process, .. }) => known("process", &self.processes, process),
+            Call::RegisterTrim(device) | Call::UnregisterTrim(device) => known("device", &self.devices, device),
+            Call::TrimIntervals(_) | Call::Power(_) => Ok(()),
             Call::CheckContent(mappings) => self.resolve_mappings(mappings),
             Call::FreeVa(mapping) => {
                 let mut one = vec![mapping.clone()];
@@ -95,7 +140,7 @@ impl Known {
                         known("kernel or fence", &self.kernels, name)?;
                     }
                 }
-                if ["idle", "quiet"].contains(&kernel.name.as_str()) {
+                if !matches!(Until::from(kernel.name.clone()), Until::Kernel(_)) {
                     return Err(format!(
                         "`wait = \"{}\"` means something else; give the kernel another name",
                         kernel.name

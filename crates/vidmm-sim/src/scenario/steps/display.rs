@@ -1,14 +1,9 @@
-//! How people read the calls.
+//! How people read the steps.
 
 use std::fmt;
 
-use vidmm_runtime::AllocationSegments;
-
-use super::call::{
-    Action, ApertureShows, Call, CreateAllocation, EvictFlag, Kernel, KernelEngine, Look, MapAllocation, Until,
-};
-use crate::exact::exact;
-use crate::scenario::memory::Notification;
+use super::call::{Action, ApertureShows, Call, Look, Power, Until, Whereabouts};
+use super::list::list;
 
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -21,24 +16,43 @@ impl fmt::Display for Action {
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |names: &[String]| names.join(", ");
         match self {
             Call::CreateProcess(process) => write!(f, "create-process {process}"),
-            Call::CreateDevice(create) => write!(f, "create-device {}", create.device),
+            Call::CreateDevice(create) => match &create.process {
+                None => write!(f, "create-device {}", create.device),
+                Some(process) => write!(f, "create-device {} of {process}", create.device),
+            },
             Call::CreateFence(fence) => write!(f, "create-fence {fence}"),
-            Call::CreateAllocation(create) => create_allocation(create, f),
-            Call::Map(map) => map_allocation(map, f),
-            Call::MakeResident(allocations) => write!(f, "make-resident {}", list(allocations)),
-            Call::Evict(allocations, flags) => {
-                write!(f, "evict {}", list(allocations))?;
-                flags.iter().try_for_each(|flag| match flag {
-                    EvictFlag::OnlyIfNecessary => f.write_str(", only if necessary"),
-                    EvictFlag::NotWrittenTo => f.write_str(", not written to"),
-                })
-            }
-            Call::Kernel(kernel) => write_kernel(kernel, f),
+            Call::CreateAllocation(create) => create.fmt(f),
+            Call::OpenAllocation(open) => write!(f, "open-allocation {open}"),
+            Call::CloseAllocation(close) => write!(f, "close-allocation {close}"),
+            Call::Map(map) => map.fmt(f),
+            Call::MakeResident(make_resident) => make_resident.fmt(f),
+            Call::Evict(evict) => evict.fmt(f),
+            Call::Offer(offer) => offer.fmt(f),
+            Call::Reclaim(reclaim) => write!(f, "reclaim {}", list(&reclaim.allocations)),
+            Call::Lock(allocations) => write!(f, "lock {}", list(allocations)),
+            Call::Unlock(allocations) => write!(f, "unlock {}", list(allocations)),
+            Call::SetPriority(set) => write!(f, "set-priority {}: {}", list(&set.allocations), set.priority),
+            Call::UpdateProperty(update) => update.fmt(f),
+            Call::ReserveVideoMemory(reserve) => reserve.fmt(f),
+            Call::ProcessPriority(priority) => priority.fmt(f),
+            Call::NotifyBudget(process) => write!(f, "notify-budget {process}"),
+            Call::RegisterTrim(device) => write!(f, "register-trim {device}"),
+            Call::UnregisterTrim(device) => write!(f, "unregister-trim {device}"),
+            Call::TrimIntervals(intervals) => intervals.fmt(f),
+            Call::SuspendProcess(process, false) => write!(f, "suspend-process {process}"),
+            Call::SuspendProcess(process, true) => write!(f, "suspend-process {process} until it submits"),
+            Call::ResumeProcess(process) => write!(f, "resume-process {process}"),
+            Call::KillProcess(kill) => match kill.after {
+                0 => write!(f, "kill-process {}", kill.process),
+                after => write!(f, "kill-process {} after {after} more steps of the GPU", kill.process),
+            },
+            Call::Power(Power::Down) => f.write_str("power down"),
+            Call::Power(Power::Up) => f.write_str("power up"),
+            Call::Kernel(kernel) => kernel.fmt(f),
             Call::Signal(fence) => write!(f, "signal {fence}"),
-            Call::DestroyAllocation(allocations) => write!(f, "destroy-allocation {}", list(allocations)),
+            Call::DestroyAllocation(destroy) => destroy.fmt(f),
             Call::FreeVa(mapping) => write!(f, "free-va {mapping}"),
             Call::CheckContent(mappings) => write!(f, "check-content {}", list(mappings)),
         }
@@ -50,66 +64,35 @@ impl fmt::Display for Look {
         match self {
             Look::Wait(Until::Idle) => f.write_str("wait until everything has ended"),
             Look::Wait(Until::Quiet) => f.write_str("wait until nothing more happens"),
+            Look::Wait(Until::PoweredDown) => f.write_str("wait until the adapter may lose power"),
+            Look::Wait(Until::For(duration)) => write!(f, "wait {duration}"),
             Look::Wait(Until::Kernel(kernel)) => write!(f, "wait for kernel {kernel}"),
-            Look::System(allocations) => write!(f, "check-system {}", allocations.join(", ")),
+            Look::System(allocations) => write!(f, "check-system {}", list(allocations)),
+            Look::CpuWrite(allocations) => write!(f, "cpu-write {}", list(allocations)),
+            Look::CpuRead(allocations) => write!(f, "cpu-read {}", list(allocations)),
             Look::Aperture(check) => {
                 let shown = match check.shows {
                     ApertureShows::Allocation => "shows its bytes",
                     ApertureShows::DummyPage => "shows the dummy page",
                 };
-                write!(f, "check-aperture {} {shown}", check.allocations.join(", "))
+                write!(f, "check-aperture {} {shown}", list(&check.allocations))
             }
             Look::PagingVa(adapter, _) => write!(f, "query-paging-va of physical adapter {adapter}"),
+            Look::VideoMemory(query) => query.fmt(f),
+            Look::Trim(trim) => trim.fmt(f),
+            Look::Residency(allocations, place) => write!(f, "check-residency {}: {place}", list(allocations)),
+            Look::Waiting(kernels) => write!(f, "check-waiting {}", list(kernels)),
         }
     }
 }
 
-fn create_allocation(create: &CreateAllocation, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    write!(f, "create-allocation {}: ", create.name)?;
-    if let Some(count) = create.count {
-        write!(f, "{count} of ")?;
+impl fmt::Display for Whereabouts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Local => "in local memory",
+            Self::System => "in implicit system memory",
+            Self::Aperture => "in the aperture",
+            Self::Nowhere => "not resident",
+        })
     }
-    f.write_str(&exact(create.size.bytes()))?;
-    match create.segments {
-        None => {}
-        Some(AllocationSegments::Local) => f.write_str(", local memory")?,
-        Some(AllocationSegments::System) => f.write_str(", system memory")?,
-        Some(AllocationSegments::LocalOrSystem) => f.write_str(", local or system memory")?,
-    }
-    if create.accessed_physically {
-        f.write_str(", accessed physically")?;
-    }
-    if create.compression {
-        f.write_str(", compressed")?;
-    }
-    create.notify.iter().try_for_each(|notification| match notification {
-        Notification::Eviction => f.write_str(", NotifyEviction"),
-        Notification::IoMmuUnmap => f.write_str(", NotifyIoMmuUnmap"),
-    })
-}
-
-fn map_allocation(map: &MapAllocation, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    write!(f, "map {}", map.allocations.join(", "))?;
-    if let Some(name) = &map.name {
-        write!(f, " as {name}")?;
-    }
-    let (offset, size) = (map.offset.bytes(), map.size.bytes());
-    match (offset, size) {
-        (0, 0) => {}
-        (_, 0) => write!(f, " from {} on", exact(offset))?,
-        (_, _) => write!(f, " [{}, {})", exact(offset), exact(offset.saturating_add(size)))?,
-    }
-    if map.read_only { f.write_str(", read only") } else { Ok(()) }
-}
-
-fn write_kernel(kernel: &Kernel, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    write!(f, "kernel {}", kernel.name)?;
-    let mut lead = ":";
-    for (verb, names) in [("reads", &kernel.reads), ("writes", &kernel.writes), ("after", &kernel.after)] {
-        if !names.is_empty() {
-            write!(f, "{lead} {verb} {}", names.join(", "))?;
-            lead = ",";
-        }
-    }
-    if kernel.engine == KernelEngine::Copy { write!(f, "{lead} on the copy engine") } else { Ok(()) }
 }

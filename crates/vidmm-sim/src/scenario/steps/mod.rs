@@ -18,17 +18,31 @@
 // A file imports only from those above it.
 mod answer;
 mod names;
+mod duration;
+mod list;
+mod objects;
+mod residency;
+mod budget;
+mod kernel;
 mod call;
 mod display;
 mod check;
 mod read;
 
 pub use answer::Answer;
-pub use call::{
-    Action, ApertureShows, Call, CheckAperture, CreateAllocation, CreateDevice, EvictFlag, Kernel, KernelEngine, Look,
-    MapAllocation, Until,
+pub use budget::{ExpectTrim, Group, Intervals, ProcessPriority, QueryVideoMemory, ReserveVideoMemory, TrimFlag};
+pub use call::{Action, ApertureShows, Call, CheckAperture, Look, Power, Until, Whereabouts};
+pub use duration::Duration;
+pub use kernel::{Kernel, KernelEngine};
+pub use objects::{
+    AllocationPriority, CpuAccess, CreateAllocation, CreateDevice, DestroyAllocation, DestroyFlag, KillProcess,
+    MapAllocation, OnDevice,
 };
 pub(super) use read::read_steps;
+pub use residency::{
+    Evict, EvictFlag, MakeResident, MakeResidentFlag, Offer, OfferFlag, OfferPriority, Reclaim, ReclaimResult,
+    SetPriority, UpdateProperty,
+};
 
 /// The device of steps that name none.
 pub const DEFAULT_DEVICE: &str = "D";

@@ -8,31 +8,69 @@ use vidmm_trace::ByteSize;
 
 use super::Step;
 use super::answer::Answer;
-use super::call::{Action, Call, EvictFlag, Look, Until};
+use super::budget::Intervals;
+use super::call::{Action, Call, Look, Power, Whereabouts};
 use super::check::Known;
 use super::names::{name, names};
+use super::objects::OnDevice;
 use crate::scenario::problem::Problem;
 
 /// The verbs, each the key of a step's table that says what the step does.
-const VERBS: [(&str, Read); 16] = [
+const VERBS: [(&str, Read); 40] = [
     ("create-process", |step| call(Call::CreateProcess(read::<CreateProcess>(step)?.create_process))),
     ("create-device", |step| call(Call::CreateDevice(read(step)?))),
     ("create-fence", |step| call(Call::CreateFence(read::<CreateFence>(step)?.create_fence))),
     ("create-allocation", |step| call(Call::CreateAllocation(read(step)?))),
+    ("open-allocation", |step| {
+        let OpenAllocation { open_allocation: allocations, device } = read(step)?;
+        call(Call::OpenAllocation(OnDevice { allocations, device }))
+    }),
+    ("close-allocation", |step| {
+        let CloseAllocation { close_allocation: allocations, device } = read(step)?;
+        call(Call::CloseAllocation(OnDevice { allocations, device }))
+    }),
     ("map", |step| call(Call::Map(read(step)?))),
-    ("make-resident", |step| call(Call::MakeResident(read::<MakeResident>(step)?.make_resident))),
-    ("evict", |step| read::<Evict>(step).and_then(|evict| call(Call::Evict(evict.evict, evict.flags)))),
+    ("make-resident", |step| call(Call::MakeResident(read(step)?))),
+    ("evict", |step| call(Call::Evict(read(step)?))),
+    ("offer", |step| call(Call::Offer(read(step)?))),
+    ("reclaim", |step| call(Call::Reclaim(read(step)?))),
+    ("lock", |step| call(Call::Lock(read::<Lock>(step)?.lock))),
+    ("cpu-write", |step| look(Look::CpuWrite(read::<CpuWrite>(step)?.cpu_write))),
+    ("cpu-read", |step| look(Look::CpuRead(read::<CpuRead>(step)?.cpu_read))),
+    ("unlock", |step| call(Call::Unlock(read::<Unlock>(step)?.unlock))),
+    ("set-priority", |step| call(Call::SetPriority(read(step)?))),
+    ("update-property", |step| call(Call::UpdateProperty(read(step)?))),
+    ("reserve-video-memory", |step| call(Call::ReserveVideoMemory(read(step)?))),
+    ("process-priority", |step| call(Call::ProcessPriority(read(step)?))),
+    ("notify-budget", |step| call(Call::NotifyBudget(read::<NotifyBudget>(step)?.notify_budget))),
+    ("register-trim", |step| call(Call::RegisterTrim(read::<RegisterTrim>(step)?.register_trim))),
+    ("unregister-trim", |step| call(Call::UnregisterTrim(read::<UnregisterTrim>(step)?.unregister_trim))),
+    ("trim-intervals", |step| call(Call::TrimIntervals(read::<SetTrimIntervals>(step)?.trim_intervals))),
+    ("suspend-process", |step| {
+        let SuspendProcess { suspend_process, allow_wake_on_submission } = read(step)?;
+        call(Call::SuspendProcess(suspend_process, allow_wake_on_submission))
+    }),
+    ("resume-process", |step| call(Call::ResumeProcess(read::<ResumeProcess>(step)?.resume_process))),
+    ("kill-process", |step| call(Call::KillProcess(read(step)?))),
+    ("power", |step| call(Call::Power(read::<SetPower>(step)?.power))),
     ("kernel", |step| call(Call::Kernel(read(step)?))),
     ("signal", |step| call(Call::Signal(read::<Signal>(step)?.signal))),
-    ("destroy-allocation", |step| call(Call::DestroyAllocation(read::<Destroy>(step)?.destroy_allocation))),
+    ("destroy-allocation", |step| call(Call::DestroyAllocation(read(step)?))),
     ("free-va", |step| call(Call::FreeVa(read::<FreeVa>(step)?.free_va))),
     ("check-content", |step| call(Call::CheckContent(read::<CheckContent>(step)?.check_content))),
-    ("wait", |step| look(Look::Wait(until(read::<Wait>(step)?.wait)))),
+    ("wait", |step| look(Look::Wait(read::<Wait>(step)?.wait.into()))),
     ("check-system", |step| look(Look::System(read::<CheckSystem>(step)?.check_system))),
     ("check-aperture", |step| look(Look::Aperture(read(step)?))),
     ("query-paging-va", |step| {
         read::<Query>(step).and_then(|query| look(Look::PagingVa(query.query_paging_va, query.size)))
     }),
+    ("query-video-memory", |step| look(Look::VideoMemory(read(step)?))),
+    ("expect-trim", |step| look(Look::Trim(read(step)?))),
+    ("check-residency", |step| {
+        let CheckResidency { check_residency, r#in: place } = read(step)?;
+        look(Look::Residency(check_residency, place))
+    }),
+    ("check-waiting", |step| look(Look::Waiting(read::<CheckWaiting>(step)?.check_waiting))),
 ];
 
 /// Reads what a step does from its table, for one verb.
@@ -95,14 +133,6 @@ fn read<T: DeserializeOwned>(step: Spanned<DeValue<'_>>) -> Result<T, toml::de::
     T::deserialize(ValueDeserializer::from(step))
 }
 
-fn until(text: String) -> Until {
-    match text.as_str() {
-        "idle" => Until::Idle,
-        "quiet" => Until::Quiet,
-        _ => Until::Kernel(text),
-    }
-}
-
 /// The tables of calls that have few keys.
 macro_rules! tables {
     ($($table:ident { $($(#[$attribute:meta])* $field:ident: $kind:ty,)* })*) => {
@@ -115,13 +145,34 @@ macro_rules! tables {
 tables! {
     CreateProcess { #[serde(deserialize_with = "name")] create_process: String, }
     CreateFence { #[serde(deserialize_with = "name")] create_fence: String, }
-    MakeResident { #[serde(deserialize_with = "names")] make_resident: Vec<String>, }
-    Evict { #[serde(deserialize_with = "names")] evict: Vec<String>, #[serde(default)] flags: Vec<EvictFlag>, }
-    Wait { #[serde(deserialize_with = "name")] wait: String, }
+    OpenAllocation {
+        #[serde(deserialize_with = "names")] open_allocation: Vec<String>,
+        #[serde(deserialize_with = "name")] device: String,
+    }
+    CloseAllocation {
+        #[serde(deserialize_with = "names")] close_allocation: Vec<String>,
+        #[serde(deserialize_with = "name")] device: String,
+    }
+    Lock { #[serde(deserialize_with = "names")] lock: Vec<String>, }
+    CpuWrite { #[serde(deserialize_with = "names")] cpu_write: Vec<String>, }
+    CpuRead { #[serde(deserialize_with = "names")] cpu_read: Vec<String>, }
+    Unlock { #[serde(deserialize_with = "names")] unlock: Vec<String>, }
+    NotifyBudget { #[serde(deserialize_with = "name")] notify_budget: String, }
+    RegisterTrim { #[serde(deserialize_with = "name")] register_trim: String, }
+    UnregisterTrim { #[serde(deserialize_with = "name")] unregister_trim: String, }
+    SetTrimIntervals { trim_intervals: Intervals, }
+    SuspendProcess {
+        #[serde(deserialize_with = "name")] suspend_process: String,
+        #[serde(default)] allow_wake_on_submission: bool,
+    }
+    ResumeProcess { #[serde(deserialize_with = "name")] resume_process: String, }
+    SetPower { power: Power, }
+    Wait { wait: String, }
     Signal { #[serde(deserialize_with = "name")] signal: String, }
-    Destroy { #[serde(deserialize_with = "names")] destroy_allocation: Vec<String>, }
     FreeVa { #[serde(deserialize_with = "name")] free_va: String, }
     CheckContent { #[serde(deserialize_with = "names")] check_content: Vec<String>, }
     CheckSystem { #[serde(deserialize_with = "names")] check_system: Vec<String>, }
     Query { query_paging_va: u32, #[serde(default)] size: Option<ByteSize>, }
+    CheckResidency { #[serde(deserialize_with = "names")] check_residency: Vec<String>, r#in: Whereabouts, }
+    CheckWaiting { #[serde(deserialize_with = "names")] check_waiting: Vec<String>, }
 }

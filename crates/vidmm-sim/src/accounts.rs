@@ -1,0 +1,209 @@
+//! What became of each process of a run, added up from its events.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use vidmm::contract::EngineFence;
+use vidmm::event::{ContentSource, EvictReason};
+use vidmm::{AllocationId, DeviceId, Event, Nanoseconds, PriorityBand, ProcessId, TrimFlags};
+
+use crate::client::ClientDesc;
+
+/// What became of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ProcessFigures {
+    /// What it is called.
+    pub name: String,
+    /// Submissions that ended.
+    pub kernels_ended: u64,
+    /// While a kernel of it ran, in nanoseconds.
+    pub work_ns: Nanoseconds,
+    /// Bytes of its allocations that were copied into local memory.
+    pub bytes_paged_in: u64,
+    /// Bytes of its allocations that were copied out of local memory.
+    pub bytes_paged_out: u64,
+    /// Bytes of its allocations that were filled because they had no content.
+    pub bytes_filled: u64,
+    /// MakeResidents that were refused for want of memory.
+    pub refusals: u64,
+    /// How long it waited after refusals, in nanoseconds.
+    pub waited_ns: Nanoseconds,
+    /// How often it was asked to trim to its budget.
+    pub trims_to_budget: u64,
+    /// How often it was asked for what it had not used of late.
+    pub periodic_trims: u64,
+    /// How often its device was suspended.
+    pub suspensions: u64,
+    /// Bytes of its allocations that left local memory while they lived.
+    pub bytes_evicted: u64,
+    /// Of those, bytes that were on its list while it was in focus and within its budget.
+    pub foreground_bytes_evicted: u64,
+}
+
+/// The figures of all processes, and what they are told apart by.
+#[derive(Debug, Default)]
+pub(crate) struct Accounts {
+    figures: Vec<ProcessFigures>,
+    processes: BTreeMap<ProcessId, usize>,
+    bands: BTreeMap<usize, PriorityBand>,
+    suspended: BTreeSet<usize>,
+    /// How often each allocation is on its device's list, where it is.
+    listed: BTreeMap<AllocationId, u32>,
+    devices: BTreeMap<DeviceId, usize>,
+    /// Whose each allocation is, and its bytes.
+    allocations: BTreeMap<AllocationId, (usize, u64)>,
+    /// Whose each packet is that was dispatched and has not ended, and its number within the device.
+    packets: BTreeMap<EngineFence, (usize, u64)>,
+}
+
+/// Something that a process in focus had on its list has left local memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ForegroundEviction {
+    pub process: ProcessId,
+    pub bytes: u64,
+}
+
+impl Accounts {
+    /// A process of the run, as the manager calls it.
+    pub fn open(&mut self, process: ProcessId, device: DeviceId, desc: &ClientDesc) {
+        let index = self.figures.len();
+        self.figures.push(ProcessFigures { name: desc.name.clone(), ..ProcessFigures::default() });
+        self.processes.insert(process, index);
+        self.bands.insert(index, desc.band);
+        self.devices.insert(device, index);
+    }
+
+    /// A packet that ran from `started_at` to `ended_at` has ended. Returns whose it was, and its number within the device.
+    pub fn packet_ended(
+        &mut self,
+        signal: EngineFence,
+        started_at: Nanoseconds,
+        ended_at: Nanoseconds,
+    ) -> Option<(usize, u64)> {
+        let (process, submission) = self.packets.remove(&signal)?;
+        let figures = &mut self.figures[process];
+        figures.kernels_ended += 1;
+        figures.work_ns += ended_at - started_at;
+        Some((process, submission))
+    }
+
+    /// The figures of a process.
+    pub fn figures(&self, process: usize) -> &ProcessFigures {
+        &self.figures[process]
+    }
+
+    /// The figures of all.
+    pub fn all_figures(&self) -> impl Iterator<Item = &ProcessFigures> {
+        self.figures.iter()
+    }
+
+    /// Whether a process's device is suspended.
+    pub fn is_suspended(&self, process: usize) -> bool {
+        self.suspended.contains(&process)
+    }
+
+    /// What left local memory belonged to a process that was within its budget.
+    pub fn evicted_within_budget(&mut self, eviction: ForegroundEviction) {
+        if let Some(&process) = self.processes.get(&eviction.process) {
+            self.figures[process].foreground_bytes_evicted += eviction.bytes;
+        }
+    }
+
+    /// How long each process waited for memory, in their order.
+    pub fn note_waits(&mut self, waited_ns: impl Iterator<Item = Nanoseconds>) {
+        for (figures, waited_ns) in self.figures.iter_mut().zip(waited_ns) {
+            figures.waited_ns = waited_ns;
+        }
+    }
+
+    /// What happened. Returns what a process in focus lost by it.
+    pub fn take_note(&mut self, event: &Event) -> Option<ForegroundEviction> {
+        match *event {
+            Event::AllocationCreated { allocation, process, size, .. } => {
+                if let Some(&process) = self.processes.get(&process) {
+                    self.allocations.insert(allocation, (process, size));
+                }
+            }
+            Event::AllocationReclaimed { allocation } => drop(self.allocations.remove(&allocation)),
+            Event::Dispatched { device, submission, signal, .. } => {
+                if let Some(&process) = self.devices.get(&device) {
+                    self.packets.insert(signal, (process, submission));
+                }
+            }
+            Event::MakeResident { ref allocations, .. } => {
+                allocations.iter().for_each(|&allocation| *self.listed.entry(allocation).or_default() += 1);
+            }
+            Event::Evict { ref allocations, .. } => allocations.iter().for_each(|allocation| self.unlist(allocation)),
+            Event::AllocationDestroyed { allocation, .. } => drop(self.listed.remove(&allocation)),
+            Event::ProcessPriorityChanged { process, band, .. } => {
+                if let Some(&process) = self.processes.get(&process) {
+                    self.bands.insert(process, band);
+                }
+            }
+            Event::Placed { allocation, segment, content, .. } if !segment.is_system() => {
+                self.count_bytes(allocation, |figures, bytes| match content {
+                    ContentSource::Fill => figures.bytes_filled += bytes,
+                    ContentSource::BackingStore => figures.bytes_paged_in += bytes,
+                    ContentSource::InPlace => {}
+                });
+            }
+            Event::Evicted { allocation, segment, copied, reason, .. } if !segment.is_system() => {
+                self.count_bytes(allocation, |figures, bytes| {
+                    figures.bytes_paged_out += if copied { bytes } else { 0 };
+                    figures.bytes_evicted += if reason == EvictReason::Destroyed { 0 } else { bytes };
+                });
+                return self.foreground_eviction(allocation);
+            }
+            Event::MakeResidentRefused { device, .. } => self.count(device, |figures| figures.refusals += 1),
+            Event::DeviceSuspended { device } => {
+                self.count(device, |figures| figures.suspensions += 1);
+                self.suspended.extend(self.devices.get(&device));
+            }
+            Event::DeviceResumed { device, .. } => {
+                if let Some(process) = self.devices.get(&device) {
+                    self.suspended.remove(process);
+                }
+            }
+            Event::TrimNotified { device, flags, .. } => self.count(device, |figures| {
+                figures.trims_to_budget += u64::from(flags.contains(TrimFlags::TRIM_TO_BUDGET));
+                figures.periodic_trims += u64::from(flags.contains(TrimFlags::PERIODIC_TRIM));
+            }),
+            _ => {}
+        }
+        None
+    }
+
+    /// What a process in focus loses if this allocation leaves local memory.
+    fn foreground_eviction(&self, allocation: AllocationId) -> Option<ForegroundEviction> {
+        let &(process, bytes) = self.allocations.get(&allocation)?;
+        let in_focus = self.bands.get(&process) == Some(&PriorityBand::Focus);
+        let (process, _) = self.processes.iter().find(|&(_, &index)| index == process)?;
+        (in_focus && self.listed.contains_key(&allocation)).then_some(ForegroundEviction { process: *process, bytes })
+    }
+
+    fn unlist(&mut self, allocation: &AllocationId) {
+        if let Some(count) = self.listed.get_mut(allocation) {
+            *count -= 1;
+            if *count == 0 {
+                self.listed.remove(allocation);
+            }
+        }
+    }
+
+    fn count(&mut self, device: DeviceId, add: impl FnOnce(&mut ProcessFigures)) {
+        if let Some(&process) = self.devices.get(&device) {
+            add(&mut self.figures[process]);
+        }
+    }
+
+    fn count_bytes(&mut self, allocation: AllocationId, add: impl FnOnce(&mut ProcessFigures, u64)) {
+        if let Some(&(process, bytes)) = self.allocations.get(&allocation) {
+            add(&mut self.figures[process], bytes);
+        }
+    }
+
+    /// The figures, in the order of the processes.
+    pub fn into_figures(self) -> Vec<ProcessFigures> {
+        self.figures
+    }
+}

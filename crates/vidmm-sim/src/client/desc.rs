@@ -1,0 +1,105 @@
+//! What a process of a workload is: what its buffers are asked for, and how it behaves.
+
+use serde::Deserialize;
+use vidmm::{GpuVirtualAddress, Nanoseconds, PriorityBand, Visibility};
+use vidmm_runtime::{AllocationDesc, AllocationSegments, PageRange, Surface};
+
+/// How a process behaves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClientDesc {
+    /// What reports call it.
+    pub name: String,
+    /// When it begins, in nanoseconds: before, it has no allocation.
+    pub start: Nanoseconds,
+    /// Kernels that may be submitted and not ended, beyond the one that runs.
+    pub ahead: usize,
+    /// What each buffer's allocation is asked for.
+    pub buffers: BufferDesc,
+    /// What it does about its residency list.
+    pub residency: ResidencyPolicy,
+    /// What it does with a buffer behind its last use.
+    pub lifetimes: Lifetimes,
+    /// How important it is to the user.
+    pub band: PriorityBand,
+    /// What the user sees of it.
+    pub visibility: Visibility,
+    /// It is paced by what it shows: what cannot be submitted in time delays all that follows, and while it is minimised
+    /// nothing arrives.
+    pub paced: bool,
+}
+
+impl Default for ClientDesc {
+    /// Eight kernels ahead, on a list that has what the next of them needs.
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            start: 0,
+            ahead: 8,
+            buffers: BufferDesc::default(),
+            residency: ResidencyPolicy::default(),
+            lifetimes: Lifetimes::default(),
+            band: PriorityBand::default(),
+            visibility: Visibility::default(),
+            paced: false,
+        }
+    }
+}
+
+/// What a process does about its residency list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ResidencyPolicy {
+    /// MakeResident before each kernel, Evict behind it: the manager chooses what stays, and evicts only if necessary.
+    #[default]
+    EachKernel,
+    /// What was used stays on the list, until MakeResident is refused or a notification asks for it: then what was used least
+    /// recently is evicted.
+    Kept,
+    /// MakeResident before each kernel, Evict behind it, and at once: what a driver did that knew nothing better.
+    EvictedAtOnce,
+}
+
+/// What a process does with a buffer behind its last use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lifetimes {
+    /// It destroys it.
+    #[default]
+    Destroy,
+    /// It offers it, and reclaims it for the next buffer of its size.
+    Offer,
+    /// It keeps it to the end, as one who does not know which use is the last.
+    Ignore,
+}
+
+/// What a client asks of each buffer's allocation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BufferDesc {
+    /// Where it may be.
+    pub segments: AllocationSegments,
+    /// Whether it has a compression surface, through which kernels read and write it.
+    pub compression: bool,
+    /// Whether the driver wants to know before it is evicted (NTF-02).
+    pub notify_eviction: bool,
+    /// Whether the driver wants to know before it is unmapped from the IOMMU (NTF-04).
+    pub notify_io_mmu_unmap: bool,
+}
+
+impl BufferDesc {
+    /// The allocation of a buffer: its surface, if it has one, bears the buffer's number.
+    pub(super) fn allocation(&self, buffer: u32, size: u64) -> AllocationDesc {
+        AllocationDesc {
+            segments: self.segments,
+            surface: self.compression.then_some(buffer),
+            notify_eviction: self.notify_eviction,
+            notify_io_mmu_unmap: self.notify_io_mmu_unmap,
+            ..AllocationDesc::local(size)
+        }
+    }
+
+    /// What kernels read and write of a buffer that is mapped at an address.
+    pub(super) fn range(&self, buffer: u32, virtual_address: GpuVirtualAddress, num_pages: u64) -> PageRange {
+        let surface = self.compression.then_some(Surface { number: buffer, first_page: 0 });
+        PageRange { virtual_address, num_pages, surface }
+    }
+}

@@ -1,0 +1,143 @@
+//! The residency controller of a compute driver: trim call-backs, and a ladder of what to do when memory runs out.
+
+use vidmm::{AllocationId, EvictFlags, MakeResidentFlags, TrimFlags};
+
+use super::{
+    lru::{Lru, Resident, allocations},
+    model::{ClientModel, ModelDevice, ModelError, Prepared, Use},
+};
+
+/// How far up the ladder a submission is that was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Rung {
+    /// Not refused yet.
+    #[default]
+    Ground,
+    /// Trimming this many bytes, the GPU's last use of each awaited.
+    Trims(u64),
+    /// All that was submitted is awaited.
+    Flushes,
+    /// What was made for a passing purpose goes.
+    EvictsTemporaries,
+    /// Nothing can be trimmed any more.
+    CantTrimFurther,
+}
+
+/// Evicts only what the GPU has ended with; trims when it is told to, and goes on with it as fences come in.
+#[derive(Debug, Default)]
+pub(super) struct Controller {
+    resident: Lru,
+    rung: Rung,
+    /// It was refused once: from then on what is evicted goes at once.
+    is_budget_exhausted: bool,
+    /// The fence value that had been reached at the last periodic trim.
+    last_trim_fence: u64,
+    /// What is still to be trimmed, in bytes, when the GPU has ended with it.
+    to_trim: u64,
+}
+
+impl Controller {
+    fn evict_flags(&self) -> EvictFlags {
+        if self.is_budget_exhausted { EvictFlags::empty() } else { EvictFlags::EVICT_ONLY_IF_NECESSARY }
+    }
+
+    /// Evicts those, and returns how many bytes they were.
+    fn evict(&mut self, device: &mut ModelDevice<'_>, gone: &[Resident]) -> Result<u64, ModelError> {
+        device.evict(&allocations(gone), self.evict_flags())?;
+        Ok(gone.iter().map(|resident| resident.what.bytes).sum())
+    }
+
+    /// Evicts the oldest until so many bytes are gone; stops where the GPU is not done yet. Returns what is left to trim.
+    fn trim_to_budget(&mut self, device: &mut ModelDevice<'_>, bytes: u64) -> Result<u64, ModelError> {
+        let mut gone = Vec::new();
+        let mut left = bytes;
+        while left > 0 && self.resident.oldest().is_some_and(|oldest| oldest.last_fence <= device.completed) {
+            let oldest = self.resident.pop().expect("it was just seen");
+            left = left.saturating_sub(oldest.what.bytes);
+            gone.push(oldest);
+        }
+        self.evict(device, &gone)?;
+        Ok(left)
+    }
+
+    /// Does what the next rung says, or waits on the present one.
+    fn climb(&mut self, device: &mut ModelDevice<'_>, refused: u64) -> Result<Option<Prepared>, ModelError> {
+        self.is_budget_exhausted = true;
+        if self.rung == Rung::Ground {
+            self.rung = Rung::Trims(refused);
+        }
+        self.rung = match self.rung {
+            Rung::Trims(bytes) => {
+                let left = self.trim_to_budget(device, bytes)?;
+                let oldest = self.resident.oldest().map(|oldest| oldest.last_fence);
+                match oldest.filter(|&fence| left > 0 && fence <= device.submitted) {
+                    Some(fence) => {
+                        self.rung = Rung::Trims(left);
+                        return Ok(Some(Prepared::WaitsFor(fence)));
+                    }
+                    None => Rung::Flushes,
+                }
+            }
+            Rung::Flushes if device.completed < device.submitted => {
+                return Ok(Some(Prepared::WaitsFor(device.submitted)));
+            }
+            Rung::Flushes => Rung::EvictsTemporaries,
+            Rung::EvictsTemporaries => {
+                let submitted = device.submitted;
+                let temporary = |resident: &Resident| resident.what.is_temporary && resident.last_fence <= submitted;
+                let gone = self.resident.take(temporary);
+                self.evict(device, &gone)?;
+                Rung::CantTrimFurther
+            }
+            Rung::Ground | Rung::CantTrimFurther => return Err(ModelError::NothingLeft { bytes: refused }),
+        };
+        Ok(None)
+    }
+}
+
+impl ClientModel for Controller {
+    fn prepare(&mut self, device: &mut ModelDevice<'_>, uses: &[Use]) -> Result<Prepared, ModelError> {
+        let (last_fence, last_time) = (device.submitted + 1, device.now);
+        let missing: Vec<Use> =
+            uses.iter().copied().filter(|what| !self.resident.touch(what.allocation, last_fence, last_time)).collect();
+        let named: Vec<AllocationId> = missing.iter().map(|what| what.allocation).collect();
+        loop {
+            let flags = match self.rung {
+                Rung::CantTrimFurther => MakeResidentFlags::CANT_TRIM_FURTHER,
+                _ => MakeResidentFlags::empty(),
+            };
+            let Some(refused) = device.make_resident(&named, flags)? else { break };
+            if let Some(waits) = self.climb(device, refused)? {
+                return Ok(waits);
+            }
+        }
+        self.rung = Rung::Ground;
+        missing.iter().for_each(|&what| self.resident.push(Resident { what, last_fence, last_time }));
+        Ok(Prepared::Ready)
+    }
+
+    fn fence_reached(&mut self, device: &mut ModelDevice<'_>) -> Result<(), ModelError> {
+        self.to_trim = self.trim_to_budget(device, self.to_trim)?;
+        Ok(())
+    }
+
+    fn wants_trim_notifications(&self) -> bool {
+        true
+    }
+
+    fn trim(&mut self, device: &mut ModelDevice<'_>, flags: TrimFlags, num_bytes: u64) -> Result<(), ModelError> {
+        if flags.contains(TrimFlags::PERIODIC_TRIM) {
+            let last = self.last_trim_fence;
+            let unused = self.resident.take(|resident| resident.last_fence <= last);
+            self.evict(device, &unused)?;
+        }
+        if flags.intersects(TrimFlags::PERIODIC_TRIM | TrimFlags::RESTART_PERIODIC_TRIM) {
+            self.last_trim_fence = device.completed;
+        }
+        if flags.contains(TrimFlags::TRIM_TO_BUDGET) {
+            // A later request replaces an earlier one: it has the latest figure.
+            self.to_trim = self.trim_to_budget(device, num_bytes)?;
+        }
+        Ok(())
+    }
+}

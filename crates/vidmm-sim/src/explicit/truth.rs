@@ -1,0 +1,87 @@
+//! Where every allocation is, by the event log alone: what the manager's answers are compared with.
+
+use std::collections::BTreeMap;
+
+use vidmm::{AllocationId, Event, MemorySegmentGroup, ProcessId, SegmentId};
+
+use crate::scenario::steps::Whereabouts;
+
+/// What the log says of allocations.
+#[derive(Debug, Default)]
+pub(super) struct Truth {
+    memory: Option<SegmentId>,
+    aperture: Option<SegmentId>,
+    allocations: BTreeMap<AllocationId, Allocation>,
+}
+
+#[derive(Debug)]
+struct Allocation {
+    owner: ProcessId,
+    size: u64,
+    place: Option<SegmentId>,
+    offered: bool,
+}
+
+impl Truth {
+    /// Takes note of an event.
+    pub fn observe(&mut self, event: &Event) {
+        match *event {
+            Event::AdapterStarted { ref memory, aperture, .. } => {
+                self.memory = memory.map(|memory| memory.segment);
+                self.aperture = Some(aperture.segment);
+            }
+            Event::AllocationCreated { allocation, process, size, .. } => {
+                let created = Allocation { owner: process, size, place: None, offered: false };
+                self.allocations.insert(allocation, created);
+            }
+            Event::AllocationReclaimed { allocation } => {
+                self.allocations.remove(&allocation);
+            }
+            Event::AllocationOwnershipTransferred { allocation, process, .. } => {
+                self.change(allocation, |allocation| allocation.owner = process);
+            }
+            Event::Placed { allocation, segment, .. } => {
+                self.change(allocation, |allocation| allocation.place = Some(segment));
+            }
+            Event::Evicted { allocation, .. } => self.change(allocation, |allocation| allocation.place = None),
+            Event::Offered { ref allocations, .. } => self.set_offered(allocations, true),
+            Event::Reclaimed { ref allocations, .. } => self.set_offered(allocations, false),
+            _ => {}
+        }
+    }
+
+    /// Bytes of the process's allocations that are resident in a group, without those that it has offered (U-33, U-37).
+    pub fn usage(&self, process: ProcessId, group: MemorySegmentGroup) -> u64 {
+        let counts = |allocation: &&Allocation| {
+            allocation.owner == process
+                && !allocation.offered
+                && allocation.place.is_some_and(|place| self.group(place) == group)
+        };
+        self.allocations.values().filter(counts).map(|allocation| allocation.size).sum()
+    }
+
+    /// Where an allocation is.
+    pub fn whereabouts(&self, allocation: AllocationId) -> Whereabouts {
+        match self.allocations.get(&allocation).and_then(|allocation| allocation.place) {
+            None => Whereabouts::Nowhere,
+            Some(segment) if segment.is_system() => Whereabouts::System,
+            Some(segment) if Some(segment) == self.aperture => Whereabouts::Aperture,
+            Some(_) => Whereabouts::Local,
+        }
+    }
+
+    fn group(&self, segment: SegmentId) -> MemorySegmentGroup {
+        let is_local = self.memory.is_none_or(|memory| memory == segment);
+        if is_local { MemorySegmentGroup::Local } else { MemorySegmentGroup::NonLocal }
+    }
+
+    fn set_offered(&mut self, allocations: &[AllocationId], offered: bool) {
+        allocations.iter().for_each(|&id| self.change(id, |allocation| allocation.offered = offered));
+    }
+
+    fn change(&mut self, allocation: AllocationId, change: impl FnOnce(&mut Allocation)) {
+        if let Some(allocation) = self.allocations.get_mut(&allocation) {
+            change(allocation);
+        }
+    }
+}

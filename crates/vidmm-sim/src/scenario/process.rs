@@ -1,0 +1,167 @@
+//! The tables `[[process]]`: several processes in one run.
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+use vidmm::{PriorityBand, Visibility};
+
+use super::client::ClientSettings;
+use super::duration::Duration;
+use super::number::within;
+use super::problem::Problem;
+use super::source::WorkloadSource;
+use crate::client::{ClientDesc, Lifetimes, ResidencyPolicy};
+
+/// The most tables, and the most processes of one.
+const MAX_PROCESSES: usize = 1000;
+
+/// The keys of the table that are not its workload's.
+const KEYS: [&str; 10] =
+    ["name", "count", "start", "compress-arrivals", "band", "visibility", "ahead", "residency", "lifetimes", "paced"];
+
+/// One process of a run, or several that are alike: a workload of its own, and how it behaves.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessSettings {
+    /// What it runs.
+    pub source: WorkloadSource,
+    /// How it behaves.
+    pub behaviour: ProcessBehaviour,
+}
+
+/// How a process of a run behaves. What is left out is as `[client]` says.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case", expecting = "a table")]
+pub struct ProcessBehaviour {
+    /// What reports call it; its workload's name by default.
+    #[serde(deserialize_with = "name")]
+    pub name: Option<String>,
+    /// How many processes are like this, each with a seed of its own.
+    #[serde(deserialize_with = "within::<_, _, 1, 1000>")]
+    pub count: u32,
+    /// When it begins; its arrivals count from then.
+    pub start: Duration,
+    /// What the times of its arrivals are divided by: a recorded hour then passes in seconds.
+    #[serde(deserialize_with = "within::<_, _, 1, 1_000_000_000>")]
+    pub compress_arrivals: u64,
+    /// How important it is to the user.
+    #[serde(deserialize_with = "band")]
+    pub band: PriorityBand,
+    /// What the user sees of it.
+    #[serde(deserialize_with = "visibility")]
+    pub visibility: Visibility,
+    /// Kernels that it submits ahead of the one that runs.
+    #[serde(deserialize_with = "optional_ahead")]
+    pub ahead: Option<u32>,
+    /// What it does about its residency list.
+    pub residency: Option<ResidencyPolicy>,
+    /// What it does with a buffer behind its last use.
+    pub lifetimes: Option<Lifetimes>,
+    /// It is paced by what it shows, as a game is: what cannot be submitted in time delays all that follows, and while it is
+    /// minimised nothing arrives.
+    pub paced: bool,
+}
+
+impl Default for ProcessBehaviour {
+    /// One process that begins at once, and behaves as `[client]` says.
+    fn default() -> Self {
+        Self {
+            name: None,
+            count: 1,
+            start: Duration::default(),
+            compress_arrivals: 1,
+            band: PriorityBand::default(),
+            visibility: Visibility::default(),
+            ahead: None,
+            residency: None,
+            lifetimes: None,
+            paced: false,
+        }
+    }
+}
+
+impl ProcessBehaviour {
+    /// The process, on top of what the scenario says of all.
+    pub(super) fn client(&self, name: &str, client: &ClientSettings, base: &ClientDesc) -> ClientDesc {
+        ClientDesc {
+            name: self.name.as_deref().unwrap_or(name).to_owned(),
+            start: self.start.ns,
+            ahead: self.ahead.unwrap_or(client.ahead) as usize,
+            residency: self.residency.unwrap_or(client.residency),
+            lifetimes: self.lifetimes.unwrap_or(client.lifetimes),
+            band: self.band,
+            visibility: self.visibility,
+            paced: self.paced,
+            ..base.clone()
+        }
+    }
+}
+
+/// Reads the tables `[[process]]`.
+pub(super) fn read_processes(tables: Spanned<DeValue<'_>>) -> Result<Vec<ProcessSettings>, Problem> {
+    let start = tables.span().start;
+    let DeValue::Array(tables) = tables.into_inner() else {
+        return Err(Problem::At(start, "`process` is a list of tables; write `[[process]]` above each".to_owned()));
+    };
+    if tables.is_empty() || tables.len() > MAX_PROCESSES {
+        return Err(Problem::At(start, format!("a run has from 1 to {MAX_PROCESSES} tables `[[process]]`")));
+    }
+    tables.into_iter().map(read_process).collect()
+}
+
+/// Takes the keys of the process out of its table; what is left are those of its workload.
+fn read_process(mut process: Spanned<DeValue<'_>>) -> Result<ProcessSettings, Problem> {
+    let span = process.span();
+    let DeValue::Table(table) = process.get_mut() else {
+        return Err(Problem::At(span.start, "a process is a table; write `[[process]]` above its keys".to_owned()));
+    };
+    let mut behaviour = DeTable::new();
+    for (key, value) in KEYS.iter().filter_map(|&key| table.remove_entry(key)) {
+        behaviour.insert(key, value);
+    }
+    let behaviour = Spanned::new(span, DeValue::Table(behaviour));
+    let behaviour = ProcessBehaviour::deserialize(ValueDeserializer::from(behaviour))?;
+    Ok(ProcessSettings { source: WorkloadSource::from_toml(process)?, behaviour })
+}
+
+/// Reads the name of a process.
+fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    if (1..=20).contains(&name.chars().count()) && !name.chars().any(char::is_control) {
+        return Ok(Some(name));
+    }
+    Err(D::Error::custom("the name of a process has from 1 to 20 characters, on one line"))
+}
+
+/// Reads how far ahead a process submits.
+fn optional_ahead<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    within::<_, _, 0, 1024>(deserializer).map(Some)
+}
+
+/// The names of [`PriorityBand`].
+#[derive(Deserialize)]
+#[serde(remote = "PriorityBand", rename_all = "kebab-case")]
+enum Band {
+    Dwm,
+    Focus,
+    Normal,
+}
+
+/// Reads how important a process is.
+pub(super) fn band<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PriorityBand, D::Error> {
+    Band::deserialize(deserializer)
+}
+
+/// The names of [`Visibility`].
+#[derive(Deserialize)]
+#[serde(remote = "Visibility", rename_all = "kebab-case")]
+enum Seen {
+    Minimized,
+    Occluded,
+    Visible,
+}
+
+/// Reads what the user sees of a process.
+pub(super) fn visibility<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Visibility, D::Error> {
+    Seen::deserialize(deserializer)
+}

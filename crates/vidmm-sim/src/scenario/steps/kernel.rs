@@ -1,0 +1,73 @@
+//! Kernels of steps.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use super::list::list;
+use super::names::{name, names, optional_name};
+use crate::prediction::Content;
+use crate::scenario::number::within;
+
+/// A kernel to be submitted.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Kernel {
+    /// Its name.
+    #[serde(rename = "kernel", deserialize_with = "name")]
+    pub name: String,
+    /// The mappings that it reads, in order.
+    #[serde(default, deserialize_with = "names")]
+    pub reads: Vec<String>,
+    /// The mappings that it writes, in order.
+    #[serde(default, deserialize_with = "names")]
+    pub writes: Vec<String>,
+    /// What fills the pages that it writes.
+    #[serde(default = "ramp")]
+    pub content: Content,
+    /// How long it runs, in nanoseconds.
+    #[serde(default = "microsecond", deserialize_with = "within::<_, _, 1, 0x1_0000_0000_0000>")]
+    pub nanoseconds: u64,
+    /// The engine that runs it.
+    #[serde(default)]
+    pub engine: KernelEngine,
+    /// Kernels that must have ended, and fences that must have been signalled, before it runs.
+    #[serde(default, deserialize_with = "names")]
+    pub after: Vec<String>,
+    /// The device; none is that of what it reads and writes.
+    #[serde(default, deserialize_with = "optional_name")]
+    pub device: Option<String>,
+}
+
+/// An engine that runs kernels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KernelEngine {
+    /// It runs shaders.
+    #[default]
+    Render,
+    /// It copies.
+    Copy,
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "kernel {}", self.name)?;
+        let mut lead = ":";
+        for (verb, names) in [("reads", &self.reads), ("writes", &self.writes), ("after", &self.after)] {
+            if !names.is_empty() {
+                write!(f, "{lead} {verb} {}", list(names))?;
+                lead = ",";
+            }
+        }
+        if self.engine == KernelEngine::Copy { write!(f, "{lead} on the copy engine") } else { Ok(()) }
+    }
+}
+
+fn ramp() -> Content {
+    Content::Ramp
+}
+
+fn microsecond() -> u64 {
+    1000
+}

@@ -1,0 +1,212 @@
+//! Steps about residency: what is on lists, what is offered, and where allocations may be.
+
+use std::fmt;
+
+use serde::Deserialize;
+use vidmm_runtime::AllocationSegments;
+use vidmm_trace::ByteSize;
+
+use super::list::list;
+use super::names::{names, optional_name};
+use super::objects::{AllocationPriority, places};
+use crate::scenario::memory::optional_segments;
+
+/// MakeResident.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct MakeResident {
+    /// The allocations.
+    #[serde(rename = "make-resident", deserialize_with = "names")]
+    pub allocations: Vec<String>,
+    /// The device; none is that of the first allocation.
+    #[serde(default, deserialize_with = "optional_name")]
+    pub device: Option<String>,
+    /// How it is meant.
+    #[serde(default)]
+    pub flags: Vec<MakeResidentFlag>,
+    /// How much a refusal must ask to trim.
+    #[serde(default)]
+    pub num_bytes_to_trim: Option<ByteSize>,
+}
+
+/// How a MakeResident is meant (RES-15).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MakeResidentFlag {
+    /// CantTrimFurther.
+    CantTrimFurther,
+    /// MustSucceed.
+    MustSucceed,
+}
+
+impl fmt::Display for MakeResident {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "make-resident {}{}", list(&self.allocations), on(self.device.as_deref()))?;
+        self.flags.iter().try_for_each(|flag| match flag {
+            MakeResidentFlag::CantTrimFurther => f.write_str(", cannot trim further"),
+            MakeResidentFlag::MustSucceed => f.write_str(", must succeed"),
+        })
+    }
+}
+
+/// Evict.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Evict {
+    /// The allocations.
+    #[serde(rename = "evict", deserialize_with = "names")]
+    pub allocations: Vec<String>,
+    /// The device; none is that of the first allocation.
+    #[serde(default, deserialize_with = "optional_name")]
+    pub device: Option<String>,
+    /// How it is meant.
+    #[serde(default)]
+    pub flags: Vec<EvictFlag>,
+    /// How much the answer must ask to trim.
+    #[serde(default)]
+    pub num_bytes_to_trim: Option<ByteSize>,
+}
+
+/// How an Evict is meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EvictFlag {
+    /// EvictOnlyIfNecessary.
+    OnlyIfNecessary,
+    /// NotWrittenTo.
+    NotWrittenTo,
+}
+
+impl fmt::Display for Evict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "evict {}{}", list(&self.allocations), on(self.device.as_deref()))?;
+        self.flags.iter().try_for_each(|flag| match flag {
+            EvictFlag::OnlyIfNecessary => f.write_str(", only if necessary"),
+            EvictFlag::NotWrittenTo => f.write_str(", not written to"),
+        })
+    }
+}
+
+fn on(device: Option<&str>) -> String {
+    device.map_or_else(String::new, |device| format!(" on {device}"))
+}
+
+/// OfferAllocations.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Offer {
+    /// The allocations.
+    #[serde(rename = "offer", deserialize_with = "names")]
+    pub allocations: Vec<String>,
+    /// How reluctantly they are discarded.
+    #[serde(default)]
+    pub priority: OfferPriority,
+    /// How.
+    #[serde(default)]
+    pub flags: Vec<OfferFlag>,
+}
+
+/// How reluctantly offered content is discarded (RES-60).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OfferPriority {
+    /// First.
+    Low,
+    /// Then.
+    #[default]
+    Normal,
+    /// Last.
+    High,
+    /// As the allocation's own priority says.
+    Auto,
+}
+
+/// How an allocation is offered (RES-60).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OfferFlag {
+    /// OfferImmediately.
+    Immediately,
+    /// AllowDecommit.
+    AllowDecommit,
+}
+
+impl fmt::Display for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let priority = match self.priority {
+            OfferPriority::Low => "low",
+            OfferPriority::Normal => "normal",
+            OfferPriority::High => "high",
+            OfferPriority::Auto => "automatic",
+        };
+        write!(f, "offer {}, {priority} priority", list(&self.allocations))?;
+        self.flags.iter().try_for_each(|flag| match flag {
+            OfferFlag::Immediately => f.write_str(", immediately"),
+            OfferFlag::AllowDecommit => f.write_str(", may be decommitted"),
+        })
+    }
+}
+
+/// ReclaimAllocations2.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Reclaim {
+    /// The allocations.
+    #[serde(rename = "reclaim", deserialize_with = "names")]
+    pub allocations: Vec<String>,
+    /// What must have become of each, in the same order; one for all of them.
+    #[serde(default)]
+    pub results: Vec<ReclaimResult>,
+}
+
+/// What became of offered content (RES-64).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReclaimResult {
+    /// It is what it was.
+    Ok,
+    /// It is lost.
+    Discarded,
+    /// It is lost, and the allocation with it.
+    NotCommitted,
+}
+
+impl fmt::Display for ReclaimResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ok => "ok",
+            Self::Discarded => "discarded",
+            Self::NotCommitted => "not committed",
+        })
+    }
+}
+
+/// SetAllocationPriority.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SetPriority {
+    /// The allocations.
+    #[serde(rename = "set-priority", deserialize_with = "names")]
+    pub allocations: Vec<String>,
+    /// Their priority.
+    pub priority: AllocationPriority,
+}
+
+/// UpdateAllocationProperty.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct UpdateProperty {
+    /// The allocations.
+    #[serde(rename = "update-property", deserialize_with = "names")]
+    pub allocations: Vec<String>,
+    /// Where they may be from now on.
+    #[serde(default, deserialize_with = "optional_segments")]
+    pub segments: Option<AllocationSegments>,
+}
+
+impl fmt::Display for UpdateProperty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "update-property {}", list(&self.allocations))?;
+        self.segments.map_or(Ok(()), |segments| write!(f, ": {}", places(segments)))
+    }
+}

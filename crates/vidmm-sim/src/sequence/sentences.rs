@@ -1,0 +1,103 @@
+//! Events about who may use memory, and when, as sentences.
+
+use vidmm::contract::CpuVirtualAddress;
+use vidmm::event::{ResumeReason, SuspendReason};
+use vidmm::{Event, MemorySegmentGroup, NumberedEvent, SegmentId};
+
+use super::names::Names;
+use super::words::trim_flags;
+use crate::exact::exact;
+
+/// The verb and the rest; none of an event that is told otherwise, or not at all.
+pub(super) fn sentence(numbered: &NumberedEvent, names: &Names) -> Option<(&'static str, String)> {
+    let at = || format!(" (at {} ms)", numbered.at / 1_000_000);
+    Some(match &numbered.event {
+        Event::DeviceYielded { device, reason, wanted_by } => {
+            let whom = wanted_by.map_or_else(String::new, |whom| format!(", for {}", names.device(whom)));
+            ("yield", format!("{} stops: {}{whom}{}", names.device(*device), why_yielded(*reason), at()))
+        }
+        Event::DeviceSuspended { device } => (
+            "suspend",
+            format!("{}: nothing of it is in flight, its list is not required{}", names.device(*device), at()),
+        ),
+        Event::DeviceResumed { device, reason, plans } => {
+            let back = match plans.len() {
+                0 => "all of its list is in place".to_owned(),
+                1 => "one plan brings its list back".to_owned(),
+                count => format!("{count} plans bring its list back"),
+            };
+            ("resume", format!("{}: {}; {back}{}", names.device(*device), why_resumed(*reason), at()))
+        }
+        Event::ProcessResumed { process, by_submission: true } => {
+            ("wake", format!("{}: it has submitted work", names.process(*process)))
+        }
+        Event::TrimNotified { device, flags, num_bytes_to_trim, .. } => {
+            let bytes = if *num_bytes_to_trim > 0 { format!(", {}", exact(*num_bytes_to_trim)) } else { String::new() };
+            ("trim", format!("{} is notified: {}{bytes}{}", names.device(*device), trim_flags(*flags), at()))
+        }
+        Event::BudgetChanged { process, group, budget, requested } => {
+            let (process, group) = (names.process(*process), group_name(*group));
+            (
+                "budget",
+                format!(
+                    "{process} may use {} of the {group} group; its lists name {}",
+                    exact(*budget),
+                    exact(*requested)
+                ),
+            )
+        }
+        Event::Decommitted { allocation } => {
+            ("gone", format!("{}: its backing store is returned until it is reclaimed", names.allocation(*allocation)))
+        }
+        Event::Locked { allocation, address, segment, .. } => {
+            ("host", format!("shows the CPU {}", seen(names, *address, *segment, &names.allocation(*allocation))))
+        }
+        Event::Rotated { allocation, address, segment, .. } => {
+            let seen = seen(names, *address, *segment, &names.allocation(*allocation));
+            ("host", format!("still shows the CPU {seen}"))
+        }
+        Event::Unlocked { allocation, locks: 0 } => {
+            ("host", format!("does not show the CPU {} any more", names.allocation(*allocation)))
+        }
+        Event::AllocationOwnershipTransferred { allocation, device, process } => {
+            let (device, process) = (names.device(*device), names.process(*process));
+            ("owner", format!("{} belongs to {device} of {process} now", names.allocation(*allocation)))
+        }
+        Event::PoweredDown => ("power", "everything is in system memory; the adapter loses its power".to_owned()),
+        Event::PoweredUp => ("power", "the adapter has power again; its memory holds nothing".to_owned()),
+        Event::ProcessDestroyed { process } => ("gone", format!("process {}", names.process(*process))),
+        _ => return None,
+    })
+}
+
+fn seen(names: &Names, address: CpuVirtualAddress, segment: SegmentId, allocation: &str) -> String {
+    let place = if segment.is_system() { "system memory".to_owned() } else { names.place(segment) };
+    format!("{allocation} at {address}: in {place}")
+}
+
+fn group_name(group: MemorySegmentGroup) -> &'static str {
+    match group {
+        MemorySegmentGroup::Local => "local",
+        MemorySegmentGroup::NonLocal => "non-local",
+    }
+}
+
+fn why_yielded(reason: SuspendReason) -> &'static str {
+    match reason {
+        SuspendReason::IdleOverBudget => "its process is above its budget, and it is idle",
+        SuspendReason::SliceOver => "its process is above its budget, and its time slice is over",
+        SuspendReason::Idle => "it is idle",
+        SuspendReason::Starvation => "another has waited too long",
+        SuspendReason::WaitsForRoom => "its list has grown, and must wait for room",
+        SuspendReason::Replace => "its allocations are to be elsewhere",
+        SuspendReason::ProcessSuspended => "its process is suspended",
+        SuspendReason::PowerDown => "the adapter is about to lose power",
+    }
+}
+
+fn why_resumed(reason: ResumeReason) -> &'static str {
+    match reason {
+        ResumeReason::HasWork => "it has work",
+        ResumeReason::PressureFell => "there is room again",
+    }
+}

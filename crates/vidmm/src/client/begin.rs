@@ -1,0 +1,168 @@
+//! What a submission uses is made resident.
+
+use alloc::vec::Vec;
+
+use super::{
+    managed::{Forgotten, Managed},
+    manager::{Ladder, ResidencyManager},
+    set::ResidencySet,
+    uses::{UNLISTED, UseNo},
+};
+use crate::{EvictError, EvictFlags, MakeResidentError, MakeResidentFlags, Residency, VidMm};
+
+/// How many allocations one MakeResident names at most. A request is granted as a whole: so what the first batch brings in is
+/// on its way while room is made for the second.
+const BATCH: usize = 256;
+
+/// A submission's allocations are on the device's list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ready {
+    /// The value of the paging queue's fence from which on all of them can be used; 0 is at once. Work submitted to the same
+    /// device waits for it by itself.
+    pub paging_fence_value: u64,
+}
+
+/// Why a submission cannot be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BeginSubmissionError {
+    /// A member of the set is not managed.
+    #[error(transparent)]
+    Forgotten(#[from] Forgotten),
+    /// There is no room, or the device is in error.
+    #[error(transparent)]
+    MakeResident(#[from] MakeResidentError),
+    /// What the manager had made resident was evicted by somebody else.
+    #[error(transparent)]
+    Evict(#[from] EvictError),
+}
+
+impl ResidencyManager {
+    /// Makes resident what `set` names. Submit the work next, then call [`submitted`](Self::submitted); nothing of the set is
+    /// evicted in between, except by [`trim`](Self::trim).
+    ///
+    /// An unchanged set that is begun again right after itself costs the same whatever its size. Otherwise each member is
+    /// stamped, and those that are not on the list are made resident, 256 by 256.
+    ///
+    /// # Errors
+    ///
+    /// [`MakeResidentError::NoMemory`] if there is no room for the set. By [`Ladder::Trim`] all else was evicted by then. By
+    /// [`Ladder::PassUp`] the list is as it was, and `num_bytes_to_trim` is what to evict for the whole set.
+    pub fn begin_submission(
+        &mut self,
+        vidmm: &mut VidMm,
+        set: &mut ResidencySet,
+    ) -> Result<Ready, BeginSubmissionError> {
+        let ready = |manager: &Self| Ready { paging_fence_value: manager.paging_fence_value };
+        if set.begun == Some(self.begun()) && self.uses.last > self.uses.before_period {
+            self.uses.is_open = true;
+            return Ok(ready(self));
+        }
+        let number = self.open_use();
+        let mut missing = core::mem::take(&mut self.missing);
+        let brought_in = self.stamp(set, number, &mut missing).and_then(|()| self.bring_in(vidmm, &missing, number));
+        missing.clear();
+        self.missing = missing;
+        self.uses.is_open = brought_in.is_ok();
+        brought_in?;
+        set.begun = Some(self.begun());
+        Ok(ready(self))
+    }
+
+    /// Opens a use. Where numbers run out, no set is as it was begun.
+    fn open_use(&mut self) -> UseNo {
+        if let Some(number) = self.uses.open() {
+            return number;
+        }
+        self.uses.renumber(&mut self.table.stamps);
+        self.order.forget_stamps();
+        self.departures += 1;
+        self.uses.open().expect("half of the numbers are free again")
+    }
+
+    /// Stamps the members that are on the list, and collects the others.
+    fn stamp(
+        &mut self,
+        set: &ResidencySet,
+        number: UseNo,
+        missing: &mut Vec<Managed>,
+    ) -> Result<(), BeginSubmissionError> {
+        for &managed in set.members() {
+            match self.table.stamps.get_mut(managed.index()) {
+                Some(stamp) if *stamp != UNLISTED => *stamp = number,
+                _ => missing.push(managed),
+            }
+        }
+        missing.iter().try_for_each(|&managed| self.table.get(managed).map(drop).map_err(Into::into))
+    }
+
+    fn bring_in(&mut self, vidmm: &mut VidMm, missing: &[Managed], number: UseNo) -> Result<(), BeginSubmissionError> {
+        for (batch_no, batch) in missing.chunks(BATCH).enumerate() {
+            let Err(error) = self.bring_in_batch(vidmm, batch, number) else { continue };
+            return match self.ladder {
+                Ladder::Trim => Err(error),
+                Ladder::PassUp => {
+                    let (before, after) = missing.split_at(batch_no * BATCH);
+                    self.undo(vidmm, before)?;
+                    Err(self.with_the_rest(error, after.get(BATCH..).unwrap_or_default()))
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Makes one batch resident, in whatever steps the ladder has.
+    fn bring_in_batch(
+        &mut self,
+        vidmm: &mut VidMm,
+        batch: &[Managed],
+        number: UseNo,
+    ) -> Result<(), BeginSubmissionError> {
+        let allocations: Vec<_> =
+            batch.iter().map(|managed| self.table.at(managed.index() as u32).allocation).collect();
+        let mut flags = MakeResidentFlags::empty();
+        let residency = loop {
+            let error = match vidmm.make_resident(self.paging_queue, &allocations, flags) {
+                Ok(residency) => break residency,
+                Err(error) => error,
+            };
+            let last_step = self.ladder == Ladder::PassUp || flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER);
+            let MakeResidentError::NoMemory { num_bytes_to_trim, .. } = error else { return Err(error.into()) };
+            if last_step {
+                return Err(error.into());
+            }
+            let last = self.uses.last_evictable();
+            let trimmed =
+                self.evict_oldest(vidmm, last, num_bytes_to_trim.max(1), EvictFlags::EVICT_ONLY_IF_NECESSARY)?;
+            if trimmed == 0 {
+                flags = MakeResidentFlags::CANT_TRIM_FURTHER;
+            }
+        };
+        if let Residency::Pending { paging_fence_value } = residency {
+            self.paging_fence_value = paging_fence_value;
+        }
+        for managed in batch {
+            let index = managed.index() as u32;
+            self.table.stamps[managed.index()] = number;
+            self.order.join(index);
+            self.listed_bytes += self.table.at(index).size;
+        }
+        Ok(())
+    }
+
+    /// Takes off the list again what this submission has put there.
+    fn undo(&mut self, vidmm: &mut VidMm, batches: &[Managed]) -> Result<(), EvictError> {
+        let indices: Vec<u32> = batches.iter().map(|managed| managed.index() as u32).collect();
+        self.evict(vidmm, &indices, EvictFlags::EVICT_ONLY_IF_NECESSARY)
+    }
+
+    /// The error of one batch, as an error of all: the batches after it would lack all that they need.
+    fn with_the_rest(&self, error: BeginSubmissionError, rest: &[Managed]) -> BeginSubmissionError {
+        let BeginSubmissionError::MakeResident(MakeResidentError::NoMemory { num_bytes_to_trim, reason }) = error
+        else {
+            return error;
+        };
+        let rest: u64 = rest.iter().map(|managed| self.table.at(managed.index() as u32).size).sum();
+        MakeResidentError::NoMemory { num_bytes_to_trim: num_bytes_to_trim.saturating_add(rest), reason }.into()
+    }
+}

@@ -1,0 +1,158 @@
+//! The manager of one device's residency list.
+
+use alloc::vec::Vec;
+
+use super::{
+    managed::{Forgotten, ManageFlags, Managed, Table},
+    order::EvictionOrder,
+    set::Begun,
+    uses::{UNLISTED, UseNo, Uses},
+};
+use crate::{AllocationId, DeviceId, EvictError, EvictFlags, PagingQueueId, VidMm};
+
+/// What a refused MakeResident leads to (RES-14).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ladder {
+    /// As drivers before Direct3D 12: trim `num_bytes_to_trim`, try again, and so on; when nothing is left to trim, try with
+    /// CANT_TRIM_FURTHER; if that fails, pass the error up.
+    Trim,
+    /// As Direct3D 12: never trim by oneself; undo what the submission has made resident so far, and pass the error up, with
+    /// how much to trim for all of it.
+    PassUp,
+}
+
+/// Keeps what submissions use on the residency list of one device, and takes off what was used longest ago (RES-05, RES-57).
+///
+/// It makes each allocation resident once and evicts it once: calls of one's own on the same allocations go beside it, with
+/// counts of their own (RES-02). It hears of the GPU through one fence, whose values rise with the submissions.
+pub struct ResidencyManager {
+    pub(super) device: DeviceId,
+    pub(super) paging_queue: PagingQueueId,
+    pub(super) ladder: Ladder,
+    pub(super) table: Table,
+    pub(super) order: EvictionOrder,
+    pub(super) uses: Uses,
+    /// Bytes of what is on the list.
+    pub(super) listed_bytes: u64,
+    /// How often anything has left the list.
+    pub(super) departures: u64,
+    /// The value of the paging queue's fence when the last pending MakeResident is done.
+    pub(super) paging_fence_value: u64,
+    /// Empty between calls.
+    pub(super) missing: Vec<Managed>,
+}
+
+impl ResidencyManager {
+    /// A manager for `device`, which makes resident through `paging_queue`, a queue of that device.
+    pub fn new(device: DeviceId, paging_queue: PagingQueueId, ladder: Ladder) -> Self {
+        Self {
+            device,
+            paging_queue,
+            ladder,
+            table: Table::default(),
+            order: EvictionOrder::default(),
+            uses: Uses::default(),
+            listed_bytes: 0,
+            departures: 0,
+            paging_fence_value: 0,
+            missing: Vec::new(),
+        }
+    }
+
+    /// The device.
+    pub fn device(&self) -> DeviceId {
+        self.device
+    }
+
+    /// Begins to manage an allocation of the device, of `size` bytes. It is not on the list until a submission uses it.
+    pub fn manage(&mut self, allocation: AllocationId, size: u64, flags: ManageFlags) -> Managed {
+        self.table.insert(allocation, size, flags)
+    }
+
+    /// Ends it, when the allocation was destroyed: that takes it off the list. Returns which it was.
+    ///
+    /// # Errors
+    ///
+    /// If it is not managed.
+    pub fn forget(&mut self, managed: Managed) -> Result<AllocationId, Forgotten> {
+        let was_listed = self.is_listed(managed);
+        let record = self.table.remove(managed)?;
+        if was_listed {
+            self.listed_bytes -= record.size;
+            self.departures += 1;
+        }
+        Ok(record.allocation)
+    }
+
+    /// Whether the manager has the allocation on the device's list.
+    pub fn is_listed(&self, managed: Managed) -> bool {
+        self.table.get(managed).is_ok() && self.table.stamps[managed.index()] != UNLISTED
+    }
+
+    /// The allocation.
+    ///
+    /// # Errors
+    ///
+    /// If it is not managed.
+    pub fn allocation(&self, managed: Managed) -> Result<AllocationId, Forgotten> {
+        self.table.get(managed).map(|record| record.allocation)
+    }
+
+    /// Bytes of what the manager has on the device's list.
+    pub fn listed_bytes(&self) -> u64 {
+        self.listed_bytes
+    }
+
+    /// The submission that was begun last was submitted, and ends when the fence reaches this value.
+    pub fn submitted(&mut self, fence_value: u64) {
+        self.uses.submitted(fence_value);
+    }
+
+    /// The fence has reached `value`: submissions up to it have ended.
+    pub fn fence_reached(&mut self, value: u64) {
+        self.uses.fence_reached(value);
+    }
+
+    /// What a set remembers that is resident now.
+    pub(super) fn begun(&self) -> Begun {
+        Begun { number: self.uses.last, departures: self.departures }
+    }
+
+    /// Evicts what was last used in use `last` or before, the oldest first, until `bytes` are reached; returns how many bytes
+    /// that were.
+    pub(super) fn evict_oldest(
+        &mut self,
+        vidmm: &mut VidMm,
+        last: UseNo,
+        bytes: u64,
+        flags: EvictFlags,
+    ) -> Result<u64, EvictError> {
+        let mut evicted = 0;
+        let mut victims = Vec::new();
+        while evicted < bytes {
+            let Some(index) = self.order.pop(&self.table.stamps, last) else { break };
+            evicted += self.table.at(index).size;
+            victims.push(index);
+        }
+        self.evict(vidmm, &victims, flags)?;
+        Ok(evicted)
+    }
+
+    /// Evicts what is on the list, in one call.
+    pub(super) fn evict(&mut self, vidmm: &mut VidMm, victims: &[u32], flags: EvictFlags) -> Result<(), EvictError> {
+        if victims.is_empty() {
+            return Ok(());
+        }
+        let allocations: Vec<AllocationId> = victims.iter().map(|&index| self.table.at(index).allocation).collect();
+        if let Err(error) = vidmm.evict(self.device, &allocations, flags) {
+            victims.iter().for_each(|&index| self.order.join(index));
+            return Err(error);
+        }
+        for &index in victims {
+            self.table.stamps[index as usize] = UNLISTED;
+            self.listed_bytes -= self.table.at(index).size;
+        }
+        self.departures += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,77 @@
+//! What is given up when asked, or when a program goes idle.
+
+use alloc::vec::Vec;
+
+use super::{
+    managed::{ManageFlags, Managed},
+    manager::ResidencyManager,
+    uses::UNLISTED,
+};
+use crate::{DestroyFlags, EvictError, EvictFlags, TrimFlags, VidMm};
+
+impl ResidencyManager {
+    /// Answers a trim notification of the device (RES-40). Returns how many bytes were evicted.
+    ///
+    /// - PERIODIC_TRIM: what was not used since the last period began is evicted, when its memory is wanted; then a new period
+    ///   begins (RES-42).
+    /// - RESTART_PERIODIC_TRIM: a new period begins.
+    /// - TRIM_TO_BUDGET: what was used longest ago is evicted, until `num_bytes_to_trim` are reached.
+    ///
+    /// # Errors
+    ///
+    /// If something that the manager had made resident was evicted by somebody else.
+    #[doc(alias = "pfnTrimResidencySet")]
+    pub fn trim_notification(
+        &mut self,
+        vidmm: &mut VidMm,
+        flags: TrimFlags,
+        num_bytes_to_trim: u64,
+    ) -> Result<u64, EvictError> {
+        let mut evicted = 0;
+        if flags.contains(TrimFlags::PERIODIC_TRIM) {
+            let unused = self.uses.before_period.min(self.uses.last_evictable());
+            evicted = self.evict_oldest(vidmm, unused, u64::MAX, EvictFlags::EVICT_ONLY_IF_NECESSARY)?;
+        }
+        if flags.intersects(TrimFlags::PERIODIC_TRIM | TrimFlags::RESTART_PERIODIC_TRIM) {
+            self.uses.begin_period();
+        }
+        if flags.contains(TrimFlags::TRIM_TO_BUDGET) {
+            evicted += self.give_up(vidmm, num_bytes_to_trim.saturating_sub(evicted))?;
+        }
+        Ok(evicted)
+    }
+
+    /// Evicts what was used longest ago, until `bytes` are reached, at the earliest opportunity. Returns how many bytes that
+    /// were. It is what a caller of [`Ladder::PassUp`](super::Ladder::PassUp) does after a failure.
+    ///
+    /// # Errors
+    ///
+    /// If something that the manager had made resident was evicted by somebody else.
+    pub fn give_up(&mut self, vidmm: &mut VidMm, bytes: u64) -> Result<u64, EvictError> {
+        let last = self.uses.last_evictable();
+        self.evict_oldest(vidmm, last, bytes, EvictFlags::empty())
+    }
+
+    /// For a program that goes idle: evicts everything, and destroys what was declared [`ManageFlags::INTERNAL`]. Returns what
+    /// was destroyed; make it again before its next use. Offer is not needed for it (RES-57): nobody pays for what is gone.
+    ///
+    /// Work that was submitted before still has all of it.
+    ///
+    /// # Errors
+    ///
+    /// If something that the manager had made resident was evicted by somebody else.
+    #[doc(alias = "IDXGIDevice3::Trim")]
+    pub fn trim(&mut self, vidmm: &mut VidMm) -> Result<Vec<Managed>, EvictError> {
+        let listed = self.table.iter().filter(|(managed, _)| self.table.stamps[managed.index()] != UNLISTED);
+        let listed: Vec<u32> = listed.map(|(managed, _)| managed.index() as u32).collect();
+        self.evict(vidmm, &listed, EvictFlags::empty())?;
+        let internal = self.table.iter().filter(|(_, record)| record.flags.contains(ManageFlags::INTERNAL));
+        let internal: Vec<Managed> = internal.map(|(managed, _)| managed).collect();
+        for &managed in &internal {
+            let allocation = self.forget(managed).expect("it is managed");
+            // Whoever destroyed it before has done what is wanted.
+            _ = vidmm.destroy_allocation(allocation, DestroyFlags::empty());
+        }
+        Ok(internal)
+    }
+}

@@ -1,0 +1,110 @@
+//! What the CPU sees of locked allocations while they move (RES-86), and content that the CPU has brought up to date (2.2).
+
+use alloc::vec::Vec;
+
+use super::draft::{Draft, follow};
+use crate::{
+    allocation::{Allocation, AllocationState, Place},
+    contract::Host,
+    event::Event,
+    extents::Extents,
+    id::PlanNo,
+    paging::{Coming, PageIn, Rotation},
+    pool::Pool,
+    state::VidMm,
+    units::{Extent, SegmentId},
+};
+
+impl VidMm {
+    /// What of which segment the CPU sees, or would: the copy in system memory unless it sees the allocation in the memory
+    /// segment. What the aperture shows is in system memory too.
+    pub(crate) fn view_of(&self, index: u32) -> (SegmentId, Extents) {
+        let allocation = &self.allocations[index as usize];
+        let is_copy = allocation.state.contains(AllocationState::KEEPS_COPY);
+        match &allocation.place {
+            Some(Place::Memory(extents)) if !is_copy => (self.adapter.memory_id(), extents.clone()),
+            _ => {
+                let extent = Extent { offset: allocation.backing_store, size: allocation.size };
+                (SegmentId::SYSTEM, Extents::one(extent))
+            }
+        }
+    }
+
+    /// Whether a locked allocation may not come in where its device's list counts it: the CPU would not see it (RES-84, U-40).
+    pub(super) fn waits_for_unlock(&self, index: u32) -> bool {
+        let allocation = &self.allocations[index as usize];
+        let is_hidden = allocation.pool() == Pool::Memory && !allocation.is_seen_anywhere();
+        allocation.state.contains(AllocationState::LOCKED) && is_hidden
+    }
+
+    /// Writes into `draft` that the CPU sees an allocation where it is now, if it is locked and what is seen moves.
+    pub(super) fn plan_view(&mut self, draft: &mut Draft, index: u32) {
+        let allocation = &mut self.allocations[index as usize];
+        if !allocation.state.contains(AllocationState::LOCKED) || allocation.state.contains(AllocationState::KEEPS_COPY)
+        {
+            return;
+        }
+        if matches!(allocation.place, Some(Place::Memory(_))) {
+            // The CPU may write there.
+            allocation.state |= AllocationState::DIRTY;
+        }
+        let (segment, extents) = self.view_of(index);
+        draft.plan.rotate.push(Rotation { allocation: index, segment, extents });
+    }
+
+    /// A plan has entered the stream: what it moves is not seen until it has retired.
+    pub(super) fn conceal(&mut self, host: &mut dyn Host, plan: PlanNo) {
+        let rotations = self.stream.get(plan).map_or(&[][..], |plan| &plan.rotate);
+        for index in Vec::from_iter(rotations.iter().map(|rotation| rotation.allocation)) {
+            if let Some(lock) = self.locks.get_mut(&index) {
+                lock.moved_by = plan;
+                self.rotate(host, plan, index, SegmentId::SYSTEM, Vec::new());
+            }
+        }
+    }
+
+    /// A plan has retired: what it has moved is seen where it is.
+    pub(super) fn reveal(&mut self, host: &mut dyn Host, plan: PlanNo, rotation: &Rotation) {
+        let index = rotation.allocation;
+        if self.locks.get(&index).is_some_and(|lock| lock.moved_by == plan) {
+            self.rotate(host, plan, index, rotation.segment, rotation.extents.iter().collect());
+        }
+    }
+
+    fn rotate(&mut self, host: &mut dyn Host, plan: PlanNo, index: u32, segment: SegmentId, extents: Vec<Extent>) {
+        let address = self.locks[&index].address;
+        host.rotate_cpu_virtual_address(address, segment, &extents);
+        let allocation = self.allocation_id(index);
+        self.events.record(|| Event::Rotated { plan, allocation, address, segment, extents });
+    }
+
+    /// Copies what the CPU has written in system memory to where the allocation is in the memory segment, after the work that is
+    /// under way. Work that is not dispatched yet waits for it.
+    pub(crate) fn refresh(&mut self, index: u32) {
+        let Allocation { handle, size, backing_store, last_plan, ref place, ref state, .. } =
+            self.allocations[index as usize];
+        let Some(Place::Memory(extents)) = place else { return };
+        if !state.contains(AllocationState::KEEPS_COPY) {
+            return;
+        }
+        let mut draft = Draft::default();
+        let extents = extents.clone();
+        draft.plan.page_in.push(Coming::Memory(PageIn { handle, size, extents, backing_store: Some(backing_store) }));
+        follow(&self.stream, &mut draft.plan, last_plan);
+        let devices: Vec<u32> = self.allocations[index as usize].entries().map(|(device, _)| device).collect();
+        let number = self.stream.next_number();
+        for device in devices {
+            self.plan_wait(&mut draft, device, self.devices[device as usize].dispatched());
+            let stream = &self.stream;
+            let refreshes = &mut self.devices[device as usize].refreshes;
+            refreshes.retain(|&plan| !stream.is_retired(plan));
+            refreshes.push(number);
+        }
+        let allocation = &mut self.allocations[index as usize];
+        allocation.last_plan = number;
+        allocation.state -= AllocationState::DIRTY;
+        self.statistics.bytes_paged_in += size;
+        draft.decided = true;
+        self.finish(draft);
+    }
+}
