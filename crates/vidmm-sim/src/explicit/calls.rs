@@ -289,11 +289,11 @@ impl Session<'_> {
             name: kernel.name.clone(),
             work,
             device,
-            submission,
             fence,
             value,
             fault_is_expected: expect == Some(Answer::PageFault),
             faulted: false,
+            begun: false,
             ended: false,
         });
         Ok(Answered::ok())

@@ -97,11 +97,10 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Checks that kernels were not handed to their engines yet.
+    /// Checks that kernels have not begun to run.
     pub fn check_waiting(&mut self, kernels: &[String]) {
         for name in kernels {
-            let kernel = self.objects.kernel(name);
-            if kernel.is_none_or(|kernel| self.narrator.names.was_dispatched(kernel.device, kernel.submission)) {
+            if self.objects.kernel(name).is_none_or(|kernel| kernel.begun) {
                 self.found(format!("kernel {name} does not wait any more"));
             }
         }

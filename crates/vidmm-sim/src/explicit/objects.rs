@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use vidmm::contract::CpuVirtualAddress;
 use vidmm::{
     AllocationId, ContextId, DeviceId, GpuVirtualAddress, MonitoredFenceId, PagingQueueId, PhysicalAddress, ProcessId,
-    SubmissionNo, TrimNotificationId,
+    TrimNotificationId,
 };
 
 use super::answered::Absent;
@@ -79,12 +79,12 @@ pub(super) struct KernelState {
     pub name: String,
     pub work: Work,
     pub device: DeviceId,
-    pub submission: SubmissionNo,
     /// The fence value that its end signals.
     pub fence: MonitoredFenceId,
     pub value: u64,
     pub fault_is_expected: bool,
     pub faulted: bool,
+    pub begun: bool,
     pub ended: bool,
 }
 

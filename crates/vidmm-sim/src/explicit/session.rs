@@ -237,6 +237,7 @@ impl<'a> Session<'a> {
     }
 
     fn judge(&mut self, kernel: usize, inputs: &[Vec<u64>]) {
+        self.objects.kernels[kernel].begun = true;
         let KernelState { name, work, .. } = &self.objects.kernels[kernel];
         let (comparison, name) = (self.ledger.run(work, inputs), name.clone());
         self.report.kernels_judged += 1;

@@ -142,11 +142,6 @@ impl Names {
         Some(name.cloned().unwrap_or_else(|| format!("submission {} of {}", submission.1, self.device(submission.0))))
     }
 
-    /// Whether a submission was handed to its engine.
-    pub fn was_dispatched(&self, device: DeviceId, submission: SubmissionNo) -> bool {
-        self.dispatched.values().any(|&dispatched| dispatched == (device, submission))
-    }
-
     /// A place in words.
     pub fn place(&self, segment: SegmentId) -> String {
         if segment.is_system() {

@@ -63,7 +63,7 @@ pub(super) fn reason(reason: EvictReason) -> &'static str {
         EvictReason::RangeWanted => "its range of the aperture is wanted",
         EvictReason::Destroyed => "it was destroyed",
         EvictReason::Offered => "it is offered",
-        EvictReason::DeviceSuspended => "its room is wanted, and its device is suspended",
+        EvictReason::DeviceSuspended => "its device is suspended",
         EvictReason::Locked => "the CPU is to see it",
         EvictReason::PropertyUpdated => "it may not be there any more",
         EvictReason::PoweredDown => "the adapter is about to lose power",

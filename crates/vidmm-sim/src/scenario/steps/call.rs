@@ -105,7 +105,7 @@ pub enum Look {
     Trim(ExpectTrim),
     /// Where allocations are.
     Residency(Vec<String>, Whereabouts),
-    /// Kernels that must not have been handed to their engines yet.
+    /// Kernels that must not have begun to run.
     Waiting(Vec<String>),
 }
 
