@@ -35,10 +35,10 @@ pub use play::{CheckReport, Row, Standing};
 pub use prediction::Content;
 pub use run::{Finding, Observer, Report, RunDesc, RunError, Unobserved, run};
 pub use scenario::{
-    AdapterSettings, Change, Check, ClientSettings, CompareSettings, CostSettings, ExplicitScenario, Fault, FaultError,
-    FaultKind, LinkedAdapter, Notification, PageSize, PageTableError, PageTables, PagingVa, ProcessBehaviour,
-    ProcessSettings, Processes, Scenario, ScenarioError, ScenarioFile, Script, TableSettings, TraceSource, Wddm,
-    WorkloadSource, local_memory, steps,
+    AdapterSettings, Change, Check, ClientSettings, CompareSettings, CostSettings, Duration, ExplicitScenario, Fault,
+    FaultError, FaultKind, LinkedAdapter, Notification, PageSize, PageTableError, PageTables, PagingVa,
+    ProcessBehaviour, ProcessSettings, Processes, Scenario, ScenarioError, ScenarioFile, Script, TableSettings,
+    TraceSource, Wddm, WorkloadSource, local_memory, steps,
 };
 pub use sequence::Line;
 pub use timeline::Shares;

@@ -1,8 +1,20 @@
-//! What residency costs: submissions, lists, paging, bytes of bookkeeping.
+//! What residency costs: submissions, lists, paging, budgets, bytes of bookkeeping.
+//!
+//! Metrics begin with the number of the goal that they are held to:
+//!
+//! | goal | measured | part |
+//! |---|---|---|
+//! | R1 | a submission on a list that does not change | `submission` |
+//! | R2 | a list of which 5 % change | `drift` |
+//! | R3, R5, R7, R8 | lists that page: a handle, its growth, submissions over budget, the 99th percentile | `paging` |
+//! | R4 | MakeResident and Evict of one allocation, without and with paging | `pair`, `paging` |
+//! | R6 | bytes of bookkeeping | `memory` |
+//! | S1 | an allocation's life without use | `life` |
+//! | S2 | budgets of 10,000 processes | `budgets` |
 //!
 //! ```text
 //! cargo bench -p vidmm --bench residency -- [--quick] [--json] [--check] [submission] [drift] [pair] [paging] [notification] [memory]
-//!     [life]
+//!     [life] [budgets]
 //! ```
 //!
 //! Prints a table, then one line of JSON for each metric. `goal` is the most that `ratio` should be, or `value` where there is
@@ -16,6 +28,7 @@
 mod support;
 
 mod residency {
+    pub mod budgets;
     pub mod churn;
     pub mod drift;
     pub mod memory;
@@ -38,7 +51,7 @@ mod residency {
 
 use std::{env, process::ExitCode};
 
-use residency::{churn, drift, memory, notification, paging, pairs, submission};
+use residency::{budgets, churn, drift, memory, notification, paging, pairs, submission};
 use support::report::Report;
 
 /// How much is measured.
@@ -87,7 +100,7 @@ impl Scale {
 type Part = (&'static str, fn(&Scale, &mut Report));
 
 /// What can be measured, by name.
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     ("submission", submission::run),
     ("drift", drift::run),
     ("pair", pairs::run),
@@ -95,6 +108,7 @@ const PARTS: [Part; 7] = [
     ("notification", notification::run),
     ("memory", memory::run),
     ("life", churn::run),
+    ("budgets", budgets::run),
 ];
 
 const FLAGS: [&str; 4] = ["--quick", "--json", "--check", "--bench"];

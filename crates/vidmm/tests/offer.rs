@@ -188,18 +188,20 @@ fn a_reclaim_without_room_waits_for_its_turn() {
     assert_eq!(read(&mut world, other, b_at), 7);
 }
 
-/// RES-65: so a device's list never grows beyond what would fit with all of it that is offered.
+/// P56: what is offered makes room on the device's own list too; what does not fit any more, even alone, is not reclaimed.
 #[test]
-fn what_is_offered_keeps_its_room_on_the_own_list() {
+fn what_is_offered_takes_no_room_on_the_own_list() {
     let (mut world, client) = World::with_pages(8);
     let (a, _) = world.resident(client, 6);
     world.offer(client, &[a], LOW).unwrap();
     let b = world.allocate(client, 4);
-    let reason = NoMemoryReason::DoesNotFit;
-    let refused = MakeResidentError::NoMemory { num_bytes_to_trim: 2 * PAGE_SIZE, reason };
-    assert_eq!(world.make_resident(client, &[b]), Err(refused));
-    world.evict(client, &[a], SOON).unwrap();
     world.bring_in(client, &[b]);
+    assert_eq!(world.evicted(), [(a, OFFERED)]);
+    let refused = ReclaimError::NoMemory { num_bytes_to_trim: 2 * PAGE_SIZE };
+    assert_eq!(world.reclaim(client, &[a]), Err(refused));
+    world.evict(client, &[b], SOON).unwrap();
+    assert_eq!(results(world.reclaim(client, &[a])), [ReclaimResult::Discarded]);
+    world.run_all();
     world.tear_down();
 }
 

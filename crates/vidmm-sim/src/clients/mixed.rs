@@ -32,6 +32,27 @@ impl Mixed {
         Self { is_fixed: true, ..Self::default() }
     }
 
+    /// Puts all of `uses` on the lists, and makes resident what was not there: all of it, or less by mistake.
+    fn bring_in(&mut self, device: &mut ModelDevice<'_>, uses: &[Use], last_fence: u64) -> Result<(), ModelError> {
+        let last_time = device.now;
+        let mut missing: [Vec<Use>; 2] = [Vec::new(), Vec::new()];
+        for &what in uses {
+            let group = GROUPS.iter().position(|&group| group == what.group).expect("there are two groups");
+            if !self.lists[group].touch(what.allocation, last_fence, last_time) {
+                self.lists[group].push(Resident { what, last_fence, last_time });
+                missing[group].push(what);
+            }
+        }
+        let [local, non_local] = &missing;
+        if !local.is_empty() {
+            self.make_resident(device, 0, local)?;
+        }
+        if !non_local.is_empty() && (local.is_empty() || self.is_fixed) {
+            self.make_resident(device, 1, non_local)?;
+        }
+        Ok(())
+    }
+
     /// Makes resident what of one group is missing, which is on the group's list already.
     fn make_resident(&mut self, device: &mut ModelDevice<'_>, group: usize, missing: &[Use]) -> Result<(), ModelError> {
         let budget = device.budget(GROUPS[group])? / 100 * OF_BUDGET;
@@ -64,26 +85,11 @@ impl Mixed {
 impl ClientModel for Mixed {
     /// Heaps are resident when they are created.
     fn created(&mut self, device: &mut ModelDevice<'_>, new: &Use) -> Result<(), ModelError> {
-        self.prepare(device, &[*new]).map(drop)
+        self.bring_in(device, &[*new], device.submitted)
     }
 
     fn prepare(&mut self, device: &mut ModelDevice<'_>, uses: &[Use]) -> Result<Prepared, ModelError> {
-        let (last_fence, last_time) = (device.submitted + 1, device.now);
-        let mut missing: [Vec<Use>; 2] = [Vec::new(), Vec::new()];
-        for &what in uses {
-            let group = GROUPS.iter().position(|&group| group == what.group).expect("there are two groups");
-            if !self.lists[group].touch(what.allocation, last_fence, last_time) {
-                self.lists[group].push(Resident { what, last_fence, last_time });
-                missing[group].push(what);
-            }
-        }
-        let [local, non_local] = &missing;
-        if !local.is_empty() {
-            self.make_resident(device, 0, local)?;
-        }
-        if !non_local.is_empty() && (local.is_empty() || self.is_fixed) {
-            self.make_resident(device, 1, non_local)?;
-        }
+        self.bring_in(device, uses, device.submitted + 1)?;
         Ok(Prepared::Ready)
     }
 }

@@ -34,14 +34,14 @@ pub fn run(scale: &Scale, report: &mut Report) {
         let rounds: Vec<_> = (0..scale.lives(n)).map(|_| lives(&mut world, n)).collect();
         for (stage, name) in ["create", "map", "destroy"].into_iter().enumerate() {
             let of_stage = Vec::from_iter(rounds.iter().map(|times| times[stage]));
-            report.add(Metric::alone(format!("life n={n}: {name}"), "ns", &of_stage, None));
+            report.add(Metric::alone(format!("S1 life n={n}: {name}"), "ns", &of_stage, None));
         }
         let whole = Vec::from_iter(rounds.iter().map(|times| times.iter().sum()));
-        let metric = Metric::alone(format!("life n={n}"), "ns", &whole, Goal::report(500.0));
+        let metric = Metric::alone(format!("S1 life n={n}"), "ns", &whole, Goal::report(500.0));
         medians.push((n, metric.value()));
         report.add(metric);
     }
     let ((few, least), (many, most)) = (medians[0], medians[medians.len() - 1]);
-    let growth = Metric::against(format!("life n={many} / n={few}"), "ns", &[(most, least)], Goal::report(3.0));
+    let growth = Metric::against(format!("S1 life n={many} / n={few}"), "ns", &[(most, least)], Goal::report(3.0));
     report.add(growth);
 }

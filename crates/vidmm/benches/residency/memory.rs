@@ -2,7 +2,8 @@
 //!
 //! Each measurement is a process of its own, which has freed nothing before. Driver and host of these benchmarks keep nothing
 //! about an allocation, and the names are not kept either, so the growth is the manager's. What is touched counts: room that
-//! vectors hold in reserve does not, so 2^20 allocations, which fill them, are measured too.
+//! vectors hold in reserve does not, so 2^20 allocations, which fill them, are measured too. The books of an allocation are one
+//! record: a MakeResident touches all of it, so what exists is what is hot.
 
 use std::{env, fs, process::Command};
 
@@ -24,12 +25,12 @@ const STAGES: [&str; 4] = ["exists", "mapped", "resident", "mapped+resident"];
 pub fn run(scale: &Scale, report: &mut Report) {
     for &n in scale.memory_populations {
         let [exists, mapped, resident, all] = STAGES.map(|stage| measure(stage, n));
-        let metric = |what: &str, bytes, goal| Metric::alone(format!("memory n={n}: {what}"), "B", &[bytes], goal);
-        report.add(metric("allocation that exists", exists, None));
+        let metric = |what: &str, bytes, goal| Metric::alone(format!("R6 memory n={n}: {what}"), "B", &[bytes], goal);
+        report.add(metric("hot: what a MakeResident touches", exists, Goal::report(32.0)));
         report.add(metric("+ mapping: VA range, tables' books", mapped - exists, None));
         report.add(metric("+ on the list, resident, one extent", resident - exists, None));
-        report.add(metric("all three", all, None));
-        report.add(metric("all without VA range", all - (mapped - exists), Goal::gate(128.0)));
+        report.add(metric("all three", all, Goal::gate(128.0)));
+        report.add(metric("all without VA range", all - (mapped - exists), None));
     }
 }
 

@@ -38,7 +38,7 @@ pub fn run(scale: &Scale, report: &mut Report) {
             });
             let rounds = Vec::from_iter(rounds.skip(scale.rounds));
             let goal = if k == 256 { Goal::report(0.5) } else { None };
-            report.add(Metric::against(format!("pair n={n} k={k}"), "ns/pair", &rounds, goal));
+            report.add(Metric::against(format!("R4 pair n={n} k={k}"), "ns/pair", &rounds, goal));
         }
     }
 }

@@ -43,7 +43,8 @@ pub fn run(scale: &Scale, report: &mut Report) {
             report.add(metric);
             if k == 256 {
                 let sorted = latencies(scale.samples, || submission(&mut world));
-                latency_metrics(format!("submission n={n} k={k}"), &sorted, None).for_each(|metric| report.add(metric));
+                latency_metrics(format!("R1 submission n={n} k={k}"), &sorted, None)
+                    .for_each(|metric| report.add(metric));
             }
             world.evict(named, READ_ONLY);
             world.settle();
@@ -69,7 +70,7 @@ fn cell(scale: &Scale, n: usize, k: usize, world: &mut World, peer: &mut PtrLru,
     });
     let rounds: Vec<_> = (0..scale.rounds).map(|_| round()).collect();
     let goal = if k == 1024 { Goal::gate(0.02) } else { None };
-    Metric::against(format!("submission n={n} k={k}"), "ns", &rounds, goal)
+    Metric::against(format!("R1 submission n={n} k={k}"), "ns", &rounds, goal)
 }
 
 /// How the time grows with the list, and with what exists.
@@ -77,8 +78,8 @@ fn flatness(medians: &[((usize, usize), f64)], report: &mut Report) {
     let (most, of_least) = (medians[medians.len() - 1].0.0, medians[0].0.0);
     let at = |n, k| medians.iter().find(|&&(cell, _)| cell == (n, k)).map(|&(_, value)| value);
     let pairs = [
-        (format!("submission n={most} k=1024 / k=64"), at(most, 1024), at(most, 64)),
-        (format!("submission k=256 n={most} / n={of_least}"), at(most, 256), at(of_least, 256)),
+        (format!("R1 submission n={most} k=1024 / k=64"), at(most, 1024), at(most, 64)),
+        (format!("R1 submission k=256 n={most} / n={of_least}"), at(most, 256), at(of_least, 256)),
     ];
     for (id, large, small) in pairs {
         if let (Some(large), Some(small)) = (large, small) {

@@ -4,4 +4,5 @@ pub mod clock;
 pub mod draws;
 pub mod ptr_lru;
 pub mod report;
+pub mod sort_and_fill;
 pub mod world;

@@ -41,6 +41,8 @@ pub struct PtrLru {
     recorded: Vec<u32>,
     missing: Vec<u32>,
     pub misses: u64,
+    /// Submissions after which more was resident than the budget.
+    pub over_budget: u64,
 }
 
 impl PtrLru {
@@ -65,6 +67,7 @@ impl PtrLru {
             recorded: Vec::new(),
             missing: Vec::new(),
             misses: 0,
+            over_budget: 0,
         }
     }
 
@@ -76,6 +79,7 @@ impl PtrLru {
         self.make_room(wanted);
         self.misses += self.missing.len() as u64;
         self.used += wanted;
+        self.over_budget += u64::from(self.used > self.budget);
         for &handle in &self.missing {
             self.nodes[handle as usize].resident = true;
         }

@@ -58,17 +58,13 @@ impl Metric {
         self.value
     }
 
-    /// How many times its goal the metric is.
-    fn excess(&self) -> Option<f64> {
-        self.goal.map(|goal| self.ratio.unwrap_or(self.value) / goal.limit)
-    }
-
     fn verdict(&self) -> &'static str {
-        match (self.excess(), self.goal) {
-            (Some(excess), _) if excess <= 1.0 => "ok",
-            (Some(excess), Some(Goal { gates: true, .. })) if excess > SLACK => "MISSED",
-            (Some(_), _) => "missed",
-            (None, _) => "",
+        let measured = self.ratio.unwrap_or(self.value);
+        match self.goal {
+            None => "",
+            Some(Goal { limit, .. }) if measured <= limit => "ok",
+            Some(Goal { limit, gates: true }) if measured > limit * SLACK => "MISSED",
+            Some(_) => "missed",
         }
     }
 

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use vidmm::contract::*;
 use vidmm::{
     AdapterOptions, AllocationId, ContextId, DestroyFlags, DeviceId, EvictFlags, MakeResidentFlags,
-    MapGpuVirtualAddress, Output, PagingQueueId, PhysicalAddress, Residency, SegmentId, SubmitDesc, VidMm,
+    MapGpuVirtualAddress, MemorySegmentGroup, Output, PagingQueueId, PhysicalAddress, ProcessId, Residency, SegmentId,
+    SubmitDesc, VidMm,
 };
 
 /// The size of every allocation: one page of the segment.
@@ -166,16 +167,24 @@ impl Host for NullHost {
     fn reset_backing_store(&mut self, _address: PhysicalAddress, _size: u64) {}
 }
 
-/// A started adapter with one process, one device, one context and one paging queue. Its GPU ends paging buffers at once, and
+/// A process with one device and one paging queue.
+#[derive(Clone, Copy)]
+pub struct Client {
+    pub process: ProcessId,
+    pub device: DeviceId,
+    pub queue: PagingQueueId,
+}
+
+/// A started adapter with one client, which has one context. Its GPU ends paging buffers at once, and
 /// users' packets when it is told to.
 pub struct World {
     pub vidmm: VidMm,
     driver: NullDriver,
     host: NullHost,
     running: VecDeque<(EngineFence, DmaBuffer)>,
-    device: DeviceId,
+    client: Client,
     context: ContextId,
-    queue: PagingQueueId,
+    local_bytes: u64,
 }
 
 impl World {
@@ -189,13 +198,17 @@ impl World {
         let mut driver = NullDriver { adapter, last_handle: 0 };
         let mut host = NullHost { end: 0 };
         let mut vidmm = VidMm::start_adapter(AdapterOptions::default(), &mut driver, &mut host).expect("it starts");
-        let process = vidmm.create_process(&mut driver, &mut host).expect("a process is created");
-        let device = vidmm.create_device(process).expect("a device is created");
-        let context = vidmm.create_context(&mut driver, device, RENDER).expect("a context is created");
-        let queue = vidmm.create_paging_queue(device, 0).expect("a paging queue is created");
-        let mut world = Self { vidmm, driver, host, running: VecDeque::new(), device, context, queue };
+        let client = client(&mut vidmm, &mut driver, &mut host);
+        let context = vidmm.create_context(&mut driver, client.device, RENDER).expect("a context is created");
+        let local_bytes = adapter.capacity as u64 * ALLOCATION_SIZE;
+        let mut world = Self { vidmm, driver, host, running: VecDeque::new(), client, context, local_bytes };
         world.settle();
         world
+    }
+
+    /// Another client.
+    pub fn client(&mut self) -> Client {
+        client(&mut self.vidmm, &mut self.driver, &mut self.host)
     }
 
     pub fn create(&mut self) -> AllocationId {
@@ -203,8 +216,17 @@ impl World {
     }
 
     pub fn create_as(&mut self, desc: AllocationDesc) -> AllocationId {
+        self.create_on(self.client.device, desc)
+    }
+
+    /// A usual allocation of another client.
+    pub fn create_for(&mut self, device: DeviceId) -> AllocationId {
+        self.create_on(device, USUAL)
+    }
+
+    fn create_on(&mut self, device: DeviceId, desc: AllocationDesc) -> AllocationId {
         let data = desc.to_bytes();
-        let created = self.vidmm.create_allocation(&mut self.driver, &mut self.host, self.device, &data);
+        let created = self.vidmm.create_allocation(&mut self.driver, &mut self.host, device, &data);
         created.expect("an allocation is created")
     }
 
@@ -215,7 +237,8 @@ impl World {
     /// Maps all of an allocation. The first mapping in the range of a page table has the table built.
     pub fn map(&mut self, allocation: AllocationId) {
         let desc = MapGpuVirtualAddress::whole(allocation);
-        let mapped = self.vidmm.map_gpu_virtual_address(&mut self.host, self.queue, &desc).expect("it is mapped");
+        let mapped =
+            self.vidmm.map_gpu_virtual_address(&mut self.host, self.client.queue, &desc).expect("it is mapped");
         if mapped.paging_fence_value != 0 {
             self.settle();
         }
@@ -226,11 +249,11 @@ impl World {
     }
 
     pub fn make_resident(&mut self, allocations: &[AllocationId]) -> Residency {
-        self.vidmm.make_resident(self.queue, allocations, MakeResidentFlags::empty()).expect("the list fits")
+        self.vidmm.make_resident(self.client.queue, allocations, MakeResidentFlags::empty()).expect("the list fits")
     }
 
     pub fn evict(&mut self, allocations: &[AllocationId], flags: EvictFlags) {
-        self.vidmm.evict(self.device, allocations, flags).expect("it is on the list");
+        self.vidmm.evict(self.client.device, allocations, flags).expect("it is on the list");
     }
 
     /// Submits work without commands. Returns its number.
@@ -275,4 +298,17 @@ impl World {
         let statistics = self.vidmm.statistics();
         (statistics.bytes_paged_in + statistics.bytes_filled) / ALLOCATION_SIZE
     }
+
+    /// Whether more is resident than there is local memory.
+    pub fn is_over_budget(&self) -> bool {
+        let info = self.vidmm.query_video_memory_info(self.client.process, MemorySegmentGroup::Local);
+        info.expect("the process exists").current_usage > self.local_bytes
+    }
+}
+
+fn client(vidmm: &mut VidMm, driver: &mut NullDriver, host: &mut NullHost) -> Client {
+    let process = vidmm.create_process(driver, host).expect("a process is created");
+    let device = vidmm.create_device(process).expect("a device is created");
+    let queue = vidmm.create_paging_queue(device, 0).expect("a paging queue is created");
+    Client { process, device, queue }
 }

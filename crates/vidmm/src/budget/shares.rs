@@ -179,14 +179,6 @@ impl Shares {
         if left >= share.reservation { left } else { self.budget_of_the_crowded(share, left) }
     }
 
-    /// Whether the process stays within its budget when it demands so many bytes more.
-    #[cfg(test)]
-    pub fn admits(&self, process: u32, added: u64) -> bool {
-        // Who fits beside all others is within its budget: they do not give up anything.
-        let fits_beside_all = self.demanded + u128::from(added) <= self.capacity.into();
-        fits_beside_all || self.get(process).demand.checked_add(added).is_some_and(|then| then <= self.budget(process))
-    }
-
     /// Processes that demand more than their budget while the pool is pressed; those that are above the level by most for
     /// their weight come first, among equals the higher number.
     pub fn over_budget(&self) -> impl Iterator<Item = u32> {

@@ -1,5 +1,6 @@
 //! GPU virtual address spaces: who uses which addresses, and the page tables that follow from it (D9).
 
+mod address_map;
 mod process;
 mod space;
 mod tables;

@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
+use super::address_map::AddressMap;
 use crate::{
     free_ranges::FreeRanges,
     units::{Extent, GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PageSize},
@@ -37,7 +38,7 @@ pub(crate) struct VaSpace {
     end: u64,
     free: FreeRanges,
     reserved: BTreeMap<u64, u64>,
-    mapped: BTreeMap<u64, Mapped>,
+    mapped: AddressMap<Mapped>,
 }
 
 /// What is known of a mapping at its address. Small: there is one for each mapping.
@@ -96,7 +97,7 @@ impl VaSpace {
     pub fn new(first: u64, end: u64) -> Self {
         let mut free = FreeRanges::default();
         free.insert(Extent { offset: first, size: end - first });
-        Self { first, end, free, reserved: BTreeMap::new(), mapped: BTreeMap::new() }
+        Self { first, end, free, reserved: BTreeMap::new(), mapped: AddressMap::default() }
     }
 
     /// Takes `size` bytes at `base`, or anywhere if it is none, and maps them to `allocation`. A mapping has less than 16 TiB.
@@ -141,12 +142,12 @@ impl VaSpace {
 
     /// The allocation whose mapping is exactly this range.
     pub fn mapping_at(&self, base: u64, size: u64) -> Option<u32> {
-        self.mapped.get(&base).filter(|mapped| mapped.size() == size).map(|mapped| mapped.allocation())
+        self.mapped.get(base).filter(|mapped| mapped.size() == size).map(|mapped| mapped.allocation())
     }
 
     /// Marks the mapping at `base` as freed; `false` if it was already.
     pub fn free(&mut self, base: u64) -> bool {
-        let Some(mapped) = self.mapped.get_mut(&base) else { return false };
+        let Some(mapped) = self.mapped.get_mut(base) else { return false };
         let was_freed = mapped.allocation & Mapped::FREED != 0;
         mapped.allocation |= Mapped::FREED;
         !was_freed
@@ -154,7 +155,7 @@ impl VaSpace {
 
     /// The mapping is gone: its addresses are free, or reserved as before it.
     pub fn unmap(&mut self, base: u64) {
-        let size = self.mapped.remove(&base).expect("only mappings are unmapped").size();
+        let size = self.mapped.remove(base).expect("only mappings are unmapped").size();
         if !self.is_in_reservation(base, size) {
             self.free.insert(Extent { offset: base, size });
         }
@@ -175,7 +176,7 @@ impl VaSpace {
 
     /// The allocation mapped at `address`, and the offset of the address in its mapping.
     pub fn lookup(&self, address: u64) -> Option<(u32, u64)> {
-        let (&start, mapped) = self.mapped.range(..=address).next_back()?;
+        let (start, mapped) = self.mapped.up_to(address)?;
         (address - start < mapped.size()).then_some((mapped.allocation(), address - start))
     }
 
@@ -204,7 +205,7 @@ impl VaSpace {
     }
 
     fn first_mapped(&self, base: u64, size: u64) -> Option<u64> {
-        let (&start, mapped) = self.mapped.range(..base + size).next_back()?;
+        let (start, mapped) = self.mapped.up_to(base + size - 1)?;
         (start + mapped.size() > base).then_some(start)
     }
 
