@@ -205,11 +205,7 @@ fn a_budget_is_never_below_the_reservation() {
     world.set_priority(other, PriorityBand::Focus, Visibility::Visible);
     let b = world.allocate(other, 16);
     world.bring_in(other, &[b]);
-    assert_eq!(
-        budget(&world, client),
-        16,
-        "nobody uses the reservation, so all that the other may have is not cut down"
-    );
+    assert_eq!([client, other].map(|user| budget(&world, user)), [8, 16], "it costs nothing while it is not used");
     let a = world.allocate(client, 8);
     assert!(matches!(world.make_resident(client, &[a]), Ok(Residency::Pending { .. })));
     assert_eq!(budget(&world, client), 8);

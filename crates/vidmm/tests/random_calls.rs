@@ -4,7 +4,7 @@
 
 mod world;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use vidmm::contract::*;
@@ -46,8 +46,42 @@ enum Step {
         priority: u32,
         kind: u32,
     },
+    /// Destroys what the device owns, or closes what it has opened.
     Destroy {
         pick: usize,
+    },
+    /// Opens an allocation on a device of another process.
+    Open {
+        pick: usize,
+        device: usize,
+    },
+    Offer {
+        pick: usize,
+        flags: u32,
+    },
+    Reclaim {
+        pick: usize,
+    },
+    Suspend {
+        device: usize,
+        may_wake: bool,
+    },
+    Resume {
+        device: usize,
+    },
+    PowerDown,
+    PowerUp,
+    Reserve {
+        device: usize,
+        pages: u64,
+    },
+    Prioritise {
+        device: usize,
+        band: PriorityBand,
+        visibility: Visibility,
+    },
+    Wait {
+        milliseconds: u64,
     },
     RunAll,
 }
@@ -58,6 +92,7 @@ struct Dev {
     last_fence: u64,
 }
 
+/// An allocation on one device. Of an allocation that others have opened there are several, with one content.
 struct Alloc {
     id: AllocationId,
     device: usize,
@@ -65,7 +100,9 @@ struct Alloc {
     /// Its tokens are written and read through its surface: they are compressed while the GPU uses them.
     surface: Option<KmdAllocationHandle>,
     pages: u64,
-    tokens: Vec<u64>,
+    /// Which of the model's contents it has.
+    content: usize,
+    is_offered: bool,
     count: u32,
     /// Work submitted since it was put on the list writes to it.
     written: bool,
@@ -85,6 +122,7 @@ struct Promise {
     addresses: Vec<u64>,
 }
 
+/// Work, with the contents that it reads and writes.
 struct Program {
     reads: Vec<(usize, u64)>,
     writes: Vec<(usize, u64, u64)>,
@@ -95,6 +133,10 @@ struct Model {
     world: World,
     devices: Vec<Dev>,
     allocs: Vec<Alloc>,
+    /// Tokens of pages.
+    contents: Vec<Vec<u64>>,
+    /// The devices that have an allocation open, its owner first.
+    open_on: BTreeMap<AllocationId, Vec<usize>>,
     programs: Vec<Program>,
     promises: Vec<Promise>,
     fence: MonitoredFenceId,
@@ -130,7 +172,8 @@ impl Model {
             devices.push(Dev { client, contexts, last_fence: 0 });
         }
         let (allocs, programs, promises) = (Vec::new(), Vec::new(), Vec::new());
-        Self { world, devices, allocs, programs, promises, fence, chained: 0, only_local }
+        let (contents, open_on) = (Vec::new(), BTreeMap::new());
+        Self { world, devices, allocs, contents, open_on, programs, promises, fence, chained: 0, only_local }
     }
 
     fn step(&mut self, step: &Step) {
@@ -148,9 +191,34 @@ impl Model {
                 self.create(device % self.devices.len(), pages, priority, kind)
             }
             Step::Destroy { pick } => self.destroy(pick),
+            Step::Open { pick, device } => self.open(pick, device % self.devices.len()),
+            Step::Offer { pick, flags } => self.offer(pick, OfferFlags::from_bits_truncate(flags)),
+            Step::Reclaim { pick } => self.reclaim(pick),
+            Step::Suspend { device, may_wake } => {
+                let process = self.client(device).process;
+                self.world.call(|vidmm, _, _| vidmm.suspend_process(process, may_wake)).unwrap();
+            }
+            Step::Resume { device } => {
+                let process = self.client(device).process;
+                self.world.call(|vidmm, _, _| vidmm.resume_process(process)).unwrap();
+            }
+            Step::PowerDown => self.world.call(|vidmm, _, _| vidmm.power_down()),
+            Step::PowerUp => self.world.call(|vidmm, _, _| vidmm.power_up()),
+            Step::Reserve { device, pages } => {
+                // What is too much is refused.
+                _ = self.world.reserve(self.client(device), pages * PAGE_SIZE);
+            }
+            Step::Prioritise { device, band, visibility } => {
+                self.world.set_priority(self.client(device), band, visibility)
+            }
+            Step::Wait { milliseconds } => self.world.wait(milliseconds * MILLISECOND),
             Step::RunAll => self.run_all(),
         }
         self.keep_promises();
+    }
+
+    fn client(&self, device: usize) -> Client {
+        self.devices[device % self.devices.len()].client
     }
 
     fn pick(&self, pick: usize) -> Option<usize> {
@@ -172,7 +240,12 @@ impl Model {
         let info = AllocationInfo { allocation_priority: NORMAL + priority, ..info };
         let is_in_pool = matches!(place, Place::Local | Place::LocalOrSystem);
         let page_bytes = if is_in_pool { config.page_size.bytes() } else { PAGE_SIZE };
-        let id = self.world.try_create(self.devices[device].client, info).unwrap();
+        let client = self.devices[device].client;
+        let id = match kind % 3 {
+            0 => self.world.create_to_share(client, info),
+            _ => self.world.try_create(client, info).unwrap(),
+        };
+        self.open_on.insert(id, vec![device]);
         let handle = self.world.handle(id);
         let pages = (pages * PAGE_SIZE).next_multiple_of(page_bytes) / PAGE_SIZE;
         self.allocs.push(Alloc {
@@ -181,14 +254,80 @@ impl Model {
             place,
             surface: (place == Place::Local || flags2.contains(EVICTION)).then_some(handle),
             pages,
-            tokens: vec![0; pages as usize],
+            content: self.contents.len(),
+            is_offered: false,
             count: 0,
             written: false,
             left: 0,
             mappings: Vec::new(),
             alive: true,
         });
+        self.contents.push(vec![0; pages as usize]);
         self.map(usize::MAX, false);
+    }
+
+    fn open(&mut self, pick: usize, device: usize) {
+        let Some(index) = self.pick(pick) else { return };
+        let process = |device: usize| self.devices[device].client.process;
+        let Alloc { id, place, surface, pages, content, is_offered, .. } = self.allocs[index];
+        if is_offered || self.open_on[&id].iter().any(|&other| process(other) == process(device)) {
+            return;
+        }
+        match self.world.open(self.devices[device].client, id) {
+            Err(OpenError::NotShared) => return,
+            answer => answer.unwrap(),
+        }
+        self.open_on.get_mut(&id).unwrap().push(device);
+        let (count, left, mappings) = (0, 0, Vec::new());
+        let (is_offered, written, alive) = (false, false, true);
+        self.allocs.push(Alloc {
+            id,
+            device,
+            place,
+            surface,
+            pages,
+            content,
+            is_offered,
+            count,
+            written,
+            left,
+            mappings,
+            alive,
+        });
+        self.map(usize::MAX, false);
+    }
+
+    fn offer(&mut self, pick: usize, flags: OfferFlags) {
+        let Some(index) = self.pick(pick) else { return };
+        let Alloc { id, device, is_offered, .. } = self.allocs[index];
+        if !is_offered && self.open_on[&id].len() == 1 {
+            self.world.offer_with(self.devices[device].client, &[id], OfferPriority::Auto, flags).unwrap();
+            self.allocs[index].is_offered = true;
+        }
+    }
+
+    fn reclaim(&mut self, pick: usize) {
+        let offered: Vec<usize> =
+            (0..self.allocs.len()).filter(|&index| self.allocs[index].alive && self.allocs[index].is_offered).collect();
+        let Some(index) = pick.checked_rem(offered.len()).map(|pick| offered[pick]) else { return };
+        let Alloc { id, device, pages, .. } = self.allocs[index];
+        let answer = match self.world.reclaim(self.devices[device].client, &[id]) {
+            Err(ReclaimError::NoMemory { .. }) => return,
+            answer => answer.unwrap(),
+        };
+        let alloc = &mut self.allocs[index];
+        alloc.is_offered = false;
+        if answer.results == [ReclaimResult::Discarded] {
+            // Work that was submitted before the offer still has the old content; from now on it reads as zero (U-36).
+            alloc.content = self.contents.len();
+            alloc.written = true;
+            self.contents.push(vec![0; pages as usize]);
+        } else {
+            assert_eq!(answer.results, [ReclaimResult::Ok], "the host has memory");
+        }
+        if alloc.count > 0 {
+            self.note_fence(index, answer.paging_fence_value, Vec::new());
+        }
     }
 
     fn map(&mut self, pick: usize, part: bool) {
@@ -220,7 +359,10 @@ impl Model {
 
     fn make_resident(&mut self, device: usize, picks: &[usize]) {
         let own: Vec<usize> = (0..self.allocs.len())
-            .filter(|&index| self.allocs[index].alive && self.allocs[index].device == device)
+            .filter(|&index| {
+                let alloc = &self.allocs[index];
+                alloc.alive && alloc.device == device && !alloc.is_offered
+            })
             .collect();
         if own.is_empty() {
             return;
@@ -266,7 +408,9 @@ impl Model {
     /// Takes `bytes` off the device's list, if it is that long without `kept`; how many it took.
     fn trim(&mut self, device: usize, bytes: u64, kept: &[AllocationId]) -> u64 {
         let mut trimmed = 0;
-        for alloc in self.allocs.iter_mut().filter(|alloc| alloc.alive && alloc.device == device && alloc.count > 0) {
+        let is_listed =
+            |alloc: &&mut Alloc| alloc.alive && alloc.device == device && alloc.count > 0 && !alloc.is_offered;
+        for alloc in self.allocs.iter_mut().filter(is_listed) {
             if trimmed < bytes && !kept.contains(&alloc.id) {
                 let all = vec![alloc.id; alloc.count as usize];
                 self.world.evict(self.devices[device].client, &all, SOON).unwrap();
@@ -295,7 +439,7 @@ impl Model {
             let alloc = &allocs[promise.alloc];
             // What a suspended device requires comes back with its turn (RES-71).
             let is_suspended = world.suspended.contains(&devices[alloc.device].client.device);
-            if alloc.left == promise.left && alloc.count > 0 && alloc.alive && !is_suspended {
+            if alloc.left == promise.left && alloc.count > 0 && alloc.alive && !alloc.is_offered && !is_suspended {
                 let still = alloc.mappings.iter().filter(|mapping| promise.addresses.contains(&mapping.0));
                 for &(address, ..) in still {
                     let page = world.translate(devices[alloc.device].client, address);
@@ -310,6 +454,11 @@ impl Model {
         let picks: Vec<usize> = picks.iter().filter_map(|&pick| self.pick(pick)).collect();
         let Some(&first) = picks.first() else { return };
         let device = self.allocs[first].device;
+        let on_device = |pick: usize| {
+            let is_it = |alloc: &Alloc| alloc.alive && alloc.id == self.allocs[pick].id && alloc.device == device;
+            self.allocs.iter().position(is_it).unwrap_or(pick)
+        };
+        let picks: Vec<usize> = picks.into_iter().map(on_device).collect();
         let ids: Vec<AllocationId> = picks.iter().map(|&index| self.allocs[index].id).collect();
         let mut flags = EvictFlags::from_bits_truncate(flags);
         // The client is honest: what it wrote to, it says.
@@ -338,29 +487,30 @@ impl Model {
     fn submit(&mut self, device: usize, copy: bool, writes: bool, chain: bool, seed: u64) {
         let number = self.programs.len() as u64;
         let mut accesses = vec![Access::Tag(number)];
+        let mut writes_at = Vec::new();
         let mut program = Program { reads: Vec::new(), writes: Vec::new(), done: false };
         for (index, alloc) in self.allocs.iter_mut().enumerate() {
-            if !alloc.alive || alloc.device != device || alloc.count == 0 || alloc.mappings.is_empty() {
+            let is_usable = alloc.alive && alloc.count > 0 && !alloc.is_offered;
+            if !is_usable || alloc.device != device || alloc.mappings.is_empty() {
                 continue;
             }
             let turn = seed.rotate_left(index as u32 * 7);
             let (address, first, pages) = alloc.mappings[turn as usize % alloc.mappings.len()];
             for page in [0, turn % pages, pages - 1] {
                 accesses.push(alloc.read(address + page * PAGE_SIZE, first + page));
-                program.reads.push((index, first + page));
+                program.reads.push((alloc.content, first + page));
             }
             if writes && turn & 0x100 > 0 {
                 let (page, token) = (turn / 7 % pages, (number << 16) + index as u64 + 1);
-                program.writes.push((index, first + page, token));
+                program.writes.push((alloc.content, first + page, token));
+                writes_at.push((address + page * PAGE_SIZE, alloc.surface, first + page, token));
                 alloc.written = true;
             }
         }
-        for &(index, page, token) in &program.writes {
-            let covers = |&&(_, first, pages): &&(u64, u64, u64)| (first..first + pages).contains(&page);
-            let alloc = &self.allocs[index];
-            let &(address, first, _) = alloc.mappings.iter().find(covers).unwrap();
-            accesses.push(alloc.write(address + (page - first) * PAGE_SIZE, page, token));
-        }
+        accesses.extend(writes_at.into_iter().map(|(address, surface, page, token)| match surface {
+            Some(handle) => Access::WriteSurface(address, handle, page, token),
+            None => Access::Write(address, token),
+        }));
         let context = self.devices[device].contexts[usize::from(copy)];
         let waits = [(self.fence, self.chained)];
         let signals = [(self.fence, self.chained + 1)];
@@ -381,12 +531,12 @@ impl Model {
         let read = std::mem::take(&mut self.world.read);
         let Some((&number, tokens)) = read.split_first() else { return };
         let program = &mut self.programs[number as usize];
-        for (&(index, page), &token) in program.reads.iter().zip(tokens) {
-            let expected = self.allocs[index].tokens[page as usize];
-            assert_eq!(token, expected, "I02: page {page} of allocation {index}, read by work {number}");
+        for (&(content, page), &token) in program.reads.iter().zip(tokens) {
+            let expected = self.contents[content][page as usize];
+            assert_eq!(token, expected, "I02: page {page} of content {content}, read by work {number}");
         }
-        for &(index, page, token) in &program.writes {
-            self.allocs[index].tokens[page as usize] = token;
+        for &(content, page, token) in &program.writes {
+            self.contents[content][page as usize] = token;
         }
         assert!(!std::mem::replace(&mut program.done, true), "work {number} ran twice");
     }
@@ -395,10 +545,24 @@ impl Model {
         let Some(index) = self.pick(pick) else { return };
         let alloc = &mut self.allocs[index];
         alloc.alive = false;
-        self.world.destroy(alloc.id);
+        let open_on = self.open_on.get_mut(&alloc.id).unwrap();
+        if open_on[0] == alloc.device {
+            self.world.destroy(alloc.id);
+        } else {
+            self.world.close(self.devices[alloc.device].client, alloc.id).unwrap();
+        }
+        open_on.retain(|&device| device != alloc.device);
     }
 
+    /// All that stands against the end of what was submitted is taken away, and all comes to its end.
     fn run_all(&mut self) {
+        self.world.call(|vidmm, _, _| vidmm.power_up());
+        for client in self.devices.iter().map(|device| device.client) {
+            self.world.call(|vidmm, _, _| vidmm.resume_process(client.process)).unwrap();
+            // The foreground never yields, nor does who has reserved what it has.
+            self.world.set_priority(client, PriorityBand::Normal, Visibility::Visible);
+            self.world.reserve(client, 0).unwrap();
+        }
         self.world.poll();
         loop {
             while let Some(engine) = (0..3).find(|&engine| self.world.can_complete(engine)) {
@@ -441,9 +605,9 @@ impl Model {
                 let domain = world.config.domain(self.devices[alloc.device].client.kmd_process);
                 mapped.extend(alloc.mappings.iter().map(|&(address, _, pages)| (domain, address, pages * PAGE_SIZE)));
             }
-            if placed.is_none() {
+            if placed.is_none() && !alloc.is_offered {
                 let store = world.machine.known[&handle].backing_store;
-                for (page, &token) in (0..).zip(&alloc.tokens) {
+                for (page, &token) in (0..).zip(&self.contents[alloc.content]) {
                     let found = world.machine.read(store.offset_by(page * PAGE_SIZE), &world.host);
                     assert_eq!(found, token, "I02: page {page} of allocation {index}, which is nowhere resident");
                 }
@@ -476,7 +640,8 @@ impl Model {
                 // It needs a range without a gap.
                 Place::Aperture => 0,
             };
-            alloc.alive && alloc.count == 0 && alloc.pages * PAGE_SIZE <= room
+            let is_alone = self.open_on[&alloc.id].len() == 1 && !alloc.is_offered;
+            alloc.alive && is_alone && alloc.count == 0 && alloc.pages * PAGE_SIZE <= room
         };
         let Some(alloc) = self.allocs.iter().find(fits) else { return };
         let client = self.devices[alloc.device].client;
@@ -497,13 +662,6 @@ impl Alloc {
             None => Access::Read(address),
         }
     }
-
-    fn write(&self, address: u64, page: u64, token: u64) -> Access {
-        match self.surface {
-            Some(handle) => Access::WriteSurface(address, handle, page, token),
-            None => Access::Write(address, token),
-        }
-    }
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -520,7 +678,28 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..3usize, 1..41u64, 0..3u32, any::<u32>())
             .prop_map(|(device, pages, priority, kind)| Step::Create { device, pages, priority, kind }),
         1 => any::<usize>().prop_map(|pick| Step::Destroy { pick }),
+        2 => (any::<usize>(), 0..3usize).prop_map(|(pick, device)| Step::Open { pick, device }),
+        1 => (any::<usize>(), 0..4u32).prop_map(|(pick, flags)| Step::Offer { pick, flags }),
+        1 => any::<usize>().prop_map(|pick| Step::Reclaim { pick }),
+        1 => about_a_process(),
+        1 => prop_oneof![Just(Step::PowerDown), Just(Step::PowerUp)],
+        1 => (1..300u64).prop_map(|milliseconds| Step::Wait { milliseconds }),
         1 => Just(Step::RunAll),
+    ]
+}
+
+fn about_a_process() -> impl Strategy<Value = Step> {
+    let bands = prop::sample::select(vec![PriorityBand::Dwm, PriorityBand::Focus, PriorityBand::Normal]);
+    let visibilities = prop::sample::select(vec![Visibility::Minimized, Visibility::Occluded, Visibility::Visible]);
+    prop_oneof![
+        (0..3usize, any::<bool>()).prop_map(|(device, may_wake)| Step::Suspend { device, may_wake }),
+        (0..3usize).prop_map(|device| Step::Resume { device }),
+        (0..3usize, 0..40u64).prop_map(|(device, pages)| Step::Reserve { device, pages }),
+        (0..3usize, bands, visibilities).prop_map(|(device, band, visibility)| Step::Prioritise {
+            device,
+            band,
+            visibility
+        }),
     ]
 }
 

@@ -279,7 +279,14 @@ impl World {
 
     /// An allocation that other devices may open.
     pub fn create_shared(&mut self, client: Client, pages: u64) -> AllocationId {
-        let data = private_data(pages * PAGE_SIZE, NORMAL);
+        let info = self.config.allocation(Place::Local, pages, SILENT);
+        self.create_to_share(client, info)
+    }
+
+    /// The same, as the driver says.
+    pub fn create_to_share(&mut self, client: Client, info: AllocationInfo) -> AllocationId {
+        self.driver.next_allocation = Some(info);
+        let data = private_data(0, 0);
         let flags = CreateAllocationFlags::CREATE_SHARED;
         let desc = CreateAllocationDesc { flags, ..CreateAllocationDesc::from(&data) };
         let answer = self.call(|vidmm, driver, host| vidmm.create_allocation(driver, host, client.device, desc));
