@@ -480,3 +480,18 @@ fn the_aperture_keeps_a_range_for_what_is_offered() {
     assert_eq!(read(&mut world, client, at), 7);
     world.tear_down();
 }
+
+/// I25: what was made resident twice and offered before it was brought in is among the first to go.
+#[test]
+fn what_is_offered_before_it_is_granted_stays_offered() {
+    let (mut world, client) = World::with_pages(8);
+    let a = world.allocate(client, 1);
+    let _: Residency = world.make_resident(client, &[a, a]).unwrap();
+    world.offer(client, &[a], LOW).unwrap();
+    world.call(|vidmm, _, _| vidmm.suspend_process(client.process, false)).unwrap();
+    world.run_all();
+    world.call(|vidmm, _, _| vidmm.resume_process(client.process)).unwrap();
+    world.run_all();
+    assert_eq!(results(world.reclaim(client, &[a])), [ReclaimResult::Ok]);
+    world.tear_down();
+}

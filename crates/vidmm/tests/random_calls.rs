@@ -274,7 +274,8 @@ impl Model {
             return;
         }
         match self.world.open(self.devices[device].client, id) {
-            Err(OpenError::NotShared) => return,
+            // What the device has closed stays open until the work that uses it has ended.
+            Err(OpenError::NotShared | OpenError::AlreadyOpen) => return,
             answer => answer.unwrap(),
         }
         self.open_on.get_mut(&id).unwrap().push(device);

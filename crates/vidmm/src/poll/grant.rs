@@ -322,6 +322,8 @@ impl VidMm {
         // What was held when it was asked for may have lapsed since.
         for &(index, _) in items {
             self.let_go(index);
+            // With the last of its grants it is no more to its owner than it was offered for.
+            self.reclassify(index);
         }
         plans
     }

@@ -265,6 +265,9 @@ impl Machine {
     /// The allocation's backing store begins here from now on.
     pub fn committed(&mut self, allocation: KmdAllocationHandle, offset: u64) {
         let known = self.known.get_mut(&allocation).expect("it was created");
+        if known.backing_store.offset != offset {
+            self.surfaces.forget(allocation);
+        }
         self.stores.remove(&core::mem::replace(&mut known.backing_store.offset, offset));
         self.stores.insert(offset, allocation);
     }
@@ -328,8 +331,9 @@ impl Machine {
         self.pages.insert(page, token);
     }
 
-    /// The host makes a range of system memory read as zero.
+    /// The host makes a range of system memory read as zero: whatever was compressed there is plain.
     pub fn reset(&mut self, start: PhysicalAddress, size: u64, host: &Ledger) {
+        self.owner(start).into_iter().for_each(|owner| self.surfaces.forget(owner));
         (0..size).step_by(PAGE_SIZE as usize).for_each(|offset| self.write(start.offset_by(offset), 0, host));
     }
 

@@ -76,8 +76,10 @@ pub struct World {
     pub now: Nanoseconds,
     /// How often it passed.
     pub num_wakes: usize,
-    /// Devices that are suspended.
+    /// Devices that are suspended, or whose list is on its way back.
     pub suspended: BTreeSet<DeviceId>,
+    /// The plans that bring lists back.
+    resuming: BTreeMap<DeviceId, BTreeSet<PlanNo>>,
     pub completed: [u64; 3],
     submitted: [u64; 3],
     /// What `poll` handed out besides packets.
@@ -119,6 +121,7 @@ impl World {
             now: 0,
             num_wakes: 0,
             suspended: BTreeSet::new(),
+            resuming: BTreeMap::new(),
             completed: [0; 3],
             submitted: [0; 3],
             outputs: Vec::new(),
@@ -442,8 +445,18 @@ impl World {
                 }
             }
             Event::PoweredDown => self.machine.lose_power(),
-            Event::DeviceSuspended { device } => _ = self.suspended.insert(device),
-            Event::DeviceResumed { device, .. } => _ = self.suspended.remove(&device),
+            Event::DeviceSuspended { device } => {
+                self.suspended.insert(device);
+                self.resuming.remove(&device);
+            }
+            Event::DeviceResumed { device, ref plans, .. } => {
+                self.resuming.insert(device, plans.iter().copied().collect());
+                self.settle_resumed();
+            }
+            Event::PlanRetired { plan } => {
+                self.resuming.values_mut().for_each(|plans| _ = plans.remove(&plan));
+                self.settle_resumed();
+            }
             Event::Placed { allocation, segment, .. } => _ = self.placed.insert(allocation, segment),
             Event::Evicted { allocation, segment, .. } => {
                 assert_eq!(self.placed.remove(&allocation), Some(segment), "it leaves where it was placed");
@@ -454,6 +467,16 @@ impl World {
             }
             _ => {}
         }
+    }
+
+    fn settle_resumed(&mut self) {
+        let Self { resuming, suspended, .. } = self;
+        resuming.retain(|device, plans| {
+            if plans.is_empty() {
+                suspended.remove(device);
+            }
+            !plans.is_empty()
+        });
     }
 
     /// What follows from the host's steps and the driver's, in their order.
