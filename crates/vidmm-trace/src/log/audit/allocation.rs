@@ -5,10 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use vidmm::contract::{AllocationFlags2, KmdAllocationHandle};
 use vidmm::{DeviceId, Extent, PageSize, PlanNo, ProcessId, SegmentId};
 
-use super::cpu_views::CpuView;
-use super::demands::Charge;
+use super::aspects::{Charge, CpuView, Offer};
 use super::list_entry::ListEntry;
-use super::offers::Offer;
 use super::segment::{Run, runs_of};
 
 /// What is known of an allocation.

@@ -9,7 +9,8 @@ use vidmm::{
 };
 
 use super::Audit;
-use super::demands::{Pool, Standing};
+use super::aspects::Pool;
+use super::demands::Standing;
 use super::finding::Invariant;
 
 const POOLS: [Pool; 2] = [Pool::Memory, Pool::System];

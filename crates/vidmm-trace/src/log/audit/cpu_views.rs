@@ -5,16 +5,8 @@ use vidmm::{AllocationId, Event, Extent, PlanNo, SegmentId};
 
 use super::Audit;
 use super::allocation::{Allocation, Place};
+use super::aspects::CpuView;
 use super::finding::Invariant;
-
-/// What the CPU sees of a locked allocation.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct CpuView {
-    address: CpuVirtualAddress,
-    pub segment: SegmentId,
-    extents: Vec<Extent>,
-    locks: u32,
-}
 
 /// A segment and ranges of it.
 type Shown = (SegmentId, Vec<Extent>);

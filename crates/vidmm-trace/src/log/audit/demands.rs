@@ -8,20 +8,12 @@ use vidmm::{AllocationId, MemorySegmentGroup, PriorityBand, ProcessId, Visibilit
 
 use super::Audit;
 use super::allocation::Allocation;
+use super::aspects::{Charge, Pool};
 use super::device::RequestKind;
 use super::shares::{Share, budget};
 
 /// Bytes by which the manager's rounding may differ from ours: a level in whole bytes, times the largest weight.
 const ROUNDING: u64 = 16;
-
-/// A kind of memory that is shared among processes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Pool {
-    /// The memory segment.
-    Memory,
-    /// System memory that engines reach.
-    System,
-}
 
 /// How much a process counts in the sharing of memory (U-32).
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,15 +35,6 @@ impl Weight {
         };
         band * visibility
     }
-}
-
-/// What an allocation is counted as.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Charge {
-    process: ProcessId,
-    /// None if the log does not say in which it is counted: it may be in both, or others than its owner list it.
-    pool: Option<Pool>,
-    size: u64,
 }
 
 /// What all processes demand, in bytes.

@@ -7,6 +7,7 @@
 //! second when its operations begin. The host's maps in the IOMMU are a third: they happen when the log says so.
 
 mod adapter;
+mod aspects;
 mod allocation;
 mod aperture;
 mod budgets;
@@ -60,8 +61,9 @@ use vidmm::{
 use adapter::Adapter;
 use allocation::{Allocation, Mapping};
 use aperture::Aperture;
+use aspects::Pool;
 use buffers::OpenBuffer;
-use demands::{Demands, Pool, Weight};
+use demands::{Demands, Weight};
 use device::{Context, Device};
 use fences::Fences;
 use finding::Findings;

@@ -7,6 +7,7 @@ use vidmm::{
 
 use super::Audit;
 use super::allocation::Allocation;
+use super::aspects::Offer;
 use super::device::RequestKind;
 use super::finding::Invariant;
 use super::list_entry::ListEntry;
@@ -14,19 +15,6 @@ use super::list_entry::ListEntry;
 /// Priorities of allocations up to which AUTO is LOW, and from which it is HIGH (CRE-31b).
 const PRIORITY_LOW: u32 = 0x5000_0000;
 const PRIORITY_HIGH: u32 = 0xa000_0000;
-
-/// What is known of an allocation that is offered.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Offer {
-    pub flags: OfferFlags,
-    /// LOW, NORMAL or HIGH: who has less is discarded first.
-    class: OfferPriority,
-    /// The last submission that uses it.
-    last: u64,
-    /// A plan threw its content away.
-    pub discarded: bool,
-    pub decommitted: bool,
-}
 
 impl Audit {
     pub(super) fn offer(&mut self, event: &Event) {

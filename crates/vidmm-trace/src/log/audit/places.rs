@@ -8,7 +8,7 @@ use vidmm::event::{ApertureSegmentFacts, MemorySegmentFacts};
 use vidmm::{Extent, PageSize, PlanNo, SegmentId};
 
 use super::allocation::Allocation;
-use super::demands::Pool;
+use super::aspects::Pool;
 use super::finding::{Findings, Invariant};
 use super::intervals::Intervals;
 use super::segment::Segment;

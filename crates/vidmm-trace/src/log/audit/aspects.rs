@@ -1,0 +1,44 @@
+//! What is known of an allocation besides its place and its lists.
+
+use vidmm::contract::CpuVirtualAddress;
+use vidmm::{Extent, OfferFlags, OfferPriority, ProcessId, SegmentId};
+
+/// A kind of memory that is shared among processes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Pool {
+    /// The memory segment.
+    Memory,
+    /// System memory that engines reach.
+    System,
+}
+
+/// What an allocation is counted as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Charge {
+    pub process: ProcessId,
+    /// None if the log does not say in which it is counted: it may be in both, or others than its owner list it.
+    pub pool: Option<Pool>,
+    pub size: u64,
+}
+
+/// What is known of an allocation that is offered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offer {
+    pub flags: OfferFlags,
+    /// LOW, NORMAL or HIGH: who has less is discarded first.
+    pub class: OfferPriority,
+    /// The last submission that uses it.
+    pub last: u64,
+    /// A plan threw its content away.
+    pub discarded: bool,
+    pub decommitted: bool,
+}
+
+/// What the CPU sees of a locked allocation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct CpuView {
+    pub address: CpuVirtualAddress,
+    pub segment: SegmentId,
+    pub extents: Vec<Extent>,
+    pub locks: u32,
+}
