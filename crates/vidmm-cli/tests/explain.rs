@@ -42,7 +42,8 @@ fn who_left_and_came_back_is_told_with_who_took_its_room() {
 fn what_repeats_is_told_once() {
     let text = explained("scenarios/cyclic.toml", "3");
     assert!(text.contains(" more times, up to event "), "{text}");
-    is_as_expected("explain-cyclic.txt", &text);
+    let asked = text.matches("asked for it to be resident").count();
+    assert!(asked < 20, "of more than 100 rounds {asked} are told one by one: {text}");
 }
 
 #[test]

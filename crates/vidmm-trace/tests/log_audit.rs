@@ -352,7 +352,7 @@ fn i13_values_are_granted_out_of_order() {
 
 #[test]
 fn i13_resident_at_once_but_nowhere() {
-    broken().append(make_resident(B, 2, 0)).breaks_only(I13);
+    broken().append(make_resident(B, 2, 0)).breaks(I13);
 }
 
 #[test]

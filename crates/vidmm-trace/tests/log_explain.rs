@@ -38,7 +38,7 @@ fn a_life_is_told_from_its_creation_on() {
     tells(
         &text,
         &[
-            "device 0 of process 0 created it: 16 KiB, for local memory",
+            "Device 0 of process 0 created it: 16 KiB, for local memory",
             "It was mapped into the addresses of process 0 (at 0x200000).",
             "Device 0 of process 0 asked for it to be resident (count 1): it had to wait (value 2 of paging queue 0).",
             "It got a place in local memory, filled with zeros, since it had no content (plan 2).",
@@ -62,7 +62,7 @@ fn what_was_not_written_to_need_not_be_copied() {
         &text,
         &[
             "work that used the room had to end (submission 1 of device 0); others had to leave (allocation 0)",
-            "evicted it from its list, not written to (count 0)",
+            "evicted it from its list (not written to, count 0)",
             "It left local memory because its room was wanted and it was the next by priority and age; nothing had to be copied \
              (plan 5). Into its room came allocation 0.",
             "it was resident nowhere and on no list.",
@@ -231,7 +231,7 @@ fn moves_and_views_of_the_cpu_are_told() {
         &text,
         &[
             "The CPU saw it from now on (at 0x7000), in local memory.",
-            "and was demoted: it went to system memory, where it lay, without moving a byte.",
+            "and was demoted: it is resident in system memory from now on.",
             "It had moved (plan 6), and the CPU saw it at the same address (at 0x7000), now in system memory.",
             "It was unlocked; the CPU saw it no more.",
             "it was in system memory",

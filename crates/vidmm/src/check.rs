@@ -265,6 +265,10 @@ impl VidMm {
                 };
                 let (listed, held) = (bytes(|entry| entry.count > 0), bytes(|entry| entry.holding));
                 audit.equal("D3: bytes that a device holds", device.held[pool], held);
+                let (needed, capacity) = (device.needed(pool), self.list_capacity(pool));
+                audit.holds(needed <= capacity, || {
+                    format!("D3: device {index} needs {needed} bytes of {pool:?}, and even alone has only {capacity}")
+                });
                 audit.equal("RES-71: bytes that a device is owed", device.owed[pool], bytes(|entry| entry.owed));
                 audit.equal("RES-02: bytes of a device's list", device.list[pool].now(), listed);
             }

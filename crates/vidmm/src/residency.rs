@@ -247,6 +247,11 @@ impl ListBytes {
         self.now = bytes;
     }
 
+    /// What is outstanding weighs what the list weighs now: part of it is counted in another pool.
+    pub fn recount(&mut self) {
+        self.earlier.clear();
+    }
+
     /// Whether an earlier weight is remembered.
     pub fn remembers(&self) -> bool {
         !self.earlier.is_empty()

@@ -85,11 +85,13 @@ impl Mixed {
 impl ClientModel for Mixed {
     /// Heaps are resident when they are created.
     fn created(&mut self, device: &mut ModelDevice<'_>, new: &Use) -> Result<(), ModelError> {
-        self.bring_in(device, &[*new], device.submitted)
+        let last_fence = device.submitted;
+        self.bring_in(device, &[*new], last_fence)
     }
 
     fn prepare(&mut self, device: &mut ModelDevice<'_>, uses: &[Use]) -> Result<Prepared, ModelError> {
-        self.bring_in(device, uses, device.submitted + 1)?;
+        let last_fence = device.submitted + 1;
+        self.bring_in(device, uses, last_fence)?;
         Ok(Prepared::Ready)
     }
 }

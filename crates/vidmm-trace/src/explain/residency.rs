@@ -90,9 +90,9 @@ impl Subject {
                     (0, false) => "is to leave",
                     _ => "is still required",
                 };
-                let clean = if flags.contains(EvictFlags::NOT_WRITTEN_TO) { ", not written to" } else { "" };
+                let clean = if flags.contains(EvictFlags::NOT_WRITTEN_TO) { "not written to, " } else { "" };
                 let device = capitalised(&world.device(device));
-                tale.tell(format!("{device} evicted it from its list{clean} (count {count}): it {required}."));
+                tale.tell(format!("{device} evicted it from its list ({clean}count {count}): it {required}."));
             }
             _ => {}
         }
@@ -176,9 +176,12 @@ impl Subject {
         tale.sums.bytes_in += if content == ContentSource::BackingStore { self.size } else { 0 };
         // What leaves one place for another in one plan was moved.
         if let Some((position, _)) = self.left.take().filter(|&(_, before)| before == plan) {
-            let kind = if world.is_local(segment) { "promoted" } else { "demoted" };
             let why = tale.sentences[position].text.trim_end_matches('.').to_owned();
-            return tale.tell_anew(position, format!("{why}, and was {kind}: it went to {place}, {how}."));
+            let where_to = match world.is_local(segment) {
+                true => format!("promoted: it went to {place}, {how}"),
+                false => format!("demoted: it is resident in {place} from now on"),
+            };
+            return tale.tell_anew(position, format!("{why}, and was {where_to}."));
         }
         tale.tell(format!("It got a place in {place}, {how} (plan {plan})."));
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use vidmm::{AllocationId, DestroyFlags, DeviceId, Event, ProcessId, SegmentId};
 
 use super::tale::Tale;
-use super::words::time;
+use super::words::{capitalised, time};
 use super::world::World;
 use crate::ByteSize;
 
@@ -48,7 +48,7 @@ impl Subject {
         };
         let mut text = format!(
             "{} created it: {}, for {}, of {} priority.",
-            world.device(device),
+            capitalised(&world.device(device)),
             ByteSize(size),
             world.segments(supported_segment_set),
             priority_class(priority)
@@ -160,11 +160,11 @@ impl Subject {
         match *event {
             Event::AllocationOpened { allocation, device, .. } if allocation == self.id => {
                 self.counts.entry(device).or_default();
-                tale.tell(format!("{} opened it.", super::words::capitalised(&world.device(device))));
+                tale.tell(format!("{} opened it.", capitalised(&world.device(device))));
             }
             Event::AllocationClosed { allocation, device } if allocation == self.id => {
                 self.counts.remove(&device);
-                tale.tell(format!("{} closed it.", super::words::capitalised(&world.device(device))));
+                tale.tell(format!("{} closed it.", capitalised(&world.device(device))));
             }
             Event::AllocationOwnershipTransferred { allocation, device, process } if allocation == self.id => {
                 self.owner = device;

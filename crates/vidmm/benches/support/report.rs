@@ -62,6 +62,8 @@ impl Metric {
         let measured = self.ratio.unwrap_or(self.value);
         match self.goal {
             None => "",
+            // A difference of two times that is below zero says that the machine was not quiet.
+            Some(_) if measured < 0.0 => "noise",
             Some(Goal { limit, .. }) if measured <= limit => "ok",
             Some(Goal { limit, gates: true }) if measured > limit * SLACK => "MISSED",
             Some(_) => "missed",

@@ -119,6 +119,8 @@ impl VidMm {
                 (to, self.devices[device as usize].list[to].now() + size),
             ] {
                 self.set_list_bytes(device as usize, pool, bytes);
+                // Work that is queued finds it in its new place too, so no earlier weight counts.
+                self.account(device as usize, pool, |books| books.list[pool].recount());
             }
         }
         if is_demoted {

@@ -43,6 +43,7 @@ impl VidMm {
                     _ => {
                         self.devices[device as usize].turn.asked_to_trim_at = Some(self.now);
                         self.notify_to_trim(device, TrimFlags::TRIM_TO_BUDGET);
+                        self.wake_at(self.now.saturating_add(self.trim_intervals.min));
                     }
                 }
             }

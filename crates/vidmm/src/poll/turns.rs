@@ -36,11 +36,16 @@ impl VidMm {
             return;
         }
         self.suspend_drained();
+        // Whoever comes later in the order, also one who is about to yield, leaves the room that is made for those before it.
+        let mut spoken_for = PerPool::default();
         for device in self.waiting() {
-            if self.has_room(device) {
+            let has_room = self.has_room(device, &spoken_for);
+            if has_room {
                 self.resume(device, ResumeReason::HasWork);
-            } else {
-                self.make_way(device);
+            }
+            if !self.devices[device as usize].is_active() && (has_room || self.make_way(device, &spoken_for)) {
+                let books = &self.devices[device as usize];
+                Pool::ALL.into_iter().for_each(|pool| spoken_for[pool] += books.needed(pool));
             }
         }
         self.suspend_drained();
@@ -109,9 +114,9 @@ impl VidMm {
         books.error.is_some() || (books.requests.is_empty() && !books.is_in_flight() && !self.has_runnable_work(device))
     }
 
-    /// Whether what the device needs fits beside what others are promised. Where it may, what could be in system memory is
-    /// placed anew for it.
-    fn has_room(&mut self, device: u32) -> bool {
+    /// Whether what the device needs fits beside what others are promised and `spoken_for`. Where it may, what could be in
+    /// system memory is placed anew for it.
+    fn has_room(&mut self, device: u32, spoken_for: &PerPool<u64>) -> bool {
         let process = self.devices[device as usize].process;
         let waited = self.devices[device as usize].turn.waits_since.map_or(0, |since| self.now - since);
         let may_be_demoted = self.is_over_budget(process) || waited >= STARVATION;
@@ -119,16 +124,17 @@ impl VidMm {
             self.place_anew(device, may_be_demoted);
         }
         Pool::ALL.into_iter().all(|pool| {
-            self.devices[device as usize].needed(pool) <= self.not_promised_to_others(device as usize, pool)
+            let needed = self.devices[device as usize].needed(pool);
+            needed.saturating_add(spoken_for[pool]) <= self.not_promised_to_others(device as usize, pool)
         })
     }
 
-    /// Makes others yield, if those who may would make room for the device.
-    fn make_way(&mut self, device: u32) {
+    /// Makes others yield, if those who may would make room for the device beside what is `spoken_for`; whether they would.
+    fn make_way(&mut self, device: u32, spoken_for: &PerPool<u64>) -> bool {
         let books = &self.devices[device as usize];
         let missing = |pool: Pool| {
             let beside = self.not_promised_to_others(device as usize, pool);
-            books.needed(pool).saturating_sub(beside)
+            books.needed(pool).saturating_add(spoken_for[pool]).saturating_sub(beside)
         };
         let mut missing = PerPool::new(missing(Pool::Memory), missing(Pool::System));
         let mut asked = Vec::new();
@@ -143,7 +149,8 @@ impl VidMm {
                 asked.push((other, reason));
             }
         }
-        if Pool::ALL.into_iter().all(|pool| missing[pool] == 0) {
+        let is_made = Pool::ALL.into_iter().all(|pool| missing[pool] == 0);
+        if is_made {
             for (other, reason) in asked {
                 self.turns.last_yield = self.now;
                 self.stop(other, reason, Some(device), true);
@@ -151,6 +158,7 @@ impl VidMm {
         } else if let Some(when) = when {
             self.wake_at(when);
         }
+        is_made
     }
 
     /// The devices that yield to another now, in the order in which they do; `when` becomes the time at which more may.
@@ -181,7 +189,7 @@ impl VidMm {
     /// Whether a device yields to another that waits (U-30, U-38).
     fn may_yield(&self, other: u32, wanting: u32) -> Yield {
         let books = &self.devices[other as usize];
-        if books.turn.activity == Activity::Yielding && !books.turn.gives_way {
+        if books.turn.activity == Activity::Yielding {
             return Yield::Now(SuspendReason::WaitsForRoom);
         }
         let process = &self.processes[books.process as usize];
@@ -296,10 +304,11 @@ impl VidMm {
         let turn = &mut self.devices[device as usize].turn;
         (turn.gives_way, turn.waits_since, turn.resumed_at) = (false, None, self.now);
         (turn.began_at, turn.slice) = (self.now, SLICE_MIN);
-        turn.unbuilt = !plans.is_empty();
-        turn.plans.clone_from(&plans);
-        self.devices[device as usize].to_bring_back.clear();
+        // A device that only yielded may still wait for the plans of its last turn.
         if was_suspended {
+            turn.unbuilt = !plans.is_empty();
+            turn.plans.clone_from(&plans);
+            self.devices[device as usize].to_bring_back.clear();
             self.turns.resuming.insert(device);
             self.statistics.resumes += 1;
         }

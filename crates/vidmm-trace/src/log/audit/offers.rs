@@ -9,6 +9,7 @@ use super::Audit;
 use super::allocation::Allocation;
 use super::device::RequestKind;
 use super::finding::Invariant;
+use super::list_entry::ListEntry;
 
 /// Priorities of allocations up to which AUTO is LOW, and from which it is HIGH (CRE-31b).
 const PRIORITY_LOW: u32 = 0x5000_0000;
@@ -189,11 +190,12 @@ impl Audit {
         });
     }
 
-    /// Whether an offered allocation is in a segment, and nothing that is still to be dispatched uses it.
+    /// Whether an offered allocation is in a segment, and nothing that is still to be granted or dispatched uses it.
     fn is_free_to_go(&self, allocation: &Allocation, segment: SegmentId) -> bool {
         let there = allocation.decided.as_ref().is_some_and(|place| place.segment == segment);
         let (Some(offer), Some(device)) = (allocation.offer, self.devices.get(&allocation.owner)) else { return false };
-        there && device.undispatched.range(..=offer.last).next().is_none()
+        let granted = allocation.lists.values().flat_map(ListEntry::spans).all(|span| span.granted);
+        there && granted && device.undispatched.range(..=offer.last).next().is_none()
     }
 
     /// A call names an allocation that must not be offered.
