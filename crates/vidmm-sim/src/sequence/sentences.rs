@@ -22,7 +22,7 @@ pub(super) fn sentence(numbered: &NumberedEvent, names: &Names) -> Option<(&'sta
         ),
         Event::DeviceResumed { device, reason, plans } => {
             let back = match plans.len() {
-                0 => "nothing of its list was taken away".to_owned(),
+                0 => "nothing must be brought back".to_owned(),
                 1 => "one plan brings its list back".to_owned(),
                 count => format!("{count} plans bring its list back"),
             };
