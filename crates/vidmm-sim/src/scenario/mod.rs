@@ -34,6 +34,7 @@ pub use client::ClientSettings;
 pub use contract::Wddm;
 pub use cost::CostSettings;
 pub use definition::{Processes, Scenario};
+pub use duration::Duration;
 pub use error::ScenarioError;
 pub use explicit::ExplicitScenario;
 pub use fault::{Fault, FaultError, FaultKind};
