@@ -10,7 +10,7 @@ use crate::style::{BOLD, number};
 /// The columns: what each shows, and how wide it is.
 const COLUMNS: [(&str, usize); 9] = [
     ("kernels", 8),
-    ("work", 10),
+    ("work", 12),
     ("in", 10),
     ("out", 10),
     ("filled", 10),

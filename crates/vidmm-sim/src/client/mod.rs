@@ -233,6 +233,11 @@ impl<'a> Client<'a> {
         let buffers = self.workload.kernels[kernel].buffers();
         buffers.iter().for_each(|&buffer| self.judge_copy(runtime, copies, buffer));
         for &buffer in &buffers {
+            let Some(num_bytes) = self.provide(runtime, process, kernel, buffer)? else { continue };
+            // What fills the list is in the way of page tables too.
+            let trim = TrimFlags::TRIM_TO_BUDGET;
+            let trimmed = self.processes[process].with_list(runtime, |keeper, list| keeper.trim(list, trim, num_bytes));
+            trimmed.map_err(|error| refused(kernel, "Evict", error))?;
             if let Some(num_bytes_to_trim) = self.provide(runtime, process, kernel, buffer)? {
                 return Ok(Attempt::NoMemory { num_bytes_to_trim });
             }
