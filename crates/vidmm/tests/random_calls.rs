@@ -304,6 +304,8 @@ impl Model {
         if !is_offered && self.open_on[&id].len() == 1 {
             self.world.offer_with(self.devices[device].client, &[id], OfferPriority::Auto, flags).unwrap();
             self.allocs[index].is_offered = true;
+            // A fence promises nothing for the time after that: Reclaim has its own.
+            self.allocs[index].left += 1;
         }
     }
 

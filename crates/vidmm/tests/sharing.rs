@@ -278,3 +278,27 @@ fn devices_of_one_process_have_counts_of_their_own() {
     assert_eq!(read(&mut world, client, at), 7);
     world.tear_down();
 }
+
+/// I02: what a device has written before it closed or destroyed its part is there for the others.
+#[test]
+fn what_was_written_before_a_close_or_a_hand_over_is_kept() {
+    for closes in [true, false] {
+        let Shared { mut world, owner, opener, allocation, at } = shared(4, 8);
+        let [writer, reader] = if closes { [opener, owner] } else { [owner, opener] };
+        world.bring_in(writer, &[allocation]);
+        write(&mut world, writer, at[usize::from(closes)], 7);
+        if closes {
+            world.close(opener, allocation).unwrap();
+        } else {
+            world.destroy(allocation);
+        }
+        let other = world.client();
+        let (all, _) = world.resident(other, 8);
+        assert!(!world.placed.contains_key(&allocation));
+        world.destroy(all);
+        world.run_all();
+        world.bring_in(reader, &[allocation]);
+        assert_eq!(read(&mut world, reader, at[usize::from(!closes)]), 7);
+        world.tear_down();
+    }
+}

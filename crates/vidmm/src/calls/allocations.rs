@@ -243,7 +243,8 @@ impl VidMm {
             return Ok(());
         }
         let device_index = self.allocations[index as usize].device as usize;
-        self.leave_list(index, device_index as u32);
+        // Nobody will miss what was written.
+        self.leave_list(index, device_index as u32, EvictFlags::all());
         if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) {
             self.destroy_at_once(index, device_index as u32);
             return Ok(());
@@ -275,14 +276,14 @@ impl VidMm {
     }
 
     /// Takes an allocation off a device's list, whatever its count; what is submitted still has it.
-    pub(super) fn leave_list(&mut self, index: u32, device: u32) {
+    pub(super) fn leave_list(&mut self, index: u32, device: u32, flags: EvictFlags) {
         let submitted = self.devices[device as usize].submitted;
         let allocation = &mut self.allocations[index as usize];
         let (size, pool) = (allocation.size, allocation.pool());
         let entry = allocation.entry_mut(device);
         if entry.count > 0 {
             entry.count = 1;
-            let effect = entry.leave(submitted, EvictFlags::all());
+            let effect = entry.leave(submitted, flags);
             self.set_list_bytes(device as usize, pool, self.devices[device as usize].list[pool].now() - size);
             self.apply(index, device, effect);
         }

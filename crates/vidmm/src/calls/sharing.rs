@@ -6,6 +6,7 @@ use crate::{
     error::OpenError,
     event::Event,
     id::{AllocationId, DeviceId},
+    residency::EvictFlags,
     state::{DeferredAction, VidMm},
 };
 
@@ -68,7 +69,8 @@ impl VidMm {
 
     /// A device that has closed an allocation uses it no more, once what it submitted has ended.
     fn end_opening(&mut self, index: u32, device: u32) {
-        self.leave_list(index, device);
+        // What it wrote is there for the others.
+        self.leave_list(index, device, EvictFlags::EVICT_ONLY_IF_NECESSARY);
         self.defer(device as usize, DeferredAction::Close(index));
     }
 
