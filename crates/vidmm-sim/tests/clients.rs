@@ -57,6 +57,8 @@ struct Log {
     listed: Vec<AllocationId>,
     refused: u64,
     trims: u64,
+    /// What the last page fault touched.
+    faulted: Option<AllocationId>,
 }
 
 impl Log {
@@ -69,6 +71,7 @@ impl Log {
                 Event::Evict { allocations, .. } => self.listed.retain(|listed| !allocations.contains(listed)),
                 Event::MakeResidentRefused { .. } => self.refused += 1,
                 Event::TrimNotified { .. } => self.trims += 1,
+                Event::PageFault { allocation, .. } => self.faulted = allocation,
                 _ => {}
             }
         }
@@ -99,10 +102,14 @@ fn run(workload: &Workload, kinds: &[ClientKind], machine: Machine) -> Outcome {
         while let Some(happening) = runtime.next_happening().filter(|_| fault.is_none()) {
             match &happening {
                 Happening::KernelRead { kernel, inputs } => verdict.add(&oracle.judge(*kernel as usize, inputs)),
-                Happening::PageFault { virtual_address, .. } => {
-                    let mapped = processes.iter().map(|process| process.mapping_at(virtual_address.0));
-                    let found = (0..).zip(mapped).find_map(|(process, mapped)| Some((process, mapped?.0)));
-                    let (process, allocation) = found.expect("every address that a kernel uses is mapped");
+                Happening::PageFault { .. } => {
+                    // Addresses are each process's own: the manager knows whose it was.
+                    let allocation = log.faulted.expect("every address that a kernel uses is mapped");
+                    let mut buffers = 0..workload.buffers.len() as u32;
+                    let has = |process: &ModelProcess| {
+                        buffers.any(|buffer| process.allocation_of(buffer) == Some(allocation))
+                    };
+                    let process = processes.iter().position(has).expect("the allocation is a process's");
                     let is_resident = log.resident.contains(&allocation);
                     let is_listed = log.listed.contains(&allocation);
                     fault = Some(Fault { process, allocation, is_resident, is_listed });

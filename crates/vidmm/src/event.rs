@@ -759,7 +759,7 @@ pub enum EvictReason {
     Destroyed,
     /// Its room is wanted and it is offered (RES-61); or it was to be discarded at once.
     Offered,
-    /// Its room is wanted, and the device that requires it is suspended (RES-71).
+    /// The device that requires it is suspended, and its room is wanted (RES-71) or the suspension was a call's.
     DeviceSuspended,
     /// The CPU is to see it, and cannot where it is (RES-82).
     Locked,

@@ -63,6 +63,11 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
+    /// The first turn of a device that is created at `now`.
+    pub fn new(now: Nanoseconds) -> Self {
+        Self { last_busy: now, began_at: now, slice: SLICE_MIN, ..Self::default() }
+    }
+
     /// What work waits for on the paging engine; none while that is not known.
     pub fn fence(&self) -> Option<u64> {
         (!self.unbuilt).then_some(self.paging_fence)

@@ -212,7 +212,7 @@ impl<'w> ModelProcess<'w> {
             AllocationSegments::System => MemorySegmentGroup::NonLocal,
             AllocationSegments::Local | AllocationSegments::LocalOrSystem => MemorySegmentGroup::Local,
         };
-        let is_temporary = buffer % TEMPORARY_EVERY == 0;
+        let is_temporary = buffer.is_multiple_of(TEMPORARY_EVERY);
         let what = Use { allocation, bytes, group, is_temporary };
         Ok((what, PageRange::plain(mapped.virtual_address, bytes.div_ceil(PAGE_SIZE))))
     }

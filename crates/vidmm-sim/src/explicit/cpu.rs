@@ -52,10 +52,10 @@ impl Session<'_> {
             let Some(address) = self.locked_at(name)? else { continue };
             self.cpu_writes += 1;
             let seeds = self.ledger.cpu_write(name, self.cpu_writes);
-            let mut is_missed = |(page, seed): (u64, u64)| {
+            let is_missed = |(page, seed): (u64, u64)| {
                 !self.runtime.cpu_write_page(CpuVirtualAddress(address.0 + page * PAGE_SIZE), Content::Ramp, seed)
             };
-            let missed = (0..).zip(seeds).position(|write| is_missed(write));
+            let missed = (0..).zip(seeds).position(is_missed);
             if let Some(page) = missed {
                 self.found(format!("the CPU sees nothing at page {page} of {name}, which is locked at {address}"));
             }

@@ -122,7 +122,7 @@ impl VidMm {
             paging_queues: 0,
             allocations: 0,
             list: PerPool::default(),
-            turn: Turn { last_busy: self.now, ..Turn::default() },
+            turn: Turn::new(self.now),
             held: PerPool::default(),
             num_held: 0,
             owed: PerPool::default(),

@@ -116,7 +116,7 @@ impl<T: Copy> AddressMap<T> {
 
 #[cfg(test)]
 mod tests {
-    use alloc::collections::BTreeMap;
+    use alloc::collections::{BTreeMap, btree_map::Entry};
 
     use proptest::prelude::*;
 
@@ -141,9 +141,9 @@ mod tests {
                 for address in addresses {
                     if !grows {
                         prop_assert_eq!(map.remove(address), tree.remove(&address));
-                    } else if !tree.contains_key(&address) {
+                    } else if let Entry::Vacant(vacant) = tree.entry(address) {
                         map.insert(address, address / 3);
-                        tree.insert(address, address / 3);
+                        vacant.insert(address / 3);
                     }
                     prop_assert_eq!(map.get(address), tree.get(&address));
                 }

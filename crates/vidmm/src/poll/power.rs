@@ -53,6 +53,7 @@ impl VidMm {
     pub(crate) fn regain_power(&mut self) {
         self.turns.power = Power::Up;
         self.events.record(|| Event::PoweredUp);
+        self.builder.plan = 0;
         self.initialise_paging_tables();
         for process in Vec::from_iter(self.processes.iter().map(|(index, _)| index as u32)) {
             self.write_tables_again(process);

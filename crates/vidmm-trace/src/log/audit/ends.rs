@@ -57,8 +57,9 @@ impl Audit {
         self.gone(id);
         self.check_nothing_open(id);
         self.devices.remove(&id);
-        let registrations = self.listeners.extract_if(.., |_, device| *device == id);
-        for (notification, _) in registrations {
+        let of_device = self.listeners.iter().filter(|&(_, &device)| device == id);
+        for notification in Vec::from_iter(of_device.map(|(&notification, _)| notification)) {
+            self.listeners.remove(&notification);
             self.names.remove(notification.into(), &mut self.findings);
         }
     }
