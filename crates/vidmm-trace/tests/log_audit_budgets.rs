@@ -144,7 +144,7 @@ impl Run {
         self.and(Event::TrimNotificationRegistered { notification, device: device_of(process) })
     }
 
-    fn is_told(self, process: u64, flags: TrimFlags, to_trim: u64) -> Self {
+    fn told(self, process: u64, flags: TrimFlags, to_trim: u64) -> Self {
         let (notification, device) = (TrimNotificationId::from_bits(process), device_of(process));
         self.and(Event::TrimNotified { notification, device, flags, num_bytes_to_trim: to_trim * PAGE_SIZE })
     }
@@ -278,24 +278,24 @@ fn res15_a_device_whose_last_try_fails_is_put_in_error() {
 
 #[test]
 fn who_is_above_its_budget_is_asked_to_trim() {
-    pressed().listens(0).is_told(0, TrimFlags::TRIM_TO_BUDGET, 10).breaks_nothing();
-    pressed().listens(0).is_told(0, TrimFlags::PERIODIC_TRIM, 0).breaks_nothing();
-    pressed().listens(0).is_told(0, TrimFlags::PERIODIC_TRIM | TrimFlags::TRIM_TO_BUDGET, 10).breaks_nothing();
+    pressed().listens(0).told(0, TrimFlags::TRIM_TO_BUDGET, 10).breaks_nothing();
+    pressed().listens(0).told(0, TrimFlags::PERIODIC_TRIM, 0).breaks_nothing();
+    pressed().listens(0).told(0, TrimFlags::PERIODIC_TRIM | TrimFlags::TRIM_TO_BUDGET, 10).breaks_nothing();
 }
 
 #[test]
 fn i08_who_is_asked_to_trim_is_not_that_much_above() {
-    pressed().listens(1).is_told(1, TrimFlags::TRIM_TO_BUDGET, 10).breaks_only(I08);
-    pressed().listens(0).is_told(0, TrimFlags::TRIM_TO_BUDGET, 20).breaks_only(I08);
-    run().lists(0, 90).listens(0).is_told(0, TrimFlags::TRIM_TO_BUDGET, 40).breaks_only(I08);
+    pressed().listens(1).told(1, TrimFlags::TRIM_TO_BUDGET, 10).breaks_only(I08);
+    pressed().listens(0).told(0, TrimFlags::TRIM_TO_BUDGET, 20).breaks_only(I08);
+    run().lists(0, 90).listens(0).told(0, TrimFlags::TRIM_TO_BUDGET, 40).breaks_only(I08);
 }
 
 #[test]
 fn res41_notifications_are_for_who_listens_and_say_one_thing() {
     let both = TrimFlags::PERIODIC_TRIM | TrimFlags::RESTART_PERIODIC_TRIM;
-    pressed().listens(0).is_told(0, both, 0).breaks_only(Res41);
-    pressed().listens(0).is_told(0, TrimFlags::empty(), 0).breaks_only(Res41);
-    pressed().listens(0).is_told(0, TrimFlags::TRIM_TO_BUDGET, 0).breaks(&[Res41, I08]);
+    pressed().listens(0).told(0, both, 0).breaks_only(Res41);
+    pressed().listens(0).told(0, TrimFlags::empty(), 0).breaks_only(Res41);
+    pressed().listens(0).told(0, TrimFlags::TRIM_TO_BUDGET, 0).breaks(&[Res41, I08]);
     let mut swapped = pressed().listens(0).listens(1);
     let (notification, device) = (TrimNotificationId::from_bits(0), device_of(1));
     swapped.push(Event::TrimNotified { notification, device, flags: TrimFlags::PERIODIC_TRIM, num_bytes_to_trim: 0 });
@@ -306,7 +306,7 @@ fn res41_notifications_are_for_who_listens_and_say_one_thing() {
 fn i28_who_listens_no_more_is_asked_to_trim() {
     let notification = TrimNotificationId::from_bits(0);
     let gone = pressed().listens(0).and(Event::TrimNotificationUnregistered { notification });
-    gone.is_told(0, TrimFlags::TRIM_TO_BUDGET, 10).breaks(&[I28, Res41]);
+    gone.told(0, TrimFlags::TRIM_TO_BUDGET, 10).breaks(&[I28, Res41]);
 }
 
 #[test]

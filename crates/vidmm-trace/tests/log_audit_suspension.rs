@@ -7,7 +7,6 @@ use log_support::steps::*;
 use log_support::*;
 use vidmm::contract::*;
 use vidmm::event::{ContentSource, Event, EvictReason, SuspendReason};
-use vidmm::*;
 use vidmm_trace::Invariant::*;
 
 fn a_leaves() -> Event {

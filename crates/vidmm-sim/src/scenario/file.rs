@@ -69,7 +69,7 @@ impl ScenarioFile {
     /// Returns a [`ScenarioError`] with the line of the first thing that is wrong: text that is not TOML, an unknown
     /// key, a value of a wrong type or out of range, page tables that contradict each other, not exactly one source
     /// of the workload, or a step that names what is not there. Generator parameters are checked by
-    /// [`workload`](Scenario::workload).
+    /// [`load`](Scenario::load).
     pub fn parse(text: &str, path: &Path) -> Result<Self, ScenarioError> {
         let read = || {
             let table = DeTable::parse(text)?;
