@@ -105,9 +105,9 @@ fn run(workload: &Workload, kinds: &[ClientKind], machine: Machine) -> Outcome {
                 Happening::PageFault { .. } => {
                     // Addresses are each process's own: the manager knows whose it was.
                     let allocation = log.faulted.expect("every address that a kernel uses is mapped");
-                    let mut buffers = 0..workload.buffers.len() as u32;
+                    let buffers = 0..workload.buffers.len() as u32;
                     let has = |process: &ModelProcess| {
-                        buffers.any(|buffer| process.allocation_of(buffer) == Some(allocation))
+                        buffers.clone().any(|buffer| process.allocation_of(buffer) == Some(allocation))
                     };
                     let process = processes.iter().position(has).expect("the allocation is a process's");
                     let is_resident = log.resident.contains(&allocation);

@@ -21,7 +21,8 @@ pub struct TouchesParams {
     pub buffers: u32,
     /// The size of each.
     pub buffer_bytes: ByteSize,
-    /// The number of touches; each is a kernel that reads one buffer and rewrites another.
+    /// The number of touches; each is a kernel that reads one buffer and rewrites another. Before them each buffer is written
+    /// once.
     pub touches: u32,
     /// The time that a kernel runs, in nanoseconds.
     pub kernel_ns: u64,
@@ -46,6 +47,9 @@ pub fn generate(params: &TouchesParams, seed: u64) -> Result<Workload, WorkloadE
     let bytes = params.buffer_bytes.bytes();
     let buffers = (0..params.buffers).map(|_| builder.buffer(bytes, Lifetime::Whole));
     let buffers = buffers.collect::<Result<Vec<_>, _>>()?;
+    for &buffer in &buffers {
+        builder.kernel(Task { writes: vec![buffer], nanoseconds: params.kernel_ns, ..Task::default() })?;
+    }
     let mut any = || buffers[random.below(u64::from(params.buffers)) as usize];
     for _ in 0..params.touches {
         let (reads, writes) = (vec![any()], vec![any()]);
