@@ -170,7 +170,8 @@ impl VidMm {
             }
         }
         self.count_in_again(device, &listed);
-        let at_once = self.can_join_at_once(device, &listed);
+        let joining: Vec<u32> = listed.iter().map(|listed| listed.index).collect();
+        let at_once = joining.is_empty() || self.can_join_at_once(device, &joining);
         let paging_fence_value = if at_once { 0 } else { self.paging_queues[queue].last_value + 1 };
         let (device_id, after_submission) = (self.devices.id(device), self.devices[device].submitted);
         let books = &self.allocations;
@@ -259,17 +260,6 @@ impl VidMm {
             added[allocation.pool()] += allocation.size;
         }
         self.add_to_list(device, added);
-    }
-
-    fn can_join_at_once(&self, device: usize, listed: &[Listed]) -> bool {
-        let indices: Vec<u32> = listed.iter().map(|listed| listed.index).collect();
-        let books = &self.devices[device];
-        indices.is_empty()
-            || (books.granted == books.requests.len()
-                && books.is_active()
-                && books.turn.plans.is_empty()
-                && indices.iter().all(|&index| self.is_in_place(index))
-                && self.may_hold(device, self.bytes_not_held(device as u32, &indices)))
     }
 
     fn join_again(&mut self, queue: usize, listed: Vec<Listed>, at_once: bool) {

@@ -86,13 +86,8 @@ impl VidMm {
         }
         self.count_in(device, allocations, &indices, flags)?;
 
+        let at_once = self.can_join_at_once(device, &indices);
         let books = &self.devices[device];
-        let nothing_ungranted = books.granted == books.requests.len();
-        let at_once = nothing_ungranted
-            && books.is_active()
-            && books.turn.plans.is_empty()
-            && indices.iter().all(|&index| self.is_in_place(index))
-            && self.may_hold(device, self.bytes_not_held(device as u32, &indices));
         let paging_fence_value = if at_once { 0 } else { self.paging_queues[queue].last_value + 1 };
         let (device_id, after_submission) = (self.devices.id(device), books.submitted);
         self.events.record(|| Event::MakeResident {
@@ -208,6 +203,17 @@ impl VidMm {
             self.put_device_in_error(device as u32, DeviceErrorReason::OutOfMemory);
         }
         Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason })
+    }
+
+    /// Whether allocations join the device's list without a request: it has its turn, nothing is ahead of them, and they are in
+    /// place (RES-16, U-25).
+    pub(super) fn can_join_at_once(&self, device: usize, indices: &[u32]) -> bool {
+        let books = &self.devices[device];
+        books.granted == books.requests.len()
+            && books.is_active()
+            && books.turn.plans.is_empty()
+            && indices.iter().all(|&index| self.is_in_place(index))
+            && self.may_hold(device, self.bytes_not_held(device as u32, indices))
     }
 
     /// Finds room for what is not on the device's list yet.

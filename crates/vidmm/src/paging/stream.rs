@@ -102,6 +102,19 @@ impl Stream {
         self.plans.get(&number).map_or(Some(0), |entry| entry.fence_id)
     }
 
+    /// The fence that completes all of `plans`: 0 if they have retired, none until the last is built.
+    pub fn fence_of_all(&self, plans: &[PlanNo]) -> Option<u64> {
+        plans.iter().try_fold(0, |fence, &plan| Some(self.fence_of(plan)?.max(fence)))
+    }
+
+    /// Those of `plans` that have not retired, in their order and each once.
+    pub fn unretired(&self, mut plans: Vec<PlanNo>) -> Vec<PlanNo> {
+        plans.sort_unstable();
+        plans.dedup();
+        plans.retain(|&plan| !self.is_retired(plan));
+        plans
+    }
+
     /// The plan, for the audit.
     pub fn get(&self, number: PlanNo) -> Option<&Plan> {
         self.plans.get(&number).map(|entry| &entry.plan)

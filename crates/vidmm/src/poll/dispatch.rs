@@ -21,9 +21,7 @@ impl VidMm {
             next = device + 1;
             let books = &mut self.devices[device as usize];
             while books.ready < books.granted {
-                let plans = &books.requests[books.ready].plans;
-                let fence = plans.iter().try_fold(0, |fence, &plan| Some(self.stream.fence_of(plan)?.max(fence)));
-                let Some(fence) = fence else { break };
+                let Some(fence) = self.stream.fence_of_all(&books.requests[books.ready].plans) else { break };
                 let earlier = books.ready.checked_sub(1).map_or(0, |before| books.requests[before].paging_fence);
                 books.requests[books.ready].paging_fence = fence.max(earlier);
                 books.ready += 1;

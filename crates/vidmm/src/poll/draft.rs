@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A plan is cut when it moves this many bytes, so that paging and the work that waits for it overlap (D6).
-pub(super) const PLAN_BYTES: u64 = 32 << 20;
+const PLAN_BYTES: u64 = 32 << 20;
 
 /// Plans being written for one decision: a plan is parked when it is full, and another begun.
 #[derive(Default)]
@@ -58,6 +58,13 @@ impl VidMm {
             self.park_draft(&mut draft);
         }
         draft.parked
+    }
+
+    /// Parks what is in `draft` if it has grown large enough, and begins another plan.
+    pub(super) fn park_if_full(&mut self, draft: &mut Draft) {
+        if draft.plan.bytes() >= PLAN_BYTES {
+            self.park_draft(draft);
+        }
     }
 
     pub(super) fn park_draft(&mut self, draft: &mut Draft) {

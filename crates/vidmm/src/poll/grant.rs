@@ -238,8 +238,9 @@ impl VidMm {
     /// Whether all that is missing in a pool fits into what is free and what is evictable there, without what the request
     /// itself keeps.
     ///
-    /// Where it fits without a victim once the dead and the offered are gone, that is waited for while work of the device runs: copying living
-    /// content out and in again costs more. When nothing runs any more, what dies may itself wait for this request.
+    /// Where it fits without a victim once the dead and the offered are gone, that is waited for while work of the device runs:
+    /// copying living content out and in again costs more. When nothing runs any more, what dies may itself wait for this
+    /// request.
     fn has_room_for(&self, pool: Pool, device: u32, position: SubmissionNo, indices: &[u32]) -> bool {
         let mut missing: Vec<u32> = Vec::new();
         let mut kept: Vec<u32> = Vec::new();
@@ -374,10 +375,8 @@ impl VidMm {
         needed.into_iter().flatten()
     }
 
-    fn note_grant(&mut self, device: u32, mut plans: Vec<PlanNo>) {
-        plans.sort_unstable();
-        plans.dedup();
-        plans.retain(|&plan| !self.stream.is_retired(plan));
+    fn note_grant(&mut self, device: u32, plans: Vec<PlanNo>) {
+        let plans = self.stream.unretired(plans);
         let device_id = self.device_id(device);
         let books = &mut self.devices[device as usize];
         let request = &mut books.requests[books.granted];

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::draft::{Draft, PLAN_BYTES, follow};
+use super::draft::{Draft, follow};
 use crate::{
     adapter::NotificationRevision,
     allocation::{Allocation, AllocationState, Place},
@@ -29,9 +29,7 @@ impl VidMm {
             }
         };
         self.record_placed(index, content);
-        if draft.plan.bytes() >= PLAN_BYTES {
-            self.park_draft(draft);
-        }
+        self.park_if_full(draft);
     }
 
     fn plan_into_memory(&mut self, draft: &mut Draft, index: u32) -> ContentSource {

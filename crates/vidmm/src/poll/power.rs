@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::draft::{Draft, PLAN_BYTES};
+use super::draft::Draft;
 use crate::{
     event::{Event, EvictReason},
     gpu_va::TableKey,
@@ -26,9 +26,7 @@ impl VidMm {
         let mut draft = Draft::default();
         for index in resident {
             self.plan_out(&mut draft, index, self.reason(index, EvictReason::PoweredDown));
-            if draft.plan.bytes() >= PLAN_BYTES {
-                self.park_draft(&mut draft);
-            }
+            self.park_if_full(&mut draft);
         }
         self.finish(draft);
         self.stirred = true;

@@ -133,7 +133,7 @@ impl VidMm {
             }
             let books = &mut self.devices[device as usize];
             books.period_runs = false;
-            let flags = match books.suspended_in_period || books.turn.activity != crate::turn::Activity::Active {
+            let flags = match books.suspended_in_period || !books.is_active() {
                 true => TrimFlags::RESTART_PERIODIC_TRIM,
                 false => TrimFlags::PERIODIC_TRIM,
             };

@@ -60,8 +60,7 @@ impl VidMm {
             let (stream, now) = (&self.stream, self.now);
             let turn = &mut self.devices[device as usize].turn;
             if turn.unbuilt {
-                let fences = turn.plans.iter().try_fold(0, |fence, &plan| Some(stream.fence_of(plan)?.max(fence)));
-                let Some(fence) = fences else { continue };
+                let Some(fence) = stream.fence_of_all(&turn.plans) else { continue };
                 (turn.paging_fence, turn.unbuilt) = (fence, false);
                 self.stirred = true;
             }
@@ -295,12 +294,10 @@ impl VidMm {
             return;
         }
         // While it counts as suspended, no plan waits for what it has queued.
-        let mut plans = self.bring_in(device, &items);
+        let plans = self.bring_in(device, &items);
         self.set_activity(device, Activity::Active);
         self.turns.stopped.remove(&device);
-        plans.sort_unstable();
-        plans.dedup();
-        plans.retain(|&plan| !self.stream.is_retired(plan));
+        let plans = self.stream.unretired(plans);
         let turn = &mut self.devices[device as usize].turn;
         (turn.gives_way, turn.waits_since, turn.resumed_at) = (false, None, self.now);
         (turn.began_at, turn.slice) = (self.now, SLICE_MIN);
