@@ -117,11 +117,12 @@ impl VidMm {
     }
 
     fn fence_values(&self, descs: &[FenceValueDesc]) -> Result<Vec<FenceValue>, InvalidHandle> {
-        let lookup = |desc: &FenceValueDesc| {
+        let mut values = Vec::with_capacity(descs.len());
+        for desc in descs {
             let fence = self.monitored_fences.lookup(desc.fence)? as u32;
-            Ok(FenceValue { fence, value: desc.value })
-        };
-        descs.iter().map(lookup).collect()
+            values.push(FenceValue { fence, value: desc.value });
+        }
+        Ok(values)
     }
 
     /// Raises a fence to `value`, and says so.

@@ -17,7 +17,7 @@ impl VidMm {
     /// Notes which granted requests are built to their end: their submissions may follow.
     pub(crate) fn settle_requests(&mut self) {
         let mut next = 0;
-        while let Some(&device) = self.granted.range(next..).next() {
+        while let Some(device) = self.granted.next_from(next) {
             next = device + 1;
             let books = &mut self.devices[device as usize];
             while books.ready < books.granted {
@@ -54,7 +54,7 @@ impl VidMm {
     /// Hands queued work to engines, context by context.
     pub(crate) fn dispatch(&mut self, kmd: &mut dyn Kmd) {
         let mut next = 0;
-        while let Some(&context) = self.queued.range(next..).next() {
+        while let Some(context) = self.queued.next_from(next) {
             next = context + 1;
             while let Some(waits) = self.dispatchable(context) {
                 self.hand_out(kmd, context, waits);

@@ -39,7 +39,7 @@ impl VidMm {
         self.take_turns();
         self.plan_roots();
         let mut next = 0;
-        while let Some(&device) = self.deferring.range(next..).next() {
+        while let Some(device) = self.deferring.next_from(next) {
             next = device + 1;
             self.follow_up(device);
         }
