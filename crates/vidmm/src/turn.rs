@@ -1,8 +1,8 @@
 //! Turns: which devices run while the lists of all do not fit together (RES-71, U-38, U-39).
 
-use alloc::{collections::BTreeSet, vec::Vec};
+use alloc::vec::Vec;
 
-use crate::{id::PlanNo, units::Nanoseconds};
+use crate::{id::PlanNo, ordered_set::OrderedSet, units::Nanoseconds};
 
 const MILLISECOND: Nanoseconds = 1_000_000;
 
@@ -78,13 +78,13 @@ impl Turn {
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     /// Devices that are not active.
-    pub stopped: BTreeSet<u32>,
+    pub stopped: OrderedSet<u32>,
     /// Active devices whose list is on its way back.
-    pub resuming: BTreeSet<u32>,
+    pub resuming: OrderedSet<u32>,
     /// Devices whose allocations are to be placed anew, as soon as they can yield for it.
-    pub to_replace: BTreeSet<u32>,
+    pub to_replace: OrderedSet<u32>,
     /// Active devices that may have allocations elsewhere than they prefer.
-    pub demoted: BTreeSet<u32>,
+    pub demoted: OrderedSet<u32>,
     /// When a device last yielded for another.
     pub last_yield: Nanoseconds,
     /// Whether the adapter has power, and whether it is wanted back as soon as it is gone.

@@ -82,22 +82,20 @@ impl VidMm {
         if paging_fence > self.paging_engine().retired {
             waits.push(EngineFence { engine: self.adapter.paging_engine, fence_id: paging_fence });
         }
-        waits.extend(self.fence_waits(next)?);
+        for wait in self.fence_waits(next) {
+            waits.push(wait?);
+        }
         Some(waits)
     }
 
-    /// What a submission waits for on the GPU because of the monitored fences that it names; none if one of them waits for what
+    /// What a submission waits for on the GPU because of the monitored fences that it names; none for one that waits for what
     /// is not dispatched.
-    pub(super) fn fence_waits(&self, submission: &Submission) -> Option<Vec<EngineFence>> {
-        let mut waits = Vec::new();
-        for &FenceValue { fence, value } in &submission.waits {
+    pub(super) fn fence_waits(&self, submission: &Submission) -> impl Iterator<Item = Option<EngineFence>> {
+        submission.waits.iter().filter_map(|&FenceValue { fence, value }| {
             let fence = &self.monitored_fences[fence as usize];
-            if fence.value < value {
-                let (_, signal) = fence.dispatched.iter().find(|&&(dispatched, _)| dispatched >= value)?;
-                waits.push(*signal);
-            }
-        }
-        Some(waits)
+            let signal = || fence.dispatched.iter().find(|&&(dispatched, _)| dispatched >= value);
+            (fence.value < value).then(|| signal().map(|&(_, signal)| signal))
+        })
     }
 
     /// The fence of the paging engine that completes the root table of a process: 0 if it has, none until it is built.

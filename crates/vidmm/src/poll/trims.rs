@@ -63,6 +63,9 @@ impl VidMm {
     }
 
     fn tell_budgets(&mut self, pool: Pool) {
+        if self.listeners.is_empty() {
+            return;
+        }
         for process in Vec::from_iter(self.listeners.iter().copied()) {
             self.publish_budget(process, pool);
         }
