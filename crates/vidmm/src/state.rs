@@ -11,6 +11,7 @@ use crate::{
     allocation::{AllocationState, Allocations},
     aperture::ApertureRanges,
     budget::{MemorySegmentGroup, Shares},
+    calls::{FenceValueDesc, SubmitDesc},
     commit::CommitLimit,
     contract::{EngineFence, EngineKind, KmdContextHandle, Packet, PagingBuffer},
     cpu_view::Lock,
@@ -366,16 +367,7 @@ pub(crate) struct Context {
 #[derive(Debug)]
 pub(crate) struct Submission {
     pub number: SubmissionNo,
-    pub dma_buffer: Vec<u8>,
-    pub waits: Vec<FenceValue>,
-    pub signals: Vec<FenceValue>,
-}
-
-/// A monitored fence, by index, and a value.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct FenceValue {
-    pub fence: u32,
-    pub value: u64,
+    pub desc: SubmitDesc,
 }
 
 /// A paging queue (RES-30).
@@ -414,7 +406,7 @@ pub(crate) struct Engine {
 pub(crate) struct InFlight {
     pub context: u32,
     pub submission: SubmissionNo,
-    pub signals: Vec<FenceValue>,
+    pub signals: Vec<FenceValueDesc>,
 }
 
 /// The paging buffer that is being built, and those that wait for use.

@@ -6,7 +6,7 @@ use crate::{
     error::SubmitError,
     event::Event,
     id::{ContextId, InvalidHandle, MonitoredFenceId, PagingQueueId},
-    state::{FenceValue, Output, Submission, VidMm},
+    state::{Output, Submission, VidMm},
 };
 
 /// How many submissions of a context may wait for their dispatch (D14).
@@ -32,6 +32,13 @@ pub struct FenceValueDesc {
     pub value: u64,
 }
 
+impl SubmitDesc {
+    /// All that it names: while it is queued they exist.
+    fn fences(&self) -> impl Iterator<Item = &FenceValueDesc> {
+        self.waits.iter().chain(&self.signals)
+    }
+}
+
 impl VidMm {
     /// Queues work. It requires its device's residency list as it stands at this call (D2), and runs once all that was asked
     /// for before has been granted; the cost does not depend on the length of the list.
@@ -50,17 +57,17 @@ impl VidMm {
         if queued >= QUEUED_MAX {
             return Err(SubmitError::QueueFull { queued });
         }
-        let waits = self.fence_values(&desc.waits)?;
-        let signals = self.fence_values(&desc.signals)?;
-        for named in waits.iter().chain(&signals) {
-            self.monitored_fences[named.fence as usize].references += 1;
+        for named in desc.fences() {
+            self.monitored_fences.lookup(named.fence)?;
+        }
+        for named in desc.fences() {
+            self.monitored_fences[named.fence.index()].references += 1;
         }
         let device = &mut self.devices[device_index];
         device.submitted += 1;
         let number = device.submitted;
         device.undispatched.insert(number);
         device.unretired.insert(number);
-        self.contexts[index].queue.push_back(Submission { number, dma_buffer: desc.dma_buffer, waits, signals });
         self.queued.insert(index as u32);
         self.stirred = true;
         self.note_work(device_index);
@@ -73,6 +80,7 @@ impl VidMm {
             waits: values(&desc.waits),
             signals: values(&desc.signals),
         });
+        self.contexts[index].queue.push_back(Submission { number, desc });
         Ok(number)
     }
 
@@ -92,8 +100,8 @@ impl VidMm {
     ///
     /// If the handle names nothing.
     pub fn signal_monitored_fence(&mut self, fence: MonitoredFenceId, value: u64) -> Result<(), InvalidHandle> {
-        let index = self.monitored_fences.lookup(fence)?;
-        self.raise_fence(index as u32, value);
+        self.monitored_fences.lookup(fence)?;
+        self.raise_fence(fence, value);
         self.stirred = true;
         Ok(())
     }
@@ -116,23 +124,13 @@ impl VidMm {
         Ok(self.paging_queues[self.paging_queues.lookup(queue)?].completed_value)
     }
 
-    fn fence_values(&self, descs: &[FenceValueDesc]) -> Result<Vec<FenceValue>, InvalidHandle> {
-        let mut values = Vec::with_capacity(descs.len());
-        for desc in descs {
-            let fence = self.monitored_fences.lookup(desc.fence)? as u32;
-            values.push(FenceValue { fence, value: desc.value });
-        }
-        Ok(values)
-    }
-
-    /// Raises a fence to `value`, and says so.
-    pub(crate) fn raise_fence(&mut self, index: u32, value: u64) {
-        let books = &mut self.monitored_fences[index as usize];
+    /// Raises a fence that exists to `value`, and says so.
+    pub(crate) fn raise_fence(&mut self, fence: MonitoredFenceId, value: u64) {
+        let books = &mut self.monitored_fences[fence.index()];
         if value <= books.value {
             return;
         }
         books.value = value;
-        let fence = self.monitored_fences.id(index as usize);
         self.events.record(|| Event::MonitoredFenceSignaled { fence, value });
         self.outputs.push_back(Output::MonitoredFenceSignaled { fence, value });
     }

@@ -3,11 +3,12 @@
 use alloc::vec::Vec;
 
 use crate::{
+    calls::FenceValueDesc,
     contract::{DmaBuffer, EngineFence, Kmd, Packet, SubmitCommand},
     event::Event,
     gpu_va::TableKey,
     paging::root_page_table,
-    state::{FenceValue, InFlight, Output, Submission, VidMm},
+    state::{InFlight, Output, Submission, VidMm},
 };
 
 /// Packets of a context that an engine holds at most: enough that it never waits for the host between two of them (D7).
@@ -56,8 +57,8 @@ impl VidMm {
         let mut next = 0;
         while let Some(context) = self.queued.next_from(next) {
             next = context + 1;
-            while let Some(waits) = self.dispatchable(context) {
-                self.hand_out(kmd, context, waits);
+            while let Some(paging_fence) = self.dispatchable(context) {
+                self.hand_out(kmd, context, paging_fence);
             }
             if self.contexts[context as usize].queue.is_empty() {
                 self.queued.remove(&context);
@@ -65,8 +66,9 @@ impl VidMm {
         }
     }
 
-    /// What the context's next submission waits for on the GPU; none if it cannot be handed out yet.
-    fn dispatchable(&self, context: u32) -> Option<Vec<EngineFence>> {
+    /// The fence of the paging engine that the context's next submission waits for, 0 if it waits for none; none if it cannot be
+    /// handed out yet.
+    fn dispatchable(&self, context: u32) -> Option<u64> {
         let context = &self.contexts[context as usize];
         let next = context.queue.front()?;
         let device = &self.devices[context.device as usize];
@@ -78,21 +80,24 @@ impl VidMm {
         for &plan in &device.refreshes {
             paging_fence = paging_fence.max(self.stream.fence_of(plan)?);
         }
+        self.fence_waits(next).all(|wait| wait.is_some()).then_some(paging_fence)
+    }
+
+    /// What a submission that can be handed out waits for on the GPU.
+    fn waits(&self, submission: &Submission, paging_fence: u64) -> Vec<EngineFence> {
         let mut waits = Vec::new();
         if paging_fence > self.paging_engine().retired {
             waits.push(EngineFence { engine: self.adapter.paging_engine, fence_id: paging_fence });
         }
-        for wait in self.fence_waits(next) {
-            waits.push(wait?);
-        }
-        Some(waits)
+        waits.extend(self.fence_waits(submission).flatten());
+        waits
     }
 
     /// What a submission waits for on the GPU because of the monitored fences that it names; none for one that waits for what
     /// is not dispatched.
     pub(super) fn fence_waits(&self, submission: &Submission) -> impl Iterator<Item = Option<EngineFence>> {
-        submission.waits.iter().filter_map(|&FenceValue { fence, value }| {
-            let fence = &self.monitored_fences[fence as usize];
+        submission.desc.waits.iter().filter_map(|&FenceValueDesc { fence, value }| {
+            let fence = &self.monitored_fences[fence.index()];
             let signal = || fence.dispatched.iter().find(|&&(dispatched, _)| dispatched >= value);
             (fence.value < value).then(|| signal().map(|&(_, signal)| signal))
         })
@@ -107,33 +112,41 @@ impl VidMm {
         self.stream.fence_of(Some(root.plan).filter(|&plan| plan > 0)?)
     }
 
-    fn hand_out(&mut self, kmd: &mut dyn Kmd, index: u32, waits: Vec<EngineFence>) {
+    /// Tells the driver the root page table of a context whose work runs for the first time, or again after power-up.
+    fn set_root(&mut self, kmd: &mut dyn Kmd, index: u32) {
+        let context = &mut self.contexts[index as usize];
+        if context.root_is_set || !self.adapter.has_page_tables() {
+            return;
+        }
+        let process = &self.processes[self.devices[context.device as usize].process as usize];
+        let root = root_page_table(&self.adapter, &process.tables);
+        let root = root.expect("nothing is dispatchable before its root table is built");
+        kmd.set_root_page_table(context.handle, root);
+        context.root_is_set = true;
+        let context = self.contexts.id(index as usize);
+        self.events.record(|| Event::RootPageTableSet { context, address: root.address });
+    }
+
+    fn hand_out(&mut self, kmd: &mut dyn Kmd, index: u32, paging_fence: u64) {
+        self.set_root(kmd, index);
         let context = &mut self.contexts[index as usize];
         let submission = context.queue.pop_front().expect("it was found dispatchable");
         context.in_flight += 1;
         let (engine, device_index, handle) = (context.engine, context.device, context.handle);
-        if !context.root_is_set && self.adapter.has_page_tables() {
-            let process = &self.processes[self.devices[device_index as usize].process as usize];
-            let root = root_page_table(&self.adapter, &process.tables);
-            let root = root.expect("nothing is dispatchable before its root table is built");
-            kmd.set_root_page_table(handle, root);
-            context.root_is_set = true;
-            let context = self.contexts.id(index as usize);
-            self.events.record(|| Event::RootPageTableSet { context, address: root.address });
-        }
+        let waits = self.waits(&submission, paging_fence);
+        let Submission { number, desc } = submission;
         let books = &mut self.engines[engine as usize];
         books.submitted += 1;
         let signal = EngineFence { engine, fence_id: books.submitted };
-        for wait in &submission.waits {
-            self.monitored_fences[wait.fence as usize].references -= 1;
+        for wait in &desc.waits {
+            self.monitored_fences[wait.fence.index()].references -= 1;
         }
-        for fence in &submission.signals {
-            self.monitored_fences[fence.fence as usize].dispatched.push_back((fence.value, signal));
+        for fence in &desc.signals {
+            self.monitored_fences[fence.fence.index()].dispatched.push_back((fence.value, signal));
         }
         // Other work may wait for a fence that this one signals: now it can be handed out.
-        self.stirred |= !submission.signals.is_empty();
-        let number = submission.number;
-        books.in_flight.push_back(InFlight { context: index, submission: number, signals: submission.signals });
+        self.stirred |= !desc.signals.is_empty();
+        books.in_flight.push_back(InFlight { context: index, submission: number, signals: desc.signals });
         let mut preamble = Vec::new();
         let submit = SubmitCommand {
             context: handle,
@@ -145,7 +158,7 @@ impl VidMm {
         self.statistics.submissions += 1;
         let device = self.device_id(device_index);
         self.events.record(|| Event::Dispatched { device, submission: number, signal, waits: waits.clone() });
-        let buffer = DmaBuffer::User(submission.dma_buffer);
+        let buffer = DmaBuffer::User(desc.dma_buffer);
         self.outputs.push_back(Output::Submit(Packet { waits, signal, preamble, buffer }));
         self.devices[device_index as usize].undispatched.remove(&number);
         self.lapse_dispatched(device_index);

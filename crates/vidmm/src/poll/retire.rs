@@ -109,7 +109,7 @@ impl VidMm {
         device.turn.last_busy = self.now;
         self.settle_list(device_index as usize);
         for named in &packet.signals {
-            let fence = &mut self.monitored_fences[named.fence as usize];
+            let fence = &mut self.monitored_fences[named.fence.index()];
             fence.references -= 1;
             fence.dispatched.retain(|&(_, by)| by != signal);
             let value = if error.is_some() { u64::MAX } else { named.value };
@@ -136,11 +136,11 @@ impl VidMm {
                 let device = &mut self.devices[index as usize];
                 device.undispatched.remove(&dropped.number);
                 device.unretired.remove(&dropped.number);
-                for wait in &dropped.waits {
-                    self.monitored_fences[wait.fence as usize].references -= 1;
+                for wait in &dropped.desc.waits {
+                    self.monitored_fences[wait.fence.index()].references -= 1;
                 }
-                for named in &dropped.signals {
-                    self.monitored_fences[named.fence as usize].references -= 1;
+                for named in &dropped.desc.signals {
+                    self.monitored_fences[named.fence.index()].references -= 1;
                     self.raise_fence(named.fence, u64::MAX);
                 }
             }
