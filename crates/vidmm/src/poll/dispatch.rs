@@ -83,16 +83,6 @@ impl VidMm {
         self.fence_waits(next).all(|wait| wait.is_some()).then_some(paging_fence)
     }
 
-    /// What a submission that can be handed out waits for on the GPU.
-    fn waits(&self, submission: &Submission, paging_fence: u64) -> Vec<EngineFence> {
-        let mut waits = Vec::new();
-        if paging_fence > self.paging_engine().retired {
-            waits.push(EngineFence { engine: self.adapter.paging_engine, fence_id: paging_fence });
-        }
-        waits.extend(self.fence_waits(submission).flatten());
-        waits
-    }
-
     /// What a submission waits for on the GPU because of the monitored fences that it names; none for one that waits for what
     /// is not dispatched.
     pub(super) fn fence_waits(&self, submission: &Submission) -> impl Iterator<Item = Option<EngineFence>> {
@@ -133,11 +123,17 @@ impl VidMm {
         let submission = context.queue.pop_front().expect("it was found dispatchable");
         context.in_flight += 1;
         let (engine, device_index, handle) = (context.engine, context.device, context.handle);
-        let waits = self.waits(&submission, paging_fence);
-        let Submission { number, desc } = submission;
         let books = &mut self.engines[engine as usize];
         books.submitted += 1;
         let signal = EngineFence { engine, fence_id: books.submitted };
+        let mut waits = Vec::new();
+        if paging_fence > self.paging_engine().retired {
+            waits.push(EngineFence { engine: self.adapter.paging_engine, fence_id: paging_fence });
+        }
+        waits.extend(self.fence_waits(&submission).flatten());
+        let Submission { number, desc } = submission;
+        let buffer = DmaBuffer::User(desc.dma_buffer);
+        let mut packet = Packet { waits, signal, preamble: Vec::new(), buffer };
         for wait in &desc.waits {
             self.monitored_fences[wait.fence.index()].references -= 1;
         }
@@ -146,22 +142,21 @@ impl VidMm {
         }
         // Other work may wait for a fence that this one signals: now it can be handed out.
         self.stirred |= !desc.signals.is_empty();
-        books.in_flight.push_back(InFlight { context: index, submission: number, signals: desc.signals });
-        let mut preamble = Vec::new();
+        let in_flight = InFlight { context: index, submission: number, signals: desc.signals };
+        self.engines[engine as usize].in_flight.push_back(in_flight);
         let submit = SubmitCommand {
             context: handle,
             node_ordinal: engine,
             submission_fence_id: signal.fence_id,
             paging: false,
         };
-        kmd.submit_command(&submit, &mut preamble);
+        kmd.submit_command(&submit, &mut packet.preamble);
         self.statistics.submissions += 1;
         let device = self.device_id(device_index);
-        self.events.record(|| Event::Dispatched { device, submission: number, signal, waits: waits.clone() });
-        let buffer = DmaBuffer::User(desc.dma_buffer);
-        self.outputs.push_back(Output::Submit(Packet { waits, signal, preamble, buffer }));
+        self.events.record(|| Event::Dispatched { device, submission: number, signal, waits: packet.waits.clone() });
         self.devices[device_index as usize].undispatched.remove(&number);
         self.lapse_dispatched(device_index);
+        self.outputs.push_back(Output::Submit(packet));
     }
 
     /// Ends the holds of spans whose last submission has been dispatched.
