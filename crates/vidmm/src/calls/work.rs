@@ -66,6 +66,7 @@ impl VidMm {
         let device = &mut self.devices[device_index];
         device.submitted += 1;
         let number = device.submitted;
+        let submission = Submission { number, desc };
         device.undispatched.insert(number);
         device.unretired.insert(number);
         self.queued.insert(index as u32);
@@ -77,10 +78,10 @@ impl VidMm {
             device,
             context,
             submission: number,
-            waits: values(&desc.waits),
-            signals: values(&desc.signals),
+            waits: values(&submission.desc.waits),
+            signals: values(&submission.desc.signals),
         });
-        self.contexts[index].queue.push_back(Submission { number, desc });
+        self.contexts[index].queue.push_back(submission);
         Ok(number)
     }
 

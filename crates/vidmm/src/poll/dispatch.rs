@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    calls::FenceValueDesc,
+    calls::{FenceValueDesc, SubmitDesc},
     contract::{DmaBuffer, EngineFence, Kmd, Packet, SubmitCommand},
     event::Event,
     gpu_va::TableKey,
@@ -80,13 +80,13 @@ impl VidMm {
         for &plan in &device.refreshes {
             paging_fence = paging_fence.max(self.stream.fence_of(plan)?);
         }
-        self.fence_waits(next).all(|wait| wait.is_some()).then_some(paging_fence)
+        self.fence_waits(&next.desc.waits).all(|wait| wait.is_some()).then_some(paging_fence)
     }
 
     /// What a submission waits for on the GPU because of the monitored fences that it names; none for one that waits for what
     /// is not dispatched.
-    pub(super) fn fence_waits(&self, submission: &Submission) -> impl Iterator<Item = Option<EngineFence>> {
-        submission.desc.waits.iter().filter_map(|&FenceValueDesc { fence, value }| {
+    pub(super) fn fence_waits(&self, waits: &[FenceValueDesc]) -> impl Iterator<Item = Option<EngineFence>> {
+        waits.iter().filter_map(|&FenceValueDesc { fence, value }| {
             let fence = &self.monitored_fences[fence.index()];
             let signal = || fence.dispatched.iter().find(|&&(dispatched, _)| dispatched >= value);
             (fence.value < value).then(|| signal().map(|&(_, signal)| signal))
@@ -121,6 +121,7 @@ impl VidMm {
         self.set_root(kmd, index);
         let context = &mut self.contexts[index as usize];
         let submission = context.queue.pop_front().expect("it was found dispatchable");
+        let Submission { number, desc: SubmitDesc { dma_buffer, waits: waited, signals } } = submission;
         context.in_flight += 1;
         let (engine, device_index, handle) = (context.engine, context.device, context.handle);
         let books = &mut self.engines[engine as usize];
@@ -130,19 +131,17 @@ impl VidMm {
         if paging_fence > self.paging_engine().retired {
             waits.push(EngineFence { engine: self.adapter.paging_engine, fence_id: paging_fence });
         }
-        waits.extend(self.fence_waits(&submission).flatten());
-        let Submission { number, desc } = submission;
-        let buffer = DmaBuffer::User(desc.dma_buffer);
-        let mut packet = Packet { waits, signal, preamble: Vec::new(), buffer };
-        for wait in &desc.waits {
+        waits.extend(self.fence_waits(&waited).flatten());
+        let mut packet = Packet { waits, signal, preamble: Vec::new(), buffer: DmaBuffer::User(dma_buffer) };
+        for wait in waited {
             self.monitored_fences[wait.fence.index()].references -= 1;
         }
-        for fence in &desc.signals {
+        for fence in &signals {
             self.monitored_fences[fence.fence.index()].dispatched.push_back((fence.value, signal));
         }
         // Other work may wait for a fence that this one signals: now it can be handed out.
-        self.stirred |= !desc.signals.is_empty();
-        let in_flight = InFlight { context: index, submission: number, signals: desc.signals };
+        self.stirred |= !signals.is_empty();
+        let in_flight = InFlight { context: index, submission: number, signals };
         self.engines[engine as usize].in_flight.push_back(in_flight);
         let submit = SubmitCommand {
             context: handle,

@@ -103,7 +103,7 @@ impl VidMm {
         !self.devices[device as usize].undispatched.is_empty()
             && queued.any(|context| {
                 let next = context.queue.front().filter(|_| context.device == device);
-                next.is_some_and(|next| self.fence_waits(next).all(|wait| wait.is_some()))
+                next.is_some_and(|next| self.fence_waits(&next.desc.waits).all(|wait| wait.is_some()))
             })
     }
 
