@@ -66,12 +66,10 @@ impl VidMm {
         let device = &mut self.devices[device_index];
         device.submitted += 1;
         let number = device.submitted;
-        let submission = Submission { number, desc };
         device.undispatched.insert(number);
         device.unretired.insert(number);
-        self.queued.insert(index as u32);
-        self.stirred = true;
         self.note_work(device_index);
+        let submission = Submission { number, desc };
         let device = self.devices.id(device_index);
         let values = |descs: &[FenceValueDesc]| descs.iter().map(|desc| (desc.fence, desc.value)).collect();
         self.events.record(|| Event::Submitted {
@@ -81,7 +79,9 @@ impl VidMm {
             waits: values(&submission.desc.waits),
             signals: values(&submission.desc.signals),
         });
+        self.queued.insert(index as u32);
         self.contexts[index].queue.push_back(submission);
+        self.stirred = true;
         Ok(number)
     }
 

@@ -127,12 +127,12 @@ impl VidMm {
         let books = &mut self.engines[engine as usize];
         books.submitted += 1;
         let signal = EngineFence { engine, fence_id: books.submitted };
-        let mut waits = Vec::new();
+        let buffer = DmaBuffer::User(dma_buffer);
+        let mut packet = Packet { waits: Vec::new(), signal, preamble: Vec::new(), buffer };
         if paging_fence > self.paging_engine().retired {
-            waits.push(EngineFence { engine: self.adapter.paging_engine, fence_id: paging_fence });
+            packet.waits.push(EngineFence { engine: self.adapter.paging_engine, fence_id: paging_fence });
         }
-        waits.extend(self.fence_waits(&waited).flatten());
-        let mut packet = Packet { waits, signal, preamble: Vec::new(), buffer: DmaBuffer::User(dma_buffer) };
+        packet.waits.extend(self.fence_waits(&waited).flatten());
         for wait in waited {
             self.monitored_fences[wait.fence.index()].references -= 1;
         }
