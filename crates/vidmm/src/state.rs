@@ -429,6 +429,13 @@ pub(crate) struct Builder {
     pub system_context: KmdContextHandle,
 }
 
+impl Builder {
+    /// Whether steps are left to do, or a buffer to hand out.
+    pub fn has_work(&self) -> bool {
+        !self.steps.is_empty() || self.current.is_some()
+    }
+}
+
 impl VidMm {
     /// The log of events: drain it after each call if the adapter was started with events on.
     pub fn events(&mut self) -> &mut EventLog {

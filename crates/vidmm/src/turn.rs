@@ -93,6 +93,12 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
+    /// Whether there is power, and every device has its turn, with its list there and where it prefers to be.
+    pub fn is_calm(&self) -> bool {
+        self.power == Power::Up
+            && [&self.stopped, &self.resuming, &self.to_replace, &self.demoted].into_iter().all(OrderedSet::is_empty)
+    }
+
     /// The device is gone.
     pub fn forget(&mut self, device: u32) {
         for devices in [&mut self.stopped, &mut self.resuming, &mut self.to_replace, &mut self.demoted] {
