@@ -30,7 +30,10 @@
 
 use alloc::vec::Vec;
 
-use super::ranking::{Parted, Rank, Ranking};
+use super::{
+    level::Level,
+    ranking::{Parted, Rank, Ranking},
+};
 
 /// A published budget stands while the present one is within this part of it: 1/20 is 5 %.
 const HYSTERESIS: u128 = 20;
@@ -69,39 +72,6 @@ struct Published {
 struct Member {
     share: ProcessShare,
     published: Option<Published>,
-}
-
-/// What all processes together are filled up to.
-#[derive(Clone, Copy, Debug)]
-struct Level {
-    /// Bytes that are poured: what the reservations in use leave of the capacity.
-    free: u64,
-    parted: Parted,
-}
-
-impl Level {
-    /// Whether what a process asks for ends above the level.
-    fn is_below(&self, Rank { excess, weight }: Rank) -> bool {
-        let poured_on_capped = u128::from(self.free) - self.parted.satisfied_excess;
-        u128::from(excess) * u128::from(self.parted.capped_weight) > u128::from(weight) * poured_on_capped
-    }
-
-    /// The parts without `rank` at the level that there is if its process has `free` bytes above its reservation and asks for
-    /// no end of them; none if that level lies so much lower that they are others there.
-    fn parted_without(&self, rank: Rank, free: u64) -> Option<Parted> {
-        let Parted { satisfied_excess, capped_weight, last_satisfied } = self.parted;
-        if self.is_below(rank) {
-            // It gets what the level gives, however much more it asks for.
-            return Some(Parted { capped_weight: capped_weight - u64::from(rank.weight), ..self.parted });
-        }
-        let satisfied_excess = satisfied_excess - u128::from(rank.excess);
-        let lower = Level {
-            free,
-            parted: Parted { satisfied_excess, capped_weight: capped_weight + u64::from(rank.weight), last_satisfied },
-        };
-        let are_the_same = u128::from(free) >= satisfied_excess && !lower.is_below(last_satisfied);
-        are_the_same.then_some(Parted { satisfied_excess, ..self.parted })
-    }
 }
 
 /// How processes share one pool. Changing one of them costs O(log n); asking for a budget costs as much at most, and nearly
