@@ -16,7 +16,7 @@ pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
     };
     let flip = desc.faults.iter().find(|fault| fault.kind == FaultKind::FlipBitInTransfer);
     let flip = flip.map(|fault| fault.nth.map_or(1..=u64::MAX, |nth| nth..=nth));
-    let faults = ModelGpuFaults { flip_bit_in_transfer: flip };
+    let faults = ModelGpuFaults { flip_bit_in_transfer: flip, ..Default::default() };
     let mut machine = Machine::from(vidmm_soft::machine(&config, cost, faults, None));
     for fault in &desc.faults {
         let kind = match fault.kind {

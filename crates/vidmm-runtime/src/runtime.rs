@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use vidmm::contract::{CpuVirtualAddress, DmaBuffer, EngineFence, Host, Kmd};
+use vidmm::contract::{CpuVirtualAddress, DmaBuffer, EngineFence, Host, Kmd, NotifyInterrupt, PageFaultFlags};
 use vidmm::{
     AdapterOptions, AllocationId, DeviceId, DeviceInError, GpuVirtualAddress, MemorySegmentGroup, MonitoredFenceId,
     Nanoseconds, NumberedEvent, Output, PagingQueueId, PhysicalAddress, ProcessId, StartAdapterError, Statistics,
@@ -230,11 +230,23 @@ impl Runtime {
                 self.vidmm.handle_completed(signal, buffer);
                 self.happenings.push_back(Happening::PacketEnded { signal, paging, started_at, ended_at });
             }
-            GpuEvent::PageFault { signal, virtual_address, write, buffer, at: _ } => {
-                self.vidmm.handle_page_fault(signal, virtual_address, write, buffer);
-                self.happenings.push_back(Happening::PageFault { signal, virtual_address, write });
-            }
-            GpuEvent::IllegalCommand { signal, buffer, at: _ } => self.vidmm.handle_illegal_command(signal, buffer),
+            GpuEvent::Interrupt { status, at: _ } => self.interrupt(&status),
+            GpuEvent::Preempted { .. }
+            | GpuEvent::EngineReset { .. }
+            | GpuEvent::ResetFromTimeout { .. }
+            | GpuEvent::RestartedFromTimeout { .. } => {}
+        }
+    }
+
+    /// Lets the driver say what an interrupt means; one that is not the adapter's is nobody's.
+    fn interrupt(&mut self, status: &[u8]) {
+        let Some(notification) = self.machine.kmd.interrupt_routine(status) else { return };
+        if let NotifyInterrupt::DmaPageFaulted(fault) = notification {
+            self.happenings.push_back(Happening::PageFault {
+                signal: EngineFence { engine: fault.node_ordinal, fence_id: fault.faulted_fence_id },
+                virtual_address: fault.faulted_virtual_address,
+                write: fault.page_fault_flags.contains(PageFaultFlags::WRITE),
+            });
         }
     }
 }
