@@ -13,9 +13,9 @@ pub struct ModelGpuFaults {
     /// In these transfer commands, counted from 1, one bit of one destination page flips.
     pub flip_bit_in_transfer: Option<RangeInclusive<u64>>,
     /// These packets never end: their first command that does more than to choose an address space hangs.
-    pub hang_packet: Option<PacketHits>,
+    pub hang_packets: Vec<PacketHits>,
     /// These packets fault at [`FORGED_FAULT_ADDRESS`] instead of that command.
-    pub forge_page_fault: Option<PacketHits>,
+    pub forge_page_faults: Vec<PacketHits>,
     /// These resets of an engine, counted from 1, are answered as if they had worked. The engine runs nothing any more, and does
     /// not answer preemption, until the adapter is reset; further resets of it are answered the same way.
     pub lie_about_engine_reset: Option<RangeInclusive<u64>>,
@@ -42,10 +42,10 @@ pub enum Mishap {
 impl ModelGpuFaults {
     /// What befalls packet number `nth` of `engine`.
     pub(crate) fn mishap(&self, engine: u32, nth: u64) -> Option<Mishap> {
-        let is_hit = |fault: &Option<PacketHits>| {
-            fault.as_ref().is_some_and(|fault| fault.engine == engine && fault.hits.contains(&nth))
+        let is_hit = |packets: &[PacketHits]| {
+            packets.iter().any(|packets| packets.engine == engine && packets.hits.contains(&nth))
         };
-        match (is_hit(&self.hang_packet), is_hit(&self.forge_page_fault)) {
+        match (is_hit(&self.hang_packets), is_hit(&self.forge_page_faults)) {
             (true, _) => Some(Mishap::Hang),
             (false, true) => Some(Mishap::PageFault),
             (false, false) => None,

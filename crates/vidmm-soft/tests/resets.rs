@@ -248,17 +248,17 @@ fn an_engine_whose_reset_lied_is_dead_until_the_adapter_is_reset() {
 fn chosen_packets_hang_or_fault() {
     // The rig itself runs three packets.
     let fifth = PacketHits { engine: RENDER_ENGINE, hits: 5..=5 };
-    let (mut rig, process) = rig_with(ModelGpuFaults { hang_packet: Some(fifth.clone()), ..Default::default() });
+    let (mut rig, process) = rig_with(ModelGpuFaults { hang_packets: vec![fifth.clone()], ..Default::default() });
     rig.run_well(process, kernel(1, 0, &[], &[]));
     for commands in [kernel(2, 0, &[], &[range(A, 4)]), vec![]] {
-        let (mut rig, process) = rig_with(ModelGpuFaults { hang_packet: Some(fifth.clone()), ..Default::default() });
+        let (mut rig, process) = rig_with(ModelGpuFaults { hang_packets: vec![fifth.clone()], ..Default::default() });
         rig.run_well(process, kernel(1, 0, &[], &[]));
         let hangs = rig.submit(process, RENDER_ENGINE, &[], commands);
         assert_eq!(times(&rig.drain()), []);
         assert_eq!(resets(&reset_after(&mut rig, 0))[0].1, hangs.fence_id);
         rig.run_well(process, kernel(3, 0, &[], &[]));
     }
-    let (mut rig, process) = rig_with(ModelGpuFaults { forge_page_fault: Some(fifth), ..Default::default() });
+    let (mut rig, process) = rig_with(ModelGpuFaults { forge_page_faults: vec![fifth], ..Default::default() });
     rig.run_well(process, kernel(1, 0, &[], &[]));
     assert_eq!(faults(&rig.run(process, kernel(2, 0, &[], &[]))), [(FORGED_FAULT_ADDRESS.0, false)]);
     rig.run_well(process, kernel(3, 0, &[], &[]));
