@@ -32,6 +32,8 @@ mod request;
 mod turn;
 mod paging;
 mod error;
+mod engine;
+mod recovery;
 mod paging_va;
 pub mod event;
 mod state;
@@ -59,6 +61,7 @@ pub use id::{
     SubmissionNo, TrimNotificationId, kind,
 };
 pub use offer::{OfferFlags, OfferPriority, ReclaimResult};
+pub use recovery::TdrOptions;
 pub use residency::{EvictFlags, MakeResidentFlags};
 pub use state::{Output, Statistics, VidMm};
 pub use trim::{TrimFlags, TrimIntervals};

@@ -3,10 +3,11 @@
 use alloc::vec::Vec;
 
 use crate::{
-    error::SubmitError,
+    engine::FenceValue,
+    error::{DeviceErrorReason, SubmitError},
     event::Event,
-    id::{ContextId, InvalidHandle, MonitoredFenceId, PagingQueueId},
-    state::{FenceValue, Output, Submission, VidMm},
+    id::{AllocationId, ContextId, InvalidHandle, MonitoredFenceId, PagingQueueId},
+    state::{Output, Submission, VidMm},
 };
 
 /// How many submissions of a context may wait for their dispatch (D14).
@@ -21,6 +22,10 @@ pub struct SubmitDesc {
     pub waits: Vec<FenceValueDesc>,
     /// Fences that its end signals.
     pub signals: Vec<FenceValueDesc>,
+    /// The allocations that it uses, if engines do not find them by GPU virtual addresses, or they are to be checked: all must be on
+    /// the device's list (RES-04).
+    #[doc(alias = "DXGK_ALLOCATIONLIST")]
+    pub allocations: Vec<AllocationId>,
 }
 
 /// A monitored fence and a value.
@@ -40,7 +45,8 @@ impl VidMm {
     ///
     /// # Errors
     ///
-    /// If a handle names nothing, the device is in error, or the context's queue is full.
+    /// If a handle names nothing, the device is in error, or the context's queue is full. If it names an allocation that is not on
+    /// the device's list, the device is in error from now on (FLT-02).
     #[doc(alias = "D3DKMTSubmitCommand")]
     pub fn submit(&mut self, context: ContextId, desc: SubmitDesc) -> Result<u64, SubmitError> {
         let index = self.contexts.lookup(context)?;
@@ -50,6 +56,7 @@ impl VidMm {
         if queued >= QUEUED_MAX {
             return Err(SubmitError::QueueFull { queued });
         }
+        self.check_allocation_list(device_index, &desc.allocations)?;
         let waits = self.fence_values(&desc.waits)?;
         let signals = self.fence_values(&desc.signals)?;
         for named in waits.iter().chain(&signals) {
@@ -114,6 +121,24 @@ impl VidMm {
     /// If the handle names nothing.
     pub fn paging_fence_value(&self, queue: PagingQueueId) -> Result<u64, InvalidHandle> {
         Ok(self.paging_queues[self.paging_queues.lookup(queue)?].completed_value)
+    }
+
+    /// What is named must be on the device's list (RES-04): else the program is wrong, and its device in error (FLT-02).
+    fn check_allocation_list(&mut self, device: usize, allocations: &[AllocationId]) -> Result<(), SubmitError> {
+        let lookup = |&id| self.lookup_allocation(id);
+        let indices = allocations.iter().map(lookup).collect::<Result<Vec<usize>, InvalidHandle>>()?;
+        let is_listed = |&index: &usize| {
+            self.allocations[index].is_open_on(device as u32)
+                && self.allocations[index].entry(device as u32).is_some_and(|entry| entry.count > 0)
+        };
+        match indices.iter().position(|index| !is_listed(index)) {
+            None => Ok(()),
+            Some(position) => {
+                let allocation = allocations[position];
+                self.put_device_in_error(device as u32, DeviceErrorReason::NotResident { allocation });
+                Err(SubmitError::NotResident { position })
+            }
+        }
     }
 
     fn fence_values(&self, descs: &[FenceValueDesc]) -> Result<Vec<FenceValue>, InvalidHandle> {

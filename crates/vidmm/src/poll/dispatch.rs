@@ -4,10 +4,11 @@ use alloc::vec::Vec;
 
 use crate::{
     contract::{DmaBuffer, EngineFence, Kmd, Packet, SubmitCommand},
+    engine::{FenceValue, Work},
     event::Event,
     gpu_va::TableKey,
     paging::root_page_table,
-    state::{FenceValue, InFlight, Output, Submission, VidMm},
+    state::{Output, Submission, VidMm},
 };
 
 /// Packets of a context that an engine holds at most: enough that it never waits for the host between two of them (D7).
@@ -70,7 +71,7 @@ impl VidMm {
         let context = &self.contexts[context as usize];
         let next = context.queue.front()?;
         let device = &self.devices[context.device as usize];
-        if context.in_flight >= IN_FLIGHT_MAX || !device.is_active() {
+        if context.in_flight >= IN_FLIGHT_MAX || !device.is_active() || self.recovery.holds(context.engine) {
             return None;
         }
         let mut paging_fence =
@@ -83,7 +84,10 @@ impl VidMm {
             waits.push(EngineFence { engine: self.adapter.paging_engine, fence_id: paging_fence });
         }
         waits.extend(self.fence_waits(next)?);
-        Some(waits)
+        // What an engine gives back gets another fence.
+        let is_settled =
+            |wait: &EngineFence| wait.engine == self.adapter.paging_engine || !self.recovery.holds(wait.engine);
+        waits.iter().all(is_settled).then_some(waits)
     }
 
     /// What a submission waits for on the GPU because of the monitored fences that it names; none if one of them waits for what
@@ -123,9 +127,11 @@ impl VidMm {
             let context = self.contexts.id(index as usize);
             self.events.record(|| Event::RootPageTableSet { context, address: root.address });
         }
-        let books = &mut self.engines[engine as usize];
-        books.submitted += 1;
-        let signal = EngineFence { engine, fence_id: books.submitted };
+        let number = submission.number;
+        let signals = submission.signals.clone();
+        let work = Work::User { context: index, submission: number, signals };
+        let fence_id = self.engines[engine as usize].push(waits.clone(), work);
+        let signal = EngineFence { engine, fence_id };
         for wait in &submission.waits {
             self.monitored_fences[wait.fence as usize].references -= 1;
         }
@@ -134,8 +140,6 @@ impl VidMm {
         }
         // Other work may wait for a fence that this one signals: now it can be handed out.
         self.stirred |= !submission.signals.is_empty();
-        let number = submission.number;
-        books.in_flight.push_back(InFlight { context: index, submission: number, signals: submission.signals });
         let mut preamble = Vec::new();
         let submit = SubmitCommand {
             context: handle,

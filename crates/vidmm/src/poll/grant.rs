@@ -187,7 +187,10 @@ impl VidMm {
     }
 
     fn next_to_grant(&self, held_back: &BTreeSet<u32>) -> Option<u32> {
-        let is_candidate = |device: &u32| !held_back.contains(device) && self.devices[*device as usize].is_active();
+        let is_candidate = |device: &u32| {
+            let books = &self.devices[*device as usize];
+            !held_back.contains(device) && (books.is_active() || books.error.is_some())
+        };
         let candidates = self.requesting.iter().copied().filter(is_candidate);
         candidates.min_by_key(|&device| {
             let books = &self.devices[device as usize];
@@ -200,6 +203,9 @@ impl VidMm {
     fn satisfy(&mut self, device: u32, position: SubmissionNo, kind: &RequestKind) -> Result<Vec<PlanNo>, Shortfall> {
         match kind {
             RequestKind::MakeResident(items) => {
+                if self.devices[device as usize].error.is_some() {
+                    return Ok(self.pass_over(device, items));
+                }
                 // What has lapsed since it was asked for is required by nothing any more.
                 let is_required = |&(index, _): &(u32, _)| self.allocations[index as usize].is_required();
                 let items: Vec<(u32, Option<SpanNo>)> = items.iter().copied().filter(is_required).collect();
@@ -223,6 +229,17 @@ impl VidMm {
                 Ok(self.make_mapping(*allocation, *mapping))
             }
         }
+    }
+
+    /// Grants what a device in error has asked for: nothing is brought in.
+    fn pass_over(&mut self, device: u32, items: &[(u32, Option<SpanNo>)]) -> Vec<PlanNo> {
+        for &(index, span) in items {
+            if let Some(span) = span {
+                let effect = self.allocations[index as usize].entry_mut(device).grant(span);
+                self.apply(index, device, effect);
+            }
+        }
+        Vec::new()
     }
 
     /// Whether there is room for a device's list to be brought back.
