@@ -186,6 +186,22 @@ impl Runtime {
                     self.machine.gpu.submit(self.now, packet);
                     continue;
                 }
+                Output::PreemptCommand { engine, preemption_fence_id } => {
+                    self.machine.gpu.preempt(self.now, engine, preemption_fence_id);
+                    continue;
+                }
+                Output::ResetEngine { engine } => {
+                    self.machine.gpu.reset_engine(self.now, engine);
+                    continue;
+                }
+                Output::ResetFromTimeout => {
+                    self.machine.gpu.reset_from_timeout(self.now);
+                    continue;
+                }
+                Output::RestartFromTimeout => {
+                    self.machine.gpu.restart_from_timeout(self.now);
+                    continue;
+                }
                 Output::PagingFenceSignaled { queue, value } => Happening::PagingFenceSignaled { queue, value },
                 Output::MonitoredFenceSignaled { fence, value } => Happening::MonitoredFenceSignaled { fence, value },
                 Output::DeviceInError(error) => Happening::DeviceInError(error),
@@ -231,16 +247,21 @@ impl Runtime {
                 self.happenings.push_back(Happening::PacketEnded { signal, paging, started_at, ended_at });
             }
             GpuEvent::Interrupt { status, at: _ } => self.interrupt(&status),
-            GpuEvent::Preempted { .. }
-            | GpuEvent::EngineReset { .. }
-            | GpuEvent::ResetFromTimeout { .. }
-            | GpuEvent::RestartedFromTimeout { .. } => {}
+            GpuEvent::Preempted { engine, preemption_fence_id, last_completed_fence_id, returned, at: _ } => {
+                self.vidmm.handle_preempted(engine, preemption_fence_id, last_completed_fence_id, returned);
+            }
+            GpuEvent::EngineReset { engine, result, returned, at: _ } => {
+                self.vidmm.handle_engine_reset(engine, result, returned);
+            }
+            GpuEvent::ResetFromTimeout { returned, at: _ } => self.vidmm.handle_reset_from_timeout(returned),
+            GpuEvent::RestartedFromTimeout { result, at: _ } => self.vidmm.handle_restart_from_timeout(result),
         }
     }
 
     /// Lets the driver say what an interrupt means; one that is not the adapter's is nobody's.
     fn interrupt(&mut self, status: &[u8]) {
         let Some(notification) = self.machine.kmd.interrupt_routine(status) else { return };
+        self.vidmm.handle_interrupt(&notification);
         if let NotifyInterrupt::DmaPageFaulted(fault) = notification {
             self.happenings.push_back(Happening::PageFault {
                 signal: EngineFence { engine: fault.node_ordinal, fence_id: fault.faulted_fence_id },
