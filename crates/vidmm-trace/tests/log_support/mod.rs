@@ -440,6 +440,22 @@ pub fn submitted(submission: u64, waits: &[u64], signals: &[u64]) -> Event {
     }
 }
 
+/// A packet that reads where nothing is mapped, and has the GPU for itself.
+pub fn page_fault(signal: EngineFence, virtual_address: GpuVirtualAddress) -> Event {
+    Event::PageFault {
+        signal,
+        virtual_address,
+        write: false,
+        allocation: None,
+        flags: PageFaultFlags::empty(),
+        page_table_level: 0,
+        fault_error_code: FaultErrorCode::PAGE_FAULT,
+        below: None,
+        above: None,
+        in_flight: vec![signal],
+    }
+}
+
 pub fn monitored_reaches(value: u64) -> Event {
     Event::MonitoredFenceSignaled { fence: monitored(), value }
 }

@@ -228,8 +228,7 @@ impl Audit {
             | Event::Dispatched { .. }
             | Event::Completed { .. }
             | Event::MonitoredFenceSignaled { .. }
-            | Event::PageFault { .. }
-            | Event::IllegalCommand { .. }
+            | Event::Aborted { .. }
             | Event::DeviceInError { .. } => self.work(event),
             Event::Offered { .. } | Event::Reclaimed { .. } | Event::Decommitted { .. } => self.offer(event),
             Event::Locked { .. } | Event::Rotated { .. } | Event::Unlocked { .. } => self.cpu_access(event),

@@ -24,7 +24,7 @@ impl Audit {
                 self.fences.monitored.owe(signals.unwrap_or_default());
             }
             // A packet that was aborted has ended too. Whoever waits for it waits no longer.
-            Event::PageFault { signal, .. } | Event::IllegalCommand { signal } => {
+            Event::Aborted { signal } => {
                 let signals = self.ended(signal).map(|work| work.signals).unwrap_or_default();
                 self.fences.monitored.owe(signals.into_iter().map(|(fence, _)| (fence, u64::MAX)));
             }
