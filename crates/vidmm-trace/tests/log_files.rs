@@ -52,6 +52,8 @@ fn all_events() -> Vec<Event> {
             paging_process: KmdProcessHandle(LARGE),
             paging_tables: extents.clone(),
             paging_table_bytes: LARGE,
+            tdr_limit_count: number,
+            tdr_limit_time: LARGE,
         },
         Event::PagingVaQueried {
             query_type: 48,

@@ -248,6 +248,8 @@ fn objects() -> Vec<Event> {
             paging_process: PAGING_HANDLE,
             paging_tables: vec![extent(0, 0x3000)],
             paging_table_bytes: 0x3000,
+            tdr_limit_count: 5,
+            tdr_limit_time: 60_000_000_000,
         },
         Event::ProcessCreated { process, handle: USER_HANDLE },
         Event::DeviceCreated { device, process },
