@@ -1,4 +1,4 @@
-//! What became of each process of a run, as a table.
+//! What became of each process of a run, as a table, and what those did that have the habits of clients that exist.
 
 use std::io::{self, Write};
 
@@ -19,6 +19,10 @@ const COLUMNS: [(&str, usize); 9] = [
     ("trims", 6),
     ("suspended", 10),
 ];
+
+/// The columns of what clients did.
+const CLIENT_COLUMNS: [(&str, usize); 6] =
+    [("submissions", 12), ("MakeResident", 14), ("refused", 9), ("Evict", 10), ("pages read", 13), ("wrong", 8)];
 
 /// The most processes that are shown; small ones of many say nothing.
 const MOST: usize = 16;
@@ -42,9 +46,45 @@ pub fn write(out: &mut impl Write, processes: &[ProcessFigures], time: Shares) -
         write_process(out, process)?;
     }
     match processes.len() - shown.len() {
-        0 => Ok(()),
-        more => writeln!(out, "  and {} that did less", number(more as u64)),
+        0 => {}
+        more => writeln!(out, "  and {} that did less", number(more as u64))?,
     }
+    write_clients(out, &shown)
+}
+
+/// Writes what those of the processes did that have the habits of clients that exist.
+fn write_clients(out: &mut impl Write, processes: &[&ProcessFigures]) -> io::Result<()> {
+    let clients: Vec<_> = processes.iter().filter_map(|&process| Some((process, process.client?))).collect();
+    if clients.is_empty() {
+        return Ok(());
+    }
+    write!(out, "  {BOLD}{:<20}{:<16}{BOLD:#}", "clients", "")?;
+    write_row(out, &CLIENT_COLUMNS.map(|(name, width)| (format!("{BOLD}{name:>width$}{BOLD:#}"), 0)))?;
+    for (process, client) in clients {
+        let figures = [
+            process.kernels_ended,
+            process.make_residents,
+            process.refusals,
+            process.evicts,
+            process.pages_checked,
+            process.pages_wrong,
+        ];
+        write!(out, "    {:<18}{:<16}", short(&process.name), client.name())?;
+        let mut widths = CLIENT_COLUMNS.iter().map(|&(_, width)| width);
+        write_row(out, &figures.map(|figure| (number(figure), widths.next().unwrap_or(0))))?;
+    }
+    Ok(())
+}
+
+/// Writes cells, each as wide as it says, and ends the line.
+fn write_row(out: &mut impl Write, cells: &[(String, usize)]) -> io::Result<()> {
+    cells.iter().try_for_each(|(cell, width)| write!(out, "{cell:>width$}"))?;
+    writeln!(out)
+}
+
+/// The name of a process, as far as there is room.
+fn short(name: &str) -> String {
+    name.chars().take(17).collect()
 }
 
 fn write_process(out: &mut impl Write, process: &ProcessFigures) -> io::Result<()> {
@@ -61,7 +101,7 @@ fn write_process(out: &mut impl Write, process: &ProcessFigures) -> io::Result<(
         number(process.trims_to_budget + process.periodic_trims),
         number(process.suspensions),
     ];
-    write!(out, "    {:<18}", process.name.chars().take(17).collect::<String>())?;
+    write!(out, "    {:<18}", short(&process.name))?;
     for (cell, (_, width)) in cells.iter().zip(COLUMNS) {
         write!(out, "{cell:>width$}")?;
     }

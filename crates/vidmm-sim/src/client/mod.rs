@@ -1,29 +1,34 @@
 //! The clients that run a workload: processes that make resident, submit and evict, each in its own way (RES-).
 
 // A file imports only from those above it; `buffers` and `changes` from this one.
+mod kind;
 mod desc;
 mod error;
 mod list;
 mod kept;
+mod models;
 mod process;
 mod buffers;
 mod changes;
 
 use vidmm::contract::EngineKind;
-use vidmm::{DeviceId, FenceValueDesc, MonitoredFenceId, Nanoseconds, ProcessId, SubmitDesc, TrimFlags};
-use vidmm_runtime::{Content, KernelCommand, Runtime};
-use vidmm_trace::{Cost, Workload};
+use vidmm::{
+    DeviceId, FenceValueDesc, MemorySegmentGroup, MonitoredFenceId, Nanoseconds, ProcessId, SubmitDesc, TrimFlags,
+};
+use vidmm_runtime::{AllocationSegments, Content, KernelCommand, Runtime};
+use vidmm_trace::{Cost, Lifetime, Workload};
 
 use self::{
     buffers::BufferState,
     error::refused,
-    list::Named,
+    list::{Listed, Named},
     process::{Process, slot},
 };
 use crate::system_copies::SystemCopies;
 
 pub use desc::{BufferDesc, ClientDesc, Lifetimes, ResidencyPolicy};
 pub use error::ClientError;
+pub use kind::ClientKind;
 pub(crate) use process::Answer;
 
 /// What all processes of a run have in common.
@@ -51,6 +56,8 @@ enum Attempt {
     NoMemory {
         num_bytes_to_trim: u64,
     },
+    /// The kernels of the process up to this one must have ended before.
+    WaitsFor(u64),
 }
 
 impl<'a> Client<'a> {
@@ -107,16 +114,23 @@ impl<'a> Client<'a> {
         self.processes.iter().map(|process| process.waited_ns)
     }
 
-    /// A fence has reached `value`.
-    pub fn fence_signaled(&mut self, fence: MonitoredFenceId, value: u64) {
-        for process in &mut self.processes {
-            for engine in process.engines.iter_mut().filter(|engine| engine.fence == fence) {
-                // A device in error signals the maximum.
-                let value = value.min(engine.submitted);
-                process.ended += (value - engine.ended) as usize;
-                engine.ended = value;
-            }
-        }
+    /// A fence has reached `value`. Returns whose it is.
+    pub fn fence_signaled(&mut self, fence: MonitoredFenceId, value: u64) -> Option<usize> {
+        self.processes.iter_mut().position(|process| process.fence_signaled(fence, value))
+    }
+
+    /// A process hears that its fence has been signalled.
+    pub fn fence_reached(&mut self, runtime: &mut Runtime, process: usize) -> Result<(), ClientError> {
+        let process = &mut self.processes[process];
+        let heard = process.with_list(runtime, |keeper, list| keeper.fence_reached(list));
+        heard.map_err(|error| refused(process.ended, "Evict", error))
+    }
+
+    /// Whose kernel of the workload that is.
+    pub fn process_of(&self, kernel: usize) -> usize {
+        let kernel = &self.workload.kernels[kernel];
+        let buffer = kernel.reads.iter().chain(&kernel.writes).next().expect("a kernel uses something");
+        self.owners[*buffer as usize] as usize
     }
 
     /// Whether somebody still waits for memory: then it is too small.
@@ -189,6 +203,10 @@ impl<'a> Client<'a> {
                         }
                         break;
                     }
+                    Attempt::WaitsFor(kernel) => {
+                        process.waits_for = kernel;
+                        break;
+                    }
                 }
             }
         }
@@ -216,7 +234,8 @@ impl<'a> Client<'a> {
 
     fn next_kernel(&self, process: usize) -> Option<usize> {
         let process = &self.processes[process];
-        if process.submitted - process.ended > process.desc.ahead || process.paused_at.is_some() {
+        let is_full = process.submitted - process.ended > process.desc.ahead;
+        if is_full || process.completed() < process.waits_for || process.paused_at.is_some() {
             return None;
         }
         process.kernels.get(process.submitted).map(|&kernel| kernel as usize)
@@ -242,10 +261,12 @@ impl<'a> Client<'a> {
                 return Ok(Attempt::NoMemory { num_bytes_to_trim });
             }
         }
-        let named = self.named(kernel, &buffers);
+        let named: Vec<Named> = buffers.iter().map(|&buffer| self.named(process, kernel, buffer)).collect();
         let made = self.processes[process].with_list(runtime, |keeper, list| keeper.make_resident(list, &named));
-        if let Some(num_bytes_to_trim) = made.map_err(|error| refused(kernel, "MakeResident", error))? {
-            return Ok(Attempt::NoMemory { num_bytes_to_trim });
+        match made.map_err(|error| refused(kernel, "MakeResident", error))? {
+            Listed::All => {}
+            Listed::NoMemory { num_bytes_to_trim } => return Ok(Attempt::NoMemory { num_bytes_to_trim }),
+            Listed::WaitsFor(kernel) => return Ok(Attempt::WaitsFor(kernel)),
         }
         self.submit_kernel(runtime, process, kernel, &buffers)?;
         let submitted = self.processes[process].with_list(runtime, |keeper, list| keeper.submitted(list, &named));
@@ -254,15 +275,37 @@ impl<'a> Client<'a> {
         Ok(Attempt::Submitted)
     }
 
-    /// A kernel's buffers, which are provided, as who keeps the list wants to know them.
-    fn named(&self, kernel: usize, buffers: &[u32]) -> Vec<Named> {
-        let writes = &self.workload.kernels[kernel].writes;
-        let named = |&buffer: &u32| Named {
+    /// A buffer that a kernel names, which was created, as who keeps the list wants to know it.
+    fn named(&self, process: usize, kernel: usize, buffer: u32) -> Named {
+        let desc = &self.workload.buffers[buffer as usize];
+        Named {
             allocation: self.buffers[buffer as usize].allocation.expect("a kernel's buffers are provided first"),
-            bytes: self.workload.buffers[buffer as usize].bytes,
-            written: writes.contains(&buffer),
-        };
-        buffers.iter().map(named).collect()
+            bytes: desc.bytes,
+            written: self.workload.kernels[kernel].writes.contains(&buffer),
+            group: self.group_of(process, buffer),
+            is_temporary: desc.lifetime == Lifetime::Temporary,
+        }
+    }
+
+    /// The group that a process asks for a buffer in.
+    pub fn group_of(&self, process: usize, buffer: u32) -> MemorySegmentGroup {
+        match self.processes[process].desc.segments_of(buffer) {
+            AllocationSegments::System => MemorySegmentGroup::NonLocal,
+            AllocationSegments::Local | AllocationSegments::LocalOrSystem => MemorySegmentGroup::Local,
+        }
+    }
+
+    /// The process of a buffer hears that it was created.
+    fn created(
+        &mut self,
+        runtime: &mut Runtime,
+        process: usize,
+        kernel: usize,
+        buffer: u32,
+    ) -> Result<(), ClientError> {
+        let named = self.named(process, kernel, buffer);
+        let heard = self.processes[process].with_list(runtime, |keeper, list| keeper.created(list, &named));
+        heard.map_err(|error| refused(kernel, "MakeResident", error))
     }
 
     fn submit_kernel(
@@ -302,7 +345,10 @@ impl<'a> Client<'a> {
             state.was_used = true;
             state.copy_is_judged = false;
         }
-        self.processes[process].submitted += 1;
+        let signal = (own, own_queue.submitted);
+        let process = &mut self.processes[process];
+        process.under_way.push_back(signal);
+        process.submitted += 1;
         Ok(())
     }
 
