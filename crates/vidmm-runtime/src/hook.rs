@@ -2,8 +2,8 @@
 
 use vidmm::contract::{
     AdapterInfo, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, Kmd, KmdAllocationHandle,
-    KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, RootPageTable, SegmentPreference, SegmentSet,
-    SubmitCommand,
+    KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, NotifyInterrupt, RootPageTable, SegmentPreference,
+    SegmentSet, SubmitCommand,
 };
 
 /// What stands between the core and a driver: it encodes paging operations in the driver's place, with or without its help.
@@ -108,5 +108,13 @@ impl<H: KmdHook> Kmd for HookedKmd<H> {
 
     fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>) {
         self.driver.submit_command(submit, preamble);
+    }
+
+    fn interrupt_routine(&mut self, status: &[u8]) -> Option<NotifyInterrupt> {
+        self.driver.interrupt_routine(status)
+    }
+
+    fn query_dependent_engine_group(&mut self, node_ordinal: u32) -> u64 {
+        self.driver.query_dependent_engine_group(node_ordinal)
     }
 }

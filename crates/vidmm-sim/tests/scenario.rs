@@ -223,7 +223,7 @@ fn processes_are_read_with_their_workloads() {
         name = "server"
         trace = "log.jsonl"
         block-bytes = "1 MiB"
-        start = "1.5 s"
+        start = "1500 ms"
         compress-arrivals = 400
         band = "focus"
         visibility = "occluded"
@@ -352,16 +352,17 @@ fn a_script_is_read_and_names_processes_that_are_there() {
 fn wrong_processes_and_scripts_show_the_line() {
     let layers = "kind = \"cyclic-layers\"";
     refused(&format!("[workload]\n{layers}\n[[process]]\n{layers}"), &["line 3", "keep one of them"]);
-    refused("[[process]]\nstart = 3", &["line 1", "no `kind`, no `trace` and no `submissions`"]);
+    refused("[[process]]\nstart = \"3 s\"", &["line 1", "no `kind`, no `trace` and no `submissions`"]);
     refused(&format!("[[process]]\n{layers}\nlayer = 3"), &["line 3", "unknown field `layer`"]);
     refused(&format!("[[process]]\n{layers}\nstart = \"soon\""), &["line 3", "`soon` is no time", "`20 ms`"]);
-    refused(&format!("[[process]]\n{layers}\nstart = \"25 h\""), &["line 3", "is no time"]);
-    refused(&format!("[[process]]\n{layers}\nstart = -5"), &["line 3", "is no time"]);
+    refused(&format!("[[process]]\n{layers}\nstart = \"1.5 s\""), &["line 3", "is no time", "whole number"]);
+    refused(&format!("[[process]]\n{layers}\nstart = \"3601 s\""), &["line 3", "to `3600 s`"]);
+    refused(&format!("[[process]]\n{layers}\nstart = 5"), &["line 3", "integer `5`", "a time with its unit"]);
     refused(&format!("[[process]]\n{layers}\ncount = 0"), &["line 3", "from 1 to 1000"]);
     refused(&format!("[[process]]\n{layers}\nband = \"high\""), &["line 3", "`focus`"]);
     refused(&format!("[process]\n{layers}"), &["line 1", "`[[process]]`"]);
-    refused("[[change]]\nat = 3", &["line 1", "`process`"]);
-    refused("[table]\nevery = 5\nprocesses = []", &["line 2", "at least `1 ms`"]);
+    refused("[[change]]\nat = \"3 s\"", &["line 1", "`process`"]);
+    refused("[table]\nevery = \"5 us\"\nprocesses = []", &["line 2", "at least `1 ms`"]);
     refused("[[check]]\nthat = \"nothing\"", &["`foreground-keeps`"]);
 }
 
