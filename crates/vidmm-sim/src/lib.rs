@@ -18,6 +18,7 @@ mod timeline;
 mod sequence;
 mod listings;
 mod accounts;
+mod finding;
 mod play;
 mod run;
 mod explicit;
@@ -26,11 +27,12 @@ pub use accounts::{ProcessFigures, Touched};
 pub use client::{BufferDesc, ClientDesc, ClientError, ClientKind, Lifetimes, ResidencyPolicy};
 pub use explicit::{ExplicitReport, StepFinding, run_explicit};
 pub use figures::Figures;
+pub use finding::Finding;
 pub use machine::{LinkedAdapterDesc, MachineDesc, MachineFactory, MemorySizes};
 pub use oracle::{Oracle, Verdict, WrongPage};
 pub use play::{CheckReport, Row, Standing};
 pub use prediction::Content;
-pub use run::{Finding, Observer, Report, RunDesc, RunError, Unobserved, run};
+pub use run::{Observer, Report, RunDesc, RunError, Unobserved, run};
 pub use scenario::{
     AdapterSettings, Change, Check, ClientSettings, CompareSettings, CostSettings, Duration, ExplicitScenario, Fault,
     FaultError, FaultKind, LinkedAdapter, Notification, PageSize, PageTableError, PageTables, PagingVa,

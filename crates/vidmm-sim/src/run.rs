@@ -9,9 +9,10 @@ use vidmm_runtime::{AllocationSegments, Happening, Runtime};
 use vidmm_trace::{ByteSize, Workload};
 
 use crate::{
-    accounts::{Accounts, ProcessFigures, Touched},
+    accounts::{Accounts, ProcessFigures},
     client::{Client, ClientDesc, ClientError, ClientOptions},
     figures::Figures,
+    finding::Finding,
     machine::{MachineDesc, MachineFactory},
     oracle::{Oracle, Verdict, WrongPage},
     play::{CheckReport, Play, Row},
@@ -93,88 +94,6 @@ pub enum RunError {
         line: usize,
         /// What it needs.
         name: String,
-    },
-}
-
-/// What a run found. Any finding means that something that was checked did not hold.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "finding", rename_all = "kebab-case")]
-pub enum Finding {
-    /// A kernel read a page that is not what it must be.
-    WrongPage {
-        /// The kernel.
-        kernel: usize,
-        /// The buffer, as the workload names it.
-        buffer: u64,
-        /// The allocation that holds it.
-        allocation: Option<String>,
-        /// The page, counted from 0.
-        page: u64,
-        /// The digest that it must have.
-        expected: u64,
-        /// The digest that it had.
-        found: u64,
-        /// Wrong pages in all inputs of the kernel.
-        wrong: u64,
-        /// The number of the event that recorded the finding.
-        event: u64,
-    },
-    /// The CPU sees a page of an evicted buffer that is not what it must be.
-    WrongSystemPage {
-        /// The buffer, as the workload names it.
-        buffer: u64,
-        /// The allocation that holds it.
-        allocation: String,
-        /// The page, counted from 0.
-        page: u64,
-        /// Where it is in system memory, in bytes.
-        address: u64,
-        /// The digest that it must have.
-        expected: u64,
-        /// The digest that it has.
-        found: u64,
-        /// Wrong pages of the allocation.
-        wrong: u64,
-        /// The number of the last event.
-        event: u64,
-    },
-    /// Work accessed memory where nothing is resident.
-    PageFault {
-        /// The address.
-        virtual_address: u64,
-        /// Whether it was a write.
-        write: bool,
-        /// The engine.
-        engine: u32,
-        /// The allocation that the client has mapped there.
-        allocation: Option<String>,
-        /// Which page of it, counted from 0.
-        page: u64,
-        /// Whose that allocation is, and what the event log says of it; none if nobody kept account.
-        touched: Option<Touched>,
-        /// The number of the last event.
-        event: u64,
-    },
-    /// The driver or the GPU broke a rule.
-    Violation {
-        /// The rule, in words.
-        rule: String,
-        /// The number of the last event.
-        event: u64,
-    },
-    /// Nothing runs, nothing is to come, and kernels are left: the manager has lost its way.
-    Stuck {
-        /// Kernels that have ended.
-        ended: usize,
-        /// The number of the last event.
-        event: u64,
-    },
-    /// The audit of the manager found a broken invariant.
-    Audit {
-        /// The invariants.
-        broken: Vec<String>,
-        /// The number of the last event.
-        event: u64,
     },
 }
 
@@ -486,16 +405,16 @@ impl Run<'_> {
         // What the paging process has at the address is nobody's; without accounts there is one process.
         let is_paging = self.runtime.vidmm().engines().get(engine as usize) == Some(&EngineKind::Paging);
         let packet = self.accounts.as_ref().map_or(Some((0, 0)), |books| books.packet(signal));
-        let packet = packet.filter(|_| !is_paging);
-        let mapped = packet.and_then(|(process, _)| client.mapping_at(process, virtual_address));
-        let page = mapped.map_or(0, |(_, page)| page);
-        let allocation = mapped.and_then(|(buffer, _)| client.allocation_of(buffer));
-        let accounts = self.accounts.as_ref().zip(packet);
-        let touched = mapped.zip(allocation).zip(accounts).map(|(((buffer, _), allocation), (books, packet))| {
+        let found = packet.filter(|_| !is_paging).and_then(|packet| {
+            let (buffer, page) = client.mapping_at(packet.0, virtual_address)?;
+            Some((packet, buffer, page, client.allocation_of(buffer)?))
+        });
+        let touched = found.zip(self.accounts.as_ref()).map(|((packet, buffer, _, allocation), books)| {
             let group = client.group_of(packet.0, buffer);
             books.touched(packet, allocation, group)
         });
-        let allocation = allocation.map(|allocation| allocation.to_string());
+        let page = found.map_or(0, |(_, _, page, _)| page);
+        let allocation = found.map(|(.., allocation)| allocation.to_string());
         self.findings.push(Finding::PageFault { virtual_address, write, engine, allocation, page, touched, event });
     }
 
