@@ -56,12 +56,19 @@ fn a_client_runs_any_workload() {
                  kind = \"transformer-training\"\nlayers = 4\nhidden = 256\nsequence = 128\nbatch = 2\nheads = 4\n\
                  [[process]]\nclient = \"{client}\"\nkind = \"zipf-textures\"\ntextures = 64\n\
                  texture-bytes = \"512 KiB\"\ntarget-bytes = \"1 MiB\"\nframes = 60\n\
-                 [[change]]\nat = \"100 ms\"\nprocess = \"A\"\ntrim = true\n\
+                 [[change]]\nat = \"3 ms\"\nprocess = \"A\"\ntrim = true\n\
                  [[change]]\nat = \"400 ms\"\nprocess = \"{client}\"\nexit = true\n"
             );
             let figures = figures(&text, 1, 0);
             let processes = figures["processes"].as_array().expect("a list");
-            assert!(processes.iter().all(|process| process["client"] == client), "{figures}");
+            assert_eq!(processes.len(), 2);
+            for process in processes {
+                assert_eq!(process["client"], client);
+                assert!(
+                    process["pages_checked"].as_u64() > Some(0) && process["evicts"].as_u64() > Some(0),
+                    "{figures}"
+                );
+            }
             assert!(figures["evictions"].as_u64() > Some(0), "there is no pressure: {figures}");
             assert_eq!(figures["pages_wrong"], 0);
         }
