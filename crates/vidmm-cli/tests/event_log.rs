@@ -2,10 +2,10 @@
 
 mod common;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::BufReader;
 
-use common::{Scratch, notification_scenarios, short_scenarios, summary, vidmm_run, workspace};
+use common::{Scratch, notification_scenarios, short_scenarios, summary, vidmm_run};
 use vidmm_trace::{Audit, LogReader};
 
 /// Other machines: what `[adapter]` has instead of a scenario's own.
@@ -81,13 +81,6 @@ fn logs_of_the_scenarios_hold() {
     for scenario in short_scenarios() {
         log_holds(&scenario, &[&scenario]);
     }
-}
-
-#[test]
-fn logs_of_clients_that_exist_hold() {
-    let text = fs::read_to_string(workspace().join("scenarios/clients.toml")).expect("there is the scenario");
-    let scratch = Scratch::new();
-    log_holds("clients", &[&scratch.file("clients.toml", text.replace("100_002", "1_000"))]);
 }
 
 #[test]
