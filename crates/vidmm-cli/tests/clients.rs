@@ -85,3 +85,13 @@ fn a_list_that_is_kept_otherwise_is_compared_with_the_client_s() {
     let kept = vidmm_run(&[&scratch.file("kept.toml", text), "--residency", "kept"]).expect(0);
     assert!(kept.stdout.contains("held        1.000 times"), "{kept}");
 }
+
+/// The mixed client makes everything resident when it is created, so that nothing is left
+/// for the page tables of who comes next until it has made room.
+#[test]
+fn a_process_begins_when_its_page_tables_have_room() {
+    let process = |client| format!("[[process]]\nclient = \"{client}\"\nsubmissions = 500\n");
+    let adapter = "[adapter]\nlocal-memory = \"6 MiB\"\naperture-commit-limit = \"4 MiB\"\n";
+    let figures = figures(&format!("{adapter}{}{}", process("mixed-fixed"), process("controller")), 1, 0);
+    assert_eq!((&figures["kernels_ended"], &figures["pages_wrong"]), (&json!(1_000), &json!(0)));
+}

@@ -160,7 +160,11 @@ impl<'a> Client<'a> {
                 continue;
             }
             if !self.start_at(runtime, index, runtime.now())? {
-                next_arrival = Some(next_arrival.map_or(start, |next| next.min(start)));
+                match self.processes[index].waits {
+                    None => next_arrival = Some(next_arrival.map_or(start, |next| next.min(start))),
+                    Some(_) if self.nothing_under_way(runtime) => self.check_memory()?,
+                    Some(_) => {}
+                }
                 continue;
             }
             while let Some(kernel) = self.next_kernel(index) {
@@ -196,17 +200,19 @@ impl<'a> Client<'a> {
         Ok(next_arrival)
     }
 
-    /// Lets a process begin, if it is time. Returns whether it has begun.
+    /// Lets a process begin, if it is time and its page tables have room. Returns whether it has begun.
     fn start_at(&mut self, runtime: &mut Runtime, index: usize, now: Nanoseconds) -> Result<bool, ClientError> {
         let process = &self.processes[index];
         if process.started || process.desc.start > now {
             return Ok(process.started);
         }
-        let kernel = process.kernels.first().map_or(0, |&kernel| kernel as usize);
-        match self.start(runtime, index)? {
-            Some(num_bytes_to_trim) => Err(ClientError::DoesNotFit { kernel, num_bytes_to_trim }),
-            None => Ok(true),
+        let missing = self.start(runtime, index)?;
+        let process = &mut self.processes[index];
+        match missing {
+            Some(num_bytes_to_trim) => process.waits(now, num_bytes_to_trim),
+            None => process.goes_on(now),
         }
+        Ok(missing.is_none())
     }
 
     /// Whether nothing will make room by itself.
