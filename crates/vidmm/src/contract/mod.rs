@@ -42,7 +42,7 @@ pub use kmd::{
 };
 pub use paging::{
     BuildPagingBuffer, BuildStatus, FillVirtual, FlushTlb, MapApertureFlags, MapApertureSegment,
-    MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, PagingOperation, PagingOperationKind, TransferVirtual,
-    TransferVirtualFlags, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
+    MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, PagingOperation, PagingOperationKind, Transfer,
+    TransferVirtual, TransferVirtualFlags, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
 };
 pub use pte::{Pte, PteFlags, PteRun};
