@@ -132,7 +132,7 @@ impl VidMm {
 
     /// One step of the recovery of engines: who must yield too, who is reset, and when all have answered, what runs again.
     pub(crate) fn recover(&mut self, kmd: &mut dyn Kmd) {
-        if self.recovery.engines.is_empty() {
+        if self.recovery.engines.is_empty() || !self.recovery.is_working() {
             return;
         }
         self.ask_dependent_engines(kmd);

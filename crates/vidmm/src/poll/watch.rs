@@ -15,6 +15,9 @@ impl VidMm {
             return self.expect_driver(until);
         }
         for engine in 0..self.engines.len() as u32 {
+            if !self.recovery.is_working() {
+                return;
+            }
             match self.recovery.engines.get(&engine).copied() {
                 None => self.watch_packet(engine),
                 Some(Phase::Preempting { until, .. }) if self.now < until => self.recovery.due_at(until),
