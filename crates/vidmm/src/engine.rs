@@ -2,7 +2,7 @@
 
 use alloc::{collections::VecDeque, vec::Vec};
 
-use crate::{contract::EngineFence, id::SubmissionNo, units::Nanoseconds};
+use crate::{contract::EngineFence, id::SubmissionNo, submission::FenceValueDesc, units::Nanoseconds};
 
 /// An engine.
 #[derive(Debug, Default)]
@@ -34,14 +34,7 @@ pub(crate) enum Work {
     /// A paging buffer.
     Paging,
     /// A submission of a context.
-    User { context: u32, submission: SubmissionNo, signals: Vec<FenceValue> },
-}
-
-/// A monitored fence, by index, and a value.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct FenceValue {
-    pub fence: u32,
-    pub value: u64,
+    User { context: u32, submission: SubmissionNo, signals: Vec<FenceValueDesc> },
 }
 
 impl Engine {

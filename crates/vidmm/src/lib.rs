@@ -32,6 +32,7 @@ mod request;
 mod turn;
 mod paging;
 mod error;
+mod submission;
 mod engine;
 mod recovery;
 mod paging_va;
@@ -45,8 +46,8 @@ pub mod client;
 pub use adapter::{BrokenRule, NotificationRevision, StartAdapterError};
 pub use budget::{MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility};
 pub use calls::{
-    AdapterOptions, CreateAllocationDesc, CreateAllocationFlags, DestroyFlags, FenceValueDesc, MapGpuVirtualAddress,
-    Mapped, Reclaimed, Residency, SubmitDesc, UpdateAllocationProperty,
+    AdapterOptions, CreateAllocationDesc, CreateAllocationFlags, DestroyFlags, MapGpuVirtualAddress, Mapped, Reclaimed,
+    Residency, UpdateAllocationProperty,
 };
 pub use check::CheckError;
 pub use error::{
@@ -64,6 +65,7 @@ pub use offer::{OfferFlags, OfferPriority, ReclaimResult};
 pub use recovery::TdrOptions;
 pub use residency::{EvictFlags, MakeResidentFlags};
 pub use state::{Output, Statistics, VidMm};
+pub use submission::{FenceValueDesc, SubmitDesc};
 pub use trim::{TrimFlags, TrimIntervals};
 pub use units::{
     Extent, GpuVirtualAddress, Nanoseconds, PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId,

@@ -14,7 +14,7 @@ use crate::{
     commit::CommitLimit,
     contract::{EngineFence, EngineKind, KmdContextHandle, Packet, PagingBuffer},
     cpu_view::Lock,
-    engine::{Engine, FenceValue},
+    engine::Engine,
     error::{DeviceErrorReason, DeviceInError, DriverFinding, Violation},
     event::{Event, EventLog},
     evictable::Evictable,
@@ -31,6 +31,7 @@ use crate::{
     recovery::{Recovery, TdrOptions},
     request::Request,
     residency::{Lapsing, ListBytes},
+    submission::Submission,
     trim::{TrimFlags, TrimIntervals},
     turn::{Activity, Turn, Turns},
     units::{Nanoseconds, PhysicalAddress, SegmentId},
@@ -396,15 +397,6 @@ pub(crate) struct Context {
     pub root_is_set: bool,
 }
 
-/// Work that waits for its dispatch.
-#[derive(Debug)]
-pub(crate) struct Submission {
-    pub number: SubmissionNo,
-    pub dma_buffer: Vec<u8>,
-    pub waits: Vec<FenceValue>,
-    pub signals: Vec<FenceValue>,
-}
-
 /// A paging queue (RES-30).
 #[derive(Debug)]
 pub(crate) struct PagingQueue {
@@ -451,6 +443,11 @@ impl Builder {
         self.pool.clear();
         (self.current, self.buffers, self.multipass_offset) = (None, 0, 0);
         (self.idle_at, self.host_step_at) = (None, None);
+    }
+
+    /// Whether steps are left to do, or a buffer to hand out.
+    pub fn has_work(&self) -> bool {
+        !self.steps.is_empty() || self.current.is_some()
     }
 }
 

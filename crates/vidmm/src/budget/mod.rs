@@ -1,5 +1,6 @@
 //! Budgets: how much memory each process may keep resident when not all can have what they want (5.6).
 
+mod level;
 mod ranking;
 pub(crate) mod shares;
 

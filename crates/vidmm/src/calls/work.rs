@@ -3,39 +3,15 @@
 use alloc::vec::Vec;
 
 use crate::{
-    engine::FenceValue,
     error::{DeviceErrorReason, SubmitError},
     event::Event,
     id::{AllocationId, ContextId, InvalidHandle, MonitoredFenceId, PagingQueueId},
-    state::{Output, Submission, VidMm},
+    state::{Output, VidMm},
+    submission::{FenceValueDesc, Submission, SubmitDesc},
 };
 
 /// How many submissions of a context may wait for their dispatch (D14).
 const QUEUED_MAX: usize = 4096;
-
-/// Work for an engine.
-#[derive(Clone, Debug, Default)]
-pub struct SubmitDesc {
-    /// The commands, encoded by the user-mode driver.
-    pub dma_buffer: Vec<u8>,
-    /// Fences that must have reached their values before it runs.
-    pub waits: Vec<FenceValueDesc>,
-    /// Fences that its end signals.
-    pub signals: Vec<FenceValueDesc>,
-    /// The allocations that it uses, if engines do not find them by GPU virtual addresses, or they are to be checked: all must be on
-    /// the device's list (RES-04).
-    #[doc(alias = "DXGK_ALLOCATIONLIST")]
-    pub allocations: Vec<AllocationId>,
-}
-
-/// A monitored fence and a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FenceValueDesc {
-    /// The fence.
-    pub fence: MonitoredFenceId,
-    /// The value.
-    pub value: u64,
-}
 
 impl VidMm {
     /// Queues work. It requires its device's residency list as it stands at this call (D2), and runs once all that was asked
@@ -57,29 +33,31 @@ impl VidMm {
             return Err(SubmitError::QueueFull { queued });
         }
         self.check_allocation_list(device_index, &desc.allocations)?;
-        let waits = self.fence_values(&desc.waits)?;
-        let signals = self.fence_values(&desc.signals)?;
-        for named in waits.iter().chain(&signals) {
-            self.monitored_fences[named.fence as usize].references += 1;
+        for named in desc.fences() {
+            self.monitored_fences.lookup(named.fence)?;
+        }
+        for named in desc.fences() {
+            self.monitored_fences[named.fence.index()].references += 1;
         }
         let device = &mut self.devices[device_index];
         device.submitted += 1;
         let number = device.submitted;
         device.undispatched.insert(number);
         device.unretired.insert(number);
-        self.contexts[index].queue.push_back(Submission { number, dma_buffer: desc.dma_buffer, waits, signals });
-        self.queued.insert(index as u32);
-        self.stirred = true;
         self.note_work(device_index);
+        let submission = Submission { number, desc };
         let device = self.devices.id(device_index);
         let values = |descs: &[FenceValueDesc]| descs.iter().map(|desc| (desc.fence, desc.value)).collect();
         self.events.record(|| Event::Submitted {
             device,
             context,
             submission: number,
-            waits: values(&desc.waits),
-            signals: values(&desc.signals),
+            waits: values(&submission.desc.waits),
+            signals: values(&submission.desc.signals),
         });
+        self.queued.insert(index as u32);
+        self.contexts[index].queue.push_back(submission);
+        self.stirred = true;
         Ok(number)
     }
 
@@ -99,8 +77,8 @@ impl VidMm {
     ///
     /// If the handle names nothing.
     pub fn signal_monitored_fence(&mut self, fence: MonitoredFenceId, value: u64) -> Result<(), InvalidHandle> {
-        let index = self.monitored_fences.lookup(fence)?;
-        self.raise_fence(index as u32, value);
+        self.monitored_fences.lookup(fence)?;
+        self.raise_fence(fence, value);
         self.stirred = true;
         Ok(())
     }
@@ -125,6 +103,9 @@ impl VidMm {
 
     /// What is named must be on the device's list (RES-04): else the program is wrong, and its device in error (FLT-02).
     fn check_allocation_list(&mut self, device: usize, allocations: &[AllocationId]) -> Result<(), SubmitError> {
+        if allocations.is_empty() {
+            return Ok(());
+        }
         let lookup = |&id| self.lookup_allocation(id);
         let indices = allocations.iter().map(lookup).collect::<Result<Vec<usize>, InvalidHandle>>()?;
         let is_listed = |&index: &usize| {
@@ -141,22 +122,13 @@ impl VidMm {
         }
     }
 
-    fn fence_values(&self, descs: &[FenceValueDesc]) -> Result<Vec<FenceValue>, InvalidHandle> {
-        let lookup = |desc: &FenceValueDesc| {
-            let fence = self.monitored_fences.lookup(desc.fence)? as u32;
-            Ok(FenceValue { fence, value: desc.value })
-        };
-        descs.iter().map(lookup).collect()
-    }
-
-    /// Raises a fence to `value`, and says so.
-    pub(crate) fn raise_fence(&mut self, index: u32, value: u64) {
-        let books = &mut self.monitored_fences[index as usize];
+    /// Raises a fence that exists to `value`, and says so.
+    pub(crate) fn raise_fence(&mut self, fence: MonitoredFenceId, value: u64) {
+        let books = &mut self.monitored_fences[fence.index()];
         if value <= books.value {
             return;
         }
         books.value = value;
-        let fence = self.monitored_fences.id(index as usize);
         self.events.record(|| Event::MonitoredFenceSignaled { fence, value });
         self.outputs.push_back(Output::MonitoredFenceSignaled { fence, value });
     }

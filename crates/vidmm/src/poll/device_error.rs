@@ -38,11 +38,11 @@ impl VidMm {
                 let device = &mut self.devices[index as usize];
                 device.undispatched.remove(&dropped.number);
                 device.unretired.remove(&dropped.number);
-                for wait in &dropped.waits {
-                    self.monitored_fences[wait.fence as usize].references -= 1;
+                for wait in &dropped.desc.waits {
+                    self.monitored_fences[wait.fence.index()].references -= 1;
                 }
-                for named in &dropped.signals {
-                    self.monitored_fences[named.fence as usize].references -= 1;
+                for named in &dropped.desc.signals {
+                    self.monitored_fences[named.fence.index()].references -= 1;
                     self.raise_fence(named.fence, u64::MAX);
                 }
             }

@@ -260,7 +260,7 @@ impl VidMm {
     fn rename_signals(&mut self, packet: &InFlight, before: EngineFence, signal: EngineFence) {
         let Work::User { signals, .. } = &packet.work else { return };
         for named in signals {
-            for (_, by) in &mut self.monitored_fences[named.fence as usize].dispatched {
+            for (_, by) in &mut self.monitored_fences[named.fence.index()].dispatched {
                 if *by == before {
                     *by = signal;
                 }

@@ -30,26 +30,9 @@ enum Shortfall {
 }
 
 impl VidMm {
-    /// The scheduler's tick: what was put off and can be planned now (U-27).
-    pub(crate) fn tick(&mut self) {
-        if self.turns.power == Power::Down {
-            return;
-        }
-        self.ask_to_trim();
-        self.take_turns();
-        self.plan_roots();
-        let mut next = 0;
-        while let Some(&device) = self.deferring.range(next..).next() {
-            next = device + 1;
-            self.follow_up(device);
-        }
-        self.evict_soon();
-        self.save_all();
-    }
-
     /// Plans the eviction of what was to go at the earliest opportunity: each device's on its own, so that none waits for
     /// another's work (D5).
-    fn evict_soon(&mut self) {
+    pub(super) fn evict_soon(&mut self) {
         if self.evict_soon.is_empty() {
             return;
         }
@@ -78,7 +61,7 @@ impl VidMm {
     }
 
     /// Plans the root tables of new processes, as there is room: no work runs without (GVA-17).
-    fn plan_roots(&mut self) {
+    pub(super) fn plan_roots(&mut self) {
         if self.rootless.is_empty() {
             return;
         }
@@ -97,6 +80,14 @@ impl VidMm {
     }
 
     /// Plans what waited for submissions to be dispatched and requests to be granted.
+    pub(super) fn follow_up_all(&mut self) {
+        let mut next = 0;
+        while let Some(device) = self.deferring.next_from(next) {
+            next = device + 1;
+            self.follow_up(device);
+        }
+    }
+
     fn follow_up(&mut self, device: u32) {
         let is_due = |deferred: &Deferred, books: &crate::state::Device| {
             deferred.submission <= books.dispatched() && deferred.request <= books.granted_request()

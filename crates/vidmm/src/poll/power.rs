@@ -14,8 +14,10 @@ use crate::{
 impl VidMm {
     /// While power goes down: when all devices are suspended, whatever is resident leaves; when that is done, says so.
     pub(super) fn save_all(&mut self) {
-        let all_suspended = self.devices.iter().all(|(_, device)| device.is_suspended());
-        if self.turns.power != Power::GoingDown || !all_suspended || !self.evict_soon.is_empty() {
+        if self.turns.power != Power::GoingDown || !self.evict_soon.is_empty() {
+            return;
+        }
+        if !self.devices.iter().all(|(_, device)| device.is_suspended()) {
             return;
         }
         let resident = |pool| Vec::from_iter(self.evictable[pool].iter(&self.allocations));

@@ -74,7 +74,7 @@ impl VidMm {
         device.turn.last_busy = self.now;
         self.settle_list(device_index as usize);
         for named in signals {
-            let fence = &mut self.monitored_fences[named.fence as usize];
+            let fence = &mut self.monitored_fences[named.fence.index()];
             fence.references -= 1;
             fence.dispatched.retain(|&(_, by)| by != signal);
             self.raise_fence(named.fence, if error.is_some() { u64::MAX } else { named.value });

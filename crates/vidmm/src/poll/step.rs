@@ -3,6 +3,7 @@
 use crate::{
     contract::{Host, Kmd},
     state::{Output, VidMm},
+    turn::Power,
     units::Nanoseconds,
 };
 
@@ -31,18 +32,69 @@ impl VidMm {
                 self.watch();
                 continue;
             }
+            if self.has_news() {
+                self.take_news(kmd, host);
+            }
             // Work that can run is handed out before anything is decided: deciding looks at what runs.
-            self.retire_plans(host);
-            self.reap(kmd, host);
-            self.settle_requests();
             self.dispatch(kmd);
-            self.tick();
-            self.grant();
-            self.enter(host);
-            self.build(kmd, host);
+            if self.has_put_off() {
+                self.tick();
+            }
+            if self.has_paging() {
+                self.page(kmd, host);
+            }
             self.watch();
             self.recover(kmd);
         }
         self.outputs.pop_front()
+    }
+
+    // All this is asked for at each submission, and nearly always only `dispatch` has something to do. The rest stays out of
+    // line, so that nothing of it is set up for a submission that only passes by.
+
+    fn has_news(&self) -> bool {
+        !self.stream.is_empty() || !self.dead.is_empty() || !self.closed.is_empty() || !self.granted.is_empty()
+    }
+
+    /// Takes note of what has retired and what has been built.
+    #[inline(never)]
+    fn take_news(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
+        self.retire_plans(host);
+        self.reap(kmd, host);
+        self.settle_requests();
+    }
+
+    fn has_put_off(&self) -> bool {
+        !self.turns.is_calm()
+            || self.may_ask_to_trim()
+            || !self.rootless.is_empty()
+            || !self.deferring.is_empty()
+            || !self.evict_soon.is_empty()
+    }
+
+    /// The scheduler's tick: what was put off and can be planned now (U-27).
+    #[inline(never)]
+    fn tick(&mut self) {
+        if self.turns.power == Power::Down {
+            return;
+        }
+        self.ask_to_trim();
+        self.take_turns();
+        self.plan_roots();
+        self.follow_up_all();
+        self.evict_soon();
+        self.save_all();
+    }
+
+    fn has_paging(&self) -> bool {
+        !self.requesting.is_empty() || !self.stream.is_empty() || self.builder.has_work()
+    }
+
+    /// Grants what has room, and builds what is decided.
+    #[inline(never)]
+    fn page(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
+        self.grant();
+        self.enter(host);
+        self.build(kmd, host);
     }
 }

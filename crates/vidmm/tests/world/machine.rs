@@ -350,7 +350,7 @@ impl Machine {
     }
 
     /// The GPU stops: it has forgotten whatever it had of its own. Until it is restarted the host takes away what it showed it.
-    pub fn reset(&mut self) {
+    pub fn reset_gpu(&mut self) {
         self.lose_power();
         self.aperture.lose_power();
         self.cache.lose_power();

@@ -615,7 +615,7 @@ impl World {
 
     /// The driver stops the GPU.
     fn reset_adapter(&mut self) {
-        self.machine.reset();
+        self.machine.reset_gpu();
         let mut returned = Vec::new();
         for engine in 0..3 {
             let packets = core::mem::take(&mut self.engines[engine]);
