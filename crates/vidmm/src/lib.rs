@@ -34,9 +34,9 @@ mod paging;
 mod error;
 mod submission;
 mod engine;
-mod recovery;
 mod paging_va;
 pub mod event;
+mod recovery;
 mod state;
 mod calls;
 mod poll;
@@ -52,8 +52,8 @@ pub use calls::{
 pub use check::CheckError;
 pub use error::{
     AllocationInfoRule, CreateError, DestroyError, DeviceErrorReason, DeviceInError, DriverFinding, EvictError,
-    GpuVaError, LockError, MakeResidentError, MapError, NoMemoryReason, OfferError, OpenError, ReclaimError,
-    ReservationError, SubmitError, UnlockError, UpdateError, Violation,
+    GpuVaError, LockError, MakeResidentError, MapError, NoMemoryReason, OfferError, OpenError, PriorityError,
+    ReclaimError, ReservationError, SubmitError, UnlockError, UpdateError, Violation,
 };
 pub use event::{Event, EventLog, NumberedEvent};
 pub use gpu_va::VaRangeError;

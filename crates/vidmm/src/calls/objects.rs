@@ -201,6 +201,7 @@ impl VidMm {
             device: device_index as u32,
             engine,
             handle,
+            priority: 0,
             queue: VecDeque::new(),
             in_flight: 0,
             root_is_set: false,

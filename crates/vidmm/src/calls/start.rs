@@ -112,6 +112,7 @@ impl VidMm {
             deferring: OrderedSet::default(),
             rootless: OrderedSet::default(),
             queued: OrderedSet::default(),
+            has_priorities: false,
             offers: BTreeMap::new(),
             locks: BTreeMap::new(),
             evict_soon: VecDeque::new(),

@@ -9,7 +9,7 @@ use crate::{
     pool::{PerPool, Pool},
     request::RequestKind,
     residency::EvictFlags,
-    state::{Output, VidMm},
+    state::{Output, Queued, VidMm},
 };
 
 impl VidMm {
@@ -31,10 +31,10 @@ impl VidMm {
     }
 
     fn drop_queued_work(&mut self, index: u32) {
-        let of_device = |context: &&u32| self.contexts[**context as usize].device == index;
-        for context in Vec::from_iter(self.queued.iter().filter(of_device).copied()) {
-            self.queued.remove(&context);
-            for dropped in core::mem::take(&mut self.contexts[context as usize].queue) {
+        let of_device = |queued: &&Queued| self.contexts[queued.context as usize].device == index;
+        for queued in Vec::from_iter(self.queued.iter().filter(of_device).copied()) {
+            self.queued.remove(&queued);
+            for dropped in core::mem::take(&mut self.contexts[queued.context as usize].queue) {
                 let device = &mut self.devices[index as usize];
                 device.undispatched.remove(&dropped.number);
                 device.unretired.remove(&dropped.number);

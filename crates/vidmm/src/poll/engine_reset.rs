@@ -142,6 +142,7 @@ impl VidMm {
         }
         self.reset_condemned();
         if self.recovery.engines.values().all(|&phase| phase == Phase::Answered) {
+            self.dispatch_urgent(kmd);
             self.recovery.engines.clear();
             self.resubmit(kmd);
         }

@@ -99,7 +99,7 @@ impl VidMm {
 
     /// Whether queued work of the device waits for nothing but its turn.
     fn has_runnable_work(&self, device: u32) -> bool {
-        let mut queued = self.queued.iter().map(|&context| &self.contexts[context as usize]);
+        let mut queued = self.queued.iter().map(|queued| &self.contexts[queued.context as usize]);
         !self.devices[device as usize].undispatched.is_empty()
             && queued.any(|context| {
                 let next = context.queue.front().filter(|_| context.device == device);
