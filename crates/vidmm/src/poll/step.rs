@@ -9,8 +9,11 @@ use crate::{
 
 impl VidMm {
     /// When to call [`poll`](Self::poll) next if nothing else happens before: a time slice ends, or somebody is to be asked to
-    /// trim; `None` when nothing waits for time to pass.
+    /// trim, or a time limit is over; `None` when nothing waits for time to pass.
     pub fn next_wake(&self) -> Option<Nanoseconds> {
+        if self.failed.is_some() {
+            return None;
+        }
         self.wake.into_iter().chain(self.recovery.due).min()
     }
 
