@@ -163,6 +163,8 @@ bitflags! {
         const EXISTING_SYS_MEM = 1 << 23;
         /// Who destroyed it waits for its end (RES-91).
         const SYNCHRONOUS_DESTROY = 1 << 24;
+        /// It has been looked at already: set only while a list is walked in which it may be named twice.
+        const SEEN = 1 << 25;
         /// While it is evictable, the class of the queue that it stands in.
         const CLASS = 0b111 << 29;
     }
@@ -339,9 +341,20 @@ impl Allocation {
         true
     }
 
+    /// Whether any device's list names it so that `is_so`.
+    pub fn any_entry(&self, is_so: impl Fn(u32, &ListEntry) -> bool) -> bool {
+        let of_opening = |opening: &Opening| is_so(opening.device, &opening.entry);
+        is_so(self.device, &self.entry) || self.more.as_ref().is_some_and(|more| more.openings.iter().any(of_opening))
+    }
+
     /// Whether a granted span, or the work in one that has ended, holds it in place.
     pub fn is_held(&self) -> bool {
-        self.entries().any(|(_, entry)| entry.holding)
+        self.any_entry(|_, entry| entry.holding)
+    }
+
+    /// Whether one of `device` does.
+    pub fn is_held_by(&self, device: u32) -> bool {
+        self.entry(device).is_some_and(|entry| entry.holding)
     }
 
     /// Where its device's list counts it.
@@ -352,10 +365,10 @@ impl Allocation {
     /// Where it may be counted when it joins the list of `device`, first choice first. While something outstanding requires it,
     /// that is where it is.
     pub fn pools(&self, device: u32) -> [Option<Pool>; 2] {
-        let is_counted = |(other, entry): (u32, &ListEntry)| {
+        let is_counted = |other, entry: &ListEntry| {
             entry.holding || entry.owed || entry.has_ungranted_span() || (other != device && entry.count > 0)
         };
-        if self.entries().any(is_counted) {
+        if self.any_entry(is_counted) {
             return [Some(self.pool()), None];
         }
         self.allowed_pools()
@@ -384,7 +397,7 @@ impl Allocation {
 
     /// Whether something outstanding requires it: a granted span, or one that waits for its grant.
     pub fn is_required(&self) -> bool {
-        self.entries().any(|(_, entry)| entry.count > 0 || entry.holding || entry.owed || entry.has_ungranted_span())
+        self.any_entry(|_, entry| entry.count > 0 || entry.holding || entry.owed || entry.has_ungranted_span())
     }
 
     /// The segment that it is resident in, and its ranges there; its backing store if it is nowhere else.

@@ -35,6 +35,7 @@ mod error;
 mod paging_va;
 pub mod event;
 mod state;
+mod holds;
 mod calls;
 mod poll;
 mod check;

@@ -6,10 +6,7 @@
 //! those wait in a queue, nearly always empty. Once granted, a span holds its allocation in place until the last submission
 //! made in it has been dispatched; then the allocation may be planned out, and that plan waits until the submission retired.
 
-use alloc::{
-    boxed::Box,
-    collections::{BTreeMap, VecDeque},
-};
+use alloc::{boxed::Box, collections::VecDeque};
 
 use bitflags::bitflags;
 
@@ -113,10 +110,9 @@ bitflags! {
 }
 
 impl ListEntry {
-    /// A MakeResident that was granted at once.
+    /// A MakeResident that was granted at once, and has been counted.
     pub fn join_granted(&mut self) -> Effect {
         debug_assert!(!self.has_ungranted_span(), "nothing is granted before what came earlier");
-        self.count += 1;
         if self.open {
             return Effect::Nothing;
         }
@@ -124,15 +120,15 @@ impl ListEntry {
         Effect::Open
     }
 
-    /// A MakeResident that waits for its grant. Returns the span that the grant is for; none if it is held already.
+    /// A MakeResident that waits for its grant, and has been counted. Returns the span that the grant is for; none if it is
+    /// held already.
     pub fn join_ungranted(&mut self) -> Option<SpanNo> {
-        self.count += 1;
         if self.open {
             return None;
         }
         let spans = self.spans.get_or_insert_default();
         match spans.queue.back_mut() {
-            Some(span) if self.count > 1 => span.ungranted += 1,
+            Some(span) if span.ended.is_none() => span.ungranted += 1,
             _ => {
                 self.not_written_until = NEVER;
                 spans.queue.push_back(Span { ended: None, ungranted: 1, granted: false });
@@ -267,33 +263,48 @@ impl ListBytes {
 
 /// Holds that end when a submission has been dispatched, soonest first; of one submission in the order of the Evicts.
 #[derive(Debug, Default)]
-pub(crate) struct Lapsing(BTreeMap<SubmissionNo, VecDeque<(u32, EvictFlags)>>);
+pub(crate) struct Lapsing(VecDeque<Lapse>);
+
+#[derive(Debug)]
+struct Lapse {
+    last: SubmissionNo,
+    /// The allocations, never none.
+    holds: VecDeque<(u32, EvictFlags)>,
+}
 
 impl Lapsing {
     /// The hold of the device's entry on allocation `index` ends with `last`.
     pub fn insert(&mut self, last: SubmissionNo, index: u32, flags: EvictFlags) {
-        self.0.entry(last).or_default().push_back((index, flags));
+        let at = match self.0.back() {
+            Some(back) if back.last >= last => self.0.partition_point(|lapse| lapse.last < last),
+            _ => self.0.len(),
+        };
+        if self.0.get(at).is_none_or(|lapse| lapse.last != last) {
+            self.0.insert(at, Lapse { last, holds: VecDeque::new() });
+        }
+        self.0[at].holds.push_back((index, flags));
     }
 
     /// No hold on allocation `index` ends any more.
     pub fn forget(&mut self, index: u32) {
-        self.0.retain(|_, holds| {
-            holds.retain(|&(held, _)| held != index);
-            !holds.is_empty()
+        self.0.retain_mut(|lapse| {
+            lapse.holds.retain(|&(held, _)| held != index);
+            !lapse.holds.is_empty()
         });
     }
 
     /// Holds that end with a submission up to `last`: the submission and the allocation.
     pub fn up_to(&self, last: SubmissionNo) -> impl Iterator<Item = (SubmissionNo, u32)> {
-        self.0.range(..=last).flat_map(|(&ends, holds)| holds.iter().map(move |&(index, _)| (ends, index)))
+        let lapses = self.0.iter().take_while(move |lapse| lapse.last <= last);
+        lapses.flat_map(|lapse| lapse.holds.iter().map(|&(index, _)| (lapse.last, index)))
     }
 
     /// The next hold that ends with a submission up to `dispatched`.
     pub fn pop(&mut self, dispatched: SubmissionNo) -> Option<(u32, EvictFlags)> {
-        let mut first = self.0.first_entry().filter(|first| *first.key() <= dispatched)?;
-        let hold = first.get_mut().pop_front();
-        if first.get().is_empty() {
-            first.remove();
+        let first = self.0.front_mut().filter(|first| first.last <= dispatched)?;
+        let hold = first.holds.pop_front();
+        if first.holds.is_empty() {
+            self.0.pop_front();
         }
         hold
     }

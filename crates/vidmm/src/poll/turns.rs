@@ -258,6 +258,12 @@ impl VidMm {
         self.devices[device as usize].suspended_in_period = true;
         let id = self.device_id(device);
         self.events.record(|| Event::DeviceSuspended { device: id });
+        self.with_holds(device, |vidmm| vidmm.release_all(device));
+        self.stirred = true;
+    }
+
+    /// What entries of a device's list hold is to be held again when the device is resumed.
+    fn release_all(&mut self, device: u32) {
         let halted = self.devices[device as usize].turn.is_halted;
         for index in core::mem::take(&mut self.devices[device as usize].holdings) {
             let is_open =
@@ -283,7 +289,6 @@ impl VidMm {
             self.allocations[index as usize].state |= state;
             self.let_go(index);
         }
-        self.stirred = true;
     }
 
     /// The device's turn has come: its list is brought back, and then its work runs.
