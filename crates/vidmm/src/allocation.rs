@@ -349,12 +349,12 @@ impl Allocation {
 
     /// Whether a granted span, or the work in one that has ended, holds it in place.
     pub fn is_held(&self) -> bool {
-        self.any_entry(|_, entry| entry.holding)
+        self.any_entry(|_, entry| entry.is_holding())
     }
 
     /// Whether one of `device` does.
     pub fn is_held_by(&self, device: u32) -> bool {
-        self.entry(device).is_some_and(|entry| entry.holding)
+        self.entry(device).is_some_and(ListEntry::is_holding)
     }
 
     /// Where its device's list counts it.
@@ -365,9 +365,7 @@ impl Allocation {
     /// Where it may be counted when it joins the list of `device`, first choice first. While something outstanding requires it,
     /// that is where it is.
     pub fn pools(&self, device: u32) -> [Option<Pool>; 2] {
-        let is_counted = |other, entry: &ListEntry| {
-            entry.holding || entry.owed || entry.has_ungranted_span() || (other != device && entry.count > 0)
-        };
+        let is_counted = |other, entry: &ListEntry| entry.is_outstanding() || (other != device && entry.count > 0);
         if self.any_entry(is_counted) {
             return [Some(self.pool()), None];
         }
@@ -397,7 +395,7 @@ impl Allocation {
 
     /// Whether something outstanding requires it: a granted span, or one that waits for its grant.
     pub fn is_required(&self) -> bool {
-        self.any_entry(|_, entry| entry.count > 0 || entry.holding || entry.owed || entry.has_ungranted_span())
+        self.any_entry(|_, entry| entry.count > 0 || entry.is_outstanding())
     }
 
     /// The segment that it is resident in, and its ranges there; its backing store if it is nowhere else.

@@ -6,7 +6,7 @@ use core::fmt;
 use crate::{
     allocation::{Allocation, AllocationState, Place},
     pool::Pool,
-    residency::ListEntry,
+    residency::{EntryFlags, ListEntry},
     state::VidMm,
     units::Extent,
 };
@@ -44,6 +44,9 @@ impl VidMm {
         for (index, allocation) in self.allocations.iter() {
             self.check_allocation_books(index, allocation, &mut audit);
         }
+        let entries = self.allocations.iter().flat_map(|(_, allocation)| allocation.entries());
+        let queued = entries.map(|(_, entry)| self.spans.len(entry.spans) as u64).sum();
+        audit.equal("D2: spans of ungranted requests", self.spans.used() as u64, queued);
         self.check_offers(&mut audit);
         self.check_locks(&mut audit);
         self.check_devices(&mut audit);
@@ -161,7 +164,7 @@ impl VidMm {
             audit.holds(allocation.state.contains(AllocationState::OFFERED), || {
                 format!("I25: allocation {index} has an offer, but is not offered")
             });
-            let is_listed = allocation.entries().any(|(_, entry)| entry.count > 0 || entry.open);
+            let is_listed = allocation.entries().any(|(_, entry)| entry.count > 0 || entry.is_open());
             audit.holds(!is_listed, || format!("I25: allocation {index} is offered, but a list requires it"));
         }
         for (index, Allocation { state, place, .. }) in self.allocations.iter() {
@@ -193,18 +196,19 @@ impl VidMm {
         let (state, is_held) = (allocation.state, allocation.is_held());
         for (device, entry) in allocation.entries() {
             let device = &self.devices[device as usize];
-            audit.holds(!entry.open || entry.count > 0, || {
+            audit.holds(!entry.is_open() || entry.count > 0, || {
                 format!("D2: allocation {index} has an open span, but its entry is {entry:?}")
             });
             audit.holds(
-                entry.holding == (!device.is_suspended() && (entry.open || entry.until > device.dispatched())),
+                entry.is_holding()
+                    == (!device.is_suspended() && (entry.is_open() || entry.until() > device.dispatched())),
                 || {
                     format!(
                         "D2: allocation {index} is held although its last span has lapsed, or is not held: {entry:?}"
                     )
                 },
             );
-            audit.holds(!entry.holding || entry.in_holdings, || {
+            audit.holds(!entry.is_holding() || entry.is.contains(EntryFlags::IN_HOLDINGS), || {
                 format!("RES-71: allocation {index} is held, and its device has not noted it: {entry:?}")
             });
         }
@@ -263,13 +267,13 @@ impl VidMm {
                 let bytes = |counts: fn(&ListEntry) -> bool| -> u64 {
                     open().into_iter().filter(|(a, entry)| a.pool() == pool && counts(entry)).map(|(a, _)| a.size).sum()
                 };
-                let (listed, held) = (bytes(|entry| entry.count > 0), bytes(|entry| entry.holding));
+                let (listed, held) = (bytes(|entry| entry.count > 0), bytes(ListEntry::is_holding));
                 audit.equal("D3: bytes that a device holds", device.held[pool], held);
                 let (needed, capacity) = (device.needed(pool), self.list_capacity(pool));
                 audit.holds(needed <= capacity, || {
                     format!("D3: device {index} needs {needed} bytes of {pool:?}, and even alone has only {capacity}")
                 });
-                audit.equal("RES-71: bytes that a device is owed", device.owed[pool], bytes(|entry| entry.owed));
+                audit.equal("RES-71: bytes that a device is owed", device.owed[pool], bytes(ListEntry::is_owed));
                 audit.equal("RES-02: bytes of a device's list", device.list[pool].now(), listed);
             }
             audit.holds(device.ready <= device.granted && device.granted <= device.requests.len(), || {

@@ -3,7 +3,7 @@
 use crate::{
     allocation::AllocationState,
     pool::Pool,
-    residency::{Effect, EvictFlags},
+    residency::{Effect, EntryFlags, EvictFlags},
     state::VidMm,
 };
 
@@ -48,11 +48,11 @@ impl VidMm {
         let (pool, size) = (allocation.pool(), allocation.size);
         allocation.state -= AllocationState::SUSPENDED;
         let entry = allocation.entry_mut(device);
-        if core::mem::replace(&mut entry.owed, false) {
+        if entry.replace(EntryFlags::OWED, false) {
             books.owed[pool] -= size;
         }
-        if !core::mem::replace(&mut entry.holding, true) {
-            let is_noted = core::mem::replace(&mut entry.in_holdings, true);
+        if !entry.replace(EntryFlags::HOLDING, true) {
+            let is_noted = entry.replace(EntryFlags::IN_HOLDINGS, true);
             books.held[pool] += size;
             books.num_held += 1;
             if !is_noted {
@@ -68,9 +68,9 @@ impl VidMm {
         let books = &mut self.devices[device as usize];
         let (pool, size) = (allocation.pool(), allocation.size);
         let entry = allocation.entry_mut(device);
-        if core::mem::replace(&mut entry.owed, false) {
+        if entry.replace(EntryFlags::OWED, false) {
             books.owed[pool] -= size;
-        } else if core::mem::replace(&mut entry.holding, false) {
+        } else if entry.replace(EntryFlags::HOLDING, false) {
             books.held[pool] -= size;
             books.num_held -= 1;
         }
@@ -90,8 +90,8 @@ impl VidMm {
             let is_open = allocations.contains(index as usize) && allocations[index as usize].entry(device).is_some();
             is_open && {
                 let entry = allocations[index as usize].entry_mut(device);
-                entry.in_holdings = entry.holding;
-                entry.holding
+                entry.is.set(EntryFlags::IN_HOLDINGS, entry.is_holding());
+                entry.is_holding()
             }
         });
     }
@@ -104,7 +104,7 @@ impl VidMm {
             allocation.state |= AllocationState::DIRTY;
         }
         let Some(entry) = allocation.entry(device) else { return };
-        if entry.open || entry.until > self.devices[device as usize].dispatched() {
+        if entry.is_open() || entry.until() > self.devices[device as usize].dispatched() {
             return;
         }
         // Of several spans that end with one submission the last decides (RES-21).

@@ -25,6 +25,8 @@ mod placer;
 mod commit;
 mod aperture;
 mod gpu_va;
+mod u56;
+mod spans;
 mod residency;
 mod allocation;
 mod evictable;

@@ -260,7 +260,7 @@ impl VidMm {
     fn destroy_at_once(&mut self, index: u32, device: u32) {
         self.with_holds(device, |vidmm| vidmm.release(index, device));
         self.devices[device as usize].lapsing.forget(index);
-        self.allocations[index as usize].entry_mut(device).forget_uses();
+        self.allocations[index as usize].entry_mut(device).forget_uses(&mut self.spans);
         self.allocations[index as usize].state |= AllocationState::DESTROYED;
         self.let_go(index);
         self.bury(index);
@@ -283,7 +283,7 @@ impl VidMm {
         let entry = allocation.entry_mut(device);
         if entry.count > 0 {
             entry.count = 1;
-            let effect = entry.leave(submitted, flags);
+            let effect = entry.leave(submitted, flags, &mut self.spans);
             self.set_list_bytes(device as usize, pool, self.devices[device as usize].list[pool].now() - size);
             self.with_holds(device, |vidmm| vidmm.apply(index, device, effect));
         }

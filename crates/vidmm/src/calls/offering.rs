@@ -269,7 +269,7 @@ impl VidMm {
                 entry.count = count;
                 self.with_holds(device, |vidmm| vidmm.apply(index, device, effect));
             } else {
-                items.push((index, entry.join_ungranted()));
+                items.push((index, entry.join_ungranted(&mut self.spans)));
                 entry.count = count;
             }
         }

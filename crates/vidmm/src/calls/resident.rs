@@ -10,7 +10,7 @@ use crate::{
     id::{AllocationId, DeviceId, PagingQueueId},
     pool::{PerPool, Pool},
     request::{Request, RequestKind},
-    residency::{EvictFlags, MakeResidentFlags},
+    residency::{EntryFlags, EvictFlags, MakeResidentFlags},
     state::VidMm,
 };
 
@@ -93,7 +93,10 @@ impl VidMm {
             });
             return Ok(Residency::Resident);
         }
-        let join = |index| (index, self.allocations[index as usize].entry_mut(device as u32).join_ungranted());
+        let join = |index| {
+            let entry = self.allocations[index as usize].entry_mut(device as u32);
+            (index, entry.join_ungranted(&mut self.spans))
+        };
         let items = indices.into_iter().map(join).collect();
         self.request(queue, RequestKind::MakeResident(items));
         Ok(Residency::Pending { paging_fence_value })
@@ -136,9 +139,11 @@ impl VidMm {
                     continue;
                 }
                 let entry = allocation.entry_mut(device_index as u32);
-                let effect = entry.leave(last, flags);
+                let effect = entry.leave(last, flags, &mut vidmm.spans);
                 if entry.count == 0 {
                     left[allocation.pool()] += allocation.size;
+                } else if flags.contains(EvictFlags::NOT_WRITTEN_TO) {
+                    vidmm.devices[device_index].not_written.push(index);
                 }
                 vidmm.apply(index, device_index as u32, effect);
             }
@@ -252,6 +257,16 @@ impl VidMm {
             *self.count_mut(device as u32, index).expect("it was counted") += 1;
         }
         left.map_or(Ok(()), |position| Err(EvictError::NotResident { position }))
+    }
+
+    /// The device submits work, which may write what was said not to be written before.
+    pub(super) fn forget_not_written(&mut self, device: u32) {
+        for index in core::mem::take(&mut self.devices[device as usize].not_written) {
+            let is_there = self.allocations.contains(index as usize);
+            if is_there && self.allocations[index as usize].entry(device).is_some() {
+                self.allocations[index as usize].entry_mut(device).is -= EntryFlags::NOT_WRITTEN;
+            }
+        }
     }
 
     /// How often the device's list names the allocation; while it is offered, how often it will again. None if it is not open

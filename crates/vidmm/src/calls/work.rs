@@ -55,6 +55,7 @@ impl VidMm {
         for named in waits.iter().chain(&signals) {
             self.monitored_fences[named.fence as usize].references += 1;
         }
+        self.forget_not_written(device_index as u32);
         let device = &mut self.devices[device_index];
         device.submitted += 1;
         let number = device.submitted;

@@ -14,7 +14,8 @@ use crate::{
     paging::Retire,
     pool::{PerPool, Pool},
     request::RequestKind,
-    residency::SpanNo,
+    residency::ListEntry,
+    spans::SpanNo,
     state::{Deferred, DeferredAction, VidMm},
     turn::Power,
 };
@@ -304,7 +305,8 @@ impl VidMm {
             allocation.state.contains(AllocationState::DESTROYED)
                 && allocation.pool() == pool
                 && allocation.entries().all(|(user, entry)| {
-                    !entry.has_ungranted_span() && (if user == device { entry.until == last } else { !entry.holding })
+                    !entry.has_ungranted_span()
+                        && (if user == device { entry.until() == last } else { !entry.is_holding() })
                 })
         });
         // An Evict names an allocation more than once if it ends more than one span of it.
@@ -355,9 +357,9 @@ impl VidMm {
     fn hold_granted(&mut self, device: u32, items: &[(u32, Option<SpanNo>)]) {
         for &(index, span) in items {
             if let Some(span) = span {
-                let effect = self.allocations[index as usize].entry_mut(device).grant(span);
+                let effect = self.allocations[index as usize].entry_mut(device).grant(span, &mut self.spans);
                 self.apply(index, device, effect);
-            } else if self.allocations[index as usize].entry(device).is_some_and(|entry| entry.owed) {
+            } else if self.allocations[index as usize].entry(device).is_some_and(ListEntry::is_owed) {
                 // What was held before its device was suspended is held again.
                 self.hold(index, device);
             }

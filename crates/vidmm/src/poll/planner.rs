@@ -157,8 +157,8 @@ impl VidMm {
         for (device, entry) in allocation.entries() {
             let books = &self.devices[device as usize];
             // Nothing of a suspended device is in flight, and what it has queued is not dispatched before it is resumed.
-            if !books.is_suspended() && entry.until > books.retired() {
-                draft.plan.wait_for(device, entry.until);
+            if !books.is_suspended() && entry.until() > books.retired() {
+                draft.plan.wait_for(device, entry.until());
             }
         }
         for mapping in Vec::from_iter(self.allocations[index as usize].mappings()) {

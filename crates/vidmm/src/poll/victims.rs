@@ -73,7 +73,7 @@ impl VidMm {
     /// although nothing holds what it requires.
     pub(crate) fn is_done_with(&self, index: u32) -> bool {
         let is_used = |device: u32, entry: &ListEntry| {
-            entry.open || entry.has_ungranted_span() || entry.until > self.devices[device as usize].dispatched()
+            entry.is_open() || entry.has_ungranted_span() || entry.until() > self.devices[device as usize].dispatched()
         };
         !self.allocations[index as usize].any_entry(is_used)
     }
