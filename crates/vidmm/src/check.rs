@@ -4,7 +4,8 @@ use alloc::{format, string::String, vec::Vec};
 use core::fmt;
 
 use crate::{
-    allocation::{Allocation, AllocationState, Place},
+    allocation::{Allocation, AllocationState},
+    place::{PageOffset, Place},
     pool::Pool,
     residency::{EntryFlags, ListEntry},
     state::VidMm,
@@ -75,10 +76,10 @@ impl VidMm {
         audit.equal("D4: available bytes", self.placer.available(), holes);
 
         let placed = self.allocations.iter().filter_map(|(_, allocation)| match &allocation.place {
-            Some(Place::Memory(extents)) => Some(extents),
+            &Some(Place::Memory(place)) => Some(allocation.extents(place)),
             _ => None,
         });
-        let placed = placed.flat_map(|extents| extents.iter());
+        let placed = placed.flat_map(|extents| Vec::from_iter(extents.iter()));
         let mut all: Vec<Extent> = placed.chain(tables).chain(self.placer.holes()).collect();
         all.sort_unstable();
         let mut end = 0;
@@ -109,10 +110,11 @@ impl VidMm {
         let mut end = 0;
         let mut mapped = 0;
         for (index, range) in self.aperture.shown() {
-            let place = &self.allocations[index as usize].place;
-            audit.holds(*place == Some(Place::Aperture(range.offset)) && range.offset >= end, || {
-                format!("SEG-13: {range:?} of the aperture shows allocation {index}, which is at {place:?}")
-            });
+            let place = self.allocations[index as usize].place;
+            audit.holds(
+                place == Some(Place::Aperture(PageOffset::of_bytes(range.offset))) && range.offset >= end,
+                || format!("SEG-13: {range:?} of the aperture shows allocation {index}, which is at {place:?}"),
+            );
             (end, mapped) = (range.end(), mapped + 1);
         }
         for vacant in self.aperture.vacant() {
@@ -125,7 +127,7 @@ impl VidMm {
         audit.equal("SEG-13: allocations in the aperture", mapped, placed as u64);
         for (index, allocation) in self.allocations.iter() {
             let (assigned, held) = (self.aperture.assigned(index as u32), allocation.is_held());
-            let is_elsewhere = matches!((&allocation.place, assigned), (Some(Place::Aperture(at)), Some(range)) if range.offset != *at);
+            let is_elsewhere = matches!((allocation.place, assigned), (Some(Place::Aperture(at)), Some(range)) if range.offset != at.bytes());
             let physical = allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY);
             let is_unmapped = physical && allocation.place == Some(Place::System);
             audit.holds(!is_unmapped, || format!("SEG-13: allocation {index} is resident outside the aperture"));
@@ -219,7 +221,8 @@ impl VidMm {
         audit.holds(state.contains(AllocationState::EVICTABLE) == evictable, || {
             format!("D3: allocation {index} is wrongly marked as to evictability: {state:?}")
         });
-        if let Some(Place::Memory(extents)) = &allocation.place {
+        if let Some(Place::Memory(place)) = allocation.place {
+            let extents = allocation.extents(place);
             audit.equal("SEG-13: bytes of an allocation's extents", extents.bytes(), allocation.size);
         }
         audit.holds(!is_held || is_in(allocation, allocation.pool()), || {
@@ -306,7 +309,7 @@ impl VidMm {
 }
 
 fn is_in(allocation: &Allocation, pool: Pool) -> bool {
-    allocation.place.as_ref().is_some_and(|place| place.pool() == pool)
+    allocation.place.is_some_and(|place| place.pool() == pool)
 }
 
 struct Audit {

@@ -27,6 +27,7 @@ mod aperture;
 mod gpu_va;
 mod u56;
 mod spans;
+mod place;
 mod residency;
 mod allocation;
 mod evictable;

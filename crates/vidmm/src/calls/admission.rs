@@ -11,9 +11,10 @@
 use alloc::vec::Vec;
 
 use crate::{
-    allocation::{AllocationState, Place},
+    allocation::AllocationState,
     error::NoMemoryReason,
     event::SuspendReason,
+    place::Place,
     pool::{PerPool, Pool},
     residency::MakeResidentFlags,
     state::VidMm,
@@ -116,7 +117,7 @@ impl VidMm {
         }
         let allocation = &self.allocations[index as usize];
         let shown_at = match allocation.place {
-            Some(Place::Aperture(offset)) => Some(offset),
+            Some(Place::Aperture(offset)) => Some(offset.bytes()),
             _ => None,
         };
         let assigned = self.aperture.assign(index, allocation.size, shown_at).is_some();

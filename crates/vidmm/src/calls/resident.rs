@@ -4,10 +4,11 @@ use alloc::vec::Vec;
 
 use super::admission::Admission;
 use crate::{
-    allocation::{AllocationState, Place},
+    allocation::AllocationState,
     error::{DeviceErrorReason, EvictError, MakeResidentError, NoMemoryReason},
     event::Event,
     id::{AllocationId, DeviceId, PagingQueueId},
+    place::Place,
     pool::{PerPool, Pool},
     request::{Request, RequestKind},
     residency::{EntryFlags, EvictFlags, MakeResidentFlags},
@@ -290,12 +291,14 @@ impl VidMm {
     /// Whether it is decided that the allocation is where its device's list counts it.
     pub(crate) fn is_placed(&self, index: u32) -> bool {
         let allocation = &self.allocations[index as usize];
-        match &allocation.place {
+        match allocation.place {
             Some(Place::Memory(_)) => allocation.pool() == Pool::Memory,
             Some(Place::System) => {
                 allocation.pool() == Pool::System && !allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY)
             }
-            Some(Place::Aperture(offset)) => self.aperture.assigned(index).is_some_and(|range| range.offset == *offset),
+            Some(Place::Aperture(offset)) => {
+                self.aperture.assigned(index).is_some_and(|range| range.offset == offset.bytes())
+            }
             None => false,
         }
     }

@@ -7,11 +7,12 @@ use alloc::{collections::BTreeSet, vec::Vec};
 
 use super::draft::Draft;
 use crate::{
-    allocation::{Allocation, AllocationState, Place},
+    allocation::{Allocation, AllocationState},
     event::{Event, EvictReason},
     gpu_va::{Mapping, PageTables, TableKey},
     id::{PlanNo, SubmissionNo},
     paging::Retire,
+    place::Place,
     pool::{PerPool, Pool},
     request::RequestKind,
     residency::ListEntry,
@@ -260,7 +261,7 @@ impl VidMm {
                 needs.not_held[pool] += size;
             }
             // What is elsewhere and is wanted here makes room there as any victim does.
-            if allocation.place.as_ref().is_none_or(|place| place.pool() != pool) {
+            if allocation.place.is_none_or(|place| place.pool() != pool) {
                 needs.missing[pool] += size;
             } else if allocation.state.contains(AllocationState::EVICTABLE) {
                 needs.kept[pool] += size;
