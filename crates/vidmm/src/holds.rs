@@ -157,6 +157,12 @@ impl VidMm {
         }
     }
 
+    /// The allocations are no victims any more. Their neighbours in the queues lie anywhere in memory: with nothing else between
+    /// one and the next, the processor waits for several of them at once.
+    pub(crate) fn keep_all(&mut self, indices: impl Iterator<Item = u32>) {
+        indices.for_each(|index| self.keep(index));
+    }
+
     /// The allocation may be a victim, as the most recently used of its priority.
     pub(crate) fn expose(&mut self, index: u32) {
         let allocation = &self.allocations[index as usize];

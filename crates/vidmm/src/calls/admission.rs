@@ -76,7 +76,7 @@ impl VidMm {
         let allocation = &self.allocations[index as usize];
         let (size, counted, pools) = (allocation.size, allocation.pool(), allocation.pools(admission.device as u32));
         let is_held = allocation.is_held_by(admission.device as u32);
-        for pool in pools.into_iter().flatten() {
+        for &pool in pools.iter().flatten() {
             if i128::from(size) > admission.left[pool] || !self.has_range(admission, index, pool) {
                 continue;
             }

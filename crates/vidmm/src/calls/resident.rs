@@ -86,6 +86,7 @@ impl VidMm {
             paging_fence_value,
         });
         if at_once {
+            self.keep_all(indices.iter().copied());
             self.with_holds(device as u32, |vidmm| {
                 for index in indices {
                     let effect = vidmm.allocations[index as usize].entry_mut(device as u32).join_granted();

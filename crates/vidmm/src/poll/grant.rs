@@ -319,9 +319,9 @@ impl VidMm {
         let mut draft = Draft { wanted_by: Some(device), ..Draft::default() };
         let mut plans = Vec::new();
         let mut missing = Vec::new();
+        // What the request names is no victim of it.
+        self.keep_all(items.iter().map(|&(index, _)| index));
         for &(index, _) in items {
-            // What the request names is no victim of it.
-            self.keep(index);
             if self.is_placed(index) {
                 let plan = self.allocations[index as usize].last_plan;
                 if !self.stream.is_retired(plan) {
