@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         }
         let signals = vec![FenceValueDesc { fence, value: round + 1 }];
-        vidmm.submit(context, SubmitDesc { dma_buffer, waits: vec![], signals })?;
+        vidmm.submit(context, SubmitDesc { dma_buffer, signals, ..SubmitDesc::default() })?;
         vidmm.evict(device, &[allocation], EvictFlags::EVICT_ONLY_IF_NECESSARY)?;
     }
 

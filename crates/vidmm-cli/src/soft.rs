@@ -1,8 +1,10 @@
 //! The model GPU as the machine of a run.
 
 use vidmm_runtime::{DriverFault, Machine};
-use vidmm_sim::{FaultKind, LinkedAdapterDesc, MachineDesc};
-use vidmm_soft::{CostModel, LinkedAdapterConfig, ModelGpuFaults, SoftAdapterConfig};
+use vidmm_sim::{Fault, FaultKind, LinkedAdapterDesc, MachineDesc};
+use vidmm_soft::{
+    CostModel, LinkedAdapterConfig, ModelGpuFaults, PAGING_ENGINE, PacketHits, RENDER_ENGINE, SoftAdapterConfig,
+};
 
 /// Builds the machine that `desc` asks for.
 pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
@@ -14,25 +16,47 @@ pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
         local_bytes_per_second: desc.local_bytes_per_second,
         ..CostModel::default()
     };
-    let flip = desc.faults.iter().find(|fault| fault.kind == FaultKind::FlipBitInTransfer);
-    let flip = flip.map(|fault| fault.nth.map_or(1..=u64::MAX, |nth| nth..=nth));
-    let faults = ModelGpuFaults { flip_bit_in_transfer: flip };
-    let mut machine = Machine::from(vidmm_soft::machine(&config, cost, faults, None));
-    for fault in &desc.faults {
-        let kind = match fault.kind {
-            FaultKind::FlipBitInTransfer => continue,
-            FaultKind::SkipTlbFlush => DriverFault::SkipTlbFlush,
-            FaultKind::DropPageOut => DriverFault::DropPageOut,
-            FaultKind::SkipDecompression => DriverFault::SkipDecompression,
-            FaultKind::IgnoreChunkOffset => DriverFault::IgnoreChunkOffset,
-            FaultKind::LateNotification => DriverFault::LateNotification,
-            FaultKind::EarlyIoMmuUnmap => DriverFault::EarlyIoMmuUnmap,
-            FaultKind::SkipCacheFlush => DriverFault::SkipCacheFlush,
-            FaultKind::ReusePagingVa => DriverFault::ReusePagingVa,
+    let mut machine = Machine::from(vidmm_soft::machine(&config, cost, gpu_faults(&desc.faults), None));
+    for &Fault { kind, nth } in &desc.faults {
+        machine = match kind {
+            FaultKind::SkipTlbFlush => machine.with_fault(DriverFault::SkipTlbFlush, nth),
+            FaultKind::DropPageOut => machine.with_fault(DriverFault::DropPageOut, nth),
+            FaultKind::SkipDecompression => machine.with_fault(DriverFault::SkipDecompression, nth),
+            FaultKind::IgnoreChunkOffset => machine.with_fault(DriverFault::IgnoreChunkOffset, nth),
+            FaultKind::LateNotification => machine.with_fault(DriverFault::LateNotification, nth),
+            FaultKind::EarlyIoMmuUnmap => machine.with_fault(DriverFault::EarlyIoMmuUnmap, nth),
+            FaultKind::SkipCacheFlush => machine.with_fault(DriverFault::SkipCacheFlush, nth),
+            FaultKind::ReusePagingVa => machine.with_fault(DriverFault::ReusePagingVa, nth),
+            FaultKind::Gpu(fault) => machine.with_gpu_fault(fault, nth),
+            FaultKind::Interrupt(fault) => machine.with_interrupt_fault(fault, nth),
+            FaultKind::FlipBitInTransfer
+            | FaultKind::HangPacket
+            | FaultKind::HangPagingBuffer
+            | FaultKind::ForgePageFault
+            | FaultKind::ForgePagingFault
+            | FaultKind::LieAboutEngineReset => machine,
         };
-        machine = machine.with_fault(kind, fault.nth);
     }
     Ok(machine)
+}
+
+/// The errors that the model GPU makes itself.
+fn gpu_faults(faults: &[Fault]) -> ModelGpuFaults {
+    let mut own = ModelGpuFaults::default();
+    for fault in faults {
+        let hits = fault.nth.map_or(1..=u64::MAX, |nth| nth..=nth);
+        let packets = |engine| PacketHits { engine, hits: hits.clone() };
+        match fault.kind {
+            FaultKind::FlipBitInTransfer => own.flip_bit_in_transfer = Some(hits),
+            FaultKind::HangPacket => own.hang_packets.push(packets(RENDER_ENGINE)),
+            FaultKind::HangPagingBuffer => own.hang_packets.push(packets(PAGING_ENGINE)),
+            FaultKind::ForgePageFault => own.forge_page_faults.push(packets(RENDER_ENGINE)),
+            FaultKind::ForgePagingFault => own.forge_page_faults.push(packets(PAGING_ENGINE)),
+            FaultKind::LieAboutEngineReset => own.lie_about_engine_reset = Some(hits),
+            _ => {}
+        }
+    }
+    own
 }
 
 fn config(desc: &MachineDesc) -> SoftAdapterConfig {

@@ -1,7 +1,9 @@
 //! The GPU: executes bytes.
 
-use vidmm::contract::{CpuVirtualAddress, DmaBuffer, EngineFence, Packet};
-use vidmm::{GpuVirtualAddress, Nanoseconds, PhysicalAddress};
+use vidmm::contract::{
+    CpuVirtualAddress, DmaBuffer, EngineFence, Packet, ResetEngineError, RestartError, ReturnedBuffers,
+};
+use vidmm::{Nanoseconds, PhysicalAddress};
 
 use crate::kernel::Content;
 
@@ -9,6 +11,8 @@ use crate::kernel::Content;
 ///
 /// An engine runs its packets in the order of [`submit`](Self::submit), each once all its waits are over; engines run side by
 /// side. The GPU never calls back: what it has to say are events.
+///
+/// An engine whose packet faults stops, and keeps all buffers that it has, until it is reset.
 pub trait Gpu {
     /// Hands `packet` to its engine at time `now`.
     fn submit(&mut self, now: Nanoseconds, packet: Packet);
@@ -33,6 +37,44 @@ pub trait Gpu {
     /// The adapter loses its power: nothing of its own memory, of what the aperture shows and of what it caches remains. No
     /// packet is under way.
     fn lose_power(&mut self) {}
+
+    /// `engine` is to end the packet that it runs and to begin no other, then to give back what it has not begun and to report
+    /// [`Preempted`](GpuEvent::Preempted). An engine that runs nothing reports it at once, as an event of
+    /// [`advance`](Self::advance). From then on it runs what is submitted.
+    ///
+    /// A GPU that cannot be preempted never answers, and neither does an engine that hangs or has stopped.
+    #[doc(alias = "DxgkDdiPreemptCommand")]
+    fn preempt(&mut self, now: Nanoseconds, engine: u32, preemption_fence_id: u64) {
+        let _ = (now, engine, preemption_fence_id);
+    }
+
+    /// `engine` is to abort what it runs, to give back all buffers that it has, and to report
+    /// [`EngineReset`](GpuEvent::EngineReset). A request to preempt it is forgotten.
+    ///
+    /// A GPU whose engines cannot be reset one by one never answers.
+    #[doc(alias = "DxgkDdiResetEngine")]
+    fn reset_engine(&mut self, now: Nanoseconds, engine: u32) {
+        let _ = (now, engine);
+    }
+
+    /// All engines are to stop and to give back all buffers; what local memory, the aperture and caches hold is lost. Reported
+    /// as [`ResetFromTimeout`](GpuEvent::ResetFromTimeout). Each engine's fence is then that of the last packet submitted to it
+    /// (FLT-25), and nothing runs until [`restart_from_timeout`](Self::restart_from_timeout). Answers to earlier requests do
+    /// not come any more.
+    ///
+    /// A GPU that cannot be reset never answers.
+    #[doc(alias = "DxgkDdiResetFromTimeout")]
+    fn reset_from_timeout(&mut self, now: Nanoseconds) {
+        let _ = now;
+    }
+
+    /// The engines are to run again, as reported by [`RestartedFromTimeout`](GpuEvent::RestartedFromTimeout).
+    ///
+    /// A GPU that cannot be reset never answers.
+    #[doc(alias = "DxgkDdiRestartFromTimeout")]
+    fn restart_from_timeout(&mut self, now: Nanoseconds) {
+        let _ = now;
+    }
 
     /// Bytes that commands of the driver decompressed so far; 0 for a GPU without compression.
     fn bytes_decompressed(&self) -> u64 {
@@ -67,25 +109,52 @@ pub enum GpuEvent {
         /// Its buffer.
         buffer: DmaBuffer,
     },
-    /// A packet accessed an address that nothing is mapped at; it has been aborted and its engine was reset.
-    PageFault {
-        /// The packet that faulted.
-        signal: EngineFence,
-        /// The address.
-        virtual_address: GpuVirtualAddress,
-        /// Whether it was a write.
-        write: bool,
-        /// Its buffer.
-        buffer: DmaBuffer,
+    /// The GPU has something to say that only its driver understands: the bytes of its status registers, for
+    /// [`interrupt_routine`](vidmm::contract::Kmd::interrupt_routine). A packet that faulted stays with its engine, which has
+    /// stopped.
+    Interrupt {
+        /// The bytes.
+        status: Vec<u8>,
         /// When.
         at: Nanoseconds,
     },
-    /// A packet holds a command that means nothing to the GPU; it has been aborted and its engine was reset.
-    IllegalCommand {
-        /// The packet.
-        signal: EngineFence,
-        /// Its buffer.
-        buffer: DmaBuffer,
+    /// An engine has ended what it ran, and gives back what it has not begun.
+    #[doc(alias = "DXGK_INTERRUPT_DMA_PREEMPTED")]
+    Preempted {
+        /// The engine.
+        engine: u32,
+        /// The request that this answers.
+        preemption_fence_id: u64,
+        /// The last packet that has ended.
+        last_completed_fence_id: u64,
+        /// The packets that it has not begun.
+        returned: ReturnedBuffers,
+        /// When.
+        at: Nanoseconds,
+    },
+    /// An engine was reset, or could not be.
+    EngineReset {
+        /// The engine.
+        engine: u32,
+        /// The packet that was aborted, or the last that has ended if none was under way: LastAbortedFenceId (FLT-21, FLT-24).
+        /// An engine that could not be reset keeps its packets.
+        result: Result<u64, ResetEngineError>,
+        /// All packets that it had and did not end, the aborted one included.
+        returned: ReturnedBuffers,
+        /// When.
+        at: Nanoseconds,
+    },
+    /// The adapter was reset and waits to be restarted.
+    ResetFromTimeout {
+        /// All packets that its engines had and did not end, engine by engine, oldest first.
+        returned: Vec<(EngineFence, DmaBuffer)>,
+        /// When.
+        at: Nanoseconds,
+    },
+    /// The adapter runs again, or could not be restarted.
+    RestartedFromTimeout {
+        /// Which of both.
+        result: Result<(), RestartError>,
         /// When.
         at: Nanoseconds,
     },

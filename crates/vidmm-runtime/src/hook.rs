@@ -2,14 +2,22 @@
 
 use vidmm::contract::{
     AdapterInfo, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, Kmd, KmdAllocationHandle,
-    KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, RootPageTable, SegmentPreference, SegmentSet,
-    SubmitCommand,
+    KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, NotifyInterrupt, RootPageTable, SegmentPreference,
+    SegmentSet, SubmitCommand,
 };
 
-/// What stands between the core and a driver: it encodes paging operations in the driver's place, with or without its help.
+/// What stands between the core and a driver: it encodes paging operations in the driver's place, with or without its help,
+/// and may change what the driver makes of an interrupt.
 pub trait KmdHook {
-    /// What `driver` would be asked to encode.
-    fn build_paging_buffer(&mut self, driver: &mut dyn Kmd, build: &mut BuildPagingBuffer<'_>) -> BuildStatus;
+    /// What `driver` would be asked to encode. Without an answer of the hook's own it is.
+    fn build_paging_buffer(&mut self, driver: &mut dyn Kmd, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
+        driver.build_paging_buffer(build)
+    }
+
+    /// What the core is told of an interrupt that the driver takes for `interrupt`.
+    fn interrupt_decoded(&mut self, interrupt: NotifyInterrupt) -> NotifyInterrupt {
+        interrupt
+    }
 
     /// The driver has told what the adapter is.
     fn adapter_queried(&mut self, info: &AdapterInfo) {
@@ -22,7 +30,7 @@ pub trait KmdHook {
     }
 }
 
-/// A driver whose paging operations a [`KmdHook`] encodes. All else goes to the driver as it is.
+/// A driver with a [`KmdHook`] before it. What the hook is not asked about goes to the driver as it is.
 pub struct HookedKmd<H> {
     driver: Box<dyn Kmd>,
     hook: H,
@@ -108,5 +116,13 @@ impl<H: KmdHook> Kmd for HookedKmd<H> {
 
     fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>) {
         self.driver.submit_command(submit, preamble);
+    }
+
+    fn interrupt_routine(&mut self, status: &[u8]) -> Option<NotifyInterrupt> {
+        Some(self.hook.interrupt_decoded(self.driver.interrupt_routine(status)?))
+    }
+
+    fn query_dependent_engine_group(&mut self, node_ordinal: u32) -> u64 {
+        self.driver.query_dependent_engine_group(node_ordinal)
     }
 }

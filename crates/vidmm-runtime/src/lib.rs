@@ -2,17 +2,21 @@
 //!
 //! [`Runtime`] is the loop; [`Gpu`] is what executes; [`Umd`] encodes user work, whose results are specified in
 //! [`kernel`] so that they can be judged; [`HookedKmd`] is a driver behind something that encodes in its place, as a
-//! [`DriverFault`] does.
+//! [`DriverFault`] does. A [`GpuFault`] or an [`InterruptFault`] lets a GPU misbehave, or its driver misreport it.
 
 mod early_unmap;
 mod faults;
 mod gpu;
+mod gpu_faults;
 mod hook;
+mod interrupt_faults;
 pub mod kernel;
 mod runtime;
 
 pub use faults::DriverFault;
 pub use gpu::{CpuView, Gpu, GpuEvent};
+pub use gpu_faults::GpuFault;
 pub use hook::{HookedKmd, KmdHook};
+pub use interrupt_faults::InterruptFault;
 pub use kernel::{AllocationDesc, AllocationSegments, Content, CpuAccess, KernelCommand, PageRange, Surface, Umd};
 pub use runtime::{Happening, Machine, Runtime};

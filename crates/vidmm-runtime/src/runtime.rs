@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use vidmm::contract::{CpuVirtualAddress, DmaBuffer, EngineFence, Host, Kmd};
+use vidmm::contract::{CpuVirtualAddress, DmaBuffer, EngineFence, Host, Kmd, NotifyInterrupt, PageFaultFlags};
 use vidmm::{
     AdapterOptions, AllocationId, DeviceId, DeviceInError, GpuVirtualAddress, MemorySegmentGroup, MonitoredFenceId,
     Nanoseconds, NumberedEvent, Output, PagingQueueId, PhysicalAddress, ProcessId, StartAdapterError, Statistics,
@@ -186,6 +186,22 @@ impl Runtime {
                     self.machine.gpu.submit(self.now, packet);
                     continue;
                 }
+                Output::PreemptCommand { engine, preemption_fence_id } => {
+                    self.machine.gpu.preempt(self.now, engine, preemption_fence_id);
+                    continue;
+                }
+                Output::ResetEngine { engine } => {
+                    self.machine.gpu.reset_engine(self.now, engine);
+                    continue;
+                }
+                Output::ResetFromTimeout => {
+                    self.machine.gpu.reset_from_timeout(self.now);
+                    continue;
+                }
+                Output::RestartFromTimeout => {
+                    self.machine.gpu.restart_from_timeout(self.now);
+                    continue;
+                }
                 Output::PagingFenceSignaled { queue, value } => Happening::PagingFenceSignaled { queue, value },
                 Output::MonitoredFenceSignaled { fence, value } => Happening::MonitoredFenceSignaled { fence, value },
                 Output::DeviceInError(error) => Happening::DeviceInError(error),
@@ -230,11 +246,28 @@ impl Runtime {
                 self.vidmm.handle_completed(signal, buffer);
                 self.happenings.push_back(Happening::PacketEnded { signal, paging, started_at, ended_at });
             }
-            GpuEvent::PageFault { signal, virtual_address, write, buffer, at: _ } => {
-                self.vidmm.handle_page_fault(signal, virtual_address, write, buffer);
-                self.happenings.push_back(Happening::PageFault { signal, virtual_address, write });
+            GpuEvent::Interrupt { status, at: _ } => self.interrupt(&status),
+            GpuEvent::Preempted { engine, preemption_fence_id, last_completed_fence_id, returned, at: _ } => {
+                self.vidmm.handle_preempted(engine, preemption_fence_id, last_completed_fence_id, returned);
             }
-            GpuEvent::IllegalCommand { signal, buffer, at: _ } => self.vidmm.handle_illegal_command(signal, buffer),
+            GpuEvent::EngineReset { engine, result, returned, at: _ } => {
+                self.vidmm.handle_engine_reset(engine, result, returned);
+            }
+            GpuEvent::ResetFromTimeout { returned, at: _ } => self.vidmm.handle_reset_from_timeout(returned),
+            GpuEvent::RestartedFromTimeout { result, at: _ } => self.vidmm.handle_restart_from_timeout(result),
+        }
+    }
+
+    /// Lets the driver say what an interrupt means; one that is not the adapter's is nobody's.
+    fn interrupt(&mut self, status: &[u8]) {
+        let Some(notification) = self.machine.kmd.interrupt_routine(status) else { return };
+        self.vidmm.handle_interrupt(&notification);
+        if let NotifyInterrupt::DmaPageFaulted(fault) = notification {
+            self.happenings.push_back(Happening::PageFault {
+                signal: EngineFence { engine: fault.node_ordinal, fence_id: fault.faulted_fence_id },
+                virtual_address: fault.faulted_virtual_address,
+                write: fault.page_fault_flags.contains(PageFaultFlags::WRITE),
+            });
         }
     }
 }

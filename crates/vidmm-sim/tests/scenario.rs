@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use vidmm::contract::AddressingModel;
 use vidmm::{NotificationRevision, PriorityBand, Visibility};
 use vidmm_runtime::AllocationSegments;
+use vidmm_runtime::{GpuFault, InterruptFault};
 use vidmm_sim::{
     Check, Content, Duration, Fault, FaultError, FaultKind, Lifetimes, Notification, PageSize, PageTables, PagingVa,
     Processes, ResidencyPolicy, Scenario, ScenarioError, ScenarioFile, Wddm, WorkloadSource,
@@ -425,10 +426,24 @@ fn faults_are_read_and_written() {
         ("early-io-mmu-unmap", FaultKind::EarlyIoMmuUnmap, None),
         ("skip-cache-flush", FaultKind::SkipCacheFlush, None),
         ("reuse-paging-va", FaultKind::ReusePagingVa, None),
+        ("hang-packet@4", FaultKind::HangPacket, Some(4)),
+        ("hang-paging-buffer", FaultKind::HangPagingBuffer, None),
+        ("forge-page-fault", FaultKind::ForgePageFault, None),
+        ("forge-paging-fault@1", FaultKind::ForgePagingFault, Some(1)),
+        ("lie-about-engine-reset", FaultKind::LieAboutEngineReset, None),
+        ("swap-interrupts@3", FaultKind::Gpu(GpuFault::SwapInterrupts), Some(3)),
+        ("require-no-reset", FaultKind::Interrupt(InterruptFault::RequireNoReset), None),
     ] {
         let fault = Fault { kind, nth };
         assert_eq!(text.parse(), Ok(fault));
         assert_eq!(fault.to_string(), text);
+    }
+}
+
+#[test]
+fn every_misbehaviour_of_a_gpu_and_of_its_reports_is_a_fault() {
+    for fault in GpuFault::ALL.map(FaultKind::Gpu).into_iter().chain(InterruptFault::ALL.map(FaultKind::Interrupt)) {
+        assert_eq!(fault.name().parse(), Ok(Fault { kind: fault, nth: None }));
     }
 }
 

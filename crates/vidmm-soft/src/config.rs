@@ -57,6 +57,8 @@ pub struct SoftAdapterConfig {
     pub busy_every: Option<u32>,
     /// The same for every n-th notification, for which that answer is not documented (NTF-08).
     pub busy_notify_every: Option<u32>,
+    /// Groups of engines, by ordinal, of which the reset of one harms the others (FLT-26). An engine in no group harms no other.
+    pub dependent_engines: Vec<Vec<u32>>,
 }
 
 /// What a further physical adapter of a link looks like.
@@ -95,6 +97,7 @@ impl Default for SoftAdapterConfig {
             max_entries_per_command: 1 << 20,
             busy_every: None,
             busy_notify_every: None,
+            dependent_engines: Vec::new(),
         }
     }
 }
@@ -136,6 +139,12 @@ impl SoftAdapterConfig {
         self.addressing_model != AddressingModel::GpuMmu
     }
 
+    /// The engines that are harmed when `engine` is reset, that one included: bit n is engine n (FLT-26).
+    pub fn dependent_engine_mask(&self, engine: u32) -> u64 {
+        let groups = self.dependent_engines.iter().filter(|group| group.contains(&engine));
+        groups.flatten().fold(1 << engine, |mask, &other| mask | 1 << other)
+    }
+
     /// The shape of the page tables.
     ///
     /// # Panics
@@ -167,6 +176,9 @@ impl SoftAdapterConfig {
         check_multiple("max_command_bytes", self.max_command_bytes, PAGE_SIZE)?;
         if self.max_entries_per_command == 0 {
             return Err(ConfigError::NoEntriesPerCommand);
+        }
+        if let Some(&engine) = self.dependent_engines.iter().flatten().find(|&&engine| engine >= NUM_ENGINES) {
+            return Err(ConfigError::NoSuchEngine { engine });
         }
         self.check_levels()
     }
@@ -205,6 +217,9 @@ impl SoftAdapterConfig {
         Ok(())
     }
 }
+
+/// How many engines the adapter has: those of paging, of kernels and of copies.
+pub const NUM_ENGINES: u32 = 3;
 
 /// The segment of local memory, on adapters that have any.
 pub const LOCAL_SEGMENT: SegmentId = SegmentId(1);
@@ -252,6 +267,12 @@ pub enum ConfigError {
     /// A command could write no entry.
     #[error("max_entries_per_command is 0")]
     NoEntriesPerCommand,
+    /// A group of dependent engines names one that there is not.
+    #[error("dependent_engines names engine {engine}: there are engines 0 to 2")]
+    NoSuchEngine {
+        /// The ordinal.
+        engine: u32,
+    },
     /// There are 2 to 6 levels of page tables, the root included (GVA-11).
     #[error("{levels} levels of page tables: there are 2 to 6, the root included")]
     LevelCount {

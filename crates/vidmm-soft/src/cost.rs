@@ -26,6 +26,8 @@ pub struct CostModel {
     pub flush_nanoseconds: u64,
     /// Bytes a second that are made plain, wherever they are.
     pub decompress_bytes_per_second: u64,
+    /// Nanoseconds of a reset of an engine, of a reset of the adapter, and of its restart.
+    pub reset_nanoseconds: u64,
 }
 
 impl Default for CostModel {
@@ -40,6 +42,7 @@ impl Default for CostModel {
             pte_picoseconds: 500,
             flush_nanoseconds: 500,
             decompress_bytes_per_second: 25_000_000_000,
+            reset_nanoseconds: 1_000_000,
         }
     }
 }

@@ -4,7 +4,7 @@
 //! and use the same memory, which the manager should have kept apart, therefore see each other's old bytes: the error shows
 //! up as wrong content, whatever the order in which a simulator happens to execute them.
 
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 
 use vidmm::contract::KmdProcessHandle;
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
@@ -12,19 +12,13 @@ use vidmm_runtime::{Content, GpuEvent, KernelCommand, PageRange, Surface};
 
 use crate::digest::{self, KernelState};
 use crate::encoding::{Command, Decompress, Fill, FlushRange, MapAperture, Transfer, UnmapAperture, WritePtes};
+use crate::faults::ModelGpuFaults;
 use crate::layout::PageTableLayout;
 use crate::memory::{PageContents, SparseMemory};
 use crate::physical::{Memories, PhysicalRun, Place};
 use crate::surface::{Surfaces, page_key};
 use crate::tlb::{Access, PageFault};
 use crate::translation::{AddressSpace, Translation};
-
-/// Errors to be made on purpose, so that tests can see that they are found.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ModelGpuFaults {
-    /// In these transfer commands, counted from 1, one bit of one destination page flips.
-    pub flip_bit_in_transfer: Option<RangeInclusive<u64>>,
-}
 
 /// What the model GPU has done so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -57,7 +51,7 @@ pub struct ModelGpuCounters {
     pub commands: CommandCounts,
     /// Packets that were aborted by a page fault.
     pub page_faults: u64,
-    /// Packets of which commands were dropped because they mean nothing. Their completion says nothing of it.
+    /// Packets that were aborted by a command that means nothing.
     pub illegal_commands: u64,
 }
 
@@ -207,6 +201,14 @@ impl Device {
             Begun::Decompress(decompress, plain) => self.finish_decompress(*space, &decompress, &plain),
             Begun::Other(command) => self.finish_other(space, command),
         }
+    }
+
+    /// A command that does not end: half of what it would have written is there, as with a GPU that is stopped at some moment.
+    pub fn abandon(&mut self, mut space: Option<AddressSpace>, begun: Begun) {
+        let counters = self.counters;
+        // What cannot be accessed is not written: its engine is being reset anyway.
+        let _ = self.finish(&mut space, begun.first_half());
+        self.counters = counters;
     }
 
     fn finish_other(&mut self, space: &mut Option<AddressSpace>, command: Command) -> Result<(), Abort> {

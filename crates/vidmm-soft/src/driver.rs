@@ -6,9 +6,9 @@ use vidmm::contract::{
     AdapterInfo, AllocationFlags, AllocationFlags2, AllocationInfo, BuildPagingBuffer, BuildStatus,
     CreateAllocationError, EngineDesc, EngineKind, FillVirtual, FlushTlb, GpuMmuCaps, GpuMmuFlags, Kmd,
     KmdAllocationHandle, KmdContextHandle, KmdError, KmdProcessHandle, MapApertureFlags, MapApertureSegment,
-    MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, PageTableLevelDesc, PageTableUpdateMode, PagingBufferDesc,
-    PagingOperation, RootPageTable, SegmentDescriptor, SegmentFlags, SegmentPreference, SegmentSet, SubmitCommand,
-    TransferVirtual, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
+    MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, NotifyInterrupt, PageTableLevelDesc, PageTableUpdateMode,
+    PagingBufferDesc, PagingOperation, RootPageTable, SegmentDescriptor, SegmentFlags, SegmentPreference, SegmentSet,
+    SubmitCommand, TransferVirtual, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
 };
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{AllocationDesc, AllocationSegments, CpuAccess, KernelCommand, Surface, Umd};
@@ -19,6 +19,7 @@ use crate::encoding::{
 };
 use crate::layout::{HardwareEntry, PageTableLayout};
 use crate::private_data::AllocationPrivateData;
+use crate::status::StatusRegisters;
 
 /// Engine 0: runs the paging buffers.
 pub const PAGING_ENGINE: u32 = 0;
@@ -498,6 +499,14 @@ impl Kmd for SoftKmd {
         let root = context.root.unwrap_or(nowhere);
         let command = SetRootPageTable { process: context.process, root: root.address, num_entries: root.num_entries };
         encoding::encode_to_vec(&Command::SetRootPageTable(command), preamble);
+    }
+
+    fn interrupt_routine(&mut self, status: &[u8]) -> Option<NotifyInterrupt> {
+        StatusRegisters::from_bytes(status).map(StatusRegisters::notification)
+    }
+
+    fn query_dependent_engine_group(&mut self, node_ordinal: u32) -> u64 {
+        self.config.dependent_engine_mask(node_ordinal)
     }
 }
 

@@ -7,7 +7,11 @@ use vidmm::contract::{EngineFence, Packet};
 
 use crate::device::Begun;
 use crate::encoding::{Command, DecodeError, Decoder};
+use crate::faults::Mishap;
 use crate::translation::AddressSpace;
+
+/// When something happens that never does.
+pub const NEVER: Nanoseconds = Nanoseconds::MAX;
 
 /// An engine. It runs its packets in the order in which they came, each once its waits are over.
 #[derive(Debug, Default)]
@@ -19,13 +23,25 @@ pub struct Engine {
     pub space: Option<AddressSpace>,
     /// The last fence that it has signalled.
     pub completed_fence: u64,
+    /// Whether only a reset of the adapter helps: a reset of the engine has lied.
+    pub is_dead: bool,
+    submitted_fence: u64,
+    num_begun: u64,
     free_since: Nanoseconds,
+    preemption: Option<Preemption>,
 }
 
 #[derive(Debug)]
 struct Queued {
     packet: Packet,
     submitted_at: Nanoseconds,
+}
+
+/// A request to give back what has not begun.
+#[derive(Clone, Copy, Debug)]
+struct Preemption {
+    fence_id: u64,
+    requested_at: Nanoseconds,
 }
 
 /// What an engine does.
@@ -49,7 +65,16 @@ pub enum State {
         running: Box<Running>,
         /// The command, half done.
         begun: Begun,
-        /// When it ends.
+        /// When it ends; [`NEVER`] if it hangs.
+        until: Nanoseconds,
+    },
+    /// A packet has faulted; only a reset helps.
+    Stopped(Packet),
+    /// The engine is being reset until `until`.
+    Resetting {
+        /// The packet that was under way.
+        aborted: Option<Packet>,
+        /// When it is done.
         until: Nanoseconds,
     },
 }
@@ -63,18 +88,23 @@ pub struct Running {
     pub commands: VecDeque<Result<Command, DecodeError>>,
     /// When it began.
     pub started_at: Nanoseconds,
+    /// What befalls it.
+    pub mishap: Option<Mishap>,
 }
 
 impl Engine {
     /// Appends `packet`, which was submitted at `now`.
     pub fn push(&mut self, packet: Packet, now: Nanoseconds) {
+        self.submitted_fence = self.submitted_fence.max(packet.signal.fence_id);
         self.queue.push_back(Queued { packet, submitted_at: now });
     }
 
     /// The waits of the packet that is next, if the engine has nothing else to do.
     pub fn next_waits(&self) -> Option<&[EngineFence]> {
         match self.state {
-            State::Idle => self.queue.front().map(|queued| queued.packet.waits.as_slice()),
+            State::Idle if self.preemption.is_none() && !self.is_dead => {
+                self.queue.front().map(|queued| queued.packet.waits.as_slice())
+            }
             _ => None,
         }
     }
@@ -86,26 +116,72 @@ impl Engine {
         }
     }
 
-    /// Takes the first packet, to run it from `now` on.
-    pub fn start(&mut self, now: Nanoseconds) -> Option<Box<Running>> {
+    /// Takes the first packet, to run it from `now` on; `mishap` tells what befalls the n-th that begins.
+    pub fn start(&mut self, now: Nanoseconds, mishap: impl FnOnce(u64) -> Option<Mishap>) -> Option<Box<Running>> {
         let Queued { packet, .. } = self.queue.pop_front()?;
+        self.num_begun += 1;
         let commands = Decoder::new(&packet.preamble).chain(Decoder::new(packet.buffer.commands())).collect();
-        Some(Box::new(Running { packet, commands, started_at: now }))
+        Some(Box::new(Running { packet, commands, started_at: now, mishap: mishap(self.num_begun) }))
     }
 
-    /// The packet that signals `fence_id` has ended, one way or the other.
+    /// The packet that signals `fence_id` has ended at `now`, one way or the other.
     pub fn end_packet(&mut self, fence_id: u64, now: Nanoseconds) {
-        self.state = State::Idle;
-        self.completed_fence = fence_id;
+        self.completed_fence = self.completed_fence.max(fence_id);
         self.free_since = now;
+    }
+
+    /// At `now` it is asked to give back what it has not begun. A later request takes the place of an earlier one.
+    pub fn preempt(&mut self, fence_id: u64, now: Nanoseconds) {
+        self.preemption = Some(Preemption { fence_id, requested_at: now });
+        if let State::Starting(_) = self.state {
+            self.state = State::Idle;
+        }
+    }
+
+    /// The request that the engine answers now, since it runs nothing.
+    pub fn take_preemption(&mut self) -> Option<u64> {
+        self.preemption.take().map(|preemption| preemption.fence_id)
+    }
+
+    /// Forgets all that it was asked for, and stops: the packet that was under way, and its command if one was.
+    pub fn stop(&mut self) -> (Option<Packet>, Option<Begun>) {
+        self.preemption = None;
+        match std::mem::take(&mut self.state) {
+            State::Idle | State::Starting(_) => (None, None),
+            State::Preparing { running, .. } => (Some(running.packet), None),
+            State::Executing { running, begun, .. } => (Some(running.packet), Some(begun)),
+            State::Stopped(packet) => (Some(packet), None),
+            State::Resetting { aborted, .. } => (aborted, None),
+        }
+    }
+
+    /// Takes all packets that have not begun, oldest first.
+    pub fn take_queue(&mut self) -> impl Iterator<Item = Packet> {
+        std::mem::take(&mut self.queue).into_iter().map(|queued| queued.packet)
+    }
+
+    /// The adapter was reset: whatever was submitted counts as done (FLT-25).
+    pub fn forget(&mut self, now: Nanoseconds) {
+        (self.space, self.is_dead) = (None, false);
+        self.end_packet(self.submitted_fence, now);
+    }
+
+    /// Whether no packet is under way.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.state, State::Idle)
     }
 
     /// When the engine has something to do next.
     pub fn next_step_at(&self) -> Option<Nanoseconds> {
-        match self.state {
-            State::Idle => None,
+        let at = match self.state {
+            State::Idle if self.is_dead => None,
+            State::Idle => self.preemption.map(|preemption| preemption.requested_at.max(self.free_since)),
             State::Starting(at) => Some(at),
-            State::Preparing { until, .. } | State::Executing { until, .. } => Some(until),
-        }
+            State::Preparing { until, .. } | State::Executing { until, .. } | State::Resetting { until, .. } => {
+                Some(until)
+            }
+            State::Stopped(_) => None,
+        };
+        at.filter(|&at| at != NEVER)
     }
 }

@@ -1,27 +1,32 @@
 //! The model GPU: engines that run side by side in virtual time.
 
-use vidmm::contract::{EngineFence, KmdProcessHandle, Packet};
+use vidmm::contract::{DmaBuffer, EngineFence, KmdProcessHandle, Packet};
 use vidmm::{GpuVirtualAddress, Nanoseconds, PhysicalAddress};
 use vidmm_runtime::{Content, Gpu, GpuEvent};
 
-use crate::config::SoftAdapterConfig;
+use crate::config::{NUM_ENGINES, SoftAdapterConfig};
 use crate::cost::CostModel;
-use crate::device::{Abort, Device, ModelGpuCounters, ModelGpuFaults};
-use crate::engine::{Engine, Running, State};
+use crate::device::{Abort, Device, ModelGpuCounters};
+use crate::encoding::Command;
+use crate::engine::{Engine, NEVER, Running, State};
+use crate::faults::{FORGED_FAULT_ADDRESS, Mishap, ModelGpuFaults};
 use crate::io_mmu::IoMmu;
 use crate::physical::Memories;
+use crate::status::{StatusKind, StatusRegisters};
 use crate::system::SystemMemory;
 use crate::tlb::PageFault;
-use crate::translation::Translation;
-
-const NUM_ENGINES: u32 = 3;
+use crate::translation::{AddressSpace, Translation};
 
 /// A GPU that executes the [`encoding`](crate::encoding) on real content, in virtual time.
 ///
 /// What happens at one time happens in the order of the engines' ordinals, so that two runs are equal.
 ///
-/// A packet is aborted when an address cannot be accessed ([`GpuEvent::PageFault`]) or a command means nothing
-/// ([`GpuEvent::IllegalCommand`]): nothing more of it runs, and its fence counts as signalled for those who wait for it.
+/// A packet is aborted when an address cannot be accessed or a command means nothing: nothing more of it runs, its fence counts
+/// as signalled for those who wait for it (FLT-11), and its engine has stopped until it is reset. The GPU raises an interrupt
+/// ([`StatusRegisters`]). A kernel of `u64::MAX` nanoseconds never ends.
+///
+/// A reset takes [`reset_nanoseconds`](CostModel::reset_nanoseconds), and stops at once what is under way: such a command has
+/// written the first half of the pages or entries that it would have written, rounded down.
 ///
 /// [`next_event_at`](Gpu::next_event_at) is the time of the next *step*: a command that begins or ends. Advancing to it may
 /// yield no event.
@@ -30,6 +35,31 @@ pub struct ModelGpu {
     engines: Vec<Engine>,
     device: Device,
     cost: CostModel,
+    faults: ModelGpuFaults,
+    power: Power,
+    num_engine_resets: u64,
+}
+
+/// Whether the engines run.
+#[derive(Debug)]
+enum Power {
+    /// They do.
+    On,
+    /// They are being reset until the time; then these buffers come back.
+    Resetting(Nanoseconds, Vec<(EngineFence, DmaBuffer)>),
+    /// They have been reset.
+    Off,
+    /// They will run again at the time.
+    Restarting(Nanoseconds),
+}
+
+/// What can be next to do.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Step {
+    /// All engines together: a reset or a restart ends.
+    Adapter,
+    /// One engine.
+    Engine(usize),
 }
 
 impl ModelGpu {
@@ -50,8 +80,11 @@ impl ModelGpu {
         }
         Self {
             engines: (0..NUM_ENGINES).map(|_| Engine::default()).collect(),
-            device: Device::new(Translation::new(config, io_mmu), Memories::new(config, system), faults),
+            device: Device::new(Translation::new(config, io_mmu), Memories::new(config, system), faults.clone()),
             cost,
+            faults,
+            power: Power::On,
+            num_engine_resets: 0,
         }
     }
 
@@ -79,6 +112,9 @@ impl ModelGpu {
 
     /// Lets every idle engine begin whose next packet has nothing to wait for any more.
     fn schedule(&mut self, now: Nanoseconds) {
+        if !matches!(self.power, Power::On) {
+            return;
+        }
         for engine in 0..self.engines.len() {
             let waits = self.engines[engine].next_waits();
             if waits.is_some_and(|waits| waits.iter().all(|&fence| self.has_signalled(fence))) {
@@ -87,17 +123,35 @@ impl ModelGpu {
         }
     }
 
-    /// The next step: when, and of which engine. The lowest ordinal of those at the same time.
-    fn next_step(&self) -> Option<(Nanoseconds, usize)> {
-        let steps = self.engines.iter().enumerate();
-        steps.filter_map(|(engine, state)| Some((state.next_step_at()?, engine))).min()
+    /// The next step: when, and of whom. The lowest ordinal of those at the same time.
+    fn next_step(&self) -> Option<(Nanoseconds, Step)> {
+        let adapter = match self.power {
+            Power::Resetting(until, _) | Power::Restarting(until) => Some((until, Step::Adapter)),
+            Power::On | Power::Off => None,
+        };
+        let engines = self.engines.iter().enumerate();
+        let engines = engines.filter_map(|(engine, state)| Some((state.next_step_at()?, Step::Engine(engine))));
+        engines.chain(adapter).min()
     }
 
-    fn step(&mut self, engine: usize, now: Nanoseconds, events: &mut Vec<GpuEvent>) {
+    fn step_adapter(&mut self, now: Nanoseconds, events: &mut Vec<GpuEvent>) {
+        match std::mem::replace(&mut self.power, Power::Off) {
+            Power::Resetting(_, returned) => events.push(GpuEvent::ResetFromTimeout { returned, at: now }),
+            Power::Restarting(_) => {
+                self.power = Power::On;
+                events.push(GpuEvent::RestartedFromTimeout { result: Ok(()), at: now });
+                self.schedule(now);
+            }
+            other => self.power = other,
+        }
+    }
+
+    fn step_engine(&mut self, engine: usize, now: Nanoseconds, events: &mut Vec<GpuEvent>) {
         match std::mem::take(&mut self.engines[engine].state) {
-            State::Idle => {}
+            State::Idle => self.answer_preemption(engine, now, events),
             State::Starting(_) => {
-                if let Some(running) = self.engines[engine].start(now) {
+                let mishap = |nth| self.faults.mishap(engine as u32, nth);
+                if let Some(running) = self.engines[engine].start(now, mishap) {
                     let until = now.saturating_add(self.cost.packet_nanoseconds);
                     self.engines[engine].state = State::Preparing { running, until };
                 }
@@ -109,44 +163,107 @@ impl ModelGpu {
                     Err(abort) => self.abort(engine, *running, abort, now, events),
                 }
             }
+            State::Stopped(packet) => self.engines[engine].state = State::Stopped(packet),
+            State::Resetting { aborted, .. } => self.end_reset(engine, aborted, now, events),
         }
     }
 
     fn begin_next(&mut self, engine: usize, mut running: Box<Running>, now: Nanoseconds, events: &mut Vec<GpuEvent>) {
-        let command = match running.commands.pop_front() {
+        let next = running.commands.pop_front();
+        let only_chooses_space = matches!(next, Some(Ok(Command::SetRootPageTable(_) | Command::SetAddressSpace(_))));
+        let mishap = running.mishap.filter(|_| !only_chooses_space);
+        if mishap == Some(Mishap::PageFault) {
+            let forged = PageFault { virtual_address: FORGED_FAULT_ADDRESS, write: false, level: 0 };
+            return self.abort(engine, *running, Abort::PageFault(forged), now, events);
+        }
+        let command = match next {
+            None if mishap == Some(Mishap::Hang) => {
+                self.engines[engine].state = State::Preparing { running, until: NEVER };
+                return;
+            }
             None => return self.complete(engine, *running, now, events),
             Some(Err(_)) => return self.abort(engine, *running, Abort::IllegalCommand, now, events),
             Some(Ok(command)) => command,
         };
-        let until = now.saturating_add(self.cost.duration(&command));
+        let until = match mishap {
+            Some(_) => NEVER,
+            None => now.saturating_add(self.cost.duration(&command)),
+        };
         match self.device.begin(self.engines[engine].space, command, events) {
             Ok(begun) => self.engines[engine].state = State::Executing { running, begun, until },
             Err(abort) => self.abort(engine, *running, abort, now, events),
         }
     }
 
+    /// Stops the engine: its packet has faulted.
     fn abort(&mut self, engine: usize, running: Running, abort: Abort, now: Nanoseconds, events: &mut Vec<GpuEvent>) {
         self.device.count_abort(abort);
-        let Packet { signal, buffer, .. } = running.packet;
-        events.push(match abort {
-            Abort::IllegalCommand => GpuEvent::IllegalCommand { signal, buffer, at: now },
-            Abort::PageFault(PageFault { virtual_address, write }) => {
-                GpuEvent::PageFault { signal, virtual_address, write, buffer, at: now }
-            }
-        });
-        self.end_packet(engine, signal, now);
+        let fence_id = running.packet.signal.fence_id;
+        let kind = self.status_of(engine, abort);
+        let registers = StatusRegisters { kind, engine: engine as u32, fence_id };
+        events.push(GpuEvent::Interrupt { status: registers.to_bytes(), at: now });
+        self.engines[engine].state = State::Stopped(running.packet);
+        self.end_packet(engine, fence_id, now);
+    }
+
+    fn status_of(&self, engine: usize, abort: Abort) -> StatusKind {
+        let Abort::PageFault(PageFault { virtual_address, write, level }) = abort else {
+            return StatusKind::IllegalCommand;
+        };
+        let (io_mmu, process) = match self.engines[engine].space {
+            None => (false, None),
+            Some(AddressSpace::PageTables(root)) => (false, Some(root.process)),
+            Some(AddressSpace::IoMmu(process)) => (true, Some(process)),
+        };
+        StatusKind::PageFault { virtual_address, write, io_mmu, page_table_level: level, process }
     }
 
     fn complete(&mut self, engine: usize, running: Running, now: Nanoseconds, events: &mut Vec<GpuEvent>) {
         let Packet { signal, buffer, .. } = running.packet;
         events.push(GpuEvent::Completed { signal, started_at: running.started_at, ended_at: now, buffer });
-        self.end_packet(engine, signal, now);
+        self.end_packet(engine, signal.fence_id, now);
     }
 
-    fn end_packet(&mut self, engine: usize, signal: EngineFence, now: Nanoseconds) {
-        self.engines[engine].end_packet(signal.fence_id, now);
+    fn end_packet(&mut self, engine: usize, fence_id: u64, now: Nanoseconds) {
+        self.engines[engine].end_packet(fence_id, now);
         self.schedule(now);
     }
+
+    fn answer_preemption(&mut self, engine: usize, now: Nanoseconds, events: &mut Vec<GpuEvent>) {
+        let Some(preemption_fence_id) = self.engines[engine].take_preemption() else { return };
+        events.push(GpuEvent::Preempted {
+            engine: engine as u32,
+            preemption_fence_id,
+            last_completed_fence_id: self.engines[engine].completed_fence,
+            returned: self.engines[engine].take_queue().map(by_fence).collect(),
+            at: now,
+        });
+    }
+
+    /// Stops what `engine` runs, in the middle of it, and returns its packet.
+    fn stop(&mut self, engine: usize) -> Option<Packet> {
+        let (packet, begun) = self.engines[engine].stop();
+        if let Some(begun) = begun {
+            self.device.abandon(self.engines[engine].space, begun);
+        }
+        packet
+    }
+
+    fn end_reset(&mut self, engine: usize, aborted: Option<Packet>, now: Nanoseconds, events: &mut Vec<GpuEvent>) {
+        self.num_engine_resets += 1;
+        let lies = self.faults.lie_about_engine_reset.as_ref();
+        self.engines[engine].is_dead |= lies.is_some_and(|lies| lies.contains(&self.num_engine_resets));
+        let last_completed = self.engines[engine].completed_fence;
+        let last_aborted = aborted.as_ref().map_or(last_completed, |packet| packet.signal.fence_id);
+        let queue = self.engines[engine].take_queue();
+        let returned = aborted.into_iter().chain(queue).map(by_fence).collect();
+        events.push(GpuEvent::EngineReset { engine: engine as u32, result: Ok(last_aborted), returned, at: now });
+        self.end_packet(engine, last_aborted, now);
+    }
+}
+
+fn by_fence(packet: Packet) -> (u64, DmaBuffer) {
+    (packet.signal.fence_id, packet.buffer)
 }
 
 impl Gpu for ModelGpu {
@@ -183,14 +300,54 @@ impl Gpu for ModelGpu {
     ///
     /// If a packet is under way.
     fn lose_power(&mut self) {
-        assert!(self.next_step().is_none(), "power is lost while a packet is under way");
+        assert!(self.engines.iter().all(Engine::is_idle), "power is lost while a packet is under way");
         self.engines.iter_mut().for_each(|engine| engine.space = None);
         self.device.lose_power();
     }
 
+    /// A second request takes the place of one that is not answered yet.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such engine.
+    fn preempt(&mut self, now: Nanoseconds, engine: u32, preemption_fence_id: u64) {
+        self.engines[engine as usize].preempt(preemption_fence_id, now);
+    }
+
+    /// # Panics
+    ///
+    /// If there is no such engine.
+    fn reset_engine(&mut self, now: Nanoseconds, engine: u32) {
+        let aborted = self.stop(engine as usize);
+        let until = now.saturating_add(self.cost.reset_nanoseconds);
+        self.engines[engine as usize].state = State::Resetting { aborted, until };
+    }
+
+    fn reset_from_timeout(&mut self, now: Nanoseconds) {
+        let mut returned = Vec::new();
+        for engine in 0..self.engines.len() {
+            let aborted = self.stop(engine);
+            let packets = aborted.into_iter().chain(self.engines[engine].take_queue());
+            returned.extend(packets.map(|packet| (packet.signal, packet.buffer)));
+            self.engines[engine].forget(now);
+        }
+        self.device.lose_power();
+        if let Power::Resetting(_, earlier) = &mut self.power {
+            returned.splice(..0, earlier.drain(..));
+        }
+        self.power = Power::Resetting(now.saturating_add(self.cost.reset_nanoseconds), returned);
+    }
+
+    fn restart_from_timeout(&mut self, now: Nanoseconds) {
+        self.power = Power::Restarting(now.saturating_add(self.cost.reset_nanoseconds));
+    }
+
     fn advance(&mut self, now: Nanoseconds, events: &mut Vec<GpuEvent>) {
-        while let Some((at, engine)) = self.next_step().filter(|&(at, _)| at <= now) {
-            self.step(engine, at, events);
+        while let Some((at, step)) = self.next_step().filter(|&(at, _)| at <= now) {
+            match step {
+                Step::Adapter => self.step_adapter(at, events),
+                Step::Engine(engine) => self.step_engine(engine, at, events),
+            }
         }
     }
 }

@@ -12,10 +12,11 @@
 //!
 //! What is modelled: engines that run side by side and wait for each other's fences, the page-table layouts of
 //! [`SoftAdapterConfig`], 4 KiB and 64 KiB pages, dual level-1 entries, a TLB for each process that may or may not cache
-//! invalid entries, read-only and zero entries, the aperture, an IOMMU behind a cache of the device's own, compression, and
-//! what things cost ([`CostModel`]).
+//! invalid entries, read-only and zero entries, the aperture, an IOMMU behind a cache of the device's own, compression, what
+//! things cost ([`CostModel`]), and what goes wrong: faults that stop an engine, kernels that never end, preemption between
+//! packets, resets of one engine and of the adapter, and errors made on purpose ([`ModelGpuFaults`]).
 //!
-//! What is not: preemption and engine resets, CPU access, large pages, and engines that slow each other down.
+//! What is not: preemption inside a packet, CPU access, large pages, and engines that slow each other down.
 
 mod aperture;
 mod config;
@@ -26,7 +27,9 @@ mod digest;
 mod driver;
 pub mod encoding;
 mod engine;
+mod faults;
 mod gpu;
+mod half;
 mod host;
 mod io_mmu;
 mod io_mmu_cache;
@@ -35,6 +38,7 @@ mod memory;
 mod mmu;
 mod physical;
 mod private_data;
+mod status;
 mod surface;
 mod system;
 mod tlb;
@@ -43,15 +47,17 @@ mod translation;
 pub use config::{ConfigError, LOCAL_SEGMENT, LinkedAdapterConfig, SoftAdapterConfig};
 pub use cost::CostModel;
 pub use cpu_addresses::CpuAddresses;
-pub use device::{CommandCounts, ModelGpuCounters, ModelGpuFaults};
+pub use device::{CommandCounts, ModelGpuCounters};
 pub use digest::{KernelState, PageWords, RAMP_STEP, WORDS_PER_PAGE, mix, ramp_words, uniform_digest, words_digest};
 pub use driver::{COPY_ENGINE, PAGING_ENGINE, RENDER_ENGINE, SoftKmd, SoftUmd};
+pub use faults::{FORGED_FAULT_ADDRESS, ModelGpuFaults, PacketHits};
 pub use gpu::ModelGpu;
 pub use host::SoftHost;
 pub use io_mmu::{IoMmu, IoMmuMisuse, IoMmuMisuseKind};
 pub use layout::{HardwareEntry, PageTableLayout};
 pub use memory::{PageContents, SparseMemory};
 pub use private_data::AllocationPrivateData;
+pub use status::{StatusKind, StatusRegisters};
 pub use surface::page_key;
 pub use system::{SYSTEM_MEMORY_BYTES, SystemMemory};
 

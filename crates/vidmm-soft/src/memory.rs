@@ -51,6 +51,13 @@ impl PageContents {
         self.words.len() as u64
     }
 
+    /// Keeps the first `count` pages, if there are more.
+    pub fn truncate(&mut self, count: u64) {
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        self.words.truncate(count);
+        self.mixed.retain(|&(page, _)| page < count);
+    }
+
     /// Appends `count` pages that read as zero.
     pub fn push_zeros(&mut self, count: u64) {
         self.words.resize(self.words.len() + count as usize, 0);

@@ -75,7 +75,10 @@ impl Mmu {
     ) -> Result<(), PageFault> {
         let Some(space) = self.spaces.get_mut(&root.process) else { return Err(access.fault_at(access.first_page)) };
         let mut walker = Walker::new(&self.layout, memory, root);
-        space.tlb.translate(memory, access, |page| walker.walk(page), runs)
+        space.tlb.translate(memory, access, |page| walker.walk(page), runs).map_err(|fault| PageFault {
+            level: Walker::new(&self.layout, memory, root).last_level(fault.virtual_address.0),
+            ..fault
+        })
     }
 
     /// Where the page at `virtual_address` of `process` is according to its page tables, whatever is cached; `None` if it is
@@ -138,20 +141,38 @@ impl<'a> Walker<'a> {
         self.memory.read_word(address).map_or(HardwareEntry::INVALID, HardwareEntry)
     }
 
-    fn find_leaf(&self, number: u64, address: u64) -> LeafTables {
-        let nowhere = |entry| LeafTables { number, small: unmapped(entry), large: HardwareEntry::INVALID };
+    /// The table of level 1 that `address` is in; if there is none, the level at which the walk ends, and the entry there.
+    fn find_table(&self, address: u64) -> Result<PhysicalAddress, (u32, HardwareEntry)> {
         let top = self.layout.levels() - 1;
         if self.layout.index(top, address) >= u64::from(self.root.num_entries) {
-            return nowhere(HardwareEntry::INVALID);
+            return Err((top, HardwareEntry::INVALID));
         }
         let mut table = self.root.root;
         for level in (2..=top).rev() {
             let entry = self.entry(table.offset_by(self.layout.index(level, address) * self.layout.entry_bytes(level)));
             if !entry.is_valid() {
-                return nowhere(entry);
+                return Err((level, entry));
             }
             table = entry.address();
         }
+        Ok(table)
+    }
+
+    /// The level of the table whose entry ends the walk for `address`.
+    fn last_level(&self, address: u64) -> u32 {
+        if let Err((level, _)) = self.find_table(address) {
+            return level;
+        }
+        let leaf = self.find_leaf(0, address);
+        u32::from(!leaf.small.is_valid() && !leaf.large.is_valid())
+    }
+
+    fn find_leaf(&self, number: u64, address: u64) -> LeafTables {
+        let nowhere = |entry| LeafTables { number, small: unmapped(entry), large: HardwareEntry::INVALID };
+        let table = match self.find_table(address) {
+            Ok(table) => table,
+            Err((_, entry)) => return nowhere(entry),
+        };
         let entry = table.offset_by(self.layout.index(1, address) * self.layout.entry_bytes(1));
         let large =
             if self.layout.has_dual_entries() { self.entry(entry.offset_by(8)) } else { HardwareEntry::INVALID };

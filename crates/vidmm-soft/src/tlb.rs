@@ -24,6 +24,8 @@ pub struct PageFault {
     pub virtual_address: GpuVirtualAddress,
     /// Whether it was a write.
     pub write: bool,
+    /// The level of the page tables at which the walk ended; 0 without page tables.
+    pub level: u32,
 }
 
 /// A range that is translated.
@@ -40,7 +42,7 @@ pub struct Access {
 impl Access {
     /// The fault that accessing `page` is.
     pub fn fault_at(&self, page: u64) -> PageFault {
-        PageFault { virtual_address: GpuVirtualAddress(page * PAGE_SIZE), write: self.write }
+        PageFault { virtual_address: GpuVirtualAddress(page * PAGE_SIZE), write: self.write, level: 0 }
     }
 }
 

@@ -171,6 +171,7 @@ fn costs_add_up() {
         pte_picoseconds: 500,
         flush_nanoseconds: 70,
         decompress_bytes_per_second: 2_000_000_000,
+        reset_nanoseconds: 0,
     };
     let (mut rig, process) = rig(cost);
     let took = |rig: &mut Rig, commands: Vec<u8>| {

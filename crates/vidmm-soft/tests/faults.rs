@@ -6,10 +6,12 @@ use common::*;
 use proptest::prelude::*;
 use vidmm::PageSize;
 use vidmm::contract::MemoryTransferDirection::*;
-use vidmm::contract::{Pte, PteFlags};
-use vidmm_runtime::GpuEvent;
+use vidmm::contract::{FaultErrorCode, Kmd, NotifyInterrupt, PageFaultFlags, Pte, PteFlags};
+use vidmm_runtime::{Gpu, GpuEvent};
 use vidmm_soft::encoding::{Command, WritePtes, encode_to_vec};
-use vidmm_soft::{COPY_ENGINE, HardwareEntry, ModelGpuFaults, RENDER_ENGINE, SoftAdapterConfig};
+use vidmm_soft::{
+    COPY_ENGINE, HardwareEntry, ModelGpuFaults, RENDER_ENGINE, SoftAdapterConfig, SoftKmd, StatusKind, StatusRegisters,
+};
 
 const A: u64 = 1 << 20;
 
@@ -26,20 +28,65 @@ fn rig() -> (Rig, Process) {
 }
 
 #[test]
-fn an_unmapped_access_aborts_the_packet_and_nothing_else() {
+fn an_unmapped_access_stops_its_engine_and_no_other() {
     let (mut rig, process) = rig();
     let beyond = A + 256 * PAGE;
     let mut commands = kernel(1, 10, &[range(A, 257)], &[range(A, 1)]);
     commands.extend(kernel(2, 10, &[], &[range(A, 1)]));
     let aborted = rig.submit(process, RENDER_ENGINE, &[], commands);
-    let next = rig.submit(process, RENDER_ENGINE, &[], kernel(3, 10, &[], &[range(A + PAGE, 1)]));
+    rig.submit(process, RENDER_ENGINE, &[], kernel(3, 10, &[], &[range(A + PAGE, 1)]));
     let waits = rig.submit(process, COPY_ENGINE, &[aborted], kernel(4, 10, &[], &[range(A + 2 * PAGE, 1)]));
     let events = rig.drain();
     assert_eq!(faults(&events), [(beyond, false)]);
-    assert_eq!(times(&events).iter().map(|time| time.0).collect::<Vec<_>>(), [next, waits]);
+    assert_eq!(times(&events).iter().map(|time| time.0).collect::<Vec<_>>(), [waits], "the fence counts as signalled");
     assert_eq!(rig.digest(process, A), Some(0), "nothing of the packet wrote");
-    assert_eq!(rig.digest(process, A + PAGE), Some(expected(3, &[])));
+    assert_eq!(rig.digest(process, A + PAGE), Some(0), "nothing else runs on the engine");
+    assert_eq!(rig.digest(process, A + 2 * PAGE), Some(expected(4, &[])));
     assert_eq!(rig.gpu.counters().page_faults, 1);
+}
+
+#[test]
+fn the_driver_reads_from_the_registers_what_faulted_and_where_the_walk_ended() {
+    let (mut rig, process) = rig();
+    // Another leaf entry of the same table, another leaf table, another table of a higher level.
+    for (address, level) in [(A + 256 * PAGE, 0), (1 << 33, 1), (1 << 45, 2)] {
+        let signal = rig.submit(process, RENDER_ENGINE, &[], kernel(1, 0, &[], &[range(address, 1)]));
+        let events = rig.drain();
+        let [GpuEvent::KernelRead { .. }, GpuEvent::Interrupt { status, .. }] = &events[..] else {
+            panic!("{events:?}")
+        };
+        assert_eq!(status.len(), StatusRegisters::SIZE);
+        let Some(NotifyInterrupt::DmaPageFaulted(fault)) = rig.kmd.interrupt_routine(status) else {
+            panic!("{status:?}")
+        };
+        assert_eq!((fault.faulted_fence_id, fault.node_ordinal), (signal.fence_id, RENDER_ENGINE));
+        assert_eq!((fault.faulted_virtual_address.0, fault.page_table_level), (address, level));
+        assert_eq!(fault.page_fault_flags, PageFaultFlags::WRITE | PageFaultFlags::ENGINE_RESET_REQUIRED);
+        assert_eq!(fault.fault_error_code, FaultErrorCode::PAGE_FAULT);
+        assert_eq!(fault.faulted_process, Some(process.handle));
+        rig.gpu.reset_engine(rig.now, RENDER_ENGINE);
+        rig.drain();
+    }
+    let signal = rig.submit(process, RENDER_ENGINE, &[], vec![1, 2, 3]);
+    let events = rig.drain();
+    let [GpuEvent::Interrupt { status, .. }] = &events[..] else { panic!("{events:?}") };
+    let illegal = NotifyInterrupt::DmaFaulted { faulted_fence_id: signal.fence_id, node_ordinal: RENDER_ENGINE };
+    assert_eq!(rig.kmd.interrupt_routine(status), Some(illegal));
+}
+
+#[test]
+fn registers_that_the_gpu_never_shows_are_not_its_interrupt() {
+    let mut kmd = SoftKmd::new(SoftAdapterConfig::default());
+    let kind = StatusKind::IllegalCommand;
+    let right = StatusRegisters { kind, engine: RENDER_ENGINE, fence_id: 7 }.to_bytes();
+    assert!(kmd.interrupt_routine(&right).is_some());
+    assert_eq!(kmd.interrupt_routine(&[]), None);
+    assert_eq!(kmd.interrupt_routine(&right[1..]), None);
+    assert_eq!(kmd.interrupt_routine(&[&right[..], &[0]].concat()), None);
+    assert_eq!(kmd.interrupt_routine(&[0xFF; StatusRegisters::SIZE]), None);
+    let mut wrong = right;
+    wrong[0] = 3;
+    assert_eq!(kmd.interrupt_routine(&wrong), None);
 }
 
 #[test]
@@ -102,7 +149,7 @@ fn commands_that_mean_nothing_end_their_packet() {
     for (number, mut commands) in nonsense.into_iter().enumerate() {
         commands.extend(kernel(2, 0, &[], &[range(A, 1)]));
         let events = rig.run(process, commands);
-        assert!(matches!(events[..], [GpuEvent::IllegalCommand { .. }]), "{number}: {events:?}");
+        assert!(is_refusal(&events), "{number}: {events:?}");
         assert_eq!(rig.gpu.counters().illegal_commands, number as u64 + 1);
     }
     assert_eq!(rig.digest(process, A), Some(0));
@@ -110,7 +157,7 @@ fn commands_that_mean_nothing_end_their_packet() {
 
 #[test]
 fn one_bit_of_the_chosen_transfer_flips() {
-    let (mut rig, process) = rig_with(ModelGpuFaults { flip_bit_in_transfer: Some(2..=2) });
+    let (mut rig, process) = rig_with(ModelGpuFaults { flip_bit_in_transfer: Some(2..=2), ..Default::default() });
     let pages = 8;
     rig.write_local(process, A, pages, 1);
     let wrong_pages = |rig: &mut Rig, copy: u64| {
@@ -140,12 +187,8 @@ proptest! {
             let index = index.index(commands.len());
             commands[index] = byte;
         }
-        let illegal = |event: &&GpuEvent| matches!(event, GpuEvent::IllegalCommand { .. });
-        let ended = |events: &[GpuEvent]| {
-            times(events).len() + faults(events).len() + events.iter().filter(illegal).count()
-        };
         let events = rig.run(process, commands);
-        prop_assert_eq!(ended(&events), 1);
+        prop_assert_eq!(times(&events).len() + interrupts(&events).len(), 1);
         let events = rig.run(process, kernel(2, 0, &[], &[]));
         prop_assert_eq!(times(&events).len(), 1);
     }

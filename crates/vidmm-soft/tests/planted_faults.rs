@@ -99,7 +99,7 @@ impl World {
     fn submit(&mut self, inputs: Vec<PageRange>, outputs: Vec<PageRange>) {
         let kernel = KernelCommand { kernel: 7, nanoseconds: 1000, content: Content::Ramp, inputs, outputs };
         let dma_buffer = self.runtime.umd().encode_kernel(&kernel);
-        let desc = SubmitDesc { dma_buffer, waits: vec![], signals: vec![] };
+        let desc = SubmitDesc { dma_buffer, ..SubmitDesc::default() };
         self.runtime.vidmm().submit(self.context, desc).unwrap();
     }
 

@@ -133,6 +133,14 @@ impl ApertureRanges {
         }
     }
 
+    /// All plans are over, and no range shows anything.
+    pub fn clear_shown(&mut self) {
+        self.shown.clear();
+        self.emptied.clear();
+        self.vacant = FreeRanges::default();
+        self.vacant.insert(Extent { offset: 0, size: self.size });
+    }
+
     /// All assigned and unassigned ranges, for the audit.
     pub fn tiles(&self) -> impl Iterator<Item = Extent> {
         self.unassigned.iter().chain(self.assigned.values().copied())

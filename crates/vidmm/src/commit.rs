@@ -64,6 +64,11 @@ impl CommitLimit {
         self.free += self.promised.remove(&plan).unwrap_or(0);
     }
 
+    /// All plans are over, and nothing is resident.
+    pub fn clear(&mut self) {
+        *self = Self::new(self.limit);
+    }
+
     /// Free and promised bytes, recounted for the audit.
     pub fn holes(&self) -> u64 {
         self.free + self.promised.values().sum::<u64>()

@@ -7,7 +7,7 @@ use crate::{
         PagingOperationKind,
     },
     gpu_va::VaRangeError,
-    id::{DeviceId, InvalidHandle},
+    id::{AllocationId, DeviceId, InvalidHandle},
     units::{GpuVirtualAddress, PhysicalAddress},
 };
 
@@ -35,23 +35,48 @@ pub enum Violation {
     /// Busy was answered although the allocation is idle.
     #[error("BPB-06, U-11: the driver answered busy although the allocation is idle")]
     BusyWhileIdle,
-    /// An engine signalled a fence that is not its next.
-    #[error("SYN-13: engine {} signalled fence {}, but its next is {expected}", .found.engine, .found.fence_id)]
-    FenceOrder {
-        /// What was signalled.
-        found: EngineFence,
-        /// The next fence of that engine, 0 if nothing is under way.
-        expected: u64,
+    /// The packet that a reset is said to have aborted was not under way.
+    #[doc(alias = "VIDEO_SCHEDULER_INTERNAL_ERROR")]
+    #[error(
+        "FLT-22: after its reset engine {engine} names {last_aborted} as the last aborted fence; it must be from {last_completed} to {last_submitted}"
+    )]
+    AbortedFence {
+        /// The engine.
+        engine: u32,
+        /// What the driver answered.
+        last_aborted: u64,
+        /// The last fence that had been completed.
+        last_completed: u64,
+        /// The last fence that had been submitted.
+        last_submitted: u64,
     },
-    /// A paging buffer accessed an address that nothing is mapped at.
-    #[error("FLT-23: a paging buffer faulted at {virtual_address}")]
-    FaultInPagingBuffer {
-        /// The address.
-        virtual_address: GpuVirtualAddress,
+    /// An engine that has yielded, or was reset, did not give back a packet that it has not run.
+    #[error("FLT-22: engine {} has not run the packet of fence {}, and did not give it back", .missing.engine, .missing.fence_id)]
+    PacketNotReturned {
+        /// The packet.
+        missing: EngineFence,
     },
-    /// A paging buffer holds a command that means nothing to the GPU.
-    #[error("FLT-23: a paging buffer holds a command that means nothing to the GPU")]
-    IllegalCommandInPagingBuffer,
+    /// The driver did not come back from a reset.
+    #[doc(alias = "VIDEO_TDR_FAILURE")]
+    #[error("FLT-30: the driver did not return from a reset within TdrDdiDelay")]
+    ResetDoesNotReturn,
+    /// The driver could not restart the adapter.
+    #[error("FLT-32: the driver could not restart the adapter after its reset")]
+    RestartFailed,
+    /// The driver did not encode what follows a reset.
+    #[error("BPB-27: the driver refused an operation between reset and restart; there is nothing in it to refuse")]
+    PurgeRefused,
+    /// The adapter was reset too often.
+    #[error("FLT-31: the adapter was reset {resets} times within {seconds} seconds, and hangs again")]
+    TooManyResets {
+        /// How many resets are tolerated.
+        resets: u32,
+        /// Within how many seconds.
+        seconds: u64,
+    },
+    /// The driver reports that the hardware is broken.
+    #[error("FLT-10: the driver reports a fatal hardware error")]
+    FatalHardwareError,
     /// The driver created an allocation with an impossible property.
     #[error("CRE-03: the driver created an allocation with {0}")]
     AllocationInfo(AllocationInfoRule),
@@ -127,6 +152,60 @@ pub enum DriverFinding {
         "NTF-05: an allocation sets NotifyIoMmuUnmap, but the adapter's addressing model is neither GpuVaIoMmu nor GpuVaIoMmuGlobal: it is never sent"
     )]
     NotifyIoMmuUnmapWithoutIoMmu,
+    /// An engine signalled a fence that had ended before: an interrupt that came late, or twice. It changes nothing.
+    #[error("SYN-13: engine {} signalled fence {}, which had ended before; that is ignored", .found.engine, .found.fence_id)]
+    CompletedAgain {
+        /// What was signalled.
+        found: EngineFence,
+    },
+    /// An engine signalled a fence that was never handed to it. It changes nothing.
+    #[error("SYN-13: engine {} signalled fence {}, which it was never given; that is ignored", .found.engine, .found.fence_id)]
+    CompletedForeign {
+        /// What was signalled.
+        found: EngineFence,
+    },
+    /// An engine signalled a fence before an earlier one: that has ended too, for engines run their packets in order.
+    #[error(
+        "SYN-13: engine {} signalled fence {} before fence {expected}, whose interrupt must have been lost",
+        .found.engine,
+        .found.fence_id
+    )]
+    InterruptLost {
+        /// What was signalled.
+        found: EngineFence,
+        /// The first fence that was not.
+        expected: u64,
+    },
+    /// An engine has yielded that was not asked to. It changes nothing.
+    #[error(
+        "FLT-22: engine {engine} answers a request to yield, number {preemption_fence_id}, that was not made or was answered"
+    )]
+    PreemptedUnasked {
+        /// The engine.
+        engine: u32,
+        /// The number that it names.
+        preemption_fence_id: u64,
+    },
+    /// The driver answered a reset that nobody asked for. It changes nothing.
+    #[error("FLT-21: the driver reports the reset of engine {engine}, which nobody asked for")]
+    ResetUnasked {
+        /// The engine.
+        engine: u32,
+    },
+    /// The driver answered a step of the adapter's reset that nobody asked for. It changes nothing.
+    #[error("FLT-32: the driver reports a step of a reset of the adapter that nobody asked for")]
+    AdapterResetUnasked,
+    /// A reported fault names no packet that is under way, or contradicts itself. It is ignored; if the engine has stopped, it
+    /// will be found hung.
+    #[error(
+        "FLT-11: a fault is reported of fence {fence_id} on engine {engine}, which is not under way there; without a known packet the fence is 0, FENCE_INVALID is set, and so is a reset bit"
+    )]
+    FaultData {
+        /// The engine that was named.
+        engine: u32,
+        /// The fence that was named.
+        fence_id: u64,
+    },
     /// The driver answered busy to an operation for which that is not documented. It is called again once the GPU is idle.
     #[error(
         "BPB-06: the driver answered busy to {operation}; that is documented for TRANSFER, DISCARD_CONTENT and SPECIAL_LOCK_TRANSFER only"
@@ -202,6 +281,32 @@ pub enum DeviceErrorReason {
     /// Its work holds a command that means nothing to the GPU (FLT-12).
     #[error("its work holds a command that means nothing to the GPU (FLT-12)")]
     IllegalCommand,
+    /// Its work did not come to an end (FLT-31).
+    #[doc(alias = "VIDEO_ENGINE_TIMEOUT_DETECTED")]
+    #[error("its work ran for too long and did not yield, and its engine was reset (FLT-22)")]
+    EngineTimeout,
+    /// A reset of an engine failed, or did not help.
+    #[error("an engine could not be reset, and the adapter was (FLT-30)")]
+    EngineTimeoutPromotedToAdapterReset,
+    /// The paging engine did not come to an end.
+    #[error("the paging engine hung, and the adapter was reset (FLT-23)")]
+    PagingEngineTimeout,
+    /// The adapter was reset while a paging buffer was under way for an allocation of it.
+    #[error("a paging buffer for one of its allocations faulted, and the adapter was reset (FLT-23)")]
+    PagingBufferFault,
+    /// The adapter was reset (FLT-33).
+    #[doc(alias = "DXGI_ERROR_DEVICE_RESET")]
+    #[error("the adapter was reset; what was only in its memory is lost (FLT-33)")]
+    AdapterReset,
+    /// Its process hung engines too often (FLT-31).
+    #[error("its process hung engines too often, and has lost the GPU (FLT-31)")]
+    ProcessBlocked,
+    /// A submission named an allocation that is not on its list (FLT-02).
+    #[error("its work names {allocation}, which is not resident on it (FLT-02)")]
+    NotResident {
+        /// The allocation.
+        allocation: AllocationId,
+    },
     /// A MakeResident that must succeed did not (RES-15).
     #[error("a MakeResident with MustSucceed found no memory (RES-15)")]
     OutOfMemory,
@@ -245,6 +350,9 @@ pub enum CreateError {
         /// Evicting this many bytes makes room.
         num_bytes_to_trim: u64,
     },
+    /// The process has hung engines too often, and has lost the GPU (FLT-31).
+    #[error("the process hung engines too often and has lost the GPU; end it")]
+    ProcessBlocked,
     /// All slices of the address space that processes share are in use (U-17).
     #[error(
         "no process can have addresses of its own any more: 255 processes share one address space; destroy one first"
@@ -584,6 +692,9 @@ pub enum EvictError {
     /// A handle names nothing.
     #[error(transparent)]
     InvalidHandle(#[from] InvalidHandle),
+    /// The device is in error, and its list is empty.
+    #[error(transparent)]
+    DeviceInError(#[from] DeviceInError),
     /// The list of allocations is empty.
     #[error("the list of allocations is empty")]
     Empty,
@@ -648,6 +759,14 @@ pub enum SubmitError {
     /// The device or the adapter is in error (FLT-04).
     #[error(transparent)]
     DeviceInError(#[from] DeviceInError),
+    /// An allocation that it names is not on the device's list: the device is in error, and nothing was submitted (FLT-02).
+    #[error(
+        "allocation number {position} of the submission's list is not resident on the device, which is in error for it"
+    )]
+    NotResident {
+        /// Its position in the list.
+        position: usize,
+    },
     /// The context's queue is full (D14).
     #[error("{queued} submissions of the context are queued; poll and complete work before the next")]
     QueueFull {

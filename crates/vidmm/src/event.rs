@@ -10,8 +10,8 @@ use crate::{
     budget::{MemorySegmentGroup, PriorityBand, Visibility},
     calls::DestroyFlags,
     contract::{
-        AddressingModel, AllocationFlags2, BuildStatus, CpuVirtualAddress, EngineFence, EngineKind, IoMmuDomain,
-        KmdAllocationHandle, KmdProcessHandle, PagingOperation,
+        AddressingModel, AllocationFlags2, BuildStatus, CpuVirtualAddress, EngineFence, EngineKind, FaultErrorCode,
+        IoMmuDomain, KmdAllocationHandle, KmdProcessHandle, PageFaultFlags, PagingOperation,
     },
     error::{DeviceErrorReason, DriverFinding, NoMemoryReason, Violation},
     id::{AllocationId, ContextId, DeviceId, MonitoredFenceId, PagingQueueId, PlanNo, ProcessId, TrimNotificationId},
@@ -20,6 +20,33 @@ use crate::{
     trim::TrimFlags,
     units::{Extent, GpuVirtualAddress, Nanoseconds, PageSize, PhysicalAddress, SegmentId},
 };
+
+/// A mapping near an address that faulted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Neighbour {
+    /// The allocation.
+    pub allocation: AllocationId,
+    /// Where the mapping begins.
+    pub virtual_address: GpuVirtualAddress,
+    /// Bytes of the mapping.
+    pub size: u64,
+}
+
+/// Why an engine is asked to yield.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum PreemptReason {
+    /// Its packet has run for a quantum.
+    Quantum,
+    /// It depends on an engine that is to be reset (FLT-26).
+    Dependent,
+    /// It has packets that wait for an engine which gives its own back.
+    WaitsForReset,
+    /// It was reset, and is to show that it runs.
+    AfterReset,
+}
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -678,13 +705,108 @@ pub enum Event {
         write: bool,
         /// What is mapped there, if anything.
         allocation: Option<AllocationId>,
+        /// What the driver said of it (FLT-10).
+        flags: PageFaultFlags,
+        /// The level of the page tables at which the walk ended.
+        page_table_level: u32,
+        /// What went wrong (FLT-12).
+        fault_error_code: FaultErrorCode,
+        /// The nearest mapping before the address.
+        below: Option<Neighbour>,
+        /// The nearest mapping after it.
+        above: Option<Neighbour>,
+        /// All packets that were under way.
+        in_flight: Vec<EngineFence>,
     },
-    /// A packet holds a command that means nothing to the GPU; it was aborted.
+    /// A packet holds a command that means nothing to the GPU; its engine has stopped.
     IllegalCommand {
         /// The packet.
         signal: EngineFence,
     },
-    /// A device was put in error; its work is dropped (FLT-04).
+    /// A packet will not end: its engine was reset before it did, or its work was dropped.
+    Aborted {
+        /// The packet.
+        signal: EngineFence,
+    },
+    /// An engine was asked to end the packet under way and give the others back.
+    PreemptRequested {
+        /// The engine.
+        engine: u32,
+        /// The number of the request.
+        preemption_fence_id: u64,
+        /// Why.
+        reason: PreemptReason,
+    },
+    /// An engine has yielded.
+    Preempted {
+        /// The engine.
+        engine: u32,
+        /// The number of the request.
+        preemption_fence_id: u64,
+        /// The last packet that has ended.
+        last_completed_fence_id: u64,
+        /// The packets that came back.
+        returned: Vec<u64>,
+    },
+    /// The driver is to reset an engine (FLT-22).
+    EngineResetBegun {
+        /// The engine.
+        engine: u32,
+        /// Why.
+        reason: DeviceErrorReason,
+    },
+    /// The driver has reset an engine.
+    EngineReset {
+        /// The engine.
+        engine: u32,
+        /// The last packet that was aborted; none if the reset failed.
+        last_aborted_fence_id: Option<u64>,
+        /// The packets that came back.
+        returned: Vec<u64>,
+    },
+    /// A packet that an engine gave back was handed to it again: a paging buffer with its old fence, others with a new one
+    /// (FLT-23).
+    Resubmitted {
+        /// What it was to signal before.
+        before: EngineFence,
+        /// What it signals.
+        signal: EngineFence,
+        /// What must have ended before.
+        waits: Vec<EngineFence>,
+    },
+    /// A process has hung engines too often, and loses the GPU (FLT-31).
+    ProcessBlocked {
+        /// The process.
+        process: ProcessId,
+    },
+    /// The driver is to stop the GPU: all engines stop, all packets are aborted, and what the memory segment holds is lost
+    /// (FLT-32).
+    AdapterResetBegun {
+        /// Why.
+        cause: DeviceErrorReason,
+    },
+    /// Between reset and restart the driver was told that an allocation is not resident any more (BPB-27).
+    PurgeOperation {
+        /// The allocation.
+        allocation: AllocationId,
+        /// The operation.
+        operation: PagingOperation,
+        /// The driver's answer.
+        status: BuildStatus,
+    },
+    /// The adapter was reset before a plan had retired: it will not be carried out to its end.
+    PlanAbandoned {
+        /// The plan.
+        plan: PlanNo,
+    },
+    /// The only right copy of an allocation's content was lost with a reset; it reads as zero (FLT-34).
+    ContentLost {
+        /// The allocation.
+        allocation: AllocationId,
+    },
+    /// The GPU runs again: nothing is resident, nothing is under way.
+    AdapterRestarted,
+    /// A device was put in error; its work is dropped, and its list is empty (FLT-04).
     DeviceInError {
         /// The device.
         device: DeviceId,

@@ -194,12 +194,14 @@ impl<K: Kind, T> Slots<K, T> {
 
 impl<K, T> core::ops::Index<usize> for Slots<K, T> {
     type Output = T;
+    #[inline]
     fn index(&self, index: usize) -> &T {
         self.values[index].as_ref().expect("the core only indexes living objects")
     }
 }
 
 impl<K, T> core::ops::IndexMut<usize> for Slots<K, T> {
+    #[inline]
     fn index_mut(&mut self, index: usize) -> &mut T {
         self.values[index].as_mut().expect("the core only indexes living objects")
     }

@@ -10,6 +10,7 @@ extern crate alloc;
 // In the order in which data flows: units and names, the contract, the adapter, ranges and places, address spaces,
 // residency, plans and the stream, and the manager that joins them.
 mod units;
+mod u56;
 mod id;
 mod ordered_set;
 pub mod contract;
@@ -25,7 +26,7 @@ mod placer;
 mod commit;
 mod aperture;
 mod gpu_va;
-mod u56;
+mod list_flags;
 mod spans;
 mod place;
 mod residency;
@@ -35,6 +36,9 @@ mod request;
 mod turn;
 mod paging;
 mod error;
+mod submission;
+mod engine;
+mod recovery;
 mod paging_va;
 pub mod event;
 mod state;
@@ -47,8 +51,8 @@ pub mod client;
 pub use adapter::{BrokenRule, NotificationRevision, StartAdapterError};
 pub use budget::{MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility};
 pub use calls::{
-    AdapterOptions, CreateAllocationDesc, CreateAllocationFlags, DestroyFlags, FenceValueDesc, MapGpuVirtualAddress,
-    Mapped, Reclaimed, Residency, SubmitDesc, UpdateAllocationProperty,
+    AdapterOptions, CreateAllocationDesc, CreateAllocationFlags, DestroyFlags, MapGpuVirtualAddress, Mapped, Reclaimed,
+    Residency, UpdateAllocationProperty,
 };
 pub use check::CheckError;
 pub use error::{
@@ -63,8 +67,10 @@ pub use id::{
     SubmissionNo, TrimNotificationId, kind,
 };
 pub use offer::{OfferFlags, OfferPriority, ReclaimResult};
+pub use recovery::TdrOptions;
 pub use residency::{EvictFlags, MakeResidentFlags};
 pub use state::{Output, Statistics, VidMm};
+pub use submission::{FenceValueDesc, SubmitDesc};
 pub use trim::{TrimFlags, TrimIntervals};
 pub use units::{
     Extent, GpuVirtualAddress, Nanoseconds, PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId,

@@ -84,6 +84,13 @@ impl PagePlacer {
         self.size
     }
 
+    /// All plans are over: what they promised is free.
+    pub fn settle(&mut self) {
+        for extent in core::mem::take(&mut self.promised).into_values().flatten() {
+            self.free.insert(extent);
+        }
+    }
+
     fn take_free(&mut self, missing: u64) -> Option<Extent> {
         let range = self.free.at_least(missing).next().or_else(|| self.free.largest())?;
         let taken = Extent { offset: range.offset, size: range.size.min(missing) };

@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use crate::{id::SubmissionNo, residency::EvictFlags};
+use crate::{id::SubmissionNo, list_flags::EvictFlags};
 
 /// What an ungranted request remembers of an entry that it is to bring in.
 pub(crate) type SpanNo = u32;

@@ -14,6 +14,7 @@ use crate::{
     commit::CommitLimit,
     contract::{EngineFence, EngineKind, KmdContextHandle, Packet, PagingBuffer},
     cpu_view::Lock,
+    engine::Engine,
     error::{DeviceErrorReason, DeviceInError, DriverFinding, Violation},
     event::{Event, EventLog},
     evictable::Evictable,
@@ -27,9 +28,11 @@ use crate::{
     paging::{Step, Stream, Windows},
     placer::PagePlacer,
     pool::{PerPool, Pool},
+    recovery::{Recovery, TdrOptions},
     request::Request,
     residency::{Lapsing, ListBytes},
     spans::Spans,
+    submission::Submission,
     trim::{TrimFlags, TrimIntervals},
     turn::{Activity, Turn, Turns},
     units::{Nanoseconds, PhysicalAddress, SegmentId},
@@ -44,7 +47,8 @@ use crate::{
 ///   and never wait. A refused call changes nothing.
 /// - [`poll`](Self::poll) grants and builds, and hands out what is to be done. Call it until it returns `None`, after calls and
 ///   after events.
-/// - *Events* retire: [`handle_completed`](Self::handle_completed), [`handle_page_fault`](Self::handle_page_fault).
+/// - *Events* retire: [`handle_completed`](Self::handle_completed), [`handle_interrupt`](Self::handle_interrupt), and the ends
+///   of resets.
 ///
 /// The same calls with the same answers of the driver and the host give the same outputs.
 pub struct VidMm {
@@ -84,6 +88,9 @@ pub struct VidMm {
     pub(crate) stream: Stream,
     pub(crate) builder: Builder,
     pub(crate) engines: Vec<Engine>,
+    /// Engines that are being recovered, and the adapter.
+    pub(crate) recovery: Recovery,
+    pub(crate) tdr: TdrOptions,
     /// Requests made so far, by all devices: their order of arrival.
     pub(crate) arrivals: u64,
     /// Devices that have requests which are not granted.
@@ -167,6 +174,28 @@ pub enum Output {
     },
     /// Everything is in system memory: the adapter may lose power.
     PoweredDown,
+    /// Ask an engine to yield: it ends the packet under way, runs no other, and reports so to
+    /// [`VidMm::handle_preempted`], with the buffers of the packets that it has not run.
+    #[doc(alias = "DxgkDdiPreemptCommand")]
+    PreemptCommand {
+        /// The engine.
+        engine: u32,
+        /// The number of the request, which the answer repeats.
+        preemption_fence_id: u64,
+    },
+    /// Let the driver reset an engine; the answer goes to [`VidMm::handle_engine_reset`]. From now on what the engine reports
+    /// is ignored until then (FLT-22).
+    #[doc(alias = "DxgkDdiResetEngine")]
+    ResetEngine {
+        /// The engine.
+        engine: u32,
+    },
+    /// Let the driver stop the GPU; the answer goes to [`VidMm::handle_reset_from_timeout`] (FLT-32).
+    #[doc(alias = "DxgkDdiResetFromTimeout")]
+    ResetFromTimeout,
+    /// Let the driver start the GPU again; the answer goes to [`VidMm::handle_restart_from_timeout`].
+    #[doc(alias = "DxgkDdiRestartFromTimeout")]
+    RestartFromTimeout,
 }
 
 /// What was done so far.
@@ -219,6 +248,12 @@ pub struct Statistics {
     pub yields: u64,
     /// How often a suspended device's list was brought back.
     pub resumes: u64,
+    /// Engines that were asked to yield.
+    pub preemptions: u64,
+    /// Engines that were reset.
+    pub engine_resets: u64,
+    /// How often the adapter was reset.
+    pub adapter_resets: u64,
 }
 
 /// A device: the unit that has a residency list.
@@ -367,22 +402,6 @@ pub(crate) struct Context {
     pub root_is_set: bool,
 }
 
-/// Work that waits for its dispatch.
-#[derive(Debug)]
-pub(crate) struct Submission {
-    pub number: SubmissionNo,
-    pub dma_buffer: Vec<u8>,
-    pub waits: Vec<FenceValue>,
-    pub signals: Vec<FenceValue>,
-}
-
-/// A monitored fence, by index, and a value.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct FenceValue {
-    pub fence: u32,
-    pub value: u64,
-}
-
 /// A paging queue (RES-30).
 #[derive(Debug)]
 pub(crate) struct PagingQueue {
@@ -403,25 +422,6 @@ pub(crate) struct MonitoredFence {
     pub references: u32,
 }
 
-/// An engine, seen from the host.
-#[derive(Debug, Default)]
-pub(crate) struct Engine {
-    /// The fence of the last packet handed to it.
-    pub submitted: u64,
-    /// The fence of the last packet that ended.
-    pub retired: u64,
-    /// User packets under way, oldest first; paging packets are known by their fence alone.
-    pub in_flight: VecDeque<InFlight>,
-}
-
-/// A user's packet under way.
-#[derive(Debug)]
-pub(crate) struct InFlight {
-    pub context: u32,
-    pub submission: SubmissionNo,
-    pub signals: Vec<FenceValue>,
-}
-
 /// The paging buffer that is being built, and those that wait for use.
 #[derive(Debug)]
 pub(crate) struct Builder {
@@ -440,6 +440,20 @@ pub(crate) struct Builder {
     /// The host's next step waits for this fence of the paging engine.
     pub host_step_at: Option<u64>,
     pub system_context: KmdContextHandle,
+}
+
+impl Builder {
+    /// What was being built or run is over, and no buffer comes back.
+    pub fn forget_work(&mut self) {
+        self.pool.clear();
+        (self.current, self.buffers, self.multipass_offset) = (None, 0, 0);
+        (self.idle_at, self.host_step_at) = (None, None);
+    }
+
+    /// Whether steps are left to do, or a buffer to hand out.
+    pub fn has_work(&self) -> bool {
+        !self.steps.is_empty() || self.current.is_some()
+    }
 }
 
 impl VidMm {
@@ -615,6 +629,7 @@ impl VidMm {
             && self.granted.is_empty()
             && self.deferring.is_empty()
             && self.rootless.is_empty()
-            && self.engines.iter().all(|engine| engine.submitted == engine.retired)
+            && self.engines.iter().all(|engine| engine.in_flight.is_empty())
+            && self.recovery.is_over()
     }
 }

@@ -1,8 +1,8 @@
 //! Turns: which devices run while the lists of all do not fit together (RES-71, U-38, U-39).
 
-use alloc::{collections::BTreeSet, vec::Vec};
+use alloc::vec::Vec;
 
-use crate::{id::PlanNo, units::Nanoseconds};
+use crate::{id::PlanNo, ordered_set::OrderedSet, units::Nanoseconds};
 
 const MILLISECOND: Nanoseconds = 1_000_000;
 
@@ -78,13 +78,13 @@ impl Turn {
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     /// Devices that are not active.
-    pub stopped: BTreeSet<u32>,
+    pub stopped: OrderedSet<u32>,
     /// Active devices whose list is on its way back.
-    pub resuming: BTreeSet<u32>,
+    pub resuming: OrderedSet<u32>,
     /// Devices whose allocations are to be placed anew, as soon as they can yield for it.
-    pub to_replace: BTreeSet<u32>,
+    pub to_replace: OrderedSet<u32>,
     /// Active devices that may have allocations elsewhere than they prefer.
-    pub demoted: BTreeSet<u32>,
+    pub demoted: OrderedSet<u32>,
     /// When a device last yielded for another.
     pub last_yield: Nanoseconds,
     /// Whether the adapter has power, and whether it is wanted back as soon as it is gone.
@@ -93,6 +93,12 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
+    /// Whether there is power, and every device has its turn, with its list there and where it prefers to be.
+    pub fn is_calm(&self) -> bool {
+        self.power == Power::Up
+            && [&self.stopped, &self.resuming, &self.to_replace, &self.demoted].into_iter().all(OrderedSet::is_empty)
+    }
+
     /// The device is gone.
     pub fn forget(&mut self, device: u32) {
         for devices in [&mut self.stopped, &mut self.resuming, &mut self.to_replace, &mut self.demoted] {

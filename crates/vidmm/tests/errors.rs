@@ -81,8 +81,9 @@ fn paging_of_a_device_in_error_comes_to_its_end() {
     world.fault(RENDER, 0);
     world.run_all();
     assert_eq!(world.paging_fence(client), 3);
-    world.evict(client, &[b], SOON).unwrap();
-    world.run_all();
+    let virtual_address = GpuVirtualAddress(0);
+    let error = DeviceInError { device: client.device, reason: DeviceErrorReason::PageFault { virtual_address } };
+    assert_eq!(world.evict(client, &[b], SOON), Err(EvictError::DeviceInError(error)));
     let other = world.client();
     world.resident(other, 16);
     world.tear_down();
@@ -105,7 +106,7 @@ fn dropped_work_holds_no_room() {
     world.tear_down();
 }
 
-/// FLT-03: a second fault of the same device changes nothing more.
+/// FLT-03: a device is told once, and what else it had under way does not run.
 #[test]
 fn a_device_is_in_error_once() {
     let (mut world, client) = World::with_pages(16);
@@ -113,58 +114,76 @@ fn a_device_is_in_error_once() {
     world.submit(client, &[]);
     world.poll();
     world.fault(RENDER, 0);
-    world.fault(RENDER, 0);
+    world.run_all();
     assert_eq!(devices_in_error(&world), [client.device]);
+    assert_eq!(world.completed[RENDER as usize], 1);
     world.tear_down();
 }
 
-/// FLT-23, U-43: a fault in a paging buffer is not any device's.
+/// SYN-13, P47: fences that were never issued, of engines that there are not: each is named, and changes nothing.
 #[test]
-fn a_fault_in_a_paging_buffer_is_the_adapters() {
-    let (mut world, client) = World::with_pages(16);
-    let a = world.allocate(client, 1);
-    let _: Residency = world.make_resident(client, &[a]).unwrap();
-    world.poll();
-    world.fault(PAGING, 0x1000);
-    let virtual_address = GpuVirtualAddress(0x1000);
-    assert_eq!(failure(&world), Some(Violation::FaultInPagingBuffer { virtual_address }));
-    assert_eq!(devices_in_error(&world), []);
-}
-
-/// SYN-13, P47: fences out of order, twice, never issued, of engines that there are not.
-#[test]
-fn wrong_fences_are_violations() {
+fn foreign_fences_are_named_and_harmless() {
     let fence = |engine, fence_id| EngineFence { engine, fence_id };
-    let cases = [
-        (fence(RENDER, 2), 1),
-        (fence(RENDER, 0), 1),
-        (fence(RENDER, u64::MAX), 1),
-        (fence(COPY, 1), 0),
-        (fence(COPY, 0), 0),
-        (fence(PAGING, 1), 0),
-        (fence(3, 1), 0),
-        (fence(u32::MAX, 0), 0),
-    ];
-    for (found, expected) in cases {
-        for is_fault in [false, true] {
-            let (mut world, client) = World::with_pages(16);
-            world.submit(client, &[]);
-            world.submit(client, &[]);
-            world.poll();
-            let buffer = DmaBuffer::User(Vec::new());
-            world.call(|vidmm, _, _| match is_fault {
-                true => vidmm.handle_page_fault(found, GpuVirtualAddress(0), false, buffer),
-                false => vidmm.handle_completed(found, buffer),
-            });
-            world.poll();
-            assert_eq!(failure(&world), Some(Violation::FenceOrder { found, expected }));
-            let refused = world.call(|vidmm, _, _| vidmm.submit(client.context, SubmitDesc::default()));
-            assert!(matches!(refused, Err(SubmitError::DeviceInError(_))));
-        }
+    for found in [
+        fence(RENDER, 0),
+        fence(RENDER, 3),
+        fence(RENDER, u64::MAX),
+        fence(COPY, 1),
+        fence(COPY, 0),
+        fence(PAGING, 1),
+        fence(3, 1),
+        fence(u32::MAX, 0),
+    ] {
+        let (mut world, client) = World::with_pages(16);
+        let at = world.resident(client, 1).1;
+        world.submit(client, &[Access::Write(at, 5)]);
+        world.submit(client, &[Access::Write(at, 7)]);
+        world.poll();
+        world.call(|vidmm, _, _| vidmm.handle_completed(found, DmaBuffer::User(Vec::new())));
+        let is_paging = found.engine == PAGING;
+        let expected = match is_paging {
+            true => DriverFinding::CompletedAgain { found },
+            false => DriverFinding::CompletedForeign { found },
+        };
+        assert_eq!(world.vidmm.driver_findings(), [expected]);
+        world.run_all();
+        assert_eq!(world.token(client, at), Some(7));
+        world.tear_down();
     }
 }
 
-/// P47: a fence that was right once is wrong twice.
+/// FLT-11: a fault that names nothing under way is named, and changes nothing.
+#[test]
+fn a_fault_that_contradicts_itself_is_named_and_harmless() {
+    let unknown = PageFaultFlags::FENCE_INVALID;
+    for (engine, fence_id, flags) in [
+        (RENDER, 3, PageFaultFlags::WRITE),
+        (RENDER, 0, PageFaultFlags::WRITE),
+        (COPY, 1, PageFaultFlags::ENGINE_RESET_REQUIRED),
+        (7, 1, PageFaultFlags::ENGINE_RESET_REQUIRED),
+        (RENDER, 0, unknown),
+        (RENDER, 1, unknown | PageFaultFlags::ENGINE_RESET_REQUIRED),
+        (7, 0, unknown | PageFaultFlags::ENGINE_RESET_REQUIRED),
+    ] {
+        let (mut world, client) = World::with_pages(16);
+        world.submit(client, &[]);
+        world.submit(client, &[]);
+        world.poll();
+        let fault = DmaPageFaulted {
+            faulted_fence_id: fence_id,
+            node_ordinal: engine,
+            page_fault_flags: flags,
+            ..page_fault(0x1000)
+        };
+        world.call(|vidmm, _, _| vidmm.handle_interrupt(&NotifyInterrupt::DmaPageFaulted(fault)));
+        assert_eq!(world.vidmm.driver_findings(), [DriverFinding::FaultData { engine, fence_id }]);
+        world.run_all();
+        assert_eq!(devices_in_error(&world), []);
+        world.tear_down();
+    }
+}
+
+/// P47: a fence that was right once says nothing new when it comes again, or late.
 #[test]
 fn a_fence_completes_once() {
     let (mut world, client) = World::with_pages(16);
@@ -172,8 +191,30 @@ fn a_fence_completes_once() {
     world.run_all();
     let found = EngineFence { engine: RENDER, fence_id: 1 };
     world.call(|vidmm, _, _| vidmm.handle_completed(found, DmaBuffer::User(Vec::new())));
+    assert_eq!(world.vidmm.driver_findings(), [DriverFinding::CompletedAgain { found }]);
+    world.submit(client, &[]);
+    world.run_all();
+    world.tear_down();
+}
+
+/// P47, SYN-13: an engine runs its packets in order, so the end of a later one tells of those before it.
+#[test]
+fn a_lost_interrupt_is_made_good_by_the_next() {
+    let (mut world, client) = World::with_pages(16);
+    let (a, at) = world.resident(client, 4);
+    let fence = world.fence();
+    world.submit_to(client.context, &[Access::Write(at, 5)], &[], &[(fence, 1)]);
+    world.submit_to(client.context, &[], &[], &[(fence, 2)]);
     world.poll();
-    assert_eq!(failure(&world), Some(Violation::FenceOrder { found, expected: 0 }));
+    world.lose_interrupt(RENDER);
+    assert_eq!(world.vidmm.monitored_fence_value(fence), Ok(0));
+    world.complete(RENDER);
+    assert_eq!(world.vidmm.monitored_fence_value(fence), Ok(2));
+    let found = EngineFence { engine: RENDER, fence_id: 2 };
+    assert_eq!(world.vidmm.driver_findings(), [DriverFinding::InterruptLost { found, expected: 1 }]);
+    world.evict(client, &[a], SOON).unwrap();
+    world.run_all();
+    world.tear_down();
 }
 
 /// D1: a completion may bring back a buffer that is not its own; the pool takes nothing foreign, and loses nothing.

@@ -292,6 +292,7 @@ impl<'a> Client<'a> {
             dma_buffer: runtime.umd().encode_kernel(&command),
             waits: waits.into_iter().collect(),
             signals: vec![FenceValueDesc { fence: own_queue.fence, value: own_queue.submitted + 1 }],
+            ..SubmitDesc::default()
         };
         let submitted = runtime.vidmm().submit(own_queue.context, desc);
         submitted.map_err(|error| refused(kernel, "submit", error))?;

@@ -229,7 +229,7 @@ impl<'w> ModelProcess<'w> {
             outputs: work.writes.iter().map(range).collect(),
         };
         let signals = vec![FenceValueDesc { fence: self.fence, value: self.submitted + 1 }];
-        let desc = SubmitDesc { dma_buffer: runtime.umd().encode_kernel(&command), waits: Vec::new(), signals };
+        let desc = SubmitDesc { dma_buffer: runtime.umd().encode_kernel(&command), signals, ..SubmitDesc::default() };
         let submitted = runtime.vidmm().submit(self.context, desc);
         submitted.map_err(|error| refused(self.submitted, "submit", error))?;
         self.submitted += 1;

@@ -277,7 +277,8 @@ impl Session<'_> {
         let device = self.objects.devices.get_mut(&device_name).expect("it is there, or made");
         let queue = &mut device.engines[kernel.engine as usize];
         let (fence, value) = (queue.fence, queue.submitted + 1);
-        let desc = SubmitDesc { dma_buffer, waits, signals: vec![FenceValueDesc { fence, value }] };
+        let desc =
+            SubmitDesc { dma_buffer, waits, signals: vec![FenceValueDesc { fence, value }], ..SubmitDesc::default() };
         let submission = match self.runtime.vidmm().submit(queue.context, desc) {
             Ok(submission) => submission,
             Err(error) => return Ok(Answered::refused(&error)),

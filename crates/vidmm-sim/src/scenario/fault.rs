@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
+use vidmm_runtime::{GpuFault, InterruptFault};
 
 /// An error to be made on purpose, and when: the n-th time, counted from 1, or as the kind of fault says.
 ///
@@ -39,6 +40,20 @@ pub enum FaultKind {
     SkipCacheFlush,
     /// The paging process's addresses are used again without the flush that goes before.
     ReusePagingVa,
+    /// The n-th packet that the engine of kernels begins never ends.
+    HangPacket,
+    /// The n-th paging buffer that the paging engine begins never ends.
+    HangPagingBuffer,
+    /// The n-th packet that the engine of kernels begins faults.
+    ForgePageFault,
+    /// The n-th paging buffer that the paging engine begins faults.
+    ForgePagingFault,
+    /// A reset of an engine is answered as if it had worked, and the engine hangs until the adapter is reset.
+    LieAboutEngineReset,
+    /// The GPU does not do what it is asked, or reports what is not so.
+    Gpu(GpuFault),
+    /// The driver reports a page fault wrongly.
+    Interrupt(InterruptFault),
 }
 
 /// Why a fault is refused.
@@ -60,7 +75,7 @@ pub enum FaultError {
 
 impl FaultKind {
     /// Every kind of fault.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 30] = [
         Self::FlipBitInTransfer,
         Self::SkipTlbFlush,
         Self::DropPageOut,
@@ -70,6 +85,27 @@ impl FaultKind {
         Self::EarlyIoMmuUnmap,
         Self::SkipCacheFlush,
         Self::ReusePagingVa,
+        Self::HangPacket,
+        Self::HangPagingBuffer,
+        Self::ForgePageFault,
+        Self::ForgePagingFault,
+        Self::LieAboutEngineReset,
+        Self::Gpu(GpuFault::IgnorePreempt),
+        Self::Gpu(GpuFault::FailEngineReset),
+        Self::Gpu(GpuFault::IgnoreEngineReset),
+        Self::Gpu(GpuFault::FailRestart),
+        Self::Gpu(GpuFault::LoseInterrupt),
+        Self::Gpu(GpuFault::DelayInterrupt),
+        Self::Gpu(GpuFault::RepeatInterrupt),
+        Self::Gpu(GpuFault::ForgeInterrupt),
+        Self::Gpu(GpuFault::SwapInterrupts),
+        Self::Gpu(GpuFault::ForgeStatus),
+        Self::Interrupt(InterruptFault::HideFaultedFence),
+        Self::Interrupt(InterruptFault::RequireAdapterReset),
+        Self::Interrupt(InterruptFault::RequireNoReset),
+        Self::Interrupt(InterruptFault::ReportFatalError),
+        Self::Interrupt(InterruptFault::GarbleFaultedFence),
+        Self::Interrupt(InterruptFault::GarbleFaultedEngine),
     ];
 
     /// Its name, as scenarios and the command line write it.
@@ -84,6 +120,13 @@ impl FaultKind {
             Self::EarlyIoMmuUnmap => "early-io-mmu-unmap",
             Self::SkipCacheFlush => "skip-cache-flush",
             Self::ReusePagingVa => "reuse-paging-va",
+            Self::HangPacket => "hang-packet",
+            Self::HangPagingBuffer => "hang-paging-buffer",
+            Self::ForgePageFault => "forge-page-fault",
+            Self::ForgePagingFault => "forge-paging-fault",
+            Self::LieAboutEngineReset => "lie-about-engine-reset",
+            Self::Gpu(fault) => fault.name(),
+            Self::Interrupt(fault) => fault.name(),
         }
     }
 }

@@ -311,7 +311,7 @@ impl Narrator {
 
     fn error(&mut self, event: &Event) {
         let text = match event {
-            Event::PageFault { signal, virtual_address, write, allocation } => {
+            Event::PageFault { signal, virtual_address, write, allocation, .. } => {
                 let access = if *write { "wrote to" } else { "read" };
                 let mapped = allocation.map_or_else(String::new, |id| format!(" of {}", self.names.allocation(id)));
                 format!("{} {access} {virtual_address}{mapped}, where nothing is resident", self.packet(*signal))

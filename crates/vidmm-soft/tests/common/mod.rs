@@ -20,6 +20,7 @@ pub const FREE: CostModel = CostModel {
     pte_picoseconds: 0,
     flush_nanoseconds: 0,
     decompress_bytes_per_second: u64::MAX,
+    reset_nanoseconds: 0,
 };
 
 #[derive(Clone, Copy)]
@@ -386,7 +387,12 @@ impl Rig {
     /// Runs commands on engine 1, alone.
     pub fn run(&mut self, process: Process, commands: Vec<u8>) -> Vec<GpuEvent> {
         self.submit(process, RENDER_ENGINE, &[], commands);
-        self.drain()
+        let events = self.drain();
+        if !interrupts(&events).is_empty() {
+            self.gpu.reset_engine(self.now, RENDER_ENGINE);
+            self.drain();
+        }
+        events
     }
 
     /// Runs commands on engine 1, and expects that they end well.
@@ -426,13 +432,27 @@ pub fn reads(events: &[GpuEvent]) -> Vec<(u64, Vec<Vec<u64>>)> {
     events.iter().filter_map(read).collect()
 }
 
-/// The page faults among `events`: address and whether it was a write.
-pub fn faults(events: &[GpuEvent]) -> Vec<(u64, bool)> {
-    let fault = |event: &GpuEvent| match event {
-        GpuEvent::PageFault { virtual_address, write, .. } => Some((virtual_address.0, *write)),
+/// What the status registers held at each interrupt among `events`.
+pub fn interrupts(events: &[GpuEvent]) -> Vec<StatusRegisters> {
+    let registers = |event: &GpuEvent| match event {
+        GpuEvent::Interrupt { status, .. } => Some(StatusRegisters::from_bytes(status).unwrap()),
         _ => None,
     };
-    events.iter().filter_map(fault).collect()
+    events.iter().filter_map(registers).collect()
+}
+
+/// Whether all that happened is that a packet was refused as meaningless.
+pub fn is_refusal(events: &[GpuEvent]) -> bool {
+    events.len() == 1 && interrupts(events).iter().any(|registers| registers.kind == StatusKind::IllegalCommand)
+}
+
+/// The page faults among `events`: address and whether it was a write.
+pub fn faults(events: &[GpuEvent]) -> Vec<(u64, bool)> {
+    let fault = |registers: StatusRegisters| match registers.kind {
+        StatusKind::PageFault { virtual_address, write, .. } => Some((virtual_address.0, write)),
+        StatusKind::IllegalCommand => None,
+    };
+    interrupts(events).into_iter().filter_map(fault).collect()
 }
 
 /// Start and end of each packet that completed.

@@ -1,11 +1,14 @@
 //! Budgets: how much memory each process may keep resident when not all can have what they want (5.6).
 
+mod level;
 mod ranking;
 pub(crate) mod shares;
 
 pub(crate) use shares::{ProcessShare, Shares};
 
-use crate::pool::PerPool;
+use alloc::collections::VecDeque;
+
+use crate::{pool::PerPool, units::Nanoseconds};
 
 /// What a budget is for (RES-50).
 ///
@@ -82,6 +85,10 @@ pub(crate) struct Standing {
     pub listens: bool,
     /// It was suspended by a call, and whether a submission ends that.
     pub halted: Option<bool>,
+    /// When its work hung an engine, as far as that is remembered (FLT-31).
+    pub timeouts: VecDeque<Nanoseconds>,
+    /// It has lost the GPU.
+    pub is_blocked: bool,
 }
 
 impl Standing {

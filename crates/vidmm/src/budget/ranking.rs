@@ -50,6 +50,8 @@ pub(super) struct Parted {
     pub satisfied_excess: u128,
     /// The sum of the weights of the others.
     pub capped_weight: u64,
+    /// The last that is satisfied, who may be the one left out; who asks for nothing if nobody is.
+    pub last_satisfied: Rank,
 }
 
 /// The order.
@@ -98,26 +100,27 @@ impl Ranking {
     /// a rank with the sums of a partition right after it; `left_out` counts in none of them.
     pub fn part(&self, left_out: Option<u32>, is_satisfied: impl Fn(Rank, Parted) -> bool) -> Parted {
         let out = left_out.map_or(Sum::default(), |process| self.node(process).rank.sum());
-        let less_the_left_out = |satisfied: Sum, capped: Sum, is_in_satisfied: bool| match is_in_satisfied {
-            true => Parted { satisfied_excess: satisfied.excess - out.excess, capped_weight: capped.weight },
-            false => Parted { satisfied_excess: satisfied.excess, capped_weight: capped.weight - out.weight },
+        let less_the_left_out = |satisfied: Sum, capped: Sum, last_satisfied, is_in_satisfied: bool| {
+            let (of_satisfied, of_capped) = if is_in_satisfied { (out.excess, 0) } else { (0, out.weight) };
+            let satisfied_excess = satisfied.excess - of_satisfied;
+            Parted { satisfied_excess, capped_weight: capped.weight - of_capped, last_satisfied }
         };
         let (mut satisfied, mut capped) = (Sum::default(), Sum::default());
-        let mut left_out_is_satisfied = false;
+        let (mut last_satisfied, mut left_out_is_satisfied) = (Rank::default(), false);
         let mut at = self.root;
         while at != NONE {
             let Node { rank, left, right, .. } = *self.node(at);
             let up_to_here = satisfied + self.sum(left) + rank.sum();
             let after = capped + self.sum(right);
             let is_here_or_before = left_out.is_some_and(|process| process == at || self.precedes(process, at));
-            if is_satisfied(rank, less_the_left_out(up_to_here, after, is_here_or_before)) {
-                (satisfied, at) = (up_to_here, right);
+            if is_satisfied(rank, less_the_left_out(up_to_here, after, rank, is_here_or_before)) {
+                (satisfied, last_satisfied, at) = (up_to_here, rank, right);
                 left_out_is_satisfied |= is_here_or_before;
             } else {
                 (capped, at) = (after + rank.sum(), left);
             }
         }
-        less_the_left_out(satisfied, capped, left_out_is_satisfied)
+        less_the_left_out(satisfied, capped, last_satisfied, left_out_is_satisfied)
     }
 
     /// All processes, the last to be satisfied first.

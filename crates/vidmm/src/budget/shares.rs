@@ -30,7 +30,10 @@
 
 use alloc::vec::Vec;
 
-use super::ranking::{Parted, Rank, Ranking};
+use super::{
+    level::Level,
+    ranking::{Parted, Rank, Ranking},
+};
 
 /// A published budget stands while the present one is within this part of it: 1/20 is 5 %.
 const HYSTERESIS: u128 = 20;
@@ -71,10 +74,13 @@ struct Member {
     published: Option<Published>,
 }
 
-/// How processes share one pool. Changing one of them and asking for a budget cost O(log n).
+/// How processes share one pool. Changing one of them costs O(log n); asking for a budget costs as much at most, and nearly
+/// always O(1).
 #[derive(Debug)]
 pub(crate) struct Shares {
     capacity: u64,
+    /// None where the reservations in use do not fit together. Every change of anything else here ends with finding it anew.
+    level: Option<Level>,
     /// By process.
     members: Vec<Option<Member>>,
     ranking: Ranking,
@@ -87,12 +93,17 @@ pub(crate) struct Shares {
 impl Shares {
     /// A pool of `capacity` bytes that nobody uses.
     pub fn new(capacity: u64) -> Self {
-        Self { capacity, members: Vec::new(), ranking: Ranking::default(), demanded: 0, reserved: 0, covered: 0 }
+        let ranking = Ranking::default();
+        let mut shares =
+            Self { capacity, level: None, members: Vec::new(), ranking, demanded: 0, reserved: 0, covered: 0 };
+        shares.find_level();
+        shares
     }
 
     /// Changes the capacity, in bytes.
     pub fn set_capacity(&mut self, capacity: u64) {
         self.capacity = capacity;
+        self.find_level();
     }
 
     /// Adds a process.
@@ -110,6 +121,7 @@ impl Shares {
         assert!(before.is_none(), "a process shares a pool once");
         self.add(share);
         self.ranking.insert(process, share.rank());
+        self.find_level();
     }
 
     /// Takes a process out.
@@ -122,6 +134,7 @@ impl Shares {
         self.ranking.remove(process);
         self.subtract(share);
         self.members[process as usize] = None;
+        self.find_level();
     }
 
     /// Changes a process's weight, from 1 to 16.
@@ -165,7 +178,9 @@ impl Shares {
         let share = self.get(process);
         let left = self.left_by_others(share);
         let Some(free) = left.checked_sub(share.reservation) else { return self.budget_of_the_crowded(share, left) };
-        let Parted { satisfied_excess, capped_weight } = self.fill(Some(process), free, share.weight);
+        let parted = self.level.and_then(|level| level.parted_without(share.rank(), free));
+        let Parted { satisfied_excess, capped_weight, .. } =
+            parted.unwrap_or_else(|| self.fill(Some(process), free, share.weight));
         let weight = u128::from(share.weight);
         let above_reservation = weight * (u128::from(free) - satisfied_excess) / (u128::from(capped_weight) + weight);
         share.reservation + above_reservation as u64
@@ -182,14 +197,8 @@ impl Shares {
     /// Processes that demand more than their budget while the pool is pressed; those that are above the level by most for
     /// their weight come first, among equals the higher number.
     pub fn over_budget(&self) -> impl Iterator<Item = u32> {
-        let free = u128::from(self.capacity).checked_sub(self.covered);
-        let level = free.map(|free| (free, self.fill(None, free as u64, 0)));
-        let is_capped = move |process: u32| {
-            let Rank { excess, weight } = self.get(process).rank();
-            level.is_none_or(|(free, Parted { satisfied_excess, capped_weight })| {
-                u128::from(excess) * u128::from(capped_weight) > u128::from(weight) * (free - satisfied_excess)
-            })
-        };
+        let level = self.level;
+        let is_capped = move |process: u32| level.is_none_or(|level| level.is_below(self.get(process).rank()));
         let capped = self.ranking.descending().take_while(move |&process| is_capped(process));
         let pressed = self.is_pressed().then_some(capped).into_iter().flatten();
         // Without a level even a reservation may be above the budget.
@@ -225,7 +234,7 @@ impl Shares {
     /// Fills `free` bytes above what reservations cover: at the level, who is satisfied, and who is not. One process is left
     /// out if its demand is taken to have no end; `endless_weight` is its weight.
     fn fill(&self, endless: Option<u32>, free: u64, endless_weight: u32) -> Parted {
-        self.ranking.part(endless, |Rank { excess, weight }, Parted { satisfied_excess, capped_weight }| {
+        self.ranking.part(endless, |Rank { excess, weight }, Parted { satisfied_excess, capped_weight, .. }| {
             // Whether a level of excess / weight takes no more than what is free.
             let free = u128::from(free).checked_sub(satisfied_excess);
             let capped_weight = u128::from(capped_weight) + u128::from(endless_weight);
@@ -262,6 +271,12 @@ impl Shares {
         }
         let member = self.members[process as usize].as_mut();
         member.expect("a process that is changed shares the pool").share = after;
+        self.find_level();
+    }
+
+    fn find_level(&mut self) {
+        let free = u128::from(self.capacity).checked_sub(self.covered);
+        self.level = free.map(|free| Level { free: free as u64, parted: self.fill(None, free as u64, 0) });
     }
 
     fn add(&mut self, share: ProcessShare) {

@@ -22,4 +22,3 @@ pub use offering::Reclaimed;
 pub use properties::UpdateAllocationProperty;
 pub use resident::Residency;
 pub use start::AdapterOptions;
-pub use work::{FenceValueDesc, SubmitDesc};

@@ -111,10 +111,13 @@ impl VidMm {
     ///
     /// # Errors
     ///
-    /// If the process does not exist.
+    /// If the process does not exist, or has lost the GPU (FLT-31).
     #[doc(alias = "DxgkDdiCreateDevice")]
     pub fn create_device(&mut self, process: ProcessId) -> Result<DeviceId, CreateError> {
         let process_index = self.processes.lookup(process)?;
+        if self.processes[process_index].standing.is_blocked {
+            return Err(CreateError::ProcessBlocked);
+        }
         let device = self.devices.insert(Device {
             process: process_index as u32,
             error: None,

@@ -112,7 +112,7 @@ impl VidMm {
     ///
     /// # Errors
     ///
-    /// If an allocation is not on the list that often. The list is then as it was.
+    /// If the device is in error, or an allocation is not on the list that often. The list is then as it was.
     #[doc(alias = "D3DKMTEvict")]
     #[doc(alias = "D3DKMT_EVICT")]
     pub fn evict(
@@ -122,6 +122,7 @@ impl VidMm {
         flags: EvictFlags,
     ) -> Result<u64, EvictError> {
         let device_index = self.devices.lookup(device)?;
+        self.check_device(device_index)?;
         if allocations.is_empty() {
             return Err(EvictError::Empty);
         }
@@ -229,6 +230,7 @@ impl VidMm {
     pub(super) fn can_join_at_once(&self, device: usize, indices: &[u32], not_held: PerPool<u64>) -> bool {
         let books = &self.devices[device];
         books.granted == books.requests.len()
+            && self.recovery.is_working()
             && books.is_active()
             && books.turn.plans.is_empty()
             && indices.iter().all(|&index| self.is_in_place(index))

@@ -12,6 +12,7 @@ use crate::{
     budget::Shares,
     commit::CommitLimit,
     contract::{AdapterInfo, Host, Kmd, KmdContextHandle, KmdError, KmdProcessHandle, SegmentFlags, WddmVersion},
+    engine::Engine,
     event::{ApertureSegmentFacts, Event, EventLog, MemorySegmentFacts},
     gpu_va::{PageTables, Table},
     id::Slots,
@@ -20,8 +21,9 @@ use crate::{
     paging_va::{PagingVaQuery, QUERY_TYPE},
     placer::PagePlacer,
     pool::PerPool,
+    recovery::{Recovery, TdrOptions},
     spans::Spans,
-    state::{Builder, Engine, Statistics, VidMm},
+    state::{Builder, Statistics, VidMm},
     trim::TrimIntervals,
     turn::Turns,
     units::{Extent, PAGE_SIZE, PhysicalAddress},
@@ -36,6 +38,8 @@ pub struct AdapterOptions {
     pub notification_revision: NotificationRevision,
     /// Whether the driver's size of the paging process's address space counts even where WDDM gives it none (U-16).
     pub paging_va_without_local_memory: bool,
+    /// How long things may take before they count as hung (6.4).
+    pub tdr: TdrOptions,
 }
 
 impl VidMm {
@@ -102,6 +106,8 @@ impl VidMm {
             stream: Stream::default(),
             builder: Builder::new(system_context),
             engines: adapter.engines.iter().map(|_| Engine::default()).collect(),
+            recovery: Recovery::default(),
+            tdr: options.tdr,
             arrivals: 0,
             requesting: OrderedSet::default(),
             granted: OrderedSet::default(),

@@ -3,34 +3,15 @@
 use alloc::vec::Vec;
 
 use crate::{
-    error::SubmitError,
+    error::{DeviceErrorReason, SubmitError},
     event::Event,
-    id::{ContextId, InvalidHandle, MonitoredFenceId, PagingQueueId},
-    state::{FenceValue, Output, Submission, VidMm},
+    id::{AllocationId, ContextId, InvalidHandle, MonitoredFenceId, PagingQueueId},
+    state::{Output, VidMm},
+    submission::{FenceValueDesc, Submission, SubmitDesc},
 };
 
 /// How many submissions of a context may wait for their dispatch (D14).
 const QUEUED_MAX: usize = 4096;
-
-/// Work for an engine.
-#[derive(Clone, Debug, Default)]
-pub struct SubmitDesc {
-    /// The commands, encoded by the user-mode driver.
-    pub dma_buffer: Vec<u8>,
-    /// Fences that must have reached their values before it runs.
-    pub waits: Vec<FenceValueDesc>,
-    /// Fences that its end signals.
-    pub signals: Vec<FenceValueDesc>,
-}
-
-/// A monitored fence and a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FenceValueDesc {
-    /// The fence.
-    pub fence: MonitoredFenceId,
-    /// The value.
-    pub value: u64,
-}
 
 impl VidMm {
     /// Queues work. It requires its device's residency list as it stands at this call (D2), and runs once all that was asked
@@ -40,7 +21,8 @@ impl VidMm {
     ///
     /// # Errors
     ///
-    /// If a handle names nothing, the device is in error, or the context's queue is full.
+    /// If a handle names nothing, the device is in error, or the context's queue is full. If it names an allocation that is not on
+    /// the device's list, the device is in error from now on (FLT-02).
     #[doc(alias = "D3DKMTSubmitCommand")]
     pub fn submit(&mut self, context: ContextId, desc: SubmitDesc) -> Result<u64, SubmitError> {
         let index = self.contexts.lookup(context)?;
@@ -50,10 +32,12 @@ impl VidMm {
         if queued >= QUEUED_MAX {
             return Err(SubmitError::QueueFull { queued });
         }
-        let waits = self.fence_values(&desc.waits)?;
-        let signals = self.fence_values(&desc.signals)?;
-        for named in waits.iter().chain(&signals) {
-            self.monitored_fences[named.fence as usize].references += 1;
+        self.check_allocation_list(device_index, &desc.allocations)?;
+        for named in desc.fences() {
+            self.monitored_fences.lookup(named.fence)?;
+        }
+        for named in desc.fences() {
+            self.monitored_fences[named.fence.index()].references += 1;
         }
         self.forget_not_written(device_index as u32);
         let device = &mut self.devices[device_index];
@@ -61,19 +45,20 @@ impl VidMm {
         let number = device.submitted;
         device.undispatched.insert(number);
         device.unretired.insert(number);
-        self.contexts[index].queue.push_back(Submission { number, dma_buffer: desc.dma_buffer, waits, signals });
-        self.queued.insert(index as u32);
-        self.stirred = true;
         self.note_work(device_index);
+        let submission = Submission { number, desc };
         let device = self.devices.id(device_index);
         let values = |descs: &[FenceValueDesc]| descs.iter().map(|desc| (desc.fence, desc.value)).collect();
         self.events.record(|| Event::Submitted {
             device,
             context,
             submission: number,
-            waits: values(&desc.waits),
-            signals: values(&desc.signals),
+            waits: values(&submission.desc.waits),
+            signals: values(&submission.desc.signals),
         });
+        self.queued.insert(index as u32);
+        self.contexts[index].queue.push_back(submission);
+        self.stirred = true;
         Ok(number)
     }
 
@@ -93,8 +78,8 @@ impl VidMm {
     ///
     /// If the handle names nothing.
     pub fn signal_monitored_fence(&mut self, fence: MonitoredFenceId, value: u64) -> Result<(), InvalidHandle> {
-        let index = self.monitored_fences.lookup(fence)?;
-        self.raise_fence(index as u32, value);
+        self.monitored_fences.lookup(fence)?;
+        self.raise_fence(fence, value);
         self.stirred = true;
         Ok(())
     }
@@ -117,22 +102,34 @@ impl VidMm {
         Ok(self.paging_queues[self.paging_queues.lookup(queue)?].completed_value)
     }
 
-    fn fence_values(&self, descs: &[FenceValueDesc]) -> Result<Vec<FenceValue>, InvalidHandle> {
-        let lookup = |desc: &FenceValueDesc| {
-            let fence = self.monitored_fences.lookup(desc.fence)? as u32;
-            Ok(FenceValue { fence, value: desc.value })
+    /// What is named must be on the device's list (RES-04): else the program is wrong, and its device in error (FLT-02).
+    fn check_allocation_list(&mut self, device: usize, allocations: &[AllocationId]) -> Result<(), SubmitError> {
+        if allocations.is_empty() {
+            return Ok(());
+        }
+        let lookup = |&id| self.lookup_allocation(id);
+        let indices = allocations.iter().map(lookup).collect::<Result<Vec<usize>, InvalidHandle>>()?;
+        let is_listed = |&index: &usize| {
+            self.allocations[index].is_open_on(device as u32)
+                && self.allocations[index].entry(device as u32).is_some_and(|entry| entry.count > 0)
         };
-        descs.iter().map(lookup).collect()
+        match indices.iter().position(|index| !is_listed(index)) {
+            None => Ok(()),
+            Some(position) => {
+                let allocation = allocations[position];
+                self.put_device_in_error(device as u32, DeviceErrorReason::NotResident { allocation });
+                Err(SubmitError::NotResident { position })
+            }
+        }
     }
 
-    /// Raises a fence to `value`, and says so.
-    pub(crate) fn raise_fence(&mut self, index: u32, value: u64) {
-        let books = &mut self.monitored_fences[index as usize];
+    /// Raises a fence that exists to `value`, and says so.
+    pub(crate) fn raise_fence(&mut self, fence: MonitoredFenceId, value: u64) {
+        let books = &mut self.monitored_fences[fence.index()];
         if value <= books.value {
             return;
         }
         books.value = value;
-        let fence = self.monitored_fences.id(index as usize);
         self.events.record(|| Event::MonitoredFenceSignaled { fence, value });
         self.outputs.push_back(Output::MonitoredFenceSignaled { fence, value });
     }

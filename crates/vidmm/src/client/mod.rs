@@ -36,7 +36,7 @@
 //!         let Ready { .. } = self.manager.begin_submission(vidmm, set)?;
 //!         self.submitted += 1;
 //!         let signals = vec![FenceValueDesc { fence: self.fence, value: self.submitted }];
-//!         vidmm.submit(self.context, SubmitDesc { dma_buffer: vec![], waits: vec![], signals })?;
+//!         vidmm.submit(self.context, SubmitDesc { signals, ..SubmitDesc::default() })?;
 //!         self.manager.submitted(self.submitted);
 //!         Ok(())
 //!     }

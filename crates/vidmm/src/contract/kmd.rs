@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 
 use super::{
-    AdapterInfo, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, SegmentPreference, SegmentSet,
+    AdapterInfo, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, NotifyInterrupt,
+    SegmentPreference, SegmentSet,
 };
 use crate::units::PhysicalAddress;
 
@@ -149,6 +150,22 @@ pub trait Kmd {
     #[doc(alias = "DxgkDdiSubmitCommandVirtual")]
     #[doc(alias = "DxgkDdiSubmitCommand")]
     fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>);
+
+    /// What an interrupt of the GPU says, from the bytes of its status registers, which only the driver understands (6.2).
+    /// `None` if it is not the adapter's.
+    ///
+    /// Called by whoever joins core, driver and GPU; the answer goes to the core.
+    #[doc(alias = "DxgkDdiInterruptRoutine")]
+    fn interrupt_routine(&mut self, status: &[u8]) -> Option<NotifyInterrupt> {
+        let _ = status;
+        None
+    }
+
+    /// The engines that are harmed when `node_ordinal` is reset, that one included: bit n is engine n (FLT-26).
+    #[doc(alias = "DxgkDdiQueryDependentEngineGroup")]
+    fn query_dependent_engine_group(&mut self, node_ordinal: u32) -> u64 {
+        1 << node_ordinal
+    }
 }
 
 /// Where a context finds its page tables.

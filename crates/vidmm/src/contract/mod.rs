@@ -20,6 +20,7 @@ mod adapter;
 mod allocation;
 mod dma;
 mod host;
+mod interrupt;
 mod kmd;
 mod paging;
 mod pte;
@@ -33,12 +34,15 @@ pub use allocation::{
 };
 pub use dma::{DmaBuffer, EngineFence, Packet, PagingBuffer};
 pub use host::{BackingStoreError, CpuAddressError, CpuVirtualAddress, Host, IoMmuDomain};
+pub use interrupt::{
+    DmaPageFaulted, FaultErrorCode, NotifyInterrupt, PageFaultFlags, ResetEngineError, RestartError, ReturnedBuffers,
+};
 pub use kmd::{
     Kmd, KmdAllocationHandle, KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, RootPageTable, SubmitCommand,
 };
 pub use paging::{
     BuildPagingBuffer, BuildStatus, FillVirtual, FlushTlb, MapApertureFlags, MapApertureSegment,
-    MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, PagingOperation, PagingOperationKind, TransferVirtual,
-    TransferVirtualFlags, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
+    MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, PagingOperation, PagingOperationKind, Transfer,
+    TransferVirtual, TransferVirtualFlags, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
 };
 pub use pte::{Pte, PteFlags, PteRun};

@@ -76,6 +76,10 @@ pub enum PagingOperation {
     /// Do what must be done before an allocation leaves device access.
     #[doc(alias = "DXGK_OPERATION_NOTIFY_ALLOC")]
     NotifyAlloc(NotifyAlloc),
+    /// Copy between physical places. Sent only with no bytes, after a reset of the adapter: what the allocation had in the memory
+    /// segment is gone (BPB-27). The GPU is left alone, and what is written is not run.
+    #[doc(alias = "DXGK_OPERATION_TRANSFER")]
+    Transfer(Transfer),
 }
 
 /// The operations by name, as WDDM writes them.
@@ -98,6 +102,8 @@ pub enum PagingOperationKind {
     UnmapApertureSegment,
     /// NOTIFY_ALLOC.
     NotifyAlloc,
+    /// TRANSFER.
+    Transfer,
 }
 
 impl fmt::Display for PagingOperationKind {
@@ -110,6 +116,7 @@ impl fmt::Display for PagingOperationKind {
             PagingOperationKind::MapApertureSegment => "MAP_APERTURE_SEGMENT",
             PagingOperationKind::UnmapApertureSegment => "UNMAP_APERTURE_SEGMENT",
             PagingOperationKind::NotifyAlloc => "NOTIFY_ALLOC",
+            PagingOperationKind::Transfer => "TRANSFER",
         })
     }
 }
@@ -125,6 +132,7 @@ impl PagingOperation {
             PagingOperation::MapApertureSegment(_) => PagingOperationKind::MapApertureSegment,
             PagingOperation::UnmapApertureSegment(_) => PagingOperationKind::UnmapApertureSegment,
             PagingOperation::NotifyAlloc(_) => PagingOperationKind::NotifyAlloc,
+            PagingOperation::Transfer(_) => PagingOperationKind::Transfer,
         }
     }
 
@@ -138,6 +146,7 @@ impl PagingOperation {
             PagingOperation::MapApertureSegment(op) => Some(op.allocation),
             PagingOperation::UnmapApertureSegment(op) => Some(op.allocation),
             PagingOperation::NotifyAlloc(op) => Some(op.allocation),
+            PagingOperation::Transfer(op) => Some(op.allocation),
         }
     }
 }
@@ -312,6 +321,23 @@ pub struct UnmapApertureSegment {
     pub number_of_pages: u64,
     /// The page of system memory that all of them show from now on.
     pub dummy_page: PhysicalAddress,
+}
+
+/// Copy between physical places (BPB-20).
+#[doc(alias = "DXGK_BUILDPAGINGBUFFER_TRANSFER")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Transfer {
+    /// The allocation.
+    pub allocation: KmdAllocationHandle,
+    /// Bytes from the start of the allocation (BPB-21).
+    pub transfer_offset: u64,
+    /// How many bytes; none after a reset (BPB-27).
+    pub transfer_size: u64,
+    /// Where they are.
+    pub source: PhysicalAddress,
+    /// Where they go.
+    pub destination: PhysicalAddress,
 }
 
 /// An allocation is about to leave device access (NTF-01 to NTF-05).

@@ -82,6 +82,13 @@ impl<T: Copy> AddressMap<T> {
         entries[..entries.partition_point(|&(other, _)| other <= address)].last().copied()
     }
 
+    /// The first entry after an address.
+    pub fn after(&self, address: u64) -> Option<(u64, T)> {
+        let at = self.chunk_of(address).unwrap_or(0);
+        let mut entries = self.chunks.iter().skip(at).take(2).flat_map(|chunk| &chunk.entries);
+        entries.find(|&&(other, _)| other > address).copied()
+    }
+
     /// The chunk that has the last entry at or before an address.
     fn chunk_of(&self, address: u64) -> Option<usize> {
         self.chunks.partition_point(|chunk| chunk.first <= address).checked_sub(1)

@@ -61,6 +61,9 @@ impl Mapped {
     }
 }
 
+/// A mapping near an address: where it begins, its size, and its allocation.
+pub(crate) type Neighbour = (u64, u64, u32);
+
 /// Why a range of addresses cannot be had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -178,6 +181,16 @@ impl VaSpace {
     pub fn lookup(&self, address: u64) -> Option<(u32, u64)> {
         let (start, mapped) = self.mapped.up_to(address)?;
         (address - start < mapped.size()).then_some((mapped.allocation(), address - start))
+    }
+
+    /// The nearest mappings that end before `address` and begin after it: where each begins, its size, and its allocation.
+    pub fn neighbours(&self, address: u64) -> (Option<Neighbour>, Option<Neighbour>) {
+        let of = |(start, mapped): (u64, Mapped)| (start, mapped.size(), mapped.allocation());
+        let below = self.mapped.up_to(address).and_then(|(start, mapped)| match address - start < mapped.size() {
+            true => self.mapped.up_to(start.checked_sub(1)?),
+            false => Some((start, mapped)),
+        });
+        (below.map(of), self.mapped.after(address).map(of))
     }
 
     fn find(&self, size: u64) -> Result<u64, VaRangeError> {

@@ -14,6 +14,6 @@ pub(crate) use plan::{
     UnmapNotice,
 };
 pub(crate) use step::{IoMmuRange, Step};
-pub(crate) use stream::Stream;
+pub(crate) use stream::{Abandoned, Stream};
 pub(crate) use table::{initialise_table, root_page_table};
 pub(crate) use window::{PteTarget, PteWriter, Windows};

@@ -135,4 +135,29 @@ impl Stream {
     pub fn numbers(&self) -> Vec<PlanNo> {
         self.plans.keys().copied().collect()
     }
+
+    /// Gives all plans up, in the order of their numbers.
+    pub fn abandon(&mut self) -> Vec<Abandoned> {
+        let parked = core::mem::take(&mut self.parked);
+        self.to_build.clear();
+        self.built.clear();
+        let plans = core::mem::take(&mut self.plans).into_iter();
+        let abandoned = plans.map(|(number, Entry { plan, fence_id, .. })| Abandoned {
+            number,
+            plan,
+            has_entered: !parked.contains(&number),
+            is_built: fence_id.is_some(),
+        });
+        abandoned.collect()
+    }
+}
+
+/// A plan that will not be carried out to its end.
+pub(crate) struct Abandoned {
+    pub number: PlanNo,
+    pub plan: Plan,
+    /// It had entered the stream.
+    pub has_entered: bool,
+    /// It had been built to its end.
+    pub is_built: bool,
 }

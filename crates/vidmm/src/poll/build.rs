@@ -5,6 +5,7 @@ use crate::{
         BuildPagingBuffer, BuildStatus, DmaBuffer, EngineFence, Host, Kmd, NotifyAllocFlags, Packet, PagingBuffer,
         PagingOperation, SubmitCommand,
     },
+    engine::{Engine, Work},
     error::{DriverFinding, Violation},
     event::Event,
     id::PlanNo,
@@ -50,6 +51,9 @@ impl VidMm {
 
     /// Builds what the stream holds, as long as there are buffers.
     pub(crate) fn build(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
+        if self.recovery.holds(self.adapter.paging_engine) {
+            return;
+        }
         while self.failed.is_none() && self.next_step(kmd) {
             let awaited = self.builder.idle_at.max(self.builder.host_step_at);
             if awaited.is_some_and(|fence| self.paging_engine().retired < fence) || !self.do_host_steps(kmd, host) {
@@ -242,6 +246,7 @@ impl VidMm {
                 &mut statistics.eviction_notification_chunks
             }
             PagingOperation::NotifyAlloc(_) => &mut statistics.io_mmu_unmap_notifications,
+            PagingOperation::Transfer(_) => unreachable!("no plan has one"),
         };
         *counter += 1;
     }
@@ -250,9 +255,8 @@ impl VidMm {
     fn submit_paging_buffer(&mut self, kmd: &mut dyn Kmd) {
         let Some(buffer) = self.builder.current.take_if(|buffer| !buffer.is_empty()) else { return };
         let engine = self.adapter.paging_engine;
-        let books = &mut self.engines[engine as usize];
-        books.submitted += 1;
-        let signal = EngineFence { engine, fence_id: books.submitted };
+        let fence_id = self.engines[engine as usize].push(alloc::vec::Vec::new(), Work::Paging);
+        let signal = EngineFence { engine, fence_id };
         let submit = SubmitCommand {
             context: self.builder.system_context,
             node_ordinal: engine,
@@ -268,7 +272,7 @@ impl VidMm {
         self.outputs.push_back(Output::Submit(packet));
     }
 
-    pub(crate) fn paging_engine(&self) -> &crate::state::Engine {
+    pub(crate) fn paging_engine(&self) -> &Engine {
         &self.engines[self.adapter.paging_engine as usize]
     }
 }

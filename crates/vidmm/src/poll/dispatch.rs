@@ -4,10 +4,12 @@ use alloc::vec::Vec;
 
 use crate::{
     contract::{DmaBuffer, EngineFence, Kmd, Packet, SubmitCommand},
+    engine::Work,
     event::Event,
     gpu_va::TableKey,
     paging::root_page_table,
-    state::{FenceValue, InFlight, Output, Submission, VidMm},
+    state::{Output, VidMm},
+    submission::{FenceValueDesc, Submission, SubmitDesc},
 };
 
 /// Packets of a context that an engine holds at most: enough that it never waits for the host between two of them (D7).
@@ -17,7 +19,7 @@ impl VidMm {
     /// Notes which granted requests are built to their end: their submissions may follow.
     pub(crate) fn settle_requests(&mut self) {
         let mut next = 0;
-        while let Some(&device) = self.granted.range(next..).next() {
+        while let Some(device) = self.granted.next_from(next) {
             next = device + 1;
             let books = &mut self.devices[device as usize];
             while books.ready < books.granted {
@@ -54,10 +56,10 @@ impl VidMm {
     /// Hands queued work to engines, context by context.
     pub(crate) fn dispatch(&mut self, kmd: &mut dyn Kmd) {
         let mut next = 0;
-        while let Some(&context) = self.queued.range(next..).next() {
+        while let Some(context) = self.queued.next_from(next) {
             next = context + 1;
-            while let Some(waits) = self.dispatchable(context) {
-                self.hand_out(kmd, context, waits);
+            while let Some(paging_fence) = self.dispatchable(context) {
+                self.hand_out(kmd, context, paging_fence);
             }
             if self.contexts[context as usize].queue.is_empty() {
                 self.queued.remove(&context);
@@ -65,12 +67,13 @@ impl VidMm {
         }
     }
 
-    /// What the context's next submission waits for on the GPU; none if it cannot be handed out yet.
-    fn dispatchable(&self, context: u32) -> Option<Vec<EngineFence>> {
+    /// The fence of the paging engine that the context's next submission waits for, 0 if it waits for none; none if it cannot be
+    /// handed out yet.
+    fn dispatchable(&self, context: u32) -> Option<u64> {
         let context = &self.contexts[context as usize];
         let next = context.queue.front()?;
         let device = &self.devices[context.device as usize];
-        if context.in_flight >= IN_FLIGHT_MAX || !device.is_active() {
+        if context.in_flight >= IN_FLIGHT_MAX || !device.is_active() || self.recovery.holds(context.engine) {
             return None;
         }
         let mut paging_fence =
@@ -78,26 +81,21 @@ impl VidMm {
         for &plan in &device.refreshes {
             paging_fence = paging_fence.max(self.stream.fence_of(plan)?);
         }
-        let mut waits = Vec::new();
-        if paging_fence > self.paging_engine().retired {
-            waits.push(EngineFence { engine: self.adapter.paging_engine, fence_id: paging_fence });
-        }
-        waits.extend(self.fence_waits(next)?);
-        Some(waits)
+        // What an engine gives back gets another fence.
+        let is_settled = |wait: Option<EngineFence>| {
+            wait.is_some_and(|wait| wait.engine == self.adapter.paging_engine || !self.recovery.holds(wait.engine))
+        };
+        self.fence_waits(&next.desc.waits).all(is_settled).then_some(paging_fence)
     }
 
-    /// What a submission waits for on the GPU because of the monitored fences that it names; none if one of them waits for what
+    /// What a submission waits for on the GPU because of the monitored fences that it names; none for one that waits for what
     /// is not dispatched.
-    pub(super) fn fence_waits(&self, submission: &Submission) -> Option<Vec<EngineFence>> {
-        let mut waits = Vec::new();
-        for &FenceValue { fence, value } in &submission.waits {
-            let fence = &self.monitored_fences[fence as usize];
-            if fence.value < value {
-                let (_, signal) = fence.dispatched.iter().find(|&&(dispatched, _)| dispatched >= value)?;
-                waits.push(*signal);
-            }
-        }
-        Some(waits)
+    pub(super) fn fence_waits(&self, waits: &[FenceValueDesc]) -> impl Iterator<Item = Option<EngineFence>> {
+        waits.iter().filter_map(|&FenceValueDesc { fence, value }| {
+            let fence = &self.monitored_fences[fence.index()];
+            let signal = || fence.dispatched.iter().find(|&&(dispatched, _)| dispatched >= value);
+            (fence.value < value).then(|| signal().map(|&(_, signal)| signal))
+        })
     }
 
     /// The fence of the paging engine that completes the root table of a process: 0 if it has, none until it is built.
@@ -109,48 +107,58 @@ impl VidMm {
         self.stream.fence_of(Some(root.plan).filter(|&plan| plan > 0)?)
     }
 
-    fn hand_out(&mut self, kmd: &mut dyn Kmd, index: u32, waits: Vec<EngineFence>) {
+    /// Tells the driver the root page table of a context whose work runs for the first time, or again after power-up.
+    fn set_root(&mut self, kmd: &mut dyn Kmd, index: u32) {
+        let context = &mut self.contexts[index as usize];
+        if context.root_is_set || !self.adapter.has_page_tables() {
+            return;
+        }
+        let process = &self.processes[self.devices[context.device as usize].process as usize];
+        let root = root_page_table(&self.adapter, &process.tables);
+        let root = root.expect("nothing is dispatchable before its root table is built");
+        kmd.set_root_page_table(context.handle, root);
+        context.root_is_set = true;
+        let context = self.contexts.id(index as usize);
+        self.events.record(|| Event::RootPageTableSet { context, address: root.address });
+    }
+
+    fn hand_out(&mut self, kmd: &mut dyn Kmd, index: u32, paging_fence: u64) {
+        self.set_root(kmd, index);
         let context = &mut self.contexts[index as usize];
         let submission = context.queue.pop_front().expect("it was found dispatchable");
+        let Submission { number, desc: SubmitDesc { dma_buffer, waits: waited, signals, .. } } = submission;
         context.in_flight += 1;
         let (engine, device_index, handle) = (context.engine, context.device, context.handle);
-        if !context.root_is_set && self.adapter.has_page_tables() {
-            let process = &self.processes[self.devices[device_index as usize].process as usize];
-            let root = root_page_table(&self.adapter, &process.tables);
-            let root = root.expect("nothing is dispatchable before its root table is built");
-            kmd.set_root_page_table(handle, root);
-            context.root_is_set = true;
-            let context = self.contexts.id(index as usize);
-            self.events.record(|| Event::RootPageTableSet { context, address: root.address });
+        let signal = EngineFence { engine, fence_id: self.engines[engine as usize].submitted + 1 };
+        let buffer = DmaBuffer::User(dma_buffer);
+        let mut packet = Packet { waits: Vec::new(), signal, preamble: Vec::new(), buffer };
+        if paging_fence > self.paging_engine().retired {
+            packet.waits.push(EngineFence { engine: self.adapter.paging_engine, fence_id: paging_fence });
         }
-        let books = &mut self.engines[engine as usize];
-        books.submitted += 1;
-        let signal = EngineFence { engine, fence_id: books.submitted };
-        for wait in &submission.waits {
-            self.monitored_fences[wait.fence as usize].references -= 1;
+        packet.waits.extend(self.fence_waits(&waited).flatten());
+        for wait in waited {
+            self.monitored_fences[wait.fence.index()].references -= 1;
         }
-        for fence in &submission.signals {
-            self.monitored_fences[fence.fence as usize].dispatched.push_back((fence.value, signal));
+        for fence in &signals {
+            self.monitored_fences[fence.fence.index()].dispatched.push_back((fence.value, signal));
         }
         // Other work may wait for a fence that this one signals: now it can be handed out.
-        self.stirred |= !submission.signals.is_empty();
-        let number = submission.number;
-        books.in_flight.push_back(InFlight { context: index, submission: number, signals: submission.signals });
-        let mut preamble = Vec::new();
+        self.stirred |= !signals.is_empty();
+        let work = Work::User { context: index, submission: number, signals };
+        self.engines[engine as usize].push(packet.waits.clone(), work);
         let submit = SubmitCommand {
             context: handle,
             node_ordinal: engine,
             submission_fence_id: signal.fence_id,
             paging: false,
         };
-        kmd.submit_command(&submit, &mut preamble);
+        kmd.submit_command(&submit, &mut packet.preamble);
         self.statistics.submissions += 1;
         let device = self.device_id(device_index);
-        self.events.record(|| Event::Dispatched { device, submission: number, signal, waits: waits.clone() });
-        let buffer = DmaBuffer::User(submission.dma_buffer);
-        self.outputs.push_back(Output::Submit(Packet { waits, signal, preamble, buffer }));
+        self.events.record(|| Event::Dispatched { device, submission: number, signal, waits: packet.waits.clone() });
         self.devices[device_index as usize].undispatched.remove(&number);
         self.lapse_dispatched(device_index);
+        self.outputs.push_back(Output::Submit(packet));
     }
 
     /// Ends the holds of spans whose last submission has been dispatched.

@@ -45,26 +45,9 @@ struct Needs {
 }
 
 impl VidMm {
-    /// The scheduler's tick: what was put off and can be planned now (U-27).
-    pub(crate) fn tick(&mut self) {
-        if self.turns.power == Power::Down {
-            return;
-        }
-        self.ask_to_trim();
-        self.take_turns();
-        self.plan_roots();
-        let mut next = 0;
-        while let Some(&device) = self.deferring.range(next..).next() {
-            next = device + 1;
-            self.follow_up(device);
-        }
-        self.evict_soon();
-        self.save_all();
-    }
-
     /// Plans the eviction of what was to go at the earliest opportunity: each device's on its own, so that none waits for
     /// another's work (D5).
-    fn evict_soon(&mut self) {
+    pub(super) fn evict_soon(&mut self) {
         if self.evict_soon.is_empty() {
             return;
         }
@@ -93,7 +76,7 @@ impl VidMm {
     }
 
     /// Plans the root tables of new processes, as there is room: no work runs without (GVA-17).
-    fn plan_roots(&mut self) {
+    pub(super) fn plan_roots(&mut self) {
         if self.rootless.is_empty() {
             return;
         }
@@ -112,6 +95,14 @@ impl VidMm {
     }
 
     /// Plans what waited for submissions to be dispatched and requests to be granted.
+    pub(super) fn follow_up_all(&mut self) {
+        let mut next = 0;
+        while let Some(device) = self.deferring.next_from(next) {
+            next = device + 1;
+            self.follow_up(device);
+        }
+    }
+
     fn follow_up(&mut self, device: u32) {
         let is_due = |deferred: &Deferred, books: &crate::state::Device| {
             deferred.submission <= books.dispatched() && deferred.request <= books.granted_request()
@@ -202,7 +193,10 @@ impl VidMm {
     }
 
     fn next_to_grant(&self, held_back: &BTreeSet<u32>) -> Option<u32> {
-        let is_candidate = |device: &u32| !held_back.contains(device) && self.devices[*device as usize].is_active();
+        let is_candidate = |device: &u32| {
+            let books = &self.devices[*device as usize];
+            !held_back.contains(device) && (books.is_active() || books.error.is_some())
+        };
         let candidates = self.requesting.iter().copied().filter(is_candidate);
         candidates.min_by_key(|&device| {
             let books = &self.devices[device as usize];
@@ -215,6 +209,9 @@ impl VidMm {
     fn satisfy(&mut self, device: u32, position: SubmissionNo, kind: &RequestKind) -> Result<Vec<PlanNo>, Shortfall> {
         match kind {
             RequestKind::MakeResident(items) => {
+                if self.devices[device as usize].error.is_some() {
+                    return Ok(self.pass_over(device, items));
+                }
                 // What has lapsed since it was asked for is required by nothing any more.
                 let is_required = |&(index, _): &(u32, _)| self.allocations[index as usize].is_required();
                 let items: Vec<(u32, Option<SpanNo>)> = items.iter().copied().filter(is_required).collect();
@@ -238,6 +235,19 @@ impl VidMm {
                 Ok(self.make_mapping(*allocation, *mapping))
             }
         }
+    }
+
+    /// Grants what a device in error has asked for: nothing is brought in.
+    fn pass_over(&mut self, device: u32, items: &[(u32, Option<SpanNo>)]) -> Vec<PlanNo> {
+        self.with_holds(device, |vidmm| {
+            for &(index, span) in items {
+                if let Some(span) = span {
+                    let effect = vidmm.allocations[index as usize].entry_mut(device).grant(span, &mut vidmm.spans);
+                    vidmm.apply(index, device, effect);
+                }
+            }
+        });
+        Vec::new()
     }
 
     /// Whether there is room for a device's list to be brought back.

@@ -42,7 +42,7 @@ impl VidMm {
     }
 
     /// What the host maps for a mapping; none if the GPU has page tables.
-    fn io_mmu_range(&self, index: u32, mapping: &Mapping) -> Option<IoMmuRange> {
+    pub(super) fn io_mmu_range(&self, index: u32, mapping: &Mapping) -> Option<IoMmuRange> {
         let domain = self.adapter.io_mmu_domain(self.processes[mapping.process as usize].handle)?;
         Some(IoMmuRange {
             domain,

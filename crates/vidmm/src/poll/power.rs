@@ -14,8 +14,10 @@ use crate::{
 impl VidMm {
     /// While power goes down: when all devices are suspended, whatever is resident leaves; when that is done, says so.
     pub(super) fn save_all(&mut self) {
-        let all_suspended = self.devices.iter().all(|(_, device)| device.is_suspended());
-        if self.turns.power != Power::GoingDown || !all_suspended || !self.evict_soon.is_empty() {
+        if self.turns.power != Power::GoingDown || !self.evict_soon.is_empty() {
+            return;
+        }
+        if !self.devices.iter().all(|(_, device)| device.is_suspended()) {
             return;
         }
         let resident = |pool| Vec::from_iter(self.evictable[pool].iter(&self.allocations));
@@ -34,7 +36,7 @@ impl VidMm {
 
     /// Nothing is resident; once nothing is under way either, power may go.
     fn lose_power(&mut self) {
-        let engines_idle = self.engines.iter().all(|engine| engine.submitted == engine.retired);
+        let engines_idle = self.engines.iter().all(|engine| engine.in_flight.is_empty());
         if !self.stream.is_empty() || !self.builder.steps.is_empty() || !engines_idle {
             return;
         }
@@ -46,11 +48,20 @@ impl VidMm {
         }
     }
 
-    /// Power is back, and the memory segment holds nothing: the tables of the paging process are written before anything else,
-    /// then those of all processes, in the places that they had.
+    /// Power is back.
     pub(crate) fn regain_power(&mut self) {
         self.turns.power = Power::Up;
         self.events.record(|| Event::PoweredUp);
+        self.write_all_tables_again();
+        for device in Vec::from_iter(self.devices.iter().map(|(index, _)| index as u32)) {
+            self.let_run(device);
+        }
+        self.stirred = true;
+    }
+
+    /// The memory segment holds nothing: the tables of the paging process are written before anything else, then those of all
+    /// processes, in the places that they had.
+    pub(super) fn write_all_tables_again(&mut self) {
         self.builder.plan = 0;
         self.initialise_paging_tables();
         for process in Vec::from_iter(self.processes.iter().map(|(index, _)| index as u32)) {
@@ -59,10 +70,6 @@ impl VidMm {
         for context in Vec::from_iter(self.contexts.iter().map(|(index, _)| index)) {
             self.contexts[context].root_is_set = false;
         }
-        for device in Vec::from_iter(self.devices.iter().map(|(index, _)| index as u32)) {
-            self.let_run(device);
-        }
-        self.stirred = true;
     }
 
     fn write_tables_again(&mut self, process: u32) {

@@ -16,7 +16,7 @@ use crate::{
 impl VidMm {
     /// Lets devices yield whose allocations must or can be placed better.
     pub(super) fn replace(&mut self) {
-        for device in core::mem::take(&mut self.turns.to_replace) {
+        while let Some(device) = self.turns.to_replace.pop_first() {
             if self.devices.contains(device as usize) && self.devices[device as usize].is_active() {
                 self.stop(device, SuspendReason::Replace, None, true);
             }

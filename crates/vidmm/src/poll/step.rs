@@ -3,6 +3,7 @@
 use crate::{
     contract::{Host, Kmd},
     state::{Output, VidMm},
+    turn::Power,
     units::Nanoseconds,
 };
 
@@ -10,7 +11,7 @@ impl VidMm {
     /// When to call [`poll`](Self::poll) next if nothing else happens before: a time slice ends, or somebody is to be asked to
     /// trim; `None` when nothing waits for time to pass.
     pub fn next_wake(&self) -> Option<Nanoseconds> {
-        self.wake
+        self.wake.into_iter().chain(self.recovery.due).min()
     }
 
     /// Does what can be done at time `now`, and returns the next thing to be done by others; `None` when nothing is left.
@@ -23,18 +24,77 @@ impl VidMm {
             self.wake = None;
             self.stirred = true;
         }
+        self.stirred |= self.recovery.due.is_some_and(|due| due <= now);
         while self.stirred && self.failed.is_none() {
             self.stirred = false;
+            if !self.recovery.is_working() {
+                self.clean_up(kmd, host);
+                self.watch();
+                continue;
+            }
+            if self.has_news() {
+                self.take_news(kmd, host);
+            }
             // Work that can run is handed out before anything is decided: deciding looks at what runs.
-            self.retire_plans(host);
-            self.reap(kmd, host);
-            self.settle_requests();
             self.dispatch(kmd);
-            self.tick();
-            self.grant();
-            self.enter(host);
-            self.build(kmd, host);
+            if self.has_put_off() {
+                self.tick();
+            }
+            if self.has_paging() {
+                self.page(kmd, host);
+            }
+            self.watch();
+            self.recover(kmd);
         }
         self.outputs.pop_front()
+    }
+
+    // All this is asked for at each submission, and nearly always only `dispatch` has something to do. The rest stays out of
+    // line, so that nothing of it is set up for a submission that only passes by.
+
+    fn has_news(&self) -> bool {
+        !self.stream.is_empty() || !self.dead.is_empty() || !self.closed.is_empty() || !self.granted.is_empty()
+    }
+
+    /// Takes note of what has retired and what has been built.
+    #[inline(never)]
+    fn take_news(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
+        self.retire_plans(host);
+        self.reap(kmd, host);
+        self.settle_requests();
+    }
+
+    fn has_put_off(&self) -> bool {
+        !self.turns.is_calm()
+            || self.may_ask_to_trim()
+            || !self.rootless.is_empty()
+            || !self.deferring.is_empty()
+            || !self.evict_soon.is_empty()
+    }
+
+    /// The scheduler's tick: what was put off and can be planned now (U-27).
+    #[inline(never)]
+    fn tick(&mut self) {
+        if self.turns.power == Power::Down {
+            return;
+        }
+        self.ask_to_trim();
+        self.take_turns();
+        self.plan_roots();
+        self.follow_up_all();
+        self.evict_soon();
+        self.save_all();
+    }
+
+    fn has_paging(&self) -> bool {
+        !self.requesting.is_empty() || !self.stream.is_empty() || self.builder.has_work()
+    }
+
+    /// Grants what has room, and builds what is decided.
+    #[inline(never)]
+    fn page(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
+        self.grant();
+        self.enter(host);
+        self.build(kmd, host);
     }
 }

@@ -15,6 +15,12 @@ use crate::{
 const BUSY_PERCENT: u64 = 70;
 
 impl VidMm {
+    /// Whether anybody may be told anything: memory is short, somebody listens, or a period runs.
+    pub(super) fn may_ask_to_trim(&self) -> bool {
+        let is_pressed = |pool| self.shares[pool].is_pressed();
+        Pool::ALL.into_iter().any(is_pressed) || !self.listeners.is_empty() || !self.periods.is_empty()
+    }
+
     /// Asks those to trim who are above their budget, tells those their budget who listen, and lets periods end.
     pub(crate) fn ask_to_trim(&mut self) {
         for pool in Pool::ALL {

@@ -56,7 +56,7 @@ impl VidMm {
     /// Notes which lists are back: from then on a device's slice runs.
     fn settle_resumed(&mut self) {
         let mut next = 0;
-        while let Some(&device) = self.turns.resuming.range(next..).next() {
+        while let Some(device) = self.turns.resuming.next_from(next) {
             next = device + 1;
             let (stream, now) = (&self.stream, self.now);
             let turn = &mut self.devices[device as usize].turn;
@@ -104,7 +104,7 @@ impl VidMm {
         !self.devices[device as usize].undispatched.is_empty()
             && queued.any(|context| {
                 let next = context.queue.front().filter(|_| context.device == device);
-                next.is_some_and(|next| self.fence_waits(next).is_some())
+                next.is_some_and(|next| self.fence_waits(&next.desc.waits).all(|wait| wait.is_some()))
             })
     }
 

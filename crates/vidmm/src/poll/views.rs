@@ -72,6 +72,15 @@ impl VidMm {
         }
     }
 
+    /// After a reset nothing is anywhere else.
+    pub(super) fn show_backing_store(&mut self, host: &mut dyn Host, index: u32) {
+        if self.allocations[index as usize].state.contains(AllocationState::KEEPS_COPY) {
+            return;
+        }
+        let (segment, extents) = self.view_of(index);
+        self.rotate(host, 0, index, segment, extents.iter().collect());
+    }
+
     fn rotate(&mut self, host: &mut dyn Host, plan: PlanNo, index: u32, segment: SegmentId, extents: Vec<Extent>) {
         let address = self.locks[&index].address;
         host.rotate_cpu_virtual_address(address, segment, &extents);

@@ -22,6 +22,11 @@ impl Aperture {
         Self { segment, pages, is_coherent, shown: BTreeMap::new(), unmapped: BTreeMap::new() }
     }
 
+    /// Nothing is shown any more.
+    pub fn lose_power(&mut self) {
+        (self.shown, self.unmapped) = (BTreeMap::new(), BTreeMap::new());
+    }
+
     fn range(&self, segment: SegmentId, first: u64, count: u64) -> std::ops::Range<u64> {
         assert_eq!(segment, self.segment, "SEG-10: there is one aperture segment");
         assert!(

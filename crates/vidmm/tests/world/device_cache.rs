@@ -29,6 +29,11 @@ impl DeviceCache {
         mapped
     }
 
+    /// Nothing is cached any more.
+    pub fn lose_power(&mut self) {
+        *self = Self::default();
+    }
+
     /// An engine has found `at` there, and remembers it.
     pub fn remember(&mut self, domain: IoMmuDomain, address: u64, at: PhysicalAddress) {
         self.entries.insert((domain, address & !(PAGE_SIZE - 1)), at);

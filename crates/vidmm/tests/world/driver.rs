@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::*;
-use vidmm::{AdapterOptions, NotificationRevision, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
+use vidmm::{
+    AdapterOptions, Nanoseconds, NotificationRevision, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId, TdrOptions,
+};
 
 use super::journal::{Happened, Journal};
 
@@ -44,6 +46,12 @@ pub struct Config {
     pub private_bytes: u32,
     /// What an operation takes in a paging buffer; a multiple of 8.
     pub operation_bytes: usize,
+    /// Time limits. Without others nothing is found hung: the time of most tests is not a GPU's.
+    pub tdr: TdrOptions,
+    /// The driver resets an engine as soon as it is asked to; otherwise the test does.
+    pub resets_at_once: bool,
+    /// The engines that a reset harms, by engine.
+    pub dependent_engines: [u64; 3],
 }
 
 impl Default for Config {
@@ -70,6 +78,9 @@ impl Default for Config {
             buffer_bytes: 4096,
             private_bytes: 0,
             operation_bytes: 64,
+            tdr: TdrOptions { quantum: Nanoseconds::MAX, ..TdrOptions::default() },
+            resets_at_once: true,
+            dependent_engines: [1, 2, 4],
         }
     }
 }
@@ -102,6 +113,7 @@ impl Config {
             events: true,
             notification_revision: self.revision,
             paging_va_without_local_memory: self.paging_va_without_local_memory,
+            tdr: self.tdr,
         }
     }
 
@@ -223,6 +235,7 @@ pub struct Driver {
     pub paging_va_queries: Vec<u32>,
     has_page_tables: bool,
     pub operation_bytes: usize,
+    dependent_engines: [u64; 3],
     /// Asked first; if it says nothing, the operation is encoded as usual.
     pub answer: Answer,
     /// What the next allocation is, instead of what its private data says; the handle is not used.
@@ -277,6 +290,7 @@ impl Driver {
             paging_va_queries: Vec::new(),
             has_page_tables: config.has_page_tables(),
             operation_bytes: config.operation_bytes,
+            dependent_engines: config.dependent_engines,
             answer: Box::new(|_| None),
             next_allocation: None,
             fails_after: None,
@@ -410,6 +424,10 @@ impl Kmd for Driver {
             allocation_is_idle: build.allocation_is_idle,
         });
         status
+    }
+
+    fn query_dependent_engine_group(&mut self, node_ordinal: u32) -> u64 {
+        self.dependent_engines[node_ordinal as usize]
     }
 
     fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>) {

@@ -56,6 +56,8 @@ pub struct Machine {
     stale: BTreeMap<(KmdProcessHandle, u64), Pte>,
     roots: BTreeMap<KmdProcessHandle, PhysicalAddress>,
     config: Config,
+    /// The GPU has been reset and not restarted.
+    is_stopped: bool,
     pub aperture: Aperture,
     pub cache: DeviceCache,
     pub surfaces: Surfaces,
@@ -79,6 +81,7 @@ impl Machine {
             pages: BTreeMap::new(),
             stale: BTreeMap::new(),
             roots: BTreeMap::new(),
+            is_stopped: false,
             aperture: Aperture::new(config.aperture(), config.aperture_bytes / PAGE_SIZE, config.aperture_is_coherent),
             config: config.clone(),
             cache: DeviceCache::default(),
@@ -298,7 +301,7 @@ impl Machine {
         let is_current = self.config.revision == NotificationRevision::Current;
         if let Some(owner) = shown.and_then(|shown| self.owner(shown)).filter(|owner| is_current && asked(owner)) {
             let is_told = self.cache.is_announced(domain, address);
-            assert!(is_told, "NTF-04: {address:#x} of {owner:?} is unmapped without a word");
+            assert!(is_told || self.is_stopped, "NTF-04: {address:#x} of {owner:?} is unmapped without a word");
         }
         self.cache.unmapped(domain, address, size);
     }
@@ -344,6 +347,20 @@ impl Machine {
         self.initialised.retain(|table| !is_lost(table));
         self.entries.retain(|(table, ..), _| !is_lost(table));
         self.stale.clear();
+    }
+
+    /// The GPU stops: it has forgotten whatever it had of its own. Until it is restarted the host takes away what it showed it.
+    pub fn reset_gpu(&mut self) {
+        self.lose_power();
+        self.aperture.lose_power();
+        self.cache.lose_power();
+        self.leaving.clear();
+        self.surfaces = Surfaces::default();
+        self.is_stopped = true;
+    }
+
+    pub fn restart(&mut self) {
+        self.is_stopped = false;
     }
 
     /// Paging writes the page.

@@ -82,6 +82,12 @@ pub struct World {
     resuming: BTreeMap<DeviceId, BTreeSet<PlanNo>>,
     pub completed: [u64; 3],
     submitted: [u64; 3],
+    /// Requests to yield that engines have not answered.
+    pub preempting: Vec<(u32, u64)>,
+    /// Engines that have stopped at a fault.
+    stopped: [bool; 3],
+    /// Engines that answer nothing and run nothing until the adapter is reset.
+    pub hung: [bool; 3],
     /// What `poll` handed out besides packets.
     pub outputs: Vec<Output>,
     pub events: Vec<Event>,
@@ -105,6 +111,22 @@ pub struct World {
     fences: Vec<MonitoredFenceId>,
 }
 
+/// A write that found nothing at `address`.
+pub fn page_fault(address: u64) -> DmaPageFaulted {
+    DmaPageFaulted {
+        faulted_fence_id: 0,
+        faulted_primitive_api_sequence_number: DmaPageFaulted::PRIMITIVE_API_SEQUENCE_NUMBER_UNKNOWN,
+        faulted_pipeline_stage: 0,
+        faulted_bind_table_entry: DmaPageFaulted::BIND_TABLE_ENTRY_UNKNOWN,
+        page_fault_flags: PageFaultFlags::WRITE | PageFaultFlags::ENGINE_RESET_REQUIRED,
+        faulted_virtual_address: GpuVirtualAddress(address),
+        node_ordinal: 0,
+        page_table_level: 0,
+        fault_error_code: FaultErrorCode::PAGE_FAULT,
+        faulted_process: None,
+    }
+}
+
 impl World {
     pub fn new(config: Config) -> Self {
         let (mut driver, mut host) = (Driver::new(&config), Ledger::default());
@@ -124,6 +146,9 @@ impl World {
             resuming: BTreeMap::new(),
             completed: [0; 3],
             submitted: [0; 3],
+            preempting: Vec::new(),
+            stopped: [false; 3],
+            hung: [false; 3],
             outputs: Vec::new(),
             events: Vec::new(),
             read: Vec::new(),
@@ -412,7 +437,7 @@ impl World {
             named.iter().map(|&(fence, value)| FenceValueDesc { fence, value }).collect()
         };
         let dma_buffer = bytes.flat_map(u64::to_le_bytes).collect();
-        let desc = SubmitDesc { dma_buffer, waits: named(waits), signals: named(signals) };
+        let desc = SubmitDesc { dma_buffer, waits: named(waits), signals: named(signals), allocations: vec![] };
         self.call(|vidmm, _, _| vidmm.submit(context, desc)).unwrap()
     }
 
@@ -445,6 +470,7 @@ impl World {
                 }
             }
             Event::PoweredDown => self.machine.lose_power(),
+            Event::AdapterRestarted => self.placed.clear(),
             Event::DeviceSuspended { device } => {
                 self.suspended.insert(device);
                 self.resuming.remove(&device);
@@ -523,25 +549,98 @@ impl World {
     pub fn poll(&mut self) {
         let now = self.now;
         while let Some(output) = self.call(|vidmm, driver, host| vidmm.poll(now, driver, host)) {
-            let Output::Submit(packet) = output else {
-                self.outputs.push(output);
-                continue;
-            };
-            let EngineFence { engine, fence_id } = packet.signal;
-            self.submitted[engine as usize] += 1;
-            assert_eq!(fence_id, self.submitted[engine as usize], "SYN-13: fence ids rise by one");
-            for wait in &packet.waits {
-                let handed_out = wait.fence_id <= self.submitted[wait.engine as usize];
-                assert!(handed_out, "D7: {:?} waits for {wait:?}, which was not handed out", packet.signal);
+            match output {
+                Output::Submit(packet) => {
+                    self.submit_packet(packet);
+                    continue;
+                }
+                Output::PreemptCommand { engine, preemption_fence_id } => {
+                    self.preempting.push((engine, preemption_fence_id));
+                    if self.engines[engine as usize].is_empty() && !self.hung[engine as usize] {
+                        self.yield_engine(engine);
+                    }
+                }
+                Output::ResetEngine { engine } if self.config.resets_at_once => self.reset_engine(engine),
+                Output::ResetFromTimeout => self.reset_adapter(),
+                Output::RestartFromTimeout => self.restart_adapter(),
+                _ => {}
             }
-            self.engines[engine as usize].push_back(packet);
+            self.outputs.push(output);
         }
+    }
+
+    fn submit_packet(&mut self, packet: Packet) {
+        let EngineFence { engine, fence_id } = packet.signal;
+        self.submitted[engine as usize] += 1;
+        assert_eq!(fence_id, self.submitted[engine as usize], "SYN-13: fence ids rise by one");
+        for wait in &packet.waits {
+            let handed_out = wait.fence_id <= self.submitted[wait.engine as usize];
+            assert!(handed_out, "D7: {:?} waits for {wait:?}, which was not handed out", packet.signal);
+        }
+        self.engines[engine as usize].push_back(packet);
+    }
+
+    // What a driver answers to what it is asked after something went wrong.
+
+    /// An engine that was asked to yield does: it runs nothing more, and gives back what it has.
+    pub fn yield_engine(&mut self, engine: u32) {
+        let at = self.preempting.iter().position(|&(asked, _)| asked == engine).expect("it was asked to yield");
+        let (_, preemption_fence_id) = self.preempting.remove(at);
+        let returned = self.give_back(engine);
+        let completed = self.completed[engine as usize];
+        self.call(|vidmm, _, _| vidmm.handle_preempted(engine, preemption_fence_id, completed, returned));
+    }
+
+    /// The driver resets an engine: what it ran is aborted.
+    pub fn reset_engine(&mut self, engine: u32) {
+        self.preempting.retain(|&(asked, _)| asked != engine);
+        let returned = self.give_back(engine);
+        let last_aborted = match returned.first() {
+            _ if core::mem::take(&mut self.stopped[engine as usize]) => self.completed[engine as usize],
+            Some(&(first, _)) => first,
+            None => self.completed[engine as usize],
+        };
+        self.completed[engine as usize] = last_aborted;
+        self.call(|vidmm, _, _| vidmm.handle_engine_reset(engine, Ok(last_aborted), returned));
+    }
+
+    fn give_back(&mut self, engine: u32) -> ReturnedBuffers {
+        let packets = core::mem::take(&mut self.engines[engine as usize]);
+        if engine == PAGING {
+            // Paging buffers come again with the fences that they have.
+            self.submitted[PAGING as usize] -= packets.len() as u64;
+        }
+        packets.into_iter().map(|packet| (packet.signal.fence_id, packet.buffer)).collect()
+    }
+
+    /// The driver stops the GPU.
+    fn reset_adapter(&mut self) {
+        self.machine.reset_gpu();
+        let mut returned = Vec::new();
+        for engine in 0..3 {
+            let packets = core::mem::take(&mut self.engines[engine]);
+            returned.extend(packets.into_iter().map(|packet| (packet.signal, packet.buffer)));
+            self.completed[engine] = self.submitted[engine];
+            (self.stopped[engine], self.hung[engine]) = (false, false);
+        }
+        self.preempting.clear();
+        // Whatever was built and not run will not be.
+        self.executed = self.driver.operations.len();
+        self.call(|vidmm, _, _| vidmm.handle_reset_from_timeout(returned));
+    }
+
+    fn restart_adapter(&mut self) {
+        // What the driver was told meanwhile is not run either.
+        self.executed = self.driver.operations.len();
+        self.call(|vidmm, _, _| vidmm.handle_restart_from_timeout(Ok(())));
+        self.machine.restart();
     }
 
     /// Whether the engine has a packet whose waits are over.
     pub fn can_complete(&self, engine: u32) -> bool {
         let is_over = |wait: &EngineFence| wait.fence_id <= self.completed[wait.engine as usize];
-        self.engines[engine as usize].front().is_some_and(|packet| packet.waits.iter().all(is_over))
+        let can_run = self.engines[engine as usize].front().is_some_and(|packet| packet.waits.iter().all(is_over));
+        can_run && !self.stopped[engine as usize] && !self.hung[engine as usize]
     }
 
     /// The engine runs its next packet to its end, and the manager hears of it.
@@ -559,18 +658,33 @@ impl World {
         self.call(|vidmm, _, _| vidmm.handle_completed(packet.signal, packet.buffer));
     }
 
+    /// The engine runs its next packet to its end, and nobody hears of it; its buffer does not come back.
+    pub fn lose_interrupt(&mut self, engine: u32) {
+        assert!(self.can_complete(engine), "engine {engine} has nothing whose waits are over");
+        let packet = self.take_packet(engine);
+        self.execute(&packet);
+    }
+
     /// The engine's next packet faults at `address`.
     pub fn fault(&mut self, engine: u32, address: u64) {
-        let packet = self.take_packet(engine);
-        let address = GpuVirtualAddress(address);
-        self.call(|vidmm, _, _| vidmm.handle_page_fault(packet.signal, address, true, packet.buffer));
+        self.fault_quietly(engine, address);
         self.poll();
+    }
+
+    /// The same, but nobody polls: the engine has stopped.
+    pub fn fault_quietly(&mut self, engine: u32, address: u64) {
+        let faulted_fence_id = self.engines[engine as usize].front().expect("the engine has a packet").signal.fence_id;
+        self.completed[engine as usize] = faulted_fence_id;
+        self.stopped[engine as usize] = true;
+        let fault = DmaPageFaulted { faulted_fence_id, node_ordinal: engine, ..page_fault(address) };
+        self.call(|vidmm, _, _| vidmm.handle_interrupt(&NotifyInterrupt::DmaPageFaulted(fault)));
     }
 
     /// The engine's next packet, as ended.
     pub fn take_packet(&mut self, engine: u32) -> Packet {
-        self.completed[engine as usize] += 1;
-        self.engines[engine as usize].pop_front().expect("the engine has a packet")
+        let packet = self.engines[engine as usize].pop_front().expect("the engine has a packet");
+        self.completed[engine as usize] = packet.signal.fence_id;
+        packet
     }
 
     fn execute(&mut self, packet: &Packet) {
@@ -820,6 +934,7 @@ pub fn kind(operation: &PagingOperation) -> &'static str {
         PagingOperation::UnmapApertureSegment(_) => "unmap aperture",
         PagingOperation::NotifyAlloc(op) if op.flags == NotifyAllocFlags::EVICTION => "eviction",
         PagingOperation::NotifyAlloc(_) => "io mmu unmap",
+        PagingOperation::Transfer(_) => "transfer",
         _ => "unknown",
     }
 }

@@ -1,0 +1,235 @@
+//! A GPU that misbehaves: it does not do what it is asked, or reports what is not so.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+
+use vidmm::contract::{
+    AdapterInfo, DmaBuffer, EngineFence, Packet, PagingBuffer, PagingBufferDesc, ResetEngineError, RestartError,
+};
+use vidmm::{Nanoseconds, PhysicalAddress};
+
+use crate::hook::{HookedKmd, KmdHook};
+use crate::runtime::Machine;
+use crate::{Content, Gpu, GpuEvent};
+
+/// A misbehaviour of a GPU. Each has occasions: requests or completions, of whatever engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GpuFault {
+    /// A request to preempt an engine is ignored.
+    IgnorePreempt,
+    /// A reset of an engine is not done, and answered with failure at once.
+    FailEngineReset,
+    /// A reset of an engine is not done, and never answered.
+    IgnoreEngineReset,
+    /// A restart of the adapter is not done, and answered with failure at once.
+    FailRestart,
+    /// A packet ends, and nobody hears of it. Its buffer never comes back.
+    LoseInterrupt,
+    /// A completion is reported [`INTERRUPT_DELAY`](Self::INTERRUPT_DELAY) late, after what its engine and others did since.
+    DelayInterrupt,
+    /// A completion is reported twice, the second time with a buffer that nobody submitted, of the same kind and size.
+    RepeatInterrupt,
+    /// After a completion, another is reported of the fence that its engine will be given next.
+    ForgeInterrupt,
+    /// A completion is reported after the next one of its engine, and never if there is none.
+    SwapInterrupts,
+    /// After a completion, an interrupt comes that is not the adapter's.
+    ForgeStatus,
+}
+
+impl GpuFault {
+    /// Every misbehaviour.
+    pub const ALL: [Self; 10] = [
+        Self::IgnorePreempt,
+        Self::FailEngineReset,
+        Self::IgnoreEngineReset,
+        Self::FailRestart,
+        Self::LoseInterrupt,
+        Self::DelayInterrupt,
+        Self::RepeatInterrupt,
+        Self::ForgeInterrupt,
+        Self::SwapInterrupts,
+        Self::ForgeStatus,
+    ];
+
+    /// How late a late interrupt is, in nanoseconds: 3 s, by which time its engine may have been taken for hung and reset.
+    pub const INTERRUPT_DELAY: Nanoseconds = 3_000_000_000;
+
+    /// Its name, as scenarios and the command line write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::IgnorePreempt => "ignore-preempt",
+            Self::FailEngineReset => "fail-engine-reset",
+            Self::IgnoreEngineReset => "ignore-engine-reset",
+            Self::FailRestart => "fail-restart",
+            Self::LoseInterrupt => "lose-interrupt",
+            Self::DelayInterrupt => "delay-interrupt",
+            Self::RepeatInterrupt => "repeat-interrupt",
+            Self::ForgeInterrupt => "forge-interrupt",
+            Self::SwapInterrupts => "swap-interrupts",
+            Self::ForgeStatus => "forge-status",
+        }
+    }
+}
+
+impl Machine {
+    /// The machine with a GPU that misbehaves on its `nth` occasion, counted from 1, or on every one.
+    pub fn with_gpu_fault(self, fault: GpuFault, nth: Option<u64>) -> Self {
+        let Self { kmd, umd, gpu, host, cpu } = self;
+        let paging_buffer = Rc::new(Cell::new(PagingBufferDesc { size: 0, private_data_size: 0 }));
+        let kmd = Box::new(HookedKmd::new(kmd, Sizes(paging_buffer.clone())));
+        let gpu = FaultyGpu {
+            gpu,
+            fault,
+            hits: nth.map_or(1..=u64::MAX, |nth| nth..=nth),
+            seen: 0,
+            pending: Vec::new(),
+            held: None,
+            submitted: BTreeMap::new(),
+            paging_buffer,
+        };
+        Self { kmd, umd, gpu: Box::new(gpu), host, cpu }
+    }
+}
+
+/// Tells the GPU how large paging buffers are.
+struct Sizes(Rc<Cell<PagingBufferDesc>>);
+
+impl KmdHook for Sizes {
+    fn adapter_queried(&mut self, info: &AdapterInfo) {
+        self.0.set(info.paging_buffer);
+    }
+}
+
+/// A GPU behind something that loses and changes what goes in and out.
+struct FaultyGpu {
+    gpu: Box<dyn Gpu>,
+    fault: GpuFault,
+    /// Which of its occasions it hits, counted from 1.
+    hits: RangeInclusive<u64>,
+    seen: u64,
+    /// What is still to be reported, and when, in the order in which it came up.
+    pending: Vec<(Nanoseconds, GpuEvent)>,
+    /// The engine and the completion that waits for the engine's next one.
+    held: Option<(u32, GpuEvent)>,
+    /// The last fence that each engine was given.
+    submitted: BTreeMap<u32, u64>,
+    paging_buffer: Rc<Cell<PagingBufferDesc>>,
+}
+
+impl FaultyGpu {
+    /// Whether this is an occasion of `fault`, and one that it hits.
+    fn is_hit(&mut self, fault: GpuFault) -> bool {
+        let is_occasion = self.fault == fault;
+        self.seen += u64::from(is_occasion);
+        is_occasion && self.hits.contains(&self.seen)
+    }
+
+    /// Passes `event` on, or what becomes of it.
+    fn report(&mut self, event: GpuEvent, events: &mut Vec<GpuEvent>) {
+        let GpuEvent::Completed { signal, started_at, ended_at, buffer } = event else { return events.push(event) };
+        let again = |signal, buffer| GpuEvent::Completed { signal, started_at, ended_at, buffer };
+        let decoy = self.decoy(&buffer);
+        let completed = again(signal, buffer);
+        if let Some((_, held)) = self.held.take_if(|(engine, _)| *engine == signal.engine) {
+            return events.extend([completed, held]);
+        }
+        let is_about_completions = !matches!(
+            self.fault,
+            GpuFault::IgnorePreempt | GpuFault::FailEngineReset | GpuFault::IgnoreEngineReset | GpuFault::FailRestart
+        );
+        if !is_about_completions || !self.is_hit(self.fault) {
+            return events.push(completed);
+        }
+        match self.fault {
+            GpuFault::LoseInterrupt => {}
+            GpuFault::DelayInterrupt => {
+                self.pending.push((ended_at.saturating_add(GpuFault::INTERRUPT_DELAY), completed));
+            }
+            GpuFault::SwapInterrupts => self.held = Some((signal.engine, completed)),
+            GpuFault::RepeatInterrupt => events.extend([completed, again(signal, decoy)]),
+            GpuFault::ForgeInterrupt => {
+                let submitted = self.submitted.get(&signal.engine).copied().unwrap_or(0);
+                let forged = EngineFence { engine: signal.engine, fence_id: submitted + 1 };
+                events.extend([completed, again(forged, decoy)]);
+            }
+            // No registers are so few.
+            GpuFault::ForgeStatus => events.extend([completed, GpuEvent::Interrupt { status: vec![], at: ended_at }]),
+            _ => unreachable!("the fault is about completions"),
+        }
+    }
+
+    /// A buffer like `buffer` that nobody submitted.
+    fn decoy(&self, buffer: &DmaBuffer) -> DmaBuffer {
+        let PagingBufferDesc { size, private_data_size } = self.paging_buffer.get();
+        match buffer {
+            DmaBuffer::Paging(_) => DmaBuffer::Paging(PagingBuffer::new(size as usize, private_data_size as usize)),
+            DmaBuffer::User(_) => DmaBuffer::User(vec![]),
+        }
+    }
+}
+
+impl Gpu for FaultyGpu {
+    fn submit(&mut self, now: Nanoseconds, packet: Packet) {
+        self.submitted.insert(packet.signal.engine, packet.signal.fence_id);
+        self.gpu.submit(now, packet);
+    }
+
+    fn next_event_at(&self) -> Option<Nanoseconds> {
+        self.gpu.next_event_at().into_iter().chain(self.pending.iter().map(|&(at, _)| at)).min()
+    }
+
+    fn advance(&mut self, now: Nanoseconds, events: &mut Vec<GpuEvent>) {
+        let mut reported = Vec::new();
+        self.gpu.advance(now, &mut reported);
+        for event in reported {
+            self.report(event, events);
+        }
+        events.extend(self.pending.extract_if(.., |&mut (at, _)| at <= now).map(|(_, event)| event));
+    }
+
+    fn preempt(&mut self, now: Nanoseconds, engine: u32, preemption_fence_id: u64) {
+        if !self.is_hit(GpuFault::IgnorePreempt) {
+            self.gpu.preempt(now, engine, preemption_fence_id);
+        }
+    }
+
+    fn reset_engine(&mut self, now: Nanoseconds, engine: u32) {
+        if self.is_hit(GpuFault::FailEngineReset) {
+            let failed = GpuEvent::EngineReset { engine, result: Err(ResetEngineError), returned: Vec::new(), at: now };
+            self.pending.push((now, failed));
+        } else if !self.is_hit(GpuFault::IgnoreEngineReset) {
+            self.gpu.reset_engine(now, engine);
+        }
+    }
+
+    fn reset_from_timeout(&mut self, now: Nanoseconds) {
+        self.gpu.reset_from_timeout(now);
+    }
+
+    fn restart_from_timeout(&mut self, now: Nanoseconds) {
+        if self.is_hit(GpuFault::FailRestart) {
+            self.pending.push((now, GpuEvent::RestartedFromTimeout { result: Err(RestartError), at: now }));
+        } else {
+            self.gpu.restart_from_timeout(now);
+        }
+    }
+
+    fn page_digest(&self, address: PhysicalAddress) -> Option<u64> {
+        self.gpu.page_digest(address)
+    }
+
+    fn write_page(&mut self, address: PhysicalAddress, content: Content, seed: u64) -> bool {
+        self.gpu.write_page(address, content, seed)
+    }
+
+    fn lose_power(&mut self) {
+        self.gpu.lose_power();
+    }
+
+    fn bytes_decompressed(&self) -> u64 {
+        self.gpu.bytes_decompressed()
+    }
+}

@@ -1,0 +1,94 @@
+//! A driver that reports a page fault wrongly.
+
+use std::ops::RangeInclusive;
+
+use vidmm::contract::{DmaPageFaulted, NotifyInterrupt, PageFaultFlags};
+
+use crate::hook::{HookedKmd, KmdHook};
+use crate::runtime::Machine;
+
+/// What a driver may get wrong, or not know, about a page fault. Its occasions are page faults.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InterruptFault {
+    /// The packet is not known; a reset of the engine helps: FENCE_INVALID and ENGINE_RESET_REQUIRED (FLT-11).
+    HideFaultedFence,
+    /// The packet is not known; only a reset of the adapter helps: FENCE_INVALID and ADAPTER_RESET_REQUIRED (FLT-11).
+    RequireAdapterReset,
+    /// The packet is not known, and no reset is said to help, which breaks a rule (FLT-11).
+    RequireNoReset,
+    /// The hardware is said to be broken: FATAL_HARDWARE_ERROR (FLT-10).
+    ReportFatalError,
+    /// The packet is said to be one that was never submitted.
+    GarbleFaultedFence,
+    /// The engine is said to be one that there is not.
+    GarbleFaultedEngine,
+}
+
+impl InterruptFault {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::HideFaultedFence,
+        Self::RequireAdapterReset,
+        Self::RequireNoReset,
+        Self::ReportFatalError,
+        Self::GarbleFaultedFence,
+        Self::GarbleFaultedEngine,
+    ];
+
+    /// Its name, as scenarios and the command line write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HideFaultedFence => "hide-faulted-fence",
+            Self::RequireAdapterReset => "require-adapter-reset",
+            Self::RequireNoReset => "require-no-reset",
+            Self::ReportFatalError => "report-fatal-error",
+            Self::GarbleFaultedFence => "garble-faulted-fence",
+            Self::GarbleFaultedEngine => "garble-faulted-engine",
+        }
+    }
+
+    /// What becomes of a right report.
+    fn garble(self, fault: DmaPageFaulted) -> DmaPageFaulted {
+        let resets = PageFaultFlags::ENGINE_RESET_REQUIRED | PageFaultFlags::ADAPTER_RESET_REQUIRED;
+        let hidden = |reset| DmaPageFaulted {
+            faulted_fence_id: 0,
+            page_fault_flags: fault.page_fault_flags - resets | PageFaultFlags::FENCE_INVALID | reset,
+            ..fault
+        };
+        match self {
+            Self::HideFaultedFence => hidden(PageFaultFlags::ENGINE_RESET_REQUIRED),
+            Self::RequireAdapterReset => hidden(PageFaultFlags::ADAPTER_RESET_REQUIRED),
+            Self::RequireNoReset => hidden(PageFaultFlags::empty()),
+            Self::ReportFatalError => DmaPageFaulted {
+                page_fault_flags: fault.page_fault_flags | PageFaultFlags::FATAL_HARDWARE_ERROR,
+                ..fault
+            },
+            Self::GarbleFaultedFence => DmaPageFaulted { faulted_fence_id: u64::MAX, ..fault },
+            Self::GarbleFaultedEngine => DmaPageFaulted { node_ordinal: u32::MAX, ..fault },
+        }
+    }
+}
+
+impl Machine {
+    /// The machine with a driver that reports its `nth` page fault wrongly, counted from 1, or every one.
+    pub fn with_interrupt_fault(self, fault: InterruptFault, nth: Option<u64>) -> Self {
+        let hits = nth.map_or(1..=u64::MAX, |nth| nth..=nth);
+        let kmd = Box::new(HookedKmd::new(self.kmd, WrongReport { fault, hits, seen: 0 }));
+        Self { kmd, ..self }
+    }
+}
+
+struct WrongReport {
+    fault: InterruptFault,
+    /// Which page faults it hits, counted from 1.
+    hits: RangeInclusive<u64>,
+    seen: u64,
+}
+
+impl KmdHook for WrongReport {
+    fn interrupt_decoded(&mut self, interrupt: NotifyInterrupt) -> NotifyInterrupt {
+        let NotifyInterrupt::DmaPageFaulted(fault) = interrupt else { return interrupt };
+        self.seen += 1;
+        NotifyInterrupt::DmaPageFaulted(if self.hits.contains(&self.seen) { self.fault.garble(fault) } else { fault })
+    }
+}

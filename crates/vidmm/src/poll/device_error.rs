@@ -1,0 +1,85 @@
+//! A device in error: its work is dropped, and it requires nothing any more (FLT-04, FLT-33).
+
+use alloc::vec::Vec;
+
+use crate::{
+    allocation::AllocationState,
+    error::{DeviceErrorReason, DeviceInError},
+    event::Event,
+    pool::{PerPool, Pool},
+    request::RequestKind,
+    residency::EvictFlags,
+    state::{Output, VidMm},
+};
+
+impl VidMm {
+    /// No more work of the device is accepted or dispatched, what waits for its fences waits no longer, and what it made
+    /// resident is given back. It is told once.
+    pub(crate) fn put_device_in_error(&mut self, index: u32, reason: DeviceErrorReason) {
+        if self.devices[index as usize].error.is_some() {
+            return;
+        }
+        self.devices[index as usize].error = Some(reason);
+        let device = self.device_id(index);
+        self.events.record(|| Event::DeviceInError { device, reason });
+        self.outputs.push_back(Output::DeviceInError(DeviceInError { device, reason }));
+        self.drop_queued_work(index);
+        self.empty_list(index);
+        self.lapse_dispatched(index);
+        self.settle_list(index as usize);
+        self.stirred = true;
+    }
+
+    fn drop_queued_work(&mut self, index: u32) {
+        let of_device = |context: &&u32| self.contexts[**context as usize].device == index;
+        for context in Vec::from_iter(self.queued.iter().filter(of_device).copied()) {
+            self.queued.remove(&context);
+            for dropped in core::mem::take(&mut self.contexts[context as usize].queue) {
+                let device = &mut self.devices[index as usize];
+                device.undispatched.remove(&dropped.number);
+                device.unretired.remove(&dropped.number);
+                for wait in &dropped.desc.waits {
+                    self.monitored_fences[wait.fence.index()].references -= 1;
+                }
+                for named in &dropped.desc.signals {
+                    self.monitored_fences[named.fence.index()].references -= 1;
+                    self.raise_fence(named.fence, u64::MAX);
+                }
+            }
+        }
+    }
+
+    /// Takes everything off a device's list, as Evict would, however often it is on it. Work under way still has it.
+    fn empty_list(&mut self, device: u32) {
+        let books = &self.devices[device as usize];
+        let last = books.submitted;
+        let owed = books.to_bring_back.iter().filter_map(|&id| Some(self.allocations.lookup(id).ok()? as u32));
+        let asked_for = books.requests.iter().flat_map(|request| match &request.kind {
+            RequestKind::MakeResident(items) => &items[..],
+            _ => &[],
+        });
+        let asked_for = asked_for.map(|&(index, _)| index);
+        let listed = Vec::from_iter(books.holdings.iter().copied().chain(owed).chain(asked_for));
+        let mut left: PerPool<u64> = PerPool::default();
+        self.with_holds(device, |vidmm| {
+            for index in listed {
+                let is_there = vidmm.allocations.contains(index as usize);
+                let is_open = is_there && vidmm.allocations[index as usize].entry(device).is_some();
+                if !is_open || vidmm.allocations[index as usize].entry_mut(device).count == 0 {
+                    continue;
+                }
+                let allocation = &mut vidmm.allocations[index as usize];
+                left[allocation.pool()] += allocation.size;
+                let entry = allocation.entry_mut(device);
+                entry.count = 1;
+                let effect = entry.leave(last, EvictFlags::EVICT_ONLY_IF_NECESSARY, &mut vidmm.spans);
+                allocation.state -= AllocationState::EVICT_SOON;
+                vidmm.apply(index, device, effect);
+            }
+        });
+        for pool in Pool::ALL.into_iter().filter(|&pool| left[pool] > 0) {
+            let bytes = self.devices[device as usize].list[pool].now() - left[pool];
+            self.set_list_bytes(device as usize, pool, bytes);
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Engines that are asked to yield, or reset (6.3): what they give back is handed out again.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+
+use crate::{
+    contract::{EngineFence, Kmd, Packet, ResetEngineError, ReturnedBuffers, SubmitCommand},
+    engine::{InFlight, Work},
+    error::{DeviceErrorReason, DriverFinding, Violation},
+    event::{Event, PreemptReason},
+    recovery::{Phase, Returned},
+    state::{Output, VidMm},
+};
+
+impl VidMm {
+    /// An engine has yielded: packets up to `last_completed_fence_id` have ended, the others come back.
+    #[doc(alias = "DXGK_INTERRUPT_DMA_PREEMPTED")]
+    pub fn handle_preempted(
+        &mut self,
+        engine: u32,
+        preemption_fence_id: u64,
+        last_completed_fence_id: u64,
+        returned: ReturnedBuffers,
+    ) {
+        let is_asked = self.recovery.engines.contains_key(&engine)
+            && self.hears(engine)
+            && self.engines[engine as usize].preemption_fence_id == preemption_fence_id
+            && last_completed_fence_id <= self.engines[engine as usize].submitted;
+        if !is_asked {
+            return self.report(DriverFinding::PreemptedUnasked { engine, preemption_fence_id });
+        }
+        self.events.record(|| Event::Preempted {
+            engine,
+            preemption_fence_id,
+            last_completed_fence_id,
+            returned: returned.iter().map(|&(fence_id, _)| fence_id).collect(),
+        });
+        self.complete_lost(engine, last_completed_fence_id);
+        self.take_in(engine, returned);
+        if let Some(phase @ Phase::Preempting { .. }) = self.recovery.engines.get_mut(&engine) {
+            *phase = Phase::Answered;
+        }
+        self.stirred = true;
+    }
+
+    /// The driver has reset an engine, or could not. The last aborted packet did not end, those before it did, those after
+    /// it come back (FLT-22).
+    #[doc(alias = "DXGKARG_RESETENGINE")]
+    pub fn handle_engine_reset(
+        &mut self,
+        engine: u32,
+        result: Result<u64, ResetEngineError>,
+        returned: ReturnedBuffers,
+    ) {
+        let Some(&Phase::Resetting { reason, .. }) = self.recovery.engines.get(&engine) else {
+            return self.report(DriverFinding::ResetUnasked { engine });
+        };
+        if !self.recovery.is_working() {
+            return;
+        }
+        self.stirred = true;
+        let last_aborted_fence_id = result.ok();
+        self.events.record(|| Event::EngineReset {
+            engine,
+            last_aborted_fence_id,
+            returned: returned.iter().map(|&(fence_id, _)| fence_id).collect(),
+        });
+        let Some(last_aborted) = last_aborted_fence_id else {
+            return self.begin_adapter_reset(DeviceErrorReason::EngineTimeoutPromotedToAdapterReset);
+        };
+        let books = &self.engines[engine as usize];
+        let (last_completed, last_submitted) = (books.retired, books.submitted);
+        if !(last_completed..=last_submitted).contains(&last_aborted) {
+            return self.fail(Violation::AbortedFence { engine, last_aborted, last_completed, last_submitted });
+        }
+        self.statistics.engine_resets += 1;
+        self.complete_lost(engine, last_aborted.saturating_sub(1));
+        if let Some(aborted) = self.engines[engine as usize].pop_up_to(last_aborted) {
+            self.ended(engine, aborted, Some(reason));
+        }
+        self.take_in(engine, returned);
+        // An engine that runs answers; one that still hangs is found out before anything is handed to it.
+        self.preempt(engine, PreemptReason::AfterReset);
+    }
+
+    /// Packets up to `fence_id` have ended; what was not reported is an interrupt that was lost.
+    fn complete_lost(&mut self, engine: u32, fence_id: u64) {
+        let first = self.engines[engine as usize].in_flight.front().map(|packet| packet.fence_id);
+        if let Some(expected) = first.filter(|&first| first <= fence_id) {
+            self.report(DriverFinding::InterruptLost { found: EngineFence { engine, fence_id }, expected });
+            self.complete_up_to(engine, fence_id);
+        }
+    }
+
+    /// Takes packets in that an engine has not run.
+    fn take_in(&mut self, engine: u32, returned: ReturnedBuffers) {
+        for (fence_id, buffer) in returned {
+            let books = &mut self.engines[engine as usize];
+            if let Some(at) = books.in_flight.iter().position(|packet| packet.fence_id == fence_id) {
+                let packet = books.in_flight.remove(at).expect("it is there");
+                books.running_since = None;
+                self.recovery.returned.push(Returned { engine, packet, buffer });
+            }
+        }
+        if let Some(missing) = self.engines[engine as usize].in_flight.front() {
+            let missing = EngineFence { engine, fence_id: missing.fence_id };
+            self.fail(Violation::PacketNotReturned { missing });
+        }
+    }
+
+    /// Asks an engine to yield.
+    pub(super) fn preempt(&mut self, engine: u32, reason: PreemptReason) {
+        let delay = if reason == PreemptReason::Dependent { self.tdr.dependent_delay } else { self.tdr.delay };
+        let until = self.now.saturating_add(delay);
+        self.recovery.engines.insert(engine, Phase::Preempting { until, reason });
+        let books = &mut self.engines[engine as usize];
+        books.preemption_fence_id += 1;
+        let preemption_fence_id = books.preemption_fence_id;
+        self.statistics.preemptions += 1;
+        self.events.record(|| Event::PreemptRequested { engine, preemption_fence_id, reason });
+        self.outputs.push_back(Output::PreemptCommand { engine, preemption_fence_id });
+        self.stirred = true;
+    }
+
+    /// An engine is to be reset.
+    pub(super) fn condemn(&mut self, engine: u32, reason: DeviceErrorReason) {
+        if engine == self.adapter.paging_engine {
+            return self.begin_adapter_reset(DeviceErrorReason::PagingEngineTimeout);
+        }
+        self.recovery.engines.insert(engine, Phase::Condemned { reason, asked: false });
+        self.stirred = true;
+    }
+
+    /// One step of the recovery of engines: who must yield too, who is reset, and when all have answered, what runs again.
+    pub(crate) fn recover(&mut self, kmd: &mut dyn Kmd) {
+        if self.recovery.engines.is_empty() {
+            return;
+        }
+        self.ask_dependent_engines(kmd);
+        self.ask_waiting_engines();
+        if self.recovery.engines.values().any(|phase| matches!(phase, Phase::Preempting { .. })) {
+            return;
+        }
+        self.reset_condemned();
+        if self.recovery.engines.values().all(|&phase| phase == Phase::Answered) {
+            self.recovery.engines.clear();
+            self.resubmit(kmd);
+        }
+    }
+
+    /// Engines that a reset harms yield first (FLT-26).
+    fn ask_dependent_engines(&mut self, kmd: &mut dyn Kmd) {
+        for engine in 0..self.engines.len() as u32 {
+            let Some(Phase::Condemned { asked: asked @ false, .. }) = self.recovery.engines.get_mut(&engine) else {
+                continue;
+            };
+            *asked = true;
+            let group = kmd.query_dependent_engine_group(engine);
+            for other in 0..self.engines.len() as u32 {
+                let is_busy = !self.engines[other as usize].in_flight.is_empty();
+                if other != engine && group >> other & 1 == 1 && is_busy && !self.recovery.holds(other) {
+                    self.preempt(other, PreemptReason::Dependent);
+                }
+            }
+        }
+    }
+
+    /// Engines with packets that wait for one which gives its own back yield too: those packets will have other fences.
+    fn ask_waiting_engines(&mut self) {
+        let mut settled = false;
+        while !settled {
+            settled = true;
+            for engine in 0..self.engines.len() as u32 {
+                let mut waits = self.engines[engine as usize].in_flight.iter().flat_map(|packet| &packet.waits);
+                let waits_for_held = waits.any(|wait| {
+                    self.recovery.holds(wait.engine)
+                        && self.engines[wait.engine as usize].retired < wait.fence_id
+                        && wait.engine != self.adapter.paging_engine
+                });
+                if waits_for_held && !self.recovery.holds(engine) {
+                    self.preempt(engine, PreemptReason::WaitsForReset);
+                    settled = false;
+                }
+            }
+        }
+    }
+
+    fn reset_condemned(&mut self) {
+        let until = self.now.saturating_add(self.tdr.ddi_delay);
+        for engine in 0..self.engines.len() as u32 {
+            let Some(&Phase::Condemned { reason, .. }) = self.recovery.engines.get(&engine) else { continue };
+            let is_idle = self.engines[engine as usize].in_flight.is_empty();
+            if is_idle && reason == DeviceErrorReason::EngineTimeout {
+                // It has come to the end after all (FLT-22, FLT-24).
+                self.recovery.engines.insert(engine, Phase::Answered);
+                continue;
+            }
+            self.recovery.engines.insert(engine, Phase::Resetting { reason, until });
+            self.recovery.due_at(until);
+            self.events.record(|| Event::EngineResetBegun { engine, reason });
+            self.outputs.push_back(Output::ResetEngine { engine });
+        }
+    }
+
+    /// Hands out again what engines gave back, in the order in which it was: paging buffers with the fences that they had,
+    /// others with new ones (FLT-23).
+    fn resubmit(&mut self, kmd: &mut dyn Kmd) {
+        let mut returned = core::mem::take(&mut self.recovery.returned);
+        let paging_engine = self.adapter.paging_engine;
+        returned.sort_by_key(|returned| (returned.engine != paging_engine, returned.engine, returned.packet.fence_id));
+        let mut renewed = BTreeMap::new();
+        let mut again = Vec::new();
+        for Returned { engine, mut packet, buffer } in returned {
+            let before = EngineFence { engine, fence_id: packet.fence_id };
+            if let Some(reason) = self.error_of(&packet) {
+                self.ended(engine, packet, Some(reason));
+                continue;
+            }
+            if let Work::User { .. } = packet.work {
+                let books = &mut self.engines[engine as usize];
+                books.submitted += 1;
+                packet.fence_id = books.submitted;
+            }
+            renewed.insert(before, packet.fence_id);
+            again.push((before, packet, buffer));
+        }
+        for (before, mut packet, buffer) in again {
+            packet.waits.retain_mut(|wait| {
+                if let Some(&fence_id) = renewed.get(wait) {
+                    wait.fence_id = fence_id;
+                }
+                self.engines[wait.engine as usize].retired < wait.fence_id
+                    && (renewed.values().any(|&fence_id| fence_id == wait.fence_id)
+                        || self.engines[wait.engine as usize].has(wait.fence_id))
+            });
+            let signal = EngineFence { engine: before.engine, fence_id: packet.fence_id };
+            self.rename_signals(&packet, before, signal);
+            let (context, paging) = match packet.work {
+                Work::Paging => (self.builder.system_context, true),
+                Work::User { context, .. } => (self.contexts[context as usize].handle, false),
+            };
+            let mut preamble = Vec::new();
+            let submit =
+                SubmitCommand { context, node_ordinal: signal.engine, submission_fence_id: signal.fence_id, paging };
+            kmd.submit_command(&submit, &mut preamble);
+            let waits = packet.waits.clone();
+            self.events.record(|| Event::Resubmitted { before, signal, waits: waits.clone() });
+            self.engines[signal.engine as usize].in_flight.push_back(packet);
+            self.outputs.push_back(Output::Submit(Packet { waits, signal, preamble, buffer }));
+        }
+        self.stirred = true;
+    }
+
+    /// Why the work of a packet is dropped, if it is.
+    fn error_of(&self, packet: &InFlight) -> Option<DeviceErrorReason> {
+        let Work::User { context, .. } = packet.work else { return None };
+        self.devices[self.contexts[context as usize].device as usize].error
+    }
+
+    /// The monitored fences that a packet signals are signalled under its new fence.
+    fn rename_signals(&mut self, packet: &InFlight, before: EngineFence, signal: EngineFence) {
+        let Work::User { signals, .. } = &packet.work else { return };
+        for named in signals {
+            for (_, by) in &mut self.monitored_fences[named.fence.index()].dispatched {
+                if *by == before {
+                    *by = signal;
+                }
+            }
+        }
+    }
+
+    /// The device whose packet an engine runs.
+    pub(super) fn device_under_way(&self, engine: u32) -> Option<u32> {
+        match self.engines[engine as usize].in_flight.front()?.work {
+            Work::Paging => None,
+            Work::User { context, .. } => Some(self.contexts[context as usize].device),
+        }
+    }
+}

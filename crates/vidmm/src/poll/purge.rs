@@ -1,0 +1,209 @@
+//! What a reset of the adapter leaves: nothing is resident, and what had its only copy in the memory segment is lost (FLT-32,
+//! FLT-34).
+
+use alloc::{collections::BTreeSet, vec::Vec};
+
+use crate::{
+    allocation::{Allocation, AllocationState},
+    contract::{
+        BuildPagingBuffer, BuildStatus, Host, Kmd, KmdAllocationHandle, PagingBuffer, PagingOperation, Transfer,
+        UnmapApertureSegment,
+    },
+    error::Violation,
+    event::Event,
+    id::PlanNo,
+    paging::{Abandoned, Coming, IoMmuRange, Leaving, Step},
+    place::Place,
+    state::VidMm,
+    units::{PAGE_SIZE, PhysicalAddress, SegmentId},
+};
+
+/// Whose content was under way.
+struct Halfway {
+    /// What was to be copied to the backing store had not all arrived, or a notification had begun to rewrite it in place.
+    leaving: BTreeSet<KmdAllocationHandle>,
+    /// What was to be copied to the memory segment, or filled there, had not all arrived.
+    coming: BTreeSet<KmdAllocationHandle>,
+}
+
+impl Halfway {
+    fn of(abandoned: &[Abandoned], being_built: PlanNo) -> Self {
+        let mut halfway = Self { leaving: BTreeSet::new(), coming: BTreeSet::new() };
+        for Abandoned { number, plan, is_built, .. } in abandoned {
+            halfway.leaving.extend(plan.out.iter().filter_map(|leaving| match leaving {
+                Leaving::Memory(out) => Some(out.handle),
+                Leaving::Aperture(_) => None,
+            }));
+            halfway.coming.extend(plan.page_in.iter().filter_map(|coming| match coming {
+                Coming::Memory(page_in) => Some(page_in.handle),
+                Coming::Aperture(_) => None,
+            }));
+            if *is_built || *number == being_built {
+                halfway.leaving.extend(plan.notify.iter().map(|notice| notice.handle));
+            }
+        }
+        halfway
+    }
+}
+
+impl VidMm {
+    /// Tells the driver of all that was resident, and the books that nothing is.
+    pub(super) fn purge(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
+        self.purge_driver(kmd);
+        let abandoned = self.stream.abandon();
+        let halfway = Halfway::of(&abandoned, self.builder.plan);
+        self.purge_io_mmu(host, &abandoned);
+        for index in Vec::from_iter(self.allocations.iter().map(|(index, _)| index as u32)) {
+            self.purge_allocation(host, index, &halfway);
+        }
+        self.placer.settle();
+        self.commit.clear();
+        self.aperture.clear_shown();
+        for Abandoned { number, plan, .. } in abandoned {
+            self.events.record(|| Event::PlanAbandoned { plan: number });
+            self.follow_plan(host, plan);
+        }
+        for index in Vec::from_iter(self.locks.keys().copied()) {
+            self.show_backing_store(host, index);
+        }
+        self.builder.steps.clear();
+    }
+
+    /// Each allocation in the memory segment gets a transfer of no bytes, each in the aperture is unmapped; the driver leaves the
+    /// GPU alone (BPB-27).
+    fn purge_driver(&mut self, kmd: &mut dyn Kmd) {
+        for (index, operation) in self.farewells() {
+            let mut buffer = PagingBuffer::new(self.adapter.paging_buffer_size, self.adapter.paging_private_size);
+            let (dma_buffer, dma_buffer_private_data) = buffer.remaining();
+            let mut build = BuildPagingBuffer {
+                operation: &operation,
+                dma_buffer,
+                dma_buffer_write_offset: 0,
+                dma_buffer_private_data,
+                dma_bytes_written: 0,
+                private_bytes_written: 0,
+                multipass_offset: &mut 0,
+                allocation_is_idle: true,
+                system_context: self.builder.system_context,
+            };
+            let status = kmd.build_paging_buffer(&mut build);
+            self.statistics.build_calls += 1;
+            let allocation = self.allocation_id(index);
+            self.events.record(|| Event::PurgeOperation { allocation, operation, status });
+            if status != BuildStatus::Success {
+                return self.fail(Violation::PurgeRefused);
+            }
+        }
+    }
+
+    fn farewells(&self) -> Vec<(u32, PagingOperation)> {
+        let farewell = |(index, allocation): (usize, &Allocation)| {
+            let Allocation { handle, size, .. } = *allocation;
+            let operation = match allocation.place? {
+                Place::Memory(place) => {
+                    let offset = allocation.extents(place).iter().next().map_or(0, |extent| extent.offset);
+                    let place = PhysicalAddress { segment: self.adapter.memory_id(), offset };
+                    PagingOperation::Transfer(Transfer {
+                        allocation: handle,
+                        transfer_offset: 0,
+                        transfer_size: 0,
+                        source: place,
+                        destination: place,
+                    })
+                }
+                Place::Aperture(offset) => PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
+                    allocation: handle,
+                    segment_id: self.adapter.aperture.id,
+                    offset_in_pages: offset.bytes() / PAGE_SIZE,
+                    number_of_pages: size / PAGE_SIZE,
+                    dummy_page: self.dummy_page,
+                }),
+                Place::System => return None,
+            };
+            Some((index as u32, operation))
+        };
+        self.allocations.iter().filter_map(farewell).collect()
+    }
+
+    /// The host unmaps all that is in the IOMMU.
+    fn purge_io_mmu(&mut self, host: &mut dyn Host, abandoned: &[Abandoned]) {
+        if self.adapter.has_page_tables() {
+            return;
+        }
+        let key = |range: &IoMmuRange| (range.domain, range.virtual_address);
+        let waiting = abandoned.iter().filter(|abandoned| !abandoned.has_entered);
+        let mut never_mapped: BTreeSet<_> =
+            waiting.flat_map(|abandoned| abandoned.plan.io_mmu_map.iter().map(key)).collect();
+        let steps = core::mem::take(&mut self.builder.steps);
+        never_mapped.extend(steps.iter().filter_map(|step| match step {
+            Step::MapIoMmu(range) => Some(key(range)),
+            _ => None,
+        }));
+        let windows = steps.iter().filter_map(|step| match step {
+            Step::UnmapIoMmu(range) => Some((self.builder.plan, *range)),
+            _ => None,
+        });
+        let leaving = abandoned
+            .iter()
+            .flat_map(|abandoned| abandoned.plan.io_mmu_unmap.iter().map(|&range| (abandoned.number, range)));
+        let mut mapped: Vec<_> = windows.chain(leaving).collect();
+        for (index, allocation) in self.allocations.iter().filter(|(_, allocation)| allocation.place.is_some()) {
+            let ranges = allocation.mappings().filter_map(|mapping| self.io_mmu_range(index as u32, &mapping));
+            mapped.extend(ranges.map(|range| (0, range)));
+        }
+        for (plan, range) in mapped {
+            if !never_mapped.remove(&key(&range)) {
+                self.unmap_io_mmu(host, plan, range);
+            }
+        }
+    }
+
+    /// The allocation is nowhere but in its backing store, if that has its content; else its content is zero, and its owner is
+    /// told.
+    fn purge_allocation(&mut self, host: &mut dyn Host, index: u32, halfway: &Halfway) {
+        self.keep(index);
+        let worthless = self.is_worthless(index);
+        let allocation = &mut self.allocations[index as usize];
+        let (_, extents) = allocation.location(&self.adapter);
+        let place = allocation.take_place();
+        if let Some(place) = place {
+            self.processes[allocation.process as usize].standing.usage[place.pool()] -= allocation.size;
+        }
+        let is_news = allocation.state.contains(AllocationState::DIRTY);
+        let needs_gpu = match place {
+            // What has not arrived there cannot have been written there: the copy that it comes from is right (I03).
+            Some(Place::Memory(_)) => !halfway.coming.contains(&allocation.handle),
+            // The driver would have put it right before it left, from what the GPU knew of it.
+            Some(Place::System | Place::Aperture(_)) => allocation.state.contains(AllocationState::NOTIFY_EVICTION),
+            None => false,
+        };
+        let is_lost = halfway.leaving.contains(&allocation.handle) || (is_news && needs_gpu);
+        allocation.state -= AllocationState::DIRTY
+            | AllocationState::EVICT_SOON
+            | AllocationState::SUSPENDED
+            | AllocationState::LOCK_PENDING;
+        if is_news && matches!(place, Some(Place::System | Place::Aperture(_))) {
+            allocation.state |= AllocationState::BACKED;
+        }
+        let size = allocation.size;
+        if is_lost && !worthless {
+            self.lose_content(host, index);
+        }
+        if let Some(Place::Memory(_)) = place {
+            debug_assert_eq!(extents.bytes(), size);
+            extents.iter().for_each(|extent| self.placer.release(extent));
+        }
+    }
+
+    /// What the allocation held is gone for good.
+    fn lose_content(&mut self, host: &mut dyn Host, index: u32) {
+        let allocation = &mut self.allocations[index as usize];
+        allocation.state -= AllocationState::BACKED;
+        if !allocation.state.intersects(AllocationState::NOT_COMMITTED | AllocationState::EXISTING_SYS_MEM) {
+            let address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: allocation.backing_store };
+            host.reset_backing_store(address, allocation.size);
+        }
+        let allocation = self.allocation_id(index);
+        self.events.record(|| Event::ContentLost { allocation });
+    }
+}

@@ -1,0 +1,43 @@
+//! What a client submits.
+
+use alloc::vec::Vec;
+
+use crate::id::{AllocationId, MonitoredFenceId, SubmissionNo};
+
+/// Work for an engine.
+#[derive(Clone, Debug, Default)]
+pub struct SubmitDesc {
+    /// The commands, encoded by the user-mode driver.
+    pub dma_buffer: Vec<u8>,
+    /// Fences that must have reached their values before it runs.
+    pub waits: Vec<FenceValueDesc>,
+    /// Fences that its end signals.
+    pub signals: Vec<FenceValueDesc>,
+    /// The allocations that it uses, if engines do not find them by GPU virtual addresses, or they are to be checked: all must be on
+    /// the device's list (RES-04).
+    #[doc(alias = "DXGK_ALLOCATIONLIST")]
+    pub allocations: Vec<AllocationId>,
+}
+
+/// A monitored fence and a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FenceValueDesc {
+    /// The fence.
+    pub fence: MonitoredFenceId,
+    /// The value.
+    pub value: u64,
+}
+
+impl SubmitDesc {
+    /// All that it names: while it is queued they exist.
+    pub(crate) fn fences(&self) -> impl Iterator<Item = &FenceValueDesc> {
+        self.waits.iter().chain(&self.signals)
+    }
+}
+
+/// Work that waits for its dispatch.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    pub number: SubmissionNo,
+    pub desc: SubmitDesc,
+}
