@@ -31,6 +31,7 @@ use crate::{
     recovery::{Recovery, TdrOptions},
     request::Request,
     residency::{Lapsing, ListBytes},
+    spans::Spans,
     submission::Submission,
     trim::{TrimFlags, TrimIntervals},
     turn::{Activity, Turn, Turns},
@@ -81,6 +82,8 @@ pub struct VidMm {
     pub(crate) paging_queues: Slots<kind::PagingQueue, PagingQueue>,
     pub(crate) monitored_fences: Slots<kind::MonitoredFence, MonitoredFence>,
     pub(crate) allocations: Allocations,
+    /// What requests that are not granted are to bring in.
+    pub(crate) spans: Spans,
     pub(crate) windows: Windows,
     pub(crate) stream: Stream,
     pub(crate) builder: Builder,
@@ -283,6 +286,8 @@ pub(crate) struct Device {
     /// Plans that bring content up to date which the CPU has written: work waits for them.
     pub refreshes: Vec<PlanNo>,
     pub lapsing: Lapsing,
+    /// Allocations still on its list of which an Evict has said, since the last submission, that nothing was written.
+    pub not_written: Vec<u32>,
     /// Not signalled yet, oldest first: `ready` of them are granted and built, `granted` are granted.
     pub requests: VecDeque<Request>,
     pub ready: usize,

@@ -136,6 +136,7 @@ impl VidMm {
             suspended_in_period: false,
             refreshes: Vec::new(),
             lapsing: Lapsing::default(),
+            not_written: Vec::new(),
             requests: VecDeque::new(),
             ready: 0,
             granted: 0,

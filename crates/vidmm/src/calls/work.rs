@@ -39,6 +39,7 @@ impl VidMm {
         for named in desc.fences() {
             self.monitored_fences[named.fence.index()].references += 1;
         }
+        self.forget_not_written(device_index as u32);
         let device = &mut self.devices[device_index];
         device.submitted += 1;
         let number = device.submitted;

@@ -214,8 +214,10 @@ impl VidMm {
     /// Ends the holds of spans whose last submission has been dispatched.
     pub(crate) fn lapse_dispatched(&mut self, device: u32) {
         let dispatched = self.devices[device as usize].dispatched();
-        while let Some((index, flags)) = self.devices[device as usize].lapsing.pop(dispatched) {
-            self.lapse(index, device, flags);
-        }
+        self.with_holds(device, |vidmm| {
+            while let Some((index, flags)) = vidmm.devices[device as usize].lapsing.pop(dispatched) {
+                vidmm.lapse(index, device, flags);
+            }
+        });
     }
 }
