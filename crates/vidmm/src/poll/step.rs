@@ -46,8 +46,12 @@ impl VidMm {
             if self.has_paging() {
                 self.page(kmd, host);
             }
-            self.watch();
-            self.recover(kmd);
+            if !self.recovery.engines.is_empty() {
+                self.recover(kmd);
+            }
+            if !self.stirred {
+                self.watch();
+            }
         }
         self.outputs.pop_front()
     }

@@ -9,6 +9,7 @@ use crate::{
 
 impl VidMm {
     /// Acts on the limits that are over, and notes when the next one is.
+    #[inline(never)]
     pub(crate) fn watch(&mut self) {
         self.recovery.due = None;
         if let AdapterPhase::Resetting { until } | AdapterPhase::Restarting { until } = self.recovery.adapter {
@@ -18,7 +19,7 @@ impl VidMm {
             if !self.recovery.is_working() {
                 return;
             }
-            match self.recovery.engines.get(&engine).copied() {
+            match self.recovery.phase(engine) {
                 None => self.watch_packet(engine),
                 Some(Phase::Preempting { until, .. }) if self.now < until => self.recovery.due_at(until),
                 Some(Phase::Preempting { reason, .. }) => self.time_out(engine, reason),
