@@ -1,4 +1,4 @@
-//! What became of each process of a run, as a table.
+//! What became of each process of a run, as a table, and what those did that have the habits of clients that exist.
 
 use std::io::{self, Write};
 
@@ -20,6 +20,17 @@ const COLUMNS: [(&str, usize); 9] = [
     ("suspended", 10),
 ];
 
+/// The columns of what clients did.
+const CLIENT_COLUMNS: [(&str, usize); 7] = [
+    ("client", 16),
+    ("submissions", 13),
+    ("MakeResident", 14),
+    ("refused", 9),
+    ("Evict", 9),
+    ("pages read", 12),
+    ("wrong", 7),
+];
+
 /// The most processes that are shown; small ones of many say nothing.
 const MOST: usize = 16;
 
@@ -30,27 +41,25 @@ pub fn write(out: &mut impl Write, processes: &[ProcessFigures], time: Shares) -
     }
     let useful = 100.0 * time.work_ns as f64 / time.virtual_ns.max(1) as f64;
     writeln!(out, "              {useful:.1} % of the time was useful: a kernel ran")?;
-    write!(out, "  {BOLD}{:<20}{BOLD:#}", "processes")?;
-    COLUMNS.iter().try_for_each(|(name, width)| write!(out, "{BOLD}{name:>width$}{BOLD:#}"))?;
-    writeln!(out)?;
     let mut shown: Vec<&ProcessFigures> = processes.iter().collect();
     if shown.len() > MOST {
         shown.sort_by_key(|process| std::cmp::Reverse(process.work_ns));
         shown.truncate(MOST);
     }
-    for process in &shown {
-        write_process(out, process)?;
-    }
+    let rows: Vec<_> = shown.iter().map(|process| (&*process.name, cells(process))).collect();
+    write_table(out, "processes", &COLUMNS, &rows)?;
     match processes.len() - shown.len() {
-        0 => Ok(()),
-        more => writeln!(out, "  and {} that did less", number(more as u64)),
+        0 => {}
+        more => writeln!(out, "  and {} that did less", number(more as u64))?,
     }
+    let clients: Vec<_> = shown.iter().filter_map(|process| Some((&*process.name, client_cells(process)?))).collect();
+    if clients.is_empty() { Ok(()) } else { write_table(out, "clients", &CLIENT_COLUMNS, &clients) }
 }
 
-fn write_process(out: &mut impl Write, process: &ProcessFigures) -> io::Result<()> {
+fn cells(process: &ProcessFigures) -> [String; 9] {
     let size = |bytes: u64| ByteSize(bytes).to_string();
     let seconds = |nanoseconds: u64| format!("{:.3} s", nanoseconds as f64 / 1e9);
-    let cells = [
+    [
         number(process.kernels_ended),
         seconds(process.work_ns),
         size(process.bytes_paged_in),
@@ -60,10 +69,38 @@ fn write_process(out: &mut impl Write, process: &ProcessFigures) -> io::Result<(
         seconds(process.waited_ns),
         number(process.trims_to_budget + process.periodic_trims),
         number(process.suspensions),
-    ];
-    write!(out, "    {:<18}", process.name.chars().take(17).collect::<String>())?;
-    for (cell, (_, width)) in cells.iter().zip(COLUMNS) {
-        write!(out, "{cell:>width$}")?;
+    ]
+}
+
+/// None if the process is nobody's model.
+fn client_cells(process: &ProcessFigures) -> Option<[String; 7]> {
+    Some([
+        process.client?.name().to_owned(),
+        number(process.kernels_ended),
+        number(process.make_residents),
+        number(process.refusals),
+        number(process.evicts),
+        number(process.pages_checked),
+        number(process.pages_wrong),
+    ])
+}
+
+/// Writes rows, each with the name of its process. A column is wider than it says if what it shows is too long.
+fn write_table<const N: usize>(
+    out: &mut impl Write,
+    title: &str,
+    columns: &[(&str, usize); N],
+    rows: &[(&str, [String; N])],
+) -> io::Result<()> {
+    let longest = |column: usize| rows.iter().map(|(_, cells)| cells[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..N).map(|column| columns[column].1.max(longest(column) + 1)).collect();
+    write!(out, "  {BOLD}{title:<20}{BOLD:#}")?;
+    columns.iter().zip(&widths).try_for_each(|((name, _), width)| write!(out, "{BOLD}{name:>width$}{BOLD:#}"))?;
+    writeln!(out)?;
+    for (name, cells) in rows {
+        write!(out, "    {:<18}", name.chars().take(17).collect::<String>())?;
+        cells.iter().zip(&widths).try_for_each(|(cell, width)| write!(out, "{cell:>width$}"))?;
+        writeln!(out)?;
     }
-    writeln!(out)
+    Ok(())
 }

@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use vidmm_sim::{Fault, Figures, Finding, Report};
+use vidmm::MemorySegmentGroup;
+use vidmm_sim::{Fault, Figures, Finding, Report, Touched};
 use vidmm_trace::{ByteSize, Workload};
 
 use crate::{
@@ -183,6 +184,27 @@ fn write_notifications(out: &mut impl Write, figures: &Figures) -> io::Result<()
     shown.try_for_each(|(_, text)| writeln!(out, "              {text}"))
 }
 
+/// Whose mistake it is that nothing is resident where an allocation is mapped.
+fn write_touched(out: &mut impl Write, touched: &Touched) -> io::Result<()> {
+    let Touched { process, group, is_listed, is_resident } = touched;
+    let memory = if *group == MemorySegmentGroup::Local { "local" } else { "non-local" };
+    let resident = if *is_resident { "resident" } else { "not resident" };
+    let listed = if *is_listed { "was" } else { "was not" };
+    writeln!(out, "which {process} has mapped")?;
+    writeln!(
+        out,
+        "              it is meant for {memory} memory, is {resident}, and {listed} on its device's list when the work was submitted"
+    )?;
+    let rule = match (is_listed, is_resident) {
+        (false, _) => {
+            "the client must make resident what its work uses before it submits it: nobody else knows (RES-05)"
+        }
+        (true, false) => "the manager must have in place what is on the list before the work runs (RES-11)",
+        (true, true) => "the driver or the GPU did not do what the page tables were to say",
+    };
+    writeln!(out, "              {rule}")
+}
+
 fn write_finding(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
     write!(out, "  {BAD}finding{BAD:#}     ")?;
     match finding {
@@ -209,11 +231,15 @@ fn write_finding(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
             )?;
             writeln!(out, "              event {event}")
         }
-        Finding::PageFault { virtual_address, write, engine, allocation, page, event } => {
+        Finding::PageFault { virtual_address, write, engine, allocation, page, touched, event } => {
             let access = if *write { "wrote to" } else { "read" };
             let part = allocation.as_deref().map(|allocation| format!(" (page {page} of {allocation})"));
             let part = part.unwrap_or_default();
-            writeln!(out, "page fault: engine {engine} {access} {virtual_address:#x}{part}, which is not mapped")?;
+            write!(out, "page fault: engine {engine} {access} {virtual_address:#x}{part}, ")?;
+            match touched {
+                Some(touched) => write_touched(out, touched)?,
+                None => writeln!(out, "which is not mapped")?,
+            }
             writeln!(out, "              event {event}")
         }
         Finding::Violation { rule, event } => writeln!(out, "{rule}\n              event {event}"),

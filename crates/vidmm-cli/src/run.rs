@@ -74,7 +74,9 @@ fn change_workload(scenario: &mut Scenario, args: &RunArgs) -> Result<(), &'stat
             ResidencyArg::Kept => ResidencyPolicy::Kept,
             ResidencyArg::EvictedAtOnce => ResidencyPolicy::EvictedAtOnce,
         };
-        scenario.processes.iter_mut().for_each(|process| process.behaviour.residency = None);
+        for process in &mut scenario.processes {
+            (process.behaviour.client, process.behaviour.residency) = (None, None);
+        }
     }
     change_source(scenario, args)
 }

@@ -5,7 +5,7 @@ mod common;
 use std::fs::File;
 use std::io::BufReader;
 
-use common::{Scratch, notification_scenarios, scenarios, summary, vidmm_run};
+use common::{Scratch, notification_scenarios, short_scenarios, summary, vidmm_run};
 use vidmm_trace::{Audit, LogReader};
 
 /// Other machines: what `[adapter]` has instead of a scenario's own.
@@ -78,7 +78,7 @@ fn log_holds(what: &str, arguments: &[&str]) {
 
 #[test]
 fn logs_of_the_scenarios_hold() {
-    for scenario in scenarios() {
+    for scenario in short_scenarios() {
         log_holds(&scenario, &[&scenario]);
     }
 }

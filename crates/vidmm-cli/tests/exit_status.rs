@@ -5,7 +5,7 @@ mod common;
 use std::fs::File;
 use std::io::BufReader;
 
-use common::{Run, Scratch, scenarios, shell, vidmm_run};
+use common::{Run, Scratch, shell, short_scenarios, vidmm_run};
 use vidmm::Event;
 use vidmm_trace::LogReader;
 
@@ -60,7 +60,7 @@ fn is_found(arguments: &[&str]) {
 
 #[test]
 fn scenarios_without_faults_hold() {
-    for path in scenarios() {
+    for path in short_scenarios() {
         let run = vidmm_run(&[&path, "--scale", "64"]).expect(0);
         assert!(run.stdout.contains("kernels: 0 wrong\n") && run.stderr.is_empty(), "{run}");
         assert!(!run.stdout.contains("replay"), "{run}");

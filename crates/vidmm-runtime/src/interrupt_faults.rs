@@ -52,7 +52,7 @@ impl InterruptFault {
         let resets = PageFaultFlags::ENGINE_RESET_REQUIRED | PageFaultFlags::ADAPTER_RESET_REQUIRED;
         let hidden = |reset| DmaPageFaulted {
             faulted_fence_id: 0,
-            page_fault_flags: fault.page_fault_flags - resets | PageFaultFlags::FENCE_INVALID | reset,
+            page_fault_flags: (fault.page_fault_flags - resets) | PageFaultFlags::FENCE_INVALID | reset,
             ..fault
         };
         match self {

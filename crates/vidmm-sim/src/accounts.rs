@@ -5,15 +5,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use vidmm::contract::EngineFence;
 use vidmm::event::{ContentSource, EvictReason};
-use vidmm::{AllocationId, DeviceId, Event, Nanoseconds, PriorityBand, ProcessId, TrimFlags};
+use vidmm::{AllocationId, DeviceId, Event, MemorySegmentGroup, Nanoseconds, PriorityBand, ProcessId, TrimFlags};
 
-use crate::client::ClientDesc;
+use crate::client::{ClientDesc, ClientKind};
+use crate::listings::Listings;
+use crate::oracle::Verdict;
 
 /// What became of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProcessFigures {
     /// What it is called.
     pub name: String,
+    /// The client whose habits it has, if that is one that exists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<ClientKind>,
     /// Submissions that ended.
     pub kernels_ended: u64,
     /// While a kernel of it ran, in nanoseconds.
@@ -24,8 +29,16 @@ pub struct ProcessFigures {
     pub bytes_paged_out: u64,
     /// Bytes of its allocations that were filled because they had no content.
     pub bytes_filled: u64,
+    /// Pages that its kernels read and the oracle judged.
+    pub pages_checked: u64,
+    /// Of those, pages that were wrong.
+    pub pages_wrong: u64,
+    /// MakeResidents, refused ones too.
+    pub make_residents: u64,
     /// MakeResidents that were refused for want of memory.
     pub refusals: u64,
+    /// Evicts.
+    pub evicts: u64,
     /// How long it waited after refusals, in nanoseconds.
     pub waited_ns: Nanoseconds,
     /// How often it was asked to trim to its budget.
@@ -47,8 +60,8 @@ pub(crate) struct Accounts {
     processes: BTreeMap<ProcessId, usize>,
     bands: BTreeMap<usize, PriorityBand>,
     suspended: BTreeSet<usize>,
-    /// How often each allocation is on its device's list, where it is.
-    listed: BTreeMap<AllocationId, u32>,
+    listings: Listings,
+    resident: BTreeSet<AllocationId>,
     devices: BTreeMap<DeviceId, usize>,
     /// Whose each allocation is, and its bytes.
     allocations: BTreeMap<AllocationId, (usize, u64)>,
@@ -63,11 +76,24 @@ pub(crate) struct ForegroundEviction {
     pub bytes: u64,
 }
 
+/// Who touched what where nothing is resident, and whether it should have been there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Touched {
+    /// The process.
+    pub process: String,
+    /// The group that it asked for it in.
+    pub group: MemorySegmentGroup,
+    /// Whether it was on its device's list when the work was submitted.
+    pub is_listed: bool,
+    /// Whether the manager has it resident.
+    pub is_resident: bool,
+}
+
 impl Accounts {
     /// A process of the run, as the manager calls it.
     pub fn open(&mut self, process: ProcessId, device: DeviceId, desc: &ClientDesc) {
         let index = self.figures.len();
-        self.figures.push(ProcessFigures { name: desc.name.clone(), ..ProcessFigures::default() });
+        self.figures.push(ProcessFigures { name: desc.name.clone(), client: desc.kind(), ..ProcessFigures::default() });
         self.processes.insert(process, index);
         self.bands.insert(index, desc.band);
         self.devices.insert(device, index);
@@ -85,6 +111,32 @@ impl Accounts {
         figures.kernels_ended += 1;
         figures.work_ns += ended_at - started_at;
         Some((process, submission))
+    }
+
+    /// Whose packet that is, if it was dispatched and has not ended, and its number within the device.
+    pub fn packet(&self, signal: EngineFence) -> Option<(usize, u64)> {
+        self.packets.get(&signal).copied()
+    }
+
+    /// What is known of an allocation that a submission of a process touched.
+    pub fn touched(
+        &self,
+        (process, submission): (usize, u64),
+        allocation: AllocationId,
+        group: MemorySegmentGroup,
+    ) -> Touched {
+        Touched {
+            process: self.figures[process].name.clone(),
+            group,
+            is_listed: self.listings.was_listed(allocation, submission),
+            is_resident: self.resident.contains(&allocation),
+        }
+    }
+
+    /// What a kernel of a process read was judged.
+    pub fn judged(&mut self, process: usize, verdict: &Verdict) {
+        self.figures[process].pages_checked += verdict.pages;
+        self.figures[process].pages_wrong += verdict.wrong;
     }
 
     /// The figures of a process.
@@ -130,31 +182,46 @@ impl Accounts {
                     self.packets.insert(signal, (process, submission));
                 }
             }
-            Event::MakeResident { ref allocations, .. } => {
-                allocations.iter().for_each(|&allocation| *self.listed.entry(allocation).or_default() += 1);
+            Event::MakeResident { device, ref allocations, after_submission, .. } => {
+                self.count(device, |figures| figures.make_residents += 1);
+                allocations.iter().for_each(|&allocation| self.listings.join(allocation, after_submission));
             }
-            Event::Evict { ref allocations, .. } => allocations.iter().for_each(|allocation| self.unlist(allocation)),
-            Event::AllocationDestroyed { allocation, .. } => drop(self.listed.remove(&allocation)),
+            Event::Evict { device, ref allocations, after_submission, .. } => {
+                self.count(device, |figures| figures.evicts += 1);
+                allocations.iter().for_each(|&allocation| self.listings.leave(allocation, after_submission));
+            }
+            Event::AllocationDestroyed { allocation, .. } => self.listings.forget(allocation),
             Event::ProcessPriorityChanged { process, band, .. } => {
                 if let Some(&process) = self.processes.get(&process) {
                     self.bands.insert(process, band);
                 }
             }
-            Event::Placed { allocation, segment, content, .. } if !segment.is_system() => {
+            Event::Placed { allocation, segment, content, .. } => {
+                self.resident.insert(allocation);
+                if segment.is_system() {
+                    return None;
+                }
                 self.count_bytes(allocation, |figures, bytes| match content {
                     ContentSource::Fill => figures.bytes_filled += bytes,
                     ContentSource::BackingStore => figures.bytes_paged_in += bytes,
                     ContentSource::InPlace => {}
                 });
             }
-            Event::Evicted { allocation, segment, copied, reason, .. } if !segment.is_system() => {
+            Event::Evicted { allocation, segment, copied, reason, .. } => {
+                self.resident.remove(&allocation);
+                if segment.is_system() {
+                    return None;
+                }
                 self.count_bytes(allocation, |figures, bytes| {
                     figures.bytes_paged_out += if copied { bytes } else { 0 };
                     figures.bytes_evicted += if reason == EvictReason::Destroyed { 0 } else { bytes };
                 });
                 return self.foreground_eviction(allocation);
             }
-            Event::MakeResidentRefused { device, .. } => self.count(device, |figures| figures.refusals += 1),
+            Event::MakeResidentRefused { device, .. } => self.count(device, |figures| {
+                figures.make_residents += 1;
+                figures.refusals += 1;
+            }),
             Event::DeviceSuspended { device } => {
                 self.count(device, |figures| figures.suspensions += 1);
                 self.suspended.extend(self.devices.get(&device));
@@ -178,16 +245,7 @@ impl Accounts {
         let &(process, bytes) = self.allocations.get(&allocation)?;
         let in_focus = self.bands.get(&process) == Some(&PriorityBand::Focus);
         let (process, _) = self.processes.iter().find(|&(_, &index)| index == process)?;
-        (in_focus && self.listed.contains_key(&allocation)).then_some(ForegroundEviction { process: *process, bytes })
-    }
-
-    fn unlist(&mut self, allocation: &AllocationId) {
-        if let Some(count) = self.listed.get_mut(allocation) {
-            *count -= 1;
-            if *count == 0 {
-                self.listed.remove(allocation);
-            }
-        }
+        (in_focus && self.listings.is_listed(allocation)).then_some(ForegroundEviction { process: *process, bytes })
     }
 
     fn count(&mut self, device: DeviceId, add: impl FnOnce(&mut ProcessFigures)) {

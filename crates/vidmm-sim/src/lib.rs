@@ -16,29 +16,28 @@ mod machine;
 mod figures;
 mod timeline;
 mod sequence;
-mod clients;
+mod listings;
 mod accounts;
+mod finding;
 mod play;
 mod run;
 mod explicit;
 
-pub use accounts::ProcessFigures;
-pub use client::{BufferDesc, ClientDesc, ClientError, Lifetimes, ResidencyPolicy};
-pub use clients::{
-    ClientKind, ClientModel, ModelDevice, ModelError, ModelProcess, ModelProcessDesc, Prepared, RandomTouches, Use,
-};
+pub use accounts::{ProcessFigures, Touched};
+pub use client::{BufferDesc, ClientDesc, ClientError, ClientKind, Lifetimes, ResidencyPolicy};
 pub use explicit::{ExplicitReport, StepFinding, run_explicit};
 pub use figures::Figures;
+pub use finding::Finding;
 pub use machine::{LinkedAdapterDesc, MachineDesc, MachineFactory, MemorySizes};
 pub use oracle::{Oracle, Verdict, WrongPage};
 pub use play::{CheckReport, Row, Standing};
 pub use prediction::Content;
-pub use run::{Finding, Observer, Report, RunDesc, RunError, Unobserved, run};
+pub use run::{Observer, Report, RunDesc, RunError, Unobserved, run};
 pub use scenario::{
     AdapterSettings, Change, Check, ClientSettings, CompareSettings, CostSettings, Duration, ExplicitScenario, Fault,
     FaultError, FaultKind, LinkedAdapter, Notification, PageSize, PageTableError, PageTables, PagingVa,
-    ProcessBehaviour, ProcessSettings, Processes, Scenario, ScenarioError, ScenarioFile, Script, TableSettings,
-    TraceSource, Wddm, WorkloadSource, local_memory, steps,
+    ProcessBehaviour, ProcessSettings, Processes, Scenario, ScenarioError, ScenarioFile, Script, SubmissionsSource,
+    TableSettings, TraceSource, Wddm, WorkloadSource, local_memory, steps,
 };
 pub use sequence::Line;
 pub use timeline::Shares;

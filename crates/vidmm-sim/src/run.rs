@@ -1,7 +1,7 @@
 //! One run: a workload on a machine, every page that a kernel reads judged by the oracle.
 
 use serde::Serialize;
-use vidmm::contract::EngineKind;
+use vidmm::contract::{EngineFence, EngineKind};
 use vidmm::{
     AdapterOptions, AllocationId, CheckError, Event, MemorySegmentGroup, Nanoseconds, NumberedEvent, StartAdapterError,
 };
@@ -12,6 +12,7 @@ use crate::{
     accounts::{Accounts, ProcessFigures},
     client::{Client, ClientDesc, ClientError, ClientOptions},
     figures::Figures,
+    finding::Finding,
     machine::{MachineDesc, MachineFactory},
     oracle::{Oracle, Verdict, WrongPage},
     play::{CheckReport, Play, Row},
@@ -93,86 +94,6 @@ pub enum RunError {
         line: usize,
         /// What it needs.
         name: String,
-    },
-}
-
-/// What a run found. Any finding means that something that was checked did not hold.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "finding", rename_all = "kebab-case")]
-pub enum Finding {
-    /// A kernel read a page that is not what it must be.
-    WrongPage {
-        /// The kernel.
-        kernel: usize,
-        /// The buffer, as the workload names it.
-        buffer: u64,
-        /// The allocation that holds it.
-        allocation: Option<String>,
-        /// The page, counted from 0.
-        page: u64,
-        /// The digest that it must have.
-        expected: u64,
-        /// The digest that it had.
-        found: u64,
-        /// Wrong pages in all inputs of the kernel.
-        wrong: u64,
-        /// The number of the event that recorded the finding.
-        event: u64,
-    },
-    /// The CPU sees a page of an evicted buffer that is not what it must be.
-    WrongSystemPage {
-        /// The buffer, as the workload names it.
-        buffer: u64,
-        /// The allocation that holds it.
-        allocation: String,
-        /// The page, counted from 0.
-        page: u64,
-        /// Where it is in system memory, in bytes.
-        address: u64,
-        /// The digest that it must have.
-        expected: u64,
-        /// The digest that it has.
-        found: u64,
-        /// Wrong pages of the allocation.
-        wrong: u64,
-        /// The number of the last event.
-        event: u64,
-    },
-    /// Work accessed memory where nothing is resident.
-    PageFault {
-        /// The address.
-        virtual_address: u64,
-        /// Whether it was a write.
-        write: bool,
-        /// The engine.
-        engine: u32,
-        /// The allocation that the client has mapped there.
-        allocation: Option<String>,
-        /// Which page of it, counted from 0.
-        page: u64,
-        /// The number of the last event.
-        event: u64,
-    },
-    /// The driver or the GPU broke a rule.
-    Violation {
-        /// The rule, in words.
-        rule: String,
-        /// The number of the last event.
-        event: u64,
-    },
-    /// Nothing runs, nothing is to come, and kernels are left: the manager has lost its way.
-    Stuck {
-        /// Kernels that have ended.
-        ended: usize,
-        /// The number of the last event.
-        event: u64,
-    },
-    /// The audit of the manager found a broken invariant.
-    Audit {
-        /// The invariants.
-        broken: Vec<String>,
-        /// The number of the last event.
-        event: u64,
     },
 }
 
@@ -258,7 +179,8 @@ pub fn run(
         return Err(RunError::KernelDoesNotFit { memory, kernel });
     }
     let machine = factory(&desc.machine).map_err(RunError::Machine)?;
-    let has_accounts = workload.processes().len() > 1 || desc.script != Script::default();
+    let is_modelled = desc.clients.iter().any(|client| client.kind().is_some());
+    let has_accounts = is_modelled || workload.processes().len() > 1 || desc.script != Script::default();
     let options = AdapterOptions { events: desc.options.events || has_accounts, ..desc.options };
     let runtime = Runtime::start(options, machine)?;
     let mut run = Run {
@@ -308,7 +230,7 @@ impl RunDesc {
     /// Where the buffers of its processes may be.
     fn segments(&self) -> impl Iterator<Item = AllocationSegments> {
         let default = self.clients.is_empty().then(AllocationSegments::default);
-        self.clients.iter().map(|client| client.buffers.segments).chain(default)
+        self.clients.iter().map(ClientDesc::segments).chain(default)
     }
 }
 
@@ -428,7 +350,12 @@ impl Run<'_> {
 
     fn take_note(&mut self, happening: Happening, client: &mut Client<'_>) -> Result<(), RunError> {
         match happening {
-            Happening::MonitoredFenceSignaled { fence, value } => client.fence_signaled(fence, value),
+            Happening::MonitoredFenceSignaled { fence, value } => {
+                let process = client.fence_signaled(fence, value);
+                if let Some(process) = process.filter(|_| self.findings.is_empty()) {
+                    client.fence_reached(&mut self.runtime, process)?;
+                }
+            }
             Happening::KernelRead { kernel, inputs } => self.judge(kernel as usize, &inputs, client),
             Happening::PacketEnded { signal, paging, started_at, ended_at } => {
                 self.timeline.ran(paging, started_at, ended_at);
@@ -438,22 +365,16 @@ impl Run<'_> {
                     client.kernel_ended(process, submission, ended_at);
                 }
             }
-            Happening::TrimNotification { device, flags, num_bytes_to_trim, .. } => {
+            Happening::TrimNotification { device, flags, num_bytes_to_trim, .. } if self.findings.is_empty() => {
                 client.trim(&mut self.runtime, device, flags, num_bytes_to_trim)?;
             }
             Happening::PageFault { signal, virtual_address, write } => {
-                let event = self.last_event();
-                let (virtual_address, engine) = (virtual_address.0, signal.engine);
-                // What the paging process has at the address is not the client's.
-                let is_paging = self.runtime.vidmm().engines().get(engine as usize) == Some(&EngineKind::Paging);
-                let mapped = client.mapping_at(virtual_address).filter(|_| !is_paging);
-                let page = mapped.map_or(0, |(_, page)| page);
-                let allocation = mapped.map(|(allocation, _)| allocation.to_string());
-                self.findings.push(Finding::PageFault { virtual_address, write, engine, allocation, page, event });
+                self.faulted(signal, virtual_address.0, write, client);
             }
             Happening::AdapterInError(violation) => self.violated(&violation),
             Happening::DeviceInError(error) if self.findings.is_empty() => self.violated(&error),
             Happening::DeviceInError(_)
+            | Happening::TrimNotification { .. }
             | Happening::PagingFenceSignaled { .. }
             | Happening::BudgetChanged { .. }
             | Happening::AllocationReclaimed { .. }
@@ -469,10 +390,32 @@ impl Run<'_> {
         let verdict = self.oracle.judge(kernel, inputs);
         let (pages, wrong) = (verdict.pages, verdict.wrong);
         self.verdict.add(&verdict);
+        if let Some(accounts) = &mut self.accounts {
+            accounts.judged(client.process_of(kernel), &verdict);
+        }
         self.record(|| Event::ContentChecked { kernel: kernel as u64, pages, wrong });
         if let Some(page) = verdict.first {
             self.found_wrong(kernel, page, wrong, client.allocation_of(page.buffer));
         }
+    }
+
+    /// Work accessed memory where nothing is resident.
+    fn faulted(&mut self, signal: EngineFence, virtual_address: u64, write: bool, client: &Client<'_>) {
+        let (event, engine) = (self.last_event(), signal.engine);
+        // What the paging process has at the address is nobody's; without accounts there is one process.
+        let is_paging = self.runtime.vidmm().engines().get(engine as usize) == Some(&EngineKind::Paging);
+        let packet = self.accounts.as_ref().map_or(Some((0, 0)), |books| books.packet(signal));
+        let found = packet.filter(|_| !is_paging).and_then(|packet| {
+            let (buffer, page) = client.mapping_at(packet.0, virtual_address)?;
+            Some((packet, buffer, page, client.allocation_of(buffer)?))
+        });
+        let touched = found.zip(self.accounts.as_ref()).map(|((packet, buffer, _, allocation), books)| {
+            let group = client.group_of(packet.0, buffer);
+            books.touched(packet, allocation, group)
+        });
+        let page = found.map_or(0, |(_, _, page, _)| page);
+        let allocation = found.map(|(.., allocation)| allocation.to_string());
+        self.findings.push(Finding::PageFault { virtual_address, write, engine, allocation, page, touched, event });
     }
 
     fn found_wrong(&mut self, kernel: usize, wrong_page: WrongPage, wrong: u64, allocation: Option<AllocationId>) {

@@ -8,10 +8,11 @@ use vidmm::{NotificationRevision, PriorityBand, Visibility};
 use vidmm_runtime::AllocationSegments;
 use vidmm_runtime::{GpuFault, InterruptFault};
 use vidmm_sim::{
-    Check, Content, Duration, Fault, FaultError, FaultKind, Lifetimes, Notification, PageSize, PageTables, PagingVa,
-    Processes, ResidencyPolicy, Scenario, ScenarioError, ScenarioFile, Wddm, WorkloadSource,
+    Check, ClientKind, Content, Duration, Fault, FaultError, FaultKind, Lifetimes, Notification, PageSize, PageTables,
+    PagingVa, Processes, ResidencyPolicy, Scenario, ScenarioError, ScenarioFile, SubmissionsSource, Wddm,
+    WorkloadSource,
 };
-use vidmm_trace::{ByteSize, Generator, LocalMemory, Workload};
+use vidmm_trace::{Buffer, ByteSize, Generator, LocalMemory, Workload};
 
 /// Where the scenarios of the repository are.
 fn scenarios() -> PathBuf {
@@ -223,7 +224,7 @@ fn processes_are_read_with_their_workloads() {
         name = "server"
         trace = "log.jsonl"
         block-bytes = "1 MiB"
-        start = "1.5 s"
+        start = "1500 ms"
         compress-arrivals = 400
         band = "focus"
         visibility = "occluded"
@@ -265,6 +266,69 @@ fn each_process_has_a_name_and_behaves_as_its_table_or_the_client_says() {
 }
 
 #[test]
+fn a_process_may_be_a_client_that_exists_and_draw_its_submissions() {
+    let scenario = parse(
+        r#"
+        [[process]]
+        client = "sync-point-lru"
+        submissions = 300
+        allocations = 40
+        largest = "64 KiB"
+        [[process]]
+        name = "layer"
+        client = "mixed"
+        lifetimes = "ignore"
+        submissions = 300
+        "#,
+    );
+    let [engine, layer] = &scenario.processes[..] else { panic!("two tables") };
+    assert_eq!(
+        (engine.behaviour.client, layer.behaviour.client),
+        (Some(ClientKind::SyncPointLru), Some(ClientKind::Mixed))
+    );
+    let source = SubmissionsSource { submissions: 300, allocations: 40, largest: ByteSize(64 << 10) };
+    assert!(matches!(engine.source, WorkloadSource::Submissions(read) if read == source));
+    let Processes { workload, clients } = scenario.load(Path::new("")).expect("it is drawn");
+    let named: Vec<_> = clients.iter().map(|client| (client.name.as_str(), client.residency)).collect();
+    let modelled = ResidencyPolicy::Modelled;
+    let expected = [("sync-point-lru", modelled(ClientKind::SyncPointLru)), ("layer", modelled(ClientKind::Mixed))];
+    assert_eq!(named, expected);
+    // What is left out is 96 allocations of up to 256 KiB.
+    let (first, second) = workload.buffers.split_at(40);
+    let largest = |buffers: &[Buffer]| buffers.iter().map(|buffer| buffer.bytes).max();
+    assert_eq!((workload.kernels.len(), second.len()), (600, 96));
+    assert!(
+        largest(first) <= Some(64 << 10) && largest(second) > Some(128 << 10) && largest(second) <= Some(256 << 10)
+    );
+}
+
+#[test]
+fn the_names_of_clients_are_those_that_scenarios_use() {
+    for client in ["sync-point-lru", "mixed", "mixed-fixed", "controller"] {
+        let scenario = parse(&format!("[[process]]\nclient = \"{client}\"\nsubmissions = 1"));
+        assert_eq!(scenario.processes[0].behaviour.client.map(ClientKind::name), Some(client));
+    }
+}
+
+#[test]
+fn clients_and_submissions_that_are_wrong_show_the_line() {
+    let drawn = "[[process]]\nsubmissions = 10";
+    refused(&format!("{drawn}\nclient = \"dawn\""), &["line 3", "`dawn`", "`sync-point-lru`", "`mixed-fixed`"]);
+    refused(
+        &format!("{drawn}\nclient = \"mixed\"\nresidency = \"kept\""),
+        &["line 4", "`client`", "`residency`", "keep one of them"],
+    );
+    refused("[[process]]\nclient = \"mixed\"", &["line 1", "how many `submissions`"]);
+    refused(&format!("{drawn}\nkind = \"cyclic-layers\""), &["line 1", "`kind`", "`submissions`", "keep one of them"]);
+    refused(&format!("{drawn}\ntrace = \"x\""), &["line 1", "`trace`", "`submissions`", "keep one of them"]);
+    refused("[[process]]\nsubmissions = 0", &["line 2", "from 1 to 1000000"]);
+    refused(&format!("{drawn}\nallocations = 0"), &["line 3", "from 1 to 100000"]);
+    refused(&format!("{drawn}\nlargest = \"1 KiB\""), &["line 3", "4 KiB", "1.0 GiB", "`256 KiB`"]);
+    refused(&format!("{drawn}\nsmallest = 1"), &["line 3", "unknown field `smallest`", "`largest`"]);
+    refused("[client]\nclient = \"mixed\"", &["line 2", "unknown field `client`"]);
+}
+
+#[test]
 fn a_script_is_read_and_names_processes_that_are_there() {
     let process = "[[process]]\nname = \"A\"\nkind = \"cyclic-layers\"\nlayers = 2\npasses = 1\n";
     let scenario = parse(&format!(
@@ -289,16 +353,17 @@ fn a_script_is_read_and_names_processes_that_are_there() {
 fn wrong_processes_and_scripts_show_the_line() {
     let layers = "kind = \"cyclic-layers\"";
     refused(&format!("[workload]\n{layers}\n[[process]]\n{layers}"), &["line 3", "keep one of them"]);
-    refused("[[process]]\nstart = 3", &["line 1", "neither a `kind` nor a `trace`"]);
+    refused("[[process]]\nstart = \"3 s\"", &["line 1", "no `kind`, no `trace` and no `submissions`"]);
     refused(&format!("[[process]]\n{layers}\nlayer = 3"), &["line 3", "unknown field `layer`"]);
     refused(&format!("[[process]]\n{layers}\nstart = \"soon\""), &["line 3", "`soon` is no time", "`20 ms`"]);
-    refused(&format!("[[process]]\n{layers}\nstart = \"25 h\""), &["line 3", "is no time"]);
-    refused(&format!("[[process]]\n{layers}\nstart = -5"), &["line 3", "is no time"]);
+    refused(&format!("[[process]]\n{layers}\nstart = \"1.5 s\""), &["line 3", "is no time", "whole number"]);
+    refused(&format!("[[process]]\n{layers}\nstart = \"3601 s\""), &["line 3", "to `3600 s`"]);
+    refused(&format!("[[process]]\n{layers}\nstart = 5"), &["line 3", "integer `5`", "a time with its unit"]);
     refused(&format!("[[process]]\n{layers}\ncount = 0"), &["line 3", "from 1 to 1000"]);
     refused(&format!("[[process]]\n{layers}\nband = \"high\""), &["line 3", "`focus`"]);
     refused(&format!("[process]\n{layers}"), &["line 1", "`[[process]]`"]);
-    refused("[[change]]\nat = 3", &["line 1", "`process`"]);
-    refused("[table]\nevery = 5\nprocesses = []", &["line 2", "at least `1 ms`"]);
+    refused("[[change]]\nat = \"3 s\"", &["line 1", "`process`"]);
+    refused("[table]\nevery = \"5 us\"\nprocesses = []", &["line 2", "at least `1 ms`"]);
     refused("[[check]]\nthat = \"nothing\"", &["`foreground-keeps`"]);
 }
 
@@ -331,9 +396,9 @@ fn workload_errors_show_the_line() {
     refused(&format!("{table}trace = \"x\"\nlayers = 1"), &["line 4", "unknown field `layers`", "`block-bytes`"]);
     refused(&format!("{table}trace = \"x\"\nblock-bytes = 0"), &["line 4", "2 MiB"]);
     refused(&format!("{table}trace = \"x\"\nkind = \"llm-serving\""), &["line 2", "keep one of them"]);
-    refused(table, &["line 2", "neither a `kind` nor a `trace`"]);
-    refused("\nworkload = 3", &["line 2", "neither a `kind` nor a `trace`"]);
-    refused("\n[[workload]]\nkind = \"llm-serving\"", &["line 2", "neither a `kind` nor a `trace`"]);
+    refused(table, &["line 2", "no `kind`, no `trace` and no `submissions`"]);
+    refused("\nworkload = 3", &["line 2", "no `kind`, no `trace` and no `submissions`"]);
+    refused("\n[[workload]]\nkind = \"llm-serving\"", &["line 2", "no `kind`, no `trace` and no `submissions`"]);
 }
 
 #[test]

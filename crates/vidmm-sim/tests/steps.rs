@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use vidmm_sim::steps::{
-    Action, AllocationPriority, Answer, ApertureShows, Call, CpuAccess, DestroyFlag, Duration, Evict, EvictFlag, Group,
+    Action, AllocationPriority, Answer, ApertureShows, Call, CpuAccess, DestroyFlag, Evict, EvictFlag, Group,
     KernelEngine, Look, MakeResident, MakeResidentFlag, OfferFlag, OfferPriority, Power, ReclaimResult, TrimFlag,
     Until, Whereabouts,
 };
-use vidmm_sim::{Content, ExplicitScenario, Notification, ScenarioFile};
+use vidmm_sim::{Content, Duration, ExplicitScenario, Notification, ScenarioFile};
 use vidmm_trace::ByteSize;
 
 /// Reads a scenario of steps, which must be accepted.
@@ -126,7 +126,7 @@ fn what_is_looked_at_is_read() {
     assert_eq!(looks("[[step]]\nwait = \"idle\""), Look::Wait(Until::Idle));
     assert_eq!(looks("[[step]]\nwait = \"quiet\""), Look::Wait(Until::Quiet));
     assert_eq!(looks("[[step]]\nwait = \"powered-down\""), Look::Wait(Until::PoweredDown));
-    assert_eq!(looks("[[step]]\nwait = \"20 ms\""), Look::Wait(Until::For(Duration(20_000_000))));
+    assert_eq!(looks("[[step]]\nwait = \"20 ms\""), Look::Wait(Until::For(Duration { ns: 20_000_000 })));
     assert_eq!(looks(&format!("{kernel}[[step]]\nwait = \"K\"")), Look::Wait(Until::Kernel("K".to_owned())));
     assert_eq!(looks("[[step]]\ncheck-system = \"A\""), Look::System(names(&["A"])));
     assert_eq!(looks("[[step]]\ncpu-write = \"A\""), Look::CpuWrite(names(&["A"])));
@@ -261,7 +261,7 @@ fn every_key_of_budgets_and_trims_is_read() {
     assert_eq!((trim.flags, trim.num_bytes_to_trim), (vec![TrimFlag::Periodic, TrimFlag::ToBudget], Some(ByteSize(1))));
     let set = "[[step]]\ntrim-intervals = { min = \"10 ms\", max = \"1 s\", idle = \"2 s\" }";
     let Call::TrimIntervals(intervals) = last_call(set) else { panic!("it sets") };
-    assert_eq!((intervals.min, intervals.idle), (Duration(10_000_000), Duration(2_000_000_000)));
+    assert_eq!((intervals.min.ns, intervals.idle.ns), (10_000_000, 2_000_000_000));
     refused("[[step]]\ntrim-intervals = { min = \"10\", max = \"1 s\", idle = \"2 s\" }", &["line 2", "`20 ms`"]);
     refused("[[step]]\nprocess-priority = \"P\"\nband = \"background\"", &["line 3", "`focus`"]);
     refused("[[step]]\nregister-trim = \"E\"", &["line 1", "no device `E`", "`D`"]);

@@ -1,21 +1,20 @@
 //! The model GPU: engines that run side by side in virtual time.
 
+mod packet;
+
 use vidmm::contract::{DmaBuffer, EngineFence, KmdProcessHandle, Packet};
 use vidmm::{GpuVirtualAddress, Nanoseconds, PhysicalAddress};
 use vidmm_runtime::{Content, Gpu, GpuEvent};
 
 use crate::config::{NUM_ENGINES, SoftAdapterConfig};
 use crate::cost::CostModel;
-use crate::device::{Abort, Device, ModelGpuCounters};
-use crate::encoding::Command;
-use crate::engine::{Engine, NEVER, Running, State};
-use crate::faults::{FORGED_FAULT_ADDRESS, Mishap, ModelGpuFaults};
+use crate::device::{Device, ModelGpuCounters};
+use crate::engine::{Engine, State};
+use crate::faults::ModelGpuFaults;
 use crate::io_mmu::IoMmu;
 use crate::physical::Memories;
-use crate::status::{StatusKind, StatusRegisters};
 use crate::system::SystemMemory;
-use crate::tlb::PageFault;
-use crate::translation::{AddressSpace, Translation};
+use crate::translation::Translation;
 
 /// A GPU that executes the [`encoding`](crate::encoding) on real content, in virtual time.
 ///
@@ -23,7 +22,7 @@ use crate::translation::{AddressSpace, Translation};
 ///
 /// A packet is aborted when an address cannot be accessed or a command means nothing: nothing more of it runs, its fence counts
 /// as signalled for those who wait for it (FLT-11), and its engine has stopped until it is reset. The GPU raises an interrupt
-/// ([`StatusRegisters`]). A kernel of `u64::MAX` nanoseconds never ends.
+/// ([`StatusRegisters`](crate::StatusRegisters)). A kernel of `u64::MAX` nanoseconds never ends.
 ///
 /// A reset takes [`reset_nanoseconds`](CostModel::reset_nanoseconds), and stops at once what is under way: such a command has
 /// written the first half of the pages or entries that it would have written, rounded down.
@@ -166,62 +165,6 @@ impl ModelGpu {
             State::Stopped(packet) => self.engines[engine].state = State::Stopped(packet),
             State::Resetting { aborted, .. } => self.end_reset(engine, aborted, now, events),
         }
-    }
-
-    fn begin_next(&mut self, engine: usize, mut running: Box<Running>, now: Nanoseconds, events: &mut Vec<GpuEvent>) {
-        let next = running.commands.pop_front();
-        let only_chooses_space = matches!(next, Some(Ok(Command::SetRootPageTable(_) | Command::SetAddressSpace(_))));
-        let mishap = running.mishap.filter(|_| !only_chooses_space);
-        if mishap == Some(Mishap::PageFault) {
-            let forged = PageFault { virtual_address: FORGED_FAULT_ADDRESS, write: false, level: 0 };
-            return self.abort(engine, *running, Abort::PageFault(forged), now, events);
-        }
-        let command = match next {
-            None if mishap == Some(Mishap::Hang) => {
-                self.engines[engine].state = State::Preparing { running, until: NEVER };
-                return;
-            }
-            None => return self.complete(engine, *running, now, events),
-            Some(Err(_)) => return self.abort(engine, *running, Abort::IllegalCommand, now, events),
-            Some(Ok(command)) => command,
-        };
-        let until = match mishap {
-            Some(_) => NEVER,
-            None => now.saturating_add(self.cost.duration(&command)),
-        };
-        match self.device.begin(self.engines[engine].space, command, events) {
-            Ok(begun) => self.engines[engine].state = State::Executing { running, begun, until },
-            Err(abort) => self.abort(engine, *running, abort, now, events),
-        }
-    }
-
-    /// Stops the engine: its packet has faulted.
-    fn abort(&mut self, engine: usize, running: Running, abort: Abort, now: Nanoseconds, events: &mut Vec<GpuEvent>) {
-        self.device.count_abort(abort);
-        let fence_id = running.packet.signal.fence_id;
-        let kind = self.status_of(engine, abort);
-        let registers = StatusRegisters { kind, engine: engine as u32, fence_id };
-        events.push(GpuEvent::Interrupt { status: registers.to_bytes(), at: now });
-        self.engines[engine].state = State::Stopped(running.packet);
-        self.end_packet(engine, fence_id, now);
-    }
-
-    fn status_of(&self, engine: usize, abort: Abort) -> StatusKind {
-        let Abort::PageFault(PageFault { virtual_address, write, level }) = abort else {
-            return StatusKind::IllegalCommand;
-        };
-        let (io_mmu, process) = match self.engines[engine].space {
-            None => (false, None),
-            Some(AddressSpace::PageTables(root)) => (false, Some(root.process)),
-            Some(AddressSpace::IoMmu(process)) => (true, Some(process)),
-        };
-        StatusKind::PageFault { virtual_address, write, io_mmu, page_table_level: level, process }
-    }
-
-    fn complete(&mut self, engine: usize, running: Running, now: Nanoseconds, events: &mut Vec<GpuEvent>) {
-        let Packet { signal, buffer, .. } = running.packet;
-        events.push(GpuEvent::Completed { signal, started_at: running.started_at, ended_at: now, buffer });
-        self.end_packet(engine, signal.fence_id, now);
     }
 
     fn end_packet(&mut self, engine: usize, fence_id: u64, now: Nanoseconds) {

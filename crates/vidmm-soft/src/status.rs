@@ -60,7 +60,7 @@ impl StatusRegisters {
     pub fn to_bytes(self) -> Vec<u8> {
         let (kind, address, process, flags, level, code) = match self.kind {
             StatusKind::PageFault { virtual_address, write, io_mmu, page_table_level, process } => {
-                let flags = if write { WRITE } else { 0 } | if io_mmu { IO_MMU } else { 0 };
+                let flags = (u32::from(write) * WRITE) | (u32::from(io_mmu) * IO_MMU);
                 let process = process.map_or(0, |process| process.0);
                 (PAGE_FAULT, virtual_address.0, process, flags, page_table_level, FaultErrorCode::PAGE_FAULT)
             }

@@ -104,7 +104,10 @@ impl World {
         };
         let dma_buffer = self.runtime.umd().encode_kernel(&kernel);
         let signals = vec![FenceValueDesc { fence, value: submitted + 1 }];
-        let desc = SubmitDesc { dma_buffer, signals, ..SubmitDesc::default() };
+        // It waits for what the program before it has submitted.
+        let before = program.checked_sub(1).map(|before| &self.programs[before]);
+        let waits = before.map(|before| FenceValueDesc { fence: before.fence, value: before.submitted });
+        let desc = SubmitDesc { dma_buffer, signals, waits: waits.into_iter().collect(), ..SubmitDesc::default() };
         if self.runtime.vidmm().submit(context, desc).is_ok() {
             self.programs[program].submitted += 1;
         }
@@ -155,9 +158,13 @@ impl World {
 
     /// Programs on these engines work at the same time; then a further one comes.
     fn play(mut self, engines: &[u32]) -> Self {
-        engines.iter().for_each(|&engine| self.add_program(engine));
+        for &engine in engines {
+            if self.stopped.is_none() {
+                self.add_program(engine);
+            }
+        }
         for _ in 0..ROUNDS {
-            (0..engines.len()).for_each(|program| self.submit(program));
+            (0..self.programs.len()).for_each(|program| self.submit(program));
         }
         self.run();
         if self.stopped.is_none() {
@@ -289,7 +296,7 @@ fn a_page_fault_that_is_misreported_is_laid_to_the_packet_that_does_not_end() {
                 continue;
             }
             InterruptFault::RequireAdapterReset => [IN_ERROR, IN_ERROR, WELL],
-            _ => [WELL, IN_ERROR, WELL],
+            _ => [IN_ERROR, WELL, WELL],
         };
         assert_eq!(world.outcome(), expected, "{fault:?}");
     }
@@ -324,4 +331,39 @@ fn a_process_that_faults_again_and_again_harms_nobody_else() {
     }
     assert_eq!(world.runtime.statistics().engine_resets, 1_000);
     assert_eq!(world.runtime.statistics().adapter_resets, 0);
+}
+
+#[test]
+fn two_things_that_go_wrong_in_one_run_leave_nobody_waiting() {
+    let groups = vec![vec![RENDER_ENGINE, COPY_ENGINE]];
+    let config = SoftAdapterConfig { dependent_engines: groups, busy_every: Some(2), ..with_local_memory() };
+    for fault in GpuFault::ALL {
+        for (engine, nth, hangs) in (1..=4).flat_map(|nth| [(RENDER_ENGINE, nth, true), (PAGING_ENGINE, nth, false)]) {
+            for occasion in [1, 2, 5, 11] {
+                let misbehave = |machine: Machine| machine.with_gpu_fault(fault, Some(occasion));
+                let world = World::new(&config, hit(engine, nth, hangs), misbehave);
+                let world = world.play(&[RENDER_ENGINE, COPY_ENGINE, RENDER_ENGINE]);
+                let context = format!("{fault:?} {occasion}, packet {nth} of engine {engine}");
+                let stops = matches!(fault, GpuFault::FailRestart | GpuFault::IgnoreEngineReset);
+                assert!(world.stopped.is_none() || stops, "{context}: {:?}", world.stopped);
+                let outcome = world.outcome();
+                let are_settled = outcome.iter().all(|&program| program == WELL || program.0);
+                assert!(are_settled || world.stopped.is_some(), "{context}: {outcome:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_reset_of_the_adapter_too_many_within_a_minute_stops_it() {
+    let always = vec![PacketHits { engine: PAGING_ENGINE, hits: 1..=u64::MAX }];
+    let faults = ModelGpuFaults { forge_page_faults: always, ..Default::default() };
+    let mut world = World::new(&with_local_memory(), faults, |machine| machine);
+    for _ in 0..10 {
+        if world.stopped.is_none() {
+            world.add_program(RENDER_ENGINE);
+        }
+    }
+    assert!(matches!(world.stopped, Some(Violation::TooManyResets { .. })), "{:?}", world.stopped);
+    assert_eq!(world.runtime.statistics().adapter_resets, 5);
 }

@@ -4,9 +4,10 @@ use alloc::{format, string::String, vec::Vec};
 use core::fmt;
 
 use crate::{
-    allocation::{Allocation, AllocationState, Place},
+    allocation::{Allocation, AllocationState},
+    place::{PageOffset, Place},
     pool::Pool,
-    residency::ListEntry,
+    residency::{EntryFlags, ListEntry},
     state::VidMm,
     units::Extent,
 };
@@ -44,6 +45,9 @@ impl VidMm {
         for (index, allocation) in self.allocations.iter() {
             self.check_allocation_books(index, allocation, &mut audit);
         }
+        let entries = self.allocations.iter().flat_map(|(_, allocation)| allocation.entries());
+        let queued = entries.map(|(_, entry)| self.spans.len(entry.spans) as u64).sum();
+        audit.equal("D2: spans of ungranted requests", self.spans.used() as u64, queued);
         self.check_offers(&mut audit);
         self.check_locks(&mut audit);
         self.check_devices(&mut audit);
@@ -72,10 +76,10 @@ impl VidMm {
         audit.equal("D4: available bytes", self.placer.available(), holes);
 
         let placed = self.allocations.iter().filter_map(|(_, allocation)| match &allocation.place {
-            Some(Place::Memory(extents)) => Some(extents),
+            &Some(Place::Memory(place)) => Some(allocation.extents(place)),
             _ => None,
         });
-        let placed = placed.flat_map(|extents| extents.iter());
+        let placed = placed.flat_map(|extents| Vec::from_iter(extents.iter()));
         let mut all: Vec<Extent> = placed.chain(tables).chain(self.placer.holes()).collect();
         all.sort_unstable();
         let mut end = 0;
@@ -106,10 +110,11 @@ impl VidMm {
         let mut end = 0;
         let mut mapped = 0;
         for (index, range) in self.aperture.shown() {
-            let place = &self.allocations[index as usize].place;
-            audit.holds(*place == Some(Place::Aperture(range.offset)) && range.offset >= end, || {
-                format!("SEG-13: {range:?} of the aperture shows allocation {index}, which is at {place:?}")
-            });
+            let place = self.allocations[index as usize].place;
+            audit.holds(
+                place == Some(Place::Aperture(PageOffset::of_bytes(range.offset))) && range.offset >= end,
+                || format!("SEG-13: {range:?} of the aperture shows allocation {index}, which is at {place:?}"),
+            );
             (end, mapped) = (range.end(), mapped + 1);
         }
         for vacant in self.aperture.vacant() {
@@ -122,7 +127,7 @@ impl VidMm {
         audit.equal("SEG-13: allocations in the aperture", mapped, placed as u64);
         for (index, allocation) in self.allocations.iter() {
             let (assigned, held) = (self.aperture.assigned(index as u32), allocation.is_held());
-            let is_elsewhere = matches!((&allocation.place, assigned), (Some(Place::Aperture(at)), Some(range)) if range.offset != *at);
+            let is_elsewhere = matches!((allocation.place, assigned), (Some(Place::Aperture(at)), Some(range)) if range.offset != at.bytes());
             let physical = allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY);
             let is_unmapped = physical && allocation.place == Some(Place::System);
             audit.holds(!is_unmapped, || format!("SEG-13: allocation {index} is resident outside the aperture"));
@@ -161,7 +166,7 @@ impl VidMm {
             audit.holds(allocation.state.contains(AllocationState::OFFERED), || {
                 format!("I25: allocation {index} has an offer, but is not offered")
             });
-            let is_listed = allocation.entries().any(|(_, entry)| entry.count > 0 || entry.open);
+            let is_listed = allocation.entries().any(|(_, entry)| entry.count > 0 || entry.is_open());
             audit.holds(!is_listed, || format!("I25: allocation {index} is offered, but a list requires it"));
         }
         for (index, Allocation { state, place, .. }) in self.allocations.iter() {
@@ -193,18 +198,19 @@ impl VidMm {
         let (state, is_held) = (allocation.state, allocation.is_held());
         for (device, entry) in allocation.entries() {
             let device = &self.devices[device as usize];
-            audit.holds(!entry.open || entry.count > 0, || {
+            audit.holds(!entry.is_open() || entry.count > 0, || {
                 format!("D2: allocation {index} has an open span, but its entry is {entry:?}")
             });
             audit.holds(
-                entry.holding == (!device.is_suspended() && (entry.open || entry.until > device.dispatched())),
+                entry.is_holding()
+                    == (!device.is_suspended() && (entry.is_open() || entry.until() > device.dispatched())),
                 || {
                     format!(
                         "D2: allocation {index} is held although its last span has lapsed, or is not held: {entry:?}"
                     )
                 },
             );
-            audit.holds(!entry.holding || entry.in_holdings, || {
+            audit.holds(!entry.is_holding() || entry.is.contains(EntryFlags::IN_HOLDINGS), || {
                 format!("RES-71: allocation {index} is held, and its device has not noted it: {entry:?}")
             });
         }
@@ -215,7 +221,8 @@ impl VidMm {
         audit.holds(state.contains(AllocationState::EVICTABLE) == evictable, || {
             format!("D3: allocation {index} is wrongly marked as to evictability: {state:?}")
         });
-        if let Some(Place::Memory(extents)) = &allocation.place {
+        if let Some(Place::Memory(place)) = allocation.place {
+            let extents = allocation.extents(place);
             audit.equal("SEG-13: bytes of an allocation's extents", extents.bytes(), allocation.size);
         }
         audit.holds(!is_held || is_in(allocation, allocation.pool()), || {
@@ -263,13 +270,13 @@ impl VidMm {
                 let bytes = |counts: fn(&ListEntry) -> bool| -> u64 {
                     open().into_iter().filter(|(a, entry)| a.pool() == pool && counts(entry)).map(|(a, _)| a.size).sum()
                 };
-                let (listed, held) = (bytes(|entry| entry.count > 0), bytes(|entry| entry.holding));
+                let (listed, held) = (bytes(|entry| entry.count > 0), bytes(ListEntry::is_holding));
                 audit.equal("D3: bytes that a device holds", device.held[pool], held);
                 let (needed, capacity) = (device.needed(pool), self.list_capacity(pool));
                 audit.holds(needed <= capacity, || {
                     format!("D3: device {index} needs {needed} bytes of {pool:?}, and even alone has only {capacity}")
                 });
-                audit.equal("RES-71: bytes that a device is owed", device.owed[pool], bytes(|entry| entry.owed));
+                audit.equal("RES-71: bytes that a device is owed", device.owed[pool], bytes(ListEntry::is_owed));
                 audit.equal("RES-02: bytes of a device's list", device.list[pool].now(), listed);
             }
             audit.holds(device.ready <= device.granted && device.granted <= device.requests.len(), || {
@@ -302,7 +309,7 @@ impl VidMm {
 }
 
 fn is_in(allocation: &Allocation, pool: Pool) -> bool {
-    allocation.place.as_ref().is_some_and(|place| place.pool() == pool)
+    allocation.place.is_some_and(|place| place.pool() == pool)
 }
 
 struct Audit {

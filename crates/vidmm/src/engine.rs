@@ -46,6 +46,7 @@ impl Engine {
     }
 
     /// Whether a packet is under way.
+    #[inline]
     pub fn has(&self, fence_id: u64) -> bool {
         self.in_flight.iter().any(|packet| packet.fence_id == fence_id)
     }

@@ -775,6 +775,21 @@ pub enum SubmitError {
     },
 }
 
+/// Why the priority of a context was not changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PriorityError {
+    /// The handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// There is no such priority.
+    #[error("priority {priority} is not one of -7 to 7")]
+    Range {
+        /// The priority asked for.
+        priority: i32,
+    },
+}
+
 /// Why addresses were not reserved or freed. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -46,6 +46,8 @@ pub enum PreemptReason {
     WaitsForReset,
     /// It was reset, and is to show that it runs.
     AfterReset,
+    /// Work of higher priority is ready, and packets of lower priority are before it.
+    Priority,
 }
 
 /// One thing that happened.
@@ -530,6 +532,13 @@ pub enum Event {
         waits: Vec<(MonitoredFenceId, u64)>,
         /// Monitored fences that its end signals.
         signals: Vec<(MonitoredFenceId, u64)>,
+    },
+    /// A context's work has become more urgent, or less.
+    ContextPriorityChanged {
+        /// The context.
+        context: ContextId,
+        /// From -7 to 7.
+        priority: i32,
     },
     /// The driver was told where a context finds its page tables (GVA-17).
     RootPageTableSet {

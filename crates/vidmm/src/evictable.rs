@@ -114,15 +114,18 @@ impl Evictable {
             self.queues.remove(&key);
             return;
         }
-        let (first, last) = self.queues.get_mut(&key).expect("a linked allocation is in a queue");
         match before {
-            NONE => *first = after,
+            NONE => self.ends(key).0 = after,
             _ => allocations[before as usize].links.after = after,
         }
         match after {
-            NONE => *last = before,
+            NONE => self.ends(key).1 = before,
             _ => allocations[after as usize].links.before = before,
         }
+    }
+
+    fn ends(&mut self, key: (Class, u32)) -> &mut (u32, u32) {
+        self.queues.get_mut(&key).expect("a linked allocation is in a queue")
     }
 
     /// All of them in the order in which they go.

@@ -10,6 +10,7 @@ extern crate alloc;
 // In the order in which data flows: units and names, the contract, the adapter, ranges and places, address spaces,
 // residency, plans and the stream, and the manager that joins them.
 mod units;
+mod u56;
 mod id;
 mod ordered_set;
 pub mod contract;
@@ -25,6 +26,9 @@ mod placer;
 mod commit;
 mod aperture;
 mod gpu_va;
+mod list_flags;
+mod spans;
+mod place;
 mod residency;
 mod allocation;
 mod evictable;
@@ -34,10 +38,11 @@ mod paging;
 mod error;
 mod submission;
 mod engine;
-mod recovery;
 mod paging_va;
 pub mod event;
+mod recovery;
 mod state;
+mod holds;
 mod calls;
 mod poll;
 mod check;
@@ -52,8 +57,8 @@ pub use calls::{
 pub use check::CheckError;
 pub use error::{
     AllocationInfoRule, CreateError, DestroyError, DeviceErrorReason, DeviceInError, DriverFinding, EvictError,
-    GpuVaError, LockError, MakeResidentError, MapError, NoMemoryReason, OfferError, OpenError, ReclaimError,
-    ReservationError, SubmitError, UnlockError, UpdateError, Violation,
+    GpuVaError, LockError, MakeResidentError, MapError, NoMemoryReason, OfferError, OpenError, PriorityError,
+    ReclaimError, ReservationError, SubmitError, UnlockError, UpdateError, Violation,
 };
 pub use event::{Event, EventLog, NumberedEvent};
 pub use gpu_va::VaRangeError;

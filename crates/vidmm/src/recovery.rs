@@ -102,9 +102,16 @@ pub(crate) enum AdapterPhase {
 }
 
 impl Recovery {
+    /// How far the recovery of an engine is, if it is being recovered. Nearly always none is.
+    #[inline]
+    pub fn phase(&self, engine: u32) -> Option<Phase> {
+        if self.engines.is_empty() { None } else { self.engines.get(&engine).copied() }
+    }
+
     /// Whether nothing may be handed to an engine, and nothing may be made to wait for it.
+    #[inline]
     pub fn holds(&self, engine: u32) -> bool {
-        !self.engines.is_empty() && self.engines.contains_key(&engine)
+        self.phase(engine).is_some()
     }
 
     /// Whether nothing is being recovered.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::{
     gpu_va::Mapping,
     id::{PlanNo, SubmissionNo},
-    residency::SpanNo,
+    spans::SpanNo,
 };
 
 /// A call that was answered with a paging fence.

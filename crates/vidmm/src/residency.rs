@@ -6,74 +6,51 @@
 //! those wait in a queue, nearly always empty. Once granted, a span holds its allocation in place until the last submission
 //! made in it has been dispatched; then the allocation may be planned out, and that plan waits until the submission retired.
 
-use alloc::{
-    boxed::Box,
-    collections::{BTreeMap, VecDeque},
-};
+use alloc::collections::VecDeque;
 
 use bitflags::bitflags;
 
-use crate::id::SubmissionNo;
+pub use crate::list_flags::{EvictFlags, MakeResidentFlags};
+use crate::{
+    id::SubmissionNo,
+    spans::{SpanNo, SpanQueue, Spans},
+    u56::U56,
+};
 
 /// An allocation on its device's list.
 #[derive(Debug)]
 pub(crate) struct ListEntry {
     /// MakeResident less Evict, as the caller counts (RES-02).
     pub count: u32,
-    /// A granted span is open: it holds the allocation in place for ever.
-    pub open: bool,
-    /// The entry holds the allocation in place.
-    pub holding: bool,
-    /// It held the allocation when its device was suspended, and is to hold it again.
-    pub owed: bool,
-    /// Its device has noted that it holds the allocation, or did.
-    pub in_holdings: bool,
-    /// The last submission before an Evict of the present span said that nothing was written (RES-22). It is said of what was
-    /// submitted by then, and holds for the span only if nothing was submitted since.
-    not_written_until: SubmissionNo,
-    /// The last submission made in a granted span that has ended.
-    pub until: SubmissionNo,
-    /// Spans that a request not yet granted is to bring in.
-    spans: Option<Box<Spans>>,
+    /// Spans that requests not yet granted are to bring in.
+    pub spans: SpanQueue,
+    until: U56,
+    pub is: EntryFlags,
 }
 
-#[derive(Debug, Default)]
-struct Spans {
-    /// The number of the first in the queue.
-    base: u32,
-    queue: VecDeque<Span>,
-}
-
-#[derive(Debug)]
-struct Span {
-    /// The last submission made in it, once it has ended, and what its Evicts asked for.
-    ended: Option<(SubmissionNo, EvictFlags)>,
-    /// Requests that name it and are not granted yet.
-    ungranted: u32,
-    /// The first of its requests has been granted.
-    granted: bool,
-}
-
-/// No submission: nobody said that nothing was written.
-const NEVER: SubmissionNo = SubmissionNo::MAX;
-
-impl Default for ListEntry {
-    fn default() -> Self {
-        Self {
-            count: 0,
-            open: false,
-            holding: false,
-            owed: false,
-            in_holdings: false,
-            not_written_until: NEVER,
-            until: 0,
-            spans: None,
-        }
+bitflags! {
+    /// What an entry is, besides listed.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub(crate) struct EntryFlags: u8 {
+        /// A granted span is open: it holds the allocation in place for ever.
+        const OPEN = 1 << 0;
+        /// The entry holds the allocation in place.
+        const HOLDING = 1 << 1;
+        /// It held the allocation when its device was suspended, and is to hold it again.
+        const OWED = 1 << 2;
+        /// Its device has noted that it holds the allocation, or did.
+        const IN_HOLDINGS = 1 << 3;
+        /// An Evict of the present span said that nothing was written (RES-22), and nothing was submitted since: it is said of
+        /// what was submitted by then.
+        const NOT_WRITTEN = 1 << 4;
     }
 }
 
-/// What an ungranted request remembers of an entry that it is to bring in.
-pub(crate) type SpanNo = u32;
+impl Default for ListEntry {
+    fn default() -> Self {
+        Self { count: 0, spans: SpanQueue::EMPTY, until: U56::default(), is: EntryFlags::empty() }
+    }
+}
 
 /// What a grant or an Evict does to an entry.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
@@ -86,101 +63,108 @@ pub(crate) enum Effect {
     Until(SubmissionNo, EvictFlags),
 }
 
-bitflags! {
-    /// How an allocation is to be evicted.
-    #[doc(alias = "D3DDDI_EVICT_FLAGS")]
-    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-    pub struct EvictFlags: u32 {
-        /// Only when memory is wanted; otherwise at the earliest opportunity (RES-21).
-        const EVICT_ONLY_IF_NECESSARY = 1 << 0;
-        /// The GPU wrote nothing since the allocation was made resident: its content need not be copied out (RES-22).
-        const NOT_WRITTEN_TO = 1 << 1;
-    }
-}
-
-bitflags! {
-    /// How a MakeResident is to be judged (RES-14, RES-15).
-    #[doc(alias = "D3DDDI_MAKERESIDENT_FLAGS")]
-    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-    pub struct MakeResidentFlags: u32 {
-        /// Nothing is left to trim: it succeeds above the current budget, up to the maximum budget (U-24).
-        const CANT_TRIM_FURTHER = 1 << 0;
-        /// A failure puts the device in error. Only with `CANT_TRIM_FURTHER`.
-        const MUST_SUCCEED = 1 << 1;
-    }
-}
-
 impl ListEntry {
-    /// A MakeResident that was granted at once.
+    /// The last submission made in a granted span that has ended.
+    pub fn until(&self) -> SubmissionNo {
+        self.until.get()
+    }
+
+    fn extend(&mut self, last: SubmissionNo) {
+        self.until = U56::new(self.until().max(last));
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.is.contains(EntryFlags::OPEN)
+    }
+
+    pub fn is_holding(&self) -> bool {
+        self.is.contains(EntryFlags::HOLDING)
+    }
+
+    pub fn is_owed(&self) -> bool {
+        self.is.contains(EntryFlags::OWED)
+    }
+
+    /// Whether something outstanding is to bring the allocation in, or has.
+    pub fn is_outstanding(&self) -> bool {
+        self.is.intersects(EntryFlags::HOLDING | EntryFlags::OWED) || self.has_ungranted_span()
+    }
+
+    /// Sets a flag, or takes it away; whether it was set.
+    pub fn replace(&mut self, flag: EntryFlags, is_set: bool) -> bool {
+        let was_set = self.is.contains(flag);
+        self.is.set(flag, is_set);
+        was_set
+    }
+
+    /// A MakeResident that was granted at once, and has been counted.
     pub fn join_granted(&mut self) -> Effect {
         debug_assert!(!self.has_ungranted_span(), "nothing is granted before what came earlier");
-        self.count += 1;
-        if self.open {
+        if self.is_open() {
             return Effect::Nothing;
         }
-        (self.open, self.not_written_until) = (true, NEVER);
+        self.is -= EntryFlags::NOT_WRITTEN;
+        self.is |= EntryFlags::OPEN;
         Effect::Open
     }
 
-    /// A MakeResident that waits for its grant. Returns the span that the grant is for; none if it is held already.
-    pub fn join_ungranted(&mut self) -> Option<SpanNo> {
-        self.count += 1;
-        if self.open {
+    /// A MakeResident that waits for its grant, and has been counted. Returns the span that the grant is for; none if it is
+    /// held already.
+    pub fn join_ungranted(&mut self, spans: &mut Spans) -> Option<SpanNo> {
+        if self.is_open() {
             return None;
         }
-        let spans = self.spans.get_or_insert_default();
-        match spans.queue.back_mut() {
-            Some(span) if self.count > 1 => span.ungranted += 1,
-            _ => {
-                self.not_written_until = NEVER;
-                spans.queue.push_back(Span { ended: None, ungranted: 1, granted: false });
-            }
+        if let Some((number, last)) = spans.last_mut(self.spans)
+            && last.ended.is_none()
+        {
+            last.ungranted += 1;
+            return Some(number);
         }
-        Some(spans.base + spans.queue.len() as u32 - 1)
+        self.is -= EntryFlags::NOT_WRITTEN;
+        let number = spans.push_back(&mut self.spans);
+        spans.get_mut(number).ungranted = 1;
+        Some(number)
     }
 
-    /// A request for `span` is granted.
-    pub fn grant(&mut self, span: SpanNo) -> Effect {
-        let spans = self.spans.as_mut().expect("a granted span is queued");
-        let entry = &mut spans.queue[(span - spans.base) as usize];
-        entry.ungranted -= 1;
-        let effect = match (core::mem::replace(&mut entry.granted, true), entry.ended) {
+    /// A request for the span is granted.
+    pub fn grant(&mut self, number: SpanNo, spans: &mut Spans) -> Effect {
+        if self.spans.is_empty() {
+            // The allocation was destroyed, and its owner's uses are forgotten.
+            return Effect::Nothing;
+        }
+        let span = spans.get_mut(number);
+        span.ungranted -= 1;
+        let effect = match (core::mem::replace(&mut span.granted, true), span.ended) {
             (true, None) => Effect::Nothing,
             (false, None) => {
-                self.open = true;
+                self.is |= EntryFlags::OPEN;
                 Effect::Open
             }
             // Again for each request of an ended span: without a submission in it, it may have lapsed since the last one.
             (_, Some((last, flags))) => {
-                self.until = self.until.max(last);
+                self.extend(last);
                 Effect::Until(last, flags)
             }
         };
-        while spans.queue.front().is_some_and(|span| span.granted && span.ungranted == 0) {
-            spans.queue.pop_front();
-            spans.base += 1;
-        }
-        if spans.queue.is_empty() {
-            self.spans = None;
+        while spans.first(self.spans).is_some_and(|first| first.granted && first.ungranted == 0) {
+            spans.pop_front(&mut self.spans);
         }
         effect
     }
 
     /// An Evict after submission `last`; the count must be above 0. Its flags count when the span ends with it; that nothing
     /// was written may have been said by an earlier one, if nothing was submitted since.
-    pub fn leave(&mut self, last: SubmissionNo, flags: EvictFlags) -> Effect {
+    pub fn leave(&mut self, last: SubmissionNo, flags: EvictFlags, spans: &mut Spans) -> Effect {
         self.count -= 1;
         if flags.contains(EvictFlags::NOT_WRITTEN_TO) {
-            self.not_written_until = last;
+            self.is |= EntryFlags::NOT_WRITTEN;
         }
         if self.count > 0 {
             return Effect::Nothing;
         }
         let mut flags = flags;
-        flags.set(EvictFlags::NOT_WRITTEN_TO, self.not_written_until == last);
-        if let Some(span) = self.spans.as_mut().and_then(|spans| spans.queue.back_mut())
+        flags.set(EvictFlags::NOT_WRITTEN_TO, self.replace(EntryFlags::NOT_WRITTEN, false));
+        if let Some((_, span)) = spans.last_mut(self.spans)
             && span.ended.is_none()
         {
             span.ended = Some((last, flags));
@@ -188,20 +172,23 @@ impl ListEntry {
                 return Effect::Nothing;
             }
         }
-        self.open = false;
-        self.until = self.until.max(last);
+        self.is -= EntryFlags::OPEN;
+        self.extend(last);
         Effect::Until(last, flags)
     }
 
     /// No work uses the allocation, and no request brings it in. Nothing holds it, and its count is 0.
-    pub fn forget_uses(&mut self) {
-        debug_assert!(!self.holding && self.count == 0, "it has left the list, and was let go");
-        *self = Self { in_holdings: self.in_holdings, ..Self::default() };
+    pub fn forget_uses(&mut self, spans: &mut Spans) {
+        debug_assert!(!self.is_holding() && self.count == 0, "it has left the list, and was let go");
+        while !self.spans.is_empty() {
+            spans.pop_front(&mut self.spans);
+        }
+        *self = Self { is: self.is & EntryFlags::IN_HOLDINGS, ..Self::default() };
     }
 
     /// Whether a request that is not granted yet names the allocation.
     pub fn has_ungranted_span(&self) -> bool {
-        self.spans.is_some()
+        !self.spans.is_empty()
     }
 }
 
@@ -267,33 +254,48 @@ impl ListBytes {
 
 /// Holds that end when a submission has been dispatched, soonest first; of one submission in the order of the Evicts.
 #[derive(Debug, Default)]
-pub(crate) struct Lapsing(BTreeMap<SubmissionNo, VecDeque<(u32, EvictFlags)>>);
+pub(crate) struct Lapsing(VecDeque<Lapse>);
+
+#[derive(Debug)]
+struct Lapse {
+    last: SubmissionNo,
+    /// The allocations, never none.
+    holds: VecDeque<(u32, EvictFlags)>,
+}
 
 impl Lapsing {
     /// The hold of the device's entry on allocation `index` ends with `last`.
     pub fn insert(&mut self, last: SubmissionNo, index: u32, flags: EvictFlags) {
-        self.0.entry(last).or_default().push_back((index, flags));
+        let at = match self.0.back() {
+            Some(back) if back.last >= last => self.0.partition_point(|lapse| lapse.last < last),
+            _ => self.0.len(),
+        };
+        if self.0.get(at).is_none_or(|lapse| lapse.last != last) {
+            self.0.insert(at, Lapse { last, holds: VecDeque::new() });
+        }
+        self.0[at].holds.push_back((index, flags));
     }
 
     /// No hold on allocation `index` ends any more.
     pub fn forget(&mut self, index: u32) {
-        self.0.retain(|_, holds| {
-            holds.retain(|&(held, _)| held != index);
-            !holds.is_empty()
+        self.0.retain_mut(|lapse| {
+            lapse.holds.retain(|&(held, _)| held != index);
+            !lapse.holds.is_empty()
         });
     }
 
     /// Holds that end with a submission up to `last`: the submission and the allocation.
     pub fn up_to(&self, last: SubmissionNo) -> impl Iterator<Item = (SubmissionNo, u32)> {
-        self.0.range(..=last).flat_map(|(&ends, holds)| holds.iter().map(move |&(index, _)| (ends, index)))
+        let lapses = self.0.iter().take_while(move |lapse| lapse.last <= last);
+        lapses.flat_map(|lapse| lapse.holds.iter().map(|&(index, _)| (lapse.last, index)))
     }
 
     /// The next hold that ends with a submission up to `dispatched`.
     pub fn pop(&mut self, dispatched: SubmissionNo) -> Option<(u32, EvictFlags)> {
-        let mut first = self.0.first_entry().filter(|first| *first.key() <= dispatched)?;
-        let hold = first.get_mut().pop_front();
-        if first.get().is_empty() {
-            first.remove();
+        let first = self.0.front_mut().filter(|first| first.last <= dispatched)?;
+        let hold = first.holds.pop_front();
+        if first.holds.is_empty() {
+            self.0.pop_front();
         }
         hold
     }

@@ -31,6 +31,7 @@ use crate::{
     recovery::{Recovery, TdrOptions},
     request::Request,
     residency::{Lapsing, ListBytes},
+    spans::Spans,
     submission::Submission,
     trim::{TrimFlags, TrimIntervals},
     turn::{Activity, Turn, Turns},
@@ -81,6 +82,8 @@ pub struct VidMm {
     pub(crate) paging_queues: Slots<kind::PagingQueue, PagingQueue>,
     pub(crate) monitored_fences: Slots<kind::MonitoredFence, MonitoredFence>,
     pub(crate) allocations: Allocations,
+    /// What requests that are not granted are to bring in.
+    pub(crate) spans: Spans,
     pub(crate) windows: Windows,
     pub(crate) stream: Stream,
     pub(crate) builder: Builder,
@@ -99,7 +102,9 @@ pub struct VidMm {
     /// Processes whose root table is still to be planned.
     pub(crate) rootless: OrderedSet<u32>,
     /// Contexts with queued work.
-    pub(crate) queued: OrderedSet<u32>,
+    pub(crate) queued: OrderedSet<Queued>,
+    /// A context has another priority than most.
+    pub(crate) has_priorities: bool,
     /// The allocations that are offered.
     pub(crate) offers: BTreeMap<u32, Offer>,
     /// The allocations that the CPU sees.
@@ -281,6 +286,8 @@ pub(crate) struct Device {
     /// Plans that bring content up to date which the CPU has written: work waits for them.
     pub refreshes: Vec<PlanNo>,
     pub lapsing: Lapsing,
+    /// Allocations still on its list of which an Evict has said, since the last submission, that nothing was written.
+    pub not_written: Vec<u32>,
     /// Not signalled yet, oldest first: `ready` of them are granted and built, `granted` are granted.
     pub requests: VecDeque<Request>,
     pub ready: usize,
@@ -391,10 +398,33 @@ pub(crate) struct Context {
     pub device: u32,
     pub engine: u32,
     pub handle: KmdContextHandle,
+    /// Of higher priority goes first: -7 to 7.
+    pub priority: i32,
     pub queue: VecDeque<Submission>,
     pub in_flight: usize,
     /// The driver knows the root page table (GVA-17).
     pub root_is_set: bool,
+}
+
+/// A context with queued work. They are served in this order: of higher priority first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Queued {
+    rank: i32,
+    pub context: u32,
+}
+
+impl Queued {
+    /// Before all others.
+    pub const FIRST: Self = Self { rank: i32::MIN, context: 0 };
+
+    pub fn new(priority: i32, context: u32) -> Self {
+        Self { rank: -priority, context }
+    }
+
+    /// Where those begin that come after it.
+    pub fn next(self) -> Self {
+        Self { context: self.context + 1, ..self }
+    }
 }
 
 /// A paging queue (RES-30).

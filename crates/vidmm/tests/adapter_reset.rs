@@ -168,6 +168,7 @@ fn a_driver_that_does_not_return_from_a_reset_stops_the_adapter() {
     assert!(!stopped(&world));
     world.wait(1);
     assert!(stopped(&world));
+    assert_eq!(world.vidmm.next_wake(), None, "nothing is waited for any more");
 }
 
 /// D9, GVA-25: page tables are built again after a reset, also for processes that lived before it.

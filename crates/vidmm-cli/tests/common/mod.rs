@@ -98,6 +98,24 @@ pub fn scenarios() -> Vec<String> {
     scenarios_in("scenarios")
 }
 
+/// The scenarios that show how a mistake of a client is found.
+const FINDING: [&str; 1] = ["scenarios/clients-mixed-bug.toml"];
+
+/// The scenarios that run for some seconds.
+const LONG: [&str; 1] = ["scenarios/clients.toml"];
+
+/// The exit status of a scenario of the repository.
+pub fn expected_status(scenario: &str) -> i32 {
+    i32::from(FINDING.contains(&scenario))
+}
+
+/// The scenarios that run a workload, hold, and may be run again in other ways.
+pub fn short_scenarios() -> Vec<String> {
+    let mut scenarios = scenarios();
+    scenarios.retain(|scenario| !FINDING.contains(&&**scenario) && !LONG.contains(&&**scenario));
+    scenarios
+}
+
 /// The scenarios about allocation notification: most are made of steps.
 pub fn notification_scenarios() -> Vec<String> {
     [scenarios_in("scenarios/notification"), scenarios_in("scenarios/notification/p31")].concat()

@@ -29,15 +29,17 @@ pub(super) struct BufferState {
 }
 
 impl Client<'_> {
-    /// The allocation that is mapped at an address, and which page of it is there.
-    pub fn mapping_at(&self, virtual_address: u64) -> Option<(AllocationId, u64)> {
-        let at = |buffer: &BufferState| {
-            let PageRange { virtual_address: start, num_pages, .. } = buffer.mapping?;
+    /// The buffer that a process has mapped at an address, and which page of it is there.
+    pub fn mapping_at(&self, process: usize, virtual_address: u64) -> Option<(u32, u64)> {
+        let at = |buffer: u32| {
+            let PageRange { virtual_address: start, num_pages, .. } = self.buffers[buffer as usize].mapping?;
             let page = virtual_address.checked_sub(start.0)? / PAGE_SIZE;
-            (page < num_pages).then_some((buffer.allocation?, page))
+            (page < num_pages).then_some((buffer, page))
         };
-        let living = self.buffers.iter().filter(|buffer| !buffer.is_dead).find_map(at);
-        living.or_else(|| self.buffers.iter().find_map(at))
+        let mut owned =
+            (0..self.buffers.len() as u32).filter(|&buffer| self.owners[buffer as usize] as usize == process);
+        let living = owned.clone().filter(|&buffer| !self.buffers[buffer as usize].is_dead).find_map(at);
+        living.or_else(|| owned.find_map(at))
     }
 
     /// The allocation that holds a buffer at present.
@@ -76,12 +78,13 @@ impl Client<'_> {
         if state.mapping.is_some() {
             return Ok(None);
         }
-        let process = &self.processes[process];
+        let owner = &self.processes[process];
         let (vidmm, _, host) = runtime.borrow();
-        match vidmm.map_gpu_virtual_address(host, process.queue, &MapGpuVirtualAddress::whole(allocation)) {
+        match vidmm.map_gpu_virtual_address(host, owner.queue, &MapGpuVirtualAddress::whole(allocation)) {
             Ok(mapped) => {
                 let num_pages = self.workload.buffers[buffer as usize].bytes.div_ceil(PAGE_SIZE);
-                state.mapping = Some(process.desc.buffers.range(buffer, mapped.virtual_address, num_pages));
+                state.mapping = Some(owner.desc.buffers.range(buffer, mapped.virtual_address, num_pages));
+                self.created(runtime, process, kernel, buffer)?;
                 Ok(None)
             }
             Err(MapError::NoMemory { num_bytes_to_trim }) => Ok(Some(num_bytes_to_trim)),
@@ -91,7 +94,7 @@ impl Client<'_> {
 
     fn create(&mut self, runtime: &mut Runtime, process: usize, kernel: usize, buffer: u32) -> Result<(), ClientError> {
         let process = &self.processes[process];
-        let desc = process.desc.buffers.allocation(buffer, self.workload.buffers[buffer as usize].bytes);
+        let desc = process.desc.allocation(buffer, self.workload.buffers[buffer as usize].bytes);
         let private_data = runtime.umd().allocation_private_data(&desc);
         let (vidmm, kmd, host) = runtime.borrow();
         let created = vidmm.create_allocation(kmd, host, process.device, &private_data);

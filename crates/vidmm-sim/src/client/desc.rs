@@ -4,6 +4,8 @@ use serde::Deserialize;
 use vidmm::{GpuVirtualAddress, Nanoseconds, PriorityBand, Visibility};
 use vidmm_runtime::{AllocationDesc, AllocationSegments, PageRange, Surface};
 
+use super::kind::ClientKind;
+
 /// How a process behaves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientDesc {
@@ -45,6 +47,39 @@ impl Default for ClientDesc {
     }
 }
 
+impl ClientDesc {
+    /// The client whose habits it has, if that is one that exists.
+    pub fn kind(&self) -> Option<ClientKind> {
+        match self.residency {
+            ResidencyPolicy::Modelled(kind) => Some(kind),
+            ResidencyPolicy::EachKernel | ResidencyPolicy::Kept | ResidencyPolicy::EvictedAtOnce => None,
+        }
+    }
+
+    /// Where its buffers may be, all together.
+    pub(crate) fn segments(&self) -> AllocationSegments {
+        match self.buffers.segments {
+            AllocationSegments::Local if self.kind().is_some_and(ClientKind::has_two_groups) => {
+                AllocationSegments::LocalOrSystem
+            }
+            segments => segments,
+        }
+    }
+
+    /// Where the buffer of that number may be.
+    pub(super) fn segments_of(&self, buffer: u32) -> AllocationSegments {
+        match self.kind() {
+            Some(kind) if kind.wants_system(buffer) => AllocationSegments::System,
+            _ => self.buffers.segments,
+        }
+    }
+
+    /// What the allocation of a buffer of `size` bytes is asked for.
+    pub(super) fn allocation(&self, buffer: u32, size: u64) -> AllocationDesc {
+        AllocationDesc { segments: self.segments_of(buffer), ..self.buffers.allocation(buffer, size) }
+    }
+}
+
 /// What a process does about its residency list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -57,6 +92,9 @@ pub enum ResidencyPolicy {
     Kept,
     /// MakeResident before each kernel, Evict behind it, and at once: what a driver did that knew nothing better.
     EvictedAtOnce,
+    /// As a client that exists.
+    #[serde(skip)]
+    Modelled(ClientKind),
 }
 
 /// What a process does with a buffer behind its last use.
@@ -87,7 +125,7 @@ pub struct BufferDesc {
 
 impl BufferDesc {
     /// The allocation of a buffer: its surface, if it has one, bears the buffer's number.
-    pub(super) fn allocation(&self, buffer: u32, size: u64) -> AllocationDesc {
+    fn allocation(&self, buffer: u32, size: u64) -> AllocationDesc {
         AllocationDesc {
             segments: self.segments,
             surface: self.compression.then_some(buffer),

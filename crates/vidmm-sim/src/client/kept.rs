@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use vidmm::{AllocationId, EvictError, EvictFlags, MakeResidentError, MakeResidentFlags, TrimFlags};
+use vidmm::{AllocationId, EvictError, EvictFlags, MakeResidentFlags, TrimFlags};
 
-use super::list::{DeviceList, ListKeeper, Named};
+use super::list::{DeviceList, ListError, ListKeeper, Listed, Named};
 
 /// What is on the list, least recently used first.
 #[derive(Default)]
@@ -68,9 +68,13 @@ impl Kept {
 }
 
 impl ListKeeper for Kept {
+    fn wants_trim_notifications(&self) -> bool {
+        true
+    }
+
     /// The ladder of RES-14: trim what is refused and try again; when nothing is left, wait for own kernels, then say that it
     /// cannot trim further.
-    fn make_resident(&mut self, list: &mut DeviceList<'_>, named: &[Named]) -> Result<Option<u64>, MakeResidentError> {
+    fn make_resident(&mut self, list: &mut DeviceList<'_>, named: &[Named]) -> Result<Listed, ListError> {
         self.kernels += 1;
         let is_listed = |named: &&Named| self.entries.contains_key(&named.allocation);
         let (listed, missing): (Vec<&Named>, Vec<&Named>) = named.iter().partition(is_listed);
@@ -78,24 +82,24 @@ impl ListKeeper for Kept {
         listed.iter().for_each(|named| self.use_now(&Named { written: false, ..**named }));
         let allocations: Vec<AllocationId> = missing.iter().map(|named| named.allocation).collect();
         if allocations.is_empty() {
-            return Ok(None);
+            return Ok(Listed::All);
         }
         while let Some(num_bytes) = list.make_resident(&allocations, MakeResidentFlags::empty())? {
             let evicted = self.evict_oldest(list, num_bytes, self.kernels).expect("it is on the list");
             if evicted == 0 {
-                let refused = if list.busy {
+                let refused = if list.is_busy() {
                     Some(num_bytes)
                 } else {
                     list.make_resident(&allocations, MakeResidentFlags::CANT_TRIM_FURTHER)?
                 };
                 if refused.is_some() {
-                    return Ok(refused);
+                    return Ok(refused.into());
                 }
                 break;
             }
         }
         missing.iter().for_each(|named| self.use_now(&Named { written: false, ..**named }));
-        Ok(None)
+        Ok(Listed::All)
     }
 
     fn submitted(&mut self, _: &mut DeviceList<'_>, named: &[Named]) -> Result<(), EvictError> {

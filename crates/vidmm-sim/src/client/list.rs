@@ -1,8 +1,8 @@
-//! What a process does about its residency list: one kernel's buffers at a time.
+//! Who keeps a process's residency list, and what they work with; and who keeps one kernel's buffers on it at a time.
 
 use vidmm::{
-    AllocationId, DeviceId, EvictError, EvictFlags, MakeResidentError, MakeResidentFlags, PagingQueueId, TrimFlags,
-    VidMm,
+    AllocationId, DeviceId, EvictError, EvictFlags, InvalidHandle, MakeResidentError, MakeResidentFlags,
+    MemorySegmentGroup, Nanoseconds, PagingQueueId, ProcessId, TrimFlags, VidMm,
 };
 
 /// A buffer that a kernel names.
@@ -13,24 +13,41 @@ pub(crate) struct Named {
     pub bytes: u64,
     /// Whether the kernel writes it.
     pub written: bool,
+    /// The group that the process asked for it in.
+    pub group: MemorySegmentGroup,
+    /// Whether it was made for a passing purpose.
+    pub is_temporary: bool,
 }
 
 /// A device's list, for whoever keeps it.
 pub(crate) struct DeviceList<'v> {
     pub vidmm: &'v mut VidMm,
+    pub process: ProcessId,
     pub device: DeviceId,
     pub queue: PagingQueueId,
-    /// Whether kernels of the device are under way: when they have ended there is more room.
-    pub busy: bool,
+    /// The time.
+    pub now: Nanoseconds,
+    /// The kernels of the process up to this one, counted from 1, have ended: the value that a fence of them all has reached.
+    pub completed: u64,
+    /// The kernels that it has submitted.
+    pub submitted: u64,
 }
 
 impl DeviceList<'_> {
+    /// Whether kernels of the device are under way: when they have ended there is more room.
+    pub fn is_busy(&self) -> bool {
+        self.completed < self.submitted
+    }
+
     /// Makes allocations resident. Returns how many bytes are missing if there is no room; none is success.
     pub fn make_resident(
         &mut self,
         allocations: &[AllocationId],
         flags: MakeResidentFlags,
     ) -> Result<Option<u64>, MakeResidentError> {
+        if allocations.is_empty() {
+            return Ok(None);
+        }
         match self.vidmm.make_resident(self.queue, allocations, flags) {
             Ok(_) => Ok(None),
             Err(MakeResidentError::NoMemory { num_bytes_to_trim, .. }) => Ok(Some(num_bytes_to_trim)),
@@ -42,21 +59,88 @@ impl DeviceList<'_> {
     pub fn evict(&mut self, allocations: &[AllocationId], flags: EvictFlags) -> Result<u64, EvictError> {
         if allocations.is_empty() { Ok(0) } else { self.vidmm.evict(self.device, allocations, flags) }
     }
+
+    /// The process's budget in a group, in bytes.
+    pub fn budget(&self, group: MemorySegmentGroup) -> Result<u64, InvalidHandle> {
+        Ok(self.vidmm.query_video_memory_info(self.process, group)?.budget)
+    }
 }
 
-/// Who keeps a process's residency list.
+/// Whether what a kernel names is on the list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub(crate) enum Listed {
+    /// All of it: the kernel may be submitted.
+    All,
+    /// There is no room at present.
+    NoMemory { num_bytes_to_trim: u64 },
+    /// Not before the process's kernels up to this one have ended, counted from 1.
+    WaitsFor(u64),
+}
+
+impl From<Option<u64>> for Listed {
+    /// What is missing is how many bytes to trim.
+    fn from(missing: Option<u64>) -> Self {
+        missing.map_or(Self::All, |num_bytes_to_trim| Self::NoMemory { num_bytes_to_trim })
+    }
+}
+
+/// Why who keeps a list cannot go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum ListError {
+    /// MakeResident was refused at the end of a ladder.
+    #[error("{bytes} bytes found no memory, and nothing is left that such a client would do; give the machine more")]
+    NothingLeft {
+        /// What was to be made resident, or trimmed for it.
+        bytes: u64,
+    },
+    /// MakeResident was refused for another reason than want of memory.
+    #[error(transparent)]
+    MakeResident(#[from] MakeResidentError),
+    /// Evict was refused: the books of who keeps the list are wrong.
+    #[error(transparent)]
+    Evict(#[from] EvictError),
+    /// An object of the process's is gone.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+}
+
+/// Who keeps a process's residency list. It is driven one kernel at a time.
 pub(crate) trait ListKeeper {
-    /// Puts what the next kernel names on the list. Returns how many bytes are missing if it cannot be; none is success.
-    fn make_resident(&mut self, list: &mut DeviceList<'_>, named: &[Named]) -> Result<Option<u64>, MakeResidentError>;
+    /// Whether it wants trim notifications (RES-41).
+    fn wants_trim_notifications(&self) -> bool {
+        false
+    }
+
+    /// An allocation was created, which kernels will use.
+    fn created(&mut self, list: &mut DeviceList<'_>, new: &Named) -> Result<(), ListError> {
+        let _ = (list, new);
+        Ok(())
+    }
+
+    /// Puts what the next kernel names on the list, each allocation once. Called again with the same until all of it is there.
+    fn make_resident(&mut self, list: &mut DeviceList<'_>, named: &[Named]) -> Result<Listed, ListError>;
 
     /// The kernel has been submitted.
-    fn submitted(&mut self, list: &mut DeviceList<'_>, named: &[Named]) -> Result<(), EvictError>;
+    fn submitted(&mut self, list: &mut DeviceList<'_>, named: &[Named]) -> Result<(), EvictError> {
+        let _ = (list, named);
+        Ok(())
+    }
+
+    /// `list.completed` has been reached.
+    fn fence_reached(&mut self, list: &mut DeviceList<'_>) -> Result<(), EvictError> {
+        let _ = list;
+        Ok(())
+    }
 
     /// The process does without an allocation: it leaves the list.
     fn leave(&mut self, list: &mut DeviceList<'_>, allocation: AllocationId) -> Result<(), EvictError>;
 
     /// The process is asked to trim.
-    fn trim(&mut self, list: &mut DeviceList<'_>, flags: TrimFlags, num_bytes: u64) -> Result<(), EvictError>;
+    fn trim(&mut self, list: &mut DeviceList<'_>, flags: TrimFlags, num_bytes: u64) -> Result<(), EvictError> {
+        let _ = (list, flags, num_bytes);
+        Ok(())
+    }
 
     /// Takes everything off the list: the application has nothing to do for a while.
     fn trim_all(&mut self, list: &mut DeviceList<'_>) -> Result<(), EvictError>;
@@ -70,12 +154,13 @@ pub(crate) struct EachKernel {
 
 impl ListKeeper for EachKernel {
     /// While own kernels are under way the process waits for them; after that it says that it cannot trim further.
-    fn make_resident(&mut self, list: &mut DeviceList<'_>, named: &[Named]) -> Result<Option<u64>, MakeResidentError> {
+    fn make_resident(&mut self, list: &mut DeviceList<'_>, named: &[Named]) -> Result<Listed, ListError> {
         let allocations: Vec<AllocationId> = named.iter().map(|named| named.allocation).collect();
-        match list.make_resident(&allocations, MakeResidentFlags::empty())? {
-            Some(_) if !list.busy => list.make_resident(&allocations, MakeResidentFlags::CANT_TRIM_FURTHER),
-            answer => Ok(answer),
-        }
+        let missing = match list.make_resident(&allocations, MakeResidentFlags::empty())? {
+            Some(_) if !list.is_busy() => list.make_resident(&allocations, MakeResidentFlags::CANT_TRIM_FURTHER)?,
+            missing => missing,
+        };
+        Ok(missing.into())
     }
 
     /// What the kernel did not write is evicted as not written to.
@@ -89,10 +174,6 @@ impl ListKeeper for EachKernel {
     }
 
     fn leave(&mut self, _: &mut DeviceList<'_>, _: AllocationId) -> Result<(), EvictError> {
-        Ok(())
-    }
-
-    fn trim(&mut self, _: &mut DeviceList<'_>, _: TrimFlags, _: u64) -> Result<(), EvictError> {
         Ok(())
     }
 

@@ -1,29 +1,28 @@
 //! The clients that run a workload: processes that make resident, submit and evict, each in its own way (RES-).
 
-// A file imports only from those above it; `buffers` and `changes` from this one.
+// A file imports only from those above it; the last three from this one.
+mod kind;
 mod desc;
 mod error;
 mod list;
 mod kept;
+mod models;
 mod process;
 mod buffers;
+mod submission;
 mod changes;
 
 use vidmm::contract::EngineKind;
-use vidmm::{DeviceId, FenceValueDesc, MonitoredFenceId, Nanoseconds, ProcessId, SubmitDesc, TrimFlags};
-use vidmm_runtime::{Content, KernelCommand, Runtime};
-use vidmm_trace::{Cost, Workload};
+use vidmm::{DeviceId, MonitoredFenceId, Nanoseconds, ProcessId, TrimFlags};
+use vidmm_runtime::{Content, Runtime};
+use vidmm_trace::Workload;
 
-use self::{
-    buffers::BufferState,
-    error::refused,
-    list::Named,
-    process::{Process, slot},
-};
+use self::{buffers::BufferState, error::refused, process::Process, submission::Attempt};
 use crate::system_copies::SystemCopies;
 
 pub use desc::{BufferDesc, ClientDesc, Lifetimes, ResidencyPolicy};
 pub use error::ClientError;
+pub use kind::ClientKind;
 pub(crate) use process::Answer;
 
 /// What all processes of a run have in common.
@@ -42,15 +41,6 @@ pub(crate) struct Client<'a> {
     buffers: Vec<BufferState>,
     /// Whose each buffer is, by its place in `processes`.
     owners: Vec<u32>,
-}
-
-/// What became of an attempt to submit.
-enum Attempt {
-    Submitted,
-    /// There is no room at present.
-    NoMemory {
-        num_bytes_to_trim: u64,
-    },
 }
 
 impl<'a> Client<'a> {
@@ -107,16 +97,23 @@ impl<'a> Client<'a> {
         self.processes.iter().map(|process| process.waited_ns)
     }
 
-    /// A fence has reached `value`.
-    pub fn fence_signaled(&mut self, fence: MonitoredFenceId, value: u64) {
-        for process in &mut self.processes {
-            for engine in process.engines.iter_mut().filter(|engine| engine.fence == fence) {
-                // A device in error signals the maximum.
-                let value = value.min(engine.submitted);
-                process.ended += (value - engine.ended) as usize;
-                engine.ended = value;
-            }
-        }
+    /// A fence has reached `value`. Returns whose it is.
+    pub fn fence_signaled(&mut self, fence: MonitoredFenceId, value: u64) -> Option<usize> {
+        self.processes.iter_mut().position(|process| process.fence_signaled(fence, value))
+    }
+
+    /// A process hears that its fence has been signalled.
+    pub fn fence_reached(&mut self, runtime: &mut Runtime, process: usize) -> Result<(), ClientError> {
+        let process = &mut self.processes[process];
+        let heard = process.with_list(runtime, |keeper, list| keeper.fence_reached(list));
+        heard.map_err(|error| refused(process.ended, "Evict", error))
+    }
+
+    /// Whose kernel of the workload that is.
+    pub fn process_of(&self, kernel: usize) -> usize {
+        let kernel = &self.workload.kernels[kernel];
+        let buffer = kernel.reads.iter().chain(&kernel.writes).next().expect("a kernel uses something");
+        self.owners[*buffer as usize] as usize
     }
 
     /// Whether somebody still waits for memory: then it is too small.
@@ -163,7 +160,11 @@ impl<'a> Client<'a> {
                 continue;
             }
             if !self.start_at(runtime, index, runtime.now())? {
-                next_arrival = Some(next_arrival.map_or(start, |next| next.min(start)));
+                match self.processes[index].waits {
+                    None => next_arrival = Some(next_arrival.map_or(start, |next| next.min(start))),
+                    Some(_) if self.nothing_under_way(runtime) => self.check_memory()?,
+                    Some(_) => {}
+                }
                 continue;
             }
             while let Some(kernel) = self.next_kernel(index) {
@@ -189,23 +190,29 @@ impl<'a> Client<'a> {
                         }
                         break;
                     }
+                    Attempt::WaitsFor(kernel) => {
+                        process.waits_for = kernel;
+                        break;
+                    }
                 }
             }
         }
         Ok(next_arrival)
     }
 
-    /// Lets a process begin, if it is time. Returns whether it has begun.
+    /// Lets a process begin, if it is time and its page tables have room. Returns whether it has begun.
     fn start_at(&mut self, runtime: &mut Runtime, index: usize, now: Nanoseconds) -> Result<bool, ClientError> {
         let process = &self.processes[index];
         if process.started || process.desc.start > now {
             return Ok(process.started);
         }
-        let kernel = process.kernels.first().map_or(0, |&kernel| kernel as usize);
-        match self.start(runtime, index)? {
-            Some(num_bytes_to_trim) => Err(ClientError::DoesNotFit { kernel, num_bytes_to_trim }),
-            None => Ok(true),
+        let missing = self.start(runtime, index)?;
+        let process = &mut self.processes[index];
+        match missing {
+            Some(num_bytes_to_trim) => process.waits(now, num_bytes_to_trim),
+            None => process.goes_on(now),
         }
+        Ok(missing.is_none())
     }
 
     /// Whether nothing will make room by itself.
@@ -216,108 +223,11 @@ impl<'a> Client<'a> {
 
     fn next_kernel(&self, process: usize) -> Option<usize> {
         let process = &self.processes[process];
-        if process.submitted - process.ended > process.desc.ahead || process.paused_at.is_some() {
+        let is_full = process.submitted - process.ended > process.desc.ahead;
+        if is_full || process.completed() < process.waits_for || process.paused_at.is_some() {
             return None;
         }
         process.kernels.get(process.submitted).map(|&kernel| kernel as usize)
-    }
-
-    /// Submits one kernel: its buffers exist, are mapped and resident.
-    fn attempt(
-        &mut self,
-        runtime: &mut Runtime,
-        copies: &mut SystemCopies<'_>,
-        process: usize,
-        kernel: usize,
-    ) -> Result<Attempt, ClientError> {
-        let buffers = self.workload.kernels[kernel].buffers();
-        buffers.iter().for_each(|&buffer| self.judge_copy(runtime, copies, buffer));
-        for &buffer in &buffers {
-            let Some(num_bytes) = self.provide(runtime, process, kernel, buffer)? else { continue };
-            // What fills the list is in the way of page tables too.
-            let trim = TrimFlags::TRIM_TO_BUDGET;
-            let trimmed = self.processes[process].with_list(runtime, |keeper, list| keeper.trim(list, trim, num_bytes));
-            trimmed.map_err(|error| refused(kernel, "Evict", error))?;
-            if let Some(num_bytes_to_trim) = self.provide(runtime, process, kernel, buffer)? {
-                return Ok(Attempt::NoMemory { num_bytes_to_trim });
-            }
-        }
-        let named = self.named(kernel, &buffers);
-        let made = self.processes[process].with_list(runtime, |keeper, list| keeper.make_resident(list, &named));
-        if let Some(num_bytes_to_trim) = made.map_err(|error| refused(kernel, "MakeResident", error))? {
-            return Ok(Attempt::NoMemory { num_bytes_to_trim });
-        }
-        self.submit_kernel(runtime, process, kernel, &buffers)?;
-        let submitted = self.processes[process].with_list(runtime, |keeper, list| keeper.submitted(list, &named));
-        submitted.map_err(|error| refused(kernel, "Evict", error))?;
-        self.give_up_dead(runtime, process, kernel, &buffers)?;
-        Ok(Attempt::Submitted)
-    }
-
-    /// A kernel's buffers, which are provided, as who keeps the list wants to know them.
-    fn named(&self, kernel: usize, buffers: &[u32]) -> Vec<Named> {
-        let writes = &self.workload.kernels[kernel].writes;
-        let named = |&buffer: &u32| Named {
-            allocation: self.buffers[buffer as usize].allocation.expect("a kernel's buffers are provided first"),
-            bytes: self.workload.buffers[buffer as usize].bytes,
-            written: writes.contains(&buffer),
-        };
-        buffers.iter().map(named).collect()
-    }
-
-    fn submit_kernel(
-        &mut self,
-        runtime: &mut Runtime,
-        process: usize,
-        kernel: usize,
-        named: &[u32],
-    ) -> Result<(), ClientError> {
-        let work = &self.workload.kernels[kernel];
-        let own = slot(work.engine);
-        let other = 1 - own;
-        let range = |&buffer: &u32| self.buffers[buffer as usize].mapping.expect("it was provided");
-        let command = KernelCommand {
-            kernel: kernel as u64,
-            nanoseconds: self.nanoseconds(kernel),
-            content: self.options.content,
-            inputs: work.reads.iter().map(range).collect(),
-            outputs: work.writes.iter().map(range).collect(),
-        };
-        let waited = named.iter().map(|&buffer| self.buffers[buffer as usize].last_access[other]).max();
-        let [compute, copy] = &mut self.processes[process].engines;
-        let (own_queue, other_queue) = if own == 0 { (compute, &*copy) } else { (copy, &*compute) };
-        let waits = waited.filter(|&value| value > other_queue.ended);
-        let waits = waits.map(|value| FenceValueDesc { fence: other_queue.fence, value });
-        let desc = SubmitDesc {
-            dma_buffer: runtime.umd().encode_kernel(&command),
-            waits: waits.into_iter().collect(),
-            signals: vec![FenceValueDesc { fence: own_queue.fence, value: own_queue.submitted + 1 }],
-            ..SubmitDesc::default()
-        };
-        let submitted = runtime.vidmm().submit(own_queue.context, desc);
-        submitted.map_err(|error| refused(kernel, "submit", error))?;
-        own_queue.submitted += 1;
-        for &buffer in named {
-            let state = &mut self.buffers[buffer as usize];
-            state.last_access[own] = own_queue.submitted;
-            state.was_used = true;
-            state.copy_is_judged = false;
-        }
-        self.processes[process].submitted += 1;
-        Ok(())
-    }
-
-    fn nanoseconds(&self, kernel: usize) -> u64 {
-        let kernel = &self.workload.kernels[kernel];
-        match kernel.cost {
-            Cost::Nanoseconds(nanoseconds) => nanoseconds,
-            Cost::Upload => {
-                let bytes =
-                    kernel.writes.iter().map(|&buffer| u128::from(self.workload.buffers[buffer as usize].bytes));
-                let rate = u128::from(self.options.upload_bytes_per_second.max(1));
-                (bytes.sum::<u128>() * 1_000_000_000 / rate) as u64
-            }
-        }
     }
 
     /// Destroys all that is left, so that the end of a run shows whether anything leaks.

@@ -1,6 +1,6 @@
 //! The objects of a process: a device, a paging queue, and a context on each kind of engine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use vidmm::contract::EngineKind;
 use vidmm::{
@@ -15,6 +15,7 @@ use super::{
     error::{ClientError, refused},
     kept::Kept,
     list::{DeviceList, EachKernel, ListKeeper},
+    models::model,
 };
 
 /// A process of the workload at work.
@@ -29,6 +30,10 @@ pub(super) struct Process {
     pub kernels: Vec<u32>,
     pub submitted: usize,
     pub ended: usize,
+    /// The engine of each kernel that has not ended, or waits for one before it that has not, and what it signals there.
+    pub under_way: VecDeque<(usize, u64)>,
+    /// Up to this kernel, counted from 1, all must have ended before the next is prepared.
+    pub waits_for: u64,
     /// Whether the buffers that exist from its start on have been created.
     pub started: bool,
     /// Offered allocations by the size that was asked for, the last offered last.
@@ -113,11 +118,12 @@ impl Process {
         let list: Box<dyn ListKeeper> = match desc.residency {
             ResidencyPolicy::EachKernel => Box::new(EachKernel { flags: EvictFlags::EVICT_ONLY_IF_NECESSARY }),
             ResidencyPolicy::EvictedAtOnce => Box::new(EachKernel { flags: EvictFlags::empty() }),
-            ResidencyPolicy::Kept => {
-                vidmm.register_trim_notification(device).map_err(create)?;
-                Box::new(Kept::default())
-            }
+            ResidencyPolicy::Kept => Box::new(Kept::default()),
+            ResidencyPolicy::Modelled(kind) => model(kind),
         };
+        if list.wants_trim_notifications() {
+            vidmm.register_trim_notification(device).map_err(create)?;
+        }
         Ok(Self {
             desc: desc.clone(),
             id: process,
@@ -128,6 +134,8 @@ impl Process {
             kernels: Vec::new(),
             submitted: 0,
             ended: 0,
+            under_way: VecDeque::new(),
+            waits_for: 0,
             started: false,
             spares: BTreeMap::new(),
             waits: None,
@@ -146,8 +154,30 @@ impl Process {
         runtime: &mut Runtime,
         act: impl FnOnce(&mut dyn ListKeeper, &mut DeviceList<'_>) -> T,
     ) -> T {
-        let busy = self.is_busy();
-        act(&mut *self.list, &mut DeviceList { vidmm: runtime.vidmm(), device: self.device, queue: self.queue, busy })
+        let (completed, submitted, now) = (self.completed(), self.submitted as u64, runtime.now());
+        let Self { id: process, device, queue, .. } = *self;
+        act(
+            &mut *self.list,
+            &mut DeviceList { vidmm: runtime.vidmm(), process, device, queue, now, completed, submitted },
+        )
+    }
+
+    /// The kernels up to this one, counted from 1, have ended.
+    pub fn completed(&self) -> u64 {
+        (self.submitted - self.under_way.len()) as u64
+    }
+
+    /// The fence of one of its engines has reached `value`, if it is its own. Returns whether it is.
+    pub fn fence_signaled(&mut self, fence: MonitoredFenceId, value: u64) -> bool {
+        let Some(engine) = self.engines.iter_mut().find(|engine| engine.fence == fence) else { return false };
+        // A device in error signals the maximum.
+        let value = value.min(engine.submitted);
+        self.ended += (value - engine.ended) as usize;
+        engine.ended = value;
+        while self.under_way.front().is_some_and(|&(engine, value)| self.engines[engine].ended >= value) {
+            self.under_way.pop_front();
+        }
+        true
     }
 
     /// Whether kernels of it are submitted and not ended.

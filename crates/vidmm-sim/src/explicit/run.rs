@@ -165,7 +165,7 @@ impl Session<'_> {
             }
             Until::PoweredDown => self.run_until(PATIENCE, |session| session.has_powered_down),
             Until::For(duration) => {
-                let end = self.runtime.now() + duration.0;
+                let end = self.runtime.now() + duration.ns;
                 while self.runtime.now() < end {
                     self.advance(Some(end));
                 }

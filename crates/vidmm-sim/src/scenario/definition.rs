@@ -129,6 +129,7 @@ impl Scenario {
                 let options = ImportOptions { block_bytes: source.block_bytes.bytes() };
                 import::read(&base_dir.join(&source.trace), &options)?
             }
+            WorkloadSource::Submissions(source) => source.workload(seed),
         };
         workload.compress_arrivals(behaviour.compress_arrivals);
         workload.delay(behaviour.start.ns);

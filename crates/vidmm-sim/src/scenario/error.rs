@@ -39,18 +39,18 @@ pub enum ScenarioError {
         /// The line and column, the line itself, and what is wrong there.
         message: String,
     },
-    /// The table `[workload]` names a generator and a trace.
-    #[error("{}, line {line}: the workload has a `kind` and a `trace`; keep one of them", .path.display())]
+    /// A workload has more than one source.
+    #[error("{}, line {line}: the workload has more than one of `kind`, `trace` and `submissions`; keep one of them", .path.display())]
     TwoSources {
         /// The file.
         path: PathBuf,
         /// The line of the table, counted from 1.
         line: usize,
     },
-    /// The table `[workload]` names neither a generator nor a trace.
+    /// A workload has no source.
     #[error(
-        "{}, line {line}: the workload has neither a `kind` nor a `trace`; write a generator such as \
-         `kind = \"transformer-training\"`, or `trace = \"FILE\"`", .path.display()
+        "{}, line {line}: the workload has no `kind`, no `trace` and no `submissions`; write a generator such as \
+         `kind = \"transformer-training\"`, or `trace = \"FILE\"`, or how many `submissions` to draw", .path.display()
     )]
     NoSource {
         /// The file.

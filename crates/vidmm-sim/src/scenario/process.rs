@@ -11,14 +11,25 @@ use super::duration::Duration;
 use super::number::within;
 use super::problem::Problem;
 use super::source::WorkloadSource;
-use crate::client::{ClientDesc, Lifetimes, ResidencyPolicy};
+use crate::client::{ClientDesc, ClientKind, Lifetimes, ResidencyPolicy};
 
 /// The most tables, and the most processes of one.
 const MAX_PROCESSES: usize = 1000;
 
 /// The keys of the table that are not its workload's.
-const KEYS: [&str; 10] =
-    ["name", "count", "start", "compress-arrivals", "band", "visibility", "ahead", "residency", "lifetimes", "paced"];
+const KEYS: [&str; 11] = [
+    "name",
+    "count",
+    "start",
+    "compress-arrivals",
+    "band",
+    "visibility",
+    "ahead",
+    "client",
+    "residency",
+    "lifetimes",
+    "paced",
+];
 
 /// One process of a run, or several that are alike: a workload of its own, and how it behaves.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +44,7 @@ pub struct ProcessSettings {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case", expecting = "a table")]
 pub struct ProcessBehaviour {
-    /// What reports call it; its workload's name by default.
+    /// What reports call it; its client's name by default, or else its workload's.
     #[serde(deserialize_with = "name")]
     pub name: Option<String>,
     /// How many processes are like this, each with a seed of its own.
@@ -53,7 +64,9 @@ pub struct ProcessBehaviour {
     /// Kernels that it submits ahead of the one that runs.
     #[serde(deserialize_with = "optional_ahead")]
     pub ahead: Option<u32>,
-    /// What it does about its residency list.
+    /// The client that exists whose habits it has about its residency list, and about where its buffers are.
+    pub client: Option<ClientKind>,
+    /// What it does about its residency list; with a `client` that is the client's business.
     pub residency: Option<ResidencyPolicy>,
     /// What it does with a buffer behind its last use.
     pub lifetimes: Option<Lifetimes>,
@@ -73,6 +86,7 @@ impl Default for ProcessBehaviour {
             band: PriorityBand::default(),
             visibility: Visibility::default(),
             ahead: None,
+            client: None,
             residency: None,
             lifetimes: None,
             paced: false,
@@ -84,10 +98,10 @@ impl ProcessBehaviour {
     /// The process, on top of what the scenario says of all.
     pub(super) fn client(&self, name: &str, client: &ClientSettings, base: &ClientDesc) -> ClientDesc {
         ClientDesc {
-            name: self.name.as_deref().unwrap_or(name).to_owned(),
+            name: self.name.as_deref().unwrap_or(self.client.map_or(name, |client| client.name())).to_owned(),
             start: self.start.ns,
             ahead: self.ahead.unwrap_or(client.ahead) as usize,
-            residency: self.residency.unwrap_or(client.residency),
+            residency: self.client.map(ResidencyPolicy::Modelled).or(self.residency).unwrap_or(client.residency),
             lifetimes: self.lifetimes.unwrap_or(client.lifetimes),
             band: self.band,
             visibility: self.visibility,
@@ -115,6 +129,10 @@ fn read_process(mut process: Spanned<DeValue<'_>>) -> Result<ProcessSettings, Pr
     let DeValue::Table(table) = process.get_mut() else {
         return Err(Problem::At(span.start, "a process is a table; write `[[process]]` above its keys".to_owned()));
     };
+    if let (Some(_), Some(residency)) = (table.get("client"), table.get("residency")) {
+        let both = "a process has a `client`, which keeps its list in its own way, and a `residency`; keep one of them";
+        return Err(Problem::At(residency.span().start, both.to_owned()));
+    }
     let mut behaviour = DeTable::new();
     for (key, value) in KEYS.iter().filter_map(|&key| table.remove_entry(key)) {
         behaviour.insert(key, value);

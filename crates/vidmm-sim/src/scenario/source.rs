@@ -9,6 +9,7 @@ use toml::de::{DeValue, ValueDeserializer};
 use vidmm_trace::{ByteSize, Generator, ImportOptions};
 
 use super::problem::Problem;
+use super::submissions::SubmissionsSource;
 
 /// The largest cache block of a serving trace, in bytes: 1 TiB.
 const MAX_BLOCK_BYTES: u64 = 1 << 40;
@@ -20,6 +21,8 @@ pub enum WorkloadSource {
     Generator(Generator),
     /// It is read from a recorded trace.
     Trace(TraceSource),
+    /// It is drawn at random, and says nothing about what comes next.
+    Submissions(SubmissionsSource),
 }
 
 /// A recorded trace.
@@ -47,12 +50,13 @@ impl WorkloadSource {
         let DeValue::Table(table) = workload.get_mut() else {
             return Err(Problem::NoSource(start));
         };
-        let has_trace = table.contains_key("trace");
-        match table.remove("kind") {
-            Some(_) if has_trace => Err(Problem::TwoSources(start)),
-            Some(kind) => Ok(Self::Generator(read::<Kind>(kind)?.generator(workload)?)),
-            None if has_trace => Ok(Self::Trace(read(workload)?)),
-            None => Err(Problem::NoSource(start)),
+        let has = ["kind", "trace", "submissions"].map(|key| table.contains_key(key));
+        match (has, table.remove("kind")) {
+            ([false, true, false], _) => Ok(Self::Trace(read(workload)?)),
+            ([false, false, true], _) => Ok(Self::Submissions(read(workload)?)),
+            ([true, false, false], Some(kind)) => Ok(Self::Generator(read::<Kind>(kind)?.generator(workload)?)),
+            ([false, false, false], _) => Err(Problem::NoSource(start)),
+            _ => Err(Problem::TwoSources(start)),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Each measurement is a process of its own, which has freed nothing before. Driver and host of these benchmarks keep nothing
 //! about an allocation, and the names are not kept either, so the growth is the manager's. What is touched counts: room that
 //! vectors hold in reserve does not, so 2^20 allocations, which fill them, are measured too. The books of an allocation are one
-//! record: a MakeResident touches all of it, so what exists is what is hot.
+//! record, of which lists touch 64 bytes; what exists counts as hot all the same.
 
 use std::{env, fs, process::Command};
 

@@ -11,9 +11,10 @@
 use alloc::vec::Vec;
 
 use crate::{
-    allocation::{AllocationState, Place},
+    allocation::AllocationState,
     error::NoMemoryReason,
     event::SuspendReason,
+    place::Place,
     pool::{PerPool, Pool},
     residency::MakeResidentFlags,
     state::VidMm,
@@ -27,6 +28,8 @@ pub(crate) struct Admission {
     alone: PerPool<i128>,
     /// Bytes that join it.
     added: PerPool<u64>,
+    /// Of those, bytes that it does not hold in place.
+    pub not_held: PerPool<u64>,
     /// Who is counted elsewhere than before.
     moved: Vec<u32>,
     /// Who got a range of the aperture for it.
@@ -60,6 +63,7 @@ impl VidMm {
             left: PerPool::new(left(Pool::Memory), left(Pool::System)),
             alone: PerPool::new(alone(Pool::Memory), alone(Pool::System)),
             added: PerPool::default(),
+            not_held: PerPool::default(),
             moved: Vec::new(),
             assigned: Vec::new(),
             refused: None,
@@ -71,13 +75,17 @@ impl VidMm {
     pub(super) fn admit(&mut self, admission: &mut Admission, index: u32) {
         let allocation = &self.allocations[index as usize];
         let (size, counted, pools) = (allocation.size, allocation.pool(), allocation.pools(admission.device as u32));
-        for pool in pools.into_iter().flatten() {
+        let is_held = allocation.is_held_by(admission.device as u32);
+        for &pool in pools.iter().flatten() {
             if i128::from(size) > admission.left[pool] || !self.has_range(admission, index, pool) {
                 continue;
             }
             admission.left[pool] -= i128::from(size);
             admission.alone[pool] -= i128::from(size);
             admission.added[pool] += size;
+            if !is_held {
+                admission.not_held[pool] += size;
+            }
             if pools[0] != Some(pool) {
                 self.turns.demoted.insert(admission.device as u32);
             }
@@ -109,7 +117,7 @@ impl VidMm {
         }
         let allocation = &self.allocations[index as usize];
         let shown_at = match allocation.place {
-            Some(Place::Aperture(offset)) => Some(offset),
+            Some(Place::Aperture(offset)) => Some(offset.bytes()),
             _ => None,
         };
         let assigned = self.aperture.assign(index, allocation.size, shown_at).is_some();
@@ -131,8 +139,11 @@ impl VidMm {
         self.aperture.assigned_bytes(|other| is_own(other) && !admission.assigned.contains(&other))
     }
 
-    /// Nothing joins the list.
-    pub(super) fn undo_admission(&mut self, admission: &Admission) {
+    /// Nothing joins the list: `indices` are counted no more.
+    pub(super) fn undo_admission(&mut self, admission: &Admission, indices: &[u32]) {
+        for &index in indices {
+            self.allocations[index as usize].entry_mut(admission.device as u32).count -= 1;
+        }
         for &index in &admission.moved {
             self.allocations[index as usize].state.toggle(AllocationState::LISTED_IN_SYSTEM);
         }

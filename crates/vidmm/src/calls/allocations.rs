@@ -258,9 +258,9 @@ impl VidMm {
 
     /// Work of the owner's device does not use the allocation, whatever that has submitted: nothing waits for it (RES-91).
     fn destroy_at_once(&mut self, index: u32, device: u32) {
-        self.release(index, device);
+        self.with_holds(device, |vidmm| vidmm.release(index, device));
         self.devices[device as usize].lapsing.forget(index);
-        self.allocations[index as usize].entry_mut(device).forget_uses();
+        self.allocations[index as usize].entry_mut(device).forget_uses(&mut self.spans);
         self.allocations[index as usize].state |= AllocationState::DESTROYED;
         self.let_go(index);
         self.bury(index);
@@ -283,9 +283,9 @@ impl VidMm {
         let entry = allocation.entry_mut(device);
         if entry.count > 0 {
             entry.count = 1;
-            let effect = entry.leave(submitted, flags);
+            let effect = entry.leave(submitted, flags, &mut self.spans);
             self.set_list_bytes(device as usize, pool, self.devices[device as usize].list[pool].now() - size);
-            self.apply(index, device, effect);
+            self.with_holds(device, |vidmm| vidmm.apply(index, device, effect));
         }
     }
 

@@ -65,7 +65,7 @@ impl VidMm {
     fn offered_usage(&self, process: u32, pool: Pool) -> u64 {
         let offered = self.offers.keys().map(|&index| &self.allocations[index as usize]);
         let is_there = |allocation: &&Allocation| {
-            allocation.process == process && allocation.place.as_ref().is_some_and(|place| place.pool() == pool)
+            allocation.process == process && allocation.place.is_some_and(|place| place.pool() == pool)
         };
         offered.filter(is_there).map(|allocation| allocation.size).sum()
     }

@@ -1,12 +1,13 @@
 //! Lock2 and Unlock2: what the CPU sees of an allocation (5.9).
 
 use crate::{
-    allocation::{AllocationState, Place},
+    allocation::AllocationState,
     contract::{CpuVirtualAddress, Host},
     cpu_view::Lock,
     error::{LockError, UnlockError},
     event::Event,
     id::{AllocationId, DeviceId},
+    place::Place,
     state::VidMm,
 };
 

@@ -99,22 +99,14 @@ impl VidMm {
     }
 
     fn offer(&mut self, device: usize, index: u32, priority: OfferPriority, flags: OfferFlags) {
-        let submitted = self.devices[device].submitted;
         let allocation = &mut self.allocations[index as usize];
         let priority = priority.resolved(allocation.priority);
-        let (size, pool) = (allocation.size, allocation.pool());
         let count = allocation.entry_mut(device as u32).count;
         allocation.state |= AllocationState::OFFERED;
         // An earlier Evict no longer hastens it: it stays where it is until memory is wanted.
         allocation.state -= AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
         self.offers.insert(index, Offer { count, priority, flags });
-        if count > 0 {
-            let entry = self.allocations[index as usize].entry_mut(device as u32);
-            entry.count = 1;
-            let effect = entry.leave(submitted, EvictFlags::EVICT_ONLY_IF_NECESSARY);
-            self.set_list_bytes(device, pool, self.devices[device].list[pool].now() - size);
-            self.apply(index, device as u32, effect);
-        }
+        self.leave_list(index, device as u32, EvictFlags::EVICT_ONLY_IF_NECESSARY);
         self.reclassify(index);
         if flags.contains(OfferFlags::OFFER_IMMEDIATELY) {
             self.defer(device, DeferredAction::Discard(index));
@@ -169,9 +161,9 @@ impl VidMm {
                 listed.push(Listed { index, count });
             }
         }
-        self.count_in_again(device, &listed);
+        let not_held = self.count_in_again(device, &listed);
         let joining: Vec<u32> = listed.iter().map(|listed| listed.index).collect();
-        let at_once = joining.is_empty() || self.can_join_at_once(device, &joining);
+        let at_once = joining.is_empty() || self.can_join_at_once(device, &joining, not_held);
         let paging_fence_value = if at_once { 0 } else { self.paging_queues[queue].last_value + 1 };
         let (device_id, after_submission) = (self.devices.id(device), self.devices[device].submitted);
         let books = &self.allocations;
@@ -252,14 +244,19 @@ impl VidMm {
         self.offers.get(&index).is_some_and(|offer| offer.count > 0)
     }
 
-    /// Puts what was offered back on the device's list. Where it is counted is what it was: room was kept there for it.
-    fn count_in_again(&mut self, device: usize, listed: &[Listed]) {
-        let mut added: PerPool<u64> = PerPool::default();
+    /// Puts what was offered back on the device's list. Where it is counted is what it was: room was kept there for it. Returns
+    /// the bytes of what is not held in place.
+    fn count_in_again(&mut self, device: usize, listed: &[Listed]) -> PerPool<u64> {
+        let (mut added, mut not_held): (PerPool<u64>, PerPool<u64>) = Default::default();
         for &Listed { index, .. } in listed {
             let allocation = &self.allocations[index as usize];
             added[allocation.pool()] += allocation.size;
+            if !allocation.is_held_by(device as u32) {
+                not_held[allocation.pool()] += allocation.size;
+            }
         }
         self.add_to_list(device, added);
+        not_held
     }
 
     fn join_again(&mut self, queue: usize, listed: Vec<Listed>, at_once: bool) {
@@ -270,9 +267,9 @@ impl VidMm {
             if at_once {
                 let effect = entry.join_granted();
                 entry.count = count;
-                self.apply(index, device, effect);
+                self.with_holds(device, |vidmm| vidmm.apply(index, device, effect));
             } else {
-                items.push((index, entry.join_ungranted()));
+                items.push((index, entry.join_ungranted(&mut self.spans)));
                 entry.count = count;
             }
         }

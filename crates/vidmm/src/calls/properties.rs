@@ -174,7 +174,7 @@ impl VidMm {
         if allocation.is_required() && allocation.pools_differ() {
             self.turns.demoted.insert(allocation.device);
         }
-        let is_outside = allocation.place.as_ref().is_some_and(|place| match place.pool() {
+        let is_outside = allocation.place.is_some_and(|place| match place.pool() {
             Pool::Memory => !residence.contains(AllocationState::MAY_BE_IN_MEMORY),
             Pool::System => !residence.contains(AllocationState::MAY_BE_IN_SYSTEM),
         });

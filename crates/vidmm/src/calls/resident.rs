@@ -4,13 +4,14 @@ use alloc::vec::Vec;
 
 use super::admission::Admission;
 use crate::{
-    allocation::{AllocationState, Place},
+    allocation::AllocationState,
     error::{DeviceErrorReason, EvictError, MakeResidentError, NoMemoryReason},
     event::Event,
     id::{AllocationId, DeviceId, PagingQueueId},
+    place::Place,
     pool::{PerPool, Pool},
     request::{Request, RequestKind},
-    residency::{Effect, EvictFlags, MakeResidentFlags},
+    residency::{EntryFlags, EvictFlags, MakeResidentFlags},
     state::VidMm,
 };
 
@@ -69,24 +70,10 @@ impl VidMm {
         if pending >= REQUESTS_MAX {
             return Err(MakeResidentError::TooManyPending { pending });
         }
-        let mut indices = Vec::with_capacity(allocations.len());
-        for (position, &id) in allocations.iter().enumerate() {
-            let index = self.lookup_allocation(id)?;
-            if !self.allocations[index].is_open_on(device as u32) {
-                return Err(MakeResidentError::WrongDevice { position });
-            }
-            let state = self.allocations[index].state;
-            if state.contains(AllocationState::OFFERED) {
-                return Err(MakeResidentError::Offered { position });
-            }
-            if state.contains(AllocationState::NOT_COMMITTED) {
-                return Err(MakeResidentError::NotCommitted { position });
-            }
-            indices.push(index as u32);
-        }
-        self.count_in(device, allocations, &indices, flags)?;
+        let indices = self.joining(device as u32, allocations)?;
+        let not_held = self.count_in(device, allocations, &indices, flags)?;
 
-        let at_once = self.can_join_at_once(device, &indices);
+        let at_once = self.can_join_at_once(device, &indices, not_held);
         let books = &self.devices[device];
         let paging_fence_value = if at_once { 0 } else { self.paging_queues[queue].last_value + 1 };
         let (device_id, after_submission) = (self.devices.id(device), books.submitted);
@@ -99,13 +86,19 @@ impl VidMm {
             paging_fence_value,
         });
         if at_once {
-            for index in indices {
-                let effect = self.allocations[index as usize].entry_mut(device as u32).join_granted();
-                self.apply(index, device as u32, effect);
-            }
+            self.keep_all(indices.iter().copied());
+            self.with_holds(device as u32, |vidmm| {
+                for index in indices {
+                    let effect = vidmm.allocations[index as usize].entry_mut(device as u32).join_granted();
+                    vidmm.apply(index, device as u32, effect);
+                }
+            });
             return Ok(Residency::Resident);
         }
-        let join = |index| (index, self.allocations[index as usize].entry_mut(device as u32).join_ungranted());
+        let join = |index| {
+            let entry = self.allocations[index as usize].entry_mut(device as u32);
+            (index, entry.join_ungranted(&mut self.spans))
+        };
         let items = indices.into_iter().map(join).collect();
         self.request(queue, RequestKind::MakeResident(items));
         Ok(Residency::Pending { paging_fence_value })
@@ -141,19 +134,23 @@ impl VidMm {
 
         let last = self.devices[device_index].submitted;
         let mut left: PerPool<u64> = PerPool::default();
-        for &index in &indices {
-            if self.offers.contains_key(&index) {
-                self.leave_offered(index);
-                continue;
+        self.with_holds(device_index as u32, |vidmm| {
+            for index in indices {
+                let allocation = &mut vidmm.allocations[index as usize];
+                if allocation.state.contains(AllocationState::OFFERED) {
+                    vidmm.leave_offered(index);
+                    continue;
+                }
+                let entry = allocation.entry_mut(device_index as u32);
+                let effect = entry.leave(last, flags, &mut vidmm.spans);
+                if entry.count == 0 {
+                    left[allocation.pool()] += allocation.size;
+                } else if flags.contains(EvictFlags::NOT_WRITTEN_TO) {
+                    vidmm.devices[device_index].not_written.push(index);
+                }
+                vidmm.apply(index, device_index as u32, effect);
             }
-            let allocation = &mut self.allocations[index as usize];
-            let entry = allocation.entry_mut(device_index as u32);
-            let effect = entry.leave(last, flags);
-            if entry.count == 0 {
-                left[allocation.pool()] += allocation.size;
-            }
-            self.apply(index, device_index as u32, effect);
-        }
+        });
         for pool in Pool::ALL.into_iter().filter(|&pool| left[pool] > 0) {
             self.set_list_bytes(device_index, pool, self.devices[device_index].list[pool].now() - left[pool]);
         }
@@ -169,24 +166,45 @@ impl VidMm {
         Ok(num_bytes_to_trim)
     }
 
-    /// Adds to the device's list what is not on it yet, if that fits.
+    /// What allocations are that may join the device's list.
+    fn joining(&self, device: u32, allocations: &[AllocationId]) -> Result<Vec<u32>, MakeResidentError> {
+        let mut indices = Vec::with_capacity(allocations.len());
+        for (position, &id) in allocations.iter().enumerate() {
+            let index = self.lookup_allocation(id)?;
+            let allocation = &self.allocations[index];
+            if !allocation.is_open_on(device) {
+                return Err(MakeResidentError::WrongDevice { position });
+            }
+            if allocation.state.contains(AllocationState::OFFERED) {
+                return Err(MakeResidentError::Offered { position });
+            }
+            if allocation.state.contains(AllocationState::NOT_COMMITTED) {
+                return Err(MakeResidentError::NotCommitted { position });
+            }
+            indices.push(index as u32);
+        }
+        Ok(indices)
+    }
+
+    /// Counts allocations as often as they are named, and adds to the device's list what is not on it yet, if that fits.
+    /// Returns the bytes of what joins it and is not held in place.
     fn count_in(
         &mut self,
         device: usize,
         allocations: &[AllocationId],
         indices: &[u32],
         flags: MakeResidentFlags,
-    ) -> Result<(), MakeResidentError> {
+    ) -> Result<PerPool<u64>, MakeResidentError> {
         let mut admission = self.admission(device, indices, None);
         if admission.refused.is_some() {
-            self.undo_admission(&admission);
+            self.undo_admission(&admission, indices);
             admission = self.admission(device, indices, Some(flags));
         }
         let Some(reason) = admission.refused else {
             self.accept_admission(&admission);
-            return Ok(());
+            return Ok(admission.not_held);
         };
-        self.undo_admission(&admission);
+        self.undo_admission(&admission, indices);
         let cant_trim = flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER);
         let reason = match reason {
             NoMemoryReason::OverBudget if cant_trim => NoMemoryReason::OverMaximumBudget,
@@ -207,57 +225,65 @@ impl VidMm {
     }
 
     /// Whether allocations join the device's list without a request: it has its turn, nothing is ahead of them, and they are in
-    /// place (RES-16, U-25).
-    pub(super) fn can_join_at_once(&self, device: usize, indices: &[u32]) -> bool {
+    /// place (RES-16, U-25). `not_held` are the bytes of those that join it and that it does not hold: what was on the list of
+    /// such a device before, it holds.
+    pub(super) fn can_join_at_once(&self, device: usize, indices: &[u32], not_held: PerPool<u64>) -> bool {
         let books = &self.devices[device];
         books.granted == books.requests.len()
             && self.recovery.is_working()
             && books.is_active()
             && books.turn.plans.is_empty()
             && indices.iter().all(|&index| self.is_in_place(index))
-            && self.may_hold(device, self.bytes_not_held(device as u32, indices))
+            && self.may_hold(device, not_held)
     }
 
-    /// Finds room for what is not on the device's list yet.
+    /// Counts allocations as often as they are named, and finds room for what is not on the device's list yet.
     fn admission(&mut self, device: usize, indices: &[u32], entitled: Option<MakeResidentFlags>) -> Admission {
         let mut admission = self.begin_admission(device, entitled);
         for &index in indices {
-            // Counts go up first, so that an allocation named twice weighs once; joining raises them for good.
             let count = &mut self.allocations[index as usize].entry_mut(device as u32).count;
             *count += 1;
             if *count == 1 {
                 self.admit(&mut admission, index);
             }
         }
-        for &index in indices {
-            self.allocations[index as usize].entry_mut(device as u32).count -= 1;
-        }
         admission
     }
 
     /// Checks that each allocation is on the device's list as often as it is named.
     fn count_out(&mut self, device: usize, indices: &[u32]) -> Result<(), EvictError> {
-        let mut counted = 0;
-        for &index in indices {
-            let is_open = self.allocations[index as usize].is_open_on(device as u32);
-            if !is_open || *self.count_mut(device, index) == 0 {
-                break;
-            }
-            *self.count_mut(device, index) -= 1;
-            counted += 1;
+        // Counts go down, so that an allocation named twice is counted twice, and up again.
+        let left = indices.iter().position(|&index| {
+            let count = self.count_mut(device as u32, index).filter(|count| **count > 0);
+            count.map(|count| *count -= 1).is_none()
+        });
+        for &index in &indices[..left.unwrap_or(indices.len())] {
+            *self.count_mut(device as u32, index).expect("it was counted") += 1;
         }
-        for &index in &indices[..counted] {
-            *self.count_mut(device, index) += 1;
-        }
-        if counted < indices.len() { Err(EvictError::NotResident { position: counted }) } else { Ok(()) }
+        left.map_or(Ok(()), |position| Err(EvictError::NotResident { position }))
     }
 
-    /// How often the device's list names the allocation; while it is offered, how often it will again.
-    fn count_mut(&mut self, device: usize, index: u32) -> &mut u32 {
-        match self.offers.get_mut(&index) {
-            Some(offer) => &mut offer.count,
-            None => &mut self.allocations[index as usize].entry_mut(device as u32).count,
+    /// The device submits work, which may write what was said not to be written before.
+    pub(super) fn forget_not_written(&mut self, device: u32) {
+        for index in core::mem::take(&mut self.devices[device as usize].not_written) {
+            let is_there = self.allocations.contains(index as usize);
+            if is_there && self.allocations[index as usize].entry(device).is_some() {
+                self.allocations[index as usize].entry_mut(device).is -= EntryFlags::NOT_WRITTEN;
+            }
         }
+    }
+
+    /// How often the device's list names the allocation; while it is offered, how often it will again. None if it is not open
+    /// on the device.
+    fn count_mut(&mut self, device: u32, index: u32) -> Option<&mut u32> {
+        let allocation = &mut self.allocations[index as usize];
+        if !allocation.is_open_on(device) {
+            return None;
+        }
+        if allocation.state.contains(AllocationState::OFFERED) {
+            return self.offers.get_mut(&index).map(|offer| &mut offer.count);
+        }
+        Some(&mut allocation.entry_mut(device).count)
     }
 
     /// Whether the allocation is where it is to be, with its content, and nothing is under way for it.
@@ -268,12 +294,14 @@ impl VidMm {
     /// Whether it is decided that the allocation is where its device's list counts it.
     pub(crate) fn is_placed(&self, index: u32) -> bool {
         let allocation = &self.allocations[index as usize];
-        match &allocation.place {
+        match allocation.place {
             Some(Place::Memory(_)) => allocation.pool() == Pool::Memory,
             Some(Place::System) => {
                 allocation.pool() == Pool::System && !allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY)
             }
-            Some(Place::Aperture(offset)) => self.aperture.assigned(index).is_some_and(|range| range.offset == *offset),
+            Some(Place::Aperture(offset)) => {
+                self.aperture.assigned(index).is_some_and(|range| range.offset == offset.bytes())
+            }
             None => false,
         }
     }
@@ -299,181 +327,5 @@ impl VidMm {
         });
         self.requesting.insert(device_index);
         self.stirred = true;
-    }
-
-    /// Carries out what a grant or an Evict of a device does to an allocation.
-    pub(crate) fn apply(&mut self, index: u32, device: u32, effect: Effect) {
-        match effect {
-            Effect::Nothing => {}
-            Effect::Open => {
-                self.allocations[index as usize].state -= AllocationState::EVICT_SOON;
-                self.hold(index, device);
-            }
-            Effect::Until(last, flags) => {
-                let books = &mut self.devices[device as usize];
-                if last <= books.dispatched() {
-                    return self.lapse(index, device, flags);
-                }
-                books.lapsing.insert(last, index, flags);
-                // What a suspended device still needs is brought back, and held, when it is resumed.
-                if !books.is_suspended() {
-                    self.hold(index, device);
-                }
-            }
-        }
-    }
-
-    /// The device's entry holds the allocation in place.
-    pub(crate) fn hold(&mut self, index: u32, device: u32) {
-        let allocation = &mut self.allocations[index as usize];
-        let (pool, size) = (allocation.pool(), allocation.size);
-        let entry = allocation.entry_mut(device);
-        if core::mem::replace(&mut entry.owed, false) {
-            self.devices[device as usize].owed[pool] -= size;
-        }
-        if !core::mem::replace(&mut entry.holding, true) {
-            if !core::mem::replace(&mut entry.in_holdings, true) {
-                self.note_holding(device, index);
-            }
-            self.account(device as usize, pool, |books| {
-                books.held[pool] += size;
-                books.num_held += 1;
-            });
-        }
-        self.keep(index);
-        self.allocations[index as usize].state -= AllocationState::SUSPENDED;
-    }
-
-    /// The device's entry holds the allocation no more.
-    pub(crate) fn release(&mut self, index: u32, device: u32) {
-        let allocation = &mut self.allocations[index as usize];
-        let (pool, size) = (allocation.pool(), allocation.size);
-        let entry = allocation.entry_mut(device);
-        if core::mem::replace(&mut entry.owed, false) {
-            self.account(device as usize, pool, |books| books.owed[pool] -= size);
-            return;
-        }
-        if core::mem::replace(&mut entry.holding, false) {
-            self.account(device as usize, pool, |books| {
-                books.held[pool] -= size;
-                books.num_held -= 1;
-            });
-        }
-    }
-
-    /// Notes that the device holds the allocation, for when all that it holds must be found. What it holds no more is struck
-    /// out when that is the larger part.
-    fn note_holding(&mut self, device: u32, index: u32) {
-        let books = &mut self.devices[device as usize];
-        books.holdings.push(index);
-        if books.holdings.len() > 2 * books.num_held + 64 {
-            let mut holdings = core::mem::take(&mut books.holdings);
-            let allocations = &mut self.allocations;
-            holdings.retain(|&index| {
-                let is_open =
-                    allocations.contains(index as usize) && allocations[index as usize].entry(device).is_some();
-                is_open && {
-                    let entry = allocations[index as usize].entry_mut(device);
-                    entry.in_holdings = entry.holding;
-                    entry.holding
-                }
-            });
-            self.devices[device as usize].holdings = holdings;
-        }
-    }
-
-    /// The bytes of those of `indices` that the device does not hold, each counted once.
-    pub(crate) fn bytes_not_held(&self, device: u32, indices: &[u32]) -> PerPool<u64> {
-        let mut not_held: PerPool<Vec<u32>> = PerPool::default();
-        for &index in indices {
-            let allocation = &self.allocations[index as usize];
-            if allocation.entry(device).is_some_and(|entry| !entry.holding) {
-                not_held[allocation.pool()].push(index);
-            }
-        }
-        not_held.map(|indices| self.bytes_of(indices))
-    }
-
-    /// The allocation is no victim any more.
-    pub(crate) fn keep(&mut self, index: u32) {
-        if let Some(place) = &self.allocations[index as usize].place {
-            self.evictable[place.pool()].remove(&mut self.allocations, index);
-        }
-    }
-
-    /// The allocation may be a victim, as the most recently used of its priority.
-    pub(crate) fn expose(&mut self, index: u32) {
-        if let Some(place) = &self.allocations[index as usize].place {
-            let class = self.class_of(index);
-            self.evictable[place.pool()].push(&mut self.allocations, index, class);
-        }
-    }
-
-    /// What the allocation is to its owner has changed.
-    pub(crate) fn reclassify(&mut self, index: u32) {
-        if self.allocations[index as usize].state.contains(AllocationState::EVICTABLE) {
-            self.keep(index);
-            self.expose(index);
-        }
-    }
-
-    /// The bytes of allocations, each counted once.
-    pub(crate) fn bytes_of(&self, mut indices: Vec<u32>) -> u64 {
-        indices.sort_unstable();
-        indices.dedup();
-        indices.iter().map(|&index| self.allocations[index as usize].size).sum()
-    }
-
-    /// A span of the allocation ends on a device: the last submission made in it has been dispatched.
-    pub(crate) fn lapse(&mut self, index: u32, device: u32, flags: EvictFlags) {
-        let allocation = &mut self.allocations[index as usize];
-        allocation.state.set(
-            AllocationState::DIRTY,
-            allocation.state.contains(AllocationState::DIRTY) || !flags.contains(EvictFlags::NOT_WRITTEN_TO),
-        );
-        let dispatched = self.devices[device as usize].dispatched();
-        let Some(entry) = allocation.entry(device) else { return };
-        if entry.open || entry.until > dispatched {
-            return;
-        }
-        // Of several spans that end with one submission the last decides (RES-21).
-        allocation.state.set(AllocationState::EVICT_SOON, !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY));
-        self.release(index, device);
-        self.let_go(index);
-    }
-
-    /// Whoever is resident and required by nobody may be evicted from now on.
-    pub(crate) fn let_go(&mut self, index: u32) {
-        let allocation = &self.allocations[index as usize];
-        if allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY)
-            && !allocation.is_required()
-            && !self.is_listed_offered(index)
-        {
-            self.aperture.release(index);
-        }
-        if allocation.place.is_none() || allocation.is_held() {
-            return;
-        }
-        if allocation.state.contains(AllocationState::SUSPENDED) && !allocation.is_required() {
-            self.keep(index);
-            self.allocations[index as usize].state -= AllocationState::SUSPENDED;
-        }
-        let allocation = &self.allocations[index as usize];
-        if allocation.state.contains(AllocationState::EVICT_SOON) {
-            self.evict_soon.push_back(index);
-            self.stirred = true;
-        }
-        self.expose(index);
-        self.bury(index);
-    }
-
-    /// Puts a destroyed allocation that nothing will use any more first among those that may go: its content is worthless,
-    /// and its room need not wait for the submissions that were made between its last use and its end.
-    pub(crate) fn bury(&mut self, index: u32) {
-        if !self.is_dead(index) {
-            return;
-        }
-        self.aperture.release(index);
-        self.reclassify(index);
     }
 }

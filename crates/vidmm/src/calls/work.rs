@@ -3,10 +3,10 @@
 use alloc::vec::Vec;
 
 use crate::{
-    error::{DeviceErrorReason, SubmitError},
+    error::{DeviceErrorReason, PriorityError, SubmitError},
     event::Event,
     id::{AllocationId, ContextId, InvalidHandle, MonitoredFenceId, PagingQueueId},
-    state::{Output, VidMm},
+    state::{Output, Queued, VidMm},
     submission::{FenceValueDesc, Submission, SubmitDesc},
 };
 
@@ -39,6 +39,7 @@ impl VidMm {
         for named in desc.fences() {
             self.monitored_fences[named.fence.index()].references += 1;
         }
+        self.forget_not_written(device_index as u32);
         let device = &mut self.devices[device_index];
         device.submitted += 1;
         let number = device.submitted;
@@ -55,10 +56,32 @@ impl VidMm {
             waits: values(&submission.desc.waits),
             signals: values(&submission.desc.signals),
         });
-        self.queued.insert(index as u32);
+        self.queued.insert(Queued::new(self.contexts[index].priority, index as u32));
         self.contexts[index].queue.push_back(submission);
         self.stirred = true;
         Ok(number)
+    }
+
+    /// Changes how urgent a context's work is, from -7 to 7; 0 is usual. On an engine work of higher priority goes first, also
+    /// before what the engine has been given and has not begun.
+    ///
+    /// # Errors
+    ///
+    /// If the context does not exist, or there is no such priority.
+    #[doc(alias = "D3DKMTSetContextSchedulingPriority")]
+    pub fn set_context_scheduling_priority(&mut self, context: ContextId, priority: i32) -> Result<(), PriorityError> {
+        let index = self.contexts.lookup(context)?;
+        if !(-7..=7).contains(&priority) {
+            return Err(PriorityError::Range { priority });
+        }
+        let before = core::mem::replace(&mut self.contexts[index].priority, priority);
+        if self.queued.remove(&Queued::new(before, index as u32)) {
+            self.queued.insert(Queued::new(priority, index as u32));
+        }
+        self.has_priorities |= priority != 0;
+        self.stirred = true;
+        self.events.record(|| Event::ContextPriorityChanged { context, priority });
+        Ok(())
     }
 
     /// A device has submitted work: its period begins, and it ends a suspension that allows it (P10).

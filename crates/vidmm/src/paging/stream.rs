@@ -16,6 +16,8 @@ use crate::{id::PlanNo, ordered_set::OrderedSet};
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     last: PlanNo,
+    /// All plans up to this one have retired.
+    retired: PlanNo,
     plans: BTreeMap<PlanNo, Entry>,
     parked: OrderedSet<PlanNo>,
     /// Entered, and not built to its end.
@@ -83,13 +85,14 @@ impl Stream {
         }
         self.built.pop_front();
         let entry = self.plans.remove(&number).expect("a plan retires once");
+        self.retired = self.plans.first_key_value().map_or(self.last, |(&first, _)| first - 1);
         Some((number, entry.plan))
     }
 
     /// Whether the plan has retired.
     pub fn is_retired(&self, number: PlanNo) -> bool {
         assert!(number <= self.last, "a plan that is being written has not retired");
-        !self.plans.contains_key(&number)
+        number <= self.retired || !self.plans.contains_key(&number)
     }
 
     /// Whether the plan waits outside the stream.
@@ -99,6 +102,9 @@ impl Stream {
 
     /// The fence that completes the plan: 0 if it has retired, none until it is built.
     pub fn fence_of(&self, number: PlanNo) -> Option<u64> {
+        if number <= self.retired {
+            return Some(0);
+        }
         self.plans.get(&number).map_or(Some(0), |entry| entry.fence_id)
     }
 

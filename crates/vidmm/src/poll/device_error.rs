@@ -9,7 +9,7 @@ use crate::{
     pool::{PerPool, Pool},
     request::RequestKind,
     residency::EvictFlags,
-    state::{Output, VidMm},
+    state::{Output, Queued, VidMm},
 };
 
 impl VidMm {
@@ -31,10 +31,10 @@ impl VidMm {
     }
 
     fn drop_queued_work(&mut self, index: u32) {
-        let of_device = |context: &&u32| self.contexts[**context as usize].device == index;
-        for context in Vec::from_iter(self.queued.iter().filter(of_device).copied()) {
-            self.queued.remove(&context);
-            for dropped in core::mem::take(&mut self.contexts[context as usize].queue) {
+        let of_device = |queued: &&Queued| self.contexts[queued.context as usize].device == index;
+        for queued in Vec::from_iter(self.queued.iter().filter(of_device).copied()) {
+            self.queued.remove(&queued);
+            for dropped in core::mem::take(&mut self.contexts[queued.context as usize].queue) {
                 let device = &mut self.devices[index as usize];
                 device.undispatched.remove(&dropped.number);
                 device.unretired.remove(&dropped.number);
@@ -61,20 +61,22 @@ impl VidMm {
         let asked_for = asked_for.map(|&(index, _)| index);
         let listed = Vec::from_iter(books.holdings.iter().copied().chain(owed).chain(asked_for));
         let mut left: PerPool<u64> = PerPool::default();
-        for index in listed {
-            let is_open =
-                self.allocations.contains(index as usize) && self.allocations[index as usize].entry(device).is_some();
-            if !is_open || self.allocations[index as usize].entry_mut(device).count == 0 {
-                continue;
+        self.with_holds(device, |vidmm| {
+            for index in listed {
+                let is_there = vidmm.allocations.contains(index as usize);
+                let is_open = is_there && vidmm.allocations[index as usize].entry(device).is_some();
+                if !is_open || vidmm.allocations[index as usize].entry_mut(device).count == 0 {
+                    continue;
+                }
+                let allocation = &mut vidmm.allocations[index as usize];
+                left[allocation.pool()] += allocation.size;
+                let entry = allocation.entry_mut(device);
+                entry.count = 1;
+                let effect = entry.leave(last, EvictFlags::EVICT_ONLY_IF_NECESSARY, &mut vidmm.spans);
+                allocation.state -= AllocationState::EVICT_SOON;
+                vidmm.apply(index, device, effect);
             }
-            let allocation = &mut self.allocations[index as usize];
-            left[allocation.pool()] += allocation.size;
-            let entry = allocation.entry_mut(device);
-            entry.count = 1;
-            let effect = entry.leave(last, EvictFlags::EVICT_ONLY_IF_NECESSARY);
-            allocation.state -= AllocationState::EVICT_SOON;
-            self.apply(index, device, effect);
-        }
+        });
         for pool in Pool::ALL.into_iter().filter(|&pool| left[pool] > 0) {
             let bytes = self.devices[device as usize].list[pool].now() - left[pool];
             self.set_list_bytes(device as usize, pool, bytes);

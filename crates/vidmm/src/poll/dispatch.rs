@@ -4,11 +4,12 @@ use alloc::vec::Vec;
 
 use crate::{
     contract::{DmaBuffer, EngineFence, Kmd, Packet, SubmitCommand},
-    engine::Work,
-    event::Event,
+    engine::{InFlight, Work},
+    event::{Event, PreemptReason},
     gpu_va::TableKey,
     paging::root_page_table,
-    state::{Output, VidMm},
+    recovery::Returned,
+    state::{Context, Output, Queued, VidMm},
     submission::{FenceValueDesc, Submission, SubmitDesc},
 };
 
@@ -55,14 +56,59 @@ impl VidMm {
 
     /// Hands queued work to engines, context by context.
     pub(crate) fn dispatch(&mut self, kmd: &mut dyn Kmd) {
-        let mut next = 0;
-        while let Some(context) = self.queued.next_from(next) {
-            next = context + 1;
-            while let Some(paging_fence) = self.dispatchable(context) {
-                self.hand_out(kmd, context, paging_fence);
+        let mut next = Queued::FIRST;
+        while let Some(queued) = self.queued.next_from(next) {
+            next = queued.next();
+            while let Some(paging_fence) = self.dispatchable(queued.context) {
+                if self.has_priorities && self.overtakes(queued.context, paging_fence) {
+                    self.preempt(self.contexts[queued.context as usize].engine, PreemptReason::Priority);
+                    break;
+                }
+                self.hand_out(kmd, queued.context, paging_fence);
             }
-            if self.contexts[context as usize].queue.is_empty() {
-                self.queued.remove(&context);
+            if self.contexts[queued.context as usize].queue.is_empty() {
+                self.queued.remove(&queued);
+            }
+        }
+    }
+
+    /// Whether the context's next submission could run now, and its engine has been given less urgent work that it has not begun.
+    /// One that still waits for something does not overtake what it may wait for.
+    fn overtakes(&self, context: u32, paging_fence: u64) -> bool {
+        let Context { engine, priority, ref queue, .. } = self.contexts[context as usize];
+        let waits = queue.front().map_or(&[][..], |next| &next.desc.waits);
+        if paging_fence > self.paging_engine().retired || self.fence_waits(waits).next().is_some() {
+            return false;
+        }
+        let not_begun = self.engines[engine as usize].in_flight.iter().skip(1);
+        not_begun.into_iter().any(|packet| self.priority_of(packet).is_some_and(|given| given < priority))
+    }
+
+    /// How urgent a packet is; none for a paging buffer.
+    fn priority_of(&self, packet: &InFlight) -> Option<i32> {
+        match packet.work {
+            Work::Paging => None,
+            Work::User { context, .. } => Some(self.contexts[context as usize].priority),
+        }
+    }
+
+    /// Hands out what overtakes packets that engines have given back, before these are handed out again.
+    pub(super) fn dispatch_urgent(&mut self, kmd: &mut dyn Kmd) {
+        if !self.has_priorities {
+            return;
+        }
+        let mut next = Queued::FIRST;
+        while let Some(queued) = self.queued.next_from(next) {
+            next = queued.next();
+            let Context { engine, priority, .. } = self.contexts[queued.context as usize];
+            let is_less_urgent = |returned: &Returned| {
+                returned.engine == engine && self.priority_of(&returned.packet).is_some_and(|given| given < priority)
+            };
+            if !self.recovery.returned.iter().any(is_less_urgent) {
+                continue;
+            }
+            while let Some(paging_fence) = self.dispatchable_on(queued.context, |_| true) {
+                self.hand_out(kmd, queued.context, paging_fence);
             }
         }
     }
@@ -70,10 +116,14 @@ impl VidMm {
     /// The fence of the paging engine that the context's next submission waits for, 0 if it waits for none; none if it cannot be
     /// handed out yet.
     fn dispatchable(&self, context: u32) -> Option<u64> {
+        self.dispatchable_on(context, |engine| !self.recovery.holds(engine))
+    }
+
+    fn dispatchable_on(&self, context: u32, takes: impl Fn(u32) -> bool) -> Option<u64> {
         let context = &self.contexts[context as usize];
         let next = context.queue.front()?;
         let device = &self.devices[context.device as usize];
-        if context.in_flight >= IN_FLIGHT_MAX || !device.is_active() || self.recovery.holds(context.engine) {
+        if context.in_flight >= IN_FLIGHT_MAX || !device.is_active() || !takes(context.engine) {
             return None;
         }
         let mut paging_fence =
@@ -164,8 +214,10 @@ impl VidMm {
     /// Ends the holds of spans whose last submission has been dispatched.
     pub(crate) fn lapse_dispatched(&mut self, device: u32) {
         let dispatched = self.devices[device as usize].dispatched();
-        while let Some((index, flags)) = self.devices[device as usize].lapsing.pop(dispatched) {
-            self.lapse(index, device, flags);
-        }
+        self.with_holds(device, |vidmm| {
+            while let Some((index, flags)) = vidmm.devices[device as usize].lapsing.pop(dispatched) {
+                vidmm.lapse(index, device, flags);
+            }
+        });
     }
 }

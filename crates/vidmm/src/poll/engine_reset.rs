@@ -132,7 +132,7 @@ impl VidMm {
 
     /// One step of the recovery of engines: who must yield too, who is reset, and when all have answered, what runs again.
     pub(crate) fn recover(&mut self, kmd: &mut dyn Kmd) {
-        if self.recovery.engines.is_empty() {
+        if self.recovery.engines.is_empty() || !self.recovery.is_working() {
             return;
         }
         self.ask_dependent_engines(kmd);
@@ -142,6 +142,7 @@ impl VidMm {
         }
         self.reset_condemned();
         if self.recovery.engines.values().all(|&phase| phase == Phase::Answered) {
+            self.dispatch_urgent(kmd);
             self.recovery.engines.clear();
             self.resubmit(kmd);
         }

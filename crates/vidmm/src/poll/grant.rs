@@ -7,14 +7,16 @@ use alloc::{collections::BTreeSet, vec::Vec};
 
 use super::draft::Draft;
 use crate::{
-    allocation::{Allocation, AllocationState, Place},
+    allocation::{Allocation, AllocationState},
     event::{Event, EvictReason},
     gpu_va::{Mapping, PageTables, TableKey},
     id::{PlanNo, SubmissionNo},
     paging::Retire,
-    pool::Pool,
+    place::Place,
+    pool::{PerPool, Pool},
     request::RequestKind,
-    residency::SpanNo,
+    residency::ListEntry,
+    spans::SpanNo,
     state::{Deferred, DeferredAction, VidMm},
     turn::Power,
 };
@@ -27,6 +29,19 @@ enum Shortfall {
     Unlock,
     /// There is no room at present.
     Room,
+}
+
+/// What it takes to bring allocations in for a device, in bytes.
+#[derive(Default)]
+struct Needs {
+    /// The CPU sees what would leave its sight.
+    unlock: bool,
+    /// What the device does not hold.
+    not_held: PerPool<u64>,
+    /// What is not where it is counted.
+    missing: PerPool<u64>,
+    /// What is there, and would be evictable otherwise.
+    kept: PerPool<u64>,
 }
 
 impl VidMm {
@@ -200,14 +215,14 @@ impl VidMm {
                 // What has lapsed since it was asked for is required by nothing any more.
                 let is_required = |&(index, _): &(u32, _)| self.allocations[index as usize].is_required();
                 let items: Vec<(u32, Option<SpanNo>)> = items.iter().copied().filter(is_required).collect();
-                let indices: Vec<u32> = items.iter().map(|&(index, _)| index).collect();
-                if indices.iter().any(|&index| self.waits_for_unlock(index)) {
+                let needs = self.needs(device, &items);
+                if needs.unlock {
                     return Err(Shortfall::Unlock);
                 }
-                if !self.may_hold(device as usize, self.bytes_not_held(device, &indices)) {
+                if !self.may_hold(device as usize, needs.not_held) {
                     return Err(Shortfall::Promise);
                 }
-                if !Pool::ALL.into_iter().all(|pool| self.has_room_for(pool, device, position, &indices)) {
+                if !self.has_room_for(device, position, &needs) {
                     return Err(Shortfall::Room);
                 }
                 Ok(self.bring_in(device, &items))
@@ -224,23 +239,50 @@ impl VidMm {
 
     /// Grants what a device in error has asked for: nothing is brought in.
     fn pass_over(&mut self, device: u32, items: &[(u32, Option<SpanNo>)]) -> Vec<PlanNo> {
-        for &(index, span) in items {
-            if let Some(span) = span {
-                let effect = self.allocations[index as usize].entry_mut(device).grant(span);
-                self.apply(index, device, effect);
+        self.with_holds(device, |vidmm| {
+            for &(index, span) in items {
+                if let Some(span) = span {
+                    let effect = vidmm.allocations[index as usize].entry_mut(device).grant(span, &mut vidmm.spans);
+                    vidmm.apply(index, device, effect);
+                }
             }
-        }
+        });
         Vec::new()
     }
 
     /// Whether there is room for a device's list to be brought back.
-    pub(super) fn can_bring_in(&self, device: u32, items: &[(u32, Option<SpanNo>)]) -> bool {
-        let indices: Vec<u32> = items.iter().map(|&(index, _)| index).collect();
-        if indices.iter().any(|&index| self.waits_for_unlock(index)) {
-            return false;
+    pub(super) fn can_bring_in(&mut self, device: u32, items: &[(u32, Option<SpanNo>)]) -> bool {
+        let needs = self.needs(device, items);
+        !needs.unlock && self.has_room_for(device, self.devices[device as usize].dispatched(), &needs)
+    }
+
+    /// What it takes to bring `items` in. Each allocation counts once, however often it is named.
+    fn needs(&mut self, device: u32, items: &[(u32, Option<SpanNo>)]) -> Needs {
+        let mut needs = Needs::default();
+        for &(index, _) in items {
+            needs.unlock |= self.waits_for_unlock(index);
+            let allocation = &mut self.allocations[index as usize];
+            if allocation.state.contains(AllocationState::SEEN) {
+                continue;
+            }
+            allocation.state |= AllocationState::SEEN;
+            let (pool, size) = (allocation.pool(), allocation.size);
+            if !allocation.is_held_by(device) {
+                needs.not_held[pool] += size;
+            }
+            // What is elsewhere and is wanted here makes room there as any victim does.
+            if allocation.place.is_none_or(|place| place.pool() != pool) {
+                needs.missing[pool] += size;
+            } else if allocation.state.contains(AllocationState::EVICTABLE) {
+                needs.kept[pool] += size;
+            }
         }
-        let position = self.devices[device as usize].dispatched();
-        Pool::ALL.into_iter().all(|pool| self.has_room_for(pool, device, position, &indices))
+        items.iter().for_each(|&(index, _)| self.allocations[index as usize].state -= AllocationState::SEEN);
+        needs
+    }
+
+    fn has_room_for(&self, device: u32, position: SubmissionNo, needs: &Needs) -> bool {
+        Pool::ALL.into_iter().all(|pool| self.has_room_in(pool, device, position, needs))
     }
 
     /// Whether all that is missing in a pool fits into what is free and what is evictable there, without what the request
@@ -249,20 +291,8 @@ impl VidMm {
     /// Where it fits without a victim once the dead and the offered are gone, that is waited for while work of the device runs:
     /// copying living content out and in again costs more. When nothing runs any more, what dies may itself wait for this
     /// request.
-    fn has_room_for(&self, pool: Pool, device: u32, position: SubmissionNo, indices: &[u32]) -> bool {
-        let mut missing: Vec<u32> = Vec::new();
-        let mut kept: Vec<u32> = Vec::new();
-        for &index in indices {
-            let allocation = &self.allocations[index as usize];
-            let is_there = allocation.place.as_ref().is_some_and(|place| place.pool() == pool);
-            // What is there and is wanted elsewhere makes room as any victim does.
-            match (is_there, allocation.pool() == pool) {
-                (true, true) if allocation.state.contains(AllocationState::EVICTABLE) => kept.push(index),
-                (false, true) => missing.push(index),
-                _ => {}
-            }
-        }
-        let (missing, kept) = (self.bytes_of(missing), self.bytes_of(kept));
+    fn has_room_in(&self, pool: Pool, device: u32, position: SubmissionNo, needs: &Needs) -> bool {
+        let (missing, kept) = (needs.missing[pool], needs.kept[pool]);
         let (available, evictable) = (self.available(pool), &self.evictable[pool]);
         if missing <= available {
             return true;
@@ -286,29 +316,37 @@ impl VidMm {
             allocation.state.contains(AllocationState::DESTROYED)
                 && allocation.pool() == pool
                 && allocation.entries().all(|(user, entry)| {
-                    !entry.has_ungranted_span() && (if user == device { entry.until == last } else { !entry.holding })
+                    !entry.has_ungranted_span()
+                        && (if user == device { entry.until() == last } else { !entry.is_holding() })
                 })
         });
-        self.bytes_of(dying.map(|(_, index)| index).collect())
+        // An Evict names an allocation more than once if it ends more than one span of it.
+        let dying = BTreeSet::from_iter(dying.map(|(_, index)| index));
+        dying.into_iter().map(|index| self.allocations[index as usize].size).sum()
     }
 
     pub(super) fn bring_in(&mut self, device: u32, items: &[(u32, Option<SpanNo>)]) -> Vec<PlanNo> {
-        // What the request names is no victim of it.
-        for &(index, _) in items {
-            self.keep(index);
-        }
         let mut draft = Draft { wanted_by: Some(device), ..Draft::default() };
         let mut plans = Vec::new();
+        let mut missing = Vec::new();
+        // What the request names is no victim of it.
+        self.keep_all(items.iter().map(|&(index, _)| index));
         for &(index, _) in items {
             if self.is_placed(index) {
-                plans.push(self.allocations[index as usize].last_plan);
-            } else if self.allocations[index as usize].place.is_some() {
+                let plan = self.allocations[index as usize].last_plan;
+                if !self.stream.is_retired(plan) {
+                    plans.push(plan);
+                }
+                continue;
+            }
+            if self.allocations[index as usize].place.is_some() {
                 self.plan_out(&mut draft, index, self.reason_to_move(index));
             }
+            missing.push(index);
         }
         // System memory first: what leaves the memory segment may then stay resident in what is left there.
         for pool in [Pool::System, Pool::Memory] {
-            for &(index, _) in items {
+            for &index in &missing {
                 let allocation = &self.allocations[index as usize];
                 if allocation.place.is_none() && allocation.pool() == pool {
                     self.plan_in(&mut draft, index);
@@ -316,18 +354,7 @@ impl VidMm {
             }
         }
         plans.extend(self.finish(draft));
-        for &(index, span) in items {
-            if let Some(span) = span {
-                let effect = self.allocations[index as usize].entry_mut(device).grant(span);
-                self.apply(index, device, effect);
-            } else {
-                let entry = self.allocations[index as usize].entry(device);
-                // What was held before its device was suspended is held again.
-                if entry.is_some_and(|entry| entry.owed) {
-                    self.hold(index, device);
-                }
-            }
-        }
+        self.with_holds(device, |vidmm| vidmm.hold_granted(device, items));
         // What was held when it was asked for may have lapsed since.
         for &(index, _) in items {
             self.let_go(index);
@@ -335,6 +362,19 @@ impl VidMm {
             self.reclassify(index);
         }
         plans
+    }
+
+    /// The spans that the items name are granted.
+    fn hold_granted(&mut self, device: u32, items: &[(u32, Option<SpanNo>)]) {
+        for &(index, span) in items {
+            if let Some(span) = span {
+                let effect = self.allocations[index as usize].entry_mut(device).grant(span, &mut self.spans);
+                self.apply(index, device, effect);
+            } else if self.allocations[index as usize].entry(device).is_some_and(ListEntry::is_owed) {
+                // What was held before its device was suspended is held again.
+                self.hold(index, device);
+            }
+        }
     }
 
     /// Why an allocation that is resident, but not where its device's list counts it, goes there.

@@ -5,12 +5,13 @@ use alloc::vec::Vec;
 use super::draft::{Draft, follow};
 use crate::{
     adapter::NotificationRevision,
-    allocation::{Allocation, AllocationState, Place},
+    allocation::{Allocation, AllocationState},
     contract::NotifyAllocFlags,
     event::{ContentSource, Event, EvictReason},
     extents::Extents,
     gpu_va::TableKey,
     paging::{ApertureRange, Coming, Leaving, Notice, PageIn, PageOut, PlannedTable},
+    place::{PageOffset, Place},
     pool::Pool,
     state::VidMm,
     units::{Extent, GpuVirtualAddress, PhysicalAddress},
@@ -42,7 +43,8 @@ impl VidMm {
             extents: extents.clone(),
             backing_store: backed.then_some(backing_store),
         }));
-        self.place(draft, index, Place::Memory(extents));
+        let place = self.allocations[index as usize].place_in_memory(&extents);
+        self.place(draft, index, place);
         match backed {
             true => {
                 self.statistics.bytes_paged_in += size;
@@ -66,7 +68,7 @@ impl VidMm {
                 self.aperture.show(index, range, &mut after);
                 let offset = range.offset;
                 draft.plan.page_in.push(Coming::Aperture(ApertureRange { handle, size, offset, backing_store }));
-                Place::Aperture(offset)
+                Place::Aperture(PageOffset::of_bytes(offset))
             }
         };
         self.plan_after_all(draft, after);
@@ -157,8 +159,8 @@ impl VidMm {
         for (device, entry) in allocation.entries() {
             let books = &self.devices[device as usize];
             // Nothing of a suspended device is in flight, and what it has queued is not dispatched before it is resumed.
-            if !books.is_suspended() && entry.until > books.retired() {
-                draft.plan.wait_for(device, entry.until);
+            if !books.is_suspended() && entry.until() > books.retired() {
+                draft.plan.wait_for(device, entry.until());
             }
         }
         for mapping in Vec::from_iter(self.allocations[index as usize].mappings()) {
@@ -166,7 +168,7 @@ impl VidMm {
         }
         let (discarded, worthless) = (self.is_discardable(index), self.is_worthless(index));
         let allocation = &mut self.allocations[index as usize];
-        let place = allocation.place.take().expect("what leaves a segment is in it");
+        let place = allocation.take_place().expect("what leaves a segment is in it");
         self.processes[allocation.process as usize].standing.usage[place.pool()] -= allocation.size;
         let has_news = !worthless && allocation.state.contains(AllocationState::DIRTY);
         let copied = has_news && matches!(place, Place::Memory(_));
@@ -185,11 +187,11 @@ impl VidMm {
         allocation.last_plan = number;
         draft.decided = true;
         match place {
-            Place::Memory(extents) => self.plan_out_of_memory(draft, index, extents, copied),
+            Place::Memory(_) => self.plan_out_of_memory(draft, index, extents.clone(), copied),
             Place::System => self.plan_out_of_system(draft, index, reason),
             Place::Aperture(offset) => {
                 self.plan_out_of_system(draft, index, reason);
-                self.plan_out_of_aperture(draft, index, offset);
+                self.plan_out_of_aperture(draft, index, offset.bytes());
             }
         }
         self.plan_view(draft, index);

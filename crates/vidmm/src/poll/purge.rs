@@ -4,7 +4,7 @@
 use alloc::{collections::BTreeSet, vec::Vec};
 
 use crate::{
-    allocation::{Allocation, AllocationState, Place},
+    allocation::{Allocation, AllocationState},
     contract::{
         BuildPagingBuffer, BuildStatus, Host, Kmd, KmdAllocationHandle, PagingBuffer, PagingOperation, Transfer,
         UnmapApertureSegment,
@@ -13,6 +13,7 @@ use crate::{
     event::Event,
     id::PlanNo,
     paging::{Abandoned, Coming, IoMmuRange, Leaving, Step},
+    place::Place,
     state::VidMm,
     units::{PAGE_SIZE, PhysicalAddress, SegmentId},
 };
@@ -98,9 +99,9 @@ impl VidMm {
     fn farewells(&self) -> Vec<(u32, PagingOperation)> {
         let farewell = |(index, allocation): (usize, &Allocation)| {
             let Allocation { handle, size, .. } = *allocation;
-            let operation = match allocation.place.as_ref()? {
-                Place::Memory(extents) => {
-                    let offset = extents.iter().next().map_or(0, |extent| extent.offset);
+            let operation = match allocation.place? {
+                Place::Memory(place) => {
+                    let offset = allocation.extents(place).iter().next().map_or(0, |extent| extent.offset);
                     let place = PhysicalAddress { segment: self.adapter.memory_id(), offset };
                     PagingOperation::Transfer(Transfer {
                         allocation: handle,
@@ -113,7 +114,7 @@ impl VidMm {
                 Place::Aperture(offset) => PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
                     allocation: handle,
                     segment_id: self.adapter.aperture.id,
-                    offset_in_pages: offset / PAGE_SIZE,
+                    offset_in_pages: offset.bytes() / PAGE_SIZE,
                     number_of_pages: size / PAGE_SIZE,
                     dummy_page: self.dummy_page,
                 }),
@@ -163,8 +164,9 @@ impl VidMm {
         self.keep(index);
         let worthless = self.is_worthless(index);
         let allocation = &mut self.allocations[index as usize];
-        let place = allocation.place.take();
-        if let Some(place) = &place {
+        let (_, extents) = allocation.location(&self.adapter);
+        let place = allocation.take_place();
+        if let Some(place) = place {
             self.processes[allocation.process as usize].standing.usage[place.pool()] -= allocation.size;
         }
         let is_news = allocation.state.contains(AllocationState::DIRTY);
@@ -187,7 +189,7 @@ impl VidMm {
         if is_lost && !worthless {
             self.lose_content(host, index);
         }
-        if let Some(Place::Memory(extents)) = place {
+        if let Some(Place::Memory(_)) = place {
             debug_assert_eq!(extents.bytes(), size);
             extents.iter().for_each(|extent| self.placer.release(extent));
         }

@@ -8,6 +8,7 @@ use crate::{
     allocation::AllocationState,
     event::SuspendReason,
     pool::{PerPool, Pool},
+    residency::ListEntry,
     state::VidMm,
     turn::{CALM, CALM_SHARE},
 };
@@ -110,7 +111,7 @@ impl VidMm {
             let (from, size) = (allocation.pool(), allocation.size);
             allocation.state.toggle(AllocationState::LISTED_IN_SYSTEM);
             let to = self.allocations[index as usize].pool();
-            if self.allocations[index as usize].entry(device).is_some_and(|entry| entry.owed) {
+            if self.allocations[index as usize].entry(device).is_some_and(ListEntry::is_owed) {
                 self.devices[device as usize].owed[from] -= size;
                 self.devices[device as usize].owed[to] += size;
             }

@@ -45,7 +45,7 @@ impl VidMm {
 
     /// Whether what an engine reports counts: not while it, or the adapter, is being reset (FLT-22).
     pub(super) fn hears(&self, engine: u32) -> bool {
-        let is_reset = matches!(self.recovery.engines.get(&engine), Some(Phase::Resetting { .. }));
+        let is_reset = matches!(self.recovery.phase(engine), Some(Phase::Resetting { .. }));
         self.recovery.is_working() && !is_reset
     }
 

@@ -9,8 +9,11 @@ use crate::{
 
 impl VidMm {
     /// When to call [`poll`](Self::poll) next if nothing else happens before: a time slice ends, or somebody is to be asked to
-    /// trim; `None` when nothing waits for time to pass.
+    /// trim, or a time limit is over; `None` when nothing waits for time to pass.
     pub fn next_wake(&self) -> Option<Nanoseconds> {
+        if self.failed.is_some() {
+            return None;
+        }
         self.wake.into_iter().chain(self.recovery.due).min()
     }
 
@@ -43,8 +46,12 @@ impl VidMm {
             if self.has_paging() {
                 self.page(kmd, host);
             }
-            self.watch();
-            self.recover(kmd);
+            if !self.recovery.engines.is_empty() {
+                self.recover(kmd);
+            }
+            if !self.stirred {
+                self.watch();
+            }
         }
         self.outputs.pop_front()
     }

@@ -13,7 +13,8 @@ use crate::{
     budget::PriorityBand,
     event::{Event, ResumeReason, SuspendReason},
     pool::{PerPool, Pool},
-    residency::SpanNo,
+    residency::EntryFlags,
+    spans::SpanNo,
     state::VidMm,
     turn::{Activity, CALM, CALM_SHARE, Power, SLICE_MIN, SLICE_PER_PAGING, STARVATION, TRIM_GRACE},
     units::Nanoseconds,
@@ -99,7 +100,7 @@ impl VidMm {
 
     /// Whether queued work of the device waits for nothing but its turn.
     fn has_runnable_work(&self, device: u32) -> bool {
-        let mut queued = self.queued.iter().map(|&context| &self.contexts[context as usize]);
+        let mut queued = self.queued.iter().map(|queued| &self.contexts[queued.context as usize]);
         !self.devices[device as usize].undispatched.is_empty()
             && queued.any(|context| {
                 let next = context.queue.front().filter(|_| context.device == device);
@@ -258,6 +259,12 @@ impl VidMm {
         self.devices[device as usize].suspended_in_period = true;
         let id = self.device_id(device);
         self.events.record(|| Event::DeviceSuspended { device: id });
+        self.with_holds(device, |vidmm| vidmm.release_all(device));
+        self.stirred = true;
+    }
+
+    /// What entries of a device's list hold is to be held again when the device is resumed.
+    fn release_all(&mut self, device: u32) {
         let halted = self.devices[device as usize].turn.is_halted;
         for index in core::mem::take(&mut self.devices[device as usize].holdings) {
             let is_open =
@@ -266,14 +273,14 @@ impl VidMm {
                 continue;
             }
             let entry = self.allocations[index as usize].entry_mut(device);
-            entry.in_holdings = false;
-            if !entry.holding {
+            entry.is -= EntryFlags::IN_HOLDINGS;
+            if !entry.is_holding() {
                 continue;
             }
             self.devices[device as usize].to_bring_back.push(self.allocations.id(index as usize));
             self.release(index, device);
             let allocation = &mut self.allocations[index as usize];
-            allocation.entry_mut(device).owed = true;
+            allocation.entry_mut(device).is |= EntryFlags::OWED;
             let (pool, size) = (allocation.pool(), allocation.size);
             self.devices[device as usize].owed[pool] += size;
             // Its work may have written, and may write again.
@@ -283,7 +290,6 @@ impl VidMm {
             self.allocations[index as usize].state |= state;
             self.let_go(index);
         }
-        self.stirred = true;
     }
 
     /// The device's turn has come: its list is brought back, and then its work runs.
@@ -320,7 +326,7 @@ impl VidMm {
         let still_required = |&id| {
             let index = self.allocations.lookup(id).ok()?;
             let entry = self.allocations[index].entry(device)?;
-            entry.owed.then_some((index as u32, None))
+            entry.is_owed().then_some((index as u32, None))
         };
         books.to_bring_back.iter().filter_map(still_required).collect()
     }

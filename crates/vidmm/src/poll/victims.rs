@@ -72,10 +72,10 @@ impl VidMm {
     /// Whether nothing that was submitted and not dispatched requires the allocation. The work of a suspended device does,
     /// although nothing holds what it requires.
     pub(crate) fn is_done_with(&self, index: u32) -> bool {
-        let is_over = |(device, entry): (u32, &ListEntry)| {
-            !entry.open && !entry.has_ungranted_span() && entry.until <= self.devices[device as usize].dispatched()
+        let is_used = |device: u32, entry: &ListEntry| {
+            entry.is_open() || entry.has_ungranted_span() || entry.until() > self.devices[device as usize].dispatched()
         };
-        self.allocations[index as usize].entries().all(is_over)
+        !self.allocations[index as usize].any_entry(is_used)
     }
 
     /// What an allocation that may be evicted is to its owner.

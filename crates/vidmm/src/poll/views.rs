@@ -4,12 +4,13 @@ use alloc::vec::Vec;
 
 use super::draft::{Draft, follow};
 use crate::{
-    allocation::{Allocation, AllocationState, Place},
+    allocation::{Allocation, AllocationState},
     contract::Host,
     event::Event,
     extents::Extents,
     id::PlanNo,
     paging::{Coming, PageIn, Rotation},
+    place::Place,
     pool::Pool,
     state::VidMm,
     units::{Extent, SegmentId},
@@ -21,8 +22,8 @@ impl VidMm {
     pub(crate) fn view_of(&self, index: u32) -> (SegmentId, Extents) {
         let allocation = &self.allocations[index as usize];
         let is_copy = allocation.state.contains(AllocationState::KEEPS_COPY);
-        match &allocation.place {
-            Some(Place::Memory(extents)) if !is_copy => (self.adapter.memory_id(), extents.clone()),
+        match allocation.place {
+            Some(Place::Memory(place)) if !is_copy => (self.adapter.memory_id(), allocation.extents(place)),
             _ => {
                 let extent = Extent { offset: allocation.backing_store, size: allocation.size };
                 (SegmentId::SYSTEM, Extents::one(extent))
@@ -90,14 +91,14 @@ impl VidMm {
     /// Copies what the CPU has written in system memory to where the allocation is in the memory segment, after the work that is
     /// under way. Work that is not dispatched yet waits for it.
     pub(crate) fn refresh(&mut self, index: u32) {
-        let Allocation { handle, size, backing_store, last_plan, ref place, ref state, .. } =
-            self.allocations[index as usize];
-        let Some(Place::Memory(extents)) = place else { return };
+        let allocation = &self.allocations[index as usize];
+        let Allocation { handle, size, backing_store, last_plan, place, state, .. } = *allocation;
+        let Some(Place::Memory(place)) = place else { return };
         if !state.contains(AllocationState::KEEPS_COPY) {
             return;
         }
         let mut draft = Draft::default();
-        let extents = extents.clone();
+        let extents = allocation.extents(place);
         draft.plan.page_in.push(Coming::Memory(PageIn { handle, size, extents, backing_store: Some(backing_store) }));
         follow(&self.stream, &mut draft.plan, last_plan);
         let devices: Vec<u32> = self.allocations[index as usize].entries().map(|(device, _)| device).collect();

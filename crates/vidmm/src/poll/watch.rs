@@ -9,13 +9,17 @@ use crate::{
 
 impl VidMm {
     /// Acts on the limits that are over, and notes when the next one is.
+    #[inline(never)]
     pub(crate) fn watch(&mut self) {
         self.recovery.due = None;
         if let AdapterPhase::Resetting { until } | AdapterPhase::Restarting { until } = self.recovery.adapter {
             return self.expect_driver(until);
         }
         for engine in 0..self.engines.len() as u32 {
-            match self.recovery.engines.get(&engine).copied() {
+            if !self.recovery.is_working() {
+                return;
+            }
+            match self.recovery.phase(engine) {
                 None => self.watch_packet(engine),
                 Some(Phase::Preempting { until, .. }) if self.now < until => self.recovery.due_at(until),
                 Some(Phase::Preempting { reason, .. }) => self.time_out(engine, reason),

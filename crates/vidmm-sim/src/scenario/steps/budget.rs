@@ -6,9 +6,9 @@ use serde::Deserialize;
 use vidmm::{MemorySegmentGroup, PriorityBand, TrimIntervals, Visibility};
 use vidmm_trace::ByteSize;
 
-use super::duration::Duration;
 use super::names::name;
 use crate::exact::exact;
+use crate::scenario::duration::Duration;
 
 /// The names of [`MemorySegmentGroup`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -189,7 +189,7 @@ pub struct Intervals {
 
 impl From<Intervals> for TrimIntervals {
     fn from(Intervals { min, max, idle }: Intervals) -> Self {
-        Self { min: min.0, max: max.0, idle: idle.0 }
+        Self { min: min.ns, max: max.ns, idle: idle.ns }
     }
 }
 

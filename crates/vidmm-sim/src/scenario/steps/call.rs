@@ -4,11 +4,11 @@ use serde::Deserialize;
 use vidmm_trace::ByteSize;
 
 use super::budget::{ExpectTrim, Intervals, ProcessPriority, QueryVideoMemory, ReserveVideoMemory};
-use super::duration::Duration;
 use super::kernel::Kernel;
 use super::names::names;
 use super::objects::{CreateAllocation, CreateDevice, DestroyAllocation, KillProcess, MapAllocation, OnDevice};
 use super::residency::{Evict, MakeResident, Offer, Reclaim, SetPriority, UpdateProperty};
+use crate::scenario::duration::Duration;
 
 /// What a step does.
 #[derive(Clone, Debug, PartialEq, Eq)]

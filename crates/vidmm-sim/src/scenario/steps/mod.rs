@@ -18,7 +18,6 @@
 // A file imports only from those above it.
 mod answer;
 mod names;
-mod duration;
 mod list;
 mod objects;
 mod residency;
@@ -32,7 +31,6 @@ mod read;
 pub use answer::Answer;
 pub use budget::{ExpectTrim, Group, Intervals, ProcessPriority, QueryVideoMemory, ReserveVideoMemory, TrimFlag};
 pub use call::{Action, ApertureShows, Call, CheckAperture, Look, Power, Until, Whereabouts};
-pub use duration::Duration;
 pub use kernel::{Kernel, KernelEngine};
 pub use objects::{
     AllocationPriority, CpuAccess, CreateAllocation, CreateDevice, DestroyAllocation, DestroyFlag, KillProcess,

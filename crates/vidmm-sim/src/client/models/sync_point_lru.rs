@@ -1,11 +1,9 @@
 //! A residency manager as many engines ship it: an LRU list trimmed to sync points, which keeps to its budget by asking for it.
 
-use vidmm::{EvictFlags, MakeResidentFlags, MemorySegmentGroup, Nanoseconds, TrimFlags};
+use vidmm::{AllocationId, EvictError, EvictFlags, MakeResidentFlags, MemorySegmentGroup, Nanoseconds, TrimFlags};
 
-use super::{
-    lru::{Lru, Resident, allocations},
-    model::{ClientModel, ModelDevice, ModelError, Prepared, Use},
-};
+use super::super::list::{DeviceList, ListError, ListKeeper, Listed, Named};
+use super::lru::{Lru, Resident, allocations};
 
 const SECOND: Nanoseconds = 1_000_000_000;
 
@@ -27,39 +25,39 @@ const MAX_LATENCY: u64 = 6;
 pub(super) struct SyncPointLru {
     resident: Lru,
     /// What the submission that is being prepared has not made resident yet.
-    missing: Option<Vec<Use>>,
+    missing: Option<Vec<Named>>,
     /// What was used in sync points up to this one was not used in the present period.
     period: u64,
 }
 
 impl SyncPointLru {
     /// Evicts what lay unused for longer than the grace, as far as the GPU is done with it.
-    fn trim_by_age(&mut self, device: &mut ModelDevice<'_>, budget: u64) -> Result<(), ModelError> {
-        let (now, completed) = (device.now, device.completed);
+    fn trim_by_age(&mut self, list: &mut DeviceList<'_>, budget: u64) -> Result<(), EvictError> {
+        let (now, completed) = (list.now, list.completed);
         let grace = grace(self.resident.bytes, budget);
         let is_old = |resident: &Resident| resident.last_time + grace < now && resident.last_fence <= completed;
         let old = self.resident.take(is_old);
-        Ok(device.evict(&allocations(&old), EvictFlags::empty())?)
+        list.evict(&allocations(&old), EvictFlags::empty()).map(drop)
     }
 
     /// Makes resident the first of what is missing, as much as fits into the budget.
-    fn bring_in_what_fits(&mut self, device: &mut ModelDevice<'_>, budget: u64) -> Result<(), ModelError> {
+    fn bring_in_what_fits(&mut self, list: &mut DeviceList<'_>, budget: u64) -> Result<(), ListError> {
         let missing = self.missing.as_mut().expect("a submission is being prepared");
         let mut room = budget.saturating_sub(self.resident.bytes);
-        let fits = |what: &&Use| room.checked_sub(what.bytes).map(|left| room = left).is_some();
+        let fits = |what: &&Named| room.checked_sub(what.bytes).map(|left| room = left).is_some();
         let count = missing.iter().take_while(fits).count();
-        self.bring_in(device, count).map(drop)
+        self.bring_in(list, count).map(drop)
     }
 
     /// Makes resident the first `count` of what is missing. Returns whether there was room.
-    fn bring_in(&mut self, device: &mut ModelDevice<'_>, count: usize) -> Result<bool, ModelError> {
+    fn bring_in(&mut self, list: &mut DeviceList<'_>, count: usize) -> Result<bool, ListError> {
         let missing = self.missing.as_mut().expect("a submission is being prepared");
-        let batch: Vec<_> = missing[..count].iter().map(|what| what.allocation).collect();
-        if device.make_resident(&batch, MakeResidentFlags::CANT_TRIM_FURTHER)?.is_some() {
+        let batch: Vec<AllocationId> = missing[..count].iter().map(|what| what.allocation).collect();
+        if list.make_resident(&batch, MakeResidentFlags::CANT_TRIM_FURTHER)?.is_some() {
             return Ok(false);
         }
         for what in missing.drain(..count) {
-            self.resident.push(Resident { what, last_fence: device.submitted + 1, last_time: device.now });
+            self.resident.push(Resident { what, last_fence: list.submitted + 1, last_time: list.now });
         }
         Ok(true)
     }
@@ -67,69 +65,79 @@ impl SyncPointLru {
     /// Evicts what was used up to a sync point, the oldest first, until so many bytes are gone. Returns how many are.
     fn trim_to_sync_point(
         &mut self,
-        device: &mut ModelDevice<'_>,
+        list: &mut DeviceList<'_>,
         sync_point: u64,
         bytes: u64,
-    ) -> Result<u64, ModelError> {
+    ) -> Result<u64, EvictError> {
         let mut trimmed = 0;
         let old = self.resident.take(|resident| {
             let goes = trimmed < bytes && resident.last_fence <= sync_point;
             trimmed += if goes { resident.what.bytes } else { 0 };
             goes
         });
-        device.evict(&allocations(&old), EvictFlags::empty())?;
+        list.evict(&allocations(&old), EvictFlags::empty())?;
         Ok(trimmed)
     }
 }
 
-impl ClientModel for SyncPointLru {
-    fn prepare(&mut self, device: &mut ModelDevice<'_>, uses: &[Use]) -> Result<Prepared, ModelError> {
-        if device.submitted - device.completed >= MAX_LATENCY {
-            return Ok(Prepared::WaitsFor(device.submitted + 1 - MAX_LATENCY));
+impl ListKeeper for SyncPointLru {
+    fn make_resident(&mut self, list: &mut DeviceList<'_>, uses: &[Named]) -> Result<Listed, ListError> {
+        if list.submitted - list.completed >= MAX_LATENCY {
+            return Ok(Listed::WaitsFor(list.submitted + 1 - MAX_LATENCY));
         }
-        let (sync_point, now) = (device.submitted + 1, device.now);
+        let (sync_point, now) = (list.submitted + 1, list.now);
         if self.missing.is_none() {
             let missing = uses.iter().filter(|what| !self.resident.touch(what.allocation, sync_point, now));
             self.missing = Some(missing.copied().collect());
         }
-        let budget = device.budget(MemorySegmentGroup::Local)?;
-        self.trim_by_age(device, budget)?;
+        let budget = list.budget(MemorySegmentGroup::Local)?;
+        self.trim_by_age(list, budget)?;
         loop {
-            self.bring_in_what_fits(device, budget)?;
+            self.bring_in_what_fits(list, budget)?;
             let missing = self.missing.as_ref().expect("a submission is being prepared");
             let (count, bytes) = (missing.len(), missing.iter().map(|what| what.bytes).sum::<u64>());
             if count == 0 {
                 self.missing = None;
-                return Ok(Prepared::Ready);
+                return Ok(Listed::All);
             }
             // Only the submission's own is left: over the budget, then.
             let is_own = self.resident.oldest().is_none_or(|oldest| oldest.last_fence == sync_point);
-            if is_own && self.bring_in(device, count)? {
+            if is_own && self.bring_in(list, count)? {
                 continue;
             }
             if is_own {
-                return Err(ModelError::NothingLeft { bytes });
+                return Err(ListError::NothingLeft { bytes });
             }
             let over = (self.resident.bytes + bytes).saturating_sub(budget).max(1);
-            if self.trim_to_sync_point(device, device.completed, over)? == 0 {
-                return Ok(Prepared::WaitsFor(device.completed + 1));
+            if self.trim_to_sync_point(list, list.completed, over)? == 0 {
+                return Ok(Listed::WaitsFor(list.completed + 1));
             }
         }
+    }
+
+    fn leave(&mut self, list: &mut DeviceList<'_>, allocation: AllocationId) -> Result<(), EvictError> {
+        list.evict(&allocations(&self.resident.take_one(allocation)), EvictFlags::empty()).map(drop)
+    }
+
+    fn trim_all(&mut self, list: &mut DeviceList<'_>) -> Result<(), EvictError> {
+        // What the next submission had made resident is gone as well.
+        self.missing = None;
+        self.trim_to_sync_point(list, u64::MAX, u64::MAX).map(drop)
     }
 
     fn wants_trim_notifications(&self) -> bool {
         true
     }
 
-    fn trim(&mut self, device: &mut ModelDevice<'_>, flags: TrimFlags, num_bytes: u64) -> Result<(), ModelError> {
+    fn trim(&mut self, list: &mut DeviceList<'_>, flags: TrimFlags, num_bytes: u64) -> Result<(), EvictError> {
         if flags.contains(TrimFlags::PERIODIC_TRIM) {
-            self.trim_to_sync_point(device, self.period.min(device.completed), u64::MAX)?;
+            self.trim_to_sync_point(list, self.period.min(list.completed), u64::MAX)?;
         }
         if flags.intersects(TrimFlags::PERIODIC_TRIM | TrimFlags::RESTART_PERIODIC_TRIM) {
-            self.period = device.completed;
+            self.period = list.completed;
         }
         if flags.contains(TrimFlags::TRIM_TO_BUDGET) {
-            self.trim_to_sync_point(device, device.completed, num_bytes)?;
+            self.trim_to_sync_point(list, list.completed, num_bytes)?;
         }
         Ok(())
     }

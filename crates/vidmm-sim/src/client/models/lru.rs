@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use vidmm::{AllocationId, Nanoseconds};
 
-use super::model::Use;
+use super::super::list::Named;
 
 /// An allocation that the client believes to be resident.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Resident {
-    pub what: Use,
+    pub what: Named,
     /// The fence value at which its last use ends.
     pub last_fence: u64,
     /// When it was used last.
@@ -65,6 +65,11 @@ impl Lru {
         let resident = self.residents.remove(at).expect("it was found");
         self.residents.push_back(Resident { last_fence, last_time, ..resident });
         true
+    }
+
+    /// Takes an allocation out, if it is in there.
+    pub fn take_one(&mut self, allocation: AllocationId) -> Vec<Resident> {
+        self.take(|resident| resident.what.allocation == allocation)
     }
 }
 

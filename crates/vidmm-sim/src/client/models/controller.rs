@@ -1,11 +1,9 @@
 //! The residency controller of a compute driver: trim call-backs, and a ladder of what to do when memory runs out.
 
-use vidmm::{AllocationId, EvictFlags, MakeResidentFlags, TrimFlags};
+use vidmm::{AllocationId, EvictError, EvictFlags, MakeResidentFlags, TrimFlags};
 
-use super::{
-    lru::{Lru, Resident, allocations},
-    model::{ClientModel, ModelDevice, ModelError, Prepared, Use},
-};
+use super::super::list::{DeviceList, ListError, ListKeeper, Listed, Named};
+use super::lru::{Lru, Resident, allocations};
 
 /// How far up the ladder a submission is that was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -42,63 +40,63 @@ impl Controller {
     }
 
     /// Evicts those, and returns how many bytes they were.
-    fn evict(&mut self, device: &mut ModelDevice<'_>, gone: &[Resident]) -> Result<u64, ModelError> {
-        device.evict(&allocations(gone), self.evict_flags())?;
+    fn evict(&mut self, list: &mut DeviceList<'_>, gone: &[Resident]) -> Result<u64, EvictError> {
+        list.evict(&allocations(gone), self.evict_flags())?;
         Ok(gone.iter().map(|resident| resident.what.bytes).sum())
     }
 
     /// Evicts the oldest until so many bytes are gone; stops where the GPU is not done yet. Returns what is left to trim.
-    fn trim_to_budget(&mut self, device: &mut ModelDevice<'_>, bytes: u64) -> Result<u64, ModelError> {
+    fn trim_to_budget(&mut self, list: &mut DeviceList<'_>, bytes: u64) -> Result<u64, EvictError> {
         let mut gone = Vec::new();
         let mut left = bytes;
-        while left > 0 && self.resident.oldest().is_some_and(|oldest| oldest.last_fence <= device.completed) {
+        while left > 0 && self.resident.oldest().is_some_and(|oldest| oldest.last_fence <= list.completed) {
             let oldest = self.resident.pop().expect("it was just seen");
             left = left.saturating_sub(oldest.what.bytes);
             gone.push(oldest);
         }
-        self.evict(device, &gone)?;
+        self.evict(list, &gone)?;
         Ok(left)
     }
 
     /// Does what the next rung says, or waits on the present one.
-    fn climb(&mut self, device: &mut ModelDevice<'_>, refused: u64) -> Result<Option<Prepared>, ModelError> {
+    fn climb(&mut self, list: &mut DeviceList<'_>, refused: u64) -> Result<Option<Listed>, ListError> {
         self.is_budget_exhausted = true;
         if self.rung == Rung::Ground {
             self.rung = Rung::Trims(refused);
         }
         self.rung = match self.rung {
             Rung::Trims(bytes) => {
-                let left = self.trim_to_budget(device, bytes)?;
+                let left = self.trim_to_budget(list, bytes)?;
                 let oldest = self.resident.oldest().map(|oldest| oldest.last_fence);
-                match oldest.filter(|&fence| left > 0 && fence <= device.submitted) {
+                match oldest.filter(|&fence| left > 0 && fence <= list.submitted) {
                     Some(fence) => {
                         self.rung = Rung::Trims(left);
-                        return Ok(Some(Prepared::WaitsFor(fence)));
+                        return Ok(Some(Listed::WaitsFor(fence)));
                     }
                     None => Rung::Flushes,
                 }
             }
-            Rung::Flushes if device.completed < device.submitted => {
-                return Ok(Some(Prepared::WaitsFor(device.submitted)));
+            Rung::Flushes if list.completed < list.submitted => {
+                return Ok(Some(Listed::WaitsFor(list.submitted)));
             }
             Rung::Flushes => Rung::EvictsTemporaries,
             Rung::EvictsTemporaries => {
-                let submitted = device.submitted;
+                let submitted = list.submitted;
                 let temporary = |resident: &Resident| resident.what.is_temporary && resident.last_fence <= submitted;
                 let gone = self.resident.take(temporary);
-                self.evict(device, &gone)?;
+                self.evict(list, &gone)?;
                 Rung::CantTrimFurther
             }
-            Rung::Ground | Rung::CantTrimFurther => return Err(ModelError::NothingLeft { bytes: refused }),
+            Rung::Ground | Rung::CantTrimFurther => return Err(ListError::NothingLeft { bytes: refused }),
         };
         Ok(None)
     }
 }
 
-impl ClientModel for Controller {
-    fn prepare(&mut self, device: &mut ModelDevice<'_>, uses: &[Use]) -> Result<Prepared, ModelError> {
-        let (last_fence, last_time) = (device.submitted + 1, device.now);
-        let missing: Vec<Use> =
+impl ListKeeper for Controller {
+    fn make_resident(&mut self, list: &mut DeviceList<'_>, uses: &[Named]) -> Result<Listed, ListError> {
+        let (last_fence, last_time) = (list.submitted + 1, list.now);
+        let missing: Vec<Named> =
             uses.iter().copied().filter(|what| !self.resident.touch(what.allocation, last_fence, last_time)).collect();
         let named: Vec<AllocationId> = missing.iter().map(|what| what.allocation).collect();
         loop {
@@ -106,37 +104,47 @@ impl ClientModel for Controller {
                 Rung::CantTrimFurther => MakeResidentFlags::CANT_TRIM_FURTHER,
                 _ => MakeResidentFlags::empty(),
             };
-            let Some(refused) = device.make_resident(&named, flags)? else { break };
-            if let Some(waits) = self.climb(device, refused)? {
+            let Some(refused) = list.make_resident(&named, flags)? else { break };
+            if let Some(waits) = self.climb(list, refused)? {
                 return Ok(waits);
             }
         }
         self.rung = Rung::Ground;
         missing.iter().for_each(|&what| self.resident.push(Resident { what, last_fence, last_time }));
-        Ok(Prepared::Ready)
+        Ok(Listed::All)
     }
 
-    fn fence_reached(&mut self, device: &mut ModelDevice<'_>) -> Result<(), ModelError> {
-        self.to_trim = self.trim_to_budget(device, self.to_trim)?;
+    fn fence_reached(&mut self, list: &mut DeviceList<'_>) -> Result<(), EvictError> {
+        self.to_trim = self.trim_to_budget(list, self.to_trim)?;
         Ok(())
+    }
+
+    fn leave(&mut self, list: &mut DeviceList<'_>, allocation: AllocationId) -> Result<(), EvictError> {
+        let gone = self.resident.take_one(allocation);
+        self.evict(list, &gone).map(drop)
+    }
+
+    fn trim_all(&mut self, list: &mut DeviceList<'_>) -> Result<(), EvictError> {
+        let all = self.resident.take(|_| true);
+        self.evict(list, &all).map(drop)
     }
 
     fn wants_trim_notifications(&self) -> bool {
         true
     }
 
-    fn trim(&mut self, device: &mut ModelDevice<'_>, flags: TrimFlags, num_bytes: u64) -> Result<(), ModelError> {
+    fn trim(&mut self, list: &mut DeviceList<'_>, flags: TrimFlags, num_bytes: u64) -> Result<(), EvictError> {
         if flags.contains(TrimFlags::PERIODIC_TRIM) {
             let last = self.last_trim_fence;
             let unused = self.resident.take(|resident| resident.last_fence <= last);
-            self.evict(device, &unused)?;
+            self.evict(list, &unused)?;
         }
         if flags.intersects(TrimFlags::PERIODIC_TRIM | TrimFlags::RESTART_PERIODIC_TRIM) {
-            self.last_trim_fence = device.completed;
+            self.last_trim_fence = list.completed;
         }
         if flags.contains(TrimFlags::TRIM_TO_BUDGET) {
             // A later request replaces an earlier one: it has the latest figure.
-            self.to_trim = self.trim_to_budget(device, num_bytes)?;
+            self.to_trim = self.trim_to_budget(list, num_bytes)?;
         }
         Ok(())
     }

@@ -1,0 +1,151 @@
+//! One kernel of a process: its buffers are provided, put on the list, and used.
+
+use vidmm::{FenceValueDesc, MemorySegmentGroup, SubmitDesc, TrimFlags};
+use vidmm_runtime::{AllocationSegments, KernelCommand, Runtime};
+use vidmm_trace::{Cost, Lifetime};
+
+use super::{
+    Client,
+    error::{ClientError, refused},
+    list::{Listed, Named},
+    process::slot,
+};
+use crate::system_copies::SystemCopies;
+
+/// What became of an attempt to submit.
+pub(super) enum Attempt {
+    Submitted,
+    /// There is no room at present.
+    NoMemory {
+        num_bytes_to_trim: u64,
+    },
+    /// The kernels of the process up to this one must have ended before.
+    WaitsFor(u64),
+}
+
+impl Client<'_> {
+    /// Submits one kernel: its buffers exist, are mapped and resident.
+    pub(super) fn attempt(
+        &mut self,
+        runtime: &mut Runtime,
+        copies: &mut SystemCopies<'_>,
+        process: usize,
+        kernel: usize,
+    ) -> Result<Attempt, ClientError> {
+        let buffers = self.workload.kernels[kernel].buffers();
+        buffers.iter().for_each(|&buffer| self.judge_copy(runtime, copies, buffer));
+        for &buffer in &buffers {
+            let Some(num_bytes) = self.provide(runtime, process, kernel, buffer)? else { continue };
+            // What fills the list is in the way of page tables too.
+            let trim = TrimFlags::TRIM_TO_BUDGET;
+            let trimmed = self.processes[process].with_list(runtime, |keeper, list| keeper.trim(list, trim, num_bytes));
+            trimmed.map_err(|error| refused(kernel, "Evict", error))?;
+            if let Some(num_bytes_to_trim) = self.provide(runtime, process, kernel, buffer)? {
+                return Ok(Attempt::NoMemory { num_bytes_to_trim });
+            }
+        }
+        let named: Vec<Named> = buffers.iter().map(|&buffer| self.named(process, kernel, buffer)).collect();
+        let made = self.processes[process].with_list(runtime, |keeper, list| keeper.make_resident(list, &named));
+        match made.map_err(|error| refused(kernel, "MakeResident", error))? {
+            Listed::All => {}
+            Listed::NoMemory { num_bytes_to_trim } => return Ok(Attempt::NoMemory { num_bytes_to_trim }),
+            Listed::WaitsFor(kernel) => return Ok(Attempt::WaitsFor(kernel)),
+        }
+        self.submit_kernel(runtime, process, kernel, &buffers)?;
+        let submitted = self.processes[process].with_list(runtime, |keeper, list| keeper.submitted(list, &named));
+        submitted.map_err(|error| refused(kernel, "Evict", error))?;
+        self.give_up_dead(runtime, process, kernel, &buffers)?;
+        Ok(Attempt::Submitted)
+    }
+
+    /// A buffer that a kernel names, which was created, as who keeps the list wants to know it.
+    fn named(&self, process: usize, kernel: usize, buffer: u32) -> Named {
+        let desc = &self.workload.buffers[buffer as usize];
+        Named {
+            allocation: self.buffers[buffer as usize].allocation.expect("a kernel's buffers are provided first"),
+            bytes: desc.bytes,
+            written: self.workload.kernels[kernel].writes.contains(&buffer),
+            group: self.group_of(process, buffer),
+            is_temporary: desc.lifetime == Lifetime::Temporary,
+        }
+    }
+
+    /// The group that a process asks for a buffer in.
+    pub fn group_of(&self, process: usize, buffer: u32) -> MemorySegmentGroup {
+        match self.processes[process].desc.segments_of(buffer) {
+            AllocationSegments::System => MemorySegmentGroup::NonLocal,
+            AllocationSegments::Local | AllocationSegments::LocalOrSystem => MemorySegmentGroup::Local,
+        }
+    }
+
+    /// The process of a buffer hears that it was created.
+    pub(super) fn created(
+        &mut self,
+        runtime: &mut Runtime,
+        process: usize,
+        kernel: usize,
+        buffer: u32,
+    ) -> Result<(), ClientError> {
+        let named = self.named(process, kernel, buffer);
+        let heard = self.processes[process].with_list(runtime, |keeper, list| keeper.created(list, &named));
+        heard.map_err(|error| refused(kernel, "MakeResident", error))
+    }
+
+    fn submit_kernel(
+        &mut self,
+        runtime: &mut Runtime,
+        process: usize,
+        kernel: usize,
+        named: &[u32],
+    ) -> Result<(), ClientError> {
+        let work = &self.workload.kernels[kernel];
+        let own = slot(work.engine);
+        let other = 1 - own;
+        let range = |&buffer: &u32| self.buffers[buffer as usize].mapping.expect("it was provided");
+        let command = KernelCommand {
+            kernel: kernel as u64,
+            nanoseconds: self.nanoseconds(kernel),
+            content: self.options.content,
+            inputs: work.reads.iter().map(range).collect(),
+            outputs: work.writes.iter().map(range).collect(),
+        };
+        let waited = named.iter().map(|&buffer| self.buffers[buffer as usize].last_access[other]).max();
+        let [compute, copy] = &mut self.processes[process].engines;
+        let (own_queue, other_queue) = if own == 0 { (compute, &*copy) } else { (copy, &*compute) };
+        let waits = waited.filter(|&value| value > other_queue.ended);
+        let waits = waits.map(|value| FenceValueDesc { fence: other_queue.fence, value });
+        let desc = SubmitDesc {
+            dma_buffer: runtime.umd().encode_kernel(&command),
+            waits: waits.into_iter().collect(),
+            signals: vec![FenceValueDesc { fence: own_queue.fence, value: own_queue.submitted + 1 }],
+            ..SubmitDesc::default()
+        };
+        let submitted = runtime.vidmm().submit(own_queue.context, desc);
+        submitted.map_err(|error| refused(kernel, "submit", error))?;
+        own_queue.submitted += 1;
+        for &buffer in named {
+            let state = &mut self.buffers[buffer as usize];
+            state.last_access[own] = own_queue.submitted;
+            state.was_used = true;
+            state.copy_is_judged = false;
+        }
+        let signal = (own, own_queue.submitted);
+        let process = &mut self.processes[process];
+        process.under_way.push_back(signal);
+        process.submitted += 1;
+        Ok(())
+    }
+
+    fn nanoseconds(&self, kernel: usize) -> u64 {
+        let kernel = &self.workload.kernels[kernel];
+        match kernel.cost {
+            Cost::Nanoseconds(nanoseconds) => nanoseconds,
+            Cost::Upload => {
+                let bytes =
+                    kernel.writes.iter().map(|&buffer| u128::from(self.workload.buffers[buffer as usize].bytes));
+                let rate = u128::from(self.options.upload_bytes_per_second.max(1));
+                (bytes.sum::<u128>() * 1_000_000_000 / rate) as u64
+            }
+        }
+    }
+}

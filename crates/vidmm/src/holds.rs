@@ -1,0 +1,184 @@
+//! Holds: what the entries of devices' lists keep in place, and who may go because nothing keeps it there any more (D3).
+
+use crate::{
+    allocation::AllocationState,
+    pool::Pool,
+    residency::{Effect, EntryFlags, EvictFlags},
+    state::VidMm,
+};
+
+impl VidMm {
+    /// Lets `change` hold and release allocations for a device, and then counts once what the device is promised.
+    ///
+    /// Nothing that `change` does may ask what devices are promised.
+    pub(crate) fn with_holds(&mut self, device: u32, change: impl FnOnce(&mut Self)) {
+        let books = &self.devices[device as usize];
+        Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] -= books.promised(pool));
+        change(self);
+        let books = &self.devices[device as usize];
+        Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] += books.promised(pool));
+    }
+
+    /// Carries out what a grant or an Evict of a device does to an allocation. Within [`with_holds`](Self::with_holds).
+    pub(crate) fn apply(&mut self, index: u32, device: u32, effect: Effect) {
+        match effect {
+            Effect::Nothing => {}
+            Effect::Open => {
+                self.allocations[index as usize].state -= AllocationState::EVICT_SOON;
+                self.hold(index, device);
+            }
+            Effect::Until(last, flags) => {
+                let books = &mut self.devices[device as usize];
+                if last <= books.dispatched() {
+                    return self.lapse(index, device, flags);
+                }
+                books.lapsing.insert(last, index, flags);
+                // What a suspended device still needs is brought back, and held, when it is resumed.
+                if !books.is_suspended() {
+                    self.hold(index, device);
+                }
+            }
+        }
+    }
+
+    /// The device's entry holds the allocation in place. Within [`with_holds`](Self::with_holds).
+    pub(crate) fn hold(&mut self, index: u32, device: u32) {
+        let allocation = &mut self.allocations[index as usize];
+        let books = &mut self.devices[device as usize];
+        let (pool, size) = (allocation.pool(), allocation.size);
+        allocation.state -= AllocationState::SUSPENDED;
+        let entry = allocation.entry_mut(device);
+        if entry.replace(EntryFlags::OWED, false) {
+            books.owed[pool] -= size;
+        }
+        if !entry.replace(EntryFlags::HOLDING, true) {
+            let is_noted = entry.replace(EntryFlags::IN_HOLDINGS, true);
+            books.held[pool] += size;
+            books.num_held += 1;
+            if !is_noted {
+                self.note_holding(device, index);
+            }
+        }
+        self.keep(index);
+    }
+
+    /// The device's entry holds the allocation no more. Within [`with_holds`](Self::with_holds).
+    pub(crate) fn release(&mut self, index: u32, device: u32) {
+        let allocation = &mut self.allocations[index as usize];
+        let books = &mut self.devices[device as usize];
+        let (pool, size) = (allocation.pool(), allocation.size);
+        let entry = allocation.entry_mut(device);
+        if entry.replace(EntryFlags::OWED, false) {
+            books.owed[pool] -= size;
+        } else if entry.replace(EntryFlags::HOLDING, false) {
+            books.held[pool] -= size;
+            books.num_held -= 1;
+        }
+    }
+
+    /// Notes that the device holds the allocation, for when all that it holds must be found. What it holds no more is struck
+    /// out when that is the larger part.
+    fn note_holding(&mut self, device: u32, index: u32) {
+        let books = &mut self.devices[device as usize];
+        books.holdings.push(index);
+        let held_before = books.num_held - 1;
+        if books.holdings.len() <= 2 * held_before + 64 {
+            return;
+        }
+        let allocations = &mut self.allocations;
+        books.holdings.retain(|&index| {
+            let is_open = allocations.contains(index as usize) && allocations[index as usize].entry(device).is_some();
+            is_open && {
+                let entry = allocations[index as usize].entry_mut(device);
+                entry.is.set(EntryFlags::IN_HOLDINGS, entry.is_holding());
+                entry.is_holding()
+            }
+        });
+    }
+
+    /// A span of the allocation ends on a device: the last submission made in it has been dispatched. Within
+    /// [`with_holds`](Self::with_holds).
+    pub(crate) fn lapse(&mut self, index: u32, device: u32, flags: EvictFlags) {
+        let allocation = &mut self.allocations[index as usize];
+        if !flags.contains(EvictFlags::NOT_WRITTEN_TO) {
+            allocation.state |= AllocationState::DIRTY;
+        }
+        let Some(entry) = allocation.entry(device) else { return };
+        if entry.is_open() || entry.until() > self.devices[device as usize].dispatched() {
+            return;
+        }
+        // Of several spans that end with one submission the last decides (RES-21).
+        allocation.state.set(AllocationState::EVICT_SOON, !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY));
+        self.release(index, device);
+        self.let_go(index);
+    }
+
+    /// Whoever is resident and required by nobody may be evicted from now on.
+    pub(crate) fn let_go(&mut self, index: u32) {
+        let allocation = &self.allocations[index as usize];
+        if allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY)
+            && !allocation.is_required()
+            && !self.is_listed_offered(index)
+        {
+            self.aperture.release(index);
+        }
+        if allocation.place.is_none() || allocation.is_held() {
+            return;
+        }
+        if allocation.state.contains(AllocationState::SUSPENDED) && !allocation.is_required() {
+            self.keep(index);
+            self.allocations[index as usize].state -= AllocationState::SUSPENDED;
+        }
+        if self.allocations[index as usize].state.contains(AllocationState::EVICT_SOON) {
+            self.evict_soon.push_back(index);
+            self.stirred = true;
+        }
+        self.expose(index);
+        self.bury(index);
+    }
+
+    /// Puts a destroyed allocation that nothing will use any more first among those that may go: its content is worthless,
+    /// and its room need not wait for the submissions that were made between its last use and its end.
+    pub(crate) fn bury(&mut self, index: u32) {
+        if !self.is_dead(index) {
+            return;
+        }
+        self.aperture.release(index);
+        self.reclassify(index);
+    }
+
+    /// The allocation is no victim any more.
+    pub(crate) fn keep(&mut self, index: u32) {
+        let allocation = &self.allocations[index as usize];
+        if allocation.state.contains(AllocationState::EVICTABLE)
+            && let Some(place) = &allocation.place
+        {
+            self.evictable[place.pool()].remove(&mut self.allocations, index);
+        }
+    }
+
+    /// The allocations are no victims any more. Their neighbours in the queues lie anywhere in memory: with nothing else between
+    /// one and the next, the processor waits for several of them at once.
+    pub(crate) fn keep_all(&mut self, indices: impl Iterator<Item = u32>) {
+        indices.for_each(|index| self.keep(index));
+    }
+
+    /// The allocation may be a victim, as the most recently used of its priority.
+    pub(crate) fn expose(&mut self, index: u32) {
+        let allocation = &self.allocations[index as usize];
+        if !allocation.state.contains(AllocationState::EVICTABLE)
+            && let Some(place) = &allocation.place
+        {
+            let class = self.class_of(index);
+            self.evictable[place.pool()].push(&mut self.allocations, index, class);
+        }
+    }
+
+    /// What the allocation is to its owner has changed.
+    pub(crate) fn reclassify(&mut self, index: u32) {
+        if self.allocations[index as usize].state.contains(AllocationState::EVICTABLE) {
+            self.keep(index);
+            self.expose(index);
+        }
+    }
+}
