@@ -26,8 +26,11 @@ impl Audit {
                 format!("submission {submission} of {id} waits for {wait:?}, which was not handed out")
             });
         }
-        let lost =
-            waits.iter().find(|&&wait| !self.fences.has(wait) && self.fences.completed(wait.engine) < wait.fence_id);
+        let is_lost = |wait: &&EngineFence| {
+            let (completed, submitted) = (self.fences.completed(wait.engine), self.fences.submitted(wait.engine));
+            !self.fences.has(**wait) && completed < wait.fence_id && wait.fence_id <= submitted
+        };
+        let lost = waits.iter().find(is_lost);
         self.findings.check(lost.is_none(), Invariant::I30, || {
             format!("submission {submission} of {id} waits for {lost:?}, which is not under way")
         });
