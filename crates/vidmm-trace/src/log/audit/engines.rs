@@ -86,16 +86,12 @@ impl Audit {
     /// Packets came back that an engine has not run. What it has besides has ended, or was aborted, which is said at once.
     fn take_back(&mut self, id: u32, last: u64, returned: &[u64]) {
         let Some(engine) = self.fences.engine_mut(id) else { return };
-        for &packet in returned {
-            // What it never had is nothing to anybody.
-            if !engine.in_flight.contains(&packet) {
-                continue;
+        // Of what has ended only the buffer comes back; what it never had is nothing to anybody.
+        for &packet in returned.iter().filter(|&&packet| packet > last) {
+            if engine.in_flight.contains(&packet) {
+                engine.in_flight.retain(|&other| other != packet);
+                engine.returned.push(packet);
             }
-            self.findings.check(packet > last, Invariant::I30, || {
-                format!("packet {packet} of engine {id} comes back, but that has run all up to {last}")
-            });
-            engine.in_flight.retain(|&other| other != packet);
-            engine.returned.push(packet);
         }
         self.settling = Some(id);
     }
