@@ -221,16 +221,16 @@ impl VidMm {
                 books.submitted += 1;
                 packet.fence_id = books.submitted;
             }
-            renewed.insert(before, packet.fence_id);
+            renewed.insert(before, EngineFence { engine, fence_id: packet.fence_id });
             again.push((before, packet, buffer));
         }
         for (before, mut packet, buffer) in again {
             packet.waits.retain_mut(|wait| {
-                if let Some(&fence_id) = renewed.get(wait) {
-                    wait.fence_id = fence_id;
+                if let Some(&signal) = renewed.get(wait) {
+                    *wait = signal;
                 }
                 self.engines[wait.engine as usize].retired < wait.fence_id
-                    && (renewed.values().any(|&fence_id| fence_id == wait.fence_id)
+                    && (renewed.values().any(|signal| signal == wait)
                         || self.engines[wait.engine as usize].has(wait.fence_id))
             });
             let signal = EngineFence { engine: before.engine, fence_id: packet.fence_id };
