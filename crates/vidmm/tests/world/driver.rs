@@ -50,6 +50,8 @@ pub struct Config {
     pub tdr: TdrOptions,
     /// The driver resets an engine as soon as it is asked to; otherwise the test does.
     pub resets_at_once: bool,
+    /// The same for the whole adapter.
+    pub stops_at_once: bool,
     /// The engines that a reset harms, by engine.
     pub dependent_engines: [u64; 3],
 }
@@ -80,6 +82,7 @@ impl Default for Config {
             operation_bytes: 64,
             tdr: TdrOptions { quantum: Nanoseconds::MAX, ..TdrOptions::default() },
             resets_at_once: true,
+            stops_at_once: true,
             dependent_engines: [1, 2, 4],
         }
     }
