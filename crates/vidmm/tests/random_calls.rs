@@ -19,7 +19,6 @@ proptest! {
         creates in prop::collection::vec((0..3usize, 1..41u64, 0..3u32, any::<u32>()), 8..20),
         steps in prop::collection::vec(step(), 1..120),
         tempers in prop::option::weighted(0.7, tempers()),
-        troubles in prop::collection::vec((any::<usize>(), trouble()), 1..16),
     ) {
         let mut model = match &tempers {
             Some(tempers) => Model::with_trouble(config, only_local, &siblings, busy_every, tempers),
@@ -28,9 +27,7 @@ proptest! {
         for (device, pages, priority, kind) in creates {
             model.create(device % siblings.len(), pages, priority, kind);
         }
-        for (number, step) in steps.iter().enumerate() {
-            let is_now = |&&(at, _): &&(usize, Trouble)| tempers.is_some() && at % steps.len() == number;
-            troubles.iter().filter(is_now).for_each(|(_, trouble)| _ = model.suffer(trouble));
+        for step in &steps {
             model.step(step);
         }
         model.run_all();

@@ -88,6 +88,8 @@ pub enum Step {
         milliseconds: u64,
     },
     RunAll,
+    /// In worlds where things go wrong.
+    Suffer(Trouble),
 }
 
 pub struct Dev {
@@ -243,6 +245,7 @@ impl Model {
             }
             Step::Wait { milliseconds } => self.wait(milliseconds, true),
             Step::RunAll => self.run_all(),
+            Step::Suffer(ref trouble) => _ = self.has_trouble() && self.suffer(trouble),
         }
         self.settle();
         self.renew_devices();
@@ -506,6 +509,9 @@ impl Model {
         let picks: Vec<usize> = picks.iter().filter_map(|&pick| self.pick(pick)).collect();
         let Some(&first) = picks.first() else { return };
         let device = self.allocs[first].device;
+        if self.is_refused(device) {
+            return;
+        }
         let on_device = |pick: usize| {
             let is_it = |alloc: &Alloc| alloc.alive && alloc.id == self.allocs[pick].id && alloc.device == device;
             self.allocs.iter().position(is_it).unwrap_or(pick)

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use vidmm::contract::*;
 use vidmm::*;
 
-use super::Step;
+use super::{Step, trouble};
 use crate::world::*;
 
 pub fn step() -> impl Strategy<Value = Step> {
@@ -28,6 +28,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         1 => prop_oneof![Just(Step::PowerDown), Just(Step::PowerUp)],
         1 => (1..300u64).prop_map(|milliseconds| Step::Wait { milliseconds }),
         1 => Just(Step::RunAll),
+        4 => trouble().prop_map(Step::Suffer),
     ]
 }
 

@@ -64,6 +64,10 @@ impl Model {
         model
     }
 
+    pub(super) fn has_trouble(&self) -> bool {
+        self.world.config.tdr == TdrOptions::default()
+    }
+
     /// Something goes wrong; `false` if nothing was there that could.
     pub fn suffer(&mut self, trouble: &Trouble) -> bool {
         let happens = self.happens(trouble);

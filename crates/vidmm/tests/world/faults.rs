@@ -294,12 +294,12 @@ impl World {
         self.trouble.owed.clear();
         // Whatever was built and not run will not be.
         self.executed = self.driver.operations.len();
+        self.driver.is_stopped = true;
         self.call(|vidmm, _, _| vidmm.handle_reset_from_timeout(returned));
     }
 
     pub fn restart_adapter(&mut self) {
-        // What the driver was told meanwhile is not run either.
-        self.executed = self.driver.operations.len();
+        self.driver.is_stopped = false;
         self.call(|vidmm, _, _| vidmm.handle_restart_from_timeout(Ok(())));
         self.machine.restart();
     }
