@@ -159,7 +159,6 @@ impl World {
 
     fn stop(&mut self, engine: u32) -> u64 {
         let fence_id = self.engines[engine as usize].front().expect("the engine has a packet").signal.fence_id;
-        self.completed[engine as usize] = fence_id;
         self.stopped[engine as usize] = true;
         fence_id
     }
@@ -258,11 +257,8 @@ impl World {
         self.preempting.retain(|&(asked, _)| asked != engine);
         self.trouble.hangs[engine as usize] = false;
         let returned = self.give_back(engine);
-        let last_aborted = match returned.first() {
-            _ if core::mem::take(&mut self.stopped[engine as usize]) => self.completed[engine as usize],
-            Some(&(first, _)) => first,
-            None => self.completed[engine as usize],
-        };
+        self.stopped[engine as usize] = false;
+        let last_aborted = returned.first().map_or(self.completed[engine as usize], |&(first, _)| first);
         self.blame(engine, Some(last_aborted));
         self.has_heard(engine, last_aborted);
         self.completed[engine as usize] = last_aborted;
