@@ -194,12 +194,13 @@ fn a_fence_that_is_further_on_is_not_signalled() {
 #[test]
 fn i13_dropped_work_lets_nobody_wait() {
     let virtual_address = GpuVirtualAddress(0);
-    let faulted = Event::PageFault { signal: fence(RENDER, 1), virtual_address, write: false, allocation: None };
+    let signal = fence(RENDER, 1);
     let in_error = Event::DeviceInError { device: device(), reason: DeviceErrorReason::PageFault { virtual_address } };
     let mut story = broken();
     let end = story.position(is(Event::Completed { signal: fence(RENDER, 1) }));
     story.0.truncate(end);
-    story.0.extend([faulted, monitored_reaches(u64::MAX), in_error, Event::PlanEntered { plan: 3 }]);
+    story.0.extend([page_fault(signal, virtual_address), in_error, monitored_reaches(u64::MAX)]);
+    story.0.extend([Event::Aborted { signal }, Event::PlanEntered { plan: 3 }]);
     Broken(story.0.clone()).breaks_nothing();
     Broken(story.0).remove(is(monitored_reaches(u64::MAX))).breaks_only(I13);
 }

@@ -8,7 +8,9 @@ use std::io::{self, Write};
 use log_support::*;
 use proptest::prelude::*;
 use vidmm::contract::*;
-use vidmm::event::{ApertureSegmentFacts, ContentSource, Event, EvictReason, ResumeReason, SuspendReason};
+use vidmm::event::{
+    ApertureSegmentFacts, ContentSource, Event, EvictReason, Neighbour, PreemptReason, ResumeReason, SuspendReason,
+};
 use vidmm::*;
 use vidmm_trace::{Audit, LogError, LogHeader, LogReader, LogWriter};
 
@@ -50,6 +52,8 @@ fn all_events() -> Vec<Event> {
             paging_process: KmdProcessHandle(LARGE),
             paging_tables: extents.clone(),
             paging_table_bytes: LARGE,
+            tdr_limit_count: number,
+            tdr_limit_time: LARGE,
         },
         Event::PagingVaQueried {
             query_type: 48,
@@ -119,13 +123,6 @@ fn all_events() -> Vec<Event> {
         Event::Completed { signal },
         Event::PagingFenceSignaled { queue, value },
         Event::MonitoredFenceSignaled { fence: fence_id, value },
-        Event::PageFault { signal, virtual_address, write: true, allocation: Some(allocation) },
-        Event::PageFault { signal, virtual_address, write: false, allocation: None },
-        Event::IllegalCommand { signal },
-        Event::DeviceInError { device, reason: DeviceErrorReason::PageFault { virtual_address } },
-        Event::DeviceInError { device, reason: DeviceErrorReason::IllegalCommand },
-        Event::DeviceInError { device, reason: DeviceErrorReason::OutOfMemory },
-        Event::DeviceInError { device, reason: DeviceErrorReason::AdapterInError },
         Event::ContentChecked { kernel, pages, wrong: 0 },
         Event::Finding { kernel, allocation, page: LARGE, expected: LARGE, found: 1 },
     ];
@@ -141,6 +138,8 @@ fn all_events() -> Vec<Event> {
         ]);
     }
     events.extend(residency_events());
+    events.extend(fault_events());
+    events.extend(reset_events());
     events.extend(driver_findings().into_iter().map(|finding| Event::DriverFinding { finding }));
     let violations = violations(signal);
     events.extend(violations.into_iter().map(|violation| Event::AdapterInError { violation }));
@@ -313,6 +312,78 @@ fn suspension_events() -> Vec<Event> {
     events
 }
 
+fn fault_events() -> Vec<Event> {
+    let (device, allocation) = (DeviceId::from_bits(LARGE), AllocationId::from_bits(LARGE));
+    let (signal, virtual_address) = (fence(u32::MAX, LARGE), GpuVirtualAddress(LARGE));
+    let neighbour = Neighbour { allocation, virtual_address, size: LARGE };
+    let fault = |write, below, above, flags, fault_error_code| Event::PageFault {
+        signal,
+        virtual_address,
+        write,
+        allocation: write.then_some(allocation),
+        flags,
+        page_table_level: u32::MAX,
+        fault_error_code,
+        below,
+        above,
+        in_flight: vec![signal, fence(0, 1)],
+    };
+    let mut events = vec![
+        fault(true, Some(neighbour), None, PageFaultFlags::all(), FaultErrorCode::PAGE_FAULT),
+        fault(false, None, Some(neighbour), PageFaultFlags::empty(), FaultErrorCode(u32::MAX)),
+        Event::IllegalCommand { signal },
+        Event::Aborted { signal },
+        Event::ProcessBlocked { process: ProcessId::from_bits(LARGE) },
+    ];
+    events.extend(device_errors().into_iter().map(|reason| Event::DeviceInError { device, reason }));
+    events
+}
+
+fn device_errors() -> Vec<DeviceErrorReason> {
+    vec![
+        DeviceErrorReason::PageFault { virtual_address: GpuVirtualAddress(LARGE) },
+        DeviceErrorReason::IllegalCommand,
+        DeviceErrorReason::EngineTimeout,
+        DeviceErrorReason::EngineTimeoutPromotedToAdapterReset,
+        DeviceErrorReason::PagingEngineTimeout,
+        DeviceErrorReason::PagingBufferFault,
+        DeviceErrorReason::AdapterReset,
+        DeviceErrorReason::ProcessBlocked,
+        DeviceErrorReason::NotResident { allocation: AllocationId::from_bits(LARGE) },
+        DeviceErrorReason::OutOfMemory,
+        DeviceErrorReason::AdapterInError,
+    ]
+}
+
+fn reset_events() -> Vec<Event> {
+    let (engine, preemption_fence_id, signal) = (u32::MAX, LARGE, fence(u32::MAX, LARGE));
+    let (allocation, plan, returned) = (AllocationId::from_bits(LARGE), LARGE, vec![LARGE, u64::MAX]);
+    let reasons =
+        [PreemptReason::Quantum, PreemptReason::Dependent, PreemptReason::WaitsForReset, PreemptReason::AfterReset];
+    let mut events: Vec<Event> =
+        reasons.map(|reason| Event::PreemptRequested { engine, preemption_fence_id, reason }).into();
+    events.extend([
+        Event::Preempted { engine, preemption_fence_id, last_completed_fence_id: LARGE, returned: returned.clone() },
+        Event::EngineResetBegun { engine, reason: DeviceErrorReason::EngineTimeout },
+        Event::EngineReset { engine, last_aborted_fence_id: Some(LARGE), returned },
+        Event::EngineReset { engine, last_aborted_fence_id: None, returned: vec![] },
+        Event::Resubmitted { before: signal, signal: fence(u32::MAX, u64::MAX), waits: vec![signal] },
+        Event::AdapterResetBegun { cause: DeviceErrorReason::PagingBufferFault },
+        Event::PlanAbandoned { plan },
+        Event::ContentLost { allocation },
+        Event::AdapterRestarted,
+    ]);
+    let farewells = operations().into_iter().filter(|operation| {
+        matches!(operation, PagingOperation::Transfer(_) | PagingOperation::UnmapApertureSegment(_))
+    });
+    events.extend(farewells.map(|operation| Event::PurgeOperation {
+        allocation,
+        operation,
+        status: BuildStatus::Success,
+    }));
+    events
+}
+
 fn driver_findings() -> Vec<DriverFinding> {
     let (physical_adapter_index, asked_mib, paging_va_size) = (u32::MAX, u32::MAX, LARGE);
     let mut findings = vec![
@@ -327,6 +398,13 @@ fn driver_findings() -> Vec<DriverFinding> {
         DriverFinding::AllocationBeyondPagingVa { size: LARGE, paging_va_size },
         DriverFinding::FlagsBeyondVersion { flags2: AllocationFlags2::all(), wddm_version: u32::MAX },
         DriverFinding::NotifyIoMmuUnmapWithoutIoMmu,
+        DriverFinding::CompletedAgain { found: fence(u32::MAX, LARGE) },
+        DriverFinding::CompletedForeign { found: fence(u32::MAX, LARGE) },
+        DriverFinding::InterruptLost { found: fence(u32::MAX, LARGE), expected: LARGE },
+        DriverFinding::PreemptedUnasked { engine: u32::MAX, preemption_fence_id: LARGE },
+        DriverFinding::ResetUnasked { engine: u32::MAX },
+        DriverFinding::AdapterResetUnasked,
+        DriverFinding::FaultData { engine: u32::MAX, fence_id: LARGE },
     ];
     let kinds = operations().into_iter().map(|operation| operation.kind());
     findings.extend(kinds.map(|operation| DriverFinding::BusyUndocumented { operation }));
@@ -345,9 +423,13 @@ fn violations(found: EngineFence) -> Vec<Violation> {
         Violation::BufferOverrun { dma_bytes: usize::MAX, private_bytes: 0 },
         Violation::NoProgress,
         Violation::BusyWhileIdle,
-        Violation::FenceOrder { found, expected: LARGE },
-        Violation::FaultInPagingBuffer { virtual_address: GpuVirtualAddress(LARGE) },
-        Violation::IllegalCommandInPagingBuffer,
+        Violation::AbortedFence { engine: u32::MAX, last_aborted: LARGE, last_completed: u64::MAX, last_submitted: 0 },
+        Violation::PacketNotReturned { missing: found },
+        Violation::ResetDoesNotReturn,
+        Violation::RestartFailed,
+        Violation::PurgeRefused,
+        Violation::TooManyResets { resets: u32::MAX, seconds: LARGE },
+        Violation::FatalHardwareError,
     ];
     violations.extend(rules.map(Violation::AllocationInfo));
     violations
@@ -388,6 +470,13 @@ fn operations() -> Vec<PagingOperation> {
     let valid = Pte { flags: PteFlags::all(), address: local(LARGE) };
     let mut operations = Vec::from(directions.map(transfer));
     operations.extend([
+        PagingOperation::Transfer(Transfer {
+            allocation: handle,
+            transfer_offset: LARGE,
+            transfer_size: 0,
+            source: local(LARGE),
+            destination: local(0),
+        }),
         PagingOperation::VirtualFill(FillVirtual {
             allocation: handle,
             allocation_offset_in_bytes: LARGE,
@@ -535,7 +624,7 @@ fn the_examples_of_the_schema_are_lines_of_a_log() {
 #[test]
 fn the_header_is_read_back() {
     assert_eq!(LogReader::new(&write(&[])[..]).unwrap().header(), &header());
-    assert!(write(&[]).starts_with(b"{\"vidmm_events\":3,"));
+    assert!(write(&[]).starts_with(b"{\"vidmm_events\":4,"));
 }
 
 #[test]
@@ -545,7 +634,7 @@ fn a_log_without_events_is_whole() {
 
 #[test]
 fn fields_that_a_later_version_adds_are_ignored() {
-    let text = "{\"vidmm_events\":3,\"new\":[],\"vidmm_version\":\"9\",\"seed\":1,\"scenario\":\"x\"}\n\
+    let text = "{\"vidmm_events\":4,\"new\":[],\"vidmm_version\":\"9\",\"seed\":1,\"scenario\":\"x\"}\n\
                 {\"number\":1,\"at\":0,\"event\":\"plan_entered\",\"why\":{\"new\":1},\"plan\":3}\n";
     assert_eq!(read(text.as_bytes()).unwrap()[0].event, Event::PlanEntered { plan: 3 });
 }
@@ -578,9 +667,9 @@ fn a_damaged_header_is_refused() {
 
 #[test]
 fn another_version_is_refused() {
-    let found = error(|lines| lines[0] = lines[0].replace("\"vidmm_events\":3", "\"vidmm_events\":1"));
+    let found = error(|lines| lines[0] = lines[0].replace("\"vidmm_events\":4", "\"vidmm_events\":1"));
     assert!(matches!(found, LogError::Version { found: 1 }), "{found:?}");
-    assert!(found.to_string().contains("version 3") && found.to_string().contains("version 1"), "{found}");
+    assert!(found.to_string().contains("version 4") && found.to_string().contains("version 1"), "{found}");
     let other = read(b"{\"vidmm_events\":7,\"everything else\":\"is different\"}\n").unwrap_err();
     assert!(matches!(other, LogError::Version { found: 7 }), "{other:?}");
 }

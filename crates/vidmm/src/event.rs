@@ -95,6 +95,10 @@ pub enum Event {
         paging_tables: Vec<Extent>,
         /// Bytes of all its tables, wherever they live.
         paging_table_bytes: u64,
+        /// How many resets of the adapter may be remembered; one more stops it (FLT-31).
+        tdr_limit_count: u32,
+        /// How long a reset is remembered, in nanoseconds.
+        tdr_limit_time: Nanoseconds,
     },
     /// A physical adapter was asked how large its paging process's address space is to be (PGV-01).
     PagingVaQueried {

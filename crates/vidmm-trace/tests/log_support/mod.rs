@@ -248,6 +248,8 @@ fn objects() -> Vec<Event> {
             paging_process: PAGING_HANDLE,
             paging_tables: vec![extent(0, 0x3000)],
             paging_table_bytes: 0x3000,
+            tdr_limit_count: 5,
+            tdr_limit_time: 60_000_000_000,
         },
         Event::ProcessCreated { process, handle: USER_HANDLE },
         Event::DeviceCreated { device, process },
@@ -437,6 +439,22 @@ pub fn submitted(submission: u64, waits: &[u64], signals: &[u64]) -> Event {
         submission,
         waits: values(waits),
         signals: values(signals),
+    }
+}
+
+/// A packet that reads where nothing is mapped, and has the GPU for itself.
+pub fn page_fault(signal: EngineFence, virtual_address: GpuVirtualAddress) -> Event {
+    Event::PageFault {
+        signal,
+        virtual_address,
+        write: false,
+        allocation: None,
+        flags: PageFaultFlags::empty(),
+        page_table_level: 0,
+        fault_error_code: FaultErrorCode::PAGE_FAULT,
+        below: None,
+        above: None,
+        in_flight: vec![signal],
     }
 }
 

@@ -131,6 +131,8 @@ impl Run {
                 paging_process: PAGING_HANDLE,
                 paging_tables: if tables { vec![extent(0, 0x3000)] } else { vec![] },
                 paging_table_bytes: if tables { 0x3000 } else { 0 },
+                tdr_limit_count: 5,
+                tdr_limit_time: 60_000_000_000,
             },
             Event::PagingVaQueried {
                 query_type: 48,

@@ -161,6 +161,8 @@ impl VidMm {
             paging_process,
             paging_table_bytes: windows.tables.iter().map(|(key, _)| key.bytes(adapter)).sum(),
             paging_tables,
+            tdr_limit_count: self.tdr.limit_count,
+            tdr_limit_time: self.tdr.limit_time,
         });
     }
 

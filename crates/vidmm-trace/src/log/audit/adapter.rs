@@ -72,6 +72,8 @@ impl Audit {
             paging_va_size,
             paging_process,
             ref paging_tables,
+            tdr_limit_count,
+            tdr_limit_time,
             ..
         } = event
         else {
@@ -87,6 +89,7 @@ impl Audit {
         };
         self.places = Places::new(memory, aperture, system_commit_limit);
         self.fences.start(engines);
+        self.resets.limit = (tdr_limit_count, tdr_limit_time);
         let page_size = memory.map_or(PageSize::Kib4, |memory| memory.page_size);
         self.tables = Tables::new(level_bits, table_bytes, leaf_table_64kb_bytes, page_size);
         self.open_buffer.capacity = paging_buffer_bytes;

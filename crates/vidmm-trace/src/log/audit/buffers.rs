@@ -28,6 +28,11 @@ impl OpenBuffer {
         self.filled == 0
     }
 
+    /// What was built is not submitted.
+    pub fn clear(&mut self) {
+        self.filled = 0;
+    }
+
     /// The buffer is handed to the paging engine.
     pub fn submit(&mut self, bytes: u32, findings: &mut Findings) {
         let filled = std::mem::take(&mut self.filled);

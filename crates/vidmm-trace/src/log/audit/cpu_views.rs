@@ -17,6 +17,9 @@ impl Audit {
             Event::Locked { allocation, address, segment, ref extents, .. } => {
                 self.locked(allocation, address, (segment, extents.clone()));
             }
+            Event::Rotated { allocation, address, segment, ref extents, .. } if self.reset.is_some() => {
+                self.rotated_after_reset(allocation, address, (segment, extents.clone()));
+            }
             Event::Rotated { plan, allocation, address, segment, ref extents } => {
                 self.rotated(plan, allocation, address, (segment, extents.clone()));
             }
@@ -41,6 +44,29 @@ impl Audit {
         view.locks = view.locks.saturating_add(1);
         let same = (view.address, view.segment, &view.extents) == (address, segment, &extents);
         self.findings.check(same, Invariant::Res86, || format!("{id} is locked again at {address}, not as before"));
+    }
+
+    /// After a reset all that is locked is seen in its backing store: nothing is anywhere else.
+    fn rotated_after_reset(&mut self, id: AllocationId, address: CpuVirtualAddress, shown: Shown) {
+        let Some(allocation) = self.allocations.get_mut(&id) else { return };
+        let right = self.places.shown_to_cpu(allocation, None);
+        let Some(view) = allocation.cpu_view.as_mut() else { return };
+        self.findings.check(shown == right && address == view.address, Invariant::Res86, || {
+            format!("after a reset the view of {id} is rotated at {address} to {shown:?}, but must show {right:?}")
+        });
+        (view.segment, view.extents) = shown;
+    }
+
+    /// The GPU runs again: no view is left of what is lost.
+    pub(super) fn check_views_after_reset(&mut self) {
+        let is_stale = |allocation: &&Allocation| {
+            let view = allocation.cpu_view.as_ref();
+            view.is_some_and(|view| !view.segment.is_system())
+        };
+        let stale = self.allocations.values().find(is_stale).map(|allocation| allocation.handle);
+        self.findings.check(stale.is_none(), Invariant::Res86, || {
+            format!("the adapter was reset, but the CPU still sees {stale:?} in the memory segment")
+        });
     }
 
     fn rotated(&mut self, plan: PlanNo, id: AllocationId, address: CpuVirtualAddress, shown: Shown) {

@@ -67,6 +67,7 @@ impl Audit {
         let draft = self.plans.draft(plan);
         draft.moves.push((id, None));
         draft.leaving.push(id);
+        draft.copied.extend(copied.then_some(id));
         draft.steps.victims.push(victim);
         self.promoted.extend((reason == EvictReason::Promoted).then_some(id));
     }

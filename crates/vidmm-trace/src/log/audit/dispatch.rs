@@ -26,6 +26,14 @@ impl Audit {
                 format!("submission {submission} of {id} waits for {wait:?}, which was not handed out")
             });
         }
+        let is_lost = |wait: &&EngineFence| {
+            let (completed, submitted) = (self.fences.completed(wait.engine), self.fences.submitted(wait.engine));
+            !self.fences.has(**wait) && completed < wait.fence_id && wait.fence_id <= submitted
+        };
+        let lost = waits.iter().find(is_lost);
+        self.findings.check(lost.is_none(), Invariant::I30, || {
+            format!("submission {submission} of {id} waits for {lost:?}, which is not under way")
+        });
         self.fences.submit(signal, &mut self.findings);
         let Some(device) = self.devices.get_mut(&id) else { return };
         let Some(Submission { context, waits: fences, signals }) = device.undispatched.remove(&submission) else {
@@ -42,7 +50,8 @@ impl Audit {
         let covered = self.fences.completed(paging).max(awaited.unwrap_or(0));
         let dispatch = Dispatch { device: id, submission, covered };
         self.check_monitored_waits(dispatch, &fences, waits);
-        self.fences.work.insert(signal, Work { device: id, submission, context, signals });
+        let waits = waits.to_vec();
+        self.fences.work.insert(signal, Work { device: id, submission, context, waits, signals });
         self.check_runs(dispatch);
         self.check_root(dispatch, context);
         self.check_requests(dispatch);

@@ -1,6 +1,6 @@
 //! Fences of engines and of paging queues (I13).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use vidmm::contract::{EngineFence, EngineKind};
 use vidmm::{ContextId, DeviceId, PagingQueueId};
@@ -11,7 +11,7 @@ use super::monitored::{FenceValue, Monitored};
 /// What was issued and what is done.
 #[derive(Debug, Default)]
 pub(super) struct Fences {
-    engines: Vec<Engine>,
+    pub engines: Vec<Engine>,
     /// The engine that runs paging buffers.
     pub paging_engine: u32,
     pub queues: BTreeMap<PagingQueueId, Queue>,
@@ -26,15 +26,47 @@ pub(super) struct Work {
     pub device: DeviceId,
     pub submission: u64,
     pub context: ContextId,
+    /// What must have ended before it runs.
+    pub waits: Vec<EngineFence>,
     /// What its end signals.
     pub signals: Vec<FenceValue>,
 }
 
-/// The fence of an engine.
-#[derive(Clone, Copy, Debug, Default)]
-struct Engine {
-    submitted: u64,
-    completed: u64,
+/// What an engine has, and how it is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Engine {
+    /// The last packet that was handed to it.
+    pub submitted: u64,
+    /// The last packet that has ended.
+    pub completed: u64,
+    /// What it has, in the order in which it runs that.
+    pub in_flight: VecDeque<u64>,
+    /// What it gave back.
+    pub returned: Vec<u64>,
+    /// Requests to yield that were made.
+    pub preemptions: u64,
+    /// The last of them is not answered.
+    pub asked: bool,
+    /// It has stopped at a packet that cannot go on.
+    pub stopped: bool,
+    /// The driver resets it.
+    pub resetting: bool,
+    /// What its last reset aborted.
+    pub aborted: Option<u64>,
+}
+
+impl Engine {
+    /// The GPU runs again: nothing is under way, and nothing will end that was.
+    pub fn restart(&mut self) {
+        let (submitted, preemptions) = (self.submitted, self.preemptions);
+        *self = Self { submitted, preemptions, completed: submitted, ..Self::default() };
+    }
+
+    /// Whether nothing may be handed to it: what it has must end, or come back, first.
+    fn is_held(&self) -> bool {
+        let is_asked = self.asked && !self.in_flight.is_empty();
+        self.resetting || self.stopped || is_asked || !self.returned.is_empty()
+    }
 }
 
 /// The fence of a paging queue.
@@ -61,44 +93,81 @@ impl Fences {
         self.paging_engine = paging.map_or(u32::MAX, |engine| engine as u32);
     }
 
-    fn engine(&self, engine: u32) -> Engine {
-        self.engines.get(engine as usize).copied().unwrap_or_default()
+    pub fn engine_mut(&mut self, engine: u32) -> Option<&mut Engine> {
+        self.engines.get_mut(engine as usize)
     }
 
     /// The last packet that was handed to an engine.
     pub fn submitted(&self, engine: u32) -> u64 {
-        self.engine(engine).submitted
+        self.engines.get(engine as usize).map_or(0, |engine| engine.submitted)
     }
 
     /// The last packet that an engine has ended.
     pub fn completed(&self, engine: u32) -> u64 {
-        self.engine(engine).completed
+        self.engines.get(engine as usize).map_or(0, |engine| engine.completed)
     }
 
-    /// A packet is handed to its engine.
+    /// Whether an engine has a packet that has not ended.
+    pub fn has(&self, signal: EngineFence) -> bool {
+        self.engines.get(signal.engine as usize).is_some_and(|engine| engine.in_flight.contains(&signal.fence_id))
+    }
+
+    /// All that engines have.
+    pub fn in_flight(&self) -> impl Iterator<Item = EngineFence> {
+        let engines = (0..).zip(&self.engines);
+        engines
+            .flat_map(|(engine, books)| books.in_flight.iter().map(move |&fence_id| EngineFence { engine, fence_id }))
+    }
+
+    /// A packet is handed to its engine for the first time.
     pub fn submit(&mut self, signal: EngineFence, findings: &mut Findings) {
-        let next = self.submitted(signal.engine).saturating_add(1);
+        let Some(engine) = self.engines.get_mut(signal.engine as usize) else {
+            return findings.report(Invariant::Log, format!("there is no engine {}", signal.engine));
+        };
+        let next = engine.submitted.saturating_add(1);
         findings.check(signal.fence_id == next, Invariant::I13, || {
             format!("engine {} is handed packet {}, but its next is {next}", signal.engine, signal.fence_id)
         });
-        match self.engines.get_mut(signal.engine as usize) {
-            Some(engine) => engine.submitted = signal.fence_id.max(engine.submitted),
-            None => findings.report(Invariant::Log, format!("there is no engine {}", signal.engine)),
-        }
+        findings.check(!engine.is_held(), Invariant::I30, || {
+            format!("engine {} is handed packet {} while it is to yield or to be reset", signal.engine, signal.fence_id)
+        });
+        engine.asked = false;
+        engine.submitted = signal.fence_id.max(engine.submitted);
+        engine.in_flight.push_back(signal.fence_id);
     }
 
-    /// An engine has ended a packet. Returns whose it was.
+    /// An engine has ended a packet: the first that it has. Returns whose it was.
     pub fn complete(&mut self, signal: EngineFence, findings: &mut Findings) -> Option<Work> {
-        let Engine { submitted, completed } = self.engine(signal.engine);
-        let is_next = signal.fence_id == completed.saturating_add(1) && signal.fence_id <= submitted;
-        findings.check(is_next, Invariant::I13, || {
-            format!(
-                "engine {} ends packet {} after packet {completed}, {submitted} being submitted",
-                signal.engine, signal.fence_id
-            )
+        let Some(engine) = self.engines.get_mut(signal.engine as usize) else {
+            findings.report(Invariant::I13, format!("there is no engine {}, which ends a packet", signal.engine));
+            return None;
+        };
+        let first = engine.in_flight.front().copied();
+        findings.check(first == Some(signal.fence_id), Invariant::I13, || {
+            format!("engine {} ends packet {}, but the first that it has is {first:?}", signal.engine, signal.fence_id)
         });
-        if let Some(engine) = self.engines.get_mut(signal.engine as usize) {
-            engine.completed = signal.fence_id.clamp(completed, submitted.max(completed));
+        findings.check(!engine.resetting, Invariant::I30, || {
+            format!("packet {} of engine {} ends while that is reset", signal.fence_id, signal.engine)
+        });
+        engine.in_flight.retain(|&packet| packet != signal.fence_id);
+        engine.completed = signal.fence_id.clamp(engine.completed, engine.submitted.max(engine.completed));
+        self.work.remove(&signal)
+    }
+
+    /// A packet has left its engine without having ended. Returns whose it was.
+    pub fn abort(&mut self, signal: EngineFence, findings: &mut Findings) -> Option<Work> {
+        let is_paging = signal.engine == self.paging_engine;
+        let engine = self.engines.get_mut(signal.engine as usize)?;
+        let was_there = engine.in_flight.contains(&signal.fence_id) || engine.returned.contains(&signal.fence_id);
+        findings.check(was_there, Invariant::I30, || {
+            format!("packet {} of engine {} is aborted, but is not under way", signal.fence_id, signal.engine)
+        });
+        let is_first = engine.in_flight.front() == Some(&signal.fence_id);
+        engine.in_flight.retain(|&packet| packet != signal.fence_id);
+        engine.returned.retain(|&packet| packet != signal.fence_id);
+        // What plans wait for has not happened.
+        if is_first && !is_paging {
+            engine.completed = signal.fence_id.max(engine.completed);
         }
         self.work.remove(&signal)
     }

@@ -29,6 +29,8 @@ pub enum Invariant {
     /// The chunks of a move or of a notification are the allocation: in ascending order, without gap or overlap, and one after
     /// another.
     I10,
+    /// Errors are isolated: a device is in error for what it did, is told so once, and makes no call that succeeds.
+    I12,
     /// Fences: issued in order, each completed once and in order; a done paging fence means that what it stands for is
     /// done.
     I13,
@@ -55,8 +57,19 @@ pub enum Invariant {
     I28,
     /// Entries of the IOMMU are what processes have mapped of what is resident, and nothing uses one that is gone.
     I29,
+    /// Resets: nothing ends that was aborted, nothing is lost that an engine gave back, and nothing waits for what will not
+    /// be signalled.
+    I30,
+    /// The adapter is reset only so often.
+    I31,
     /// A plan enters the stream when its waits are over and the plans that it follows have entered.
     D5,
+    /// The reset of an engine aborts a packet that it has.
+    Flt22,
+    /// What came back is handed out again in its order: paging buffers with their fences, other work with new ones.
+    Flt23,
+    /// The reset of the adapter: the driver hears of all that was resident, once, and nothing is left of it.
+    Flt32,
     /// What is resident in the aperture and in implicit system memory keeps to its limit.
     Seg50,
     /// The size of the paging process's windows is asked of the driver, and follows from its answer (PGV-01 to PGV-05).
@@ -97,6 +110,7 @@ impl Invariant {
             Self::I08 => "I08",
             Self::I09 => "I09",
             Self::I10 => "I10",
+            Self::I12 => "I12",
             Self::I13 => "I13",
             Self::I14 => "I14",
             Self::I15 => "I15",
@@ -109,7 +123,12 @@ impl Invariant {
             Self::I25 => "I25",
             Self::I28 => "I28",
             Self::I29 => "I29",
+            Self::I30 => "I30",
+            Self::I31 => "I31",
             Self::D5 => "D5",
+            Self::Flt22 => "FLT-22",
+            Self::Flt23 => "FLT-23",
+            Self::Flt32 => "FLT-32",
             Self::Seg50 => "SEG-50",
             Self::U16 => "U-16",
             Self::U28 => "U-28",

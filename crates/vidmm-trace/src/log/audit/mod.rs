@@ -7,6 +7,7 @@
 //! second when its operations begin. The host's maps in the IOMMU are a third: they happen when the log says so.
 
 mod adapter;
+mod adapter_reset;
 mod aspects;
 mod allocation;
 mod aperture;
@@ -20,6 +21,8 @@ mod demands;
 mod device;
 mod dispatch;
 mod ends;
+mod engines;
+mod errors;
 mod fences;
 mod finding;
 mod intervals;
@@ -39,7 +42,9 @@ mod places;
 mod plans;
 mod power;
 mod properties;
+mod purge;
 mod requests;
+mod resubmission;
 mod roots;
 mod segment;
 mod shadow;
@@ -59,12 +64,14 @@ use vidmm::{
 };
 
 use adapter::Adapter;
+use adapter_reset::{Reset, Resets};
 use allocation::{Allocation, Mapping};
 use aperture::Aperture;
 use aspects::Pool;
 use buffers::OpenBuffer;
 use demands::{Demands, Weight};
 use device::{Context, Device};
+use engines::Consequence;
 use fences::Fences;
 use finding::Findings;
 pub use finding::{AuditFinding, Invariant};
@@ -75,6 +82,7 @@ pub use paging_va::paging_va_rule;
 use passes::Unfinished;
 use places::{Places, Pools};
 use plans::{Plans, Steps};
+use resubmission::Resubmission;
 use roots::Root;
 use shadow::Shadow;
 use tables::Tables;
@@ -120,6 +128,19 @@ pub struct Audit {
     heir: Option<(AllocationId, DeviceId)>,
     /// A device that must be put in error.
     must_fail: Option<DeviceId>,
+    /// Devices whose work stopped an engine, or was aborted.
+    blamed: BTreeSet<DeviceId>,
+    /// Processes that have lost the GPU.
+    blocked: BTreeSet<ProcessId>,
+    /// An engine that has yielded or was reset: what it had is about to end.
+    settling: Option<u32>,
+    /// What the next event must be.
+    consequence: Option<Consequence>,
+    /// Packets that are handed out again, at once.
+    resubmission: Vec<Resubmission>,
+    /// The reset of the adapter that is going on.
+    reset: Option<Reset>,
+    resets: Resets,
     /// The adapter has no power.
     powered_down: bool,
     processes: BTreeMap<ProcessId, Process>,
@@ -191,6 +212,11 @@ impl Audit {
         self.check_rotated(event);
         self.check_failed(event);
         self.check_names(event);
+        self.check_consequence(event);
+        self.check_settled(event);
+        self.check_resubmission(event);
+        self.check_during_reset(event);
+        self.check_caller(event);
         match event {
             Event::AdapterStarted { .. } | Event::PagingVaQueried { .. } | Event::DriverFinding { .. } => {
                 self.start(event);
@@ -228,9 +254,22 @@ impl Audit {
             | Event::Dispatched { .. }
             | Event::Completed { .. }
             | Event::MonitoredFenceSignaled { .. }
-            | Event::PageFault { .. }
+            | Event::Aborted { .. } => self.work(event),
+            Event::PageFault { .. }
             | Event::IllegalCommand { .. }
-            | Event::DeviceInError { .. } => self.work(event),
+            | Event::PreemptRequested { .. }
+            | Event::Preempted { .. }
+            | Event::EngineResetBegun { .. }
+            | Event::EngineReset { .. } => self.engine(event),
+            Event::Resubmitted { before, signal, waits } => self.resubmitted(*before, *signal, waits),
+            Event::DeviceInError { device, reason } => self.device_in_error(*device, *reason),
+            Event::ProcessBlocked { process } => self.process_blocked(*process),
+            Event::AdapterResetBegun { .. }
+            | Event::PurgeOperation { .. }
+            | Event::PlanAbandoned { .. }
+            | Event::ContentLost { .. }
+            | Event::AdapterRestarted => self.adapter_reset(event),
+            Event::AdapterInError { violation } => self.adapter_failed(violation),
             Event::Offered { .. } | Event::Reclaimed { .. } | Event::Decommitted { .. } => self.offer(event),
             Event::Locked { .. } | Event::Rotated { .. } | Event::Unlocked { .. } => self.cpu_access(event),
             Event::AllocationOpened { .. }

@@ -129,6 +129,7 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
         | Event::ReservationChanged { process, .. }
         | Event::BudgetChanged { process, .. }
         | Event::ProcessSuspended { process, .. }
+        | Event::ProcessBlocked { process }
         | Event::ProcessResumed { process, .. }
         | Event::PageTablePlaced { process, .. } => look((*process).into()),
         Event::ContextCreated { device, .. }
@@ -172,6 +173,8 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
         | Event::Unlocked { allocation, .. }
         | Event::Placed { allocation, .. }
         | Event::IoMmuMapped { allocation, .. }
+        | Event::PurgeOperation { allocation, .. }
+        | Event::ContentLost { allocation }
         | Event::PageFault { allocation: Some(allocation), .. } => look((*allocation).into()),
         Event::GpuVirtualAddressMapped { process, allocation, queue, .. } => {
             look((*process).into());

@@ -96,6 +96,13 @@ impl Places {
         extents.iter().for_each(|&extent| ledger.promise(extent, plan));
     }
 
+    /// Nothing is resident but page tables.
+    pub fn clear(&mut self) {
+        self.memory.forget_promises();
+        self.aperture.clear();
+        self.system.resident = 0;
+    }
+
     /// The ranges that `plan` empties are free for all that follows.
     pub fn entered(&mut self, plan: PlanNo) {
         self.memory.entered(plan);

@@ -29,6 +29,8 @@ pub(super) struct Plan {
     pub has_operations: bool,
     /// What it takes out.
     pub leaving: Vec<AllocationId>,
+    /// What of that is copied out.
+    pub copied: Vec<AllocationId>,
     /// What it moves, in order: where to, or out.
     pub moves: Vec<(AllocationId, Option<Place>)>,
     /// Plans that it must follow, and why.
@@ -41,6 +43,15 @@ pub(super) struct Plan {
     pub built: Built,
     /// The event by which work was let go since the plan seemed to be built.
     pub relied_on: Option<u64>,
+}
+
+/// What plans that have not retired do to an allocation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Halfway {
+    /// One takes it out.
+    pub is_out: bool,
+    /// And copies its content.
+    pub is_copied: bool,
 }
 
 /// How far a plan is.
@@ -164,6 +175,19 @@ impl Plans {
         for plan in self.plans.values_mut().filter(|plan| plan.built == Built::InOpenBuffer) {
             plan.built = Built::InBuffer(fence_id);
         }
+    }
+
+    /// Nothing is built any more of what is in the stream.
+    pub fn clear_stream(&mut self) {
+        self.stream.clear();
+    }
+
+    /// What plans that have not retired take out of an allocation's place.
+    pub fn halfway_out(&self, id: AllocationId) -> Halfway {
+        let leaving = |plan: &&Plan| plan.leaving.contains(&id);
+        let copied = |plan: &Plan| plan.copied.contains(&id);
+        let mut out = self.plans.values().filter(leaving).peekable();
+        Halfway { is_out: out.peek().is_some(), is_copied: out.any(copied) }
     }
 
     /// Whether the plan was decided.

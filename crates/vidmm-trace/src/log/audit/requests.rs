@@ -94,10 +94,9 @@ impl Audit {
         let own = self.devices.get(&id).and_then(turn);
         let is_before = |device: &Device| turn(device).is_some_and(|turn| own.is_none_or(|own| turn < own));
         // Who yielded waits for its turn before it is granted anything.
-        let others = self
-            .devices
-            .iter()
-            .filter(|&(&other, device)| other != id && device.is_active() && is_before(device) && competes(device));
+        let others = self.devices.iter().filter(|&(&other, device)| {
+            other != id && device.is_active() && !device.in_error && is_before(device) && competes(device)
+        });
         let passed_over = others.map(|(&other, _)| other).find(|&other| !self.runs_ahead(other));
         self.findings.check(passed_over.is_none(), Invariant::U28, || {
             format!("a request of {id} is granted and takes {:?}, but it is the turn of {passed_over:?}", self.taken)

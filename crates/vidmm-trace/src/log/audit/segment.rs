@@ -48,6 +48,17 @@ impl Segment {
         self.taken.remove(start, end);
     }
 
+    /// Nothing is promised any more.
+    pub fn forget_promises(&mut self) {
+        self.promised = Intervals::default();
+    }
+
+    /// Nothing of it is taken or promised.
+    pub fn clear(&mut self) {
+        self.taken = Intervals::default();
+        self.forget_promises();
+    }
+
     /// The ranges that `plan` empties are free for all that follows.
     pub fn entered(&mut self, plan: PlanNo) {
         self.promised.retain(|by| by != plan);

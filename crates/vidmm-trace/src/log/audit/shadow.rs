@@ -104,6 +104,12 @@ impl Shadow {
         self.spaces.retain(|&(of, _), _| of != process);
     }
 
+    /// All entries are gone, and no TLB knows them.
+    pub fn clear(&mut self) {
+        self.spaces.clear();
+        self.tlb.clear();
+    }
+
     /// The two kinds of leaf tables of a process.
     fn sides(&self, process: KmdProcessHandle) -> impl Iterator<Item = &Intervals<Target>> {
         [PageSize::Kib4, PageSize::Kib64].into_iter().filter_map(move |side| self.spaces.get(&(process, side)))

@@ -60,6 +60,12 @@ impl Tlb {
         self.stale.append(&mut rest);
     }
 
+    /// It knows nothing.
+    pub fn clear(&mut self) {
+        self.stale.clear();
+        self.windows = Intervals::default();
+    }
+
     /// Where a TLB may still know an allocation.
     pub fn stale_of(&self, allocation: KmdAllocationHandle) -> Option<Stale> {
         self.stale.iter().find(|stale| stale.allocation == Some(allocation)).copied()

@@ -1,4 +1,4 @@
-//! Work: submissions, what engines report, and devices in error (I13).
+//! Work: submissions, and what engines report of them (I13).
 
 use vidmm::contract::EngineFence;
 use vidmm::{DeviceId, Event};
@@ -23,20 +23,9 @@ impl Audit {
                 let signals = self.ended(signal).map(|work| work.signals);
                 self.fences.monitored.owe(signals.unwrap_or_default());
             }
-            // A packet that was aborted has ended too. Whoever waits for it waits no longer.
-            Event::PageFault { signal, .. } | Event::IllegalCommand { signal } => {
-                let signals = self.ended(signal).map(|work| work.signals).unwrap_or_default();
-                self.fences.monitored.owe(signals.into_iter().map(|(fence, _)| (fence, u64::MAX)));
-            }
+            Event::Aborted { signal } => self.aborted(signal),
             Event::MonitoredFenceSignaled { fence, value } => {
                 self.fences.monitored.signal((fence, value), &mut self.findings);
-            }
-            Event::DeviceInError { device, .. } => {
-                let dropped = self.devices.get_mut(&device).map(|device| {
-                    device.in_error = true;
-                    device.drop_undispatched()
-                });
-                self.fences.monitored.owe(dropped.unwrap_or_default().into_iter().map(|fence| (fence, u64::MAX)));
             }
             _ => {}
         }
@@ -55,9 +44,14 @@ impl Audit {
 
     fn ended(&mut self, signal: EngineFence) -> Option<Work> {
         let work = self.fences.complete(signal, &mut self.findings)?;
+        self.retire_work(&work);
+        Some(work)
+    }
+
+    /// Work has left its engine.
+    pub(super) fn retire_work(&mut self, work: &Work) {
         if let Some(device) = self.devices.get_mut(&work.device) {
             device.unretired.remove(&work.submission);
         }
-        Some(work)
     }
 }

@@ -1,0 +1,188 @@
+//! The reset of the adapter: begun, cleaned up, and the GPU restarted (FLT-32, FLT-33, I30, I31).
+
+use std::collections::{BTreeSet, VecDeque};
+
+use vidmm::{AllocationId, DeviceErrorReason, DeviceId, Event, PlanNo, Violation};
+
+use super::Audit;
+use super::finding::Invariant;
+
+/// A reset that is going on.
+#[derive(Debug)]
+pub(super) struct Reset {
+    pub cause: DeviceErrorReason,
+    /// Devices that are still to be told.
+    pub doomed: BTreeSet<DeviceId>,
+    /// Allocations of which the driver was told that they are not resident any more.
+    pub purged: BTreeSet<AllocationId>,
+    /// Allocations whose content was lost.
+    pub lost: BTreeSet<AllocationId>,
+    /// Nothing is resident any more.
+    is_cleared: bool,
+}
+
+/// Resets that are remembered.
+#[derive(Debug, Default)]
+pub(super) struct Resets {
+    /// How many may be, and how long each is, in nanoseconds.
+    pub limit: (u32, u64),
+    at: VecDeque<u64>,
+}
+
+impl Resets {
+    /// How many there were at this time.
+    fn count(&mut self, now: u64) -> usize {
+        let limit = self.limit.1;
+        self.at.retain(|&at| now.saturating_sub(at) < limit);
+        self.at.len()
+    }
+}
+
+impl Audit {
+    pub(super) fn adapter_reset(&mut self, event: &Event) {
+        match *event {
+            Event::AdapterResetBegun { cause } => self.reset_begun(cause),
+            Event::PurgeOperation { allocation, ref operation, status } => self.purged(allocation, operation, status),
+            Event::ContentLost { allocation } => self.content_lost(allocation),
+            Event::PlanAbandoned { plan } => self.plan_abandoned(plan),
+            Event::AdapterRestarted => self.restarted(),
+            _ => {}
+        }
+    }
+
+    fn reset_begun(&mut self, cause: DeviceErrorReason) {
+        self.check_cause(cause);
+        let remembered = self.resets.count(self.at);
+        let limit = self.resets.limit.0;
+        self.findings.check(remembered < limit as usize, Invariant::I31, || {
+            format!("the adapter is reset as {cause:?} after {remembered} resets, of which {limit} are tolerated")
+        });
+        self.resets.at.push_back(self.at);
+        let doomed = self.devices.iter().filter(|(_, device)| !device.in_error).map(|(&id, _)| id).collect();
+        let reset = Reset { cause, doomed, purged: BTreeSet::new(), lost: BTreeSet::new(), is_cleared: false };
+        let before = self.reset.replace(reset);
+        self.findings
+            .check(before.is_none(), Invariant::Flt32, || "a reset of the adapter begins during another".to_owned());
+    }
+
+    /// The adapter is reset for what the log has.
+    fn check_cause(&mut self, cause: DeviceErrorReason) {
+        let paging = self.fences.paging_engine;
+        let of_paging = self.fences.engine_mut(paging).map(|engine| (engine.stopped, engine.asked));
+        let is_right = match cause {
+            DeviceErrorReason::PagingBufferFault => of_paging.is_none_or(|(stopped, _)| stopped),
+            DeviceErrorReason::PagingEngineTimeout => of_paging.is_none_or(|(_, asked)| asked),
+            DeviceErrorReason::AdapterReset => self.fences.engines.iter().any(|engine| engine.stopped),
+            DeviceErrorReason::EngineTimeoutPromotedToAdapterReset => true,
+            _ => false,
+        };
+        self.findings.check(is_right, Invariant::I12, || format!("the adapter is reset as {cause:?}, without that"));
+    }
+
+    /// While the GPU is stopped nothing ends, nothing is built and nothing is handed out; and without a reset nothing is lost.
+    pub(super) fn check_during_reset(&mut self, event: &Event) {
+        let needs_reset = matches!(
+            event,
+            Event::PurgeOperation { .. }
+                | Event::ContentLost { .. }
+                | Event::PlanAbandoned { .. }
+                | Event::AdapterRestarted
+        );
+        let needs_gpu = matches!(
+            event,
+            Event::Completed { .. }
+                | Event::Dispatched { .. }
+                | Event::PagingOperation { .. }
+                | Event::PagingBufferSubmitted { .. }
+                | Event::PlanEntered { .. }
+                | Event::PageFault { .. }
+                | Event::IllegalCommand { .. }
+                | Event::PreemptRequested { .. }
+                | Event::Preempted { .. }
+                | Event::EngineResetBegun { .. }
+                | Event::EngineReset { .. }
+                | Event::Resubmitted { .. }
+        );
+        let is_reset = self.reset.is_some();
+        self.findings.check(!needs_gpu || !is_reset, Invariant::I30, || {
+            format!("the adapter is being reset, but this needs a GPU that runs: {event:?}")
+        });
+        self.findings.check(!needs_reset || is_reset, Invariant::Flt32, || {
+            format!("the adapter is not being reset, but this belongs to that: {event:?}")
+        });
+    }
+
+    fn plan_abandoned(&mut self, plan: PlanNo) {
+        self.clear_adapter();
+        let pending = self.plans.retire(plan).is_some();
+        self.findings.check(pending, Invariant::Flt32, || format!("plan {plan} is abandoned, but is not pending"));
+    }
+
+    /// Nothing is resident, under way or being built any more.
+    fn clear_adapter(&mut self) {
+        if self.reset.as_mut().is_none_or(|reset| std::mem::replace(&mut reset.is_cleared, true)) {
+            return;
+        }
+        self.check_all_aborted();
+        self.check_purge();
+        self.settle_content();
+        self.forget_places();
+    }
+
+    fn check_all_aborted(&mut self) {
+        let returned = (0..).zip(&self.fences.engines).filter(|(_, books)| !books.returned.is_empty());
+        let left = self.fences.in_flight().map(|packet| packet.engine).chain(returned.map(|(engine, _)| engine)).next();
+        self.findings.check(left.is_none(), Invariant::I30, || {
+            format!("the adapter was reset, but packets of engine {left:?} are not said to be aborted")
+        });
+    }
+
+    fn forget_places(&mut self) {
+        let memory = self.places.memory.id;
+        for allocation in self.allocations.values_mut() {
+            let place = allocation.decided.take().filter(|place| place.segment == memory);
+            place.into_iter().flat_map(|place| place.extents).for_each(|extent| self.places.memory.free(extent));
+            (allocation.entered, allocation.built) = (None, None);
+        }
+        self.places.clear();
+        self.aperture = Default::default();
+        self.shadow.clear();
+        self.tables.lose_content();
+        self.open_buffer.clear();
+        (self.building, self.unfinished, self.notified_in) = (None, None, 0);
+        self.plans.clear_stream();
+        // The tables of the paging process are built before anything else.
+        self.started = false;
+    }
+
+    fn restarted(&mut self) {
+        self.clear_adapter();
+        let pending = self.plans.first_pending();
+        self.findings.check(pending.is_none(), Invariant::Flt32, || {
+            format!("the adapter runs again, but plan {pending:?} is still pending")
+        });
+        let seen = self.io_mmu.first();
+        self.findings.check(seen.is_none(), Invariant::I29, || {
+            format!("the adapter was reset, but the IOMMU still shows something at {seen:?}")
+        });
+        self.check_views_after_reset();
+        for engine in &mut self.fences.engines {
+            engine.restart();
+        }
+        let Some(reset) = self.reset.take() else { return };
+        let untold = reset.doomed.first().copied();
+        self.findings.check(untold.is_none(), Invariant::I12, || {
+            format!("the adapter was reset, but {untold:?} is not in error")
+        });
+    }
+
+    /// The adapter stops for being reset too often only if it was (FLT-31).
+    pub(super) fn adapter_failed(&mut self, violation: &Violation) {
+        if let Violation::TooManyResets { resets, .. } = *violation {
+            let (remembered, limit) = (self.resets.count(self.at), self.resets.limit.0);
+            self.findings.check(remembered >= limit as usize && resets == limit, Invariant::I31, || {
+                format!("the adapter stops after {remembered} resets, of which {limit} are tolerated")
+            });
+        }
+    }
+}

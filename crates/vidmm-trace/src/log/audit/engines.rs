@@ -1,0 +1,197 @@
+//! Engines that yield or are reset: what they have ends, is aborted or comes back (I30, FLT-22, FLT-23).
+
+use vidmm::contract::EngineFence;
+use vidmm::event::PreemptReason;
+use vidmm::{DeviceErrorReason, Event};
+
+use super::Audit;
+use super::finding::Invariant;
+
+/// What the manager must do next, and why.
+#[derive(Debug)]
+pub(super) struct Consequence {
+    /// The adapter may be reset for it, and not only stop.
+    is_reset: bool,
+    invariant: Invariant,
+    why: String,
+}
+
+impl Audit {
+    pub(super) fn engine(&mut self, event: &Event) {
+        match *event {
+            Event::PageFault { signal, ref in_flight, .. } => {
+                let right: Vec<EngineFence> = self.fences.in_flight().collect();
+                self.findings.check(*in_flight == right, Invariant::Log, || {
+                    format!("{in_flight:?} are said to be under way, but by the log {right:?} are")
+                });
+                self.stopped(signal);
+            }
+            Event::IllegalCommand { signal } => self.stopped(signal),
+            Event::PreemptRequested { engine, preemption_fence_id, reason } => {
+                self.preempt_requested(engine, preemption_fence_id, reason);
+            }
+            Event::Preempted { engine, preemption_fence_id, last_completed_fence_id, ref returned } => {
+                self.preempted(engine, preemption_fence_id, last_completed_fence_id, returned);
+            }
+            Event::EngineResetBegun { engine, reason } => self.engine_reset_begun(engine, reason),
+            Event::EngineReset { engine, last_aborted_fence_id, ref returned } => {
+                self.engine_reset(engine, last_aborted_fence_id, returned);
+            }
+            _ => {}
+        }
+    }
+
+    /// An engine cannot go on with the first packet that it has. It has not ended.
+    fn stopped(&mut self, signal: EngineFence) {
+        if let Some(work) = self.fences.work.get(&signal) {
+            self.blamed.insert(work.device);
+        }
+        let Some(engine) = self.fences.engine_mut(signal.engine) else { return };
+        let first = engine.in_flight.front().copied().unwrap_or(0);
+        engine.stopped = true;
+        self.findings.check(first == signal.fence_id, Invariant::I30, || {
+            format!(
+                "engine {} stops at packet {}, but the first that it has is {first}",
+                signal.engine, signal.fence_id
+            )
+        });
+    }
+
+    fn preempt_requested(&mut self, id: u32, number: u64, reason: PreemptReason) {
+        let Some(engine) = self.fences.engine_mut(id) else { return };
+        let next = engine.preemptions.saturating_add(1);
+        self.findings.check(number == next, Invariant::Log, || {
+            format!("engine {id} is asked to yield with number {number}, but the next is {next}")
+        });
+        self.findings.check(!engine.resetting, Invariant::I30, || {
+            format!("engine {id} is asked to yield as {reason:?} while it is reset")
+        });
+        engine.preemptions = number.max(engine.preemptions);
+        engine.asked = true;
+    }
+
+    fn preempted(&mut self, id: u32, number: u64, last_completed: u64, returned: &[u64]) {
+        let Some(engine) = self.fences.engine_mut(id) else { return };
+        let is_answer = std::mem::take(&mut engine.asked) && number == engine.preemptions && !engine.resetting;
+        self.findings.check(is_answer, Invariant::I30, || {
+            format!("engine {id} answers request {number}, which it was not asked, or had answered")
+        });
+        let submitted = engine.submitted;
+        self.findings.check(last_completed <= submitted, Invariant::I30, || {
+            format!("engine {id} says that packet {last_completed} was the last to end, but {submitted} was the last")
+        });
+        self.take_back(id, last_completed, returned);
+    }
+
+    /// Packets came back that an engine has not run. What it has besides has ended, or was aborted, which is said at once.
+    fn take_back(&mut self, id: u32, last: u64, returned: &[u64]) {
+        let Some(engine) = self.fences.engine_mut(id) else { return };
+        // Of what has ended only the buffer comes back; what it never had is nothing to anybody.
+        for &packet in returned.iter().filter(|&&packet| packet > last) {
+            if engine.in_flight.contains(&packet) {
+                engine.in_flight.retain(|&other| other != packet);
+                engine.returned.push(packet);
+            }
+        }
+        self.settling = Some(id);
+    }
+
+    /// What an engine did not give back when it yielded, or was reset, has ended or was aborted; else the adapter stops.
+    pub(super) fn check_settled(&mut self, event: &Event) {
+        let settles = matches!(
+            event,
+            Event::Completed { .. }
+                | Event::Aborted { .. }
+                | Event::MonitoredFenceSignaled { .. }
+                | Event::DeviceInError { .. }
+                | Event::DriverFinding { .. }
+        );
+        if settles {
+            return;
+        }
+        let Some(id) = self.settling.take() else { return };
+        let left = self.fences.engine_mut(id).and_then(|engine| engine.in_flight.front().copied());
+        let stops = matches!(event, Event::AdapterInError { .. });
+        self.findings.check(left.is_none() || stops, Invariant::I30, || {
+            format!("engine {id} has yielded or was reset, but its packet {left:?} neither ended nor came back")
+        });
+    }
+
+    fn engine_reset_begun(&mut self, id: u32, reason: DeviceErrorReason) {
+        self.findings.check(id != self.fences.paging_engine, Invariant::Flt23, || {
+            format!("the paging engine is reset as {reason:?}; its reset is that of the adapter")
+        });
+        let Some(engine) = self.fences.engine_mut(id) else { return };
+        engine.resetting = true;
+        let has_cause = engine.stopped || engine.asked;
+        self.findings.check(has_cause, Invariant::I12, || {
+            format!("engine {id} is reset as {reason:?}, but has neither stopped nor failed to yield")
+        });
+    }
+
+    fn engine_reset(&mut self, id: u32, last_aborted: Option<u64>, returned: &[u64]) {
+        let Some(engine) = self.fences.engine_mut(id) else { return };
+        let was_resetting = std::mem::take(&mut engine.resetting);
+        (engine.stopped, engine.asked, engine.aborted) = (false, false, last_aborted);
+        let (completed, submitted) = (engine.completed, engine.submitted);
+        self.findings.check(was_resetting, Invariant::I30, || format!("engine {id} was reset, which had not begun"));
+        let Some(last_aborted) = last_aborted else {
+            let why = format!("the reset of engine {id} failed, but the adapter is not reset");
+            self.consequence = Some(Consequence { is_reset: true, invariant: Invariant::I30, why });
+            return;
+        };
+        if !(completed..=submitted).contains(&last_aborted) {
+            let why =
+                format!("engine {id} aborted packet {last_aborted}, which is not from {completed} to {submitted}");
+            self.consequence = Some(Consequence { is_reset: false, invariant: Invariant::Flt22, why });
+            return;
+        }
+        self.take_back(id, last_aborted, returned);
+    }
+
+    /// The manager does what it must.
+    pub(super) fn check_consequence(&mut self, event: &Event) {
+        let Some(Consequence { is_reset, invariant, why }) = self.consequence.take() else { return };
+        let follows = match event {
+            Event::AdapterInError { .. } => true,
+            Event::AdapterResetBegun { .. } => is_reset,
+            _ => false,
+        };
+        self.findings.check(follows, invariant, || why);
+    }
+
+    /// The driver did not do what the contract asks of it: the adapter stops.
+    pub(super) fn must_stop(&mut self, invariant: Invariant, why: String) {
+        self.consequence = Some(Consequence { is_reset: false, invariant, why });
+    }
+
+    /// A packet has left its engine without having ended. All that it would have signalled goes to the maximum (FLT-33).
+    pub(super) fn aborted(&mut self, signal: EngineFence) {
+        let is_reset = self.reset.is_some();
+        let engine = self.fences.engine_mut(signal.engine);
+        let came_back = engine.as_ref().is_some_and(|engine| engine.returned.contains(&signal.fence_id));
+        let by_reset = engine.is_some_and(|engine| engine.aborted == Some(signal.fence_id));
+        let Some(work) = self.fences.abort(signal, &mut self.findings) else { return };
+        self.retire_work(&work);
+        let in_error = self.devices.get(&work.device).is_none_or(|device| device.in_error);
+        self.findings.check(is_reset || by_reset && !came_back || came_back && in_error, Invariant::I12, || {
+            format!("{signal:?} of {} is aborted, but was neither running at a reset nor is that in error", work.device)
+        });
+        if !came_back && !is_reset {
+            self.blamed.insert(work.device);
+            self.check_nobody_waits(signal);
+        }
+        self.fences.monitored.owe(work.signals.into_iter().map(|(fence, _)| (fence, u64::MAX)));
+    }
+
+    /// What engines have does not wait for what will never be signalled.
+    fn check_nobody_waits(&mut self, signal: EngineFence) {
+        let waits = |(&packet, work): (&EngineFence, &super::fences::Work)| {
+            (work.waits.contains(&signal) && self.fences.has(packet)).then_some(packet)
+        };
+        let waiting = self.fences.work.iter().find_map(waits);
+        self.findings.check(waiting.is_none(), Invariant::I30, || {
+            format!("{signal:?} is aborted, but {waiting:?} is under way and waits for it")
+        });
+    }
+}

@@ -1,0 +1,101 @@
+//! Devices in error: for what they did, told once, with nothing left that is required (I12, FLT-33).
+
+use vidmm::{DeviceErrorReason, DeviceId, Event, EvictFlags, ProcessId};
+
+use super::Audit;
+use super::finding::Invariant;
+
+impl Audit {
+    pub(super) fn device_in_error(&mut self, id: DeviceId, reason: DeviceErrorReason) {
+        self.check_blame(id, reason);
+        self.blamed.remove(&id);
+        if let Some(reset) = &mut self.reset {
+            reset.doomed.remove(&id);
+        }
+        self.empty_list(id);
+        let Some(device) = self.devices.get_mut(&id) else { return };
+        let was_told = std::mem::replace(&mut device.in_error, true);
+        self.findings.check(!was_told, Invariant::I12, || format!("{id} is told twice that it is in error"));
+        let dropped = device.drop_undispatched();
+        self.fences.monitored.owe(dropped.into_iter().map(|fence| (fence, u64::MAX)));
+    }
+
+    /// Whether the reason is a fact that the log has.
+    fn check_blame(&mut self, id: DeviceId, reason: DeviceErrorReason) {
+        let Some(process) = self.devices.get(&id).map(|device| device.process) else { return };
+        let cause = self.reset.as_ref().map(|reset| reset.cause);
+        let is_right = match reason {
+            DeviceErrorReason::PageFault { .. } | DeviceErrorReason::IllegalCommand => self.blamed.contains(&id),
+            DeviceErrorReason::EngineTimeout => self.blamed.contains(&id) || self.runs_on_asked_engine(id),
+            DeviceErrorReason::AdapterReset => cause.is_some(),
+            DeviceErrorReason::PagingBufferFault => cause == Some(reason),
+            DeviceErrorReason::EngineTimeoutPromotedToAdapterReset | DeviceErrorReason::PagingEngineTimeout => false,
+            DeviceErrorReason::ProcessBlocked => self.blocked.contains(&process),
+            DeviceErrorReason::NotResident { allocation } => {
+                let entry = self.allocations.get(&allocation).and_then(|books| books.lists.get(&id));
+                entry.is_none_or(|entry| entry.count == 0)
+            }
+            _ => true,
+        };
+        self.findings.check(is_right, Invariant::I12, || format!("{id} is in error, but did not do this: {reason}"));
+    }
+
+    /// Whether its packet is the first of an engine that was asked to yield and has not.
+    fn runs_on_asked_engine(&self, id: DeviceId) -> bool {
+        let asked = (0..).zip(&self.fences.engines).filter(|(_, books)| books.asked);
+        asked.into_iter().any(|(engine, books)| {
+            let first = books.in_flight.front().map(|&fence_id| vidmm::contract::EngineFence { engine, fence_id });
+            first.and_then(|first| self.fences.work.get(&first)).is_some_and(|work| work.device == id)
+        })
+    }
+
+    /// All that it made resident is given back, as if it had been evicted as often as it is on the list.
+    fn empty_list(&mut self, id: DeviceId) {
+        let Some(submitted) = self.devices.get(&id).map(|device| device.submitted) else { return };
+        let mut left = Vec::new();
+        for (&allocation, books) in &mut self.allocations {
+            let Some(entry) = books.lists.get_mut(&id).filter(|entry| entry.count > 0) else { continue };
+            entry.count = 1;
+            entry.leave(submitted, EvictFlags::EVICT_ONLY_IF_NECESSARY);
+            left.push(allocation);
+        }
+        left.into_iter().for_each(|allocation| self.charge(allocation));
+    }
+
+    /// A process loses the GPU: all its devices are in error at once.
+    pub(super) fn process_blocked(&mut self, id: ProcessId) {
+        let is_new = self.blocked.insert(id);
+        self.findings.check(is_new, Invariant::I12, || format!("{id} is blocked twice"));
+    }
+
+    /// Who is in error makes no call that succeeds.
+    pub(super) fn check_caller(&mut self, event: &Event) {
+        let queue_of = |queue| self.fences.queues.get(queue).map(|queue| queue.device);
+        let device = match event {
+            Event::Submitted { device, .. }
+            | Event::MakeResident { device, .. }
+            | Event::MakeResidentRefused { device, .. }
+            | Event::Evict { device, .. }
+            | Event::Offered { device, .. }
+            | Event::Reclaimed { device, .. }
+            | Event::Locked { device, .. }
+            | Event::AllocationOpened { device, .. }
+            | Event::AllocationCreated { device, .. }
+            | Event::ContextCreated { device, .. }
+            | Event::PagingQueueCreated { device, .. }
+            | Event::TrimNotificationRegistered { device, .. } => Some(*device),
+            Event::GpuVirtualAddressMapped { queue, .. } | Event::AllocationPropertyUpdated { queue, .. } => {
+                queue_of(queue)
+            }
+            Event::DeviceCreated { process, .. } => {
+                let blocked = self.blocked.contains(process);
+                self.findings.check(!blocked, Invariant::I12, || format!("{process} is blocked, but gets a device"));
+                return;
+            }
+            _ => return,
+        };
+        let Some(id) = device else { return };
+        let in_error = self.devices.get(&id).is_some_and(|device| device.in_error);
+        self.findings.check(!in_error, Invariant::I12, || format!("{id} is in error, but a call of it is answered"));
+    }
+}

@@ -1,0 +1,139 @@
+//! What a reset of the adapter leaves of allocations: their drivers hear of it, and content is lost only where its one right copy
+//! was (FLT-32, FLT-34, I03).
+
+use vidmm::contract::{BuildStatus, PagingOperation, Transfer, UnmapApertureSegment};
+use vidmm::{AllocationId, PAGE_SIZE, PhysicalAddress};
+
+use super::Audit;
+use super::allocation::{Allocation, Place};
+use super::finding::Invariant;
+use super::list_entry::Span;
+
+/// What became of an allocation's content, by the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Content {
+    /// Its backing store has it.
+    Kept,
+    /// Work could write it where it is lost, but nothing says that it did.
+    Unknown,
+    /// Its one right copy is lost.
+    Lost,
+}
+
+impl Audit {
+    pub(super) fn purged(&mut self, id: AllocationId, operation: &PagingOperation, status: BuildStatus) {
+        if status != BuildStatus::Success {
+            self.must_stop(Invariant::Flt32, format!("the driver answers {status:?} to the end of {id} after a reset"));
+        }
+        let Some(reset) = &mut self.reset else { return };
+        let is_new = reset.purged.insert(id);
+        self.findings
+            .check(is_new, Invariant::Flt32, || format!("the driver is told twice that {id} is not resident any more"));
+        let Some(allocation) = self.allocations.get(&id) else { return };
+        let right = allocation.decided.as_ref().and_then(|place| self.farewell(allocation, place));
+        self.findings.check(right.as_ref() == Some(operation), Invariant::Flt32, || {
+            format!("the driver is told {operation:?} of {id}, which must be {right:?}")
+        });
+    }
+
+    /// What a driver hears of what lost its place: a transfer of nothing, or that its range of the aperture is unmapped (BPB-27).
+    fn farewell(&self, allocation: &Allocation, place: &Place) -> Option<PagingOperation> {
+        let offset = place.extents.first()?.offset;
+        if place.segment == self.places.memory.id {
+            let at = PhysicalAddress { segment: place.segment, offset };
+            let (source, destination) = (at, at);
+            let allocation = allocation.handle;
+            let nothing = Transfer { allocation, transfer_offset: 0, transfer_size: 0, source, destination };
+            return Some(PagingOperation::Transfer(nothing));
+        }
+        let unmap = UnmapApertureSegment {
+            allocation: allocation.handle,
+            segment_id: place.segment,
+            offset_in_pages: offset / PAGE_SIZE,
+            number_of_pages: allocation.size / PAGE_SIZE,
+            dummy_page: self.adapter.dummy_page,
+        };
+        (place.segment == self.places.aperture.id).then_some(PagingOperation::UnmapApertureSegment(unmap))
+    }
+
+    /// The driver has heard of all that was in a segment.
+    pub(super) fn check_purge(&mut self) {
+        let Some(reset) = &self.reset else { return };
+        let has_farewell = |(id, allocation): (&AllocationId, &Allocation)| {
+            let place = allocation.decided.as_ref().filter(|place| !place.segment.is_system());
+            place.filter(|_| !reset.purged.contains(id)).map(|_| *id)
+        };
+        let untold: Vec<AllocationId> = self.allocations.iter().filter_map(has_farewell).collect();
+        for id in untold {
+            self.findings
+                .report(Invariant::Flt32, format!("the driver is not told that {id} is not resident any more"));
+        }
+    }
+
+    pub(super) fn content_lost(&mut self, id: AllocationId) {
+        let Some(reset) = &mut self.reset else { return };
+        let is_new = reset.lost.insert(id);
+        self.findings.check(is_new, Invariant::I03, || format!("the content of {id} is lost twice"));
+    }
+
+    /// Content is lost where the log says so, and only there; from now on that is in no place, and else in the backing store.
+    pub(super) fn settle_content(&mut self) {
+        let Some(lost) = self.reset.as_ref().map(|reset| reset.lost.clone()) else { return };
+        let ids: Vec<AllocationId> = self.allocations.keys().copied().collect();
+        for id in ids {
+            let (right, is_lost) = (self.content_of(id), lost.contains(&id));
+            let agrees = match right {
+                Content::Kept => !is_lost,
+                Content::Unknown => true,
+                Content::Lost => is_lost,
+            };
+            self.findings.check(agrees, Invariant::I03, || {
+                format!("after the reset the content of {id} is {right:?}, but said to be lost: {is_lost}")
+            });
+            let Some(allocation) = self.allocations.get_mut(&id) else { continue };
+            let in_place = allocation.decided.as_ref().is_some_and(|place| self.places.in_system_memory(place.segment));
+            allocation.backed = !is_lost && (allocation.backed || in_place && allocation.written);
+            allocation.was_in_place = !is_lost && (allocation.was_in_place || in_place);
+            allocation.written = false;
+        }
+    }
+
+    fn content_of(&mut self, id: AllocationId) -> Content {
+        let halfway = self.plans.halfway_out(id);
+        let Some(allocation) = self.allocations.get_mut(&id) else { return Content::Kept };
+        let wrote = |device, span: &Span| {
+            let device: Option<&super::device::Device> = self.devices.get(device);
+            !span.not_written_to && device.is_some_and(|device| device.dispatched_in(span, allocation.placed_at))
+        };
+        let mut spans =
+            allocation.lists.iter().flat_map(|(device, entry)| entry.spans().map(move |span| (device, span)));
+        let by_work = spans.any(|(device, span)| wrote(device, span));
+        let by_cpu = allocation.cpu_view.as_ref().is_some_and(|view| !view.segment.is_system());
+        allocation.written |= by_work || by_cpu;
+        let is_wanted = !allocation.destroyed && allocation.offer.is_none();
+        let lost = if is_wanted { Content::Lost } else { Content::Unknown };
+        if halfway.is_copied {
+            return lost;
+        }
+        // A driver that puts content right before it leaves system memory may have begun to, or has not had the chance.
+        let is_put_right = allocation.notify.contains(vidmm::contract::AllocationFlags2::NOTIFY_EVICTION);
+        let Some(place) = &allocation.decided else {
+            return if halfway.is_out && is_put_right { Content::Unknown } else { Content::Kept };
+        };
+        let has_arrived = self.plans.is_retired(place.plan);
+        let in_place = self.places.in_system_memory(place.segment);
+        match (in_place, allocation.written) {
+            (true, _) if !is_put_right => Content::Kept,
+            // What has not arrived cannot have been written: the copy that it comes from is right.
+            (false, _) if !has_arrived => {
+                if halfway.is_out && is_put_right {
+                    Content::Unknown
+                } else {
+                    Content::Kept
+                }
+            }
+            (_, true) => lost,
+            (_, false) => Content::Unknown,
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What engines gave back is handed out again: with which fences, in which order, and what it waits for (FLT-23, I30).
+
+use std::collections::BTreeMap;
+
+use vidmm::Event;
+use vidmm::contract::EngineFence;
+
+use super::Audit;
+use super::finding::Invariant;
+
+/// A packet that is handed out again.
+#[derive(Debug)]
+pub(super) struct Resubmission {
+    before: EngineFence,
+    signal: EngineFence,
+    /// What it waited for; none of a paging buffer, which waits for nothing.
+    waited: Vec<EngineFence>,
+    waits: Vec<EngineFence>,
+}
+
+impl Audit {
+    pub(super) fn resubmitted(&mut self, before: EngineFence, signal: EngineFence, waits: &[EngineFence]) {
+        let is_paging = before.engine == self.fences.paging_engine;
+        self.check_order(before, is_paging);
+        let Some(engine) = self.fences.engine_mut(before.engine) else { return };
+        let came_back = engine.returned.contains(&before.fence_id);
+        engine.returned.retain(|&packet| packet != before.fence_id);
+        self.findings.check(came_back && !engine.resetting, Invariant::I30, || {
+            format!("{before:?} is handed out again, but it did not come back, or its engine is being reset")
+        });
+        let next = if is_paging { before.fence_id } else { engine.submitted.saturating_add(1) };
+        self.findings.check(signal == EngineFence { fence_id: next, ..before }, Invariant::Flt23, || {
+            format!("{before:?} is handed out again as {signal:?}; its number is to be {next}")
+        });
+        engine.submitted = signal.fence_id.max(engine.submitted);
+        engine.in_flight.push_back(signal.fence_id);
+        engine.asked = false;
+        let work = self.fences.work.remove(&before);
+        let waited = work.as_ref().map(|work| work.waits.clone()).unwrap_or_default();
+        if let Some(mut work) = work {
+            let in_error = self.devices.get(&work.device).is_some_and(|device| device.in_error);
+            self.findings.check(!in_error, Invariant::I12, || {
+                format!("{before:?} is handed out again, but {} is in error", work.device)
+            });
+            work.waits = waits.to_vec();
+            self.fences.work.insert(signal, work);
+        }
+        self.resubmission.push(Resubmission { before, signal, waited, waits: waits.to_vec() });
+    }
+
+    /// Paging buffers come first, and the packets of an engine in their order.
+    fn check_order(&mut self, before: EngineFence, is_paging: bool) {
+        let paging = self.fences.paging_engine;
+        let passed =
+            self.resubmission.iter().map(|other| other.before).find(|other| match other.engine == before.engine {
+                true => other.fence_id > before.fence_id,
+                false => is_paging && other.engine != paging,
+            });
+        self.findings.check(passed.is_none(), Invariant::Flt23, || {
+            format!("{before:?} is handed out again after {passed:?}, which came after it")
+        });
+    }
+
+    /// All is handed out again that came back: what that waits for is under way by now, under the name that it has now.
+    pub(super) fn check_resubmission(&mut self, event: &Event) {
+        if self.resubmission.is_empty() || matches!(event, Event::Resubmitted { .. }) {
+            return;
+        }
+        let batch = std::mem::take(&mut self.resubmission);
+        let renamed: BTreeMap<EngineFence, EngineFence> = batch.iter().map(|one| (one.before, one.signal)).collect();
+        for Resubmission { signal, waited, waits, .. } in &batch {
+            let right: Vec<EngineFence> =
+                waited.iter().map(|wait| renamed.get(wait).copied().unwrap_or(*wait)).collect();
+            let lost = waits.iter().find(|&&wait| !self.fences.has(wait));
+            self.findings.check(lost.is_none(), Invariant::I30, || {
+                format!("{signal:?} waits for {lost:?}, which is not under way and will not be signalled")
+            });
+            let other = waits.iter().find(|wait| !right.contains(wait));
+            self.findings.check(other.is_none(), Invariant::Flt23, || {
+                format!("{signal:?} waits for {other:?}, for which it did not wait before")
+            });
+            let missing = right.iter().find(|&&wait| self.fences.has(wait) && !waits.contains(&wait));
+            self.findings.check(missing.is_none(), Invariant::I30, || {
+                format!("{signal:?} does not wait any more for {missing:?}, which has not ended")
+            });
+        }
+        self.check_nobody_waits_for_old_names(&renamed);
+        for (engine, books) in (0..).zip(&self.fences.engines) {
+            let left = books.returned.first();
+            self.findings.check(left.is_none(), Invariant::I30, || {
+                format!("packet {left:?} of engine {engine} came back, and is neither handed out again nor aborted")
+            });
+        }
+    }
+
+    fn check_nobody_waits_for_old_names(&mut self, renamed: &BTreeMap<EngineFence, EngineFence>) {
+        let is_old = |wait: &EngineFence| renamed.get(wait).is_some_and(|now| now != wait);
+        let waiting =
+            self.fences.work.iter().find(|(_, work)| work.waits.iter().any(is_old)).map(|(&packet, _)| packet);
+        self.findings.check(waiting.is_none(), Invariant::I30, || {
+            format!("{waiting:?} waits for a packet that has another name now, and never has its old one signalled")
+        });
+    }
+}
