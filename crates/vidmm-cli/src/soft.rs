@@ -1,9 +1,11 @@
 //! The model GPU as the machine of a run.
 
+use vidmm::contract::EngineKind;
 use vidmm_runtime::{DriverFault, Machine};
 use vidmm_sim::{Fault, FaultKind, LinkedAdapterDesc, MachineDesc};
 use vidmm_soft::{
-    CostModel, LinkedAdapterConfig, ModelGpuFaults, PAGING_ENGINE, PacketHits, RENDER_ENGINE, SoftAdapterConfig,
+    COPY_ENGINE, CostModel, LinkedAdapterConfig, ModelGpuFaults, PAGING_ENGINE, PacketHits, RENDER_ENGINE,
+    SoftAdapterConfig,
 };
 
 /// Builds the machine that `desc` asks for.
@@ -14,6 +16,7 @@ pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
         bus_to_device_bytes_per_second: desc.bus_bytes_per_second,
         bus_to_host_bytes_per_second: desc.bus_bytes_per_second,
         local_bytes_per_second: desc.local_bytes_per_second,
+        reset_nanoseconds: desc.reset_nanoseconds,
         ..CostModel::default()
     };
     let mut machine = Machine::from(vidmm_soft::machine(&config, cost, gpu_faults(&desc.faults), None));
@@ -59,6 +62,14 @@ fn gpu_faults(faults: &[Fault]) -> ModelGpuFaults {
     own
 }
 
+fn ordinal(engine: EngineKind) -> u32 {
+    match engine {
+        EngineKind::Paging => PAGING_ENGINE,
+        EngineKind::Render3d => RENDER_ENGINE,
+        EngineKind::Copy => COPY_ENGINE,
+    }
+}
+
 fn config(desc: &MachineDesc) -> SoftAdapterConfig {
     let base = match desc.page_size {
         vidmm::PageSize::Kib64 => SoftAdapterConfig::default(),
@@ -86,6 +97,11 @@ fn config(desc: &MachineDesc) -> SoftAdapterConfig {
         paging_va_mib: desc.paging_va_mib,
         max_command_bytes: desc.max_command_bytes,
         busy_notify_every: desc.busy_notify_every,
+        dependent_engines: desc
+            .dependent_engines
+            .iter()
+            .map(|group| group.iter().copied().map(ordinal).collect())
+            .collect(),
         ..base
     }
 }

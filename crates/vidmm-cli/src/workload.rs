@@ -39,6 +39,7 @@ pub fn run(
             events: args.events.is_some(),
             notification_revision: adapter.notification_revision,
             paging_va_without_local_memory: adapter.paging_va_without_local_memory,
+            tdr: adapter.tdr.into(),
             ..AdapterOptions::default()
         },
     };

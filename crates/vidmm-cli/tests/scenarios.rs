@@ -13,8 +13,8 @@ mod common;
 use std::fs;
 
 use common::{
-    Scratch, expected_status, notification_scenarios, residency_scenarios, scenarios, short_scenarios, summary,
-    vidmm_run, workspace,
+    Scratch, expected_status, fault_scenarios, notification_scenarios, residency_scenarios, scenarios, short_scenarios,
+    summary, vidmm_run, workspace,
 };
 
 /// The variable that asks for new texts.
@@ -22,7 +22,7 @@ const UPDATE: &str = "UPDATE_EXPECTED";
 
 #[test]
 fn scenarios_print_what_is_expected() {
-    for scenario in scenarios().into_iter().chain(notification_scenarios()).chain(residency_scenarios()) {
+    for scenario in all_scenarios() {
         let printed = vidmm_run(&[&scenario]).expect(expected_status(&scenario)).stdout;
         let path = workspace().join(scenario.replace(".toml", ".expected.txt"));
         if std::env::var_os(UPDATE).is_some() {
@@ -34,6 +34,10 @@ fn scenarios_print_what_is_expected() {
             "{scenario} prints something else; if that is meant, set {UPDATE}=1 and run again"
         );
     }
+}
+
+fn all_scenarios() -> Vec<String> {
+    [scenarios(), notification_scenarios(), residency_scenarios(), fault_scenarios()].concat()
 }
 
 #[test]
@@ -56,6 +60,7 @@ fn every_expected_text_has_a_scenario() {
         ("scenarios", scenarios()),
         ("scenarios/notification", notification_scenarios()),
         ("scenarios/residency", residency_scenarios()),
+        ("scenarios/faults", fault_scenarios()),
     ];
     for (folder, scenarios) in folders {
         for file in fs::read_dir(workspace().join(folder)).expect("there are scenarios") {

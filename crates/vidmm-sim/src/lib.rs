@@ -34,10 +34,10 @@ pub use play::{CheckReport, Row, Standing};
 pub use prediction::Content;
 pub use run::{Observer, Report, RunDesc, RunError, Unobserved, run};
 pub use scenario::{
-    AdapterSettings, Change, Check, ClientSettings, CompareSettings, CostSettings, Duration, ExplicitScenario, Fault,
-    FaultError, FaultKind, LinkedAdapter, Notification, PageSize, PageTableError, PageTables, PagingVa,
-    ProcessBehaviour, ProcessSettings, Processes, Scenario, ScenarioError, ScenarioFile, Script, SubmissionsSource,
-    TableSettings, TraceSource, Wddm, WorkloadSource, local_memory, steps,
+    AdapterSettings, Change, Check, ClientSettings, CompareSettings, CostSettings, Duration, EngineName,
+    ExplicitScenario, Fault, FaultError, FaultKind, LinkedAdapter, Notification, PageSize, PageTableError, PageTables,
+    PagingVa, ProcessBehaviour, ProcessSettings, Processes, Scenario, ScenarioError, ScenarioFile, Script,
+    SubmissionsSource, TableSettings, TdrSettings, TraceSource, Wddm, WorkloadSource, local_memory, steps,
 };
 pub use sequence::Line;
 pub use timeline::Shares;

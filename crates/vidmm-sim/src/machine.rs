@@ -1,7 +1,7 @@
 //! What a machine must be, without saying which: this crate names no GPU.
 
 use vidmm::PageSize;
-use vidmm::contract::{AddressingModel, WddmVersion};
+use vidmm::contract::{AddressingModel, EngineKind, WddmVersion};
 use vidmm_runtime::Machine;
 
 use crate::scenario::{AdapterSettings, CostSettings, Fault, PageSize as PageSizeSetting, PageTables};
@@ -44,6 +44,10 @@ pub struct MachineDesc {
     pub paging_va_mib: Option<u32>,
     /// The driver answers busy to every n-th notification that does not promise an idle allocation.
     pub busy_notify_every: Option<u32>,
+    /// Groups of engines of which the reset of one harms the others (FLT-26).
+    pub dependent_engines: Vec<Vec<EngineKind>>,
+    /// How long a reset of an engine takes, a reset of the adapter, and its restart, in nanoseconds.
+    pub reset_nanoseconds: u64,
     /// Bandwidth of the bus each way, in bytes a second.
     pub bus_bytes_per_second: u64,
     /// Bandwidth of local memory, in bytes a second.
@@ -104,6 +108,12 @@ impl MachineDesc {
             max_command_bytes: adapter.max_command.bytes(),
             paging_va_mib: adapter.paging_va_mib.answer(),
             busy_notify_every: adapter.busy_notify_every,
+            dependent_engines: adapter
+                .dependent_engines
+                .iter()
+                .map(|group| group.iter().map(|&name| name.into()).collect())
+                .collect(),
+            reset_nanoseconds: cost.reset.ns,
             bus_bytes_per_second: cost.bus_bytes_per_second(),
             local_bytes_per_second: cost.local_bytes_per_second(),
             faults: faults.to_owned(),

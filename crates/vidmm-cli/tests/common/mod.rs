@@ -126,6 +126,11 @@ pub fn residency_scenarios() -> Vec<String> {
     scenarios_in("scenarios/residency")
 }
 
+/// The scenarios about faults and resets.
+pub fn fault_scenarios() -> Vec<String> {
+    scenarios_in("scenarios/faults")
+}
+
 /// The scenarios of a folder, by their paths.
 fn scenarios_in(folder: &str) -> Vec<String> {
     let files = fs::read_dir(workspace().join(folder)).expect("there are scenarios");

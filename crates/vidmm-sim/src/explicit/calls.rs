@@ -248,8 +248,10 @@ impl Session<'_> {
             writes: Vec::new(),
             content: Content::Ramp,
             nanoseconds: 1000,
+            hangs: false,
             engine: KernelEngine::Render,
             after: Vec::new(),
+            allocations: Vec::new(),
             device: None,
         };
         self.submit(&reader, expect)
@@ -268,17 +270,17 @@ impl Session<'_> {
         let waits = kernel.after.iter().map(|name| self.wait_for(name)).collect::<Result<Vec<_>, _>>()?;
         let command = KernelCommand {
             kernel: number,
-            nanoseconds: kernel.nanoseconds,
+            nanoseconds: if kernel.hangs { u64::MAX } else { kernel.nanoseconds },
             content: kernel.content.of_kernels(),
             inputs,
             outputs,
         };
         let dma_buffer = self.runtime.umd().encode_kernel(&command);
+        let allocations = self.objects.ids(&kernel.allocations)?;
         let device = self.objects.devices.get_mut(&device_name).expect("it is there, or made");
         let queue = &mut device.engines[kernel.engine as usize];
         let (fence, value) = (queue.fence, queue.submitted + 1);
-        let desc =
-            SubmitDesc { dma_buffer, waits, signals: vec![FenceValueDesc { fence, value }], ..SubmitDesc::default() };
+        let desc = SubmitDesc { dma_buffer, waits, signals: vec![FenceValueDesc { fence, value }], allocations };
         let submission = match self.runtime.vidmm().submit(queue.context, desc) {
             Ok(submission) => submission,
             Err(error) => return Ok(Answered::refused(&error)),

@@ -70,7 +70,10 @@ impl Session<'_> {
                     let _ = self.runtime.vidmm().destroy_allocation(allocation.id, DestroyFlags::empty());
                     allocation.lock = None;
                 } else if allocation.openers.contains(name) {
-                    let _ = self.runtime.vidmm().close_allocation(*device, allocation.id);
+                    // Its owner may be gone, and it is the opener's now (U-34).
+                    if self.runtime.vidmm().close_allocation(*device, allocation.id).is_err() {
+                        let _ = self.runtime.vidmm().destroy_allocation(allocation.id, DestroyFlags::empty());
+                    }
                     allocation.openers.retain(|opener| opener != name);
                 }
             }

@@ -9,6 +9,7 @@ mod report;
 mod truth;
 mod graves;
 mod session;
+mod faults;
 mod calls;
 mod residency;
 mod cpu;

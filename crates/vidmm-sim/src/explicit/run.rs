@@ -35,6 +35,7 @@ pub fn run_explicit(
         events: true,
         notification_revision: adapter.notification_revision,
         paging_va_without_local_memory: adapter.paging_va_without_local_memory,
+        tdr: adapter.tdr.into(),
         ..AdapterOptions::default()
     };
     let runtime = Runtime::start(options, machine)?;
@@ -45,6 +46,7 @@ pub fn run_explicit(
     let default = if local_memory_bytes > 0 { AllocationSegments::Local } else { AllocationSegments::System };
     for step in &scenario.steps {
         session.step = (step.line, step.action.to_string());
+        session.before_step(step);
         session.make(step, default).map_err(|Absent(name)| RunError::Absent { line: step.line, name })?;
         session.audit();
         session.show_lines();
@@ -125,6 +127,10 @@ impl Session<'_> {
             Look::VideoMemory(query) => self.query_video_memory(query)?,
             Look::Trim(trim) => self.expect_trim(trim)?,
             Look::Residency(names, place) => self.check_residency(names, *place)?,
+            Look::DeviceError(check) => self.check_error(check)?,
+            Look::AdapterError(words) => self.check_adapter_error(words),
+            Look::Resets(resets) => self.check_resets(*resets),
+            Look::Finding(words) => self.check_finding(words),
             Look::Waiting(kernels) => self.check_waiting(kernels),
         }
         Ok(())
@@ -176,18 +182,19 @@ impl Session<'_> {
                 kernel.is_none_or(|kernel| self.run_until_ended(kernel))
             }
         };
-        if !ended {
+        if !ended && self.adapter_error.is_none() {
             self.found("nothing more happens, and not everything that was waited for has ended");
         }
     }
 
     /// Destroys what is left, unseen, and checks that nothing is.
     fn end(&mut self) {
+        self.find_unexpected_errors();
         self.closing = true;
         self.step = (0, "the end of the scenario".to_owned());
-        let intact = self.report.findings.is_empty();
+        let intact = self.report.findings.is_empty() && self.adapter_error.is_none();
         let refused = self.close();
-        // After a finding nothing can be expected of the rest.
+        // After a finding nothing can be expected of the rest, and of an adapter in error neither.
         if intact {
             refused.into_iter().for_each(|refused| self.found(format!("it cannot be destroyed: {refused}")));
             self.audit();

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use vidmm::contract::EngineKind;
 use vidmm::{
-    AllocationId, CheckError, DeviceId, Event, MemorySegmentGroup, MonitoredFenceId, Nanoseconds, ProcessId, TrimFlags,
+    AllocationId, CheckError, DeviceErrorReason, DeviceId, Event, MemorySegmentGroup, MonitoredFenceId, Nanoseconds,
+    NumberedEvent, ProcessId, TrimFlags,
 };
 use vidmm_runtime::{Happening, Runtime};
 
+use super::faults::InError;
 use super::graves::Graves;
 use super::ledger::{Comparison, Difference, Ledger};
 use super::objects::{Doomed, KernelState, Objects};
@@ -45,6 +47,14 @@ pub(super) struct Session<'a> {
     pub awaited: BTreeSet<AllocationId>,
     /// Devices that a MustSucceed was refused.
     pub failed: BTreeSet<DeviceId>,
+    /// Devices in error.
+    pub errors: BTreeMap<DeviceId, InError<DeviceErrorReason>>,
+    /// What is said of the adapter, if it is in error.
+    pub adapter_error: Option<InError<String>>,
+    /// Faults of paging buffers that no step has expected yet.
+    pub paging_faults: Vec<String>,
+    /// What the driver's author was told.
+    pub driver_findings: Vec<String>,
     /// Processes that steps have suspended, those that are killed soon, and those that were and have not ended.
     pub suspended: BTreeSet<ProcessId>,
     pub doomed: Vec<Doomed>,
@@ -79,6 +89,10 @@ impl<'a> Session<'a> {
             budgets: BTreeMap::new(),
             awaited: BTreeSet::new(),
             failed: BTreeSet::new(),
+            errors: BTreeMap::new(),
+            adapter_error: None,
+            paging_faults: Vec::new(),
+            driver_findings: Vec::new(),
             suspended: BTreeSet::new(),
             doomed: Vec::new(),
             dying: BTreeSet::new(),
@@ -186,10 +200,25 @@ impl<'a> Session<'a> {
             if let Some(problem) = self.graves.observe(&event.event) {
                 self.found(problem);
             }
-            if let Event::PlanDecided { .. } | Event::Dispatched { .. } | Event::Completed { .. } = event.event {
-                self.last_activity = event.at;
-            }
+            self.take_note_of(&event);
             self.observer.event(&event);
+        }
+    }
+
+    fn take_note_of(&mut self, numbered: &NumberedEvent) {
+        match numbered.event {
+            Event::PlanDecided { .. }
+            | Event::Dispatched { .. }
+            | Event::Completed { .. }
+            | Event::Aborted { .. }
+            | Event::AdapterRestarted => self.last_activity = numbered.at,
+            Event::DriverFinding { finding } => self.driver_findings.push(finding.to_string()),
+            Event::ContentLost { allocation } => {
+                if let Some(name) = self.narrator.names.allocations.get(&allocation) {
+                    self.ledger.discard(name);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -206,18 +235,22 @@ impl<'a> Session<'a> {
                 });
                 if !is_expected {
                     let access = if write { "wrote to" } else { "read" };
-                    let who = name.map_or_else(|| "a paging buffer".to_owned(), |name| format!("kernel {name}"));
-                    self.found(format!("{who} {access} {virtual_address}, where nothing is resident"));
+                    let problem = |who: &str| format!("{who} {access} {virtual_address}, where nothing is resident");
+                    match name {
+                        Some(name) => self.found(problem(&format!("kernel {name}"))),
+                        // It harms devices, which steps may expect.
+                        None => self.paging_faults.push(problem("a paging buffer")),
+                    }
                 }
             }
-            Happening::AdapterInError(violation) => self.found(violation.to_string()),
+            Happening::AdapterInError(violation) => {
+                self.adapter_error = Some(InError::unexpected(violation.to_string()));
+            }
             Happening::DeviceInError(error) => {
                 let mut kernels = self.objects.kernels.iter();
                 let is_expected = self.failed.contains(&error.device)
                     || kernels.any(|kernel| kernel.device == error.device && kernel.fault_is_expected);
-                if !is_expected && self.report.findings.is_empty() {
-                    self.found(error.to_string());
-                }
+                self.errors.insert(error.device, InError { why: error.reason, is_expected });
             }
             Happening::TrimNotification { device, flags, num_bytes_to_trim, .. } => {
                 if flags.contains(TrimFlags::PERIODIC_TRIM | TrimFlags::RESTART_PERIODIC_TRIM) {

@@ -44,6 +44,8 @@ impl Truth {
                 self.change(allocation, |allocation| allocation.place = Some(segment));
             }
             Event::Evicted { allocation, .. } => self.change(allocation, |allocation| allocation.place = None),
+            // It was reset, and nothing is resident any more (FLT-32).
+            Event::AdapterRestarted => self.allocations.values_mut().for_each(|allocation| allocation.place = None),
             Event::Offered { ref allocations, .. } => self.set_offered(allocations, true),
             Event::Reclaimed { ref allocations, .. } => self.set_offered(allocations, false),
             _ => {}

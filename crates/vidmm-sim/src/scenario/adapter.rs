@@ -15,6 +15,7 @@ use super::linked::LinkedAdapter;
 use super::number::within;
 use super::page_size::PageSize;
 use super::paging_va::PagingVa;
+use super::tdr::{EngineName, TdrSettings};
 
 /// The sizes that a paging buffer may have, in bytes.
 const PAGING_BUFFERS: RangeInclusive<u64> = 4 << 10..=64 << 20;
@@ -79,6 +80,10 @@ pub struct AdapterSettings {
     /// The driver answers busy to every n-th notification that does not promise an idle allocation; none is never.
     #[serde(deserialize_with = "every")]
     pub busy_notify_every: Option<u32>,
+    /// How long things may take before they count as hung, and how often.
+    pub tdr: TdrSettings,
+    /// Groups of engines of which the reset of one harms the others (FLT-26).
+    pub dependent_engines: Vec<Vec<EngineName>>,
 }
 
 /// Where page tables live.
@@ -114,6 +119,8 @@ impl Default for AdapterSettings {
             notification_revision: NotificationRevision::Current,
             wddm: Wddm::default(),
             busy_notify_every: None,
+            tdr: TdrSettings::default(),
+            dependent_engines: Vec::new(),
         }
     }
 }

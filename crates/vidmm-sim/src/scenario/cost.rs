@@ -5,6 +5,8 @@ use std::ops::RangeInclusive;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
+use super::duration::Duration;
+
 /// The bandwidths that there are, in 10^9 bytes a second.
 const BANDWIDTHS: RangeInclusive<f64> = 0.001..=1_000_000.0;
 
@@ -18,12 +20,14 @@ pub struct CostSettings {
     /// The bandwidth of local memory, in 10^9 bytes a second: from 0.001 to 1000000.
     #[serde(deserialize_with = "bandwidth")]
     pub local_gb_per_s: f64,
+    /// How long a reset of an engine takes, a reset of the adapter, and its restart.
+    pub reset: Duration,
 }
 
 impl Default for CostSettings {
     /// A GPU on 16 lanes of PCIe 4.
     fn default() -> Self {
-        Self { bus_gb_per_s: 25.0, local_gb_per_s: 800.0 }
+        Self { bus_gb_per_s: 25.0, local_gb_per_s: 800.0, reset: Duration { ns: 1_000_000 } }
     }
 }
 

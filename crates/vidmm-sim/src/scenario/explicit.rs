@@ -3,7 +3,7 @@
 use super::adapter::AdapterSettings;
 use super::cost::CostSettings;
 use super::fault::Fault;
-use super::steps::Step;
+use super::steps::{Action, Look, Step};
 
 /// A question about the manager, as calls with the answers that are expected.
 #[derive(Clone, Debug)]
@@ -26,4 +26,17 @@ pub struct ExplicitScenario {
     pub aperture_commit_limit_bytes: Option<u64>,
     /// The calls, in order.
     pub steps: Vec<Step>,
+}
+
+impl ExplicitScenario {
+    /// Whether its steps say what faults on purpose must bring about.
+    pub fn tells_of_faults(&self) -> bool {
+        let looks = |step: &Step| {
+            matches!(
+                step.action,
+                Action::Look(Look::DeviceError(_) | Look::AdapterError(_) | Look::Resets(_) | Look::Finding(_))
+            )
+        };
+        self.steps.iter().any(looks)
+    }
 }

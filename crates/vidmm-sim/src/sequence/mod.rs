@@ -5,6 +5,7 @@ mod words;
 mod names;
 mod entries;
 mod sentences;
+mod recovery;
 mod narrator;
 
 pub use narrator::Line;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use vidmm::contract::{EngineFence, IoMmuDomain, KmdAllocationHandle, KmdProcessHandle};
+use vidmm::contract::{EngineFence, EngineKind, IoMmuDomain, KmdAllocationHandle, KmdProcessHandle};
 use vidmm::{
     AllocationId, DeviceId, Event, GpuVirtualAddress, MonitoredFenceId, PagingQueueId, PhysicalAddress, ProcessId,
     SegmentId, SubmissionNo,
@@ -33,6 +33,7 @@ pub(crate) struct Names {
     process_handles: BTreeMap<KmdProcessHandle, ProcessId>,
     paging_process: Option<KmdProcessHandle>,
     queues: BTreeMap<PagingQueueId, DeviceId>,
+    engines: Vec<EngineKind>,
     dispatched: BTreeMap<EngineFence, (DeviceId, SubmissionNo)>,
 }
 
@@ -40,7 +41,16 @@ impl Names {
     /// Takes note of the facts in an event.
     pub fn observe(&mut self, event: &Event) {
         match *event {
-            Event::AdapterStarted { ref memory, aperture, dummy_page, paging_va_size, paging_process, .. } => {
+            Event::AdapterStarted {
+                ref memory,
+                aperture,
+                dummy_page,
+                paging_va_size,
+                paging_process,
+                ref engines,
+                ..
+            } => {
+                self.engines.clone_from(engines);
                 self.memory = memory.map(|memory| memory.segment);
                 self.aperture = Some(aperture.segment);
                 self.dummy_page = Some(dummy_page);
@@ -66,6 +76,11 @@ impl Names {
             }
             Event::Dispatched { device, submission, signal, .. } => {
                 self.dispatched.insert(signal, (device, submission));
+            }
+            Event::Resubmitted { before, signal, .. } => {
+                if let Some(packet) = self.dispatched.get(&before).copied() {
+                    self.dispatched.insert(signal, packet);
+                }
             }
             Event::PagingOperation { operation: vidmm::contract::PagingOperation::MapApertureSegment(map), .. } => {
                 if let Some(&allocation) = self.handles.get(&map.allocation) {
@@ -129,6 +144,29 @@ impl Names {
 
     pub fn is_paging_process(&self, process: KmdProcessHandle) -> bool {
         self.paging_process == Some(process)
+    }
+
+    pub fn engine(&self, ordinal: u32) -> String {
+        match self.engines.get(ordinal as usize) {
+            Some(EngineKind::Paging) => "the paging engine".to_owned(),
+            Some(EngineKind::Render3d) => "the render engine".to_owned(),
+            Some(EngineKind::Copy) => "the copy engine".to_owned(),
+            _ => format!("engine {ordinal}"),
+        }
+    }
+
+    /// A packet in words.
+    pub fn packet(&self, signal: EngineFence) -> String {
+        match self.kernel_of(signal) {
+            Some(kernel) => format!("kernel {kernel}"),
+            None => format!("paging buffer {}", signal.fence_id),
+        }
+    }
+
+    /// Packets of an engine in words.
+    pub fn packets(&self, engine: u32, fences: &[u64]) -> String {
+        let packets = fences.iter().map(|&fence_id| self.packet(EngineFence { engine, fence_id }));
+        packets.collect::<Vec<_>>().join(", ")
     }
 
     pub fn process(&self, process: ProcessId) -> String {

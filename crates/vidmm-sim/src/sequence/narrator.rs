@@ -1,11 +1,12 @@
 //! Events become lines.
 
-use vidmm::contract::{BuildStatus, EngineFence, NotifyAlloc, PagingOperation, UpdatePageTableFlags, WddmVersion};
+use vidmm::contract::{BuildStatus, NotifyAlloc, PagingOperation, UpdatePageTableFlags, WddmVersion};
 use vidmm::{Event, GpuVirtualAddress, NumberedEvent};
 use vidmm_trace::ByteSize;
 
 use super::entries::Entries;
 use super::names::Names;
+use super::recovery::recovery;
 use super::sentences::sentence;
 use super::words::{addresses, chunk, content, model, notification, part, reason};
 use crate::exact::exact;
@@ -90,8 +91,8 @@ impl Narrator {
             }
             Event::IoMmuMapped { .. } | Event::IoMmuUnmapped { .. } => self.io_mmu(event),
             Event::Evicted { .. } | Event::Placed { .. } => self.decision(event),
-            Event::Dispatched { signal, .. } => self.say("run", self.packet(*signal)),
-            Event::Completed { signal } => self.say("done", self.packet(*signal)),
+            Event::Dispatched { signal, .. } => self.say("run", self.names.packet(*signal)),
+            Event::Completed { signal } => self.say("done", self.names.packet(*signal)),
             Event::PagingFenceSignaled { queue, value } => {
                 self.say("fence", format!("paging fence of {} = {value}", self.names.queue(*queue)));
             }
@@ -111,8 +112,16 @@ impl Narrator {
             | Event::IllegalCommand { .. }
             | Event::DeviceInError { .. }
             | Event::AdapterInError { .. } => self.error(event),
+            Event::PurgeOperation { allocation, operation, .. } => {
+                let verb = match operation {
+                    PagingOperation::UnmapApertureSegment(_) => "UNMAP_APERTURE_SEGMENT",
+                    _ => "TRANSFER",
+                };
+                self.say(verb, format!("{}: it is not resident any more", self.names.allocation(*allocation)));
+            }
             _ => {
-                if let Some((verb, text)) = sentence(numbered, &self.names) {
+                let told = sentence(numbered, &self.names).or_else(|| recovery(numbered, &self.names));
+                if let Some((verb, text)) = told {
                     self.say(verb, text);
                 }
             }
@@ -314,23 +323,16 @@ impl Narrator {
             Event::PageFault { signal, virtual_address, write, allocation, .. } => {
                 let access = if *write { "wrote to" } else { "read" };
                 let mapped = allocation.map_or_else(String::new, |id| format!(" of {}", self.names.allocation(id)));
-                format!("{} {access} {virtual_address}{mapped}, where nothing is resident", self.packet(*signal))
+                format!("{} {access} {virtual_address}{mapped}, where nothing is resident", self.names.packet(*signal))
             }
             Event::IllegalCommand { signal } => {
-                format!("{} holds a command that means nothing to the GPU", self.packet(*signal))
+                format!("{} holds a command that means nothing to the GPU", self.names.packet(*signal))
             }
             Event::DeviceInError { device, reason } => format!("{} is in error: {reason}", self.names.device(*device)),
             Event::AdapterInError { violation } => violation.to_string(),
             _ => return,
         };
         self.say("error", text);
-    }
-
-    fn packet(&self, signal: EngineFence) -> String {
-        match self.names.kernel_of(signal) {
-            Some(kernel) => format!("kernel {kernel}"),
-            None => format!("paging buffer {}", signal.fence_id),
-        }
     }
 
     /// Writes out what was folded so far.

@@ -124,7 +124,7 @@ impl Cursor {
 
 /// Writes the next chunk of a notification, from its byte `offset` on. Returns the chunk's bytes.
 fn notify(notice: &Notice, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
-    let &Notice { allocation, handle, flags, size, backing_store } = notice;
+    let &Notice { allocation, handle, flags, size, backing_store, .. } = notice;
     let chunk = (size - offset).min(env.windows.size());
     let system_offset = backing_store + offset;
     let window = match env.adapter.io_mmu_domain(env.windows.process) {

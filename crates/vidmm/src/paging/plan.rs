@@ -65,6 +65,8 @@ pub(crate) struct Notice {
     pub allocation: AllocationId,
     pub handle: KmdAllocationHandle,
     pub flags: NotifyAllocFlags,
+    /// Work may have written to it: until the driver has been told, only the GPU can make sense of it.
+    pub has_news: bool,
     pub size: u64,
     pub backing_store: u64,
 }

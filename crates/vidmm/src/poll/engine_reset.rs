@@ -1,15 +1,21 @@
 //! Engines that are asked to yield, or reset (6.3): what they give back is handed out again.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    vec::Vec,
+};
 
 use crate::{
-    contract::{EngineFence, Kmd, Packet, ResetEngineError, ReturnedBuffers, SubmitCommand},
+    contract::{DmaBuffer, EngineFence, Kmd, Packet, ResetEngineError, ReturnedBuffers, SubmitCommand},
     engine::{InFlight, Work},
     error::{DeviceErrorReason, DriverFinding, Violation},
     event::{Event, PreemptReason},
     recovery::{Phase, Returned},
     state::{Output, VidMm},
 };
+
+/// A packet that is handed out again, and the fence that it had.
+type Again = (EngineFence, InFlight, DmaBuffer);
 
 impl VidMm {
     /// An engine has yielded: packets up to `last_completed_fence_id` have ended, the others come back.
@@ -221,34 +227,34 @@ impl VidMm {
                 books.submitted += 1;
                 packet.fence_id = books.submitted;
             }
-            renewed.insert(before, EngineFence { engine, fence_id: packet.fence_id });
+            renewed.insert(before, packet.fence_id);
             again.push((before, packet, buffer));
         }
-        for (before, mut packet, buffer) in again {
+        for (before, mut packet, buffer) in in_order_of_waits(again) {
             packet.waits.retain_mut(|wait| {
-                if let Some(&signal) = renewed.get(wait) {
-                    *wait = signal;
-                }
-                self.engines[wait.engine as usize].retired < wait.fence_id
-                    && (renewed.values().any(|signal| signal == wait)
-                        || self.engines[wait.engine as usize].has(wait.fence_id))
+                let is_renewed = renewed.get(wait).map(|&fence_id| wait.fence_id = fence_id).is_some();
+                is_renewed || self.engines[wait.engine as usize].has(wait.fence_id)
             });
-            let signal = EngineFence { engine: before.engine, fence_id: packet.fence_id };
-            self.rename_signals(&packet, before, signal);
-            let (context, paging) = match packet.work {
-                Work::Paging => (self.builder.system_context, true),
-                Work::User { context, .. } => (self.contexts[context as usize].handle, false),
-            };
-            let mut preamble = Vec::new();
-            let submit =
-                SubmitCommand { context, node_ordinal: signal.engine, submission_fence_id: signal.fence_id, paging };
-            kmd.submit_command(&submit, &mut preamble);
-            let waits = packet.waits.clone();
-            self.events.record(|| Event::Resubmitted { before, signal, waits: waits.clone() });
-            self.engines[signal.engine as usize].in_flight.push_back(packet);
-            self.outputs.push_back(Output::Submit(Packet { waits, signal, preamble, buffer }));
+            self.hand_out_again(kmd, before, packet, buffer);
         }
         self.stirred = true;
+    }
+
+    fn hand_out_again(&mut self, kmd: &mut dyn Kmd, before: EngineFence, packet: InFlight, buffer: DmaBuffer) {
+        let signal = EngineFence { engine: before.engine, fence_id: packet.fence_id };
+        self.rename_signals(&packet, before, signal);
+        let (context, paging) = match packet.work {
+            Work::Paging => (self.builder.system_context, true),
+            Work::User { context, .. } => (self.contexts[context as usize].handle, false),
+        };
+        let mut preamble = Vec::new();
+        let submit =
+            SubmitCommand { context, node_ordinal: signal.engine, submission_fence_id: signal.fence_id, paging };
+        kmd.submit_command(&submit, &mut preamble);
+        let waits = packet.waits.clone();
+        self.events.record(|| Event::Resubmitted { before, signal, waits: waits.clone() });
+        self.engines[signal.engine as usize].in_flight.push_back(packet);
+        self.outputs.push_back(Output::Submit(Packet { waits, signal, preamble, buffer }));
     }
 
     /// Why the work of a packet is dropped, if it is.
@@ -276,4 +282,28 @@ impl VidMm {
             Work::User { context, .. } => Some(self.contexts[context as usize].device),
         }
     }
+}
+
+/// Packets of each engine in their order, and none before one that it waits for (D7).
+fn in_order_of_waits(again: Vec<Again>) -> Vec<Again> {
+    let mut left: BTreeSet<EngineFence> = again.iter().map(|&(before, ..)| before).collect();
+    let mut ordered = Vec::with_capacity(again.len());
+    let mut engines: Vec<VecDeque<Again>> = Vec::new();
+    for packet in again {
+        match engines.last_mut() {
+            Some(queue) if queue[0].0.engine == packet.0.engine => queue.push_back(packet),
+            _ => engines.push(VecDeque::from([packet])),
+        }
+    }
+    let waits_for_none = |queue: &VecDeque<Again>, left: &BTreeSet<EngineFence>| {
+        queue.front().is_some_and(|(_, packet, _)| packet.waits.iter().all(|wait| !left.contains(wait)))
+    };
+    // What was handed out first of all that is left waits for none of it.
+    while let Some(queue) = engines.iter_mut().find(|queue| waits_for_none(queue, &left)) {
+        let packet = queue.pop_front().expect("it has a first");
+        left.remove(&packet.0);
+        ordered.push(packet);
+    }
+    debug_assert!(left.is_empty(), "packets wait for each other: {left:?}");
+    ordered
 }

@@ -188,9 +188,9 @@ impl VidMm {
         draft.decided = true;
         match place {
             Place::Memory(_) => self.plan_out_of_memory(draft, index, extents.clone(), copied),
-            Place::System => self.plan_out_of_system(draft, index, reason),
+            Place::System => self.plan_out_of_system(draft, index, reason, has_news),
             Place::Aperture(offset) => {
-                self.plan_out_of_system(draft, index, reason);
+                self.plan_out_of_system(draft, index, reason, has_news);
                 self.plan_out_of_aperture(draft, index, offset.bytes());
             }
         }
@@ -229,7 +229,7 @@ impl VidMm {
     }
 
     /// The driver is notified, unless the content is discarded or moves to the memory segment (NTF-03, NTF-07, U-15).
-    fn plan_out_of_system(&mut self, draft: &mut Draft, index: u32, reason: EvictReason) {
+    fn plan_out_of_system(&mut self, draft: &mut Draft, index: u32, reason: EvictReason, has_news: bool) {
         let id = self.allocations.id(index as usize);
         let allocation = &self.allocations[index as usize];
         self.commit.promise(self.stream.next_number(), allocation.size);
@@ -240,6 +240,7 @@ impl VidMm {
             allocation: id,
             handle: allocation.handle,
             flags,
+            has_news,
             size: allocation.size,
             backing_store: allocation.backing_store,
         };

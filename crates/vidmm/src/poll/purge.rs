@@ -1,18 +1,21 @@
 //! What a reset of the adapter leaves: nothing is resident, and what had its only copy in the memory segment is lost (FLT-32,
 //! FLT-34).
 
-use alloc::{collections::BTreeSet, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
 
 use crate::{
     allocation::{Allocation, AllocationState},
     contract::{
-        BuildPagingBuffer, BuildStatus, Host, Kmd, KmdAllocationHandle, PagingBuffer, PagingOperation, Transfer,
-        UnmapApertureSegment,
+        BuildPagingBuffer, BuildStatus, Host, Kmd, KmdAllocationHandle, NotifyAllocFlags, PagingBuffer,
+        PagingOperation, Transfer, UnmapApertureSegment,
     },
     error::Violation,
     event::Event,
     id::PlanNo,
-    paging::{Abandoned, Coming, IoMmuRange, Leaving, Step},
+    paging::{Abandoned, Coming, IoMmuRange, Leaving, Notice, Step},
     place::Place,
     state::VidMm,
     units::{PAGE_SIZE, PhysicalAddress, SegmentId},
@@ -20,7 +23,7 @@ use crate::{
 
 /// Whose content was under way.
 struct Halfway {
-    /// What was to be copied to the backing store had not all arrived, or a notification had begun to rewrite it in place.
+    /// What was to be copied to the backing store had not all arrived, or a notification had not put it right in place.
     leaving: BTreeSet<KmdAllocationHandle>,
     /// What was to be copied to the memory segment, or filled there, had not all arrived.
     coming: BTreeSet<KmdAllocationHandle>,
@@ -38,9 +41,11 @@ impl Halfway {
                 Coming::Memory(page_in) => Some(page_in.handle),
                 Coming::Aperture(_) => None,
             }));
-            if *is_built || *number == being_built {
-                halfway.leaving.extend(plan.notify.iter().map(|notice| notice.handle));
-            }
+            // What the driver was not told of yet is as the work before has left it.
+            let has_begun = *is_built || *number == being_built;
+            let evictions = plan.notify.iter().filter(|notice| notice.flags == NotifyAllocFlags::EVICTION);
+            let is_unreadable = |notice: &&Notice| has_begun || notice.has_news;
+            halfway.leaving.extend(evictions.filter(is_unreadable).map(|notice| notice.handle));
         }
         halfway
     }
@@ -132,13 +137,16 @@ impl VidMm {
         }
         let key = |range: &IoMmuRange| (range.domain, range.virtual_address);
         let waiting = abandoned.iter().filter(|abandoned| !abandoned.has_entered);
-        let mut never_mapped: BTreeSet<_> =
-            waiting.flat_map(|abandoned| abandoned.plan.io_mmu_map.iter().map(key)).collect();
+        // An allocation that came, left and came again while plans waited is named once for each time.
+        let mut never_mapped: BTreeMap<_, u32> = BTreeMap::new();
         let steps = core::mem::take(&mut self.builder.steps);
-        never_mapped.extend(steps.iter().filter_map(|step| match step {
-            Step::MapIoMmu(range) => Some(key(range)),
+        let not_shown = steps.iter().filter_map(|step| match step {
+            Step::MapIoMmu(range) => Some(range),
             _ => None,
-        }));
+        });
+        for range in waiting.flat_map(|abandoned| &abandoned.plan.io_mmu_map).chain(not_shown) {
+            *never_mapped.entry(key(range)).or_default() += 1;
+        }
         let windows = steps.iter().filter_map(|step| match step {
             Step::UnmapIoMmu(range) => Some((self.builder.plan, *range)),
             _ => None,
@@ -152,8 +160,9 @@ impl VidMm {
             mapped.extend(ranges.map(|range| (0, range)));
         }
         for (plan, range) in mapped {
-            if !never_mapped.remove(&key(&range)) {
-                self.unmap_io_mmu(host, plan, range);
+            match never_mapped.get_mut(&key(&range)) {
+                Some(times @ 1..) => *times -= 1,
+                _ => self.unmap_io_mmu(host, plan, range),
             }
         }
     }

@@ -352,6 +352,9 @@ impl Machine {
     /// The GPU stops: it has forgotten whatever it had of its own. Until it is restarted the host takes away what it showed it.
     pub fn reset_gpu(&mut self) {
         self.lose_power();
+        // Nothing walks what is left of tables before they are written again.
+        self.initialised.clear();
+        self.entries.clear();
         self.aperture.lose_power();
         self.cache.lose_power();
         self.leaving.clear();

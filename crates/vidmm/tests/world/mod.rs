@@ -5,6 +5,7 @@
 mod aperture;
 mod device_cache;
 mod driver;
+mod faults;
 mod host;
 mod journal;
 mod machine;
@@ -17,6 +18,7 @@ use vidmm::event::{EvictReason, ResumeReason, SuspendReason};
 use vidmm::*;
 
 pub use driver::{Call, Config, Driver, LOCAL, NORMAL, Place, allocation_info, private_data, words};
+pub use faults::{Ending, Owed, Trouble};
 pub use host::{IoMmuMapping, Ledger};
 pub use journal::{Happened, Journal};
 pub use machine::{GARBAGE, Known, Machine, Mistake, Root, local};
@@ -88,6 +90,8 @@ pub struct World {
     stopped: [bool; 3],
     /// Engines that answer nothing and run nothing until the adapter is reset.
     pub hung: [bool; 3],
+    /// The driver's part in what went wrong, and who may be blamed.
+    pub trouble: Trouble,
     /// What `poll` handed out besides packets.
     pub outputs: Vec<Output>,
     pub events: Vec<Event>,
@@ -149,6 +153,7 @@ impl World {
             preempting: Vec::new(),
             stopped: [false; 3],
             hung: [false; 3],
+            trouble: Trouble::default(),
             outputs: Vec::new(),
             events: Vec::new(),
             read: Vec::new(),
@@ -184,25 +189,29 @@ impl World {
     }
 
     pub fn client(&mut self) -> Client {
-        let process = self.call(|vidmm, driver, host| vidmm.create_process(driver, host)).unwrap();
+        self.try_client().unwrap()
+    }
+
+    pub fn try_client(&mut self) -> Result<Client, CreateError> {
+        let process = self.call(|vidmm, driver, host| vidmm.create_process(driver, host))?;
         let kmd_process = KmdProcessHandle(self.driver.last_handle);
-        let client = self.client_of(process, kmd_process);
+        let client = self.try_client_of(process, kmd_process)?;
         self.run_paging(); // Its root table.
-        client
+        Ok(client)
     }
 
     /// Another device of the same process.
     pub fn sibling(&mut self, client: Client) -> Client {
-        self.client_of(client.process, client.kmd_process)
+        self.try_client_of(client.process, client.kmd_process).unwrap()
     }
 
-    fn client_of(&mut self, process: ProcessId, kmd_process: KmdProcessHandle) -> Client {
-        let device = self.call(|vidmm, _, _| vidmm.create_device(process)).unwrap();
+    fn try_client_of(&mut self, process: ProcessId, kmd_process: KmdProcessHandle) -> Result<Client, CreateError> {
+        let device = self.call(|vidmm, _, _| vidmm.create_device(process))?;
         let queue = self.call(|vidmm, _, _| vidmm.create_paging_queue(device, 0)).unwrap();
         let context = self.call(|vidmm, driver, _| vidmm.create_context(driver, device, RENDER)).unwrap();
         let client = Client { process, kmd_process, device, queue, context };
         self.clients.push(client);
-        client
+        Ok(client)
     }
 
     pub fn context(&mut self, client: Client, engine: u32) -> ContextId {
@@ -471,6 +480,15 @@ impl World {
             }
             Event::PoweredDown => self.machine.lose_power(),
             Event::AdapterRestarted => self.placed.clear(),
+            Event::Dispatched { device, signal, .. } => _ = self.trouble.whose.insert(signal, device),
+            Event::Resubmitted { before, signal, .. } => {
+                if let Some(&device) = self.trouble.whose.get(&before) {
+                    self.trouble.whose.insert(signal, device);
+                }
+            }
+            Event::AdapterResetBegun { .. } => {
+                self.trouble.adapter_resets.push(self.now);
+            }
             Event::DeviceSuspended { device } => {
                 self.suspended.insert(device);
                 self.resuming.remove(&device);
@@ -479,7 +497,7 @@ impl World {
                 self.resuming.insert(device, plans.iter().copied().collect());
                 self.settle_resumed();
             }
-            Event::PlanRetired { plan } => {
+            Event::PlanRetired { plan } | Event::PlanAbandoned { plan } => {
                 self.resuming.values_mut().for_each(|plans| _ = plans.remove(&plan));
                 self.settle_resumed();
             }
@@ -556,13 +574,17 @@ impl World {
                 }
                 Output::PreemptCommand { engine, preemption_fence_id } => {
                     self.preempting.push((engine, preemption_fence_id));
-                    if self.engines[engine as usize].is_empty() && !self.hung[engine as usize] {
+                    if self.engines[engine as usize].is_empty() && self.is_able(engine) {
                         self.yield_engine(engine);
                     }
                 }
                 Output::ResetEngine { engine } if self.config.resets_at_once => self.reset_engine(engine),
-                Output::ResetFromTimeout => self.reset_adapter(),
-                Output::RestartFromTimeout => self.restart_adapter(),
+                Output::ResetEngine { engine } => self.trouble.owed.push_back(Owed::Engine(engine)),
+                Output::ResetFromTimeout if self.config.stops_at_once => self.reset_adapter(),
+                Output::ResetFromTimeout => self.trouble.owed.push_back(Owed::Stop),
+                Output::RestartFromTimeout if self.config.stops_at_once => self.restart_adapter(),
+                Output::RestartFromTimeout => self.trouble.owed.push_back(Owed::Restart),
+                Output::DeviceInError(error) => self.is_told(error),
                 _ => {}
             }
             self.outputs.push(output);
@@ -580,67 +602,11 @@ impl World {
         self.engines[engine as usize].push_back(packet);
     }
 
-    // What a driver answers to what it is asked after something went wrong.
-
-    /// An engine that was asked to yield does: it runs nothing more, and gives back what it has.
-    pub fn yield_engine(&mut self, engine: u32) {
-        let at = self.preempting.iter().position(|&(asked, _)| asked == engine).expect("it was asked to yield");
-        let (_, preemption_fence_id) = self.preempting.remove(at);
-        let returned = self.give_back(engine);
-        let completed = self.completed[engine as usize];
-        self.call(|vidmm, _, _| vidmm.handle_preempted(engine, preemption_fence_id, completed, returned));
-    }
-
-    /// The driver resets an engine: what it ran is aborted.
-    pub fn reset_engine(&mut self, engine: u32) {
-        self.preempting.retain(|&(asked, _)| asked != engine);
-        let returned = self.give_back(engine);
-        let last_aborted = match returned.first() {
-            _ if core::mem::take(&mut self.stopped[engine as usize]) => self.completed[engine as usize],
-            Some(&(first, _)) => first,
-            None => self.completed[engine as usize],
-        };
-        self.completed[engine as usize] = last_aborted;
-        self.call(|vidmm, _, _| vidmm.handle_engine_reset(engine, Ok(last_aborted), returned));
-    }
-
-    fn give_back(&mut self, engine: u32) -> ReturnedBuffers {
-        let packets = core::mem::take(&mut self.engines[engine as usize]);
-        if engine == PAGING {
-            // Paging buffers come again with the fences that they have.
-            self.submitted[PAGING as usize] -= packets.len() as u64;
-        }
-        packets.into_iter().map(|packet| (packet.signal.fence_id, packet.buffer)).collect()
-    }
-
-    /// The driver stops the GPU.
-    fn reset_adapter(&mut self) {
-        self.machine.reset_gpu();
-        let mut returned = Vec::new();
-        for engine in 0..3 {
-            let packets = core::mem::take(&mut self.engines[engine]);
-            returned.extend(packets.into_iter().map(|packet| (packet.signal, packet.buffer)));
-            self.completed[engine] = self.submitted[engine];
-            (self.stopped[engine], self.hung[engine]) = (false, false);
-        }
-        self.preempting.clear();
-        // Whatever was built and not run will not be.
-        self.executed = self.driver.operations.len();
-        self.call(|vidmm, _, _| vidmm.handle_reset_from_timeout(returned));
-    }
-
-    fn restart_adapter(&mut self) {
-        // What the driver was told meanwhile is not run either.
-        self.executed = self.driver.operations.len();
-        self.call(|vidmm, _, _| vidmm.handle_restart_from_timeout(Ok(())));
-        self.machine.restart();
-    }
-
     /// Whether the engine has a packet whose waits are over.
     pub fn can_complete(&self, engine: u32) -> bool {
         let is_over = |wait: &EngineFence| wait.fence_id <= self.completed[wait.engine as usize];
         let can_run = self.engines[engine as usize].front().is_some_and(|packet| packet.waits.iter().all(is_over));
-        can_run && !self.stopped[engine as usize] && !self.hung[engine as usize]
+        can_run && self.is_able(engine)
     }
 
     /// The engine runs its next packet to its end, and the manager hears of it.
@@ -652,32 +618,9 @@ impl World {
     /// The same, but nobody polls.
     pub fn complete_quietly(&mut self, engine: u32) {
         assert!(self.can_complete(engine), "engine {engine} has nothing whose waits are over");
-        let packet = self.take_packet(engine);
-        self.execute(&packet);
+        let packet = self.run_packet(engine);
         self.journal.push(Happened::Completed(packet.signal));
-        self.call(|vidmm, _, _| vidmm.handle_completed(packet.signal, packet.buffer));
-    }
-
-    /// The engine runs its next packet to its end, and nobody hears of it; its buffer does not come back.
-    pub fn lose_interrupt(&mut self, engine: u32) {
-        assert!(self.can_complete(engine), "engine {engine} has nothing whose waits are over");
-        let packet = self.take_packet(engine);
-        self.execute(&packet);
-    }
-
-    /// The engine's next packet faults at `address`.
-    pub fn fault(&mut self, engine: u32, address: u64) {
-        self.fault_quietly(engine, address);
-        self.poll();
-    }
-
-    /// The same, but nobody polls: the engine has stopped.
-    pub fn fault_quietly(&mut self, engine: u32, address: u64) {
-        let faulted_fence_id = self.engines[engine as usize].front().expect("the engine has a packet").signal.fence_id;
-        self.completed[engine as usize] = faulted_fence_id;
-        self.stopped[engine as usize] = true;
-        let fault = DmaPageFaulted { faulted_fence_id, node_ordinal: engine, ..page_fault(address) };
-        self.call(|vidmm, _, _| vidmm.handle_interrupt(&NotifyInterrupt::DmaPageFaulted(fault)));
+        self.hear(packet.signal, packet.buffer);
     }
 
     /// The engine's next packet, as ended.
@@ -688,13 +631,18 @@ impl World {
     }
 
     fn execute(&mut self, packet: &Packet) {
+        self.execute_part(packet, usize::MAX);
+    }
+
+    /// The engine comes only so far: so many operations, or accesses.
+    fn execute_part(&mut self, packet: &Packet, steps: usize) {
         let [process, segment, offset, num_entries] = words(&packet.preamble).collect::<Vec<_>>()[..] else {
             panic!("the driver writes four words")
         };
         let table = PhysicalAddress { segment: SegmentId(segment as u8), offset };
         let root = Root { process: KmdProcessHandle(process), table, num_entries };
         if let DmaBuffer::Paging(buffer) = &packet.buffer {
-            for number in words(buffer.commands()).filter(|&word| word > 0) {
+            for number in words(buffer.commands()).filter(|&word| word > 0).take(steps) {
                 let number = number as usize - 1;
                 assert_eq!(number, self.executed, "BPB-03: operations run once, in the order in which they were built");
                 self.machine.execute(&self.driver.operations[number], root, &self.host);
@@ -704,7 +652,7 @@ impl World {
             return;
         }
         let program: Vec<u64> = words(packet.buffer.commands()).collect();
-        for access in program.chunks_exact(5) {
+        for access in program.chunks_exact(5).take(steps) {
             let [kind, address, token, allocation, page] = *access else { unreachable!("an access is five words") };
             if kind == 2 {
                 self.read.push(address);
@@ -746,7 +694,7 @@ impl World {
             while let Some(engine) = (0..3).find(|&engine| self.can_complete(engine)) {
                 self.complete(engine);
             }
-            if !self.pass_time() {
+            if !self.yield_who_can() && !self.pass_time() {
                 break;
             }
         }
@@ -874,6 +822,7 @@ impl World {
             while self.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, DestroyFlags::empty())).is_ok() {}
         }
         self.run_all();
+        assert!(self.bury(), "I28: objects of a device in error cannot be destroyed");
         let clients = std::mem::take(&mut self.clients);
         let contexts = std::mem::take(&mut self.more_contexts);
         for context in clients.iter().map(|client| client.context).chain(contexts) {
@@ -886,8 +835,9 @@ impl World {
         for fence in std::mem::take(&mut self.fences) {
             self.call(|vidmm, _, _| vidmm.destroy_monitored_fence(fence)).unwrap();
         }
-        for client in clients {
-            _ = self.call(|vidmm, driver, host| vidmm.destroy_process(driver, host, client.process));
+        let left = std::mem::take(&mut self.trouble.left_processes);
+        for process in clients.into_iter().map(|client| client.process).chain(left) {
+            _ = self.call(|vidmm, driver, host| vidmm.destroy_process(driver, host, process));
         }
         self.assert_nothing_is_left();
     }

@@ -88,6 +88,8 @@ pub enum Answer {
     TooMuch,
     /// The kernel accesses memory where nothing is resident.
     PageFault,
+    /// The process has hung engines too often.
+    ProcessBlocked,
     /// A refusal that this version has no name for.
     Other,
 }
@@ -139,6 +141,7 @@ impl Answer {
             Self::Vetoed => "vetoed",
             Self::TooMuch => "too-much",
             Self::PageFault => "page-fault",
+            Self::ProcessBlocked => "process-blocked",
             Self::Other => "other",
         }
     }
@@ -173,6 +176,7 @@ impl From<&CreateError> for Answer {
             CreateError::NoMemory { .. } => Self::NoMemory,
             CreateError::Engine { .. } => Self::Engine,
             CreateError::Violation(_) => Self::Violation,
+            CreateError::ProcessBlocked => Self::ProcessBlocked,
             CreateError::NoPagingVa => Self::NoPagingVa,
             CreateError::NotSupported(_) => Self::NotSupported,
             _ => Self::Other,
@@ -325,6 +329,7 @@ impl From<&SubmitError> for Answer {
         match error {
             SubmitError::InvalidHandle(_) => Self::InvalidHandle,
             SubmitError::DeviceInError(_) => Self::DeviceInError,
+            SubmitError::NotResident { .. } => Self::NotResident,
             SubmitError::QueueFull { .. } => Self::QueueFull,
             _ => Self::Other,
         }

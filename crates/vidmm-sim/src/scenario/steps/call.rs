@@ -4,6 +4,7 @@ use serde::Deserialize;
 use vidmm_trace::ByteSize;
 
 use super::budget::{ExpectTrim, Intervals, ProcessPriority, QueryVideoMemory, ReserveVideoMemory};
+use super::fault::{CheckError, CheckResets};
 use super::kernel::Kernel;
 use super::names::names;
 use super::objects::{CreateAllocation, CreateDevice, DestroyAllocation, KillProcess, MapAllocation, OnDevice};
@@ -107,6 +108,14 @@ pub enum Look {
     Residency(Vec<String>, Whereabouts),
     /// Kernels that must not have begun to run.
     Waiting(Vec<String>),
+    /// Devices that must be in error.
+    DeviceError(CheckError),
+    /// The adapter must be in error, and this is said of it.
+    AdapterError(String),
+    /// How often engines and the adapter must have been reset.
+    Resets(CheckResets),
+    /// The driver's author must have been told something with these words.
+    Finding(String),
 }
 
 /// Whether the adapter has power.

@@ -56,6 +56,10 @@ impl Known {
             ) => self.resolve_allocations(allocations),
             Action::Look(Look::Aperture(check)) => self.resolve_allocations(&mut check.allocations),
             Action::Look(Look::VideoMemory(query)) => known("process", &self.processes, &query.process),
+            Action::Look(Look::DeviceError(check)) => {
+                check.devices.iter().try_for_each(|device| known("device", &self.devices, device))
+            }
+            Action::Look(Look::AdapterError(_) | Look::Resets(_) | Look::Finding(_)) => Ok(()),
             Action::Look(Look::Trim(trim)) => known("device", &self.devices, &trim.device),
             Action::Look(Look::Waiting(kernels)) => {
                 kernels.iter().try_for_each(|kernel| known("kernel", &self.kernels, kernel))
@@ -134,6 +138,7 @@ impl Known {
             Call::Kernel(kernel) => {
                 self.resolve_mappings(&mut kernel.reads)?;
                 self.resolve_mappings(&mut kernel.writes)?;
+                self.resolve_allocations(&mut kernel.allocations)?;
                 kernel.device.iter().try_for_each(|device| known("device", &self.devices, device))?;
                 for name in &kernel.after {
                     if !self.fences.contains(name) {

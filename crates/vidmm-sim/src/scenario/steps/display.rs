@@ -81,6 +81,10 @@ impl fmt::Display for Look {
             Look::VideoMemory(query) => query.fmt(f),
             Look::Trim(trim) => trim.fmt(f),
             Look::Residency(allocations, place) => write!(f, "check-residency {}: {place}", list(allocations)),
+            Look::DeviceError(check) => check.fmt(f),
+            Look::AdapterError(words) => write!(f, "check-adapter-error: {words}"),
+            Look::Resets(resets) => resets.fmt(f),
+            Look::Finding(words) => write!(f, "check-finding: {words}"),
             Look::Waiting(kernels) => write!(f, "check-waiting {}", list(kernels)),
         }
     }

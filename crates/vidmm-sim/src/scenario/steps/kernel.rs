@@ -28,12 +28,18 @@ pub struct Kernel {
     /// How long it runs, in nanoseconds.
     #[serde(default = "microsecond", deserialize_with = "within::<_, _, 1, 0x1_0000_0000_0000>")]
     pub nanoseconds: u64,
+    /// It never ends by itself.
+    #[serde(default)]
+    pub hangs: bool,
     /// The engine that runs it.
     #[serde(default)]
     pub engine: KernelEngine,
     /// Kernels that must have ended, and fences that must have been signalled, before it runs.
     #[serde(default, deserialize_with = "names")]
     pub after: Vec<String>,
+    /// The allocations that its submission names: those must be resident on the device (FLT-02).
+    #[serde(default, deserialize_with = "names")]
+    pub allocations: Vec<String>,
     /// The device; none is that of what it reads and writes.
     #[serde(default, deserialize_with = "optional_name")]
     pub device: Option<String>,
@@ -54,11 +60,17 @@ impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "kernel {}", self.name)?;
         let mut lead = ":";
-        for (verb, names) in [("reads", &self.reads), ("writes", &self.writes), ("after", &self.after)] {
+        let lists =
+            [("reads", &self.reads), ("writes", &self.writes), ("names", &self.allocations), ("after", &self.after)];
+        for (verb, names) in lists {
             if !names.is_empty() {
                 write!(f, "{lead} {verb} {}", list(names))?;
                 lead = ",";
             }
+        }
+        if self.hangs {
+            write!(f, "{lead} never ends")?;
+            lead = ",";
         }
         if self.engine == KernelEngine::Copy { write!(f, "{lead} on the copy engine") } else { Ok(()) }
     }

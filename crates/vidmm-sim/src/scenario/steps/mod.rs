@@ -23,6 +23,7 @@ mod objects;
 mod residency;
 mod budget;
 mod kernel;
+mod fault;
 mod call;
 mod display;
 mod check;
@@ -31,6 +32,7 @@ mod read;
 pub use answer::Answer;
 pub use budget::{ExpectTrim, Group, Intervals, ProcessPriority, QueryVideoMemory, ReserveVideoMemory, TrimFlag};
 pub use call::{Action, ApertureShows, Call, CheckAperture, Look, Power, Until, Whereabouts};
+pub use fault::{CheckError, CheckResets, ErrorReason};
 pub use kernel::{Kernel, KernelEngine};
 pub use objects::{
     AllocationPriority, CpuAccess, CreateAllocation, CreateDevice, DestroyAllocation, DestroyFlag, KillProcess,

@@ -11,12 +11,13 @@ use super::answer::Answer;
 use super::budget::Intervals;
 use super::call::{Action, Call, Look, Power, Whereabouts};
 use super::check::Known;
+use super::fault::CheckResets;
 use super::names::{name, names};
 use super::objects::OnDevice;
 use crate::scenario::problem::Problem;
 
 /// The verbs, each the key of a step's table that says what the step does.
-const VERBS: [(&str, Read); 40] = [
+const VERBS: [(&str, Read); 44] = [
     ("create-process", |step| call(Call::CreateProcess(read::<CreateProcess>(step)?.create_process))),
     ("create-device", |step| call(Call::CreateDevice(read(step)?))),
     ("create-fence", |step| call(Call::CreateFence(read::<CreateFence>(step)?.create_fence))),
@@ -70,6 +71,10 @@ const VERBS: [(&str, Read); 40] = [
         let CheckResidency { check_residency, r#in: place } = read(step)?;
         look(Look::Residency(check_residency, place))
     }),
+    ("check-error", |step| look(Look::DeviceError(read(step)?))),
+    ("check-adapter-error", |step| look(Look::AdapterError(read::<CheckAdapterError>(step)?.check_adapter_error))),
+    ("check-resets", |step| look(Look::Resets(read::<Resets>(step)?.check_resets))),
+    ("check-finding", |step| look(Look::Finding(read::<CheckFinding>(step)?.check_finding))),
     ("check-waiting", |step| look(Look::Waiting(read::<CheckWaiting>(step)?.check_waiting))),
 ];
 
@@ -174,5 +179,8 @@ tables! {
     CheckSystem { #[serde(deserialize_with = "names")] check_system: Vec<String>, }
     Query { query_paging_va: u32, #[serde(default)] size: Option<ByteSize>, }
     CheckResidency { #[serde(deserialize_with = "names")] check_residency: Vec<String>, r#in: Whereabouts, }
+    CheckAdapterError { check_adapter_error: String, }
+    Resets { check_resets: CheckResets, }
+    CheckFinding { check_finding: String, }
     CheckWaiting { #[serde(deserialize_with = "names")] check_waiting: Vec<String>, }
 }
