@@ -27,18 +27,18 @@ impl VidMm {
         last_completed_fence_id: u64,
         returned: ReturnedBuffers,
     ) {
-        let is_asked = self.recovery.engines.contains_key(&engine)
-            && self.engines[engine as usize].is_asked_to_yield
-            && self.engines[engine as usize].preemption_fence_id == preemption_fence_id
-            && last_completed_fence_id <= self.engines[engine as usize].submitted;
-        if is_asked {
-            self.engines[engine as usize].is_asked_to_yield = false;
+        let is_asked = self.engines.get(engine as usize).is_some_and(|engine| {
+            engine.is_asked_to_yield
+                && engine.preemption_fence_id == preemption_fence_id
+                && last_completed_fence_id <= engine.submitted
+        });
+        if !is_asked || !self.recovery.is_working() {
+            return self.report(DriverFinding::PreemptedUnasked { engine, preemption_fence_id });
         }
-        if !is_asked || !self.hears(engine) {
-            if is_asked && self.recovery.is_working() {
-                // It comes too late, but the answer to the reset will not bring them again.
-                self.take_in(engine, returned);
-            }
+        self.engines[engine as usize].is_asked_to_yield = false;
+        if !self.hears(engine) {
+            // It comes too late, but the answer to the reset will not bring them again.
+            self.take_in(engine, returned);
             return self.report(DriverFinding::PreemptedUnasked { engine, preemption_fence_id });
         }
         self.events.record(|| Event::Preempted {
@@ -50,7 +50,9 @@ impl VidMm {
         self.complete_lost(engine, last_completed_fence_id);
         self.take_in(engine, returned);
         self.expect_nothing_more(engine);
-        if let Some(phase @ Phase::Preempting { .. }) = self.recovery.engines.get_mut(&engine) {
+        // An engine that had nothing under way was not waited for; meanwhile it may have got what it gives back now.
+        let phase = self.recovery.engines.entry(engine).or_insert(Phase::Answered);
+        if let Phase::Preempting { .. } = phase {
             *phase = Phase::Answered;
         }
         self.stirred = true;
