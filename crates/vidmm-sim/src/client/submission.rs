@@ -65,7 +65,8 @@ impl Client<'_> {
         Named {
             allocation: self.buffers[buffer as usize].allocation.expect("a kernel's buffers are provided first"),
             bytes: desc.bytes,
-            written: self.workload.kernels[kernel].writes.contains(&buffer),
+            // What was lost is loaded again before the kernel reads it.
+            written: self.workload.kernels[kernel].writes.contains(&buffer) || self.buffers[buffer as usize].is_lost,
             group: self.group_of(process, buffer),
             is_temporary: desc.lifetime == Lifetime::Temporary,
         }
