@@ -103,3 +103,31 @@ fn a_synchronous_destroy_says_when_the_memory_is_free() {
     assert_eq!(reclaimed(&world), [a]);
     world.tear_down();
 }
+
+/// U-41, RES-91: the same of a shared allocation that another device has closed while its work may still use it: nobody can
+/// inherit it, and a request of the owner's for it passes by.
+#[test]
+fn what_was_pending_for_it_comes_to_its_end_though_another_device_has_just_closed_it() {
+    let (mut world, owner) = World::with_pages(16);
+    let other = world.client();
+    let shared = world.create_shared(owner, 4);
+    world.open(other, shared).unwrap();
+    let (held, _) = world.resident(owner, 12);
+    world.bring_in(other, &[shared]);
+    let fences = [0; 2].map(|_| world.fence());
+    world.submit_to(owner.context, &[Access::Tag(1)], &[(fences[0], 1)], &[]);
+    world.submit_to(other.context, &[Access::Tag(2)], &[(fences[1], 1)], &[]);
+    world.evict(owner, &[held], SOON).unwrap();
+    let wanted = world.allocate(owner, 8);
+    let _: Residency = world.make_resident(owner, &[shared, wanted]).unwrap();
+    world.poll();
+    assert!(world.paging_fence(owner) < 3, "it waits for room");
+    world.close(other, shared).unwrap();
+    world.destroy_with(shared, DestroyFlags::ASSUME_NOT_IN_USE);
+    world.signal(fences[0], 1);
+    world.run_all();
+    world.signal(fences[1], 1);
+    world.run_all();
+    assert!(is_reclaimed(&world, shared));
+    world.tear_down();
+}
