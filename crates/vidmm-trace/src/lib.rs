@@ -10,12 +10,13 @@
 //! that nothing wrote: what the host must load first is there as an explicit upload.
 //!
 //! What happened in a run is an event log, which the module [`log`] writes, reads and audits; [`explain`] tells what happened to
-//! one allocation in it.
+//! one allocation in it, and [`faults`] reports what went wrong while it runs.
 //!
 //! Everything here is deterministic: the same bytes, parameters and seed give the same workload on
 //! every run.
 
 pub mod explain;
+pub mod faults;
 pub mod generate;
 pub mod import;
 pub mod log;
@@ -23,6 +24,7 @@ pub mod size;
 pub mod workload;
 
 pub use explain::{ExplainError, Explanation, allocation_name};
+pub use faults::FaultReporter;
 pub use generate::Generator;
 pub use import::{ImportError, ImportOptions};
 pub use log::{Audit, AuditFinding, Invariant, LogError, LogHeader, LogReader, LogWriter};

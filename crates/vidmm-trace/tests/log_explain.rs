@@ -2,9 +2,10 @@
 
 mod log_support;
 
+use log_support::faults::*;
 use log_support::*;
 use vidmm::contract::*;
-use vidmm::event::{ContentSource, Event, EvictReason, ResumeReason, SuspendReason};
+use vidmm::event::{ContentSource, Event, EvictReason, Neighbour, ResumeReason, SuspendReason};
 use vidmm::*;
 use vidmm_trace::{ExplainError, Explanation};
 
@@ -285,4 +286,56 @@ fn what_the_log_does_not_have_is_said() {
     numbered(story()).iter().for_each(|event| explanation.event(event));
     let message = explanation.finish().unwrap_err().to_string();
     assert_eq!(message, "the log has no allocation 0.1; with that number it has allocation 0");
+}
+
+#[test]
+fn a_reset_of_the_adapter_is_told_with_what_it_cost() {
+    let text = told(adapter_reset().0, A.id());
+    tells(
+        &text,
+        &[
+            "Device 0 of process 0 was put in error: its work accessed 0x8, where nothing is resident",
+            "It is not on that device's list any more.",
+            "The adapter was to be reset: a fault needed it.",
+            "The driver was told that it is not in local memory any more.",
+            "Its content was lost",
+            "The adapter ran again, and it was resident nowhere.",
+            "it was resident nowhere and on no list.",
+        ],
+    );
+}
+
+#[test]
+fn a_plan_that_was_given_up_is_told() {
+    let text = told(adapter_reset_halfway_out().0, A.id());
+    tells(&text, &["its content was copied to system memory (plan 3).", "The plan that moved it was given up"]);
+}
+
+#[test]
+fn a_fault_next_to_a_mapping_is_told() {
+    let neighbour =
+        |address| Neighbour { allocation: A.id(), virtual_address: GpuVirtualAddress(address), size: A.size };
+    let fault = |address, side: fn(&mut Event, Neighbour)| {
+        let mut event = page_fault(fence(RENDER, 1), GpuVirtualAddress(address));
+        side(&mut event, neighbour(MAPPED_AT));
+        event
+    };
+    let set_below = |event: &mut Event, neighbour| {
+        let Event::PageFault { below, .. } = event else { unreachable!("it is a fault") };
+        *below = Some(neighbour);
+    };
+    let set_above = |event: &mut Event, neighbour| {
+        let Event::PageFault { above, .. } = event else { unreachable!("it is a fault") };
+        *above = Some(neighbour);
+    };
+    let after = fault(MAPPED_AT + A.size + 0x1000, set_below);
+    let before = fault(MAPPED_AT - 0x2000, set_above);
+    let text = told(story_and(vec![after, before]), A.id());
+    tells(
+        &text,
+        &[
+            "Work read an address after the end of its mapping, the nearest below (at 0x205000, 4 KiB after it), and faulted.",
+            "Work read an address before its mapping, the nearest above (at 0x1fe000, 8 KiB before it), and faulted.",
+        ],
+    );
 }

@@ -69,6 +69,7 @@ fn all_events() -> Vec<Event> {
         Event::DeviceDestroyed { device },
         Event::ContextCreated { context, device, engine: number },
         Event::ContextDestroyed { context },
+        Event::ContextPriorityChanged { context, priority: i32::MIN },
         Event::PagingQueueCreated { queue, device, priority: i32::MIN },
         Event::PagingQueueDestroyed { queue },
         Event::MonitoredFenceCreated { fence: fence_id, value },
@@ -358,8 +359,13 @@ fn device_errors() -> Vec<DeviceErrorReason> {
 fn reset_events() -> Vec<Event> {
     let (engine, preemption_fence_id, signal) = (u32::MAX, LARGE, fence(u32::MAX, LARGE));
     let (allocation, plan, returned) = (AllocationId::from_bits(LARGE), LARGE, vec![LARGE, u64::MAX]);
-    let reasons =
-        [PreemptReason::Quantum, PreemptReason::Dependent, PreemptReason::WaitsForReset, PreemptReason::AfterReset];
+    let reasons = [
+        PreemptReason::Quantum,
+        PreemptReason::Dependent,
+        PreemptReason::WaitsForReset,
+        PreemptReason::AfterReset,
+        PreemptReason::Priority,
+    ];
     let mut events: Vec<Event> =
         reasons.map(|reason| Event::PreemptRequested { engine, preemption_fence_id, reason }).into();
     events.extend([

@@ -16,9 +16,6 @@ impl Subject {
             Event::DeviceYielded { .. } | Event::DeviceSuspended { .. } | Event::DeviceResumed { .. } => {
                 self.of_turns(event, world, tale);
             }
-            Event::DeviceInError { device, ref reason } if self.counts.contains_key(&device) => {
-                tale.tell(format!("{} was put in error: {reason}.", capitalised(&world.device(device))));
-            }
             Event::PoweredDown if self.destroyed_at.is_none() => {
                 tale.tell("The adapter lost power; all that was resident is in system memory.");
             }

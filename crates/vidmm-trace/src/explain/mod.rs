@@ -2,7 +2,7 @@
 //!
 //! The events of a log are all that is known. Steps that repeat are told once and then counted.
 
-mod words;
+pub(crate) mod words;
 mod cycles;
 mod tale;
 mod world;
@@ -11,6 +11,7 @@ mod waits;
 mod subject;
 mod residency;
 mod device;
+mod faults;
 mod whole;
 
 use vidmm::{AllocationId, Event, NumberedEvent};
@@ -93,6 +94,7 @@ impl Explanation {
         let Some(subject) = self.subject.as_mut().filter(|subject| !subject.gone) else { return };
         subject.of_itself(event, &self.world, &mut self.tale);
         subject.of_residency(event, &self.world, &mut self.tale, &mut self.waits, &mut self.rooms);
+        subject.of_faults(event, &self.world, &mut self.tale);
         subject.of_devices(event, &self.world, &mut self.tale);
         self.rooms.learn(event, self.id, &mut self.tale);
     }

@@ -1,8 +1,8 @@
 //! The allocation itself: its life, its addresses, who has it open, what the CPU sees of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use vidmm::{AllocationId, DestroyFlags, DeviceId, Event, ProcessId, SegmentId};
+use vidmm::{AllocationId, DestroyFlags, DeviceId, Event, PlanNo, ProcessId, SegmentId};
 
 use super::tale::Tale;
 use super::words::{capitalised, time};
@@ -25,6 +25,8 @@ pub(super) struct Subject {
     /// Whether its content has ever been anywhere.
     pub destroyed_at: Option<u64>,
     pub gone: bool,
+    /// Plans that move it and have not retired.
+    pub plans: BTreeSet<PlanNo>,
     /// Its mappings: process and address.
     mappings: BTreeMap<(ProcessId, u64), u64>,
 }
@@ -71,6 +73,7 @@ impl Subject {
             locks: 0,
             destroyed_at: None,
             gone: false,
+            plans: BTreeSet::new(),
             mappings: BTreeMap::new(),
         }
     }
@@ -98,10 +101,6 @@ impl Subject {
                 let set = world.segments(supported_segment_set);
                 let move_ = if paging_fence_value > 0 { "; it had to move for that" } else { "" };
                 tale.tell(format!("It may be in {set} from now on{move_}."));
-            }
-            Event::PageFault { allocation: Some(allocation), virtual_address, write, .. } if allocation == self.id => {
-                let how = if write { "wrote to" } else { "read" };
-                tale.tell(format!("Work {how} it where it was not resident (at {virtual_address}) and faulted."));
             }
             Event::Finding { allocation, page, kernel, .. } if allocation == self.id => {
                 tale.tell(format!("A kernel read a wrong byte of it (kernel {kernel}, page {page})."));

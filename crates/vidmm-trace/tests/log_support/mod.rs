@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod broken;
+pub mod faults;
 pub mod notified;
 pub mod steps;
 

@@ -26,7 +26,7 @@ impl Audit {
             }
             Event::ContextCreated { context, device, engine } => {
                 self.born(context, Some(device.into()));
-                self.contexts.insert(context, Context { device, engine, root: None });
+                self.contexts.insert(context, Context { device, engine, priority: 0, root: None });
             }
             Event::PagingQueueCreated { queue, device, priority } => {
                 self.born(queue, Some(device.into()));

@@ -46,6 +46,8 @@ pub(super) enum Activity {
 pub(super) struct Context {
     pub device: DeviceId,
     pub engine: u32,
+    /// How urgent its work is.
+    pub priority: i32,
     /// Where the driver was told that its root table is.
     pub root: Option<PhysicalAddress>,
 }

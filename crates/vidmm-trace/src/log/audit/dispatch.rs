@@ -1,7 +1,7 @@
 //! The schedule gate: work is handed to its engine when all that it requires is in, or once it waits for it (I06).
 
 use vidmm::contract::EngineFence;
-use vidmm::{AllocationId, DeviceId, PlanNo};
+use vidmm::{AllocationId, ContextId, DeviceId, PlanNo};
 
 use super::Audit;
 use super::device::Submission;
@@ -34,6 +34,7 @@ impl Audit {
         self.findings.check(lost.is_none(), Invariant::I30, || {
             format!("submission {submission} of {id} waits for {lost:?}, which is not under way")
         });
+        self.check_overtakes(id, submission, signal.engine);
         self.fences.submit(signal, &mut self.findings);
         let Some(device) = self.devices.get_mut(&id) else { return };
         let Some(Submission { context, waits: fences, signals }) = device.undispatched.remove(&submission) else {
@@ -56,6 +57,19 @@ impl Audit {
         self.check_root(dispatch, context);
         self.check_requests(dispatch);
         self.check_list(dispatch);
+    }
+
+    /// What an engine gave back is handed to it again before anything else, but for more urgent work.
+    fn check_overtakes(&mut self, id: DeviceId, submission: u64, engine: u32) {
+        let priority = |context: ContextId| self.contexts.get(&context).map_or(0, |context| context.priority);
+        let work = self.devices.get(&id).and_then(|device| device.undispatched.get(&submission));
+        let own = work.map_or(0, |work| priority(work.context));
+        let returned = self.fences.engines.get(engine as usize).map_or(&[][..], |books| &books.returned);
+        let packets = returned.iter().filter_map(|&fence_id| self.fences.work.get(&EngineFence { engine, fence_id }));
+        let is_urgent = returned.is_empty() || packets.into_iter().any(|packet| priority(packet.context) < own);
+        self.findings.check(is_urgent, Invariant::I30, || {
+            format!("submission {submission} of {id} is dispatched before what engine {engine} gave back")
+        });
     }
 
     /// Each monitored fence that the work waits for has its value, or the work waits for a packet that will signal it.

@@ -65,7 +65,7 @@ impl Engine {
     /// Whether nothing may be handed to it: what it has must end, or come back, first.
     fn is_held(&self) -> bool {
         let is_asked = self.asked && !self.in_flight.is_empty();
-        self.resetting || self.stopped || is_asked || !self.returned.is_empty()
+        self.resetting || self.stopped || is_asked
     }
 }
 

@@ -263,6 +263,11 @@ impl Audit {
             | Event::EngineReset { .. } => self.engine(event),
             Event::Resubmitted { before, signal, waits } => self.resubmitted(*before, *signal, waits),
             Event::DeviceInError { device, reason } => self.device_in_error(*device, *reason),
+            Event::ContextPriorityChanged { context, priority } => {
+                if let Some(context) = self.contexts.get_mut(context) {
+                    context.priority = *priority;
+                }
+            }
             Event::ProcessBlocked { process } => self.process_blocked(*process),
             Event::AdapterResetBegun { .. }
             | Event::PurgeOperation { .. }

@@ -202,7 +202,9 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
             look((*device).into());
             look((*queue).into());
         }
-        Event::RootPageTableSet { context, .. } => look((*context).into()),
+        Event::RootPageTableSet { context, .. } | Event::ContextPriorityChanged { context, .. } => {
+            look((*context).into())
+        }
         Event::PlanDecided { waits, .. } => waits.iter().for_each(|&(device, _)| look(device.into())),
         Event::PagingFenceSignaled { queue, .. } => look((*queue).into()),
         Event::MonitoredFenceSignaled { fence, .. } => look((*fence).into()),

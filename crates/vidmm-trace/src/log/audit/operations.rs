@@ -27,6 +27,10 @@ impl Audit {
     }
 
     fn buffer_submitted(&mut self, signal: EngineFence) {
+        let returned = self.fences.engine_mut(signal.engine).and_then(|engine| engine.returned.first().copied());
+        self.findings.check(returned.is_none(), Invariant::I30, || {
+            format!("{signal:?} is handed out before packet {returned:?}, which came back")
+        });
         self.fences.submit(signal, &mut self.findings);
         self.plans.buffer_submitted(signal.fence_id);
     }

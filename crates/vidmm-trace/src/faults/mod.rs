@@ -1,0 +1,238 @@
+//! Reports that a person can act on: which device is in error, or what was reset, why, and what was going on.
+//!
+//! A [`FaultReporter`] sees the events of a run one by one. It remembers who is alive, what is under way, and the last few
+//! thousand events that name allocations; so its memory does not grow with the run.
+
+mod history;
+mod packets;
+mod reset;
+
+use vidmm::contract::{EngineFence, EngineKind};
+use vidmm::event::Neighbour;
+use vidmm::{DeviceErrorReason, DeviceId, Event, GpuVirtualAddress, NumberedEvent, ProcessId};
+
+use crate::ByteSize;
+use crate::explain::words::{capitalised, list, time};
+use history::History;
+use packets::Packets;
+use reset::ResetStory;
+
+/// Tells of each device in error, each reset of an engine and each reset of the adapter, from the events of a run.
+///
+/// ```
+/// use vidmm::{Event, NumberedEvent, Violation};
+/// use vidmm_trace::FaultReporter;
+///
+/// let mut reporter = FaultReporter::new();
+/// let event = Event::AdapterInError { violation: Violation::RestartFailed };
+/// reporter.see(&NumberedEvent { number: 1, at: 0, event });
+/// let reports = reporter.take_reports();
+/// assert!(reports[0].starts_with("The adapter has stopped for good"));
+/// ```
+#[derive(Debug, Default)]
+pub struct FaultReporter {
+    packets: Packets,
+    history: History,
+    engines: Vec<EngineKind>,
+    /// The fault of which no device in error has told yet.
+    fault: Option<Fault>,
+    /// The reset of the adapter that is going on.
+    reset: Option<ResetStory>,
+    reports: Vec<String>,
+}
+
+/// An engine has stopped at a packet.
+#[derive(Debug)]
+struct Fault {
+    number: u64,
+    at: u64,
+    event: Event,
+}
+
+impl FaultReporter {
+    /// A reporter that has seen nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Looks at the next event of the run.
+    pub fn see(&mut self, event: &NumberedEvent) {
+        let NumberedEvent { number, at, event } = event;
+        match event {
+            Event::AdapterStarted { engines, .. } => self.engines.clone_from(engines),
+            Event::PageFault { .. } | Event::IllegalCommand { .. } => {
+                self.fault = Some(Fault { number: *number, at: *at, event: event.clone() });
+            }
+            Event::DeviceInError { device, reason } => self.device_in_error(*number, *at, *device, *reason),
+            Event::EngineReset { engine, last_aborted_fence_id, returned } => {
+                self.engine_reset(*number, *at, *engine, *last_aborted_fence_id, returned);
+            }
+            Event::ProcessBlocked { process } => self.reports.push(format!(
+                "{} hung engines too often and has lost the GPU (event {number}, at {}): end it; others are not harmed.",
+                capitalised(&process.to_string()),
+                time(*at)
+            )),
+            Event::AdapterResetBegun { cause } => self.reset_begun(*number, *at, *cause),
+            Event::AdapterInError { violation } => {
+                self.end_of_reset();
+                self.reports
+                    .push(format!("The adapter has stopped for good (event {number}, at {}): {violation}.", time(*at)));
+            }
+            Event::AdapterRestarted => self.end_of_reset(),
+            _ => {}
+        }
+        if let Some(reset) = &mut self.reset {
+            reset.learn(event);
+        }
+        self.packets.learn(event);
+        self.history.learn(*number, *at, event);
+    }
+
+    /// What there is to tell since the last call: paragraphs of one or more lines, in the order in which it happened.
+    pub fn take_reports(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.reports)
+    }
+
+    fn device_in_error(&mut self, number: u64, at: u64, device: DeviceId, reason: DeviceErrorReason) {
+        // A reset of the adapter tells of all its devices at its end.
+        if self.reset.is_some() {
+            return;
+        }
+        let mut text = format!(
+            "{} is in error (event {number}, at {}): {reason}.",
+            capitalised(&self.packets.device(device)),
+            time(at)
+        );
+        match (reason, self.fault.take()) {
+            (DeviceErrorReason::PageFault { .. } | DeviceErrorReason::IllegalCommand, Some(fault)) => {
+                self.tell_fault(&mut text, &fault);
+            }
+            (DeviceErrorReason::EngineTimeout, _) => self.tell_hang(&mut text, device),
+            (DeviceErrorReason::NotResident { allocation }, _) => {
+                line(&mut text, &format!("The last of {allocation}: {}", self.history.last(allocation)));
+            }
+            _ => {}
+        }
+        self.reports.push(text);
+    }
+
+    /// The packet, the address, what is mapped near it, and what was under way.
+    fn tell_fault(&self, text: &mut String, fault: &Fault) {
+        let (Event::PageFault { signal, .. } | Event::IllegalCommand { signal }) = &fault.event else { return };
+        let where_ = self.engine(signal.engine);
+        line(text, &format!("It was {} on {where_}.", self.packets.name(*signal)));
+        let Event::PageFault {
+            virtual_address, write, allocation, below, above, ref in_flight, page_table_level, ..
+        } = fault.event
+        else {
+            let under_way: Vec<EngineFence> = self.packets.under_way().collect();
+            return self.tell_in_flight(text, &under_way);
+        };
+        let how = if write { "It wrote to" } else { "It read" };
+        let what = match allocation {
+            Some(id) => format!("which is mapped to {id}; that is not resident"),
+            None => "where nothing is mapped".to_owned(),
+        };
+        line(text, &format!("{how} {virtual_address}, {what} (the walk ended at level {page_table_level})."));
+        if let Some(id) = allocation {
+            line(text, &format!("The last of {id}: {}", self.history.last(id)));
+        }
+        let process = self.packets.process_of_packet(*signal);
+        if let Some(said) = process.and_then(|process| self.history.freed_at(process, virtual_address.0)) {
+            line(text, &said);
+        }
+        self.tell_neighbour(text, "below", below, virtual_address, process);
+        self.tell_neighbour(text, "above", above, virtual_address, process);
+        self.tell_in_flight(text, in_flight);
+    }
+
+    fn tell_neighbour(
+        &self,
+        text: &mut String,
+        side: &str,
+        neighbour: Option<Neighbour>,
+        address: GpuVirtualAddress,
+        process: Option<ProcessId>,
+    ) {
+        let Some(Neighbour { allocation, virtual_address, size }) = neighbour else {
+            if process.is_some() {
+                line(text, &format!("Nothing is mapped {side} it."));
+            }
+            return;
+        };
+        let end = virtual_address.0.saturating_add(size);
+        let (from, distance) = match side {
+            "below" => ("ends", address.0.saturating_sub(end)),
+            _ => ("begins", virtual_address.0.saturating_sub(address.0)),
+        };
+        line(
+            text,
+            &format!(
+                "The nearest {side}: {allocation}, {} at {virtual_address}, which {from} {} away. Its last: {}",
+                ByteSize(size),
+                ByteSize(distance),
+                self.history.last(allocation)
+            ),
+        );
+    }
+
+    fn tell_hang(&self, text: &mut String, device: DeviceId) {
+        let first = self.packets.first_of_engines().find(|&packet| self.packets.device_of(packet) == Some(device));
+        if let Some(packet) = first {
+            line(text, &format!("It was {} on {}.", self.packets.name(packet), self.engine(packet.engine)));
+        }
+        let under_way: Vec<EngineFence> = self.packets.under_way().collect();
+        self.tell_in_flight(text, &under_way);
+    }
+
+    /// What engines had, engine by engine.
+    fn tell_in_flight(&self, text: &mut String, packets: &[EngineFence]) {
+        for engine in 0..self.engines.len() as u32 {
+            let of_engine = packets.iter().filter(|packet| packet.engine == engine);
+            let named: Vec<String> = of_engine.map(|&packet| self.packets.name(packet)).collect();
+            if !named.is_empty() {
+                line(text, &format!("Under way on {}: {}.", self.engine(engine), list(&named)));
+            }
+        }
+    }
+
+    fn engine_reset(&mut self, number: u64, at: u64, engine: u32, last_aborted: Option<u64>, returned: &[u64]) {
+        let mut text = format!("{} was reset (event {number}, at {})", capitalised(&self.engine(engine)), time(at));
+        let Some(last) = last_aborted else {
+            text.push_str(", but the driver could not: the adapter is reset instead.");
+            return self.reports.push(text);
+        };
+        let aborted = EngineFence { engine, fence_id: last };
+        match self.packets.is_under_way(aborted) {
+            true => text.push_str(&format!(": {} was aborted", self.packets.name(aborted))),
+            false => text.push_str(": it had nothing to abort"),
+        }
+        let back: Vec<String> = returned
+            .iter()
+            .filter(|&&fence_id| fence_id > last)
+            .map(|&fence_id| self.packets.name(EngineFence { engine, fence_id }))
+            .collect();
+        match back.is_empty() {
+            true => text.push_str("; nothing was behind it."),
+            false => text.push_str(&format!("; behind it came back {}.", list(&back))),
+        }
+        self.reports.push(text);
+    }
+
+    /// An engine, as people call it.
+    fn engine(&self, engine: u32) -> String {
+        let kind = match self.engines.get(engine as usize) {
+            Some(EngineKind::Paging) => " (paging)",
+            Some(EngineKind::Render3d) => " (3D)",
+            Some(EngineKind::Copy) => " (copy)",
+            None => "",
+        };
+        format!("engine {engine}{kind}")
+    }
+}
+
+/// One more line of a paragraph.
+fn line(text: &mut String, said: &str) {
+    text.push_str("\n    ");
+    text.push_str(said);
+}

@@ -1,0 +1,84 @@
+//! A reset of the adapter, told when it is over: why, who is in error for it, and what is lost.
+
+use vidmm::{AllocationId, DeviceErrorReason, DeviceId, Event};
+
+use super::{FaultReporter, line};
+use crate::explain::words::{list, time};
+
+/// What has happened in the reset so far.
+#[derive(Debug)]
+pub(super) struct ResetStory {
+    /// The first lines.
+    begin: String,
+    devices: Vec<DeviceId>,
+    /// Devices that own what a faulting paging buffer was about.
+    owners: Vec<DeviceId>,
+    aborted: u64,
+    abandoned: u64,
+    lost: Vec<AllocationId>,
+}
+
+impl ResetStory {
+    pub fn learn(&mut self, event: &Event) {
+        match *event {
+            Event::DeviceInError { device, reason: DeviceErrorReason::PagingBufferFault } => {
+                self.devices.push(device);
+                self.owners.push(device);
+            }
+            Event::DeviceInError { device, .. } => self.devices.push(device),
+            Event::Aborted { .. } => self.aborted += 1,
+            Event::PlanAbandoned { .. } => self.abandoned += 1,
+            Event::ContentLost { allocation } => self.lost.push(allocation),
+            _ => {}
+        }
+    }
+}
+
+impl FaultReporter {
+    pub(super) fn reset_begun(&mut self, number: u64, at: u64, cause: DeviceErrorReason) {
+        let mut begin = format!("The adapter was reset (event {number}, at {}): {}.", time(at), why(cause));
+        match self.fault.take() {
+            Some(fault) => {
+                line(&mut begin, &format!("The fault was reported in event {}, at {}.", fault.number, time(fault.at)));
+                self.tell_fault(&mut begin, &fault);
+            }
+            None => {
+                let under_way: Vec<_> = self.packets.under_way().collect();
+                self.tell_in_flight(&mut begin, &under_way);
+            }
+        }
+        let (devices, owners, lost) = (Vec::new(), Vec::new(), Vec::new());
+        self.reset = Some(ResetStory { begin, devices, owners, aborted: 0, abandoned: 0, lost });
+    }
+
+    /// The reset is over, well or not.
+    pub(super) fn end_of_reset(&mut self) {
+        let Some(ResetStory { begin: mut text, devices, owners, aborted, abandoned, lost }) = self.reset.take() else {
+            return;
+        };
+        let named = |devices: &[DeviceId]| {
+            let named: Vec<String> = devices.iter().map(|&device| self.packets.device(device)).collect();
+            list(&named)
+        };
+        line(&mut text, &format!("In error for it ({}): {}.", devices.len(), named(&devices)));
+        if !owners.is_empty() {
+            line(&mut text, &format!("What was being paged belongs to {}.", named(&owners)));
+        }
+        line(
+            &mut text,
+            &format!("{aborted} packets were aborted and {abandoned} plans abandoned; nothing is resident."),
+        );
+        line(&mut text, &format!("Content that was lost ({}): {}.", lost.len(), list(&lost)));
+        self.reports.push(text);
+    }
+}
+
+/// The cause of a reset of the adapter. Reasons of devices speak of a device.
+const fn why(cause: DeviceErrorReason) -> &'static str {
+    match cause {
+        DeviceErrorReason::EngineTimeoutPromotedToAdapterReset => "an engine could not be reset, or that did not help",
+        DeviceErrorReason::PagingEngineTimeout => "the paging engine hung",
+        DeviceErrorReason::PagingBufferFault => "a paging buffer faulted",
+        _ => "the driver said that a fault needs it",
+    }
+}

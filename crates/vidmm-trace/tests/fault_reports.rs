@@ -1,0 +1,129 @@
+//! What is reported of faults and resets while a run goes on.
+
+mod log_support;
+
+use log_support::*;
+use vidmm::event::{Event, Neighbour};
+use vidmm::*;
+use vidmm_trace::FaultReporter;
+
+/// Where the story ends with submission 1 under way, which uses `A`.
+fn story_with_work_under_way() -> Vec<Event> {
+    let mut events = story();
+    let end = events.iter().position(|event| *event == Event::Completed { signal: fence(RENDER, 1) });
+    events.truncate(end.expect("submission 1 ends"));
+    events
+}
+
+fn reports(events: Vec<Event>) -> Vec<String> {
+    let mut reporter = FaultReporter::new();
+    numbered(events).iter().for_each(|event| reporter.see(event));
+    reporter.take_reports()
+}
+
+#[track_caller]
+fn tells(text: &str, sentences: &[&str]) {
+    for sentence in sentences {
+        assert!(text.contains(sentence), "`{sentence}` is not told:\n{text}");
+    }
+}
+
+/// Submission 1 reads behind the mapping of `A`.
+fn fault_behind_a() -> Vec<Event> {
+    let virtual_address = GpuVirtualAddress(MAPPED_AT + A.size + 0x1000);
+    let mut fault = page_fault(fence(RENDER, 1), virtual_address);
+    if let Event::PageFault { below, .. } = &mut fault {
+        let (allocation, virtual_address) = (A.id(), GpuVirtualAddress(MAPPED_AT));
+        *below = Some(Neighbour { allocation, virtual_address, size: A.size });
+    }
+    let reason = DeviceErrorReason::PageFault { virtual_address };
+    vec![fault, Event::DeviceInError { device: device(), reason }]
+}
+
+#[test]
+fn a_fault_is_told_with_its_packet_its_address_and_its_neighbours() {
+    let reports = reports([story_with_work_under_way(), fault_behind_a()].concat());
+    let [report] = reports.as_slice() else { panic!("one device is in error: {reports:#?}") };
+    tells(
+        report,
+        &[
+            "Device 0 of process 0 is in error (event ",
+            "It was packet 1 (submission 1 of device 0 of process 0, context 0) on engine 1 (3D).",
+            "It read 0x205000, where nothing is mapped",
+            "The nearest below: allocation 0, 16 KiB at 0x200000, which ends 4 KiB away. Its last: ",
+            "device 0 evicted it from its list (event ",
+            "Nothing is mapped above it.",
+            "Under way on engine 1 (3D): packet 1 (submission 1 of device 0 of process 0, context 0).",
+        ],
+    );
+}
+
+#[test]
+fn an_address_that_was_freed_is_told_with_what_was_there() {
+    let (process, virtual_address) = (process(), GpuVirtualAddress(MAPPED_AT));
+    let freed = Event::GpuVirtualAddressFreed { process, virtual_address, size: A.size };
+    let virtual_address = GpuVirtualAddress(MAPPED_AT + 8);
+    let reason = DeviceErrorReason::PageFault { virtual_address };
+    let faulted = [page_fault(fence(RENDER, 1), virtual_address), Event::DeviceInError { device: device(), reason }];
+    let reports = reports([story_with_work_under_way(), vec![freed], faulted.to_vec()].concat());
+    tells(&reports[0], &["allocation 0 was mapped there, 16 KiB at 0x200000, until that was freed (event "]);
+}
+
+#[test]
+fn a_hang_names_the_packet_that_did_not_end() {
+    let reason = DeviceErrorReason::EngineTimeout;
+    let hang = vec![Event::DeviceInError { device: device(), reason }];
+    let reports = reports([story_with_work_under_way(), hang].concat());
+    tells(
+        &reports[0],
+        &["did not yield", "It was packet 1 (submission 1 of device 0 of process 0, context 0) on engine 1"],
+    );
+}
+
+#[test]
+fn the_reset_of_an_engine_tells_what_was_aborted() {
+    let reset = Event::EngineReset { engine: RENDER, last_aborted_fence_id: Some(1), returned: vec![1] };
+    let reports = reports([story_with_work_under_way(), fault_behind_a(), vec![reset]].concat());
+    assert_eq!(reports.len(), 2);
+    tells(&reports[1], &["Engine 1 (3D) was reset", ": packet 1 (submission 1 of device 0", "nothing was behind it."]);
+}
+
+#[test]
+fn the_reset_of_the_adapter_is_told_once_with_all_that_it_cost() {
+    let signal = fence(PAGING, 3);
+    let paging = Event::PagingBufferSubmitted { signal, bytes: 640 };
+    let cause = DeviceErrorReason::PagingBufferFault;
+    let reset = vec![
+        paging,
+        page_fault(signal, GpuVirtualAddress(0)),
+        Event::AdapterResetBegun { cause },
+        Event::DeviceInError { device: device(), reason: cause },
+        Event::Aborted { signal },
+        Event::ContentLost { allocation: A.id() },
+        Event::PlanAbandoned { plan: 3 },
+    ];
+    let mut events = [story_with_work_under_way(), reset].concat();
+    assert_eq!(reports(events.clone()), [""; 0], "it is told when it is over");
+    events.push(Event::AdapterRestarted);
+    let reports = reports(events);
+    let [report] = reports.as_slice() else { panic!("one reset: {reports:#?}") };
+    tells(
+        report,
+        &[
+            "a paging buffer faulted.",
+            "It was packet 3 (a paging buffer) on engine 0 (paging).",
+            "In error for it (1): device 0 of process 0.",
+            "What was being paged belongs to device 0 of process 0.",
+            "1 packets were aborted and 1 plans abandoned",
+            "Content that was lost (1): allocation 0.",
+        ],
+    );
+}
+
+#[test]
+fn reports_are_taken_once() {
+    let mut reporter = FaultReporter::new();
+    let events = numbered([story_with_work_under_way(), fault_behind_a()].concat());
+    events.iter().for_each(|event| reporter.see(event));
+    assert_eq!((reporter.take_reports().len(), reporter.take_reports().len()), (1, 0));
+}
