@@ -12,6 +12,9 @@ use crate::{
     table,
 };
 
+/// The most processes that are named because their devices were in error.
+const MOST_LOST: usize = 6;
+
 /// Prints the figures and the findings of a run with `faults` in it. `other` is a run to compare with, `replay` the command that shows a finding again.
 pub fn print(
     name: &str,
@@ -24,7 +27,7 @@ pub fn print(
     let mut out = anstream::stdout().lock();
     let written = write(&mut out, name, workload, report, other, replay).and_then(|()| match faults {
         [] => Ok(()),
-        _ if !report.all_held() => Ok(()),
+        _ if !report.all_held() || report.figures.engine_resets + report.figures.adapter_resets > 0 => Ok(()),
         _ => writeln!(out, "  note        nothing that was read shows the mistakes made on purpose: they changed nothing, or nothing that mattered"),
     });
     unless_closed(written)
@@ -112,6 +115,7 @@ fn write(
         share(r.time.hidden_ns, r.time.paging_ns),
         share(r.time.lost_ns(), r.time.virtual_ns),
     )?;
+    write_recovery(out, r)?;
     processes::write(out, &r.processes, r.time)?;
     let style = if r.all_held() { GOOD } else { BAD };
     writeln!(
@@ -143,6 +147,30 @@ fn write(
         Some(command) => writeln!(out, "  replay      {command}"),
         None => Ok(()),
     }
+}
+
+/// What was reset, if anything was, and whose device was in error for it.
+fn write_recovery(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    let Figures { preemptions, engine_resets, adapter_resets, .. } = report.figures;
+    let lost: Vec<_> = report.processes.iter().filter(|process| process.device_errors > 0).collect();
+    if engine_resets + adapter_resets == 0 && lost.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "  recovery    {}, {}; engines were asked to yield {} times",
+        counted(engine_resets, "engine reset", "engine resets"),
+        counted(adapter_resets, "adapter reset", "adapter resets"),
+        number(preemptions),
+    )?;
+    let shown = lost.iter().take(MOST_LOST);
+    let names: Vec<String> =
+        shown.map(|process| format!("{} {}", process.name, number(process.device_errors))).collect();
+    let more = match lost.len().saturating_sub(MOST_LOST) {
+        0 => String::new(),
+        more => format!(", and {more} others"),
+    };
+    writeln!(out, "              devices in error: {}{more}", names.join(", "))
 }
 
 /// What the run in which the processes behave otherwise came to.

@@ -71,6 +71,10 @@ fn otherwise(
         client.residency = compare.residency.unwrap_or(client.residency);
         client.lifetimes = compare.lifetimes.unwrap_or(client.lifetimes);
     }
+    if compare.healthy {
+        desc.clients.iter_mut().for_each(|client| client.misbehaviour = None);
+        desc.machine.faults.clear();
+    }
     desc.script.checks.clear();
     desc.options.events = false;
     vidmm_sim::run(workload, &desc, factory, &mut Unobserved)

@@ -19,6 +19,9 @@ pub struct ProcessFigures {
     /// The client whose habits it has, if that is one that exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientKind>,
+    /// Whether it does wrong on purpose.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub misbehaves: bool,
     /// Submissions that ended.
     pub kernels_ended: u64,
     /// While a kernel of it ran, in nanoseconds.
@@ -45,6 +48,8 @@ pub struct ProcessFigures {
     pub trims_to_budget: u64,
     /// How often it was asked for what it had not used of late.
     pub periodic_trims: u64,
+    /// How often its device was in error.
+    pub device_errors: u64,
     /// How often its device was suspended.
     pub suspensions: u64,
     /// Bytes of its allocations that left local memory while they lived.
@@ -93,9 +98,22 @@ impl Accounts {
     /// A process of the run, as the manager calls it.
     pub fn open(&mut self, process: ProcessId, device: DeviceId, desc: &ClientDesc) {
         let index = self.figures.len();
-        self.figures.push(ProcessFigures { name: desc.name.clone(), client: desc.kind(), ..ProcessFigures::default() });
+        self.figures.push(ProcessFigures {
+            name: desc.name.clone(),
+            client: desc.kind(),
+            misbehaves: desc.misbehaviour.is_some(),
+            ..ProcessFigures::default()
+        });
         self.processes.insert(process, index);
         self.bands.insert(index, desc.band);
+        self.devices.insert(device, index);
+    }
+
+    /// A process goes on with another device: what was under way on the one before does not count.
+    pub fn reopen(&mut self, index: usize, device: DeviceId) {
+        self.devices.retain(|_, process| *process != index);
+        self.packets.retain(|_, packet| packet.0 != index);
+        self.suspended.remove(&index);
         self.devices.insert(device, index);
     }
 
@@ -182,6 +200,14 @@ impl Accounts {
                     self.packets.insert(signal, (process, submission));
                 }
             }
+            Event::Resubmitted { before, signal, .. } => {
+                if let Some(packet) = self.packets.remove(&before) {
+                    self.packets.insert(signal, packet);
+                }
+            }
+            Event::Aborted { signal } => drop(self.packets.remove(&signal)),
+            Event::DeviceInError { device, .. } => self.count(device, |figures| figures.device_errors += 1),
+            Event::AdapterRestarted => self.resident.clear(),
             Event::MakeResident { device, ref allocations, after_submission, .. } => {
                 self.count(device, |figures| figures.make_residents += 1);
                 allocations.iter().for_each(|&allocation| self.listings.join(allocation, after_submission));

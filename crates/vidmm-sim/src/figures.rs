@@ -51,6 +51,12 @@ pub struct Figures {
     pub paging_fences: u64,
     /// Submissions dispatched.
     pub submissions: u64,
+    /// Engines that were asked to yield.
+    pub preemptions: u64,
+    /// Engines that were reset.
+    pub engine_resets: u64,
+    /// Resets of the adapter.
+    pub adapter_resets: u64,
     /// Events, recorded or counted.
     pub events: u64,
 }
@@ -82,6 +88,9 @@ impl Figures {
             plans: statistics.plans,
             paging_fences: statistics.paging_fences_signaled,
             submissions: statistics.submissions,
+            preemptions: statistics.preemptions,
+            engine_resets: statistics.engine_resets,
+            adapter_resets: statistics.adapter_resets,
             events,
         }
     }

@@ -24,7 +24,7 @@ mod run;
 mod explicit;
 
 pub use accounts::{ProcessFigures, Touched};
-pub use client::{BufferDesc, ClientDesc, ClientError, ClientKind, Lifetimes, ResidencyPolicy};
+pub use client::{BufferDesc, ClientDesc, ClientError, ClientKind, Lifetimes, Misbehaviour, Misdeed, ResidencyPolicy};
 pub use explicit::{ExplicitReport, StepFinding, run_explicit};
 pub use figures::Figures;
 pub use finding::Finding;

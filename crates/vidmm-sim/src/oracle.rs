@@ -75,6 +75,16 @@ impl Oracle {
         }
     }
 
+    /// A kernel follows that the workload does not have: its number is the next.
+    pub fn add_kernel(&mut self, reads: &[u32], writes: &[u32]) {
+        self.kernels.push(KernelUses { reads: reads.to_owned(), writes: writes.to_owned() });
+    }
+
+    /// How many kernels it knows.
+    pub fn num_kernels(&self) -> usize {
+        self.kernels.len()
+    }
+
     /// How many pages of `buffer` kernels touch; 0 for a buffer that the workload does not have.
     pub fn pages(&self, buffer: u32) -> u64 {
         self.buffers.get(buffer as usize).map_or(0, |state| state.pages)

@@ -175,12 +175,20 @@ impl<'a> Play<'a> {
                 let missing = self.missing.get(&number).copied().unwrap_or_default();
                 Some(brought_back(process, away.ns, back.ns, missing))
             }
+            Check::Errors { process, exactly } => {
+                let errors = client.process_named(process).map(|process| accounts.figures(process).device_errors);
+                let text = format!(
+                    "the device of {process} was in error {} times, exactly {exactly} are wanted",
+                    errors.unwrap_or(0)
+                );
+                Some(CheckReport { text, held: errors == Some(*exactly) })
+            }
             Check::Useful { at_least } => {
                 let useful = 100.0 * time.work_ns as f64 / time.virtual_ns.max(1) as f64;
                 let text = format!("a kernel ran in {useful:.1} % of the time, at least {at_least} % is wanted");
                 Some(CheckReport { text, held: useful >= *at_least })
             }
-            Check::Copied { .. } => None,
+            Check::Copied { .. } | Check::KeepsUp { .. } => None,
         });
         judged.collect()
     }

@@ -3,7 +3,8 @@
 use serde::Serialize;
 use vidmm::contract::{EngineFence, EngineKind};
 use vidmm::{
-    AdapterOptions, AllocationId, CheckError, Event, MemorySegmentGroup, Nanoseconds, NumberedEvent, StartAdapterError,
+    AdapterOptions, AllocationId, CheckError, DeviceErrorReason, DeviceInError, Event, GpuVirtualAddress,
+    MemorySegmentGroup, Nanoseconds, NumberedEvent, StartAdapterError,
 };
 use vidmm_runtime::{AllocationSegments, Happening, Runtime};
 use vidmm_trace::{ByteSize, Workload};
@@ -150,15 +151,32 @@ impl Report {
     /// What becomes of those checks of `script` that compare the run with another one.
     pub fn judge_against(&self, other: &Self, script: &Script) -> Vec<CheckReport> {
         let copied = |report: &Self| report.figures.bytes_paged_in + report.figures.bytes_paged_out;
-        let judged = script.checks.iter().filter_map(|check| {
-            let &Check::Copied { at_most } = check else { return None };
-            let ratio = copied(self) as f64 / copied(other).max(1) as f64;
-            let text = format!(
-                "{ratio:.3} times the bytes of the other run were copied in and out, at most {at_most} is allowed"
-            );
-            Some(CheckReport { text, held: ratio <= at_most })
+        let judged = script.checks.iter().filter_map(|check| match *check {
+            Check::Copied { at_most } => {
+                let ratio = copied(self) as f64 / copied(other).max(1) as f64;
+                let text = format!(
+                    "{ratio:.3} times the bytes of the other run were copied in and out, at most {at_most} is allowed"
+                );
+                Some(CheckReport { text, held: ratio <= at_most })
+            }
+            Check::KeepsUp { at_least } => Some(self.keeps_up(other, at_least)),
+            _ => None,
         });
         judged.collect()
+    }
+}
+
+impl Report {
+    /// Whether those who do no wrong got as far as in another run.
+    fn keeps_up(&self, other: &Self, at_least: f64) -> CheckReport {
+        let shares = self.processes.iter().zip(&other.processes).filter(|(process, _)| !process.misbehaves);
+        let shares = shares
+            .map(|(here, there)| (100.0 * here.kernels_ended as f64 / there.kernels_ended.max(1) as f64, &*here.name));
+        let (least, who) = shares.min_by(|one, two| one.0.total_cmp(&two.0)).unwrap_or((0.0, "nobody"));
+        let text = format!(
+            "{who} ended {least:.1} % of the kernels of the other run, and no well-behaved process less; at least {at_least} % are wanted"
+        );
+        CheckReport { text, held: least >= at_least }
     }
 }
 
@@ -180,7 +198,8 @@ pub fn run(
     }
     let machine = factory(&desc.machine).map_err(RunError::Machine)?;
     let is_modelled = desc.clients.iter().any(|client| client.kind().is_some());
-    let has_accounts = is_modelled || workload.processes().len() > 1 || desc.script != Script::default();
+    let is_harmed = desc.clients.iter().any(|client| client.recovers || client.misbehaviour.is_some());
+    let has_accounts = is_modelled || is_harmed || workload.processes().len() > 1 || desc.script != Script::default();
     let options = AdapterOptions { events: desc.options.events || has_accounts, ..desc.options };
     let runtime = Runtime::start(options, machine)?;
     let mut run = Run {
@@ -196,6 +215,7 @@ pub fn run(
         verdict: Verdict::default(),
         copies: Verdict::default(),
         findings: Vec::new(),
+        is_brought_about: !desc.machine.faults.is_empty(),
         observer,
     };
     let outcome = run.run_to_end(desc);
@@ -270,6 +290,8 @@ struct Run<'a> {
     verdict: Verdict,
     copies: Verdict,
     findings: Vec<Finding>,
+    /// Whether faults of driver and GPU are made on purpose.
+    is_brought_about: bool,
     observer: &'a mut dyn Observer,
 }
 
@@ -368,11 +390,13 @@ impl Run<'_> {
             Happening::TrimNotification { device, flags, num_bytes_to_trim, .. } if self.findings.is_empty() => {
                 client.trim(&mut self.runtime, device, flags, num_bytes_to_trim)?;
             }
+            // What becomes of the device decides.
+            Happening::PageFault { signal, .. } if self.is_survived(signal, client) => {}
             Happening::PageFault { signal, virtual_address, write } => {
                 self.faulted(signal, virtual_address.0, write, client);
             }
             Happening::AdapterInError(violation) => self.violated(&violation),
-            Happening::DeviceInError(error) if self.findings.is_empty() => self.violated(&error),
+            Happening::DeviceInError(error) if self.findings.is_empty() => self.lost_device(&error, client)?,
             Happening::DeviceInError(_)
             | Happening::TrimNotification { .. }
             | Happening::PagingFenceSignaled { .. }
@@ -383,10 +407,38 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// A device is in error: whose it is goes on with another, if it may.
+    fn lost_device(&mut self, error: &DeviceInError, client: &mut Client<'_>) -> Result<(), RunError> {
+        let Some(process) = client.process_with(error.device) else { return Ok(()) };
+        if !client.survives(process, error.reason, self.is_brought_about) {
+            self.violated(error);
+            return Ok(());
+        }
+        client.recover(&mut self.runtime, process)?;
+        let device = client.processes().nth(process).map(|(_, device, _)| device);
+        if let (Some(accounts), Some(device)) = (&mut self.accounts, device) {
+            accounts.reopen(process, device);
+        }
+        Ok(())
+    }
+
+    /// Whether those whom a page fault of this packet harms go on after it.
+    fn is_survived(&mut self, signal: EngineFence, client: &Client<'_>) -> bool {
+        let reason = DeviceErrorReason::PageFault { virtual_address: GpuVirtualAddress(0) };
+        let is_brought_about = self.is_brought_about;
+        let survives = |process| client.survives(process, reason, is_brought_about);
+        match self.accounts.as_ref().and_then(|books| books.packet(signal)) {
+            Some((process, _)) => survives(process),
+            None => is_brought_about && (0..client.processes().count()).all(survives),
+        }
+    }
+
     fn judge(&mut self, kernel: usize, inputs: &[Vec<u64>], client: &Client<'_>) {
-        if !self.findings.is_empty() {
+        if !self.findings.is_empty() || client.is_void(kernel) {
             return;
         }
+        let known = self.oracle.num_kernels() - self.workload.kernels.len();
+        client.more_kernels()[known..].iter().for_each(|more| self.oracle.add_kernel(&more.reads, &more.writes));
         let verdict = self.oracle.judge(kernel, inputs);
         let (pages, wrong) = (verdict.pages, verdict.wrong);
         self.verdict.add(&verdict);

@@ -24,6 +24,8 @@ pub(super) struct BufferState {
     pub was_used: bool,
     /// What the CPU sees of it has been judged since then.
     pub copy_is_judged: bool,
+    /// Its content was lost with a device: it is loaded again before it is read.
+    pub is_lost: bool,
     /// It was given up: the allocation is gone, or another buffer's.
     pub is_dead: bool,
 }

@@ -25,7 +25,8 @@ impl Client<'_> {
     /// A submission of a process has ended. The last one of those that arrived together is an answer.
     pub fn kernel_ended(&mut self, process: usize, submission: u64, ended_at: Nanoseconds) {
         let process = &mut self.processes[process];
-        let at = submission as usize - 1;
+        let Some(at) = process.running.remove(&submission) else { return };
+        process.numbers.remove(&at);
         let kernel = &self.workload.kernels[process.kernels[at] as usize];
         let next = process.kernels.get(at + 1).map(|&next| &self.workload.kernels[next as usize]);
         let is_last = next.is_none_or(|next| next.not_before_ns != kernel.not_before_ns);

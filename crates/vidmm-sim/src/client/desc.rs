@@ -28,6 +28,29 @@ pub struct ClientDesc {
     /// It is paced by what it shows: what cannot be submitted in time delays all that follows, and while it is minimised
     /// nothing arrives.
     pub paced: bool,
+    /// When its device is in error through no fault of its own, it creates another, loads again what it needs, and goes on.
+    pub recovers: bool,
+    /// What it does wrong, again and again; it goes on after it, as one that recovers.
+    pub misbehaviour: Option<Misbehaviour>,
+}
+
+/// What a process does wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Misbehaviour {
+    /// What.
+    pub misdeed: Misdeed,
+    /// How long after the last time, in nanoseconds.
+    pub every: Nanoseconds,
+}
+
+/// Something that no process may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Misdeed {
+    /// A kernel reads where nothing is mapped.
+    PageFault,
+    /// A kernel never ends.
+    Hang,
 }
 
 impl Default for ClientDesc {
@@ -43,6 +66,8 @@ impl Default for ClientDesc {
             band: PriorityBand::default(),
             visibility: Visibility::default(),
             paced: false,
+            recovers: false,
+            misbehaviour: None,
         }
     }
 }

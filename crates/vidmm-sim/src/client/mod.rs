@@ -1,6 +1,6 @@
 //! The clients that run a workload: processes that make resident, submit and evict, each in its own way (RES-).
 
-// A file imports only from those above it; the last three from this one.
+// A file imports only from those above it; the last four from this one.
 mod kind;
 mod desc;
 mod error;
@@ -11,6 +11,9 @@ mod process;
 mod buffers;
 mod submission;
 mod changes;
+mod recovery;
+
+use std::collections::BTreeSet;
 
 use vidmm::contract::EngineKind;
 use vidmm::{DeviceId, MonitoredFenceId, Nanoseconds, ProcessId, TrimFlags};
@@ -20,7 +23,7 @@ use vidmm_trace::Workload;
 use self::{buffers::BufferState, error::refused, process::Process, submission::Attempt};
 use crate::system_copies::SystemCopies;
 
-pub use desc::{BufferDesc, ClientDesc, Lifetimes, ResidencyPolicy};
+pub use desc::{BufferDesc, ClientDesc, Lifetimes, Misbehaviour, Misdeed, ResidencyPolicy};
 pub use error::ClientError;
 pub use kind::ClientKind;
 pub(crate) use process::Answer;
@@ -41,6 +44,18 @@ pub(crate) struct Client<'a> {
     buffers: Vec<BufferState>,
     /// Whose each buffer is, by its place in `processes`.
     owners: Vec<u32>,
+    /// Kernels that the workload does not have, whose numbers follow its own.
+    more_kernels: Vec<MoreKernel>,
+    /// Kernels of devices in error: what they do counts no more.
+    void: BTreeSet<usize>,
+}
+
+/// A kernel that the workload does not have: one that runs again, loads again, or is wrong.
+#[derive(Clone, Debug)]
+pub(crate) struct MoreKernel {
+    pub process: usize,
+    pub reads: Vec<u32>,
+    pub writes: Vec<u32>,
 }
 
 impl<'a> Client<'a> {
@@ -70,7 +85,8 @@ impl<'a> Client<'a> {
             processes[process].kernels.push(kernel as u32);
             work.reads.iter().chain(&work.writes).for_each(|&buffer| owners[buffer as usize] = process as u32);
         }
-        let mut client = Self { workload, options, processes, buffers, owners };
+        let mut client =
+            Self { workload, options, processes, buffers, owners, more_kernels: Vec::new(), void: BTreeSet::new() };
         for process in 0..client.processes.len() {
             client.start_at(runtime, process, 0)?;
         }
@@ -111,6 +127,9 @@ impl<'a> Client<'a> {
 
     /// Whose kernel of the workload that is.
     pub fn process_of(&self, kernel: usize) -> usize {
+        if let Some(more) = kernel.checked_sub(self.workload.kernels.len()) {
+            return self.more_kernels[more].process;
+        }
         let kernel = &self.workload.kernels[kernel];
         let buffer = kernel.reads.iter().chain(&kernel.writes).next().expect("a kernel uses something");
         self.owners[*buffer as usize] as usize
@@ -155,6 +174,7 @@ impl<'a> Client<'a> {
     ) -> Result<Option<Nanoseconds>, ClientError> {
         let mut next_arrival: Option<Nanoseconds> = None;
         for index in 0..self.processes.len() {
+            self.processes[index].bury(runtime);
             let start = self.processes[index].desc.start;
             if self.processes[index].has_exited {
                 continue;
@@ -167,6 +187,8 @@ impl<'a> Client<'a> {
                 }
                 continue;
             }
+            let misdeed = self.misbehave(runtime, index)?;
+            next_arrival = next_arrival.into_iter().chain(misdeed).min();
             while let Some(kernel) = self.next_kernel(index) {
                 let arrival = self.arrival(index, kernel);
                 if arrival > runtime.now() {
@@ -240,7 +262,8 @@ impl<'a> Client<'a> {
             self.destroy_buffers(runtime, process);
         }
         while !runtime.vidmm().is_idle() && runtime.advance(None) {}
-        for process in &self.processes {
+        for process in &mut self.processes {
+            process.bury(runtime);
             process.destroy(runtime).map_err(|error| refused(last, "destroy", error))?;
         }
         Ok(())

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use vidmm::contract::EngineKind;
+use vidmm::contract::{EngineKind, Kmd};
 use vidmm::{
     AllocationId, ContextId, CreateError, DestroyError, DeviceId, EvictFlags, MonitoredFenceId, Nanoseconds,
-    PagingQueueId, PriorityBand, ProcessId, Visibility,
+    PagingQueueId, PriorityBand, ProcessId, SubmissionNo, VidMm, Visibility,
 };
 use vidmm_runtime::{PageRange, Runtime};
 use vidmm_trace::Engine;
@@ -25,11 +25,24 @@ pub(super) struct Process {
     pub device: DeviceId,
     pub queue: PagingQueueId,
     pub engines: [EngineQueue; 2],
+    /// The engines that run its kernels.
+    ordinals: [u32; 2],
+    /// What it had before its device was in error, as far as it is not destroyed.
+    pub past: Vec<DeviceObjects>,
     pub list: Box<dyn ListKeeper>,
     /// Its kernels, and how many are submitted and ended.
     pub kernels: Vec<u32>,
     pub submitted: usize,
     pub ended: usize,
+    /// The kernels under way, by the number of the submission.
+    pub running: BTreeMap<SubmissionNo, usize>,
+    /// Kernels up to this place were submitted to a device that is in error; what they compute has other numbers when they run
+    /// again.
+    pub renumbered: usize,
+    /// What kernels under way call themselves.
+    pub numbers: BTreeMap<usize, usize>,
+    /// When it does wrong next; none while that is under way.
+    pub next_misdeed: Option<Nanoseconds>,
     /// The engine of each kernel that has not ended, or waits for one before it that has not, and what it signals there.
     pub under_way: VecDeque<(usize, u64)>,
     /// Up to this kernel, counted from 1, all must have ended before the next is prepared.
@@ -50,6 +63,13 @@ pub(super) struct Process {
     pub arrivals: Vec<Nanoseconds>,
     pub answers: Vec<Answer>,
     pub has_exited: bool,
+}
+
+/// A device with its paging queue, and a context on each engine.
+pub(super) struct DeviceObjects {
+    pub device: DeviceId,
+    pub queue: PagingQueueId,
+    pub engines: [EngineQueue; 2],
 }
 
 /// A context with the fence that counts its kernels.
@@ -104,23 +124,13 @@ impl Process {
         let create = |error: CreateError| refused(0, "create", error);
         let (vidmm, kmd, host) = runtime.borrow();
         let process = vidmm.create_process(kmd, host).map_err(create)?;
-        let device = vidmm.create_device(process).map_err(create)?;
-        let queue = vidmm.create_paging_queue(device, 0).map_err(create)?;
-        let mut engine_queue = |ordinal| {
-            let context = vidmm.create_context(kmd, device, ordinal).map_err(create)?;
-            Ok(EngineQueue { context, fence: vidmm.create_monitored_fence(0), submitted: 0, ended: 0 })
-        };
-        let engines = [engine_queue(ordinals[0])?, engine_queue(ordinals[1])?];
+        let DeviceObjects { device, queue, engines } =
+            DeviceObjects::new(vidmm, kmd, process, ordinals).map_err(create)?;
         if (desc.band, desc.visibility) != (PriorityBand::default(), Visibility::default()) {
             let set = vidmm.set_process_priority(process, desc.band, desc.visibility);
             set.expect("the process was just created");
         }
-        let list: Box<dyn ListKeeper> = match desc.residency {
-            ResidencyPolicy::EachKernel => Box::new(EachKernel { flags: EvictFlags::EVICT_ONLY_IF_NECESSARY }),
-            ResidencyPolicy::EvictedAtOnce => Box::new(EachKernel { flags: EvictFlags::empty() }),
-            ResidencyPolicy::Kept => Box::new(Kept::default()),
-            ResidencyPolicy::Modelled(kind) => model(kind),
-        };
+        let list = keeper(desc.residency);
         if list.wants_trim_notifications() {
             vidmm.register_trim_notification(device).map_err(create)?;
         }
@@ -130,10 +140,16 @@ impl Process {
             device,
             queue,
             engines,
+            ordinals,
+            past: Vec::new(),
             list,
             kernels: Vec::new(),
             submitted: 0,
             ended: 0,
+            running: BTreeMap::new(),
+            renumbered: 0,
+            numbers: BTreeMap::new(),
+            next_misdeed: desc.misbehaviour.map(|misbehaviour| desc.start + misbehaviour.every),
             under_way: VecDeque::new(),
             waits_for: 0,
             started: false,
@@ -170,12 +186,20 @@ impl Process {
     /// The fence of one of its engines has reached `value`, if it is its own. Returns whether it is.
     pub fn fence_signaled(&mut self, fence: MonitoredFenceId, value: u64) -> bool {
         let Some(engine) = self.engines.iter_mut().find(|engine| engine.fence == fence) else { return false };
-        // A device in error signals the maximum.
+        // A device in error signals the maximum: nothing has ended, unless nobody waits for it any more.
+        if value == u64::MAX && !self.has_exited {
+            return true;
+        }
         let value = value.min(engine.submitted);
         self.ended += (value - engine.ended) as usize;
         engine.ended = value;
         while self.under_way.front().is_some_and(|&(engine, value)| self.engines[engine].ended >= value) {
             self.under_way.pop_front();
+        }
+        let completed = self.completed() as usize;
+        self.numbers = self.numbers.split_off(&completed);
+        while self.running.first_entry().is_some_and(|entry| *entry.get() < completed) {
+            self.running.pop_first();
         }
         true
     }
@@ -203,14 +227,86 @@ impl Process {
         }
     }
 
-    pub fn destroy(&self, runtime: &mut Runtime) -> Result<(), DestroyError> {
-        let (vidmm, kmd, host) = runtime.borrow();
-        for engine in &self.engines {
-            vidmm.destroy_context(kmd, engine.context)?;
-            vidmm.destroy_monitored_fence(engine.fence)?;
+    /// Gives up its device for another one.
+    pub fn replace_device(&mut self, runtime: &mut Runtime) -> Result<(), CreateError> {
+        let (vidmm, kmd, _) = runtime.borrow();
+        let DeviceObjects { device, queue, engines } = DeviceObjects::new(vidmm, kmd, self.id, self.ordinals)?;
+        self.list = keeper(self.desc.residency);
+        if self.list.wants_trim_notifications() {
+            vidmm.register_trim_notification(device)?;
         }
-        vidmm.destroy_paging_queue(self.queue)?;
-        vidmm.destroy_device(self.device)?;
+        let past = DeviceObjects {
+            device: std::mem::replace(&mut self.device, device),
+            queue: std::mem::replace(&mut self.queue, queue),
+            engines: std::mem::replace(&mut self.engines, engines),
+        };
+        self.past.push(past);
+        Ok(())
+    }
+
+    /// Destroys what it had before, as far as nothing uses it any more.
+    pub fn bury(&mut self, runtime: &mut Runtime) {
+        self.past.retain(|past| past.destroy(runtime).is_err());
+    }
+
+    pub fn destroy(&self, runtime: &mut Runtime) -> Result<(), DestroyError> {
+        for past in &self.past {
+            past.destroy(runtime)?;
+        }
+        destroy_device(runtime, self.device, self.queue, &self.engines)?;
+        let (vidmm, kmd, host) = runtime.borrow();
         vidmm.destroy_process(kmd, host, self.id)
+    }
+}
+
+impl DeviceObjects {
+    fn new(vidmm: &mut VidMm, kmd: &mut dyn Kmd, process: ProcessId, ordinals: [u32; 2]) -> Result<Self, CreateError> {
+        let device = vidmm.create_device(process)?;
+        let queue = vidmm.create_paging_queue(device, 0)?;
+        let mut engine_queue = |ordinal| {
+            let context = vidmm.create_context(kmd, device, ordinal)?;
+            Ok::<_, CreateError>(EngineQueue {
+                context,
+                fence: vidmm.create_monitored_fence(0),
+                submitted: 0,
+                ended: 0,
+            })
+        };
+        let engines = [engine_queue(ordinals[0])?, engine_queue(ordinals[1])?];
+        Ok(Self { device, queue, engines })
+    }
+
+    fn destroy(&self, runtime: &mut Runtime) -> Result<(), DestroyError> {
+        destroy_device(runtime, self.device, self.queue, &self.engines)
+    }
+}
+
+/// Destroys a device with all that belongs to it. What an earlier try destroyed is no more.
+fn destroy_device(
+    runtime: &mut Runtime,
+    device: DeviceId,
+    queue: PagingQueueId,
+    engines: &[EngineQueue; 2],
+) -> Result<(), DestroyError> {
+    let (vidmm, kmd, _) = runtime.borrow();
+    let unless_gone = |result: Result<(), DestroyError>| match result {
+        Err(DestroyError::InvalidHandle(_)) => Ok(()),
+        other => other,
+    };
+    for engine in engines {
+        unless_gone(vidmm.destroy_context(kmd, engine.context))?;
+        unless_gone(vidmm.destroy_monitored_fence(engine.fence))?;
+    }
+    unless_gone(vidmm.destroy_paging_queue(queue))?;
+    unless_gone(vidmm.destroy_device(device))
+}
+
+/// Who keeps the residency list of a process that does so.
+fn keeper(policy: ResidencyPolicy) -> Box<dyn ListKeeper> {
+    match policy {
+        ResidencyPolicy::EachKernel => Box::new(EachKernel { flags: EvictFlags::EVICT_ONLY_IF_NECESSARY }),
+        ResidencyPolicy::EvictedAtOnce => Box::new(EachKernel { flags: EvictFlags::empty() }),
+        ResidencyPolicy::Kept => Box::new(Kept::default()),
+        ResidencyPolicy::Modelled(kind) => model(kind),
     }
 }

@@ -51,6 +51,7 @@ impl Client<'_> {
             Listed::NoMemory { num_bytes_to_trim } => return Ok(Attempt::NoMemory { num_bytes_to_trim }),
             Listed::WaitsFor(kernel) => return Ok(Attempt::WaitsFor(kernel)),
         }
+        self.load_again(runtime, process, kernel)?;
         self.submit_kernel(runtime, process, kernel, &buffers)?;
         let submitted = self.processes[process].with_list(runtime, |keeper, list| keeper.submitted(list, &named));
         submitted.map_err(|error| refused(kernel, "Evict", error))?;
@@ -64,7 +65,8 @@ impl Client<'_> {
         Named {
             allocation: self.buffers[buffer as usize].allocation.expect("a kernel's buffers are provided first"),
             bytes: desc.bytes,
-            written: self.workload.kernels[kernel].writes.contains(&buffer),
+            // What was lost is loaded again before the kernel reads it.
+            written: self.workload.kernels[kernel].writes.contains(&buffer) || self.buffers[buffer as usize].is_lost,
             group: self.group_of(process, buffer),
             is_temporary: desc.lifetime == Lifetime::Temporary,
         }
@@ -101,9 +103,10 @@ impl Client<'_> {
         let work = &self.workload.kernels[kernel];
         let own = slot(work.engine);
         let other = 1 - own;
+        let number = self.number(process, kernel);
         let range = |&buffer: &u32| self.buffers[buffer as usize].mapping.expect("it was provided");
         let command = KernelCommand {
-            kernel: kernel as u64,
+            kernel: number as u64,
             nanoseconds: self.nanoseconds(kernel),
             content: self.options.content,
             inputs: work.reads.iter().map(range).collect(),
@@ -121,7 +124,7 @@ impl Client<'_> {
             ..SubmitDesc::default()
         };
         let submitted = runtime.vidmm().submit(own_queue.context, desc);
-        submitted.map_err(|error| refused(kernel, "submit", error))?;
+        let submission = submitted.map_err(|error| refused(kernel, "submit", error))?;
         own_queue.submitted += 1;
         for &buffer in named {
             let state = &mut self.buffers[buffer as usize];
@@ -132,6 +135,8 @@ impl Client<'_> {
         let signal = (own, own_queue.submitted);
         let process = &mut self.processes[process];
         process.under_way.push_back(signal);
+        process.running.insert(submission, process.submitted);
+        process.numbers.insert(process.submitted, number);
         process.submitted += 1;
         Ok(())
     }
@@ -140,12 +145,14 @@ impl Client<'_> {
         let kernel = &self.workload.kernels[kernel];
         match kernel.cost {
             Cost::Nanoseconds(nanoseconds) => nanoseconds,
-            Cost::Upload => {
-                let bytes =
-                    kernel.writes.iter().map(|&buffer| u128::from(self.workload.buffers[buffer as usize].bytes));
-                let rate = u128::from(self.options.upload_bytes_per_second.max(1));
-                (bytes.sum::<u128>() * 1_000_000_000 / rate) as u64
-            }
+            Cost::Upload => self.upload_ns(&kernel.writes),
         }
+    }
+
+    /// How long it takes to load buffers, in nanoseconds.
+    pub(super) fn upload_ns(&self, buffers: &[u32]) -> u64 {
+        let bytes = buffers.iter().map(|&buffer| u128::from(self.workload.buffers[buffer as usize].bytes));
+        let rate = u128::from(self.options.upload_bytes_per_second.max(1));
+        (bytes.sum::<u128>() * 1_000_000_000 / rate) as u64
     }
 }

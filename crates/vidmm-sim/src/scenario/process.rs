@@ -11,13 +11,13 @@ use super::duration::Duration;
 use super::number::within;
 use super::problem::Problem;
 use super::source::WorkloadSource;
-use crate::client::{ClientDesc, ClientKind, Lifetimes, ResidencyPolicy};
+use crate::client::{ClientDesc, ClientKind, Lifetimes, Misbehaviour, Misdeed, ResidencyPolicy};
 
 /// The most tables, and the most processes of one.
 const MAX_PROCESSES: usize = 1000;
 
 /// The keys of the table that are not its workload's.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 14] = [
     "name",
     "count",
     "start",
@@ -29,6 +29,9 @@ const KEYS: [&str; 11] = [
     "residency",
     "lifetimes",
     "paced",
+    "recovers",
+    "misbehaves",
+    "every",
 ];
 
 /// One process of a run, or several that are alike: a workload of its own, and how it behaves.
@@ -73,6 +76,12 @@ pub struct ProcessBehaviour {
     /// It is paced by what it shows, as a game is: what cannot be submitted in time delays all that follows, and while it is
     /// minimised nothing arrives.
     pub paced: bool,
+    /// When its device is in error through no fault of its own, it creates another, loads again what it needs, and goes on.
+    pub recovers: bool,
+    /// What it does wrong, again and again; it goes on after it.
+    pub misbehaves: Option<Misdeed>,
+    /// How long after the last time.
+    pub every: Option<Duration>,
 }
 
 impl Default for ProcessBehaviour {
@@ -90,6 +99,9 @@ impl Default for ProcessBehaviour {
             residency: None,
             lifetimes: None,
             paced: false,
+            recovers: false,
+            misbehaves: None,
+            every: None,
         }
     }
 }
@@ -106,6 +118,11 @@ impl ProcessBehaviour {
             band: self.band,
             visibility: self.visibility,
             paced: self.paced,
+            recovers: self.recovers,
+            misbehaviour: self
+                .misbehaves
+                .zip(self.every)
+                .map(|(misdeed, every)| Misbehaviour { misdeed, every: every.ns }),
             ..base.clone()
         }
     }
@@ -132,6 +149,16 @@ fn read_process(mut process: Spanned<DeValue<'_>>) -> Result<ProcessSettings, Pr
     if let (Some(_), Some(residency)) = (table.get("client"), table.get("residency")) {
         let both = "a process has a `client`, which keeps its list in its own way, and a `residency`; keep one of them";
         return Err(Problem::At(residency.span().start, both.to_owned()));
+    }
+    let half = match (table.get("misbehaves"), table.get("every")) {
+        (Some(misdeed), None) => {
+            Some((misdeed, "a process that misbehaves does so `every` so often, as in `\"50 ms\"`"))
+        }
+        (None, Some(every)) => Some((every, "`every` is how often a process `misbehaves`; say what it does")),
+        _ => None,
+    };
+    if let Some((value, message)) = half {
+        return Err(Problem::At(value.span().start, message.to_owned()));
     }
     let mut behaviour = DeTable::new();
     for (key, value) in KEYS.iter().filter_map(|&key| table.remove_entry(key)) {

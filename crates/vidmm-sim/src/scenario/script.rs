@@ -73,6 +73,19 @@ pub enum Check {
         /// How much.
         at_least: f64,
     },
+    /// The device of a process was in error exactly so often.
+    Errors {
+        /// Whose.
+        process: String,
+        /// How often.
+        exactly: u64,
+    },
+    /// Each process that does not misbehave has ended at least so many of the kernels that it has in the run in `[compare]`, in
+    /// percent.
+    KeepsUp {
+        /// How many.
+        at_least: f64,
+    },
     /// So many times the bytes of the run in `[compare]` were copied in and out, at most.
     Copied {
         /// How many times.
@@ -88,6 +101,9 @@ pub struct CompareSettings {
     pub residency: Option<ResidencyPolicy>,
     /// What they do with a buffer behind its last use.
     pub lifetimes: Option<Lifetimes>,
+    /// Nobody misbehaves, and no mistake is made on purpose.
+    #[serde(default)]
+    pub healthy: bool,
 }
 
 /// Everything about a run that is a matter of time.
@@ -109,8 +125,10 @@ impl Script {
         let changed = self.changes.iter().map(|change| &change.process);
         let shown = self.table.iter().flat_map(|table| &table.processes);
         let checked = self.checks.iter().filter_map(|check| match check {
-            Check::Answers { process, .. } | Check::BroughtBack { process, .. } => Some(process),
-            Check::ForegroundKeeps | Check::Useful { .. } | Check::Copied { .. } => None,
+            Check::Answers { process, .. } | Check::BroughtBack { process, .. } | Check::Errors { process, .. } => {
+                Some(process)
+            }
+            Check::ForegroundKeeps | Check::Useful { .. } | Check::KeepsUp { .. } | Check::Copied { .. } => None,
         });
         changed.chain(shown).chain(checked)
     }

@@ -1,0 +1,188 @@
+//! Processes whose device is in error: they create another, load again what they need, and go on. And those that bring it about.
+
+use vidmm::{CreateError, DeviceErrorReason, DeviceId, GpuVirtualAddress, Nanoseconds, SubmitDesc};
+use vidmm_runtime::{KernelCommand, PageRange, Runtime};
+
+use super::{
+    Client, MoreKernel,
+    desc::Misdeed,
+    error::{ClientError, refused},
+    process::slot,
+};
+
+/// Nothing is ever mapped there.
+const NOWHERE: GpuVirtualAddress = GpuVirtualAddress(0x1000);
+
+impl Client<'_> {
+    /// Whose device that is.
+    pub fn process_with(&self, device: DeviceId) -> Option<usize> {
+        self.processes.iter().position(|process| process.device == device)
+    }
+
+    /// Whether a process goes on after that. What is its own doing must be its habit, or be brought about from outside.
+    pub fn survives(&self, process: usize, reason: DeviceErrorReason, is_brought_about: bool) -> bool {
+        let process = &self.processes[process];
+        let is_its_own = matches!(
+            reason,
+            DeviceErrorReason::PageFault { .. }
+                | DeviceErrorReason::IllegalCommand
+                | DeviceErrorReason::EngineTimeout
+                | DeviceErrorReason::ProcessBlocked
+        );
+        let recovers = process.desc.recovers && (is_brought_about || !is_its_own);
+        recovers || process.desc.misbehaviour.is_some() || process.has_exited
+    }
+
+    /// The device of a process is in error. The process creates another, and goes on with the first kernel that has not ended;
+    /// what it needs of what it had, it loads again. One that gets no other device has ended.
+    ///
+    /// # Errors
+    ///
+    /// If the manager refuses the device for another reason than what the process did.
+    pub fn recover(&mut self, runtime: &mut Runtime, process: usize) -> Result<(), ClientError> {
+        if self.processes[process].has_exited {
+            return Ok(());
+        }
+        self.give_up_device(runtime, process);
+        let now = runtime.now();
+        let process = &mut self.processes[process];
+        process.goes_on(now);
+        process.waits_for = 0;
+        match process.replace_device(runtime) {
+            Ok(()) => {
+                let every = process.desc.misbehaviour.map(|misbehaviour| misbehaviour.every);
+                process.next_misdeed = process.next_misdeed.or(every.map(|every| now + every));
+                Ok(())
+            }
+            Err(CreateError::ProcessBlocked) => {
+                process.kernels.truncate(process.submitted);
+                (process.started, process.has_exited) = (true, true);
+                Ok(())
+            }
+            Err(error) => Err(refused(process.submitted, "CreateDevice", error)),
+        }
+    }
+
+    /// Forgets all that was made of a device, and all that was under way.
+    fn give_up_device(&mut self, runtime: &mut Runtime, index: usize) {
+        let process = &mut self.processes[index];
+        let (first, last) = (process.completed() as usize, process.submitted);
+        let again: Vec<u32> = process.kernels[first..last].to_vec();
+        self.void.extend(std::mem::take(&mut process.numbers).into_values());
+        process.renumbered = process.renumbered.max(last);
+        (process.submitted, process.ended) = (first, first);
+        process.under_way.clear();
+        process.running.clear();
+        process.arrivals.truncate(first);
+        let needed = again.iter().flat_map(|&kernel| self.workload.kernels[kernel as usize].buffers());
+        let needed: Vec<u32> = needed.collect();
+        let owned = self.owners.iter().zip(0..).filter(|(owner, _)| **owner as usize == index);
+        let living = owned.map(|(_, buffer)| buffer).filter(|&buffer: &u32| !self.buffers[buffer as usize].is_dead);
+        let living: Vec<u32> = living.collect();
+        self.destroy_buffers(runtime, index);
+        for buffer in living.into_iter().chain(needed) {
+            let state = &mut self.buffers[buffer as usize];
+            state.is_lost |= state.was_used;
+            (state.allocation, state.mapping) = (None, None);
+            state.last_access = [0; 2];
+            (state.was_used, state.copy_is_judged, state.is_dead) = (false, false, false);
+        }
+    }
+
+    /// Loads what a kernel reads and was lost.
+    pub(super) fn load_again(
+        &mut self,
+        runtime: &mut Runtime,
+        process: usize,
+        kernel: usize,
+    ) -> Result<(), ClientError> {
+        let work = &self.workload.kernels[kernel];
+        for &buffer in &work.reads {
+            if !std::mem::take(&mut self.buffers[buffer as usize].is_lost) {
+                continue;
+            }
+            let number = self.add_kernel(MoreKernel { process, reads: Vec::new(), writes: vec![buffer] });
+            let command = KernelCommand {
+                kernel: number as u64,
+                nanoseconds: self.upload_ns(&[buffer]),
+                content: self.options.content,
+                inputs: Vec::new(),
+                outputs: vec![self.buffers[buffer as usize].mapping.expect("it was provided")],
+            };
+            self.submit_beside(runtime, process, slot(work.engine), &command)?;
+        }
+        // What is only written is written whole.
+        work.writes.iter().for_each(|&buffer| self.buffers[buffer as usize].is_lost = false);
+        Ok(())
+    }
+
+    /// Lets a process do wrong if it is time. Returns when it is time next.
+    pub(super) fn misbehave(
+        &mut self,
+        runtime: &mut Runtime,
+        index: usize,
+    ) -> Result<Option<Nanoseconds>, ClientError> {
+        let process = &self.processes[index];
+        let (Some(misbehaviour), Some(next)) = (process.desc.misbehaviour, process.next_misdeed) else {
+            return Ok(None);
+        };
+        if process.is_done() {
+            return Ok(None);
+        }
+        if next > runtime.now() {
+            return Ok(Some(next));
+        }
+        self.processes[index].next_misdeed = None;
+        let number = self.add_kernel(MoreKernel { process: index, reads: Vec::new(), writes: Vec::new() });
+        self.void.insert(number);
+        let (nanoseconds, inputs) = match misbehaviour.misdeed {
+            Misdeed::PageFault => (1000, vec![PageRange::plain(NOWHERE, 1)]),
+            Misdeed::Hang => (u64::MAX, Vec::new()),
+        };
+        let content = self.options.content;
+        let command = KernelCommand { kernel: number as u64, nanoseconds, content, inputs, outputs: Vec::new() };
+        self.submit_beside(runtime, index, 0, &command)?;
+        Ok(None)
+    }
+
+    /// Submits what no kernel of the workload is. Nothing is signalled when it ends.
+    fn submit_beside(
+        &mut self,
+        runtime: &mut Runtime,
+        process: usize,
+        engine: usize,
+        command: &KernelCommand,
+    ) -> Result<(), ClientError> {
+        let dma_buffer = runtime.umd().encode_kernel(command);
+        let context = self.processes[process].engines[engine].context;
+        let submitted = runtime.vidmm().submit(context, SubmitDesc { dma_buffer, ..SubmitDesc::default() });
+        submitted.map_err(|error| refused(self.processes[process].submitted, "submit", error))?;
+        Ok(())
+    }
+
+    /// What the next kernel of a process calls itself. One that runs again has a number of its own, so that it is not taken for the
+    /// one before it.
+    pub(super) fn number(&mut self, process: usize, kernel: usize) -> usize {
+        if self.processes[process].submitted >= self.processes[process].renumbered {
+            return kernel;
+        }
+        let work = &self.workload.kernels[kernel];
+        let more = MoreKernel { process, reads: work.reads.clone(), writes: work.writes.clone() };
+        self.add_kernel(more)
+    }
+
+    fn add_kernel(&mut self, kernel: MoreKernel) -> usize {
+        self.more_kernels.push(kernel);
+        self.workload.kernels.len() + self.more_kernels.len() - 1
+    }
+
+    /// The kernels that the workload does not have, whose numbers follow its own.
+    pub fn more_kernels(&self) -> &[MoreKernel] {
+        &self.more_kernels
+    }
+
+    /// Whether what a kernel does counts no more: its device is in error.
+    pub fn is_void(&self, kernel: usize) -> bool {
+        self.void.contains(&kernel)
+    }
+}
