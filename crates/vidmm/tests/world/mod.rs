@@ -17,7 +17,7 @@ use vidmm::contract::*;
 use vidmm::event::{EvictReason, ResumeReason, SuspendReason};
 use vidmm::*;
 
-pub use faults::{Ending, Owed, Trouble};
+pub use faults::{Ending, Faults, Owed};
 pub use driver::{Call, Config, Driver, LOCAL, NORMAL, Place, allocation_info, private_data, words};
 pub use host::{IoMmuMapping, Ledger};
 pub use journal::{Happened, Journal};
@@ -91,7 +91,7 @@ pub struct World {
     /// Engines that answer nothing and run nothing until the adapter is reset.
     pub hung: [bool; 3],
     /// The driver's part in what went wrong, and who may be blamed.
-    pub trouble: Trouble,
+    pub trouble: Faults,
     /// What `poll` handed out besides packets.
     pub outputs: Vec<Output>,
     pub events: Vec<Event>,
@@ -153,7 +153,7 @@ impl World {
             preempting: Vec::new(),
             stopped: [false; 3],
             hung: [false; 3],
-            trouble: Trouble::default(),
+            trouble: Faults::default(),
             outputs: Vec::new(),
             events: Vec::new(),
             read: Vec::new(),
