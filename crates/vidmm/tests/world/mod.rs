@@ -98,6 +98,8 @@ pub struct World {
     /// Tokens that completed work has read.
     pub read: Vec<u64>,
     pub config: Config,
+    /// Each call is followed by the manager's audit of itself.
+    pub is_audited: bool,
     pub journal: Journal,
     /// How much of the journal the machine knows.
     journal_seen: usize,
@@ -158,6 +160,7 @@ impl World {
             events: Vec::new(),
             read: Vec::new(),
             config,
+            is_audited: true,
             journal,
             journal_seen: 0,
             executed: 0,
@@ -455,7 +458,9 @@ impl World {
     }
 
     pub fn check(&mut self) {
-        self.vidmm.check().unwrap();
+        if self.is_audited {
+            self.vidmm.check().unwrap();
+        }
         let events: Vec<Event> = self.vidmm.events().drain().map(|numbered| numbered.event).collect();
         self.read_journal();
         for event in &events {
