@@ -17,8 +17,8 @@ pub(crate) struct Engine {
     pub running_since: Option<Nanoseconds>,
     /// The fence of the last request to preempt it.
     pub preemption_fence_id: u64,
-    /// It has not answered that.
-    pub is_asked_to_yield: bool,
+    /// The fence of the last one that it has answered, or that a reset has made void.
+    pub last_answered: u64,
 }
 
 /// A packet under way.

@@ -88,7 +88,7 @@ impl VidMm {
             }
             let books = &mut self.engines[engine as usize];
             books.retired = books.submitted;
-            books.is_asked_to_yield = false;
+            books.last_answered = books.preemption_fence_id;
         }
         self.builder.forget_work();
     }

@@ -28,14 +28,15 @@ impl VidMm {
         returned: ReturnedBuffers,
     ) {
         let is_asked = self.engines.get(engine as usize).is_some_and(|engine| {
-            engine.is_asked_to_yield
-                && engine.preemption_fence_id == preemption_fence_id
+            (engine.last_answered + 1..=engine.preemption_fence_id).contains(&preemption_fence_id)
                 && last_completed_fence_id <= engine.submitted
         });
         if !is_asked || !self.recovery.is_working() {
             return self.report(DriverFinding::PreemptedUnasked { engine, preemption_fence_id });
         }
-        self.engines[engine as usize].is_asked_to_yield = false;
+        let books = &mut self.engines[engine as usize];
+        books.last_answered = preemption_fence_id;
+        let is_last = books.preemption_fence_id == preemption_fence_id;
         if !self.hears(engine) {
             // It comes too late, but the answer to the reset will not bring them again.
             self.take_in(engine, returned);
@@ -49,11 +50,13 @@ impl VidMm {
         });
         self.complete_lost(engine, last_completed_fence_id);
         self.take_in(engine, returned);
-        self.expect_nothing_more(engine);
         // An engine that had nothing under way was not waited for; meanwhile it may have got what it gives back now.
         let phase = self.recovery.engines.entry(engine).or_insert(Phase::Answered);
-        if let Phase::Preempting { .. } = phase {
-            *phase = Phase::Answered;
+        if is_last {
+            if let Phase::Preempting { .. } = phase {
+                *phase = Phase::Answered;
+            }
+            self.expect_nothing_more(engine);
         }
         self.stirred = true;
     }
@@ -89,6 +92,8 @@ impl VidMm {
             return self.fail(Violation::AbortedFence { engine, last_aborted, last_completed, last_submitted });
         }
         self.statistics.engine_resets += 1;
+        // What it was asked before is over.
+        self.engines[engine as usize].last_answered = self.engines[engine as usize].preemption_fence_id;
         self.complete_lost(engine, last_aborted.saturating_sub(1));
         if let Some(aborted) = self.engines[engine as usize].pop_up_to(last_aborted) {
             self.ended(engine, aborted, Some(reason));
@@ -135,7 +140,6 @@ impl VidMm {
         self.recovery.engines.insert(engine, Phase::Preempting { until, reason });
         let books = &mut self.engines[engine as usize];
         books.preemption_fence_id += 1;
-        books.is_asked_to_yield = true;
         let preemption_fence_id = books.preemption_fence_id;
         self.statistics.preemptions += 1;
         self.events.record(|| Event::PreemptRequested { engine, preemption_fence_id, reason });

@@ -646,6 +646,11 @@ impl Model {
             self.world.reserve(client, 0).unwrap();
         }
         self.world.poll();
+        while !self.world.trouble.late.is_empty() {
+            self.world.deliver();
+            self.world.poll();
+            self.settle();
+        }
         loop {
             if let Some(engine) = (0..3).find(|&engine| self.world.can_complete(engine)) {
                 self.complete(engine, Ending::Heard);

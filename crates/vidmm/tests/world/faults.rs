@@ -6,7 +6,7 @@ use super::*;
 
 /// The driver's part in what went wrong, and who may be blamed.
 #[derive(Debug, Default)]
-pub struct Trouble {
+pub struct Faults {
     /// Engines whose packet will not end; a reset helps.
     pub hangs: [bool; 3],
     /// How many resets of engines the driver will fail at.
