@@ -9,8 +9,8 @@ use alloc::{
 use crate::{
     allocation::{Allocation, AllocationState, Place},
     contract::{
-        BuildPagingBuffer, BuildStatus, Host, Kmd, KmdAllocationHandle, NotifyAllocFlags, PagingBuffer, PagingOperation, Transfer,
-        UnmapApertureSegment,
+        BuildPagingBuffer, BuildStatus, Host, Kmd, KmdAllocationHandle, NotifyAllocFlags, PagingBuffer,
+        PagingOperation, Transfer, UnmapApertureSegment,
     },
     error::Violation,
     event::Event,

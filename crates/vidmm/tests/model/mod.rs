@@ -551,13 +551,8 @@ impl Model {
         let mut writes_at = Vec::new();
         let (reads, writes_done) = (Vec::new(), Vec::new());
         let signals = chain.then(|| self.next_link());
-        let mut program = Program {
-            reads,
-            writes: writes_done,
-            device: self.devices[device].client.device,
-            signals,
-            done: false,
-        };
+        let mut program =
+            Program { reads, writes: writes_done, device: self.devices[device].client.device, signals, done: false };
         for (index, alloc) in self.allocs.iter_mut().enumerate() {
             let is_usable = alloc.alive && alloc.count > 0 && !alloc.is_offered;
             if !is_usable || alloc.device != device || alloc.mappings.is_empty() {
@@ -582,7 +577,9 @@ impl Model {
         }));
         let context = self.devices[device].contexts[usize::from(copy)];
         match signals {
-            Some((fence, value)) => _ = self.world.submit_to(context, &accesses, &[(fence, value - 1)], &[(fence, value)]),
+            Some((fence, value)) => {
+                _ = self.world.submit_to(context, &accesses, &[(fence, value - 1)], &[(fence, value)])
+            }
             None => _ = self.world.submit_to(context, &accesses, &[], &[]),
         }
         self.programs.push(program);
@@ -773,4 +770,3 @@ impl Alloc {
         }
     }
 }
-

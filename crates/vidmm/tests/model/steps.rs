@@ -104,4 +104,3 @@ pub fn adapter() -> impl Strategy<Value = (Config, bool)> {
         (Config { operation_bytes, buffer_bytes: buffers * 4096, ..adapter }, only_local)
     })
 }
-

@@ -22,26 +22,65 @@ pub struct Tempers {
 /// One thing that goes wrong. `steps` is how far a packet comes before.
 #[derive(Clone, Debug)]
 pub enum Trouble {
-    Fault { engine: u32, steps: usize, is_packet_known: bool },
-    FaultForAdapter { engine: u32, steps: usize },
-    IllegalCommand { engine: u32, steps: usize },
+    Fault {
+        engine: u32,
+        steps: usize,
+        is_packet_known: bool,
+    },
+    FaultForAdapter {
+        engine: u32,
+        steps: usize,
+    },
+    IllegalCommand {
+        engine: u32,
+        steps: usize,
+    },
     /// The driver reports a fault of a packet that is not under way.
-    FaultOfNothing { engine: u32, ahead: u64 },
-    Hang { engine: u32, steps: usize },
+    FaultOfNothing {
+        engine: u32,
+        ahead: u64,
+    },
+    Hang {
+        engine: u32,
+        steps: usize,
+    },
     /// A hang that a reset does not end, although the driver says so.
-    ResetLies { engine: u32, steps: usize },
+    ResetLies {
+        engine: u32,
+        steps: usize,
+    },
     /// The driver cannot reset the engine that hangs.
-    ResetFails { engine: u32, steps: usize },
-    PagingFault { steps: usize },
-    PagingHang { steps: usize },
-    Interrupt { engine: u32, ending: Ending },
+    ResetFails {
+        engine: u32,
+        steps: usize,
+    },
+    PagingFault {
+        steps: usize,
+    },
+    PagingHang {
+        steps: usize,
+    },
+    Interrupt {
+        engine: u32,
+        ending: Ending,
+    },
     Deliver,
-    ForeignInterrupt { engine: u32, ahead: u64 },
-    Yield { engine: u32 },
+    ForeignInterrupt {
+        engine: u32,
+        ahead: u64,
+    },
+    Yield {
+        engine: u32,
+    },
     /// An answer that was given before.
-    YieldAgain { engine: u32 },
+    YieldAgain {
+        engine: u32,
+    },
     /// Time passes, and who is asked to yield does not.
-    Wait { milliseconds: u64, answers: bool },
+    Wait {
+        milliseconds: u64,
+        answers: bool,
+    },
     /// The driver does what it was asked for.
     Answer,
 }
@@ -51,7 +90,13 @@ const RESETS_MAX: usize = 4;
 
 impl Model {
     /// With time limits, and these tempers.
-    pub fn with_trouble(config: Config, only_local: bool, siblings: &[bool], busy_every: u32, tempers: &Tempers) -> Self {
+    pub fn with_trouble(
+        config: Config,
+        only_local: bool,
+        siblings: &[bool],
+        busy_every: u32,
+        tempers: &Tempers,
+    ) -> Self {
         let config = Config {
             tdr: TdrOptions::default(),
             resets_at_once: tempers.resets_at_once,
@@ -79,57 +124,75 @@ impl Model {
     fn happens(&mut self, trouble: &Trouble) -> bool {
         const FOUND: u64 = 0xDEAD_0000;
         match *trouble {
-            Trouble::Fault { engine, steps, is_packet_known } => self.begins(engine, steps) && {
-                let mut fault = page_fault(FOUND);
-                fault.page_fault_flags.set(PageFaultFlags::FENCE_INVALID, !is_packet_known);
-                self.world.fault_with(engine, fault);
-                true
-            },
-            Trouble::FaultForAdapter { engine, steps } => self.allows_reset() && self.begins(engine, steps) && {
-                self.resets_allowed += 1;
-                let page_fault_flags = PageFaultFlags::WRITE | PageFaultFlags::ADAPTER_RESET_REQUIRED;
-                self.world.fault_with(engine, DmaPageFaulted { page_fault_flags, ..page_fault(FOUND) });
-                true
-            },
-            Trouble::IllegalCommand { engine, steps } => self.begins(engine, steps) && {
-                self.world.illegal_command(engine);
-                true
-            },
+            Trouble::Fault { engine, steps, is_packet_known } => {
+                self.begins(engine, steps) && {
+                    let mut fault = page_fault(FOUND);
+                    fault.page_fault_flags.set(PageFaultFlags::FENCE_INVALID, !is_packet_known);
+                    self.world.fault_with(engine, fault);
+                    true
+                }
+            }
+            Trouble::FaultForAdapter { engine, steps } => {
+                self.allows_reset() && self.begins(engine, steps) && {
+                    self.resets_allowed += 1;
+                    let page_fault_flags = PageFaultFlags::WRITE | PageFaultFlags::ADAPTER_RESET_REQUIRED;
+                    self.world.fault_with(engine, DmaPageFaulted { page_fault_flags, ..page_fault(FOUND) });
+                    true
+                }
+            }
+            Trouble::IllegalCommand { engine, steps } => {
+                self.begins(engine, steps) && {
+                    self.world.illegal_command(engine);
+                    true
+                }
+            }
             Trouble::FaultOfNothing { engine, ahead } => {
                 let faulted_fence_id = self.world.last_submitted(engine) + 1 + ahead;
                 let fault = DmaPageFaulted { faulted_fence_id, node_ordinal: engine, ..page_fault(FOUND) };
                 self.world.call(|vidmm, _, _| vidmm.handle_interrupt(&NotifyInterrupt::DmaPageFaulted(fault)));
                 true
             }
-            Trouble::Hang { engine, steps } => self.begins(engine, steps) && {
-                self.world.trouble.hangs[engine as usize] = true;
-                true
-            },
-            Trouble::ResetLies { engine, steps } => self.allows_reset() && self.begins(engine, steps) && {
-                self.resets_allowed += 1;
-                self.world.hung[engine as usize] = true;
-                true
-            },
-            Trouble::ResetFails { engine, steps } => self.allows_reset() && self.begins(engine, steps) && {
-                self.resets_allowed += 1;
-                self.world.trouble.hangs[engine as usize] = true;
-                self.world.trouble.failing_resets = 1;
-                true
-            },
-            Trouble::PagingFault { steps } => self.allows_reset() && self.begins(PAGING, steps) && {
-                self.resets_allowed += 1;
-                self.world.fault_quietly(PAGING, FOUND);
-                true
-            },
-            Trouble::PagingHang { steps } => self.allows_reset() && self.begins(PAGING, steps) && {
-                self.resets_allowed += 1;
-                self.world.trouble.hangs[PAGING as usize] = true;
-                true
-            },
-            Trouble::Interrupt { engine, ending } => self.world.can_complete(engine) && {
-                self.complete(engine, ending);
-                true
-            },
+            Trouble::Hang { engine, steps } => {
+                self.begins(engine, steps) && {
+                    self.world.trouble.hangs[engine as usize] = true;
+                    true
+                }
+            }
+            Trouble::ResetLies { engine, steps } => {
+                self.allows_reset() && self.begins(engine, steps) && {
+                    self.resets_allowed += 1;
+                    self.world.hung[engine as usize] = true;
+                    true
+                }
+            }
+            Trouble::ResetFails { engine, steps } => {
+                self.allows_reset() && self.begins(engine, steps) && {
+                    self.resets_allowed += 1;
+                    self.world.trouble.hangs[engine as usize] = true;
+                    self.world.trouble.failing_resets = 1;
+                    true
+                }
+            }
+            Trouble::PagingFault { steps } => {
+                self.allows_reset() && self.begins(PAGING, steps) && {
+                    self.resets_allowed += 1;
+                    self.world.fault_quietly(PAGING, FOUND);
+                    true
+                }
+            }
+            Trouble::PagingHang { steps } => {
+                self.allows_reset() && self.begins(PAGING, steps) && {
+                    self.resets_allowed += 1;
+                    self.world.trouble.hangs[PAGING as usize] = true;
+                    true
+                }
+            }
+            Trouble::Interrupt { engine, ending } => {
+                self.world.can_complete(engine) && {
+                    self.complete(engine, ending);
+                    true
+                }
+            }
             Trouble::Deliver => {
                 self.world.deliver();
                 true
@@ -219,7 +282,10 @@ impl Model {
                 Event::DeviceInError { device, .. } => self.forget_list(device),
                 Event::AdapterResetBegun { cause } => {
                     let resets = self.world.trouble.adapter_resets.len();
-                    assert!(resets <= self.resets_allowed, "I12: the adapter is reset for {cause:?}, but nothing happened");
+                    assert!(
+                        resets <= self.resets_allowed,
+                        "I12: the adapter is reset for {cause:?}, but nothing happened"
+                    );
                     let all_told = (0..self.devices.len()).all(|device| self.is_in_error(device));
                     assert!(all_told, "U-43: the adapter is reset, and not every device is in error");
                 }

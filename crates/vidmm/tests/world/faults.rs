@@ -322,9 +322,7 @@ impl World {
     /// Destroys what can be destroyed of clients that were left; whether nothing remains.
     pub fn bury(&mut self) -> bool {
         for (client, mut contexts) in core::mem::take(&mut self.trouble.graves) {
-            contexts.retain(|&context| {
-                self.call(|vidmm, driver, _| vidmm.destroy_context(driver, context)).is_err()
-            });
+            contexts.retain(|&context| self.call(|vidmm, driver, _| vidmm.destroy_context(driver, context)).is_err());
             _ = self.call(|vidmm, _, _| vidmm.destroy_paging_queue(client.queue));
             if self.call(|vidmm, _, _| vidmm.destroy_device(client.device)).is_err() {
                 self.trouble.graves.push((client, contexts));

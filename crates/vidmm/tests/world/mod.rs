@@ -17,8 +17,8 @@ use vidmm::contract::*;
 use vidmm::event::{EvictReason, ResumeReason, SuspendReason};
 use vidmm::*;
 
-pub use faults::{Ending, Faults, Owed};
 pub use driver::{Call, Config, Driver, LOCAL, NORMAL, Place, allocation_info, private_data, words};
+pub use faults::{Ending, Faults, Owed};
 pub use host::{IoMmuMapping, Ledger};
 pub use journal::{Happened, Journal};
 pub use machine::{GARBAGE, Known, Machine, Mistake, Root, local};
