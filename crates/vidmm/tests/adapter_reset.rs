@@ -211,3 +211,90 @@ fn answers_to_no_reset_are_named_and_harmless() {
     assert_eq!(told(&world), []);
     world.tear_down();
 }
+
+/// NTF-02, FLT-34: what its driver had not put right yet is lost, although it lies in system memory: only the GPU could read it.
+#[test]
+fn what_waits_for_its_notification_is_lost() {
+    let mut world = World::new(Config::integrated(AddressingModel::GpuMmu, 64));
+    let client = world.client();
+    let (told_late, at) = world.create_resident(client, Place::System, 2, EVICTION);
+    let handle = world.handle(told_late);
+    world.submit(client, &[Access::WriteSurface(at, handle, 0, 5)]);
+    world.run_all();
+    let (clean, _) = world.create_resident(client, Place::System, 2, EVICTION);
+    world.evict(client, &[clean], NOT_WRITTEN).unwrap();
+    // Paging buffers hold what comes before it: its plan is decided, and not built.
+    let others: Vec<_> = (0..8).map(|_| world.create(client, Place::System, 2, SILENT)).collect();
+    others.iter().for_each(|&other| _ = world.map(client, other));
+    let _: Residency = world.make_resident(client, &others).unwrap();
+    world.evict(client, &[told_late], SOON).unwrap();
+    world.poll();
+    world.fault(PAGING, 0xBAD_0000);
+    assert!(lost(&world).contains(&told_late));
+    assert!(!lost(&world).contains(&others[0]));
+    world.run_all();
+    world.tear_down();
+}
+
+/// I03: work that waits for a page-in may have run before the GPU stopped, although nobody has heard that the page-in ended:
+/// the copy that it came from need not be right.
+#[test]
+fn what_work_may_have_written_since_it_came_in_is_lost() {
+    for has_work in [false, true] {
+        let mut world = World::new(Config { stops_at_once: false, ..Config::pages(16) });
+        let (client, other) = (world.client(), world.client());
+        let (a, at) = world.resident(client, 2);
+        world.evict(client, &[a], SOON).unwrap();
+        world.run_all();
+        let _: Residency = world.make_resident(client, &[a]).unwrap();
+        if has_work {
+            world.submit(client, &[Access::Write(at, 5)]);
+        }
+        world.poll();
+        while world.can_complete(PAGING) {
+            world.lose_interrupt(PAGING);
+        }
+        if has_work {
+            world.run_packet(RENDER);
+        }
+        world.submit(other, &[]);
+        world.poll();
+        let page_fault_flags = PageFaultFlags::ADAPTER_RESET_REQUIRED;
+        world.fault_with(RENDER, DmaPageFaulted { page_fault_flags, ..page_fault(0) });
+        world.poll();
+        while world.do_what_is_owed() {
+            world.poll();
+        }
+        assert_eq!(lost(&world).contains(&a), has_work);
+        world.run_all();
+        world.tear_down();
+    }
+}
+
+/// BPB-55: a range of the IOMMU that comes, leaves and comes again while plans wait is unmapped as often as it was mapped.
+#[test]
+fn ranges_that_wait_to_be_mapped_again_are_unmapped_once() {
+    let mut world = World::new(Config::integrated(AddressingModel::GpuVaIoMmu, 16));
+    let client = world.client();
+    let (a, _) = world.create_resident(client, Place::System, 12, SILENT);
+    let (b, _) = {
+        let b = world.create(client, Place::System, 12, SILENT);
+        (b, world.map(client, b))
+    };
+    for _ in 0..2 {
+        world.evict(client, &[a], SOON).unwrap();
+        let _: Residency = world.make_resident(client, &[b]).unwrap();
+        world.poll();
+        world.evict(client, &[b], SOON).unwrap();
+        let _: Residency = world.make_resident(client, &[a]).unwrap();
+        world.poll();
+    }
+    world.submit(client, &[]);
+    world.poll();
+    let page_fault_flags = PageFaultFlags::ADAPTER_RESET_REQUIRED;
+    world.fault_with(RENDER, DmaPageFaulted { page_fault_flags, ..page_fault(0) });
+    world.poll();
+    assert!(world.host.io_mmu.is_empty(), "{:?}", world.host.io_mmu);
+    world.run_all();
+    world.tear_down();
+}

@@ -344,3 +344,93 @@ fn broken_hardware_stops_the_adapter() {
     world.poll();
     assert!(has(&world, |output| matches!(output, Output::AdapterInError(Violation::FatalHardwareError))));
 }
+
+/// D7: packets of several engines run again in an order in which none comes before one that it waits for.
+#[test]
+fn what_engines_give_back_comes_again_in_the_order_of_its_waits() {
+    let mut world = timed(16);
+    let client = world.client();
+    let copy = world.context(client, COPY);
+    let fence = world.fence();
+    world.submit_to(copy, &[Access::Tag(1)], &[], &[(fence, 1)]);
+    world.submit_to(client.context, &[Access::Tag(2)], &[(fence, 1)], &[]);
+    world.wait(100 * MILLISECOND);
+    assert_eq!(world.preempting, [(COPY, 1), (RENDER, 1)], "who waits for what comes again comes again too");
+    world.yield_engine(RENDER);
+    world.yield_engine(COPY);
+    world.run_all();
+    assert_eq!(world.read, [1, 2]);
+    assert_eq!(errors(&world), []);
+    world.tear_down();
+}
+
+/// FLT-22: an answer that comes when the engine is being reset brings packets back that the answer to the reset does not.
+#[test]
+fn what_an_engine_gives_back_too_late_is_kept() {
+    let mut world = World::new(Config { resets_at_once: false, tdr: TdrOptions::default(), ..Config::pages(16) });
+    let (guilty, other) = (world.client(), world.client());
+    world.submit(guilty, &[Access::Tag(1)]);
+    world.submit(other, &[Access::Tag(2)]);
+    world.wait(2100 * MILLISECOND);
+    assert_eq!(resets(&world), [RENDER]);
+    world.yield_engine(RENDER);
+    world.reset_engine(RENDER);
+    world.run_all();
+    assert_eq!(world.read, [2]);
+    assert_eq!(errors(&world), [(guilty.device, DeviceErrorReason::EngineTimeout)]);
+    world.tear_down();
+}
+
+/// An answer that was given before is named, and is not taken for one of an engine that is to be reset.
+#[test]
+fn an_engine_answers_once() {
+    let mut world = World::new(Config {
+        tdr: TdrOptions::default(),
+        dependent_engines: [1, 6, 6],
+        resets_at_once: false,
+        ..Config::pages(16)
+    });
+    let (guilty, other) = (world.client(), world.client());
+    let copy = world.context(other, COPY);
+    world.submit_to(copy, &[Access::Tag(1)], &[], &[]);
+    world.submit(guilty, &[]);
+    world.wait(100 * MILLISECOND);
+    world.yield_engine(RENDER);
+    world.yield_engine(COPY);
+    world.poll();
+    // Its group is busy: the reset waits until it has yielded, and the fault's own engine has not.
+    world.fault(RENDER, 0);
+    world.yield_again(RENDER);
+    world.poll();
+    let again = DriverFinding::PreemptedUnasked { engine: RENDER, preemption_fence_id: 1 };
+    assert_eq!(world.vidmm.driver_findings(), [again]);
+    world.yield_engine(COPY);
+    world.poll();
+    world.reset_engine(RENDER);
+    world.run_all();
+    assert_eq!(world.read, [1]);
+    assert_eq!(errors(&world).len(), 1);
+    world.tear_down();
+}
+
+/// FLT-22: an engine that has nothing under way is not waited for. What it got since and gives back when it answers at last runs
+/// again.
+#[test]
+fn an_answer_that_nobody_waits_for_any_more_still_counts() {
+    let mut world = timed(16);
+    let client = world.client();
+    world.submit(client, &[Access::Tag(1)]);
+    world.wait(100 * MILLISECOND);
+    world.complete(RENDER);
+    world.submit(client, &[Access::Tag(2)]);
+    world.wait(2 * SECOND);
+    assert_eq!(world.engines[RENDER as usize].len(), 1, "the time to answer is over");
+    world.wait(100 * MILLISECOND);
+    assert_eq!(world.preempting, [(RENDER, 1), (RENDER, 2)]);
+    world.yield_engine(RENDER);
+    world.yield_engine(RENDER);
+    world.run_all();
+    assert_eq!(world.read, [1, 2]);
+    assert_eq!(errors(&world), []);
+    world.tear_down();
+}

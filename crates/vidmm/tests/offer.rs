@@ -495,3 +495,25 @@ fn what_is_offered_before_it_is_granted_stays_offered() {
     assert_eq!(results(world.reclaim(client, &[a])), [ReclaimResult::Ok]);
     world.tear_down();
 }
+
+/// U-36, RES-91: what is reclaimed after it was discarded reads as zero, also for work that was submitted before it is destroyed.
+#[test]
+fn what_is_destroyed_after_a_reclaim_reads_as_zero_until_then() {
+    let mut world = World::new(Config::integrated(contract::AddressingModel::GpuMmu, 16));
+    let client = world.client();
+    let (a, at) = world.create_resident(client, Place::System, 4, SILENT);
+    world.submit(client, &[Access::Write(at, 7)]);
+    world.poll();
+    world.offer(client, &[a], LOW).unwrap();
+    // Others need the room: it is discarded once the work before has ended.
+    let b = world.create(client, Place::System, 16, SILENT);
+    let _: Residency = world.make_resident(client, &[b]).unwrap();
+    world.evict(client, &[b], SOON).unwrap();
+    world.poll();
+    assert_eq!(results(world.reclaim(client, &[a])), [ReclaimResult::Discarded]);
+    world.submit(client, &[Access::Read(at)]);
+    world.destroy(a);
+    world.run_all();
+    assert_eq!(world.read, [0]);
+    world.tear_down();
+}

@@ -26,6 +26,12 @@ impl VidMm {
         self.drop_queued_work(index);
         self.empty_list(index);
         self.lapse_dispatched(index);
+        // What queued work required is required no longer: it may stand elsewhere among what can be evicted.
+        for allocation in Vec::from_iter(self.allocations.iter().map(|(allocation, _)| allocation as u32)) {
+            if self.allocations[allocation as usize].entry(index).is_some() {
+                self.reclassify(allocation);
+            }
+        }
         self.settle_list(index as usize);
         self.stirred = true;
     }
