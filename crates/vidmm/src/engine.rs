@@ -17,6 +17,8 @@ pub(crate) struct Engine {
     pub running_since: Option<Nanoseconds>,
     /// The fence of the last request to preempt it.
     pub preemption_fence_id: u64,
+    /// It has not answered that.
+    pub is_asked_to_yield: bool,
 }
 
 /// A packet under way.

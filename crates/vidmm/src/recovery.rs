@@ -61,6 +61,8 @@ pub(crate) struct Recovery {
     /// Packets that they gave back.
     pub returned: Vec<Returned>,
     pub adapter: AdapterPhase,
+    /// The last fence of the paging engine that work which was handed out waits for.
+    pub awaited: u64,
     /// When the adapter was reset, as far as it is remembered.
     pub resets: VecDeque<Nanoseconds>,
     /// When the next time limit is over.

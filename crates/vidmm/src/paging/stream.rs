@@ -146,7 +146,7 @@ impl Stream {
             number,
             plan,
             has_entered: !parked.contains(&number),
-            is_built: fence_id.is_some(),
+            fence_id,
         });
         abandoned.collect()
     }
@@ -158,6 +158,6 @@ pub(crate) struct Abandoned {
     pub plan: Plan,
     /// It had entered the stream.
     pub has_entered: bool,
-    /// It had been built to its end.
-    pub is_built: bool,
+    /// The fence that says that it is carried out, if it had been built to its end.
+    pub fence_id: Option<u64>,
 }

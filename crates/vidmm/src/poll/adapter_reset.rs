@@ -88,6 +88,7 @@ impl VidMm {
             }
             let books = &mut self.engines[engine as usize];
             books.retired = books.submitted;
+            books.is_asked_to_yield = false;
         }
         self.builder.forget_work();
     }

@@ -57,9 +57,11 @@ impl VidMm {
     pub(super) fn settle_discard(&mut self, host: &mut dyn Host, index: u32) {
         let allocation = &mut self.allocations[index as usize];
         allocation.state -= AllocationState::RESET_PENDING;
-        if allocation.state.contains(AllocationState::DESTROYED) {
+        // Work that was submitted between a reclaim and the destruction still reads it.
+        if self.is_dead(index) {
             return;
         }
+        let allocation = &self.allocations[index as usize];
         let allows = |offer: &Offer| offer.flags.contains(OfferFlags::ALLOW_DECOMMIT);
         if allocation.state.contains(AllocationState::DISCARDED) && self.offers.get(&index).is_some_and(allows) {
             return self.decommit(host, index);

@@ -183,6 +183,7 @@ impl VidMm {
         let buffer = DmaBuffer::User(dma_buffer);
         let mut packet = Packet { waits: Vec::new(), signal, preamble: Vec::new(), buffer };
         if paging_fence > self.paging_engine().retired {
+            self.recovery.awaited = self.recovery.awaited.max(paging_fence);
             packet.waits.push(EngineFence { engine: self.adapter.paging_engine, fence_id: paging_fence });
         }
         packet.waits.extend(self.fence_waits(&waited).flatten());

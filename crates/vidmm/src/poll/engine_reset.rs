@@ -27,11 +27,18 @@ impl VidMm {
         last_completed_fence_id: u64,
         returned: ReturnedBuffers,
     ) {
-        let is_asked = self.recovery.engines.contains_key(&engine)
-            && self.hears(engine)
-            && self.engines[engine as usize].preemption_fence_id == preemption_fence_id
-            && last_completed_fence_id <= self.engines[engine as usize].submitted;
-        if !is_asked {
+        let is_asked = self.engines.get(engine as usize).is_some_and(|engine| {
+            engine.is_asked_to_yield
+                && engine.preemption_fence_id == preemption_fence_id
+                && last_completed_fence_id <= engine.submitted
+        });
+        if !is_asked || !self.recovery.is_working() {
+            return self.report(DriverFinding::PreemptedUnasked { engine, preemption_fence_id });
+        }
+        self.engines[engine as usize].is_asked_to_yield = false;
+        if !self.hears(engine) {
+            // It comes too late, but the answer to the reset will not bring them again.
+            self.take_in(engine, returned);
             return self.report(DriverFinding::PreemptedUnasked { engine, preemption_fence_id });
         }
         self.events.record(|| Event::Preempted {
@@ -42,7 +49,10 @@ impl VidMm {
         });
         self.complete_lost(engine, last_completed_fence_id);
         self.take_in(engine, returned);
-        if let Some(phase @ Phase::Preempting { .. }) = self.recovery.engines.get_mut(&engine) {
+        self.expect_nothing_more(engine);
+        // An engine that had nothing under way was not waited for; meanwhile it may have got what it gives back now.
+        let phase = self.recovery.engines.entry(engine).or_insert(Phase::Answered);
+        if let Phase::Preempting { .. } = phase {
             *phase = Phase::Answered;
         }
         self.stirred = true;
@@ -84,6 +94,7 @@ impl VidMm {
             self.ended(engine, aborted, Some(reason));
         }
         self.take_in(engine, returned);
+        self.expect_nothing_more(engine);
         // An engine that runs answers; one that still hangs is found out before anything is handed to it.
         self.preempt(engine, PreemptReason::AfterReset);
     }
@@ -107,6 +118,10 @@ impl VidMm {
                 self.recovery.returned.push(Returned { engine, packet, buffer });
             }
         }
+    }
+
+    /// An engine that has answered has nothing left.
+    fn expect_nothing_more(&mut self, engine: u32) {
         if let Some(missing) = self.engines[engine as usize].in_flight.front() {
             let missing = EngineFence { engine, fence_id: missing.fence_id };
             self.fail(Violation::PacketNotReturned { missing });
@@ -120,6 +135,7 @@ impl VidMm {
         self.recovery.engines.insert(engine, Phase::Preempting { until, reason });
         let books = &mut self.engines[engine as usize];
         books.preemption_fence_id += 1;
+        books.is_asked_to_yield = true;
         let preemption_fence_id = books.preemption_fence_id;
         self.statistics.preemptions += 1;
         self.events.record(|| Event::PreemptRequested { engine, preemption_fence_id, reason });

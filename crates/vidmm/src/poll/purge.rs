@@ -25,24 +25,26 @@ use crate::{
 struct Halfway {
     /// What was to be copied to the backing store had not all arrived, or a notification had not put it right in place.
     leaving: BTreeSet<KmdAllocationHandle>,
-    /// What was to be copied to the memory segment, or filled there, had not all arrived.
+    /// What was to be copied to the memory segment, or filled there, and that no work can have written to since.
     coming: BTreeSet<KmdAllocationHandle>,
 }
 
 impl Halfway {
-    fn of(abandoned: &[Abandoned], being_built: PlanNo) -> Self {
+    /// Work was handed out that may run once the paging engine has reached `awaited`, heard or not.
+    fn of(abandoned: &[Abandoned], being_built: PlanNo, awaited: u64) -> Self {
         let mut halfway = Self { leaving: BTreeSet::new(), coming: BTreeSet::new() };
-        for Abandoned { number, plan, is_built, .. } in abandoned {
+        for Abandoned { number, plan, fence_id, .. } in abandoned {
             halfway.leaving.extend(plan.out.iter().filter_map(|leaving| match leaving {
                 Leaving::Memory(out) => Some(out.handle),
                 Leaving::Aperture(_) => None,
             }));
+            let may_be_used = fence_id.is_some_and(|fence_id| fence_id <= awaited);
             halfway.coming.extend(plan.page_in.iter().filter_map(|coming| match coming {
-                Coming::Memory(page_in) => Some(page_in.handle),
-                Coming::Aperture(_) => None,
+                Coming::Memory(page_in) if !may_be_used => Some(page_in.handle),
+                Coming::Memory(_) | Coming::Aperture(_) => None,
             }));
             // What the driver was not told of yet is as the work before has left it.
-            let has_begun = *is_built || *number == being_built;
+            let has_begun = fence_id.is_some() || *number == being_built;
             let evictions = plan.notify.iter().filter(|notice| notice.flags == NotifyAllocFlags::EVICTION);
             let is_unreadable = |notice: &&Notice| has_begun || notice.has_news;
             halfway.leaving.extend(evictions.filter(is_unreadable).map(|notice| notice.handle));
@@ -56,7 +58,7 @@ impl VidMm {
     pub(super) fn purge(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
         self.purge_driver(kmd);
         let abandoned = self.stream.abandon();
-        let halfway = Halfway::of(&abandoned, self.builder.plan);
+        let halfway = Halfway::of(&abandoned, self.builder.plan, self.recovery.awaited);
         self.purge_io_mmu(host, &abandoned);
         for index in Vec::from_iter(self.allocations.iter().map(|(index, _)| index as u32)) {
             self.purge_allocation(host, index, &halfway);
@@ -179,11 +181,12 @@ impl VidMm {
             self.processes[allocation.process as usize].standing.usage[place.pool()] -= allocation.size;
         }
         let is_news = allocation.state.contains(AllocationState::DIRTY);
+        // The driver would have put it right before it left, from what the GPU knew of it.
+        let is_put_right = allocation.state.contains(AllocationState::NOTIFY_EVICTION);
         let needs_gpu = match place {
-            // What has not arrived there cannot have been written there: the copy that it comes from is right (I03).
-            Some(Place::Memory(_)) => !halfway.coming.contains(&allocation.handle),
-            // The driver would have put it right before it left, from what the GPU knew of it.
-            Some(Place::System | Place::Aperture(_)) => allocation.state.contains(AllocationState::NOTIFY_EVICTION),
+            // What nothing has written there is right where it comes from (I03), unless it comes as the GPU has left it.
+            Some(Place::Memory(_)) => is_put_right || !halfway.coming.contains(&allocation.handle),
+            Some(Place::System | Place::Aperture(_)) => is_put_right,
             None => false,
         };
         let is_lost = halfway.leaving.contains(&allocation.handle) || (is_news && needs_gpu);
