@@ -50,10 +50,9 @@ impl Subject {
             Event::ContentLost { allocation } if allocation == self.id => {
                 tale.tell("Its content was lost, because the only right copy of it was in what the reset cleared; it reads as zero.");
             }
-            Event::AdapterRestarted => {
-                if self.place.take().is_some() {
-                    tale.tell("The adapter ran again, and it was resident nowhere.");
-                }
+            Event::AdapterRestarted if self.place.is_some() => {
+                self.place = None;
+                tale.tell("The adapter ran again, and it was resident nowhere.");
             }
             _ => {}
         }

@@ -147,10 +147,10 @@ impl VidMm {
             deferred: VecDeque::new(),
         });
         self.processes[process_index].devices.insert(device.index() as u32);
+        self.events.record(|| Event::DeviceCreated { device, process });
         if self.processes[process_index].standing.halted.is_some() || self.turns.power != Power::Up {
             self.halt(device.index() as u32);
         }
-        self.events.record(|| Event::DeviceCreated { device, process });
         Ok(device)
     }
 
