@@ -15,6 +15,9 @@ use crate::{
 /// The most processes that are named because their devices were in error.
 const MOST_LOST: usize = 6;
 
+/// The most faults that are told of.
+const MOST_FAULTS: usize = 6;
+
 /// Prints the figures and the findings of a run with `faults` in it. `other` is a run to compare with, `replay` the command that shows a finding again.
 pub fn print(
     name: &str,
@@ -140,6 +143,7 @@ fn write(
         let (style, word) = if check.held { (GOOD, "held") } else { (BAD, "missed") };
         writeln!(out, "  {style}{word:<12}{style:#}{}", check.text)?;
     }
+    write_faults(out, r)?;
     for finding in &r.findings {
         write_finding(out, finding)?;
     }
@@ -171,6 +175,19 @@ fn write_recovery(out: &mut impl Write, report: &Report) -> io::Result<()> {
         more => format!(", and {more} others"),
     };
     writeln!(out, "              devices in error: {}{more}", names.join(", "))
+}
+
+/// What there is to tell of the first devices in error and the first resets.
+fn write_faults(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    for fault in report.faults.iter().take(MOST_FAULTS) {
+        let mut lines = fault.lines();
+        writeln!(out, "  {BAD}fault{BAD:#}       {}", lines.next().unwrap_or_default())?;
+        lines.try_for_each(|line| writeln!(out, "              {}", line.trim_start()))?;
+    }
+    match report.faults.len().saturating_sub(MOST_FAULTS) as u64 + report.more_faults {
+        0 => Ok(()),
+        more => writeln!(out, "  and {} of faults and resets", counted(more, "more report", "more reports")),
+    }
 }
 
 /// What the run in which the processes behave otherwise came to.

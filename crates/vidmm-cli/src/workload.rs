@@ -40,7 +40,6 @@ pub fn run(
             notification_revision: adapter.notification_revision,
             paging_va_without_local_memory: adapter.paging_va_without_local_memory,
             tdr: adapter.tdr.into(),
-            ..AdapterOptions::default()
         },
     };
     let files = Files::create(args, &scenario.name, scenario.seed)?;

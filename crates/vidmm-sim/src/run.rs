@@ -7,7 +7,7 @@ use vidmm::{
     MemorySegmentGroup, Nanoseconds, NumberedEvent, StartAdapterError,
 };
 use vidmm_runtime::{AllocationSegments, Happening, Runtime};
-use vidmm_trace::{ByteSize, Workload};
+use vidmm_trace::{ByteSize, FaultReporter, Workload};
 
 use crate::{
     accounts::{Accounts, ProcessFigures},
@@ -138,6 +138,11 @@ pub struct Report {
     /// What became of the script's checks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<CheckReport>,
+    /// What there is to tell of devices in error and of resets, in the order in which it happened: the first hundred.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<String>,
+    /// How many more there are.
+    pub more_faults: u64,
     /// What did not hold.
     pub findings: Vec<Finding>,
 }
@@ -200,7 +205,8 @@ pub fn run(
     let is_modelled = desc.clients.iter().any(|client| client.kind().is_some());
     let is_harmed = desc.clients.iter().any(|client| client.recovers || client.misbehaviour.is_some());
     let has_accounts = is_modelled || is_harmed || workload.processes().len() > 1 || desc.script != Script::default();
-    let options = AdapterOptions { events: desc.options.events || has_accounts, ..desc.options };
+    let tells = has_accounts || !desc.machine.faults.is_empty();
+    let options = AdapterOptions { events: desc.options.events || tells, ..desc.options };
     let runtime = Runtime::start(options, machine)?;
     let mut run = Run {
         runtime,
@@ -209,6 +215,9 @@ pub fn run(
         checks: Vec::new(),
         accounts: has_accounts.then(Accounts::default),
         last_completion: 0,
+        reporter: FaultReporter::new(),
+        faults: Vec::new(),
+        more_faults: 0,
         oracle: Oracle::new(workload, desc.content),
         workload,
         timeline: Timeline::default(),
@@ -221,7 +230,7 @@ pub fn run(
     let outcome = run.run_to_end(desc);
     run.hand_on_events();
     let ended = outcome?;
-    let Run { mut runtime, timeline, accounts, play, checks, verdict, copies, findings, .. } = run;
+    let Run { mut runtime, timeline, accounts, play, checks, verdict, copies, faults, more_faults, findings, .. } = run;
     Ok(Report {
         footprint_bytes: footprint.peak_bytes,
         local_memory_bytes: desc.machine.local_memory_bytes,
@@ -242,6 +251,8 @@ pub fn run(
         processes: accounts.map(Accounts::into_figures).unwrap_or_default(),
         rows: play.rows,
         checks,
+        faults,
+        more_faults,
         findings,
     })
 }
@@ -275,6 +286,9 @@ fn system_memory(desc: &RunDesc) -> u64 {
 /// How long nothing may end while kernels are left, in nanoseconds. No kernel of a trace runs that long.
 const PATIENCE: Nanoseconds = 1_000_000_000_000;
 
+/// The most reports of faults that are kept.
+const MOST_FAULTS: usize = 100;
+
 struct Run<'a> {
     runtime: Runtime,
     /// Whether the observer hears of events.
@@ -284,6 +298,9 @@ struct Run<'a> {
     checks: Vec<CheckReport>,
     /// When a packet ended last.
     last_completion: Nanoseconds,
+    reporter: FaultReporter,
+    faults: Vec<String>,
+    more_faults: u64,
     oracle: Oracle,
     workload: &'a Workload,
     timeline: Timeline,
@@ -519,7 +536,11 @@ impl Run<'_> {
             if self.is_observed {
                 self.observer.event(&event);
             }
+            self.reporter.see(&event);
         }
+        self.faults.extend(self.reporter.take_reports());
+        self.more_faults += self.faults.len().saturating_sub(MOST_FAULTS) as u64;
+        self.faults.truncate(MOST_FAULTS);
         for eviction in lost {
             let info = self.runtime.vidmm().query_video_memory_info(eviction.process, MemorySegmentGroup::Local);
             let within_budget = info.is_ok_and(|info| info.requested <= info.budget);

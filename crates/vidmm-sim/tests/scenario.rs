@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use vidmm::contract::AddressingModel;
-use vidmm::{NotificationRevision, PriorityBand, Visibility};
+use vidmm::{NotificationRevision, PriorityBand, TdrOptions, Visibility};
 use vidmm_runtime::AllocationSegments;
 use vidmm_runtime::{GpuFault, InterruptFault};
 use vidmm_sim::{
-    Check, ClientKind, Content, Duration, Fault, FaultError, FaultKind, Lifetimes, Notification, PageSize, PageTables,
-    PagingVa, Processes, ResidencyPolicy, Scenario, ScenarioError, ScenarioFile, SubmissionsSource, Wddm,
-    WorkloadSource,
+    Check, ClientKind, Content, Duration, Fault, FaultError, FaultKind, Lifetimes, Misbehaviour, Misdeed, Notification,
+    PageSize, PageTables, PagingVa, ProcessSettings, Processes, ResidencyPolicy, Scenario, ScenarioError, ScenarioFile,
+    SubmissionsSource, Wddm, WorkloadSource,
 };
 use vidmm_trace::{Buffer, ByteSize, Generator, LocalMemory, Workload};
 
@@ -93,7 +93,10 @@ fn the_repository_s_scenarios_load_and_fit() {
         let footprint = workload.footprint(scenario.adapter.page_size.bytes());
         assert!(local < footprint.peak_bytes, "{}: there is nothing to page", path.display());
         assert_eq!(path.file_stem().expect("a name").to_string_lossy(), scenario.name);
-        assert_eq!(scenario.faults, []);
+        let expects_faults =
+            |process: &ProcessSettings| process.behaviour.recovers || process.behaviour.misbehaves.is_some();
+        let is_ready = !scenario.processes.is_empty() && scenario.processes.iter().all(expects_faults);
+        assert!(scenario.faults.is_empty() || is_ready, "{}: somebody does not expect mistakes", path.display());
         names.push(scenario.name);
     }
     names.sort();
@@ -742,4 +745,24 @@ proptest! {
         let fault = Fault { kind: FaultKind::ALL[kind], nth };
         prop_assert_eq!(fault.to_string().parse(), Ok(fault));
     }
+}
+
+#[test]
+fn time_limits_of_hangs_are_the_managers_unless_a_scenario_says_otherwise() {
+    let tdr = |text: &str| TdrOptions::from(parse(text).adapter.tdr);
+    assert_eq!(tdr(""), TdrOptions::default());
+    let changed = tdr("[adapter.tdr]\nquantum = \"20 ms\"\nddi-delay = \"1 s\"\nlimit-count = 2");
+    let expected =
+        TdrOptions { quantum: 20_000_000, ddi_delay: 1_000_000_000, limit_count: 2, ..TdrOptions::default() };
+    assert_eq!(changed, expected);
+}
+
+#[test]
+fn processes_say_what_they_do_wrong_and_whether_they_recover() {
+    let text = "[[process]]\nkind = \"cyclic-layers\"\nrecovers = true\n\
+                [[process]]\nkind = \"cyclic-layers\"\nmisbehaves = \"hang\"\nevery = \"3 s\"\n";
+    let clients = parse(text).load(&scenarios()).expect("the workloads are small").clients;
+    let misbehaviour = Misbehaviour { misdeed: Misdeed::Hang, every: 3_000_000_000 };
+    let behaviour: Vec<_> = clients.iter().map(|client| (client.recovers, client.misbehaviour)).collect();
+    assert_eq!(behaviour, [(true, None), (false, Some(misbehaviour))]);
 }

@@ -166,7 +166,7 @@ pub enum DriverFinding {
     },
     /// An engine signalled a fence before an earlier one: that has ended too, for engines run their packets in order.
     #[error(
-        "SYN-13: engine {} signalled fence {} before fence {expected}, whose interrupt must have been lost",
+        "SYN-13: engine {} has come to fence {}, and fence {expected} was never reported: its interrupt must have been lost",
         .found.engine,
         .found.fence_id
     )]
