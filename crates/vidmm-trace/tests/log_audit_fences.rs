@@ -200,7 +200,13 @@ fn i13_dropped_work_lets_nobody_wait() {
     let end = story.position(is(Event::Completed { signal: fence(RENDER, 1) }));
     story.0.truncate(end);
     story.0.extend([page_fault(signal, virtual_address), in_error, monitored_reaches(u64::MAX)]);
-    story.0.extend([Event::Aborted { signal }, Event::PlanEntered { plan: 3 }]);
+    let reason = DeviceErrorReason::PageFault { virtual_address };
+    story.0.extend([
+        Event::EngineResetBegun { engine: RENDER, reason },
+        Event::EngineReset { engine: RENDER, last_aborted_fence_id: Some(1), returned: vec![1] },
+        Event::Aborted { signal },
+        Event::PlanEntered { plan: 3 },
+    ]);
     Broken(story.0.clone()).breaks_nothing();
     Broken(story.0).remove(is(monitored_reaches(u64::MAX))).breaks_only(I13);
 }
