@@ -75,7 +75,8 @@ pub(crate) enum Phase {
     /// It was asked to yield, and has until then.
     Preempting { until: Nanoseconds, reason: PreemptReason },
     /// It is to be reset, once the engines that depend on it have yielded; `asked` when they have been asked.
-    Condemned { reason: DeviceErrorReason, asked: bool },
+    /// `first` is the first packet that was under way.
+    Condemned { reason: DeviceErrorReason, first: u64, asked: bool },
     /// The driver resets it, and has until then.
     Resetting { reason: DeviceErrorReason, until: Nanoseconds },
     /// It has given back what it had.

@@ -26,8 +26,9 @@ impl VidMm {
         self.drop_queued_work(index);
         self.empty_list(index);
         self.lapse_dispatched(index);
-        // What queued work required is required no longer: it may stand elsewhere among what can be evicted.
-        for allocation in Vec::from_iter(self.allocations.iter().map(|(allocation, _)| allocation as u32)) {
+        // What is offered or destroyed, and was kept for queued work alone, is worthless from now on.
+        let deferred = self.devices[index as usize].deferred.iter().map(|deferred| deferred.action.allocation());
+        for allocation in Vec::from_iter(self.offers.keys().copied().chain(deferred)) {
             if self.allocations[allocation as usize].entry(index).is_some() {
                 self.reclassify(allocation);
             }

@@ -83,7 +83,9 @@ impl VidMm {
             last_aborted_fence_id,
             returned: returned.iter().map(|&(fence_id, _)| fence_id).collect(),
         });
+        let suspect = self.device_under_way(engine);
         let Some(last_aborted) = last_aborted_fence_id else {
+            self.blame(suspect, reason);
             return self.begin_adapter_reset(DeviceErrorReason::EngineTimeoutPromotedToAdapterReset);
         };
         let books = &self.engines[engine as usize];
@@ -95,13 +97,26 @@ impl VidMm {
         // What it was asked before is over.
         self.engines[engine as usize].last_answered = self.engines[engine as usize].preemption_fence_id;
         self.complete_lost(engine, last_aborted.saturating_sub(1));
+        // Whose packet hung is known only now: it may not be the first that was not reported. If it has ended after all, its
+        // device is in error none the less (FLT-24).
+        let guilty = if last_aborted > last_completed { self.device_under_way(engine) } else { suspect };
         if let Some(aborted) = self.engines[engine as usize].pop_up_to(last_aborted) {
             self.ended(engine, aborted, Some(reason));
         }
+        self.blame(guilty, reason);
         self.take_in(engine, returned);
         self.expect_nothing_more(engine);
         // An engine that runs answers; one that still hangs is found out before anything is handed to it.
         self.preempt(engine, PreemptReason::AfterReset);
+    }
+
+    /// A device is to blame for the reset of an engine.
+    fn blame(&mut self, device: Option<u32>, reason: DeviceErrorReason) {
+        let Some(device) = device else { return };
+        self.put_device_in_error(device, reason);
+        if reason == DeviceErrorReason::EngineTimeout {
+            self.note_timeout(device);
+        }
     }
 
     /// Packets up to `fence_id` have ended; what was not reported is an interrupt that was lost.
@@ -152,7 +167,8 @@ impl VidMm {
         if engine == self.adapter.paging_engine {
             return self.begin_adapter_reset(DeviceErrorReason::PagingEngineTimeout);
         }
-        self.recovery.engines.insert(engine, Phase::Condemned { reason, asked: false });
+        let first = self.engines[engine as usize].in_flight.front().map_or(0, |packet| packet.fence_id);
+        self.recovery.engines.insert(engine, Phase::Condemned { reason, first, asked: false });
         self.stirred = true;
     }
 
@@ -214,10 +230,9 @@ impl VidMm {
     fn reset_condemned(&mut self) {
         let until = self.now.saturating_add(self.tdr.ddi_delay);
         for engine in 0..self.engines.len() as u32 {
-            let Some(&Phase::Condemned { reason, .. }) = self.recovery.engines.get(&engine) else { continue };
-            let is_idle = self.engines[engine as usize].in_flight.is_empty();
-            if is_idle && reason == DeviceErrorReason::EngineTimeout {
-                // It has come to the end after all (FLT-22, FLT-24).
+            let Some(&Phase::Condemned { reason, first, .. }) = self.recovery.engines.get(&engine) else { continue };
+            if reason == DeviceErrorReason::EngineTimeout && !self.engines[engine as usize].has(first) {
+                // It has gone on after all (FLT-22).
                 self.recovery.engines.insert(engine, Phase::Answered);
                 continue;
             }

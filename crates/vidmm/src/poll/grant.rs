@@ -244,6 +244,8 @@ impl VidMm {
                 if let Some(span) = span {
                     let effect = vidmm.allocations[index as usize].entry_mut(device).grant(span, &mut vidmm.spans);
                     vidmm.apply(index, device, effect);
+                    // What is offered, and was kept for this request alone, is worthless from now on.
+                    vidmm.reclassify(index);
                 }
             }
         });

@@ -55,25 +55,20 @@ impl VidMm {
         self.preempt(engine, PreemptReason::Quantum);
     }
 
-    /// An engine does not yield: its packet hangs. After a reset that means that the driver has not told the truth, and no packet
-    /// is to blame.
+    /// An engine does not yield: its packet hangs, and who is to blame turns out when it has been reset. After a reset it means that
+    /// the driver has not told the truth.
     fn time_out(&mut self, engine: u32, asked_for: PreemptReason) {
         self.stirred = true;
-        if asked_for == PreemptReason::AfterReset {
-            return self.begin_adapter_reset(DeviceErrorReason::EngineTimeoutPromotedToAdapterReset);
-        }
-        let reason = DeviceErrorReason::EngineTimeout;
-        if let Some(device) = self.device_under_way(engine) {
-            self.put_device_in_error(device, reason);
-            if asked_for == PreemptReason::Quantum {
-                self.note_timeout(device);
+        match asked_for {
+            PreemptReason::AfterReset => {
+                self.begin_adapter_reset(DeviceErrorReason::EngineTimeoutPromotedToAdapterReset);
             }
+            _ => self.condemn(engine, DeviceErrorReason::EngineTimeout),
         }
-        self.condemn(engine, reason);
     }
 
     /// A process that hangs engines again and again loses the GPU (FLT-31).
-    fn note_timeout(&mut self, device: u32) {
+    pub(super) fn note_timeout(&mut self, device: u32) {
         let index = self.devices[device as usize].process as usize;
         let (now, tdr) = (self.now, self.tdr);
         let standing = &mut self.processes[index].standing;
