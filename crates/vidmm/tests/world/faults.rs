@@ -252,6 +252,8 @@ impl World {
     pub fn reset_engine(&mut self, engine: u32) {
         if let Some(left) = self.trouble.failing_resets.checked_sub(1) {
             self.trouble.failing_resets = left;
+            // What would have been aborted is not said.
+            self.blame(engine, self.oldest_unheard(engine));
             return self.call(|vidmm, _, _| vidmm.handle_engine_reset(engine, Err(ResetEngineError), Vec::new()));
         }
         self.preempting.retain(|&(asked, _)| asked != engine);
