@@ -11,9 +11,14 @@ use crate::{
 };
 
 impl VidMm {
-    /// Nothing less helps: the driver is to stop the GPU. All devices are in error, each is told once (U-43). One reset too many
-    /// within the limit's time stops the adapter for good (FLT-31).
+    /// The adapter is to be reset, and no device is to blame.
     pub(super) fn begin_adapter_reset(&mut self, cause: DeviceErrorReason) {
+        self.begin_adapter_reset_for(cause, None);
+    }
+
+    /// Nothing less helps: the driver is to stop the GPU. All devices are in error, each is told once (U-43); one whose packet hung is
+    /// told so. One reset too many within the limit's time stops the adapter for good (FLT-31).
+    pub(super) fn begin_adapter_reset_for(&mut self, cause: DeviceErrorReason, hung: Option<u32>) {
         if !self.recovery.is_working() || self.failed.is_some() {
             return;
         }
@@ -29,6 +34,7 @@ impl VidMm {
         let owners = self.owners_under_way();
         for device in Vec::from_iter(self.devices.iter().map(|(index, _)| index as u32)) {
             let reason = match cause {
+                _ if hung == Some(device) => DeviceErrorReason::EngineTimeout,
                 DeviceErrorReason::PagingBufferFault if owners.contains(&device) => cause,
                 _ => DeviceErrorReason::AdapterReset,
             };

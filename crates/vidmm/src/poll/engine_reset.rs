@@ -85,8 +85,8 @@ impl VidMm {
         });
         let suspect = self.device_under_way(engine);
         let Some(last_aborted) = last_aborted_fence_id else {
-            self.blame(suspect, reason);
-            return self.begin_adapter_reset(DeviceErrorReason::EngineTimeoutPromotedToAdapterReset);
+            let cause = DeviceErrorReason::EngineTimeoutPromotedToAdapterReset;
+            return self.begin_adapter_reset_for(cause, suspect.filter(|_| reason == DeviceErrorReason::EngineTimeout));
         };
         let books = &self.engines[engine as usize];
         let (last_completed, last_submitted) = (books.retired, books.submitted);
@@ -100,10 +100,10 @@ impl VidMm {
         // Whose packet hung is known only now: it may not be the first that was not reported. If it has ended after all, its
         // device is in error none the less (FLT-24).
         let guilty = if last_aborted > last_completed { self.device_under_way(engine) } else { suspect };
+        self.blame(guilty, reason);
         if let Some(aborted) = self.engines[engine as usize].pop_up_to(last_aborted) {
             self.ended(engine, aborted, Some(reason));
         }
-        self.blame(guilty, reason);
         self.take_in(engine, returned);
         self.expect_nothing_more(engine);
         // An engine that runs answers; one that still hangs is found out before anything is handed to it.

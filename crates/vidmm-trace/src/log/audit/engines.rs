@@ -104,6 +104,7 @@ impl Audit {
                 | Event::Aborted { .. }
                 | Event::MonitoredFenceSignaled { .. }
                 | Event::DeviceInError { .. }
+                | Event::ProcessBlocked { .. }
                 | Event::DriverFinding { .. }
         );
         if settles {
@@ -135,6 +136,11 @@ impl Audit {
         (engine.stopped, engine.asked, engine.aborted) = (false, false, last_aborted);
         let (completed, submitted) = (engine.completed, engine.submitted);
         self.findings.check(was_resetting, Invariant::I30, || format!("engine {id} was reset, which had not begun"));
+        // Whose packet it was is to blame; without one, whose was the first that was under way (FLT-24).
+        let first = engine.in_flight.front().copied();
+        let hung = last_aborted.filter(|&aborted| aborted > completed).or(first);
+        let hung = hung.and_then(|fence_id| self.fences.work.get(&EngineFence { engine: id, fence_id }));
+        self.blamed.extend(hung.map(|work| work.device));
         let Some(last_aborted) = last_aborted else {
             let why = format!("the reset of engine {id} failed, but the adapter is not reset");
             self.consequence = Some(Consequence { is_reset: true, invariant: Invariant::I30, why });
