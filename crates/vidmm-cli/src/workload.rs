@@ -3,12 +3,12 @@
 use std::{error::Error, path::Path, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use vidmm::{AdapterOptions, NumberedEvent};
+use vidmm::{AdapterOptions, NumberedEvent, TdrOptions};
 use vidmm_sim::{
     CompareSettings, MachineDesc, MachineFactory, MemorySizes, Observer, Processes, Report, RunDesc, RunError,
-    Scenario, Unobserved,
+    Scenario, TdrSettings, Unobserved,
 };
-use vidmm_trace::Workload;
+use vidmm_trace::{Workload, workload::Cost};
 
 use crate::{
     args::{RunArgs, replay_command},
@@ -39,7 +39,7 @@ pub fn run(
             events: args.events.is_some(),
             notification_revision: adapter.notification_revision,
             paging_va_without_local_memory: adapter.paging_va_without_local_memory,
-            tdr: adapter.tdr.into(),
+            tdr: time_limits(adapter.tdr, &workload),
         },
     };
     let files = Files::create(args, &scenario.name, scenario.seed)?;
@@ -57,6 +57,24 @@ pub fn run(
     report::print(&scenario.name, &workload, &run, other.as_ref(), faults, replay.as_deref())?;
     files.write_summary(&scenario.name, scenario.seed, &run)?;
     Ok(run.all_held())
+}
+
+/// The time limits of a run. The model GPU yields only between packets, so with the usual TdrDelay a kernel that computes for longer
+/// would be taken for hung: it is raised, as it is on machines that compute. One that the scenario gives is kept.
+fn time_limits(settings: TdrSettings, workload: &Workload) -> TdrOptions {
+    let lengths = workload.kernels.iter().map(|kernel| match kernel.cost {
+        Cost::Nanoseconds(nanoseconds) => nanoseconds,
+        Cost::Upload => 0,
+    });
+    let longest = lengths.max().unwrap_or(0);
+    let mut limits = TdrOptions::from(settings);
+    if settings.delay == TdrSettings::default().delay && longest >= limits.delay {
+        limits.delay = longest.saturating_mul(2);
+        let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
+        let (longest, delay) = (seconds(longest), seconds(limits.delay));
+        eprintln!("note: the longest kernel takes {longest:.1} s, so TdrDelay is {delay:.1} s");
+    }
+    limits
 }
 
 /// The same run with processes that behave otherwise.
