@@ -22,6 +22,8 @@ pub(super) struct History {
     aperture: SegmentId,
     /// What is mapped, so that it can be told when that is freed.
     mappings: BTreeMap<(ProcessId, u64), AllocationId>,
+    /// Where each allocation was mapped.
+    mapped_at: BTreeMap<AllocationId, Vec<(ProcessId, u64)>>,
 }
 
 #[derive(Debug)]
@@ -43,6 +45,7 @@ impl History {
             }
             Event::GpuVirtualAddressMapped { process, virtual_address, allocation, .. } => {
                 self.mappings.insert((process, virtual_address.0), allocation);
+                self.mapped_at.entry(allocation).or_default().push((process, virtual_address.0));
             }
             Event::GpuVirtualAddressFreed { process, virtual_address, .. } => {
                 freed = self.mappings.get(&(process, virtual_address.0)).copied();
@@ -54,7 +57,13 @@ impl History {
                 self.mappings.remove(&(process, virtual_address.0));
                 return;
             }
-            Event::AllocationReclaimed { allocation } => self.mappings.retain(|_, mapped| *mapped != allocation),
+            Event::AllocationReclaimed { allocation } => {
+                for key in self.mapped_at.remove(&allocation).unwrap_or_default() {
+                    if self.mappings.get(&key) == Some(&allocation) {
+                        self.mappings.remove(&key);
+                    }
+                }
+            }
             _ if !names_allocations(event) => return,
             _ => {}
         }
