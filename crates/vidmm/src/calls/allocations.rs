@@ -251,7 +251,7 @@ impl VidMm {
         }
         // Work that was submitted and still waits for its grant may need it: until then it can be evicted and come back.
         self.allocations[index as usize].state |= AllocationState::DESTROYED;
-        self.bury(index);
+        self.let_go(index);
         self.defer(device_index, DeferredAction::Purge(index));
         Ok(())
     }
@@ -263,7 +263,6 @@ impl VidMm {
         self.allocations[index as usize].entry_mut(device).forget_uses(&mut self.spans);
         self.allocations[index as usize].state |= AllocationState::DESTROYED;
         self.let_go(index);
-        self.bury(index);
         let books = &self.devices[device as usize];
         let is_named = |deferred: &Deferred| deferred.action.allocation() == index;
         if books.granted < books.requests.len() || books.deferred.iter().any(is_named) {
