@@ -26,12 +26,14 @@ use crate::{
     offer::Offer,
     ordered_set::OrderedSet,
     paging::{Step, Stream, Windows},
-    placer::PagePlacer,
+    patching::Patching,
+    placer::Placer,
     pool::{PerPool, Pool},
     recovery::{Recovery, TdrOptions},
     request::Request,
     residency::{Lapsing, ListBytes},
     spans::Spans,
+    split::Portion,
     submission::Submission,
     trim::{TrimFlags, TrimIntervals},
     turn::{Activity, Turn, Turns},
@@ -53,7 +55,9 @@ use crate::{
 /// The same calls with the same answers of the driver and the host give the same outputs.
 pub struct VidMm {
     pub(crate) adapter: Adapter,
-    pub(crate) placer: PagePlacer,
+    pub(crate) placer: Placer,
+    /// What an adapter without GPU virtual addresses adds.
+    pub(crate) patching: Patching,
     pub(crate) commit: CommitLimit,
     pub(crate) aperture: ApertureRanges,
     pub(crate) evictable: PerPool<Evictable>,
@@ -224,6 +228,12 @@ pub struct Statistics {
     pub virtual_transfers: u64,
     /// VIRTUAL_FILL operations.
     pub virtual_fills: u64,
+    /// TRANSFER operations.
+    pub transfers: u64,
+    /// FILL operations.
+    pub fills: u64,
+    /// DISCARD_CONTENT operations.
+    pub discarded_contents: u64,
     /// UPDATE_PAGE_TABLE operations.
     pub update_page_tables: u64,
     /// FLUSH_TLB operations.
@@ -404,6 +414,10 @@ pub(crate) struct Context {
     pub priority: i32,
     pub queue: VecDeque<Submission>,
     pub in_flight: usize,
+    /// The next portion of the DMA buffer in front of the queue, if it is decided.
+    pub portion: Option<Portion>,
+    /// When it was served last, among the portions of all contexts.
+    pub served: u64,
     /// The driver knows the root page table (GVA-17).
     pub root_is_set: bool,
 }

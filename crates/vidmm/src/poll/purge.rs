@@ -10,7 +10,7 @@ use crate::{
     allocation::{Allocation, AllocationState},
     contract::{
         BuildPagingBuffer, BuildStatus, Host, Kmd, KmdAllocationHandle, NotifyAllocFlags, PagingBuffer,
-        PagingOperation, Transfer, UnmapApertureSegment,
+        PagingOperation, Transfer, TransferFlags, UnmapApertureSegment,
     },
     error::Violation,
     event::Event,
@@ -36,7 +36,7 @@ impl Halfway {
         for Abandoned { number, plan, fence_id, .. } in abandoned {
             halfway.leaving.extend(plan.out.iter().filter_map(|leaving| match leaving {
                 Leaving::Memory(out) => Some(out.handle),
-                Leaving::Aperture(_) => None,
+                Leaving::Aperture(_) | Leaving::Discarded { .. } => None,
             }));
             let may_be_used = fence_id.is_some_and(|fence_id| fence_id <= awaited);
             halfway.coming.extend(plan.page_in.iter().filter_map(|coming| match coming {
@@ -116,6 +116,8 @@ impl VidMm {
                         transfer_size: 0,
                         source: place,
                         destination: place,
+                        flags: TransferFlags::TRANSFER_START | TransferFlags::TRANSFER_END,
+                        mdl_offset: 0,
                     })
                 }
                 Place::Aperture(offset) => PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
