@@ -8,6 +8,7 @@ use crate::{
     event::Event,
     recovery::AdapterPhase,
     state::{Output, VidMm},
+    turn::Power,
 };
 
 impl VidMm {
@@ -110,7 +111,10 @@ impl VidMm {
         }
         self.recovery.adapter = AdapterPhase::Working;
         self.events.record(|| Event::AdapterRestarted);
-        self.write_all_tables_again();
+        // Without power they would be lost: they are written when it is back.
+        if self.turns.power != Power::Down {
+            self.write_all_tables_again();
+        }
         self.stirred = true;
     }
 }

@@ -68,7 +68,7 @@ impl VidMm {
         self.aperture.clear_shown();
         for Abandoned { number, plan, .. } in abandoned {
             self.events.record(|| Event::PlanAbandoned { plan: number });
-            self.follow_plan(host, plan);
+            self.follow_plan(host, number, plan);
         }
         for index in Vec::from_iter(self.locks.keys().copied()) {
             self.show_backing_store(host, index);
