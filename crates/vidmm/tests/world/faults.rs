@@ -146,7 +146,12 @@ impl World {
     pub fn fault_with(&mut self, engine: u32, fault: DmaPageFaulted) {
         let faulted_fence_id = self.stop(engine);
         let is_unknown = fault.page_fault_flags.contains(PageFaultFlags::FENCE_INVALID);
-        let blamed = if is_unknown { self.oldest_unheard(engine) } else { Some(faulted_fence_id) };
+        // The reset of the engine says whose packet it was; that of the adapter does not.
+        let blamed = match fault.page_fault_flags.contains(PageFaultFlags::ADAPTER_RESET_REQUIRED) {
+            _ if !is_unknown => Some(faulted_fence_id),
+            true => self.oldest_unheard(engine),
+            false => None,
+        };
         let faulted_fence_id = if is_unknown { 0 } else { faulted_fence_id };
         self.blame_for_fault(engine, blamed);
         self.has_heard(engine, faulted_fence_id);
@@ -187,6 +192,24 @@ impl World {
     fn oldest_unheard(&self, engine: u32) -> Option<u64> {
         let unheard = self.trouble.unheard[engine as usize].front().copied();
         unheard.or_else(|| self.engines[engine as usize].front().map(|packet| packet.signal.fence_id))
+    }
+
+    /// The devices that were told that they are in error, and why, in their order.
+    pub fn devices_in_error(&self) -> Vec<(DeviceId, DeviceErrorReason)> {
+        let error = |output: &Output| match output {
+            Output::DeviceInError(error) => Some((error.device, error.reason)),
+            _ => None,
+        };
+        self.outputs.iter().filter_map(error).collect()
+    }
+
+    /// The engines that the driver was asked to reset, in their order.
+    pub fn engine_resets(&self) -> Vec<u32> {
+        let reset = |output: &Output| match output {
+            Output::ResetEngine { engine } => Some(*engine),
+            _ => None,
+        };
+        self.outputs.iter().filter_map(reset).collect()
     }
 
     /// I12: who is put in error has done something, and is told once.
