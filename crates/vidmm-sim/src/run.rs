@@ -216,6 +216,7 @@ pub fn run(
         accounts: has_accounts.then(Accounts::default),
         last_completion: 0,
         reporter: FaultReporter::new(),
+        names: Vec::new(),
         faults: Vec::new(),
         more_faults: 0,
         oracle: Oracle::new(workload, desc.content),
@@ -299,6 +300,8 @@ struct Run<'a> {
     /// When a packet ended last.
     last_completion: Nanoseconds,
     reporter: FaultReporter,
+    /// What reports call each process.
+    names: Vec<String>,
     faults: Vec<String>,
     more_faults: u64,
     oracle: Oracle,
@@ -323,6 +326,10 @@ impl Run<'_> {
         let mut client = Client::new(&mut self.runtime, &engines, self.workload, &desc.clients, options)?;
         if let Some(accounts) = &mut self.accounts {
             client.processes().for_each(|(process, device, desc)| accounts.open(process, device, desc));
+        }
+        self.names = client.names();
+        for ((process, ..), name) in client.processes().zip(&self.names) {
+            self.reporter.name_process(process, name);
         }
         while self.findings.is_empty() && (!client.is_done() || self.play.lasts()) {
             if let Some(accounts) = &self.accounts {
@@ -428,7 +435,8 @@ impl Run<'_> {
     fn lost_device(&mut self, error: &DeviceInError, client: &mut Client<'_>) -> Result<(), RunError> {
         let Some(process) = client.process_with(error.device) else { return Ok(()) };
         if !client.survives(process, error.reason, self.is_brought_about) {
-            self.violated(error);
+            let violation = format!("{}: {error}", self.names[process]);
+            self.violated(&violation);
             return Ok(());
         }
         client.recover(&mut self.runtime, process)?;
@@ -464,7 +472,7 @@ impl Run<'_> {
         }
         self.record(|| Event::ContentChecked { kernel: kernel as u64, pages, wrong });
         if let Some(page) = verdict.first {
-            self.found_wrong(kernel, page, wrong, client.allocation_of(page.buffer));
+            self.found_wrong(kernel, client.process_of(kernel), page, wrong, client.allocation_of(page.buffer));
         }
     }
 
@@ -487,7 +495,14 @@ impl Run<'_> {
         self.findings.push(Finding::PageFault { virtual_address, write, engine, allocation, page, touched, event });
     }
 
-    fn found_wrong(&mut self, kernel: usize, wrong_page: WrongPage, wrong: u64, allocation: Option<AllocationId>) {
+    fn found_wrong(
+        &mut self,
+        kernel: usize,
+        process: usize,
+        wrong_page: WrongPage,
+        wrong: u64,
+        allocation: Option<AllocationId>,
+    ) {
         let WrongPage { buffer, page, expected, found } = wrong_page;
         let event = match allocation {
             Some(allocation) => {
@@ -497,6 +512,7 @@ impl Run<'_> {
         };
         self.findings.push(Finding::WrongPage {
             kernel,
+            process: self.names[process].clone(),
             buffer: self.workload.buffers[buffer as usize].name,
             allocation: allocation.map(|allocation| allocation.to_string()),
             page,
