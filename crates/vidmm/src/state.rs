@@ -222,6 +222,12 @@ pub struct Statistics {
     pub virtual_transfers: u64,
     /// VIRTUAL_FILL operations.
     pub virtual_fills: u64,
+    /// TRANSFER operations.
+    pub transfers: u64,
+    /// FILL operations.
+    pub fills: u64,
+    /// DISCARD_CONTENT operations.
+    pub discarded_contents: u64,
     /// UPDATE_PAGE_TABLE operations.
     pub update_page_tables: u64,
     /// FLUSH_TLB operations.

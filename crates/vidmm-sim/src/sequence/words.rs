@@ -31,6 +31,7 @@ pub(super) fn model(model: AddressingModel) -> &'static str {
         AddressingModel::GpuMmu => "GpuMmu",
         AddressingModel::GpuVaIoMmu => "GpuVaIoMmu",
         AddressingModel::GpuVaIoMmuGlobal => "GpuVaIoMmuGlobal",
+        AddressingModel::Physical => "Physical",
     }
 }
 

@@ -54,6 +54,12 @@ pub(crate) struct Adapter {
     pub paging_va_size: u64,
     pub paging_buffer_size: usize,
     pub paging_private_size: usize,
+    /// Slots of a resource table (SPL-02); 0 with GPU virtual addresses.
+    pub num_slots: u32,
+    /// Engines save and restore their state between packets (SPL-07).
+    pub preemption_aware: bool,
+    /// Where the banks of the memory segment end (SEG-31).
+    pub bank_ends: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +100,16 @@ impl Adapter {
         self.model == AddressingModel::GpuMmu
     }
 
+    /// Whether engines use physical addresses, so that an allocation is one range of its segment.
+    pub fn is_physical(&self) -> bool {
+        self.model == AddressingModel::Physical
+    }
+
+    /// Whether the IOMMU translates what engines use.
+    pub fn is_behind_io_mmu(&self) -> bool {
+        matches!(self.model, AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal)
+    }
+
     /// The size of the memory segment's pages; small ones without a memory segment.
     pub fn memory_page_size(&self) -> PageSize {
         self.memory.map_or(PageSize::Kib4, |memory| memory.page_size)
@@ -125,6 +141,7 @@ impl Adapter {
                 let number = index as u64 + 1;
                 (number < GLOBAL_SLICES).then_some((number * slice, (number + 1) * slice))
             }
+            AddressingModel::Physical => Some((0, 0)),
         }
     }
 
@@ -135,13 +152,14 @@ impl Adapter {
             AddressingModel::GpuMmu => (self.coverage(0), end - self.coverage(0)),
             AddressingModel::GpuVaIoMmu => (NULL_GUARD, end - NULL_GUARD),
             AddressingModel::GpuVaIoMmuGlobal => (NULL_GUARD, end / GLOBAL_SLICES - NULL_GUARD),
+            AddressingModel::Physical => (0, 0),
         }
     }
 
     /// Whose addresses the IOMMU translates for a process; none if the GPU has page tables.
     pub fn io_mmu_domain(&self, process: KmdProcessHandle) -> Option<IoMmuDomain> {
         match self.model {
-            AddressingModel::GpuMmu => None,
+            AddressingModel::GpuMmu | AddressingModel::Physical => None,
             AddressingModel::GpuVaIoMmu => Some(IoMmuDomain::Process(process)),
             AddressingModel::GpuVaIoMmuGlobal => Some(IoMmuDomain::Global),
         }

@@ -145,7 +145,7 @@ impl VidMm {
         if alignment != 0 && (!alignment.is_power_of_two() || alignment < page_size) {
             return broken(AllocationInfoRule::Alignment(info.alignment));
         }
-        let preferred = info.preferred_segment.0.into_iter().take_while(|segment| segment.0 != 0);
+        let preferred = info.preferred_segment.segment_ids.into_iter().take_while(|segment| segment.0 != 0);
         if let Some(outside) = preferred.into_iter().find(|&segment| !info.supported_segment_set.contains(segment)) {
             return broken(AllocationInfoRule::PreferredSegment(outside.0));
         }
@@ -168,7 +168,7 @@ impl VidMm {
         let mut state = AllocationState::empty();
         state.set(AllocationState::MAY_BE_IN_MEMORY, memory.is_some_and(|memory| set.contains(memory)));
         state.set(AllocationState::MAY_BE_IN_SYSTEM, set.contains(self.adapter.aperture.id));
-        state.set(AllocationState::PREFERS_SYSTEM, info.preferred_segment.0[0] == self.adapter.aperture.id);
+        state.set(AllocationState::PREFERS_SYSTEM, info.preferred_segment.segment_ids[0] == self.adapter.aperture.id);
         state.set(AllocationState::ACCESSED_PHYSICALLY, info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY));
         let is_seen = info.flags.contains(AllocationFlags::CPU_VISIBLE);
         let sees_memory = self.adapter.memory.is_some_and(|memory| memory.cpu_visible);

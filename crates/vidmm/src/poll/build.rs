@@ -268,7 +268,9 @@ impl VidMm {
                 &mut statistics.eviction_notification_chunks
             }
             PagingOperation::NotifyAlloc(_) => &mut statistics.io_mmu_unmap_notifications,
-            PagingOperation::Transfer(_) => unreachable!("no plan has one"),
+            PagingOperation::Transfer(_) => &mut statistics.transfers,
+            PagingOperation::Fill(_) => &mut statistics.fills,
+            PagingOperation::DiscardContent(_) => &mut statistics.discarded_contents,
         };
         *counter += 1;
     }
@@ -284,6 +286,7 @@ impl VidMm {
             node_ordinal: engine,
             submission_fence_id: signal.fence_id,
             paging: true,
+            dma_buffer_submission_offsets: None,
         };
         let mut preamble = alloc::vec::Vec::new();
         kmd.submit_command(&submit, &mut preamble);

@@ -202,6 +202,7 @@ impl VidMm {
             node_ordinal: engine,
             submission_fence_id: signal.fence_id,
             paging: false,
+            dma_buffer_submission_offsets: None,
         };
         kmd.submit_command(&submit, &mut packet.preamble);
         self.statistics.submissions += 1;

@@ -285,8 +285,13 @@ impl VidMm {
             Work::User { context, .. } => (self.contexts[context as usize].handle, false),
         };
         let mut preamble = Vec::new();
-        let submit =
-            SubmitCommand { context, node_ordinal: signal.engine, submission_fence_id: signal.fence_id, paging };
+        let submit = SubmitCommand {
+            context,
+            node_ordinal: signal.engine,
+            submission_fence_id: signal.fence_id,
+            paging,
+            dma_buffer_submission_offsets: None,
+        };
         kmd.submit_command(&submit, &mut preamble);
         let waits = packet.waits.clone();
         self.events.record(|| Event::Resubmitted { before, signal, waits: waits.clone() });

@@ -81,7 +81,7 @@ impl VidMm {
         let last_plan = self.allocations[index as usize].last_plan;
         follow(&self.stream, &mut draft.plan, last_plan);
         // What the host unmaps when that plan has retired is mapped again only then.
-        if !self.adapter.has_page_tables() && !self.stream.is_retired(last_plan) {
+        if self.adapter.is_behind_io_mmu() && !self.stream.is_retired(last_plan) {
             draft.plan.follow_retired(last_plan);
         }
         // What is reset when that plan has retired holds nothing before.

@@ -10,7 +10,7 @@ use crate::{
     allocation::{Allocation, AllocationState},
     contract::{
         BuildStatus, Host, Kmd, KmdAllocationHandle, NotifyAllocFlags, PagingBuffer, PagingOperation, Transfer,
-        UnmapApertureSegment,
+        TransferFlags, UnmapApertureSegment,
     },
     error::Violation,
     event::Event,
@@ -108,6 +108,8 @@ impl VidMm {
                         transfer_size: 0,
                         source: place,
                         destination: place,
+                        flags: TransferFlags::TRANSFER_START | TransferFlags::TRANSFER_END,
+                        mdl_offset: 0,
                     })
                 }
                 Place::Aperture(offset) => PagingOperation::UnmapApertureSegment(UnmapApertureSegment {

@@ -198,6 +198,7 @@ impl Config {
             },
             page_table_levels: levels.iter().map(level).collect(),
             paging_buffer: PagingBufferDesc { size: self.buffer_bytes, private_data_size: self.private_bytes },
+            patching: PatchingCaps::default(),
         }
     }
 }
@@ -276,6 +277,8 @@ pub fn allocation_info(size: u64, priority: u32) -> AllocationInfo {
         alignment: 0,
         supported_segment_set: SegmentSet::of(LOCAL),
         preferred_segment: SegmentPreference::default(),
+        hinted_bank: SegmentBankPreference::default(),
+        eviction_segment_set: SegmentSet::default(),
         allocation_priority: priority,
         flags: AllocationFlags::empty(),
         flags2: AllocationFlags2::empty(),
