@@ -224,6 +224,9 @@ fn random_lines(random: &mut Random, max: u64, slots: u64, allocations: usize) -
     lines
 }
 
+/// Ranges of the aperture are multiples of 64 KiB.
+const PAGES_PER_APERTURE_RANGE: u64 = PAGE_SIZE_64K / PAGE_SIZE;
+
 /// How many random lists a test runs: a tenth of them unless `SPLITTING_LISTS` says otherwise.
 fn num_lists(all: u64) -> u64 {
     std::env::var("SPLITTING_LISTS").ok().map_or(all / 10, |lists| lists.parse().expect("a number of lists"))
@@ -240,7 +243,7 @@ fn pages_of_two_memories_are_split_as_the_description_says() {
         let num = 1 + random.below(16);
         let allocations: Vec<(u64, SegmentId)> =
             (0..num).map(|_| (1, if random.one_in(3) { APERTURE } else { LOCAL })).collect();
-        let mut bench = Bench::new(memory, aperture, &allocations);
+        let mut bench = Bench::new(memory, aperture * PAGES_PER_APERTURE_RANGE, &allocations);
         for _ in 0..50 {
             let (entries, slots) = (1 + random.below(100), 1 + random.below(16));
             let lines = random_lines(&mut random, entries, slots, allocations.len());
