@@ -306,8 +306,9 @@ pub struct World {
     aperture: BTreeMap<u64, u64>,
     /// What the slots of each context hold.
     bound: BTreeMap<(u64, u32), u64>,
-    /// Tokens that were read, in their order.
+    /// Tokens that were read, in their order, and those of each context.
     pub read: Vec<u64>,
+    pub read_by: BTreeMap<u64, Vec<u64>>,
     pub events: Vec<Event>,
     pub outputs: Vec<Output>,
     pub ran: Vec<Ran>,
@@ -354,6 +355,7 @@ impl World {
             aperture: BTreeMap::new(),
             bound: BTreeMap::new(),
             read: Vec::new(),
+            read_by: BTreeMap::new(),
             events: Vec::new(),
             outputs: Vec::new(),
             ran: Vec::new(),
@@ -455,13 +457,18 @@ impl World {
             let at_slot = || unpack(self.bound[&(context.0, word(1) as u32)] + word(2) * PAGE_SIZE);
             match OPCODES.iter().position(|&opcode| opcode == word(0)).unwrap() {
                 0 => is_programmed = true,
-                1 => self.read.push(self.token(at_address())),
+                1 => self.note_read(context, self.token(at_address())),
                 2 => self.set_token(at_address(), word(3)),
                 3 => drop(self.bound.insert((context.0, word(2) as u32), word(1))),
-                4 => self.read.push(self.token(at_slot())),
+                4 => self.note_read(context, self.token(at_slot())),
                 _ => self.set_token(at_slot(), word(3)),
             }
         }
+    }
+
+    fn note_read(&mut self, context: KmdContextHandle, token: u64) {
+        self.read.push(token);
+        self.read_by.entry(context.0).or_default().push(token);
     }
 
     fn run_paging(&mut self, commands: &[u8]) {
