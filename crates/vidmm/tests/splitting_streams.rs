@@ -13,7 +13,7 @@ const CONTEXTS: usize = 3;
 const ALLOCATIONS: usize = 6;
 const SLOTS: u64 = 5;
 /// Pages of the small memory.
-const SMALL: u64 = 12;
+const SMALL: u64 = 8;
 
 /// A command of a stream; allocations by number.
 #[derive(Clone, Copy, Debug)]
@@ -129,9 +129,9 @@ impl Stream {
     /// nothing stays bound at a split point, so that whatever holds all pages holds all ranges.
     fn random(random: &mut Random) -> Self {
         let rebinds_all = random.one_in(2);
-        let same = [1, 2, 3, 4][random.below(4) as usize];
+        let same = [1, 2, 4][random.below(3) as usize];
         let kinds = [SegmentSet::of(LOCAL), SegmentSet::of(LOCAL), SegmentSet::of(APERTURE), SegmentSet(0b11)];
-        let size = |random: &mut Random| if rebinds_all { 1 + random.below(6) } else { same };
+        let size = |random: &mut Random| if rebinds_all { 1 + random.below(5) } else { same };
         let allocations: Vec<(u64, SegmentSet)> =
             (0..ALLOCATIONS).map(|_| (size(random), kinds[random.below(4) as usize])).collect();
         let mut buffers = Vec::new();
