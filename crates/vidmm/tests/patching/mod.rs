@@ -541,6 +541,35 @@ impl World {
         self.read.clear();
     }
 
+    /// Where a portion has what is bound to a slot, in pages from the start of its segment, and whether it had to stay there.
+    pub fn place(&self, portion: usize, slot: u32) -> Option<(AllocationId, u64, bool)> {
+        let bindings = self.events.iter().filter_map(|event| match event {
+            Event::Portion { bindings, .. } => Some(bindings),
+            _ => None,
+        });
+        let bound = bindings.into_iter().nth(portion)?.iter().rfind(|binding| binding.slot_id == slot)?;
+        Some((bound.allocation?, bound.address.offset / PAGE_SIZE, bound.fixed))
+    }
+
+    /// Which allocations were evicted, in their order, and how many portions were handed out before.
+    pub fn evicted(&self) -> Vec<(usize, AllocationId)> {
+        let mut portions = 0;
+        let mut evicted = Vec::new();
+        for event in &self.events {
+            match *event {
+                Event::Portion { .. } => portions += 1,
+                Event::Evicted { allocation, .. } => evicted.push((portions, allocation)),
+                _ => {}
+            }
+        }
+        evicted
+    }
+
+    /// The operations of a kind that the driver was asked for.
+    pub fn operations(&self, kind: PagingOperationKind) -> Vec<PagingOperation> {
+        self.driver.operations.iter().filter(|operation| operation.kind() == kind).copied().collect()
+    }
+
     /// The reasons for which devices are in error.
     pub fn errors(&self) -> Vec<DeviceErrorReason> {
         let reason = |output: &Output| match output {
