@@ -109,6 +109,8 @@ pub struct Driver {
     pub patch_locations: Option<Vec<PatchLocation>>,
     pub operations: Vec<PagingOperation>,
     pub renders: u32,
+    /// The addresses that it was told when the last command buffer was rendered.
+    pub told: Vec<Option<PhysicalAddress>>,
     pub patches: Vec<(u32, u32, u32, u32)>,
     /// The contexts of user packets, and their submission offsets.
     pub submitted: Vec<(KmdContextHandle, u32, u32)>,
@@ -191,6 +193,7 @@ impl Kmd for Driver {
 
     fn render(&mut self, render: &mut Render<'_>) -> Result<(), RenderStatus> {
         self.renders += 1;
+        self.told = render.allocation_list.iter().map(|element| element.address).collect();
         let done = *render.multipass_offset as usize;
         let rest = &render.command[done..];
         let room = render.dma_buffer.len().min(self.render_bytes_max) / COMMAND_BYTES as usize * COMMAND_BYTES as usize;
@@ -242,6 +245,7 @@ impl Driver {
             patch_locations: None,
             operations: Vec::new(),
             renders: 0,
+            told: Vec::new(),
             patches: Vec::new(),
             submitted: Vec::new(),
             render_bytes_max: usize::MAX,
