@@ -199,12 +199,21 @@ impl Bench {
     /// A list is cut only where it must be: as the one splitter and as the other, where each looks for places by itself.
     fn check_against_all_placements(&mut self, lines: &[Line]) -> Run {
         let run = self.run(lines);
-        let (parts, refused_at) =
-            split(&run.entries, run.end, |part, more, _| self.has_room(&run, part, more));
-        assert_eq!((&run.parts, run.refused_at), (&parts, refused_at), "{lines:?} of {:?} in {}", self.pages, self.memory);
+        let (parts, refused_at) = split(&run.entries, run.end, |part, more, _| self.has_room(&run, part, more));
+        assert_eq!(
+            (&run.parts, run.refused_at),
+            (&parts, refused_at),
+            "{lines:?} of {:?} in {}",
+            self.pages,
+            self.memory
+        );
         for at in 1..run.addresses.len() {
             for kept in &run.parts[at].kept {
-                assert_eq!(run.addresses[at - 1][kept], run.addresses[at][kept], "SPL-08: what is bound stays in place");
+                assert_eq!(
+                    run.addresses[at - 1][kept],
+                    run.addresses[at][kept],
+                    "SPL-08: what is bound stays in place"
+                );
             }
         }
         run
@@ -256,7 +265,11 @@ fn pages_of_two_memories_are_split_as_the_description_says() {
             });
             parts += run.parts.len();
             refused += u64::from(run.refused_at.is_some());
-            assert_eq!((run.parts, run.refused_at), expected, "{lines:?} of {allocations:?} in {memory} and {aperture}");
+            assert_eq!(
+                (run.parts, run.refused_at),
+                expected,
+                "{lines:?} of {allocations:?} in {memory} and {aperture}"
+            );
         }
     }
     println!("{lists} lists, {parts} portions, {refused} refused");

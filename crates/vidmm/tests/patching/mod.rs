@@ -444,6 +444,18 @@ impl World {
         true
     }
 
+    /// What an engine has not run goes back.
+    pub fn give_back(&mut self, engine: u32) -> ReturnedBuffers {
+        let left = std::mem::take(&mut self.engines[engine as usize]);
+        self.given[engine as usize].clear();
+        left.into_iter().map(|packet| (packet.signal.fence_id, packet.buffer)).collect()
+    }
+
+    /// The GPU has been reset: what was in the memory segment is gone.
+    pub fn forget_memory(&mut self) {
+        self.local.clear();
+    }
+
     /// Lets everything end.
     pub fn run_all(&mut self) {
         loop {
