@@ -73,6 +73,11 @@ impl ApertureRanges {
         vacant.chain(self.unassigned.at_least(size)).find_map(|hole| aligned_in(hole, size))
     }
 
+    /// Ranges that are assigned to nobody.
+    pub fn unassigned(&self) -> impl Iterator<Item = Extent> {
+        self.unassigned.iter()
+    }
+
     /// Nothing outstanding requires `allocation` any more: its range may be assigned to others.
     pub fn release(&mut self, allocation: u32) {
         if let Some(range) = self.assigned.remove(&allocation) {

@@ -5,8 +5,13 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use crate::{
-    allocation::AllocationState, evictable::Evictable, packing::pack, place::Place, pool::Pool, state::VidMm,
-    units::Extent,
+    allocation::AllocationState,
+    evictable::Evictable,
+    packing::pack,
+    place::Place,
+    pool::Pool,
+    state::VidMm,
+    units::{Extent, PAGE_SIZE_64K},
 };
 
 /// What was tried so far.
@@ -36,6 +41,7 @@ enum Done {
     Victim,
     Spared { position: usize, index: u32 },
     Assigned(u32),
+    Unassigned { index: u32, range: Extent },
     Member { index: u32, before: Option<Option<Target>> },
     System { wanted: u64, kept: u64 },
 }
@@ -246,12 +252,46 @@ impl VidMm {
         if trial.wanted_in_system + size > self.commit.available() + evictable {
             return false;
         }
-        if self.aperture.assign(index, size, None).is_none() {
+        if self.aperture.assign(index, size, None).is_some() {
+            trial.done.push(Done::Assigned(index));
+        } else if !self.assign_by_moving(trial, index) {
             return false;
         }
-        trial.done.push(Done::Assigned(index));
         self.note_system(trial, size, 0);
         self.note_member(trial, index, Some(Target::Aperture));
+        true
+    }
+
+    /// Assigns a range of the aperture to an allocation by giving other members, which need not stay where they are, other ranges.
+    fn assign_by_moving(&mut self, trial: &mut Trial, index: u32) -> bool {
+        let assigned = |&member: &u32| Some((member, self.aperture.assigned(member)?));
+        let mut movable: Vec<(u32, Extent)> = trial.members.keys().filter_map(assigned).collect();
+        movable.retain(|&(member, _)| self.may_move(member));
+        let mark = trial.mark();
+        for &(member, range) in &movable {
+            self.aperture.release(member);
+            trial.done.push(Done::Unassigned { index: member, range });
+        }
+        let size = self.allocations[index as usize].size;
+        let (members, now): (Vec<u32>, Vec<Option<u64>>) = core::iter::once((index, None))
+            .chain(movable.iter().map(|&(member, range)| (member, Some(range.offset))))
+            .unzip();
+        let sizes = core::iter::once(size).chain(movable.iter().map(|(_, range)| range.size));
+        let items: Vec<(u64, u64)> = sizes.map(|size| (size, PAGE_SIZE_64K)).collect();
+        let gaps: Vec<Extent> = self.aperture.unassigned().collect();
+        let Some(offsets) = pack(&gaps, &items, &now) else {
+            self.undo(trial, mark);
+            return false;
+        };
+        for ((member, offset), (size, _)) in members.into_iter().zip(offsets).zip(items) {
+            self.aperture.assign(member, size, Some(offset)).expect("it was packed into what is unassigned");
+            trial.done.push(Done::Assigned(member));
+            let is_shown_there = |place| matches!(place, Place::Aperture(page) if page.bytes() == offset);
+            let stays = self.allocations[member as usize].place.is_some_and(is_shown_there);
+            if member != index {
+                self.note_member(trial, member, (!stays).then_some(Target::Aperture));
+            }
+        }
         true
     }
 
@@ -297,6 +337,10 @@ impl VidMm {
                 Done::Victim => drop(trial.victims.pop()),
                 Done::Spared { position, index } => trial.victims.insert(position, index),
                 Done::Assigned(index) => self.aperture.release(index),
+                Done::Unassigned { index, range } => {
+                    let again = self.aperture.assign(index, range.size, Some(range.offset));
+                    debug_assert_eq!(again, Some(range), "it was its own");
+                }
                 Done::Member { index, before: None } => drop(trial.members.remove(&index)),
                 Done::Member { index, before: Some(before) } => drop(trial.members.insert(index, before)),
                 Done::System { wanted, kept } => {
