@@ -92,11 +92,19 @@ impl VidMm {
             None => false,
         };
         is_there
-            || self.allocations[index as usize].allowed_pools().into_iter().flatten().any(|pool| match pool {
-                Pool::Memory => self.try_in_memory(trial, index),
-                Pool::System => self.try_in_system(trial, index),
-            })
-            || self.try_by_demoting(trial, index)
+            || self.pools_of(index).any(|pool| self.try_in(trial, index, pool))
+            || self.pools_of(index).any(|pool| self.try_by_resettling(trial, index, pool))
+    }
+
+    fn pools_of(&self, index: u32) -> impl Iterator<Item = Pool> + use<> {
+        self.allocations[index as usize].allowed_pools().into_iter().flatten()
+    }
+
+    fn try_in(&mut self, trial: &mut Trial, index: u32, pool: Pool) -> bool {
+        match pool {
+            Pool::Memory => self.try_in_memory(trial, index),
+            Pool::System => self.try_in_system(trial, index),
+        }
     }
 
     /// What is in the memory segment stays there; unless it was tried as a victim, and its room is taken.
@@ -175,12 +183,9 @@ impl VidMm {
 
     /// Lets members move that need not stay where they are, the largest first, until there is a place for all.
     fn try_by_moving(&mut self, trial: &mut Trial, index: u32) -> bool {
-        let movable = self.movable_members(trial);
+        let movable = self.movable_members(trial, Pool::Memory);
         let mark = trial.mark();
-        for &(_, range) in &movable {
-            self.placer.linear().release(range);
-            trial.done.push(Done::Freed(range));
-        }
+        movable.iter().for_each(|&(member, range)| self.vacate(trial, member, range, Pool::Memory));
         let alignment = |index: u32| self.patching.allocations.get(&index).map_or(1, |patched| patched.wish.alignment);
         let items: Vec<(u64, u64)> = core::iter::once(index)
             .chain(movable.iter().map(|&(member, _)| member))
@@ -204,39 +209,52 @@ impl VidMm {
         true
     }
 
-    /// Lets members that may be in system memory go there, the largest first, until there is a place in the memory segment for
-    /// one that may not.
-    fn try_by_demoting(&mut self, trial: &mut Trial, index: u32) -> bool {
-        if !self.allocations[index as usize].state.contains(AllocationState::MAY_BE_IN_MEMORY) {
-            return false;
-        }
-        for (member, range) in self.movable_members(trial) {
+    /// Lets members that may be elsewhere go there, the largest first, until there is a place in `pool` for one that may not.
+    fn try_by_resettling(&mut self, trial: &mut Trial, index: u32, pool: Pool) -> bool {
+        let start = trial.mark();
+        for (member, range) in self.movable_members(trial, pool) {
             let mark = trial.mark();
-            self.placer.linear().release(range);
-            trial.done.push(Done::Freed(range));
-            let is_allowed = self.allocations[member as usize].allowed_pools().contains(&Some(Pool::System));
-            if !is_allowed || !self.try_in_system(trial, member) {
+            self.vacate(trial, member, range, pool);
+            let other = self.pools_of(member).find(|&other| other != pool);
+            if !other.is_some_and(|other| self.try_in(trial, member, other)) {
                 self.undo(trial, mark);
-            } else if self.try_in_memory(trial, index) {
+            } else if self.try_in(trial, index, pool) {
                 return true;
             }
         }
+        self.undo(trial, start);
         false
     }
 
-    /// Members in the memory segment that need not stay where they are, and their ranges; the largest first.
-    fn movable_members(&self, trial: &Trial) -> Vec<(u32, Extent)> {
-        let mut movable = Vec::new();
-        for (&member, target) in &trial.members {
-            let range = match target {
-                Some(Target::Memory(range)) => Some(*range),
-                Some(Target::Aperture) => None,
-                None => self.memory_range(member),
-            };
-            movable.extend(range.filter(|_| self.may_move(member)).map(|range| (member, range)));
-        }
+    /// Members in a pool that need not stay where they are, and their ranges; the largest first.
+    fn movable_members(&self, trial: &Trial, pool: Pool) -> Vec<(u32, Extent)> {
+        let in_memory = |member, target: &Option<Target>| match target {
+            Some(Target::Memory(range)) => Some(*range),
+            Some(Target::Aperture) => None,
+            None => self.memory_range(member),
+        };
+        let range = |(&member, target): (&u32, &Option<Target>)| match pool {
+            Pool::Memory => Some((member, in_memory(member, target)?)),
+            Pool::System => Some((member, self.aperture.assigned(member)?)),
+        };
+        let mut movable: Vec<(u32, Extent)> = trial.members.iter().filter_map(range).collect();
+        movable.retain(|&(member, _)| self.may_move(member));
         movable.sort_by_key(|&(member, range)| (core::cmp::Reverse(range.size), member));
         movable
+    }
+
+    /// A member leaves the range that it has in a pool.
+    fn vacate(&mut self, trial: &mut Trial, member: u32, range: Extent, pool: Pool) {
+        match pool {
+            Pool::Memory => {
+                self.placer.linear().release(range);
+                trial.done.push(Done::Freed(range));
+            }
+            Pool::System => {
+                self.aperture.release(member);
+                trial.done.push(Done::Unassigned { index: member, range });
+            }
+        }
     }
 
     /// Whether a member of a portion may be given another place.
@@ -264,14 +282,9 @@ impl VidMm {
 
     /// Assigns a range of the aperture to an allocation by giving other members, which need not stay where they are, other ranges.
     fn assign_by_moving(&mut self, trial: &mut Trial, index: u32) -> bool {
-        let assigned = |&member: &u32| Some((member, self.aperture.assigned(member)?));
-        let mut movable: Vec<(u32, Extent)> = trial.members.keys().filter_map(assigned).collect();
-        movable.retain(|&(member, _)| self.may_move(member));
+        let movable = self.movable_members(trial, Pool::System);
         let mark = trial.mark();
-        for &(member, range) in &movable {
-            self.aperture.release(member);
-            trial.done.push(Done::Unassigned { index: member, range });
-        }
+        movable.iter().for_each(|&(member, range)| self.vacate(trial, member, range, Pool::System));
         let size = self.allocations[index as usize].size;
         let (members, now): (Vec<u32>, Vec<Option<u64>>) = core::iter::once((index, None))
             .chain(movable.iter().map(|&(member, range)| (member, Some(range.offset))))
