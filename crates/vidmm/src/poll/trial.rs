@@ -111,12 +111,12 @@ impl VidMm {
     fn keep_in_memory(&mut self, trial: &mut Trial, index: u32) -> bool {
         let range = self.memory_range(index).expect("it is in the memory segment");
         if let Some(position) = trial.victims.iter().position(|&victim| victim == index) {
-            trial.victims.remove(position);
-            trial.done.push(Done::Spared { position, index });
             if self.placer.linear().take(range).is_none() {
                 return false;
             }
             trial.done.push(Done::Taken(range));
+            trial.victims.remove(position);
+            trial.done.push(Done::Spared { position, index });
         }
         self.note_member(trial, index, None);
         true
@@ -161,10 +161,7 @@ impl VidMm {
                 break range;
             }
             let candidates: &mut alloc::vec::IntoIter<u32> = candidates.get_or_insert_with(|| {
-                // What was spared for its own sake and is not where it was has its room counted already.
-                let is_candidate = |other: &u32| {
-                    *other != index && !trial.members.contains_key(other) && !trial.victims.contains(other)
-                };
+                let is_candidate = |index: &u32| !trial.members.contains_key(index) && !trial.victims.contains(index);
                 let queue: &Evictable = &self.evictable[Pool::Memory];
                 Vec::from_iter(queue.iter(&self.allocations).filter(is_candidate)).into_iter()
             });
@@ -323,6 +320,8 @@ impl VidMm {
     /// nobody needs after all is none.
     pub(super) fn conclude(&mut self, mut trial: Trial) -> Verdict {
         let mut victims = core::mem::take(&mut trial.victims);
+        // A member whose range went to another moves.
+        victims.retain(|index| !trial.members.contains_key(index));
         victims.retain(|&index| {
             let range = self.memory_range(index).expect("a victim is in the memory segment");
             let is_needed = self.placer.linear().take(range).is_none();
