@@ -39,11 +39,24 @@ enum Done {
     Taken(Extent),
     Freed(Extent),
     Victim,
-    Spared { position: usize, index: u32 },
+    Spared {
+        position: usize,
+        index: u32,
+    },
     Assigned(u32),
-    Unassigned { index: u32, range: Extent },
-    Member { index: u32, before: Option<Option<Target>> },
-    System { wanted: u64, kept: u64 },
+    Unassigned {
+        index: u32,
+        range: Extent,
+    },
+    Member {
+        index: u32,
+        before: Option<Option<Target>>,
+    },
+    /// What was wanted in system memory before, and kept.
+    System {
+        wanted: u64,
+        kept: u64,
+    },
 }
 
 /// Where a trial was once.
@@ -141,8 +154,7 @@ impl VidMm {
                 }
             }
         }
-        let kept = if self.allocations[index as usize].state.contains(AllocationState::EVICTABLE) { size } else { 0 };
-        self.note_system(trial, 0, kept);
+        self.note_in_system(trial, index, None);
         self.note_member(trial, index, None);
         true
     }
@@ -250,6 +262,10 @@ impl VidMm {
             Pool::System => {
                 self.aperture.release(member);
                 trial.done.push(Done::Unassigned { index: member, range });
+                let (wanted, kept) = self.bytes_in_system(member, trial.members[&member]);
+                trial.done.push(Done::System { wanted: trial.wanted_in_system, kept: trial.kept_in_system });
+                trial.wanted_in_system -= wanted;
+                trial.kept_in_system -= kept;
             }
         }
     }
@@ -272,7 +288,7 @@ impl VidMm {
         } else if !self.assign_by_moving(trial, index) {
             return false;
         }
-        self.note_system(trial, size, 0);
+        self.note_in_system(trial, index, Some(Target::Aperture));
         self.note_member(trial, index, Some(Target::Aperture));
         true
     }
@@ -299,7 +315,9 @@ impl VidMm {
             let is_shown_there = |place| matches!(place, Place::Aperture(page) if page.bytes() == offset);
             let stays = self.allocations[member as usize].place.is_some_and(is_shown_there);
             if member != index {
-                self.note_member(trial, member, (!stays).then_some(Target::Aperture));
+                let target = (!stays).then_some(Target::Aperture);
+                self.note_in_system(trial, member, target);
+                self.note_member(trial, member, target);
             }
         }
         true
@@ -310,10 +328,22 @@ impl VidMm {
         trial.done.push(Done::Member { index, before });
     }
 
-    fn note_system(&mut self, trial: &mut Trial, wanted: u64, kept: u64) {
+    /// A member is in system memory: it comes, or stays.
+    fn note_in_system(&mut self, trial: &mut Trial, index: u32, target: Option<Target>) {
+        let (wanted, kept) = self.bytes_in_system(index, target);
+        trial.done.push(Done::System { wanted: trial.wanted_in_system, kept: trial.kept_in_system });
         trial.wanted_in_system += wanted;
         trial.kept_in_system += kept;
-        trial.done.push(Done::System { wanted, kept });
+    }
+
+    /// Bytes of system memory that a member takes, and those that it keeps from being taken.
+    fn bytes_in_system(&self, index: u32, target: Option<Target>) -> (u64, u64) {
+        let allocation = &self.allocations[index as usize];
+        match target {
+            Some(_) => (allocation.size, 0),
+            None if allocation.state.contains(AllocationState::EVICTABLE) => (0, allocation.size),
+            None => (0, 0),
+        }
     }
 
     /// Ends a trial: nothing of the memory segment has changed yet, and ranges of the aperture are assigned. A victim whose range
@@ -356,8 +386,7 @@ impl VidMm {
                 Done::Member { index, before: None } => drop(trial.members.remove(&index)),
                 Done::Member { index, before: Some(before) } => drop(trial.members.insert(index, before)),
                 Done::System { wanted, kept } => {
-                    trial.wanted_in_system -= wanted;
-                    trial.kept_in_system -= kept;
+                    (trial.wanted_in_system, trial.kept_in_system) = (wanted, kept);
                 }
             }
         }
