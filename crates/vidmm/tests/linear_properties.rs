@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use vidmm::linear::*;
 use vidmm::{Extent, PAGE_SIZE};
 
-/// From 16 MiB up, holes are kept in another way.
-const LARGE: u64 = 4096;
+/// From 64 MiB up, holes are kept in another way.
+const LARGE: u64 = 16 << 10;
 
 /// After so many holes that miss an alignment, the smallest need not be taken.
 const LOOKED_AT: usize = 32;
@@ -228,7 +228,7 @@ fn compare(segment: &LinearSegment, oracle: &Oracle) {
 
 /// A segment's pages, the ends of its banks, and steps.
 fn program() -> impl Strategy<Value = (u64, Vec<u64>, Vec<Step>)> {
-    prop_oneof![Just(1u64 << 3), Just(70), Just(1_000), Just(30_000)]
+    prop_oneof![Just(1u64 << 3), Just(70), Just(1_000), Just(100_000)]
         .prop_flat_map(|pages| (Just(pages), bank_ends(pages), prop::collection::vec(step(pages), 1..120)))
 }
 

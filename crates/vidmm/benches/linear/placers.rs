@@ -1,9 +1,12 @@
 //! The placers: all count in units of one size.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU32,
+};
 
-use vidmm::Extent;
 use vidmm::linear::{Direction, LinearSegment};
+use vidmm::{Extent, PAGE_SIZE};
 
 /// Places ranges in a segment.
 pub trait Placer {
@@ -23,18 +26,20 @@ pub struct Vidmm {
 }
 
 impl Placer for Vidmm {
-    type Range = Extent;
+    /// First page and pages: like the others', it has eight bytes.
+    type Range = (u32, NonZeroU32);
 
     fn new(size: u32, unit: u64, _ranges: usize) -> Self {
         Self { segment: LinearSegment::new(u64::from(size) * unit), unit }
     }
 
-    fn take(&mut self, units: u32) -> Option<Extent> {
-        self.segment.allocate(u64::from(units) * self.unit, self.unit, Direction::FromStart, &[])
+    fn take(&mut self, units: u32) -> Option<Self::Range> {
+        let taken = self.segment.allocate(u64::from(units) * self.unit, self.unit, Direction::FromStart, &[])?;
+        Some(((taken.offset / PAGE_SIZE) as u32, NonZeroU32::new((taken.size / PAGE_SIZE) as u32)?))
     }
 
-    fn give(&mut self, range: Extent) {
-        self.segment.free(range);
+    fn give(&mut self, (start, len): Self::Range) {
+        self.segment.free(Extent { offset: u64::from(start) * PAGE_SIZE, size: u64::from(len.get()) * PAGE_SIZE });
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Only what is free has an entry, so that what is placed costs nothing. Holes are chained in the order of their place. A
 //! table names the first hole that starts in each block of the segment, and a set the blocks that have one; so the hole at or
-//! after a page is found by looking at one block.
+//! after a page is found by looking at one block. Blocks become smaller as holes become more.
 
 use alloc::{vec, vec::Vec};
 use core::iter;
@@ -15,10 +15,10 @@ use super::{
 };
 
 /// Blocks have at least so many pages (256 KiB).
-const BLOCK_PAGES: u32 = 64;
+const LEAST_BLOCK_SHIFT: u32 = 6;
 
-/// A segment has at most so many blocks, so that the table stays small: above 64 GiB blocks grow with the segment.
-const MAX_BLOCKS: u32 = 1 << 18;
+/// A segment has so many blocks at first, or fewer.
+const FIRST_BLOCKS: u32 = 256;
 
 /// The end of the chain, in both directions. Its place is the end of the segment.
 const END: HoleIndex = 0;
@@ -61,19 +61,19 @@ pub(super) struct Holes {
 impl Holes {
     /// One hole, from the start to the end.
     pub fn new(pages: u32, banks: Banks) -> Self {
-        let block_pages = (pages / MAX_BLOCKS).next_power_of_two().max(BLOCK_PAGES);
-        let blocks = pages.div_ceil(block_pages) as usize;
         let end = Hole { run: Run { start: pages, len: 0 }, before: END, after: END, link: Link::default() };
+        let block_shift = pages.div_ceil(FIRST_BLOCKS).next_power_of_two().trailing_zeros().max(LEAST_BLOCK_SHIFT);
         let mut holes = Self {
             holes: vec![end],
             unused: Vec::new(),
-            first_in_block: vec![END; blocks],
-            used_blocks: NumberSet::new(blocks),
-            block_shift: block_pages.trailing_zeros(),
+            first_in_block: Vec::new(),
+            used_blocks: NumberSet::new(0),
+            block_shift,
             by_size: BySize::new(pages / 2),
             banks,
             free: 0,
         };
+        holes.divide(block_shift);
         holes.insert_before(END, Run { start: 0, len: pages });
         holes
     }
@@ -95,7 +95,7 @@ impl Holes {
     }
 
     pub fn smallest(&self, len: u32, direction: Direction) -> Option<HoleIndex> {
-        self.by_size.smallest(&self.holes, len, direction)
+        self.by_size.smallest(len, direction)
     }
 
     pub fn at_least(&self, len: u32, direction: Direction) -> impl Iterator<Item = HoleIndex> {
@@ -174,6 +174,9 @@ impl Holes {
             }
             None => {
                 self.holes.push(new);
+                if self.holes.len() > 1 * self.first_in_block.len() && self.block_shift > LEAST_BLOCK_SHIFT {
+                    self.divide(self.block_shift - 1);
+                }
                 (self.holes.len() - 1) as HoleIndex
             }
         };
@@ -212,17 +215,31 @@ impl Holes {
         self.free = self.free - old.len + new.len;
     }
 
+    /// Divides the segment into blocks of 2^`block_shift` pages.
+    fn divide(&mut self, block_shift: u32) {
+        let blocks = self.pages().div_ceil(1 << block_shift) as usize;
+        self.block_shift = block_shift;
+        self.first_in_block = vec![END; blocks];
+        self.used_blocks = NumberSet::new(blocks);
+        let mut hole = self.holes[END as usize].after;
+        while hole != END {
+            self.enter_block(hole);
+            hole = self.holes[hole as usize].after;
+        }
+    }
+
     fn block_of(&self, hole: HoleIndex) -> usize {
         (self.run(hole).start >> self.block_shift) as usize
     }
 
+    /// It is the first of its block if none is there yet, or the one after it was the first.
     fn enter_block(&mut self, hole: HoleIndex) {
         let block = self.block_of(hole);
         let first = self.first_in_block[block];
         if first == END {
             self.used_blocks.insert(block);
         }
-        if first == END || self.run(hole).start < self.run(first).start {
+        if first == END || first == self.holes[hole as usize].after {
             self.first_in_block[block] = hole;
         }
     }

@@ -10,7 +10,7 @@
 //! long enough, so that large holes stay whole.
 //!
 //! - Among holes of one size, one in the half of the segment that the [`Direction`] names is taken, the last that came to be.
-//!   From 16 MiB up it is the one nearest to the start.
+//!   From 64 MiB up it is the one nearest to the start.
 //! - In its hole the request lies at the end that the direction names, as near as its alignment allows.
 //! - An alignment may be missed by many holes that are long enough. After 32 of them, the smallest hole that cannot miss it is
 //!   taken; if there is none, all are looked at. So `None` always means that nothing fits.
@@ -20,7 +20,7 @@
 //!
 //! A hole costs some 40 bytes, and what is placed nothing. A table costs 4 bytes for each 256 KiB of a segment up to 64 GiB
 //! (for each 2^-18 of a larger one), of which only what is used is touched. Taking and giving back find their neighbours by
-//! looking at the holes of one such block, and their size in a bit set, or, from 16 MiB up, in a tree.
+//! looking at the holes of one such block, and their size in a bit set, or, from 64 MiB up, in a tree.
 //!
 //! # Moving what is in the way
 //!

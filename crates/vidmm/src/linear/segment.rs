@@ -61,11 +61,10 @@ impl LinearSegment {
             self.holes.take(hole, place);
             return Some(place.extent());
         }
-        let (hole, place) = if want.alignment == 1 {
-            let hole = self.holes.smallest(want.len, want.direction)?;
-            (hole, want.fit(self.holes.run(hole))?)
-        } else {
-            want.choose(|len| self.holes.at_least(len, direction), |hole| self.holes.run(hole))?
+        let smallest = self.holes.smallest(want.len, direction)?;
+        let (hole, place) = match want.fit(self.holes.run(smallest)) {
+            Some(place) => (smallest, place),
+            None => want.choose(|len| self.holes.at_least(len, direction), |hole| self.holes.run(hole))?,
         };
         self.holes.take(hole, place);
         Some(place.extent())
