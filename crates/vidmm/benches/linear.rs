@@ -56,7 +56,10 @@ const A_MILLION: Population = Population { ranges: 1_000_000, unit: 4 << 10 };
 const FULL: Scale = Scale { seeds: 6, rounds: 9, populations: &[HUNDRED_THOUSAND, A_MILLION], samples: 400_000 };
 const QUICK: Scale = Scale { seeds: 2, rounds: 5, populations: &[HUNDRED_THOUSAND], samples: 100_000 };
 
-const PARTS: [(&str, fn(&Scale, &mut Report)); 3] = [("refusals", refusals), ("pairs", pairs), ("tail", tail)];
+/// A part of the report, and what measures it.
+type Part = (&'static str, fn(&Scale, &mut Report));
+
+const PARTS: [Part; 3] = [("refusals", refusals), ("pairs", pairs), ("tail", tail)];
 
 const FLAGS: [&str; 4] = ["--quick", "--json", "--check", "--bench"];
 

@@ -60,10 +60,14 @@ impl Banks {
     }
 
     /// The hole `old` is now `new`; `None` is no hole.
+    #[inline]
     pub fn replace(&mut self, old: Option<Run>, new: Option<Run>) {
-        if self.ends.is_empty() {
-            return;
+        if !self.ends.is_empty() {
+            self.replace_parts(old, new);
         }
+    }
+
+    fn replace_parts(&mut self, old: Option<Run>, new: Option<Run>) {
         let touched = old.into_iter().chain(new);
         let start = touched.clone().map(|run| run.start).min().unwrap_or(0);
         let end = touched.map(|run| run.end()).max().unwrap_or(0);

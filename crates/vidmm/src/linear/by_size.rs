@@ -52,10 +52,11 @@ pub(super) struct BySize {
 }
 
 impl BySize {
-    /// For holes of a segment whose middle is the page `middle`.
-    pub fn new(middle: u32) -> Self {
-        let half = || Half { first: vec![NONE; LARGE as usize], sizes: NumberSet::new(LARGE as usize) };
-        Self { halves: [half(), half()], large: BTreeMap::new(), middle }
+    /// For holes of a segment of so many pages.
+    pub fn new(pages: u32) -> Self {
+        let sizes = LARGE.min(pages + 1) as usize;
+        let half = || Half { first: vec![NONE; sizes], sizes: NumberSet::new(sizes) };
+        Self { halves: [half(), half()], large: BTreeMap::new(), middle: pages / 2 }
     }
 
     pub fn insert(&mut self, holes: &mut [impl Linked], hole: HoleIndex) {

@@ -2,7 +2,9 @@
 //!
 //! Only what is free has an entry, so that what is placed costs nothing. Holes are chained in the order of their place. A
 //! table names the first hole that starts in each block of the segment, and a set the blocks that have one; so the hole at or
-//! after a page is found by looking at one block. Blocks become smaller as holes become more.
+//! after a page is found by looking at one block. Where that meant to look at many holes, blocks are halved.
+
+mod check;
 
 use alloc::{vec, vec::Vec};
 use core::iter;
@@ -19,6 +21,9 @@ const LEAST_BLOCK_SHIFT: u32 = 6;
 
 /// A segment has so many blocks at first, or fewer.
 const FIRST_BLOCKS: u32 = 256;
+
+/// Blocks are halved when more of their holes have to be looked at.
+const MAX_STEPS: u32 = 8;
 
 /// The end of the chain, in both directions. Its place is the end of the segment.
 const END: HoleIndex = 0;
@@ -69,7 +74,7 @@ impl Holes {
             first_in_block: Vec::new(),
             used_blocks: NumberSet::new(0),
             block_shift,
-            by_size: BySize::new(pages / 2),
+            by_size: BySize::new(pages),
             banks,
             free: 0,
         };
@@ -110,7 +115,7 @@ impl Holes {
 
     /// The hole in which all of `run` is.
     pub fn around(&self, run: Run) -> Option<HoleIndex> {
-        let after = self.at_or_after(run.start);
+        let (after, _) = self.at_or_after(run.start);
         [after, self.holes[after as usize].before].into_iter().find(|&hole| hole != END && self.run(hole).contains(run))
     }
 
@@ -132,7 +137,10 @@ impl Holes {
 
     /// Makes `run` free and merges it with its neighbours; `None`, and nothing changes, if some of it is free.
     pub fn give(&mut self, run: Run) -> Option<()> {
-        let after = self.at_or_after(run.start);
+        let (after, steps) = self.at_or_after(run.start);
+        if steps > MAX_STEPS && self.block_shift > LEAST_BLOCK_SHIFT {
+            self.divide(self.block_shift - 1);
+        }
         let before = self.holes[after as usize].before;
         let (ahead, behind) = (self.run(before), self.run(after));
         if (before != END && ahead.end() > run.start) || behind.start < run.end() {
@@ -152,16 +160,19 @@ impl Holes {
         Some(())
     }
 
-    /// The first hole that does not start before `page`, or `END`.
-    fn at_or_after(&self, page: u32) -> HoleIndex {
+    /// The first hole that does not start before `page`, or `END`; and how many others were looked at.
+    fn at_or_after(&self, page: u32) -> (HoleIndex, u32) {
         let block = (page >> self.block_shift) as usize;
-        let Some(first) = self.used_blocks.next(block) else { return END };
-        let mut hole = self.first_in_block[first];
-        // Beyond the first block that is looked at there is nothing before the page.
+        let mut hole = self.first_in_block[block];
+        if hole == END {
+            return (self.used_blocks.next(block).map_or(END, |next| self.first_in_block[next]), 0);
+        }
+        let mut steps = 0;
         while hole != END && self.run(hole).start < page {
             hole = self.holes[hole as usize].after;
+            steps += 1;
         }
-        hole
+        (hole, steps)
     }
 
     fn insert_before(&mut self, after: HoleIndex, run: Run) {
@@ -174,9 +185,6 @@ impl Holes {
             }
             None => {
                 self.holes.push(new);
-                if self.holes.len() > 1 * self.first_in_block.len() && self.block_shift > LEAST_BLOCK_SHIFT {
-                    self.divide(self.block_shift - 1);
-                }
                 (self.holes.len() - 1) as HoleIndex
             }
         };
@@ -257,57 +265,24 @@ impl Holes {
             self.used_blocks.remove(block);
         }
     }
+}
 
-    /// What of the books is wrong.
-    pub fn check(&self) -> Result<(), &'static str> {
-        let mut before = END;
-        let mut free = 0;
-        let mut in_size_order: Vec<(u32, HoleIndex)> = Vec::new();
-        loop {
-            let hole = self.holes[before as usize].after;
-            let (ahead, run) = (self.run(before), self.run(hole));
-            if self.holes[hole as usize].before != before {
-                return Err("the chain of holes differs by direction");
-            }
-            if hole == END {
-                break;
-            }
-            if run.len == 0 || run.end() > self.pages() || (before != END && run.start <= ahead.end()) {
-                return Err("a hole is empty, out of place, or touches the one before it");
-            }
-            if before == END || self.block_of(before) != self.block_of(hole) {
-                let blocks = if before == END { 0 } else { self.block_of(before) + 1 }..self.block_of(hole);
-                if self.first_in_block[self.block_of(hole)] != hole
-                    || self.used_blocks.next(blocks.start) != Some(blocks.end)
-                {
-                    return Err("a block names a hole that is not its first, or none");
-                }
-            }
-            free += run.len;
-            in_size_order.push((run.len, hole));
-            before = hole;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_halved_where_holes_are_dense() {
+        let mut holes = Holes::new(1 << 20, Banks::default());
+        let block_shift = holes.block_shift;
+        let all = holes.smallest(1, Direction::FromStart).expect("it is empty");
+        holes.take(all, Run { start: 0, len: 1 << 20 });
+        for start in (0..4000).step_by(2) {
+            holes.give(Run { start, len: 1 }).expect("it is taken");
+            holes.check().expect("the books are right");
         }
-        if before == END && self.used_blocks.next(0).is_some() {
-            return Err("a block has a hole although there is none");
-        }
-        if free != self.free {
-            return Err("what is free is not the sum of the holes");
-        }
-        in_size_order.sort_unstable();
-        for direction in [Direction::FromStart, Direction::FromEnd] {
-            let mut kept: Vec<(u32, HoleIndex)> =
-                self.at_least(1, direction).map(|hole| (self.run(hole).len, hole)).collect();
-            if !kept.is_sorted_by_key(|&(len, _)| len) {
-                return Err("holes are not in the order of their sizes");
-            }
-            kept.sort_unstable();
-            if kept != in_size_order {
-                return Err("holes by place and holes by size differ");
-            }
-        }
-        if !self.banks.check(self.iter()) {
-            return Err("holes by place and holes by bank differ");
-        }
-        Ok(())
+        assert!(holes.block_shift < block_shift);
+        assert!((1..4000).step_by(2).all(|start| holes.around(Run { start, len: 1 }).is_none()));
+        assert!((0..4000).step_by(2).all(|start| holes.around(Run { start, len: 1 }).is_some()));
     }
 }

@@ -18,9 +18,10 @@
 //!
 //! # What it costs
 //!
-//! A hole costs some 40 bytes, and what is placed nothing. A table costs 4 bytes for each 256 KiB of a segment up to 64 GiB
-//! (for each 2^-18 of a larger one), of which only what is used is touched. Taking and giving back find their neighbours by
-//! looking at the holes of one such block, and their size in a bit set, or, from 64 MiB up, in a tree.
+//! A hole costs 24 bytes, and what is placed nothing. Beside that a segment has 128 KiB at most for the sizes, and 4 bytes for
+//! each block into which it is divided: at first 256 blocks, which are halved wherever holes are so dense that to give a range
+//! back means to look at more than 8 of a block, until they have 256 KiB. So taking and giving back look at a few holes of one
+//! block, and find a size in a bit set or, from 64 MiB up, in a tree.
 //!
 //! # Moving what is in the way
 //!

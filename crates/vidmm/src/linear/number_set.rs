@@ -81,11 +81,11 @@ mod tests {
         let mut set = NumberSet::new(300_000);
         assert_eq!((set.next(0), set.last()), (None, None));
         let members = [0, 63, 64, 4095, 4096, 262_143, 262_144, 299_999];
-        members.map(|number| set.insert(number));
+        members.iter().for_each(|&number| set.insert(number));
         let walked: Vec<usize> = core::iter::successors(set.next(0), |&number| set.next(number + 1)).collect();
         assert_eq!(walked, members);
         assert_eq!(set.last(), Some(299_999));
-        [0, 299_999, 4096].map(|number| set.remove(number));
+        [0, 299_999, 4096].iter().for_each(|&number| set.remove(number));
         assert_eq!((set.next(0), set.next(4096), set.last()), (Some(63), Some(262_143), Some(262_144)));
     }
 
