@@ -7,8 +7,9 @@ use vidmm::contract::{
     CreateAllocationError, EngineDesc, EngineKind, FillVirtual, FlushTlb, GpuMmuCaps, GpuMmuFlags, Kmd,
     KmdAllocationHandle, KmdContextHandle, KmdError, KmdProcessHandle, MapApertureFlags, MapApertureSegment,
     MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, NotifyInterrupt, PageTableLevelDesc, PageTableUpdateMode,
-    PagingBufferDesc, PagingOperation, RootPageTable, SegmentDescriptor, SegmentFlags, SegmentPreference, SegmentSet,
-    SubmitCommand, TransferVirtual, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
+    PagingBufferDesc, PagingOperation, PatchingCaps, RootPageTable, SegmentBankPreference, SegmentDescriptor,
+    SegmentFlags, SegmentPreference, SegmentSet, SubmitCommand, TransferVirtual, UnmapApertureSegment, UpdatePageTable,
+    UpdatePageTableFlags,
 };
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{AllocationDesc, AllocationSegments, CpuAccess, KernelCommand, Surface, Umd};
@@ -402,6 +403,7 @@ impl Kmd for SoftKmd {
                 size: self.config.paging_buffer_bytes,
                 private_data_size: self.config.paging_buffer_private_data_bytes,
             },
+            patching: PatchingCaps::default(),
         }
     }
 
@@ -446,7 +448,7 @@ impl Kmd for SoftKmd {
         let may_be_local = segments.first().is_some_and(|&first| Some(first) == self.config.local_segment());
         let page_size = if may_be_local { self.config.page_size } else { PageSize::Kib4 };
         let mut preferred_segment = SegmentPreference::default();
-        preferred_segment.0[..segments.len()].copy_from_slice(&segments);
+        preferred_segment.segment_ids[..segments.len()].copy_from_slice(&segments);
         let allocation = KmdAllocationHandle(self.handle());
         self.allocations.insert(allocation, data.surface);
         Ok(AllocationInfo {
@@ -455,6 +457,8 @@ impl Kmd for SoftKmd {
             alignment: page_size.bytes() as u32,
             supported_segment_set: SegmentSet(segments.iter().map(|&segment| SegmentSet::of(segment).0).sum()),
             preferred_segment,
+            hinted_bank: SegmentBankPreference::default(),
+            eviction_segment_set: SegmentSet::default(),
             allocation_priority: if data.allocation_priority == 0 { PRIORITY_NORMAL } else { data.allocation_priority },
             flags: data.flags,
             flags2: data.flags2,

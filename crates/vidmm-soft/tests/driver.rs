@@ -399,7 +399,13 @@ fn an_engine_is_told_whose_addresses_it_runs_in() {
     {
         let process = kmd.create_process(false).unwrap();
         let context = kmd.create_context(process, RENDER_ENGINE, false).unwrap();
-        let submit = SubmitCommand { context, node_ordinal: RENDER_ENGINE, submission_fence_id: 1, paging: false };
+        let submit = SubmitCommand {
+            context,
+            node_ordinal: RENDER_ENGINE,
+            submission_fence_id: 1,
+            paging: false,
+            dma_buffer_submission_offsets: None,
+        };
         let mut preamble = Vec::new();
         kmd.submit_command(&submit, &mut preamble);
         let commands: Vec<_> = Decoder::new(&preamble).map(Result::unwrap).collect();
@@ -460,7 +466,7 @@ fn allocations_may_live_where_they_were_asked_to() {
     use AllocationSegments::*;
     let asked = |kmd: &mut SoftKmd, segments| {
         let info = create(kmd, AllocationDesc { segments, ..AllocationDesc::local(PAGE) });
-        let preferred: Vec<_> = info.preferred_segment.0.iter().map(|segment| segment.0).collect();
+        let preferred: Vec<_> = info.preferred_segment.segment_ids.iter().map(|segment| segment.0).collect();
         (info.supported_segment_set.0, preferred, u64::from(info.alignment))
     };
     let mut kmd = driver(SoftAdapterConfig::default());

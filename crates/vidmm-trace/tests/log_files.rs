@@ -482,6 +482,8 @@ fn operations() -> Vec<PagingOperation> {
             transfer_size: 0,
             source: local(LARGE),
             destination: local(0),
+            flags: TransferFlags::TRANSFER_START | TransferFlags::TRANSFER_END,
+            mdl_offset: 0,
         }),
         PagingOperation::VirtualFill(FillVirtual {
             allocation: handle,

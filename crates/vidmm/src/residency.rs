@@ -69,7 +69,8 @@ impl ListEntry {
         self.until.get()
     }
 
-    fn extend(&mut self, last: SubmissionNo) {
+    /// Submission `last` uses it too.
+    pub fn extend(&mut self, last: SubmissionNo) {
         self.until = U56::new(self.until().max(last));
     }
 
@@ -232,6 +233,12 @@ impl ListBytes {
             self.earlier.push_back(Weight { bytes: self.now, last_submission, last_request });
         }
         self.now = bytes;
+    }
+
+    /// A portion leaves that has been handed out: what it required is not remembered. Whoever takes its room waits for it, and
+    /// nothing that is outstanding is to find that room again.
+    pub fn lighten(&mut self, bytes: u64) {
+        self.now -= bytes;
     }
 
     /// What is outstanding weighs what the list weighs now: part of it is counted in another pool.

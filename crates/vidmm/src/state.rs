@@ -26,12 +26,14 @@ use crate::{
     offer::Offer,
     ordered_set::OrderedSet,
     paging::{Step, Stream, Windows},
-    placer::PagePlacer,
+    patching::Patching,
+    placer::Placer,
     pool::{PerPool, Pool},
     recovery::{Recovery, TdrOptions},
     request::Request,
     residency::{Lapsing, ListBytes},
     spans::Spans,
+    split::Portion,
     submission::Submission,
     trim::{TrimFlags, TrimIntervals},
     turn::{Activity, Turn, Turns},
@@ -53,7 +55,9 @@ use crate::{
 /// The same calls with the same answers of the driver and the host give the same outputs.
 pub struct VidMm {
     pub(crate) adapter: Adapter,
-    pub(crate) placer: PagePlacer,
+    pub(crate) placer: Placer,
+    /// What an adapter without GPU virtual addresses adds.
+    pub(crate) patching: Patching,
     pub(crate) commit: CommitLimit,
     pub(crate) aperture: ApertureRanges,
     pub(crate) evictable: PerPool<Evictable>,
@@ -107,6 +111,8 @@ pub struct VidMm {
     pub(crate) has_priorities: bool,
     /// The allocations that are offered.
     pub(crate) offers: BTreeMap<u32, Offer>,
+    /// The last plan that discards an allocation, while that has not retired: then the backing store is reset.
+    pub(crate) discards: BTreeMap<u32, PlanNo>,
     /// The allocations that the CPU sees.
     pub(crate) locks: BTreeMap<u32, Lock>,
     /// Evictable allocations whose last Evict asked for eviction at the earliest opportunity.
@@ -222,6 +228,12 @@ pub struct Statistics {
     pub virtual_transfers: u64,
     /// VIRTUAL_FILL operations.
     pub virtual_fills: u64,
+    /// TRANSFER operations.
+    pub transfers: u64,
+    /// FILL operations.
+    pub fills: u64,
+    /// DISCARD_CONTENT operations.
+    pub discarded_contents: u64,
     /// UPDATE_PAGE_TABLE operations.
     pub update_page_tables: u64,
     /// FLUSH_TLB operations.
@@ -402,6 +414,10 @@ pub(crate) struct Context {
     pub priority: i32,
     pub queue: VecDeque<Submission>,
     pub in_flight: usize,
+    /// The next portion of the DMA buffer in front of the queue, if it is decided.
+    pub portion: Option<Portion>,
+    /// When it was served last, among the portions of all contexts.
+    pub served: u64,
     /// The driver knows the root page table (GVA-17).
     pub root_is_set: bool,
 }
@@ -586,12 +602,22 @@ impl VidMm {
 
     /// The device's list weighs `bytes` in a pool from now on.
     pub(crate) fn set_list_bytes(&mut self, device: usize, pool: Pool, bytes: u64) {
-        let before = self.devices[device].list[pool].now();
-        self.account(device, pool, |books| {
+        self.change_list(device, pool, |books| {
             let (retired, granted) = (books.retired(), books.granted_request());
             books.list[pool].set(bytes, books.submitted, books.last_request);
             books.list[pool].forget(retired, granted);
         });
+    }
+
+    /// Takes bytes off a device's list that a portion required and that need not be there for the device any more.
+    pub(crate) fn lighten_list(&mut self, device: usize, pool: Pool, bytes: u64) {
+        self.change_list(device, pool, |books| books.list[pool].lighten(bytes));
+    }
+
+    fn change_list(&mut self, device: usize, pool: Pool, change: impl FnOnce(&mut Device)) {
+        let before = self.devices[device].list[pool].now();
+        self.account(device, pool, change);
+        let bytes = self.devices[device].list[pool].now();
         let process = self.devices[device].process;
         let demand = self.shares[pool].get(process).demand;
         self.shares[pool].set_demand(process, demand - before + bytes);

@@ -84,7 +84,7 @@ fn a_segment_set_names_reported_segments() {
 /// SEG-42.
 #[test]
 fn a_preferred_segment_is_a_supported_one() {
-    let prefer = |ids: [u8; 5]| SegmentPreference(ids.map(SegmentId));
+    let prefer = |ids: [u8; 5]| SegmentPreference::of(ids.map(SegmentId));
     for (ids, outside) in [([2, 0, 0, 0, 0], 2), ([1, 7, 0, 0, 0], 7), ([255, 1, 1, 1, 1], 255), ([1, 1, 1, 1, 2], 2)] {
         let info = AllocationInfo { preferred_segment: prefer(ids), ..usual() };
         assert_eq!(broken(info), AllocationInfoRule::PreferredSegment(outside));

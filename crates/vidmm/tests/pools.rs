@@ -24,7 +24,7 @@ const SYSTEM: Option<SegmentId> = Some(SegmentId::SYSTEM);
 /// An allocation of `pages` pages that may be in both, and prefers segments in this order.
 fn preferring(world: &mut World, client: Client, pages: u64, ids: [u8; 5]) -> (AllocationId, u64) {
     let info = world.config.allocation(Place::LocalOrSystem, pages, SILENT);
-    let preferred_segment = SegmentPreference(ids.map(SegmentId));
+    let preferred_segment = SegmentPreference::of(ids.map(SegmentId));
     let a = world.try_create(client, AllocationInfo { preferred_segment, ..info }).unwrap();
     (a, world.map(client, a))
 }

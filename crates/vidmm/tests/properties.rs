@@ -85,7 +85,7 @@ fn a_preference_is_followed_when_the_list_is_joined_again() {
     world.evict(client, &[a], IF_NECESSARY).unwrap();
     let aperture = world.config.aperture();
     let none = SegmentId::SYSTEM;
-    let preferred_segment = Some(SegmentPreference([aperture, none, none, none, none]));
+    let preferred_segment = Some(SegmentPreference::of([aperture, none, none, none, none]));
     let change = UpdateAllocationProperty { supported_segment_set: None, preferred_segment };
     assert_eq!(update(&mut world, client, a, change), Ok(0));
     world.bring_in(client, &[a]);
@@ -105,7 +105,7 @@ fn a_refused_change_changes_nothing() {
         assert_eq!(update(&mut world, client, a, set(impossible)), Err(UpdateError::Impossible(rule)));
     }
     let none = SegmentId::SYSTEM;
-    let preferred_segment = Some(SegmentPreference([world.config.aperture(), none, none, none, none]));
+    let preferred_segment = Some(SegmentPreference::of([world.config.aperture(), none, none, none, none]));
     let outside = UpdateAllocationProperty { supported_segment_set: Some(local), preferred_segment };
     let rule = AllocationInfoRule::PreferredSegment(world.config.aperture().0);
     assert_eq!(update(&mut world, client, a, outside), Err(UpdateError::Impossible(rule)));

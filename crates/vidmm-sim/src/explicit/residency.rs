@@ -146,7 +146,7 @@ impl Session<'_> {
                 .map(|segments| SegmentSet(segments.iter().map(|&segment| SegmentSet::of(segment).0).sum())),
             preferred_segment: segments.as_ref().map(|segments| {
                 let mut preferred = SegmentPreference::default();
-                preferred.0[..segments.len()].copy_from_slice(segments);
+                preferred.segment_ids[..segments.len()].copy_from_slice(segments);
                 preferred
             }),
         };

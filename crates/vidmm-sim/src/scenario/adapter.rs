@@ -130,14 +130,15 @@ impl AdapterSettings {
     /// an IOMMU has none.
     pub fn local_memory_or(&self, default: LocalMemory) -> LocalMemory {
         match self.addressing_model {
-            AddressingModel::GpuMmu => self.local_memory.unwrap_or(default),
+            AddressingModel::GpuMmu | AddressingModel::Physical => self.local_memory.unwrap_or(default),
             AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal => amount::NONE,
         }
     }
 
     /// Whether there is any local memory.
     pub fn has_local_memory(&self) -> bool {
-        self.addressing_model == AddressingModel::GpuMmu && self.local_memory != Some(amount::NONE)
+        let reaches_it = matches!(self.addressing_model, AddressingModel::GpuMmu | AddressingModel::Physical);
+        reaches_it && self.local_memory != Some(amount::NONE)
     }
 
     /// Where page tables live: as the scenario says, or else in local memory where there is any.

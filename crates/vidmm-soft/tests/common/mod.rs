@@ -367,6 +367,7 @@ impl Rig {
             node_ordinal: engine,
             submission_fence_id: signal.fence_id,
             paging: engine == 0,
+            dma_buffer_submission_offsets: None,
         };
         self.kmd.submit_command(&submit, &mut preamble);
         let packet = Packet { waits: waits.into(), signal, preamble, buffer: DmaBuffer::User(commands) };

@@ -100,6 +100,8 @@ pub fn farewell_to_a() -> Event {
         transfer_size: 0,
         source,
         destination,
+        flags: TransferFlags::TRANSFER_START | TransferFlags::TRANSFER_END,
+        mdl_offset: 0,
     });
     Event::PurgeOperation { allocation: A.id(), operation, status: BuildStatus::Success }
 }
@@ -138,6 +140,8 @@ pub fn adapter_reset_halfway_out() -> Broken {
             transfer_size: 0,
             source: local(0x9000),
             destination: local(0x9000),
+            flags: TransferFlags::TRANSFER_START | TransferFlags::TRANSFER_END,
+            mdl_offset: 0,
         }),
         status: BuildStatus::Success,
     };

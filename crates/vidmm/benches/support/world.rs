@@ -102,6 +102,7 @@ impl Kmd for NullDriver {
             },
             page_table_levels: if has_page_tables { vec![level; 4] } else { Vec::new() },
             paging_buffer: PagingBufferDesc { size: 64 << 10, private_data_size: 0 },
+            patching: PatchingCaps::default(),
         }
     }
 
@@ -130,6 +131,8 @@ impl Kmd for NullDriver {
             alignment: 0,
             supported_segment_set: SegmentSet::of(if in_system { aperture } else { LOCAL_MEMORY }),
             preferred_segment: SegmentPreference::default(),
+            hinted_bank: SegmentBankPreference::default(),
+            eviction_segment_set: SegmentSet::default(),
             allocation_priority: 0x7800_0000,
             flags: AllocationFlags::empty(),
             flags2,

@@ -73,6 +73,17 @@ pub enum BrokenRule {
     /// Address bits that no IOMMU has.
     #[error("PGV-20: {0} virtual address bits are reported; 32 to 63 are possible behind an IOMMU")]
     IoMmuAddressBits(u32),
+    /// A resource table without slots, or with more than slot ids can name.
+    #[error("SPL-02, U-44: {0} slots are reported; 1 to 16777216 are possible")]
+    SlotCount(u32),
+    /// Banks that do not divide the memory segment.
+    #[error(
+        "SEG-31: {count} banks are reported; there can be 127, whose ends rise, are multiples of 4096 and lie in the memory segment"
+    )]
+    Banks {
+        /// How many.
+        count: usize,
+    },
     /// Too few or too many engines.
     #[error("BPB-10: {0} engines are reported; 1 to 64 are possible")]
     EngineCount(usize),

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use crate::{
     contract::{AddressingModel, EngineKind, IoMmuDomain, KmdProcessHandle, WddmVersion},
-    units::{PageSize, SegmentId},
+    units::{Extent, PageSize, SegmentId},
 };
 
 pub use broken_rule::{BrokenRule, StartAdapterError};
@@ -54,6 +54,12 @@ pub(crate) struct Adapter {
     pub paging_va_size: u64,
     pub paging_buffer_size: usize,
     pub paging_private_size: usize,
+    /// Slots of a resource table (SPL-02); 0 with GPU virtual addresses.
+    pub num_slots: u32,
+    /// Engines save and restore their state between packets (SPL-07).
+    pub preemption_aware: bool,
+    /// Where the banks of the memory segment end (SEG-31).
+    pub bank_ends: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +100,26 @@ impl Adapter {
         self.model == AddressingModel::GpuMmu
     }
 
+    /// Whether engines use physical addresses, so that an allocation is one range of its segment.
+    pub fn is_physical(&self) -> bool {
+        self.model == AddressingModel::Physical
+    }
+
+    /// The bytes of a bank of the memory segment, by number from 1; none if there is no such bank. Without a table the segment
+    /// is one (SEG-31).
+    pub fn bank(&self, number: u8) -> Option<Extent> {
+        let size = self.memory_size();
+        let ends = self.bank_ends.iter().copied().chain((self.bank_ends.last() != Some(&size)).then_some(size));
+        let starts = core::iter::once(0).chain(self.bank_ends.iter().copied());
+        let mut banks = starts.zip(ends).map(|(offset, end)| Extent { offset, size: end - offset });
+        banks.nth(usize::from(number.checked_sub(1)?))
+    }
+
+    /// Whether the IOMMU translates what engines use.
+    pub fn is_behind_io_mmu(&self) -> bool {
+        matches!(self.model, AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal)
+    }
+
     /// The size of the memory segment's pages; small ones without a memory segment.
     pub fn memory_page_size(&self) -> PageSize {
         self.memory.map_or(PageSize::Kib4, |memory| memory.page_size)
@@ -125,6 +151,7 @@ impl Adapter {
                 let number = index as u64 + 1;
                 (number < GLOBAL_SLICES).then_some((number * slice, (number + 1) * slice))
             }
+            AddressingModel::Physical => Some((0, 0)),
         }
     }
 
@@ -135,13 +162,14 @@ impl Adapter {
             AddressingModel::GpuMmu => (self.coverage(0), end - self.coverage(0)),
             AddressingModel::GpuVaIoMmu => (NULL_GUARD, end - NULL_GUARD),
             AddressingModel::GpuVaIoMmuGlobal => (NULL_GUARD, end / GLOBAL_SLICES - NULL_GUARD),
+            AddressingModel::Physical => (0, 0),
         }
     }
 
     /// Whose addresses the IOMMU translates for a process; none if the GPU has page tables.
     pub fn io_mmu_domain(&self, process: KmdProcessHandle) -> Option<IoMmuDomain> {
         match self.model {
-            AddressingModel::GpuMmu => None,
+            AddressingModel::GpuMmu | AddressingModel::Physical => None,
             AddressingModel::GpuVaIoMmu => Some(IoMmuDomain::Process(process)),
             AddressingModel::GpuVaIoMmuGlobal => Some(IoMmuDomain::Global),
         }

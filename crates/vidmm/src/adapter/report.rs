@@ -6,13 +6,17 @@ use super::{Adapter, ApertureSegment, BrokenRule, Level, MemorySegment, Notifica
 use crate::{
     contract::{
         AdapterInfo, AddressingModel, EngineKind, GpuMmuFlags, PageTableLevelDesc, PageTableUpdateMode,
-        PagingBufferDesc, SegmentDescriptor, SegmentFlags, WddmVersion,
+        PagingBufferDesc, PatchingCaps, SegmentDescriptor, SegmentFlags, WddmVersion,
     },
     units::{PAGE_SIZE, PageSize, SegmentId},
 };
 
 const SEGMENTS_MAX: usize = 32;
 const ENGINES_MAX: usize = 64;
+/// A slot id has 24 bits (7.1, U-44).
+const SLOTS_MAX: u32 = 1 << 24;
+/// A bank id has 7 bits (SEG-43).
+const BANKS_MAX: usize = 127;
 const PAGING_BUFFER_MAX: u32 = 64 << 20;
 
 /// Checks what the driver reports. The size of the paging process's address space is left to
@@ -31,7 +35,8 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
     let paging_engine = check_engines(info, &mut broken);
     let levels = match info.addressing_model {
         AddressingModel::GpuMmu => check_levels(info, &mut broken),
-        _ => check_io_mmu(info, &mut broken),
+        AddressingModel::Physical => check_patching(info, memory, &mut broken),
+        AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal => check_io_mmu(info, &mut broken),
     };
     let mode = info.gpu_mmu.page_table_update_mode;
     let has_page_tables = info.addressing_model == AddressingModel::GpuMmu;
@@ -85,6 +90,9 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
             .next_multiple_of(PAGE_SIZE as usize)
             .max(PAGE_SIZE as usize),
         paging_private_size: info.paging_buffer.private_data_size as usize,
+        num_slots: info.patching.max_allocation_list_slot_id,
+        preemption_aware: info.patching.preemption_aware,
+        bank_ends: info.patching.bank_range_table.clone(),
     })
 }
 
@@ -99,7 +107,9 @@ fn system_commit_limit(info: &AdapterInfo, total_system_memory: u64) -> u64 {
 
 /// Behind an IOMMU engines reach system memory only (GVA-02, U-17).
 fn check_reach(info: &AdapterInfo, memory: Option<MemorySegment>, broken: &mut Vec<BrokenRule>) {
-    if let Some(memory) = memory.filter(|_| info.addressing_model != AddressingModel::GpuMmu) {
+    let is_behind_io_mmu =
+        matches!(info.addressing_model, AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal);
+    if let Some(memory) = memory.filter(|_| is_behind_io_mmu) {
         broken.push(BrokenRule::MemorySegmentBehindIoMmu(memory.id.0));
     }
 }
@@ -112,6 +122,28 @@ fn check_io_mmu(info: &AdapterInfo, broken: &mut Vec<BrokenRule>) -> Option<Vec<
     let va_bits = info.gpu_mmu.virtual_address_bit_count;
     if !(32..=63).contains(&va_bits) {
         broken.push(BrokenRule::IoMmuAddressBits(va_bits));
+    }
+    Some(Vec::new())
+}
+
+/// An adapter without GPU virtual addresses has slots to bind allocations to, and may divide its memory segment into banks.
+fn check_patching(
+    info: &AdapterInfo,
+    memory: Option<MemorySegment>,
+    broken: &mut Vec<BrokenRule>,
+) -> Option<Vec<Level>> {
+    if !info.page_table_levels.is_empty() {
+        broken.push(BrokenRule::LevelsWithoutGpuMmu(info.page_table_levels.len()));
+    }
+    let PatchingCaps { max_allocation_list_slot_id: slots, ref bank_range_table, .. } = info.patching;
+    if !(1..=SLOTS_MAX).contains(&slots) {
+        broken.push(BrokenRule::SlotCount(slots));
+    }
+    let size = memory.map_or(0, |memory| memory.size);
+    let rises = bank_range_table.is_sorted_by(|before, next| before < next);
+    let is_end = |&end: &u64| end > 0 && end.is_multiple_of(PAGE_SIZE) && end <= size;
+    if bank_range_table.len() > BANKS_MAX || !rises || !bank_range_table.iter().all(is_end) {
+        broken.push(BrokenRule::Banks { count: bank_range_table.len() });
     }
     Some(Vec::new())
 }

@@ -119,7 +119,7 @@ impl VidMm {
         }
         let mut preferred = SegmentPreference::default();
         if state.contains(AllocationState::PREFERS_SYSTEM) {
-            preferred.0[0] = aperture;
+            preferred.segment_ids[0] = aperture;
         }
         (update.supported_segment_set.unwrap_or(SegmentSet(set)), update.preferred_segment.unwrap_or(preferred))
     }
@@ -135,7 +135,7 @@ impl VidMm {
         if set.0 == 0 || set.0 & !self.adapter.segments_mask != 0 {
             return Err(UpdateError::Impossible(AllocationInfoRule::SegmentSet(set.0)));
         }
-        let mut named = preferred.0.into_iter().take_while(|segment| *segment != SegmentId::SYSTEM);
+        let mut named = preferred.segment_ids.into_iter().take_while(|segment| *segment != SegmentId::SYSTEM);
         if let Some(outside) = named.find(|&segment| !set.contains(segment)) {
             return Err(UpdateError::Impossible(AllocationInfoRule::PreferredSegment(outside.0)));
         }
@@ -154,7 +154,7 @@ impl VidMm {
         let mut residence = AllocationState::empty();
         residence.set(AllocationState::MAY_BE_IN_MEMORY, memory.is_some());
         residence.set(AllocationState::MAY_BE_IN_SYSTEM, set.contains(aperture));
-        residence.set(AllocationState::PREFERS_SYSTEM, preferred.0[0] == aperture);
+        residence.set(AllocationState::PREFERS_SYSTEM, preferred.segment_ids[0] == aperture);
         Ok(residence)
     }
 

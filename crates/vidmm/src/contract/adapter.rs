@@ -49,6 +49,24 @@ pub struct AdapterInfo {
     pub page_table_levels: Vec<PageTableLevelDesc>,
     /// The buffers in which the driver encodes paging operations (SEG-35).
     pub paging_buffer: PagingBufferDesc,
+    /// What an adapter without GPU virtual addresses adds. Not looked at otherwise.
+    pub patching: PatchingCaps,
+}
+
+/// What the driver of an adapter without GPU virtual addresses reports (section 7).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PatchingCaps {
+    /// How many slots the resource table of a DMA buffer has: slots are 0 to one less (SPL-02, U-44).
+    #[doc(alias = "DXGK_DRIVERCAPS")]
+    pub max_allocation_list_slot_id: u32,
+    /// Engines save and restore their state between packets, so that other contexts may run between the portions of a split
+    /// DMA buffer (SPL-07).
+    #[doc(alias = "DXGK_VIDSCHCAPS")]
+    pub preemption_aware: bool,
+    /// The banks of the memory segment: where each ends, in bytes from the segment's start. The last may be left out; none is
+    /// one bank (SEG-31).
+    #[doc(alias = "pBankRangeTable")]
+    pub bank_range_table: Vec<u64>,
 }
 
 /// How engines find memory (PGV-20, U-17).
@@ -66,6 +84,9 @@ pub enum AddressingModel {
     /// As GpuVaIoMmu, with one domain for all processes: no two of them use the same address.
     #[doc(alias = "GpuVaIommuGlobalRequired")]
     GpuVaIoMmuGlobal,
+    /// Engines use physical addresses, which the driver patches into each DMA buffer before it runs (PAT-10). An allocation is
+    /// one range of its segment, and devices have reference lists.
+    Physical,
 }
 
 /// One segment.

@@ -19,6 +19,11 @@ pub struct AllocationInfo {
     pub supported_segment_set: SegmentSet,
     /// Where it had better live: first choice first.
     pub preferred_segment: SegmentPreference,
+    /// Where in the segment of its first preference it had better live; not looked at where a memory segment is pages.
+    pub hinted_bank: SegmentBankPreference,
+    /// Aperture segments through which its content may leave the memory segment; none is directly (SEG-45). Looked at without
+    /// GPU virtual addresses only.
+    pub eviction_segment_set: SegmentSet,
     /// Initial priority, larger stays longer; never 0 (CRE-05, CRE-30).
     pub allocation_priority: u32,
     /// Its flags.
@@ -48,10 +53,44 @@ impl SegmentSet {
     }
 }
 
-/// Up to five segments in order of preference; id 0 ends the list (SEG-42).
+/// Up to five segments in order of preference (SEG-42).
 #[doc(alias = "DXGK_SEGMENTPREFERENCE")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SegmentPreference(pub [SegmentId; 5]);
+pub struct SegmentPreference {
+    /// The segments; id 0 ends the list.
+    pub segment_ids: [SegmentId; 5],
+    /// From which end of each room is looked for. Of pages of a segment all are as good.
+    pub directions: [Direction; 5],
+}
+
+impl SegmentPreference {
+    /// These segments, from their starts.
+    pub const fn of(segment_ids: [SegmentId; 5]) -> Self {
+        Self { segment_ids, directions: [Direction::FromStart; 5] }
+    }
+}
+
+/// Up to four banks of the segment of first preference, in order of preference (SEG-43).
+#[doc(alias = "DXGK_SEGMENTBANKPREFERENCE")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SegmentBankPreference {
+    /// The banks, from 1; 0 ends the list.
+    pub banks: [u8; 4],
+    /// From which end of each room is looked for.
+    pub directions: [Direction; 4],
+}
+
+/// From which end room is looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum Direction {
+    /// The lowest addresses first.
+    #[default]
+    FromStart,
+    /// The highest first.
+    FromEnd,
+}
 
 bitflags! {
     /// Flags of an allocation, with WDDM's bit positions (2.2).
@@ -66,6 +105,8 @@ bitflags! {
         const PERMANENT_SYS_MEM = 1 << 1;
         /// Its backing store is memory that the caller owns, given at creation; locks are those of `PERMANENT_SYS_MEM`.
         const EXISTING_SYS_MEM = 1 << 4;
+        /// Room for it is looked for from the end of a segment, unless a preference says otherwise (SEG-44).
+        const FROM_END_OF_SEGMENT = 1 << 6;
         /// Engines address it physically: while it is resident in system memory it is mapped in the aperture segment (SEG-13).
         /// Not possible with a memory segment in its set in this version.
         const ACCESSED_PHYSICALLY = 1 << 15;

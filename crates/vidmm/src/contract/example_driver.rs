@@ -47,6 +47,7 @@ impl Kmd for ExampleDriver {
             },
             page_table_levels: vec![level(9), level(9), level(9)],
             paging_buffer: PagingBufferDesc { size: 4096, private_data_size: 0 },
+            patching: PatchingCaps::default(),
         }
     }
 
@@ -73,6 +74,8 @@ impl Kmd for ExampleDriver {
             alignment: 0,
             supported_segment_set: SegmentSet::of(LOCAL_MEMORY),
             preferred_segment: SegmentPreference::default(),
+            hinted_bank: SegmentBankPreference::default(),
+            eviction_segment_set: SegmentSet::default(),
             allocation_priority: 0x7800_0000,
             flags: AllocationFlags::empty(),
             flags2: AllocationFlags2::empty(),

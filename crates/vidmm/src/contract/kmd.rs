@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use super::{
-    AdapterInfo, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, NotifyInterrupt,
-    SegmentPreference, SegmentSet,
+    AdapterInfo, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, NotifyInterrupt, Patch, Render,
+    RenderStatus, SegmentPreference, SegmentSet,
 };
 use crate::units::PhysicalAddress;
 
@@ -151,6 +151,26 @@ pub trait Kmd {
     #[doc(alias = "DxgkDdiSubmitCommand")]
     fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>);
 
+    /// Translates commands of the user-mode driver into a DMA buffer, and says where it holds addresses (PAT-10). The user-mode
+    /// driver is not trusted: what it wrote is checked here. Asked only of an adapter without GPU virtual addresses.
+    ///
+    /// # Errors
+    ///
+    /// Those that are documented (PAT-12). After [`InsufficientDmaBuffer`](RenderStatus::InsufficientDmaBuffer) it is called again
+    /// with more room, and `multipass_offset` as it left it.
+    #[doc(alias = "DxgkDdiRender")]
+    fn render(&mut self, render: &mut Render<'_>) -> Result<(), RenderStatus> {
+        let _ = render;
+        Err(RenderStatus::InvalidParameter)
+    }
+
+    /// Writes the addresses of a portion's allocations into its commands (PAT-10). It may be called again for the same portion,
+    /// with other addresses, and cannot fail (PAT-15).
+    #[doc(alias = "DxgkDdiPatch")]
+    fn patch(&mut self, patch: &mut Patch<'_>) {
+        let _ = patch;
+    }
+
     /// What an interrupt of the GPU says, from the bytes of its status registers, which only the driver understands (6.2).
     /// `None` if it is not the adapter's.
     ///
@@ -190,6 +210,8 @@ pub struct SubmitCommand {
     pub submission_fence_id: u64,
     /// Whether it is a paging buffer (BPB-09).
     pub paging: bool,
+    /// The first byte of the DMA buffer that is submitted, and the first that is not: of a portion, its own (PAT-01).
+    pub dma_buffer_submission_offsets: Option<(u32, u32)>,
 }
 
 /// A driver is out of memory.

@@ -23,14 +23,16 @@ mod host;
 mod interrupt;
 mod kmd;
 mod paging;
+mod patching;
 mod pte;
 
 pub use adapter::{
     AdapterInfo, AddressingModel, EngineDesc, EngineKind, GpuMmuCaps, GpuMmuFlags, PageTableLevelDesc,
-    PageTableUpdateMode, PagingBufferDesc, SegmentDescriptor, SegmentFlags, WddmVersion,
+    PageTableUpdateMode, PagingBufferDesc, PatchingCaps, SegmentDescriptor, SegmentFlags, WddmVersion,
 };
 pub use allocation::{
-    AllocationFlags, AllocationFlags2, AllocationInfo, CreateAllocationError, SegmentPreference, SegmentSet,
+    AllocationFlags, AllocationFlags2, AllocationInfo, CreateAllocationError, Direction, SegmentBankPreference,
+    SegmentPreference, SegmentSet,
 };
 pub use dma::{DmaBuffer, EngineFence, Packet, PagingBuffer};
 pub use host::{BackingStoreError, CpuAddressError, CpuVirtualAddress, Host, IoMmuDomain};
@@ -41,8 +43,10 @@ pub use kmd::{
     Kmd, KmdAllocationHandle, KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, RootPageTable, SubmitCommand,
 };
 pub use paging::{
-    BuildPagingBuffer, BuildStatus, FillVirtual, FlushTlb, MapApertureFlags, MapApertureSegment,
-    MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, PagingOperation, PagingOperationKind, Transfer,
-    TransferVirtual, TransferVirtualFlags, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
+    BuildPagingBuffer, BuildStatus, DiscardContent, DiscardContentFlags, Fill, FillVirtual, FlushTlb, MapApertureFlags,
+    MapApertureSegment, MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, PagingOperation, PagingOperationKind,
+    Transfer, TransferFlags, TransferVirtual, TransferVirtualFlags, UnmapApertureSegment, UpdatePageTable,
+    UpdatePageTableFlags,
 };
+pub use patching::{AllocationListElement, Patch, PatchLocation, Render, RenderStatus};
 pub use pte::{Pte, PteFlags, PteRun};

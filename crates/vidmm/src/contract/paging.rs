@@ -5,7 +5,7 @@ use core::fmt;
 use bitflags::bitflags;
 
 use super::{KmdAllocationHandle, KmdContextHandle, KmdProcessHandle, PteRun};
-use crate::units::{GpuVirtualAddress, PhysicalAddress, SegmentId};
+use crate::units::{GpuVirtualAddress, PAGE_SIZE, PhysicalAddress, SegmentId};
 
 /// One call of [`build_paging_buffer`](super::Kmd::build_paging_buffer).
 #[doc(alias = "DXGKARG_BUILDPAGINGBUFFER")]
@@ -76,10 +76,16 @@ pub enum PagingOperation {
     /// Do what must be done before an allocation leaves device access.
     #[doc(alias = "DXGK_OPERATION_NOTIFY_ALLOC")]
     NotifyAlloc(NotifyAlloc),
-    /// Copy between physical places. Sent only with no bytes, after a reset of the adapter: what the allocation had in the memory
-    /// segment is gone (BPB-27). The GPU is left alone, and what is written is not run.
+    /// Copy between physical places. With no bytes, after a reset of the adapter: what the allocation had in the memory segment
+    /// is gone (BPB-27); the GPU is left alone, and what is written is not run.
     #[doc(alias = "DXGK_OPERATION_TRANSFER")]
     Transfer(Transfer),
+    /// Fill an allocation in the memory segment.
+    #[doc(alias = "DXGK_OPERATION_FILL")]
+    Fill(Fill),
+    /// An allocation leaves the memory segment, and its content there is not wanted.
+    #[doc(alias = "DXGK_OPERATION_DISCARD_CONTENT")]
+    DiscardContent(DiscardContent),
 }
 
 /// The operations by name, as WDDM writes them.
@@ -104,6 +110,10 @@ pub enum PagingOperationKind {
     NotifyAlloc,
     /// TRANSFER.
     Transfer,
+    /// FILL.
+    Fill,
+    /// DISCARD_CONTENT.
+    DiscardContent,
 }
 
 impl fmt::Display for PagingOperationKind {
@@ -117,6 +127,8 @@ impl fmt::Display for PagingOperationKind {
             PagingOperationKind::UnmapApertureSegment => "UNMAP_APERTURE_SEGMENT",
             PagingOperationKind::NotifyAlloc => "NOTIFY_ALLOC",
             PagingOperationKind::Transfer => "TRANSFER",
+            PagingOperationKind::Fill => "FILL",
+            PagingOperationKind::DiscardContent => "DISCARD_CONTENT",
         })
     }
 }
@@ -133,6 +145,17 @@ impl PagingOperation {
             PagingOperation::UnmapApertureSegment(_) => PagingOperationKind::UnmapApertureSegment,
             PagingOperation::NotifyAlloc(_) => PagingOperationKind::NotifyAlloc,
             PagingOperation::Transfer(_) => PagingOperationKind::Transfer,
+            PagingOperation::Fill(_) => PagingOperationKind::Fill,
+            PagingOperation::DiscardContent(_) => PagingOperationKind::DiscardContent,
+        }
+    }
+
+    /// Says in the operation itself that its allocation is idle, where there is a flag for that (BPB-06).
+    pub(crate) fn note_idle(&mut self) {
+        match self {
+            PagingOperation::Transfer(op) => op.flags |= TransferFlags::ALLOCATION_IS_IDLE,
+            PagingOperation::DiscardContent(op) => op.flags |= DiscardContentFlags::ALLOCATION_IS_IDLE,
+            _ => {}
         }
     }
 
@@ -147,6 +170,8 @@ impl PagingOperation {
             PagingOperation::UnmapApertureSegment(op) => Some(op.allocation),
             PagingOperation::NotifyAlloc(op) => Some(op.allocation),
             PagingOperation::Transfer(op) => Some(op.allocation),
+            PagingOperation::Fill(op) => Some(op.allocation),
+            PagingOperation::DiscardContent(op) => Some(op.allocation),
         }
     }
 }
@@ -323,21 +348,97 @@ pub struct UnmapApertureSegment {
     pub dummy_page: PhysicalAddress,
 }
 
-/// Copy between physical places (BPB-20).
+/// Copy between physical places (BPB-20). An allocation moves completely, in one such operation or in several that follow each
+/// other.
 #[doc(alias = "DXGK_BUILDPAGINGBUFFER_TRANSFER")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Transfer {
     /// The allocation.
     pub allocation: KmdAllocationHandle,
-    /// Bytes from the start of the allocation (BPB-21).
+    /// Bytes from the start of the allocation: to be added on the side of a segment, and not on that of system memory (BPB-21).
     pub transfer_offset: u64,
-    /// How many bytes; none after a reset (BPB-27).
+    /// How many bytes; none after a reset (BPB-27), else a multiple of 4 KiB.
     pub transfer_size: u64,
-    /// Where they are.
+    /// Where the allocation is; in system memory, where its page list begins (BPB-22).
     pub source: PhysicalAddress,
-    /// Where they go.
+    /// Where it goes, likewise.
     pub destination: PhysicalAddress,
+    /// What kind of part it is.
+    pub flags: TransferFlags,
+    /// The first page of the page list that is meant, in pages of 4 KiB: to be added on the side of system memory (BPB-21).
+    pub mdl_offset: u32,
+}
+
+impl Transfer {
+    /// Where the first byte comes from.
+    pub fn first_source(&self) -> PhysicalAddress {
+        self.advanced(self.source)
+    }
+
+    /// Where the first byte goes.
+    pub fn first_destination(&self) -> PhysicalAddress {
+        self.advanced(self.destination)
+    }
+
+    fn advanced(&self, side: PhysicalAddress) -> PhysicalAddress {
+        let by = if side.segment.is_system() { u64::from(self.mdl_offset) * PAGE_SIZE } else { self.transfer_offset };
+        PhysicalAddress { offset: side.offset + by, ..side }
+    }
+}
+
+bitflags! {
+    /// What part of an allocation a [`Transfer`] is (BPB-20, BPB-06).
+    #[doc(alias = "DXGK_TRANSFERFLAGS")]
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    pub struct TransferFlags: u32 {
+        /// Nothing uses the allocation, and nothing will during this call.
+        const ALLOCATION_IS_IDLE = 1 << 2;
+        /// The first part.
+        const TRANSFER_START = 1 << 3;
+        /// The last part.
+        const TRANSFER_END = 1 << 4;
+    }
+}
+
+/// Give an allocation without content its first one (BPB-24). Only in the memory segment.
+#[doc(alias = "DXGK_BUILDPAGINGBUFFER_FILL")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Fill {
+    /// The allocation.
+    pub allocation: KmdAllocationHandle,
+    /// How many bytes: all of it, a multiple of 4 KiB.
+    pub fill_size: u64,
+    /// The pattern: 32 bits, little-endian, repeated (U-12).
+    pub fill_pattern: u32,
+    /// Where it is.
+    pub destination: PhysicalAddress,
+}
+
+/// An allocation leaves the memory segment without a copy (BPB-25, U-13).
+#[doc(alias = "DXGK_BUILDPAGINGBUFFER_DISCARDCONTENT")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct DiscardContent {
+    /// The allocation.
+    pub allocation: KmdAllocationHandle,
+    /// What is known of it.
+    pub flags: DiscardContentFlags,
+    /// Where it was.
+    pub address: PhysicalAddress,
+}
+
+bitflags! {
+    /// What is known of what a [`DiscardContent`] names (BPB-06).
+    #[doc(alias = "DXGK_DISCARDCONTENTFLAGS")]
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    pub struct DiscardContentFlags: u32 {
+        /// Nothing uses the allocation, and nothing will during this call.
+        const ALLOCATION_IS_IDLE = 1 << 0;
+    }
 }
 
 /// An allocation is about to leave device access (NTF-01 to NTF-05).

@@ -26,13 +26,6 @@ impl VidMm {
         self.drop_queued_work(index);
         self.empty_list(index);
         self.lapse_dispatched(index);
-        // What is offered or destroyed, and was kept for queued work alone, is worthless from now on.
-        let deferred = self.devices[index as usize].deferred.iter().map(|deferred| deferred.action.allocation());
-        for allocation in Vec::from_iter(self.offers.keys().copied().chain(deferred)) {
-            if self.allocations[allocation as usize].entry(index).is_some() {
-                self.reclassify(allocation);
-            }
-        }
         self.settle_list(index as usize);
         self.stirred = true;
     }
@@ -41,10 +34,14 @@ impl VidMm {
         let of_device = |queued: &&Queued| self.contexts[queued.context as usize].device == index;
         for queued in Vec::from_iter(self.queued.iter().filter(of_device).copied()) {
             self.queued.remove(&queued);
+            self.give_up_portion(queued.context);
             for dropped in core::mem::take(&mut self.contexts[queued.context as usize].queue) {
                 let device = &mut self.devices[index as usize];
                 device.undispatched.remove(&dropped.number);
                 device.unretired.remove(&dropped.number);
+                if let Some(references) = &dropped.references {
+                    self.forget_references(references);
+                }
                 for wait in &dropped.desc.waits {
                     self.monitored_fences[wait.fence.index()].references -= 1;
                 }

@@ -29,7 +29,7 @@ impl VidMm {
     pub(super) fn cut_before(&mut self, draft: &mut Draft, index: u32) {
         let allocation = &self.allocations[index as usize];
         let is_in_draft = draft.decided && allocation.last_plan == self.stream.next_number();
-        if is_in_draft && !(self.adapter.has_page_tables() && allocation.place.is_none()) {
+        if is_in_draft && (self.adapter.is_behind_io_mmu() || allocation.place.is_some()) {
             self.park_draft(draft);
         }
     }

@@ -85,8 +85,10 @@ impl VidMm {
         });
         let suspect = self.device_under_way(engine);
         let Some(last_aborted) = last_aborted_fence_id else {
+            // It counts among the resets of the adapter, and not among the engine timeouts of a process: whose packet it was
+            // stays unsaid (FLT-31).
             let cause = DeviceErrorReason::EngineTimeoutPromotedToAdapterReset;
-            return self.begin_adapter_reset_for(cause, suspect.filter(|_| reason == DeviceErrorReason::EngineTimeout));
+            return self.begin_adapter_reset_for(cause, suspect.map(|device| (device, reason)));
         };
         let books = &self.engines[engine as usize];
         let (last_completed, last_submitted) = (books.retired, books.submitted);
@@ -278,13 +280,18 @@ impl VidMm {
     fn hand_out_again(&mut self, kmd: &mut dyn Kmd, before: EngineFence, packet: InFlight, buffer: DmaBuffer) {
         let signal = EngineFence { engine: before.engine, fence_id: packet.fence_id };
         self.rename_signals(&packet, before, signal);
-        let (context, paging) = match packet.work {
-            Work::Paging => (self.builder.system_context, true),
-            Work::User { context, .. } => (self.contexts[context as usize].handle, false),
+        let (context, paging, dma_buffer_submission_offsets) = match packet.work {
+            Work::Paging => (self.builder.system_context, true, None),
+            Work::User { context, offsets, .. } => (self.contexts[context as usize].handle, false, offsets),
         };
         let mut preamble = Vec::new();
-        let submit =
-            SubmitCommand { context, node_ordinal: signal.engine, submission_fence_id: signal.fence_id, paging };
+        let submit = SubmitCommand {
+            context,
+            node_ordinal: signal.engine,
+            submission_fence_id: signal.fence_id,
+            paging,
+            dma_buffer_submission_offsets,
+        };
         kmd.submit_command(&submit, &mut preamble);
         let waits = packet.waits.clone();
         self.events.record(|| Event::Resubmitted { before, signal, waits: waits.clone() });

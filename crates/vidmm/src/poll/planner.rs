@@ -35,7 +35,10 @@ impl VidMm {
 
     fn plan_into_memory(&mut self, draft: &mut Draft, index: u32) -> ContentSource {
         let Allocation { size, handle, backing_store, state, .. } = self.allocations[index as usize];
-        let extents = Extents::from(self.take(draft, size));
+        let extents = match self.adapter.is_physical() {
+            false => Extents::from(self.take(draft, size)),
+            true => Extents::one(self.take_assigned(draft, index)),
+        };
         let backed = state.contains(AllocationState::BACKED);
         draft.plan.page_in.push(Coming::Memory(PageIn {
             handle,
@@ -55,6 +58,18 @@ impl VidMm {
                 ContentSource::Fill
             }
         }
+    }
+
+    /// Takes the range of the linear memory segment that a portion's decision has assigned to an allocation.
+    fn take_assigned(&mut self, draft: &mut Draft, index: u32) -> Extent {
+        let patched = self.patching.allocations.get_mut(&index);
+        let range = patched.and_then(|patched| patched.assigned.take()).expect("it was decided where it goes");
+        let linear = self.placer.linear();
+        linear.take(range).expect("it was decided that it is free");
+        let mut after = Vec::new();
+        linear.follow(range, &mut after);
+        self.plan_after_all(draft, after);
+        range
     }
 
     /// Its content is where its backing store is, and reads as zero if it never had any: nothing is filled (I24).
@@ -81,12 +96,12 @@ impl VidMm {
         let last_plan = self.allocations[index as usize].last_plan;
         follow(&self.stream, &mut draft.plan, last_plan);
         // What the host unmaps when that plan has retired is mapped again only then.
-        if !self.adapter.has_page_tables() && !self.stream.is_retired(last_plan) {
+        if self.adapter.is_behind_io_mmu() && !self.stream.is_retired(last_plan) {
             draft.plan.follow_retired(last_plan);
         }
-        // What is reset when that plan has retired holds nothing before.
-        if self.allocations[index as usize].state.contains(AllocationState::RESET_PENDING) {
-            draft.plan.follow_retired(last_plan);
+        // Until its backing store is reset, that holds what was discarded.
+        if let Some(&discard) = self.discards.get(&index) {
+            draft.plan.follow_retired(discard);
         }
         let number = self.stream.next_number();
         let allocation = &mut self.allocations[index as usize];
@@ -220,12 +235,32 @@ impl VidMm {
     fn plan_out_of_memory(&mut self, draft: &mut Draft, index: u32, extents: Extents, copied: bool) {
         self.placer.promise(self.stream.next_number(), extents.iter());
         if !copied {
+            self.plan_discard_content(draft, index, &extents);
             return;
         }
         let Allocation { handle, size, backing_store, .. } = self.allocations[index as usize];
-        draft.plan.out.push(Leaving::Memory(PageOut { handle, size, extents, backing_store }));
+        let through_aperture = self.lend_aperture(index);
+        draft.plan.out.push(Leaving::Memory(PageOut { handle, size, extents, backing_store, through_aperture }));
         self.statistics.bytes_paged_out += size;
         self.statistics.evictions_copied += 1;
+    }
+
+    /// The range of the aperture through which an allocation leaves, if its driver wants that and there is one (SEG-45).
+    fn lend_aperture(&mut self, index: u32) -> Option<u64> {
+        let wants = self.patching.allocations.get(&index).is_some_and(|patched| patched.leaves_through_aperture);
+        let size = self.allocations[index as usize].size;
+        let is_possible = wants && size <= self.commit.available();
+        let range = is_possible.then(|| self.aperture.lend(self.stream.next_number(), size)).flatten();
+        range.map(|range| range.offset)
+    }
+
+    /// Without GPU virtual addresses the driver is told that content is left behind, unless its allocation was destroyed (U-13).
+    fn plan_discard_content(&self, draft: &mut Draft, index: u32, extents: &Extents) {
+        if !self.adapter.is_physical() || self.is_dead(index) {
+            return;
+        }
+        let handle = self.allocations[index as usize].handle;
+        draft.plan.out.extend(extents.iter().map(|extent| Leaving::Discarded { handle, offset: extent.offset }));
     }
 
     /// The driver is notified, unless the content is discarded or moves to the memory segment (NTF-03, NTF-07, U-15).

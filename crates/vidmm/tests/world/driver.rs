@@ -117,6 +117,7 @@ impl Config {
             notification_revision: self.revision,
             paging_va_without_local_memory: self.paging_va_without_local_memory,
             tdr: self.tdr,
+            ..AdapterOptions::default()
         }
     }
 
@@ -198,6 +199,7 @@ impl Config {
             },
             page_table_levels: levels.iter().map(level).collect(),
             paging_buffer: PagingBufferDesc { size: self.buffer_bytes, private_data_size: self.private_bytes },
+            patching: PatchingCaps::default(),
         }
     }
 }
@@ -276,6 +278,8 @@ pub fn allocation_info(size: u64, priority: u32) -> AllocationInfo {
         alignment: 0,
         supported_segment_set: SegmentSet::of(LOCAL),
         preferred_segment: SegmentPreference::default(),
+        hinted_bank: SegmentBankPreference::default(),
+        eviction_segment_set: SegmentSet::default(),
         allocation_priority: priority,
         flags: AllocationFlags::empty(),
         flags2: AllocationFlags2::empty(),

@@ -1,7 +1,7 @@
 //! What a reset of the adapter leaves of allocations: their drivers hear of it, and content is lost only where its one right copy
 //! was (FLT-32, FLT-34, I03).
 
-use vidmm::contract::{BuildStatus, PagingOperation, Transfer, UnmapApertureSegment};
+use vidmm::contract::{BuildStatus, PagingOperation, Transfer, TransferFlags, UnmapApertureSegment};
 use vidmm::{AllocationId, PAGE_SIZE, PhysicalAddress};
 
 use super::Audit;
@@ -43,7 +43,15 @@ impl Audit {
             let at = PhysicalAddress { segment: place.segment, offset };
             let (source, destination) = (at, at);
             let allocation = allocation.handle;
-            let nothing = Transfer { allocation, transfer_offset: 0, transfer_size: 0, source, destination };
+            let nothing = Transfer {
+                allocation,
+                transfer_offset: 0,
+                transfer_size: 0,
+                source,
+                destination,
+                flags: TransferFlags::TRANSFER_START | TransferFlags::TRANSFER_END,
+                mdl_offset: 0,
+            };
             return Some(PagingOperation::Transfer(nothing));
         }
         let unmap = UnmapApertureSegment {
