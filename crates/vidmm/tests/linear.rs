@@ -55,13 +55,14 @@ fn of_equal_holes_one_in_the_half_that_the_direction_names_is_taken() {
 
 #[test]
 fn an_alignment_that_many_holes_miss_takes_a_hole_that_cannot_miss_it() {
-    // 40 holes of three pages between multiples of four, one of six, and one of nine.
+    // 40 holes of three pages between multiples of four, and one of four that does not miss, but might have.
     let mut holes: Vec<(u64, u64)> = (0..40).map(|n| (4 * n + 1, 3)).collect();
-    holes.extend([(200, 6), (300, 9)]);
+    holes.extend([(240, 4), (200, 6), (300, 9)]);
     let mut segment = segment_with_holes(400, &holes);
     assert_eq!(allocate(&mut segment, 3, 4, FromStart), Some(pages(200, 3)));
     assert_eq!(allocate(&mut segment, 3, 4, FromStart), Some(pages(300, 3)));
     assert_eq!(allocate(&mut segment, 3, 4, FromStart), Some(pages(304, 3)));
+    assert_eq!(allocate(&mut segment, 3, 4, FromStart), Some(pages(240, 3)));
     assert_eq!(allocate(&mut segment, 3, 4, FromStart), None);
 }
 
@@ -71,9 +72,9 @@ fn the_last_hole_in_which_an_alignment_fits_is_found() {
     holes.insert(0, (200, 3));
     let mut segment = segment_with_holes(400, &holes);
     for _ in 0..4 {
-        let at = allocate(&mut segment, 3, 4, FromEnd);
+        let at = allocate(&mut segment, 3, 4, FromStart);
         assert_eq!(at, Some(pages(200, 3)));
-        assert_eq!(allocate(&mut segment, 3, 4, FromEnd), None);
+        assert_eq!(allocate(&mut segment, 3, 4, FromStart), None);
         segment.free(at.unwrap());
     }
 }
@@ -174,11 +175,11 @@ fn movable(start: u64, len: u64) -> Movable {
 
 #[test]
 fn the_window_in_which_least_is_in_the_way_is_emptied() {
-    let segment = segment_with_holes(40, &[(0, 4), (5, 4), (16, 8), (30, 2)]);
-    let all = [movable(4, 1), movable(9, 7), movable(24, 6), movable(32, 8)];
+    let segment = segment_with_holes(40, &[(8, 2), (16, 8), (31, 4), (36, 4)]);
+    let all = [movable(0, 8), movable(10, 6), movable(24, 7), movable(35, 1)];
     let plan = segment.plan_compaction(&all, 9 * PAGE_SIZE, PAGE_SIZE).unwrap();
-    assert_eq!(plan.moves, [Move { range: pages(4, 1), offset: 30 * PAGE_SIZE }]);
-    assert_eq!((plan.hole, plan.in_order), (pages(0, 9), true));
+    assert_eq!(plan.moves, [Move { range: pages(35, 1), offset: 8 * PAGE_SIZE }]);
+    assert_eq!((plan.hole, plan.in_order), (pages(31, 9), true));
 }
 
 #[test]
