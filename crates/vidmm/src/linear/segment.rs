@@ -3,6 +3,7 @@
 use super::{
     MAX_SEGMENT_SIZE,
     banks::{BankRangeTableError, Banks, HintedBank},
+    by_size::HoleIndex,
     holes::Holes,
     run::{Direction, Run, Want},
     trial::Trial,
@@ -61,11 +62,7 @@ impl LinearSegment {
             self.holes.take(hole, place);
             return Some(place.extent());
         }
-        let smallest = self.holes.smallest(want.len, direction)?;
-        let (hole, place) = match want.fit(self.holes.run(smallest)) {
-            Some(place) => (smallest, place),
-            None => want.choose(|len| self.holes.at_least(len, direction), |hole| self.holes.run(hole))?,
-        };
+        let (hole, place) = self.find(want)?;
         self.holes.take(hole, place);
         Some(place.extent())
     }
@@ -135,6 +132,15 @@ impl LinearSegment {
         self.holes.check()?;
         let largest = self.holes().map(|hole| hole.size).max().unwrap_or(0);
         if largest == self.largest_hole() { Ok(()) } else { Err("the largest hole is another") }
+    }
+
+    /// The best place anywhere, and the hole in which it is.
+    pub(super) fn find(&self, want: Want) -> Option<(HoleIndex, Run)> {
+        let smallest = self.holes.smallest(want.len, want.direction)?;
+        match want.fit(self.holes.run(smallest)) {
+            Some(place) => Some((smallest, place)),
+            None => want.choose(|len| self.holes.at_least(len, want.direction), |hole| self.holes.run(hole)),
+        }
     }
 
     /// The pages of `range`; `None` if it reaches beyond the segment.

@@ -75,7 +75,7 @@ pub enum CompactionError {
 impl LinearSegment {
     /// Plans moves after which `size` bytes at a multiple of `alignment` are free. Changes nothing.
     ///
-    /// Three ways are tried. *Windows*: what is in the way of the hole goes to other holes, the largest first. *Slides*:
+    /// If there is such a hole already, nothing moves. Else three ways are tried. *Windows*: what is in the way of the hole goes to other holes, the largest first. *Slides*:
     /// neighbours move towards the start, so that the holes between them become one. Of the cheapest plans that these find,
     /// the one that moves fewer bytes is returned. Only if both find none, up to 256 ranges are packed anew from nothing, and
     /// if no packing exists, that is the proof.
@@ -98,6 +98,9 @@ impl LinearSegment {
         let want = Want::new(size, alignment, Direction::FromStart).ok_or(CompactionError::Impossible)?;
         if self.free_bytes() < size {
             return Err(CompactionError::Impossible);
+        }
+        if let Some((_, place)) = self.find(want) {
+            return Ok(Compaction { moves: Vec::new(), in_order: true, hole: place.extent() });
         }
         let layout = Layout::new(self, movable);
         if !layout.gaps().any(|gap| want.fit(layout.span(&gap)).is_some()) {
