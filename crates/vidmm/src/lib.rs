@@ -10,6 +10,7 @@ extern crate alloc;
 // In the order in which data flows: units and names, the contract, the adapter, ranges and places, address spaces,
 // residency, plans and the stream, and the manager that joins them.
 mod units;
+pub mod linear;
 mod u56;
 mod id;
 mod ordered_set;
@@ -38,7 +39,6 @@ mod request;
 mod turn;
 mod paging;
 mod error;
-mod packing;
 mod split;
 mod render_error;
 mod submission;
