@@ -11,8 +11,8 @@ use vidmm::contract::{
     CreateAllocationError, EngineDesc, EngineKind, FillVirtual, FlushTlb, GpuMmuCaps, GpuMmuFlags, Kmd,
     KmdAllocationHandle, KmdContextHandle, KmdError, KmdProcessHandle, MapApertureFlags, MapApertureSegment,
     MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, NotifyInterrupt, PageTableLevelDesc, PageTableUpdateMode,
-    PagingBufferDesc, PagingOperation, Patch, Render, RenderStatus, RootPageTable, SegmentDescriptor,
-    SegmentFlags, SegmentPreference, SegmentSet, SubmitCommand, TransferVirtual, UnmapApertureSegment, UpdatePageTable,
+    PagingBufferDesc, PagingOperation, Patch, Render, RenderStatus, RootPageTable, SegmentDescriptor, SegmentFlags,
+    SegmentPreference, SegmentSet, SubmitCommand, TransferVirtual, UnmapApertureSegment, UpdatePageTable,
     UpdatePageTableFlags,
 };
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};

@@ -585,7 +585,10 @@ fn allocations_have_the_placement_that_was_asked_for() {
         alignment: 1 << 20,
         from_end_of_segment: true,
         directions: [FromEnd, FromStart, FromStart, FromStart, FromEnd],
-        hinted_bank: SegmentBankPreference { banks: [2, 1, 0, 200], directions: [FromStart, FromEnd, FromStart, FromEnd] },
+        hinted_bank: SegmentBankPreference {
+            banks: [2, 1, 0, 200],
+            directions: [FromStart, FromEnd, FromStart, FromEnd],
+        },
         evict_through_aperture: true,
     };
     let desc = AllocationDesc { segments: AllocationSegments::LocalOrSystem, ..AllocationDesc::local(PAGE) };
