@@ -40,6 +40,7 @@ pub fn run(
             notification_revision: adapter.notification_revision,
             paging_va_without_local_memory: adapter.paging_va_without_local_memory,
             tdr: time_limits(adapter.tdr, &workload),
+            ..AdapterOptions::default()
         },
     };
     let files = Files::create(args, &scenario.name, scenario.seed)?;

@@ -72,7 +72,7 @@ impl VidMm {
             }
         }
         audit.equal("D9: pinned bytes", self.pinned_bytes, pinned);
-        let holes: u64 = self.placer.holes().map(|hole| hole.size).sum();
+        let holes: u64 = self.placer.holes().iter().map(|hole| hole.size).sum();
         audit.equal("D4: available bytes", self.placer.available(), holes);
 
         let placed = self.allocations.iter().filter_map(|(_, allocation)| match &allocation.place {

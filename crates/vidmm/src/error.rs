@@ -8,6 +8,7 @@ use crate::{
     },
     gpu_va::VaRangeError,
     id::{AllocationId, DeviceId, InvalidHandle},
+    patching::PatchListRule,
     units::{GpuVirtualAddress, PhysicalAddress},
 };
 
@@ -88,6 +89,14 @@ pub enum Violation {
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum DriverFinding {
+    /// A patch-location list breaks a rule; the device is in error for it (U-45).
+    #[error("patch location number {position} of a DMA buffer breaks a rule: {rule}")]
+    PatchLocationList {
+        /// Its position in the driver's list.
+        position: usize,
+        /// The rule.
+        rule: PatchListRule,
+    },
     /// The driver gave the paging process an address space that it does not get.
     #[error(
         "PGV-03: physical adapter {physical_adapter_index} asks for a paging process address space of {asked_mib} MiB, which is ignored: without a local memory segment and without hardware scheduling there is none"
@@ -310,6 +319,23 @@ pub enum DeviceErrorReason {
     /// A MakeResident that must succeed did not (RES-15).
     #[error("a MakeResident with MustSucceed found no memory (RES-15)")]
     OutOfMemory,
+    /// Its driver's patch-location list breaks a rule (U-45).
+    #[error("the patch-location list that its driver gave breaks a rule: {rule}")]
+    PatchLocationList {
+        /// The rule.
+        rule: PatchListRule,
+    },
+    /// What a DMA buffer requires at one split point does not fit, whatever goes and moves (SPL-10, U-46).
+    #[doc(alias = "D3DKMT_DEVICEEXECUTION_ERROR_OUTOFMEMORY")]
+    #[error(
+        "DMA buffer {dma_buffer} requires {bytes} bytes at once where it cannot be split, more than can be brought in (SPL-10)"
+    )]
+    PreparationFailed {
+        /// Its number.
+        dma_buffer: u64,
+        /// Bytes that are bound together there.
+        bytes: u64,
+    },
     /// The adapter is in error.
     #[error("the adapter is in error")]
     AdapterInError,
@@ -329,6 +355,11 @@ pub struct DeviceInError {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
+    /// Engines use physical addresses: what DMA buffers refer to is what is resident, and nothing is asked for on a paging queue.
+    #[error(
+        "the adapter's engines use physical addresses, and the references of DMA buffers say what is resident: there are no paging queues"
+    )]
+    ReferenceLists,
     /// A handle names nothing.
     #[error(transparent)]
     InvalidHandle(#[from] InvalidHandle),
@@ -477,6 +508,9 @@ pub enum NoMemoryReason {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OfferError {
+    /// Engines use physical addresses; this version does not offer allocations there.
+    #[error("the adapter's engines use physical addresses, where this version does not offer allocations")]
+    ReferenceLists,
     /// A handle names nothing.
     #[error(transparent)]
     InvalidHandle(#[from] InvalidHandle),
@@ -620,6 +654,11 @@ pub enum UnlockError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
+    /// Engines use physical addresses; this version does not share allocations there.
+    #[error(
+        "the adapter's engines use physical addresses, where this version does not share allocations between devices"
+    )]
+    ReferenceLists,
     /// A handle names nothing.
     #[error(transparent)]
     InvalidHandle(#[from] InvalidHandle),
@@ -689,6 +728,9 @@ pub enum ReservationError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvictError {
+    /// Engines use physical addresses: what DMA buffers refer to is what is resident, and there is no list to change.
+    #[error("the adapter's engines use physical addresses, and the references of DMA buffers say what is resident")]
+    ReferenceLists,
     /// A handle names nothing.
     #[error(transparent)]
     InvalidHandle(#[from] InvalidHandle),

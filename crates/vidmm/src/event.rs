@@ -11,7 +11,7 @@ use crate::{
     calls::DestroyFlags,
     contract::{
         AddressingModel, AllocationFlags2, BuildStatus, CpuVirtualAddress, EngineFence, EngineKind, FaultErrorCode,
-        IoMmuDomain, KmdAllocationHandle, KmdProcessHandle, PageFaultFlags, PagingOperation,
+        IoMmuDomain, KmdAllocationHandle, KmdProcessHandle, PageFaultFlags, PagingOperation, PatchLocation,
     },
     error::{DeviceErrorReason, DriverFinding, NoMemoryReason, Violation},
     id::{AllocationId, ContextId, DeviceId, MonitoredFenceId, PagingQueueId, PlanNo, ProcessId, TrimNotificationId},
@@ -533,6 +533,59 @@ pub enum Event {
         /// Monitored fences that its end signals.
         signals: Vec<(MonitoredFenceId, u64)>,
     },
+    /// A driver translated commands into a DMA buffer that refers to allocations by patch locations; it is queued.
+    Rendered {
+        /// The device.
+        device: DeviceId,
+        /// The context.
+        context: ContextId,
+        /// Its number among the adapter's DMA buffers.
+        dma_buffer: u64,
+        /// Its size.
+        bytes: u32,
+        /// The allocation list; none unbinds a slot.
+        allocations: Vec<Option<AllocationId>>,
+        /// The driver's patch-location list.
+        patch_locations: Vec<PatchLocation>,
+    },
+    /// A portion of such a DMA buffer is handed to its engine, as the event that follows says (SPL-05).
+    Portion {
+        /// The device.
+        device: DeviceId,
+        /// The DMA buffer.
+        dma_buffer: u64,
+        /// Its number in the DMA buffer, from 0.
+        portion: u32,
+        /// The number that it has within the device.
+        submission: u64,
+        /// Its first byte, and the first that is not in it.
+        start_offset: u32,
+        /// The first byte that is not in it.
+        end_offset: u32,
+        /// Whether the DMA buffer ends with it.
+        is_last: bool,
+        /// The first of its patch locations, and how many they are (U-47).
+        patch_location_start: u32,
+        /// How many patch locations it has.
+        patch_location_length: u32,
+        /// What it requires: what stays bound at its first byte, then what its patch locations bind.
+        bindings: Vec<PortionBinding>,
+        /// Why it ends where it does.
+        cut: PortionEnd,
+        /// Whether the driver was asked to patch it.
+        patched: bool,
+    },
+    /// A DMA buffer is dropped, as was expected: what it requires at one split point does not fit (SPL-10, SPL-13).
+    PreparationFailed {
+        /// The device.
+        device: DeviceId,
+        /// The DMA buffer.
+        dma_buffer: u64,
+        /// Where it cannot be split.
+        offset: u32,
+        /// Bytes that are bound together there.
+        bytes: u64,
+    },
     /// A context's work has become more urgent, or less.
     ContextPriorityChanged {
         /// The context.
@@ -904,6 +957,8 @@ pub enum EvictReason {
     PoweredDown,
     /// Its budget or the room of its device puts it elsewhere now: it is demoted or comes back.
     Replaced,
+    /// It comes back at another place of its segment, so that there is a hole for what else a portion requires (SPL-08).
+    Moved,
 }
 
 impl EvictReason {
@@ -914,6 +969,36 @@ impl EvictReason {
             EvictReason::RoomWanted | EvictReason::RangeWanted | EvictReason::Offered | EvictReason::DeviceSuspended
         )
     }
+}
+
+/// A slot of a portion's resource table (SPL-02).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct PortionBinding {
+    /// The slot.
+    pub slot_id: u32,
+    /// What is bound to it; none is unbound by the patch location.
+    pub allocation: Option<AllocationId>,
+    /// Where that is.
+    pub address: PhysicalAddress,
+    /// It stays bound from the portion before, and so keeps its place (SPL-08).
+    pub fixed: bool,
+}
+
+/// Why a portion ends where it does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum PortionEnd {
+    /// The DMA buffer ends there.
+    EndOfDmaBuffer,
+    /// What is bound next does not fit beside what the portion requires (SPL-05).
+    NoRoom {
+        /// The first that does not.
+        allocation: AllocationId,
+    },
+    /// Every split point is taken (SPL-13).
+    TakeSplitPoint,
 }
 
 /// Why a device yields (RES-71, U-39).
@@ -989,6 +1074,11 @@ impl EventLog {
     /// A log that keeps events until they are drained, or only counts them.
     pub(crate) fn new(enabled: bool) -> Self {
         Self { enabled, ..Self::default() }
+    }
+
+    /// Whether events are kept.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.enabled
     }
 
     /// Counts an event, and keeps it if anybody listens. Returns its number.

@@ -22,6 +22,8 @@ mod offer;
 mod cpu_view;
 mod free_ranges;
 mod extents;
+mod patching;
+mod linear_placer;
 mod placer;
 mod commit;
 mod aperture;
@@ -36,6 +38,9 @@ mod request;
 mod turn;
 mod paging;
 mod error;
+mod packing;
+mod split;
+mod render_error;
 mod submission;
 mod engine;
 mod paging_va;
@@ -51,8 +56,8 @@ pub mod client;
 pub use adapter::{BrokenRule, NotificationRevision, StartAdapterError};
 pub use budget::{MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility};
 pub use calls::{
-    AdapterOptions, CreateAllocationDesc, CreateAllocationFlags, DestroyFlags, MapGpuVirtualAddress, Mapped, Reclaimed,
-    Residency, UpdateAllocationProperty,
+    AdapterOptions, AllocationListDesc, CreateAllocationDesc, CreateAllocationFlags, DestroyFlags,
+    MapGpuVirtualAddress, Mapped, Reclaimed, RenderDesc, Residency, UpdateAllocationProperty,
 };
 pub use check::CheckError;
 pub use error::{
@@ -67,7 +72,9 @@ pub use id::{
     SubmissionNo, TrimNotificationId, kind,
 };
 pub use offer::{OfferFlags, OfferPriority, ReclaimResult};
+pub use patching::{PatchListRule, PreparationKnobs};
 pub use recovery::TdrOptions;
+pub use render_error::RenderError;
 pub use residency::{EvictFlags, MakeResidentFlags};
 pub use state::{Output, Statistics, VidMm};
 pub use submission::{FenceValueDesc, SubmitDesc};

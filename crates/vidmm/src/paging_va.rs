@@ -34,6 +34,9 @@ impl PagingVaQuery {
         let Self { physical_adapter_index, memory_size, .. } = self;
         let asked_mib = self.answer_mib.unwrap_or(0);
         let asked = u64::from(asked_mib) * MIB;
+        if adapter.is_physical() {
+            return (0, None);
+        }
         let has_addresses = memory_size > 0 || self.scheduling_log.is_some_and(|log| log > 0);
         let is_honoured = self.without_local_memory && asked > 0;
         if !has_addresses && !is_honoured {

@@ -6,7 +6,96 @@
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
-use crate::{free_ranges::FreeRanges, id::PlanNo, units::Extent};
+use crate::{free_ranges::FreeRanges, id::PlanNo, linear_placer::LinearPlacer, units::Extent};
+
+/// What places allocations in the memory segment: as pages, or as one range each (D10).
+#[derive(Debug)]
+pub(crate) enum Placer {
+    Pages(PagePlacer),
+    Linear(LinearPlacer),
+}
+
+impl Placer {
+    /// Bytes that can be taken.
+    pub fn available(&self) -> u64 {
+        match self {
+            Placer::Pages(pages) => pages.available(),
+            Placer::Linear(linear) => linear.available(),
+        }
+    }
+
+    /// The size of the segment in bytes.
+    pub fn size(&self) -> u64 {
+        match self {
+            Placer::Pages(pages) => pages.size(),
+            Placer::Linear(linear) => linear.size(),
+        }
+    }
+
+    /// `plan` empties these ranges.
+    pub fn promise(&mut self, plan: PlanNo, extents: impl IntoIterator<Item = Extent>) {
+        match self {
+            Placer::Pages(pages) => pages.promise(plan, extents),
+            Placer::Linear(linear) => linear.promise(plan, extents),
+        }
+    }
+
+    /// `plan` has entered the stream: what comes later in the stream may use its ranges without waiting.
+    pub fn entered(&mut self, plan: PlanNo) {
+        match self {
+            Placer::Pages(pages) => pages.entered(plan),
+            Placer::Linear(linear) => linear.entered(plan),
+        }
+    }
+
+    /// Gives a range back that nothing uses and no plan names.
+    pub fn release(&mut self, extent: Extent) {
+        match self {
+            Placer::Pages(pages) => pages.release(extent),
+            Placer::Linear(linear) => linear.release(extent),
+        }
+    }
+
+    /// All plans are over.
+    pub fn settle(&mut self) {
+        match self {
+            Placer::Pages(pages) => pages.settle(),
+            Placer::Linear(linear) => linear.settle(),
+        }
+    }
+
+    /// All ranges that can be taken, for the audit.
+    pub fn holes(&self) -> Vec<Extent> {
+        match self {
+            Placer::Pages(pages) => pages.holes().collect(),
+            Placer::Linear(linear) => linear.holes().collect(),
+        }
+    }
+
+    /// The segment as pages.
+    ///
+    /// # Panics
+    ///
+    /// If allocations are one range each: these are placed when a portion is decided.
+    pub fn pages(&mut self) -> &mut PagePlacer {
+        match self {
+            Placer::Pages(pages) => pages,
+            Placer::Linear(_) => unreachable!("a linear segment has no pages"),
+        }
+    }
+
+    /// The segment as one range for each allocation.
+    ///
+    /// # Panics
+    ///
+    /// If it is pages.
+    pub fn linear(&mut self) -> &mut LinearPlacer {
+        match self {
+            Placer::Linear(linear) => linear,
+            Placer::Pages(_) => unreachable!("pages have no order"),
+        }
+    }
+}
 
 /// The free and the promised ranges of a segment, in multiples of its page size.
 #[derive(Debug)]

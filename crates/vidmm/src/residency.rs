@@ -69,7 +69,8 @@ impl ListEntry {
         self.until.get()
     }
 
-    fn extend(&mut self, last: SubmissionNo) {
+    /// Submission `last` uses it too.
+    pub fn extend(&mut self, last: SubmissionNo) {
         self.until = U56::new(self.until().max(last));
     }
 

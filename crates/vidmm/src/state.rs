@@ -26,12 +26,14 @@ use crate::{
     offer::Offer,
     ordered_set::OrderedSet,
     paging::{Step, Stream, Windows},
-    placer::PagePlacer,
+    patching::Patching,
+    placer::Placer,
     pool::{PerPool, Pool},
     recovery::{Recovery, TdrOptions},
     request::Request,
     residency::{Lapsing, ListBytes},
     spans::Spans,
+    split::Portion,
     submission::Submission,
     trim::{TrimFlags, TrimIntervals},
     turn::{Activity, Turn, Turns},
@@ -53,7 +55,9 @@ use crate::{
 /// The same calls with the same answers of the driver and the host give the same outputs.
 pub struct VidMm {
     pub(crate) adapter: Adapter,
-    pub(crate) placer: PagePlacer,
+    pub(crate) placer: Placer,
+    /// What an adapter without GPU virtual addresses adds.
+    pub(crate) patching: Patching,
     pub(crate) commit: CommitLimit,
     pub(crate) aperture: ApertureRanges,
     pub(crate) evictable: PerPool<Evictable>,
@@ -408,6 +412,10 @@ pub(crate) struct Context {
     pub priority: i32,
     pub queue: VecDeque<Submission>,
     pub in_flight: usize,
+    /// The next portion of the DMA buffer in front of the queue, if it is decided.
+    pub portion: Option<Portion>,
+    /// When it was served last, among the portions of all contexts.
+    pub served: u64,
     /// The driver knows the root page table (GVA-17).
     pub root_is_set: bool,
 }

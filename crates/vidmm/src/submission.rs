@@ -1,8 +1,11 @@
 //! What a client submits.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 
-use crate::id::{AllocationId, MonitoredFenceId, SubmissionNo};
+use crate::{
+    id::{AllocationId, MonitoredFenceId, SubmissionNo},
+    split::References,
+};
 
 /// Work for an engine.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +41,9 @@ impl SubmitDesc {
 /// Work that waits for its dispatch.
 #[derive(Debug)]
 pub(crate) struct Submission {
+    /// Its number within the device; of one with references, each portion gets its own when it is handed out.
     pub number: SubmissionNo,
     pub desc: SubmitDesc,
+    /// What it refers to, without GPU virtual addresses.
+    pub references: Option<Box<References>>,
 }

@@ -36,6 +36,7 @@ pub fn run_explicit(
         notification_revision: adapter.notification_revision,
         paging_va_without_local_memory: adapter.paging_va_without_local_memory,
         tdr: adapter.tdr.into(),
+        ..AdapterOptions::default()
     };
     let runtime = Runtime::start(options, machine)?;
     let no_engine = || RunError::Machine("it has no engine that renders, or none that copies".to_owned());

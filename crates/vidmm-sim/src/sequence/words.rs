@@ -67,6 +67,7 @@ pub(super) fn reason(reason: EvictReason) -> &'static str {
         EvictReason::DeviceSuspended => "its device is suspended",
         EvictReason::Locked => "the CPU is to see it",
         EvictReason::PropertyUpdated => "it may not be there any more",
+        EvictReason::Moved => "it comes back at another place",
         EvictReason::PoweredDown => "the adapter is about to lose power",
         EvictReason::Replaced => "its device places it elsewhere now",
     }

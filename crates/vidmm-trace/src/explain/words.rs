@@ -59,6 +59,7 @@ pub(crate) const fn evict_reason(reason: EvictReason) -> &'static str {
         EvictReason::DeviceSuspended => "because its room was wanted and only suspended devices required it",
         EvictReason::Locked => "because the CPU was to see it and could not there",
         EvictReason::PropertyUpdated => "because it may not be there any more",
+        EvictReason::Moved => "to come back at another place, so that what else is wanted fits",
         EvictReason::PoweredDown => "because the adapter was about to lose power",
         EvictReason::Replaced => "because its budget, or the room of its device, wanted it elsewhere",
     }

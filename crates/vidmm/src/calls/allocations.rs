@@ -7,13 +7,14 @@ use bitflags::bitflags;
 use crate::{
     adapter::{Adapter, NotificationRevision},
     allocation::{Allocation, AllocationState, Owner},
-    contract::{AllocationFlags, AllocationFlags2, AllocationInfo, Host, Kmd, SegmentSet, WddmVersion},
+    contract::{AllocationFlags, AllocationFlags2, AllocationInfo, Direction, Host, Kmd, SegmentSet, WddmVersion},
     error::{AllocationInfoRule, CreateError, DriverFinding, Violation},
     event::Event,
     id::{AllocationId, DeviceId, InvalidHandle},
+    patching::Wish,
     residency::EvictFlags,
     state::{Deferred, DeferredAction, VidMm},
-    units::{PAGE_SIZE_64K, PageSize, PhysicalAddress},
+    units::{PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress},
 };
 
 /// An allocation to be created. The private data alone makes one that is nobody else's.
@@ -108,6 +109,7 @@ impl VidMm {
         let (handle, priority) = (info.allocation, info.allocation_priority);
         let allocation = Allocation::new(handle, size, backing_store.offset, owner, priority, state);
         let allocation = self.allocations.insert(allocation);
+        self.note_wish(allocation.index() as u32, &info);
         self.devices[device_index].allocations += 1;
         let process = self.processes.id(owner.process as usize);
         self.events.record(|| Event::AllocationCreated {
@@ -155,7 +157,9 @@ impl VidMm {
         // Backing stores and ranges of the aperture begin at multiples of 64 KiB.
         let finest = if in_memory.is_some() { page_size } else { PAGE_SIZE_64K };
         let contiguous = in_memory.is_some() && info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY);
-        if alignment > finest || contiguous {
+        let is_aligned_freely =
+            self.adapter.is_physical() && !info.supported_segment_set.contains(self.adapter.aperture.id);
+        if !is_aligned_freely && alignment > finest || contiguous && !self.adapter.is_physical() {
             return Err(CreateError::NotSupported("contiguous placement in the memory segment"));
         }
         Ok(size)
@@ -169,12 +173,32 @@ impl VidMm {
         state.set(AllocationState::MAY_BE_IN_MEMORY, memory.is_some_and(|memory| set.contains(memory)));
         state.set(AllocationState::MAY_BE_IN_SYSTEM, set.contains(self.adapter.aperture.id));
         state.set(AllocationState::PREFERS_SYSTEM, info.preferred_segment.segment_ids[0] == self.adapter.aperture.id);
-        state.set(AllocationState::ACCESSED_PHYSICALLY, info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY));
+        let physically = self.adapter.is_physical() || info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY);
+        state.set(AllocationState::ACCESSED_PHYSICALLY, physically);
         let is_seen = info.flags.contains(AllocationFlags::CPU_VISIBLE);
         let sees_memory = self.adapter.memory.is_some_and(|memory| memory.cpu_visible);
         state.set(AllocationState::CPU_VISIBLE, is_seen && sees_memory);
         state.set(AllocationState::LISTED_IN_SYSTEM, !state.contains(AllocationState::MAY_BE_IN_MEMORY));
         state
+    }
+
+    /// Where in a linear memory segment an allocation had better be (SEG-42 to SEG-44).
+    fn note_wish(&mut self, index: u32, info: &AllocationInfo) {
+        if !self.adapter.is_physical() {
+            return;
+        }
+        let memory = self.adapter.memory.map(|memory| memory.id);
+        let preferred = info.preferred_segment.segment_ids.iter().position(|&id| Some(id) == memory);
+        let by_flag = match info.flags.contains(AllocationFlags::FROM_END_OF_SEGMENT) {
+            true => Direction::FromEnd,
+            false => Direction::FromStart,
+        };
+        let direction = preferred.map_or(by_flag, |at| info.preferred_segment.directions[at]);
+        let hints = info.hinted_bank.banks.into_iter().zip(info.hinted_bank.directions);
+        let hints = hints.take_while(|&(bank, _)| bank > 0).filter(|_| preferred == Some(0));
+        let banks = hints.filter_map(|(bank, direction)| Some((self.adapter.bank(bank)?, direction))).collect();
+        let wish = Wish { alignment: u64::from(info.alignment).max(PAGE_SIZE), direction, banks };
+        self.patching.allocations.entry(index).or_default().wish = wish;
     }
 
     /// The notifications that the driver asked for and will get (CRE-07, NTF-05).
@@ -243,15 +267,22 @@ impl VidMm {
             return Ok(());
         }
         let device_index = self.allocations[index as usize].device as usize;
-        // Nobody will miss what was written.
-        self.leave_list(index, device_index as u32, EvictFlags::all());
-        if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) {
+        // Nobody will miss what was written. What a decided portion requires leaves its list when that has been handed out.
+        if !self.adapter.is_physical() {
+            self.leave_list(index, device_index as u32, EvictFlags::all());
+        }
+        if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) && !self.adapter.is_physical() {
             self.destroy_at_once(index, device_index as u32);
             return Ok(());
         }
         // Work that was submitted and still waits for its grant may need it: until then it can be evicted and come back.
         self.allocations[index as usize].state |= AllocationState::DESTROYED;
         self.bury(index);
+        if self.is_queued(index) {
+            // The last DMA buffer that refers to it purges it.
+            self.allocations[index as usize].state |= AllocationState::PURGE_DUE;
+            return Ok(());
+        }
         self.defer(device_index, DeferredAction::Purge(index));
         Ok(())
     }

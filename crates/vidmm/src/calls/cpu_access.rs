@@ -85,7 +85,7 @@ impl VidMm {
         if allocation.state.contains(AllocationState::EVICTABLE) {
             self.allocations[index as usize].state |= AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
             self.evict_soon.push_back(index);
-        } else {
+        } else if !self.adapter.is_physical() {
             let may_be_in_system = allocation.state.contains(AllocationState::MAY_BE_IN_SYSTEM);
             if !may_be_in_system || allocation.openings().next().is_some() {
                 return Err(LockError::NotLockable);

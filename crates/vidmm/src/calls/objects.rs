@@ -205,6 +205,8 @@ impl VidMm {
             priority: 0,
             queue: VecDeque::new(),
             in_flight: 0,
+            portion: None,
+            served: 0,
             root_is_set: false,
         });
         self.events.record(|| Event::ContextCreated { context, device, engine });
@@ -237,6 +239,9 @@ impl VidMm {
     pub fn create_paging_queue(&mut self, device: DeviceId, priority: i32) -> Result<PagingQueueId, CreateError> {
         let device_index = self.devices.lookup(device)?;
         self.check_device(device_index)?;
+        if self.adapter.is_physical() {
+            return Err(CreateError::ReferenceLists);
+        }
         self.devices[device_index].paging_queues += 1;
         let device_number = device_index as u32;
         let queue = self.paging_queues.insert(PagingQueue {

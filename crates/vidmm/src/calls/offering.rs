@@ -57,6 +57,9 @@ impl VidMm {
     ) -> Result<(), OfferError> {
         let device_index = self.devices.lookup(device)?;
         self.check_device(device_index)?;
+        if self.adapter.is_physical() {
+            return Err(OfferError::ReferenceLists);
+        }
         if allocations.is_empty() {
             return Err(OfferError::Empty);
         }

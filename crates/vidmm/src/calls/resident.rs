@@ -123,6 +123,9 @@ impl VidMm {
     ) -> Result<u64, EvictError> {
         let device_index = self.devices.lookup(device)?;
         self.check_device(device_index)?;
+        if self.adapter.is_physical() {
+            return Err(EvictError::ReferenceLists);
+        }
         if allocations.is_empty() {
             return Err(EvictError::Empty);
         }

@@ -30,6 +30,9 @@ impl VidMm {
     ) -> Result<(), OpenError> {
         let device_index = self.devices.lookup(device)?;
         self.check_device(device_index)?;
+        if self.adapter.is_physical() {
+            return Err(OpenError::ReferenceLists);
+        }
         let index = self.lookup_allocation(allocation)?;
         let books = &self.allocations[index];
         if !books.state.contains(AllocationState::SHARED) {

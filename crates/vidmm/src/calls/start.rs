@@ -16,10 +16,12 @@ use crate::{
     event::{ApertureSegmentFacts, Event, EventLog, MemorySegmentFacts},
     gpu_va::{PageTables, Table},
     id::Slots,
+    linear_placer::LinearPlacer,
     ordered_set::OrderedSet,
     paging::{Stream, Windows, initialise_table},
     paging_va::{PagingVaQuery, QUERY_TYPE},
-    placer::PagePlacer,
+    patching::{Patching, PreparationKnobs},
+    placer::{PagePlacer, Placer},
     pool::PerPool,
     recovery::{Recovery, TdrOptions},
     spans::Spans,
@@ -38,6 +40,8 @@ pub struct AdapterOptions {
     pub notification_revision: NotificationRevision,
     /// Whether the driver's size of the paging process's address space counts even where WDDM gives it none (U-16).
     pub paging_va_without_local_memory: bool,
+    /// What is forced when DMA buffers are prepared, without GPU virtual addresses (SPL-13).
+    pub preparation: PreparationKnobs,
     /// How long things may take before they count as hung (6.4).
     pub tdr: TdrOptions,
 }
@@ -60,7 +64,10 @@ impl VidMm {
         let queries = query_paging_va(options, &info, &adapter, kmd);
         (adapter.paging_va_size, _) = queries[0].size(&adapter);
         check_windows(&adapter).map_err(|rule| refuse(vec![rule]))?;
-        let mut placer = PagePlacer::new(adapter.memory_size());
+        let mut placer = match adapter.is_physical() {
+            true => Placer::Linear(LinearPlacer::new(adapter.memory_size())),
+            false => Placer::Pages(PagePlacer::new(adapter.memory_size())),
+        };
         let (tables, extents) = place_paging_tables(&adapter, &mut placer, host).map_err(|rule| refuse(vec![rule]))?;
         let system_process = create_system_process(&adapter, kmd).map_err(|_| ()).and_then(|(process, context)| {
             let dummy_page = host.commit_backing_store(PAGE_SIZE).map_err(|_| {
@@ -80,6 +87,7 @@ impl VidMm {
 
         let mut manager = Self {
             placer,
+            patching: Patching { knobs: options.preparation, ..Patching::default() },
             commit: CommitLimit::new(adapter.system_commit_limit),
             aperture: ApertureRanges::new(adapter.aperture.size),
             evictable: PerPool::default(),
@@ -234,7 +242,7 @@ fn check_windows(adapter: &Adapter) -> Result<(), BrokenRule> {
 /// Places the tables of the paging process, which stay where they are (GVA-27), at the start of the segment.
 fn place_paging_tables(
     adapter: &Adapter,
-    placer: &mut PagePlacer,
+    placer: &mut Placer,
     host: &mut dyn Host,
 ) -> Result<(PageTables, Vec<Extent>), BrokenRule> {
     let keys = Windows::needed_tables(adapter);
@@ -251,7 +259,7 @@ fn place_paging_tables(
                 BrokenRule::SystemProcess
             })?
         } else {
-            let [extent] = placer.take(key.segment_bytes(adapter), &mut Vec::new())[..] else {
+            let [extent] = placer.pages().take(key.segment_bytes(adapter), &mut Vec::new())[..] else {
                 unreachable!("an empty segment gives one range")
             };
             extents.push(extent);

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// How many submissions of a context may wait for their dispatch (D14).
-const QUEUED_MAX: usize = 4096;
+pub(super) const QUEUED_MAX: usize = 4096;
 
 impl VidMm {
     /// Queues work. It requires its device's residency list as it stands at this call (D2), and runs once all that was asked
@@ -36,30 +36,34 @@ impl VidMm {
         for named in desc.fences() {
             self.monitored_fences.lookup(named.fence)?;
         }
-        for named in desc.fences() {
-            self.monitored_fences[named.fence.index()].references += 1;
-        }
         self.forget_not_written(device_index as u32);
         let device = &mut self.devices[device_index];
         device.submitted += 1;
         let number = device.submitted;
         device.undispatched.insert(number);
         device.unretired.insert(number);
-        self.note_work(device_index);
-        let submission = Submission { number, desc };
         let device = self.devices.id(device_index);
         let values = |descs: &[FenceValueDesc]| descs.iter().map(|desc| (desc.fence, desc.value)).collect();
         self.events.record(|| Event::Submitted {
             device,
             context,
             submission: number,
-            waits: values(&submission.desc.waits),
-            signals: values(&submission.desc.signals),
+            waits: values(&desc.waits),
+            signals: values(&desc.signals),
         });
-        self.queued.insert(Queued::new(self.contexts[index].priority, index as u32));
-        self.contexts[index].queue.push_back(submission);
-        self.stirred = true;
+        self.queue(index, Submission { number, desc, references: None });
         Ok(number)
+    }
+
+    /// Queues work of a context.
+    pub(super) fn queue(&mut self, context: usize, submission: Submission) {
+        for named in submission.desc.fences() {
+            self.monitored_fences[named.fence.index()].references += 1;
+        }
+        self.note_work(self.contexts[context].device as usize);
+        self.queued.insert(Queued::new(self.contexts[context].priority, context as u32));
+        self.contexts[context].queue.push_back(submission);
+        self.stirred = true;
     }
 
     /// Changes how urgent a context's work is, from -7 to 7; 0 is usual. On an engine work of higher priority goes first, also

@@ -9,9 +9,9 @@ use super::{
 use crate::{
     adapter::Adapter,
     contract::{
-        FillVirtual, FlushTlb, KmdAllocationHandle, MapApertureFlags, MapApertureSegment, MemoryTransferDirection,
-        NotifyAlloc, NotifyAllocFlags, PagingOperation, Pte, PteFlags, TransferVirtual, TransferVirtualFlags,
-        UnmapApertureSegment,
+        DiscardContent, DiscardContentFlags, Fill, FillVirtual, FlushTlb, KmdAllocationHandle, MapApertureFlags,
+        MapApertureSegment, MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, PagingOperation, Pte, PteFlags,
+        Transfer, TransferFlags, TransferVirtual, TransferVirtualFlags, UnmapApertureSegment,
     },
     extents::Extents,
     gpu_va::{Mapping, Processes},
@@ -67,6 +67,10 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
             }
             Phase::Out => match plan.out.get(cursor.item) {
                 Some(Leaving::Memory(out)) => cursor.advance(page_out(out, cursor.offset, env, steps), out.size),
+                Some(&Leaving::Discarded { handle, offset }) => {
+                    steps.push_back(discard(handle, offset, env));
+                    cursor.item += 1;
+                }
                 Some(Leaving::Aperture(range)) => {
                     unmap_aperture(range, env, steps);
                     cursor.item += 1;
@@ -257,6 +261,10 @@ fn merge(spans: &mut Vec<(u32, u64, u64)>, joins: impl Fn(&(u32, u64, u64), &(u3
 
 /// Writes the next chunk of `out`, from its byte `offset` on. Returns the chunk's bytes.
 fn page_out(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
+    if env.adapter.is_physical() {
+        let (from, to) = (in_memory(&out.extents, env), in_system(out.backing_store));
+        return physical_transfer(out.handle, out.size, offset, from, to, steps);
+    }
     let part = Part::next(out.handle, &out.extents, out.size, offset, env);
     transfer(&part, out.backing_store, MemoryTransferDirection::LocalToSystem, env, steps);
     part.size
@@ -264,6 +272,9 @@ fn page_out(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecD
 
 /// Writes the next chunk of `page_in`, from its byte `offset` on. Returns the chunk's bytes.
 fn bring_in(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
+    if env.adapter.is_physical() {
+        return bring_in_physically(page_in, offset, env, steps);
+    }
     let part = Part::next(page_in.handle, &page_in.extents, page_in.size, offset, env);
     match page_in.backing_store {
         Some(backing_store) => {
@@ -272,6 +283,62 @@ fn bring_in(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut V
         None => fill(&part, env, steps),
     }
     part.size
+}
+
+/// Without GPU virtual addresses one operation fills an allocation, and the next part of a transfer follows.
+fn bring_in_physically(page_in: &PageIn, offset: u64, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
+    let &PageIn { handle, size, ref extents, backing_store } = page_in;
+    let destination = in_memory(extents, env);
+    let Some(backing_store) = backing_store else {
+        let fill = Fill { allocation: handle, fill_size: size, fill_pattern: 0, destination };
+        steps.push_back(Step::Operation(PagingOperation::Fill(fill)));
+        return size;
+    };
+    physical_transfer(handle, size, offset, in_system(backing_store), destination, steps)
+}
+
+/// The most that one physical TRANSFER moves (BPB-20).
+const TRANSFER_BYTES_MAX: u64 = 64 << 20;
+
+/// The part of a transfer of `size` bytes that begins at `offset`. Returns its bytes.
+fn physical_transfer(
+    allocation: KmdAllocationHandle,
+    size: u64,
+    offset: u64,
+    source: PhysicalAddress,
+    destination: PhysicalAddress,
+    steps: &mut VecDeque<Step>,
+) -> u64 {
+    let transfer_size = (size - offset).min(TRANSFER_BYTES_MAX);
+    let mut flags = TransferFlags::empty();
+    flags.set(TransferFlags::TRANSFER_START, offset == 0);
+    flags.set(TransferFlags::TRANSFER_END, offset + transfer_size == size);
+    steps.push_back(Step::Operation(PagingOperation::Transfer(Transfer {
+        allocation,
+        transfer_offset: offset,
+        transfer_size,
+        source,
+        destination,
+        flags,
+        mdl_offset: (offset / PAGE_SIZE) as u32,
+    })));
+    transfer_size
+}
+
+fn discard(allocation: KmdAllocationHandle, offset: u64, env: &BuildEnv<'_>) -> Step {
+    let address = PhysicalAddress { segment: env.adapter.memory_id(), offset };
+    let flags = DiscardContentFlags::empty();
+    Step::Operation(PagingOperation::DiscardContent(DiscardContent { allocation, flags, address }))
+}
+
+/// Where an allocation that is one range of the memory segment begins.
+fn in_memory(extents: &Extents, env: &BuildEnv<'_>) -> PhysicalAddress {
+    let first = extents.iter().next().expect("a placed allocation has a range");
+    PhysicalAddress { segment: env.adapter.memory_id(), offset: first.offset }
+}
+
+fn in_system(offset: u64) -> PhysicalAddress {
+    PhysicalAddress { segment: SegmentId::SYSTEM, offset }
 }
 
 /// A part of an allocation that one window can show.

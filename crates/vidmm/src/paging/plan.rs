@@ -6,10 +6,12 @@
 //!           invalidate*  UPDATE_PAGE_TABLE(invalid) runs of what leaves or is unmapped; then FLUSH_TLB of those ranges   U-14 GVA-28
 //!           out*         chunk(VIRTUAL_TRANSFER segment -> system) of what is dirty; nothing if clean                    RES-22
 //!                        | UNMAP_APERTURE_SEGMENT, to the dummy page                                                     BPB-33
+//!                        | without GPU virtual addresses: TRANSFER segment -> page list, in parts; DISCARD_CONTENT       BPB-20 BPB-25
 //!           unmap*       NOTIFY_ALLOC{IoMmuUnmap} once for each mapping that leaves the IOMMU, if its driver asked       NTF-04 NTF-05
 //!           table*       UPDATE_PAGE_TABLE(invalid, InitialUpdate) of a new table; then the entry of its parent          GVA-25
 //!           in*          chunk(VIRTUAL_FILL | VIRTUAL_TRANSFER system -> segment)                                        RES-18 BPB-24
 //!                        | MAP_APERTURE_SEGMENT                                                                          BPB-30
+//!                        | without GPU virtual addresses: FILL | TRANSFER page list -> segment, in parts                 BPB-20 BPB-24
 //!           validate*    UPDATE_PAGE_TABLE(valid) runs of what came in or is mapped; FLUSH_TLB unless invalid entries
 //!                        are never cached                                                                                BPB-41
 //! chunk(op) := map windows, op, unmap windows; at most the size of a window                                              BPB-40 PGV-05
@@ -94,6 +96,8 @@ pub(crate) struct PteRange {
 pub(crate) enum Leaving {
     /// Content of the memory segment.
     Memory(PageOut),
+    /// Content of the memory segment that is not wanted; named without GPU virtual addresses (BPB-25). Its offset is in bytes.
+    Discarded { handle: KmdAllocationHandle, offset: u64 },
     /// A range of the aperture.
     Aperture(ApertureRange),
 }
@@ -192,7 +196,7 @@ impl Plan {
         let notified = self.notify.iter().map(|notice| notice.size);
         let out = self.out.iter().map(|leaving| match leaving {
             Leaving::Memory(out) => out.size,
-            Leaving::Aperture(_) => 0,
+            Leaving::Aperture(_) | Leaving::Discarded { .. } => 0,
         });
         let page_in = self.page_in.iter().map(|coming| match coming {
             Coming::Memory(page_in) => page_in.size,

@@ -41,10 +41,14 @@ impl VidMm {
         let of_device = |queued: &&Queued| self.contexts[queued.context as usize].device == index;
         for queued in Vec::from_iter(self.queued.iter().filter(of_device).copied()) {
             self.queued.remove(&queued);
+            self.give_up_portion(queued.context);
             for dropped in core::mem::take(&mut self.contexts[queued.context as usize].queue) {
                 let device = &mut self.devices[index as usize];
                 device.undispatched.remove(&dropped.number);
                 device.unretired.remove(&dropped.number);
+                if let Some(references) = &dropped.references {
+                    self.forget_references(references);
+                }
                 for wait in &dropped.desc.waits {
                     self.monitored_fences[wait.fence.index()].references -= 1;
                 }

@@ -7,6 +7,7 @@ use crate::{
     engine::{InFlight, Work},
     event::{Event, PreemptReason},
     gpu_va::TableKey,
+    id::SubmissionNo,
     paging::root_page_table,
     recovery::Returned,
     state::{Context, Output, Queued, VidMm},
@@ -15,6 +16,16 @@ use crate::{
 
 /// Packets of a context that an engine holds at most: enough that it never waits for the host between two of them (D7).
 const IN_FLIGHT_MAX: usize = 4;
+
+/// What is handed to an engine at once: a submission, or a portion of one.
+pub(super) struct Job {
+    pub number: SubmissionNo,
+    pub commands: Vec<u8>,
+    pub waits: Vec<FenceValueDesc>,
+    pub signals: Vec<FenceValueDesc>,
+    /// Of a portion, its first byte in the DMA buffer and the first that is not in it.
+    pub offsets: Option<(u32, u32)>,
+}
 
 impl VidMm {
     /// Notes which granted requests are built to their end: their submissions may follow.
@@ -77,7 +88,10 @@ impl VidMm {
     fn overtakes(&self, context: u32, paging_fence: u64) -> bool {
         let Context { engine, priority, ref queue, .. } = self.contexts[context as usize];
         let waits = queue.front().map_or(&[][..], |next| &next.desc.waits);
-        if paging_fence > self.paging_engine().retired || self.fence_waits(waits).next().is_some() {
+        // Without saved state nothing comes between the portions of a DMA buffer (SPL-07).
+        let may_come_between = !self.adapter.is_physical() || self.adapter.preemption_aware;
+        if !may_come_between || paging_fence > self.paging_engine().retired || self.fence_waits(waits).next().is_some()
+        {
             return false;
         }
         let not_begun = self.engines[engine as usize].in_flight.iter().skip(1);
@@ -119,11 +133,16 @@ impl VidMm {
         self.dispatchable_on(context, |engine| !self.recovery.holds(engine))
     }
 
-    fn dispatchable_on(&self, context: u32, takes: impl Fn(u32) -> bool) -> Option<u64> {
-        let context = &self.contexts[context as usize];
+    fn dispatchable_on(&self, index: u32, takes: impl Fn(u32) -> bool) -> Option<u64> {
+        let context = &self.contexts[index as usize];
         let next = context.queue.front()?;
         let device = &self.devices[context.device as usize];
-        if context.in_flight >= IN_FLIGHT_MAX || !device.is_active() || !takes(context.engine) {
+        if context.in_flight >= IN_FLIGHT_MAX || !takes(context.engine) || !self.is_engine_open(index) {
+            return None;
+        }
+        // A device that yields ends the DMA buffers that it has begun.
+        let is_begun = next.references.is_some() && context.portion.is_some();
+        if !device.is_active() && !(is_begun && !device.is_suspended()) {
             return None;
         }
         let mut paging_fence =
@@ -131,11 +150,20 @@ impl VidMm {
         for &plan in &device.refreshes {
             paging_fence = paging_fence.max(self.stream.fence_of(plan)?);
         }
+        if next.references.is_some() {
+            paging_fence = paging_fence.max(self.stream.fence_of_all(&context.portion.as_ref()?.plans)?);
+        }
+        self.is_front_unblocked(index).then_some(paging_fence)
+    }
+
+    /// Whether all that the submission in front of a context's queue waits for has been dispatched.
+    pub(super) fn is_front_unblocked(&self, index: u32) -> bool {
         // What an engine gives back gets another fence.
         let is_settled = |wait: Option<EngineFence>| {
             wait.is_some_and(|wait| wait.engine == self.adapter.paging_engine || !self.recovery.holds(wait.engine))
         };
-        self.fence_waits(&next.desc.waits).all(is_settled).then_some(paging_fence)
+        let waits = self.contexts[index as usize].queue.front().map_or(&[][..], |next| &next.desc.waits);
+        self.fence_waits(waits).all(is_settled)
     }
 
     /// What a submission waits for on the GPU because of the monitored fences that it names; none for one that waits for what
@@ -175,12 +203,11 @@ impl VidMm {
     fn hand_out(&mut self, kmd: &mut dyn Kmd, index: u32, paging_fence: u64) {
         self.set_root(kmd, index);
         let context = &mut self.contexts[index as usize];
-        let submission = context.queue.pop_front().expect("it was found dispatchable");
-        let Submission { number, desc: SubmitDesc { dma_buffer, waits: waited, signals, .. } } = submission;
         context.in_flight += 1;
         let (engine, device_index, handle) = (context.engine, context.device, context.handle);
         let signal = EngineFence { engine, fence_id: self.engines[engine as usize].submitted + 1 };
-        let buffer = DmaBuffer::User(dma_buffer);
+        let Job { number, commands, waits: waited, signals, offsets } = self.next_job(kmd, index, signal.fence_id);
+        let buffer = DmaBuffer::User(commands);
         let mut packet = Packet { waits: Vec::new(), signal, preamble: Vec::new(), buffer };
         if paging_fence > self.paging_engine().retired {
             self.recovery.awaited = self.recovery.awaited.max(paging_fence);
@@ -202,7 +229,7 @@ impl VidMm {
             node_ordinal: engine,
             submission_fence_id: signal.fence_id,
             paging: false,
-            dma_buffer_submission_offsets: None,
+            dma_buffer_submission_offsets: offsets,
         };
         kmd.submit_command(&submit, &mut packet.preamble);
         self.statistics.submissions += 1;
@@ -211,6 +238,17 @@ impl VidMm {
         self.devices[device_index as usize].undispatched.remove(&number);
         self.lapse_dispatched(device_index);
         self.outputs.push_back(Output::Submit(packet));
+    }
+
+    /// What a context hands out next.
+    fn next_job(&mut self, kmd: &mut dyn Kmd, index: u32, fence_id: u64) -> Job {
+        let queue = &mut self.contexts[index as usize].queue;
+        if queue.front().is_some_and(|next| next.references.is_some()) {
+            return self.next_portion(kmd, index, fence_id);
+        }
+        let Submission { number, desc, .. } = queue.pop_front().expect("it was found dispatchable");
+        let SubmitDesc { dma_buffer: commands, waits, signals, .. } = desc;
+        Job { number, commands, waits, signals, offsets: None }
     }
 
     /// Ends the holds of spans whose last submission has been dispatched.

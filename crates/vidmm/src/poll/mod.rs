@@ -15,10 +15,13 @@ mod faults;
 mod engine_reset;
 mod watch;
 mod adapter_reset;
+mod portions;
+mod prepare;
 mod purge;
 mod power;
 mod replacement;
 mod step;
+mod trial;
 mod trims;
 mod turns;
 

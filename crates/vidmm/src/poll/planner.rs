@@ -35,7 +35,10 @@ impl VidMm {
 
     fn plan_into_memory(&mut self, draft: &mut Draft, index: u32) -> ContentSource {
         let Allocation { size, handle, backing_store, state, .. } = self.allocations[index as usize];
-        let extents = Extents::from(self.take(draft, size));
+        let extents = match self.adapter.is_physical() {
+            false => Extents::from(self.take(draft, size)),
+            true => Extents::one(self.take_assigned(draft, index)),
+        };
         let backed = state.contains(AllocationState::BACKED);
         draft.plan.page_in.push(Coming::Memory(PageIn {
             handle,
@@ -55,6 +58,18 @@ impl VidMm {
                 ContentSource::Fill
             }
         }
+    }
+
+    /// Takes the range of the linear memory segment that a portion's decision has assigned to an allocation.
+    fn take_assigned(&mut self, draft: &mut Draft, index: u32) -> Extent {
+        let patched = self.patching.allocations.get_mut(&index);
+        let range = patched.and_then(|patched| patched.assigned.take()).expect("it was decided where it goes");
+        let linear = self.placer.linear();
+        linear.take(range).expect("it was decided that it is free");
+        let mut after = Vec::new();
+        linear.follow(range, &mut after);
+        self.plan_after_all(draft, after);
+        range
     }
 
     /// Its content is where its backing store is, and reads as zero if it never had any: nothing is filled (I24).
@@ -220,12 +235,22 @@ impl VidMm {
     fn plan_out_of_memory(&mut self, draft: &mut Draft, index: u32, extents: Extents, copied: bool) {
         self.placer.promise(self.stream.next_number(), extents.iter());
         if !copied {
+            self.plan_discard_content(draft, index, &extents);
             return;
         }
         let Allocation { handle, size, backing_store, .. } = self.allocations[index as usize];
         draft.plan.out.push(Leaving::Memory(PageOut { handle, size, extents, backing_store }));
         self.statistics.bytes_paged_out += size;
         self.statistics.evictions_copied += 1;
+    }
+
+    /// Without GPU virtual addresses the driver is told that content is left behind, unless its allocation was destroyed (U-13).
+    fn plan_discard_content(&self, draft: &mut Draft, index: u32, extents: &Extents) {
+        if !self.adapter.is_physical() || self.is_dead(index) {
+            return;
+        }
+        let handle = self.allocations[index as usize].handle;
+        draft.plan.out.extend(extents.iter().map(|extent| Leaving::Discarded { handle, offset: extent.offset }));
     }
 
     /// The driver is notified, unless the content is discarded or moves to the memory segment (NTF-03, NTF-07, U-15).

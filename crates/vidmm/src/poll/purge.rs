@@ -36,7 +36,7 @@ impl Halfway {
         for Abandoned { number, plan, fence_id, .. } in abandoned {
             halfway.leaving.extend(plan.out.iter().filter_map(|leaving| match leaving {
                 Leaving::Memory(out) => Some(out.handle),
-                Leaving::Aperture(_) => None,
+                Leaving::Aperture(_) | Leaving::Discarded { .. } => None,
             }));
             let may_be_used = fence_id.is_some_and(|fence_id| fence_id <= awaited);
             halfway.coming.extend(plan.page_in.iter().filter_map(|coming| match coming {

@@ -147,6 +147,7 @@ impl VidMm {
             let id = self.allocation_id(index);
             self.end_locks(host, index);
             let gone = self.allocations.remove(index as usize);
+            self.patching.allocations.remove(&index);
             for mapping in gone.mappings() {
                 self.processes[mapping.process as usize].space.unmap(mapping.virtual_address);
             }

@@ -94,13 +94,19 @@ impl VidMm {
     }
 
     fn has_paging(&self) -> bool {
-        !self.requesting.is_empty() || !self.stream.is_empty() || self.builder.has_work()
+        !self.requesting.is_empty()
+            || !self.stream.is_empty()
+            || self.builder.has_work()
+            || (self.adapter.is_physical() && !self.queued.is_empty())
     }
 
     /// Grants what has room, and builds what is decided.
     #[inline(never)]
     fn page(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
         self.grant();
+        if self.adapter.is_physical() {
+            self.prepare();
+        }
         self.enter(host);
         self.build(kmd, host);
     }

@@ -101,7 +101,7 @@ impl VidMm {
     /// Whether queued work of the device waits for nothing but its turn.
     fn has_runnable_work(&self, device: u32) -> bool {
         let mut queued = self.queued.iter().map(|queued| &self.contexts[queued.context as usize]);
-        !self.devices[device as usize].undispatched.is_empty()
+        (!self.devices[device as usize].undispatched.is_empty() || self.adapter.is_physical())
             && queued.any(|context| {
                 let next = context.queue.front().filter(|_| context.device == device);
                 next.is_some_and(|next| self.fence_waits(&next.desc.waits).all(|wait| wait.is_some()))
@@ -246,7 +246,8 @@ impl VidMm {
     fn suspend_drained(&mut self) {
         let is_drained = |device: &u32| {
             let books = &self.devices[*device as usize];
-            books.turn.activity == Activity::Yielding && books.turn.gives_way && !books.is_in_flight()
+            let has_ended = !books.is_in_flight() && !self.is_amid_dma_buffer(*device);
+            books.turn.activity == Activity::Yielding && books.turn.gives_way && has_ended
         };
         for device in Vec::from_iter(self.turns.stopped.iter().copied().filter(is_drained)) {
             self.suspend(device);

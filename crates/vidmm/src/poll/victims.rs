@@ -19,7 +19,7 @@ impl VidMm {
             }
         }
         let mut after = Vec::new();
-        let extents = self.placer.take(bytes, &mut after);
+        let extents = self.placer.pages().take(bytes, &mut after);
         self.plan_after_all(draft, after);
         extents
     }
@@ -75,7 +75,12 @@ impl VidMm {
         let is_used = |device: u32, entry: &ListEntry| {
             entry.is_open() || entry.has_ungranted_span() || entry.until() > self.devices[device as usize].dispatched()
         };
-        !self.allocations[index as usize].any_entry(is_used)
+        !self.allocations[index as usize].any_entry(is_used) && !self.is_queued(index)
+    }
+
+    /// Whether a queued DMA buffer refers to an allocation.
+    pub(crate) fn is_queued(&self, index: u32) -> bool {
+        self.patching.allocations.get(&index).is_some_and(|patched| patched.queued > 0)
     }
 
     /// What an allocation that may be evicted is to its owner.

@@ -117,6 +117,7 @@ impl Config {
             notification_revision: self.revision,
             paging_va_without_local_memory: self.paging_va_without_local_memory,
             tdr: self.tdr,
+            ..AdapterOptions::default()
         }
     }
 

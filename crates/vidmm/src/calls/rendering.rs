@@ -1,0 +1,230 @@
+//! Render: work without GPU virtual addresses (PAT-10 to PAT-16).
+
+use alloc::{boxed::Box, vec, vec::Vec};
+
+use crate::{
+    contract::{AllocationListElement, Kmd, PatchLocation, Render, RenderStatus},
+    error::{DeviceErrorReason, DriverFinding, Violation},
+    event::Event,
+    id::{AllocationId, ContextId},
+    patching::PatchListRule,
+    render_error::RenderError,
+    split::{Progress, Reference, References},
+    state::VidMm,
+    submission::{FenceValueDesc, Submission, SubmitDesc},
+    units::{PAGE_SIZE, PhysicalAddress},
+};
+
+use super::work::QUEUED_MAX;
+
+/// Commands for an engine that uses physical addresses.
+#[doc(alias = "D3DKMT_RENDER")]
+#[derive(Clone, Debug, Default)]
+pub struct RenderDesc {
+    /// What the user-mode driver wrote; the driver translates it.
+    pub command: Vec<u8>,
+    /// What it refers to.
+    #[doc(alias = "D3DDDI_ALLOCATIONLIST")]
+    pub allocations: Vec<AllocationListDesc>,
+    /// Where it does; the driver's own list is what counts.
+    pub patch_locations: Vec<PatchLocation>,
+    /// Fences that must have reached their values before it runs.
+    pub waits: Vec<FenceValueDesc>,
+    /// Fences that its end signals.
+    pub signals: Vec<FenceValueDesc>,
+}
+
+/// An allocation that commands refer to.
+#[doc(alias = "D3DDDI_ALLOCATIONLIST")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AllocationListDesc {
+    /// The allocation; none to unbind a slot (PAT-16).
+    pub allocation: Option<AllocationId>,
+    /// The GPU writes to it.
+    pub write_operation: bool,
+}
+
+/// The largest DMA buffer.
+const DMA_BUFFER_MAX: usize = 64 << 20;
+
+impl VidMm {
+    /// Lets the driver translate commands into a DMA buffer, and queues it. What its references name is brought in when its turn
+    /// comes, all at once or portion by portion (SPL-01).
+    ///
+    /// Returns its number among the adapter's DMA buffers, from 1.
+    ///
+    /// # Errors
+    ///
+    /// If a handle names nothing or is another device's, the device is in error, the context's queue is full, or the driver refuses
+    /// the commands. If the driver's patch-location list breaks a rule nothing is queued, and the device is in error (U-45).
+    #[doc(alias = "D3DKMTRender")]
+    pub fn render(&mut self, kmd: &mut dyn Kmd, context: ContextId, desc: RenderDesc) -> Result<u64, RenderError> {
+        let index = self.contexts.lookup(context)?;
+        let device_index = self.contexts[index].device;
+        self.check_device(device_index as usize)?;
+        if !self.adapter.is_physical() {
+            return Err(RenderError::GpuVirtualAddresses);
+        }
+        let queued = self.contexts[index].queue.len();
+        if queued >= QUEUED_MAX {
+            return Err(RenderError::QueueFull { queued });
+        }
+        let list = self.look_up_list(device_index, &desc.allocations)?;
+        for named in desc.waits.iter().chain(&desc.signals) {
+            self.monitored_fences.lookup(named.fence)?;
+        }
+        let elements = self.list_elements(&list);
+        let Rendered { dma_buffer, patch_locations } = self.translate(kmd, index, &desc, &elements)?;
+        if let Err((position, rule)) = self.check_patch_locations(&patch_locations, &list, dma_buffer.len()) {
+            self.report(DriverFinding::PatchLocationList { position, rule });
+            self.put_device_in_error(device_index, DeviceErrorReason::PatchLocationList { rule });
+            return Err(RenderError::PatchLocationList { position, rule });
+        }
+        self.patching.num_dma_buffers += 1;
+        let number = self.patching.num_dma_buffers;
+        let references = References {
+            list,
+            patch_locations,
+            pre_patched: elements.iter().map(|element| element.address).collect(),
+            number,
+            progress: Progress::default(),
+        };
+        for allocation in references.allocations() {
+            self.patching.allocations.entry(allocation).or_default().queued += 1;
+            self.reclassify(allocation);
+        }
+        let device = self.devices.id(device_index as usize);
+        self.events.record(|| Event::Rendered {
+            device,
+            context,
+            dma_buffer: number,
+            bytes: dma_buffer.len() as u32,
+            allocations: desc.allocations.iter().map(|listed| listed.allocation).collect(),
+            patch_locations: references.patch_locations.clone(),
+        });
+        let desc = SubmitDesc { dma_buffer, waits: desc.waits, signals: desc.signals, allocations: Vec::new() };
+        self.queue(index, Submission { number: 0, desc, references: Some(Box::new(references)) });
+        Ok(number)
+    }
+
+    fn look_up_list(&self, device: u32, listed: &[AllocationListDesc]) -> Result<Vec<Reference>, RenderError> {
+        let look_up = |(position, desc): (usize, &AllocationListDesc)| {
+            let found = |id| -> Result<u32, RenderError> {
+                let index = self.lookup_allocation(id)?;
+                let is_its = self.allocations[index].is_open_on(device);
+                if is_its { Ok(index as u32) } else { Err(RenderError::WrongDevice { position }) }
+            };
+            let allocation = desc.allocation.map(found).transpose()?;
+            Ok(Reference { allocation, write_operation: desc.write_operation })
+        };
+        listed.iter().enumerate().map(look_up).collect()
+    }
+
+    /// What the driver is told of an allocation list before anything is brought in for it (PAT-14).
+    fn list_elements(&self, list: &[Reference]) -> Vec<AllocationListElement> {
+        let element = |reference: &Reference| AllocationListElement {
+            allocation: reference.allocation.map(|index| self.allocations[index as usize].handle),
+            write_operation: reference.write_operation,
+            address: reference.allocation.filter(|_| !self.patching.knobs.never_prepatch).and_then(|i| self.address(i)),
+        };
+        list.iter().map(element).collect()
+    }
+
+    /// Where an allocation is, as engines that use physical addresses name it; none if it is not in a segment.
+    pub(crate) fn address(&self, index: u32) -> Option<PhysicalAddress> {
+        let allocation = &self.allocations[index as usize];
+        allocation.place?;
+        let (segment, extents) = allocation.location(&self.adapter);
+        extents.iter().next().map(|extent| PhysicalAddress { segment, offset: extent.offset })
+    }
+
+    /// Lets the driver translate, with as much room as it takes (PAT-12).
+    fn translate(
+        &mut self,
+        kmd: &mut dyn Kmd,
+        context: usize,
+        desc: &RenderDesc,
+        elements: &[AllocationListElement],
+    ) -> Result<Rendered, RenderError> {
+        let mut dma_buffer = vec![0; desc.command.len().next_multiple_of(PAGE_SIZE as usize).max(PAGE_SIZE as usize)];
+        let (mut used, mut multipass_offset, mut patch_locations) = (0, 0, Vec::new());
+        loop {
+            let mut render = Render {
+                context: self.contexts[context].handle,
+                command: &desc.command,
+                dma_buffer: &mut dma_buffer[used..],
+                dma_buffer_write_offset: used as u32,
+                allocation_list: elements,
+                patch_location_list_in: &desc.patch_locations,
+                patch_location_list_out: &mut patch_locations,
+                dma_bytes_written: 0,
+                multipass_offset: &mut multipass_offset,
+            };
+            let status = kmd.render(&mut render);
+            let written = render.dma_bytes_written;
+            if written > dma_buffer.len() - used {
+                let violation = Violation::BufferOverrun { dma_bytes: written, private_bytes: 0 };
+                self.fail(violation);
+                return Err(RenderError::Driver(RenderStatus::InvalidParameter));
+            }
+            used += written;
+            match status {
+                Ok(()) => {
+                    dma_buffer.truncate(used);
+                    return Ok(Rendered { dma_buffer, patch_locations });
+                }
+                Err(RenderStatus::InsufficientDmaBuffer) if dma_buffer.len() < DMA_BUFFER_MAX => {
+                    dma_buffer.resize(dma_buffer.len() * 2, 0);
+                }
+                Err(status) => return Err(RenderError::Driver(status)),
+            }
+        }
+    }
+
+    /// What a driver's patch-location list must be (SPL-02 to SPL-04, C-15).
+    fn check_patch_locations(
+        &self,
+        locations: &[PatchLocation],
+        list: &[Reference],
+        dma_buffer_size: usize,
+    ) -> Result<(), (usize, PatchListRule)> {
+        let num_slots = self.adapter.num_slots + u32::from(self.patching.knobs.accept_max_slot_id);
+        let size = dma_buffer_size as u64;
+        let mut end_of_group = size;
+        for (position, location) in locations.iter().enumerate().rev() {
+            let broken = |rule| Err((position, rule));
+            let PatchLocation { allocation_index, slot_id, patch_offset, split_offset, .. } = *location;
+            let Some(element) = list.get(allocation_index as usize) else {
+                return broken(PatchListRule::AllocationIndex);
+            };
+            if slot_id >= num_slots {
+                return broken(PatchListRule::SlotId);
+            }
+            if u64::from(split_offset) > size {
+                return broken(PatchListRule::SplitOffset);
+            }
+            if let Some(after) = locations.get(position + 1)
+                && after.split_offset != split_offset
+            {
+                if after.split_offset < split_offset {
+                    return Err((position + 1, PatchListRule::DecreasingSplitOffset));
+                }
+                end_of_group = after.split_offset.into();
+            }
+            let patched = u64::from(patch_offset)..u64::from(patch_offset) + ADDRESS_BYTES;
+            if element.allocation.is_some() && (patched.start < u64::from(split_offset) || patched.end > end_of_group) {
+                return broken(PatchListRule::PatchOffset);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the driver made of commands.
+struct Rendered {
+    dma_buffer: Vec<u8>,
+    patch_locations: Vec<PatchLocation>,
+}
+
+/// Bytes of an address in a DMA buffer.
+const ADDRESS_BYTES: u64 = 8;

@@ -1,0 +1,79 @@
+//! What an adapter without GPU virtual addresses adds to the books (section 7).
+
+use alloc::collections::BTreeMap;
+
+use crate::{contract::Direction, units::Extent};
+
+/// What a driver author can force, to see rare paths of a driver every time (SPL-13).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case", deny_unknown_fields, default))]
+pub struct PreparationKnobs {
+    /// Every DMA buffer is cut at every split point.
+    pub take_split_point: bool,
+    /// No address is told when a command buffer is rendered: all come with Patch.
+    #[doc(alias = "NoPrePatching")]
+    pub never_prepatch: bool,
+    /// Patch is called for every portion, also if all addresses that were told are still right.
+    pub always_repatch: bool,
+    /// A DMA buffer that cannot be brought in at all is expected: it is no finding, and puts no device in error. It is dropped.
+    pub expect_preparation_failure: bool,
+    /// The slot whose id is the number of slots is there too (U-44).
+    pub accept_max_slot_id: bool,
+}
+
+/// What the manager knows of an adapter without GPU virtual addresses, beyond the rest.
+#[derive(Debug, Default)]
+pub(crate) struct Patching {
+    pub knobs: PreparationKnobs,
+    pub allocations: BTreeMap<u32, Patched>,
+    /// The context whose DMA buffer has been cut and not come to its last portion: there is one at most, so that no two wait
+    /// for what the other keeps in its place.
+    pub splitting: Option<u32>,
+    /// DMA buffers so far, and when each context was served last.
+    pub num_dma_buffers: u64,
+    pub turns: u64,
+}
+
+/// What is known of an allocation.
+#[derive(Debug, Default)]
+pub(crate) struct Patched {
+    /// Where it had better be in the memory segment.
+    pub wish: Wish,
+    /// Queued DMA buffers that refer to it.
+    pub queued: u32,
+    /// Where in the memory segment it goes with the plan that is being written.
+    pub assigned: Option<Extent>,
+}
+
+/// Where in a segment an allocation had better be.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Wish {
+    /// In bytes, a power of two.
+    pub alignment: u64,
+    pub direction: Direction,
+    /// Parts of the segment to look in first, and from which end (SEG-43).
+    pub banks: alloc::vec::Vec<(Extent, Direction)>,
+}
+
+/// A rule that a driver's patch-location list breaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum PatchListRule {
+    /// It names an element that the allocation list does not have.
+    #[error("SPL-02: AllocationIndex is beyond the allocation list")]
+    AllocationIndex,
+    /// It names a slot that there is not.
+    #[error("SPL-02, U-44: SlotId is not below MaxAllocationListSlotId")]
+    SlotId,
+    /// The DMA buffer ends before it.
+    #[error("SPL-02: SplitOffset is beyond the end of the DMA buffer")]
+    SplitOffset,
+    /// One before it is larger.
+    #[error("SPL-04, U-45: SplitOffset is smaller than that of the patch location before it")]
+    DecreasingSplitOffset,
+    /// The address would be in what runs without the allocation, or in a part that may run later.
+    #[error("SPL-11: PatchOffset is not between its split point and the next one")]
+    PatchOffset,
+}

@@ -1,0 +1,267 @@
+//! Preparation: which portion of a DMA buffer runs next, and what it takes to bring it in (SPL-05 to SPL-10).
+//!
+//! A portion is a requirement like a device's list, with another lifetime (D3): from its decision until it has been handed out
+//! its allocations are on its device's list. The next portion is decided when this one has been handed out. What stays bound
+//! across the cut stays on the list, and so in its place.
+
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use super::{
+    draft::Draft,
+    trial::{Mark, Target, Trial, Verdict},
+};
+use crate::{
+    allocation::AllocationState,
+    error::DeviceErrorReason,
+    event::EvictReason,
+    id::PlanNo,
+    pool::Pool,
+    split::{Cut, Portion, References},
+    state::{Queued, VidMm},
+    turn::Activity,
+};
+
+/// What came of an attempt to decide a portion.
+enum Decision {
+    Decided(Portion, Verdict),
+    /// It must wait until others have handed out what they have decided.
+    Wait,
+    /// What is bound together at one split point does not fit (SPL-10).
+    Impossible {
+        offset: u32,
+        bytes: u64,
+    },
+}
+
+impl VidMm {
+    /// Decides portions: of contexts with more urgent work first, then of those that were served longest ago. Who comes first
+    /// and has no room is waited for.
+    pub(super) fn prepare(&mut self) {
+        let mut contexts: Vec<u32> = Vec::new();
+        let mut next = Queued::FIRST;
+        while let Some(queued) = self.queued.next_from(next) {
+            next = queued.next();
+            contexts.extend(self.can_prepare(queued.context).then_some(queued.context));
+        }
+        contexts.sort_by_key(|&context| {
+            let books = &self.contexts[context as usize];
+            // Whoever is in the middle of a DMA buffer keeps others from being cut: it goes first.
+            (self.patching.splitting != Some(context), Reverse(books.priority), books.served, context)
+        });
+        for context in contexts {
+            // Another context may have put this one's device in error, or have taken its engine.
+            if self.can_prepare(context) && !self.prepare_next(context) {
+                return;
+            }
+        }
+    }
+
+    /// Whether the next portion of the DMA buffer in front of a context's queue can be decided now.
+    fn can_prepare(&self, index: u32) -> bool {
+        let context = &self.contexts[index as usize];
+        let Some(references) = context.queue.front().and_then(|next| next.references.as_deref()) else { return false };
+        let begun = references.progress.portions > 0;
+        let runs = match self.devices[context.device as usize].turn.activity {
+            Activity::Active => true,
+            Activity::Yielding => begun,
+            Activity::Suspended => false,
+        };
+        // One portion is decided for each engine at a time: it will be handed out before another.
+        let of_engine = |queued: &&Queued| self.contexts[queued.context as usize].engine == context.engine;
+        let is_engine_free =
+            self.queued.iter().filter(of_engine).all(|queued| self.contexts[queued.context as usize].portion.is_none());
+        runs && is_engine_free && self.is_engine_open(index) && self.is_front_unblocked(index)
+    }
+
+    /// Whether no other context's DMA buffer has been cut and not ended on the engine, if that cannot change contexts in between
+    /// (SPL-07).
+    pub(super) fn is_engine_open(&self, index: u32) -> bool {
+        let engine = self.contexts[index as usize].engine;
+        self.adapter.preemption_aware
+            || self
+                .patching
+                .splitting
+                .is_none_or(|splitting| splitting == index || self.contexts[splitting as usize].engine != engine)
+    }
+
+    /// Decides a context's next portion. Returns whether others may be considered.
+    fn prepare_next(&mut self, index: u32) -> bool {
+        let mut references = self.take_references(index);
+        let device = self.contexts[index as usize].device;
+        let decision = self.decide(index, &mut references);
+        match decision {
+            Decision::Decided(mut portion, verdict) => {
+                portion.plans = self.carry_out_verdict(device, &portion, verdict);
+                self.require(device, &portion, &references);
+                if portion.cut.is_some() {
+                    self.patching.splitting = Some(index);
+                }
+                let context = &mut self.contexts[index as usize];
+                context.queue.front_mut().expect("it was found there").references = Some(references);
+                context.portion = Some(portion);
+                self.stirred = true;
+                true
+            }
+            Decision::Wait => {
+                self.contexts[index as usize].queue.front_mut().expect("it was found there").references =
+                    Some(references);
+                false
+            }
+            Decision::Impossible { offset, bytes } => {
+                let dma_buffer = references.number;
+                self.contexts[index as usize].queue.front_mut().expect("it was found there").references =
+                    Some(references);
+                match self.patching.knobs.expect_preparation_failure {
+                    true => self.drop_front(index, offset, bytes),
+                    false => {
+                        self.put_device_in_error(device, DeviceErrorReason::PreparationFailed { dma_buffer, bytes })
+                    }
+                }
+                true
+            }
+        }
+    }
+
+    fn take_references(&mut self, index: u32) -> alloc::boxed::Box<References> {
+        let front = self.contexts[index as usize].queue.front_mut();
+        front.and_then(|front| front.references.take()).expect("it was found there")
+    }
+
+    /// The next portion: as many groups of patch locations as fit together, from where the last one ended.
+    fn decide(&mut self, index: u32, references: &mut References) -> Decision {
+        let others_hold = self.others_hold(index);
+        let may_cut = !others_hold && self.patching.splitting.is_none_or(|splitting| splitting == index);
+        let size =
+            self.contexts[index as usize].queue.front().expect("it was found there").desc.dma_buffer.len() as u32;
+        let progress = &references.progress;
+        let start = progress.start;
+        let mut table = progress.table.clone();
+        let mut trial = Trial::default();
+        let mut required: Vec<u32> = Vec::new();
+        for &fixed in &progress.fixed {
+            let is_there = self.try_member(&mut trial, fixed);
+            debug_assert!(is_there, "what is held stays where it is");
+            required.push(fixed);
+        }
+        let mut next = progress.next;
+        let mut cut = None;
+        let mut end = size;
+        while let Some(offset) = references.split_offset(next) {
+            let group = references.group(next);
+            if self.patching.knobs.take_split_point && offset > start && offset < size {
+                (cut, end) = (Some(Cut::TakeSplitPoint), offset);
+                break;
+            }
+            let mark = trial.mark();
+            let bound = references.patch_locations[group.clone()].iter().filter_map(|at| references.bound_by(at));
+            let mut missing = None;
+            let mut members = Vec::new();
+            for allocation in bound {
+                if required.contains(&allocation) || members.contains(&allocation) {
+                    continue;
+                }
+                if self.waits_for_unlock(allocation) {
+                    self.undo(&mut trial, Mark::START);
+                    return Decision::Wait;
+                }
+                if !self.try_member(&mut trial, allocation) {
+                    missing = Some(allocation);
+                    break;
+                }
+                members.push(allocation);
+            }
+            let Some(missing) = missing else {
+                required.extend(members);
+                table.apply(references, group.clone());
+                next = group.end;
+                continue;
+            };
+            self.undo(&mut trial, mark);
+            if offset > start && may_cut {
+                (cut, end) = (Some(Cut::NoRoom { allocation: missing }), offset);
+                break;
+            }
+            self.undo(&mut trial, Mark::START);
+            if !may_cut {
+                return Decision::Wait;
+            }
+            let bytes = self.bytes_together(references, &required, group);
+            return Decision::Impossible { offset, bytes };
+        }
+        let patch_locations = references.progress.next..next;
+        let verdict = self.conclude(trial);
+        Decision::Decided(Portion { end, patch_locations, required, table, plans: Vec::new(), cut }, verdict)
+    }
+
+    /// Bytes that are bound together where a group of patch locations is applied to what is required already.
+    fn bytes_together(&self, references: &References, required: &[u32], group: core::ops::Range<usize>) -> u64 {
+        let bound = references.patch_locations[group].iter().filter_map(|at| references.bound_by(at));
+        let together: alloc::collections::BTreeSet<u32> = required.iter().copied().chain(bound).collect();
+        together.into_iter().map(|index| self.allocations[index as usize].size).sum()
+    }
+
+    /// Whether other contexts have portions that are decided, or keep what is bound across a cut: they will go on.
+    fn others_hold(&self, index: u32) -> bool {
+        let decided = self
+            .queued
+            .iter()
+            .any(|queued| queued.context != index && self.contexts[queued.context as usize].portion.is_some());
+        decided || self.patching.splitting.is_some_and(|splitting| splitting != index)
+    }
+
+    /// Plans what a verdict asks for: who goes, who moves, who comes.
+    fn carry_out_verdict(&mut self, device: u32, portion: &Portion, verdict: Verdict) -> Vec<PlanNo> {
+        let Verdict { victims, members } = verdict;
+        let mut draft = Draft { wanted_by: Some(device), ..Draft::default() };
+        self.keep_all(members.keys().copied());
+        for index in victims {
+            self.plan_out(&mut draft, index, self.reason(index, EvictReason::RoomWanted));
+        }
+        let mut plans = Vec::new();
+        for index in portion.required.iter().copied() {
+            let target = members[&index];
+            if target.is_none() {
+                let plan = self.allocations[index as usize].last_plan;
+                plans.extend((!self.stream.is_retired(plan)).then_some(plan));
+                continue;
+            }
+            if self.allocations[index as usize].place.is_some() {
+                self.plan_out(&mut draft, index, EvictReason::Moved);
+            }
+            let in_system = target == Some(Target::Aperture);
+            self.allocations[index as usize].state.set(AllocationState::LISTED_IN_SYSTEM, in_system);
+        }
+        for index in portion.required.iter().copied() {
+            match members[&index] {
+                None => continue,
+                Some(Target::Memory(range)) => {
+                    self.patching.allocations.entry(index).or_default().assigned = Some(range);
+                }
+                Some(Target::Aperture) => {}
+            }
+            self.plan_in(&mut draft, index);
+        }
+        plans.extend(self.finish(draft));
+        self.stream.unretired(plans)
+    }
+
+    /// Puts what a portion requires on its device's list, besides what is there from the portion before.
+    fn require(&mut self, device: u32, portion: &Portion, references: &References) {
+        let fixed = &references.progress.fixed;
+        for index in portion.required.iter().copied().filter(|index| !fixed.contains(index)) {
+            let place = self.allocations[index as usize].place.expect("it has been given a place");
+            let in_system = place.pool() == Pool::System;
+            self.allocations[index as usize].state.set(AllocationState::LISTED_IN_SYSTEM, in_system);
+            let (pool, size) = (place.pool(), self.allocations[index as usize].size);
+            let entry = self.allocations[index as usize].entry_mut(device);
+            entry.count += 1;
+            let is_first = entry.count == 1;
+            let effect = entry.join_granted();
+            if is_first {
+                self.set_list_bytes(device as usize, pool, self.devices[device as usize].list[pool].now() + size);
+            }
+            self.with_holds(device, |vidmm| vidmm.apply(index, device, effect));
+        }
+    }
+}

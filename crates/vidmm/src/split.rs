@@ -1,0 +1,133 @@
+//! Splitting: what a DMA buffer refers to, and how far it has been cut into portions (SPL-01 to SPL-11).
+//!
+//! The references are walked from first to last. They fall into *groups*, of one split offset each; a group is taken whole or
+//! not at all (I19). The resource table says which allocation each slot is bound to where the walk is.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
+use core::ops::Range;
+
+use crate::{contract::PatchLocation, id::PlanNo, units::PhysicalAddress};
+
+/// What a DMA buffer refers to.
+#[derive(Debug)]
+pub(crate) struct References {
+    /// The allocation list.
+    pub list: Vec<Reference>,
+    /// The patch-location list.
+    pub patch_locations: Vec<PatchLocation>,
+    /// Where the elements of the list were when the driver wrote the DMA buffer: the addresses that it wrote into it (PAT-14).
+    pub pre_patched: Vec<Option<PhysicalAddress>>,
+    /// Its number among the adapter's DMA buffers.
+    pub number: u64,
+    /// How far it is.
+    pub progress: Progress,
+}
+
+/// An element of an allocation list.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reference {
+    /// None unbinds a slot (PAT-16).
+    pub allocation: Option<u32>,
+    pub write_operation: bool,
+}
+
+/// What of a DMA buffer has been handed out.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// The first byte that has not.
+    pub start: u32,
+    /// The first patch location that is in none of the portions so far.
+    pub next: usize,
+    /// How many portions those are.
+    pub portions: u32,
+    /// What is bound at `start`, before the group there is applied.
+    pub table: ResourceTable,
+    /// Allocations that keep their places: bound at `start`, and not reprogrammed there (SPL-08).
+    pub fixed: BTreeSet<u32>,
+}
+
+/// A portion that is decided: all that it requires has its place.
+#[derive(Debug)]
+pub(crate) struct Portion {
+    /// The first byte that is not in it.
+    pub end: u32,
+    /// Its patch locations.
+    pub patch_locations: Range<usize>,
+    /// What it requires, in the order in which it is bound, and the table at its end.
+    pub required: Vec<u32>,
+    pub table: ResourceTable,
+    /// The plans that bring that in.
+    pub plans: Vec<PlanNo>,
+    /// Why it ends there, if it is not the last.
+    pub cut: Option<Cut>,
+}
+
+/// Why a DMA buffer is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// This allocation does not fit beside what the portion requires.
+    NoRoom { allocation: u32 },
+    /// Every split point is taken (SPL-13).
+    TakeSplitPoint,
+}
+
+/// Which allocation each slot is bound to: an element of the allocation list. Every slot is empty at first (SPL-02).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ResourceTable(BTreeMap<u32, u32>);
+
+impl References {
+    /// The patch locations that share the split offset of number `first`.
+    pub fn group(&self, first: usize) -> Range<usize> {
+        let Some(offset) = self.split_offset(first) else { return first..first };
+        let rest = &self.patch_locations[first..];
+        first..first + rest.iter().take_while(|location| location.split_offset == offset).count()
+    }
+
+    /// The split offset of a patch location.
+    pub fn split_offset(&self, location: usize) -> Option<u32> {
+        self.patch_locations.get(location).map(|location| location.split_offset)
+    }
+
+    /// The allocation that a patch location binds.
+    pub fn bound_by(&self, location: &PatchLocation) -> Option<u32> {
+        self.list[location.allocation_index as usize].allocation
+    }
+
+    /// All allocations that it refers to, each once.
+    pub fn allocations(&self) -> BTreeSet<u32> {
+        self.list.iter().filter_map(|reference| reference.allocation).collect()
+    }
+
+    /// Whether the GPU writes to an allocation in a portion with these patch locations, or may through what was bound before.
+    pub fn writes_to(&self, allocation: u32) -> bool {
+        self.list.iter().any(|reference| reference.allocation == Some(allocation) && reference.write_operation)
+    }
+}
+
+impl ResourceTable {
+    /// Takes patch locations into account: each binds its slot, to nothing if its element names none (SPL-03).
+    pub fn apply(&mut self, references: &References, locations: Range<usize>) {
+        for location in &references.patch_locations[locations] {
+            match references.bound_by(location) {
+                Some(_) => drop(self.0.insert(location.slot_id, location.allocation_index)),
+                None => drop(self.0.remove(&location.slot_id)),
+            }
+        }
+    }
+
+    /// The bound slots, and the elements of the allocation list that they are bound to.
+    pub fn bound(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.0.iter().map(|(&slot, &element)| (slot, element))
+    }
+
+    /// The allocations that stay bound although `locations` are applied: they keep their places (SPL-08).
+    pub fn fixed(&self, references: &References, locations: Range<usize>) -> BTreeSet<u32> {
+        let reprogrammed: BTreeSet<u32> =
+            references.patch_locations[locations].iter().map(|location| location.slot_id).collect();
+        let kept = self.bound().filter(|(slot, _)| !reprogrammed.contains(slot));
+        kept.filter_map(|(_, element)| references.list[element as usize].allocation).collect()
+    }
+}

@@ -1,0 +1,587 @@
+//! A world without GPU virtual addresses: a driver that writes addresses into DMA buffers, and a GPU that uses them. Each page
+//! of memory holds a token. It shares nothing with the other test world.
+#![allow(dead_code)]
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use vidmm::contract::*;
+use vidmm::*;
+
+pub const LOCAL: SegmentId = SegmentId(1);
+pub const APERTURE: SegmentId = SegmentId(2);
+pub const PAGING: u32 = 0;
+pub const RENDER: u32 = 1;
+pub const COPY: u32 = 2;
+/// What a page of the memory segment holds before anything was written there.
+pub const GARBAGE: u64 = 0xBAD_BAD;
+
+/// What the adapter of a world is.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Pages of local memory, and of the aperture.
+    pub pages: u64,
+    pub aperture_pages: u64,
+    pub slots: u32,
+    pub preemption_aware: bool,
+    pub bank_range_table: Vec<u64>,
+    pub knobs: PreparationKnobs,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            pages: 16,
+            aperture_pages: 256,
+            slots: 16,
+            preemption_aware: false,
+            bank_range_table: Vec::new(),
+            knobs: PreparationKnobs::default(),
+        }
+    }
+}
+
+impl Config {
+    pub fn pages(pages: u64) -> Self {
+        Self { pages, ..Self::default() }
+    }
+}
+
+/// A command of the user-mode driver: 32 bytes in the DMA buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// Says that the engine's state is programmed.
+    SetState,
+    /// Reads a page of what is bound to a slot.
+    Read { element: u32, page: u64 },
+    /// Writes a token to it.
+    Write { element: u32, page: u64, token: u64 },
+}
+
+pub const COMMAND_BYTES: u32 = 32;
+const OPCODES: [u64; 3] = [1, 2, 3];
+
+impl Command {
+    /// The command without its address, which lies 8 bytes behind its start.
+    pub fn encode(self) -> [u8; COMMAND_BYTES as usize] {
+        let words = match self {
+            Command::SetState => [OPCODES[0], 0, 0, 0],
+            Command::Read { page, .. } => [OPCODES[1], u64::MAX, page, 0],
+            Command::Write { page, token, .. } => [OPCODES[2], u64::MAX, page, token],
+        };
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.try_into().unwrap()
+    }
+}
+
+/// Where a DMA buffer's address of a command lies.
+pub fn address_at(command: u32) -> u32 {
+    command * COMMAND_BYTES + 8
+}
+
+/// An address as the driver writes it: the segment in the high byte.
+fn pack(address: PhysicalAddress, offset: u64) -> u64 {
+    u64::from(address.segment.0) << 56 | (address.offset + offset)
+}
+
+fn unpack(address: u64) -> PhysicalAddress {
+    PhysicalAddress { segment: SegmentId((address >> 56) as u8), offset: address & ((1 << 56) - 1) }
+}
+
+pub struct Driver {
+    config: Config,
+    pub next_allocation: Option<AllocationInfo>,
+    last_handle: u64,
+    /// What the driver gives out instead of the list that it was given.
+    pub patch_locations: Option<Vec<PatchLocation>>,
+    pub operations: Vec<PagingOperation>,
+    pub renders: u32,
+    pub patches: Vec<(u32, u32, u32, u32)>,
+    /// The submission offsets of user packets.
+    pub submitted: Vec<(u32, u32)>,
+    /// Bytes of DMA buffer that one call of render fills at most.
+    pub render_bytes_max: usize,
+}
+
+impl Kmd for Driver {
+    fn query_adapter_info(&mut self) -> AdapterInfo {
+        let segment = |flags, base_address, pages: u64| {
+            let size = pages * PAGE_SIZE;
+            SegmentDescriptor { flags, base_address, size, commit_limit: size }
+        };
+        let Config { pages, aperture_pages, .. } = self.config;
+        AdapterInfo {
+            wddm_version: WddmVersion::WDDM3_2,
+            addressing_model: AddressingModel::Physical,
+            segments: vec![
+                segment(SegmentFlags::APPLICATION_TARGET, 0, pages),
+                segment(SegmentFlags::APERTURE, pages * PAGE_SIZE, aperture_pages),
+            ],
+            linked_adapter_segments: Vec::new(),
+            aperture_segment_commit_limit: u64::MAX,
+            scheduling_log_buffer_size: None,
+            engines: [EngineKind::Paging, EngineKind::Render3d, EngineKind::Copy]
+                .map(|kind| EngineDesc { kind })
+                .into(),
+            gpu_mmu: GpuMmuCaps {
+                flags: GpuMmuFlags::empty(),
+                page_table_update_mode: PageTableUpdateMode::GpuPhysical,
+                virtual_address_bit_count: 0,
+                leaf_page_table_size_for_64k_pages_in_bytes: 0,
+            },
+            page_table_levels: Vec::new(),
+            paging_buffer: PagingBufferDesc { size: 4096, private_data_size: 0 },
+            patching: PatchingCaps {
+                max_allocation_list_slot_id: self.config.slots,
+                preemption_aware: self.config.preemption_aware,
+                bank_range_table: self.config.bank_range_table.clone(),
+            },
+        }
+    }
+
+    fn create_process(&mut self, _: bool) -> Result<KmdProcessHandle, KmdError> {
+        Ok(KmdProcessHandle(self.handle()))
+    }
+
+    fn destroy_process(&mut self, _: KmdProcessHandle) {}
+
+    fn create_context(&mut self, _: KmdProcessHandle, _: u32, _: bool) -> Result<KmdContextHandle, KmdError> {
+        Ok(KmdContextHandle(self.handle()))
+    }
+
+    fn destroy_context(&mut self, _: KmdContextHandle) {}
+
+    fn create_allocation(&mut self, _: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
+        let info = self.next_allocation.take().expect("a test says what it creates");
+        Ok(AllocationInfo { allocation: KmdAllocationHandle(self.handle()), ..info })
+    }
+
+    fn destroy_allocation(&mut self, _: KmdAllocationHandle) {}
+
+    fn set_root_page_table(&mut self, _: KmdContextHandle, _: RootPageTable) {
+        panic!("there are no page tables");
+    }
+
+    fn build_paging_buffer(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
+        let Some(room) = build.dma_buffer.get_mut(..64) else { return BuildStatus::InsufficientDmaBuffer };
+        room.fill(0);
+        room[..8].copy_from_slice(&(self.operations.len() as u64).to_le_bytes());
+        build.dma_bytes_written = 64;
+        self.operations.push(*build.operation);
+        BuildStatus::Success
+    }
+
+    fn submit_command(&mut self, submit: &SubmitCommand, _: &mut Vec<u8>) {
+        self.submitted.extend(submit.dma_buffer_submission_offsets);
+    }
+
+    fn render(&mut self, render: &mut Render<'_>) -> Result<(), RenderStatus> {
+        self.renders += 1;
+        let done = *render.multipass_offset as usize;
+        let rest = &render.command[done..];
+        let room = render.dma_buffer.len().min(self.render_bytes_max) / COMMAND_BYTES as usize * COMMAND_BYTES as usize;
+        let bytes = rest.len().min(room);
+        render.dma_buffer[..bytes].copy_from_slice(&rest[..bytes]);
+        render.dma_bytes_written = bytes;
+        for location in render.patch_location_list_in {
+            // PAT-14: what is known already is written at once.
+            let address =
+                render.allocation_list.get(location.allocation_index as usize).and_then(|known| known.address);
+            let at = (location.patch_offset as usize).checked_sub(done).filter(|at| at + 8 <= bytes);
+            if let (Some(address), Some(at)) = (address, at) {
+                let address = pack(address, location.allocation_offset.into());
+                render.dma_buffer[at..at + 8].copy_from_slice(&address.to_le_bytes());
+            }
+        }
+        *render.multipass_offset += bytes as u32;
+        if bytes < rest.len() {
+            return Err(RenderStatus::InsufficientDmaBuffer);
+        }
+        let locations = self.patch_locations.take().unwrap_or_else(|| render.patch_location_list_in.to_vec());
+        render.patch_location_list_out.extend(locations);
+        Ok(())
+    }
+
+    fn patch(&mut self, patch: &mut Patch<'_>) {
+        let (start, end) = (patch.dma_buffer_submission_start_offset, patch.dma_buffer_submission_end_offset);
+        let (first, count) = (patch.patch_location_list_submission_start, patch.patch_location_list_submission_length);
+        self.patches.push((start, end, first, count));
+        assert_eq!(patch.dma_buffer.len() as u32, end - start);
+        for location in &patch.patch_location_list[first as usize..(first + count) as usize] {
+            let element = &patch.allocation_list[location.allocation_index as usize];
+            if element.allocation.is_some() {
+                let address =
+                    pack(element.address.expect("PAT-10: its address is known"), location.allocation_offset.into());
+                let at = (location.patch_offset - start) as usize;
+                patch.dma_buffer[at..at + 8].copy_from_slice(&address.to_le_bytes());
+            }
+        }
+    }
+}
+
+impl Driver {
+    fn new(config: &Config) -> Self {
+        Self {
+            config: config.clone(),
+            next_allocation: None,
+            last_handle: 0,
+            patch_locations: None,
+            operations: Vec::new(),
+            renders: 0,
+            patches: Vec::new(),
+            submitted: Vec::new(),
+            render_bytes_max: usize::MAX,
+        }
+    }
+
+    fn handle(&mut self) -> u64 {
+        self.last_handle += 1;
+        self.last_handle
+    }
+}
+
+/// System memory.
+#[derive(Default)]
+pub struct Memory {
+    next: u64,
+    committed: BTreeMap<u64, u64>,
+    pages: BTreeMap<u64, u64>,
+}
+
+impl Host for Memory {
+    fn commit_backing_store(&mut self, size: u64) -> Result<PhysicalAddress, BackingStoreError> {
+        let offset = self.next;
+        self.next += size.next_multiple_of(PAGE_SIZE_64K) + PAGE_SIZE_64K;
+        self.committed.insert(offset, size);
+        Ok(PhysicalAddress { segment: SegmentId::SYSTEM, offset })
+    }
+
+    fn decommit_backing_store(&mut self, address: PhysicalAddress, size: u64) {
+        assert_eq!(self.committed.remove(&address.offset), Some(size));
+    }
+
+    fn reset_backing_store(&mut self, address: PhysicalAddress, size: u64) {
+        (0..size / PAGE_SIZE).for_each(|page| drop(self.pages.remove(&(address.offset + page * PAGE_SIZE))));
+    }
+
+    fn total_system_memory(&self) -> u64 {
+        1 << 40
+    }
+}
+
+/// What happened on the GPU, in its order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ran {
+    Paging,
+    /// The portion of a context's DMA buffer.
+    Portion {
+        engine: u32,
+        start: u32,
+        end: u32,
+    },
+}
+
+pub struct World {
+    pub vidmm: VidMm,
+    pub driver: Driver,
+    pub host: Memory,
+    pub engines: [VecDeque<Packet>; 3],
+    pub completed: [u64; 3],
+    local: BTreeMap<u64, u64>,
+    /// What the pages of the aperture show.
+    aperture: BTreeMap<u64, u64>,
+    /// Engines whose state is programmed since a paging buffer ended.
+    programmed: BTreeSet<u32>,
+    /// Tokens that were read, in their order.
+    pub read: Vec<u64>,
+    pub events: Vec<Event>,
+    pub outputs: Vec<Output>,
+    pub ran: Vec<Ran>,
+    offsets: VecDeque<(u32, u32)>,
+    seen: usize,
+}
+
+/// A user of the adapter: a device with a context on the render engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    pub process: ProcessId,
+    pub device: DeviceId,
+    pub context: ContextId,
+}
+
+pub fn info(pages: u64, segments: SegmentSet) -> AllocationInfo {
+    AllocationInfo {
+        allocation: KmdAllocationHandle(0),
+        size: pages * PAGE_SIZE,
+        alignment: 0,
+        supported_segment_set: segments,
+        preferred_segment: SegmentPreference::default(),
+        hinted_bank: SegmentBankPreference::default(),
+        eviction_segment_set: SegmentSet::default(),
+        allocation_priority: 0x7800_0000,
+        flags: AllocationFlags::empty(),
+        flags2: AllocationFlags2::empty(),
+    }
+}
+
+impl World {
+    pub fn new(config: Config) -> Self {
+        let (mut driver, mut host) = (Driver::new(&config), Memory::default());
+        let options = AdapterOptions { events: true, preparation: config.knobs, ..AdapterOptions::default() };
+        let vidmm = VidMm::start_adapter(options, &mut driver, &mut host).unwrap();
+        Self {
+            vidmm,
+            driver,
+            host,
+            engines: Default::default(),
+            completed: [0; 3],
+            local: BTreeMap::new(),
+            aperture: BTreeMap::new(),
+            programmed: BTreeSet::new(),
+            read: Vec::new(),
+            events: Vec::new(),
+            outputs: Vec::new(),
+            ran: Vec::new(),
+            offsets: VecDeque::new(),
+            seen: 0,
+        }
+    }
+
+    pub fn call<T>(&mut self, call: impl FnOnce(&mut VidMm, &mut Driver, &mut Memory) -> T) -> T {
+        let answer = call(&mut self.vidmm, &mut self.driver, &mut self.host);
+        self.vidmm.check().unwrap();
+        self.events.extend(self.vidmm.events().drain().map(|event| event.event));
+        answer
+    }
+
+    pub fn client(&mut self) -> Client {
+        let process = self.call(|vidmm, driver, host| vidmm.create_process(driver, host)).unwrap();
+        let device = self.call(|vidmm, _, _| vidmm.create_device(process)).unwrap();
+        let context = self.context(device, RENDER);
+        Client { process, device, context }
+    }
+
+    pub fn context(&mut self, device: DeviceId, engine: u32) -> ContextId {
+        self.call(|vidmm, driver, _| vidmm.create_context(driver, device, engine)).unwrap()
+    }
+
+    pub fn create(&mut self, client: Client, info: AllocationInfo) -> AllocationId {
+        self.driver.next_allocation = Some(info);
+        self.call(|vidmm, driver, host| vidmm.create_allocation(driver, host, client.device, &[0u8; 0][..])).unwrap()
+    }
+
+    /// An allocation of `pages` pages in local memory.
+    pub fn local(&mut self, client: Client, pages: u64) -> AllocationId {
+        self.create(client, info(pages, SegmentSet::of(LOCAL)))
+    }
+
+    pub fn try_render(&mut self, context: ContextId, desc: RenderDesc) -> Result<u64, RenderError> {
+        self.call(|vidmm, driver, _| vidmm.render(driver, context, desc))
+    }
+
+    pub fn render(&mut self, context: ContextId, desc: RenderDesc) -> u64 {
+        self.try_render(context, desc).unwrap()
+    }
+
+    pub fn poll(&mut self) {
+        while let Some(output) = self.call(|vidmm, driver, host| vidmm.poll(0, driver, host)) {
+            match output {
+                Output::Submit(packet) => {
+                    if packet.signal.engine != PAGING {
+                        let offsets = self.driver.submitted[self.seen];
+                        self.seen += 1;
+                        self.offsets.push_back(offsets);
+                    }
+                    self.engines[packet.signal.engine as usize].push_back(packet);
+                }
+                output => self.outputs.push(output),
+            }
+        }
+    }
+
+    /// Lets an engine end its next packet, if it can. Nobody polls.
+    pub fn complete(&mut self, engine: u32) -> bool {
+        let is_over = |wait: &EngineFence| wait.fence_id <= self.completed[wait.engine as usize];
+        let next = self.engines[engine as usize].front();
+        if !next.is_some_and(|packet| packet.waits.iter().all(is_over)) {
+            return false;
+        }
+        let packet = self.engines[engine as usize].pop_front().unwrap();
+        if engine == PAGING {
+            self.run_paging(packet.buffer.commands());
+            self.programmed.clear();
+        } else {
+            self.run_user(engine, packet.buffer.commands());
+        }
+        self.completed[engine as usize] = packet.signal.fence_id;
+        self.call(|vidmm, _, _| vidmm.handle_completed(packet.signal, packet.buffer));
+        true
+    }
+
+    /// Lets everything end.
+    pub fn run_all(&mut self) {
+        loop {
+            self.poll();
+            if !(0..3).any(|engine| self.complete(engine)) {
+                break;
+            }
+        }
+    }
+
+    fn run_user(&mut self, engine: u32, commands: &[u8]) {
+        let (start, end) = self.offsets.pop_front().unwrap();
+        assert_eq!(commands.len() as u32, end - start, "PAT-01");
+        self.ran.push(Ran::Portion { engine, start, end });
+        for command in commands.chunks_exact(COMMAND_BYTES as usize) {
+            let word = |at: usize| u64::from_le_bytes(command[at * 8..at * 8 + 8].try_into().unwrap());
+            if word(0) == OPCODES[0] {
+                self.programmed.insert(engine);
+                continue;
+            }
+            assert!(
+                self.programmed.contains(&engine),
+                "SPL-06: engine {engine} runs with state that paging has clobbered"
+            );
+            assert_ne!(word(1), u64::MAX, "PAT-10: an address was never written");
+            let at = unpack(word(1) + word(2) * PAGE_SIZE);
+            match word(0) == OPCODES[1] {
+                true => self.read.push(self.token(at)),
+                false => self.set_token(at, word(3)),
+            }
+        }
+    }
+
+    fn run_paging(&mut self, commands: &[u8]) {
+        self.ran.push(Ran::Paging);
+        for command in commands.chunks_exact(64) {
+            let number = u64::from_le_bytes(command[..8].try_into().unwrap());
+            match self.driver.operations[number as usize] {
+                PagingOperation::Transfer(op) => {
+                    for page in 0..op.transfer_size / PAGE_SIZE {
+                        let token = self.token(op.first_source().offset_by(page * PAGE_SIZE));
+                        self.set_token(op.first_destination().offset_by(page * PAGE_SIZE), token);
+                    }
+                }
+                PagingOperation::Fill(op) => {
+                    assert_eq!(op.destination.segment, LOCAL, "BPB-24: only the memory segment is filled");
+                    for page in 0..op.fill_size / PAGE_SIZE {
+                        self.set_token(op.destination.offset_by(page * PAGE_SIZE), u64::from(op.fill_pattern));
+                    }
+                }
+                PagingOperation::DiscardContent(op) => self.set_token(op.address, GARBAGE),
+                PagingOperation::MapApertureSegment(op) => {
+                    for page in 0..op.number_of_pages {
+                        self.aperture.insert(op.offset_in_pages + page, op.mdl.offset + page * PAGE_SIZE);
+                    }
+                }
+                PagingOperation::UnmapApertureSegment(op) => {
+                    for page in 0..op.number_of_pages {
+                        self.aperture.insert(op.offset_in_pages + page, op.dummy_page.offset);
+                    }
+                }
+                other => panic!("an adapter without GPU virtual addresses is asked for {other:?}"),
+            }
+        }
+    }
+
+    pub fn token(&self, at: PhysicalAddress) -> u64 {
+        match at.segment {
+            LOCAL => self.local.get(&at.offset).copied().unwrap_or(GARBAGE),
+            APERTURE => self.host.pages.get(&self.aperture[&(at.offset / PAGE_SIZE)]).copied().unwrap_or(0),
+            _ => self.host.pages.get(&at.offset).copied().unwrap_or(0),
+        }
+    }
+
+    fn set_token(&mut self, at: PhysicalAddress, token: u64) {
+        match at.segment {
+            LOCAL => drop(self.local.insert(at.offset, token)),
+            APERTURE => drop(self.host.pages.insert(self.aperture[&(at.offset / PAGE_SIZE)], token)),
+            _ => drop(self.host.pages.insert(at.offset, token)),
+        }
+    }
+
+    /// The portions so far, by their first byte and their end.
+    pub fn portions(&self) -> Vec<(u32, u32)> {
+        let portion = |event: &Event| match *event {
+            Event::Portion { start_offset, end_offset, .. } => Some((start_offset, end_offset)),
+            _ => None,
+        };
+        self.events.iter().filter_map(portion).collect()
+    }
+
+    /// The reasons for which devices are in error.
+    pub fn errors(&self) -> Vec<DeviceErrorReason> {
+        let reason = |output: &Output| match output {
+            Output::DeviceInError(error) => Some(error.reason),
+            _ => None,
+        };
+        self.outputs.iter().filter_map(reason).collect()
+    }
+}
+
+/// Writes a DMA buffer with its references: every split point begins with the engine's state.
+#[derive(Default, Clone, Debug)]
+pub struct Writer {
+    commands: Vec<Command>,
+    pub allocations: Vec<AllocationListDesc>,
+    pub patch_locations: Vec<PatchLocation>,
+    split: u32,
+}
+
+impl Writer {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn here(&self) -> u32 {
+        self.commands.len() as u32 * COMMAND_BYTES
+    }
+
+    /// A split point: what follows can run later than what came before.
+    pub fn split(mut self) -> Self {
+        self.split = self.here();
+        self.commands.push(Command::SetState);
+        self
+    }
+
+    fn bind(&mut self, slot: u32, allocation: Option<AllocationId>, write: bool) -> u32 {
+        let element = self.allocations.len() as u32;
+        self.allocations.push(AllocationListDesc { allocation, write_operation: write });
+        self.patch_locations.push(PatchLocation {
+            allocation_index: element,
+            slot_id: slot,
+            patch_offset: address_at(self.commands.len() as u32),
+            split_offset: self.split,
+            ..PatchLocation::default()
+        });
+        element
+    }
+
+    /// Reads a page of an allocation through a slot.
+    pub fn read(mut self, slot: u32, allocation: AllocationId, page: u64) -> Self {
+        let element = self.bind(slot, Some(allocation), false);
+        self.commands.push(Command::Read { element, page });
+        self
+    }
+
+    /// Writes a token to it.
+    pub fn write(mut self, slot: u32, allocation: AllocationId, page: u64, token: u64) -> Self {
+        let element = self.bind(slot, Some(allocation), true);
+        self.commands.push(Command::Write { element, page, token });
+        self
+    }
+
+    /// Nothing is bound to a slot any more.
+    pub fn unbind(mut self, slot: u32) -> Self {
+        self.bind(slot, None, false);
+        self
+    }
+
+    pub fn finish(self) -> RenderDesc {
+        RenderDesc {
+            command: self.commands.iter().flat_map(|command| command.encode()).collect(),
+            allocations: self.allocations,
+            patch_locations: self.patch_locations,
+            ..RenderDesc::default()
+        }
+    }
+}
