@@ -7,20 +7,20 @@ use crate::kernel::{Content, Surface};
 /// What a client lays into a command buffer, in order.
 ///
 /// Binding is bookkeeping of the core's and the driver's (SPL-02): what a kernel finds through a slot is the address that the
-/// driver patches into its command.
+/// driver patches into its command. Between two split points a slot holds one allocation, or the driver refuses the buffer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CommandStep {
     /// The buffer may be split here (SPL-01). There is one at its start anyway.
     SplitPoint,
-    /// From the last split point on the slot holds an element of the allocation list. One that is held already is bound again:
-    /// at this split point it may be moved (SPL-08).
+    /// The slot holds an element of the allocation list for the kernels that follow. Behind each split point it is bound when the
+    /// first kernel uses it there, so that it may be moved (SPL-08); it stays bound, and in its place, while none does.
     Bind {
         /// The slot.
         slot_id: u32,
         /// The element; not 0, which is the null element.
         allocation_index: u32,
     },
-    /// From the last split point on the slot holds nothing (PAT-16). Element 0 of the allocation list has to be the null element.
+    /// The slot holds nothing any more, from the last split point on (PAT-16). Element 0 of the allocation list has to be the null element.
     Unbind {
         /// The slot.
         slot_id: u32,

@@ -11,8 +11,9 @@ use crate::physical_addresses::UNPATCHED_ADDRESS;
 
 /// Lays out commands, and keeps the list of what is to be patched in them.
 ///
-/// After every split point the state is programmed again (SPL-06). A kernel's addresses are patch locations of the split point
-/// at which their slots were bound; until they are patched they are [`UNPATCHED_ADDRESS`].
+/// After every split point the state is programmed again (SPL-06), and a kernel binds its slots again, which lets the core move
+/// what is in them (SPL-08). What stays bound and is not used keeps its place. Until they are patched the addresses of kernels
+/// are [`UNPATCHED_ADDRESS`].
 #[derive(Debug)]
 pub struct CommandBuffer {
     commands: Vec<u8>,
@@ -22,14 +23,8 @@ pub struct CommandBuffer {
     /// Where the commands behind it begin.
     portion_start: usize,
     num_split_points: u64,
-    slots: BTreeMap<u32, Bound>,
-}
-
-/// What a slot holds.
-#[derive(Clone, Copy, Debug)]
-struct Bound {
-    allocation_index: u32,
-    split_offset: u32,
+    /// Which element of the allocation list each slot holds.
+    slots: BTreeMap<u32, u32>,
 }
 
 impl CommandBuffer {
@@ -70,13 +65,13 @@ impl CommandBuffer {
         self
     }
 
-    /// Binds element `allocation_index` of the allocation list to a slot, from the last split point on.
+    /// Binds element `allocation_index` of the allocation list to a slot, for the kernels that follow.
     pub fn bind(mut self, slot_id: u32, allocation_index: u32) -> Self {
-        self.slots.insert(slot_id, Bound { allocation_index, split_offset: self.split_offset });
+        self.slots.insert(slot_id, allocation_index);
         self
     }
 
-    /// Empties a slot, from the last split point on: element 0 of the allocation list is bound to it, which has to be the null
+    /// Empties a slot at the last split point: element 0 of the allocation list is bound to it, which has to be the null
     /// element (PAT-16).
     pub fn unbind(mut self, slot_id: u32) -> Self {
         self.slots.remove(&slot_id);
@@ -115,8 +110,7 @@ impl CommandBuffer {
     }
 
     /// The commands, and their patch locations in the order of their split offsets.
-    pub fn finish(mut self) -> UserCommands {
-        self.patch_locations.sort_by_key(|location| location.split_offset);
+    pub fn finish(self) -> UserCommands {
         UserCommands { commands: self.commands, patch_locations: self.patch_locations }
     }
 
@@ -130,7 +124,7 @@ impl CommandBuffer {
     /// The address at `at` is that of `range`.
     fn refer(&mut self, at: usize, range: &BoundRange) {
         let bound = self.slots.get(&range.slot_id);
-        let &Bound { allocation_index, split_offset } = bound.expect("a kernel names a slot that holds nothing");
+        let allocation_index = *bound.expect("a kernel names a slot that holds nothing");
         let allocation_offset = range.first_page.checked_mul(PAGE_SIZE).map(u32::try_from);
         let Some(Ok(allocation_offset)) = allocation_offset else {
             panic!("a range begins at page {} of an allocation: patch locations reach 4 GiB", range.first_page)
@@ -141,7 +135,7 @@ impl CommandBuffer {
             driver_id: 0,
             allocation_offset,
             patch_offset: offset_of(at),
-            split_offset,
+            split_offset: self.split_offset,
         });
     }
 }

@@ -165,22 +165,18 @@ fn a_portion_is_patched_with_the_addresses_that_it_runs_with() {
 }
 
 #[test]
-fn what_was_bound_in_an_earlier_portion_is_patched_where_it_is_used() {
-    let (mut rig, a, b) = rig();
+fn what_is_used_behind_a_split_point_is_bound_there_again() {
     let user = CommandBuffer::new()
         .bind(0, A)
-        .kernel(&bound_kernel(1, &[], &[(0, 0, 1)]))
-        .split_point()
         .bind(1, B)
-        .kernel(&bound_kernel(2, &[(0, 0, 1)], &[(1, 0, 1)]))
+        .kernel(&bound_kernel(1, &[], &[(0, 0, 1), (1, 0, 1)]))
+        .split_point()
+        .kernel(&bound_kernel(2, &[], &[(1, 0, 1)]))
         .finish();
-    let splits: Vec<_> = user.patch_locations.iter().map(|location| location.split_offset).collect();
-    let split = *splits.last().unwrap();
-    assert_eq!(splits, [0, 0, split]);
-    let mut rendered = render(&mut rig.rig.kmd, &user, &list(a, b, [None, None]));
-    let (elements, end) = (list(a, b, [Some(local(4 * PAGE)), Some(local(0))]), rendered.dma.len());
-    let portion = patch(&mut rig.rig.kmd, &mut rendered, &elements, split as usize, end);
-    assert_eq!(addresses(&portion), [4 * PAGE, 0]);
+    let (first, split) = (0, user.patch_locations[2].split_offset);
+    assert!(split > first);
+    let bound: Vec<_> = user.patch_locations.iter().map(|l| (l.slot_id, l.allocation_index, l.split_offset)).collect();
+    assert_eq!(bound, [(0, A, first), (1, B, first), (1, B, split)]);
 }
 
 #[test]
@@ -326,6 +322,10 @@ fn patch_locations_that_lead_astray_are_refused() {
     wrong("a split point inside a command", &|list| list[0].split_offset += 1);
     wrong("split points that go back", &|list| list.swap(0, 1));
     wrong("bound only after its use", &|list| list[0].split_offset = list[1].split_offset);
+    wrong("used in a portion that may run later", &|list| {
+        list[3].split_offset = list[0].split_offset;
+        list.rotate_right(1);
+    });
     wrong("another one is in the slot", &|list| list[3].slot_id = 0);
     wrong("an offset that no number holds", &|list| list[0].allocation_offset = !0xFFF);
 }

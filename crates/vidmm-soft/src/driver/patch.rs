@@ -9,11 +9,10 @@ use crate::physical_addresses::UNPATCHED_ADDRESS;
 const ADDRESS_BYTES: usize = 8;
 
 impl SoftKmd {
-    /// Writes the addresses of the commands of a portion: those bound in it, and those bound before it and used in it, whose
-    /// split offsets are not in it (U-47).
+    /// Writes the addresses of the commands of a portion.
     pub(super) fn patch_portion(&self, patch: &mut Patch<'_>) {
-        let end = patch.patch_location_list_submission_start + patch.patch_location_list_submission_length;
-        for location in patch.patch_location_list.iter().take(end as usize) {
+        let (first, count) = (patch.patch_location_list_submission_start, patch.patch_location_list_submission_length);
+        for location in patch.patch_location_list.iter().skip(first as usize).take(count as usize) {
             let Some(element) = patch.allocation_list.get(location.allocation_index as usize) else { continue };
             let Some(at) = location.patch_offset.checked_sub(patch.dma_buffer_submission_start_offset) else {
                 continue;

@@ -55,25 +55,29 @@ impl SoftKmd {
     /// Whether every address of the commands is that of an allocation that is bound there, and no access leaves it.
     fn check_patch_locations(&self, commands: &Commands, render: &Render<'_>) -> Result<(), RenderStatus> {
         let locations = render.patch_location_list_in;
-        let elements = render.allocation_list;
-        let slots = slots(locations).filter(|_| {
-            locations.iter().all(|location| {
-                (location.allocation_index as usize) < elements.len()
-                    && commands.starts.binary_search(&(location.split_offset as usize)).is_ok()
-            })
-        });
-        let slots = slots.ok_or(RenderStatus::InvalidHandle)?;
+        // Which element each slot holds behind a split point: the last that is bound there.
+        let mut bound = BTreeMap::new();
+        for location in locations {
+            bound.insert((location.split_offset, location.slot_id), location.allocation_index);
+        }
+        if !locations.is_sorted_by_key(|location| location.split_offset) {
+            return Err(RenderStatus::InvalidHandle);
+        }
         let mut fields = commands.fields.clone();
         for location in locations {
-            let element = &elements[location.allocation_index as usize];
+            let element = render.allocation_list.get(location.allocation_index as usize);
+            let element = element.ok_or(RenderStatus::InvalidHandle)?;
+            let is_between_commands = commands.starts.binary_search(&(location.split_offset as usize)).is_ok();
+            let is_held = bound[&(location.split_offset, location.slot_id)] == location.allocation_index;
+            if !is_between_commands || location.patch_offset as usize > render.command.len() {
+                return Err(RenderStatus::InvalidHandle);
+            }
             if element.allocation.is_none() {
-                if location.patch_offset as usize > render.command.len() {
-                    return Err(RenderStatus::InvalidHandle);
-                }
                 continue;
             }
             let field = fields.remove(&(location.patch_offset as usize)).ok_or(RenderStatus::InvalidHandle)?;
-            if !is_bound(&slots, location, field.command_start) || !self.is_inside(element, location, &field) {
+            let is_its_portion = last_split_offset(locations, field.command_start) == Some(location.split_offset);
+            if !is_held || !is_its_portion || !self.is_inside(element, location, &field) {
                 return Err(RenderStatus::InvalidHandle);
             }
         }
@@ -136,19 +140,9 @@ impl Commands {
     }
 }
 
-/// What each slot holds from which offset on: the element. `None` if offsets decrease (U-45).
-fn slots(locations: &[PatchLocation]) -> Option<BTreeMap<u32, Vec<(usize, u32)>>> {
-    let mut slots: BTreeMap<u32, Vec<(usize, u32)>> = BTreeMap::new();
-    for location in locations {
-        slots.entry(location.slot_id).or_default().push((location.split_offset as usize, location.allocation_index));
-    }
-    locations.is_sorted_by_key(|location| location.split_offset).then_some(slots)
-}
-
-/// Whether the slot of `location` holds its element when the command at `command_start` runs, and has since its split offset.
-fn is_bound(slots: &BTreeMap<u32, Vec<(usize, u32)>>, location: &PatchLocation, command_start: usize) -> bool {
-    let held = &slots[&location.slot_id];
-    let last = held.partition_point(|&(split, _)| split <= command_start).checked_sub(1);
-    location.split_offset as usize <= command_start
-        && last.is_some_and(|last| held[last].1 == location.allocation_index)
+/// The split point that the command at `command_start` is behind: the core may cut the DMA buffer at every one that a patch
+/// location names (SPL-11).
+fn last_split_offset(locations: &[PatchLocation], command_start: usize) -> Option<u32> {
+    let after = locations.partition_point(|location| location.split_offset as usize <= command_start);
+    after.checked_sub(1).map(|last| locations[last].split_offset)
 }
