@@ -253,11 +253,11 @@ fn write_touched(out: &mut impl Write, touched: &Touched) -> io::Result<()> {
 fn write_finding(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
     write!(out, "  {BAD}finding{BAD:#}     ")?;
     match finding {
-        Finding::WrongPage { kernel, buffer, allocation, page, expected, found, wrong, event } => {
+        Finding::WrongPage { kernel, process, buffer, allocation, page, expected, found, wrong, event } => {
             let allocation = allocation.as_deref().unwrap_or("an allocation that is gone");
             writeln!(
                 out,
-                "kernel {kernel} read a wrong page: page {page} of {allocation} (buffer {buffer} of the workload)"
+                "kernel {kernel} of {process} read a wrong page: page {page} of {allocation} (buffer {buffer} of the workload)"
             )?;
             writeln!(
                 out,

@@ -84,7 +84,7 @@ fn an_adapter_that_stops_for_good_is_a_finding() {
 fn devices_of_processes_that_do_not_recover_must_not_be_in_error() {
     let text = changed("recovery.toml", "band = \"dwm\"\nrecovers = true", "band = \"dwm\"");
     let run = run(&text).expect(1);
-    assert!(run.stdout.contains("finding     device 0 is in error"), "{run}");
+    assert!(run.stdout.contains("finding     compositor: device 0 is in error"), "{run}");
 }
 
 #[test]

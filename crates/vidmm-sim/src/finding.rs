@@ -12,6 +12,8 @@ pub enum Finding {
     WrongPage {
         /// The kernel.
         kernel: usize,
+        /// The process that it is of.
+        process: String,
         /// The buffer, as the workload names it.
         buffer: u64,
         /// The allocation that holds it.

@@ -19,7 +19,9 @@ mod sequence;
 mod listings;
 mod accounts;
 mod finding;
+mod fault_tales;
 mod play;
+mod report;
 mod run;
 mod explicit;
 
@@ -32,7 +34,8 @@ pub use machine::{LinkedAdapterDesc, MachineDesc, MachineFactory, MemorySizes};
 pub use oracle::{Oracle, Verdict, WrongPage};
 pub use play::{CheckReport, Row, Standing};
 pub use prediction::Content;
-pub use run::{Observer, Report, RunDesc, RunError, Unobserved, run};
+pub use report::Report;
+pub use run::{Observer, RunDesc, RunError, Unobserved, run};
 pub use scenario::{
     AdapterSettings, Change, Check, ClientSettings, CompareSettings, CostSettings, Duration, EngineName,
     ExplicitScenario, Fault, FaultError, FaultKind, LinkedAdapter, Notification, PageSize, PageTableError, PageTables,

@@ -1,27 +1,28 @@
 //! One run: a workload on a machine, every page that a kernel reads judged by the oracle.
 
-use serde::Serialize;
 use vidmm::contract::{EngineFence, EngineKind};
 use vidmm::{
     AdapterOptions, AllocationId, CheckError, DeviceErrorReason, DeviceInError, Event, GpuVirtualAddress,
     MemorySegmentGroup, Nanoseconds, NumberedEvent, StartAdapterError,
 };
 use vidmm_runtime::{AllocationSegments, Happening, Runtime};
-use vidmm_trace::{ByteSize, FaultReporter, Workload};
+use vidmm_trace::{ByteSize, Workload};
 
 use crate::{
-    accounts::{Accounts, ProcessFigures},
+    accounts::Accounts,
     client::{Client, ClientDesc, ClientError, ClientOptions},
+    fault_tales::FaultTales,
     figures::Figures,
     finding::Finding,
     machine::{MachineDesc, MachineFactory},
     oracle::{Oracle, Verdict, WrongPage},
-    play::{CheckReport, Play, Row},
+    play::{CheckReport, Play},
     prediction::Content,
-    scenario::{Check, Script},
+    report::Report,
+    scenario::Script,
     sequence::Line,
     system_copies::{SystemCopies, WrongCopy},
-    timeline::{Shares, Timeline},
+    timeline::Timeline,
 };
 
 /// What is run.
@@ -98,93 +99,6 @@ pub enum RunError {
     },
 }
 
-/// The figures of a run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
-    /// Bytes that live at most at one time, in pages of the memory segment.
-    pub footprint_bytes: u64,
-    /// Bytes of local memory; 0 is none.
-    pub local_memory_bytes: u64,
-    /// The most bytes that may be resident in system memory; none if the buffers are in local memory only.
-    pub system_memory_bytes: Option<u64>,
-    /// Buffers of the workload.
-    pub buffers: u64,
-    /// Kernels of the workload, without uploads.
-    pub kernels: u64,
-    /// Kernels that load what nobody computes.
-    pub uploads: u64,
-    /// Kernels that ended, uploads too.
-    pub kernels_ended: u64,
-    /// Pages that kernels read and the oracle judged.
-    pub pages_checked: u64,
-    /// Pages that were wrong.
-    pub pages_wrong: u64,
-    /// Pages of evicted buffers that the oracle judged as the CPU sees them.
-    pub system_pages_checked: u64,
-    /// Of those, pages that were wrong.
-    pub system_pages_wrong: u64,
-    /// What the manager did.
-    #[serde(flatten)]
-    pub figures: Figures,
-    /// Where the virtual time went.
-    #[serde(flatten)]
-    pub time: Shares,
-    /// What became of each process, if there are several.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub processes: Vec<ProcessFigures>,
-    /// The table over time, if the script has one.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub rows: Vec<Row>,
-    /// What became of the script's checks.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub checks: Vec<CheckReport>,
-    /// What there is to tell of devices in error and of resets, in the order in which it happened: the first hundred.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub faults: Vec<String>,
-    /// How many more there are.
-    pub more_faults: u64,
-    /// What did not hold.
-    pub findings: Vec<Finding>,
-}
-
-impl Report {
-    /// Whether all that was checked held.
-    pub fn all_held(&self) -> bool {
-        self.findings.is_empty() && self.checks.iter().all(|check| check.held)
-    }
-
-    /// What becomes of those checks of `script` that compare the run with another one.
-    pub fn judge_against(&self, other: &Self, script: &Script) -> Vec<CheckReport> {
-        let copied = |report: &Self| report.figures.bytes_paged_in + report.figures.bytes_paged_out;
-        let judged = script.checks.iter().filter_map(|check| match *check {
-            Check::Copied { at_most } => {
-                let ratio = copied(self) as f64 / copied(other).max(1) as f64;
-                let text = format!(
-                    "{ratio:.3} times the bytes of the other run were copied in and out, at most {at_most} is allowed"
-                );
-                Some(CheckReport { text, held: ratio <= at_most })
-            }
-            Check::KeepsUp { at_least } => Some(self.keeps_up(other, at_least)),
-            _ => None,
-        });
-        judged.collect()
-    }
-}
-
-impl Report {
-    /// Whether those who do no wrong got as far as in another run.
-    fn keeps_up(&self, other: &Self, at_least: f64) -> CheckReport {
-        let shares = self.processes.iter().zip(&other.processes).filter(|(process, _)| !process.misbehaves);
-        let shares = shares
-            .map(|(here, there)| (100.0 * here.kernels_ended as f64 / there.kernels_ended.max(1) as f64, &*here.name));
-        let (least, who) = shares.min_by(|one, two| one.0.total_cmp(&two.0)).unwrap_or((0.0, "nobody"));
-        let text = format!(
-            "{who} ended {least:.1} % of the kernels of the other run, and no well-behaved process less; at least {at_least} % are wanted"
-        );
-        CheckReport { text, held: least >= at_least }
-    }
-}
-
 /// Runs `workload` as `desc` says, on a machine of `factory`'s.
 ///
 /// # Errors
@@ -215,9 +129,8 @@ pub fn run(
         checks: Vec::new(),
         accounts: has_accounts.then(Accounts::default),
         last_completion: 0,
-        reporter: FaultReporter::new(),
-        faults: Vec::new(),
-        more_faults: 0,
+        faults: FaultTales::default(),
+        names: Vec::new(),
         oracle: Oracle::new(workload, desc.content),
         workload,
         timeline: Timeline::default(),
@@ -230,7 +143,7 @@ pub fn run(
     let outcome = run.run_to_end(desc);
     run.hand_on_events();
     let ended = outcome?;
-    let Run { mut runtime, timeline, accounts, play, checks, verdict, copies, faults, more_faults, findings, .. } = run;
+    let Run { mut runtime, timeline, accounts, play, checks, verdict, copies, faults, findings, .. } = run;
     Ok(Report {
         footprint_bytes: footprint.peak_bytes,
         local_memory_bytes: desc.machine.local_memory_bytes,
@@ -251,8 +164,8 @@ pub fn run(
         processes: accounts.map(Accounts::into_figures).unwrap_or_default(),
         rows: play.rows,
         checks,
-        faults,
-        more_faults,
+        faults: faults.told,
+        more_faults: faults.more,
         findings,
     })
 }
@@ -286,9 +199,6 @@ fn system_memory(desc: &RunDesc) -> u64 {
 /// How long nothing may end while kernels are left, in nanoseconds. No kernel of a trace runs that long.
 const PATIENCE: Nanoseconds = 1_000_000_000_000;
 
-/// The most reports of faults that are kept.
-const MOST_FAULTS: usize = 100;
-
 struct Run<'a> {
     runtime: Runtime,
     /// Whether the observer hears of events.
@@ -298,9 +208,9 @@ struct Run<'a> {
     checks: Vec<CheckReport>,
     /// When a packet ended last.
     last_completion: Nanoseconds,
-    reporter: FaultReporter,
-    faults: Vec<String>,
-    more_faults: u64,
+    faults: FaultTales,
+    /// What reports call each process.
+    names: Vec<String>,
     oracle: Oracle,
     workload: &'a Workload,
     timeline: Timeline,
@@ -323,6 +233,10 @@ impl Run<'_> {
         let mut client = Client::new(&mut self.runtime, &engines, self.workload, &desc.clients, options)?;
         if let Some(accounts) = &mut self.accounts {
             client.processes().for_each(|(process, device, desc)| accounts.open(process, device, desc));
+        }
+        self.names = client.names();
+        for ((process, ..), name) in client.processes().zip(&self.names) {
+            self.faults.name_process(process, name);
         }
         while self.findings.is_empty() && (!client.is_done() || self.play.lasts()) {
             if let Some(accounts) = &self.accounts {
@@ -428,7 +342,8 @@ impl Run<'_> {
     fn lost_device(&mut self, error: &DeviceInError, client: &mut Client<'_>) -> Result<(), RunError> {
         let Some(process) = client.process_with(error.device) else { return Ok(()) };
         if !client.survives(process, error.reason, self.is_brought_about) {
-            self.violated(error);
+            let violation = format!("{}: {error}", self.names[process]);
+            self.violated(&violation);
             return Ok(());
         }
         client.recover(&mut self.runtime, process)?;
@@ -464,7 +379,7 @@ impl Run<'_> {
         }
         self.record(|| Event::ContentChecked { kernel: kernel as u64, pages, wrong });
         if let Some(page) = verdict.first {
-            self.found_wrong(kernel, page, wrong, client.allocation_of(page.buffer));
+            self.found_wrong(kernel, client.process_of(kernel), page, wrong, client.allocation_of(page.buffer));
         }
     }
 
@@ -487,7 +402,14 @@ impl Run<'_> {
         self.findings.push(Finding::PageFault { virtual_address, write, engine, allocation, page, touched, event });
     }
 
-    fn found_wrong(&mut self, kernel: usize, wrong_page: WrongPage, wrong: u64, allocation: Option<AllocationId>) {
+    fn found_wrong(
+        &mut self,
+        kernel: usize,
+        process: usize,
+        wrong_page: WrongPage,
+        wrong: u64,
+        allocation: Option<AllocationId>,
+    ) {
         let WrongPage { buffer, page, expected, found } = wrong_page;
         let event = match allocation {
             Some(allocation) => {
@@ -497,6 +419,7 @@ impl Run<'_> {
         };
         self.findings.push(Finding::WrongPage {
             kernel,
+            process: self.names[process].clone(),
             buffer: self.workload.buffers[buffer as usize].name,
             allocation: allocation.map(|allocation| allocation.to_string()),
             page,
@@ -536,11 +459,8 @@ impl Run<'_> {
             if self.is_observed {
                 self.observer.event(&event);
             }
-            self.reporter.see(&event);
+            self.faults.see(&event);
         }
-        self.faults.extend(self.reporter.take_reports());
-        self.more_faults += self.faults.len().saturating_sub(MOST_FAULTS) as u64;
-        self.faults.truncate(MOST_FAULTS);
         for eviction in lost {
             let info = self.runtime.vidmm().query_video_memory_info(eviction.process, MemorySegmentGroup::Local);
             let within_budget = info.is_ok_and(|info| info.requested <= info.budget);

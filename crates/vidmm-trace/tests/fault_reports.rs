@@ -3,6 +3,7 @@
 mod log_support;
 
 use log_support::*;
+use vidmm::contract::PageFaultFlags;
 use vidmm::event::{Event, Neighbour};
 use vidmm::*;
 use vidmm_trace::FaultReporter;
@@ -126,4 +127,57 @@ fn reports_are_taken_once() {
     let events = numbered([story_with_work_under_way(), fault_behind_a()].concat());
     events.iter().for_each(|event| reporter.see(event));
     assert_eq!((reporter.take_reports().len(), reporter.take_reports().len()), (1, 0));
+}
+
+/// FLT-11: of a fault whose packet the driver did not know the engine's reset says whose it was.
+#[test]
+fn a_fault_of_an_unknown_packet_is_told_with_the_packet_that_the_reset_aborted() {
+    let mut events = story_with_work_under_way();
+    // The end of submission 1 is not reported.
+    let (device, context, submission) = (device(), context(), 2);
+    events.extend([
+        Event::Submitted { device, context, submission, waits: vec![], signals: vec![] },
+        Event::Dispatched { device, submission, signal: fence(RENDER, 2), waits: vec![] },
+    ]);
+    let virtual_address = GpuVirtualAddress(8);
+    let mut fault = page_fault(fence(RENDER, 1), virtual_address);
+    if let Event::PageFault { flags, .. } = &mut fault {
+        *flags = PageFaultFlags::FENCE_INVALID | PageFaultFlags::ENGINE_RESET_REQUIRED;
+    }
+    let reason = DeviceErrorReason::PageFault { virtual_address };
+    events.extend([
+        fault,
+        Event::EngineReset { engine: RENDER, last_aborted_fence_id: Some(2), returned: vec![] },
+        Event::Completed { signal: fence(RENDER, 1) },
+        Event::DeviceInError { device, reason },
+    ]);
+    let reports = reports(events);
+    tells(
+        &reports[1],
+        &["The driver did not know the packet; the first under way was packet 2 (submission 2 of device 0"],
+    );
+}
+
+#[test]
+fn a_process_that_has_a_name_is_called_by_it() {
+    let mut reporter = FaultReporter::new();
+    reporter.name_process(process(), "game");
+    let blocked = Event::ProcessBlocked { process: process() };
+    let events = numbered([story_with_work_under_way(), fault_behind_a(), vec![blocked]].concat());
+    events.iter().for_each(|event| reporter.see(event));
+    let reports = reporter.take_reports();
+    tells(&reports[0], &["Device 0 of game is in error (event ", "submission 1 of device 0 of game, context 0"]);
+    tells(&reports[1], &["game hung engines too often and has lost the GPU (event "]);
+}
+
+/// A fault of one engine is told of its device, also if another device is in error before.
+#[test]
+fn a_fault_waits_for_the_device_that_is_in_error_for_it() {
+    let [fault, in_error] = fault_behind_a().try_into().expect("a fault and an error");
+    let refused = Event::DeviceInError {
+        device: DeviceId::from_bits(1),
+        reason: DeviceErrorReason::NotResident { allocation: A.id() },
+    };
+    let reports = reports([story_with_work_under_way(), vec![fault, refused, in_error]].concat());
+    tells(&reports[1], &["Device 0 of process 0 is in error", "It read 0x205000, where nothing is mapped"]);
 }

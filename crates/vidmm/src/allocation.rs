@@ -133,8 +133,6 @@ bitflags! {
         const OFFERED = 1 << 15;
         /// It was discarded since it was offered.
         const DISCARDED = 1 << 16;
-        /// What its backing store holds is worthless, and is reset when the plan that discards it has retired.
-        const RESET_PENDING = 1 << 17;
         /// It has no backing store: that was decommitted while it was offered (RES-66).
         const NOT_COMMITTED = 1 << 18;
         /// The CPU sees it (RES-80).

@@ -113,7 +113,8 @@ impl VidMm {
         self.let_go(index);
     }
 
-    /// Whoever is resident and required by nobody may be evicted from now on.
+    /// Whoever is resident and required by nobody may be evicted from now on. What is offered or destroyed goes first when nothing
+    /// will use it any more, which changes only here: where a span of it ends.
     pub(crate) fn let_go(&mut self, index: u32) {
         let allocation = &self.allocations[index as usize];
         if allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY)
@@ -126,7 +127,6 @@ impl VidMm {
             return;
         }
         if allocation.state.contains(AllocationState::SUSPENDED) && !allocation.is_required() {
-            self.keep(index);
             self.allocations[index as usize].state -= AllocationState::SUSPENDED;
         }
         if self.allocations[index as usize].state.contains(AllocationState::EVICT_SOON) {
@@ -134,17 +134,6 @@ impl VidMm {
             self.stirred = true;
         }
         self.expose(index);
-        self.bury(index);
-    }
-
-    /// Puts a destroyed allocation that nothing will use any more first among those that may go: its content is worthless,
-    /// and its room need not wait for the submissions that were made between its last use and its end.
-    pub(crate) fn bury(&mut self, index: u32) {
-        if !self.is_dead(index) {
-            return;
-        }
-        self.aperture.release(index);
-        self.reclassify(index);
     }
 
     /// The allocation is no victim any more.
@@ -163,21 +152,24 @@ impl VidMm {
         indices.for_each(|index| self.keep(index));
     }
 
-    /// The allocation may be a victim, as the most recently used of its priority.
+    /// The allocation may be a victim, as what it is to its owner now: as the most recently used of that class and its priority
+    /// if it was none, or of another class.
     pub(crate) fn expose(&mut self, index: u32) {
+        let Some(place) = self.allocations[index as usize].place else { return };
+        let class = self.class_of(index);
         let allocation = &self.allocations[index as usize];
-        if !allocation.state.contains(AllocationState::EVICTABLE)
-            && let Some(place) = &allocation.place
-        {
-            let class = self.class_of(index);
-            self.evictable[place.pool()].push(&mut self.allocations, index, class);
+        if allocation.state.contains(AllocationState::EVICTABLE) {
+            if allocation.queued_class() == class {
+                return;
+            }
+            self.keep(index);
         }
+        self.evictable[place.pool()].push(&mut self.allocations, index, class);
     }
 
-    /// What the allocation is to its owner has changed.
+    /// What the allocation is to its owner has changed by a call.
     pub(crate) fn reclassify(&mut self, index: u32) {
         if self.allocations[index as usize].state.contains(AllocationState::EVICTABLE) {
-            self.keep(index);
             self.expose(index);
         }
     }

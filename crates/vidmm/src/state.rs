@@ -111,6 +111,8 @@ pub struct VidMm {
     pub(crate) has_priorities: bool,
     /// The allocations that are offered.
     pub(crate) offers: BTreeMap<u32, Offer>,
+    /// The last plan that discards an allocation, while that has not retired: then the backing store is reset.
+    pub(crate) discards: BTreeMap<u32, PlanNo>,
     /// The allocations that the CPU sees.
     pub(crate) locks: BTreeMap<u32, Lock>,
     /// Evictable allocations whose last Evict asked for eviction at the earliest opportunity.

@@ -8,14 +8,6 @@ use world::*;
 
 const SECOND: Nanoseconds = 1000 * MILLISECOND;
 
-fn told(world: &World) -> Vec<(DeviceId, DeviceErrorReason)> {
-    let error = |output: &Output| match output {
-        Output::DeviceInError(error) => Some((error.device, error.reason)),
-        _ => None,
-    };
-    world.outputs.iter().filter_map(error).collect()
-}
-
 fn lost(world: &World) -> Vec<AllocationId> {
     let lost = |event: &Event| match event {
         Event::ContentLost { allocation } => Some(*allocation),
@@ -43,7 +35,7 @@ fn every_device_is_told_once_and_new_ones_work() {
     world.poll();
     reset(&mut world);
     for client in clients {
-        let times = told(&world).iter().filter(|&&(device, _)| device == client.device).count();
+        let times = world.devices_in_error().iter().filter(|&&(device, _)| device == client.device).count();
         assert_eq!(times, 1);
         let error = DeviceInError { device: client.device, reason: DeviceErrorReason::AdapterReset };
         let refused = world.call(|vidmm, _, _| vidmm.submit(client.context, SubmitDesc::default()));
@@ -208,7 +200,7 @@ fn answers_to_no_reset_are_named_and_harmless() {
     ];
     assert_eq!(world.vidmm.driver_findings(), expected);
     world.run_all();
-    assert_eq!(told(&world), []);
+    assert_eq!(world.devices_in_error(), []);
     world.tear_down();
 }
 

@@ -13,22 +13,6 @@ fn timed(pages: u64) -> World {
     World::new(Config { tdr: TdrOptions::default(), ..Config::pages(pages) })
 }
 
-fn errors(world: &World) -> Vec<(DeviceId, DeviceErrorReason)> {
-    let error = |output: &Output| match output {
-        Output::DeviceInError(error) => Some((error.device, error.reason)),
-        _ => None,
-    };
-    world.outputs.iter().filter_map(error).collect()
-}
-
-fn resets(world: &World) -> Vec<u32> {
-    let reset = |output: &Output| match output {
-        Output::ResetEngine { engine } => Some(*engine),
-        _ => None,
-    };
-    world.outputs.iter().filter_map(reset).collect()
-}
-
 fn has(world: &World, wanted: impl Fn(&Output) -> bool) -> bool {
     world.outputs.iter().any(wanted)
 }
@@ -43,7 +27,7 @@ fn a_fault_stops_its_engine_alone() {
     world.submit(other, &[Access::Tag(9)]);
     world.poll();
     world.fault(RENDER, 0xDEAD_0000);
-    assert_eq!(resets(&world), [RENDER]);
+    assert_eq!(world.engine_resets(), [RENDER]);
     let (_, at) = world.resident(other, 4);
     world.submit_to(copy, &[Access::Write(at, 7)], &[], &[]);
     world.poll();
@@ -54,7 +38,7 @@ fn a_fault_stops_its_engine_alone() {
     world.run_all();
     assert_eq!(world.read, [9]);
     let virtual_address = GpuVirtualAddress(0xDEAD_0000);
-    assert_eq!(errors(&world), [(guilty.device, DeviceErrorReason::PageFault { virtual_address })]);
+    assert_eq!(world.devices_in_error(), [(guilty.device, DeviceErrorReason::PageFault { virtual_address })]);
     world.tear_down();
 }
 
@@ -102,7 +86,7 @@ fn who_waits_for_what_runs_again_waits_for_its_new_fence() {
     world.poll();
     world.fault(RENDER, 0);
     assert_eq!(world.preempting, [(COPY, 1)], "it gives the packet back that waits");
-    assert_eq!(resets(&world), [], "and the reset follows");
+    assert_eq!(world.engine_resets(), [], "and the reset follows");
     world.yield_engine(COPY);
     world.run_all();
     assert_eq!(world.read, [1, 2, 3]);
@@ -125,7 +109,7 @@ fn a_reset_that_fails_becomes_one_of_the_adapter() {
         (guilty.device, DeviceErrorReason::PageFault { virtual_address }),
         (other.device, DeviceErrorReason::AdapterReset),
     ];
-    assert_eq!(errors(&world), told);
+    assert_eq!(world.devices_in_error(), told);
     let client = world.client();
     let (_, at) = world.resident(client, 4);
     world.submit(client, &[Access::Write(at, 7)]);
@@ -167,13 +151,13 @@ fn a_hang_is_found_and_costs_its_device_alone() {
     world.wait(100 * MILLISECOND);
     assert_eq!(world.preempting, [(RENDER, 1)]);
     world.wait(2 * SECOND - MILLISECOND);
-    assert_eq!(resets(&world), []);
+    assert_eq!(world.engine_resets(), []);
     world.wait(MILLISECOND);
-    assert_eq!(resets(&world), [RENDER], "FLT-22: within a quantum and TdrDelay");
+    assert_eq!(world.engine_resets(), [RENDER], "FLT-22: within a quantum and TdrDelay");
     assert_eq!(world.now - begun, 2100 * MILLISECOND);
     world.run_all();
     assert_eq!(world.read, [1]);
-    assert_eq!(errors(&world), [(guilty.device, DeviceErrorReason::EngineTimeout)]);
+    assert_eq!(world.devices_in_error(), [(guilty.device, DeviceErrorReason::EngineTimeout)]);
     world.tear_down();
 }
 
@@ -190,7 +174,7 @@ fn who_yields_goes_on() {
     world.yield_engine(RENDER);
     world.run_all();
     assert_eq!(world.read, [1, 2]);
-    assert_eq!(errors(&world), []);
+    assert_eq!(world.devices_in_error(), []);
     world.tear_down();
 }
 
@@ -206,7 +190,7 @@ fn a_lost_last_interrupt_is_found_by_asking() {
     world.wait(100 * MILLISECOND);
     world.run_all();
     assert_eq!(world.vidmm.monitored_fence_value(fence), Ok(1));
-    assert_eq!(errors(&world), []);
+    assert_eq!(world.devices_in_error(), []);
     world.tear_down();
 }
 
@@ -220,11 +204,11 @@ fn a_reset_that_lies_is_found_out() {
     world.poll();
     world.hung[RENDER as usize] = true;
     world.wait(2100 * MILLISECOND);
-    assert_eq!(resets(&world), [RENDER]);
+    assert_eq!(world.engine_resets(), [RENDER]);
     world.wait(2 * SECOND);
     assert!(has(&world, |output| matches!(output, Output::ResetFromTimeout)));
     let told = [(guilty.device, DeviceErrorReason::EngineTimeout), (innocent.device, DeviceErrorReason::AdapterReset)];
-    assert_eq!(errors(&world), told);
+    assert_eq!(world.devices_in_error(), told);
     world.run_all();
     world.tear_down();
 }
@@ -253,12 +237,12 @@ fn dependent_engines_yield_or_are_reset_too() {
             world.complete(COPY);
             world.yield_engine(COPY);
             world.run_all();
-            assert_eq!((resets(&world), world.read.as_slice()), (vec![RENDER], &[1][..]));
-            assert_eq!(errors(&world).len(), 1);
+            assert_eq!((world.engine_resets(), world.read.as_slice()), (vec![RENDER], &[1][..]));
+            assert_eq!(world.devices_in_error().len(), 1);
         } else {
             world.wait(500 * MILLISECOND);
-            assert_eq!(resets(&world), [RENDER, COPY], "in ordinal order");
-            assert_eq!(errors(&world)[1], (other.device, DeviceErrorReason::EngineTimeout));
+            assert_eq!(world.engine_resets(), [RENDER, COPY], "in ordinal order");
+            assert_eq!(world.devices_in_error()[1], (other.device, DeviceErrorReason::EngineTimeout));
         }
         world.run_all();
         world.tear_down();
@@ -277,7 +261,7 @@ fn a_process_that_hangs_engines_loses_the_gpu() {
         world.poll();
         world.wait(2100 * MILLISECOND);
         world.run_all();
-        assert_eq!(resets(&world).len(), round + 1);
+        assert_eq!(world.engine_resets().len(), round + 1);
         if round < 4 {
             client = world.sibling(first);
         }
@@ -307,10 +291,10 @@ fn a_list_that_names_what_is_not_resident_is_refused() {
     world.poll();
     let refused = submit(&mut world, guilty, &[listed, absent]);
     assert_eq!(refused, Err(SubmitError::NotResident { position: 1 }));
-    assert_eq!(errors(&world), [], "not before it is polled");
+    assert_eq!(world.devices_in_error(), [], "not before it is polled");
     world.submit(other, &[Access::Tag(1)]);
     world.run_all();
-    assert_eq!(errors(&world), [(guilty.device, DeviceErrorReason::NotResident { allocation: absent })]);
+    assert_eq!(world.devices_in_error(), [(guilty.device, DeviceErrorReason::NotResident { allocation: absent })]);
     assert_eq!(world.read, [1]);
     assert_eq!(world.completed[RENDER as usize], 2, "nothing was submitted");
     world.tear_down();
@@ -360,7 +344,7 @@ fn what_engines_give_back_comes_again_in_the_order_of_its_waits() {
     world.yield_engine(COPY);
     world.run_all();
     assert_eq!(world.read, [1, 2]);
-    assert_eq!(errors(&world), []);
+    assert_eq!(world.devices_in_error(), []);
     world.tear_down();
 }
 
@@ -373,12 +357,12 @@ fn what_an_engine_gives_back_too_late_is_kept() {
     world.submit(guilty, &[Access::Tag(1)]);
     world.submit(other, &[Access::Tag(2)]);
     world.wait(2100 * MILLISECOND);
-    assert_eq!(resets(&world), [RENDER]);
+    assert_eq!(world.engine_resets(), [RENDER]);
     world.yield_engine(RENDER);
     world.reset_engine(RENDER);
     world.run_all();
     assert_eq!(world.read, [1, 2]);
-    assert_eq!(errors(&world), []);
+    assert_eq!(world.devices_in_error(), []);
     world.tear_down();
 }
 
@@ -410,7 +394,7 @@ fn an_engine_answers_once() {
     world.reset_engine(RENDER);
     world.run_all();
     assert_eq!(world.read, [1]);
-    assert_eq!(errors(&world).len(), 1);
+    assert_eq!(world.devices_in_error().len(), 1);
     world.tear_down();
 }
 
@@ -432,7 +416,7 @@ fn an_answer_that_nobody_waits_for_any_more_still_counts() {
     world.yield_engine(RENDER);
     world.run_all();
     assert_eq!(world.read, [1, 2]);
-    assert_eq!(errors(&world), []);
+    assert_eq!(world.devices_in_error(), []);
     world.tear_down();
 }
 
@@ -449,7 +433,7 @@ fn a_lost_interrupt_before_a_hang_blames_nobody_else() {
     world.lose_interrupt(RENDER);
     world.wait(2100 * MILLISECOND);
     world.run_all();
-    assert_eq!(errors(&world), [(guilty.device, DeviceErrorReason::EngineTimeout)]);
+    assert_eq!(world.devices_in_error(), [(guilty.device, DeviceErrorReason::EngineTimeout)]);
     assert_eq!((world.read.as_slice(), world.vidmm.monitored_fence_value(fence)), (&[1][..], Ok(1)));
     world.tear_down();
 }
@@ -476,7 +460,64 @@ fn an_engine_that_goes_on_after_all_is_not_reset() {
         world.poll();
     }
     world.run_all();
-    assert_eq!((resets(&world), errors(&world)), (vec![], vec![]));
+    assert_eq!((world.engine_resets(), world.devices_in_error()), (vec![], vec![]));
     assert_eq!(world.read, [1, 2]);
     world.tear_down();
+}
+
+/// FLT-11: a fault of a packet that the driver does not know is whose the engine's reset aborts; the end of the packet before it was
+/// not reported.
+#[test]
+fn a_fault_of_an_unknown_packet_is_whose_the_reset_aborts() {
+    let mut world = World::new(Config::pages(16));
+    let (innocent, guilty) = (world.client(), world.client());
+    let fence = world.fence();
+    world.submit_to(innocent.context, &[Access::Tag(1)], &[], &[(fence, 1)]);
+    world.poll();
+    world.submit(guilty, &[]);
+    world.poll();
+    world.lose_interrupt(RENDER);
+    let unknown = PageFaultFlags::FENCE_INVALID | PageFaultFlags::ENGINE_RESET_REQUIRED;
+    world.fault_with(RENDER, DmaPageFaulted { page_fault_flags: unknown, ..page_fault(0x1000) });
+    world.run_all();
+    let virtual_address = GpuVirtualAddress(0x1000);
+    assert_eq!(world.devices_in_error(), [(guilty.device, DeviceErrorReason::PageFault { virtual_address })]);
+    assert_eq!((world.read.as_slice(), world.vidmm.monitored_fence_value(fence)), (&[1][..], Ok(1)));
+    world.tear_down();
+}
+
+/// FLT-22, FLT-24: an interrupt that arrives while its engine is reset does not count, and its device is in error if the reset
+/// fails.
+#[test]
+fn who_ends_while_its_engine_is_reset_is_in_error_all_the_same() {
+    let mut world = World::new(Config { resets_at_once: false, tdr: TdrOptions::default(), ..Config::pages(16) });
+    let (slow, other) = (world.client(), world.client());
+    world.submit(slow, &[]);
+    world.wait(2100 * MILLISECOND);
+    assert_eq!(world.engine_resets(), [RENDER]);
+    world.complete(RENDER);
+    world.trouble.failing_resets = 1;
+    world.do_what_is_owed();
+    world.run_all();
+    let told = [(slow.device, DeviceErrorReason::EngineTimeout), (other.device, DeviceErrorReason::AdapterReset)];
+    assert_eq!(world.devices_in_error(), told);
+    world.tear_down();
+}
+
+/// FLT-31: a reset that fails is one of the adapter, and does not count among those that cost a process the GPU.
+#[test]
+fn only_resets_of_engines_cost_a_process_the_gpu() {
+    for fails in [false, true] {
+        let tdr = TdrOptions { limit_count: 1, ..TdrOptions::default() };
+        let mut world = World::new(Config { tdr, ..Config::pages(16) });
+        let client = world.client();
+        world.submit(client, &[]);
+        world.poll();
+        world.trouble.failing_resets = u32::from(fails);
+        world.wait(2100 * MILLISECOND);
+        world.run_all();
+        assert_eq!(world.devices_in_error(), [(client.device, DeviceErrorReason::EngineTimeout)]);
+        let again = world.call(|vidmm, _, _| vidmm.create_device(client.process));
+        assert_eq!(again.err(), (!fails).then_some(CreateError::ProcessBlocked));
+    }
 }

@@ -6,14 +6,6 @@ use vidmm::contract::*;
 use vidmm::*;
 use world::*;
 
-fn devices_in_error(world: &World) -> Vec<DeviceId> {
-    let device = |output: &Output| match output {
-        Output::DeviceInError(error) => Some(error.device),
-        _ => None,
-    };
-    world.outputs.iter().filter_map(device).collect()
-}
-
 fn failure(world: &World) -> Option<Violation> {
     world.outputs.iter().find_map(|output| match output {
         Output::AdapterInError(violation) => Some(violation.clone()),
@@ -33,9 +25,9 @@ fn a_page_fault_puts_its_device_in_error() {
     }
     world.poll();
     world.fault(RENDER, 0xDEAD_0000);
-    assert_eq!(devices_in_error(&world), [guilty.device]);
     let virtual_address = GpuVirtualAddress(0xDEAD_0000);
     let error = DeviceInError { device: guilty.device, reason: DeviceErrorReason::PageFault { virtual_address } };
+    assert_eq!(world.devices_in_error(), [(error.device, error.reason)]);
     assert_eq!(world.make_resident(guilty, &[a]), Err(error.into()));
     assert_eq!(world.try_map(guilty, &MapGpuVirtualAddress::whole(a)), Err(error.into()));
     assert_eq!(world.try_allocate(guilty, 1, NORMAL), Err(error.into()));
@@ -115,7 +107,8 @@ fn a_device_is_in_error_once() {
     world.poll();
     world.fault(RENDER, 0);
     world.run_all();
-    assert_eq!(devices_in_error(&world), [client.device]);
+    let reason = DeviceErrorReason::PageFault { virtual_address: GpuVirtualAddress(0) };
+    assert_eq!(world.devices_in_error(), [(client.device, reason)]);
     assert_eq!(world.completed[RENDER as usize], 1);
     world.tear_down();
 }
@@ -178,7 +171,7 @@ fn a_fault_that_contradicts_itself_is_named_and_harmless() {
         world.call(|vidmm, _, _| vidmm.handle_interrupt(&NotifyInterrupt::DmaPageFaulted(fault)));
         assert_eq!(world.vidmm.driver_findings(), [DriverFinding::FaultData { engine, fence_id }]);
         world.run_all();
-        assert_eq!(devices_in_error(&world), []);
+        assert_eq!(world.devices_in_error(), []);
         world.tear_down();
     }
 }

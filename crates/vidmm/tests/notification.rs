@@ -547,13 +547,9 @@ fn a_fault_in_a_notification_resets_the_adapter() {
         world.poll();
         assert!(world.driver.calls.iter().any(|call| is_eviction(&call.operation)));
         world.fault(PAGING, 0xDEAD_0000);
-        let told = world.outputs.iter().filter_map(|output| match output {
-            Output::DeviceInError(error) => Some((error.device, error.reason)),
-            _ => None,
-        });
         let expected =
             [(client.device, DeviceErrorReason::PagingBufferFault), (other.device, DeviceErrorReason::AdapterReset)];
-        assert_eq!(told.collect::<Vec<_>>(), expected, "{model:?}");
+        assert_eq!(world.devices_in_error(), expected, "{model:?}");
         assert!(world.events.contains(&Event::ContentLost { allocation: a }), "{model:?}");
         world.run_all();
         world.tear_down();

@@ -446,6 +446,60 @@ fn what_is_written_after_an_early_reclaim_is_not_reset() {
     }
 }
 
+/// RES-66: what was reclaimed and offered again is decommitted when the second offer's discard is over, not the first's: between
+/// them it comes in.
+#[test]
+fn a_discard_that_is_over_does_not_decommit_for_a_later_offer() {
+    for place in [Place::Local, Place::System, Place::Aperture] {
+        let mut world = World::new(Config::discrete(16, 16));
+        let client = world.client();
+        let (a, at) = world.create_resident(client, place, 4, SILENT);
+        // Work that runs keeps the first discard waiting.
+        world.submit(client, &[Access::Write(at, 7)]);
+        let immediately = OfferFlags::OFFER_IMMEDIATELY;
+        world.offer_with(client, &[a], LOW, immediately).unwrap();
+        world.poll();
+        assert_eq!(results(world.reclaim(client, &[a])), [ReclaimResult::Discarded]);
+        world.poll();
+        world.offer_with(client, &[a], LOW, immediately | OfferFlags::ALLOW_DECOMMIT).unwrap();
+        world.poll();
+        assert_eq!(world.evicted(), [(a, OFFERED), (a, OFFERED)], "both discards are decided");
+        let is_decommitted = |world: &World| world.events.contains(&Event::Decommitted { allocation: a });
+        world.complete(RENDER);
+        assert!(!is_decommitted(&world), "{place:?}: it is still to come in and to leave");
+        world.run_all();
+        assert!(is_decommitted(&world), "{place:?}");
+        assert_eq!(results(world.reclaim(client, &[a])), [ReclaimResult::Discarded]);
+        assert_eq!(read(&mut world, client, at), 0);
+        world.tear_down();
+    }
+}
+
+/// D5, U-36: what was reclaimed before its discard is carried out can be demoted meanwhile.
+#[test]
+fn what_waits_for_its_discard_can_be_demoted() {
+    let mut world = World::new(Config::discrete(8, 16));
+    let client = world.client();
+    let (a, at) = world.create_resident(client, Place::LocalOrSystem, 4, SILENT);
+    // Work that runs keeps the discard waiting.
+    world.submit(client, &[Access::Write(at, 7)]);
+    world.offer_with(client, &[a], LOW, OfferFlags::OFFER_IMMEDIATELY).unwrap();
+    world.poll();
+    assert_eq!(results(world.reclaim(client, &[a])), [ReclaimResult::Discarded]);
+    world.poll();
+    world.evict(client, &[a], IF_NECESSARY).unwrap();
+    let all = world.create(client, Place::Local, 8, SILENT);
+    let _: Residency = world.make_resident(client, &[all]).unwrap();
+    world.poll();
+    assert_eq!(world.evicted(), [(a, OFFERED), (a, EvictReason::RoomWanted)]);
+    assert!(world.placed[&a].is_system(), "it is demoted");
+    world.run_all();
+    world.evict(client, &[all], SOON).unwrap();
+    world.bring_in(client, &[a]);
+    assert_eq!(read(&mut world, client, at), 0);
+    world.tear_down();
+}
+
 /// RES-91: an offered allocation can be destroyed, resident, discarded or decommitted.
 #[test]
 fn what_is_offered_can_be_destroyed() {

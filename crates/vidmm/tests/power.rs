@@ -2,7 +2,7 @@
 
 mod world;
 
-use vidmm::contract::PagingOperation;
+use vidmm::contract::*;
 use vidmm::*;
 use world::*;
 
@@ -281,4 +281,62 @@ fn an_idle_adapter_is_down_at_once() {
     let (_, at) = world.resident(client, 8);
     assert_eq!(world.token(client, at), Some(0));
     world.tear_down();
+}
+
+/// FLT-32, P60: an adapter that is reset while it has no power writes no table before that is back, for devices in error either.
+#[test]
+fn a_reset_without_power_writes_nothing() {
+    for config in adapters() {
+        let mut world = World::new(config);
+        let client = world.client();
+        power_down(&mut world);
+        world.run_all();
+        assert_eq!(said_powered_down(&world), 1);
+        let operations = world.driver.operations.len();
+        let late = world.allocate(client, 2);
+        world.map(client, late);
+        let page_fault_flags = PageFaultFlags::FENCE_INVALID | PageFaultFlags::ADAPTER_RESET_REQUIRED;
+        let fault = DmaPageFaulted { page_fault_flags, node_ordinal: PAGING, ..page_fault(0xBAD_0000) };
+        world.call(|vidmm, _, _| vidmm.handle_interrupt(&NotifyInterrupt::DmaPageFaulted(fault)));
+        world.run_all();
+        assert!(world.events.contains(&Event::AdapterRestarted));
+        world.wait(10_000 * MILLISECOND);
+        assert_eq!(world.driver.operations.len(), operations, "nothing is built");
+        power_up(&mut world);
+        world.run_all();
+        let other = world.client();
+        let (_, at) = world.resident(other, 2);
+        assert_eq!(world.token(other, at), Some(0));
+        world.tear_down();
+    }
+}
+
+/// FLT-22, P60: power goes only when an engine that was reset has proved that it runs; if it has not, the adapter is reset first.
+#[test]
+fn power_waits_for_the_proof_that_an_engine_runs() {
+    for is_proved in [true, false] {
+        let config = Config { tdr: TdrOptions::default(), resets_at_once: false, ..Config::pages(16) };
+        let mut world = World::new(config);
+        let client = world.client();
+        let (_, at) = world.resident(client, 2);
+        write(&mut world, client, at, 7);
+        let guilty = world.client();
+        world.submit(guilty, &[]);
+        world.poll();
+        world.fault(RENDER, 0xDEAD_0000);
+        power_down(&mut world);
+        world.reset_engine(RENDER);
+        world.hung[RENDER as usize] = true;
+        world.wait(1000 * MILLISECOND);
+        assert_eq!((world.placed.len(), said_powered_down(&world)), (0, 0), "all is saved, and power is wanted still");
+        world.hung[RENDER as usize] = !is_proved;
+        if !is_proved {
+            world.wait(2000 * MILLISECOND);
+        }
+        world.run_all();
+        assert_eq!((world.trouble.adapter_resets.len(), said_powered_down(&world)), (usize::from(!is_proved), 1));
+        power_up(&mut world);
+        world.run_all();
+        world.tear_down();
+    }
 }

@@ -13,7 +13,7 @@ mod submission;
 mod changes;
 mod recovery;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::EngineKind;
 use vidmm::{DeviceId, MonitoredFenceId, Nanoseconds, ProcessId, TrimFlags};
@@ -106,6 +106,18 @@ impl<'a> Client<'a> {
     /// The processes, as the manager calls them, with their devices.
     pub fn processes(&self) -> impl Iterator<Item = (ProcessId, DeviceId, &ClientDesc)> {
         self.processes.iter().map(|process| (process.id, process.device, &process.desc))
+    }
+
+    /// What people call each process: its name; also its number, if another one has that name, or the number alone.
+    pub fn names(&self) -> Vec<String> {
+        let mut times: BTreeMap<&String, u32> = BTreeMap::new();
+        self.processes.iter().for_each(|process| *times.entry(&process.desc.name).or_default() += 1);
+        let name = |process: &Process| match (&process.desc.name, times[&process.desc.name]) {
+            (name, _) if name.is_empty() => process.id.to_string(),
+            (name, 1) => name.clone(),
+            (name, _) => format!("{name} ({})", process.id),
+        };
+        self.processes.iter().map(name).collect()
     }
 
     /// How long each process waited for memory, in nanoseconds.

@@ -1,85 +1,174 @@
-//! The last events that name allocations.
+//! The last that happened to each allocation, and what was mapped where.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 
-use vidmm::event::ContentSource;
-use vidmm::{AllocationId, Event, ProcessId, SegmentId};
+use vidmm::event::{ContentSource, EvictReason};
+use vidmm::{AllocationId, DeviceId, Event, GpuVirtualAddress, NoMemoryReason, ProcessId, SegmentId};
 
 use crate::ByteSize;
 use crate::explain::words::{evict_reason, refusal, time};
 
-/// How many events are remembered.
-const REMEMBERED: usize = 4096;
-
-/// How many of them are told of an allocation.
+/// How much is told of an allocation, and so remembered.
 const TOLD: usize = 4;
 
-/// The last events that name allocations or addresses.
+/// How many allocations that are gone are remembered, and how many mappings that were freed.
+const GONE: usize = 4096;
+
+/// What is remembered of allocations and addresses: as much as exists, and a fixed number of what does not any more.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    events: VecDeque<Remembered>,
-    memory: Option<SegmentId>,
-    aperture: SegmentId,
+    allocations: BTreeMap<AllocationId, Known>,
+    /// Those that are gone, the first one first.
+    gone: VecDeque<AllocationId>,
     /// What is mapped, so that it can be told when that is freed.
     mappings: BTreeMap<(ProcessId, u64), AllocationId>,
-    /// Where each allocation was mapped.
-    mapped_at: BTreeMap<AllocationId, Vec<(ProcessId, u64)>>,
+    /// Mappings that were freed, the first one first.
+    freed: VecDeque<Freed>,
+    memory: Option<SegmentId>,
+    aperture: SegmentId,
 }
 
-#[derive(Debug)]
-struct Remembered {
+/// What is remembered of an allocation.
+#[derive(Debug, Default)]
+struct Known {
+    /// The last that happened to it, newest last.
+    last: VecDeque<Happened>,
+    mapped_at: BTreeSet<(ProcessId, u64)>,
+}
+
+/// The event in which something happened.
+#[derive(Clone, Copy, Debug)]
+struct When {
     number: u64,
     at: u64,
-    event: Event,
-    /// What was mapped where addresses were freed.
-    freed: Option<AllocationId>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Happened {
+    when: When,
+    what: What,
+}
+
+/// Something that happens to an allocation.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Created(DeviceId),
+    Destroyed,
+    Gone,
+    Mapped(GpuVirtualAddress),
+    Freed(GpuVirtualAddress),
+    MadeResident(DeviceId),
+    Refused(DeviceId, NoMemoryReason),
+    Evicted(DeviceId),
+    Offered(DeviceId),
+    Reclaimed(DeviceId),
+    Left(SegmentId, EvictReason),
+    Placed(SegmentId, ContentSource),
+    ContentLost,
+    Closed(DeviceId),
+}
+
+/// A mapping that is no more.
+#[derive(Debug)]
+struct Freed {
+    when: When,
+    process: ProcessId,
+    virtual_address: GpuVirtualAddress,
+    size: u64,
+    allocation: AllocationId,
 }
 
 impl History {
     pub fn learn(&mut self, number: u64, at: u64, event: &Event) {
-        let mut freed = None;
+        let when = When { number, at };
         match *event {
             Event::AdapterStarted { memory, aperture, .. } => {
                 (self.memory, self.aperture) = (memory.map(|memory| memory.segment), aperture.segment);
-                return;
             }
             Event::GpuVirtualAddressMapped { process, virtual_address, allocation, .. } => {
+                self.unmap((process, virtual_address.0));
                 self.mappings.insert((process, virtual_address.0), allocation);
-                self.mapped_at.entry(allocation).or_default().push((process, virtual_address.0));
+                let known = self.happened(when, allocation, What::Mapped(virtual_address));
+                known.mapped_at.insert((process, virtual_address.0));
             }
-            Event::GpuVirtualAddressFreed { process, virtual_address, .. } => {
-                freed = self.mappings.get(&(process, virtual_address.0)).copied();
-                if freed.is_none() {
-                    return;
+            Event::GpuVirtualAddressFreed { process, virtual_address, size } => {
+                self.free(when, process, virtual_address, size);
+            }
+            Event::GpuVirtualAddressReclaimed { process, virtual_address } => self.unmap((process, virtual_address.0)),
+            Event::AllocationReclaimed { allocation } => self.end(when, allocation),
+            Event::MakeResident { device, ref allocations, .. } => {
+                self.all_happened(when, allocations, What::MadeResident(device));
+            }
+            Event::MakeResidentRefused { device, ref allocations, reason, .. } => {
+                self.all_happened(when, allocations, What::Refused(device, reason));
+            }
+            Event::Evict { device, ref allocations, .. } => {
+                self.all_happened(when, allocations, What::Evicted(device));
+            }
+            Event::Offered { device, ref allocations, .. } => {
+                self.all_happened(when, allocations, What::Offered(device));
+            }
+            Event::Reclaimed { device, ref allocations, .. } => {
+                self.all_happened(when, allocations, What::Reclaimed(device));
+            }
+            _ => {
+                if let Some((allocation, what)) = of_one(event) {
+                    self.happened(when, allocation, what);
                 }
             }
-            Event::GpuVirtualAddressReclaimed { process, virtual_address } => {
-                self.mappings.remove(&(process, virtual_address.0));
-                return;
-            }
-            Event::AllocationReclaimed { allocation } => {
-                for key in self.mapped_at.remove(&allocation).unwrap_or_default() {
-                    if self.mappings.get(&key) == Some(&allocation) {
-                        self.mappings.remove(&key);
-                    }
-                }
-            }
-            _ if !names_allocations(event) => return,
-            _ => {}
         }
-        if self.events.len() == REMEMBERED {
-            self.events.pop_front();
+    }
+
+    fn all_happened(&mut self, when: When, allocations: &[AllocationId], what: What) {
+        for &allocation in allocations {
+            self.happened(when, allocation, what);
         }
-        self.events.push_back(Remembered { number, at, event: event.clone(), freed });
+    }
+
+    fn happened(&mut self, when: When, allocation: AllocationId, what: What) -> &mut Known {
+        let known = self.allocations.entry(allocation).or_default();
+        if known.last.len() == TOLD {
+            known.last.pop_front();
+        }
+        known.last.push_back(Happened { when, what });
+        known
+    }
+
+    fn free(&mut self, when: When, process: ProcessId, virtual_address: GpuVirtualAddress, size: u64) {
+        let Some(&allocation) = self.mappings.get(&(process, virtual_address.0)) else { return };
+        self.happened(when, allocation, What::Freed(virtual_address));
+        if self.freed.len() == GONE {
+            self.freed.pop_front();
+        }
+        self.freed.push_back(Freed { when, process, virtual_address, size, allocation });
+    }
+
+    /// The address can be used again.
+    fn unmap(&mut self, key: (ProcessId, u64)) {
+        let allocation = self.mappings.remove(&key);
+        if let Some(known) = allocation.and_then(|allocation| self.allocations.get_mut(&allocation)) {
+            known.mapped_at.remove(&key);
+        }
+    }
+
+    fn end(&mut self, when: When, allocation: AllocationId) {
+        let known = self.happened(when, allocation, What::Gone);
+        for key in std::mem::take(&mut known.mapped_at) {
+            self.mappings.remove(&key);
+        }
+        if self.gone.len() == GONE
+            && let Some(first) = self.gone.pop_front()
+        {
+            self.allocations.remove(&first);
+        }
+        self.gone.push_back(allocation);
     }
 
     /// The last events of an allocation, newest first, in words.
     pub fn last(&self, id: AllocationId) -> String {
-        let told = self.events.iter().rev().filter_map(|remembered| {
-            let what = self.words(remembered, id)?;
-            Some(format!("{what} (event {}, at {})", remembered.number, time(remembered.at)))
-        });
-        let told: Vec<String> = told.take(TOLD).collect();
+        let last = self.allocations.get(&id).into_iter().flat_map(|known| known.last.iter().rev());
+        let told: Vec<String> = last.map(|&Happened { when, what }| format!("{} ({when})", self.words(what))).collect();
         match told.is_empty() {
             true => "nothing lately.".to_owned(),
             false => format!("{}.", told.join("; before that ")),
@@ -88,19 +177,13 @@ impl History {
 
     /// What was mapped at an address and was given back.
     pub fn freed_at(&self, process: ProcessId, address: u64) -> Option<String> {
-        self.events.iter().rev().find_map(|remembered| {
-            let Event::GpuVirtualAddressFreed { process: of, virtual_address, size } = remembered.event else {
-                return None;
-            };
-            let covers = of == process && address.checked_sub(virtual_address.0).is_some_and(|offset| offset < size);
-            let id = remembered.freed.filter(|_| covers)?;
-            Some(format!(
-                "{id} was mapped there, {} at {virtual_address}, until that was freed (event {}, at {}).",
-                ByteSize(size),
-                remembered.number,
-                time(remembered.at)
-            ))
-        })
+        let covers = |freed: &&Freed| {
+            let offset = address.checked_sub(freed.virtual_address.0);
+            freed.process == process && offset.is_some_and(|offset| offset < freed.size)
+        };
+        let Freed { when, virtual_address, size, allocation, .. } = self.freed.iter().rev().find(covers)?;
+        let size = ByteSize(*size);
+        Some(format!("{allocation} was mapped there, {size} at {virtual_address}, until that was freed ({when})."))
     }
 
     fn segment(&self, segment: SegmentId) -> &'static str {
@@ -111,66 +194,96 @@ impl History {
         }
     }
 
-    /// What an event says of an allocation; none if it does not name it.
-    fn words(&self, remembered: &Remembered, id: AllocationId) -> Option<String> {
-        let words = match &remembered.event {
-            Event::GpuVirtualAddressFreed { virtual_address, .. } if remembered.freed == Some(id) => {
-                format!("its mapping at {virtual_address} was freed")
+    fn words(&self, what: What) -> String {
+        match what {
+            What::Created(device) => format!("{device} created it"),
+            What::Destroyed => "its caller destroyed it".to_owned(),
+            What::Gone => "it was gone".to_owned(),
+            What::Mapped(virtual_address) => format!("it was mapped at {virtual_address}"),
+            What::Freed(virtual_address) => format!("its mapping at {virtual_address} was freed"),
+            What::MadeResident(device) => format!("{device} made it resident"),
+            What::Refused(device, reason) => {
+                format!("{device} was refused to make it resident, since {}", refusal(reason))
             }
-            Event::AllocationCreated { allocation, device, .. } if *allocation == id => {
-                format!("{device} created it")
-            }
-            Event::AllocationDestroyed { allocation, .. } if *allocation == id => "its caller destroyed it".to_owned(),
-            Event::AllocationReclaimed { allocation } if *allocation == id => "it was gone".to_owned(),
-            Event::GpuVirtualAddressMapped { allocation, virtual_address, .. } if *allocation == id => {
-                format!("it was mapped at {virtual_address}")
-            }
-            Event::MakeResident { device, allocations, .. } if allocations.contains(&id) => {
-                format!("{device} made it resident")
-            }
-            Event::MakeResidentRefused { device, allocations, reason, .. } if allocations.contains(&id) => {
-                format!("{device} was refused to make it resident, since {}", refusal(*reason))
-            }
-            Event::Evict { device, allocations, .. } if allocations.contains(&id) => {
-                format!("{device} evicted it from its list")
-            }
-            Event::Offered { device, allocations, .. } if allocations.contains(&id) => format!("{device} offered it"),
-            Event::Reclaimed { device, allocations, .. } if allocations.contains(&id) => {
-                format!("{device} reclaimed it")
-            }
-            Event::Evicted { allocation, segment, reason, .. } if *allocation == id => {
-                format!("it left {} {}", self.segment(*segment), evict_reason(*reason))
-            }
-            Event::Placed { allocation, segment, content, .. } if *allocation == id => {
+            What::Evicted(device) => format!("{device} evicted it from its list"),
+            What::Offered(device) => format!("{device} offered it"),
+            What::Reclaimed(device) => format!("{device} reclaimed it"),
+            What::Left(segment, reason) => format!("it left {} {}", self.segment(segment), evict_reason(reason)),
+            What::Placed(segment, content) => {
                 let how = match content {
                     ContentSource::Fill => ", filled with zeros",
                     ContentSource::BackingStore => ", copied in",
                     ContentSource::InPlace => "",
                 };
-                format!("it got a place in {}{how}", self.segment(*segment))
+                format!("it got a place in {}{how}", self.segment(segment))
             }
-            Event::ContentLost { allocation } if *allocation == id => "its content was lost".to_owned(),
-            Event::AllocationClosed { allocation, device } if *allocation == id => format!("{device} closed it"),
-            _ => return None,
-        };
-        Some(words)
+            What::ContentLost => "its content was lost".to_owned(),
+            What::Closed(device) => format!("{device} closed it"),
+        }
     }
 }
 
-/// Whether an event is one that is told of an allocation.
-fn names_allocations(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::AllocationCreated { .. }
-            | Event::AllocationDestroyed { .. }
-            | Event::MakeResident { .. }
-            | Event::MakeResidentRefused { .. }
-            | Event::Evict { .. }
-            | Event::Offered { .. }
-            | Event::Reclaimed { .. }
-            | Event::Evicted { .. }
-            | Event::Placed { .. }
-            | Event::ContentLost { .. }
-            | Event::AllocationClosed { .. }
-    )
+impl fmt::Display for When {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "event {}, at {}", self.number, time(self.at))
+    }
+}
+
+/// What an event says of the one allocation that it names.
+const fn of_one(event: &Event) -> Option<(AllocationId, What)> {
+    Some(match *event {
+        Event::AllocationCreated { allocation, device, .. } => (allocation, What::Created(device)),
+        Event::AllocationDestroyed { allocation, .. } => (allocation, What::Destroyed),
+        Event::Evicted { allocation, segment, reason, .. } => (allocation, What::Left(segment, reason)),
+        Event::Placed { allocation, segment, content, .. } => (allocation, What::Placed(segment, content)),
+        Event::ContentLost { allocation } => (allocation, What::ContentLost),
+        Event::AllocationClosed { allocation, device } => (allocation, What::Closed(device)),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapped(process: ProcessId, virtual_address: GpuVirtualAddress, allocation: AllocationId) -> Event {
+        Event::GpuVirtualAddressMapped {
+            process,
+            virtual_address,
+            size: 0x1000,
+            allocation,
+            allocation_offset: 0,
+            page_size: vidmm::PageSize::Kib4,
+            read_only: false,
+            driver_protection: 0,
+            queue: vidmm::PagingQueueId::from_bits(0),
+            paging_fence_value: 0,
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_grows_with_what_exists() {
+        let mut history = History::default();
+        let process = ProcessId::from_bits(0);
+        let mut number = 0;
+        let mut happen = |event: Event| {
+            number += 1;
+            history.learn(number, number, &event);
+        };
+        for generation in 0..3 * GONE as u64 {
+            let allocation = AllocationId::from_bits(generation << 32);
+            let virtual_address = GpuVirtualAddress(0x1000 * (generation % 7));
+            for _ in 0..3 {
+                happen(mapped(process, virtual_address, allocation));
+                happen(Event::ContentLost { allocation });
+                happen(Event::GpuVirtualAddressFreed { process, virtual_address, size: 0x1000 });
+                happen(Event::GpuVirtualAddressReclaimed { process, virtual_address });
+            }
+            happen(Event::AllocationReclaimed { allocation });
+        }
+        let remembered: usize =
+            history.allocations.values().map(|known| known.last.len() + known.mapped_at.len()).sum();
+        assert_eq!((history.allocations.len(), remembered), (GONE, TOLD * GONE));
+        assert_eq!((history.mappings.len(), history.freed.len(), history.gone.len()), (0, GONE, GONE));
+    }
 }

@@ -1,13 +1,15 @@
 //! Reports that a person can act on: which device is in error, or what was reset, why, and what was going on.
 //!
-//! A [`FaultReporter`] sees the events of a run one by one. It remembers who is alive, what is under way, and the last few
-//! thousand events that name allocations; so its memory does not grow with the run.
+//! A [`FaultReporter`] sees the events of a run one by one. It remembers who is alive, what is under way, and the last that
+//! happened to each allocation; so its memory grows with what exists, and not with the run.
 
 mod history;
 mod packets;
 mod reset;
 
-use vidmm::contract::{EngineFence, EngineKind};
+use std::collections::BTreeMap;
+
+use vidmm::contract::{EngineFence, EngineKind, PageFaultFlags};
 use vidmm::event::Neighbour;
 use vidmm::{DeviceErrorReason, DeviceId, Event, GpuVirtualAddress, NumberedEvent, ProcessId};
 
@@ -34,8 +36,8 @@ pub struct FaultReporter {
     packets: Packets,
     history: History,
     engines: Vec<EngineKind>,
-    /// The fault of which no device in error has told yet.
-    fault: Option<Fault>,
+    /// The last fault of each engine, until a device in error, or a reset of the adapter, has told of it.
+    faults: BTreeMap<u32, Fault>,
     /// The reset of the adapter that is going on.
     reset: Option<ResetStory>,
     reports: Vec<String>,
@@ -55,13 +57,18 @@ impl FaultReporter {
         Self::default()
     }
 
+    /// What reports call a process, in place of its number, from now on and until it is destroyed.
+    pub fn name_process(&mut self, process: ProcessId, name: &str) {
+        self.packets.name_process(process, name);
+    }
+
     /// Looks at the next event of the run.
     pub fn see(&mut self, event: &NumberedEvent) {
         let NumberedEvent { number, at, event } = event;
         match event {
             Event::AdapterStarted { engines, .. } => self.engines.clone_from(engines),
-            Event::PageFault { .. } | Event::IllegalCommand { .. } => {
-                self.fault = Some(Fault { number: *number, at: *at, event: event.clone() });
+            Event::PageFault { signal, .. } | Event::IllegalCommand { signal } => {
+                self.faults.insert(signal.engine, Fault { number: *number, at: *at, event: event.clone() });
             }
             Event::DeviceInError { device, reason } => self.device_in_error(*number, *at, *device, *reason),
             Event::EngineReset { engine, last_aborted_fence_id, returned } => {
@@ -69,7 +76,7 @@ impl FaultReporter {
             }
             Event::ProcessBlocked { process } => self.reports.push(format!(
                 "{} hung engines too often and has lost the GPU (event {number}, at {}): end it; others are not harmed.",
-                capitalised(&process.to_string()),
+                self.packets.process_as_subject(*process),
                 time(*at)
             )),
             Event::AdapterResetBegun { cause } => self.reset_begun(*number, *at, *cause),
@@ -103,12 +110,14 @@ impl FaultReporter {
             capitalised(&self.packets.device(device)),
             time(at)
         );
-        match (reason, self.fault.take()) {
-            (DeviceErrorReason::PageFault { .. } | DeviceErrorReason::IllegalCommand, Some(fault)) => {
-                self.tell_fault(&mut text, &fault);
+        match reason {
+            DeviceErrorReason::PageFault { .. } | DeviceErrorReason::IllegalCommand => {
+                if let Some(fault) = self.take_fault_for(reason) {
+                    self.tell_fault(&mut text, &fault);
+                }
             }
-            (DeviceErrorReason::EngineTimeout, _) => self.tell_hang(&mut text, device),
-            (DeviceErrorReason::NotResident { allocation }, _) => {
+            DeviceErrorReason::EngineTimeout => self.tell_hang(&mut text, device),
+            DeviceErrorReason::NotResident { allocation } => {
                 line(&mut text, &format!("The last of {allocation}: {}", self.history.last(allocation)));
             }
             _ => {}
@@ -116,11 +125,29 @@ impl FaultReporter {
         self.reports.push(text);
     }
 
+    /// The last fault that a device can be in error for with this reason.
+    fn take_fault_for(&mut self, reason: DeviceErrorReason) -> Option<Fault> {
+        let is_reason = |fault: &Fault| match fault.event {
+            Event::PageFault { virtual_address, .. } => reason == DeviceErrorReason::PageFault { virtual_address },
+            _ => reason == DeviceErrorReason::IllegalCommand,
+        };
+        let faults = self.faults.iter().filter(|(_, fault)| is_reason(fault));
+        let (&engine, _) = faults.max_by_key(|(_, fault)| fault.number)?;
+        self.faults.remove(&engine)
+    }
+
     /// The packet, the address, what is mapped near it, and what was under way.
     fn tell_fault(&self, text: &mut String, fault: &Fault) {
         let (Event::PageFault { signal, .. } | Event::IllegalCommand { signal }) = &fault.event else { return };
-        let where_ = self.engine(signal.engine);
-        line(text, &format!("It was {} on {where_}.", self.packets.name(*signal)));
+        let (signal, who) = match fault.event {
+            // Packets that had ended unheard are known to have, once the engine's reset has said so.
+            Event::PageFault { flags, .. } if flags.contains(PageFaultFlags::FENCE_INVALID) => {
+                let first = self.packets.first_of_engines().find(|first| first.engine == signal.engine);
+                (first.unwrap_or(*signal), "The driver did not know the packet; the first under way was")
+            }
+            _ => (*signal, "It was"),
+        };
+        line(text, &format!("{who} {} on {}.", self.packets.name(signal), self.engine(signal.engine)));
         let Event::PageFault {
             virtual_address, write, allocation, below, above, ref in_flight, page_table_level, ..
         } = fault.event
@@ -137,7 +164,7 @@ impl FaultReporter {
         if let Some(id) = allocation {
             line(text, &format!("The last of {id}: {}", self.history.last(id)));
         }
-        let process = self.packets.process_of_packet(*signal);
+        let process = self.packets.process_of_packet(signal);
         if let Some(said) = process.and_then(|process| self.history.freed_at(process, virtual_address.0)) {
             line(text, &said);
         }

@@ -5,10 +5,14 @@ use std::collections::BTreeMap;
 use vidmm::contract::{EngineFence, EngineKind};
 use vidmm::{ContextId, DeviceId, Event, ProcessId};
 
+use crate::explain::words::capitalised;
+
 /// Devices that live, and packets that engines have.
 #[derive(Debug, Default)]
 pub(super) struct Packets {
     devices: BTreeMap<DeviceId, ProcessId>,
+    /// What people call processes.
+    names: BTreeMap<ProcessId, String>,
     /// Submissions that are not dispatched: their contexts.
     submitted: BTreeMap<(DeviceId, u64), ContextId>,
     under_way: BTreeMap<EngineFence, Option<Packet>>,
@@ -32,6 +36,7 @@ impl Packets {
             }
             Event::DeviceCreated { device, process } => drop(self.devices.insert(device, process)),
             Event::DeviceDestroyed { device } => drop(self.devices.remove(&device)),
+            Event::ProcessDestroyed { process } => drop(self.names.remove(&process)),
             Event::Submitted { device, context, submission, .. } => {
                 self.submitted.insert((device, submission), context);
             }
@@ -75,10 +80,24 @@ impl Packets {
         self.devices.get(&self.device_of(packet)?).copied()
     }
 
+    pub fn name_process(&mut self, process: ProcessId, name: &str) {
+        self.names.insert(process, name.to_owned());
+    }
+
+    /// A process, as people call it.
+    pub fn process(&self, process: ProcessId) -> String {
+        self.names.get(&process).cloned().unwrap_or_else(|| process.to_string())
+    }
+
+    /// The same, where a sentence begins with it: a name stays as it is.
+    pub fn process_as_subject(&self, process: ProcessId) -> String {
+        self.names.get(&process).cloned().unwrap_or_else(|| capitalised(&process.to_string()))
+    }
+
     /// A device, with its process.
     pub fn device(&self, device: DeviceId) -> String {
         match self.devices.get(&device) {
-            Some(process) => format!("{device} of {process}"),
+            Some(&process) => format!("{device} of {}", self.process(process)),
             None => device.to_string(),
         }
     }

@@ -37,7 +37,7 @@ impl ResetStory {
 impl FaultReporter {
     pub(super) fn reset_begun(&mut self, number: u64, at: u64, cause: DeviceErrorReason) {
         let mut begin = format!("The adapter was reset (event {number}, at {}): {}.", time(at), why(cause));
-        match self.fault.take() {
+        match std::mem::take(&mut self.faults).into_values().max_by_key(|fault| fault.number) {
             Some(fault) => {
                 line(&mut begin, &format!("The fault was reported in event {}, at {}.", fault.number, time(fault.at)));
                 self.tell_fault(&mut begin, &fault);

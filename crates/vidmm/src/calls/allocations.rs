@@ -277,7 +277,7 @@ impl VidMm {
         }
         // Work that was submitted and still waits for its grant may need it: until then it can be evicted and come back.
         self.allocations[index as usize].state |= AllocationState::DESTROYED;
-        self.bury(index);
+        self.let_go(index);
         if self.is_queued(index) {
             // The last DMA buffer that refers to it purges it.
             self.allocations[index as usize].state |= AllocationState::PURGE_DUE;
@@ -294,7 +294,6 @@ impl VidMm {
         self.allocations[index as usize].entry_mut(device).forget_uses(&mut self.spans);
         self.allocations[index as usize].state |= AllocationState::DESTROYED;
         self.let_go(index);
-        self.bury(index);
         let books = &self.devices[device as usize];
         let is_named = |deferred: &Deferred| deferred.action.allocation() == index;
         if books.granted < books.requests.len() || books.deferred.iter().any(is_named) {

@@ -79,7 +79,7 @@ impl VidMm {
         if !is_hidden {
             // Only a copy that nothing writes to is there at once wherever the allocation is.
             let arrives = !self.stream.is_retired(allocation.last_plan) && !self.is_copy_still(index);
-            let is_on_its_way = arrives || allocation.state.contains(AllocationState::RESET_PENDING);
+            let is_on_its_way = arrives || self.discards.contains_key(&index);
             return if is_on_its_way { Err(LockError::AllocationBusy) } else { Ok(()) };
         }
         if allocation.state.contains(AllocationState::EVICTABLE) {

@@ -124,6 +124,7 @@ impl VidMm {
             queued: OrderedSet::default(),
             has_priorities: false,
             offers: BTreeMap::new(),
+            discards: BTreeMap::new(),
             locks: BTreeMap::new(),
             evict_soon: VecDeque::new(),
             dead: Vec::new(),

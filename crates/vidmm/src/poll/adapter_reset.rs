@@ -8,6 +8,7 @@ use crate::{
     event::Event,
     recovery::AdapterPhase,
     state::{Output, VidMm},
+    turn::Power,
 };
 
 impl VidMm {
@@ -16,9 +17,14 @@ impl VidMm {
         self.begin_adapter_reset_for(cause, None);
     }
 
-    /// Nothing less helps: the driver is to stop the GPU. All devices are in error, each is told once (U-43); one whose packet hung is
-    /// told so. One reset too many within the limit's time stops the adapter for good (FLT-31).
-    pub(super) fn begin_adapter_reset_for(&mut self, cause: DeviceErrorReason, hung: Option<u32>) {
+    /// Nothing less helps: the driver is to stop the GPU. All devices are in error, each is told once (U-43); the one whose packet it
+    /// is for, as far as is known, is told what it did. One reset too many within the limit's time stops the adapter for good
+    /// (FLT-31).
+    pub(super) fn begin_adapter_reset_for(
+        &mut self,
+        cause: DeviceErrorReason,
+        suspect: Option<(u32, DeviceErrorReason)>,
+    ) {
         if !self.recovery.is_working() || self.failed.is_some() {
             return;
         }
@@ -33,9 +39,9 @@ impl VidMm {
         self.events.record(|| Event::AdapterResetBegun { cause });
         let owners = self.owners_under_way();
         for device in Vec::from_iter(self.devices.iter().map(|(index, _)| index as u32)) {
-            let reason = match cause {
-                _ if hung == Some(device) => DeviceErrorReason::EngineTimeout,
-                DeviceErrorReason::PagingBufferFault if owners.contains(&device) => cause,
+            let reason = match (suspect, cause) {
+                (Some((suspect, reason)), _) if suspect == device => reason,
+                (_, DeviceErrorReason::PagingBufferFault) if owners.contains(&device) => cause,
                 _ => DeviceErrorReason::AdapterReset,
             };
             self.put_device_in_error(device, reason);
@@ -110,7 +116,10 @@ impl VidMm {
         }
         self.recovery.adapter = AdapterPhase::Working;
         self.events.record(|| Event::AdapterRestarted);
-        self.write_all_tables_again();
+        // Without power they would be lost: they are written when it is back.
+        if self.turns.power != Power::Down {
+            self.write_all_tables_again();
+        }
         self.stirred = true;
     }
 }

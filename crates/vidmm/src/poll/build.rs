@@ -2,8 +2,8 @@
 
 use crate::{
     contract::{
-        BuildPagingBuffer, BuildStatus, DmaBuffer, EngineFence, Host, Kmd, NotifyAllocFlags, Packet, PagingBuffer,
-        PagingOperation, SubmitCommand,
+        BuildPagingBuffer, BuildStatus, DmaBuffer, EngineFence, Host, Kmd, KmdContextHandle, NotifyAllocFlags, Packet,
+        PagingBuffer, PagingOperation, SubmitCommand,
     },
     engine::{Engine, Work},
     error::{DriverFinding, Violation},
@@ -28,6 +28,39 @@ enum Built {
     Busy,
     /// The driver broke a rule.
     Violation(Violation),
+}
+
+/// What the driver answered, and how many bytes of each kind it says that it has written.
+pub(super) struct Encoded {
+    pub status: BuildStatus,
+    pub dma_bytes: usize,
+    pub private_bytes: usize,
+}
+
+/// The driver encodes an operation, or goes on with it at `multipass_offset`, behind what is in the buffer.
+pub(super) fn encode(
+    kmd: &mut dyn Kmd,
+    buffer: &mut PagingBuffer,
+    operation: &PagingOperation,
+    multipass_offset: &mut u32,
+    allocation_is_idle: bool,
+    system_context: KmdContextHandle,
+) -> Encoded {
+    let dma_buffer_write_offset = buffer.write_offset() as u32;
+    let (dma_buffer, dma_buffer_private_data) = buffer.remaining();
+    let mut build = BuildPagingBuffer {
+        operation,
+        dma_buffer,
+        dma_buffer_write_offset,
+        dma_buffer_private_data,
+        dma_bytes_written: 0,
+        private_bytes_written: 0,
+        multipass_offset,
+        allocation_is_idle,
+        system_context,
+    };
+    let status = kmd.build_paging_buffer(&mut build);
+    Encoded { status, dma_bytes: build.dma_bytes_written, private_bytes: build.private_bytes_written }
 }
 
 impl VidMm {
@@ -169,7 +202,7 @@ impl VidMm {
 
     fn build_operation(&mut self, kmd: &mut dyn Kmd) -> Built {
         let builder = &mut self.builder;
-        let plan = builder.plan;
+        let (plan, system_context) = (builder.plan, builder.system_context);
         let buffer = builder.current.as_mut().expect("a buffer was taken");
         let Some(&Step::Operation(operation)) = builder.steps.front() else {
             unreachable!("the host's steps are done before")
@@ -178,20 +211,9 @@ impl VidMm {
         let offset = buffer.write_offset() as u32;
         let progress_before = builder.multipass_offset;
         let was_idle = builder.idle_at.is_some();
-        let (dma_buffer, dma_buffer_private_data) = buffer.remaining();
-        let mut build = BuildPagingBuffer {
-            operation: &operation,
-            dma_buffer,
-            dma_buffer_write_offset: offset,
-            dma_buffer_private_data,
-            dma_bytes_written: 0,
-            private_bytes_written: 0,
-            multipass_offset: &mut builder.multipass_offset,
-            allocation_is_idle: was_idle,
-            system_context: builder.system_context,
-        };
-        let status = kmd.build_paging_buffer(&mut build);
-        let (dma_bytes, private_bytes) = (build.dma_bytes_written, build.private_bytes_written);
+        let multipass_offset = &mut builder.multipass_offset;
+        let Encoded { status, dma_bytes, private_bytes } =
+            encode(kmd, buffer, &operation, multipass_offset, was_idle, system_context);
         self.statistics.build_calls += 1;
         let multipass_offset = builder.multipass_offset;
         self.events.record(|| Event::PagingOperation {

@@ -26,13 +26,6 @@ impl VidMm {
         self.drop_queued_work(index);
         self.empty_list(index);
         self.lapse_dispatched(index);
-        // What is offered or destroyed, and was kept for queued work alone, is worthless from now on.
-        let deferred = self.devices[index as usize].deferred.iter().map(|deferred| deferred.action.allocation());
-        for allocation in Vec::from_iter(self.offers.keys().copied().chain(deferred)) {
-            if self.allocations[allocation as usize].entry(index).is_some() {
-                self.reclassify(allocation);
-            }
-        }
         self.settle_list(index as usize);
         self.stirred = true;
     }

@@ -5,6 +5,7 @@ use crate::{
     allocation::AllocationState,
     contract::Host,
     event::{Event, EvictReason},
+    id::PlanNo,
     offer::{Offer, OfferFlags},
     paging::Retire,
     state::VidMm,
@@ -25,8 +26,8 @@ impl VidMm {
         if allocation.place.is_some() {
             return self.plan_out(draft, index, EvictReason::Offered);
         }
-        if allocation.state.contains(AllocationState::RESET_PENDING) {
-            // Nothing was written there since: what is under way does for this time too.
+        if self.discards.get(&index) == Some(&allocation.last_plan) {
+            // It was nowhere else since: what is under way does for this time too.
             return self.note_discarded(index);
         }
         let number = self.stream.next_number();
@@ -39,11 +40,8 @@ impl VidMm {
     /// until then something may write there. It comes in again only after that.
     pub(super) fn plan_discard(&mut self, draft: &mut Draft, index: u32) {
         self.note_discarded(index);
-        let state = &mut self.allocations[index as usize].state;
-        if !state.contains(AllocationState::RESET_PENDING) {
-            *state |= AllocationState::RESET_PENDING;
-            self.plan_retire(draft, Retire::Discard(index));
-        }
+        self.discards.insert(index, self.stream.next_number());
+        self.plan_retire(draft, Retire::Discard(index));
     }
 
     /// Notes that the content of an offered allocation is lost (RES-63).
@@ -53,17 +51,20 @@ impl VidMm {
         allocation.state -= AllocationState::BACKED | AllocationState::DIRTY;
     }
 
-    /// The plan that discarded an allocation has retired.
-    pub(super) fn settle_discard(&mut self, host: &mut dyn Host, index: u32) {
-        let allocation = &mut self.allocations[index as usize];
-        allocation.state -= AllocationState::RESET_PENDING;
+    /// A plan that discarded an allocation has retired. Later ones may bring it in again, and discard it again.
+    pub(super) fn settle_discard(&mut self, host: &mut dyn Host, index: u32, plan: PlanNo) {
+        let is_last = self.discards.get(&index) == Some(&plan);
+        if is_last {
+            self.discards.remove(&index);
+        }
         // Work that was submitted between a reclaim and the destruction still reads it.
         if self.is_dead(index) {
             return;
         }
         let allocation = &self.allocations[index as usize];
         let allows = |offer: &Offer| offer.flags.contains(OfferFlags::ALLOW_DECOMMIT);
-        if allocation.state.contains(AllocationState::DISCARDED) && self.offers.get(&index).is_some_and(allows) {
+        let is_discarded = is_last && allocation.state.contains(AllocationState::DISCARDED);
+        if is_discarded && self.offers.get(&index).is_some_and(allows) {
             return self.decommit(host, index);
         }
         let address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: allocation.backing_store };

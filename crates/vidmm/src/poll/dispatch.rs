@@ -142,7 +142,7 @@ impl VidMm {
         }
         // A device that yields ends the DMA buffers that it has begun.
         let is_begun = next.references.is_some() && context.portion.is_some();
-        if !device.is_active() && !(is_begun && !device.is_suspended()) {
+        if !device.is_active() && (device.is_suspended() || !is_begun) {
             return None;
         }
         let mut paging_fence =

@@ -85,8 +85,10 @@ impl VidMm {
         });
         let suspect = self.device_under_way(engine);
         let Some(last_aborted) = last_aborted_fence_id else {
+            // It counts among the resets of the adapter, and not among the engine timeouts of a process: whose packet it was
+            // stays unsaid (FLT-31).
             let cause = DeviceErrorReason::EngineTimeoutPromotedToAdapterReset;
-            return self.begin_adapter_reset_for(cause, suspect.filter(|_| reason == DeviceErrorReason::EngineTimeout));
+            return self.begin_adapter_reset_for(cause, suspect.map(|device| (device, reason)));
         };
         let books = &self.engines[engine as usize];
         let (last_completed, last_submitted) = (books.retired, books.submitted);

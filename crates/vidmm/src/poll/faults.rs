@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use crate::{
     contract::{DmaPageFaulted, EngineFence, NotifyInterrupt, PageFaultFlags},
+    engine::Engine,
     error::{DeviceErrorReason, DriverFinding, Violation},
     event::{Event, Neighbour},
     state::VidMm,
@@ -13,8 +14,9 @@ use crate::{
 impl VidMm {
     /// The driver reports that an engine has stopped at a packet which cannot go on.
     ///
-    /// The device that submitted it is in error, and its engine is reset; no other is harmed. A fault in a paging buffer is
-    /// nobody's: the adapter is reset (FLT-23, U-43).
+    /// The device that submitted it is in error, and its engine is reset; no other is harmed. If the driver does not know the
+    /// packet, the engine's reset says whose it was (FLT-11). A fault in a paging buffer is nobody's: the adapter is reset
+    /// (FLT-23, U-43).
     #[doc(alias = "DxgkCbNotifyInterrupt")]
     pub fn handle_interrupt(&mut self, interrupt: &NotifyInterrupt) {
         let (engine, fence_id) = match *interrupt {
@@ -56,46 +58,54 @@ impl VidMm {
         if engine == self.adapter.paging_engine {
             return self.begin_adapter_reset(DeviceErrorReason::PagingBufferFault);
         }
-        if let Some(device) = self.device_under_way(engine) {
+        let resets_adapter = flags.contains(PageFaultFlags::ADAPTER_RESET_REQUIRED);
+        // The first packet of which no end was reported may only have lost its interrupt. The reset of the adapter says nothing
+        // of packets, and harms its device in any case.
+        let is_known = !flags.contains(PageFaultFlags::FENCE_INVALID) || resets_adapter;
+        if let Some(device) = self.device_under_way(engine).filter(|_| is_known) {
             self.put_device_in_error(device, reason);
         }
-        match flags.contains(PageFaultFlags::ADAPTER_RESET_REQUIRED) {
+        match resets_adapter {
             true => self.begin_adapter_reset(DeviceErrorReason::AdapterReset),
             false => self.condemn(engine, reason),
         }
     }
 
+    /// Nothing is gathered if no events are kept.
     fn record_page_fault(&mut self, signal: EngineFence, fault: &DmaPageFaulted) {
         let virtual_address = fault.faulted_virtual_address;
-        let process = self.device_under_way(signal.engine).map(|device| self.devices[device as usize].process);
-        let space = process.map(|process| &self.processes[process as usize].space);
-        let allocation = space.and_then(|space| space.lookup(virtual_address.0)).map(|(index, _)| index);
-        let (below, above) = space.map_or((None, None), |space| space.neighbours(virtual_address.0));
-        let neighbour = |found: Option<(u64, u64, u32)>| {
-            let (start, size, index) = found?;
-            Some(Neighbour { allocation: self.allocation_id(index), virtual_address: GpuVirtualAddress(start), size })
-        };
-        let event = Event::PageFault {
-            signal,
-            virtual_address,
-            write: fault.page_fault_flags.contains(PageFaultFlags::WRITE),
-            allocation: allocation.map(|index| self.allocation_id(index)),
-            flags: fault.page_fault_flags,
-            page_table_level: fault.page_table_level,
-            fault_error_code: fault.fault_error_code,
-            below: neighbour(below),
-            above: neighbour(above),
-            in_flight: self.all_in_flight(),
-        };
-        self.events.record(|| event);
-    }
-
-    /// What all engines have got and not ended.
-    fn all_in_flight(&self) -> Vec<EngineFence> {
-        let engines = (0..).zip(&self.engines);
-        let packets = engines.flat_map(|(engine, books)| {
-            books.in_flight.iter().map(move |packet| EngineFence { engine, fence_id: packet.fence_id })
+        let device = self.device_under_way(signal.engine);
+        let Self { events, devices, processes, allocations, engines, .. } = self;
+        events.record(|| {
+            let space = device.map(|device| &processes[devices[device as usize].process as usize].space);
+            let (below, above) = space.map_or((None, None), |space| space.neighbours(virtual_address.0));
+            let neighbour = |found: Option<(u64, u64, u32)>| {
+                let (start, size, index) = found?;
+                let allocation = allocations.id(index as usize);
+                Some(Neighbour { allocation, virtual_address: GpuVirtualAddress(start), size })
+            };
+            let (below, above) = (neighbour(below), neighbour(above));
+            let mapped = space.and_then(|space| space.lookup(virtual_address.0));
+            Event::PageFault {
+                signal,
+                virtual_address,
+                write: fault.page_fault_flags.contains(PageFaultFlags::WRITE),
+                allocation: mapped.map(|(index, _)| allocations.id(index as usize)),
+                flags: fault.page_fault_flags,
+                page_table_level: fault.page_table_level,
+                fault_error_code: fault.fault_error_code,
+                below,
+                above,
+                in_flight: all_in_flight(engines),
+            }
         });
-        packets.collect()
     }
+}
+
+/// The packets under way, those of an engine in their order.
+fn all_in_flight(engines: &[Engine]) -> Vec<EngineFence> {
+    let of_engine = |(engine, books): (u32, &Engine)| {
+        books.in_flight.iter().map(|packet| EngineFence { engine, fence_id: packet.fence_id }).collect::<Vec<_>>()
+    };
+    (0..).zip(engines).flat_map(of_engine).collect()
 }

@@ -209,8 +209,10 @@ impl VidMm {
     fn satisfy(&mut self, device: u32, position: SubmissionNo, kind: &RequestKind) -> Result<Vec<PlanNo>, Shortfall> {
         match kind {
             RequestKind::MakeResident(items) => {
+                // To a device in error nothing is brought in.
                 if self.devices[device as usize].error.is_some() {
-                    return Ok(self.pass_over(device, items));
+                    self.with_holds(device, |vidmm| vidmm.hold_granted(device, items));
+                    return Ok(Vec::new());
                 }
                 // What has lapsed since it was asked for is required by nothing any more.
                 let is_required = |&(index, _): &(u32, _)| self.allocations[index as usize].is_required();
@@ -235,21 +237,6 @@ impl VidMm {
                 Ok(self.make_mapping(*allocation, *mapping))
             }
         }
-    }
-
-    /// Grants what a device in error has asked for: nothing is brought in.
-    fn pass_over(&mut self, device: u32, items: &[(u32, Option<SpanNo>)]) -> Vec<PlanNo> {
-        self.with_holds(device, |vidmm| {
-            for &(index, span) in items {
-                if let Some(span) = span {
-                    let effect = vidmm.allocations[index as usize].entry_mut(device).grant(span, &mut vidmm.spans);
-                    vidmm.apply(index, device, effect);
-                    // What is offered, and was kept for this request alone, is worthless from now on.
-                    vidmm.reclassify(index);
-                }
-            }
-        });
-        Vec::new()
     }
 
     /// Whether there is room for a device's list to be brought back.
@@ -358,11 +345,7 @@ impl VidMm {
         plans.extend(self.finish(draft));
         self.with_holds(device, |vidmm| vidmm.hold_granted(device, items));
         // What was held when it was asked for may have lapsed since.
-        for &(index, _) in items {
-            self.let_go(index);
-            // With the last of its grants it is no more to its owner than it was offered for.
-            self.reclassify(index);
-        }
+        items.iter().for_each(|&(index, _)| self.let_go(index));
         plans
     }
 

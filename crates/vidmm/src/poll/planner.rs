@@ -99,9 +99,9 @@ impl VidMm {
         if self.adapter.is_behind_io_mmu() && !self.stream.is_retired(last_plan) {
             draft.plan.follow_retired(last_plan);
         }
-        // What is reset when that plan has retired holds nothing before.
-        if self.allocations[index as usize].state.contains(AllocationState::RESET_PENDING) {
-            draft.plan.follow_retired(last_plan);
+        // Until its backing store is reset, that holds what was discarded.
+        if let Some(&discard) = self.discards.get(&index) {
+            draft.plan.follow_retired(discard);
         }
         let number = self.stream.next_number();
         let allocation = &mut self.allocations[index as usize];

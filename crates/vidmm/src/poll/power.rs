@@ -34,10 +34,11 @@ impl VidMm {
         self.stirred = true;
     }
 
-    /// Nothing is resident; once nothing is under way either, power may go.
+    /// Nothing is resident; once nothing is under way either, and every engine that was reset has proved that it runs, power may
+    /// go.
     fn lose_power(&mut self) {
         let engines_idle = self.engines.iter().all(|engine| engine.in_flight.is_empty());
-        if !self.stream.is_empty() || !self.builder.steps.is_empty() || !engines_idle {
+        if !self.stream.is_empty() || !self.builder.steps.is_empty() || !engines_idle || !self.recovery.is_over() {
             return;
         }
         self.turns.power = Power::Down;

@@ -9,14 +9,15 @@ use alloc::{
 use crate::{
     allocation::{Allocation, AllocationState},
     contract::{
-        BuildPagingBuffer, BuildStatus, Host, Kmd, KmdAllocationHandle, NotifyAllocFlags, PagingBuffer,
-        PagingOperation, Transfer, TransferFlags, UnmapApertureSegment,
+        BuildStatus, Host, Kmd, KmdAllocationHandle, NotifyAllocFlags, PagingBuffer, PagingOperation, Transfer,
+        TransferFlags, UnmapApertureSegment,
     },
     error::Violation,
     event::Event,
     id::PlanNo,
     paging::{Abandoned, Coming, IoMmuRange, Leaving, Notice, Step},
     place::Place,
+    poll::build::{Encoded, encode},
     state::VidMm,
     units::{PAGE_SIZE, PhysicalAddress, SegmentId},
 };
@@ -68,7 +69,7 @@ impl VidMm {
         self.aperture.clear_shown();
         for Abandoned { number, plan, .. } in abandoned {
             self.events.record(|| Event::PlanAbandoned { plan: number });
-            self.follow_plan(host, plan);
+            self.follow_plan(host, number, plan);
         }
         for index in Vec::from_iter(self.locks.keys().copied()) {
             self.show_backing_store(host, index);
@@ -81,19 +82,10 @@ impl VidMm {
     fn purge_driver(&mut self, kmd: &mut dyn Kmd) {
         for (index, operation) in self.farewells() {
             let mut buffer = PagingBuffer::new(self.adapter.paging_buffer_size, self.adapter.paging_private_size);
-            let (dma_buffer, dma_buffer_private_data) = buffer.remaining();
-            let mut build = BuildPagingBuffer {
-                operation: &operation,
-                dma_buffer,
-                dma_buffer_write_offset: 0,
-                dma_buffer_private_data,
-                dma_bytes_written: 0,
-                private_bytes_written: 0,
-                multipass_offset: &mut 0,
-                allocation_is_idle: true,
-                system_context: self.builder.system_context,
-            };
-            let status = kmd.build_paging_buffer(&mut build);
+            // Nothing runs any more.
+            let is_idle = true;
+            let Encoded { status, .. } =
+                encode(kmd, &mut buffer, &operation, &mut 0, is_idle, self.builder.system_context);
             self.statistics.build_calls += 1;
             let allocation = self.allocation_id(index);
             self.events.record(|| Event::PurgeOperation { allocation, operation, status });

@@ -6,6 +6,7 @@ use crate::{
     engine::{InFlight, Work},
     error::{DeviceErrorReason, DriverFinding},
     event::Event,
+    id::PlanNo,
     paging::{Plan, Retire},
     recovery::Phase,
     state::{DeferredAction, Output, VidMm},
@@ -109,17 +110,17 @@ impl VidMm {
             for rotation in &plan.rotate {
                 self.reveal(host, number, rotation);
             }
-            self.follow_plan(host, plan);
+            self.follow_plan(host, number, plan);
         }
     }
 
     /// What follows when a plan is over.
-    pub(super) fn follow_plan(&mut self, host: &mut dyn Host, plan: Plan) {
+    pub(super) fn follow_plan(&mut self, host: &mut dyn Host, number: PlanNo, plan: Plan) {
         for retire in plan.retire {
             match retire {
                 Retire::Allocation(index) => self.dead.push(index),
                 Retire::Opening { allocation, device } => self.closed.push((allocation, device)),
-                Retire::Discard(index) => self.settle_discard(host, index),
+                Retire::Discard(index) => self.settle_discard(host, index, number),
                 Retire::Mapping { process, virtual_address } => {
                     self.processes[process as usize].space.unmap(virtual_address);
                     let process = self.processes.id(process as usize);

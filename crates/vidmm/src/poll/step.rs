@@ -103,9 +103,12 @@ impl VidMm {
     /// Grants what has room, and builds what is decided.
     #[inline(never)]
     fn page(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
-        self.grant();
-        if self.adapter.is_physical() {
-            self.prepare();
+        // Without power nothing can be brought in, and no table written, for a device in error either.
+        if self.turns.power != Power::Down {
+            self.grant();
+            if self.adapter.is_physical() {
+                self.prepare();
+            }
         }
         self.enter(host);
         self.build(kmd, host);

@@ -1,11 +1,88 @@
-//! Random steps, and adapters of every kind.
+//! What a run is made of: steps, random ones, and adapters of every kind.
 
 use proptest::prelude::*;
 use vidmm::contract::*;
 use vidmm::*;
 
-use super::{Step, trouble};
+use super::{Trouble, trouble};
 use crate::world::*;
+
+#[derive(Clone, Debug)]
+pub enum Step {
+    MakeResident {
+        device: usize,
+        picks: Vec<usize>,
+    },
+    Evict {
+        picks: Vec<usize>,
+        flags: u32,
+    },
+    /// Reads what is on the device's list, and writes to some of it.
+    Submit {
+        device: usize,
+        copy: bool,
+        writes: bool,
+        chain: bool,
+        seed: u64,
+    },
+    Complete {
+        engine: u32,
+    },
+    Poll,
+    Map {
+        pick: usize,
+        part: bool,
+    },
+    Free {
+        pick: usize,
+    },
+    Create {
+        device: usize,
+        pages: u64,
+        priority: u32,
+        kind: u32,
+    },
+    /// Destroys what the device owns, or closes what it has opened.
+    Destroy {
+        pick: usize,
+    },
+    /// Opens an allocation on a device of another process.
+    Open {
+        pick: usize,
+        device: usize,
+    },
+    Offer {
+        pick: usize,
+        flags: u32,
+    },
+    Reclaim {
+        pick: usize,
+    },
+    Suspend {
+        device: usize,
+        may_wake: bool,
+    },
+    Resume {
+        device: usize,
+    },
+    PowerDown,
+    PowerUp,
+    Reserve {
+        device: usize,
+        pages: u64,
+    },
+    Prioritise {
+        device: usize,
+        band: PriorityBand,
+        visibility: Visibility,
+    },
+    Wait {
+        milliseconds: u64,
+    },
+    RunAll,
+    /// In worlds where things go wrong.
+    Suffer(Trouble),
+}
 
 pub fn step() -> impl Strategy<Value = Step> {
     let picks = || prop::collection::vec(any::<usize>(), 1..4);

@@ -260,7 +260,9 @@ impl Host for Memory {
     }
 
     fn reset_backing_store(&mut self, address: PhysicalAddress, size: u64) {
-        (0..size / PAGE_SIZE).for_each(|page| drop(self.pages.remove(&(address.offset + page * PAGE_SIZE))));
+        (0..size / PAGE_SIZE).for_each(|page| {
+            self.pages.remove(&(address.offset + page * PAGE_SIZE));
+        });
     }
 
     fn total_system_memory(&self) -> u64 {

@@ -17,6 +17,8 @@ pub struct Faults {
     pub late: VecDeque<(EngineFence, DmaBuffer)>,
     /// Packets that ended, and nobody has heard of it.
     unheard: [VecDeque<u64>; 3],
+    /// Engines that the driver was asked to reset and has not: what they report does not count (FLT-22).
+    pub(super) being_reset: [bool; 3],
     /// The last request to yield that an engine has answered.
     answered: [Option<u64>; 3],
     /// Whose work a packet is.
@@ -81,11 +83,8 @@ impl World {
         let Packet { signal, buffer, .. } = self.run_packet(engine);
         match ending {
             Ending::Heard => self.hear(signal, buffer),
-            Ending::Lost => self.trouble.unheard[engine as usize].push_back(signal.fence_id),
-            Ending::Late => {
-                self.trouble.unheard[engine as usize].push_back(signal.fence_id);
-                self.trouble.late.push_back((signal, buffer));
-            }
+            Ending::Lost => {}
+            Ending::Late => self.trouble.late.push_back((signal, buffer)),
             Ending::Twice => {
                 self.hear(signal, buffer);
                 self.hear(signal, DmaBuffer::User(Vec::new()));
@@ -99,9 +98,16 @@ impl World {
         self.call(|vidmm, _, _| vidmm.handle_completed(signal, buffer));
     }
 
+    /// An engine has ended a packet, of which nobody has heard yet.
+    pub(super) fn has_ended(&mut self, signal: EngineFence) {
+        self.trouble.unheard[signal.engine as usize].push_back(signal.fence_id);
+    }
+
+    /// The manager is told that packets up to `fence_id` have ended.
     fn has_heard(&mut self, engine: u32, fence_id: u64) {
-        if let Some(unheard) = self.trouble.unheard.get_mut(engine as usize) {
-            unheard.retain(|&ended| ended > fence_id);
+        let Faults { unheard, being_reset, .. } = &mut self.trouble;
+        if !being_reset[engine as usize] {
+            unheard[engine as usize].retain(|&ended| ended > fence_id);
         }
     }
 
@@ -140,9 +146,14 @@ impl World {
     pub fn fault_with(&mut self, engine: u32, fault: DmaPageFaulted) {
         let faulted_fence_id = self.stop(engine);
         let is_unknown = fault.page_fault_flags.contains(PageFaultFlags::FENCE_INVALID);
-        let blamed = if is_unknown { self.oldest_unheard(engine) } else { Some(faulted_fence_id) };
+        // The reset of the engine says whose packet it was; that of the adapter does not.
+        let blamed = match fault.page_fault_flags.contains(PageFaultFlags::ADAPTER_RESET_REQUIRED) {
+            _ if !is_unknown => Some(faulted_fence_id),
+            true => self.oldest_unheard(engine),
+            false => None,
+        };
         let faulted_fence_id = if is_unknown { 0 } else { faulted_fence_id };
-        self.blame(engine, blamed);
+        self.blame_for_fault(engine, blamed);
         self.has_heard(engine, faulted_fence_id);
         let fault = DmaPageFaulted { faulted_fence_id, node_ordinal: engine, ..fault };
         self.call(|vidmm, _, _| vidmm.handle_interrupt(&NotifyInterrupt::DmaPageFaulted(fault)));
@@ -151,7 +162,7 @@ impl World {
     /// The engine's next packet holds a command that means nothing. Nobody polls.
     pub fn illegal_command(&mut self, engine: u32) {
         let faulted_fence_id = self.stop(engine);
-        self.blame(engine, Some(faulted_fence_id));
+        self.blame_for_fault(engine, Some(faulted_fence_id));
         self.has_heard(engine, faulted_fence_id);
         let fault = NotifyInterrupt::DmaFaulted { faulted_fence_id, node_ordinal: engine };
         self.call(|vidmm, _, _| vidmm.handle_interrupt(&fault));
@@ -170,21 +181,40 @@ impl World {
         self.trouble.guilty.extend(device);
     }
 
+    /// A fault that is reported while its engine is reset does not count; what the reset aborts does.
+    fn blame_for_fault(&mut self, engine: u32, fence_id: Option<u64>) {
+        if !self.trouble.being_reset[engine as usize] {
+            self.blame(engine, fence_id);
+        }
+    }
+
     /// The packet that an engine runs, as far as the manager has heard.
     fn oldest_unheard(&self, engine: u32) -> Option<u64> {
         let unheard = self.trouble.unheard[engine as usize].front().copied();
         unheard.or_else(|| self.engines[engine as usize].front().map(|packet| packet.signal.fence_id))
     }
 
+    /// The devices that were told that they are in error, and why, in their order.
+    pub fn devices_in_error(&self) -> Vec<(DeviceId, DeviceErrorReason)> {
+        let error = |output: &Output| match output {
+            Output::DeviceInError(error) => Some((error.device, error.reason)),
+            _ => None,
+        };
+        self.outputs.iter().filter_map(error).collect()
+    }
+
+    /// The engines that the driver was asked to reset, in their order.
+    pub fn engine_resets(&self) -> Vec<u32> {
+        let reset = |output: &Output| match output {
+            Output::ResetEngine { engine } => Some(*engine),
+            _ => None,
+        };
+        self.outputs.iter().filter_map(reset).collect()
+    }
+
     /// I12: who is put in error has done something, and is told once.
     pub(super) fn is_told(&mut self, error: DeviceInError) {
         let DeviceInError { device, reason } = error;
-        // Who does not yield when asked is taken for hung.
-        for engine in 0..3 {
-            if self.preempting.iter().any(|&(asked, _)| asked == engine) {
-                self.blame(engine, self.oldest_unheard(engine));
-            }
-        }
         let is_right = match reason {
             DeviceErrorReason::PageFault { .. }
             | DeviceErrorReason::IllegalCommand
@@ -250,10 +280,12 @@ impl World {
 
     /// The driver resets an engine: what it ran is aborted.
     pub fn reset_engine(&mut self, engine: u32) {
+        self.trouble.being_reset[engine as usize] = false;
+        let under_way = self.oldest_unheard(engine);
         if let Some(left) = self.trouble.failing_resets.checked_sub(1) {
             self.trouble.failing_resets = left;
             // What would have been aborted is not said.
-            self.blame(engine, self.oldest_unheard(engine));
+            self.blame(engine, under_way);
             return self.call(|vidmm, _, _| vidmm.handle_engine_reset(engine, Err(ResetEngineError), Vec::new()));
         }
         self.preempting.retain(|&(asked, _)| asked != engine);
@@ -261,7 +293,7 @@ impl World {
         let returned = self.give_back(engine);
         self.stopped[engine as usize] = false;
         let last_aborted = returned.first().map_or(self.completed[engine as usize], |&(first, _)| first);
-        self.blame(engine, Some(last_aborted));
+        self.blame(engine, under_way.and(Some(last_aborted)));
         self.has_heard(engine, last_aborted);
         self.completed[engine as usize] = last_aborted;
         self.call(|vidmm, _, _| vidmm.handle_engine_reset(engine, Ok(last_aborted), returned));
@@ -286,6 +318,7 @@ impl World {
             self.completed[engine] = self.submitted[engine];
             (self.stopped[engine], self.hung[engine], self.trouble.hangs[engine]) = (false, false, false);
             self.trouble.unheard[engine].clear();
+            self.trouble.being_reset[engine] = false;
         }
         self.preempting.clear();
         self.trouble.failing_resets = 0;

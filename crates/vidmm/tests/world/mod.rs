@@ -583,8 +583,13 @@ impl World {
                         self.yield_engine(engine);
                     }
                 }
-                Output::ResetEngine { engine } if self.config.resets_at_once => self.reset_engine(engine),
-                Output::ResetEngine { engine } => self.trouble.owed.push_back(Owed::Engine(engine)),
+                Output::ResetEngine { engine } => {
+                    self.trouble.being_reset[engine as usize] = true;
+                    match self.config.resets_at_once {
+                        true => self.reset_engine(engine),
+                        false => self.trouble.owed.push_back(Owed::Engine(engine)),
+                    }
+                }
                 Output::ResetFromTimeout if self.config.stops_at_once => self.reset_adapter(),
                 Output::ResetFromTimeout => self.trouble.owed.push_back(Owed::Stop),
                 Output::RestartFromTimeout if self.config.stops_at_once => self.restart_adapter(),
@@ -632,6 +637,7 @@ impl World {
     pub fn take_packet(&mut self, engine: u32) -> Packet {
         let packet = self.engines[engine as usize].pop_front().expect("the engine has a packet");
         self.completed[engine as usize] = packet.signal.fence_id;
+        self.has_ended(packet.signal);
         packet
     }
 

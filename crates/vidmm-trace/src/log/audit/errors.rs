@@ -25,8 +25,9 @@ impl Audit {
         let Some(process) = self.devices.get(&id).map(|device| device.process) else { return };
         let cause = self.reset.as_ref().map(|reset| reset.cause);
         let is_right = match reason {
-            DeviceErrorReason::PageFault { .. } | DeviceErrorReason::IllegalCommand => self.blamed.contains(&id),
-            DeviceErrorReason::EngineTimeout => self.blamed.contains(&id) || self.runs_on_asked_engine(id),
+            DeviceErrorReason::PageFault { .. }
+            | DeviceErrorReason::IllegalCommand
+            | DeviceErrorReason::EngineTimeout => self.blamed.contains(&id),
             DeviceErrorReason::AdapterReset => cause.is_some(),
             DeviceErrorReason::PagingBufferFault => cause == Some(reason),
             DeviceErrorReason::EngineTimeoutPromotedToAdapterReset | DeviceErrorReason::PagingEngineTimeout => false,
@@ -38,15 +39,6 @@ impl Audit {
             _ => true,
         };
         self.findings.check(is_right, Invariant::I12, || format!("{id} is in error, but did not do this: {reason}"));
-    }
-
-    /// Whether its packet is the first of an engine that was asked to yield and has not.
-    fn runs_on_asked_engine(&self, id: DeviceId) -> bool {
-        let asked = (0..).zip(&self.fences.engines).filter(|(_, books)| books.asked);
-        asked.into_iter().any(|(engine, books)| {
-            let first = books.in_flight.front().map(|&fence_id| vidmm::contract::EngineFence { engine, fence_id });
-            first.and_then(|first| self.fences.work.get(&first)).is_some_and(|work| work.device == id)
-        })
     }
 
     /// All that it made resident is given back, as if it had been evicted as often as it is on the list.

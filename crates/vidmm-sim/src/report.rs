@@ -1,0 +1,97 @@
+//! What a run came to, and what it says beside another run.
+
+use serde::Serialize;
+
+use crate::{
+    accounts::ProcessFigures,
+    figures::Figures,
+    finding::Finding,
+    play::{CheckReport, Row},
+    scenario::{Check, Script},
+    timeline::Shares,
+};
+
+/// The figures of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Bytes that live at most at one time, in pages of the memory segment.
+    pub footprint_bytes: u64,
+    /// Bytes of local memory; 0 is none.
+    pub local_memory_bytes: u64,
+    /// The most bytes that may be resident in system memory; none if the buffers are in local memory only.
+    pub system_memory_bytes: Option<u64>,
+    /// Buffers of the workload.
+    pub buffers: u64,
+    /// Kernels of the workload, without uploads.
+    pub kernels: u64,
+    /// Kernels that load what nobody computes.
+    pub uploads: u64,
+    /// Kernels that ended, uploads too.
+    pub kernels_ended: u64,
+    /// Pages that kernels read and the oracle judged.
+    pub pages_checked: u64,
+    /// Pages that were wrong.
+    pub pages_wrong: u64,
+    /// Pages of evicted buffers that the oracle judged as the CPU sees them.
+    pub system_pages_checked: u64,
+    /// Of those, pages that were wrong.
+    pub system_pages_wrong: u64,
+    /// What the manager did.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Where the virtual time went.
+    #[serde(flatten)]
+    pub time: Shares,
+    /// What became of each process, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<ProcessFigures>,
+    /// The table over time, if the script has one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<Row>,
+    /// What became of the script's checks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<CheckReport>,
+    /// What there is to tell of devices in error and of resets, in the order in which it happened: the first hundred.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<String>,
+    /// How many more there are.
+    pub more_faults: u64,
+    /// What did not hold.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// Whether all that was checked held.
+    pub fn all_held(&self) -> bool {
+        self.findings.is_empty() && self.checks.iter().all(|check| check.held)
+    }
+
+    /// What becomes of those checks of `script` that compare the run with another one.
+    pub fn judge_against(&self, other: &Self, script: &Script) -> Vec<CheckReport> {
+        let copied = |report: &Self| report.figures.bytes_paged_in + report.figures.bytes_paged_out;
+        let judged = script.checks.iter().filter_map(|check| match *check {
+            Check::Copied { at_most } => {
+                let ratio = copied(self) as f64 / copied(other).max(1) as f64;
+                let text = format!(
+                    "{ratio:.3} times the bytes of the other run were copied in and out, at most {at_most} is allowed"
+                );
+                Some(CheckReport { text, held: ratio <= at_most })
+            }
+            Check::KeepsUp { at_least } => Some(self.keeps_up(other, at_least)),
+            _ => None,
+        });
+        judged.collect()
+    }
+
+    /// Whether those who do no wrong got as far as in another run.
+    fn keeps_up(&self, other: &Self, at_least: f64) -> CheckReport {
+        let shares = self.processes.iter().zip(&other.processes).filter(|(process, _)| !process.misbehaves);
+        let shares = shares
+            .map(|(here, there)| (100.0 * here.kernels_ended as f64 / there.kernels_ended.max(1) as f64, &*here.name));
+        let (least, who) = shares.min_by(|one, two| one.0.total_cmp(&two.0)).unwrap_or((0.0, "nobody"));
+        let text = format!(
+            "{who} ended {least:.1} % of the kernels of the other run, and no well-behaved process less; at least {at_least} % are wanted"
+        );
+        CheckReport { text, held: least >= at_least }
+    }
+}
