@@ -146,7 +146,9 @@ impl VidMm {
                 break range;
             }
             let candidates: &mut alloc::vec::IntoIter<u32> = candidates.get_or_insert_with(|| {
-                let is_candidate = |index: &u32| !trial.members.contains_key(index) && !trial.victims.contains(index);
+                let is_candidate = |other: &u32| {
+                    *other != index && !trial.members.contains_key(other) && !trial.victims.contains(other)
+                };
                 let queue: &Evictable = &self.evictable[Pool::Memory];
                 Vec::from_iter(queue.iter(&self.allocations).filter(is_candidate)).into_iter()
             });
