@@ -146,6 +146,7 @@ impl VidMm {
                 break range;
             }
             let candidates: &mut alloc::vec::IntoIter<u32> = candidates.get_or_insert_with(|| {
+                // What was spared for its own sake and is not where it was has its room counted already.
                 let is_candidate = |other: &u32| {
                     *other != index && !trial.members.contains_key(other) && !trial.victims.contains(other)
                 };
