@@ -154,10 +154,6 @@ impl VidMm {
                     self.undo(&mut trial, Mark::START);
                     return Decision::Wait;
                 }
-                if !may_cut {
-                    self.undo(&mut trial, Mark::START);
-                    return Decision::Wait;
-                }
                 (cut, end) = (Some(Cut::TakeSplitPoint), offset);
                 break;
             }
