@@ -154,7 +154,7 @@ impl World {
     fn new(config: &SoftAdapterConfig, preparation: PreparationKnobs, clients: &[Client]) -> Self {
         let machine = machine(config, CostModel::default(), ModelGpuFaults::default(), None);
         let options = AdapterOptions { preparation, ..AdapterOptions::default() };
-        let mut runtime = Runtime::start(options, machine.into()).unwrap();
+        let runtime = Runtime::start(options, machine.into()).unwrap();
         let model = Model { pages: BTreeMap::new(), reads: BTreeMap::new() };
         let (contexts, allocations) = (Vec::new(), Vec::new());
         let mut world = Self { runtime, contexts, allocations, model, num_kernels: 0 };
@@ -183,18 +183,32 @@ impl World {
         }
     }
 
-    /// Renders what a client does, DMA buffer by DMA buffer.
-    fn play(&mut self, number: usize, client: &Client) {
+    /// Renders the DMA buffers of all clients in turn, and lets `pause` pass after each turn.
+    fn play(&mut self, clients: &[Client], pause: Nanoseconds) {
+        let dma_buffers = |client: &Client| client.steps.split(|step| matches!(step, Step::Render)).count();
+        for turn in 0..clients.iter().map(dma_buffers).max().unwrap_or(0) {
+            for (number, client) in clients.iter().enumerate() {
+                if let Some(steps) = client.steps.split(|step| matches!(step, Step::Render)).nth(turn) {
+                    self.play_dma_buffer(number, client, steps);
+                }
+            }
+            let until = self.runtime.now() + pause;
+            while self.runtime.now() < until && self.runtime.advance(Some(until)) {}
+        }
+    }
+
+    fn play_dma_buffer(&mut self, number: usize, client: &Client, played: &[Step]) {
         let mut steps = Vec::new();
-        for step in client.steps.iter().chain([&Step::Render]) {
+        for step in played {
             match step {
-                Step::Render => self.render(number, &std::mem::take(&mut steps)),
+                Step::Render => unreachable!("a DMA buffer ends there"),
                 &Step::Unbind(slot_id) => steps.extend([CommandStep::SplitPoint, CommandStep::Unbind { slot_id }]),
                 Step::Kernel { touches, split, content, nanoseconds } => {
                     self.kernel(number, client, touches, *content, *nanoseconds, *split, &mut steps);
                 }
             }
         }
+        self.render(number, &steps);
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -288,11 +302,10 @@ proptest! {
     fn kernels_read_what_they_would_in_plain_memory(
         (knobs, config) in knobs(),
         clients in prop::collection::vec(client(), 1..4),
+        pause in 0u64..100_000,
     ) {
         let mut world = World::new(&config, knobs, &clients);
-        for (number, client) in clients.iter().enumerate() {
-            world.play(number, client);
-        }
+        world.play(&clients, pause);
         world.run()?;
     }
 }
