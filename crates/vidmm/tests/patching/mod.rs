@@ -109,6 +109,8 @@ pub struct Driver {
     pub patch_locations: Option<Vec<PatchLocation>>,
     pub operations: Vec<PagingOperation>,
     pub renders: u32,
+    /// The addresses that it was told when the last command buffer was rendered.
+    pub told: Vec<Option<PhysicalAddress>>,
     pub patches: Vec<(u32, u32, u32, u32)>,
     /// The contexts of user packets, and their submission offsets.
     pub submitted: Vec<(KmdContextHandle, u32, u32)>,
@@ -191,6 +193,7 @@ impl Kmd for Driver {
 
     fn render(&mut self, render: &mut Render<'_>) -> Result<(), RenderStatus> {
         self.renders += 1;
+        self.told = render.allocation_list.iter().map(|element| element.address).collect();
         let done = *render.multipass_offset as usize;
         let rest = &render.command[done..];
         let room = render.dma_buffer.len().min(self.render_bytes_max) / COMMAND_BYTES as usize * COMMAND_BYTES as usize;
@@ -242,6 +245,7 @@ impl Driver {
             patch_locations: None,
             operations: Vec::new(),
             renders: 0,
+            told: Vec::new(),
             patches: Vec::new(),
             submitted: Vec::new(),
             render_bytes_max: usize::MAX,
@@ -315,6 +319,8 @@ pub struct World {
     /// The portions that each engine has been given.
     given: [VecDeque<(KmdContextHandle, u32, u32)>; 3],
     seen: usize,
+    /// An engine that does nothing with the commands that it is given.
+    pub ignoring: Option<u32>,
 }
 
 /// A user of the adapter: a device with a context on the render engine.
@@ -342,10 +348,14 @@ pub fn info(pages: u64, segments: SegmentSet) -> AllocationInfo {
 
 impl World {
     pub fn new(config: Config) -> Self {
+        Self::try_new(config).unwrap()
+    }
+
+    pub fn try_new(config: Config) -> Result<Self, StartAdapterError> {
         let (mut driver, mut host) = (Driver::new(&config), Memory::default());
         let options = AdapterOptions { events: true, preparation: config.knobs, ..AdapterOptions::default() };
-        let vidmm = VidMm::start_adapter(options, &mut driver, &mut host).unwrap();
-        Self {
+        let vidmm = VidMm::start_adapter(options, &mut driver, &mut host)?;
+        Ok(Self {
             vidmm,
             driver,
             host,
@@ -361,7 +371,8 @@ impl World {
             ran: Vec::new(),
             given: Default::default(),
             seen: 0,
-        }
+            ignoring: None,
+        })
     }
 
     pub fn call<T>(&mut self, call: impl FnOnce(&mut VidMm, &mut Driver, &mut Memory) -> T) -> T {
@@ -460,6 +471,9 @@ impl World {
         let (context, start, end) = self.given[engine as usize].pop_front().unwrap();
         assert_eq!(commands.len() as u32, end - start, "PAT-01");
         self.ran.push(Ran::Portion { engine, start, end });
+        if self.ignoring == Some(engine) {
+            return;
+        }
         let mut is_programmed = false;
         for command in commands.chunks_exact(COMMAND_BYTES as usize) {
             let word = |at: usize| u64::from_le_bytes(command[at * 8..at * 8 + 8].try_into().unwrap());
@@ -551,6 +565,35 @@ impl World {
         self.outputs.clear();
         self.ran.clear();
         self.read.clear();
+    }
+
+    /// Where a portion has what is bound to a slot, in pages from the start of its segment, and whether it had to stay there.
+    pub fn place(&self, portion: usize, slot: u32) -> Option<(AllocationId, u64, bool)> {
+        let bindings = self.events.iter().filter_map(|event| match event {
+            Event::Portion { bindings, .. } => Some(bindings),
+            _ => None,
+        });
+        let bound = bindings.into_iter().nth(portion)?.iter().rfind(|binding| binding.slot_id == slot)?;
+        Some((bound.allocation?, bound.address.offset / PAGE_SIZE, bound.fixed))
+    }
+
+    /// Which allocations were evicted, in their order, and how many portions were handed out before.
+    pub fn evicted(&self) -> Vec<(usize, AllocationId)> {
+        let mut portions = 0;
+        let mut evicted = Vec::new();
+        for event in &self.events {
+            match *event {
+                Event::Portion { .. } => portions += 1,
+                Event::Evicted { allocation, .. } => evicted.push((portions, allocation)),
+                _ => {}
+            }
+        }
+        evicted
+    }
+
+    /// The operations of a kind that the driver was asked for.
+    pub fn operations(&self, kind: PagingOperationKind) -> Vec<PagingOperation> {
+        self.driver.operations.iter().filter(|operation| operation.kind() == kind).copied().collect()
     }
 
     /// The reasons for which devices are in error.
