@@ -10,6 +10,7 @@ extern crate alloc;
 // In the order in which data flows: units and names, the contract, the adapter, ranges and places, address spaces,
 // residency, plans and the stream, and the manager that joins them.
 mod units;
+pub mod linear;
 mod u56;
 mod id;
 mod ordered_set;
@@ -25,7 +26,6 @@ mod extents;
 mod patching;
 mod linear_placer;
 mod placer;
-pub mod linear;
 mod commit;
 mod aperture;
 mod gpu_va;
@@ -39,7 +39,6 @@ mod request;
 mod turn;
 mod paging;
 mod error;
-mod packing;
 mod split;
 mod render_error;
 mod submission;

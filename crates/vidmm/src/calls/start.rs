@@ -65,7 +65,7 @@ impl VidMm {
         (adapter.paging_va_size, _) = queries[0].size(&adapter);
         check_windows(&adapter).map_err(|rule| refuse(vec![rule]))?;
         let mut placer = match adapter.is_physical() {
-            true => Placer::Linear(LinearPlacer::new(adapter.memory_size())),
+            true => Placer::Linear(LinearPlacer::new(adapter.memory_size(), &adapter.bank_ends)),
             false => Placer::Pages(PagePlacer::new(adapter.memory_size())),
         };
         let (tables, extents) = place_paging_tables(&adapter, &mut placer, host).map_err(|rule| refuse(vec![rule]))?;

@@ -45,6 +45,7 @@
 mod banks;
 mod by_size;
 mod compaction;
+mod direction;
 mod holes;
 mod number_set;
 mod run;
@@ -53,7 +54,7 @@ mod trial;
 
 pub use banks::{BankRangeTableError, HintedBank, MAX_BANKS};
 pub use compaction::{Compaction, CompactionError, Movable, Move};
-pub use run::Direction;
+pub use direction::Direction;
 pub use segment::LinearSegment;
 pub use trial::Trial;
 

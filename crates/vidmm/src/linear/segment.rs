@@ -5,9 +5,10 @@ use super::{
     banks::{BankRangeTableError, Banks, HintedBank},
     by_size::HoleIndex,
     holes::Holes,
-    run::{Direction, Run, Want},
+    run::{Run, Want},
     trial::Trial,
 };
+use crate::linear::Direction;
 use crate::units::{Extent, PAGE_SIZE};
 
 /// The free ranges of a linear segment (SEG-13). It keeps nothing about what is placed: the caller does.

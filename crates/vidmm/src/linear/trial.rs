@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{banks::HintedBank, compaction::Move, run::Direction, segment::LinearSegment};
+use super::{banks::HintedBank, compaction::Move, direction::Direction, segment::LinearSegment};
 use crate::units::Extent;
 
 /// Changes of a segment that are undone when it is dropped, unless it is [committed](Self::commit). Both cost time in

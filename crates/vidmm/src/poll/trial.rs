@@ -5,8 +5,12 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use crate::{
-    allocation::AllocationState, evictable::Evictable, packing::pack, place::Place, pool::Pool, state::VidMm,
-    units::Extent,
+    allocation::AllocationState,
+    linear::Movable,
+    place::Place,
+    pool::Pool,
+    state::VidMm,
+    units::{Extent, PAGE_SIZE},
 };
 
 /// What was tried so far.
@@ -15,6 +19,8 @@ pub(super) struct Trial {
     done: Vec<Done>,
     /// Residents of the memory segment whose ranges were freed for it, in the order in which they would go.
     victims: Vec<u32>,
+    /// The last that was looked at among those that may go.
+    looked_at: Option<u32>,
     /// What is required and where it goes; none is where it is.
     pub members: BTreeMap<u32, Option<Target>>,
     /// Bytes that members take of system memory, and take already.
@@ -34,10 +40,23 @@ enum Done {
     Taken(Extent),
     Freed(Extent),
     Victim,
-    Spared { position: usize, index: u32 },
+    /// The next candidate was looked for, from this one on.
+    Looked {
+        before: Option<u32>,
+    },
+    Spared {
+        position: usize,
+        index: u32,
+    },
     Assigned(u32),
-    Member { index: u32, before: Option<Option<Target>> },
-    System { wanted: u64, kept: u64 },
+    Member {
+        index: u32,
+        before: Option<Option<Target>>,
+    },
+    System {
+        wanted: u64,
+        kept: u64,
+    },
 }
 
 /// Where a trial was once.
@@ -141,56 +160,55 @@ impl VidMm {
             return false;
         }
         let wish = self.patching.allocations.get(&index).map(|patched| patched.wish.clone()).unwrap_or_default();
-        let mut candidates = None;
         let range = loop {
-            if let Some(range) = self.placer.linear().find(size, &wish) {
+            if let Some(range) = self.placer.linear().allocate(size, &wish) {
                 break range;
             }
-            let candidates: &mut alloc::vec::IntoIter<u32> = candidates.get_or_insert_with(|| {
-                // What was spared for its own sake and is not where it was has its room counted already.
-                let is_candidate = |other: &u32| {
-                    *other != index && !trial.members.contains_key(other) && !trial.victims.contains(other)
-                };
-                let queue: &Evictable = &self.evictable[Pool::Memory];
-                Vec::from_iter(queue.iter(&self.allocations).filter(is_candidate)).into_iter()
-            });
-            let Some(victim) = candidates.next() else { return self.try_by_moving(trial, index) };
+            let Some(victim) = self.next_candidate(trial, index) else { return self.try_by_moving(trial, index) };
             let freed = self.memory_range(victim).expect("what is evictable there is there");
-            self.placer.linear().release(freed);
-            trial.done.push(Done::Freed(freed));
+            self.free_for(trial, freed);
             trial.victims.push(victim);
             trial.done.push(Done::Victim);
         };
-        self.placer.linear().take(range).expect("it was found free");
         trial.done.push(Done::Taken(range));
         self.note_member(trial, index, Some(Target::Memory(range)));
         true
     }
 
+    /// Who goes next in the memory segment so that `index` has room, in the documented order (CRE-31a).
+    fn next_candidate(&self, trial: &mut Trial, index: u32) -> Option<u32> {
+        trial.done.push(Done::Looked { before: trial.looked_at });
+        loop {
+            let next = self.evictable[Pool::Memory].after(&self.allocations, trial.looked_at)?;
+            trial.looked_at = Some(next);
+            // What was spared for its own sake and is not where it was has its room counted already.
+            if next != index && !trial.members.contains_key(&next) {
+                return Some(next);
+            }
+        }
+    }
+
+    fn free_for(&mut self, trial: &mut Trial, range: Extent) {
+        self.placer.linear().release(range);
+        trial.done.push(Done::Freed(range));
+    }
+
     /// Lets members move that need not stay where they are, the largest first, until there is a place for all.
     fn try_by_moving(&mut self, trial: &mut Trial, index: u32) -> bool {
-        let movable = self.movable_members(trial);
-        let mark = trial.mark();
-        for &(_, range) in &movable {
-            self.placer.linear().release(range);
-            trial.done.push(Done::Freed(range));
+        let members = self.movable_members(trial);
+        let alignment =
+            |index: u32| self.patching.allocations.get(&index).map_or(PAGE_SIZE, |known| known.wish.alignment);
+        let movable = members.iter().map(|&(member, range)| Movable { range, alignment: alignment(member) });
+        let (movable, size) = (Vec::from_iter(movable), self.allocations[index as usize].size);
+        let alignment = alignment(index);
+        let Some(plan) = self.placer.linear().plan_compaction(&movable, size, alignment) else { return false };
+        for moved in &plan.moves {
+            self.free_for(trial, moved.range);
         }
-        let alignment = |index: u32| self.patching.allocations.get(&index).map_or(1, |patched| patched.wish.alignment);
-        let items: Vec<(u64, u64)> = core::iter::once(index)
-            .chain(movable.iter().map(|&(member, _)| member))
-            .map(|index| (self.allocations[index as usize].size, alignment(index).max(1)))
-            .collect();
-        let now: Vec<Option<u64>> =
-            core::iter::once(None).chain(movable.iter().map(|&(_, range)| Some(range.offset))).collect();
-        let gaps: Vec<Extent> = self.placer.linear().holes().collect();
-        let Some(offsets) = pack(&gaps, &items, &now) else {
-            self.undo(trial, mark);
-            return false;
-        };
-        let members = core::iter::once(index).chain(movable.iter().map(|&(member, _)| member));
-        for ((member, offset), (size, _)) in Vec::from_iter(members.zip(offsets).zip(items)) {
-            let range = Extent { offset, size };
-            self.placer.linear().take(range).expect("it was packed into what is free");
+        let member_at = |at: Extent| members.iter().find(|&&(_, range)| range == at).expect("members move").0;
+        let moves = plan.moves.iter().map(|moved| (member_at(moved.range), moved.destination()));
+        for (member, range) in Vec::from_iter(moves.chain([(index, plan.hole)])) {
+            self.placer.linear().take(range).expect("the plan of moves says that it is free");
             trial.done.push(Done::Taken(range));
             let stays = self.memory_range(member) == Some(range);
             self.note_member(trial, member, (!stays).then_some(Target::Memory(range)));
@@ -295,6 +313,7 @@ impl VidMm {
                 Done::Taken(range) => self.placer.linear().release(range),
                 Done::Freed(range) => self.placer.linear().take(range).expect("it was free then"),
                 Done::Victim => drop(trial.victims.pop()),
+                Done::Looked { before } => trial.looked_at = before,
                 Done::Spared { position, index } => trial.victims.insert(position, index),
                 Done::Assigned(index) => self.aperture.release(index),
                 Done::Member { index, before: None } => drop(trial.members.remove(&index)),

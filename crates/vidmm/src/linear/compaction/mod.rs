@@ -5,12 +5,10 @@ mod search;
 mod slides;
 mod windows;
 
+use crate::linear::Direction;
 use alloc::vec::Vec;
 
-use super::{
-    run::{Direction, Want},
-    segment::LinearSegment,
-};
+use super::{run::Want, segment::LinearSegment};
 use crate::units::Extent;
 use layout::Layout;
 

@@ -1,10 +1,11 @@
 //! Windows: what is in the way of the hole goes to holes elsewhere.
 
+use crate::linear::Direction;
 use alloc::vec::Vec;
 
 use super::{
     super::{
-        run::{Direction, Run, Want},
+        run::{Run, Want},
         segment::LinearSegment,
     },
     Draft, Move, TRIES,
