@@ -20,9 +20,10 @@ fn ran_on(world: &World, engine: u32) -> Vec<Ran> {
     world.ran.iter().copied().filter(|ran| matches!(ran, Ran::Portion { engine: on, .. } if *on == engine)).collect()
 }
 
-/// Two contexts of the render engine, of which the first must be cut. Whose portions ran in which order.
-fn two_on_one_engine(preemption_aware: bool) -> Vec<Ran> {
-    let mut world = World::new(Config { preemption_aware, ..Config::pages(8) });
+/// P39, SPL-07: an engine that does not save state runs the portions of a DMA buffer back to back, with paging in between.
+#[test]
+fn between_portions_come_paging_buffers_and_no_other_dma_buffer() {
+    let mut world = World::new(Config::pages(8));
     let (client, other) = (world.client(), world.client());
     let (_, cut) = one_by_one(&mut world, client, 6);
     let small = world.local(other, 1);
@@ -35,28 +36,13 @@ fn two_on_one_engine(preemption_aware: bool) -> Vec<Ran> {
     world.run_all();
     assert_eq!((world.read.len(), world.errors()), (9, vec![]));
     assert!(world.portions().len() > 4);
-    world.ran
-}
-
-/// P39, SPL-07: an engine that does not save state runs the portions of a DMA buffer back to back, with paging in between.
-#[test]
-fn between_portions_come_paging_buffers_and_no_other_dma_buffer() {
-    let ran = two_on_one_engine(false);
+    let ran = &world.ran;
     let of_cut = |ran: &Ran| matches!(ran, Ran::Portion { start, end, .. } if (*start, *end) != (0, 96) || *start > 0);
     let first = ran.iter().position(of_cut).unwrap();
     let last = ran.iter().rposition(of_cut).unwrap();
     let between = &ran[first..last];
     assert!(between.contains(&Ran::Paging), "{ran:?}");
     assert!(between.iter().all(|ran| *ran == Ran::Paging || of_cut(ran)), "{ran:?}");
-}
-
-/// With saved state others need not wait for the last portion.
-#[test]
-fn an_engine_that_saves_state_runs_others_between_portions() {
-    let ran = two_on_one_engine(true);
-    let of_other = |ran: &Ran| matches!(ran, Ran::Portion { start: 0, end: 96, .. });
-    let last_of_cut = ran.iter().rposition(|ran| *ran != Ran::Paging && !of_other(ran)).unwrap();
-    assert!(ran[..last_of_cut].iter().any(of_other), "{ran:?}");
 }
 
 /// Neither keeps in its place what the other needs for its next portion.

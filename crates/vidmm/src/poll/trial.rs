@@ -10,7 +10,7 @@ use crate::{
     place::Place,
     pool::Pool,
     state::VidMm,
-    units::{Extent, PAGE_SIZE},
+    units::{Extent, PAGE_SIZE, PAGE_SIZE_64K},
 };
 
 /// What was tried so far.
@@ -49,10 +49,15 @@ enum Done {
         index: u32,
     },
     Assigned(u32),
+    Unassigned {
+        index: u32,
+        range: Extent,
+    },
     Member {
         index: u32,
         before: Option<Option<Target>>,
     },
+    /// What was wanted in system memory before, and kept.
     System {
         wanted: u64,
         kept: u64,
@@ -105,23 +110,31 @@ impl VidMm {
             None => false,
         };
         is_there
-            || self.allocations[index as usize].allowed_pools().into_iter().flatten().any(|pool| match pool {
-                Pool::Memory => self.try_in_memory(trial, index),
-                Pool::System => self.try_in_system(trial, index),
-            })
-            || self.try_by_demoting(trial, index)
+            || self.pools_of(index).any(|pool| self.try_in(trial, index, pool))
+            || self.pools_of(index).any(|pool| self.try_by_resettling(trial, index, pool))
+    }
+
+    fn pools_of(&self, index: u32) -> impl Iterator<Item = Pool> + use<> {
+        self.allocations[index as usize].allowed_pools().into_iter().flatten()
+    }
+
+    fn try_in(&mut self, trial: &mut Trial, index: u32, pool: Pool) -> bool {
+        match pool {
+            Pool::Memory => self.try_in_memory(trial, index),
+            Pool::System => self.try_in_system(trial, index),
+        }
     }
 
     /// What is in the memory segment stays there; unless it was tried as a victim, and its room is taken.
     fn keep_in_memory(&mut self, trial: &mut Trial, index: u32) -> bool {
         let range = self.memory_range(index).expect("it is in the memory segment");
         if let Some(position) = trial.victims.iter().position(|&victim| victim == index) {
-            trial.victims.remove(position);
-            trial.done.push(Done::Spared { position, index });
             if self.placer.linear().take(range).is_none() {
                 return false;
             }
             trial.done.push(Done::Taken(range));
+            trial.victims.remove(position);
+            trial.done.push(Done::Spared { position, index });
         }
         self.note_member(trial, index, None);
         true
@@ -146,8 +159,7 @@ impl VidMm {
                 }
             }
         }
-        let kept = if self.allocations[index as usize].state.contains(AllocationState::EVICTABLE) { size } else { 0 };
-        self.note_system(trial, 0, kept);
+        self.note_in_system(trial, index, None);
         self.note_member(trial, index, None);
         true
     }
@@ -164,7 +176,7 @@ impl VidMm {
             if let Some(range) = self.placer.linear().allocate(size, &wish) {
                 break range;
             }
-            let Some(victim) = self.next_candidate(trial, index) else { return self.try_by_moving(trial, index) };
+            let Some(victim) = self.next_candidate(trial) else { return self.try_by_moving(trial, index) };
             let freed = self.memory_range(victim).expect("what is evictable there is there");
             self.free_for(trial, freed);
             trial.victims.push(victim);
@@ -175,14 +187,13 @@ impl VidMm {
         true
     }
 
-    /// Who goes next in the memory segment so that `index` has room, in the documented order (CRE-31a).
-    fn next_candidate(&self, trial: &mut Trial, index: u32) -> Option<u32> {
+    /// Who goes next in the memory segment, in the documented order (CRE-31a).
+    fn next_candidate(&self, trial: &mut Trial) -> Option<u32> {
         trial.done.push(Done::Looked { before: trial.looked_at });
         loop {
             let next = self.evictable[Pool::Memory].after(&self.allocations, trial.looked_at)?;
             trial.looked_at = Some(next);
-            // What was spared for its own sake and is not where it was has its room counted already.
-            if next != index && !trial.members.contains_key(&next) {
+            if !trial.members.contains_key(&next) {
                 return Some(next);
             }
         }
@@ -195,7 +206,7 @@ impl VidMm {
 
     /// Lets members move that need not stay where they are, the largest first, until there is a place for all.
     fn try_by_moving(&mut self, trial: &mut Trial, index: u32) -> bool {
-        let members = self.movable_members(trial);
+        let members = self.movable_members(trial, Pool::Memory);
         let alignment =
             |index: u32| self.patching.allocations.get(&index).map_or(PAGE_SIZE, |known| known.wish.alignment);
         let movable = members.iter().map(|&(member, range)| Movable { range, alignment: alignment(member) });
@@ -216,39 +227,55 @@ impl VidMm {
         true
     }
 
-    /// Lets members that may be in system memory go there, the largest first, until there is a place in the memory segment for
-    /// one that may not.
-    fn try_by_demoting(&mut self, trial: &mut Trial, index: u32) -> bool {
-        if !self.allocations[index as usize].state.contains(AllocationState::MAY_BE_IN_MEMORY) {
-            return false;
-        }
-        for (member, range) in self.movable_members(trial) {
+    /// Lets members that may be elsewhere go there, the largest first, until there is a place in `pool` for one that may not.
+    fn try_by_resettling(&mut self, trial: &mut Trial, index: u32, pool: Pool) -> bool {
+        let start = trial.mark();
+        for (member, range) in self.movable_members(trial, pool) {
             let mark = trial.mark();
-            self.placer.linear().release(range);
-            trial.done.push(Done::Freed(range));
-            let is_allowed = self.allocations[member as usize].allowed_pools().contains(&Some(Pool::System));
-            if !is_allowed || !self.try_in_system(trial, member) {
+            self.vacate(trial, member, range, pool);
+            let other = self.pools_of(member).find(|&other| other != pool);
+            if !other.is_some_and(|other| self.try_in(trial, member, other)) {
                 self.undo(trial, mark);
-            } else if self.try_in_memory(trial, index) {
+            } else if self.try_in(trial, index, pool) {
                 return true;
             }
         }
+        self.undo(trial, start);
         false
     }
 
-    /// Members in the memory segment that need not stay where they are, and their ranges; the largest first.
-    fn movable_members(&self, trial: &Trial) -> Vec<(u32, Extent)> {
-        let mut movable = Vec::new();
-        for (&member, target) in &trial.members {
-            let range = match target {
-                Some(Target::Memory(range)) => Some(*range),
-                Some(Target::Aperture) => None,
-                None => self.memory_range(member),
-            };
-            movable.extend(range.filter(|_| self.may_move(member)).map(|range| (member, range)));
-        }
+    /// Members in a pool that need not stay where they are, and their ranges; the largest first.
+    fn movable_members(&self, trial: &Trial, pool: Pool) -> Vec<(u32, Extent)> {
+        let in_memory = |member, target: &Option<Target>| match target {
+            Some(Target::Memory(range)) => Some(*range),
+            Some(Target::Aperture) => None,
+            None => self.memory_range(member),
+        };
+        let range = |(&member, target): (&u32, &Option<Target>)| match pool {
+            Pool::Memory => Some((member, in_memory(member, target)?)),
+            Pool::System => Some((member, self.aperture.assigned(member)?)),
+        };
+        let mut movable: Vec<(u32, Extent)> = trial.members.iter().filter_map(range).collect();
+        movable.retain(|&(member, _)| self.may_move(member));
         movable.sort_by_key(|&(member, range)| (core::cmp::Reverse(range.size), member));
         movable
+    }
+
+    /// A member leaves the range that it has in a pool.
+    fn vacate(&mut self, trial: &mut Trial, member: u32, range: Extent, pool: Pool) {
+        match pool {
+            Pool::Memory => {
+                self.free_for(trial, range);
+            }
+            Pool::System => {
+                self.aperture.release(member);
+                trial.done.push(Done::Unassigned { index: member, range });
+                let (wanted, kept) = self.bytes_in_system(member, trial.members[&member]);
+                trial.done.push(Done::System { wanted: trial.wanted_in_system, kept: trial.kept_in_system });
+                trial.wanted_in_system -= wanted;
+                trial.kept_in_system -= kept;
+            }
+        }
     }
 
     /// Whether a member of a portion may be given another place.
@@ -264,13 +291,44 @@ impl VidMm {
         if trial.wanted_in_system + size > self.commit.available() + evictable {
             return false;
         }
-        if self.aperture.assign(index, size, None).is_none() {
+        if self.aperture.assign(index, size, None).is_some() {
+            trial.done.push(Done::Assigned(index));
+        } else if !self.assign_by_moving(trial, index) {
             return false;
         }
-        trial.done.push(Done::Assigned(index));
-        self.note_system(trial, size, 0);
+        self.note_in_system(trial, index, Some(Target::Aperture));
         self.note_member(trial, index, Some(Target::Aperture));
         true
+    }
+
+    /// Assigns a range of the aperture to an allocation by giving other members, which need not stay where they are, other ranges.
+    fn assign_by_moving(&mut self, trial: &mut Trial, index: u32) -> bool {
+        let members = self.movable_members(trial, Pool::System);
+        let movable = members.iter().map(|&(_, range)| Movable { range, alignment: PAGE_SIZE_64K });
+        let (movable, size) = (Vec::from_iter(movable), self.allocations[index as usize].size);
+        let Some(plan) = self.aperture.plan_compaction(&movable, size) else { return false };
+        let member_at = |at: Extent| members.iter().find(|&&(_, range)| range == at).expect("members move").0;
+        let moves = plan.moves.iter().map(|moved| (member_at(moved.range), moved.destination()));
+        let moves = Vec::from_iter(moves);
+        for moved in &plan.moves {
+            self.vacate(trial, member_at(moved.range), moved.range, Pool::System);
+        }
+        for &(member, range) in &moves {
+            self.assign_at(trial, member, range);
+            let is_shown_there = |place| matches!(place, Place::Aperture(page) if page.bytes() == range.offset);
+            let stays = self.allocations[member as usize].place.is_some_and(is_shown_there);
+            let target = (!stays).then_some(Target::Aperture);
+            self.note_in_system(trial, member, target);
+            self.note_member(trial, member, target);
+        }
+        self.assign_at(trial, index, plan.hole);
+        true
+    }
+
+    fn assign_at(&mut self, trial: &mut Trial, index: u32, range: Extent) {
+        let assigned = self.aperture.assign(index, range.size, Some(range.offset));
+        debug_assert_eq!(assigned, Some(range), "the plan of moves says that it is unassigned");
+        trial.done.push(Done::Assigned(index));
     }
 
     fn note_member(&mut self, trial: &mut Trial, index: u32, target: Option<Target>) {
@@ -278,16 +336,30 @@ impl VidMm {
         trial.done.push(Done::Member { index, before });
     }
 
-    fn note_system(&mut self, trial: &mut Trial, wanted: u64, kept: u64) {
+    /// A member is in system memory: it comes, or stays.
+    fn note_in_system(&mut self, trial: &mut Trial, index: u32, target: Option<Target>) {
+        let (wanted, kept) = self.bytes_in_system(index, target);
+        trial.done.push(Done::System { wanted: trial.wanted_in_system, kept: trial.kept_in_system });
         trial.wanted_in_system += wanted;
         trial.kept_in_system += kept;
-        trial.done.push(Done::System { wanted, kept });
+    }
+
+    /// Bytes of system memory that a member takes, and those that it keeps from being taken.
+    fn bytes_in_system(&self, index: u32, target: Option<Target>) -> (u64, u64) {
+        let allocation = &self.allocations[index as usize];
+        match target {
+            Some(_) => (allocation.size, 0),
+            None if allocation.state.contains(AllocationState::EVICTABLE) => (0, allocation.size),
+            None => (0, 0),
+        }
     }
 
     /// Ends a trial: nothing of the memory segment has changed yet, and ranges of the aperture are assigned. A victim whose range
     /// nobody needs after all is none.
     pub(super) fn conclude(&mut self, mut trial: Trial) -> Verdict {
         let mut victims = core::mem::take(&mut trial.victims);
+        // A member whose range went to another moves.
+        victims.retain(|index| !trial.members.contains_key(index));
         victims.retain(|&index| {
             let range = self.memory_range(index).expect("a victim is in the memory segment");
             let is_needed = self.placer.linear().take(range).is_none();
@@ -316,11 +388,14 @@ impl VidMm {
                 Done::Looked { before } => trial.looked_at = before,
                 Done::Spared { position, index } => trial.victims.insert(position, index),
                 Done::Assigned(index) => self.aperture.release(index),
+                Done::Unassigned { index, range } => {
+                    let again = self.aperture.assign(index, range.size, Some(range.offset));
+                    debug_assert_eq!(again, Some(range), "it was its own");
+                }
                 Done::Member { index, before: None } => drop(trial.members.remove(&index)),
                 Done::Member { index, before: Some(before) } => drop(trial.members.insert(index, before)),
                 Done::System { wanted, kept } => {
-                    trial.wanted_in_system -= wanted;
-                    trial.kept_in_system -= kept;
+                    (trial.wanted_in_system, trial.kept_in_system) = (wanted, kept);
                 }
             }
         }
