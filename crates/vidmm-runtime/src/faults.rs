@@ -4,19 +4,21 @@ use std::ops::RangeInclusive;
 
 use vidmm::contract::{
     AdapterInfo, AddressingModel, BuildPagingBuffer, BuildStatus, Kmd, KmdProcessHandle, MemoryTransferDirection,
-    NotifyAlloc, NotifyAllocFlags, PagingOperation, PteFlags, UpdatePageTable,
+    NotifyAlloc, NotifyAllocFlags, PagingOperation, Patch, PteFlags, SegmentFlags, SegmentSet, Transfer,
+    UpdatePageTable,
 };
+use vidmm::{PhysicalAddress, SegmentId};
 
 use crate::early_unmap::EarlyHost;
 use crate::hook::{HookedKmd, KmdHook};
 use crate::runtime::Machine;
 
-/// A mistake of a driver, or of a host. Each has occasions: the operations that it is about.
+/// A mistake of a driver, or of a host. Each has occasions: the operations that it is about, or the patches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DriverFault {
     /// FLUSH_TLB is answered with success, and nothing is encoded.
     SkipTlbFlush,
-    /// A transfer to system memory is answered with success, and nothing is encoded.
+    /// A transfer out of local memory, to system memory or to the aperture, is answered with success, and nothing is encoded.
     DropPageOut,
     /// A notification of eviction is answered with success, and nothing is encoded: what is compressed stays so.
     SkipDecompression,
@@ -32,6 +34,9 @@ pub enum DriverFault {
     /// The range that a notification is about is unmapped from the IOMMU when the notification is built, not when its commands
     /// have run. Without an IOMMU it has no occasion.
     EarlyIoMmuUnmap,
+    /// A portion is not patched: its addresses stay what they were when it was rendered, or patched before. Its occasions are
+    /// the calls with a patch location.
+    SkipPatch,
 }
 
 impl Machine {
@@ -47,6 +52,7 @@ impl Machine {
             late: None,
             early_host: None,
             addressing_model: AddressingModel::GpuMmu,
+            apertures: SegmentSet::default(),
             paging_process: None,
         };
         let host = match fault {
@@ -68,6 +74,8 @@ struct Mistake {
     late: Option<Late>,
     early_host: Option<EarlyHost>,
     addressing_model: AddressingModel,
+    /// The aperture segments.
+    apertures: SegmentSet,
     paging_process: Option<KmdProcessHandle>,
 }
 
@@ -89,8 +97,18 @@ impl KmdHook for Mistake {
         status
     }
 
+    fn patch(&mut self, driver: &mut dyn Kmd, patch: &mut Patch<'_>) {
+        let is_occasion = self.fault == DriverFault::SkipPatch && patch.patch_location_list_submission_length > 0;
+        if !self.is_hit_by(is_occasion) {
+            driver.patch(patch);
+        }
+    }
+
     fn adapter_queried(&mut self, info: &AdapterInfo) {
         self.addressing_model = info.addressing_model;
+        let segments = (1..).map(SegmentId).zip(&info.segments);
+        let apertures = segments.filter(|(_, segment)| segment.flags.contains(SegmentFlags::APERTURE));
+        self.apertures = SegmentSet(apertures.map(|(id, _)| SegmentSet::of(id).0).sum());
         if let (AddressingModel::GpuVaIoMmuGlobal, Some(host)) = (info.addressing_model, &self.early_host) {
             host.use_global_domain();
         }
@@ -105,12 +123,14 @@ impl KmdHook for Mistake {
 
 impl Mistake {
     fn is_about(&self, operation: &PagingOperation) -> bool {
-        let uses_io_mmu = self.addressing_model != AddressingModel::GpuMmu;
+        let uses_io_mmu =
+            matches!(self.addressing_model, AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal);
         match (self.fault, operation) {
             (DriverFault::SkipTlbFlush, PagingOperation::FlushTlb(_)) => true,
             (DriverFault::DropPageOut, PagingOperation::VirtualTransfer(transfer)) => {
                 transfer.transfer_direction == MemoryTransferDirection::LocalToSystem
             }
+            (DriverFault::DropPageOut, PagingOperation::Transfer(transfer)) => self.is_page_out(transfer),
             (DriverFault::SkipDecompression, PagingOperation::NotifyAlloc(op)) => is_eviction(op),
             (DriverFault::IgnoreChunkOffset, PagingOperation::NotifyAlloc(op)) => {
                 is_eviction(op) && op.offset_in_bytes > 0
@@ -124,8 +144,19 @@ impl Mistake {
         }
     }
 
+    /// Whether content leaves local memory. Of the zero-size transfers after a reset it has left already.
+    fn is_page_out(&self, transfer: &Transfer) -> bool {
+        let is_local =
+            |address: PhysicalAddress| !address.segment.is_system() && !self.apertures.contains(address.segment);
+        transfer.transfer_size > 0 && is_local(transfer.source) && !is_local(transfer.destination)
+    }
+
     fn is_next_occasion_hit(&mut self, operation: &PagingOperation) -> bool {
         let is_occasion = self.is_about(operation);
+        self.is_hit_by(is_occasion)
+    }
+
+    fn is_hit_by(&mut self, is_occasion: bool) -> bool {
         self.seen += u64::from(is_occasion);
         is_occasion && self.hits.contains(&self.seen)
     }

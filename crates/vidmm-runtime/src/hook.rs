@@ -2,16 +2,21 @@
 
 use vidmm::contract::{
     AdapterInfo, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, Kmd, KmdAllocationHandle,
-    KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, NotifyInterrupt, RootPageTable, SegmentPreference,
-    SegmentSet, SubmitCommand,
+    KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, NotifyInterrupt, Patch, Render, RenderStatus,
+    RootPageTable, SegmentPreference, SegmentSet, SubmitCommand,
 };
 
-/// What stands between the core and a driver: it encodes paging operations in the driver's place, with or without its help,
-/// and may change what the driver makes of an interrupt.
+/// What stands between the core and a driver: it encodes paging operations and patches in the driver's place, with or without
+/// its help, and may change what the driver makes of an interrupt.
 pub trait KmdHook {
     /// What `driver` would be asked to encode. Without an answer of the hook's own it is.
     fn build_paging_buffer(&mut self, driver: &mut dyn Kmd, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
         driver.build_paging_buffer(build)
+    }
+
+    /// What `driver` would be asked to patch. Without an answer of the hook's own it is.
+    fn patch(&mut self, driver: &mut dyn Kmd, patch: &mut Patch<'_>) {
+        driver.patch(patch);
     }
 
     /// What the core is told of an interrupt that the driver takes for `interrupt`.
@@ -116,6 +121,14 @@ impl<H: KmdHook> Kmd for HookedKmd<H> {
 
     fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>) {
         self.driver.submit_command(submit, preamble);
+    }
+
+    fn render(&mut self, render: &mut Render<'_>) -> Result<(), RenderStatus> {
+        self.driver.render(render)
+    }
+
+    fn patch(&mut self, patch: &mut Patch<'_>) {
+        self.hook.patch(&mut *self.driver, patch);
     }
 
     fn interrupt_routine(&mut self, status: &[u8]) -> Option<NotifyInterrupt> {

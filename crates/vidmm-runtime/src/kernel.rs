@@ -14,6 +14,9 @@
 //!   ramp content word `i` is `s + i * 0x9E3779B97F4A7C15`.
 
 use vidmm::GpuVirtualAddress;
+use vidmm::contract::{Direction, SegmentBankPreference};
+
+use crate::patching::{CommandStep, UserCommands};
 
 /// What fills the pages that a kernel writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -75,6 +78,8 @@ pub struct AllocationDesc {
     pub priority: u32,
     /// What the CPU may do with it.
     pub cpu: CpuAccess,
+    /// Where in a segment it had better be.
+    pub placement: Placement,
 }
 
 impl AllocationDesc {
@@ -89,8 +94,24 @@ impl AllocationDesc {
             notify_io_mmu_unmap: false,
             priority: 0,
             cpu: CpuAccess::None,
+            placement: Placement::default(),
         }
     }
+}
+
+/// Where in a segment an allocation had better be, and how it leaves it: looked at without GPU virtual addresses only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Placement {
+    /// Its alignment in bytes, a power of two; 0 leaves it to the driver.
+    pub alignment: u32,
+    /// Room is looked for from the end of a segment (SEG-44).
+    pub from_end_of_segment: bool,
+    /// From which end of each of its segments room is looked for, in the order in which it prefers them (SEG-42).
+    pub directions: [Direction; 5],
+    /// The banks of its first segment where it had better be (SEG-43).
+    pub hinted_bank: SegmentBankPreference,
+    /// Its content leaves local memory through the aperture (SEG-45).
+    pub evict_through_aperture: bool,
 }
 
 /// What the CPU may do with an allocation (2.2).
@@ -138,6 +159,14 @@ pub struct KernelCommand {
 pub trait Umd {
     /// Encodes a kernel into a DMA buffer.
     fn encode_kernel(&self, kernel: &KernelCommand) -> Vec<u8>;
+
+    /// Encodes a command buffer for an adapter without GPU virtual addresses, with the patch locations that it needs (PAT-10).
+    ///
+    /// # Panics
+    ///
+    /// If a kernel names a slot that nothing is bound to, or an offset in an allocation beyond 4 GiB: a patch location has no
+    /// room for it.
+    fn encode_command_buffer(&self, steps: &[CommandStep]) -> UserCommands;
 
     /// The private data from which the kernel-mode half creates an allocation as `desc` asks.
     fn allocation_private_data(&self, desc: &AllocationDesc) -> Vec<u8>;

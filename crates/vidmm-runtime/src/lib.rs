@@ -11,6 +11,7 @@ mod gpu_faults;
 mod hook;
 mod interrupt_faults;
 pub mod kernel;
+mod patching;
 mod runtime;
 
 pub use faults::DriverFault;
@@ -18,5 +19,8 @@ pub use gpu::{CpuView, Gpu, GpuEvent};
 pub use gpu_faults::GpuFault;
 pub use hook::{HookedKmd, KmdHook};
 pub use interrupt_faults::InterruptFault;
-pub use kernel::{AllocationDesc, AllocationSegments, Content, CpuAccess, KernelCommand, PageRange, Surface, Umd};
+pub use kernel::{
+    AllocationDesc, AllocationSegments, Content, CpuAccess, KernelCommand, PageRange, Placement, Surface, Umd,
+};
+pub use patching::{BoundKernel, BoundRange, CommandStep, UserCommands};
 pub use runtime::{Happening, Machine, Runtime};

@@ -12,8 +12,8 @@ use crate::layout::PageTableLayout;
 pub struct SoftAdapterConfig {
     /// The interface version that the driver declares.
     pub wddm_version: WddmVersion,
-    /// How engines find memory (PGV-20). With an IOMMU there is no local memory, and the fields about page tables and the TLB
-    /// mean nothing.
+    /// How engines find memory (PGV-20). With an IOMMU there is no local memory. With an IOMMU or physical addresses the fields
+    /// about page tables and the TLB mean nothing.
     pub addressing_model: AddressingModel,
     /// Bytes of local memory, which is segment 1; a multiple of `page_size`. 0 is none: then the aperture is segment 1, and
     /// page tables live in system memory.
@@ -53,9 +53,17 @@ pub struct SoftAdapterConfig {
     pub max_command_bytes: u64,
     /// The most entries that one command writes into a page table.
     pub max_entries_per_command: u32,
-    /// Answer "allocation busy" to every n-th transfer that does not promise an idle allocation (BPB-06).
+    /// Answer "allocation busy" to every n-th transfer, or discarding of content, that does not promise an idle allocation
+    /// (BPB-06).
     pub busy_every: Option<u32>,
-    /// The same for every n-th notification, for which that answer is not documented (NTF-08).
+    /// How many slots the resource table of a DMA buffer has (SPL-02). This field and the two that follow mean something with
+    /// physical addresses only.
+    pub max_allocation_list_slot_id: u32,
+    /// Engines save and restore their state between packets (SPL-07).
+    pub preemption_aware: bool,
+    /// Where the banks of local memory end, in bytes from its start (SEG-31).
+    pub bank_range_table: Vec<u64>,
+    /// The same as `busy_every` for every n-th notification, for which that answer is not documented (NTF-08).
     pub busy_notify_every: Option<u32>,
     /// Groups of engines, by ordinal, of which the reset of one harms the others (FLT-26). An engine in no group harms no other.
     pub dependent_engines: Vec<Vec<u32>>,
@@ -96,6 +104,9 @@ impl Default for SoftAdapterConfig {
             max_command_bytes: 64 << 20,
             max_entries_per_command: 1 << 20,
             busy_every: None,
+            max_allocation_list_slot_id: 16,
+            preemption_aware: false,
+            bank_range_table: Vec::new(),
             busy_notify_every: None,
             dependent_engines: Vec::new(),
         }
@@ -124,6 +135,11 @@ impl SoftAdapterConfig {
         Self { addressing_model: model, ..Self::without_local_memory() }
     }
 
+    /// An adapter without GPU virtual addresses: the driver patches physical addresses into what engines run (PAT-10).
+    pub fn with_patching() -> Self {
+        Self { addressing_model: AddressingModel::Physical, ..Self::with_4kib_pages() }
+    }
+
     /// The segment of local memory, if there is any.
     pub fn local_segment(&self) -> Option<SegmentId> {
         (self.local_memory_bytes > 0).then_some(LOCAL_SEGMENT)
@@ -136,7 +152,17 @@ impl SoftAdapterConfig {
 
     /// Whether engines find memory through the IOMMU, and not through page tables.
     pub fn uses_io_mmu(&self) -> bool {
-        self.addressing_model != AddressingModel::GpuMmu
+        matches!(self.addressing_model, AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal)
+    }
+
+    /// Whether engines find memory through page tables of the GPU's own.
+    pub fn has_page_tables(&self) -> bool {
+        self.addressing_model == AddressingModel::GpuMmu
+    }
+
+    /// Whether engines use physical addresses.
+    pub fn is_physical(&self) -> bool {
+        self.addressing_model == AddressingModel::Physical
     }
 
     /// The engines that are harmed when `engine` is reset, that one included: bit n is engine n (FLT-26).
@@ -167,7 +193,7 @@ impl SoftAdapterConfig {
         if self.local_memory_bytes > 0 && self.uses_io_mmu() {
             return Err(ConfigError::LocalMemoryBehindIoMmu { bytes: self.local_memory_bytes });
         }
-        if self.local_memory_bytes == 0 && !self.uses_io_mmu() && !self.page_tables_in_system_memory {
+        if self.local_memory_bytes == 0 && self.has_page_tables() && !self.page_tables_in_system_memory {
             return Err(ConfigError::TablesWithoutLocalMemory);
         }
         if let Some(limit) = self.aperture_commit_limit_bytes.filter(|&limit| limit > self.aperture_bytes) {

@@ -62,6 +62,10 @@ pub struct CommandCounts {
     pub set_root_page_table: u64,
     /// Changes of the address space to one of the IOMMU.
     pub set_address_space: u64,
+    /// Changes of the context, on an adapter without GPU virtual addresses.
+    pub set_context: u64,
+    /// Programmings of an engine's state.
+    pub set_state: u64,
     /// Transfers.
     pub transfer: u64,
     /// Fills.
@@ -224,6 +228,16 @@ impl Device {
                 *space = Some(self.enter(AddressSpace::IoMmu(process))?);
                 self.counters.commands.set_address_space += 1;
             }
+            Command::SetContext(context) => {
+                *space = Some(self.enter(AddressSpace::Physical(context))?);
+                self.counters.commands.set_context += 1;
+            }
+            Command::SetState(_) => {
+                if !matches!(self.translation, Translation::Physical(_)) {
+                    return Err(Abort::IllegalCommand);
+                }
+                self.counters.commands.set_state += 1;
+            }
             Command::Fill(fill) => self.fill(*space, &fill)?,
             Command::WritePtes(ptes) => self.write_ptes(&ptes)?,
             Command::FlushTlb(range) => {
@@ -247,6 +261,18 @@ impl Device {
         let mut runs = Vec::new();
         self.translation.translate(&self.memories.lock(), space, access, &mut runs)?;
         Ok(runs)
+    }
+
+    /// Where the pages of a kernel's `range` are.
+    fn translate_range(
+        &mut self,
+        space: Option<AddressSpace>,
+        range: &PageRange,
+        write: bool,
+    ) -> Result<Vec<PhysicalRun>, Abort> {
+        let access = range_access(range, write)?;
+        self.translation.check_kernel(access)?;
+        self.translate(space, access)
     }
 
     /// What `runs` hold.
@@ -350,7 +376,7 @@ impl Device {
 
     /// The digests of the pages of `input`, as they are in memory.
     fn read_plain(&mut self, space: Option<AddressSpace>, input: &PageRange) -> Result<Vec<u64>, Abort> {
-        let runs = self.translate(space, range_access(input, false)?)?;
+        let runs = self.translate_range(space, input, false)?;
         let memory = self.memories.lock();
         let mut digests = Vec::with_capacity(input.num_pages as usize);
         for run in &runs {
@@ -372,7 +398,7 @@ impl Device {
         input: &PageRange,
         surface: Surface,
     ) -> Result<Vec<u64>, Abort> {
-        let runs = self.translate(space, range_access(input, false)?)?;
+        let runs = self.translate_range(space, input, false)?;
         let mut contents = self.read(&runs)?;
         for page in self.surfaces.marked(surface, input.num_pages).flatten() {
             contents.xor(page, page_key(surface.number, surface.first_page + page));
@@ -388,7 +414,7 @@ impl Device {
     ) -> Result<(), Abort> {
         for (output, range) in (0..).zip(&kernel.outputs) {
             let mut first = 0;
-            for run in self.translate(space, range_access(range, true)?)? {
+            for run in self.translate_range(space, range, true)? {
                 let seed = |page| state.seed(output, first + page);
                 self.write(&run, |memory, page| {
                     memory.write_pages(page, run.pages, kernel.content, seed);

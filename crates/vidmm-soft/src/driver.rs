@@ -1,24 +1,29 @@
-//! The reference driver: its kernel-mode half encodes paging, its user-mode half kernels.
+//! The kernel-mode half of the reference driver: it encodes paging, and lets users run kernels.
+
+mod patch;
+mod physical;
+mod render;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::{
-    AdapterInfo, AllocationFlags, AllocationFlags2, AllocationInfo, BuildPagingBuffer, BuildStatus,
-    CreateAllocationError, EngineDesc, EngineKind, FillVirtual, FlushTlb, GpuMmuCaps, GpuMmuFlags, Kmd,
-    KmdAllocationHandle, KmdContextHandle, KmdError, KmdProcessHandle, MapApertureFlags, MapApertureSegment,
-    MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, NotifyInterrupt, PageTableLevelDesc, PageTableUpdateMode,
-    PagingBufferDesc, PagingOperation, PatchingCaps, RootPageTable, SegmentBankPreference, SegmentDescriptor,
-    SegmentFlags, SegmentPreference, SegmentSet, SubmitCommand, TransferVirtual, UnmapApertureSegment, UpdatePageTable,
-    UpdatePageTableFlags,
+    AdapterInfo, AllocationFlags, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, EngineDesc,
+    EngineKind, FillVirtual, FlushTlb, GpuMmuCaps, GpuMmuFlags, Kmd, KmdAllocationHandle, KmdContextHandle, KmdError,
+    KmdProcessHandle, MapApertureFlags, MapApertureSegment, MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags,
+    NotifyInterrupt, PageTableLevelDesc, PageTableUpdateMode, PagingBufferDesc, PagingOperation, Patch, Render,
+    RenderStatus, RootPageTable, SegmentDescriptor, SegmentFlags, SegmentPreference, SegmentSet, SubmitCommand,
+    TransferVirtual, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
 };
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
-use vidmm_runtime::{AllocationDesc, AllocationSegments, CpuAccess, KernelCommand, Surface, Umd};
+use vidmm_runtime::{AllocationSegments, Surface};
 
 use crate::config::{LOCAL_SEGMENT, SoftAdapterConfig};
 use crate::encoding::{
-    self, Command, Decompress, Fill, FlushRange, MapAperture, SetRootPageTable, Transfer, UnmapAperture, WritePtes,
+    self, Command, Decompress, Fill, FlushRange, MapAperture, SetContext, SetRootPageTable, Transfer, UnmapAperture,
+    WritePtes,
 };
 use crate::layout::{HardwareEntry, PageTableLayout};
+use crate::physical_addresses::PhysicalAddressMap;
 use crate::private_data::AllocationPrivateData;
 use crate::status::StatusRegisters;
 
@@ -38,7 +43,11 @@ const PRIORITY_NORMAL: u32 = 0x7800_0000;
 /// cut into parts of [`max_command_bytes`](SoftAdapterConfig::max_command_bytes).
 ///
 /// What the GPU holds compressed is made plain before it leaves the GPU: by a notification of eviction (NTF-01), and part for
-/// part before a transfer to system memory. A fill begins the same way, so that no mark of lost content is left.
+/// part before a transfer to system memory. A fill begins the same way, so that no mark of lost content is left, and so does the
+/// discarding of content.
+///
+/// Without GPU virtual addresses it translates command buffers of kernels: [`render`](Kmd::render) copies whole commands, one to
+/// one, and refuses what could reach memory that the allocation list does not name.
 #[derive(Debug)]
 pub struct SoftKmd {
     config: SoftAdapterConfig,
@@ -46,16 +55,26 @@ pub struct SoftKmd {
     next_handle: u64,
     processes: BTreeSet<KmdProcessHandle>,
     contexts: BTreeMap<KmdContextHandle, Context>,
-    /// Each allocation with its compression surface.
-    allocations: BTreeMap<KmdAllocationHandle, Option<u32>>,
+    allocations: BTreeMap<KmdAllocationHandle, Allocation>,
+    addresses: PhysicalAddressMap,
     paging_process: Option<KmdProcessHandle>,
     transfers_asked: u32,
     notifications_asked: u32,
 }
 
+/// What the driver knows of an allocation.
+#[derive(Clone, Copy, Debug)]
+struct Allocation {
+    /// In bytes.
+    size: u64,
+    /// Its compression surface, if it has one.
+    surface: Option<u32>,
+}
+
 #[derive(Debug)]
 struct Context {
     process: KmdProcessHandle,
+    is_system: bool,
     root: Option<RootPageTable>,
 }
 
@@ -71,6 +90,7 @@ impl SoftKmd {
         }
         let layout = config.layout();
         Self {
+            addresses: PhysicalAddressMap::new(&config),
             config,
             layout,
             next_handle: 1,
@@ -124,7 +144,7 @@ impl SoftKmd {
 
     fn gpu_mmu(&self) -> GpuMmuCaps {
         let mut flags = GpuMmuFlags::READ_ONLY_MEMORY_SUPPORTED;
-        let dual_pte = self.config.dual_pte && !self.config.uses_io_mmu();
+        let dual_pte = self.config.dual_pte && self.config.has_page_tables();
         flags.set(GpuMmuFlags::DUAL_PTE_SUPPORTED, dual_pte);
         flags.set(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED, self.config.invalid_tlb_entries_not_cached);
         GpuMmuCaps {
@@ -140,7 +160,7 @@ impl SoftKmd {
     }
 
     fn page_table_levels(&self) -> Vec<PageTableLevelDesc> {
-        let levels = if self.config.uses_io_mmu() { 0 } else { self.layout.levels() };
+        let levels = if self.config.has_page_tables() { self.layout.levels() } else { 0 };
         (0..levels).map(|level| self.page_table_level(level)).collect()
     }
 
@@ -157,7 +177,10 @@ impl SoftKmd {
     /// Whether this operation is one that asks for an idle allocation.
     fn is_busy(&mut self, build: &BuildPagingBuffer<'_>) -> bool {
         let (asked, every) = match build.operation {
-            PagingOperation::VirtualTransfer(_) => (&mut self.transfers_asked, self.config.busy_every),
+            PagingOperation::Transfer(op) if op.transfer_size == 0 => return false,
+            PagingOperation::VirtualTransfer(_) | PagingOperation::Transfer(_) | PagingOperation::DiscardContent(_) => {
+                (&mut self.transfers_asked, self.config.busy_every)
+            }
             PagingOperation::NotifyAlloc(_) => (&mut self.notifications_asked, self.config.busy_notify_every),
             _ => return false,
         };
@@ -172,6 +195,9 @@ impl SoftKmd {
         match operation {
             PagingOperation::VirtualTransfer(op) => self.transfer(op, index),
             PagingOperation::VirtualFill(op) => self.fill(op, index),
+            PagingOperation::Transfer(op) => self.physical_transfer(op, index),
+            PagingOperation::Fill(op) => self.physical_fill(op, index),
+            PagingOperation::DiscardContent(op) => self.discard_content(op, index),
             PagingOperation::UpdatePageTable(op) => self.write_ptes(op, index).map(Command::WritePtes),
             PagingOperation::FlushTlb(op) => (index == 0).then(|| Command::FlushTlb(flush(op))),
             PagingOperation::MapApertureSegment(op) => self.map_aperture(op, index).map(Command::MapAperture),
@@ -191,7 +217,7 @@ impl SoftKmd {
     }
 
     fn surface(&self, allocation: KmdAllocationHandle) -> Option<u32> {
-        self.allocations.get(&allocation).copied().flatten()
+        self.allocations.get(&allocation)?.surface
     }
 
     /// Part number `index` of making `range` plain; `None` as well if the allocation is never compressed.
@@ -403,7 +429,7 @@ impl Kmd for SoftKmd {
                 size: self.config.paging_buffer_bytes,
                 private_data_size: self.config.paging_buffer_private_data_bytes,
             },
-            patching: PatchingCaps::default(),
+            patching: self.patching_caps(),
         }
     }
 
@@ -431,10 +457,10 @@ impl Kmd for SoftKmd {
         &mut self,
         process: KmdProcessHandle,
         _node_ordinal: u32,
-        _system_context: bool,
+        system_context: bool,
     ) -> Result<KmdContextHandle, KmdError> {
         let context = KmdContextHandle(self.handle());
-        self.contexts.insert(context, Context { process, root: None });
+        self.contexts.insert(context, Context { process, is_system: system_context, root: None });
         Ok(context)
     }
 
@@ -447,20 +473,27 @@ impl Kmd for SoftKmd {
         let segments = self.supported_segments(data.segments)?;
         let may_be_local = segments.first().is_some_and(|&first| Some(first) == self.config.local_segment());
         let page_size = if may_be_local { self.config.page_size } else { PageSize::Kib4 };
-        let mut preferred_segment = SegmentPreference::default();
+        let placement = data.placement;
+        let mut preferred_segment = SegmentPreference { directions: placement.directions, ..Default::default() };
         preferred_segment.segment_ids[..segments.len()].copy_from_slice(&segments);
         let allocation = KmdAllocationHandle(self.handle());
-        self.allocations.insert(allocation, data.surface);
+        self.allocations.insert(allocation, Allocation { size: data.size, surface: data.surface });
+        let mut flags = data.flags;
+        flags.set(AllocationFlags::FROM_END_OF_SEGMENT, placement.from_end_of_segment);
         Ok(AllocationInfo {
             allocation,
             size: data.size,
-            alignment: page_size.bytes() as u32,
+            alignment: placement.alignment.max(page_size.bytes() as u32),
             supported_segment_set: SegmentSet(segments.iter().map(|&segment| SegmentSet::of(segment).0).sum()),
             preferred_segment,
-            hinted_bank: SegmentBankPreference::default(),
-            eviction_segment_set: SegmentSet::default(),
+            hinted_bank: placement.hinted_bank,
+            eviction_segment_set: if placement.evict_through_aperture {
+                SegmentSet::of(self.config.aperture_segment())
+            } else {
+                SegmentSet::default()
+            },
             allocation_priority: if data.allocation_priority == 0 { PRIORITY_NORMAL } else { data.allocation_priority },
-            flags: data.flags,
+            flags,
             flags2: data.flags2,
         })
     }
@@ -494,6 +527,11 @@ impl Kmd for SoftKmd {
 
     fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>) {
         let Some(context) = self.contexts.get(&submit.context) else { return };
+        if self.config.is_physical() {
+            let (process, is_system) = (context.process, context.is_system);
+            let command = SetContext { process, context: submit.context, is_system };
+            return encoding::encode_to_vec(&Command::SetContext(command), preamble);
+        }
         if self.config.uses_io_mmu() {
             return encoding::encode_to_vec(&Command::SetAddressSpace(context.process), preamble);
         }
@@ -505,46 +543,19 @@ impl Kmd for SoftKmd {
         encoding::encode_to_vec(&Command::SetRootPageTable(command), preamble);
     }
 
+    fn render(&mut self, render: &mut Render<'_>) -> Result<(), RenderStatus> {
+        self.render_commands(render)
+    }
+
+    fn patch(&mut self, patch: &mut Patch<'_>) {
+        self.patch_portion(patch);
+    }
+
     fn interrupt_routine(&mut self, status: &[u8]) -> Option<NotifyInterrupt> {
         StatusRegisters::from_bytes(status).map(StatusRegisters::notification)
     }
 
     fn query_dependent_engine_group(&mut self, node_ordinal: u32) -> u64 {
         self.config.dependent_engine_mask(node_ordinal)
-    }
-}
-
-/// The user-mode half of the reference driver.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SoftUmd;
-
-impl Umd for SoftUmd {
-    fn encode_kernel(&self, kernel: &KernelCommand) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        encoding::encode_to_vec(&Command::Kernel(kernel.clone()), &mut bytes);
-        bytes
-    }
-
-    fn allocation_private_data(&self, desc: &AllocationDesc) -> Vec<u8> {
-        let mut flags = AllocationFlags::empty();
-        flags.set(AllocationFlags::ACCESSED_PHYSICALLY, desc.accessed_physically);
-        flags |= match desc.cpu {
-            CpuAccess::None => AllocationFlags::empty(),
-            CpuAccess::Visible => AllocationFlags::CPU_VISIBLE,
-            CpuAccess::PermanentSysMem => AllocationFlags::CPU_VISIBLE | AllocationFlags::PERMANENT_SYS_MEM,
-            CpuAccess::ExistingSysMem => AllocationFlags::CPU_VISIBLE | AllocationFlags::EXISTING_SYS_MEM,
-        };
-        let mut flags2 = AllocationFlags2::empty();
-        flags2.set(AllocationFlags2::NOTIFY_EVICTION, desc.notify_eviction);
-        flags2.set(AllocationFlags2::NOTIFY_IO_MMU_UNMAP, desc.notify_io_mmu_unmap);
-        AllocationPrivateData {
-            size: desc.size,
-            allocation_priority: desc.priority,
-            flags,
-            flags2,
-            segments: desc.segments,
-            surface: desc.surface,
-        }
-        .to_bytes()
     }
 }

@@ -22,10 +22,41 @@
 //! What a kernel writes to a range with a surface is compressed and marked; what it reads from one is decompressed on the way
 //! where it is marked. [`Decompress`] makes marked pages plain in memory. Nothing else looks at marks, or changes them.
 //!
+//! # Addresses
+//!
+//! The addresses of [`Transfer`], [`Fill`], [`Decompress`] and kernels are those of the engine's address space. On an adapter
+//! without GPU virtual addresses there is one for all engines, of physical addresses: a segment begins at the base address that
+//! the driver reports, and system memory at [`SYSTEM_MEMORY_ADDRESS`](crate::SYSTEM_MEMORY_ADDRESS), where kernels do not reach
+//! it. The driver writes them into a kernel's command when they are known; [`kernel_address_offset`] says where.
+//!
+//! # State
+//!
+//! On an adapter without GPU virtual addresses every packet begins with [`SetContext`], and a kernel runs only while the state of
+//! its context is programmed, by [`Command::SetState`]. Other work on the GPU makes an engine lose it (SPL-06). Elsewhere the two
+//! commands mean nothing.
+//!
+//! # Opcodes
+//!
+//! | opcode | command | who gives it |
+//! |---:|---|---|
+//! | 1  | [`SetRootPageTable`] | the driver |
+//! | 2  | [`Transfer`] | the driver |
+//! | 3  | [`Fill`] | the driver |
+//! | 4  | [`WritePtes`] | the driver |
+//! | 5  | [`FlushRange`] | the driver |
+//! | 6  | [`KernelCommand`] | users |
+//! | 7  | reserved | nobody yet |
+//! | 8  | [`Command::SetAddressSpace`] | the driver |
+//! | 9  | [`MapAperture`] | the driver |
+//! | 10 | [`UnmapAperture`] | the driver |
+//! | 11 | [`Decompress`] | the driver |
+//! | 12 | [`Command::SetState`] | users |
+//! | 13 | [`SetContext`] | the driver |
+//!
 //! [`OPCODE_FOREIGN`] is reserved for a user's own recorded commands (D1). It has no fields yet and decodes to
 //! [`DecodeError::ReservedOpcode`]; a GPU that does not know it refuses it as an illegal command.
 
-use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle, MemoryTransferDirection};
+use vidmm::contract::{KmdAllocationHandle, KmdContextHandle, KmdProcessHandle, MemoryTransferDirection};
 use vidmm::{GpuVirtualAddress, PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{Content, KernelCommand, PageRange, Surface};
 
@@ -53,6 +84,10 @@ pub const OPCODE_MAP_APERTURE: u16 = 9;
 pub const OPCODE_UNMAP_APERTURE: u16 = 10;
 /// Opcode of [`Command::Decompress`].
 pub const OPCODE_DECOMPRESS: u16 = 11;
+/// Opcode of [`Command::SetState`].
+pub const OPCODE_SET_STATE: u16 = 12;
+/// Opcode of [`Command::SetContext`].
+pub const OPCODE_SET_CONTEXT: u16 = 13;
 
 const HEADER_BYTES: usize = 8;
 
@@ -79,6 +114,21 @@ pub enum Command {
     UnmapAperture(UnmapAperture),
     /// Make compressed pages plain.
     Decompress(Decompress),
+    /// Program the state of the engine, which kernels need; the number is the user's own (SPL-06).
+    SetState(u64),
+    /// The commands that follow on this engine are a context's.
+    SetContext(SetContext),
+}
+
+/// Whose commands follow, on an adapter without GPU virtual addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SetContext {
+    /// The process.
+    pub process: KmdProcessHandle,
+    /// The context.
+    pub context: KmdContextHandle,
+    /// Whether it is the one that runs paging buffers.
+    pub is_system: bool,
 }
 
 /// The address space of the commands that follow (GVA-17).
@@ -234,14 +284,25 @@ pub fn encoded_bytes(command: &Command) -> usize {
         Command::Fill(_) => 36,
         Command::WritePtes(_) => 64,
         Command::FlushTlb(_) => 28,
-        Command::Kernel(kernel) => 28 + RANGE_BYTES * (kernel.inputs.len() + kernel.outputs.len()),
+        Command::Kernel(kernel) => KERNEL_BYTES + RANGE_BYTES * (kernel.inputs.len() + kernel.outputs.len()),
         Command::SetAddressSpace(_) => 8,
         Command::MapAperture(_) => 40,
         Command::UnmapAperture(_) => 36,
         Command::Decompress(_) => 44,
+        Command::SetState(_) => 8,
+        Command::SetContext(_) => 20,
     };
     HEADER_BYTES + fields
 }
+
+/// Where in a kernel's command the address of range `index` is, in bytes: 8, little-endian. Ranges count from 0, inputs before
+/// outputs.
+pub const fn kernel_address_offset(index: usize) -> usize {
+    HEADER_BYTES + KERNEL_BYTES + RANGE_BYTES * index
+}
+
+/// Bytes of the fields of a kernel that precede its ranges.
+const KERNEL_BYTES: usize = 28;
 
 /// Bytes of one range of a kernel.
 const RANGE_BYTES: usize = 32;
@@ -258,6 +319,8 @@ fn opcode(command: &Command) -> u16 {
         Command::MapAperture(_) => OPCODE_MAP_APERTURE,
         Command::UnmapAperture(_) => OPCODE_UNMAP_APERTURE,
         Command::Decompress(_) => OPCODE_DECOMPRESS,
+        Command::SetState(_) => OPCODE_SET_STATE,
+        Command::SetContext(_) => OPCODE_SET_CONTEXT,
     }
 }
 
@@ -363,6 +426,12 @@ impl Writer<'_> {
                 self.u64(command.allocation.0);
                 self.u64(command.allocation_offset);
             }
+            Command::SetState(state) => self.u64(*state),
+            Command::SetContext(command) => {
+                self.u64(command.process.0);
+                self.u64(command.context.0);
+                self.u32(command.is_system.into());
+            }
         }
     }
 
@@ -448,6 +517,11 @@ impl<'a> Decoder<'a> {
         Self { bytes, offset: 0 }
     }
 
+    /// Where the next command begins, in bytes.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
     fn decode(&self) -> Result<(Command, usize), DecodeError> {
         let offset = self.offset;
         let rest = &self.bytes[offset..];
@@ -460,7 +534,7 @@ impl<'a> Decoder<'a> {
         let fields = rest.get(HEADER_BYTES..length).ok_or(DecodeError::Truncated { offset })?;
         match opcode {
             OPCODE_FOREIGN => return Err(DecodeError::ReservedOpcode { offset, opcode }),
-            OPCODE_SET_ROOT_PAGE_TABLE..=OPCODE_DECOMPRESS => {}
+            OPCODE_SET_ROOT_PAGE_TABLE..=OPCODE_SET_CONTEXT => {}
             _ => return Err(DecodeError::UnknownOpcode { offset, opcode }),
         }
         let mut reader = Reader { bytes: fields };
@@ -625,6 +699,12 @@ impl Reader<'_> {
                 surface: self.surface()?,
                 allocation: self.allocation()?,
                 allocation_offset: self.u64()?,
+            }),
+            OPCODE_SET_STATE => Command::SetState(self.u64()?),
+            OPCODE_SET_CONTEXT => Command::SetContext(SetContext {
+                process: self.process()?,
+                context: self.u64().map(KmdContextHandle)?,
+                is_system: self.bool()?,
             }),
             _ => return None,
         })

@@ -13,6 +13,7 @@ use crate::engine::{Engine, State};
 use crate::faults::ModelGpuFaults;
 use crate::io_mmu::IoMmu;
 use crate::physical::Memories;
+use crate::programmed_state::ProgrammedState;
 use crate::system::SystemMemory;
 use crate::translation::Translation;
 
@@ -36,6 +37,8 @@ pub struct ModelGpu {
     cost: CostModel,
     faults: ModelGpuFaults,
     power: Power,
+    /// None on an adapter with GPU virtual addresses: its engines have no state to lose.
+    programmed: Option<ProgrammedState>,
     num_engine_resets: u64,
 }
 
@@ -83,6 +86,7 @@ impl ModelGpu {
             cost,
             faults,
             power: Power::On,
+            programmed: config.is_physical().then(|| ProgrammedState::new(NUM_ENGINES, config.preemption_aware)),
             num_engine_resets: 0,
         }
     }
@@ -167,7 +171,16 @@ impl ModelGpu {
         }
     }
 
+    fn forget_programmed_state(&mut self) {
+        if let Some(programmed) = &mut self.programmed {
+            programmed.forget_all();
+        }
+    }
+
     fn end_packet(&mut self, engine: usize, fence_id: u64, now: Nanoseconds) {
+        if let Some(programmed) = &mut self.programmed {
+            programmed.packet_ended(self.engines[engine].space);
+        }
         self.engines[engine].end_packet(fence_id, now);
         self.schedule(now);
     }
@@ -194,6 +207,9 @@ impl ModelGpu {
 
     fn end_reset(&mut self, engine: usize, aborted: Option<Packet>, now: Nanoseconds, events: &mut Vec<GpuEvent>) {
         self.num_engine_resets += 1;
+        if let Some(programmed) = &mut self.programmed {
+            programmed.forget(engine);
+        }
         let lies = self.faults.lie_about_engine_reset.as_ref();
         self.engines[engine].is_dead |= lies.is_some_and(|lies| lies.contains(&self.num_engine_resets));
         let last_completed = self.engines[engine].completed_fence;
@@ -246,6 +262,7 @@ impl Gpu for ModelGpu {
         assert!(self.engines.iter().all(Engine::is_idle), "power is lost while a packet is under way");
         self.engines.iter_mut().for_each(|engine| engine.space = None);
         self.device.lose_power();
+        self.forget_programmed_state();
     }
 
     /// A second request takes the place of one that is not answered yet.
@@ -275,6 +292,7 @@ impl Gpu for ModelGpu {
             self.engines[engine].forget(now);
         }
         self.device.lose_power();
+        self.forget_programmed_state();
         if let Power::Resetting(_, earlier) = &mut self.power {
             returned.splice(..0, earlier.drain(..));
         }

@@ -2,7 +2,8 @@
 //!
 //! Four parts make a machine for [`vidmm`]; [`machine`] builds them to fit each other:
 //!
-//! - [`SoftKmd`] and [`SoftUmd`], the two halves of a driver. They turn paging operations and kernels into bytes.
+//! - [`SoftKmd`] and [`SoftUmd`], the two halves of a driver. They turn paging operations and kernels into bytes, and patch
+//!   them where there are no GPU virtual addresses; [`CommandBuffer`] is what the latter writes then.
 //! - [`encoding`], what these bytes mean. Another GPU may execute them as well.
 //! - [`ModelGpu`], which does: in virtual time, on content that is really there (D13). Page tables lie in its memory and
 //!   are walked, a TLB goes stale unless it is flushed, and an access to an unmapped address faults. A wrong order of paging
@@ -12,13 +13,14 @@
 //!
 //! What is modelled: engines that run side by side and wait for each other's fences, the page-table layouts of
 //! [`SoftAdapterConfig`], 4 KiB and 64 KiB pages, dual level-1 entries, a TLB for each process that may or may not cache
-//! invalid entries, read-only and zero entries, the aperture, an IOMMU behind a cache of the device's own, compression, what
-//! things cost ([`CostModel`]), and what goes wrong: faults that stop an engine, kernels that never end, preemption between
+//! invalid entries, read-only and zero entries, the aperture, an IOMMU behind a cache of the device's own, physical addresses
+//! and engine state that other work on the GPU clobbers, compression, what things cost ([`CostModel`]), and what goes wrong: faults that stop an engine, kernels that never end, preemption between
 //! packets, resets of one engine and of the adapter, and errors made on purpose ([`ModelGpuFaults`]).
 //!
 //! What is not: preemption inside a packet, CPU access, large pages, and engines that slow each other down.
 
 mod aperture;
+mod command_buffer;
 mod config;
 mod cost;
 mod cpu_addresses;
@@ -37,29 +39,35 @@ mod layout;
 mod memory;
 mod mmu;
 mod physical;
+mod physical_addresses;
 mod private_data;
+mod programmed_state;
 mod status;
 mod surface;
 mod system;
 mod tlb;
 mod translation;
+mod umd;
 
+pub use command_buffer::CommandBuffer;
 pub use config::{ConfigError, LOCAL_SEGMENT, LinkedAdapterConfig, SoftAdapterConfig};
 pub use cost::CostModel;
 pub use cpu_addresses::CpuAddresses;
 pub use device::{CommandCounts, ModelGpuCounters};
 pub use digest::{KernelState, PageWords, RAMP_STEP, WORDS_PER_PAGE, mix, ramp_words, uniform_digest, words_digest};
-pub use driver::{COPY_ENGINE, PAGING_ENGINE, RENDER_ENGINE, SoftKmd, SoftUmd};
+pub use driver::{COPY_ENGINE, PAGING_ENGINE, RENDER_ENGINE, SoftKmd};
 pub use faults::{FORGED_FAULT_ADDRESS, ModelGpuFaults, PacketHits};
 pub use gpu::ModelGpu;
 pub use host::SoftHost;
 pub use io_mmu::{IoMmu, IoMmuMisuse, IoMmuMisuseKind};
 pub use layout::{HardwareEntry, PageTableLayout};
 pub use memory::{PageContents, SparseMemory};
+pub use physical_addresses::{PhysicalAddressMap, SYSTEM_MEMORY_ADDRESS, UNPATCHED_ADDRESS};
 pub use private_data::AllocationPrivateData;
 pub use status::{StatusKind, StatusRegisters};
 pub use surface::page_key;
 pub use system::{SYSTEM_MEMORY_BYTES, SystemMemory};
+pub use umd::SoftUmd;
 
 use vidmm_runtime::Machine;
 

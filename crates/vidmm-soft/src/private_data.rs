@@ -1,15 +1,19 @@
 //! What the two halves of the driver tell each other about an allocation.
 
-use vidmm::contract::{AllocationFlags, AllocationFlags2, CreateAllocationError};
-use vidmm_runtime::AllocationSegments;
+use vidmm::contract::{AllocationFlags, AllocationFlags2, CreateAllocationError, Direction, SegmentBankPreference};
+use vidmm_runtime::{AllocationSegments, Placement};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"vmSD");
-const VERSION: u32 = 2;
-const WORDS: usize = 10;
+const VERSION: u32 = 3;
+const WORDS: usize = 13;
 
-/// The private data of an allocation (CRE-03): 40 bytes, little-endian.
+/// The private data of an allocation (CRE-03): 52 bytes, little-endian.
 ///
-/// `{ magic u32, version u32, size u64, priority u32, flags u32, flags2 u32, segments u32, has_surface u32, surface u32 }`
+/// `{ magic u32, version u32, size u64, priority u32, flags u32, flags2 u32, segments u32, has_surface u32, surface u32,
+/// alignment u32, banks u32, placement u32 }`
+///
+/// The banks are a byte each, the first the lowest. Bits of the placement: 0 to 4 are the directions of the preferred segments,
+/// 8 to 11 those of the hinted banks, 16 is from the end of a segment, 17 eviction through the aperture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AllocationPrivateData {
     /// Size in bytes, never 0.
@@ -24,6 +28,8 @@ pub struct AllocationPrivateData {
     pub segments: AllocationSegments,
     /// Its compression surface, if it has one.
     pub surface: Option<u32>,
+    /// Where in a segment it had better be.
+    pub placement: Placement,
 }
 
 impl AllocationPrivateData {
@@ -40,6 +46,9 @@ impl AllocationPrivateData {
             segments_code(self.segments),
             self.surface.is_some().into(),
             self.surface.unwrap_or(0),
+            self.placement.alignment,
+            u32::from_le_bytes(self.placement.hinted_bank.banks),
+            placement_code(&self.placement),
         ];
         words.into_iter().flat_map(u32::to_le_bytes).collect()
     }
@@ -61,7 +70,8 @@ impl AllocationPrivateData {
             return Err(CreateAllocationError::DriverMismatch);
         }
         let words: [u32; WORDS] = words.try_into().map_err(|_| invalid)?;
-        let [_, _, low, high, allocation_priority, flags, flags2, segments, has_surface, surface] = words;
+        let [_, _, low, high, allocation_priority, flags, flags2, segments, has_surface, surface, rest_of_words @ ..] =
+            words;
         let size = u64::from(high) << 32 | u64::from(low);
         if !rest.is_empty() || size == 0 {
             return Err(invalid);
@@ -77,6 +87,7 @@ impl AllocationPrivateData {
                 (1, surface) => Some(surface),
                 _ => return Err(invalid),
             },
+            placement: placement_of(rest_of_words).ok_or(invalid)?,
         })
     }
 }
@@ -96,4 +107,34 @@ fn segments_of(code: u32) -> Option<AllocationSegments> {
         2 => Some(AllocationSegments::LocalOrSystem),
         _ => None,
     }
+}
+
+const FROM_END_OF_SEGMENT: u32 = 1 << 16;
+const EVICT_THROUGH_APERTURE: u32 = 1 << 17;
+
+fn placement_code(placement: &Placement) -> u32 {
+    let from_end = if placement.from_end_of_segment { FROM_END_OF_SEGMENT } else { 0 };
+    let evict = if placement.evict_through_aperture { EVICT_THROUGH_APERTURE } else { 0 };
+    direction_bits(&placement.directions) | direction_bits(&placement.hinted_bank.directions) << 8 | from_end | evict
+}
+
+/// A bit for each direction that is from the end.
+fn direction_bits(directions: &[Direction]) -> u32 {
+    (0..).zip(directions).map(|(bit, &direction)| u32::from(direction == Direction::FromEnd) << bit).sum()
+}
+
+fn placement_of([alignment, banks, code]: [u32; 3]) -> Option<Placement> {
+    let direction = |bit: usize| if code >> bit & 1 == 1 { Direction::FromEnd } else { Direction::FromStart };
+    let placement = Placement {
+        alignment,
+        from_end_of_segment: code & FROM_END_OF_SEGMENT != 0,
+        directions: std::array::from_fn(direction),
+        hinted_bank: SegmentBankPreference {
+            banks: banks.to_le_bytes(),
+            directions: std::array::from_fn(|bank| direction(8 + bank)),
+        },
+        evict_through_aperture: code & EVICT_THROUGH_APERTURE != 0,
+    };
+    let is_alignment = alignment == 0 || alignment.is_power_of_two();
+    (is_alignment && placement_code(&placement) == code).then_some(placement)
 }

@@ -1,15 +1,16 @@
-//! How engines find memory: through page tables of the GPU's own, or through the IOMMU (PGV-20).
+//! How engines find memory: through page tables of the GPU's own, through the IOMMU, or not at all (PGV-20).
 
-use vidmm::GpuVirtualAddress;
 use vidmm::contract::KmdProcessHandle;
+use vidmm::{GpuVirtualAddress, PAGE_SIZE};
 
 use crate::config::SoftAdapterConfig;
-use crate::encoding::{FlushRange, SetRootPageTable};
+use crate::encoding::{FlushRange, SetContext, SetRootPageTable};
 use crate::io_mmu::IoMmu;
 use crate::io_mmu_cache::IoMmuCache;
 use crate::layout::PageTableLayout;
 use crate::mmu::Mmu;
 use crate::physical::{PhysicalMemory, PhysicalRun};
+use crate::physical_addresses::{PhysicalAddressMap, SYSTEM_MEMORY_ADDRESS};
 use crate::tlb::{Access, PageFault};
 
 /// The address space that an engine's commands run in.
@@ -19,6 +20,8 @@ pub enum AddressSpace {
     PageTables(SetRootPageTable),
     /// What the IOMMU maps for a process.
     IoMmu(KmdProcessHandle),
+    /// Physical addresses, of a context.
+    Physical(SetContext),
 }
 
 /// The part of the GPU that translates addresses.
@@ -28,12 +31,16 @@ pub enum Translation {
     PageTables(Mmu),
     /// By the IOMMU: GpuVaIoMmu and GpuVaIoMmuGlobal.
     IoMmu(IoMmuCache),
+    /// Not: engines use physical addresses.
+    Physical(PhysicalAddressMap),
 }
 
 impl Translation {
     /// That of the adapter that `config` describes.
     pub fn new(config: &SoftAdapterConfig, io_mmu: IoMmu) -> Self {
-        if config.uses_io_mmu() {
+        if config.is_physical() {
+            Self::Physical(PhysicalAddressMap::new(config))
+        } else if config.uses_io_mmu() {
             Self::IoMmu(IoMmuCache::new(io_mmu, config.addressing_model))
         } else {
             Self::PageTables(Mmu::new(config.layout(), !config.invalid_tlb_entries_not_cached))
@@ -44,7 +51,7 @@ impl Translation {
     pub fn layout(&self) -> Option<&PageTableLayout> {
         match self {
             Self::PageTables(mmu) => Some(mmu.layout()),
-            Self::IoMmu(_) => None,
+            Self::IoMmu(_) | Self::Physical(_) => None,
         }
     }
 
@@ -52,14 +59,14 @@ impl Translation {
     pub fn tlb_fills(&self) -> u64 {
         match self {
             Self::PageTables(mmu) => mmu.tlb_fills(),
-            Self::IoMmu(_) => 0,
+            Self::IoMmu(_) | Self::Physical(_) => 0,
         }
     }
 
     /// Entries that went into the IOMMU's cache so far.
     pub fn io_mmu_cache_fills(&self) -> u64 {
         match self {
-            Self::PageTables(_) => 0,
+            Self::PageTables(_) | Self::Physical(_) => 0,
             Self::IoMmu(cache) => cache.fills(),
         }
     }
@@ -68,7 +75,7 @@ impl Translation {
     pub fn enter(&mut self, space: AddressSpace) -> bool {
         match (self, space) {
             (Self::PageTables(mmu), AddressSpace::PageTables(root)) => mmu.use_root(root),
-            (Self::IoMmu(_), AddressSpace::IoMmu(_)) => {}
+            (Self::IoMmu(_), AddressSpace::IoMmu(_)) | (Self::Physical(_), AddressSpace::Physical(_)) => {}
             _ => return false,
         }
         true
@@ -79,6 +86,22 @@ impl Translation {
         match self {
             Self::PageTables(mmu) => mmu.flush(range),
             Self::IoMmu(cache) => cache.flush(range),
+            Self::Physical(_) => {}
+        }
+    }
+
+    /// Whether a kernel may try `access`: of physical addresses, system memory is for the driver's own commands.
+    ///
+    /// # Errors
+    ///
+    /// The first page that it may not.
+    pub fn check_kernel(&self, access: Access) -> Result<(), PageFault> {
+        let forbidden = SYSTEM_MEMORY_ADDRESS.0 / PAGE_SIZE;
+        match self {
+            Self::Physical(_) if access.pages > 0 && access.first_page + access.pages > forbidden => {
+                Err(access.fault_at(access.first_page.max(forbidden)))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -97,6 +120,7 @@ impl Translation {
         match (self, space) {
             (Self::PageTables(mmu), Some(AddressSpace::PageTables(root))) => mmu.translate(memory, &root, access, runs),
             (Self::IoMmu(cache), Some(AddressSpace::IoMmu(process))) => cache.translate(memory, process, access, runs),
+            (Self::Physical(map), Some(AddressSpace::Physical(_))) => map.translate(memory, access, runs),
             _ => Err(access.fault_at(access.first_page)),
         }
     }
@@ -111,6 +135,7 @@ impl Translation {
         let place = match self {
             Self::PageTables(mmu) => mmu.walk(memory, process, virtual_address),
             Self::IoMmu(cache) => cache.walk(process, virtual_address),
+            Self::Physical(map) => map.place(virtual_address.0 / PAGE_SIZE).map(|(place, _)| place),
         };
         let mut runs = Vec::new();
         memory.append_runs(place?, 1, &mut runs).ok()?;

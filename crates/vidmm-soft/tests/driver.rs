@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use vidmm::contract::*;
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
-use vidmm_runtime::{AllocationDesc, AllocationSegments, Surface, Umd};
+use vidmm_runtime::{AllocationDesc, AllocationSegments, Placement, Surface, Umd};
 use vidmm_soft::encoding::{Command, Decoder, FlushRange};
 use vidmm_soft::*;
 
@@ -568,12 +568,42 @@ fn the_two_halves_agree_on_allocations() {
         flags2: AllocationFlags2::NOTIFY_EVICTION,
         segments: AllocationSegments::Local,
         surface: Some(9),
+        placement: Placement::default(),
     };
     assert_eq!(AllocationPrivateData::from_bytes(&data.to_bytes()), Ok(data));
     assert_eq!(kmd.create_allocation(&data.to_bytes()).unwrap().allocation_priority, 5);
     assert_eq!(kmd.live_objects(), (0, 0, 2));
     kmd.destroy_allocation(info.allocation);
     assert_eq!(kmd.live_objects(), (0, 0, 1));
+}
+
+#[test]
+fn allocations_have_the_placement_that_was_asked_for() {
+    use Direction::{FromEnd, FromStart};
+    let mut kmd = driver(SoftAdapterConfig::with_patching());
+    let placement = Placement {
+        alignment: 1 << 20,
+        from_end_of_segment: true,
+        directions: [FromEnd, FromStart, FromStart, FromStart, FromEnd],
+        hinted_bank: SegmentBankPreference {
+            banks: [2, 1, 0, 200],
+            directions: [FromStart, FromEnd, FromStart, FromEnd],
+        },
+        evict_through_aperture: true,
+    };
+    let desc = AllocationDesc { segments: AllocationSegments::LocalOrSystem, ..AllocationDesc::local(PAGE) };
+    let info = create(&mut kmd, AllocationDesc { placement, ..desc });
+    assert_eq!(info.alignment, 1 << 20);
+    assert_eq!(info.flags, AllocationFlags::FROM_END_OF_SEGMENT);
+    assert_eq!(info.preferred_segment.segment_ids.map(|segment| segment.0), [1, 2, 0, 0, 0]);
+    assert_eq!(info.preferred_segment.directions, placement.directions);
+    assert_eq!(info.hinted_bank, placement.hinted_bank);
+    assert_eq!(info.eviction_segment_set, SegmentSet::of(SegmentId(2)));
+    let info = create(&mut kmd, desc);
+    assert_eq!((u64::from(info.alignment), info.flags), (PAGE, AllocationFlags::empty()));
+    assert_eq!(info.preferred_segment, SegmentPreference::of([1, 2, 0, 0, 0].map(SegmentId)));
+    assert_eq!(info.hinted_bank, SegmentBankPreference::default());
+    assert_eq!(info.eviction_segment_set, SegmentSet::default());
 }
 
 #[test]
@@ -594,6 +624,9 @@ fn private_data_that_means_nothing_is_refused() {
         (28, 3, "unknown segments"),
         (32, 2, "neither a surface nor none"),
         (36, 1, "a surface that it does not have"),
+        (40, 3, "an alignment that is no power of two"),
+        (48, 32, "a direction of a sixth segment"),
+        (51, 1, "an unknown hint"),
     ] {
         assert_eq!(with(at, byte), InvalidParameter, "{what}");
     }

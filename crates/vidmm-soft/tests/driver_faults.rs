@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use vidmm::contract::*;
-use vidmm::{GpuVirtualAddress, PAGE_SIZE_64K};
+use vidmm::{GpuVirtualAddress, PAGE_SIZE_64K, PhysicalAddress};
 use vidmm_runtime::{AllocationDesc, AllocationSegments, DriverFault, Machine, Umd};
 use vidmm_soft::encoding::{Command, Decoder, OPCODE_DECOMPRESS, OPCODE_FLUSH_TLB, OPCODE_TRANSFER, OPCODE_WRITE_PTES};
 use vidmm_soft::*;
@@ -102,6 +102,11 @@ impl Faulty {
     }
 }
 
+/// Moves 16 pages.
+fn moving(source: PhysicalAddress, destination: PhysicalAddress) -> PagingOperation {
+    patching::transfer(KmdAllocationHandle(99), source, destination, 0, BYTES / PAGE)
+}
+
 fn opcode(command: &Command) -> u16 {
     match command {
         Command::Decompress(_) => OPCODE_DECOMPRESS,
@@ -132,11 +137,35 @@ fn an_operation_that_is_skipped_is_the_nth_of_its_kind() {
         };
         skipped(DriverFault::SkipTlbFlush, &|machine| machine.flush(machine.process), page_tables());
         skipped(DriverFault::DropPageOut, &|machine| machine.page_out(), page_tables());
+        skipped(DriverFault::DropPageOut, &|_| moving(local(0), system(0)), patching::config());
+        skipped(DriverFault::DropPageOut, &|_| moving(local(0), patching::aperture(0)), patching::config());
         skipped(DriverFault::SkipDecompression, &|machine| machine.eviction(0), page_tables());
         skipped(DriverFault::ReusePagingVa, &|machine| machine.flush(machine.paging), page_tables());
         let unmap = |machine: &Faulty| notify_io_mmu_unmap(Some(machine.process), WINDOW, BYTES);
         skipped(DriverFault::SkipCacheFlush, &unmap, io_mmu());
     }
+}
+
+#[test]
+fn a_patch_that_is_skipped_leaves_what_was_there() {
+    let mut machine = faulty(patching::config(), DriverFault::SkipPatch, Some(2)).machine;
+    let kmd = &mut *machine.kmd;
+    let data = SoftUmd.allocation_private_data(&AllocationDesc::local(PAGE));
+    let allocation = kmd.create_allocation(&data).unwrap().allocation;
+    let list = |offset| [patching::NULL, patching::element(allocation, true, Some(local(offset)))];
+    let user = CommandBuffer::new().bind(0, 1).kernel(&patching::bound_kernel(1, &[], &[(0, 0, 1)])).finish();
+    let mut rendered = patching::render(kmd, &user, &list(0));
+    let end = rendered.dma.len();
+    // A portion without patch locations is no occasion.
+    let mut empty = patching::Rendered::default();
+    let mut patched = Vec::new();
+    for offset in [PAGE, 2 * PAGE, 3 * PAGE] {
+        patching::patch(kmd, &mut empty, &list(offset), 0, 0);
+        patched.push(patching::patch(kmd, &mut rendered, &list(offset), 0, end));
+    }
+    assert_eq!(patched[0], patched[1]);
+    assert_ne!(patched[1], patched[2]);
+    assert_ne!(patched[0], user.commands);
 }
 
 #[test]
@@ -152,6 +181,9 @@ fn other_operations_are_as_they_should_be() {
     let unmap = |machine: &Faulty| notify_io_mmu_unmap(Some(machine.process), WINDOW, BYTES);
     is_right(DriverFault::SkipTlbFlush, &|machine| machine.page_out(), page_tables());
     is_right(DriverFault::DropPageOut, &|machine| machine.flush(machine.process), page_tables());
+    is_right(DriverFault::DropPageOut, &|_| moving(system(0), local(0)), patching::config());
+    is_right(DriverFault::DropPageOut, &|_| moving(local(0), local(1 << 20)), patching::config());
+    is_right(DriverFault::DropPageOut, &|_| moving(patching::aperture(0), system(0)), patching::config());
     is_right(DriverFault::SkipDecompression, &unmap, io_mmu());
     is_right(DriverFault::ReusePagingVa, &|machine| machine.flush(machine.process), page_tables());
     is_right(DriverFault::ReusePagingVa, &unmap, io_mmu());

@@ -1,7 +1,7 @@
 //! Commands survive being bytes, and bytes that are no commands are errors.
 
 use proptest::prelude::*;
-use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle, MemoryTransferDirection};
+use vidmm::contract::{KmdAllocationHandle, KmdContextHandle, KmdProcessHandle, MemoryTransferDirection};
 use vidmm::{GpuVirtualAddress, PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{Content, KernelCommand, PageRange, Surface};
 use vidmm_soft::HardwareEntry;
@@ -125,6 +125,10 @@ fn command() -> impl Strategy<Value = Command> {
         map_aperture(),
         unmap_aperture(),
         decompress(),
+        any::<u64>().prop_map(Command::SetState),
+        (process(), any::<u64>(), any::<bool>()).prop_map(|(process, context, is_system)| Command::SetContext(
+            SetContext { process, context: KmdContextHandle(context), is_system }
+        )),
     ]
 }
 
@@ -157,6 +161,20 @@ proptest! {
         bytes.truncate(1 + cut.index(bytes.len() - 1));
         let decoded: Vec<_> = Decoder::new(&bytes).collect();
         prop_assert_eq!(decoded, [Err(DecodeError::Truncated { offset: 0 })]);
+    }
+
+    #[test]
+    fn the_addresses_of_a_kernel_are_where_they_are_said_to_be(inputs in ranges(), outputs in ranges(), new in any::<u64>()) {
+        let (content, nanoseconds) = (Content::Uniform, 1);
+        let mut kernel = KernelCommand { kernel: 5, nanoseconds, content, inputs, outputs };
+        for index in 0..kernel.inputs.len() + kernel.outputs.len() {
+            let mut bytes = Vec::new();
+            encode_to_vec(&Command::Kernel(kernel.clone()), &mut bytes);
+            bytes[kernel_address_offset(index)..][..8].copy_from_slice(&new.to_le_bytes());
+            let range = kernel.inputs.iter_mut().chain(&mut kernel.outputs).nth(index).unwrap();
+            range.virtual_address = GpuVirtualAddress(new);
+            prop_assert_eq!(Decoder::new(&bytes).next(), Some(Ok(Command::Kernel(kernel.clone()))));
+        }
     }
 
     #[test]

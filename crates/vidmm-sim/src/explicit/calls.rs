@@ -126,6 +126,7 @@ impl Session<'_> {
                 CpuAccess::PermanentSysMem => vidmm_runtime::CpuAccess::PermanentSysMem,
                 CpuAccess::ExistingSysMem => vidmm_runtime::CpuAccess::ExistingSysMem,
             }),
+            placement: vidmm_runtime::Placement::default(),
         };
         let private_driver_data = self.runtime.umd().allocation_private_data(&desc);
         let device = self.objects.devices[device_name].device;

@@ -23,7 +23,10 @@ impl ModelGpu {
         events: &mut Vec<GpuEvent>,
     ) {
         let next = running.commands.pop_front();
-        let only_chooses_space = matches!(next, Some(Ok(Command::SetRootPageTable(_) | Command::SetAddressSpace(_))));
+        let only_chooses_space = matches!(
+            next,
+            Some(Ok(Command::SetRootPageTable(_) | Command::SetAddressSpace(_) | Command::SetContext(_)))
+        );
         let mishap = running.mishap.filter(|_| !only_chooses_space);
         if mishap == Some(Mishap::PageFault) {
             let forged = PageFault { virtual_address: FORGED_FAULT_ADDRESS, write: false, level: 0 };
@@ -42,7 +45,11 @@ impl ModelGpu {
             Some(_) => NEVER,
             None => now.saturating_add(self.cost.duration(&command)),
         };
-        match self.device.begin(self.engines[engine].space, command, events) {
+        let space = self.engines[engine].space;
+        if self.programmed.as_mut().is_some_and(|programmed| !programmed.begin(engine, space, &command)) {
+            return self.abort(engine, *running, Abort::IllegalCommand, now, events);
+        }
+        match self.device.begin(space, command, events) {
             Ok(begun) => self.engines[engine].state = State::Executing { running, begun, until },
             Err(abort) => self.abort(engine, *running, abort, now, events),
         }
@@ -74,6 +81,7 @@ impl ModelGpu {
             None => (false, None),
             Some(AddressSpace::PageTables(root)) => (false, Some(root.process)),
             Some(AddressSpace::IoMmu(process)) => (true, Some(process)),
+            Some(AddressSpace::Physical(context)) => (false, Some(context.process)),
         };
         StatusKind::PageFault { virtual_address, write, io_mmu, page_table_level: level, process }
     }

@@ -1,6 +1,8 @@
 //! A GPU with its driver, and page tables that the test writes through both.
 #![allow(dead_code)]
 
+pub mod patching;
+
 use std::collections::BTreeMap;
 
 use vidmm::contract::*;
@@ -179,7 +181,7 @@ impl Rig {
 
     fn new_process(&mut self, system_process: bool) -> Process {
         let handle = self.kmd.create_process(system_process).unwrap();
-        let context = self.kmd.create_context(handle, 1, false).unwrap();
+        let context = self.kmd.create_context(handle, 1, system_process).unwrap();
         let top = self.layout.levels() - 1;
         let address = self.new_table(self.layout.table_bytes(top).into());
         self.tables.insert((handle, top, 0, false), address);

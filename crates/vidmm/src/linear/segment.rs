@@ -146,8 +146,10 @@ impl LinearSegment {
 
     /// The pages of `range`; `None` if it reaches beyond the segment.
     fn run(&self, range: Extent) -> Option<Run> {
-        let is_whole = range.offset.is_multiple_of(PAGE_SIZE) && range.size.is_multiple_of(PAGE_SIZE);
-        assert!(is_whole && range.size > 0, "{range:?} is not whole pages");
+        assert!(
+            (range.offset | range.size).is_multiple_of(PAGE_SIZE) && range.size > 0,
+            "{range:?} is not whole pages"
+        );
         Run::of(range).filter(|run| run.end() <= self.holes.pages())
     }
 }

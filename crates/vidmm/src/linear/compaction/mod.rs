@@ -73,9 +73,9 @@ pub enum CompactionError {
 impl LinearSegment {
     /// Plans moves after which `size` bytes at a multiple of `alignment` are free. Changes nothing.
     ///
-    /// If there is such a hole already, nothing moves. Else three ways are tried. *Windows*: what is in the way of the hole goes
-    /// to other holes, the largest first. *Slides*: neighbours move towards the start, so that the holes between them become
-    /// one. Of the cheapest plans that these find, the one that moves fewer bytes is returned. Only if both find none, up to
+    /// If there is such a hole already, nothing moves. Else three ways are tried. *Windows*: what is in the way of the hole
+    /// goes to other holes, the largest first. *Slides*: neighbours move towards the start, so that the holes between them
+    /// become one. Of the cheapest plans that these find, the one that moves fewer bytes is returned. Only if both find none, up to
     /// 256 ranges are packed anew from nothing, and if no packing exists, that is the proof.
     ///
     /// Takes O(n log n) time for n holes and movable ranges, beside a limited number of tries.
@@ -86,7 +86,8 @@ impl LinearSegment {
     ///
     /// # Panics
     ///
-    /// If ranges of `movable` overlap, are not all placed and aligned, or are not whole pages; or as [`allocate`](Self::allocate).
+    /// If ranges of `movable` overlap, are not all placed and aligned, or are not whole pages; or as
+    /// [`allocate`](Self::allocate).
     pub fn plan_compaction(
         &self,
         movable: &[Movable],
