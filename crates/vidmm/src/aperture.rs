@@ -69,12 +69,8 @@ impl ApertureRanges {
     /// A range that can be assigned; where nothing is mapped, if there is such a range: nobody must go for it then, and no
     /// other device's work is waited for.
     fn find(&self, size: u64) -> Option<Extent> {
-        let fitting = |hole: Extent| {
-            let offset = hole.offset.next_multiple_of(PAGE_SIZE_64K);
-            (offset + size <= hole.end()).then_some(Extent { offset, size })
-        };
         let vacant = self.vacant.at_least(size).flat_map(|hole| self.unassigned.inside(hole));
-        vacant.chain(self.unassigned.at_least(size)).find_map(fitting)
+        vacant.chain(self.unassigned.at_least(size)).find_map(|hole| aligned_in(hole, size))
     }
 
     /// Nothing outstanding requires `allocation` any more: its range may be assigned to others.
@@ -113,6 +109,14 @@ impl ApertureRanges {
     pub fn hide(&mut self, plan: PlanNo, range: Extent) {
         self.shown.remove(&range.offset).expect("only what is mapped is unmapped");
         self.emptied.entry(plan).or_default().push(range);
+    }
+
+    /// A vacant range of `size` bytes in which `plan` maps something and unmaps it again; none if there is no such range.
+    pub fn lend(&mut self, plan: PlanNo, size: u64) -> Option<Extent> {
+        let range = self.vacant.at_least(size).find_map(|hole| aligned_in(hole, size))?;
+        self.vacant.take(range).expect("it was found vacant");
+        self.emptied.entry(plan).or_default().push(range);
+        Some(range)
     }
 
     /// `plan` has entered the stream.
@@ -160,6 +164,12 @@ impl ApertureRanges {
     pub fn size(&self) -> u64 {
         self.size
     }
+}
+
+/// The first range of `size` bytes in a hole: ranges begin at multiples of 64 KiB.
+fn aligned_in(hole: Extent, size: u64) -> Option<Extent> {
+    let offset = hole.offset.next_multiple_of(PAGE_SIZE_64K);
+    (offset + size <= hole.end()).then_some(Extent { offset, size })
 }
 
 #[cfg(test)]

@@ -36,7 +36,13 @@ pub(crate) enum Work {
     /// A paging buffer.
     Paging,
     /// A submission of a context.
-    User { context: u32, submission: SubmissionNo, signals: Vec<FenceValueDesc> },
+    User {
+        context: u32,
+        submission: SubmissionNo,
+        signals: Vec<FenceValueDesc>,
+        /// Of a portion, its first byte in the DMA buffer and the first that is not in it.
+        offsets: Option<(u32, u32)>,
+    },
 }
 
 impl Engine {

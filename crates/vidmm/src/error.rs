@@ -262,6 +262,9 @@ pub enum AllocationInfoRule {
     /// A preferred segment outside the supported set (SEG-42).
     #[error("segment {0} as preferred, which is not in its supported set")]
     PreferredSegment(u8),
+    /// An eviction segment set that names another segment than the aperture (SEG-45).
+    #[error("an eviction segment set of {0:#x}, which may name the aperture segment only")]
+    EvictionSegmentSet(u32),
     /// Priority 0 (CRE-05).
     #[error("an initial priority of 0")]
     Priority,

@@ -25,6 +25,7 @@ mod extents;
 mod patching;
 mod linear_placer;
 mod placer;
+pub mod linear;
 mod commit;
 mod aperture;
 mod gpu_va;

@@ -1,7 +1,8 @@
 //! Packing: places for ranges of given sizes in given gaps, if there are any (U-46).
 //!
-//! The largest go first, each where it was if that is possible, then where it fits best. Where that fails the search goes back,
-//! so that small questions are answered exactly; a large one is given up after a fixed number of steps.
+//! The strictest alignment goes first, then the largest, each where it was if that is possible, then where it fits best. Where
+//! that fails the search goes back, so that small questions are answered exactly; a large one is given up after a fixed number
+//! of steps.
 
 use alloc::{vec, vec::Vec};
 
@@ -17,7 +18,7 @@ pub(crate) fn pack(gaps: &[Extent], items: &[(u64, u64)], now: &[Option<u64>]) -
         return None;
     }
     let mut order: Vec<usize> = (0..items.len()).collect();
-    order.sort_by_key(|&item| core::cmp::Reverse(items[item].0));
+    order.sort_by_key(|&item| core::cmp::Reverse((items[item].1, items[item].0)));
     let mut search = Search { items, now, order, gaps: gaps.to_vec(), offsets: vec![0; items.len()], tries: 0 };
     search.place(0).then_some(search.offsets)
 }

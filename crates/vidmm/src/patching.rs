@@ -40,6 +40,8 @@ pub(crate) struct Patching {
 pub(crate) struct Patched {
     /// Where it had better be in the memory segment.
     pub wish: Wish,
+    /// Its content leaves the memory segment through the aperture, if there is room (SEG-45).
+    pub leaves_through_aperture: bool,
     /// Queued DMA buffers that refer to it.
     pub queued: u32,
     /// Where in the memory segment it goes with the plan that is being written.

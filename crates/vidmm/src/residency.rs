@@ -235,6 +235,12 @@ impl ListBytes {
         self.now = bytes;
     }
 
+    /// A portion leaves that has been handed out: what it required is not remembered. Whoever takes its room waits for it, and
+    /// nothing that is outstanding is to find that room again.
+    pub fn lighten(&mut self, bytes: u64) {
+        self.now -= bytes;
+    }
+
     /// What is outstanding weighs what the list weighs now: part of it is counted in another pool.
     pub fn recount(&mut self) {
         self.earlier.clear();

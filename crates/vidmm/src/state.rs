@@ -602,12 +602,22 @@ impl VidMm {
 
     /// The device's list weighs `bytes` in a pool from now on.
     pub(crate) fn set_list_bytes(&mut self, device: usize, pool: Pool, bytes: u64) {
-        let before = self.devices[device].list[pool].now();
-        self.account(device, pool, |books| {
+        self.change_list(device, pool, |books| {
             let (retired, granted) = (books.retired(), books.granted_request());
             books.list[pool].set(bytes, books.submitted, books.last_request);
             books.list[pool].forget(retired, granted);
         });
+    }
+
+    /// Takes bytes off a device's list that a portion required and that need not be there for the device any more.
+    pub(crate) fn lighten_list(&mut self, device: usize, pool: Pool, bytes: u64) {
+        self.change_list(device, pool, |books| books.list[pool].lighten(bytes));
+    }
+
+    fn change_list(&mut self, device: usize, pool: Pool, change: impl FnOnce(&mut Device)) {
+        let before = self.devices[device].list[pool].now();
+        self.account(device, pool, change);
+        let bytes = self.devices[device].list[pool].now();
         let process = self.devices[device].process;
         let demand = self.shares[pool].get(process).demand;
         self.shares[pool].set_demand(process, demand - before + bytes);

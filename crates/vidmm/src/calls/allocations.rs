@@ -154,6 +154,10 @@ impl VidMm {
         if info.allocation_priority == 0 {
             return broken(AllocationInfoRule::Priority);
         }
+        let SegmentSet(eviction) = info.eviction_segment_set;
+        if self.adapter.is_physical() && eviction & !SegmentSet::of(self.adapter.aperture.id).0 != 0 {
+            return broken(AllocationInfoRule::EvictionSegmentSet(eviction));
+        }
         // Backing stores and ranges of the aperture begin at multiples of 64 KiB.
         let finest = if in_memory.is_some() { page_size } else { PAGE_SIZE_64K };
         let contiguous = in_memory.is_some() && info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY);
@@ -198,7 +202,9 @@ impl VidMm {
         let hints = hints.take_while(|&(bank, _)| bank > 0).filter(|_| preferred == Some(0));
         let banks = hints.filter_map(|(bank, direction)| Some((self.adapter.bank(bank)?, direction))).collect();
         let wish = Wish { alignment: u64::from(info.alignment).max(PAGE_SIZE), direction, banks };
-        self.patching.allocations.entry(index).or_default().wish = wish;
+        let leaves_through_aperture = info.eviction_segment_set.contains(self.adapter.aperture.id);
+        let patched = self.patching.allocations.entry(index).or_default();
+        (patched.wish, patched.leaves_through_aperture) = (wish, leaves_through_aperture);
     }
 
     /// The notifications that the driver asked for and will get (CRE-07, NTF-05).

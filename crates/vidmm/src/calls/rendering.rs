@@ -173,6 +173,8 @@ impl VidMm {
                     dma_buffer.truncate(used);
                     return Ok(Rendered { dma_buffer, patch_locations });
                 }
+                // A driver that goes on in small steps has room for the next one.
+                Err(RenderStatus::InsufficientDmaBuffer) if (1..=dma_buffer.len() - used).contains(&written) => {}
                 Err(RenderStatus::InsufficientDmaBuffer) if dma_buffer.len() < DMA_BUFFER_MAX => {
                     dma_buffer.resize(dma_buffer.len() * 2, 0);
                 }

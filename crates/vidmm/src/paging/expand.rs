@@ -262,8 +262,7 @@ fn merge(spans: &mut Vec<(u32, u64, u64)>, joins: impl Fn(&(u32, u64, u64), &(u3
 /// Writes the next chunk of `out`, from its byte `offset` on. Returns the chunk's bytes.
 fn page_out(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
     if env.adapter.is_physical() {
-        let (from, to) = (in_memory(&out.extents, env), in_system(out.backing_store));
-        return physical_transfer(out.handle, out.size, offset, from, to, steps);
+        return page_out_physically(out, offset, env, steps);
     }
     let part = Part::next(out.handle, &out.extents, out.size, offset, env);
     transfer(&part, out.backing_store, MemoryTransferDirection::LocalToSystem, env, steps);
@@ -283,6 +282,24 @@ fn bring_in(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut V
         None => fill(&part, env, steps),
     }
     part.size
+}
+
+fn page_out_physically(out: &PageOut, offset: u64, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
+    let &PageOut { handle, size, ref extents, backing_store, through_aperture } = out;
+    let source = in_memory(extents, env);
+    let Some(at) = through_aperture else {
+        return physical_transfer(handle, size, offset, source, in_system(backing_store), steps);
+    };
+    let range = ApertureRange { handle, size, offset: at, backing_store };
+    if offset == 0 {
+        map_aperture(&range, env, steps);
+    }
+    let destination = PhysicalAddress { segment: env.adapter.aperture.id, offset: at };
+    let bytes = physical_transfer(handle, size, offset, source, destination, steps);
+    if offset + bytes == size {
+        unmap_aperture(&range, env, steps);
+    }
+    bytes
 }
 
 /// Without GPU virtual addresses one operation fills an allocation, and the next part of a transfer follows.

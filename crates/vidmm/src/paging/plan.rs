@@ -6,7 +6,8 @@
 //!           invalidate*  UPDATE_PAGE_TABLE(invalid) runs of what leaves or is unmapped; then FLUSH_TLB of those ranges   U-14 GVA-28
 //!           out*         chunk(VIRTUAL_TRANSFER segment -> system) of what is dirty; nothing if clean                    RES-22
 //!                        | UNMAP_APERTURE_SEGMENT, to the dummy page                                                     BPB-33
-//!                        | without GPU virtual addresses: TRANSFER segment -> page list, in parts; DISCARD_CONTENT       BPB-20 BPB-25
+//!                        | without GPU virtual addresses: TRANSFER segment -> page list, in parts, or to the aperture,
+//!                          between MAP_APERTURE_SEGMENT and UNMAP_APERTURE_SEGMENT; DISCARD_CONTENT                 BPB-20 SEG-45 BPB-25
 //!           unmap*       NOTIFY_ALLOC{IoMmuUnmap} once for each mapping that leaves the IOMMU, if its driver asked       NTF-04 NTF-05
 //!           table*       UPDATE_PAGE_TABLE(invalid, InitialUpdate) of a new table; then the entry of its parent          GVA-25
 //!           in*          chunk(VIRTUAL_FILL | VIRTUAL_TRANSFER system -> segment)                                        RES-18 BPB-24
@@ -118,6 +119,8 @@ pub(crate) struct PageOut {
     pub size: u64,
     pub extents: Extents,
     pub backing_store: u64,
+    /// The range of the aperture, in bytes from its start, in which the backing store is mapped meanwhile (SEG-45).
+    pub through_aperture: Option<u64>,
 }
 
 /// Content that comes into the memory segment.

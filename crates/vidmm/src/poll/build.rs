@@ -204,9 +204,12 @@ impl VidMm {
         let builder = &mut self.builder;
         let (plan, system_context) = (builder.plan, builder.system_context);
         let buffer = builder.current.as_mut().expect("a buffer was taken");
-        let Some(&Step::Operation(operation)) = builder.steps.front() else {
+        let Some(&Step::Operation(mut operation)) = builder.steps.front() else {
             unreachable!("the host's steps are done before")
         };
+        if builder.idle_at.is_some() {
+            operation.note_idle();
+        }
         let is_fresh = buffer.is_empty();
         let offset = buffer.write_offset() as u32;
         let progress_before = builder.multipass_offset;
@@ -246,7 +249,9 @@ impl VidMm {
             }
             BuildStatus::AllocationBusy if was_idle => Built::Violation(Violation::BusyWhileIdle),
             BuildStatus::AllocationBusy => {
-                self.report(DriverFinding::BusyUndocumented { operation: operation.kind() });
+                if !matches!(operation, PagingOperation::Transfer(_) | PagingOperation::DiscardContent(_)) {
+                    self.report(DriverFinding::BusyUndocumented { operation: operation.kind() });
+                }
                 Built::Busy
             }
         }

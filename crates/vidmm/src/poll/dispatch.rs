@@ -222,7 +222,7 @@ impl VidMm {
         }
         // Other work may wait for a fence that this one signals: now it can be handed out.
         self.stirred |= !signals.is_empty();
-        let work = Work::User { context: index, submission: number, signals };
+        let work = Work::User { context: index, submission: number, signals, offsets };
         self.engines[engine as usize].push(packet.waits.clone(), work);
         let submit = SubmitCommand {
             context: handle,

@@ -280,9 +280,9 @@ impl VidMm {
     fn hand_out_again(&mut self, kmd: &mut dyn Kmd, before: EngineFence, packet: InFlight, buffer: DmaBuffer) {
         let signal = EngineFence { engine: before.engine, fence_id: packet.fence_id };
         self.rename_signals(&packet, before, signal);
-        let (context, paging) = match packet.work {
-            Work::Paging => (self.builder.system_context, true),
-            Work::User { context, .. } => (self.contexts[context as usize].handle, false),
+        let (context, paging, dma_buffer_submission_offsets) = match packet.work {
+            Work::Paging => (self.builder.system_context, true, None),
+            Work::User { context, offsets, .. } => (self.contexts[context as usize].handle, false, offsets),
         };
         let mut preamble = Vec::new();
         let submit = SubmitCommand {
@@ -290,7 +290,7 @@ impl VidMm {
             node_ordinal: signal.engine,
             submission_fence_id: signal.fence_id,
             paging,
-            dma_buffer_submission_offsets: None,
+            dma_buffer_submission_offsets,
         };
         kmd.submit_command(&submit, &mut preamble);
         let waits = packet.waits.clone();

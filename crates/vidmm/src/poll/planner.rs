@@ -239,9 +239,19 @@ impl VidMm {
             return;
         }
         let Allocation { handle, size, backing_store, .. } = self.allocations[index as usize];
-        draft.plan.out.push(Leaving::Memory(PageOut { handle, size, extents, backing_store }));
+        let through_aperture = self.lend_aperture(index);
+        draft.plan.out.push(Leaving::Memory(PageOut { handle, size, extents, backing_store, through_aperture }));
         self.statistics.bytes_paged_out += size;
         self.statistics.evictions_copied += 1;
+    }
+
+    /// The range of the aperture through which an allocation leaves, if its driver wants that and there is one (SEG-45).
+    fn lend_aperture(&mut self, index: u32) -> Option<u64> {
+        let wants = self.patching.allocations.get(&index).is_some_and(|patched| patched.leaves_through_aperture);
+        let size = self.allocations[index as usize].size;
+        let is_possible = wants && size <= self.commit.available();
+        let range = is_possible.then(|| self.aperture.lend(self.stream.next_number(), size)).flatten();
+        range.map(|range| range.offset)
     }
 
     /// Without GPU virtual addresses the driver is told that content is left behind, unless its allocation was destroyed (U-13).

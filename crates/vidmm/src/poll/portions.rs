@@ -134,7 +134,7 @@ impl VidMm {
         let is_last = entry.count == 1;
         let effect = entry.leave(number, flags, &mut self.spans);
         if is_last {
-            self.set_list_bytes(device as usize, pool, self.devices[device as usize].list[pool].now() - size);
+            self.lighten_list(device as usize, pool, size);
         } else {
             // Another portion of the device still requires it; what of this one has been handed out uses it too.
             self.allocations[index as usize].entry_mut(device).extend(number);

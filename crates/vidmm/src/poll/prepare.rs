@@ -150,6 +150,10 @@ impl VidMm {
         while let Some(offset) = references.split_offset(next) {
             let group = references.group(next);
             if self.patching.knobs.take_split_point && offset > start && offset < size {
+                if !may_cut {
+                    self.undo(&mut trial, Mark::START);
+                    return Decision::Wait;
+                }
                 (cut, end) = (Some(Cut::TakeSplitPoint), offset);
                 break;
             }

@@ -66,7 +66,7 @@ impl VidMm {
         let signal = EngineFence { engine, fence_id: packet.fence_id };
         let is_aborted = error.is_some();
         self.events.record(|| if is_aborted { Event::Aborted { signal } } else { Event::Completed { signal } });
-        let Work::User { context, submission, signals } = packet.work else { return };
+        let Work::User { context, submission, signals, .. } = packet.work else { return };
         let context = &mut self.contexts[context as usize];
         context.in_flight -= 1;
         let device_index = context.device;

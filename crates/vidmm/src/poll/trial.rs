@@ -90,6 +90,7 @@ impl VidMm {
                 Pool::Memory => self.try_in_memory(trial, index),
                 Pool::System => self.try_in_system(trial, index),
             })
+            || self.try_by_demoting(trial, index)
     }
 
     /// What is in the memory segment stays there; unless it was tried as a victim, and its room is taken.
@@ -146,7 +147,10 @@ impl VidMm {
                 break range;
             }
             let candidates: &mut alloc::vec::IntoIter<u32> = candidates.get_or_insert_with(|| {
-                let is_candidate = |index: &u32| !trial.members.contains_key(index) && !trial.victims.contains(index);
+                // What was spared for its own sake and is not where it was has its room counted already.
+                let is_candidate = |other: &u32| {
+                    *other != index && !trial.members.contains_key(other) && !trial.victims.contains(other)
+                };
                 let queue: &Evictable = &self.evictable[Pool::Memory];
                 Vec::from_iter(queue.iter(&self.allocations).filter(is_candidate)).into_iter()
             });
@@ -165,16 +169,7 @@ impl VidMm {
 
     /// Lets members move that need not stay where they are, the largest first, until there is a place for all.
     fn try_by_moving(&mut self, trial: &mut Trial, index: u32) -> bool {
-        let mut movable = Vec::new();
-        for (&member, target) in &trial.members {
-            let range = match target {
-                Some(Target::Memory(range)) => Some(*range),
-                Some(Target::Aperture) => None,
-                None => self.memory_range(member),
-            };
-            movable.extend(range.filter(|_| self.may_move(member)).map(|range| (member, range)));
-        }
-        movable.sort_by_key(|&(member, range)| (core::cmp::Reverse(range.size), member));
+        let movable = self.movable_members(trial);
         let mark = trial.mark();
         for &(_, range) in &movable {
             self.placer.linear().release(range);
@@ -201,6 +196,41 @@ impl VidMm {
             self.note_member(trial, member, (!stays).then_some(Target::Memory(range)));
         }
         true
+    }
+
+    /// Lets members that may be in system memory go there, the largest first, until there is a place in the memory segment for
+    /// one that may not.
+    fn try_by_demoting(&mut self, trial: &mut Trial, index: u32) -> bool {
+        if !self.allocations[index as usize].state.contains(AllocationState::MAY_BE_IN_MEMORY) {
+            return false;
+        }
+        for (member, range) in self.movable_members(trial) {
+            let mark = trial.mark();
+            self.placer.linear().release(range);
+            trial.done.push(Done::Freed(range));
+            let is_allowed = self.allocations[member as usize].allowed_pools().contains(&Some(Pool::System));
+            if !is_allowed || !self.try_in_system(trial, member) {
+                self.undo(trial, mark);
+            } else if self.try_in_memory(trial, index) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Members in the memory segment that need not stay where they are, and their ranges; the largest first.
+    fn movable_members(&self, trial: &Trial) -> Vec<(u32, Extent)> {
+        let mut movable = Vec::new();
+        for (&member, target) in &trial.members {
+            let range = match target {
+                Some(Target::Memory(range)) => Some(*range),
+                Some(Target::Aperture) => None,
+                None => self.memory_range(member),
+            };
+            movable.extend(range.filter(|_| self.may_move(member)).map(|range| (member, range)));
+        }
+        movable.sort_by_key(|&(member, range)| (core::cmp::Reverse(range.size), member));
+        movable
     }
 
     /// Whether a member of a portion may be given another place.

@@ -2,7 +2,9 @@
 //! of memory holds a token. It shares nothing with the other test world.
 #![allow(dead_code)]
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+
+pub mod random;
 
 use vidmm::contract::*;
 use vidmm::*;
@@ -24,6 +26,8 @@ pub struct Config {
     pub slots: u32,
     pub preemption_aware: bool,
     pub bank_range_table: Vec<u64>,
+    /// Bytes of a paging buffer; each operation takes 64.
+    pub paging_buffer: u32,
     pub knobs: PreparationKnobs,
 }
 
@@ -35,6 +39,7 @@ impl Default for Config {
             slots: 16,
             preemption_aware: false,
             bank_range_table: Vec::new(),
+            paging_buffer: 4096,
             knobs: PreparationKnobs::default(),
         }
     }
@@ -51,14 +56,20 @@ impl Config {
 pub enum Command {
     /// Says that the engine's state is programmed.
     SetState,
-    /// Reads a page of what is bound to a slot.
+    /// Reads a page of an element of the allocation list.
     Read { element: u32, page: u64 },
     /// Writes a token to it.
     Write { element: u32, page: u64, token: u64 },
+    /// Binds it to a slot, until another is bound there.
+    Bind { slot: u32 },
+    /// Reads a page of what is bound to a slot.
+    ReadBound { slot: u32, page: u64 },
+    /// Writes a token to it.
+    WriteBound { slot: u32, page: u64, token: u64 },
 }
 
 pub const COMMAND_BYTES: u32 = 32;
-const OPCODES: [u64; 3] = [1, 2, 3];
+const OPCODES: [u64; 6] = [1, 2, 3, 4, 5, 6];
 
 impl Command {
     /// The command without its address, which lies 8 bytes behind its start.
@@ -67,6 +78,9 @@ impl Command {
             Command::SetState => [OPCODES[0], 0, 0, 0],
             Command::Read { page, .. } => [OPCODES[1], u64::MAX, page, 0],
             Command::Write { page, token, .. } => [OPCODES[2], u64::MAX, page, token],
+            Command::Bind { slot } => [OPCODES[3], u64::MAX, slot.into(), 0],
+            Command::ReadBound { slot, page } => [OPCODES[4], slot.into(), page, 0],
+            Command::WriteBound { slot, page, token } => [OPCODES[5], slot.into(), page, token],
         };
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         bytes.try_into().unwrap()
@@ -95,9 +109,11 @@ pub struct Driver {
     pub patch_locations: Option<Vec<PatchLocation>>,
     pub operations: Vec<PagingOperation>,
     pub renders: u32,
+    /// The addresses that it was told when the last command buffer was rendered.
+    pub told: Vec<Option<PhysicalAddress>>,
     pub patches: Vec<(u32, u32, u32, u32)>,
-    /// The submission offsets of user packets.
-    pub submitted: Vec<(u32, u32)>,
+    /// The contexts of user packets, and their submission offsets.
+    pub submitted: Vec<(KmdContextHandle, u32, u32)>,
     /// Bytes of DMA buffer that one call of render fills at most.
     pub render_bytes_max: usize,
 }
@@ -129,7 +145,7 @@ impl Kmd for Driver {
                 leaf_page_table_size_for_64k_pages_in_bytes: 0,
             },
             page_table_levels: Vec::new(),
-            paging_buffer: PagingBufferDesc { size: 4096, private_data_size: 0 },
+            paging_buffer: PagingBufferDesc { size: self.config.paging_buffer, private_data_size: 0 },
             patching: PatchingCaps {
                 max_allocation_list_slot_id: self.config.slots,
                 preemption_aware: self.config.preemption_aware,
@@ -171,11 +187,13 @@ impl Kmd for Driver {
     }
 
     fn submit_command(&mut self, submit: &SubmitCommand, _: &mut Vec<u8>) {
-        self.submitted.extend(submit.dma_buffer_submission_offsets);
+        let portion = submit.dma_buffer_submission_offsets.map(|(start, end)| (submit.context, start, end));
+        self.submitted.extend(portion);
     }
 
     fn render(&mut self, render: &mut Render<'_>) -> Result<(), RenderStatus> {
         self.renders += 1;
+        self.told = render.allocation_list.iter().map(|element| element.address).collect();
         let done = *render.multipass_offset as usize;
         let rest = &render.command[done..];
         let room = render.dma_buffer.len().min(self.render_bytes_max) / COMMAND_BYTES as usize * COMMAND_BYTES as usize;
@@ -227,6 +245,7 @@ impl Driver {
             patch_locations: None,
             operations: Vec::new(),
             renders: 0,
+            told: Vec::new(),
             patches: Vec::new(),
             submitted: Vec::new(),
             render_bytes_max: usize::MAX,
@@ -260,9 +279,7 @@ impl Host for Memory {
     }
 
     fn reset_backing_store(&mut self, address: PhysicalAddress, size: u64) {
-        (0..size / PAGE_SIZE).for_each(|page| {
-            self.pages.remove(&(address.offset + page * PAGE_SIZE));
-        });
+        self.pages.retain(|page, _| !(address.offset..address.offset + size).contains(page));
     }
 
     fn total_system_memory(&self) -> u64 {
@@ -291,15 +308,19 @@ pub struct World {
     local: BTreeMap<u64, u64>,
     /// What the pages of the aperture show.
     aperture: BTreeMap<u64, u64>,
-    /// Engines whose state is programmed since a paging buffer ended.
-    programmed: BTreeSet<u32>,
-    /// Tokens that were read, in their order.
+    /// What the slots of each context hold.
+    bound: BTreeMap<(u64, u32), u64>,
+    /// Tokens that were read, in their order, and those of each context.
     pub read: Vec<u64>,
+    pub read_by: BTreeMap<u64, Vec<u64>>,
     pub events: Vec<Event>,
     pub outputs: Vec<Output>,
     pub ran: Vec<Ran>,
-    offsets: VecDeque<(u32, u32)>,
+    /// The portions that each engine has been given.
+    given: [VecDeque<(KmdContextHandle, u32, u32)>; 3],
     seen: usize,
+    /// An engine that does nothing with the commands that it is given.
+    pub ignoring: Option<u32>,
 }
 
 /// A user of the adapter: a device with a context on the render engine.
@@ -327,10 +348,14 @@ pub fn info(pages: u64, segments: SegmentSet) -> AllocationInfo {
 
 impl World {
     pub fn new(config: Config) -> Self {
+        Self::try_new(config).unwrap()
+    }
+
+    pub fn try_new(config: Config) -> Result<Self, StartAdapterError> {
         let (mut driver, mut host) = (Driver::new(&config), Memory::default());
         let options = AdapterOptions { events: true, preparation: config.knobs, ..AdapterOptions::default() };
-        let vidmm = VidMm::start_adapter(options, &mut driver, &mut host).unwrap();
-        Self {
+        let vidmm = VidMm::start_adapter(options, &mut driver, &mut host)?;
+        Ok(Self {
             vidmm,
             driver,
             host,
@@ -338,14 +363,16 @@ impl World {
             completed: [0; 3],
             local: BTreeMap::new(),
             aperture: BTreeMap::new(),
-            programmed: BTreeSet::new(),
+            bound: BTreeMap::new(),
             read: Vec::new(),
+            read_by: BTreeMap::new(),
             events: Vec::new(),
             outputs: Vec::new(),
             ran: Vec::new(),
-            offsets: VecDeque::new(),
+            given: Default::default(),
             seen: 0,
-        }
+            ignoring: None,
+        })
     }
 
     pub fn call<T>(&mut self, call: impl FnOnce(&mut VidMm, &mut Driver, &mut Memory) -> T) -> T {
@@ -389,9 +416,8 @@ impl World {
             match output {
                 Output::Submit(packet) => {
                     if packet.signal.engine != PAGING {
-                        let offsets = self.driver.submitted[self.seen];
+                        self.given[packet.signal.engine as usize].push_back(self.driver.submitted[self.seen]);
                         self.seen += 1;
-                        self.offsets.push_back(offsets);
                     }
                     self.engines[packet.signal.engine as usize].push_back(packet);
                 }
@@ -410,13 +436,24 @@ impl World {
         let packet = self.engines[engine as usize].pop_front().unwrap();
         if engine == PAGING {
             self.run_paging(packet.buffer.commands());
-            self.programmed.clear();
         } else {
             self.run_user(engine, packet.buffer.commands());
         }
         self.completed[engine as usize] = packet.signal.fence_id;
         self.call(|vidmm, _, _| vidmm.handle_completed(packet.signal, packet.buffer));
         true
+    }
+
+    /// What an engine has not run goes back.
+    pub fn give_back(&mut self, engine: u32) -> ReturnedBuffers {
+        let left = std::mem::take(&mut self.engines[engine as usize]);
+        self.given[engine as usize].clear();
+        left.into_iter().map(|packet| (packet.signal.fence_id, packet.buffer)).collect()
+    }
+
+    /// The GPU has been reset: what was in the memory segment is gone.
+    pub fn forget_memory(&mut self) {
+        self.local.clear();
     }
 
     /// Lets everything end.
@@ -429,27 +466,35 @@ impl World {
         }
     }
 
+    /// Whether state is left from what ran before is left open: every portion programs its own.
     fn run_user(&mut self, engine: u32, commands: &[u8]) {
-        let (start, end) = self.offsets.pop_front().unwrap();
+        let (context, start, end) = self.given[engine as usize].pop_front().unwrap();
         assert_eq!(commands.len() as u32, end - start, "PAT-01");
         self.ran.push(Ran::Portion { engine, start, end });
+        if self.ignoring == Some(engine) {
+            return;
+        }
+        let mut is_programmed = false;
         for command in commands.chunks_exact(COMMAND_BYTES as usize) {
             let word = |at: usize| u64::from_le_bytes(command[at * 8..at * 8 + 8].try_into().unwrap());
-            if word(0) == OPCODES[0] {
-                self.programmed.insert(engine);
-                continue;
-            }
-            assert!(
-                self.programmed.contains(&engine),
-                "SPL-06: engine {engine} runs with state that paging has clobbered"
-            );
+            assert!(is_programmed || word(0) == OPCODES[0], "SPL-06: a portion begins at a split point");
             assert_ne!(word(1), u64::MAX, "PAT-10: an address was never written");
-            let at = unpack(word(1) + word(2) * PAGE_SIZE);
-            match word(0) == OPCODES[1] {
-                true => self.read.push(self.token(at)),
-                false => self.set_token(at, word(3)),
+            let at_address = || unpack(word(1) + word(2) * PAGE_SIZE);
+            let at_slot = || unpack(self.bound[&(context.0, word(1) as u32)] + word(2) * PAGE_SIZE);
+            match OPCODES.iter().position(|&opcode| opcode == word(0)).unwrap() {
+                0 => is_programmed = true,
+                1 => self.note_read(context, self.token(at_address())),
+                2 => self.set_token(at_address(), word(3)),
+                3 => drop(self.bound.insert((context.0, word(2) as u32), word(1))),
+                4 => self.note_read(context, self.token(at_slot())),
+                _ => self.set_token(at_slot(), word(3)),
             }
         }
+    }
+
+    fn note_read(&mut self, context: KmdContextHandle, token: u64) {
+        self.read.push(token);
+        self.read_by.entry(context.0).or_default().push(token);
     }
 
     fn run_paging(&mut self, commands: &[u8]) {
@@ -508,6 +553,47 @@ impl World {
             _ => None,
         };
         self.events.iter().filter_map(portion).collect()
+    }
+
+    /// Forgets what happened so far. Nothing is under way.
+    pub fn forget(&mut self) {
+        self.driver.operations.clear();
+        self.driver.patches.clear();
+        self.driver.submitted.clear();
+        self.seen = 0;
+        self.events.clear();
+        self.outputs.clear();
+        self.ran.clear();
+        self.read.clear();
+    }
+
+    /// Where a portion has what is bound to a slot, in pages from the start of its segment, and whether it had to stay there.
+    pub fn place(&self, portion: usize, slot: u32) -> Option<(AllocationId, u64, bool)> {
+        let bindings = self.events.iter().filter_map(|event| match event {
+            Event::Portion { bindings, .. } => Some(bindings),
+            _ => None,
+        });
+        let bound = bindings.into_iter().nth(portion)?.iter().rfind(|binding| binding.slot_id == slot)?;
+        Some((bound.allocation?, bound.address.offset / PAGE_SIZE, bound.fixed))
+    }
+
+    /// Which allocations were evicted, in their order, and how many portions were handed out before.
+    pub fn evicted(&self) -> Vec<(usize, AllocationId)> {
+        let mut portions = 0;
+        let mut evicted = Vec::new();
+        for event in &self.events {
+            match *event {
+                Event::Portion { .. } => portions += 1,
+                Event::Evicted { allocation, .. } => evicted.push((portions, allocation)),
+                _ => {}
+            }
+        }
+        evicted
+    }
+
+    /// The operations of a kind that the driver was asked for.
+    pub fn operations(&self, kind: PagingOperationKind) -> Vec<PagingOperation> {
+        self.driver.operations.iter().filter(|operation| operation.kind() == kind).copied().collect()
     }
 
     /// The reasons for which devices are in error.
@@ -569,6 +655,25 @@ impl Writer {
     pub fn write(mut self, slot: u32, allocation: AllocationId, page: u64, token: u64) -> Self {
         let element = self.bind(slot, Some(allocation), true);
         self.commands.push(Command::Write { element, page, token });
+        self
+    }
+
+    /// Binds an allocation to a slot of the GPU, to be read and written there until another is.
+    pub fn program(mut self, slot: u32, allocation: AllocationId) -> Self {
+        self.bind(slot, Some(allocation), true);
+        self.commands.push(Command::Bind { slot });
+        self
+    }
+
+    /// Reads a page of what is bound to a slot.
+    pub fn read_bound(mut self, slot: u32, page: u64) -> Self {
+        self.commands.push(Command::ReadBound { slot, page });
+        self
+    }
+
+    /// Writes a token to it.
+    pub fn write_bound(mut self, slot: u32, page: u64, token: u64) -> Self {
+        self.commands.push(Command::WriteBound { slot, page, token });
         self
     }
 

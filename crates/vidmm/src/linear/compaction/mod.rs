@@ -1,0 +1,134 @@
+//! Compaction: which ranges to move so that a hole comes to be.
+
+mod layout;
+mod search;
+mod slides;
+mod windows;
+
+use alloc::vec::Vec;
+
+use super::{
+    run::{Direction, Want},
+    segment::LinearSegment,
+};
+use crate::units::Extent;
+use layout::Layout;
+
+/// How many of the cheapest places are tried, for windows and for slides.
+const TRIES: usize = 32;
+
+/// What is placed and may be moved. All else that is placed is fixed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Movable {
+    /// Where it is.
+    pub range: Extent,
+    /// Of its offset, in bytes: a power of two. Below the page size it is that of a page.
+    pub alignment: u64,
+}
+
+/// A range that gets another place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Move {
+    /// Where it is.
+    pub range: Extent,
+    /// Its new offset in bytes. Old and new place may overlap.
+    pub offset: u64,
+}
+
+impl Move {
+    /// Where it will be.
+    pub const fn destination(&self) -> Extent {
+        Extent { offset: self.offset, size: self.range.size }
+    }
+}
+
+/// Moves after which a hole exists.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Compaction {
+    /// What moves. Afterwards no two ranges overlap, those that did not move included.
+    pub moves: Vec<Move>,
+    /// Whether each destination is free of all but the range itself once the moves before it are made. A driver that moves
+    /// within a segment (BPB-29) can make such moves one by one; else all must leave before the first returns.
+    pub in_order: bool,
+    /// The range that is free then, as long as was asked for.
+    pub hole: Extent,
+}
+
+impl Compaction {
+    /// Bytes that move.
+    pub fn bytes_moved(&self) -> u64 {
+        self.moves.iter().map(|one| one.range.size).sum()
+    }
+}
+
+/// Why there is no plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CompactionError {
+    /// No moves of what may be moved make the hole. This is proven.
+    #[error("no moves make the hole")]
+    Impossible,
+    /// Nothing was found in the time that a plan may take. Moves may exist.
+    #[error("no moves were found that make the hole")]
+    NotFound,
+}
+
+impl LinearSegment {
+    /// Plans moves after which `size` bytes at a multiple of `alignment` are free. Changes nothing.
+    ///
+    /// If there is such a hole already, nothing moves. Else three ways are tried. *Windows*: what is in the way of the hole goes
+    /// to other holes, the largest first. *Slides*: neighbours move towards the start, so that the holes between them become
+    /// one. Of the cheapest plans that these find, the one that moves fewer bytes is returned. Only if both find none, up to
+    /// 256 ranges are packed anew from nothing, and if no packing exists, that is the proof.
+    ///
+    /// Takes O(n log n) time for n holes and movable ranges, beside a limited number of tries.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be done, or no way was found.
+    ///
+    /// # Panics
+    ///
+    /// If ranges of `movable` overlap, are not all placed and aligned, or are not whole pages; or as [`allocate`](Self::allocate).
+    pub fn plan_compaction(
+        &self,
+        movable: &[Movable],
+        size: u64,
+        alignment: u64,
+    ) -> Result<Compaction, CompactionError> {
+        let want = Want::new(size, alignment, Direction::FromStart).ok_or(CompactionError::Impossible)?;
+        if self.free_bytes() < size {
+            return Err(CompactionError::Impossible);
+        }
+        if let Some((_, place)) = self.find(want) {
+            return Ok(Compaction { moves: Vec::new(), in_order: true, hole: place.extent() });
+        }
+        let layout = Layout::new(self, movable);
+        if !layout.gaps().any(|gap| want.fit(layout.span(&gap)).is_some()) {
+            return Err(CompactionError::Impossible);
+        }
+        let mut scratch = self.clone();
+        let found = [windows::plan(&layout, want, &mut scratch), slides::plan(&layout, want)];
+        let cheapest = found.into_iter().flatten().min_by_key(Draft::bytes_moved);
+        let draft = cheapest.map_or_else(|| search::plan(&layout, want), Ok)?;
+        Ok(draft.finish(&mut scratch))
+    }
+}
+
+/// A plan in the making.
+struct Draft {
+    moves: Vec<Move>,
+    hole: Extent,
+}
+
+impl Draft {
+    fn bytes_moved(&self) -> u64 {
+        self.moves.iter().map(|one| one.range.size).sum()
+    }
+
+    fn finish(self, scratch: &mut LinearSegment) -> Compaction {
+        let Draft { moves, hole } = self;
+        let mut trial = scratch.trial();
+        let in_order = moves.iter().all(|one| trial.make_moves(core::slice::from_ref(one)).is_some());
+        Compaction { moves, in_order, hole }
+    }
+}
