@@ -231,7 +231,6 @@ fn a_driver_that_forgets_state_behind_a_split_point_is_stopped() {
     let mut world = World::new(&config(), PreparationKnobs::default(), in_local_memory(), 1);
     let steps = in_portions((0..ALLOCATIONS).map(|index| (index, bound_kernel(7, &[], &[(index % 2, 0, PAGES)]))));
     let UserCommands { commands, patch_locations } = world.runtime.umd().encode_command_buffer(&steps);
-    // All but the first state of it become kernels that do nothing, which are of another length: so they are cut out instead.
     let stripped = without_later_state(&UserCommands { commands, patch_locations });
     let listed =
         world.allocations[0].iter().map(|&id| AllocationListDesc { allocation: Some(id), write_operation: true });
