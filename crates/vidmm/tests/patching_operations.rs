@@ -117,7 +117,8 @@ fn what_a_portion_requires_in_the_aperture_may_move_so_that_the_rest_fits() {
     let large = world.create(client, info(32, aperture));
     let all = small.iter().fold(Writer::new().split(), |writer, &allocation| writer.write(0, allocation, 0, 3));
     run(&mut world, client, all.finish());
-    let some = Writer::new().split().read(0, small[0], 0).read(1, small[2], 0).write(2, large, 31, 4).read(2, large, 31);
+    let some =
+        Writer::new().split().read(0, small[0], 0).read(1, small[2], 0).write(2, large, 31, 4).read(2, large, 31);
     run(&mut world, client, some.finish());
     assert_eq!(world.errors(), []);
     assert_eq!(world.read, [3, 3, 4]);
@@ -152,8 +153,7 @@ fn alignment_does_not_hide_the_one_place_there_is() {
         alignment: alignment * PAGE_SIZE as u32,
         ..info(pages, SegmentSet::of(LOCAL))
     };
-    let [large, middle, small] =
-        [aligned(5, 1), aligned(4, 4), aligned(3, 8)].map(|info| world.create(client, info));
+    let [large, middle, small] = [aligned(5, 1), aligned(4, 4), aligned(3, 8)].map(|info| world.create(client, info));
     let writer = Writer::new().split().read(0, large, 4).read(1, middle, 3).read(2, small, 2);
     run(&mut world, client, writer.finish());
     assert_eq!(world.errors(), []);
@@ -191,7 +191,13 @@ fn a_hinted_bank_is_looked_in_first() {
         ..info(10, SegmentSet::of(LOCAL))
     };
     let (start, end) = (Direction::FromStart, Direction::FromEnd);
-    let hints = [([2, 0, 0, 0], start), ([3, 0, 0, 0], end), ([2, 1, 0, 0], start), ([2, 0, 0, 0], start), ([9, 0, 0, 0], start)];
+    let hints = [
+        ([2, 0, 0, 0], start),
+        ([3, 0, 0, 0], end),
+        ([2, 1, 0, 0], start),
+        ([2, 0, 0, 0], start),
+        ([9, 0, 0, 0], start),
+    ];
     let mut writer = Writer::new().split();
     for (slot, (banks, direction)) in hints.into_iter().enumerate() {
         let allocation = world.create(client, hinted(banks, direction));

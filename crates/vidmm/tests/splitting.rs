@@ -129,10 +129,7 @@ fn what_is_not_reprogrammed_does_not_move_even_if_the_rest_does_not_fit() {
     let (world, read) = in_the_middle(false);
     assert_eq!(read, []);
     assert_eq!(world.portions().len(), 1);
-    assert_eq!(
-        world.errors(),
-        [DeviceErrorReason::PreparationFailed { dma_buffer: 1, bytes: 6 * PAGE_SIZE }],
-    );
+    assert_eq!(world.errors(), [DeviceErrorReason::PreparationFailed { dma_buffer: 1, bytes: 6 * PAGE_SIZE }],);
 }
 
 /// I19: patch locations that share a split offset are taken together or not at all.
@@ -156,7 +153,10 @@ fn a_buffer_may_begin_without_any_binding_and_need_none_at_all() {
     let client = world.client();
     let allocation = world.local(client, 4);
     world.render(client.context, Writer::new().split().finish());
-    world.render(client.context, Writer::new().split().split().write(0, allocation, 3, 7).read(0, allocation, 3).finish());
+    world.render(
+        client.context,
+        Writer::new().split().split().write(0, allocation, 3, 7).read(0, allocation, 3).finish(),
+    );
     world.render(client.context, Writer::new().finish());
     world.run_all();
     assert!(world.vidmm.is_idle());
@@ -180,10 +180,7 @@ fn a_buffer_that_cannot_ever_fit_puts_its_device_alone_in_error() {
     world.run_all();
     assert!(world.vidmm.is_idle());
     assert_eq!(world.read, [1, 4]);
-    assert_eq!(
-        world.errors(),
-        [DeviceErrorReason::PreparationFailed { dma_buffer: 1, bytes: 12 * PAGE_SIZE }],
-    );
+    assert_eq!(world.errors(), [DeviceErrorReason::PreparationFailed { dma_buffer: 1, bytes: 12 * PAGE_SIZE }],);
     assert!(world.ran.len() < 10, "in bounded time: {:?}", world.ran);
     assert!(matches!(world.try_render(client.context, queued), Err(RenderError::DeviceInError(_))));
     world.render(other.context, Writer::new().split().read(0, theirs, 7).finish());

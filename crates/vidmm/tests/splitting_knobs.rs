@@ -43,7 +43,11 @@ fn no_portion_is_empty_although_every_split_point_is_taken() {
     let (mut world, client, allocations) = world(1024, PreparationKnobs { take_split_point: true, ..PLAIN });
     let mut desc = read_each(&allocations[..1]);
     desc.allocations.push(AllocationListDesc { allocation: None, write_operation: false });
-    desc.patch_locations.push(contract::PatchLocation { allocation_index: 1, split_offset: EACH, ..Default::default() });
+    desc.patch_locations.push(contract::PatchLocation {
+        allocation_index: 1,
+        split_offset: EACH,
+        ..Default::default()
+    });
     world.render(client.context, desc);
     world.run_all();
     assert_eq!(world.portions(), [(0, EACH)]);
