@@ -30,6 +30,7 @@ pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
             FaultKind::EarlyIoMmuUnmap => machine.with_fault(DriverFault::EarlyIoMmuUnmap, nth),
             FaultKind::SkipCacheFlush => machine.with_fault(DriverFault::SkipCacheFlush, nth),
             FaultKind::ReusePagingVa => machine.with_fault(DriverFault::ReusePagingVa, nth),
+            FaultKind::SkipPatch => machine.with_fault(DriverFault::SkipPatch, nth),
             FaultKind::Gpu(fault) => machine.with_gpu_fault(fault, nth),
             FaultKind::Interrupt(fault) => machine.with_interrupt_fault(fault, nth),
             FaultKind::FlipBitInTransfer

@@ -494,6 +494,7 @@ fn faults_are_read_and_written() {
         ("early-io-mmu-unmap", FaultKind::EarlyIoMmuUnmap, None),
         ("skip-cache-flush", FaultKind::SkipCacheFlush, None),
         ("reuse-paging-va", FaultKind::ReusePagingVa, None),
+        ("skip-patch", FaultKind::SkipPatch, None),
         ("hang-packet@4", FaultKind::HangPacket, Some(4)),
         ("hang-paging-buffer", FaultKind::HangPagingBuffer, None),
         ("forge-page-fault", FaultKind::ForgePageFault, None),

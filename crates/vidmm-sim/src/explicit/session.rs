@@ -240,7 +240,10 @@ impl<'a> Session<'a> {
                     let access = if write { "wrote to" } else { "read" };
                     let problem = |who: &str| format!("{who} {access} {virtual_address}, where nothing is resident");
                     match name {
-                        Some(name) => self.found(problem(&format!("kernel {name}"))),
+                        Some(_) => {
+                            let packet = self.narrator.names.packet(signal);
+                            self.found(problem(&packet));
+                        }
                         // It harms devices, which steps may expect.
                         None => self.paging_faults.push(problem("a paging buffer")),
                     }

@@ -40,6 +40,8 @@ pub enum FaultKind {
     SkipCacheFlush,
     /// The paging process's addresses are used again without the flush that goes before.
     ReusePagingVa,
+    /// A portion of a DMA buffer is not patched.
+    SkipPatch,
     /// The n-th packet that the engine of kernels begins never ends.
     HangPacket,
     /// The n-th paging buffer that the paging engine begins never ends.
@@ -75,7 +77,7 @@ pub enum FaultError {
 
 impl FaultKind {
     /// Every kind of fault.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::FlipBitInTransfer,
         Self::SkipTlbFlush,
         Self::DropPageOut,
@@ -85,6 +87,7 @@ impl FaultKind {
         Self::EarlyIoMmuUnmap,
         Self::SkipCacheFlush,
         Self::ReusePagingVa,
+        Self::SkipPatch,
         Self::HangPacket,
         Self::HangPagingBuffer,
         Self::ForgePageFault,
@@ -120,6 +123,7 @@ impl FaultKind {
             Self::EarlyIoMmuUnmap => "early-io-mmu-unmap",
             Self::SkipCacheFlush => "skip-cache-flush",
             Self::ReusePagingVa => "reuse-paging-va",
+            Self::SkipPatch => "skip-patch",
             Self::HangPacket => "hang-packet",
             Self::HangPagingBuffer => "hang-paging-buffer",
             Self::ForgePageFault => "forge-page-fault",

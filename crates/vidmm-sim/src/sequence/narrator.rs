@@ -1,6 +1,8 @@
 //! Events become lines.
 
-use vidmm::contract::{BuildStatus, NotifyAlloc, PagingOperation, UpdatePageTableFlags, WddmVersion};
+use vidmm::contract::{
+    BuildStatus, DiscardContentFlags, NotifyAlloc, PagingOperation, UpdatePageTableFlags, WddmVersion,
+};
 use vidmm::{Event, GpuVirtualAddress, NumberedEvent};
 use vidmm_trace::ByteSize;
 
@@ -302,7 +304,9 @@ impl Narrator {
             }
             PagingOperation::DiscardContent(discard) => {
                 let gone = names.handle(discard.allocation);
-                ("DISCARD_CONTENT", format!("{gone} at {}", names.address(discard.address)))
+                let is_idle = discard.flags.contains(DiscardContentFlags::ALLOCATION_IS_IDLE);
+                let idle = if is_idle { ", AllocationIsIdle" } else { "" };
+                ("DISCARD_CONTENT", format!("{gone} at {}{idle}", names.address(discard.address)))
             }
             // Entries of page tables are folded, and a driver is asked for nothing else in this version.
             _ => return,
