@@ -150,6 +150,8 @@ impl VidMm {
         self.events.record(|| Event::AdapterStarted {
             wddm_version: adapter.version.0,
             addressing_model: adapter.model,
+            num_slots: if adapter.is_physical() { adapter.num_slots } else { 0 },
+            preemption_aware: adapter.is_physical() && adapter.preemption_aware,
             notification_revision: adapter.revision,
             memory: adapter.memory.map(|memory| MemorySegmentFacts {
                 segment: memory.id,
