@@ -349,7 +349,7 @@ fn all_lists_of_four_entries_are_cut_only_where_no_placement_would_do() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes more than ten minutes"]
 fn all_lists_of_five_entries_are_cut_only_where_no_placement_would_do() {
     println!("{} lists", check_all_lists(5));
 }
