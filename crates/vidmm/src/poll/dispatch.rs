@@ -253,7 +253,11 @@ impl VidMm {
 
     /// Ends the holds of spans whose last submission has been dispatched.
     pub(crate) fn lapse_dispatched(&mut self, device: u32) {
-        let dispatched = self.devices[device as usize].dispatched();
+        let books = &self.devices[device as usize];
+        let dispatched = books.dispatched();
+        if !books.lapsing.is_due(dispatched) {
+            return;
+        }
         self.with_holds(device, |vidmm| {
             while let Some((index, flags)) = vidmm.devices[device as usize].lapsing.pop(dispatched) {
                 vidmm.lapse(index, device, flags);
