@@ -56,7 +56,7 @@ impl VidMm {
     }
 
     /// Queues work of a context.
-    #[inline]
+    #[inline(always)]
     pub(super) fn queue(&mut self, context: usize, submission: Submission) {
         for named in submission.desc.fences() {
             self.monitored_fences[named.fence.index()].references += 1;

@@ -145,15 +145,17 @@ impl VidMm {
         if !device.is_active() && (device.is_suspended() || !is_begun) {
             return None;
         }
-        let mut paging_fence =
-            device.gate(next.number)?.max(self.root_fence(device.process)?).max(device.turn.fence()?);
+        // The driver was told the root table once it had been planned, and with nothing in the stream its plan has retired.
+        let root_is_there = context.root_is_set && self.stream.is_empty();
+        let root_fence = if root_is_there { 0 } else { self.root_fence(device.process)? };
+        let mut paging_fence = device.gate(next.number)?.max(root_fence).max(device.turn.fence()?);
         for &plan in &device.refreshes {
             paging_fence = paging_fence.max(self.stream.fence_of(plan)?);
         }
         if next.references.is_some() {
             paging_fence = paging_fence.max(self.stream.fence_of_all(&context.portion.as_ref()?.plans)?);
         }
-        self.is_front_unblocked(index).then_some(paging_fence)
+        (next.desc.waits.is_empty() || self.is_front_unblocked(index)).then_some(paging_fence)
     }
 
     /// Whether all that the submission in front of a context's queue waits for has been dispatched.
