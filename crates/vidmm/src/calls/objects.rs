@@ -142,8 +142,8 @@ impl VidMm {
             granted: 0,
             last_request: 0,
             submitted: 0,
-            undispatched: OrderedSet::default(),
-            unretired: OrderedSet::default(),
+            dispatches: Progress::default(),
+            retirements: Progress::default(),
             deferred: VecDeque::new(),
         });
         self.processes[process_index].devices.insert(device.index() as u32);

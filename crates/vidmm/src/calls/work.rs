@@ -40,8 +40,6 @@ impl VidMm {
         let device = &mut self.devices[device_index];
         device.submitted += 1;
         let number = device.submitted;
-        device.undispatched.insert(number);
-        device.unretired.insert(number);
         let device = self.devices.id(device_index);
         let values = |descs: &[FenceValueDesc]| descs.iter().map(|desc| (desc.fence, desc.value)).collect();
         self.events.record(|| Event::Submitted {

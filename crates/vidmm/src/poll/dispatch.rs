@@ -215,8 +215,8 @@ impl VidMm {
             self.recovery.awaited = self.recovery.awaited.max(paging_fence);
             packet.waits.push(EngineFence { engine: self.adapter.paging_engine, fence_id: paging_fence });
         }
-        packet.waits.extend(self.fence_waits(&waited).flatten());
         for wait in waited {
+            packet.waits.extend(self.fence_waits(&[wait]).flatten());
             self.monitored_fences[wait.fence.index()].references -= 1;
         }
         for fence in &signals {
@@ -237,7 +237,7 @@ impl VidMm {
         self.statistics.submissions += 1;
         let device = self.device_id(device_index);
         self.events.record(|| Event::Dispatched { device, submission: number, signal, waits: packet.waits.clone() });
-        self.devices[device_index as usize].undispatched.remove(&number);
+        self.devices[device_index as usize].dispatches.end(number);
         self.lapse_dispatched(device_index);
         self.outputs.push_back(Output::Submit(packet));
     }
