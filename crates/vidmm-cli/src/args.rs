@@ -66,8 +66,8 @@ pub struct RunArgs {
 
     /// Make mistakes on purpose, to see that they are found: `flip-bit-in-transfer`, `skip-tlb-flush`, `drop-page-out`,
     /// `skip-decompression`, `ignore-chunk-offset`, `late-notification`, `early-io-mmu-unmap`, `skip-cache-flush`,
-    /// `reuse-paging-va`, `skip-patch`; of the GPU, to see what it harms: `hang-packet`, `hang-paging-buffer`,
-    /// `forge-page-fault`, `forge-paging-fault`, `lie-about-engine-reset`, `ignore-preempt`, `fail-engine-reset`, `ignore-engine-reset`,
+    /// `reuse-paging-va`, `skip-patch`; of the GPU, to see what it harms: `hang-packet`, `hang-paging-buffer`, `forge-page-fault`,
+    /// `forge-paging-fault`, `lie-about-engine-reset`, `ignore-preempt`, `fail-engine-reset`, `ignore-engine-reset`,
     /// `fail-restart`, `lose-interrupt`, `delay-interrupt`, `repeat-interrupt`, `forge-interrupt`, `swap-interrupts`,
     /// `forge-status`; and in the report of a page fault: `hide-faulted-fence`, `require-adapter-reset`, `require-no-reset`,
     /// `report-fatal-error`, `garble-faulted-fence`, `garble-faulted-engine`; each with `@N` for its n-th occasion only

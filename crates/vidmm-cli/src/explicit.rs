@@ -11,6 +11,7 @@ use vidmm_sim::{ExplicitReport, ExplicitScenario, Line, MachineFactory, Observer
 use crate::{
     args::{RunArgs, replay_command},
     output::Files,
+    portions,
     report::unless_closed,
     style::{BAD, BOLD, GOOD, VERB, counted, number},
 };
@@ -69,6 +70,9 @@ fn write(
             Line::Asked { verb, text } if verb.len() >= VERB_WIDTH => writeln!(out, "  {VERB}{verb}{VERB:#}  {text}")?,
             Line::Asked { verb, text } => writeln!(out, "  {VERB}{verb:<VERB_WIDTH$}{VERB:#}{text}")?,
         }
+    }
+    if let Some(portions) = &run.portions {
+        portions::write(out, portions)?;
     }
     let style = if run.all_held() { GOOD } else { BAD };
     let seen = [

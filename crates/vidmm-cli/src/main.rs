@@ -9,6 +9,7 @@ mod processes;
 mod table;
 mod report;
 mod soft;
+mod portions;
 mod explicit;
 mod workload;
 mod run;

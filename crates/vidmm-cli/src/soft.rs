@@ -98,6 +98,10 @@ fn config(desc: &MachineDesc) -> SoftAdapterConfig {
         paging_va_mib: desc.paging_va_mib,
         max_command_bytes: desc.max_command_bytes,
         busy_notify_every: desc.busy_notify_every,
+        busy_every: desc.busy_every,
+        max_allocation_list_slot_id: desc.num_slots,
+        preemption_aware: desc.preemption_aware,
+        bank_range_table: desc.bank_range_table.clone(),
         dependent_engines: desc
             .dependent_engines
             .iter()

@@ -14,7 +14,7 @@ use std::fs;
 
 use common::{
     Scratch, expected_status, fault_scenarios, notification_scenarios, residency_scenarios, scenarios, short_scenarios,
-    summary, vidmm_run, workspace,
+    splitting_scenarios, summary, vidmm_run, workspace,
 };
 
 /// The variable that asks for new texts.
@@ -37,7 +37,7 @@ fn scenarios_print_what_is_expected() {
 }
 
 fn all_scenarios() -> Vec<String> {
-    [scenarios(), notification_scenarios(), residency_scenarios(), fault_scenarios()].concat()
+    [scenarios(), notification_scenarios(), residency_scenarios(), fault_scenarios(), splitting_scenarios()].concat()
 }
 
 #[test]
@@ -61,6 +61,7 @@ fn every_expected_text_has_a_scenario() {
         ("scenarios/notification", notification_scenarios()),
         ("scenarios/residency", residency_scenarios()),
         ("scenarios/faults", fault_scenarios()),
+        ("scenarios/splitting", splitting_scenarios()),
     ];
     for (folder, scenarios) in folders {
         for file in fs::read_dir(workspace().join(folder)).expect("there are scenarios") {

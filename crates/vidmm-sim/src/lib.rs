@@ -42,5 +42,5 @@ pub use scenario::{
     PagingVa, ProcessBehaviour, ProcessSettings, Processes, Scenario, ScenarioError, ScenarioFile, Script,
     SubmissionsSource, TableSettings, TdrSettings, TraceSource, Wddm, WorkloadSource, local_memory, steps,
 };
-pub use sequence::Line;
+pub use sequence::{Line, PortionRow, Portions, SlotRow, SlotState};
 pub use timeline::Shares;

@@ -44,6 +44,14 @@ pub struct MachineDesc {
     pub paging_va_mib: Option<u32>,
     /// The driver answers busy to every n-th notification that does not promise an idle allocation.
     pub busy_notify_every: Option<u32>,
+    /// The driver answers busy to every n-th transfer, or discarding of content, that does not promise an idle allocation.
+    pub busy_every: Option<u32>,
+    /// The slots of a DMA buffer's resource table (SPL-02). Without GPU virtual addresses only, as the next two.
+    pub num_slots: u32,
+    /// Whether engines keep their state between packets (SPL-07).
+    pub preemption_aware: bool,
+    /// Where the banks of local memory end, in bytes from its start (SEG-31).
+    pub bank_range_table: Vec<u64>,
     /// Groups of engines of which the reset of one harms the others (FLT-26).
     pub dependent_engines: Vec<Vec<EngineKind>>,
     /// How long a reset of an engine takes, a reset of the adapter, and its restart, in nanoseconds.
@@ -92,6 +100,8 @@ impl MachineDesc {
             wddm_version: adapter.wddm.version(),
             local_memory_bytes,
             page_size: match adapter.page_size {
+                // Without page tables a segment has no pages larger than the host's.
+                _ if adapter.is_physical() => PageSize::Kib4,
                 PageSizeSetting::Kib4 => PageSize::Kib4,
                 PageSizeSetting::Kib64 => PageSize::Kib64,
             },
@@ -108,6 +118,10 @@ impl MachineDesc {
             max_command_bytes: adapter.max_command.bytes(),
             paging_va_mib: adapter.paging_va_mib.answer(),
             busy_notify_every: adapter.busy_notify_every,
+            busy_every: adapter.busy_every,
+            num_slots: adapter.slots,
+            preemption_aware: adapter.preemption_aware,
+            bank_range_table: adapter.banks.iter().map(|end| end.bytes()).collect(),
             dependent_engines: adapter
                 .dependent_engines
                 .iter()

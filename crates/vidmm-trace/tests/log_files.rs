@@ -9,7 +9,8 @@ use log_support::*;
 use proptest::prelude::*;
 use vidmm::contract::*;
 use vidmm::event::{
-    ApertureSegmentFacts, ContentSource, Event, EvictReason, Neighbour, PreemptReason, ResumeReason, SuspendReason,
+    ApertureSegmentFacts, ContentSource, Event, EvictReason, Neighbour, PortionBinding, PortionEnd, PreemptReason,
+    ResumeReason, SuspendReason,
 };
 use vidmm::*;
 use vidmm_trace::{Audit, LogError, LogHeader, LogReader, LogWriter};
@@ -36,6 +37,8 @@ fn all_events() -> Vec<Event> {
         Event::AdapterStarted {
             wddm_version: number,
             addressing_model: AddressingModel::GpuVaIoMmu,
+            num_slots: number,
+            preemption_aware: true,
             notification_revision: NotificationRevision::August2024,
             memory: None,
             aperture: ApertureSegmentFacts { segment: SegmentId(32), size },
@@ -139,6 +142,7 @@ fn all_events() -> Vec<Event> {
         ]);
     }
     events.extend(residency_events());
+    events.extend(split_events());
     events.extend(fault_events());
     events.extend(reset_events());
     events.extend(driver_findings().into_iter().map(|finding| Event::DriverFinding { finding }));
@@ -197,10 +201,60 @@ fn list_events() -> Vec<Event> {
         (EvictReason::PropertyUpdated, None),
         (EvictReason::PoweredDown, None),
         (EvictReason::Replaced, None),
+        (EvictReason::Moved, Some(device)),
     ] {
         let (plan, segment, extents) = (LARGE, SegmentId::SYSTEM, vec![extent(0, LARGE), extent(LARGE, 1)]);
         let (copied, discarded) = (wanted_by.is_some(), reason == EvictReason::Offered);
         events.push(Event::Evicted { plan, allocation, segment, extents, copied, reason, discarded, wanted_by });
+    }
+    events
+}
+
+/// A DMA buffer that is patched, its portions, and one that is dropped.
+fn split_events() -> Vec<Event> {
+    let (device, context) = (DeviceId::from_bits(LARGE), ContextId::from_bits(1 << 32 | 7));
+    let (allocation, dma_buffer, number) = (AllocationId::from_bits(LARGE), LARGE, u32::MAX);
+    let location = PatchLocation {
+        allocation_index: number,
+        slot_id: 1,
+        driver_id: number,
+        allocation_offset: number,
+        patch_offset: number,
+        split_offset: number,
+    };
+    let mut events = vec![
+        Event::Rendered {
+            device,
+            context,
+            dma_buffer,
+            bytes: number,
+            allocations: vec![None, Some(allocation)],
+            patch_locations: vec![location],
+        },
+        Event::PreparationFailed { device, dma_buffer, offset: number, bytes: LARGE },
+    ];
+    for (cut, fixed) in [
+        (PortionEnd::EndOfDmaBuffer, true),
+        (PortionEnd::NoRoom { allocation }, false),
+        (PortionEnd::TakeSplitPoint, true),
+    ] {
+        let (address, is_last) = (local(LARGE), cut == PortionEnd::EndOfDmaBuffer);
+        let bound = PortionBinding { slot_id: number, allocation: Some(allocation), address, fixed };
+        let unbound = PortionBinding { slot_id: 0, allocation: None, address: system(0), fixed: false };
+        events.push(Event::Portion {
+            device,
+            dma_buffer,
+            portion: number,
+            submission: LARGE,
+            start_offset: 0,
+            end_offset: number,
+            is_last,
+            patch_location_start: number,
+            patch_location_length: 0,
+            bindings: vec![bound, unbound],
+            cut,
+            patched: fixed,
+        });
     }
     events
 }
@@ -353,6 +407,8 @@ fn device_errors() -> Vec<DeviceErrorReason> {
         DeviceErrorReason::NotResident { allocation: AllocationId::from_bits(LARGE) },
         DeviceErrorReason::OutOfMemory,
         DeviceErrorReason::AdapterInError,
+        DeviceErrorReason::PatchLocationList { rule: PatchListRule::DecreasingSplitOffset },
+        DeviceErrorReason::PreparationFailed { dma_buffer: LARGE, bytes: LARGE },
     ]
 }
 
@@ -393,6 +449,7 @@ fn reset_events() -> Vec<Event> {
 fn driver_findings() -> Vec<DriverFinding> {
     let (physical_adapter_index, asked_mib, paging_va_size) = (u32::MAX, u32::MAX, LARGE);
     let mut findings = vec![
+        DriverFinding::PatchLocationList { position: 7, rule: PatchListRule::SlotId },
         DriverFinding::PagingVaIgnored { physical_adapter_index, asked_mib },
         DriverFinding::PagingVaClamped { physical_adapter_index, asked_mib, paging_va_size },
         DriverFinding::PagingVaNeedlesslyLarge {
@@ -484,6 +541,26 @@ fn operations() -> Vec<PagingOperation> {
             destination: local(0),
             flags: TransferFlags::TRANSFER_START | TransferFlags::TRANSFER_END,
             mdl_offset: 0,
+        }),
+        PagingOperation::Transfer(Transfer {
+            allocation: handle,
+            transfer_offset: LARGE,
+            transfer_size: LARGE,
+            source: local(LARGE),
+            destination: system(LARGE),
+            flags: TransferFlags::all(),
+            mdl_offset: u32::MAX,
+        }),
+        PagingOperation::Fill(Fill {
+            allocation: handle,
+            fill_size: LARGE,
+            fill_pattern: u32::MAX,
+            destination: local(LARGE),
+        }),
+        PagingOperation::DiscardContent(DiscardContent {
+            allocation: handle,
+            flags: DiscardContentFlags::all(),
+            address: local(LARGE),
         }),
         PagingOperation::VirtualFill(FillVirtual {
             allocation: handle,

@@ -62,6 +62,10 @@ pub enum Event {
         wddm_version: u32,
         /// How engines find memory.
         addressing_model: AddressingModel,
+        /// Slots of a DMA buffer's resource table (SPL-02); 0 with GPU virtual addresses.
+        num_slots: u32,
+        /// Whether engines keep their state between packets, so that others may run between two portions (SPL-07).
+        preemption_aware: bool,
         /// Which revision of the notification documents is followed (C-16).
         notification_revision: NotificationRevision,
         /// The memory segment, if there is one.

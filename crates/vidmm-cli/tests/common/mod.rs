@@ -131,6 +131,11 @@ pub fn fault_scenarios() -> Vec<String> {
     scenarios_in("scenarios/faults")
 }
 
+/// The scenarios about DMA buffers that are split.
+pub fn splitting_scenarios() -> Vec<String> {
+    scenarios_in("scenarios/splitting")
+}
+
 /// The scenarios of a folder, by their paths.
 fn scenarios_in(folder: &str) -> Vec<String> {
     let files = fs::read_dir(workspace().join(folder)).expect("there are scenarios");

@@ -34,6 +34,11 @@ impl Answered {
         Self { answer: Answer::from(error), detail: error.to_string() }
     }
 
+    /// It needs a paging queue, which an adapter without GPU virtual addresses does not have.
+    pub fn no_paging_queue() -> Self {
+        Self { answer: Answer::NotSupported, detail: "the adapter has no paging queues".to_owned() }
+    }
+
     /// That it was done, or why not.
     pub fn of<T, E: std::fmt::Display>(result: Result<T, E>) -> Self
     where

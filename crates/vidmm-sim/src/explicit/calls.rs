@@ -1,10 +1,11 @@
 //! Making calls: what is created, mapped, submitted and destroyed.
 
+use vidmm::contract::{Direction, SegmentBankPreference};
 use vidmm::{
     CreateAllocationDesc, CreateAllocationFlags, CreateError, DestroyFlags, FenceValueDesc, MapGpuVirtualAddress,
     PAGE_SIZE, PhysicalAddress, ProcessId, SubmitDesc,
 };
-use vidmm_runtime::{AllocationDesc, AllocationSegments, KernelCommand, PageRange, Surface};
+use vidmm_runtime::{AllocationDesc, AllocationSegments, KernelCommand, PageRange, Placement, Surface};
 
 use super::answered::{Absent, Answered};
 use super::ledger::{Part, Work};
@@ -55,10 +56,10 @@ impl Session<'_> {
     }
 
     fn make_device(&mut self, process: ProcessId, priority: i32) -> Result<Device, CreateError> {
-        let engines = self.engines;
+        let (engines, is_physical) = (self.engines, self.is_physical);
         let (vidmm, kmd, _) = self.runtime.borrow();
         let device = vidmm.create_device(process)?;
-        let queue = vidmm.create_paging_queue(device, priority)?;
+        let queue = if is_physical { None } else { Some(vidmm.create_paging_queue(device, priority)?) };
         let mut engine = |ordinal| {
             let context = vidmm.create_context(kmd, device, ordinal)?;
             Ok::<_, CreateError>(EngineQueue { context, fence: vidmm.create_monitored_fence(0), submitted: 0 })
@@ -126,7 +127,7 @@ impl Session<'_> {
                 CpuAccess::PermanentSysMem => vidmm_runtime::CpuAccess::PermanentSysMem,
                 CpuAccess::ExistingSysMem => vidmm_runtime::CpuAccess::ExistingSysMem,
             }),
-            placement: vidmm_runtime::Placement::default(),
+            placement: placement(create),
         };
         let private_driver_data = self.runtime.umd().allocation_private_data(&desc);
         let device = self.objects.devices[device_name].device;
@@ -195,6 +196,7 @@ impl Session<'_> {
             let (id, pages) = (*id, *pages);
             let device = map.device.clone().unwrap_or_else(|| device.clone());
             let Device { process, queue, .. } = *self.objects.device(&device)?;
+            let Some(queue) = queue else { return Ok(Answered::no_paging_queue()) };
             let (offset, size) = (map.offset.bytes(), map.size.bytes());
             let desc = MapGpuVirtualAddress { offset, size, write: !map.read_only, ..MapGpuVirtualAddress::whole(id) };
             let (vidmm, _, host) = self.runtime.borrow();
@@ -291,6 +293,7 @@ impl Session<'_> {
         self.narrator.names.kernels.insert((device, submission), kernel.name.clone());
         self.objects.kernels.push(KernelState {
             name: kernel.name.clone(),
+            submission: kernel.name.clone(),
             work,
             device,
             fence,
@@ -313,11 +316,27 @@ impl Session<'_> {
         Ok((range, mapping.part.clone()))
     }
 
-    fn wait_for(&self, name: &str) -> Result<FenceValueDesc, Absent> {
+    pub fn wait_for(&self, name: &str) -> Result<FenceValueDesc, Absent> {
         if let Some(&fence) = self.objects.fences.get(name) {
             return Ok(FenceValueDesc { fence, value: 1 });
         }
-        let kernel = self.objects.kernel(name).ok_or_else(|| Absent(name.to_owned()))?;
+        let kernel = self.objects.last_kernel(name).ok_or_else(|| Absent(name.to_owned()))?;
+        let kernel = &self.objects.kernels[kernel];
         Ok(FenceValueDesc { fence: kernel.fence, value: kernel.value })
+    }
+}
+
+/// Where in a segment an allocation had better be.
+fn placement(create: &CreateAllocation) -> Placement {
+    let mut hinted_bank = SegmentBankPreference::default();
+    hinted_bank.banks[..create.banks.len()].copy_from_slice(&create.banks);
+    let direction = create.direction.map(Direction::from).unwrap_or_default();
+    hinted_bank.directions = [direction; 4];
+    Placement {
+        alignment: create.alignment.map_or(0, |alignment| alignment.bytes() as u32),
+        from_end_of_segment: false,
+        directions: [direction; 5],
+        hinted_bank,
+        evict_through_aperture: create.evict_through_aperture,
     }
 }

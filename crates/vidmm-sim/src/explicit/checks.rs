@@ -100,7 +100,7 @@ impl Session<'_> {
     /// Checks that kernels have not begun to run.
     pub fn check_waiting(&mut self, kernels: &[String]) {
         for name in kernels {
-            if self.objects.kernel(name).is_none_or(|kernel| kernel.begun) {
+            if self.objects.last_kernel(name).is_none() || self.objects.has_begun(name) {
                 self.found(format!("kernel {name} does not wait any more"));
             }
         }

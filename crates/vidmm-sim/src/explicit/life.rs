@@ -104,7 +104,9 @@ impl Session<'_> {
                 note(name, vidmm.destroy_context(kmd, engine.context));
                 note(name, vidmm.destroy_monitored_fence(engine.fence));
             }
-            note(name, vidmm.destroy_paging_queue(device.queue));
+            if let Some(queue) = device.queue {
+                note(name, vidmm.destroy_paging_queue(queue));
+            }
             note(name, vidmm.destroy_device(device.device));
         }
         let name = self.narrator.names.process(process);

@@ -11,6 +11,7 @@ mod graves;
 mod session;
 mod faults;
 mod calls;
+mod render;
 mod residency;
 mod cpu;
 mod budget;

@@ -23,12 +23,12 @@ pub(super) struct Objects {
     pub kernels: Vec<KernelState>,
 }
 
-/// A device with its paging queue, and a context on each engine.
+/// A device with its paging queue, if the adapter has any, and a context on each engine.
 #[derive(Debug)]
 pub(super) struct Device {
     pub process: ProcessId,
     pub device: DeviceId,
-    pub queue: PagingQueueId,
+    pub queue: Option<PagingQueueId>,
     pub engines: [EngineQueue; 2],
     pub trim_notification: Option<TrimNotificationId>,
 }
@@ -77,6 +77,8 @@ pub(super) struct Doomed {
 #[derive(Debug)]
 pub(super) struct KernelState {
     pub name: String,
+    /// What was submitted: the kernel itself, or the command buffer that it is in.
+    pub submission: String,
     pub work: Work,
     pub device: DeviceId,
     /// The fence value that its end signals.
@@ -89,9 +91,14 @@ pub(super) struct KernelState {
 }
 
 impl Objects {
-    /// The kernel of that name; names are checked before a scenario is run.
-    pub fn kernel(&self, name: &str) -> Option<&KernelState> {
-        self.kernels.iter().find(|kernel| kernel.name == name)
+    /// The last kernel of what was submitted under that name; names are checked before a scenario is run.
+    pub fn last_kernel(&self, submission: &str) -> Option<usize> {
+        self.kernels.iter().rposition(|kernel| kernel.submission == submission)
+    }
+
+    /// Whether any kernel of what was submitted under that name has begun.
+    pub fn has_begun(&self, submission: &str) -> bool {
+        self.kernels.iter().any(|kernel| kernel.submission == submission && kernel.begun)
     }
 
     pub fn process(&self, name: &str) -> Result<ProcessId, Absent> {

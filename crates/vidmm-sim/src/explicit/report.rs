@@ -4,6 +4,7 @@ use serde::Serialize;
 use vidmm::Nanoseconds;
 
 use crate::figures::Figures;
+use crate::sequence::Portions;
 
 /// Something that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -40,6 +41,9 @@ pub struct ExplicitReport {
     /// What the manager did.
     #[serde(flatten)]
     pub figures: Figures,
+    /// The portions of DMA buffers; none with GPU virtual addresses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub portions: Option<Portions>,
     /// What did not hold.
     pub findings: Vec<StepFinding>,
 }

@@ -21,7 +21,7 @@ impl Session<'_> {
         let Some(device) = self.objects.device_of(step.device.as_deref(), &step.allocations)? else {
             return Ok(Answered::empty());
         };
-        let (queue, device) = (device.queue, device.device);
+        let (Some(queue), device) = (device.queue, device.device) else { return Ok(Answered::no_paging_queue()) };
         let flags = step.flags.iter().map(|flag| match flag {
             MakeResidentFlag::CantTrimFurther => MakeResidentFlags::CANT_TRIM_FURTHER,
             MakeResidentFlag::MustSucceed => MakeResidentFlags::MUST_SUCCEED,
@@ -94,7 +94,7 @@ impl Session<'_> {
     pub fn reclaim(&mut self, step: &Reclaim) -> Result<Answered, Absent> {
         let allocations = self.objects.ids(&step.allocations)?;
         let Some(device) = self.objects.device_of(None, &step.allocations)? else { return Ok(Answered::empty()) };
-        let queue = device.queue;
+        let Some(queue) = device.queue else { return Ok(Answered::no_paging_queue()) };
         let (vidmm, _, host) = self.runtime.borrow();
         let Reclaimed { results, paging_fence_value } = match vidmm.reclaim_allocations(host, queue, &allocations) {
             Ok(reclaimed) => reclaimed,
@@ -131,7 +131,7 @@ impl Session<'_> {
 
     pub fn update_property(&mut self, step: &UpdateProperty) -> Result<Answered, Absent> {
         let Some(device) = self.objects.device_of(None, &step.allocations)? else { return Ok(Answered::empty()) };
-        let queue = device.queue;
+        let Some(queue) = device.queue else { return Ok(Answered::no_paging_queue()) };
         let names = &self.narrator.names;
         let (local, system) = (names.memory, names.aperture);
         let segments = |choice| match choice {

@@ -36,11 +36,13 @@ pub fn run_explicit(
         notification_revision: adapter.notification_revision,
         paging_va_without_local_memory: adapter.paging_va_without_local_memory,
         tdr: adapter.tdr.into(),
+        preparation: adapter.preparation,
         ..AdapterOptions::default()
     };
     let runtime = Runtime::start(options, machine)?;
     let no_engine = || RunError::Machine("it has no engine that renders, or none that copies".to_owned());
-    let mut session = Session::new(runtime, scenario.steps.len(), observer).ok_or_else(no_engine)?;
+    let mut session =
+        Session::new(runtime, adapter.is_physical(), scenario.steps.len(), observer).ok_or_else(no_engine)?;
     session.settle();
     session.show_lines();
     let default = if local_memory_bytes > 0 { AllocationSegments::Local } else { AllocationSegments::System };
@@ -109,9 +111,11 @@ impl Session<'_> {
             Call::KillProcess(kill) => self.kill_process(kill)?,
             Call::Power(power) => self.power(*power),
             Call::Kernel(kernel) => self.submit(kernel, expect)?,
+            Call::Render(render) => self.render(render)?,
             Call::Signal(name) => self.signal(name),
             Call::DestroyAllocation(destroy) => self.destroy_allocations(destroy)?,
             Call::FreeVa(name) => self.free_va(name)?,
+            Call::CheckContent(allocations) if self.is_physical => self.render_readers(allocations)?,
             Call::CheckContent(mappings) => self.read_content(mappings, expect)?,
         })
     }
@@ -178,7 +182,7 @@ impl Session<'_> {
                 true
             }
             Until::Kernel(name) => {
-                let kernel = self.objects.kernels.iter().position(|kernel| kernel.name == *name);
+                let kernel = self.objects.last_kernel(name);
                 kernel.is_none_or(|kernel| self.run_until_ended(kernel))
             }
         };
@@ -190,6 +194,7 @@ impl Session<'_> {
     /// Destroys what is left, unseen, and checks that nothing is.
     fn end(&mut self) {
         self.find_unexpected_errors();
+        self.report.portions = self.is_physical.then(|| self.narrator.portions.clone());
         self.closing = true;
         self.step = (0, "the end of the scenario".to_owned());
         let intact = self.report.findings.is_empty() && self.adapter_error.is_none();

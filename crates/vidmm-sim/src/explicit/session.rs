@@ -30,6 +30,8 @@ pub(super) struct Session<'a> {
     pub report: ExplicitReport,
     /// The ordinals of the engines that run kernels, as [`KernelEngine`](crate::KernelEngine) numbers them.
     pub engines: [u32; 2],
+    /// Whether there are no GPU virtual addresses.
+    pub is_physical: bool,
     /// The line and the words of the step that is being made.
     pub step: (usize, String),
     /// All is being destroyed, and nobody watches.
@@ -69,7 +71,7 @@ pub(super) struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// Begins on a machine that was just started; none if it has no engine of a kind that kernels need.
-    pub fn new(mut runtime: Runtime, steps: usize, observer: &'a mut dyn Observer) -> Option<Self> {
+    pub fn new(mut runtime: Runtime, is_physical: bool, steps: usize, observer: &'a mut dyn Observer) -> Option<Self> {
         let kinds = runtime.vidmm().engines().to_vec();
         let ordinal = |kind| kinds.iter().position(|&engine| engine == kind).map(|at| at as u32);
         let engines = [ordinal(EngineKind::Render3d)?, ordinal(EngineKind::Copy)?];
@@ -80,6 +82,7 @@ impl<'a> Session<'a> {
             narrator: Narrator::default(),
             report: ExplicitReport { steps: steps as u64, ..ExplicitReport::default() },
             engines,
+            is_physical,
             step: (0, String::new()),
             closing: false,
             truth: Truth::default(),
@@ -228,7 +231,7 @@ impl<'a> Session<'a> {
             Happening::MonitoredFenceSignaled { fence, value } => self.fence_signaled(fence, value),
             Happening::PageFault { signal, virtual_address, write } => {
                 let name = self.narrator.names.kernel_of(signal);
-                let kernel = self.objects.kernels.iter_mut().find(|kernel| Some(&kernel.name) == name.as_ref());
+                let kernel = self.objects.kernels.iter_mut().find(|kernel| Some(&kernel.submission) == name.as_ref());
                 let is_expected = kernel.is_some_and(|kernel| {
                     kernel.faulted = true;
                     kernel.fault_is_expected
@@ -237,7 +240,10 @@ impl<'a> Session<'a> {
                     let access = if write { "wrote to" } else { "read" };
                     let problem = |who: &str| format!("{who} {access} {virtual_address}, where nothing is resident");
                     match name {
-                        Some(name) => self.found(problem(&format!("kernel {name}"))),
+                        Some(_) => {
+                            let packet = self.narrator.names.packet(signal);
+                            self.found(problem(&packet));
+                        }
                         // It harms devices, which steps may expect.
                         None => self.paging_faults.push(problem("a paging buffer")),
                     }

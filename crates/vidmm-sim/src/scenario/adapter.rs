@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use vidmm::contract::AddressingModel;
-use vidmm::{NotificationRevision, PAGE_SIZE};
+use vidmm::{NotificationRevision, PAGE_SIZE, PreparationKnobs};
 use vidmm_trace::{ByteSize, LocalMemory};
 
 use super::amount::{self, optional_commit_limit, optional_local_memory};
@@ -80,6 +80,20 @@ pub struct AdapterSettings {
     /// The driver answers busy to every n-th notification that does not promise an idle allocation; none is never.
     #[serde(deserialize_with = "every")]
     pub busy_notify_every: Option<u32>,
+    /// The driver answers busy to every n-th transfer, or discarding of content, that does not promise an idle allocation
+    /// (BPB-06); none is never.
+    #[serde(deserialize_with = "every")]
+    pub busy_every: Option<u32>,
+    /// The slots of a DMA buffer's resource table (SPL-02). This key and the next three mean something only without GPU virtual
+    /// addresses.
+    #[serde(deserialize_with = "slots")]
+    pub slots: u32,
+    /// Whether engines keep their state between packets, so that another context may run between two portions (SPL-07).
+    pub preemption_aware: bool,
+    /// Where the banks of local memory end, from its start (SEG-31).
+    pub banks: Vec<ByteSize>,
+    /// What is forced when DMA buffers are brought in (SPL-13).
+    pub preparation: PreparationKnobs,
     /// How long things may take before they count as hung, and how often.
     pub tdr: TdrSettings,
     /// Groups of engines of which the reset of one harms the others (FLT-26).
@@ -119,6 +133,11 @@ impl Default for AdapterSettings {
             notification_revision: NotificationRevision::Current,
             wddm: Wddm::default(),
             busy_notify_every: None,
+            busy_every: None,
+            slots: 16,
+            preemption_aware: false,
+            banks: Vec::new(),
+            preparation: PreparationKnobs::default(),
             tdr: TdrSettings::default(),
             dependent_engines: Vec::new(),
         }
@@ -149,14 +168,20 @@ impl AdapterSettings {
 
     /// Checks that there is no local memory that engines could not reach.
     pub(super) fn check_memory(&self) -> Result<(), &'static str> {
-        let without = self.addressing_model != AddressingModel::GpuMmu;
-        if without && self.local_memory.is_some_and(|local_memory| local_memory != amount::NONE) {
+        let behind_io_mmu =
+            matches!(self.addressing_model, AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal);
+        if behind_io_mmu && self.local_memory.is_some_and(|local_memory| local_memory != amount::NONE) {
             return Err("engines that find memory through an IOMMU reach system memory only; leave `local-memory` out");
         }
         if !self.has_local_memory() && self.page_tables == Some(PageTables::Local) {
             return Err("there is no local memory for `page-tables = \"local\"`; leave `page-tables` out");
         }
         Ok(())
+    }
+
+    /// Whether engines use physical addresses, which the driver patches into DMA buffers (PAT-10).
+    pub fn is_physical(&self) -> bool {
+        self.addressing_model == AddressingModel::Physical
     }
 
     /// Bits in a virtual address: 47 with pages of 64 KiB, 48 with pages of 4 KiB, as real GPUs have them.
@@ -208,6 +233,11 @@ fn pages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Erro
 /// Reads a size that is made of whole pages, and may be left out.
 fn optional_pages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ByteSize>, D::Error> {
     pages(deserializer).map(Some)
+}
+
+/// Reads how many slots there are: their numbers have 24 bits.
+fn slots<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    within::<_, _, 1, 0x100_0000>(deserializer)
 }
 
 /// Reads how often something happens.

@@ -7,11 +7,11 @@ use vidmm::contract::{AddressingModel, WddmVersion};
 /// The names of [`AddressingModel`].
 #[derive(Deserialize)]
 #[serde(remote = "AddressingModel", rename_all = "kebab-case")]
-#[expect(clippy::enum_variant_names, reason = "they are those of the model")]
 pub(super) enum AddressingModelName {
     GpuMmu,
     GpuVaIoMmu,
     GpuVaIoMmuGlobal,
+    Physical,
 }
 
 /// The names of [`NotificationRevision`].

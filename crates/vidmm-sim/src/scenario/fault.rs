@@ -40,7 +40,7 @@ pub enum FaultKind {
     SkipCacheFlush,
     /// The paging process's addresses are used again without the flush that goes before.
     ReusePagingVa,
-    /// Addresses are not patched into a DMA buffer before it runs.
+    /// A portion of a DMA buffer is not patched.
     SkipPatch,
     /// The n-th packet that the engine of kernels begins never ends.
     HangPacket,

@@ -141,7 +141,6 @@ fn explicit(mut table: Spanned<DeTable<'_>>, text: &str, path: &Path) -> Result<
         }
     }
     let steps = table.get_mut().remove("step").expect("the caller saw it");
-    let steps = read_steps(steps, |offset| line_of(text, offset))?;
     let places = ["local-memory", "aperture-commit-limit"].map(|key| place_in_adapter(&table, key));
     let bytes = |key: &str, place: usize, amount: LocalMemory| match amount {
         LocalMemory::Bytes(size) if size.bytes() <= MAX_LOCAL_MEMORY => Ok(size.bytes()),
@@ -151,6 +150,7 @@ fn explicit(mut table: Spanned<DeTable<'_>>, text: &str, path: &Path) -> Result<
         }
     };
     let keys = Keys::deserialize(toml::Deserializer::from(table))?;
+    let steps = read_steps(steps, keys.adapter.is_physical(), |offset| line_of(text, offset))?;
     let local_memory_bytes = bytes("local-memory", places[0], keys.adapter.local_memory_or(DEFAULT_LOCAL_MEMORY))?;
     let limit = keys.adapter.aperture_commit_limit;
     let aperture_commit_limit_bytes =

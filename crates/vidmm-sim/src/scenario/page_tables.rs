@@ -63,6 +63,9 @@ impl AdapterSettings {
     ///
     /// Returns the first rule that is broken.
     pub fn check_page_tables(&self) -> Result<(), PageTableError> {
+        if self.is_physical() {
+            return Ok(());
+        }
         let mut levels = self.page_table_bits();
         if !(1..=5).contains(&levels.len()) {
             return Err(PageTableError::Levels(levels.len()));

@@ -6,8 +6,10 @@ mod names;
 mod entries;
 mod sentences;
 mod recovery;
+mod portions;
 mod narrator;
 
 pub use narrator::Line;
 pub(crate) use narrator::Narrator;
+pub use portions::{PortionRow, Portions, SlotRow, SlotState};
 pub(crate) use words::trim_flags;

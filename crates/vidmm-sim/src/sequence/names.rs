@@ -1,6 +1,6 @@
 //! Who is who in the event log, by the names of the scenario.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::{EngineFence, EngineKind, IoMmuDomain, KmdAllocationHandle, KmdProcessHandle};
 use vidmm::{
@@ -16,6 +16,10 @@ pub(crate) struct Names {
     pub devices: BTreeMap<DeviceId, String>,
     pub fences: BTreeMap<MonitoredFenceId, String>,
     pub kernels: BTreeMap<(DeviceId, SubmissionNo), String>,
+    /// What DMA buffers that are patched were rendered from, by their numbers among the adapter's.
+    pub dma_buffers: BTreeMap<u64, String>,
+    /// Those of them that were rendered only to look at what is there.
+    pub looks: BTreeSet<u64>,
     /// Bytes of each mapping, by its process and address.
     pub mapped: BTreeMap<(ProcessId, GpuVirtualAddress), u64>,
     pub memory: Option<SegmentId>,
@@ -34,6 +38,8 @@ pub(crate) struct Names {
     paging_process: Option<KmdProcessHandle>,
     queues: BTreeMap<PagingQueueId, DeviceId>,
     engines: Vec<EngineKind>,
+    /// Portions of DMA buffers, by what they are among the device's submissions: the DMA buffer, the portion from 0, its bytes.
+    portions: BTreeMap<(DeviceId, SubmissionNo), (u64, u32, (u32, u32))>,
     dispatched: BTreeMap<EngineFence, (DeviceId, SubmissionNo)>,
 }
 
@@ -76,6 +82,9 @@ impl Names {
             }
             Event::Dispatched { device, submission, signal, .. } => {
                 self.dispatched.insert(signal, (device, submission));
+            }
+            Event::Portion { device, submission, dma_buffer, portion, start_offset, end_offset, .. } => {
+                self.portions.insert((device, submission), (dma_buffer, portion, (start_offset, end_offset)));
             }
             Event::Resubmitted { before, signal, .. } => {
                 if let Some(packet) = self.dispatched.get(&before).copied() {
@@ -157,6 +166,9 @@ impl Names {
 
     /// A packet in words.
     pub fn packet(&self, signal: EngineFence) -> String {
+        if let Some((of, _)) = self.portion_of(signal) {
+            return of;
+        }
         match self.kernel_of(signal) {
             Some(kernel) => format!("kernel {kernel}"),
             None => format!("paging buffer {}", signal.fence_id),
@@ -173,11 +185,33 @@ impl Names {
         self.processes.get(&process).cloned().unwrap_or_else(|| process.to_string())
     }
 
-    /// The kernel that a packet runs; none if it is a paging buffer.
+    /// The portion that a packet is, in words, and its bytes; none if it is no portion.
+    pub fn portion_of(&self, signal: EngineFence) -> Option<(String, (u32, u32))> {
+        let &(dma_buffer, portion, bytes) = self.portions.get(self.dispatched.get(&signal)?)?;
+        Some((format!("portion {} of {}", portion + 1, self.dma_buffer(dma_buffer)), bytes))
+    }
+
+    /// What a DMA buffer that is patched was rendered from.
+    pub fn dma_buffer(&self, number: u64) -> String {
+        self.dma_buffers.get(&number).cloned().unwrap_or_else(|| format!("DMA buffer {number}"))
+    }
+
+    /// The kernel or the command buffer that a packet runs; none if it is a paging buffer.
     pub fn kernel_of(&self, signal: EngineFence) -> Option<String> {
         let submission = self.dispatched.get(&signal)?;
+        if let Some(&(dma_buffer, ..)) = self.portions.get(submission) {
+            return Some(self.dma_buffer(dma_buffer));
+        }
         let name = self.kernels.get(submission);
         Some(name.cloned().unwrap_or_else(|| format!("submission {} of {}", submission.1, self.device(submission.0))))
+    }
+
+    /// A physical address in words; where the system's memory begins is its own affair.
+    pub fn address(&self, address: PhysicalAddress) -> String {
+        match address.segment.is_system() {
+            true => "system memory".to_owned(),
+            false => format!("{} {:#x}", self.place(address.segment), address.offset),
+        }
     }
 
     /// A place in words.

@@ -1,14 +1,17 @@
 //! Events become lines.
 
-use vidmm::contract::{BuildStatus, NotifyAlloc, PagingOperation, UpdatePageTableFlags, WddmVersion};
+use vidmm::contract::{
+    BuildStatus, DiscardContentFlags, NotifyAlloc, PagingOperation, UpdatePageTableFlags, WddmVersion,
+};
 use vidmm::{Event, GpuVirtualAddress, NumberedEvent};
 use vidmm_trace::ByteSize;
 
 use super::entries::Entries;
 use super::names::Names;
+use super::portions::{Portions, portion};
 use super::recovery::recovery;
 use super::sentences::sentence;
-use super::words::{addresses, chunk, content, model, notification, part, reason};
+use super::words::{addresses, chunk, content, model, notification, part, reason, transfer_part};
 use crate::exact::exact;
 
 /// A line of the sequence.
@@ -41,6 +44,7 @@ pub enum Line {
 #[derive(Debug, Default)]
 pub(crate) struct Narrator {
     pub names: Names,
+    pub portions: Portions,
     lines: Vec<Line>,
     started: bool,
     /// Entries that were written last, and may go on.
@@ -79,6 +83,7 @@ impl Narrator {
     pub fn event(&mut self, numbered: &NumberedEvent) {
         let event = &numbered.event;
         self.names.observe(event);
+        self.portions.observe(event, &self.names);
         match event {
             Event::AdapterStarted { .. } | Event::PagingVaQueried { .. } => self.adapter(event),
             Event::DriverFinding { finding } => self.say("finding", finding.to_string()),
@@ -91,7 +96,10 @@ impl Narrator {
             }
             Event::IoMmuMapped { .. } | Event::IoMmuUnmapped { .. } => self.io_mmu(event),
             Event::Evicted { .. } | Event::Placed { .. } => self.decision(event),
-            Event::Dispatched { signal, .. } => self.say("run", self.names.packet(*signal)),
+            Event::Dispatched { signal, .. } => {
+                let bytes = self.names.portion_of(*signal).map(|(_, (start, end))| format!(", bytes {start} to {end}"));
+                self.say("run", self.names.packet(*signal) + &bytes.unwrap_or_default());
+            }
             Event::Completed { signal } => self.say("done", self.names.packet(*signal)),
             Event::PagingFenceSignaled { queue, value } => {
                 self.say("fence", format!("paging fence of {} = {value}", self.names.queue(*queue)));
@@ -120,7 +128,9 @@ impl Narrator {
                 self.say(verb, format!("{}: it is not resident any more", self.names.allocation(*allocation)));
             }
             _ => {
-                let told = sentence(numbered, &self.names).or_else(|| recovery(numbered, &self.names));
+                let told = sentence(numbered, &self.names)
+                    .or_else(|| recovery(numbered, &self.names))
+                    .or_else(|| portion(event, &self.names));
                 if let Some((verb, text)) = told {
                     self.say(verb, text);
                 }
@@ -276,6 +286,27 @@ impl Narrator {
                 let at = notify.gpu_virtual_address_at_offset;
                 let of = of(allocation, offset, size);
                 ("NOTIFY_ALLOC", format!("{} {of} at {whose} {at}{nth}", notification(flags)))
+            }
+            PagingOperation::Transfer(transfer) => {
+                let offset = transfer.transfer_offset;
+                let text = format!(
+                    "{} from {} to {}{}",
+                    of(transfer.allocation, offset, transfer.transfer_size),
+                    names.address(transfer.first_source()),
+                    names.address(transfer.first_destination()),
+                    transfer_part(transfer.flags)
+                );
+                ("TRANSFER", text)
+            }
+            PagingOperation::Fill(fill) => {
+                let filled = of(fill.allocation, 0, fill.fill_size);
+                ("FILL", format!("{filled} at {} with {:#x}", names.address(fill.destination), fill.fill_pattern))
+            }
+            PagingOperation::DiscardContent(discard) => {
+                let gone = names.handle(discard.allocation);
+                let is_idle = discard.flags.contains(DiscardContentFlags::ALLOCATION_IS_IDLE);
+                let idle = if is_idle { ", AllocationIsIdle" } else { "" };
+                ("DISCARD_CONTENT", format!("{gone} at {}{idle}", names.address(discard.address)))
             }
             // Entries of page tables are folded, and a driver is asked for nothing else in this version.
             _ => return,

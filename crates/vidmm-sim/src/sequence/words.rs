@@ -1,7 +1,7 @@
 //! Sizes, ranges and places in words.
 
 use vidmm::TrimFlags;
-use vidmm::contract::{AddressingModel, NotifyAllocFlags};
+use vidmm::contract::{AddressingModel, NotifyAllocFlags, TransferFlags};
 use vidmm::event::{ContentSource, EvictReason};
 
 use crate::exact::exact;
@@ -24,6 +24,19 @@ pub(super) fn chunk(offset: u64, allocation: Option<u64>, window: u64) -> String
         }
         _ => String::new(),
     }
+}
+
+/// Which part of an allocation's way a transfer is, and what it promises; nothing if it is all of it.
+pub(super) fn transfer_part(flags: TransferFlags) -> String {
+    let ends = TransferFlags::TRANSFER_START | TransferFlags::TRANSFER_END;
+    let part = match flags & ends {
+        both if both == ends => "",
+        TransferFlags::TRANSFER_START => ", TransferStart",
+        TransferFlags::TRANSFER_END => ", TransferEnd",
+        _ => ", between",
+    };
+    let idle = if flags.contains(TransferFlags::ALLOCATION_IS_IDLE) { ", AllocationIsIdle" } else { "" };
+    format!("{part}{idle}")
 }
 
 pub(super) fn model(model: AddressingModel) -> &'static str {

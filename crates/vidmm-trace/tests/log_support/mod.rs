@@ -233,6 +233,8 @@ fn objects() -> Vec<Event> {
         Event::AdapterStarted {
             wddm_version: WddmVersion::WDDM2_0.0,
             addressing_model: AddressingModel::GpuMmu,
+            num_slots: 0,
+            preemption_aware: false,
             notification_revision: NotificationRevision::Current,
             memory: Some(MemorySegmentFacts { segment: SegmentId(1), size: 0x2_0000, page_size: PageSize::Kib4 }),
             aperture: ApertureSegmentFacts { segment: SegmentId(2), size: 0x2_0000 },

@@ -115,6 +115,8 @@ impl Run {
             Event::AdapterStarted {
                 wddm_version: WddmVersion::WDDM3_2.0,
                 addressing_model: self.model,
+                num_slots: 0,
+                preemption_aware: false,
                 notification_revision: self.revision,
                 memory: tables.then_some(memory),
                 aperture: ApertureSegmentFacts { segment: APERTURE, size: 64 * MIB },

@@ -1,6 +1,7 @@
 //! Adapter start.
 
 use alloc::{
+    boxed::Box,
     collections::{BTreeMap, BTreeSet, VecDeque},
     vec,
     vec::Vec,
@@ -65,7 +66,7 @@ impl VidMm {
         (adapter.paging_va_size, _) = queries[0].size(&adapter);
         check_windows(&adapter).map_err(|rule| refuse(vec![rule]))?;
         let mut placer = match adapter.is_physical() {
-            true => Placer::Linear(LinearPlacer::new(adapter.memory_size(), &adapter.bank_ends)),
+            true => Placer::Linear(Box::new(LinearPlacer::new(adapter.memory_size(), &adapter.bank_ends))),
             false => Placer::Pages(PagePlacer::new(adapter.memory_size())),
         };
         let (tables, extents) = place_paging_tables(&adapter, &mut placer, host).map_err(|rule| refuse(vec![rule]))?;
@@ -150,6 +151,8 @@ impl VidMm {
         self.events.record(|| Event::AdapterStarted {
             wddm_version: adapter.version.0,
             addressing_model: adapter.model,
+            num_slots: if adapter.is_physical() { adapter.num_slots } else { 0 },
+            preemption_aware: adapter.is_physical() && adapter.preemption_aware,
             notification_revision: adapter.revision,
             memory: adapter.memory.map(|memory| MemorySegmentFacts {
                 segment: memory.id,

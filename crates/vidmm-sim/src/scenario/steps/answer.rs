@@ -3,9 +3,10 @@
 use std::fmt;
 
 use serde::Deserialize;
+use vidmm::contract::RenderStatus;
 use vidmm::{
     CreateError, EvictError, GpuVaError, InvalidHandle, LockError, MakeResidentError, MapError, OfferError, OpenError,
-    ReclaimError, ReservationError, SubmitError, UnlockError, UpdateError, VaRangeError,
+    ReclaimError, RenderError, ReservationError, SubmitError, UnlockError, UpdateError, VaRangeError,
 };
 
 /// The answer of a call: that it was done, or the refusal by name.
@@ -90,6 +91,14 @@ pub enum Answer {
     PageFault,
     /// The process has hung engines too often.
     ProcessBlocked,
+    /// The driver does not understand the command buffer (PAT-12).
+    InvalidParameter,
+    /// A command that only the driver may give, or an address of the user's own choice (PAT-12).
+    PrivilegedInstruction,
+    /// A command that means nothing (PAT-12).
+    IllegalInstruction,
+    /// The driver's patch-location list breaks a rule, and the device is in error for it (U-45).
+    PatchLocationList,
     /// A refusal that this version has no name for.
     Other,
 }
@@ -142,6 +151,10 @@ impl Answer {
             Self::TooMuch => "too-much",
             Self::PageFault => "page-fault",
             Self::ProcessBlocked => "process-blocked",
+            Self::InvalidParameter => "invalid-parameter",
+            Self::PrivilegedInstruction => "privileged-instruction",
+            Self::IllegalInstruction => "illegal-instruction",
+            Self::PatchLocationList => "patch-location-list",
             Self::Other => "other",
         }
     }
@@ -178,7 +191,7 @@ impl From<&CreateError> for Answer {
             CreateError::Violation(_) => Self::Violation,
             CreateError::ProcessBlocked => Self::ProcessBlocked,
             CreateError::NoPagingVa => Self::NoPagingVa,
-            CreateError::NotSupported(_) => Self::NotSupported,
+            CreateError::NotSupported(_) | CreateError::ReferenceLists => Self::NotSupported,
             _ => Self::Other,
         }
     }
@@ -207,6 +220,7 @@ impl From<&EvictError> for Answer {
             EvictError::InvalidHandle(_) => Self::InvalidHandle,
             EvictError::Empty => Self::Empty,
             EvictError::NotResident { .. } => Self::NotResident,
+            EvictError::ReferenceLists => Self::NotSupported,
             _ => Self::Other,
         }
     }
@@ -218,6 +232,7 @@ impl From<&OfferError> for Answer {
             OfferError::InvalidHandle(_) => Self::InvalidHandle,
             OfferError::DeviceInError(_) => Self::DeviceInError,
             OfferError::Empty => Self::Empty,
+            OfferError::ReferenceLists => Self::NotSupported,
             OfferError::WrongDevice { .. } => Self::WrongDevice,
             OfferError::Offered { .. } => Self::Offered,
             OfferError::Locked { .. } => Self::Locked,
@@ -277,6 +292,7 @@ impl From<&OpenError> for Answer {
             OpenError::NotShared => Self::NotShared,
             OpenError::AlreadyOpen => Self::AlreadyOpen,
             OpenError::NotOpen => Self::NotOpen,
+            OpenError::ReferenceLists => Self::NotSupported,
             OpenError::Kmd(_) => Self::Kmd,
             _ => Self::Other,
         }
@@ -331,6 +347,27 @@ impl From<&SubmitError> for Answer {
             SubmitError::DeviceInError(_) => Self::DeviceInError,
             SubmitError::NotResident { .. } => Self::NotResident,
             SubmitError::QueueFull { .. } => Self::QueueFull,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl From<&RenderError> for Answer {
+    fn from(error: &RenderError) -> Self {
+        match error {
+            RenderError::InvalidHandle(_) => Self::InvalidHandle,
+            RenderError::DeviceInError(_) => Self::DeviceInError,
+            RenderError::GpuVirtualAddresses => Self::NotSupported,
+            RenderError::WrongDevice { .. } => Self::WrongDevice,
+            RenderError::QueueFull { .. } => Self::QueueFull,
+            RenderError::PatchLocationList { .. } => Self::PatchLocationList,
+            RenderError::Driver(status) => match status {
+                RenderStatus::InsufficientDmaBuffer | RenderStatus::NoMemory => Self::Kmd,
+                RenderStatus::PrivilegedInstruction => Self::PrivilegedInstruction,
+                RenderStatus::IllegalInstruction => Self::IllegalInstruction,
+                RenderStatus::InvalidParameter => Self::InvalidParameter,
+                RenderStatus::InvalidHandle => Self::InvalidHandle,
+            },
             _ => Self::Other,
         }
     }

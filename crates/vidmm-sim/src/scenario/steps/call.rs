@@ -8,6 +8,7 @@ use super::fault::{CheckError, CheckResets};
 use super::kernel::Kernel;
 use super::names::names;
 use super::objects::{CreateAllocation, CreateDevice, DestroyAllocation, KillProcess, MapAllocation, OnDevice};
+use super::render::Render;
 use super::residency::{Evict, MakeResident, Offer, Reclaim, SetPriority, UpdateProperty};
 use crate::scenario::duration::Duration;
 
@@ -75,13 +76,16 @@ pub enum Call {
     Power(Power),
     /// A kernel is submitted.
     Kernel(Kernel),
+    /// D3DKMTRender: a command buffer is translated and queued.
+    Render(Render),
     /// The CPU signals a monitored fence.
     Signal(String),
     /// D3DKMTDestroyAllocation2.
     DestroyAllocation(DestroyAllocation),
     /// D3DKMTFreeGpuVirtualAddress: a whole mapping.
     FreeVa(String),
-    /// A kernel reads mappings, and every page must be what was written last.
+    /// A kernel reads mappings, or allocations where there are no GPU virtual addresses, and every page must be what was
+    /// written last.
     CheckContent(Vec<String>),
 }
 

@@ -5,11 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::budget::{ProcessPriority, ReserveVideoMemory};
 use super::call::{Action, Call, Look, Until};
 use super::objects::{DestroyAllocation, KillProcess};
+use super::render::Render;
 use super::residency::{Evict, MakeResident, Offer, SetPriority, UpdateProperty};
 use super::{DEFAULT_DEVICE, DEFAULT_PROCESS};
 
 /// The names that steps have given so far.
 pub(super) struct Known {
+    /// Whether there are no GPU virtual addresses.
+    is_physical: bool,
     processes: BTreeSet<String>,
     devices: BTreeSet<String>,
     /// Allocations, and groups of them.
@@ -20,9 +23,11 @@ pub(super) struct Known {
     fences: BTreeSet<String>,
 }
 
-impl Default for Known {
-    fn default() -> Self {
+impl Known {
+    /// The names that are there before the first step.
+    pub fn new(is_physical: bool) -> Self {
         Self {
+            is_physical,
             processes: [DEFAULT_PROCESS.to_owned()].into(),
             devices: [DEFAULT_DEVICE.to_owned()].into(),
             allocations: BTreeMap::new(),
@@ -31,9 +36,7 @@ impl Default for Known {
             fences: BTreeSet::new(),
         }
     }
-}
 
-impl Known {
     /// Checks that a step names what there is, takes note of what it creates, and puts the members of groups in their place.
     ///
     /// # Errors
@@ -129,6 +132,7 @@ impl Known {
             | Call::KillProcess(KillProcess { process, .. }) => known("process", &self.processes, process),
             Call::RegisterTrim(device) | Call::UnregisterTrim(device) => known("device", &self.devices, device),
             Call::TrimIntervals(_) | Call::Power(_) => Ok(()),
+            Call::CheckContent(allocations) if self.is_physical => self.resolve_allocations(allocations),
             Call::CheckContent(mappings) => self.resolve_mappings(mappings),
             Call::FreeVa(mapping) => {
                 let mut one = vec![mapping.clone()];
@@ -140,22 +144,41 @@ impl Known {
                 self.resolve_mappings(&mut kernel.writes)?;
                 self.resolve_allocations(&mut kernel.allocations)?;
                 kernel.device.iter().try_for_each(|device| known("device", &self.devices, device))?;
-                for name in &kernel.after {
-                    if !self.fences.contains(name) {
-                        known("kernel or fence", &self.kernels, name)?;
-                    }
-                }
-                if !matches!(Until::from(kernel.name.clone()), Until::Kernel(_)) {
-                    return Err(format!(
-                        "`wait = \"{}\"` means something else; give the kernel another name",
-                        kernel.name
-                    ));
-                }
-                is_new("fence", self.fences.contains(&kernel.name), &kernel.name)?;
-                add("kernel", &mut self.kernels, &kernel.name)
+                self.check_after(&kernel.after)?;
+                self.add_work(&kernel.name)
             }
+            Call::Render(render) => self.check_render(render),
             Call::Signal(fence) => known("fence", &self.fences, fence),
         }
+    }
+
+    fn check_render(&mut self, render: &Render) -> Result<(), String> {
+        for bound in render.bound() {
+            let members = self.allocations.get(&bound.allocation);
+            let members = members.ok_or_else(|| missing("allocation", self.allocations.keys(), &bound.allocation))?;
+            if members[..] != [bound.allocation.clone()] {
+                return Err(format!("`{}` is a group; a slot holds one allocation", bound.allocation));
+            }
+        }
+        render.check_slots()?;
+        render.device.iter().try_for_each(|device| known("device", &self.devices, device))?;
+        self.check_after(&render.after)?;
+        self.add_work(&render.name)
+    }
+
+    /// What work waits for: other work, or fences.
+    fn check_after(&self, after: &[String]) -> Result<(), String> {
+        let work = |name: &&String| !self.fences.contains(*name);
+        after.iter().filter(work).try_for_each(|name| known("kernel or fence", &self.kernels, name))
+    }
+
+    /// Takes note of a kernel, or of a command buffer.
+    fn add_work(&mut self, name: &str) -> Result<(), String> {
+        if !matches!(Until::from(name.to_owned()), Until::Kernel(_)) {
+            return Err(format!("`wait = \"{name}\"` means something else; give the kernel another name"));
+        }
+        is_new("fence", self.fences.contains(name), name)?;
+        add("kernel", &mut self.kernels, name)
     }
 
     /// The group that has exactly these members, if there is one.

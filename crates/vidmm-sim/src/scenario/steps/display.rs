@@ -51,6 +51,7 @@ impl fmt::Display for Call {
             Call::Power(Power::Down) => f.write_str("power down"),
             Call::Power(Power::Up) => f.write_str("power up"),
             Call::Kernel(kernel) => kernel.fmt(f),
+            Call::Render(render) => render.fmt(f),
             Call::Signal(fence) => write!(f, "signal {fence}"),
             Call::DestroyAllocation(destroy) => destroy.fmt(f),
             Call::FreeVa(mapping) => write!(f, "free-va {mapping}"),

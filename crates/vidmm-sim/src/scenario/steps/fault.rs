@@ -61,6 +61,10 @@ pub enum ErrorReason {
     NotResident,
     /// A MakeResident that must succeed did not.
     OutOfMemory,
+    /// Its driver's patch-location list breaks a rule (U-45).
+    PatchLocationList,
+    /// What a DMA buffer of it needs at one split point does not fit (SPL-10).
+    PreparationFailed,
     /// The adapter is in error.
     AdapterInError,
     /// A reason that this version has no name for.
@@ -79,6 +83,8 @@ impl ErrorReason {
             Self::ProcessBlocked => "process-blocked",
             Self::NotResident => "not-resident",
             Self::OutOfMemory => "out-of-memory",
+            Self::PatchLocationList => "patch-location-list",
+            Self::PreparationFailed => "preparation-failed",
             Self::AdapterInError => "adapter-in-error",
             Self::Other => "other",
         }
@@ -104,6 +110,8 @@ impl From<DeviceErrorReason> for ErrorReason {
             DeviceErrorReason::ProcessBlocked => Self::ProcessBlocked,
             DeviceErrorReason::NotResident { .. } => Self::NotResident,
             DeviceErrorReason::OutOfMemory => Self::OutOfMemory,
+            DeviceErrorReason::PatchLocationList { .. } => Self::PatchLocationList,
+            DeviceErrorReason::PreparationFailed { .. } => Self::PreparationFailed,
             DeviceErrorReason::AdapterInError => Self::AdapterInError,
             _ => Self::Other,
         }

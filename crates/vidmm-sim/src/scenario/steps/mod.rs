@@ -23,6 +23,7 @@ mod objects;
 mod residency;
 mod budget;
 mod kernel;
+mod render;
 mod fault;
 mod call;
 mod display;
@@ -39,6 +40,7 @@ pub use objects::{
     MapAllocation, OnDevice,
 };
 pub(super) use read::read_steps;
+pub use render::{Bound, HostileList, Render, RenderCommand};
 pub use residency::{
     Evict, EvictFlag, MakeResident, MakeResidentFlag, Offer, OfferFlag, OfferPriority, Reclaim, ReclaimResult,
     SetPriority, UpdateProperty,

@@ -23,7 +23,7 @@ pub(super) fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<St
     deserializer.deserialize_any(NamesVisitor)
 }
 
-fn check_name<E: Error>(name: String) -> Result<String, E> {
+pub(super) fn check_name<E: Error>(name: String) -> Result<String, E> {
     let plain = |character: char| character.is_alphanumeric() || "_-.'".contains(character);
     if (1..=MAX_NAME).contains(&name.chars().count()) && name.chars().all(plain) {
         return Ok(name);

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
+use vidmm::PAGE_SIZE;
+use vidmm::contract::Direction;
 use vidmm_runtime::AllocationSegments;
 use vidmm_trace::ByteSize;
 
@@ -63,6 +65,19 @@ pub struct CreateAllocation {
     /// How many there are; none is one, without a number.
     #[serde(default, deserialize_with = "count")]
     pub count: Option<u32>,
+    /// Where each had better begin: at a multiple of so many bytes. This key and the next three count without GPU virtual
+    /// addresses only.
+    #[serde(default, deserialize_with = "alignment")]
+    pub alignment: Option<ByteSize>,
+    /// From which end of a segment room is looked for.
+    #[serde(default)]
+    pub direction: Option<DirectionName>,
+    /// The banks of local memory where they had better be, from 1, in order of preference (SEG-43).
+    #[serde(default, deserialize_with = "banks")]
+    pub banks: Vec<u8>,
+    /// Whether their content leaves local memory through the aperture (SEG-45).
+    #[serde(default)]
+    pub evict_through_aperture: bool,
     /// The device; none is the default's.
     #[serde(default, deserialize_with = "optional_name")]
     pub device: Option<String>,
@@ -94,6 +109,21 @@ impl fmt::Display for CreateAllocation {
             (self.shared, "shared"),
         ];
         marks.iter().filter(|(is_set, _)| *is_set).try_for_each(|(_, words)| write!(f, ", {words}"))?;
+        if let Some(alignment) = self.alignment {
+            write!(f, ", aligned to {}", exact(alignment.bytes()))?;
+        }
+        match self.direction {
+            None => {}
+            Some(DirectionName::FromStart) => f.write_str(", from the start of its segment")?,
+            Some(DirectionName::FromEnd) => f.write_str(", from the end of its segment")?,
+        }
+        if !self.banks.is_empty() {
+            let banks: Vec<String> = self.banks.iter().map(u8::to_string).collect();
+            write!(f, ", in bank {}", banks.join(" or "))?;
+        }
+        if self.evict_through_aperture {
+            f.write_str(", leaves through the aperture")?;
+        }
         if let Some(priority) = self.priority {
             write!(f, ", priority {priority}")?;
         }
@@ -107,6 +137,25 @@ impl fmt::Display for CreateAllocation {
             Notification::Eviction => f.write_str(", NotifyEviction"),
             Notification::IoMmuUnmap => f.write_str(", NotifyIoMmuUnmap"),
         })
+    }
+}
+
+/// From which end of a segment room is looked for (SEG-42).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DirectionName {
+    /// The lowest addresses first.
+    FromStart,
+    /// The highest addresses first.
+    FromEnd,
+}
+
+impl From<DirectionName> for Direction {
+    fn from(direction: DirectionName) -> Self {
+        match direction {
+            DirectionName::FromStart => Self::FromStart,
+            DirectionName::FromEnd => Self::FromEnd,
+        }
     }
 }
 
@@ -281,6 +330,22 @@ fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error
     }
     let most = ByteSize(MAX_LOCAL_MEMORY);
     Err(D::Error::custom(format!("an allocation of {size}; give a size from 1 byte to {most}, such as `16 MiB`")))
+}
+
+fn alignment<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ByteSize>, D::Error> {
+    let size = ByteSize::deserialize(deserializer)?;
+    if size.bytes().is_power_of_two() && (PAGE_SIZE..=1 << 31).contains(&size.bytes()) {
+        return Ok(Some(size));
+    }
+    Err(D::Error::custom(format!("an alignment of {size}; give a power of two from 4 KiB to 2 GiB")))
+}
+
+fn banks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    let banks = Vec::<u8>::deserialize(deserializer)?;
+    if banks.len() <= 4 && !banks.contains(&0) {
+        return Ok(banks);
+    }
+    Err(D::Error::custom("give up to four banks, numbered from 1"))
 }
 
 fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {

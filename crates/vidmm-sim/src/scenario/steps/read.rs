@@ -17,7 +17,7 @@ use super::objects::OnDevice;
 use crate::scenario::problem::Problem;
 
 /// The verbs, each the key of a step's table that says what the step does.
-const VERBS: [(&str, Read); 44] = [
+const VERBS: [(&str, Read); 45] = [
     ("create-process", |step| call(Call::CreateProcess(read::<CreateProcess>(step)?.create_process))),
     ("create-device", |step| call(Call::CreateDevice(read(step)?))),
     ("create-fence", |step| call(Call::CreateFence(read::<CreateFence>(step)?.create_fence))),
@@ -55,6 +55,7 @@ const VERBS: [(&str, Read); 44] = [
     ("kill-process", |step| call(Call::KillProcess(read(step)?))),
     ("power", |step| call(Call::Power(read::<SetPower>(step)?.power))),
     ("kernel", |step| call(Call::Kernel(read(step)?))),
+    ("render", |step| call(Call::Render(read(step)?))),
     ("signal", |step| call(Call::Signal(read::<Signal>(step)?.signal))),
     ("destroy-allocation", |step| call(Call::DestroyAllocation(read(step)?))),
     ("free-va", |step| call(Call::FreeVa(read::<FreeVa>(step)?.free_va))),
@@ -89,16 +90,17 @@ fn look(look: Look) -> Result<Action, toml::de::Error> {
     Ok(Action::Look(look))
 }
 
-/// Reads the array `[[step]]`. `line` says on which line a byte of the text is.
+/// Reads the array `[[step]]`, for an adapter with GPU virtual addresses or without. `line` says on which line a byte of the text is.
 pub(in crate::scenario) fn read_steps(
     steps: Spanned<DeValue<'_>>,
+    is_physical: bool,
     line: impl Fn(usize) -> usize,
 ) -> Result<Vec<Step>, Problem> {
     let start = steps.span().start;
     let DeValue::Array(steps) = steps.into_inner() else {
         return Err(Problem::At(start, "`step` is not a list of tables; write `[[step]]` before each".to_owned()));
     };
-    let mut known = Known::default();
+    let mut known = Known::new(is_physical);
     steps.into_iter().map(|step| read_step(step, &mut known, &line)).collect()
 }
 
