@@ -11,6 +11,7 @@ use crate::{
     id::{ContextId, DeviceId, MonitoredFenceId, PagingQueueId, ProcessId},
     ordered_set::OrderedSet,
     pool::{PerPool, Pool},
+    progress::Progress,
     residency::Lapsing,
     state::{Context, Device, MonitoredFence, PagingQueue, VidMm},
     turn::{Power, Turn},

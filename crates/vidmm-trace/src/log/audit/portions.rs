@@ -114,7 +114,8 @@ impl Audit {
     }
 
     fn rendered(&mut self, event: &Event) {
-        let &Event::Rendered { device, context, dma_buffer, bytes, ref allocations, ref patch_locations } = event else {
+        let &Event::Rendered { device, context, dma_buffer, bytes, ref allocations, ref patch_locations } = event
+        else {
             return;
         };
         let expected = self.portions.last.saturating_add(1);
@@ -229,7 +230,9 @@ impl Audit {
         });
         let next = rest.get(count).map(|at| at.split_offset);
         self.findings.check(is_last || next == Some(end), Invariant::I19, || {
-            format!("portion {portion} of DMA buffer {dma_buffer} ends at {end}, where there is no split point: {next:?}")
+            format!(
+                "portion {portion} of DMA buffer {dma_buffer} ends at {end}, where there is no split point: {next:?}"
+            )
         });
         Some(buffer.next..buffer.next + count)
     }
