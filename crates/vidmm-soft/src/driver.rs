@@ -1,4 +1,4 @@
-//! The reference driver: its kernel-mode half encodes paging, its user-mode half kernels.
+//! The kernel-mode half of the reference driver: it encodes paging, and lets users run kernels.
 
 mod patch;
 mod physical;
@@ -7,20 +7,16 @@ mod render;
 use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::{
-    AdapterInfo, AllocationFlags, AllocationFlags2, AllocationInfo, BuildPagingBuffer, BuildStatus,
-    CreateAllocationError, EngineDesc, EngineKind, FillVirtual, FlushTlb, GpuMmuCaps, GpuMmuFlags, Kmd,
-    KmdAllocationHandle, KmdContextHandle, KmdError, KmdProcessHandle, MapApertureFlags, MapApertureSegment,
-    MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, NotifyInterrupt, PageTableLevelDesc, PageTableUpdateMode,
-    PagingBufferDesc, PagingOperation, Patch, Render, RenderStatus, RootPageTable, SegmentDescriptor, SegmentFlags,
-    SegmentPreference, SegmentSet, SubmitCommand, TransferVirtual, UnmapApertureSegment, UpdatePageTable,
-    UpdatePageTableFlags,
+    AdapterInfo, AllocationFlags, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, EngineDesc,
+    EngineKind, FillVirtual, FlushTlb, GpuMmuCaps, GpuMmuFlags, Kmd, KmdAllocationHandle, KmdContextHandle, KmdError,
+    KmdProcessHandle, MapApertureFlags, MapApertureSegment, MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags,
+    NotifyInterrupt, PageTableLevelDesc, PageTableUpdateMode, PagingBufferDesc, PagingOperation, Patch, Render,
+    RenderStatus, RootPageTable, SegmentDescriptor, SegmentFlags, SegmentPreference, SegmentSet, SubmitCommand,
+    TransferVirtual, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
 };
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
-use vidmm_runtime::{
-    AllocationDesc, AllocationSegments, CommandStep, CpuAccess, KernelCommand, Surface, Umd, UserCommands,
-};
+use vidmm_runtime::{AllocationSegments, Surface};
 
-use crate::command_buffer::CommandBuffer;
 use crate::config::{LOCAL_SEGMENT, SoftAdapterConfig};
 use crate::encoding::{
     self, Command, Decompress, Fill, FlushRange, MapAperture, SetContext, SetRootPageTable, Transfer, UnmapAperture,
@@ -561,45 +557,5 @@ impl Kmd for SoftKmd {
 
     fn query_dependent_engine_group(&mut self, node_ordinal: u32) -> u64 {
         self.config.dependent_engine_mask(node_ordinal)
-    }
-}
-
-/// The user-mode half of the reference driver.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SoftUmd;
-
-impl Umd for SoftUmd {
-    fn encode_kernel(&self, kernel: &KernelCommand) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        encoding::encode_to_vec(&Command::Kernel(kernel.clone()), &mut bytes);
-        bytes
-    }
-
-    fn encode_command_buffer(&self, steps: &[CommandStep]) -> UserCommands {
-        steps.iter().fold(CommandBuffer::new(), CommandBuffer::step).finish()
-    }
-
-    fn allocation_private_data(&self, desc: &AllocationDesc) -> Vec<u8> {
-        let mut flags = AllocationFlags::empty();
-        flags.set(AllocationFlags::ACCESSED_PHYSICALLY, desc.accessed_physically);
-        flags |= match desc.cpu {
-            CpuAccess::None => AllocationFlags::empty(),
-            CpuAccess::Visible => AllocationFlags::CPU_VISIBLE,
-            CpuAccess::PermanentSysMem => AllocationFlags::CPU_VISIBLE | AllocationFlags::PERMANENT_SYS_MEM,
-            CpuAccess::ExistingSysMem => AllocationFlags::CPU_VISIBLE | AllocationFlags::EXISTING_SYS_MEM,
-        };
-        let mut flags2 = AllocationFlags2::empty();
-        flags2.set(AllocationFlags2::NOTIFY_EVICTION, desc.notify_eviction);
-        flags2.set(AllocationFlags2::NOTIFY_IO_MMU_UNMAP, desc.notify_io_mmu_unmap);
-        AllocationPrivateData {
-            size: desc.size,
-            allocation_priority: desc.priority,
-            flags,
-            flags2,
-            segments: desc.segments,
-            surface: desc.surface,
-            placement: desc.placement,
-        }
-        .to_bytes()
     }
 }

@@ -47,6 +47,7 @@ mod surface;
 mod system;
 mod tlb;
 mod translation;
+mod umd;
 
 pub use command_buffer::CommandBuffer;
 pub use config::{ConfigError, LOCAL_SEGMENT, LinkedAdapterConfig, SoftAdapterConfig};
@@ -54,7 +55,7 @@ pub use cost::CostModel;
 pub use cpu_addresses::CpuAddresses;
 pub use device::{CommandCounts, ModelGpuCounters};
 pub use digest::{KernelState, PageWords, RAMP_STEP, WORDS_PER_PAGE, mix, ramp_words, uniform_digest, words_digest};
-pub use driver::{COPY_ENGINE, PAGING_ENGINE, RENDER_ENGINE, SoftKmd, SoftUmd};
+pub use driver::{COPY_ENGINE, PAGING_ENGINE, RENDER_ENGINE, SoftKmd};
 pub use faults::{FORGED_FAULT_ADDRESS, ModelGpuFaults, PacketHits};
 pub use gpu::ModelGpu;
 pub use host::SoftHost;
@@ -66,6 +67,7 @@ pub use private_data::AllocationPrivateData;
 pub use status::{StatusKind, StatusRegisters};
 pub use surface::page_key;
 pub use system::{SYSTEM_MEMORY_BYTES, SystemMemory};
+pub use umd::SoftUmd;
 
 use vidmm_runtime::Machine;
 

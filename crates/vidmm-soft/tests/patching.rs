@@ -49,17 +49,18 @@ const RIGHT: Outcome =
 impl World {
     /// `clients` devices with a context and allocations as `desc` has them, one half of which is bound through each slot.
     fn new(config: &SoftAdapterConfig, knobs: PreparationKnobs, desc: AllocationDesc, clients: usize) -> Self {
-        Self::with_fault(config, knobs, desc, clients, None)
+        Self::with_faults(config, knobs, desc, clients, None, ModelGpuFaults::default())
     }
 
-    fn with_fault(
+    fn with_faults(
         config: &SoftAdapterConfig,
         preparation: PreparationKnobs,
         desc: AllocationDesc,
         clients: usize,
         fault: Option<DriverFault>,
+        gpu_faults: ModelGpuFaults,
     ) -> Self {
-        let machine = machine(config, CostModel::default(), ModelGpuFaults::default(), None);
+        let machine = machine(config, CostModel::default(), gpu_faults, None);
         let io_mmu = machine.host.io_mmu().clone();
         let mut machine = Machine::from(machine);
         if let Some(fault) = fault {
@@ -210,18 +211,49 @@ fn contexts_that_are_split_beside_each_other_do_not_disturb_each_other() {
     }
 }
 
+/// Packet number `nth` of the engine of kernels never ends.
+fn hang(nth: u64) -> ModelGpuFaults {
+    let packet = PacketHits { engine: RENDER_ENGINE, hits: nth..=nth };
+    ModelGpuFaults { hang_packets: vec![packet], ..ModelGpuFaults::default() }
+}
+
+#[test]
+fn a_portion_that_hangs_costs_its_own_device_only() {
+    for nth in [1, 2, 5, 9] {
+        let knobs = PreparationKnobs::default();
+        let mut world = World::with_faults(&config(), knobs, in_local_memory(), 3, None, hang(nth));
+        let outcome = world.write_and_read();
+        assert_eq!((outcome.wrong_pages, outcome.page_faults, outcome.devices_in_error), (0, 0, 1), "packet {nth}");
+        assert!(outcome.right_pages >= 2 * RIGHT.right_pages, "packet {nth}: {outcome:?}");
+    }
+}
+
+#[test]
+fn after_a_reset_of_the_adapter_no_kernel_reads_what_was_lost() {
+    // The reset of the engine is a lie: only that of the adapter helps, and local memory is lost with it.
+    let faults = ModelGpuFaults { lie_about_engine_reset: Some(1..=1), ..hang(5) };
+    let knobs = PreparationKnobs::default();
+    let mut world = World::with_faults(&config(), knobs, in_local_memory(), 2, None, faults);
+    let outcome = world.write_and_read();
+    assert_eq!((outcome.wrong_pages, outcome.page_faults, outcome.devices_in_error), (0, 0, 2), "{outcome:?}");
+}
+
+/// A machine whose driver makes a mistake at every occasion.
+fn with_mistake(fault: DriverFault) -> World {
+    let (config, knobs) = (config(), PreparationKnobs::default());
+    World::with_faults(&config, knobs, in_local_memory(), 1, Some(fault), ModelGpuFaults::default())
+}
+
 #[test]
 fn a_transfer_that_is_dropped_is_found() {
-    let fault = Some(DriverFault::DropPageOut);
-    let mut world = World::with_fault(&config(), PreparationKnobs::default(), in_local_memory(), 1, fault);
+    let mut world = with_mistake(DriverFault::DropPageOut);
     let outcome = world.write_and_read();
     assert!(outcome.wrong_pages > 0, "{outcome:?}");
 }
 
 #[test]
 fn a_patch_that_is_skipped_is_found() {
-    let fault = Some(DriverFault::SkipPatch);
-    let mut world = World::with_fault(&config(), PreparationKnobs::default(), in_local_memory(), 1, fault);
+    let mut world = with_mistake(DriverFault::SkipPatch);
     let outcome = world.write_and_read();
     assert!(outcome.page_faults > 0 && outcome.devices_in_error > 0, "it was never patched: {outcome:?}");
 }

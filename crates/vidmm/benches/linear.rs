@@ -64,7 +64,7 @@ const PARTS: [Part; 3] = [("refusals", refusals), ("pairs", pairs), ("tail", tai
 const FLAGS: [&str; 4] = ["--quick", "--json", "--check", "--bench"];
 
 fn refusals(scale: &Scale, report: &mut Report) {
-    for load in [80, 90, 95] {
+    for load in [90, 95] {
         let own = churn::refused::<Vidmm>(scale.seeds, load);
         let id = |peer: &str| format!("P2 refused at {load} %: vidmm by {peer}");
         let goal = if load == 90 { Goal::gate(1.25) } else { None };

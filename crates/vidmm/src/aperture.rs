@@ -10,6 +10,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use crate::{
     free_ranges::FreeRanges,
     id::PlanNo,
+    linear::{Compaction, LinearSegment, MAX_SEGMENT_SIZE, Movable},
     units::{Extent, PAGE_SIZE_64K},
 };
 
@@ -71,6 +72,16 @@ impl ApertureRanges {
     fn find(&self, size: u64) -> Option<Extent> {
         let vacant = self.vacant.at_least(size).flat_map(|hole| self.unassigned.inside(hole));
         vacant.chain(self.unassigned.at_least(size)).find_map(|hole| aligned_in(hole, size))
+    }
+
+    /// Which of the assigned ranges in `movable` must move so that `size` bytes are unassigned together; none if that cannot be.
+    pub fn plan_compaction(&self, movable: &[Movable], size: u64) -> Option<Compaction> {
+        let is_possible = (1..=MAX_SEGMENT_SIZE).contains(&self.size);
+        let mut segment = is_possible.then(|| LinearSegment::new(self.size))?;
+        for &range in self.assigned.values() {
+            segment.allocate_at(range)?;
+        }
+        segment.plan_compaction(movable, size, PAGE_SIZE_64K).ok()
     }
 
     /// Nothing outstanding requires `allocation` any more: its range may be assigned to others.

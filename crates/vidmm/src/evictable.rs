@@ -7,6 +7,7 @@
 //! at most three of them, however many there are.
 
 use alloc::collections::BTreeMap;
+use core::ops::Bound;
 
 use crate::allocation::{Allocation, AllocationState, Allocations, Links};
 
@@ -126,6 +127,17 @@ impl Evictable {
 
     fn ends(&mut self, key: (Class, u32)) -> &mut (u32, u32) {
         self.queues.get_mut(&key).expect("a linked allocation is in a queue")
+    }
+
+    /// Who goes after `index`, which is one of them; after none, the first.
+    pub fn after(&self, allocations: &Allocations, index: Option<u32>) -> Option<u32> {
+        let Some(index) = index else { return self.queues.values().next().map(|&(first, _)| first) };
+        let allocation = &allocations[index as usize];
+        if allocation.links.after != NONE {
+            return Some(allocation.links.after);
+        }
+        let later = (Bound::Excluded(allocation.queue_key(allocation.queued_class())), Bound::Unbounded);
+        self.queues.range(later).next().map(|(_, &(first, _))| first)
     }
 
     /// All of them in the order in which they go.

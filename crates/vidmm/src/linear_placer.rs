@@ -1,66 +1,64 @@
-//! Placement in a segment where each allocation is one range: which ranges are free, and whom a taker must follow.
+//! The memory segment where each allocation is one range: what is free of it, and whom a taker must follow.
 //!
 //! A range is free as soon as the plan that empties it is decided. Whoever takes it before that plan has entered the stream
 //! follows it.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
-use crate::{contract::Direction, free_ranges::FreeRanges, id::PlanNo, patching::Wish, units::Extent};
+use crate::{
+    id::PlanNo,
+    linear::{Compaction, LinearSegment, Movable},
+    patching::Wish,
+    units::Extent,
+};
 
-/// The free ranges of a linear segment.
+/// The free ranges of the memory segment.
 #[derive(Debug)]
 pub(crate) struct LinearPlacer {
-    size: u64,
-    free: FreeRanges,
+    /// None where there is no memory segment.
+    segment: Option<LinearSegment>,
     /// What plans empty that have not entered the stream.
     emptied: BTreeMap<PlanNo, Vec<Extent>>,
-    available: u64,
 }
 
 impl LinearPlacer {
-    pub fn new(size: u64) -> Self {
-        let mut free = FreeRanges::default();
-        free.insert(Extent { offset: 0, size });
-        Self { size, free, emptied: BTreeMap::new(), available: size }
+    /// Adapter start has checked the size and the banks.
+    pub fn new(size: u64, bank_ends: &[u64]) -> Self {
+        let segment = || LinearSegment::with_banks(size, bank_ends).expect("adapter start refuses other banks");
+        Self { segment: (size > 0).then(segment), emptied: BTreeMap::new() }
     }
 
     pub fn size(&self) -> u64 {
-        self.size
+        self.segment.as_ref().map_or(0, LinearSegment::size)
     }
 
     /// Bytes that nothing is placed in.
     pub fn available(&self) -> u64 {
-        self.available
+        self.segment.as_ref().map_or(0, LinearSegment::free_bytes)
     }
 
     pub fn holes(&self) -> impl Iterator<Item = Extent> {
-        self.free.iter()
+        self.segment.iter().flat_map(LinearSegment::holes)
     }
 
-    /// A free range of `size` bytes: in a bank that is wished for, if one has room, and else where it fits best.
-    pub fn find(&self, size: u64, wish: &Wish) -> Option<Extent> {
-        let in_bank = |&(bank, direction): &(Extent, Direction)| {
-            let holes = self.free.inside(bank).filter_map(|hole| fit(hole, size, wish.alignment, direction));
-            match direction {
-                Direction::FromStart => holes.min_by_key(|range| range.offset),
-                Direction::FromEnd => holes.max_by_key(|range| range.offset),
-            }
-        };
-        let anywhere = || self.free.at_least(size).find_map(|hole| fit(hole, size, wish.alignment, wish.direction));
-        wish.banks.iter().find_map(in_bank).or_else(anywhere)
+    /// Takes `size` bytes: in a bank that is wished for, if one has room, and else where they fit best.
+    pub fn allocate(&mut self, size: u64, wish: &Wish) -> Option<Extent> {
+        self.segment.as_mut()?.allocate(size, wish.alignment, wish.direction, &wish.hinted_banks)
+    }
+
+    /// What must move so that `size` bytes are free together.
+    pub fn plan_compaction(&self, movable: &[Movable], size: u64, alignment: u64) -> Option<Compaction> {
+        self.segment.as_ref()?.plan_compaction(movable, size, alignment).ok()
     }
 
     /// Takes a range; `None`, and nothing changes, unless all of it is free.
     pub fn take(&mut self, range: Extent) -> Option<()> {
-        self.free.take(range)?;
-        self.available -= range.size;
-        Some(())
+        self.segment.as_mut()?.allocate_at(range)
     }
 
     /// Gives a range back that is taken.
     pub fn release(&mut self, range: Extent) {
-        self.available += range.size;
-        self.free.insert(range);
+        self.segment.as_mut().expect("nothing is placed where there is no segment").free(range);
     }
 
     /// Names the plans in `after` that whoever has taken `range` must follow.
@@ -86,14 +84,4 @@ impl LinearPlacer {
     pub fn settle(&mut self) {
         self.emptied.clear();
     }
-}
-
-/// The range of `size` bytes at one end of a hole, if it fits.
-fn fit(hole: Extent, size: u64, alignment: u64, direction: Direction) -> Option<Extent> {
-    let alignment = alignment.max(1);
-    let offset = match direction {
-        Direction::FromStart => hole.offset.next_multiple_of(alignment),
-        Direction::FromEnd => hole.end().checked_sub(size)? / alignment * alignment,
-    };
-    (offset >= hole.offset && offset + size <= hole.end()).then_some(Extent { offset, size })
 }

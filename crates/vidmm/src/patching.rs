@@ -1,8 +1,11 @@
 //! What an adapter without GPU virtual addresses adds to the books (section 7).
 
-use alloc::collections::BTreeMap;
+use alloc::{collections::BTreeMap, vec::Vec};
 
-use crate::{contract::Direction, units::Extent};
+use crate::{
+    linear::{Direction, HintedBank},
+    units::{Extent, PAGE_SIZE},
+};
 
 /// What a driver author can force, to see rare paths of a driver every time (SPL-13).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -49,13 +52,19 @@ pub(crate) struct Patched {
 }
 
 /// Where in a segment an allocation had better be.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wish {
     /// In bytes, a power of two.
     pub alignment: u64,
     pub direction: Direction,
-    /// Parts of the segment to look in first, and from which end (SEG-43).
-    pub banks: alloc::vec::Vec<(Extent, Direction)>,
+    /// Banks to look in first (SEG-43).
+    pub hinted_banks: Vec<HintedBank>,
+}
+
+impl Default for Wish {
+    fn default() -> Self {
+        Self { alignment: PAGE_SIZE, direction: Direction::default(), hinted_banks: Vec::new() }
+    }
 }
 
 /// A rule that a driver's patch-location list breaks.

@@ -4,7 +4,7 @@
 //! smallest free range that holds the whole is taken, so that large ranges stay whole; only when none does, the largest are
 //! used up one after another.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 
 use crate::{free_ranges::FreeRanges, id::PlanNo, linear_placer::LinearPlacer, units::Extent};
 
@@ -12,7 +12,7 @@ use crate::{free_ranges::FreeRanges, id::PlanNo, linear_placer::LinearPlacer, un
 #[derive(Debug)]
 pub(crate) enum Placer {
     Pages(PagePlacer),
-    Linear(LinearPlacer),
+    Linear(Box<LinearPlacer>),
 }
 
 impl Placer {

@@ -297,6 +297,11 @@ impl Lapsing {
         lapses.flat_map(|lapse| lapse.holds.iter().map(|&(index, _)| (lapse.last, index)))
     }
 
+    /// Whether a hold ends with a submission up to `dispatched`.
+    pub fn is_due(&self, dispatched: SubmissionNo) -> bool {
+        self.0.front().is_some_and(|first| first.last <= dispatched)
+    }
+
     /// The next hold that ends with a submission up to `dispatched`.
     pub fn pop(&mut self, dispatched: SubmissionNo) -> Option<(u32, EvictFlags)> {
         let first = self.0.front_mut().filter(|first| first.last <= dispatched)?;

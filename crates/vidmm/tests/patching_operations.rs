@@ -107,6 +107,29 @@ fn what_may_be_in_the_aperture_makes_way_for_what_may_only_be_in_memory() {
     assert_eq!(world.read, [5, 6]);
 }
 
+/// And the other way round, where that is in the aperture already.
+#[test]
+fn what_may_be_in_memory_makes_way_for_what_may_only_be_in_the_aperture() {
+    let mut world = World::new(Config { aperture_pages: 32, ..Config::pages(32) });
+    let client = world.client();
+    let either = world.create(client, info(16, SegmentSet(0b11)));
+    let local = world.local(client, 32);
+    let in_aperture = world.create(client, info(32, SegmentSet::of(APERTURE)));
+    let first = Writer::new().split().write(0, either, 15, 5).write(1, local, 3, 6);
+    run(&mut world, client, first.finish());
+    assert_eq!(world.events.iter().filter(|event| matches!(event, Event::Portion { .. })).count(), 1);
+    let second = Writer::new().split().read(0, either, 15).write(1, in_aperture, 31, 7).read(1, in_aperture, 31);
+    run(&mut world, client, second.finish());
+    assert_eq!(world.errors(), []);
+    assert_eq!(world.read, [5, 7]);
+    run(&mut world, client, first_and(local, either));
+    assert_eq!(world.read, [6, 5]);
+}
+
+fn first_and(local: AllocationId, either: AllocationId) -> RenderDesc {
+    Writer::new().split().read(0, local, 3).read(1, either, 15).finish()
+}
+
 /// A range of the aperture that is not bound across the cut may move there too (SPL-08).
 #[test]
 fn what_a_portion_requires_in_the_aperture_may_move_so_that_the_rest_fits() {

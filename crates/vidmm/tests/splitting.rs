@@ -187,3 +187,18 @@ fn a_buffer_that_cannot_ever_fit_puts_its_device_alone_in_error() {
     world.run_all();
     assert_eq!(world.read, [1, 4, 4]);
 }
+
+/// Whose room was taken for another, and who is required himself then, has no other room to give.
+#[test]
+fn what_must_go_for_another_and_is_required_too_comes_in_the_next_portion() {
+    let mut world = World::new(Config::pages(4));
+    let client = world.client();
+    let [first, second, large] = [2, 2, 3].map(|pages| world.local(client, pages));
+    world.render(client.context, Writer::new().split().write(0, first, 1, 1).write(1, second, 1, 2).finish());
+    world.run_all();
+    let writer = Writer::new().split().write(0, large, 2, 3).read(0, large, 2).split().read(0, first, 1);
+    world.render(client.context, writer.split().read(0, second, 1).finish());
+    world.run_all();
+    assert_eq!((world.errors(), world.read.as_slice()), (vec![], &[3, 1, 2][..]));
+    assert_eq!(world.portions().len(), 3);
+}

@@ -20,9 +20,10 @@ fn ran_on(world: &World, engine: u32) -> Vec<Ran> {
     world.ran.iter().copied().filter(|ran| matches!(ran, Ran::Portion { engine: on, .. } if *on == engine)).collect()
 }
 
-/// Two contexts of the render engine, of which the first must be cut. Whose portions ran in which order.
-fn two_on_one_engine(preemption_aware: bool) -> Vec<Ran> {
-    let mut world = World::new(Config { preemption_aware, ..Config::pages(8) });
+/// P39, SPL-07: an engine that does not save state runs the portions of a DMA buffer back to back, with paging in between.
+#[test]
+fn between_portions_come_paging_buffers_and_no_other_dma_buffer() {
+    let mut world = World::new(Config::pages(8));
     let (client, other) = (world.client(), world.client());
     let (_, cut) = one_by_one(&mut world, client, 6);
     let small = world.local(other, 1);
@@ -35,13 +36,7 @@ fn two_on_one_engine(preemption_aware: bool) -> Vec<Ran> {
     world.run_all();
     assert_eq!((world.read.len(), world.errors()), (9, vec![]));
     assert!(world.portions().len() > 4);
-    world.ran
-}
-
-/// P39, SPL-07: an engine that does not save state runs the portions of a DMA buffer back to back, with paging in between.
-#[test]
-fn between_portions_come_paging_buffers_and_no_other_dma_buffer() {
-    let ran = two_on_one_engine(false);
+    let ran = &world.ran;
     let of_cut = |ran: &Ran| matches!(ran, Ran::Portion { start, end, .. } if (*start, *end) != (0, 96) || *start > 0);
     let first = ran.iter().position(of_cut).unwrap();
     let last = ran.iter().rposition(of_cut).unwrap();
@@ -50,20 +45,35 @@ fn between_portions_come_paging_buffers_and_no_other_dma_buffer() {
     assert!(between.iter().all(|ran| *ran == Ran::Paging || of_cut(ran)), "{ran:?}");
 }
 
-/// With saved state others need not wait for the last portion.
+/// SPL-07: an engine that saves state serves other contexts in between, if what they require fits beside what stays bound.
 #[test]
-fn an_engine_that_saves_state_runs_others_between_portions() {
-    let ran = two_on_one_engine(true);
-    let of_other = |ran: &Ran| matches!(ran, Ran::Portion { start: 0, end: 96, .. });
-    let last_of_cut = ran.iter().rposition(|ran| *ran != Ran::Paging && !of_other(ran)).unwrap();
-    assert!(ran[..last_of_cut].iter().any(of_other), "{ran:?}");
+fn with_preemption_awareness_others_come_between_portions() {
+    let mut world = World::new(Config { preemption_aware: true, ..Config::pages(8) });
+    let (client, other) = (world.client(), world.client());
+    let (_, cut) = one_by_one(&mut world, client, 8);
+    let small = world.local(other, 1);
+    let whole = Writer::new().split().write(0, small, 0, 99).read(0, small, 0).finish();
+    world.render(client.context, cut.finish());
+    world.poll();
+    let bytes = whole.command.len() as u32;
+    for _ in 0..2 {
+        world.render(other.context, whole.clone());
+    }
+    world.run_all();
+    assert_eq!((world.read.len(), world.errors()), (10, vec![]));
+    let of_other = |ran: &Ran| matches!(ran, Ran::Portion { start: 0, end, .. } if *end == bytes);
+    let last = world.ran.iter().rposition(|ran| matches!(ran, Ran::Portion { .. })).unwrap();
+    let [first, second] =
+        [0, 1].map(|at| world.ran.iter().enumerate().filter(|(_, ran)| of_other(ran)).nth(at).unwrap().0);
+    assert!(first < second && second < last, "the long buffer ends last: {:?}", world.ran);
 }
 
 /// Neither keeps in its place what the other needs for its next portion.
 #[test]
 fn two_contexts_of_different_engines_that_must_both_be_cut_both_end() {
-    for preemption_aware in [false, true] {
-        let mut world = World::new(Config { preemption_aware, ..Config::pages(12) });
+    for (preemption_aware, take_split_point) in [(false, false), (true, false), (false, true), (true, true)] {
+        let knobs = PreparationKnobs { take_split_point, ..PreparationKnobs::default() };
+        let mut world = World::new(Config { preemption_aware, knobs, ..Config::pages(12) });
         let client = world.client();
         let copy = Client { context: world.context(client.device, COPY), ..client };
         for client in [client, copy] {
@@ -238,4 +248,20 @@ fn a_device_in_error_amid_a_split_leaves_nothing_behind() {
         world.call(|vidmm, _, _| vidmm.destroy_device(client.device)).unwrap();
         world.call(|vidmm, driver, host| vidmm.destroy_process(driver, host, client.process)).unwrap();
     }
+}
+
+/// RES-11: whoever takes the room of a portion that runs waits for it; nobody is promised the same room twice.
+#[test]
+fn what_a_portion_that_runs_requires_is_promised_to_nobody() {
+    let mut world = World::new(Config::pages(8));
+    let (client, other) = (world.client(), world.client());
+    let copy = world.context(other.device, COPY);
+    let [first, second] = [client, other].map(|client| world.local(client, 8));
+    world.render(client.context, Writer::new().split().write(0, first, 7, 1).read(0, first, 7).finish());
+    world.poll();
+    world.render(copy, Writer::new().split().write(0, second, 7, 2).read(0, second, 7).finish());
+    world.poll();
+    assert_eq!(world.portions().len(), 1, "the second waits until the first has left");
+    world.run_all();
+    assert_eq!(world.read, [1, 2]);
 }

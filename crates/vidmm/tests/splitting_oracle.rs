@@ -5,76 +5,8 @@ mod patching;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use patching::{random::Random, *};
+use patching::{random::Random, splitter::*, *};
 use vidmm::{contract::SegmentSet, event::PortionBinding, *};
-
-/// A patch location: where, which slot, and which allocation by its number; none unbinds.
-struct Entry {
-    split: u32,
-    slot: u32,
-    allocation: Option<usize>,
-}
-
-#[derive(Debug, PartialEq, Eq, Clone)]
-struct Part {
-    start: u32,
-    end: u32,
-    required: BTreeSet<usize>,
-    /// Of these, what was bound before `start` and is not reprogrammed there.
-    kept: BTreeSet<usize>,
-}
-
-/// The parts of a DMA buffer, and where it cannot go on. `takes(part, more, offset)` says whether what is bound at `offset` is
-/// taken into the part.
-fn split(
-    entries: &[Entry],
-    end: u32,
-    mut takes: impl FnMut(&Part, &BTreeSet<usize>, u32) -> bool,
-) -> (Vec<Part>, Option<u32>) {
-    let mut table: BTreeMap<u32, usize> = BTreeMap::new();
-    let mut parts = Vec::new();
-    let mut part = Part { start: 0, end, required: BTreeSet::new(), kept: BTreeSet::new() };
-    for point in entries.chunk_by(|entry, next| entry.split == next.split) {
-        let offset = point[0].split;
-        let bound: BTreeSet<usize> = point.iter().filter_map(|entry| entry.allocation).collect();
-        if !takes(&part, &bound, offset) {
-            if offset > part.start {
-                parts.push(Part { end: offset, ..part });
-                let is_kept = |slot: &u32| point.iter().all(|entry| entry.slot != *slot);
-                let kept: BTreeSet<usize> =
-                    table.iter().filter(|(slot, _)| is_kept(slot)).map(|(_, &allocation)| allocation).collect();
-                part = Part { start: offset, end, required: kept.clone(), kept };
-            }
-            if !takes(&part, &bound, offset) {
-                return (parts, Some(offset));
-            }
-        }
-        part.required.extend(bound);
-        for entry in point {
-            match entry.allocation {
-                Some(allocation) => drop(table.insert(entry.slot, allocation)),
-                None => drop(table.remove(&entry.slot)),
-            }
-        }
-    }
-    parts.push(part);
-    (parts, None)
-}
-
-/// Whether items of these sizes fit into a memory with these pages taken, wherever they go.
-fn can_be_placed(taken: &mut Vec<bool>, sizes: &[u64]) -> bool {
-    let Some((&size, rest)) = sizes.split_first() else { return true };
-    let size = size as usize;
-    (0..(taken.len() + 1).saturating_sub(size)).any(|at| {
-        if taken[at..at + size].iter().any(|&is_taken| is_taken) {
-            return false;
-        }
-        taken[at..at + size].fill(true);
-        let found = can_be_placed(taken, rest);
-        taken[at..at + size].fill(false);
-        found
-    })
-}
 
 /// A line of a command buffer: whether a split point comes before it, what is bound to which slot, and a token to write there;
 /// without one it reads.
@@ -92,8 +24,11 @@ struct Bench {
     client: Client,
     allocations: Vec<AllocationId>,
     pages: Vec<u64>,
-    is_local: Vec<bool>,
-    memory: u64,
+    segments: Vec<SegmentSet>,
+    /// The memory segment and the aperture, in units of which all sizes are multiples.
+    memories: [(SegmentId, u64); 2],
+    /// Pages of a unit.
+    unit: u64,
     tokens: Vec<u64>,
 }
 
@@ -103,27 +38,31 @@ struct Run {
     end: u32,
     parts: Vec<Part>,
     /// Where each part's allocations were.
-    addresses: Vec<BTreeMap<usize, u64>>,
+    addresses: Vec<BTreeMap<usize, PhysicalAddress>>,
     refused_at: Option<u32>,
 }
 
 impl Bench {
-    fn new(memory: u64, aperture_pages: u64, allocations: &[(u64, SegmentId)]) -> Self {
+    /// Memories and allocations of so many units of `unit` pages.
+    fn new(unit: u64, memory: u64, aperture: u64, allocations: &[(u64, SegmentSet)]) -> Self {
         let knobs = PreparationKnobs { expect_preparation_failure: true, ..PreparationKnobs::default() };
-        let mut world = World::new(Config { pages: memory, aperture_pages, slots: 16, knobs, ..Config::default() });
+        let mut world = World::new(Config {
+            pages: memory * unit,
+            aperture_pages: aperture * PAGES_PER_APERTURE_RANGE,
+            knobs,
+            ..Config::default()
+        });
         let client = world.client();
-        let create = |&(pages, segment): &(u64, SegmentId)| {
-            let info = info(pages, SegmentSet::of(segment));
-            world.create(client, info)
-        };
+        let create = |&(units, segments): &(u64, SegmentSet)| world.create(client, info(units * unit, segments));
         let ids = allocations.iter().map(create).collect();
         Self {
             world,
             client,
             allocations: ids,
-            pages: allocations.iter().map(|&(pages, _)| pages).collect(),
-            is_local: allocations.iter().map(|&(_, segment)| segment == LOCAL).collect(),
-            memory,
+            pages: allocations.iter().map(|&(units, _)| units * unit).collect(),
+            segments: allocations.iter().map(|&(_, segments)| segments).collect(),
+            memories: [(LOCAL, memory), (APERTURE, aperture)],
+            unit,
             tokens: vec![0; allocations.len()],
         }
     }
@@ -158,10 +97,10 @@ impl Bench {
                 Event::Portion { start_offset, end_offset, bindings, is_last, .. } => {
                     let number = |binding: &PortionBinding| {
                         let at = self.allocations.iter().position(|&id| Some(id) == binding.allocation);
-                        at.map(|at| (at, binding.address.offset / PAGE_SIZE))
+                        at.map(|at| (at, binding.address))
                     };
                     let kept = bindings.iter().filter(|binding| binding.fixed).filter_map(number).map(|(at, _)| at);
-                    let addresses: BTreeMap<usize, u64> = bindings.iter().filter_map(number).collect();
+                    let addresses: BTreeMap<usize, PhysicalAddress> = bindings.iter().filter_map(number).collect();
                     let required = addresses.keys().copied().collect();
                     run.parts.push(Part { start: *start_offset, end: *end_offset, required, kept: kept.collect() });
                     run.addresses.push(addresses);
@@ -186,14 +125,17 @@ impl Bench {
     /// Whether `more` can be placed beside what a part requires, if what it keeps stays where it was.
     fn has_room(&self, run: &Run, part: &Part, more: &BTreeSet<usize>) -> bool {
         let number = run.parts.iter().position(|other| other.start == part.start).unwrap_or(run.parts.len());
-        let mut taken = vec![false; self.memory as usize];
-        for &kept in &part.kept {
-            let at = run.addresses[number - 1][&kept] as usize;
-            taken[at..at + self.pages[kept] as usize].fill(true);
+        let mut memories = self.memories.map(|(segment, units)| (segment, vec![false; units as usize]));
+        for kept in &part.kept {
+            let address = run.addresses[number - 1][kept];
+            let (_, taken) = memories.iter_mut().find(|(segment, _)| *segment == address.segment).unwrap();
+            let at = (address.offset / PAGE_SIZE / self.unit) as usize;
+            taken[at..at + (self.pages[*kept] / self.unit) as usize].fill(true);
         }
-        let sizes: Vec<u64> =
-            part.required.union(more).filter(|at| !part.kept.contains(at)).map(|&at| self.pages[at]).collect();
-        can_be_placed(&mut taken, &sizes)
+        let item = |&at: &usize| ((self.pages[at] / self.unit) as usize, self.segments[at]);
+        let items: Vec<(usize, SegmentSet)> =
+            part.required.union(more).filter(|at| !part.kept.contains(at)).map(item).collect();
+        can_be_placed(&mut memories, &items)
     }
 
     /// A list is cut only where it must be: as the one splitter and as the other, where each looks for places by itself.
@@ -203,10 +145,30 @@ impl Bench {
         assert_eq!(
             (&run.parts, run.refused_at),
             (&parts, refused_at),
-            "{lines:?} of {:?} in {}",
+            "{lines:?} of {:?} {:?} in {:?}",
             self.pages,
-            self.memory
+            self.segments,
+            self.memories
         );
+        Self::check_places(&run);
+        run
+    }
+
+    /// Wherever it is cut: what each portion requires and keeps is what the other splitter says of the same cuts.
+    fn check_against_its_own_cuts(&mut self, lines: &[Line]) -> Run {
+        let run = self.run(lines);
+        let cuts: BTreeSet<u32> = run.parts.iter().map(|part| part.start).chain(run.refused_at).collect();
+        let takes = |part: &Part, _: &BTreeSet<usize>, offset: u32| {
+            Some(offset) != run.refused_at && (offset == part.start || !cuts.contains(&offset))
+        };
+        let (parts, refused_at) = split(&run.entries, run.end, takes);
+        assert_eq!((&run.parts, run.refused_at), (&parts, refused_at));
+        Self::check_places(&run);
+        run
+    }
+
+    /// SPL-08.
+    fn check_places(run: &Run) {
         for at in 1..run.addresses.len() {
             for kept in &run.parts[at].kept {
                 assert_eq!(
@@ -216,7 +178,6 @@ impl Bench {
                 );
             }
         }
-        run
     }
 }
 
@@ -250,14 +211,14 @@ fn pages_of_two_memories_are_split_as_the_description_says() {
     for _ in 0..lists / 50 {
         let (memory, aperture) = (1 + random.below(10), 1 + random.below(10));
         let num = 1 + random.below(16);
-        let allocations: Vec<(u64, SegmentId)> =
-            (0..num).map(|_| (1, if random.one_in(3) { APERTURE } else { LOCAL })).collect();
-        let mut bench = Bench::new(memory, aperture * PAGES_PER_APERTURE_RANGE, &allocations);
+        let allocations: Vec<(u64, SegmentSet)> =
+            (0..num).map(|_| (1, SegmentSet::of(if random.one_in(3) { APERTURE } else { LOCAL }))).collect();
+        let mut bench = Bench::new(1, memory, aperture, &allocations);
         for _ in 0..50 {
             let (entries, slots) = (1 + random.below(100), 1 + random.below(16));
             let lines = random_lines(&mut random, entries, slots, allocations.len());
             let run = bench.run(&lines);
-            let is_local = &bench.is_local;
+            let is_local = Vec::from_iter(allocations.iter().map(|(_, segments)| segments.contains(LOCAL)));
             let expected = split(&run.entries, run.end, |part, more, _| {
                 let all: BTreeSet<&usize> = part.required.union(more).collect();
                 let local = all.iter().filter(|&&&at| is_local[at]).count() as u64;
@@ -284,8 +245,9 @@ fn ranges_are_cut_only_where_no_placement_would_do() {
     for _ in 0..lists / 50 {
         let memory = 4 + random.below(9);
         let num = 1 + random.below(7);
-        let allocations: Vec<(u64, SegmentId)> = (0..num).map(|_| (1 + random.below(5), LOCAL)).collect();
-        let mut bench = Bench::new(memory, 16, &allocations);
+        let allocations: Vec<(u64, SegmentSet)> =
+            (0..num).map(|_| (1 + random.below(5), SegmentSet::of(LOCAL))).collect();
+        let mut bench = Bench::new(1, memory, 16, &allocations);
         for _ in 0..50 {
             let (entries, slots) = (1 + random.below(40), 1 + random.below(6));
             let lines = random_lines(&mut random, entries, slots, allocations.len());
@@ -295,6 +257,39 @@ fn ranges_are_cut_only_where_no_placement_would_do() {
         }
     }
     println!("{lists} lists, {parts} portions, {refused} refused");
+}
+
+/// Lists of 50 at a time on adapters with two memories, in which each allocation may be in one of `segments`.
+fn on_two_memories(segments: &[SegmentSet], check: impl Fn(&mut Bench, &[Line]) -> Run) {
+    let lists = num_lists(50_000);
+    let mut random = Random(6);
+    let (mut parts, mut refused) = (0, 0);
+    for _ in 0..lists / 50 {
+        let (memory, aperture) = (2 + random.below(5), 2 + random.below(5));
+        let num = 1 + random.below(6);
+        let allocations: Vec<(u64, SegmentSet)> =
+            (0..num).map(|_| (1 + random.below(3), segments[random.below(segments.len() as u64) as usize])).collect();
+        let mut bench = Bench::new(PAGES_PER_APERTURE_RANGE, memory, aperture, &allocations);
+        for _ in 0..50 {
+            let (entries, slots) = (1 + random.below(40), 1 + random.below(6));
+            let run = check(&mut bench, &random_lines(&mut random, entries, slots, allocations.len()));
+            parts += run.parts.len();
+            refused += u64::from(run.refused_at.is_some());
+        }
+    }
+    println!("{lists} lists, {parts} portions, {refused} refused");
+}
+
+#[test]
+fn ranges_of_two_memories_are_cut_only_where_no_placement_would_do() {
+    on_two_memories(&[SegmentSet::of(LOCAL), SegmentSet::of(APERTURE)], Bench::check_against_all_placements);
+}
+
+/// Which of two memories each is in is not searched for exhaustively: it may be cut more often than it must be.
+#[test]
+fn what_may_be_in_either_memory_is_required_and_kept_as_the_description_says() {
+    let either = SegmentSet(0b11);
+    on_two_memories(&[SegmentSet::of(LOCAL), SegmentSet::of(APERTURE), either], Bench::check_against_its_own_cuts);
 }
 
 /// Calls `each` with every list of `left` more lines, but for the names of slots and allocations.
@@ -332,7 +327,9 @@ fn check_all_lists(entries: usize) -> u64 {
                 if is_another || fits {
                     continue;
                 }
-                let bench = bench.get_or_insert_with(|| Bench::new(memory, 16, &sizes.map(|pages| (pages, LOCAL))));
+                let bench = bench.get_or_insert_with(|| {
+                    Bench::new(1, memory, 16, &sizes.map(|pages| (pages, SegmentSet::of(LOCAL))))
+                });
                 bench.check_against_all_placements(lines);
                 count += 1;
             }
@@ -352,7 +349,7 @@ fn all_lists_of_four_entries_are_cut_only_where_no_placement_would_do() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes more than ten minutes"]
 fn all_lists_of_five_entries_are_cut_only_where_no_placement_would_do() {
     println!("{} lists", check_all_lists(5));
 }

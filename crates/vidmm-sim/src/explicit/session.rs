@@ -9,7 +9,7 @@ use vidmm::{
 };
 use vidmm_runtime::{Happening, Runtime};
 
-use super::faults::InError;
+use super::in_error::InError;
 use super::graves::Graves;
 use super::ledger::{Comparison, Difference, Ledger};
 use super::objects::{Doomed, KernelState, Objects};

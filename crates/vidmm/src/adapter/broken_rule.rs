@@ -76,6 +76,9 @@ pub enum BrokenRule {
     /// A resource table without slots, or with more than slot ids can name.
     #[error("SPL-02, U-44: {0} slots are reported; 1 to 16777216 are possible")]
     SlotCount(u32),
+    /// A memory segment that is larger than contiguous placement can manage.
+    #[error("vidmm: the memory segment has {0} bytes; without GPU virtual addresses this version manages up to 1 TiB")]
+    LinearSegmentSize(u64),
     /// Banks that do not divide the memory segment.
     #[error(
         "SEG-31: {count} banks are reported; there can be 127, whose ends rise, are multiples of 4096 and lie in the memory segment"

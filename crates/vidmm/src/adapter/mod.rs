@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use crate::{
     contract::{AddressingModel, EngineKind, IoMmuDomain, KmdProcessHandle, WddmVersion},
-    units::{Extent, PageSize, SegmentId},
+    units::{PageSize, SegmentId},
 };
 
 pub use broken_rule::{BrokenRule, StartAdapterError};
@@ -103,16 +103,6 @@ impl Adapter {
     /// Whether engines use physical addresses, so that an allocation is one range of its segment.
     pub fn is_physical(&self) -> bool {
         self.model == AddressingModel::Physical
-    }
-
-    /// The bytes of a bank of the memory segment, by number from 1; none if there is no such bank. Without a table the segment
-    /// is one (SEG-31).
-    pub fn bank(&self, number: u8) -> Option<Extent> {
-        let size = self.memory_size();
-        let ends = self.bank_ends.iter().copied().chain((self.bank_ends.last() != Some(&size)).then_some(size));
-        let starts = core::iter::once(0).chain(self.bank_ends.iter().copied());
-        let mut banks = starts.zip(ends).map(|(offset, end)| Extent { offset, size: end - offset });
-        banks.nth(usize::from(number.checked_sub(1)?))
     }
 
     /// Whether the IOMMU translates what engines use.

@@ -8,6 +8,7 @@ use crate::{
         AdapterInfo, AddressingModel, EngineKind, GpuMmuFlags, PageTableLevelDesc, PageTableUpdateMode,
         PagingBufferDesc, PatchingCaps, SegmentDescriptor, SegmentFlags, WddmVersion,
     },
+    linear::{MAX_BANKS, MAX_SEGMENT_SIZE},
     units::{PAGE_SIZE, PageSize, SegmentId},
 };
 
@@ -16,7 +17,7 @@ const ENGINES_MAX: usize = 64;
 /// A slot id has 24 bits (7.1, U-44).
 const SLOTS_MAX: u32 = 1 << 24;
 /// A bank id has 7 bits (SEG-43).
-const BANKS_MAX: usize = 127;
+const BANKS_MAX: usize = MAX_BANKS;
 const PAGING_BUFFER_MAX: u32 = 64 << 20;
 
 /// Checks what the driver reports. The size of the paging process's address space is left to
@@ -140,6 +141,9 @@ fn check_patching(
         broken.push(BrokenRule::SlotCount(slots));
     }
     let size = memory.map_or(0, |memory| memory.size);
+    if size > MAX_SEGMENT_SIZE {
+        broken.push(BrokenRule::LinearSegmentSize(size));
+    }
     let rises = bank_range_table.is_sorted_by(|before, next| before < next);
     let is_end = |&end: &u64| end > 0 && end.is_multiple_of(PAGE_SIZE) && end <= size;
     if bank_range_table.len() > BANKS_MAX || !rises || !bank_range_table.iter().all(is_end) {

@@ -11,6 +11,7 @@ use crate::{
     error::{AllocationInfoRule, CreateError, DriverFinding, Violation},
     event::Event,
     id::{AllocationId, DeviceId, InvalidHandle},
+    linear::HintedBank,
     patching::Wish,
     residency::EvictFlags,
     state::{Deferred, DeferredAction, VidMm},
@@ -200,8 +201,8 @@ impl VidMm {
         let direction = preferred.map_or(by_flag, |at| info.preferred_segment.directions[at]);
         let hints = info.hinted_bank.banks.into_iter().zip(info.hinted_bank.directions);
         let hints = hints.take_while(|&(bank, _)| bank > 0).filter(|_| preferred == Some(0));
-        let banks = hints.filter_map(|(bank, direction)| Some((self.adapter.bank(bank)?, direction))).collect();
-        let wish = Wish { alignment: u64::from(info.alignment).max(PAGE_SIZE), direction, banks };
+        let hinted_banks = hints.map(|(bank, direction)| HintedBank { bank, direction }).collect();
+        let wish = Wish { alignment: u64::from(info.alignment).max(PAGE_SIZE), direction, hinted_banks };
         let leaves_through_aperture = info.eviction_segment_set.contains(self.adapter.aperture.id);
         let patched = self.patching.allocations.entry(index).or_default();
         (patched.wish, patched.leaves_through_aperture) = (wish, leaves_through_aperture);

@@ -1,6 +1,7 @@
 //! Adapter start.
 
 use alloc::{
+    boxed::Box,
     collections::{BTreeMap, BTreeSet, VecDeque},
     vec,
     vec::Vec,
@@ -65,7 +66,7 @@ impl VidMm {
         (adapter.paging_va_size, _) = queries[0].size(&adapter);
         check_windows(&adapter).map_err(|rule| refuse(vec![rule]))?;
         let mut placer = match adapter.is_physical() {
-            true => Placer::Linear(LinearPlacer::new(adapter.memory_size())),
+            true => Placer::Linear(Box::new(LinearPlacer::new(adapter.memory_size(), &adapter.bank_ends))),
             false => Placer::Pages(PagePlacer::new(adapter.memory_size())),
         };
         let (tables, extents) = place_paging_tables(&adapter, &mut placer, host).map_err(|rule| refuse(vec![rule]))?;

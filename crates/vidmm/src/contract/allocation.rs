@@ -3,6 +3,7 @@
 use bitflags::bitflags;
 
 use super::KmdAllocationHandle;
+pub use crate::linear::Direction;
 use crate::units::SegmentId;
 
 /// What the driver decides about an allocation, from its user-mode part's private data (CRE-03).
@@ -78,18 +79,6 @@ pub struct SegmentBankPreference {
     pub banks: [u8; 4],
     /// From which end of each room is looked for.
     pub directions: [Direction; 4],
-}
-
-/// From which end room is looked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
-pub enum Direction {
-    /// The lowest addresses first.
-    #[default]
-    FromStart,
-    /// The highest first.
-    FromEnd,
 }
 
 bitflags! {

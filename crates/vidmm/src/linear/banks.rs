@@ -1,10 +1,11 @@
 //! The banks of a segment, and what is free in each (SEG-31).
 
+use crate::linear::Direction;
 use alloc::{collections::BTreeSet, vec, vec::Vec};
 
 use super::{
     MAX_SEGMENT_SIZE,
-    run::{Direction, Run, Want},
+    run::{Run, Want},
 };
 use crate::units::PAGE_SIZE;
 

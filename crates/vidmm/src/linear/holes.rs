@@ -6,6 +6,7 @@
 
 mod check;
 
+use crate::linear::Direction;
 use alloc::{vec, vec::Vec};
 use core::iter;
 
@@ -13,7 +14,7 @@ use super::{
     banks::Banks,
     by_size::{BySize, HoleIndex, Link, Linked},
     number_set::NumberSet,
-    run::{Direction, Run},
+    run::Run,
 };
 
 /// Blocks have at least so many pages (256 KiB).

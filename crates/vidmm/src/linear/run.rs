@@ -1,20 +1,10 @@
 //! Runs of pages, and where in one a request fits.
 
+use super::Direction;
 use crate::units::{Extent, PAGE_SIZE};
 
 /// How many holes that may miss an alignment are looked at before one that cannot is taken.
 const LOOKED_AT: usize = 32;
-
-/// The end of the segment from which a place is sought (SEG-42, SEG-44).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
-pub enum Direction {
-    /// From the start of the segment.
-    #[default]
-    FromStart,
-    /// From the end of the segment.
-    #[doc(alias = "FromEndOfSegment")]
-    FromEnd,
-}
 
 /// A run of pages. An offset below 2^40 bytes is a page below 2^28, so that sums of a few stay below 2^32.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

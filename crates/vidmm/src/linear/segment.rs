@@ -5,9 +5,9 @@ use super::{
     banks::{BankRangeTableError, Banks, HintedBank},
     by_size::HoleIndex,
     holes::Holes,
-    run::{Direction, Run, Want},
-    trial::Trial,
+    run::{Run, Want},
 };
+use crate::linear::Direction;
 use crate::units::{Extent, PAGE_SIZE};
 
 /// The free ranges of a linear segment (SEG-13). It keeps nothing about what is placed: the caller does.
@@ -89,11 +89,6 @@ impl LinearSegment {
         assert!(freed.is_some(), "{range:?} is given back, but was not all taken");
     }
 
-    /// Begins a trial: what it takes and gives back counts only when it is committed.
-    pub fn trial(&mut self) -> Trial<'_> {
-        Trial::new(self)
-    }
-
     /// Whether all of `range` is free.
     ///
     /// # Panics
@@ -145,8 +140,10 @@ impl LinearSegment {
 
     /// The pages of `range`; `None` if it reaches beyond the segment.
     fn run(&self, range: Extent) -> Option<Run> {
-        let is_whole = range.offset.is_multiple_of(PAGE_SIZE) && range.size.is_multiple_of(PAGE_SIZE);
-        assert!(is_whole && range.size > 0, "{range:?} is not whole pages");
+        assert!(
+            (range.offset | range.size).is_multiple_of(PAGE_SIZE) && range.size > 0,
+            "{range:?} is not whole pages"
+        );
         Run::of(range).filter(|run| run.end() <= self.holes.pages())
     }
 }

@@ -71,7 +71,7 @@ impl VidMm {
         context.in_flight -= 1;
         let device_index = context.device;
         let device = &mut self.devices[device_index as usize];
-        device.unretired.remove(&submission);
+        device.retirements.end(submission);
         device.turn.last_busy = self.now;
         self.settle_list(device_index as usize);
         for named in signals {

@@ -4,10 +4,9 @@
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
-use crate::{
-    allocation::AllocationState, evictable::Evictable, packing::pack, place::Place, pool::Pool, state::VidMm,
-    units::Extent,
-};
+use crate::{allocation::AllocationState, place::Place, pool::Pool, state::VidMm, units::Extent};
+
+mod moving;
 
 /// What was tried so far.
 #[derive(Default)]
@@ -15,6 +14,8 @@ pub(super) struct Trial {
     done: Vec<Done>,
     /// Residents of the memory segment whose ranges were freed for it, in the order in which they would go.
     victims: Vec<u32>,
+    /// The last that was looked at among those that may go.
+    looked_at: Option<u32>,
     /// What is required and where it goes; none is where it is.
     pub members: BTreeMap<u32, Option<Target>>,
     /// Bytes that members take of system memory, and take already.
@@ -34,10 +35,28 @@ enum Done {
     Taken(Extent),
     Freed(Extent),
     Victim,
-    Spared { position: usize, index: u32 },
+    /// The next candidate was looked for, from this one on.
+    Looked {
+        before: Option<u32>,
+    },
+    Spared {
+        position: usize,
+        index: u32,
+    },
     Assigned(u32),
-    Member { index: u32, before: Option<Option<Target>> },
-    System { wanted: u64, kept: u64 },
+    Unassigned {
+        index: u32,
+        range: Extent,
+    },
+    Member {
+        index: u32,
+        before: Option<Option<Target>>,
+    },
+    /// What was wanted in system memory before, and kept.
+    System {
+        wanted: u64,
+        kept: u64,
+    },
 }
 
 /// Where a trial was once.
@@ -86,23 +105,31 @@ impl VidMm {
             None => false,
         };
         is_there
-            || self.allocations[index as usize].allowed_pools().into_iter().flatten().any(|pool| match pool {
-                Pool::Memory => self.try_in_memory(trial, index),
-                Pool::System => self.try_in_system(trial, index),
-            })
-            || self.try_by_demoting(trial, index)
+            || self.pools_of(index).any(|pool| self.try_in(trial, index, pool))
+            || self.pools_of(index).any(|pool| self.try_by_resettling(trial, index, pool))
+    }
+
+    fn pools_of(&self, index: u32) -> impl Iterator<Item = Pool> + use<> {
+        self.allocations[index as usize].allowed_pools().into_iter().flatten()
+    }
+
+    fn try_in(&mut self, trial: &mut Trial, index: u32, pool: Pool) -> bool {
+        match pool {
+            Pool::Memory => self.try_in_memory(trial, index),
+            Pool::System => self.try_in_system(trial, index),
+        }
     }
 
     /// What is in the memory segment stays there; unless it was tried as a victim, and its room is taken.
     fn keep_in_memory(&mut self, trial: &mut Trial, index: u32) -> bool {
         let range = self.memory_range(index).expect("it is in the memory segment");
         if let Some(position) = trial.victims.iter().position(|&victim| victim == index) {
-            trial.victims.remove(position);
-            trial.done.push(Done::Spared { position, index });
             if self.placer.linear().take(range).is_none() {
                 return false;
             }
             trial.done.push(Done::Taken(range));
+            trial.victims.remove(position);
+            trial.done.push(Done::Spared { position, index });
         }
         self.note_member(trial, index, None);
         true
@@ -127,8 +154,7 @@ impl VidMm {
                 }
             }
         }
-        let kept = if self.allocations[index as usize].state.contains(AllocationState::EVICTABLE) { size } else { 0 };
-        self.note_system(trial, 0, kept);
+        self.note_in_system(trial, index, None);
         self.note_member(trial, index, None);
         true
     }
@@ -141,102 +167,36 @@ impl VidMm {
             return false;
         }
         let wish = self.patching.allocations.get(&index).map(|patched| patched.wish.clone()).unwrap_or_default();
-        let mut candidates = None;
         let range = loop {
-            if let Some(range) = self.placer.linear().find(size, &wish) {
+            if let Some(range) = self.placer.linear().allocate(size, &wish) {
                 break range;
             }
-            let candidates: &mut alloc::vec::IntoIter<u32> = candidates.get_or_insert_with(|| {
-                // What was spared for its own sake and is not where it was has its room counted already.
-                let is_candidate = |other: &u32| {
-                    *other != index && !trial.members.contains_key(other) && !trial.victims.contains(other)
-                };
-                let queue: &Evictable = &self.evictable[Pool::Memory];
-                Vec::from_iter(queue.iter(&self.allocations).filter(is_candidate)).into_iter()
-            });
-            let Some(victim) = candidates.next() else { return self.try_by_moving(trial, index) };
+            let Some(victim) = self.next_candidate(trial) else { return self.try_by_moving(trial, index) };
             let freed = self.memory_range(victim).expect("what is evictable there is there");
-            self.placer.linear().release(freed);
-            trial.done.push(Done::Freed(freed));
+            self.free_for(trial, freed);
             trial.victims.push(victim);
             trial.done.push(Done::Victim);
         };
-        self.placer.linear().take(range).expect("it was found free");
         trial.done.push(Done::Taken(range));
         self.note_member(trial, index, Some(Target::Memory(range)));
         true
     }
 
-    /// Lets members move that need not stay where they are, the largest first, until there is a place for all.
-    fn try_by_moving(&mut self, trial: &mut Trial, index: u32) -> bool {
-        let movable = self.movable_members(trial);
-        let mark = trial.mark();
-        for &(_, range) in &movable {
-            self.placer.linear().release(range);
-            trial.done.push(Done::Freed(range));
-        }
-        let alignment = |index: u32| self.patching.allocations.get(&index).map_or(1, |patched| patched.wish.alignment);
-        let items: Vec<(u64, u64)> = core::iter::once(index)
-            .chain(movable.iter().map(|&(member, _)| member))
-            .map(|index| (self.allocations[index as usize].size, alignment(index).max(1)))
-            .collect();
-        let now: Vec<Option<u64>> =
-            core::iter::once(None).chain(movable.iter().map(|&(_, range)| Some(range.offset))).collect();
-        let gaps: Vec<Extent> = self.placer.linear().holes().collect();
-        let Some(offsets) = pack(&gaps, &items, &now) else {
-            self.undo(trial, mark);
-            return false;
-        };
-        let members = core::iter::once(index).chain(movable.iter().map(|&(member, _)| member));
-        for ((member, offset), (size, _)) in Vec::from_iter(members.zip(offsets).zip(items)) {
-            let range = Extent { offset, size };
-            self.placer.linear().take(range).expect("it was packed into what is free");
-            trial.done.push(Done::Taken(range));
-            let stays = self.memory_range(member) == Some(range);
-            self.note_member(trial, member, (!stays).then_some(Target::Memory(range)));
-        }
-        true
-    }
-
-    /// Lets members that may be in system memory go there, the largest first, until there is a place in the memory segment for
-    /// one that may not.
-    fn try_by_demoting(&mut self, trial: &mut Trial, index: u32) -> bool {
-        if !self.allocations[index as usize].state.contains(AllocationState::MAY_BE_IN_MEMORY) {
-            return false;
-        }
-        for (member, range) in self.movable_members(trial) {
-            let mark = trial.mark();
-            self.placer.linear().release(range);
-            trial.done.push(Done::Freed(range));
-            let is_allowed = self.allocations[member as usize].allowed_pools().contains(&Some(Pool::System));
-            if !is_allowed || !self.try_in_system(trial, member) {
-                self.undo(trial, mark);
-            } else if self.try_in_memory(trial, index) {
-                return true;
+    /// Who goes next in the memory segment, in the documented order (CRE-31a).
+    fn next_candidate(&self, trial: &mut Trial) -> Option<u32> {
+        trial.done.push(Done::Looked { before: trial.looked_at });
+        loop {
+            let next = self.evictable[Pool::Memory].after(&self.allocations, trial.looked_at)?;
+            trial.looked_at = Some(next);
+            if !trial.members.contains_key(&next) {
+                return Some(next);
             }
         }
-        false
     }
 
-    /// Members in the memory segment that need not stay where they are, and their ranges; the largest first.
-    fn movable_members(&self, trial: &Trial) -> Vec<(u32, Extent)> {
-        let mut movable = Vec::new();
-        for (&member, target) in &trial.members {
-            let range = match target {
-                Some(Target::Memory(range)) => Some(*range),
-                Some(Target::Aperture) => None,
-                None => self.memory_range(member),
-            };
-            movable.extend(range.filter(|_| self.may_move(member)).map(|range| (member, range)));
-        }
-        movable.sort_by_key(|&(member, range)| (core::cmp::Reverse(range.size), member));
-        movable
-    }
-
-    /// Whether a member of a portion may be given another place.
-    fn may_move(&self, index: u32) -> bool {
-        // What a decided portion, of this DMA buffer or another, relies on stays.
-        !self.allocations[index as usize].is_held()
+    fn free_for(&mut self, trial: &mut Trial, range: Extent) {
+        self.placer.linear().release(range);
+        trial.done.push(Done::Freed(range));
     }
 
     /// A range of the aperture for the allocation, and a part of the commit limit.
@@ -246,11 +206,12 @@ impl VidMm {
         if trial.wanted_in_system + size > self.commit.available() + evictable {
             return false;
         }
-        if self.aperture.assign(index, size, None).is_none() {
+        if self.aperture.assign(index, size, None).is_some() {
+            trial.done.push(Done::Assigned(index));
+        } else if !self.assign_by_moving(trial, index) {
             return false;
         }
-        trial.done.push(Done::Assigned(index));
-        self.note_system(trial, size, 0);
+        self.note_in_system(trial, index, Some(Target::Aperture));
         self.note_member(trial, index, Some(Target::Aperture));
         true
     }
@@ -260,16 +221,30 @@ impl VidMm {
         trial.done.push(Done::Member { index, before });
     }
 
-    fn note_system(&mut self, trial: &mut Trial, wanted: u64, kept: u64) {
+    /// A member is in system memory: it comes, or stays.
+    fn note_in_system(&mut self, trial: &mut Trial, index: u32, target: Option<Target>) {
+        let (wanted, kept) = self.bytes_in_system(index, target);
+        trial.done.push(Done::System { wanted: trial.wanted_in_system, kept: trial.kept_in_system });
         trial.wanted_in_system += wanted;
         trial.kept_in_system += kept;
-        trial.done.push(Done::System { wanted, kept });
+    }
+
+    /// Bytes of system memory that a member takes, and those that it keeps from being taken.
+    fn bytes_in_system(&self, index: u32, target: Option<Target>) -> (u64, u64) {
+        let allocation = &self.allocations[index as usize];
+        match target {
+            Some(_) => (allocation.size, 0),
+            None if allocation.state.contains(AllocationState::EVICTABLE) => (0, allocation.size),
+            None => (0, 0),
+        }
     }
 
     /// Ends a trial: nothing of the memory segment has changed yet, and ranges of the aperture are assigned. A victim whose range
     /// nobody needs after all is none.
     pub(super) fn conclude(&mut self, mut trial: Trial) -> Verdict {
         let mut victims = core::mem::take(&mut trial.victims);
+        // A member whose range went to another moves.
+        victims.retain(|index| !trial.members.contains_key(index));
         victims.retain(|&index| {
             let range = self.memory_range(index).expect("a victim is in the memory segment");
             let is_needed = self.placer.linear().take(range).is_none();
@@ -295,13 +270,17 @@ impl VidMm {
                 Done::Taken(range) => self.placer.linear().release(range),
                 Done::Freed(range) => self.placer.linear().take(range).expect("it was free then"),
                 Done::Victim => drop(trial.victims.pop()),
+                Done::Looked { before } => trial.looked_at = before,
                 Done::Spared { position, index } => trial.victims.insert(position, index),
                 Done::Assigned(index) => self.aperture.release(index),
+                Done::Unassigned { index, range } => {
+                    let again = self.aperture.assign(index, range.size, Some(range.offset));
+                    debug_assert_eq!(again, Some(range), "it was its own");
+                }
                 Done::Member { index, before: None } => drop(trial.members.remove(&index)),
                 Done::Member { index, before: Some(before) } => drop(trial.members.insert(index, before)),
                 Done::System { wanted, kept } => {
-                    trial.wanted_in_system -= wanted;
-                    trial.kept_in_system -= kept;
+                    (trial.wanted_in_system, trial.kept_in_system) = (wanted, kept);
                 }
             }
         }

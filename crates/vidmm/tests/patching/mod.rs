@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 pub mod random;
+pub mod splitter;
 
 use vidmm::contract::*;
 use vidmm::*;

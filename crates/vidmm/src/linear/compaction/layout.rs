@@ -1,11 +1,12 @@
 //! What lies between the fixed ranges of a segment.
 
+use crate::linear::Direction;
 use alloc::vec::Vec;
 use core::{iter, ops::Range};
 
 use super::{
     super::{
-        run::{Direction, Run, Want},
+        run::{Run, Want},
         segment::LinearSegment,
     },
     Movable,

@@ -5,10 +5,12 @@ mod search;
 mod slides;
 mod windows;
 
+use crate::linear::Direction;
 use alloc::vec::Vec;
 
 use super::{
-    run::{Direction, Want},
+    moves::{Movable, Move},
+    run::Want,
     segment::LinearSegment,
 };
 use crate::units::Extent;
@@ -16,31 +18,6 @@ use layout::Layout;
 
 /// How many of the cheapest places are tried, for windows and for slides.
 const TRIES: usize = 32;
-
-/// What is placed and may be moved. All else that is placed is fixed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Movable {
-    /// Where it is.
-    pub range: Extent,
-    /// Of its offset, in bytes: a power of two. Below the page size it is that of a page.
-    pub alignment: u64,
-}
-
-/// A range that gets another place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Move {
-    /// Where it is.
-    pub range: Extent,
-    /// Its new offset in bytes. Old and new place may overlap.
-    pub offset: u64,
-}
-
-impl Move {
-    /// Where it will be.
-    pub const fn destination(&self) -> Extent {
-        Extent { offset: self.offset, size: self.range.size }
-    }
-}
 
 /// Moves after which a hole exists.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -75,9 +52,9 @@ pub enum CompactionError {
 impl LinearSegment {
     /// Plans moves after which `size` bytes at a multiple of `alignment` are free. Changes nothing.
     ///
-    /// If there is such a hole already, nothing moves. Else three ways are tried. *Windows*: what is in the way of the hole goes
-    /// to other holes, the largest first. *Slides*: neighbours move towards the start, so that the holes between them become
-    /// one. Of the cheapest plans that these find, the one that moves fewer bytes is returned. Only if both find none, up to
+    /// If there is such a hole already, nothing moves. Else three ways are tried. *Windows*: what is in the way of the hole
+    /// goes to other holes, the largest first. *Slides*: neighbours move towards the start, so that the holes between them
+    /// become one. Of the cheapest plans that these find, the one that moves fewer bytes is returned. Only if both find none, up to
     /// 256 ranges are packed anew from nothing, and if no packing exists, that is the proof.
     ///
     /// Takes O(n log n) time for n holes and movable ranges, beside a limited number of tries.
@@ -88,7 +65,8 @@ impl LinearSegment {
     ///
     /// # Panics
     ///
-    /// If ranges of `movable` overlap, are not all placed and aligned, or are not whole pages; or as [`allocate`](Self::allocate).
+    /// If ranges of `movable` overlap, are not all placed and aligned, or are not whole pages; or as
+    /// [`allocate`](Self::allocate).
     pub fn plan_compaction(
         &self,
         movable: &[Movable],

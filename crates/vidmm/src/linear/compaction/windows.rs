@@ -1,15 +1,17 @@
 //! Windows: what is in the way of the hole goes to holes elsewhere.
 
+use crate::linear::Direction;
 use alloc::vec::Vec;
 
 use super::{
     super::{
-        run::{Direction, Run, Want},
+        run::{Run, Want},
         segment::LinearSegment,
     },
-    Draft, Move, TRIES,
+    Draft, TRIES,
     layout::{Layout, Piece},
 };
+use crate::linear::moves::Move;
 
 /// The first of the cheapest windows that can be emptied.
 pub fn plan(layout: &Layout, want: Want, scratch: &mut LinearSegment) -> Option<Draft> {

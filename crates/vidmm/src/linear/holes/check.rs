@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{
-    super::{by_size::HoleIndex, run::Direction},
+    super::{by_size::HoleIndex, direction::Direction},
     END, Holes,
 };
 
