@@ -8,6 +8,16 @@ use vidmm::{
     SegmentId, SubmissionNo,
 };
 
+/// A portion of a DMA buffer.
+#[derive(Clone, Copy, Debug)]
+struct Portion {
+    dma_buffer: u64,
+    /// From 0.
+    portion: u32,
+    /// The first byte, and the first that is not in it.
+    bytes: (u32, u32),
+}
+
 /// Names, and the facts of the log that sentences need.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
@@ -38,8 +48,8 @@ pub(crate) struct Names {
     paging_process: Option<KmdProcessHandle>,
     queues: BTreeMap<PagingQueueId, DeviceId>,
     engines: Vec<EngineKind>,
-    /// Portions of DMA buffers, by what they are among the device's submissions: the DMA buffer, the portion from 0, its bytes.
-    portions: BTreeMap<(DeviceId, SubmissionNo), (u64, u32, (u32, u32))>,
+    /// Portions of DMA buffers, by what they are among the device's submissions.
+    portions: BTreeMap<(DeviceId, SubmissionNo), Portion>,
     dispatched: BTreeMap<EngineFence, (DeviceId, SubmissionNo)>,
 }
 
@@ -84,7 +94,8 @@ impl Names {
                 self.dispatched.insert(signal, (device, submission));
             }
             Event::Portion { device, submission, dma_buffer, portion, start_offset, end_offset, .. } => {
-                self.portions.insert((device, submission), (dma_buffer, portion, (start_offset, end_offset)));
+                self.portions
+                    .insert((device, submission), Portion { dma_buffer, portion, bytes: (start_offset, end_offset) });
             }
             Event::Resubmitted { before, signal, .. } => {
                 if let Some(packet) = self.dispatched.get(&before).copied() {
@@ -187,7 +198,7 @@ impl Names {
 
     /// The portion that a packet is, in words, and its bytes; none if it is no portion.
     pub fn portion_of(&self, signal: EngineFence) -> Option<(String, (u32, u32))> {
-        let &(dma_buffer, portion, bytes) = self.portions.get(self.dispatched.get(&signal)?)?;
+        let &Portion { dma_buffer, portion, bytes } = self.portions.get(self.dispatched.get(&signal)?)?;
         Some((format!("portion {} of {}", portion + 1, self.dma_buffer(dma_buffer)), bytes))
     }
 
@@ -199,7 +210,7 @@ impl Names {
     /// The kernel or the command buffer that a packet runs; none if it is a paging buffer.
     pub fn kernel_of(&self, signal: EngineFence) -> Option<String> {
         let submission = self.dispatched.get(&signal)?;
-        if let Some(&(dma_buffer, ..)) = self.portions.get(submission) {
+        if let Some(&Portion { dma_buffer, .. }) = self.portions.get(submission) {
             return Some(self.dma_buffer(dma_buffer));
         }
         let name = self.kernels.get(submission);
