@@ -263,9 +263,8 @@ fn place_paging_tables(
                 BrokenRule::SystemProcess
             })?
         } else {
-            let [extent] = placer.pages().take(key.segment_bytes(adapter), &mut Vec::new())[..] else {
-                unreachable!("an empty segment gives one range")
-            };
+            let taken = placer.pages().take(key.segment_bytes(adapter), |_| unreachable!("no plan was made yet"));
+            let extent = taken.iter().next().expect("an empty segment gives one range");
             extents.push(extent);
             PhysicalAddress { segment: adapter.memory_id(), offset: extent.offset }
         };

@@ -254,12 +254,16 @@ impl VidMm {
     }
 
     /// Ends the holds of spans whose last submission has been dispatched.
+    #[inline]
     pub(crate) fn lapse_dispatched(&mut self, device: u32) {
         let books = &self.devices[device as usize];
-        let dispatched = books.dispatched();
-        if !books.lapsing.is_due(dispatched) {
-            return;
+        if books.lapsing.is_due(books.dispatched()) {
+            self.lapse_up_to(device, books.dispatched());
         }
+    }
+
+    #[inline(never)]
+    fn lapse_up_to(&mut self, device: u32, dispatched: SubmissionNo) {
         self.with_holds(device, |vidmm| {
             while let Some((index, flags)) = vidmm.devices[device as usize].lapsing.pop(dispatched) {
                 vidmm.lapse(index, device, flags);
