@@ -8,16 +8,6 @@ use vidmm::{
     SegmentId, SubmissionNo,
 };
 
-/// A portion of a DMA buffer.
-#[derive(Clone, Copy, Debug)]
-struct Portion {
-    dma_buffer: u64,
-    /// From 0.
-    portion: u32,
-    /// The first byte, and the first that is not in it.
-    bytes: (u32, u32),
-}
-
 /// Names, and the facts of the log that sentences need.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
@@ -51,6 +41,14 @@ pub(crate) struct Names {
     /// Portions of DMA buffers, by what they are among the device's submissions.
     portions: BTreeMap<(DeviceId, SubmissionNo), Portion>,
     dispatched: BTreeMap<EngineFence, (DeviceId, SubmissionNo)>,
+}
+
+/// A portion of a DMA buffer: its number there, from 0, its first byte and the first that is not in it.
+#[derive(Clone, Copy, Debug)]
+struct Portion {
+    dma_buffer: u64,
+    portion: u32,
+    bytes: (u32, u32),
 }
 
 impl Names {
@@ -94,8 +92,8 @@ impl Names {
                 self.dispatched.insert(signal, (device, submission));
             }
             Event::Portion { device, submission, dma_buffer, portion, start_offset, end_offset, .. } => {
-                self.portions
-                    .insert((device, submission), Portion { dma_buffer, portion, bytes: (start_offset, end_offset) });
+                let bytes = (start_offset, end_offset);
+                self.portions.insert((device, submission), Portion { dma_buffer, portion, bytes });
             }
             Event::Resubmitted { before, signal, .. } => {
                 if let Some(packet) = self.dispatched.get(&before).copied() {
@@ -210,8 +208,8 @@ impl Names {
     /// The kernel or the command buffer that a packet runs; none if it is a paging buffer.
     pub fn kernel_of(&self, signal: EngineFence) -> Option<String> {
         let submission = self.dispatched.get(&signal)?;
-        if let Some(&Portion { dma_buffer, .. }) = self.portions.get(submission) {
-            return Some(self.dma_buffer(dma_buffer));
+        if let Some(portion) = self.portions.get(submission) {
+            return Some(self.dma_buffer(portion.dma_buffer));
         }
         let name = self.kernels.get(submission);
         Some(name.cloned().unwrap_or_else(|| format!("submission {} of {}", submission.1, self.device(submission.0))))
