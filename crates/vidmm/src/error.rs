@@ -331,7 +331,7 @@ pub enum DeviceErrorReason {
     /// What a DMA buffer requires at one split point does not fit, whatever goes and moves (SPL-10, U-46).
     #[doc(alias = "D3DKMT_DEVICEEXECUTION_ERROR_OUTOFMEMORY")]
     #[error(
-        "DMA buffer {dma_buffer} requires {bytes} bytes at once where it cannot be split, more than can be brought in (SPL-10)"
+        "DMA buffer {dma_buffer} requires {bytes} bytes at once where it cannot be split, and there is no place for all of them (SPL-10)"
     )]
     PreparationFailed {
         /// Its number.
