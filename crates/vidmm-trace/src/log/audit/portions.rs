@@ -56,10 +56,11 @@ impl Buffer {
     fn advance(&mut self, end: u32, locations: Range<usize>, bindings: &[PortionBinding]) {
         let addresses = bindings.iter().filter_map(|binding| Some((binding.allocation?, binding.address)));
         self.addresses = addresses.collect();
-        for at in self.locations[locations.clone()].to_vec() {
-            match self.bound_by(&at) {
-                Some(allocation) => drop(self.table.insert(at.slot_id, allocation)),
-                None => drop(self.table.remove(&at.slot_id)),
+        let bound = self.locations[locations.clone()].iter().map(|at| (at.slot_id, self.bound_by(at)));
+        for (slot, allocation) in bound.collect::<Vec<_>>() {
+            match allocation {
+                Some(allocation) => drop(self.table.insert(slot, allocation)),
+                None => drop(self.table.remove(&slot)),
             }
         }
         (self.portions, self.offset, self.next) = (self.portions.saturating_add(1), end, locations.end);
