@@ -278,7 +278,8 @@ impl Lapsing {
     /// The hold of the device's entry on allocation `index` ends with `last`.
     pub fn insert(&mut self, last: SubmissionNo, index: u32, flags: EvictFlags) {
         let at = match self.lapses.back() {
-            Some(back) if back.last >= last => self.lapses.partition_point(|lapse| lapse.last < last),
+            Some(back) if back.last > last => self.lapses.partition_point(|lapse| lapse.last < last),
+            Some(back) if back.last == last => self.lapses.len() - 1,
             _ => self.lapses.len(),
         };
         if self.lapses.get(at).is_none_or(|lapse| lapse.last != last) {
