@@ -64,5 +64,44 @@ fn the_script_makes_every_call() {
 #[test]
 fn each_failure_with_page_tables_in_system_memory_is_survived() {
     let calls = each_call_fails_once(&with_page_tables(true), BuildStatus::InsufficientDmaBuffer);
-    eprintln!("{} calls", calls.len());
+    for kind in [
+        Fallible::CreateProcess,
+        Fallible::CreateContext,
+        Fallible::CreateAllocation,
+        Fallible::OpenAllocation,
+        Fallible::ValidateUpdateAllocationProperty,
+        Fallible::BuildPagingBuffer,
+        Fallible::CommitBackingStore,
+        Fallible::MapCpuVirtualAddress,
+    ] {
+        assert!(calls.contains(&kind), "{kind:?} was never asked for");
+    }
+}
+
+#[test]
+fn each_failure_with_page_tables_in_the_segment_is_survived() {
+    each_call_fails_once(&with_page_tables(false), BuildStatus::InsufficientDmaBuffer);
+}
+
+#[test]
+fn each_failure_behind_an_io_mmu_is_survived() {
+    let config = Config { scheduling_log: None, ..Config::integrated(AddressingModel::GpuVaIoMmu, 32) };
+    each_call_fails_once(&config, BuildStatus::InsufficientDmaBuffer);
+}
+
+/// BPB-06: the driver is asked again when the allocation is idle.
+#[test]
+fn each_busy_answer_is_survived() {
+    each_call_fails_once(&with_page_tables(true), BuildStatus::AllocationBusy);
+}
+
+/// P53: so does whatever a caller names that is not, or not any more, or not its own.
+#[test]
+fn a_wrong_handle_changes_nothing() {
+    let mut caller = Caller::new(Config::discrete(40, 48));
+    caller.run(&script(2, STEPS));
+    caller.come_to_rest();
+    caller.make_stale_calls();
+    caller.make_foreign_calls();
+    caller.tear_down();
 }

@@ -4,6 +4,7 @@
 
 mod script;
 mod steps;
+mod wrong;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -145,11 +146,16 @@ impl Caller {
         }
     }
 
-    /// Everything is destroyed, and nothing is left of it.
-    pub fn tear_down(mut self) {
+    /// All work has ended.
+    pub fn come_to_rest(&mut self) {
         self.let_everybody_run();
         self.world.run_all();
         self.note_reads();
+    }
+
+    /// Everything is destroyed, and nothing is left of it.
+    pub fn tear_down(mut self) {
+        self.come_to_rest();
         self.check_contents();
         for device in 0..DEVICES {
             self.leave(device);

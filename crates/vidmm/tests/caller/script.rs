@@ -17,14 +17,17 @@ pub enum Step {
     Create { slot: usize, device: usize, pages: u64, place: Place, shared: bool },
     Destroy { slot: usize, flags: DestroyFlags },
     Open { slot: usize, device: usize },
+    /// Of the first allocation from `slot` on that two devices have open.
     Close { slot: usize },
     Map { slot: usize, device: usize, in_reservation: bool },
     Free { slot: usize, device: usize },
     MakeResident { slot: usize, device: usize, flags: MakeResidentFlags },
     Evict { slot: usize, device: usize, flags: EvictFlags },
     Offer { slot: usize, flags: OfferFlags },
+    /// The first from `slot` on that is offered.
     Reclaim { slot: usize },
     Lock { slot: usize },
+    /// The first from `slot` on that is locked.
     Unlock { slot: usize },
     Update { slot: usize, place: Place },
     SetPriority { slot: usize, priority: u32 },

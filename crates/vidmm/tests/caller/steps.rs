@@ -10,15 +10,18 @@ impl Caller {
             Step::Create { slot, device, pages, place, shared } => self.create(slot, device, pages, place, shared),
             Step::Destroy { slot, flags } => self.destroy(slot, flags),
             Step::Open { slot, device } => self.open(slot, device),
-            Step::Close { slot } => self.close(slot),
+            Step::Close { slot } => {
+                let slot = self.first(slot, |alloc| alloc.uses.iter().filter(|used| used.is_open).count() > 1);
+                self.close(slot);
+            }
             Step::Map { slot, device, in_reservation } => self.map(slot, device, in_reservation),
             Step::Free { slot, device } => self.free(slot, device),
             Step::MakeResident { slot, device, flags } => self.make_resident(slot, device, flags),
             Step::Evict { slot, device, flags } => self.evict(slot, device, flags),
             Step::Offer { slot, flags } => self.offer(slot, flags),
-            Step::Reclaim { slot } => self.reclaim(slot),
+            Step::Reclaim { slot } => self.reclaim(self.first(slot, |alloc| alloc.is_offered)),
             Step::Lock { slot } => self.lock(slot),
-            Step::Unlock { slot } => self.unlock(slot),
+            Step::Unlock { slot } => self.unlock(self.first(slot, |alloc| alloc.locked.is_some())),
             Step::Update { slot, place } => self.update(slot, place),
             Step::SetPriority { slot, priority } => self.set_priority(slot, priority),
             Step::Write { slot, device } => self.access(slot, device, true),
@@ -42,6 +45,13 @@ impl Caller {
             | Step::Suspend { .. }
             | Step::Resume { .. } => self.step_of_process(step),
         }
+    }
+
+    /// The first allocation from `slot` on of which this is true; else what is in the slot.
+    fn first(&self, slot: usize, is_it: impl Fn(&Alloc) -> bool) -> usize {
+        let slots = (slot..SLOTS).chain(0..slot);
+        let mut found = slots.filter(|&slot| self.allocs[slot].as_ref().is_some_and(&is_it));
+        found.next().unwrap_or(slot)
     }
 
     fn step_of_process(&mut self, step: &Step) {
@@ -328,7 +338,12 @@ impl Caller {
         if alloc.locked.is_some() || !is_still {
             return;
         }
-        let locked = self.attempt("lock", |vidmm, _, host| vidmm.lock(host, device, allocation));
+        let mut locked = self.attempt("lock", |vidmm, _, host| vidmm.lock(host, device, allocation));
+        if locked.is_none() {
+            // RES-83: it may have to leave first.
+            self.world.run_paging();
+            locked = self.attempt("lock", |vidmm, _, host| vidmm.lock(host, device, allocation));
+        }
         let Some(address) = locked else { return };
         self.alloc(slot).locked = Some(address);
         for page in 0..self.alloc(slot).pages {
