@@ -13,7 +13,7 @@ use vidmm::*;
 
 const DEVICES: usize = 3;
 const SLOTS: usize = 9;
-const STEPS: u64 = 160;
+const STEPS: u64 = 300;
 
 struct Alloc {
     id: AllocationId,
@@ -37,7 +37,8 @@ struct Caller {
 
 impl Caller {
     fn new() -> Self {
-        let world = World::new(Config { pages: 12, aperture_pages: 32, ..Config::default() });
+        let mut world = World::new(Config { pages: 8, aperture_pages: 32, ..Config::default() });
+        world.run_all();
         let (processes, devices, contexts, allocs) = Default::default();
         Self { world, processes, devices, contexts, allocs, expected: BTreeMap::new(), next_token: 0, refused: 0 }
     }
@@ -173,7 +174,7 @@ impl Caller {
         (0..DEVICES).for_each(|number| self.leave(number));
         let read: BTreeMap<_, _> = self.world.read_by.iter().map(|(&context, read)| (context, read.clone())).collect();
         assert_eq!(read, self.expected, "I30: work has read something else");
-        let fresh = World::new(Config { pages: 12, aperture_pages: 32, ..Config::default() });
+        let fresh = World::new(Config { pages: 8, aperture_pages: 32, ..Config::default() });
         assert_eq!(self.world.driver.live.len(), fresh.driver.live.len(), "I28: the driver still has objects");
         let bytes = |world: &World| world.host.committed().values().sum::<u64>();
         assert_eq!(bytes(&self.world), bytes(&fresh), "I28: the host still has backing stores");

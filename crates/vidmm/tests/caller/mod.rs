@@ -99,9 +99,9 @@ impl Caller {
 
     /// Everything that a call that fails might have changed.
     fn observed(&self) -> impl PartialEq + std::fmt::Debug + use<> {
-        let World { vidmm, driver, host, outputs, events, .. } = &self.world;
+        let World { vidmm, driver, host, outputs, .. } = &self.world;
         let objects = (driver.live.clone(), driver.opened.clone(), host.live.clone(), host.views.len());
-        (vidmm.statistics(), objects, outputs.len(), driver.operations.len(), events.len())
+        (vidmm.statistics(), objects, outputs.len(), driver.operations.len())
     }
 
     /// Makes a call: an error leaves all as it was.
@@ -110,7 +110,7 @@ impl Caller {
         kind: &'static str,
         call: impl FnOnce(&mut VidMm, &mut Driver, &mut Ledger) -> Result<T, E>,
     ) -> Option<T> {
-        let before = self.observed();
+        let (before, num_events) = (self.observed(), self.world.events.len());
         let answer = self.world.call(call);
         let answers = self.answers.entry(kind).or_default();
         match answer {
@@ -120,7 +120,11 @@ impl Caller {
             }
             Err(error) => {
                 answers.1 += 1;
-                assert_eq!(self.observed(), before, "{kind} has changed something, and answers {error:?}");
+                assert_eq!(self.observed(), before, "{kind} answers {error:?}, but something has changed");
+                // The log says of one call that it was refused, for whoever looks for what memory is short.
+                let mut events = self.world.events[num_events..].iter();
+                let decided = events.find(|event| !matches!(event, Event::MakeResidentRefused { .. }));
+                assert!(decided.is_none(), "{kind} answers {error:?}, and {decided:?}");
                 None
             }
         }
@@ -155,6 +159,7 @@ impl Caller {
 
     /// Everything is destroyed, and nothing is left of it.
     pub fn tear_down(mut self) {
+        self.world.is_audited = self.world.driver.failing.is_near(50);
         self.come_to_rest();
         self.check_contents();
         for device in 0..DEVICES {
@@ -179,6 +184,8 @@ impl Caller {
         assert_eq!(self.world.host.bytes(), self.bytes_at_start, "I28: the host still has backing stores");
         assert!(self.world.host.views.is_empty(), "I28: the CPU still sees something");
         self.world.driver.failing.disarm();
+        self.world.vidmm.check().unwrap();
+        self.world.is_audited = false;
         self.world.tear_down();
     }
 }

@@ -14,41 +14,114 @@ pub enum Step {
     Begin(usize),
     /// All of the device is destroyed.
     Leave(usize),
-    Create { slot: usize, device: usize, pages: u64, place: Place, shared: bool },
-    Destroy { slot: usize, flags: DestroyFlags },
-    Open { slot: usize, device: usize },
+    Create {
+        slot: usize,
+        device: usize,
+        pages: u64,
+        place: Place,
+        shared: bool,
+    },
+    Destroy {
+        slot: usize,
+        flags: DestroyFlags,
+    },
+    Open {
+        slot: usize,
+        device: usize,
+    },
     /// Of the first allocation from `slot` on that two devices have open.
-    Close { slot: usize },
-    Map { slot: usize, device: usize, in_reservation: bool },
-    Free { slot: usize, device: usize },
-    MakeResident { slot: usize, device: usize, flags: MakeResidentFlags },
-    Evict { slot: usize, device: usize, flags: EvictFlags },
-    Offer { slot: usize, flags: OfferFlags },
+    Close {
+        slot: usize,
+    },
+    Map {
+        slot: usize,
+        device: usize,
+        in_reservation: bool,
+    },
+    Free {
+        slot: usize,
+        device: usize,
+    },
+    MakeResident {
+        slot: usize,
+        device: usize,
+        flags: MakeResidentFlags,
+    },
+    Evict {
+        slot: usize,
+        device: usize,
+        flags: EvictFlags,
+    },
+    Offer {
+        slot: usize,
+        flags: OfferFlags,
+    },
     /// The first from `slot` on that is offered.
-    Reclaim { slot: usize },
-    Lock { slot: usize },
+    Reclaim {
+        slot: usize,
+    },
+    Lock {
+        slot: usize,
+    },
     /// The first from `slot` on that is locked.
-    Unlock { slot: usize },
-    Update { slot: usize, place: Place },
-    SetPriority { slot: usize, priority: u32 },
-    Reserve { device: usize, pages: u64 },
-    SetProcessPriority { device: usize, band: PriorityBand },
-    NotifyBudgetChanges { device: usize, wanted: bool },
-    SetTrimIntervals { milliseconds: u64 },
-    SetContextPriority { device: usize, priority: i32 },
-    Suspend { device: usize, may_wake: bool },
-    Resume { device: usize },
+    Unlock {
+        slot: usize,
+    },
+    Update {
+        slot: usize,
+        place: Place,
+    },
+    SetPriority {
+        slot: usize,
+        priority: u32,
+    },
+    Reserve {
+        device: usize,
+        pages: u64,
+    },
+    SetProcessPriority {
+        device: usize,
+        band: PriorityBand,
+    },
+    NotifyBudgetChanges {
+        device: usize,
+        wanted: bool,
+    },
+    SetTrimIntervals {
+        milliseconds: u64,
+    },
+    SetContextPriority {
+        device: usize,
+        priority: i32,
+    },
+    Suspend {
+        device: usize,
+        may_wake: bool,
+    },
+    Resume {
+        device: usize,
+    },
     PowerDown,
     PowerUp,
-    Write { slot: usize, device: usize },
-    Read { slot: usize, device: usize },
+    Write {
+        slot: usize,
+        device: usize,
+    },
+    Read {
+        slot: usize,
+        device: usize,
+    },
     /// Work that waits for the fence.
-    WaitForFence { device: usize },
+    WaitForFence {
+        device: usize,
+    },
     Signal,
     Poll,
     RunPaging,
     RunAll,
-    Wait { milliseconds: u64 },
+    Wait {
+        milliseconds: u64,
+    },
 }
 
 /// A fixed sequence of numbers.
@@ -81,9 +154,40 @@ pub fn script(seed: u64, steps: usize) -> Vec<Step> {
             script.push(Step::Write { slot, device });
         }
     }
+    script.extend(ALL_CALLS);
     script.extend((0..steps).map(|_| step(&mut numbers)));
     script
 }
+
+/// What chance may not come to, or not with success.
+const ALL_CALLS: [Step; 26] = [
+    Step::Open { slot: 0, device: 2 },
+    Step::Map { slot: 0, device: 2, in_reservation: true },
+    Step::MakeResident { slot: 0, device: 2, flags: MakeResidentFlags::empty() },
+    Step::RunAll,
+    Step::Read { slot: 0, device: 2 },
+    Step::RunAll,
+    Step::Evict { slot: 0, device: 2, flags: EvictFlags::empty() },
+    Step::Close { slot: 0 },
+    Step::Lock { slot: 13 },
+    Step::Unlock { slot: 13 },
+    Step::MakeResident { slot: 13, device: 1, flags: MakeResidentFlags::empty() },
+    Step::Read { slot: 13, device: 1 },
+    Step::Offer { slot: 2, flags: OfferFlags::empty() },
+    Step::Offer { slot: 14, flags: OfferFlags::all() },
+    Step::RunAll,
+    Step::Reclaim { slot: 2 },
+    Step::Reclaim { slot: 14 },
+    Step::Update { slot: 11, place: Place::System },
+    Step::Free { slot: 15, device: 0 },
+    Step::RunAll,
+    Step::Create { slot: 19, device: 1, pages: 3, place: Place::Local, shared: false },
+    Step::PowerDown,
+    Step::RunAll,
+    Step::PowerUp,
+    Step::RunAll,
+    Step::Read { slot: 2, device: 2 },
+];
 
 fn step(numbers: &mut Numbers) -> Step {
     let slot = numbers.below(SLOTS as u64) as usize;

@@ -67,9 +67,7 @@ impl Caller {
         match *step {
             Step::Reserve { pages, .. } => {
                 let (group, bytes) = (MemorySegmentGroup::Local, pages * PAGE_SIZE);
-                self.attempt("reservation", |vidmm, _, _| {
-                    vidmm.change_video_memory_reservation(process, group, bytes)
-                });
+                self.attempt("reservation", |vidmm, _, _| vidmm.change_video_memory_reservation(process, group, bytes));
             }
             Step::SetProcessPriority { band, .. } => {
                 self.attempt("process priority", |vidmm, _, _| {
@@ -225,8 +223,7 @@ impl Caller {
             return;
         }
         let allocation = alloc.id;
-        let opened =
-            self.attempt("open", |vidmm, driver, _| vidmm.open_allocation(driver, id, allocation)).is_some();
+        let opened = self.attempt("open", |vidmm, driver, _| vidmm.open_allocation(driver, id, allocation)).is_some();
         self.allocs[slot].as_mut().expect("it is there").uses[device].is_open |= opened;
     }
 
@@ -279,8 +276,7 @@ impl Caller {
         let reserved = self.reserved.iter().position(|&(of, at, _)| (of, at) == (process_of(device), address));
         if let Some(at) = reserved {
             let (_, _, size) = self.reserved[at];
-            let freed =
-                self.attempt("unreserve", |vidmm, _, _| vidmm.free_gpu_virtual_address(process, base, size));
+            let freed = self.attempt("unreserve", |vidmm, _, _| vidmm.free_gpu_virtual_address(process, base, size));
             if freed.is_some() {
                 self.reserved.remove(at);
             }
@@ -289,8 +285,7 @@ impl Caller {
 
     fn make_resident(&mut self, slot: usize, device: usize, flags: MakeResidentFlags) {
         let Some((allocation, queue, _)) = self.usable(slot, device) else { return };
-        let answer =
-            self.attempt("make resident", |vidmm, _, _| vidmm.make_resident(queue, &[allocation], flags));
+        let answer = self.attempt("make resident", |vidmm, _, _| vidmm.make_resident(queue, &[allocation], flags));
         if answer.is_some() {
             self.alloc(slot).uses[device].count += 1;
         }
@@ -309,17 +304,15 @@ impl Caller {
     fn offer(&mut self, slot: usize, flags: OfferFlags) {
         let Some(alloc) = &self.allocs[slot] else { return };
         let (allocation, device) = (alloc.id, self.devices[alloc.owner].device.expect("it owns something"));
-        let offered = self.attempt("offer", |vidmm, _, _| {
-            vidmm.offer_allocations(device, &[allocation], OfferPriority::Auto, flags)
-        });
+        let offered = self
+            .attempt("offer", |vidmm, _, _| vidmm.offer_allocations(device, &[allocation], OfferPriority::Auto, flags));
         self.alloc(slot).is_offered |= offered.is_some();
     }
 
     fn reclaim(&mut self, slot: usize) {
         let Some(alloc) = &self.allocs[slot] else { return };
         let (allocation, Some(queue)) = (alloc.id, self.devices[alloc.owner].queue) else { return };
-        let reclaimed =
-            self.attempt("reclaim", |vidmm, _, host| vidmm.reclaim_allocations(host, queue, &[allocation]));
+        let reclaimed = self.attempt("reclaim", |vidmm, _, host| vidmm.reclaim_allocations(host, queue, &[allocation]));
         let Some(Reclaimed { results, .. }) = reclaimed else { return };
         self.alloc(slot).is_offered = false;
         match results[..] {
@@ -370,9 +363,7 @@ impl Caller {
         let (allocation, Some(queue)) = (alloc.id, self.devices[alloc.owner].queue) else { return };
         let set = self.info(alloc.pages, place).supported_segment_set;
         let update = UpdateAllocationProperty { supported_segment_set: Some(set), preferred_segment: None };
-        self.attempt("update", |vidmm, driver, _| {
-            vidmm.update_allocation_property(driver, queue, allocation, &update)
-        });
+        self.attempt("update", |vidmm, driver, _| vidmm.update_allocation_property(driver, queue, allocation, &update));
     }
 
     fn set_priority(&mut self, slot: usize, priority: u32) {

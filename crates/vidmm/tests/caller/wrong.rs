@@ -42,7 +42,8 @@ impl Caller {
         let waits = |fence| SubmitDesc { waits: vec![FenceValueDesc { fence, value: 1 }], ..SubmitDesc::default() };
         let (normal, visible) = (PriorityBand::Normal, Visibility::Visible);
         let (auto, offer) = (OfferPriority::Auto, OfferFlags::empty());
-        refused!(self,
+        refused!(
+            self,
             |v, k, h| v.destroy_process(k, h, process),
             |v, _, _| v.create_device(process),
             |v, _, _| v.reserve_gpu_virtual_address(process, None, PAGE_SIZE_64K),
@@ -101,7 +102,8 @@ impl Caller {
         let both = &[own.allocation, theirs][..];
         let update = UpdateAllocationProperty::default();
         let (auto, offer, none) = (OfferPriority::Auto, OfferFlags::empty(), MakeResidentFlags::empty());
-        refused!(self,
+        refused!(
+            self,
             |v, _, _| v.make_resident(queue, both, none),
             |v, _, _| v.evict(device, &[theirs], EvictFlags::empty()),
             |v, _, _| v.offer_allocations(device, both, auto, offer),

@@ -55,15 +55,9 @@ impl Failing {
         self.0.borrow().calls.clone()
     }
 
-    /// The call that has failed, if its turn has come.
-    pub fn failed(&self) -> Option<Fallible> {
-        let state = self.0.borrow();
-        state.calls.get(state.fails_at?).copied()
-    }
-
-    /// Whether the call that fails is among the next `calls`, or was made.
+    /// Whether the call that fails is among the next `calls`, or the last; if none is to fail, always.
     pub fn is_near(&self, calls: usize) -> bool {
         let state = self.0.borrow();
-        state.fails_at.is_none_or(|at| at <= state.calls.len() + calls)
+        state.fails_at.is_none_or(|at| at.abs_diff(state.calls.len()) <= calls)
     }
 }
