@@ -11,7 +11,7 @@ use vidmm::contract::*;
 use vidmm::*;
 use world::*;
 
-const STEPS: usize = 220;
+const STEPS: usize = 150;
 
 /// Local memory and an aperture that are too small for what the script asks for.
 fn with_page_tables(tables_in_system: bool) -> Config {
@@ -56,8 +56,7 @@ fn the_script_makes_every_call() {
     let never: Vec<_> = caller.answers.iter().filter(|(_, answers)| answers.0 == 0).collect();
     assert!(never.is_empty(), "no success: {never:?}");
     let statistics = caller.world.vidmm.statistics();
-    assert!(statistics.bytes_paged_out > 10 * PAGE_SIZE && statistics.evictions > 20, "{statistics:?}");
-    eprintln!("{:?}", caller.answers);
+    assert!(statistics.bytes_paged_out > 5 * PAGE_SIZE && statistics.evictions > 10, "{statistics:?}");
     caller.tear_down();
 }
 

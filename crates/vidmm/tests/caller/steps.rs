@@ -273,6 +273,7 @@ impl Caller {
         self.attempt("free", |vidmm, _, _| vidmm.free_gpu_virtual_address(process, base, size)).unwrap();
         self.alloc(slot).uses[device].address = None;
         // A reservation can be given back when nothing is mapped there any more, which work may delay.
+        self.run_all();
         let reserved = self.reserved.iter().position(|&(of, at, _)| (of, at) == (process_of(device), address));
         if let Some(at) = reserved {
             let (_, _, size) = self.reserved[at];
