@@ -5,7 +5,9 @@ mod common;
 use std::fs::File;
 use std::io::BufReader;
 
-use common::{Scratch, fault_scenarios, notification_scenarios, short_scenarios, summary, vidmm_run};
+use common::{
+    Scratch, fault_scenarios, notification_scenarios, short_scenarios, splitting_scenarios, summary, vidmm_run,
+};
 use vidmm_trace::{Audit, LogReader};
 
 /// Other machines: what `[adapter]` has instead of a scenario's own.
@@ -85,7 +87,7 @@ fn logs_of_the_scenarios_hold() {
 
 #[test]
 fn logs_of_steps_hold() {
-    for scenario in notification_scenarios().into_iter().chain(fault_scenarios()) {
+    for scenario in [notification_scenarios(), fault_scenarios(), splitting_scenarios()].concat() {
         log_holds(&scenario, &[&scenario]);
     }
 }

@@ -39,6 +39,17 @@ fn who_left_and_came_back_is_told_with_who_took_its_room() {
 }
 
 #[test]
+fn why_a_texture_was_moved_is_told() {
+    is_as_expected("explain-moved.txt", &explained("scenarios/splitting/p37-reprogrammed-may-move.toml", "1"));
+}
+
+#[test]
+fn what_ends_a_portion_is_told() {
+    let text = explained("scenarios/splitting/p34-slot-replaced.toml", "1");
+    assert!(text.contains("It did not fit beside what portion 1 of DMA buffer 1"), "{text}");
+}
+
+#[test]
 fn what_repeats_is_told_once() {
     let text = explained("scenarios/cyclic.toml", "3");
     assert!(text.contains(" more times, up to event "), "{text}");

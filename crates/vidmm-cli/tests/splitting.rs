@@ -148,7 +148,9 @@ fn adapters_with_gpu_virtual_addresses_do_not_render() {
 fn without_gpu_virtual_addresses_there_are_no_paging_queues() {
     let text = "[adapter]\naddressing-model = \"physical\"\n[[step]]\ncreate-allocation = \"A\"\nsize = \"4 KiB\"\n\
                 [[step]]\nmake-resident = \"A\"\nexpect = \"not-supported\"\n\
-                [[step]]\nmap = \"A\"\nexpect = \"not-supported\"\n";
+                [[step]]\nmap = \"A\"\nexpect = \"not-supported\"\n\
+                [[step]]\nevict = \"A\"\nexpect = \"not-supported\"\n\
+                [[step]]\noffer = \"A\"\nexpect = \"not-supported\"\n";
     steps(text).expect(0);
 }
 

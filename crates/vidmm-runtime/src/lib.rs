@@ -13,14 +13,14 @@ mod interrupt_faults;
 pub mod kernel;
 mod patching;
 mod runtime;
+mod umd;
 
 pub use faults::DriverFault;
 pub use gpu::{CpuView, Gpu, GpuEvent};
 pub use gpu_faults::GpuFault;
 pub use hook::{HookedKmd, KmdHook};
 pub use interrupt_faults::InterruptFault;
-pub use kernel::{
-    AllocationDesc, AllocationSegments, Content, CpuAccess, KernelCommand, PageRange, Placement, Surface, Umd,
-};
+pub use kernel::{Content, KernelCommand, PageRange, Surface};
 pub use patching::{BoundKernel, BoundRange, CommandStep, UserCommands};
 pub use runtime::{Happening, Machine, Runtime};
+pub use umd::{AllocationDesc, AllocationSegments, CpuAccess, Placement, Umd};

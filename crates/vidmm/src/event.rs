@@ -1086,12 +1086,19 @@ impl EventLog {
     }
 
     /// Counts an event, and keeps it if anybody listens. Returns its number.
+    #[inline]
     pub fn record(&mut self, event: impl FnOnce() -> Event) -> u64 {
         self.number += 1;
         if self.enabled {
-            self.pending.push(NumberedEvent { number: self.number, at: self.at, event: event() });
+            self.keep(event);
         }
         self.number
+    }
+
+    // Events are large: nobody makes room for one on its stack who only counts it.
+    #[inline(never)]
+    fn keep(&mut self, event: impl FnOnce() -> Event) {
+        self.pending.push(NumberedEvent { number: self.number, at: self.at, event: event() });
     }
 
     /// Takes the events that came since the last call.

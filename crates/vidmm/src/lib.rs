@@ -17,6 +17,7 @@ mod ordered_set;
 pub mod contract;
 mod adapter;
 mod pool;
+mod progress;
 mod budget;
 mod trim;
 mod offer;

@@ -17,11 +17,17 @@ impl<T> Default for OrderedSet<T> {
 
 impl<T: Ord + Copy> OrderedSet<T> {
     /// Adds a member; `false` if it was one.
+    #[inline]
     pub fn insert(&mut self, member: T) -> bool {
         if self.0.back().is_none_or(|last| *last < member) {
             self.0.push_back(member);
             return true;
         }
+        self.insert_between(member)
+    }
+
+    #[inline(never)]
+    fn insert_between(&mut self, member: T) -> bool {
         match self.0.binary_search(&member) {
             Ok(_) => false,
             Err(at) => {

@@ -4,15 +4,15 @@
 //! smallest free range that holds the whole is taken, so that large ranges stay whole; only when none does, the largest are
 //! used up one after another.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 
-use crate::{free_ranges::FreeRanges, id::PlanNo, linear_placer::LinearPlacer, units::Extent};
+use crate::{extents::Extents, free_ranges::FreeRanges, id::PlanNo, linear_placer::LinearPlacer, units::Extent};
 
 /// What places allocations in the memory segment: as pages, or as one range each (D10).
 #[derive(Debug)]
 pub(crate) enum Placer {
     Pages(PagePlacer),
-    Linear(LinearPlacer),
+    Linear(Box<LinearPlacer>),
 }
 
 impl Placer {
@@ -120,25 +120,30 @@ impl PagePlacer {
         self.available
     }
 
-    /// Takes `bytes`, and names in `after` the plans that must enter the stream before the taker's.
+    /// Takes `bytes`, and tells `after` the plans that must enter the stream before the taker's; some more than once.
     ///
     /// # Panics
     ///
     /// If less is available: the caller has made room before it places.
-    pub fn take(&mut self, bytes: u64, after: &mut Vec<PlanNo>) -> Vec<Extent> {
+    pub fn take(&mut self, bytes: u64, mut after: impl FnMut(PlanNo)) -> Extents {
         assert!(bytes <= self.available, "room is made before anything is placed");
         self.available -= bytes;
-        let mut taken = Vec::new();
-        let mut missing = bytes;
+        let mut next = |missing| match self.take_free(missing) {
+            Some(extent) => extent,
+            None => self.take_promised(missing, &mut after),
+        };
+        let first = next(bytes);
+        if first.size == bytes {
+            return Extents::one(first);
+        }
+        let mut taken = Vec::from([first]);
+        let mut missing = bytes - first.size;
         while missing > 0 {
-            let extent = match self.take_free(missing) {
-                Some(extent) => extent,
-                None => self.take_promised(missing, after),
-            };
+            let extent = next(missing);
             missing -= extent.size;
             taken.push(extent);
         }
-        taken
+        Extents::from(taken)
     }
 
     /// Gives back ranges that `plan` empties; they are promised until it enters the stream.
@@ -187,11 +192,9 @@ impl PagePlacer {
         Some(taken)
     }
 
-    fn take_promised(&mut self, missing: u64, after: &mut Vec<PlanNo>) -> Extent {
+    fn take_promised(&mut self, missing: u64, mut after: impl FnMut(PlanNo)) -> Extent {
         let mut entry = self.promised.first_entry().expect("available bytes are free or promised");
-        if after.last() != Some(entry.key()) {
-            after.push(*entry.key());
-        }
+        after(*entry.key());
         let extents = entry.get_mut();
         let last = extents.last_mut().expect("a promise names a range");
         let taken = Extent { offset: last.offset, size: last.size.min(missing) };
@@ -210,39 +213,56 @@ impl PagePlacer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::PAGE_SIZE;
+
+    /// A range, in pages.
+    fn pages(offset: u64, size: u64) -> Extent {
+        Extent { offset: offset * PAGE_SIZE, size: size * PAGE_SIZE }
+    }
+
+    fn nobody(plan: PlanNo) {
+        unreachable!("nothing is promised by plan {plan}")
+    }
 
     #[test]
     fn the_smallest_range_that_holds_the_whole_is_taken() {
-        let mut placer = PagePlacer::new(100);
-        let mut after = Vec::new();
-        let whole = placer.take(100, &mut after);
-        assert_eq!(whole, [Extent { offset: 0, size: 100 }]);
-        placer.promise(1, [Extent { offset: 0, size: 40 }, Extent { offset: 60, size: 10 }]);
+        let mut placer = PagePlacer::new(100 * PAGE_SIZE);
+        assert_eq!(placer.take(100 * PAGE_SIZE, nobody), Extents::one(pages(0, 100)));
+        placer.promise(1, [pages(0, 40), pages(60, 10)]);
         placer.entered(1);
-        assert_eq!(placer.take(8, &mut after), [Extent { offset: 60, size: 8 }]);
-        assert!(after.is_empty());
+        assert_eq!(placer.take(8 * PAGE_SIZE, nobody), Extents::one(pages(60, 8)));
+    }
+
+    #[test]
+    fn where_no_range_holds_the_whole_the_largest_are_used_up() {
+        let mut placer = PagePlacer::new(100 * PAGE_SIZE);
+        placer.take(100 * PAGE_SIZE, nobody);
+        placer.promise(1, [pages(0, 4), pages(10, 20), pages(50, 8)]);
+        placer.entered(1);
+        let taken = placer.take(26 * PAGE_SIZE, nobody);
+        assert_eq!(taken.iter().collect::<Vec<_>>(), [pages(10, 20), pages(50, 6)]);
     }
 
     #[test]
     fn a_promised_range_can_be_taken_by_who_comes_after_its_plan() {
-        let mut placer = PagePlacer::new(100);
+        let mut placer = PagePlacer::new(100 * PAGE_SIZE);
+        placer.take(100 * PAGE_SIZE, nobody);
+        placer.promise(7, [pages(10, 20)]);
+        assert_eq!(placer.available(), 20 * PAGE_SIZE);
         let mut after = Vec::new();
-        placer.take(100, &mut after);
-        placer.promise(7, [Extent { offset: 10, size: 20 }]);
-        assert_eq!(placer.available(), 20);
-        assert_eq!(placer.take(15, &mut after), [Extent { offset: 10, size: 15 }]);
+        assert_eq!(placer.take(15 * PAGE_SIZE, |plan| after.push(plan)), Extents::one(pages(10, 15)));
         assert_eq!(after, [7]);
-        assert_eq!(placer.holes().collect::<Vec<_>>(), [Extent { offset: 25, size: 5 }]);
+        assert_eq!(placer.holes().collect::<Vec<_>>(), [pages(25, 5)]);
     }
 
     #[test]
     fn neighbours_merge_when_they_become_free() {
-        let mut placer = PagePlacer::new(96);
-        placer.take(96, &mut Vec::new());
+        let mut placer = PagePlacer::new(96 * PAGE_SIZE);
+        placer.take(96 * PAGE_SIZE, nobody);
         for (plan, offset) in [(1, 0), (2, 64), (3, 32)] {
-            placer.promise(plan, [Extent { offset, size: 32 }]);
+            placer.promise(plan, [pages(offset, 32)]);
             placer.entered(plan);
         }
-        assert_eq!(placer.holes().collect::<Vec<_>>(), [Extent { offset: 0, size: 96 }]);
+        assert_eq!(placer.holes().collect::<Vec<_>>(), [pages(0, 96)]);
     }
 }

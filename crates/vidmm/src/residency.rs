@@ -261,7 +261,11 @@ impl ListBytes {
 
 /// Holds that end when a submission has been dispatched, soonest first; of one submission in the order of the Evicts.
 #[derive(Debug, Default)]
-pub(crate) struct Lapsing(VecDeque<Lapse>);
+pub(crate) struct Lapsing {
+    lapses: VecDeque<Lapse>,
+    /// The room of one that is over, for the next.
+    spare: VecDeque<(u32, EvictFlags)>,
+}
 
 #[derive(Debug)]
 struct Lapse {
@@ -273,19 +277,19 @@ struct Lapse {
 impl Lapsing {
     /// The hold of the device's entry on allocation `index` ends with `last`.
     pub fn insert(&mut self, last: SubmissionNo, index: u32, flags: EvictFlags) {
-        let at = match self.0.back() {
-            Some(back) if back.last >= last => self.0.partition_point(|lapse| lapse.last < last),
-            _ => self.0.len(),
+        let at = match self.lapses.back() {
+            Some(back) if back.last >= last => self.lapses.partition_point(|lapse| lapse.last < last),
+            _ => self.lapses.len(),
         };
-        if self.0.get(at).is_none_or(|lapse| lapse.last != last) {
-            self.0.insert(at, Lapse { last, holds: VecDeque::new() });
+        if self.lapses.get(at).is_none_or(|lapse| lapse.last != last) {
+            self.lapses.insert(at, Lapse { last, holds: core::mem::take(&mut self.spare) });
         }
-        self.0[at].holds.push_back((index, flags));
+        self.lapses[at].holds.push_back((index, flags));
     }
 
     /// No hold on allocation `index` ends any more.
     pub fn forget(&mut self, index: u32) {
-        self.0.retain_mut(|lapse| {
+        self.lapses.retain_mut(|lapse| {
             lapse.holds.retain(|&(held, _)| held != index);
             !lapse.holds.is_empty()
         });
@@ -293,16 +297,22 @@ impl Lapsing {
 
     /// Holds that end with a submission up to `last`: the submission and the allocation.
     pub fn up_to(&self, last: SubmissionNo) -> impl Iterator<Item = (SubmissionNo, u32)> {
-        let lapses = self.0.iter().take_while(move |lapse| lapse.last <= last);
+        let lapses = self.lapses.iter().take_while(move |lapse| lapse.last <= last);
         lapses.flat_map(|lapse| lapse.holds.iter().map(|&(index, _)| (lapse.last, index)))
+    }
+
+    /// Whether a hold ends with a submission up to `dispatched`.
+    pub fn is_due(&self, dispatched: SubmissionNo) -> bool {
+        self.lapses.front().is_some_and(|first| first.last <= dispatched)
     }
 
     /// The next hold that ends with a submission up to `dispatched`.
     pub fn pop(&mut self, dispatched: SubmissionNo) -> Option<(u32, EvictFlags)> {
-        let first = self.0.front_mut().filter(|first| first.last <= dispatched)?;
+        let first = self.lapses.front_mut().filter(|first| first.last <= dispatched)?;
         let hold = first.holds.pop_front();
         if first.holds.is_empty() {
-            self.0.pop_front();
+            self.spare = core::mem::take(&mut first.holds);
+            self.lapses.pop_front();
         }
         hold
     }

@@ -29,6 +29,7 @@ use crate::{
     patching::Patching,
     placer::Placer,
     pool::{PerPool, Pool},
+    progress::Progress,
     recovery::{Recovery, TdrOptions},
     request::Request,
     residency::{Lapsing, ListBytes},
@@ -306,8 +307,9 @@ pub(crate) struct Device {
     pub granted: usize,
     pub last_request: u64,
     pub submitted: SubmissionNo,
-    pub undispatched: OrderedSet<SubmissionNo>,
-    pub unretired: OrderedSet<SubmissionNo>,
+    /// Of the submissions, those that have been dispatched, and those that have retired.
+    pub dispatches: Progress,
+    pub retirements: Progress,
     /// What was asked for and waits for earlier submissions and requests, oldest first.
     pub deferred: VecDeque<Deferred>,
 }
@@ -347,12 +349,12 @@ impl DeferredAction {
 impl Device {
     /// All submissions up to this one have been dispatched.
     pub fn dispatched(&self) -> SubmissionNo {
-        self.undispatched.first().map_or(self.submitted, |first| first - 1)
+        self.dispatches.up_to()
     }
 
     /// All submissions up to this one have retired.
     pub fn retired(&self) -> SubmissionNo {
-        self.unretired.first().map_or(self.submitted, |first| first - 1)
+        self.retirements.up_to()
     }
 
     /// All requests up to this one are granted.
@@ -382,9 +384,14 @@ impl Device {
         self.turn.activity == Activity::Suspended
     }
 
+    /// Whether a submission waits for its dispatch.
+    pub fn has_undispatched(&self) -> bool {
+        self.dispatched() < self.submitted
+    }
+
     /// Whether a submission has been dispatched that has not retired.
     pub fn is_in_flight(&self) -> bool {
-        self.unretired.len() > self.undispatched.len()
+        self.dispatches.count() > self.retirements.count()
     }
 
     /// The schedule gate (D2, I06): none while a request made before `submission` is not ready; else the fence of the paging

@@ -45,6 +45,29 @@ fn between_portions_come_paging_buffers_and_no_other_dma_buffer() {
     assert!(between.iter().all(|ran| *ran == Ran::Paging || of_cut(ran)), "{ran:?}");
 }
 
+/// SPL-07: an engine that saves state serves other contexts in between, if what they require fits beside what stays bound.
+#[test]
+fn with_preemption_awareness_others_come_between_portions() {
+    let mut world = World::new(Config { preemption_aware: true, ..Config::pages(8) });
+    let (client, other) = (world.client(), world.client());
+    let (_, cut) = one_by_one(&mut world, client, 8);
+    let small = world.local(other, 1);
+    let whole = Writer::new().split().write(0, small, 0, 99).read(0, small, 0).finish();
+    world.render(client.context, cut.finish());
+    world.poll();
+    let bytes = whole.command.len() as u32;
+    for _ in 0..2 {
+        world.render(other.context, whole.clone());
+    }
+    world.run_all();
+    assert_eq!((world.read.len(), world.errors()), (10, vec![]));
+    let of_other = |ran: &Ran| matches!(ran, Ran::Portion { start: 0, end, .. } if *end == bytes);
+    let last = world.ran.iter().rposition(|ran| matches!(ran, Ran::Portion { .. })).unwrap();
+    let [first, second] =
+        [0, 1].map(|at| world.ran.iter().enumerate().filter(|(_, ran)| of_other(ran)).nth(at).unwrap().0);
+    assert!(first < second && second < last, "the long buffer ends last: {:?}", world.ran);
+}
+
 /// Neither keeps in its place what the other needs for its next portion.
 #[test]
 fn two_contexts_of_different_engines_that_must_both_be_cut_both_end() {

@@ -6,19 +6,6 @@ use super::answered::Absent;
 use super::session::Session;
 use crate::scenario::steps::{Action, CheckError, CheckResets, ErrorReason, Look, Step};
 
-/// Something that is in error, and whether a step expects that.
-#[derive(Debug)]
-pub(super) struct InError<T> {
-    pub why: T,
-    pub is_expected: bool,
-}
-
-impl<T> InError<T> {
-    pub fn unexpected(why: T) -> Self {
-        Self { why, is_expected: false }
-    }
-}
-
 impl Session<'_> {
     /// A step is about to be made: what is in error by now must be expected, unless the step says so itself.
     pub fn before_step(&mut self, step: &Step) {

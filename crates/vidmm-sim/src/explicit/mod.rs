@@ -8,6 +8,7 @@ mod objects;
 mod report;
 mod truth;
 mod graves;
+mod in_error;
 mod session;
 mod faults;
 mod calls;

@@ -37,7 +37,6 @@ pub fn run_explicit(
         paging_va_without_local_memory: adapter.paging_va_without_local_memory,
         tdr: adapter.tdr.into(),
         preparation: adapter.preparation,
-        ..AdapterOptions::default()
     };
     let runtime = Runtime::start(options, machine)?;
     let no_engine = || RunError::Machine("it has no engine that renders, or none that copies".to_owned());

@@ -9,8 +9,8 @@ use vidmm::{
 };
 use vidmm_runtime::{Happening, Runtime};
 
-use super::faults::InError;
 use super::graves::Graves;
+use super::in_error::InError;
 use super::ledger::{Comparison, Difference, Ledger};
 use super::objects::{Doomed, KernelState, Objects};
 use super::report::{ExplicitReport, StepFinding};

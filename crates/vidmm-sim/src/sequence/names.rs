@@ -38,9 +38,17 @@ pub(crate) struct Names {
     paging_process: Option<KmdProcessHandle>,
     queues: BTreeMap<PagingQueueId, DeviceId>,
     engines: Vec<EngineKind>,
-    /// Portions of DMA buffers, by what they are among the device's submissions: the DMA buffer, the portion from 0, its bytes.
-    portions: BTreeMap<(DeviceId, SubmissionNo), (u64, u32, (u32, u32))>,
+    /// Portions of DMA buffers, by what they are among the device's submissions.
+    portions: BTreeMap<(DeviceId, SubmissionNo), Portion>,
     dispatched: BTreeMap<EngineFence, (DeviceId, SubmissionNo)>,
+}
+
+/// A portion of a DMA buffer: its number there, from 0, its first byte and the first that is not in it.
+#[derive(Clone, Copy, Debug)]
+struct Portion {
+    dma_buffer: u64,
+    portion: u32,
+    bytes: (u32, u32),
 }
 
 impl Names {
@@ -84,7 +92,8 @@ impl Names {
                 self.dispatched.insert(signal, (device, submission));
             }
             Event::Portion { device, submission, dma_buffer, portion, start_offset, end_offset, .. } => {
-                self.portions.insert((device, submission), (dma_buffer, portion, (start_offset, end_offset)));
+                let bytes = (start_offset, end_offset);
+                self.portions.insert((device, submission), Portion { dma_buffer, portion, bytes });
             }
             Event::Resubmitted { before, signal, .. } => {
                 if let Some(packet) = self.dispatched.get(&before).copied() {
@@ -187,7 +196,7 @@ impl Names {
 
     /// The portion that a packet is, in words, and its bytes; none if it is no portion.
     pub fn portion_of(&self, signal: EngineFence) -> Option<(String, (u32, u32))> {
-        let &(dma_buffer, portion, bytes) = self.portions.get(self.dispatched.get(&signal)?)?;
+        let &Portion { dma_buffer, portion, bytes } = self.portions.get(self.dispatched.get(&signal)?)?;
         Some((format!("portion {} of {}", portion + 1, self.dma_buffer(dma_buffer)), bytes))
     }
 
@@ -199,8 +208,8 @@ impl Names {
     /// The kernel or the command buffer that a packet runs; none if it is a paging buffer.
     pub fn kernel_of(&self, signal: EngineFence) -> Option<String> {
         let submission = self.dispatched.get(&signal)?;
-        if let Some(&(dma_buffer, ..)) = self.portions.get(submission) {
-            return Some(self.dma_buffer(dma_buffer));
+        if let Some(portion) = self.portions.get(submission) {
+            return Some(self.dma_buffer(portion.dma_buffer));
         }
         let name = self.kernels.get(submission);
         Some(name.cloned().unwrap_or_else(|| format!("submission {} of {}", submission.1, self.device(submission.0))))

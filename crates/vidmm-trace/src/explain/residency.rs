@@ -157,7 +157,7 @@ impl Subject {
         if let Some(device) = wanted_by {
             *tale.sums.wanted_by.entry(device).or_default() += 1;
         }
-        self.left = Some((position, plan));
+        self.left = Some((position, plan, segment));
         if !segment.is_system() {
             rooms.open(position, plan, segment, extents);
         }
@@ -175,9 +175,10 @@ impl Subject {
         tale.sums.came_in += 1;
         tale.sums.bytes_in += if content == ContentSource::BackingStore { self.size } else { 0 };
         // What leaves one place for another in one plan was moved.
-        if let Some((position, _)) = self.left.take().filter(|&(_, before)| before == plan) {
+        if let Some((position, _, from)) = self.left.take().filter(|&(_, before, _)| before == plan) {
             let why = tale.sentences[position].text.trim_end_matches('.').to_owned();
             let where_to = match world.is_local(segment) {
+                true if from == segment => format!("moved: it went to another place there, {how}"),
                 true => format!("promoted: it went to {place}, {how}"),
                 false => format!("demoted: it is resident in {place} from now on"),
             };

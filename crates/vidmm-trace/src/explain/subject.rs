@@ -19,8 +19,8 @@ pub(super) struct Subject {
     pub counts: BTreeMap<DeviceId, u64>,
     pub place: Option<SegmentId>,
     pub offered: bool,
-    /// The step that told that it left its place, and the plan.
-    pub left: Option<(usize, u64)>,
+    /// The step that told that it left its place, the plan, and the place.
+    pub left: Option<(usize, PlanNo, SegmentId)>,
     pub locks: u64,
     /// Whether its content has ever been anywhere.
     pub destroyed_at: Option<u64>,

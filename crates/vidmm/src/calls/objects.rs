@@ -11,6 +11,7 @@ use crate::{
     id::{ContextId, DeviceId, MonitoredFenceId, PagingQueueId, ProcessId},
     ordered_set::OrderedSet,
     pool::{PerPool, Pool},
+    progress::Progress,
     residency::Lapsing,
     state::{Context, Device, MonitoredFence, PagingQueue, VidMm},
     turn::{Power, Turn},
@@ -142,8 +143,8 @@ impl VidMm {
             granted: 0,
             last_request: 0,
             submitted: 0,
-            undispatched: OrderedSet::default(),
-            unretired: OrderedSet::default(),
+            dispatches: Progress::default(),
+            retirements: Progress::default(),
             deferred: VecDeque::new(),
         });
         self.processes[process_index].devices.insert(device.index() as u32);

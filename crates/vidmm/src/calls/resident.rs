@@ -268,6 +268,9 @@ impl VidMm {
 
     /// The device submits work, which may write what was said not to be written before.
     pub(super) fn forget_not_written(&mut self, device: u32) {
+        if self.devices[device as usize].not_written.is_empty() {
+            return;
+        }
         for index in core::mem::take(&mut self.devices[device as usize].not_written) {
             let is_there = self.allocations.contains(index as usize);
             if is_there && self.allocations[index as usize].entry(device).is_some() {

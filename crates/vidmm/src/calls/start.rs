@@ -1,6 +1,7 @@
 //! Adapter start.
 
 use alloc::{
+    boxed::Box,
     collections::{BTreeMap, BTreeSet, VecDeque},
     vec,
     vec::Vec,
@@ -65,7 +66,7 @@ impl VidMm {
         (adapter.paging_va_size, _) = queries[0].size(&adapter);
         check_windows(&adapter).map_err(|rule| refuse(vec![rule]))?;
         let mut placer = match adapter.is_physical() {
-            true => Placer::Linear(LinearPlacer::new(adapter.memory_size(), &adapter.bank_ends)),
+            true => Placer::Linear(Box::new(LinearPlacer::new(adapter.memory_size(), &adapter.bank_ends))),
             false => Placer::Pages(PagePlacer::new(adapter.memory_size())),
         };
         let (tables, extents) = place_paging_tables(&adapter, &mut placer, host).map_err(|rule| refuse(vec![rule]))?;
@@ -262,9 +263,8 @@ fn place_paging_tables(
                 BrokenRule::SystemProcess
             })?
         } else {
-            let [extent] = placer.pages().take(key.segment_bytes(adapter), &mut Vec::new())[..] else {
-                unreachable!("an empty segment gives one range")
-            };
+            let taken = placer.pages().take(key.segment_bytes(adapter), |_| unreachable!("no plan was made yet"));
+            let extent = taken.iter().next().expect("an empty segment gives one range");
             extents.push(extent);
             PhysicalAddress { segment: adapter.memory_id(), offset: extent.offset }
         };

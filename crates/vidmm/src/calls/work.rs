@@ -40,8 +40,6 @@ impl VidMm {
         let device = &mut self.devices[device_index];
         device.submitted += 1;
         let number = device.submitted;
-        device.undispatched.insert(number);
-        device.unretired.insert(number);
         let device = self.devices.id(device_index);
         let values = |descs: &[FenceValueDesc]| descs.iter().map(|desc| (desc.fence, desc.value)).collect();
         self.events.record(|| Event::Submitted {
@@ -56,6 +54,7 @@ impl VidMm {
     }
 
     /// Queues work of a context.
+    #[inline(always)]
     pub(super) fn queue(&mut self, context: usize, submission: Submission) {
         for named in submission.desc.fences() {
             self.monitored_fences[named.fence.index()].references += 1;

@@ -1,6 +1,6 @@
 //! DMA buffers: bytes that an engine executes (D1).
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 
 /// A value of an engine's own fence: its n-th submission has ended.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -50,7 +50,11 @@ impl DmaBuffer {
 
 /// A paging buffer: memory of a fixed size in which a driver encodes paging operations (SEG-35).
 #[derive(Debug)]
-pub struct PagingBuffer {
+pub struct PagingBuffer(Box<Contents>);
+
+// Behind a pointer, so that packets are small: most are of users, and all are moved.
+#[derive(Debug)]
+struct Contents {
     dma: Vec<u8>,
     dma_used: usize,
     private: Vec<u8>,
@@ -60,49 +64,52 @@ pub struct PagingBuffer {
 impl PagingBuffer {
     /// A buffer of `size` bytes with `private_data_size` bytes of private data, zeroed once (SEG-35).
     pub fn new(size: usize, private_data_size: usize) -> Self {
-        Self { dma: alloc::vec![0; size], dma_used: 0, private: alloc::vec![0; private_data_size], private_used: 0 }
+        let (dma, private) = (alloc::vec![0; size], alloc::vec![0; private_data_size]);
+        Self(Box::new(Contents { dma, dma_used: 0, private, private_used: 0 }))
     }
 
     /// The commands that the driver wrote.
     pub fn commands(&self) -> &[u8] {
-        &self.dma[..self.dma_used]
+        &self.0.dma[..self.0.dma_used]
     }
 
     /// The private data that goes with them.
     pub fn private_data(&self) -> &[u8] {
-        &self.private[..self.private_used]
+        &self.0.private[..self.0.private_used]
     }
 
     /// Whether nothing was written yet.
     pub fn is_empty(&self) -> bool {
-        self.dma_used == 0
+        self.0.dma_used == 0
     }
 
     /// Whether it was made with these sizes.
     pub(crate) fn has_sizes(&self, size: usize, private_data_size: usize) -> bool {
-        self.dma.len() == size && self.private.len() == private_data_size
+        self.0.dma.len() == size && self.0.private.len() == private_data_size
     }
 
     /// Bytes written so far.
     pub(crate) fn write_offset(&self) -> usize {
-        self.dma_used
+        self.0.dma_used
     }
 
     /// What the driver may still write to: commands and private data.
     pub(crate) fn remaining(&mut self) -> (&mut [u8], &mut [u8]) {
-        (&mut self.dma[self.dma_used..], &mut self.private[self.private_used..])
+        let Contents { dma, dma_used, private, private_used } = &mut *self.0;
+        (&mut dma[*dma_used..], &mut private[*private_used..])
     }
 
     /// Takes over what the driver says it wrote; `None` when it claims more than there was (I21).
     pub(crate) fn advance(&mut self, dma: usize, private: usize) -> Option<()> {
-        let dma_used = self.dma_used.checked_add(dma).filter(|&end| end <= self.dma.len())?;
-        let private_used = self.private_used.checked_add(private).filter(|&end| end <= self.private.len())?;
-        (self.dma_used, self.private_used) = (dma_used, private_used);
+        let contents = &mut *self.0;
+        let dma_used = contents.dma_used.checked_add(dma).filter(|&end| end <= contents.dma.len())?;
+        let private_used = contents.private_used.checked_add(private).filter(|&end| end <= contents.private.len())?;
+        (contents.dma_used, contents.private_used) = (dma_used, private_used);
         Some(())
     }
 
     /// Empties the buffer for its next use; the private data keeps its bytes (SEG-35).
     pub(crate) fn reset(&mut self) {
-        (self.dma_used, self.private_used) = (0, 0);
+        (self.0.dma_used, self.0.private_used) = (0, 0);
     }
 }

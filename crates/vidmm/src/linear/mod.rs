@@ -47,14 +47,16 @@ mod by_size;
 mod compaction;
 mod direction;
 mod holes;
+mod moves;
 mod number_set;
 mod run;
 mod segment;
 mod trial;
 
 pub use banks::{BankRangeTableError, HintedBank, MAX_BANKS};
-pub use compaction::{Compaction, CompactionError, Movable, Move};
+pub use compaction::{Compaction, CompactionError};
 pub use direction::Direction;
+pub use moves::{Movable, Move};
 pub use segment::LinearSegment;
 pub use trial::Trial;
 

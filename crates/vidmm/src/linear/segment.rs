@@ -6,7 +6,6 @@ use super::{
     by_size::HoleIndex,
     holes::Holes,
     run::{Run, Want},
-    trial::Trial,
 };
 use crate::linear::Direction;
 use crate::units::{Extent, PAGE_SIZE};
@@ -88,11 +87,6 @@ impl LinearSegment {
     pub fn free(&mut self, range: Extent) {
         let freed = self.run(range).and_then(|run| self.holes.give(run));
         assert!(freed.is_some(), "{range:?} is given back, but was not all taken");
-    }
-
-    /// Begins a trial: what it takes and gives back counts only when it is committed.
-    pub fn trial(&mut self) -> Trial<'_> {
-        Trial::new(self)
     }
 
     /// Whether all of `range` is free.

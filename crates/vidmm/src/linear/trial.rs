@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{banks::HintedBank, compaction::Move, direction::Direction, segment::LinearSegment};
+use super::{banks::HintedBank, direction::Direction, moves::Move, segment::LinearSegment};
 use crate::units::Extent;
 
 /// Changes of a segment that are undone when it is dropped, unless it is [committed](Self::commit). Both cost time in
@@ -22,11 +22,14 @@ enum Change {
     Freed(Extent),
 }
 
-impl<'a> Trial<'a> {
-    pub(super) fn new(segment: &'a mut LinearSegment) -> Self {
-        Self { segment, changes: Vec::new() }
+impl LinearSegment {
+    /// Begins a trial: what it takes and gives back counts only when it is committed.
+    pub fn trial(&mut self) -> Trial<'_> {
+        Trial { segment: self, changes: Vec::new() }
     }
+}
 
+impl Trial<'_> {
     /// As [`LinearSegment::allocate`].
     pub fn allocate(
         &mut self,

@@ -60,6 +60,7 @@ pub(crate) struct Plan {
     pub io_mmu_unmap: Vec<IoMmuRange>,
     /// What happens when its last operation has completed.
     pub retire: Vec<Retire>,
+    bytes: u64,
 }
 
 /// The driver is told of an allocation that leaves device access, part by part (NTF-02).
@@ -194,17 +195,26 @@ impl Plan {
         }
     }
 
-    /// Bytes that its operations work on.
+    /// Adds a notification.
+    pub fn notify(&mut self, notice: Notice) {
+        self.bytes += notice.size;
+        self.notify.push(notice);
+    }
+
+    /// Adds content that leaves the memory segment.
+    pub fn copy_out(&mut self, out: PageOut) {
+        self.bytes += out.size;
+        self.out.push(Leaving::Memory(out));
+    }
+
+    /// Adds content that comes into the memory segment.
+    pub fn copy_in(&mut self, page_in: PageIn) {
+        self.bytes += page_in.size;
+        self.page_in.push(Coming::Memory(page_in));
+    }
+
+    /// Bytes that are notified of or copied.
     pub fn bytes(&self) -> u64 {
-        let notified = self.notify.iter().map(|notice| notice.size);
-        let out = self.out.iter().map(|leaving| match leaving {
-            Leaving::Memory(out) => out.size,
-            Leaving::Aperture(_) | Leaving::Discarded { .. } => 0,
-        });
-        let page_in = self.page_in.iter().map(|coming| match coming {
-            Coming::Memory(page_in) => page_in.size,
-            Coming::Aperture(_) => 0,
-        });
-        notified.chain(out).chain(page_in).sum()
+        self.bytes
     }
 }

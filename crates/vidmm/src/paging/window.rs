@@ -36,6 +36,9 @@ struct Ring {
     size: u64,
     cursor: u64,
     page_size: PageSize,
+    /// The number of the first leaf table that covers it, and where each lies.
+    first_leaf: u64,
+    leaves: Vec<PhysicalAddress>,
 }
 
 /// A range of an allocation that is mapped in a window.
@@ -62,15 +65,14 @@ impl Windows {
     /// The paging process with its two rings; `tables` holds the tables that [`needed_tables`](Self::needed_tables) names.
     pub fn new(adapter: &Adapter, process: KmdProcessHandle, tables: PageTables) -> Self {
         let (system, local) = Self::bases(adapter);
-        let size = adapter.paging_va_size;
         let root = tables.root(adapter);
         let local_page_size = adapter.pte_page_size(adapter.memory_page_size());
         Self {
             process,
             root: root.map(|address| RootPageTable { address, num_entries: root_entries(adapter) }),
+            system: Ring::new(adapter, &tables, system, PageSize::Kib4),
+            local: Ring::new(adapter, &tables, local, local_page_size),
             tables,
-            system: Ring { base: system, size, cursor: 0, page_size: PageSize::Kib4 },
-            local: Ring { base: local, size, cursor: 0, page_size: local_page_size },
         }
     }
 
@@ -151,10 +153,9 @@ impl Windows {
         let ring = if segment.is_system() { &mut self.system } else { &mut self.local };
         let (window, wrapped) = ring.next(size);
         if wrapped {
-            let ring = if segment.is_system() { &self.system } else { &self.local };
-            steps.push_back(self.flush(ring_range(ring)));
+            steps.push_back(self.flush(ring_range(self.ring(window.address))));
         }
-        let writer = PteWriter { adapter, tables: &self.tables, process: self.process };
+        let writer = self.writer(adapter, window.address);
         for (start, run) in extents.runs(offset, size) {
             let pte = Pte::valid(PhysicalAddress { segment, offset: run.offset });
             let in_window = start - offset;
@@ -181,7 +182,7 @@ impl Windows {
             steps.push_back(Step::UnmapIoMmu(range));
             return;
         }
-        let writer = PteWriter { adapter, tables: &self.tables, process: self.process };
+        let writer = self.writer(adapter, window.address);
         let target = PteTarget {
             handle: None,
             address: window.address,
@@ -191,6 +192,16 @@ impl Windows {
             driver_protection: 0,
         };
         writer.write(target, Pte::INVALID, steps);
+    }
+
+    /// The ring of a window's address.
+    fn ring(&self, address: u64) -> &Ring {
+        if address < self.local.base { &self.system } else { &self.local }
+    }
+
+    fn writer<'a>(&'a self, adapter: &'a Adapter, address: u64) -> PteWriter<'a, impl Fn(TableKey) -> PhysicalAddress> {
+        let ring = self.ring(address);
+        PteWriter { adapter, leaf: |key| ring.leaf(key), process: self.process }
     }
 
     fn flush(&self, (start, end): (u64, u64)) -> Step {
@@ -214,6 +225,25 @@ pub(crate) fn root_entries(adapter: &Adapter) -> u32 {
 }
 
 impl Ring {
+    fn new(adapter: &Adapter, tables: &PageTables, base: u64, page_size: PageSize) -> Self {
+        let size = adapter.paging_va_size;
+        let mut ring = Self { base, size, cursor: 0, page_size, first_leaf: 0, leaves: Vec::new() };
+        if adapter.has_page_tables() {
+            ring.first_leaf = TableKey::covering(adapter, 0, page_size, base).number;
+            // There is no ring of a segment that does not exist.
+            let leaves = leaf_runs(adapter, base, size).map_while(|(start, _)| {
+                tables.get(TableKey::covering(adapter, 0, page_size, start)).and_then(|table| table.address)
+            });
+            ring.leaves = leaves.collect();
+        }
+        ring
+    }
+
+    /// Where a leaf table lies: found without a search, since each transfer asks for some.
+    fn leaf(&self, key: TableKey) -> PhysicalAddress {
+        self.leaves[(key.number - self.first_leaf) as usize]
+    }
+
     /// The next window of `size` bytes, and whether the ring began anew: its addresses may then still be cached.
     fn next(&mut self, size: u64) -> (Window, bool) {
         assert!(size <= self.size, "chunks are cut to the window");
@@ -226,9 +256,10 @@ impl Ring {
 }
 
 /// Encodes runs of leaf entries, table by table.
-pub(crate) struct PteWriter<'a> {
+pub(crate) struct PteWriter<'a, F> {
     pub adapter: &'a Adapter,
-    pub tables: &'a PageTables,
+    /// Where a leaf table lies.
+    pub leaf: F,
     pub process: KmdProcessHandle,
 }
 
@@ -243,7 +274,7 @@ pub(crate) struct PteTarget {
     pub driver_protection: u64,
 }
 
-impl PteWriter<'_> {
+impl<F: Fn(TableKey) -> PhysicalAddress> PteWriter<'_, F> {
     /// Writes the entries of `target`, of which `first` is the first: each further one is a page on, unless it is invalid.
     pub fn write(&self, target: PteTarget, first: Pte, steps: &mut VecDeque<Step>) {
         let valid = first.flags.contains(PteFlags::VALID);
@@ -252,13 +283,12 @@ impl PteWriter<'_> {
         flags.set(UpdatePageTableFlags::USE_64KB_PAGES, target.page_size == PageSize::Kib64);
         for (start, size) in leaf_runs(self.adapter, target.address, target.size) {
             let key = TableKey::covering(self.adapter, 0, target.page_size, start);
-            let table = self.tables.get(key).and_then(|table| table.address);
             let done = start - target.address;
             let pages = |bytes: u64| bytes / target.page_size.bytes();
             steps.push_back(Step::Operation(PagingOperation::UpdatePageTable(UpdatePageTable {
                 page_table_level: 0,
                 allocation: target.handle,
-                page_table_address: table.expect("a mapping's tables are placed before its entries are written"),
+                page_table_address: (self.leaf)(key),
                 page_table_entries: PteRun {
                     first: first.advanced(pages(done), target.page_size),
                     first_64kb: None,

@@ -72,6 +72,7 @@ impl VidMm {
     }
 
     /// Between reset and restart: whatever was under way is over, and nothing is resident (FLT-32).
+    #[inline(never)]
     pub(crate) fn clean_up(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
         if self.recovery.adapter != AdapterPhase::CleaningUp {
             return;

@@ -10,7 +10,7 @@ use crate::{
     event::Event,
     id::PlanNo,
     paging::{BuildEnv, IoMmuRange, Step, expand},
-    state::{Output, VidMm},
+    state::{Output, Statistics, VidMm},
     units::{PhysicalAddress, SegmentId},
 };
 
@@ -204,9 +204,10 @@ impl VidMm {
         let builder = &mut self.builder;
         let (plan, system_context) = (builder.plan, builder.system_context);
         let buffer = builder.current.as_mut().expect("a buffer was taken");
-        let Some(&Step::Operation(mut operation)) = builder.steps.front() else {
+        let Some(Step::Operation(operation)) = builder.steps.front_mut() else {
             unreachable!("the host's steps are done before")
         };
+        // It stays idle until the operation is built to its end.
         if builder.idle_at.is_some() {
             operation.note_idle();
         }
@@ -216,12 +217,12 @@ impl VidMm {
         let was_idle = builder.idle_at.is_some();
         let multipass_offset = &mut builder.multipass_offset;
         let Encoded { status, dma_bytes, private_bytes } =
-            encode(kmd, buffer, &operation, multipass_offset, was_idle, system_context);
+            encode(kmd, buffer, operation, multipass_offset, was_idle, system_context);
         self.statistics.build_calls += 1;
         let multipass_offset = builder.multipass_offset;
         self.events.record(|| Event::PagingOperation {
             plan,
-            operation,
+            operation: *operation,
             status,
             offset,
             bytes: dma_bytes as u32,
@@ -232,14 +233,12 @@ impl VidMm {
         }
         match status {
             BuildStatus::Success => {
+                count(&mut self.statistics, operation);
+                let is_in_window = matches!(operation, PagingOperation::NotifyAlloc(op) if op.process.is_none());
                 builder.steps.pop_front();
                 builder.multipass_offset = 0;
                 builder.idle_at = None;
-                self.count(&operation);
-                match operation {
-                    PagingOperation::NotifyAlloc(op) if op.process.is_none() => Built::InWindow,
-                    _ => Built::Operation,
-                }
+                if is_in_window { Built::InWindow } else { Built::Operation }
             }
             BuildStatus::InsufficientDmaBuffer => {
                 if is_fresh && dma_bytes == 0 && multipass_offset == progress_before {
@@ -250,34 +249,12 @@ impl VidMm {
             BuildStatus::AllocationBusy if was_idle => Built::Violation(Violation::BusyWhileIdle),
             BuildStatus::AllocationBusy => {
                 if !matches!(operation, PagingOperation::Transfer(_) | PagingOperation::DiscardContent(_)) {
-                    self.report(DriverFinding::BusyUndocumented { operation: operation.kind() });
+                    let operation = operation.kind();
+                    self.report(DriverFinding::BusyUndocumented { operation });
                 }
                 Built::Busy
             }
         }
-    }
-
-    fn count(&mut self, operation: &PagingOperation) {
-        let statistics = &mut self.statistics;
-        let counter = match operation {
-            PagingOperation::VirtualTransfer(_) => &mut statistics.virtual_transfers,
-            PagingOperation::VirtualFill(_) => &mut statistics.virtual_fills,
-            PagingOperation::UpdatePageTable(_) => &mut statistics.update_page_tables,
-            PagingOperation::FlushTlb(_) => &mut statistics.flush_tlbs,
-            PagingOperation::MapApertureSegment(_) | PagingOperation::UnmapApertureSegment(_) => {
-                &mut statistics.aperture_operations
-            }
-            PagingOperation::NotifyAlloc(op) if op.flags.contains(NotifyAllocFlags::EVICTION) => {
-                statistics.eviction_notifications += u64::from(op.offset_in_bytes == 0);
-                statistics.eviction_notification_bytes += op.size_in_bytes;
-                &mut statistics.eviction_notification_chunks
-            }
-            PagingOperation::NotifyAlloc(_) => &mut statistics.io_mmu_unmap_notifications,
-            PagingOperation::Transfer(_) => &mut statistics.transfers,
-            PagingOperation::Fill(_) => &mut statistics.fills,
-            PagingOperation::DiscardContent(_) => &mut statistics.discarded_contents,
-        };
-        *counter += 1;
     }
 
     /// Hands the buffer that is being built to the paging engine, if anything is in it.
@@ -305,4 +282,26 @@ impl VidMm {
     pub(crate) fn paging_engine(&self) -> &Engine {
         &self.engines[self.adapter.paging_engine as usize]
     }
+}
+
+fn count(statistics: &mut Statistics, operation: &PagingOperation) {
+    let counter = match operation {
+        PagingOperation::VirtualTransfer(_) => &mut statistics.virtual_transfers,
+        PagingOperation::VirtualFill(_) => &mut statistics.virtual_fills,
+        PagingOperation::UpdatePageTable(_) => &mut statistics.update_page_tables,
+        PagingOperation::FlushTlb(_) => &mut statistics.flush_tlbs,
+        PagingOperation::MapApertureSegment(_) | PagingOperation::UnmapApertureSegment(_) => {
+            &mut statistics.aperture_operations
+        }
+        PagingOperation::NotifyAlloc(op) if op.flags.contains(NotifyAllocFlags::EVICTION) => {
+            statistics.eviction_notifications += u64::from(op.offset_in_bytes == 0);
+            statistics.eviction_notification_bytes += op.size_in_bytes;
+            &mut statistics.eviction_notification_chunks
+        }
+        PagingOperation::NotifyAlloc(_) => &mut statistics.io_mmu_unmap_notifications,
+        PagingOperation::Transfer(_) => &mut statistics.transfers,
+        PagingOperation::Fill(_) => &mut statistics.fills,
+        PagingOperation::DiscardContent(_) => &mut statistics.discarded_contents,
+    };
+    *counter += 1;
 }

@@ -37,8 +37,8 @@ impl VidMm {
             self.give_up_portion(queued.context);
             for dropped in core::mem::take(&mut self.contexts[queued.context as usize].queue) {
                 let device = &mut self.devices[index as usize];
-                device.undispatched.remove(&dropped.number);
-                device.unretired.remove(&dropped.number);
+                device.dispatches.end(dropped.number);
+                device.retirements.end(dropped.number);
                 if let Some(references) = &dropped.references {
                     self.forget_references(references);
                 }

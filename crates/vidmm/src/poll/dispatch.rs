@@ -145,15 +145,17 @@ impl VidMm {
         if !device.is_active() && (device.is_suspended() || !is_begun) {
             return None;
         }
-        let mut paging_fence =
-            device.gate(next.number)?.max(self.root_fence(device.process)?).max(device.turn.fence()?);
+        // The driver was told the root table once it had been planned, and with nothing in the stream its plan has retired.
+        let root_is_there = context.root_is_set && self.stream.is_empty();
+        let root_fence = if root_is_there { 0 } else { self.root_fence(device.process)? };
+        let mut paging_fence = device.gate(next.number)?.max(root_fence).max(device.turn.fence()?);
         for &plan in &device.refreshes {
             paging_fence = paging_fence.max(self.stream.fence_of(plan)?);
         }
         if next.references.is_some() {
             paging_fence = paging_fence.max(self.stream.fence_of_all(&context.portion.as_ref()?.plans)?);
         }
-        self.is_front_unblocked(index).then_some(paging_fence)
+        (next.desc.waits.is_empty() || self.is_front_unblocked(index)).then_some(paging_fence)
     }
 
     /// Whether all that the submission in front of a context's queue waits for has been dispatched.
@@ -213,8 +215,8 @@ impl VidMm {
             self.recovery.awaited = self.recovery.awaited.max(paging_fence);
             packet.waits.push(EngineFence { engine: self.adapter.paging_engine, fence_id: paging_fence });
         }
-        packet.waits.extend(self.fence_waits(&waited).flatten());
         for wait in waited {
+            packet.waits.extend(self.fence_waits(&[wait]).flatten());
             self.monitored_fences[wait.fence.index()].references -= 1;
         }
         for fence in &signals {
@@ -235,7 +237,7 @@ impl VidMm {
         self.statistics.submissions += 1;
         let device = self.device_id(device_index);
         self.events.record(|| Event::Dispatched { device, submission: number, signal, waits: packet.waits.clone() });
-        self.devices[device_index as usize].undispatched.remove(&number);
+        self.devices[device_index as usize].dispatches.end(number);
         self.lapse_dispatched(device_index);
         self.outputs.push_back(Output::Submit(packet));
     }
@@ -252,8 +254,16 @@ impl VidMm {
     }
 
     /// Ends the holds of spans whose last submission has been dispatched.
+    #[inline]
     pub(crate) fn lapse_dispatched(&mut self, device: u32) {
-        let dispatched = self.devices[device as usize].dispatched();
+        let books = &self.devices[device as usize];
+        if books.lapsing.is_due(books.dispatched()) {
+            self.lapse_up_to(device, books.dispatched());
+        }
+    }
+
+    #[inline(never)]
+    fn lapse_up_to(&mut self, device: u32, dispatched: SubmissionNo) {
         self.with_holds(device, |vidmm| {
             while let Some((index, flags)) = vidmm.devices[device as usize].lapsing.pop(dispatched) {
                 vidmm.lapse(index, device, flags);

@@ -175,6 +175,7 @@ impl VidMm {
     }
 
     /// One step of the recovery of engines: who must yield too, who is reset, and when all have answered, what runs again.
+    #[inline(never)]
     pub(crate) fn recover(&mut self, kmd: &mut dyn Kmd) {
         if self.recovery.engines.is_empty() || !self.recovery.is_working() {
             return;

@@ -290,7 +290,7 @@ impl VidMm {
             return false;
         }
         let books = &self.devices[device as usize];
-        let nothing_runs = books.unretired.first().is_none_or(|&first| first > books.dispatched());
+        let nothing_runs = books.retired() >= books.dispatched();
         let worthless = evictable.worthless_bytes();
         nothing_runs
             || missing <= available + worthless

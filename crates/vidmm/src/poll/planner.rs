@@ -36,16 +36,16 @@ impl VidMm {
     fn plan_into_memory(&mut self, draft: &mut Draft, index: u32) -> ContentSource {
         let Allocation { size, handle, backing_store, state, .. } = self.allocations[index as usize];
         let extents = match self.adapter.is_physical() {
-            false => Extents::from(self.take(draft, size)),
+            false => self.take(draft, size),
             true => Extents::one(self.take_assigned(draft, index)),
         };
         let backed = state.contains(AllocationState::BACKED);
-        draft.plan.page_in.push(Coming::Memory(PageIn {
+        draft.plan.copy_in(PageIn {
             handle,
             size,
             extents: extents.clone(),
             backing_store: backed.then_some(backing_store),
-        }));
+        });
         let place = self.allocations[index as usize].place_in_memory(&extents);
         self.place(draft, index, place);
         match backed {
@@ -240,7 +240,7 @@ impl VidMm {
         }
         let Allocation { handle, size, backing_store, .. } = self.allocations[index as usize];
         let through_aperture = self.lend_aperture(index);
-        draft.plan.out.push(Leaving::Memory(PageOut { handle, size, extents, backing_store, through_aperture }));
+        draft.plan.copy_out(PageOut { handle, size, extents, backing_store, through_aperture });
         self.statistics.bytes_paged_out += size;
         self.statistics.evictions_copied += 1;
     }
@@ -280,11 +280,11 @@ impl VidMm {
             backing_store: allocation.backing_store,
         };
         if allocation.state.contains(AllocationState::NOTIFY_EVICTION) {
-            draft.plan.notify.push(notice(NotifyAllocFlags::EVICTION));
+            draft.plan.notify(notice(NotifyAllocFlags::EVICTION));
         }
         let as_eviction = self.adapter.revision == NotificationRevision::August2024;
         if as_eviction && allocation.state.contains(AllocationState::NOTIFY_IO_MMU_UNMAP) {
-            draft.plan.notify.push(notice(NotifyAllocFlags::IO_MMU_UNMAP));
+            draft.plan.notify(notice(NotifyAllocFlags::IO_MMU_UNMAP));
         }
     }
 

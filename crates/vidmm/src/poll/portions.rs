@@ -27,7 +27,7 @@ impl VidMm {
         let mut references = submission.references.take().expect("a portion is of a DMA buffer with references");
         self.devices[device as usize].submitted += 1;
         let number = self.devices[device as usize].submitted;
-        self.devices[device as usize].unretired.insert(number);
+        self.devices[device as usize].dispatches.end(number);
 
         let start = references.progress.start;
         let mut commands = submission.desc.dma_buffer[start as usize..portion.end as usize].to_vec();

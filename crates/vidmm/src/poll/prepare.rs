@@ -36,7 +36,7 @@ enum Decision {
 
 impl VidMm {
     /// Decides portions: of contexts with more urgent work first, then of those that were served longest ago. Who comes first
-    /// and has no room is waited for.
+    /// and has no room is waited for, but for the DMA buffer that is amid being cut: it goes on, so that it ends.
     pub(super) fn prepare(&mut self) {
         let mut contexts: Vec<u32> = Vec::new();
         let mut next = Queued::FIRST;
@@ -46,13 +46,14 @@ impl VidMm {
         }
         contexts.sort_by_key(|&context| {
             let books = &self.contexts[context as usize];
-            // Whoever is in the middle of a DMA buffer keeps others from being cut: it goes first.
-            (self.patching.splitting != Some(context), Reverse(books.priority), books.served, context)
+            (Reverse(books.priority), books.served, context)
         });
+        let mut is_waited_for = false;
         for context in contexts {
             // Another context may have put this one's device in error, or have taken its engine.
-            if self.can_prepare(context) && !self.prepare_next(context) {
-                return;
+            let may_go = !is_waited_for || self.patching.splitting == Some(context);
+            if may_go && self.can_prepare(context) {
+                is_waited_for |= !self.prepare_next(context);
             }
         }
     }

@@ -24,24 +24,33 @@ impl VidMm {
         if !self.hears(signal.engine) {
             return;
         }
-        let Some(engine) = self.engines.get(signal.engine as usize).filter(|engine| engine.has(signal.fence_id)) else {
-            let was_submitted =
-                self.engines.get(signal.engine as usize).is_some_and(|engine| signal.fence_id <= engine.submitted);
-            return self.report(match was_submitted && signal.fence_id > 0 {
-                true => DriverFinding::CompletedAgain { found: signal },
-                false => DriverFinding::CompletedForeign { found: signal },
-            });
-        };
-        let first = engine.in_flight[0].fence_id;
-        if first < signal.fence_id {
-            self.report(DriverFinding::InterruptLost { found: signal, expected: first });
-            self.complete_up_to(signal.engine, signal.fence_id - 1);
+        let first = self.engines.get(signal.engine as usize).and_then(|engine| engine.in_flight.front());
+        if first.is_none_or(|first| first.fence_id != signal.fence_id) && !self.has_missed_interrupts(signal) {
+            return;
         }
         let packet = self.engines[signal.engine as usize].pop_up_to(signal.fence_id).expect("it is under way");
         if matches!(packet.work, Work::Paging) {
             self.take_back(buffer);
         }
         self.ended(signal.engine, packet, None);
+    }
+
+    /// An engine reports another packet than its first: whether one that is under way. Then those before it have ended.
+    #[inline(never)]
+    fn has_missed_interrupts(&mut self, found: EngineFence) -> bool {
+        let Some(engine) = self.engines.get(found.engine as usize).filter(|engine| engine.has(found.fence_id)) else {
+            let was_submitted =
+                self.engines.get(found.engine as usize).is_some_and(|engine| found.fence_id <= engine.submitted);
+            self.report(match was_submitted && found.fence_id > 0 {
+                true => DriverFinding::CompletedAgain { found },
+                false => DriverFinding::CompletedForeign { found },
+            });
+            return false;
+        };
+        let expected = engine.in_flight[0].fence_id;
+        self.report(DriverFinding::InterruptLost { found, expected });
+        self.complete_up_to(found.engine, found.fence_id - 1);
+        true
     }
 
     /// Whether what an engine reports counts: not while it, or the adapter, is being reset (FLT-22).
@@ -71,7 +80,7 @@ impl VidMm {
         context.in_flight -= 1;
         let device_index = context.device;
         let device = &mut self.devices[device_index as usize];
-        device.unretired.remove(&submission);
+        device.retirements.end(submission);
         device.turn.last_busy = self.now;
         self.settle_list(device_index as usize);
         for named in signals {

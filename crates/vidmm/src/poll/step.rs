@@ -30,30 +30,36 @@ impl VidMm {
         self.stirred |= self.recovery.due.is_some_and(|due| due <= now);
         while self.stirred && self.failed.is_none() {
             self.stirred = false;
-            if !self.recovery.is_working() {
-                self.clean_up(kmd, host);
-                self.watch();
-                continue;
-            }
-            if self.has_news() {
-                self.take_news(kmd, host);
-            }
-            // Work that can run is handed out before anything is decided: deciding looks at what runs.
-            self.dispatch(kmd);
-            if self.has_put_off() {
-                self.tick();
-            }
-            if self.has_paging() {
-                self.page(kmd, host);
-            }
-            if !self.recovery.engines.is_empty() {
-                self.recover(kmd);
-            }
-            if !self.stirred {
-                self.watch();
-            }
+            self.step(kmd, host);
         }
         self.outputs.pop_front()
+    }
+
+    #[inline(never)]
+    fn step(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
+        if !self.recovery.is_working() {
+            self.clean_up(kmd, host);
+            return self.watch();
+        }
+        if self.has_news() {
+            self.take_news(kmd, host);
+        }
+        // Work that can run is handed out before anything is decided: deciding looks at what runs.
+        if !self.queued.is_empty() {
+            self.dispatch(kmd);
+        }
+        if self.has_put_off() {
+            self.tick();
+        }
+        if self.has_paging() {
+            self.page(kmd, host);
+        }
+        if !self.recovery.engines.is_empty() {
+            self.recover(kmd);
+        }
+        if !self.stirred {
+            self.watch();
+        }
     }
 
     // All this is asked for at each submission, and nearly always only `dispatch` has something to do. The rest stays out of

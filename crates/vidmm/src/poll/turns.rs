@@ -101,7 +101,7 @@ impl VidMm {
     /// Whether queued work of the device waits for nothing but its turn.
     fn has_runnable_work(&self, device: u32) -> bool {
         let mut queued = self.queued.iter().map(|queued| &self.contexts[queued.context as usize]);
-        (!self.devices[device as usize].undispatched.is_empty() || self.adapter.is_physical())
+        (self.devices[device as usize].has_undispatched() || self.adapter.is_physical())
             && queued.any(|context| {
                 let next = context.queue.front().filter(|_| context.device == device);
                 next.is_some_and(|next| self.fence_waits(&next.desc.waits).all(|wait| wait.is_some()))
@@ -208,7 +208,7 @@ impl VidMm {
             };
         }
         let is_foreground = process.standing.band != PriorityBand::Normal;
-        let is_blocked = is_idle && !books.undispatched.is_empty();
+        let is_blocked = is_idle && books.has_undispatched();
         let is_reserved = Pool::ALL.into_iter().all(|pool| {
             let share = self.shares[pool].get(books.process);
             share.demand.max(books.promised(pool)) <= share.reservation

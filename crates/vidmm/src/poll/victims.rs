@@ -4,13 +4,13 @@ use alloc::vec::Vec;
 
 use super::draft::Draft;
 use crate::{
-    allocation::AllocationState, event::EvictReason, evictable::Class, offer::OfferPriority, pool::Pool,
-    residency::ListEntry, state::VidMm, units::Extent,
+    allocation::AllocationState, event::EvictReason, evictable::Class, extents::Extents, offer::OfferPriority,
+    pool::Pool, residency::ListEntry, state::VidMm, units::Extent,
 };
 
 impl VidMm {
     /// Takes `bytes` of the memory segment, making victims until there is room.
-    pub(super) fn take(&mut self, draft: &mut Draft, bytes: u64) -> Vec<Extent> {
+    pub(super) fn take(&mut self, draft: &mut Draft, bytes: u64) -> Extents {
         while self.placer.available() < bytes {
             let (victim, reason) = self.next_victim(Pool::Memory);
             self.plan_out(draft, victim, reason);
@@ -18,10 +18,12 @@ impl VidMm {
                 self.demote(draft, victim);
             }
         }
-        let mut after = Vec::new();
-        let extents = self.placer.pages().take(bytes, &mut after);
-        self.plan_after_all(draft, after);
-        extents
+        let number = self.stream.next_number();
+        self.placer.pages().take(bytes, |plan| {
+            if plan != number {
+                draft.plan.follow(plan);
+            }
+        })
     }
 
     /// Makes victims until `index` fits under the commit limit, and its range of the aperture is free.
@@ -119,7 +121,6 @@ impl VidMm {
 
     /// Takes one page of the segment for a table; adapter start refuses larger ones.
     pub(super) fn take_whole(&mut self, draft: &mut Draft, bytes: u64) -> Extent {
-        let [whole] = self.take(draft, bytes)[..] else { unreachable!("one page is one range") };
-        whole
+        self.take(draft, bytes).iter().next().expect("one page is one range")
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     event::Event,
     extents::Extents,
     id::PlanNo,
-    paging::{Coming, PageIn, Rotation},
+    paging::{PageIn, Rotation},
     place::Place,
     pool::Pool,
     state::VidMm,
@@ -99,7 +99,7 @@ impl VidMm {
         }
         let mut draft = Draft::default();
         let extents = allocation.extents(place);
-        draft.plan.page_in.push(Coming::Memory(PageIn { handle, size, extents, backing_store: Some(backing_store) }));
+        draft.plan.copy_in(PageIn { handle, size, extents, backing_store: Some(backing_store) });
         follow(&self.stream, &mut draft.plan, last_plan);
         let devices: Vec<u32> = self.allocations[index as usize].entries().map(|(device, _)| device).collect();
         let number = self.stream.next_number();

@@ -20,6 +20,7 @@ impl VidMm {
                 return;
             }
             match self.recovery.phase(engine) {
+                None if self.engines[engine as usize].in_flight.is_empty() => {}
                 None => self.watch_packet(engine),
                 Some(Phase::Preempting { until, .. }) if self.now < until => self.recovery.due_at(until),
                 Some(Phase::Preempting { reason, .. }) => self.time_out(engine, reason),
@@ -38,10 +39,10 @@ impl VidMm {
         }
     }
 
-    /// A packet that has run for a quantum is asked to yield.
+    /// A packet that has run for a quantum is asked to yield. The engine has one.
     fn watch_packet(&mut self, engine: u32) {
         let books = &self.engines[engine as usize];
-        let Some(first) = books.in_flight.front() else { return };
+        let first = &books.in_flight[0];
         let can_run = first.waits.iter().all(|wait| self.engines[wait.engine as usize].retired >= wait.fence_id);
         if !can_run {
             self.engines[engine as usize].running_since = None;

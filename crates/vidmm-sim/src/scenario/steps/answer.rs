@@ -191,7 +191,7 @@ impl From<&CreateError> for Answer {
             CreateError::Violation(_) => Self::Violation,
             CreateError::ProcessBlocked => Self::ProcessBlocked,
             CreateError::NoPagingVa => Self::NoPagingVa,
-            CreateError::NotSupported(_) => Self::NotSupported,
+            CreateError::NotSupported(_) | CreateError::ReferenceLists => Self::NotSupported,
             _ => Self::Other,
         }
     }
@@ -220,6 +220,7 @@ impl From<&EvictError> for Answer {
             EvictError::InvalidHandle(_) => Self::InvalidHandle,
             EvictError::Empty => Self::Empty,
             EvictError::NotResident { .. } => Self::NotResident,
+            EvictError::ReferenceLists => Self::NotSupported,
             _ => Self::Other,
         }
     }
@@ -231,6 +232,7 @@ impl From<&OfferError> for Answer {
             OfferError::InvalidHandle(_) => Self::InvalidHandle,
             OfferError::DeviceInError(_) => Self::DeviceInError,
             OfferError::Empty => Self::Empty,
+            OfferError::ReferenceLists => Self::NotSupported,
             OfferError::WrongDevice { .. } => Self::WrongDevice,
             OfferError::Offered { .. } => Self::Offered,
             OfferError::Locked { .. } => Self::Locked,
@@ -290,6 +292,7 @@ impl From<&OpenError> for Answer {
             OpenError::NotShared => Self::NotShared,
             OpenError::AlreadyOpen => Self::AlreadyOpen,
             OpenError::NotOpen => Self::NotOpen,
+            OpenError::ReferenceLists => Self::NotSupported,
             OpenError::Kmd(_) => Self::Kmd,
             _ => Self::Other,
         }

@@ -14,6 +14,10 @@ use super::tables::Tables;
 pub(super) struct Adapter {
     wddm_version: WddmVersion,
     pub addressing_model: AddressingModel,
+    /// Slots of a resource table.
+    pub num_slots: u32,
+    /// Others may run between two portions of a DMA buffer.
+    pub preemption_aware: bool,
     pub notification_revision: NotificationRevision,
     /// Bytes of a scratch window; 0 if there are none.
     pub window_bytes: u64,
@@ -27,6 +31,8 @@ impl Default for Adapter {
         Self {
             wddm_version: WddmVersion(0),
             addressing_model: AddressingModel::GpuMmu,
+            num_slots: 0,
+            preemption_aware: false,
             notification_revision: NotificationRevision::Current,
             window_bytes: 0,
             paging_process: None,
@@ -38,7 +44,22 @@ impl Default for Adapter {
 impl Adapter {
     /// The IOMMU translates the addresses of processes: there is neither local memory nor a page table.
     pub fn has_io_mmu_addresses(&self) -> bool {
-        self.addressing_model != AddressingModel::GpuMmu
+        matches!(self.addressing_model, AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal)
+    }
+
+    /// Engines use physical addresses: the driver patches DMA buffers.
+    pub fn is_physical(&self) -> bool {
+        self.addressing_model == AddressingModel::Physical
+    }
+
+    /// There are page tables.
+    pub fn has_page_tables(&self) -> bool {
+        self.addressing_model == AddressingModel::GpuMmu
+    }
+
+    /// The most that one operation moves, in bytes: a window, if it needs one.
+    pub fn most_moved(&self) -> u64 {
+        if self.is_physical() { u64::MAX } else { self.window_bytes }
     }
 
     /// The driver knows what came with WDDM 3.2: notifications, and the query for the paging process's size.
@@ -57,6 +78,8 @@ impl Audit {
         let &Event::AdapterStarted {
             wddm_version,
             addressing_model,
+            num_slots,
+            preemption_aware,
             notification_revision,
             memory,
             aperture,
@@ -82,6 +105,8 @@ impl Audit {
         self.adapter = Adapter {
             wddm_version: WddmVersion(wddm_version),
             addressing_model,
+            num_slots,
+            preemption_aware,
             notification_revision,
             window_bytes: paging_va_size,
             paging_process: Some(paging_process),
@@ -98,6 +123,7 @@ impl Audit {
         self.paging_va.start(memory, level_bits, va_bits, paging_va_size);
         self.check_segments(memory, aperture);
         self.check_dummy_page(dummy_page);
+        self.paging_va.is_physical = self.adapter.is_physical();
         self.check_model(memory, level_bits, paging_tables);
         for &extent in paging_tables {
             self.places.memory.take(extent, &mut self.findings);
@@ -122,8 +148,9 @@ impl Audit {
 
     /// Where the IOMMU translates, only system memory can be reached, and nothing has page tables (U-17).
     fn check_model(&mut self, memory: Option<MemorySegmentFacts>, level_bits: &[u32], tables: &[Extent]) {
-        let bare = memory.is_none() && level_bits.is_empty() && tables.is_empty();
-        self.findings.check(bare || !self.adapter.has_io_mmu_addresses(), Invariant::Log, || {
+        let has_no_tables = level_bits.is_empty() && tables.is_empty();
+        let bare = has_no_tables && (memory.is_none() || self.adapter.is_physical());
+        self.findings.check(bare || self.adapter.has_page_tables(), Invariant::Log, || {
             format!("an adapter of the model {:?} has local memory or page tables", self.adapter.addressing_model)
         });
     }
@@ -137,7 +164,11 @@ impl Audit {
                 | PagingOperation::UpdatePageTable(_)
                 | PagingOperation::FlushTlb(_)
         );
-        let exists = !of_gpu_mmu || !self.adapter.has_io_mmu_addresses();
+        let of_physical = matches!(
+            operation,
+            PagingOperation::Transfer(_) | PagingOperation::Fill(_) | PagingOperation::DiscardContent(_)
+        );
+        let exists = (!of_gpu_mmu || self.adapter.has_page_tables()) && (!of_physical || self.adapter.is_physical());
         self.findings.check(exists, Invariant::I23, || {
             format!("{} is sent to a driver of the model {:?}", operation.kind(), self.adapter.addressing_model)
         });

@@ -79,7 +79,8 @@ impl Audit {
             committed: true,
             existing_sys_mem,
             supported_segment_set,
-            accessed_physically,
+            // Without GPU virtual addresses system memory is reached through the aperture only.
+            accessed_physically: accessed_physically || self.adapter.is_physical(),
             shared,
             seen_in_backing_store: existing_sys_mem || permanent_sys_mem,
             notify,

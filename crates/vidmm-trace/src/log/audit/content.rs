@@ -59,7 +59,7 @@ impl Audit {
     }
 
     /// Counts a chunk that leaves. Returns where the allocation was; none if the plan does not copy it out.
-    fn chunk_out(&mut self, id: AllocationId, chunk: Chunk) -> Option<Place> {
+    pub(super) fn chunk_out(&mut self, id: AllocationId, chunk: Chunk) -> Option<Place> {
         let victim = self.victim_mut(id).filter(|victim| victim.copied)?;
         let (before, place) = (victim.moved, victim.place.clone());
         victim.moved = chunk.offset.saturating_add(chunk.size);
@@ -69,7 +69,7 @@ impl Audit {
     }
 
     /// Counts a chunk that comes in. Returns where the allocation goes; none if the plan does not bring it in so.
-    fn chunk_in(&mut self, id: AllocationId, chunk: Chunk, content: ContentSource) -> Option<Place> {
+    pub(super) fn chunk_in(&mut self, id: AllocationId, chunk: Chunk, content: ContentSource) -> Option<Place> {
         let arrivals = &mut self.building.as_mut()?.steps.arrivals;
         let arrival = arrivals.iter_mut().find(|arrival| arrival.allocation == id && arrival.content == content)?;
         let (before, place) = (arrival.moved, arrival.place.clone());
@@ -80,7 +80,7 @@ impl Audit {
     }
 
     /// Nothing may be moved that the plan did not decide; least of all what is in its backing store (I24).
-    fn report_unplanned(&mut self, id: AllocationId, chunk: Chunk) {
+    pub(super) fn report_unplanned(&mut self, id: AllocationId, chunk: Chunk) {
         let plan = self.building.as_ref().map_or(0, |building| building.plan);
         let built = self.allocations.get(&id).and_then(|allocation| allocation.built.as_ref());
         let place = self.victim(id).map(|victim| &victim.place).or(built);
@@ -95,7 +95,7 @@ impl Audit {
         self.findings.check(offset == before, Invariant::I10, || {
             format!("a chunk of {id} begins at {offset}, but the one before ended at {before}")
         });
-        let whole = size > 0 && size.is_multiple_of(PAGE_SIZE) && size <= self.adapter.window_bytes;
+        let whole = size > 0 && size.is_multiple_of(PAGE_SIZE) && size <= self.adapter.most_moved();
         self.findings.check(whole, Invariant::I10, || {
             format!("a chunk of {id} has {size} bytes; windows have {}", self.adapter.window_bytes)
         });

@@ -39,6 +39,7 @@ impl Audit {
     fn evicted(&mut self, id: AllocationId, left: Place, copied: bool, reason: EvictReason, discarded: bool) {
         let plan = left.plan;
         self.check_not_required(plan, id);
+        self.check_not_kept(id);
         self.check_discard(id, reason, copied, discarded);
         let wanted = self.is_wanted(id);
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
@@ -137,7 +138,7 @@ impl Audit {
         let mappings: Vec<Mapping> = mappings.filter(|mapping| mapping.granted && mapping.freed.is_none()).collect();
         self.taken.memory |= !in_place;
         self.taken.system |= in_place;
-        let has_entries = !mappings.is_empty() && !self.adapter.has_io_mmu_addresses();
+        let has_entries = !mappings.is_empty() && self.adapter.has_page_tables();
         let draft = self.plans.draft(plan);
         draft.has_operations |= !place.segment.is_system() || has_entries;
         draft.moves.push((id, Some(place.clone())));
@@ -160,7 +161,7 @@ impl Audit {
         if self.tables.is_root(table.level) {
             process.root = Some(Root { address, plan });
         }
-        self.findings.check(!self.adapter.has_io_mmu_addresses(), Invariant::I15, || {
+        self.findings.check(self.adapter.has_page_tables(), Invariant::I15, || {
             format!("a page table is placed on an adapter of the model {:?}", self.adapter.addressing_model)
         });
         self.tables.check_size(table, size, &mut self.findings);

@@ -139,7 +139,7 @@ impl Audit {
         let tables_come = |kind: &RequestKind| matches!(kind, RequestKind::Map(..));
         let mut requests = self.devices.values().flat_map(|device| &device.requests);
         let settled = !requests.any(|request| request.granted.is_none() && tables_come(&request.kind));
-        let rooted = self.adapter.has_io_mmu_addresses() || self.processes.values().all(|of| of.root.is_some());
+        let rooted = !self.adapter.has_page_tables() || self.processes.values().all(|of| of.root.is_some());
         self.demands.unclear == 0
             && settled
             && rooted

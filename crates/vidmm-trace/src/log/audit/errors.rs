@@ -13,6 +13,7 @@ impl Audit {
             reset.doomed.remove(&id);
         }
         self.empty_list(id);
+        self.portions.drop_device(id);
         let Some(device) = self.devices.get_mut(&id) else { return };
         let was_told = std::mem::replace(&mut device.in_error, true);
         self.findings.check(!was_told, Invariant::I12, || format!("{id} is told twice that it is in error"));
@@ -65,6 +66,8 @@ impl Audit {
         let queue_of = |queue| self.fences.queues.get(queue).map(|queue| queue.device);
         let device = match event {
             Event::Submitted { device, .. }
+            | Event::Rendered { device, .. }
+            | Event::Portion { device, .. }
             | Event::MakeResident { device, .. }
             | Event::MakeResidentRefused { device, .. }
             | Event::Evict { device, .. }

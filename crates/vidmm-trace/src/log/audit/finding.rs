@@ -29,6 +29,9 @@ pub enum Invariant {
     /// The chunks of a move or of a notification are the allocation: in ascending order, without gap or overlap, and one after
     /// another.
     I10,
+    /// Portions of a DMA buffer cover it once and in order; what the resource table has is there at one address, which it keeps
+    /// unless it is reprogrammed; nothing of another context comes between, without preemption.
+    I11,
     /// Errors are isolated: a device is in error for what it did, is told so once, and makes no call that succeeds.
     I12,
     /// Fences: issued in order, each completed once and in order; a done paging fence means that what it stands for is
@@ -42,6 +45,10 @@ pub enum Invariant {
     I16,
     /// What is in use never moves, and a driver that answered busy finds the GPU idle.
     I17,
+    /// Slots and split points of patch locations are in bounds and in order.
+    I18,
+    /// Patch locations with one split point are taken as a whole or not at all.
+    I19,
     /// Each operation of a plan is built once, to its end, after its plan entered the stream and before it retires.
     I20,
     /// Paging buffers: commands are packed without gaps, and not beyond the end.
@@ -110,12 +117,15 @@ impl Invariant {
             Self::I08 => "I08",
             Self::I09 => "I09",
             Self::I10 => "I10",
+            Self::I11 => "I11",
             Self::I12 => "I12",
             Self::I13 => "I13",
             Self::I14 => "I14",
             Self::I15 => "I15",
             Self::I16 => "I16",
             Self::I17 => "I17",
+            Self::I18 => "I18",
+            Self::I19 => "I19",
             Self::I20 => "I20",
             Self::I21 => "I21",
             Self::I23 => "I23",

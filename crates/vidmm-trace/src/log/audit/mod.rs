@@ -38,8 +38,10 @@ mod offers;
 mod operations;
 mod paging_va;
 mod passes;
+mod physical;
 mod places;
 mod plans;
+mod portions;
 mod power;
 mod properties;
 mod purge;
@@ -82,6 +84,7 @@ pub use paging_va::paging_va_rule;
 use passes::Unfinished;
 use places::{Places, Pools};
 use plans::{Plans, Steps};
+use portions::Portions;
 use resubmission::Resubmission;
 use roots::Root;
 use shadow::Shadow;
@@ -107,6 +110,7 @@ pub struct Audit {
     shadow: Shadow,
     fences: Fences,
     plans: Plans,
+    portions: Portions,
     /// Operations of a plan were built, so that those of adapter start are over.
     started: bool,
     open_buffer: OpenBuffer,
@@ -255,6 +259,7 @@ impl Audit {
             | Event::Completed { .. }
             | Event::MonitoredFenceSignaled { .. }
             | Event::Aborted { .. } => self.work(event),
+            Event::Rendered { .. } | Event::Portion { .. } | Event::PreparationFailed { .. } => self.portions(event),
             Event::PageFault { .. }
             | Event::IllegalCommand { .. }
             | Event::PreemptRequested { .. }

@@ -198,6 +198,16 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
             look((*context).into());
             waits.iter().chain(signals).for_each(|&(fence, _)| look(fence.into()));
         }
+        Event::Rendered { device, context, allocations, .. } => {
+            look((*device).into());
+            look((*context).into());
+            allocations.iter().flatten().for_each(|&allocation| look(allocation.into()));
+        }
+        Event::Portion { device, bindings, .. } => {
+            look((*device).into());
+            bindings.iter().filter_map(|binding| binding.allocation).for_each(|allocation| look(allocation.into()));
+        }
+        Event::PreparationFailed { device, .. } => look((*device).into()),
         Event::Granted { device, queue, .. } => {
             look((*device).into());
             look((*queue).into());

@@ -57,6 +57,9 @@ impl Audit {
             PagingOperation::MapApertureSegment(op) => self.map_aperture(op),
             PagingOperation::UnmapApertureSegment(op) => self.unmap_aperture(op),
             PagingOperation::NotifyAlloc(op) => self.notify(op, packet),
+            PagingOperation::Transfer(op) => self.physical_transfer(op),
+            PagingOperation::Fill(op) => self.physical_fill(op),
+            PagingOperation::DiscardContent(op) => self.discard_content(op),
             _ => self.findings.report(Invariant::Log, format!("this audit does not know {operation:?}")),
         }
     }

@@ -38,6 +38,8 @@ pub fn paging_va_rule(
 /// What was said of the windows when the adapter started.
 #[derive(Debug, Default)]
 pub(super) struct PagingVa {
+    /// The adapter has no GPU virtual addresses.
+    pub is_physical: bool,
     local: Option<u64>,
     /// Windows are made of whole leaf tables.
     leaf_coverage: u64,
@@ -95,6 +97,8 @@ impl PagingVa {
         let known = query.index == 0;
         let local = self.local.filter(|_| known);
         let right = match query.answer_mib {
+            // There are no GPU virtual addresses, whatever the driver answers.
+            _ if self.is_physical => query.size == 0,
             Some(mib @ 1..) => {
                 let asked = self.rounded(paging_va_rule(Some(0), None, Some(mib)));
                 let none = query.size == 0 && local.is_none();

@@ -1,7 +1,7 @@
 //! Operations that the driver did not end at once: they come again, and after a busy answer on an idle GPU (I17, I20).
 
 use vidmm::DriverFinding;
-use vidmm::contract::{BuildStatus, PagingOperation};
+use vidmm::contract::{BuildStatus, DiscardContentFlags, PagingOperation, TransferFlags};
 
 use super::Audit;
 use super::finding::Invariant;
@@ -13,7 +13,7 @@ impl Audit {
     /// An operation is built: if the one before was not ended, it is that one.
     pub(super) fn check_goes_on(&mut self, operation: &PagingOperation) {
         let Some((before, status)) = self.unfinished.take() else { return };
-        if before != *operation {
+        if promised_idle(&before) != promised_idle(operation) {
             let message = format!("{operation:?} is built before {before:?} was ended");
             return self.findings.report(Invariant::I20, message);
         }
@@ -22,8 +22,8 @@ impl Audit {
         }
     }
 
-    /// The driver wants the allocation idle: all that was built before has ended. None of the operations that there are may be
-    /// answered so by the documents, which the driver's author is told (BPB-06, NTF-08).
+    /// The driver wants the allocation idle: all that was built before has ended. TRANSFER and DISCARD_CONTENT promise that it is; no
+    /// other operation may be answered so by the documents, which the driver's author is told (BPB-06, NTF-08).
     fn check_after_busy(&mut self, operation: &PagingOperation) {
         let paging = self.fences.paging_engine;
         let (submitted, completed) = (self.fences.submitted(paging), self.fences.completed(paging));
@@ -33,9 +33,25 @@ impl Audit {
                 operation.kind()
             )
         });
+        if matches!(operation, PagingOperation::Transfer(_) | PagingOperation::DiscardContent(_)) {
+            return self.findings.check(*operation == promised_idle(operation), Invariant::I17, || {
+                format!("{} comes again after a busy answer without AllocationIsIdle", operation.kind())
+            });
+        }
         let told = self.paging_va.is_told(&DriverFinding::BusyUndocumented { operation: operation.kind() });
         self.findings.check(told, Invariant::I20, || {
             format!("the driver answered busy to {}, and its author is not told", operation.kind())
         });
     }
+}
+
+/// The operation as it is when its allocation is promised to be idle: with that it comes again after a busy answer.
+fn promised_idle(operation: &PagingOperation) -> PagingOperation {
+    let mut promised = *operation;
+    match &mut promised {
+        PagingOperation::Transfer(transfer) => transfer.flags |= TransferFlags::ALLOCATION_IS_IDLE,
+        PagingOperation::DiscardContent(discard) => discard.flags |= DiscardContentFlags::ALLOCATION_IS_IDLE,
+        _ => {}
+    }
+    promised
 }

@@ -29,7 +29,7 @@ impl Audit {
 
     /// Work runs in a context that knows its root table, and after that was initialised.
     pub(super) fn check_root(&mut self, dispatch: Dispatch, id: ContextId) {
-        if self.adapter.has_io_mmu_addresses() {
+        if !self.adapter.has_page_tables() {
             return;
         }
         let known = self.contexts.get(&id).and_then(|context| context.root);

@@ -31,7 +31,7 @@ impl Audit {
         }
     }
 
-    fn submitted(&mut self, id: DeviceId, submission: u64, work: Submission) {
+    pub(super) fn submitted(&mut self, id: DeviceId, submission: u64, work: Submission) {
         let Some(device) = self.devices.get_mut(&id) else { return };
         let expected = device.submitted.saturating_add(1);
         self.findings.check(submission == expected, Invariant::Log, || {

@@ -8,37 +8,16 @@ mod windows;
 use crate::linear::Direction;
 use alloc::vec::Vec;
 
-use super::{run::Want, segment::LinearSegment};
+use super::{
+    moves::{Movable, Move},
+    run::Want,
+    segment::LinearSegment,
+};
 use crate::units::Extent;
 use layout::Layout;
 
 /// How many of the cheapest places are tried, for windows and for slides.
 const TRIES: usize = 32;
-
-/// What is placed and may be moved. All else that is placed is fixed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Movable {
-    /// Where it is.
-    pub range: Extent,
-    /// Of its offset, in bytes: a power of two. Below the page size it is that of a page.
-    pub alignment: u64,
-}
-
-/// A range that gets another place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Move {
-    /// Where it is.
-    pub range: Extent,
-    /// Its new offset in bytes. Old and new place may overlap.
-    pub offset: u64,
-}
-
-impl Move {
-    /// Where it will be.
-    pub const fn destination(&self) -> Extent {
-        Extent { offset: self.offset, size: self.range.size }
-    }
-}
 
 /// Moves after which a hole exists.
 #[derive(Clone, PartialEq, Eq, Debug)]

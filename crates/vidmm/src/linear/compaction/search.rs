@@ -8,9 +8,10 @@ use alloc::{vec, vec::Vec};
 
 use super::{
     super::run::{Run, Want},
-    CompactionError, Draft, Move,
+    CompactionError, Draft,
     layout::Layout,
 };
+use crate::linear::moves::Move;
 
 /// More movable ranges are not packed: no search would end.
 const MAX_MOVERS: usize = 256;

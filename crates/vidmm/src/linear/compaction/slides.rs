@@ -5,9 +5,10 @@ use core::ops::Range;
 
 use super::{
     super::run::{Run, Want},
-    Draft, Move, TRIES,
+    Draft, TRIES,
     layout::Layout,
 };
+use crate::linear::moves::Move;
 
 /// The cheapest of some slides that promise to be cheap.
 pub fn plan(layout: &Layout, want: Want) -> Option<Draft> {

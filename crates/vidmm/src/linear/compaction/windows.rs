@@ -8,9 +8,10 @@ use super::{
         run::{Run, Want},
         segment::LinearSegment,
     },
-    Draft, Move, TRIES,
+    Draft, TRIES,
     layout::{Layout, Piece},
 };
+use crate::linear::moves::Move;
 
 /// The first of the cheapest windows that can be emptied.
 pub fn plan(layout: &Layout, want: Want, scratch: &mut LinearSegment) -> Option<Draft> {
