@@ -2,11 +2,14 @@
 //! of memory holds a token. It shares nothing with the other test world.
 #![allow(dead_code)]
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+#[path = "../world/failing.rs"]
+pub mod failing;
 pub mod random;
 pub mod splitter;
 
+use failing::{Failing, Fallible};
 use vidmm::contract::*;
 use vidmm::*;
 
@@ -117,6 +120,13 @@ pub struct Driver {
     pub submitted: Vec<(KmdContextHandle, u32, u32)>,
     /// Bytes of DMA buffer that one call of render fills at most.
     pub render_bytes_max: usize,
+    /// Which call fails, of the driver's and the host's together.
+    pub failing: Failing,
+    /// How the call fails that builds a paging buffer, and the one that renders.
+    pub build_failure: BuildStatus,
+    pub render_failure: RenderStatus,
+    /// Handles of objects that were created and not destroyed.
+    pub live: BTreeSet<u64>,
 }
 
 impl Kmd for Driver {
@@ -156,29 +166,44 @@ impl Kmd for Driver {
     }
 
     fn create_process(&mut self, _: bool) -> Result<KmdProcessHandle, KmdError> {
-        Ok(KmdProcessHandle(self.handle()))
+        self.create(Fallible::CreateProcess).map(KmdProcessHandle).ok_or(KmdError)
     }
 
-    fn destroy_process(&mut self, _: KmdProcessHandle) {}
+    fn destroy_process(&mut self, process: KmdProcessHandle) {
+        self.destroy(process.0);
+    }
 
     fn create_context(&mut self, _: KmdProcessHandle, _: u32, _: bool) -> Result<KmdContextHandle, KmdError> {
-        Ok(KmdContextHandle(self.handle()))
+        self.create(Fallible::CreateContext).map(KmdContextHandle).ok_or(KmdError)
     }
 
-    fn destroy_context(&mut self, _: KmdContextHandle) {}
+    fn destroy_context(&mut self, context: KmdContextHandle) {
+        self.destroy(context.0);
+    }
 
     fn create_allocation(&mut self, _: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
         let info = self.next_allocation.take().expect("a test says what it creates");
-        Ok(AllocationInfo { allocation: KmdAllocationHandle(self.handle()), ..info })
+        let handle = self.create(Fallible::CreateAllocation).ok_or(CreateAllocationError::NoMemory)?;
+        Ok(AllocationInfo { allocation: KmdAllocationHandle(handle), ..info })
     }
 
-    fn destroy_allocation(&mut self, _: KmdAllocationHandle) {}
+    fn destroy_allocation(&mut self, allocation: KmdAllocationHandle) {
+        self.destroy(allocation.0);
+    }
 
     fn set_root_page_table(&mut self, _: KmdContextHandle, _: RootPageTable) {
         panic!("there are no page tables");
     }
 
     fn build_paging_buffer(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
+        let is_possible = match self.build_failure {
+            BuildStatus::AllocationBusy => !build.allocation_is_idle,
+            // A fresh buffer has room.
+            _ => build.dma_buffer_write_offset > 0,
+        };
+        if is_possible && self.failing.fails(Fallible::BuildPagingBuffer) {
+            return self.build_failure;
+        }
         let Some(room) = build.dma_buffer.get_mut(..64) else { return BuildStatus::InsufficientDmaBuffer };
         room.fill(0);
         room[..8].copy_from_slice(&(self.operations.len() as u64).to_le_bytes());
@@ -194,6 +219,9 @@ impl Kmd for Driver {
 
     fn render(&mut self, render: &mut Render<'_>) -> Result<(), RenderStatus> {
         self.renders += 1;
+        if self.failing.fails(Fallible::Render) {
+            return Err(self.render_failure);
+        }
         self.told = render.allocation_list.iter().map(|element| element.address).collect();
         let done = *render.multipass_offset as usize;
         let rest = &render.command[done..];
@@ -250,12 +278,24 @@ impl Driver {
             patches: Vec::new(),
             submitted: Vec::new(),
             render_bytes_max: usize::MAX,
+            failing: Failing::default(),
+            build_failure: BuildStatus::InsufficientDmaBuffer,
+            render_failure: RenderStatus::NoMemory,
+            live: BTreeSet::new(),
         }
     }
 
-    fn handle(&mut self) -> u64 {
+    fn create(&mut self, call: Fallible) -> Option<u64> {
+        if self.failing.fails(call) {
+            return None;
+        }
         self.last_handle += 1;
-        self.last_handle
+        self.live.insert(self.last_handle);
+        Some(self.last_handle)
+    }
+
+    fn destroy(&mut self, handle: u64) {
+        assert!(self.live.remove(&handle), "handle {handle} was destroyed twice");
     }
 }
 
@@ -265,10 +305,22 @@ pub struct Memory {
     next: u64,
     committed: BTreeMap<u64, u64>,
     pages: BTreeMap<u64, u64>,
+    /// Which call fails, of the driver's and the host's together.
+    pub failing: Failing,
+}
+
+impl Memory {
+    /// What is committed, by its address.
+    pub fn committed(&self) -> &BTreeMap<u64, u64> {
+        &self.committed
+    }
 }
 
 impl Host for Memory {
     fn commit_backing_store(&mut self, size: u64) -> Result<PhysicalAddress, BackingStoreError> {
+        if self.failing.fails(Fallible::CommitBackingStore) {
+            return Err(BackingStoreError { size });
+        }
         let offset = self.next;
         self.next += size.next_multiple_of(PAGE_SIZE_64K) + PAGE_SIZE_64K;
         self.committed.insert(offset, size);
@@ -354,6 +406,7 @@ impl World {
 
     pub fn try_new(config: Config) -> Result<Self, StartAdapterError> {
         let (mut driver, mut host) = (Driver::new(&config), Memory::default());
+        host.failing = driver.failing.clone();
         let options = AdapterOptions { events: true, preparation: config.knobs, ..AdapterOptions::default() };
         let vidmm = VidMm::start_adapter(options, &mut driver, &mut host)?;
         Ok(Self {

@@ -7,6 +7,7 @@ use vidmm::{
     AdapterOptions, Nanoseconds, NotificationRevision, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId, TdrOptions,
 };
 
+use super::failing::{Failing, Fallible};
 use super::journal::{Happened, Journal};
 
 pub const LOCAL: SegmentId = SegmentId(1);
@@ -247,6 +248,13 @@ pub struct Driver {
     pub next_allocation: Option<AllocationInfo>,
     /// How many objects are still created before one creation fails.
     pub fails_after: Option<u64>,
+    /// Which call fails, of the driver's and the host's together.
+    pub failing: Failing,
+    /// How the call fails that builds a paging buffer.
+    pub build_failure: BuildStatus,
+    /// What is open and not closed.
+    pub opened: BTreeSet<KmdOpenHandle>,
+    num_opened: u64,
     pub calls: Vec<Call>,
     /// Operations that were encoded to their end.
     pub operations: Vec<PagingOperation>,
@@ -303,6 +311,10 @@ impl Driver {
             answer: Box::new(|_| None),
             next_allocation: None,
             fails_after: None,
+            failing: Failing::default(),
+            build_failure: BuildStatus::InsufficientDmaBuffer,
+            opened: BTreeSet::new(),
+            num_opened: 0,
             calls: Vec::new(),
             operations: Vec::new(),
             journal: Journal::default(),
@@ -316,7 +328,10 @@ impl Driver {
         }
     }
 
-    fn create(&mut self) -> Option<u64> {
+    fn create(&mut self, call: Fallible) -> Option<u64> {
+        if self.failing.fails(call) {
+            return None;
+        }
         if self.fails_after == Some(0) {
             self.fails_after = None;
             return None;
@@ -329,6 +344,19 @@ impl Driver {
 
     fn destroy(&mut self, handle: u64) {
         assert!(self.live.remove(&handle), "handle {handle} was destroyed twice");
+    }
+
+    /// A failure, if it is this call's turn: one that the driver is free to answer (BPB-05, U-11).
+    fn fail_to_build(&mut self, build: &mut BuildPagingBuffer<'_>) -> Option<BuildStatus> {
+        let is_possible = match self.build_failure {
+            BuildStatus::InsufficientDmaBuffer => *build.multipass_offset == 0,
+            _ => !build.allocation_is_idle,
+        };
+        let fails = is_possible && self.failing.fails(Fallible::BuildPagingBuffer);
+        if fails && self.build_failure == BuildStatus::InsufficientDmaBuffer {
+            *build.multipass_offset += 1;
+        }
+        fails.then_some(self.build_failure)
     }
 
     /// Words of zero, and at the end of an operation its number.
@@ -366,7 +394,7 @@ impl Kmd for Driver {
     }
 
     fn create_process(&mut self, _system_process: bool) -> Result<KmdProcessHandle, KmdError> {
-        self.create().map(KmdProcessHandle).ok_or(KmdError)
+        self.create(Fallible::CreateProcess).map(KmdProcessHandle).ok_or(KmdError)
     }
 
     fn destroy_process(&mut self, process: KmdProcessHandle) {
@@ -374,7 +402,7 @@ impl Kmd for Driver {
     }
 
     fn create_context(&mut self, process: KmdProcessHandle, _: u32, _: bool) -> Result<KmdContextHandle, KmdError> {
-        let context = self.create().map(KmdContextHandle).ok_or(KmdError)?;
+        let context = self.create(Fallible::CreateContext).map(KmdContextHandle).ok_or(KmdError)?;
         self.contexts.insert(context, (process, None));
         Ok(context)
     }
@@ -388,7 +416,8 @@ impl Kmd for Driver {
         let [size, priority] = words(private_driver_data).collect::<Vec<_>>()[..] else {
             return Err(CreateAllocationError::InvalidParameter);
         };
-        let allocation = self.create().map(KmdAllocationHandle).ok_or(CreateAllocationError::NoMemory)?;
+        let allocation = self.create(Fallible::CreateAllocation).map(KmdAllocationHandle);
+        let allocation = allocation.ok_or(CreateAllocationError::NoMemory)?;
         let info = self.next_allocation.take().unwrap_or_else(|| allocation_info(size, priority as u32));
         let info = AllocationInfo { allocation, ..info };
         self.infos.insert(allocation, info);
@@ -407,7 +436,25 @@ impl Kmd for Driver {
         _: SegmentPreference,
     ) -> bool {
         assert!(self.infos.contains_key(&allocation), "I28: {allocation:?} was destroyed");
-        !self.vetoes
+        !self.vetoes && !self.failing.fails(Fallible::ValidateUpdateAllocationProperty)
+    }
+
+    fn open_allocation(
+        &mut self,
+        _: KmdProcessHandle,
+        allocation: KmdAllocationHandle,
+    ) -> Result<KmdOpenHandle, KmdError> {
+        assert!(self.infos.contains_key(&allocation), "I28: {allocation:?} was destroyed");
+        if self.failing.fails(Fallible::OpenAllocation) {
+            return Err(KmdError);
+        }
+        self.num_opened += 1;
+        self.opened.insert(KmdOpenHandle(self.num_opened));
+        Ok(KmdOpenHandle(self.num_opened))
+    }
+
+    fn close_allocation(&mut self, allocation: KmdOpenHandle) {
+        assert!(self.opened.remove(&allocation), "{allocation:?} was closed twice");
     }
 
     fn set_root_page_table(&mut self, context: KmdContextHandle, root: RootPageTable) {
@@ -423,7 +470,10 @@ impl Kmd for Driver {
         let (room, private_room) = (build.dma_buffer.len(), build.dma_buffer_private_data.len());
         let status = match self.is_stopped {
             true => BuildStatus::Success,
-            false => (self.answer)(build).unwrap_or_else(|| self.encode(build)),
+            false => {
+                let failure = self.fail_to_build(build);
+                failure.or_else(|| (self.answer)(build)).unwrap_or_else(|| self.encode(build))
+            }
         };
         self.calls.push(Call {
             operation: *build.operation,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use vidmm::contract::{BackingStoreError, CpuAddressError, CpuVirtualAddress, Host, IoMmuDomain};
 use vidmm::{Extent, GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId};
 
+use super::failing::{Failing, Fallible};
 use super::journal::{Happened, Journal};
 
 /// Addresses are never handed out twice, so use after return is seen.
@@ -16,6 +17,8 @@ pub struct Ledger {
     pub limit: Option<u64>,
     /// How many commits still succeed before one fails.
     pub fails_after: Option<u64>,
+    /// Which call fails, of the driver's and the host's together.
+    pub failing: Failing,
     pub next: u64,
     /// The sum of the sizes, kept so that a commit need not add them up.
     pub committed: u64,
@@ -67,6 +70,9 @@ impl Ledger {
 impl Host for Ledger {
     fn commit_backing_store(&mut self, size: u64) -> Result<PhysicalAddress, BackingStoreError> {
         assert!(size > 0 && size.is_multiple_of(PAGE_SIZE), "commits are whole pages, not {size} bytes");
+        if self.failing.fails(Fallible::CommitBackingStore) {
+            return Err(BackingStoreError { size });
+        }
         let left = self.fails_after.unwrap_or(u64::MAX);
         if left == 0 || self.limit.is_some_and(|limit| self.bytes() + size > limit) {
             self.fails_after = None;
@@ -109,7 +115,7 @@ impl Host for Ledger {
         extents: &[Extent],
     ) -> Result<CpuVirtualAddress, CpuAddressError> {
         let size = extents.iter().map(|extent| extent.size).sum();
-        if self.no_cpu_addresses {
+        if self.failing.fails(Fallible::MapCpuVirtualAddress) || self.no_cpu_addresses {
             return Err(CpuAddressError { size });
         }
         self.last_view += 1 << 40;

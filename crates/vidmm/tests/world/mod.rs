@@ -5,6 +5,7 @@
 mod aperture;
 mod device_cache;
 mod driver;
+mod failing;
 mod faults;
 mod host;
 mod journal;
@@ -18,6 +19,7 @@ use vidmm::event::{EvictReason, ResumeReason, SuspendReason};
 use vidmm::*;
 
 pub use driver::{Call, Config, Driver, LOCAL, NORMAL, Place, allocation_info, private_data, words};
+pub use failing::{Failing, Fallible};
 pub use faults::{Ending, Faults, Owed};
 pub use host::{IoMmuMapping, Ledger};
 pub use journal::{Happened, Journal};
@@ -138,6 +140,7 @@ impl World {
         let (mut driver, mut host) = (Driver::new(&config), Ledger::default());
         let journal = Journal::default();
         (driver.journal, host.journal) = (journal.clone(), journal.clone());
+        host.failing = driver.failing.clone();
         let options = config.options();
         let vidmm = VidMm::start_adapter(options, &mut driver, &mut host).unwrap();
         let mut world = Self {
