@@ -364,7 +364,11 @@ impl Allocation {
             return [system, None];
         }
         let memory = self.state.contains(AllocationState::MAY_BE_IN_MEMORY).then_some(Pool::Memory);
-        if self.state.contains(AllocationState::PREFERS_SYSTEM) { [system, memory] } else { [memory, system] }
+        match (memory, system) {
+            (Some(_), Some(_)) if self.state.contains(AllocationState::PREFERS_SYSTEM) => [system, memory],
+            (Some(_), _) => [memory, system],
+            (None, _) => [system, None],
+        }
     }
 
     /// Whether it is counted elsewhere than it had better be.

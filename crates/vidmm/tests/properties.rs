@@ -117,3 +117,31 @@ fn a_refused_change_changes_nothing() {
     assert_eq!(world.evicted(), []);
     world.tear_down();
 }
+
+/// RES-55: what would rather be elsewhere is not placed anew while something outstanding needs it where it is, and its device does
+/// not yield for it again and again.
+#[test]
+fn nobody_yields_for_a_placement_that_cannot_be() {
+    let mut world = World::new(Config::discrete(24, 24));
+    let client = world.client();
+    let other = world.sibling(client);
+    let [a, b] = [0, 1].map(|_| world.create(other, Place::System, 3, SILENT));
+    let both = SegmentSet(SegmentSet::of(LOCAL).0 | SegmentSet::of(world.config.aperture()).0);
+    let _ = world.make_resident(other, &[a]).unwrap();
+    let none = SegmentId::SYSTEM;
+    let preferred_segment = Some(SegmentPreference::of([LOCAL, none, none, none, none]));
+    let change = UpdateAllocationProperty { supported_segment_set: Some(both), preferred_segment };
+    update(&mut world, other, a, change).unwrap();
+    let _ = world.cant_trim(other, &[b]).unwrap();
+    let fence = world.fence();
+    let waits = vec![FenceValueDesc { fence, value: 1 }];
+    let desc = SubmitDesc { waits, ..SubmitDesc::default() };
+    world.call(|vidmm, _, _| vidmm.submit(client.context, desc)).unwrap();
+    world.run_all();
+    let yields = world.vidmm.statistics().yields;
+    assert!(yields <= 2, "it yields {yields} times");
+    assert_eq!(world.placed[&a], LOCAL, "it comes back when nothing needs it where it was");
+    world.call(|vidmm, _, _| vidmm.signal_monitored_fence(fence, 1)).unwrap();
+    world.run_all();
+    world.tear_down();
+}
