@@ -555,7 +555,11 @@ impl World {
                     let shown = (!self.is_window(domain, virtual_address)).then_some(shown);
                     self.machine.host_unmapped(domain, virtual_address.0, size, shown);
                 }
-                Happened::Reset { address, size } => self.machine.reset(address, size, &self.host),
+                // The host has checked that it was committed then; what was given back since holds nothing.
+                Happened::Reset { address, size } if self.host.holds(address.offset) => {
+                    self.machine.reset(address, size, &self.host);
+                }
+                Happened::Reset { .. } => {}
                 Happened::Executed(_) | Happened::Completed(_) => {}
             }
         }
