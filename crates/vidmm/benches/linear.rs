@@ -21,6 +21,8 @@ mod clock;
 #[allow(dead_code, reason = "other benchmarks use the rest of it")]
 #[path = "support/draws.rs"]
 mod draws;
+#[path = "support/parts.rs"]
+mod parts;
 #[allow(dead_code, reason = "other benchmarks use the rest of it")]
 #[path = "support/report.rs"]
 mod report;
@@ -39,6 +41,7 @@ use linear::{
     placers::{BestFit, OffsetAllocator, Vidmm},
     timing::{self, Population},
 };
+use parts::Part;
 use report::{Goal, Metric, Report};
 
 /// How much is measured.
@@ -56,12 +59,7 @@ const A_MILLION: Population = Population { ranges: 1_000_000, unit: 4 << 10 };
 const FULL: Scale = Scale { seeds: 6, rounds: 9, populations: &[HUNDRED_THOUSAND, A_MILLION], samples: 400_000 };
 const QUICK: Scale = Scale { seeds: 2, rounds: 5, populations: &[HUNDRED_THOUSAND], samples: 100_000 };
 
-/// A part of the report, and what measures it.
-type Part = (&'static str, fn(&Scale, &mut Report));
-
-const PARTS: [Part; 3] = [("refusals", refusals), ("pairs", pairs), ("tail", tail)];
-
-const FLAGS: [&str; 4] = ["--quick", "--json", "--check", "--bench"];
+const PARTS: [Part<Scale>; 3] = [("refusals", refusals), ("pairs", pairs), ("tail", tail)];
 
 fn refusals(scale: &Scale, report: &mut Report) {
     for load in [90, 95] {
@@ -112,28 +110,5 @@ fn tail(scale: &Scale, report: &mut Report) {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    if cfg!(debug_assertions) && arguments.is_empty() {
-        // So `cargo test --all-targets` runs it.
-        println!("nothing is measured: this is not an optimised build");
-        return ExitCode::SUCCESS;
-    }
-    let is_known = |argument: &str| FLAGS.contains(&argument) || PARTS.iter().any(|&(part, _)| part == argument);
-    if let Some(unknown) = arguments.iter().find(|argument| !is_known(argument)) {
-        let parts = PARTS.map(|(part, _)| part).join(" ");
-        eprintln!(
-            "error: there is no argument '{unknown}'; there are --quick, --json, --check, and the parts: {parts}"
-        );
-        return ExitCode::from(2);
-    }
-    let has = |wanted: &str| arguments.iter().any(|argument| argument == wanted);
-    let is_everything = !PARTS.iter().any(|&(part, _)| has(part));
-    let scale = if has("--quick") { &QUICK } else { &FULL };
-    let mut report = Report::new(has("--json"));
-    for (part, run) in PARTS {
-        if is_everything || has(part) {
-            run(scale, &mut report);
-        }
-    }
-    let is_met = report.finish();
-    if has("--check") && !is_met { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    parts::run(&arguments, &PARTS, &FULL, &QUICK)
 }

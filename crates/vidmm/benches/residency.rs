@@ -52,7 +52,7 @@ mod residency {
 use std::{env, process::ExitCode};
 
 use residency::{budgets, churn, drift, memory, notification, paging, pairs, submission};
-use support::report::Report;
+use support::parts::{self, Part};
 
 /// How much is measured.
 pub struct Scale {
@@ -96,11 +96,8 @@ impl Scale {
     }
 }
 
-/// A part of the report, and what measures it.
-type Part = (&'static str, fn(&Scale, &mut Report));
-
 /// What can be measured, by name.
-const PARTS: [Part; 8] = [
+const PARTS: [Part<Scale>; 8] = [
     ("submission", submission::run),
     ("drift", drift::run),
     ("pair", pairs::run),
@@ -111,8 +108,6 @@ const PARTS: [Part; 8] = [
     ("budgets", budgets::run),
 ];
 
-const FLAGS: [&str; 4] = ["--quick", "--json", "--check", "--bench"];
-
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     if let [flag, stage, n] = &arguments[..]
@@ -121,28 +116,5 @@ fn main() -> ExitCode {
         memory::child(stage, n.parse().expect("a number of allocations"));
         return ExitCode::SUCCESS;
     }
-    if cfg!(debug_assertions) && arguments.is_empty() {
-        // So `cargo test --all-targets` runs it.
-        println!("nothing is measured: this is not an optimised build");
-        return ExitCode::SUCCESS;
-    }
-    let is_known = |argument: &str| FLAGS.contains(&argument) || PARTS.iter().any(|&(part, _)| part == argument);
-    if let Some(unknown) = arguments.iter().find(|argument| !is_known(argument)) {
-        let parts = PARTS.map(|(part, _)| part).join(" ");
-        eprintln!(
-            "error: there is no argument '{unknown}'; there are --quick, --json, --check, and the parts: {parts}"
-        );
-        return ExitCode::from(2);
-    }
-    let has = |wanted: &str| arguments.iter().any(|argument| argument == wanted);
-    let is_everything = !PARTS.iter().any(|&(part, _)| has(part));
-    let scale = if has("--quick") { &QUICK } else { &FULL };
-    let mut report = Report::new(has("--json"));
-    for (part, run) in PARTS {
-        if is_everything || has(part) {
-            run(scale, &mut report);
-        }
-    }
-    let is_met = report.finish();
-    if has("--check") && !is_met { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    parts::run(&arguments, &PARTS, &FULL, &QUICK)
 }

@@ -1,7 +1,8 @@
-//! What benchmarks share: an adapter that costs nothing beside the manager, draws, the stand-in for the peers, the report.
+//! What benchmarks share: an adapter that costs nothing beside the manager, draws, the stand-in for the peers, what is asked for, the report.
 
 pub mod clock;
 pub mod draws;
+pub mod parts;
 pub mod ptr_lru;
 pub mod report;
 pub mod sort_and_fill;
