@@ -101,9 +101,9 @@ impl References {
         self.list.iter().filter_map(|reference| reference.allocation).collect()
     }
 
-    /// Whether the GPU writes to an allocation in a portion with these patch locations, or may through what was bound before.
-    pub fn writes_to(&self, allocation: u32) -> bool {
-        self.list.iter().any(|reference| reference.allocation == Some(allocation) && reference.write_operation)
+    /// The allocations that the GPU writes to, as often as the list says so.
+    pub fn written(&self) -> impl Iterator<Item = u32> {
+        self.list.iter().filter(|reference| reference.write_operation).filter_map(|reference| reference.allocation)
     }
 }
 

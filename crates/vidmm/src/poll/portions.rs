@@ -112,10 +112,9 @@ impl VidMm {
 
     /// What the GPU may write to in a portion must be copied when it goes.
     fn note_written(&mut self, references: &References, portion: &Portion) {
-        for &index in &portion.required {
-            if references.writes_to(index) {
-                self.allocations[index as usize].state |= AllocationState::DIRTY;
-            }
+        let required: BTreeSet<u32> = portion.required.iter().copied().collect();
+        for index in references.written().filter(|index| required.contains(index)) {
+            self.allocations[index as usize].state |= AllocationState::DIRTY;
         }
     }
 

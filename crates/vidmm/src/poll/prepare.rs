@@ -88,9 +88,9 @@ impl VidMm {
 
     /// Decides a context's next portion. Returns whether others may be considered.
     fn prepare_next(&mut self, index: u32) -> bool {
-        let mut references = self.take_references(index);
+        let references = self.take_references(index);
         let device = self.contexts[index as usize].device;
-        let decision = self.decide(index, &mut references);
+        let decision = self.decide(index, &references);
         match decision {
             Decision::Decided(mut portion, verdict) => {
                 portion.plans = self.carry_out_verdict(device, &portion, verdict);
@@ -130,9 +130,8 @@ impl VidMm {
     }
 
     /// The next portion: as many groups of patch locations as fit together, from where the last one ended.
-    fn decide(&mut self, index: u32, references: &mut References) -> Decision {
-        let others_hold = self.others_hold(index);
-        let may_cut = !others_hold && self.patching.splitting.is_none_or(|splitting| splitting == index);
+    fn decide(&mut self, index: u32, references: &References) -> Decision {
+        let may_cut = !self.others_hold(index);
         let size =
             self.contexts[index as usize].queue.front().expect("it was found there").desc.dma_buffer.len() as u32;
         let progress = &references.progress;
@@ -163,7 +162,7 @@ impl VidMm {
             let mut missing = None;
             let mut members = Vec::new();
             for allocation in bound {
-                if required.contains(&allocation) || members.contains(&allocation) {
+                if trial.members.contains_key(&allocation) {
                     continue;
                 }
                 if self.waits_for_unlock(allocation) {
