@@ -1,9 +1,9 @@
 //! The arguments.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, ops::RangeInclusive, path::PathBuf};
 
 use clap::{Parser, Subcommand, ValueEnum, ValueHint, builder::styling};
-use vidmm_sim::Fault;
+use vidmm_sim::{Fault, Profile};
 use vidmm_trace::{ByteSize, LocalMemory};
 
 /// The colours that users of cargo are used to.
@@ -25,6 +25,7 @@ pub struct Args {
 #[derive(Subcommand)]
 pub enum Command {
     Run(RunArgs),
+    Sim(SimArgs),
     Explain(ExplainArgs),
 }
 
@@ -66,7 +67,11 @@ pub struct RunArgs {
 
     /// Make mistakes on purpose, to see that they are found: `flip-bit-in-transfer`, `skip-tlb-flush`, `drop-page-out`,
     /// `skip-decompression`, `ignore-chunk-offset`, `late-notification`, `early-io-mmu-unmap`, `skip-cache-flush`,
-    /// `reuse-paging-va`, `skip-patch`; of the GPU, to see what it harms: `hang-packet`, `hang-paging-buffer`, `forge-page-fault`,
+    /// `reuse-paging-va`, `skip-patch`, `drop-page-in`, `short-transfer`, `transfer-next-page`, `swap-transfer`,
+    /// `skip-part-after-full`, `skip-fill`, `short-fill`, `wrong-fill-pattern`, `skip-entries`, `short-entries`, `wrong-entries`,
+    /// `read-only-entries`, `keep-entries`, `skip-table-link`, `flush-other-process`, `skip-map-aperture`, `map-next-pages`,
+    /// `skip-unmap-aperture`, `patch-next-element`, `skip-last-patch`, `ignore-patch-offset`, `overrun-dma-buffer`,
+    /// `overrun-private-data`, `advance-less`, `stand-still`, `stay-busy`; of the GPU, to see what it harms: `hang-packet`, `hang-paging-buffer`, `forge-page-fault`,
     /// `forge-paging-fault`, `lie-about-engine-reset`, `ignore-preempt`, `fail-engine-reset`, `ignore-engine-reset`,
     /// `fail-restart`, `lose-interrupt`, `delay-interrupt`, `repeat-interrupt`, `forge-interrupt`, `swap-interrupts`,
     /// `forge-status`; and in the report of a page fault: `hide-faulted-fence`, `require-adapter-reset`, `require-no-reset`,
@@ -113,6 +118,70 @@ Examples:
   vidmm run --faults skip-tlb-flush            see the check fail
 
 Exit status: 0 all that was checked held, 1 something did not, 2 the input or the arguments are wrong";
+
+/// Draw worlds at random, and judge every step of them by the rules
+///
+/// A seed draws a machine, programs, and what goes wrong. An oracle that shares nothing with the manager follows every event and
+/// every page; at the end everything pending must end, and nothing may be left.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  vidmm sim --seeds 1..1000\n  vidmm sim --seed 17    one world again\n\nExit status: 0 nothing was found, 1 something was, 2 the arguments are wrong"
+)]
+pub struct SimArgs {
+    /// The seeds, the last included
+    #[arg(long, value_name = "A..B", default_value = "1..100", value_parser = seeds)]
+    pub seeds: RangeInclusive<u64>,
+
+    /// One seed only
+    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    pub seed: Option<u64>,
+
+    /// Steps of each world before everything is to end: calls, and moments at which the GPU reports
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    pub steps: u64,
+
+    /// Worlds at one time [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
+
+    /// What worlds are drawn: `any`, `calm` without mistakes of anybody, `speed` with 64 allocations on a discrete GPU
+    #[arg(long, value_name = "PROFILE", default_value_t)]
+    pub profile: Profile,
+
+    /// Print one number that follows from every event and every answer: it is the same on every machine, in every build, with any
+    /// number of jobs
+    #[arg(long)]
+    pub digest: bool,
+
+    /// How many of the last steps of one seed are shown
+    #[arg(long, value_name = "N", default_value_t = 25)]
+    pub show_last: usize,
+
+    /// Make what failed small, and write it as a scenario file
+    #[arg(long, value_name = "FILE.toml", requires = "seed", value_hint = ValueHint::FilePath)]
+    pub shrink: Option<PathBuf>,
+
+    /// Write every event of one seed to this file, as JSON lines
+    #[arg(long, value_name = "FILE.jsonl", requires = "seed", value_hint = ValueHint::FilePath)]
+    pub events: Option<PathBuf>,
+
+    /// How many findings are enough
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub max_failures: usize,
+
+    /// Plant bugs, `all` or some by name, and hunt each in the seeds from 1 to the last
+    #[cfg(feature = "planted-bugs")]
+    #[arg(long, value_name = "all|NAME,...")]
+    pub planted: Option<String>,
+}
+
+/// Reads a range of seeds.
+fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let ends = text.split_once("..").and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
+    let is_range = |&(first, last): &(u64, u64)| first <= last;
+    let message = || format!("`{text}` is no range of seeds; write the first and the last, as in `1..1000`");
+    ends.filter(is_range).map(|(first, last)| first..=last).ok_or_else(message)
+}
 
 /// Tell in sentences what happened to an allocation, why, and who benefited
 ///

@@ -21,7 +21,7 @@ const VERB_WIDTH: usize = 12;
 
 /// Runs a scenario's steps, prints the sequence, and writes what was asked for. Returns whether all that was checked held.
 pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &MachineFactory<'_>) -> Result<bool, Box<dyn Error>> {
-    let files = Files::create(args, &scenario.name, scenario.seed)?;
+    let files = Files::create(args.events.as_deref(), args.summary.as_deref(), &scenario.name, scenario.seed)?;
     let mut watcher = Watcher { files, lines: Vec::new() };
     let run = run_explicit(scenario, factory, &mut watcher);
     let Watcher { mut files, lines } = watcher;
@@ -92,8 +92,7 @@ fn write(
     };
     writeln!(out, "\n{style}checked{style:#}     {} of {} steps{pages}", number(run.steps_done), number(run.steps))?;
     for finding in &run.findings {
-        let place = if finding.line == 0 { String::new() } else { format!("line {}, ", finding.line) };
-        writeln!(out, "{BAD}finding{BAD:#}     {place}{}: {}", finding.step, finding.problem)?;
+        writeln!(out, "{BAD}finding{BAD:#}     {finding}")?;
         writeln!(out, "            event {}", finding.event)?;
     }
     match replay {

@@ -13,6 +13,9 @@ mod portions;
 mod explicit;
 mod workload;
 mod run;
+#[cfg(feature = "planted-bugs")]
+mod planted;
+mod sim;
 mod explain;
 
 use std::process::ExitCode;
@@ -31,6 +34,7 @@ const WRONG_INPUT: u8 = 2;
 fn main() -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Run(args) => run::run(&args),
+        Command::Sim(args) => sim::run(&args),
         Command::Explain(args) => explain::explain(&args),
     };
     match outcome {

@@ -10,8 +10,6 @@ use serde::Serialize;
 use vidmm::NumberedEvent;
 use vidmm_trace::{LogHeader, LogWriter};
 
-use crate::args::RunArgs;
-
 /// The files that the arguments ask for. They are created before the run: a path that cannot be written is not found out at its
 /// end.
 pub struct Files {
@@ -21,12 +19,9 @@ pub struct Files {
 
 impl Files {
     /// Creates the files for a run of that name and seed.
-    pub fn create(args: &RunArgs, name: &str, seed: u64) -> Result<Self, String> {
-        let summary =
-            args.summary.as_deref().map(|path| Ok::<_, String>((path.to_owned(), create(path)?))).transpose()?;
-        let log = args
-            .events
-            .as_deref()
+    pub fn create(events: Option<&Path>, summary: Option<&Path>, name: &str, seed: u64) -> Result<Self, String> {
+        let summary = summary.map(|path| Ok::<_, String>((path.to_owned(), create(path)?))).transpose()?;
+        let log = events
             .map(|path| Ok::<_, String>((path.to_owned(), LogWriter::new(create(path)?, &LogHeader::new(name, seed)))));
         Ok(Self { log: log.transpose()?, summary })
     }

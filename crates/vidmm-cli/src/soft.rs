@@ -1,7 +1,7 @@
 //! The model GPU as the machine of a run.
 
 use vidmm::contract::EngineKind;
-use vidmm_runtime::{DriverFault, Machine};
+use vidmm_runtime::Machine;
 use vidmm_sim::{Fault, FaultKind, LinkedAdapterDesc, MachineDesc};
 use vidmm_soft::{
     COPY_ENGINE, CostModel, LinkedAdapterConfig, ModelGpuFaults, PAGING_ENGINE, PacketHits, RENDER_ENGINE,
@@ -22,15 +22,7 @@ pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
     let mut machine = Machine::from(vidmm_soft::machine(&config, cost, gpu_faults(&desc.faults), None));
     for &Fault { kind, nth } in &desc.faults {
         machine = match kind {
-            FaultKind::SkipTlbFlush => machine.with_fault(DriverFault::SkipTlbFlush, nth),
-            FaultKind::DropPageOut => machine.with_fault(DriverFault::DropPageOut, nth),
-            FaultKind::SkipDecompression => machine.with_fault(DriverFault::SkipDecompression, nth),
-            FaultKind::IgnoreChunkOffset => machine.with_fault(DriverFault::IgnoreChunkOffset, nth),
-            FaultKind::LateNotification => machine.with_fault(DriverFault::LateNotification, nth),
-            FaultKind::EarlyIoMmuUnmap => machine.with_fault(DriverFault::EarlyIoMmuUnmap, nth),
-            FaultKind::SkipCacheFlush => machine.with_fault(DriverFault::SkipCacheFlush, nth),
-            FaultKind::ReusePagingVa => machine.with_fault(DriverFault::ReusePagingVa, nth),
-            FaultKind::SkipPatch => machine.with_fault(DriverFault::SkipPatch, nth),
+            FaultKind::Driver(fault) => machine.with_fault(fault, nth),
             FaultKind::Gpu(fault) => machine.with_gpu_fault(fault, nth),
             FaultKind::Interrupt(fault) => machine.with_interrupt_fault(fault, nth),
             FaultKind::FlipBitInTransfer

@@ -43,7 +43,7 @@ pub fn run(
             ..AdapterOptions::default()
         },
     };
-    let files = Files::create(args, &scenario.name, scenario.seed)?;
+    let files = Files::create(args.events.as_deref(), args.summary.as_deref(), &scenario.name, scenario.seed)?;
     let mut watcher = Watcher { files, bar: progress_bar(&workload) };
     let run = vidmm_sim::run(&workload, &desc, factory, &mut watcher);
     watcher.bar.finish_and_clear();

@@ -9,35 +9,11 @@ use vidmm::contract::{
 };
 use vidmm::{PhysicalAddress, SegmentId};
 
+use crate::driver_fault::DriverFault;
 use crate::early_unmap::EarlyHost;
+use crate::garbled;
 use crate::hook::{HookedKmd, KmdHook};
 use crate::runtime::Machine;
-
-/// A mistake of a driver, or of a host. Each has occasions: the operations that it is about, or the patches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DriverFault {
-    /// FLUSH_TLB is answered with success, and nothing is encoded.
-    SkipTlbFlush,
-    /// A transfer out of local memory, to system memory or to the aperture, is answered with success, and nothing is encoded.
-    DropPageOut,
-    /// A notification of eviction is answered with success, and nothing is encoded: what is compressed stays so.
-    SkipDecompression,
-    /// A notification of eviction is taken to be about the start of the allocation. Its occasions are those that are not.
-    IgnoreChunkOffset,
-    /// What a notification asks for is encoded only with the next operation, the unmapping of its window aside: too late.
-    LateNotification,
-    /// A notification of an IOMMU unmap is answered with success, and nothing is encoded: the GPU keeps what it cached.
-    SkipCacheFlush,
-    /// The paging process's addresses are used again although the GPU has cached what they were: FLUSH_TLB of the paging
-    /// process is left out, or behind an IOMMU the flush with which a driver begins a notification of eviction.
-    ReusePagingVa,
-    /// The range that a notification is about is unmapped from the IOMMU when the notification is built, not when its commands
-    /// have run. Without an IOMMU it has no occasion.
-    EarlyIoMmuUnmap,
-    /// A portion is not patched: its addresses stay what they were when it was rendered, or patched before. Its occasions are
-    /// the calls with a patch location.
-    SkipPatch,
-}
 
 impl Machine {
     /// The machine with a mistake in it, which hits its `nth` occasion, counted from 1, or every one.
@@ -98,9 +74,10 @@ impl KmdHook for Mistake {
     }
 
     fn patch(&mut self, driver: &mut dyn Kmd, patch: &mut Patch<'_>) {
-        let is_occasion = self.fault == DriverFault::SkipPatch && patch.patch_location_list_submission_length > 0;
-        if !self.is_hit_by(is_occasion) {
-            driver.patch(patch);
+        let is_occasion = garbled::is_about_patches(self.fault) && patch.patch_location_list_submission_length > 0;
+        match self.is_hit_by(is_occasion) {
+            true => garbled::patch(self.fault, driver, patch),
+            false => driver.patch(patch),
         }
     }
 
@@ -140,7 +117,7 @@ impl Mistake {
             (DriverFault::ReusePagingVa, PagingOperation::FlushTlb(op)) => Some(op.process) == self.paging_process,
             (DriverFault::ReusePagingVa, PagingOperation::NotifyAlloc(op)) => uses_io_mmu && is_eviction(op),
             (DriverFault::EarlyIoMmuUnmap, PagingOperation::NotifyAlloc(_)) => uses_io_mmu,
-            _ => false,
+            _ => garbled::is_about(self.fault, operation, self.paging_process),
         }
     }
 
@@ -177,7 +154,33 @@ impl Mistake {
                 }
                 encode(driver, build.operation, build)
             }
-            _ => BuildStatus::Success,
+            (DriverFault::SkipPartAfterFull, operation) => {
+                if *build.multipass_offset > 0 {
+                    *build.multipass_offset += 1;
+                }
+                encode(driver, operation, build)
+            }
+            (DriverFault::OverrunDmaBuffer, operation) => {
+                let status = encode(driver, operation, build);
+                build.dma_bytes_written = build.dma_buffer.len() + 1;
+                status
+            }
+            (DriverFault::OverrunPrivateData, operation) => {
+                let status = encode(driver, operation, build);
+                build.private_bytes_written = build.dma_buffer_private_data.len() + 1;
+                status
+            }
+            (DriverFault::AdvanceLess, operation) => {
+                let status = encode(driver, operation, build);
+                build.dma_bytes_written -= build.dma_bytes_written.min(8);
+                status
+            }
+            (DriverFault::StandStill, _) => BuildStatus::InsufficientDmaBuffer,
+            (DriverFault::StayBusy, _) => BuildStatus::AllocationBusy,
+            (fault, operation) => match garbled::operation(fault, operation, self.paging_process) {
+                Some(operation) => encode(driver, &operation, build),
+                None => BuildStatus::Success,
+            },
         }
     }
 

@@ -4,8 +4,10 @@
 //! [`kernel`] so that they can be judged; [`HookedKmd`] is a driver behind something that encodes in its place, as a
 //! [`DriverFault`] does. A [`GpuFault`] or an [`InterruptFault`] lets a GPU misbehave, or its driver misreport it.
 
+mod driver_fault;
 mod early_unmap;
 mod faults;
+mod garbled;
 mod gpu;
 mod gpu_faults;
 mod hook;
@@ -15,7 +17,7 @@ mod patching;
 mod runtime;
 mod umd;
 
-pub use faults::DriverFault;
+pub use driver_fault::DriverFault;
 pub use gpu::{CpuView, Gpu, GpuEvent};
 pub use gpu_faults::GpuFault;
 pub use hook::{HookedKmd, KmdHook};

@@ -7,6 +7,7 @@
 
 // A file imports only from those above it.
 mod exact;
+mod digest;
 mod prediction;
 mod oracle;
 mod system_copies;
@@ -24,6 +25,9 @@ mod play;
 mod report;
 mod run;
 mod explicit;
+mod simulate;
+#[cfg(feature = "planted-bugs")]
+mod planted;
 
 pub use accounts::{ProcessFigures, Touched};
 pub use client::{BufferDesc, ClientDesc, ClientError, ClientKind, Lifetimes, Misbehaviour, Misdeed, ResidencyPolicy};
@@ -32,15 +36,18 @@ pub use figures::Figures;
 pub use finding::Finding;
 pub use machine::{LinkedAdapterDesc, MachineDesc, MachineFactory, MemorySizes};
 pub use oracle::{Oracle, Verdict, WrongPage};
+#[cfg(feature = "planted-bugs")]
+pub use planted::{Hunt, Planted, Quarry, WorldKind};
 pub use play::{CheckReport, Row, Standing};
 pub use prediction::Content;
 pub use report::Report;
 pub use run::{Observer, RunDesc, RunError, Unobserved, run};
 pub use scenario::{
     AdapterSettings, Change, Check, ClientSettings, CompareSettings, CostSettings, Duration, EngineName,
-    ExplicitScenario, Fault, FaultError, FaultKind, LinkedAdapter, Notification, PageSize, PageTableError, PageTables,
-    PagingVa, ProcessBehaviour, ProcessSettings, Processes, Scenario, ScenarioError, ScenarioFile, Script,
+    ExplicitScenario, Fault, FaultError, FaultKind, JudgedBy, LinkedAdapter, Notification, PageSize, PageTableError,
+    PageTables, PagingVa, ProcessBehaviour, ProcessSettings, Processes, Scenario, ScenarioError, ScenarioFile, Script,
     SubmissionsSource, TableSettings, TdrSettings, TraceSource, Wddm, WorkloadSource, local_memory, steps,
 };
 pub use sequence::{Line, PortionRow, Portions, SlotRow, SlotState};
+pub use simulate::{Campaign, Failure, Outcome, Profile, SimDesc, Tally, replay, shrink, simulate};
 pub use timeline::Shares;

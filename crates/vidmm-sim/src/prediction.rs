@@ -3,7 +3,7 @@
 //! It shares no code with the GPU, the driver or the manager, and keeps no page: what a kernel writes follows from its state,
 //! and a page's digest follows from that in a few operations.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use vidmm_runtime::Content as KernelContent;
 
 /// Bytes in a page that kernels read and write.
@@ -28,7 +28,7 @@ const DIGEST_OF_ONES: u64 = digest_of_line(1, 0);
 const DIGEST_OF_RAMP: u64 = digest_of_line(0, RAMP_STEP);
 
 /// What fills the pages that kernels write.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Content {
     /// All words of a page are equal, which a model GPU can store in a few bytes. Large runs need it.

@@ -25,7 +25,7 @@ pub mod workload;
 
 pub use explain::{ExplainError, Explanation, allocation_name};
 pub use faults::FaultReporter;
-pub use generate::Generator;
+pub use generate::{Generator, SplitMix64};
 pub use import::{ImportError, ImportOptions};
 pub use log::{Audit, AuditFinding, Invariant, LogError, LogHeader, LogReader, LogWriter};
 pub use size::{ByteSize, LocalMemory, SizeError};

@@ -258,7 +258,8 @@ fn i07_a_refused_call_does_not_count() {
 #[test]
 fn i07_on_the_list_of_another_device() {
     let other = DeviceId::from_bits(1);
-    let created = Event::DeviceCreated { device: other, process: process() };
+    let created =
+        Event::DeviceCreated { device: other, process: process(), residency: vidmm::DeviceResidency::DeviceList };
     broken()
         .insert_after(|event| matches!(event, Event::DeviceCreated { .. }), created)
         .change(is(make_resident(A, 0, 2)), |event| {

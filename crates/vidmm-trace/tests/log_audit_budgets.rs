@@ -51,7 +51,7 @@ fn run() -> Run {
     for process in 0..2 {
         let (device, queue) = (device_of(process), PagingQueueId::from_bits(process));
         run.push(Event::ProcessCreated { process: id(process), handle: KmdProcessHandle(200 + process) });
-        run.push(Event::DeviceCreated { device, process: id(process) });
+        run.push(Event::DeviceCreated { device, process: id(process), residency: vidmm::DeviceResidency::DeviceList });
         run.push(Event::PagingQueueCreated { queue, device, priority: 0 });
     }
     run
@@ -113,7 +113,11 @@ impl Run {
     /// A list is refused to grow by so many pages.
     fn refused(mut self, process: u64, pages: u64, reason: NoMemoryReason, to_trim: u64) -> Self {
         let allocations = vec![self.created(process, pages)];
-        let (device, flags) = (device_of(process), MakeResidentFlags::empty());
+        let device = device_of(process);
+        let flags = match reason {
+            NoMemoryReason::OverMaximumBudget => MakeResidentFlags::CANT_TRIM_FURTHER,
+            _ => MakeResidentFlags::empty(),
+        };
         let num_bytes_to_trim = to_trim * PAGE_SIZE;
         self.and(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason })
     }
@@ -185,6 +189,49 @@ fn i08_a_refusal_asks_to_trim_too_little_or_too_much() {
     pressed().refused(1, 10, NoMemoryReason::OverBudget, 5).breaks_only(I08);
     pressed().refused(1, 10, NoMemoryReason::OverBudget, 15).breaks_only(I08);
     pressed().refused(1, 10, NoMemoryReason::OverBudget, 0).breaks_only(I08);
+}
+
+/// P03: who trims what it was asked for succeeds, whatever else stands in the way than the reason that was given.
+#[test]
+fn a_list_that_does_not_fit_alone_is_told_what_its_budget_lacks_too() {
+    let refused = |to_trim| pressed().refused(0, 50, NoMemoryReason::DoesNotFit, to_trim);
+    refused(60).breaks_nothing();
+    // Without the others 10 would be enough.
+    refused(10).breaks_only(I08);
+}
+
+/// U-34: it counts in the list of each device that names it, though its owner is charged already.
+#[test]
+fn who_opened_what_its_owner_lists_may_be_refused_it() {
+    let mut shared = run();
+    let allocation = shared.created(0, 60);
+    if let Some(Event::AllocationCreated { shared, .. }) = shared.events.last_mut().map(|last| &mut last.event) {
+        *shared = true;
+    }
+    shared.push(Event::AllocationOpened { allocation, device: device_of(1), process: id(1) });
+    let (queue, flags, allocations) = (PagingQueueId::from_bits(0), MakeResidentFlags::empty(), vec![allocation]);
+    let (device, after_submission, paging_fence_value) = (device_of(0), 0, 1);
+    shared.push(Event::MakeResident {
+        device,
+        queue,
+        allocations: allocations.clone(),
+        flags,
+        after_submission,
+        paging_fence_value,
+    });
+    let (device, num_bytes_to_trim, reason) = (device_of(1), 20 * PAGE_SIZE, NoMemoryReason::OverBudget);
+    shared.push(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason });
+    shared.breaks_nothing();
+}
+
+/// Whether what is offered fits again Reclaim finds out.
+#[test]
+fn what_is_offered_takes_no_room_from_a_list() {
+    let mut offered = run().lists(0, 60);
+    let (device, allocations) = (device_of(0), vec![AllocationId::from_bits(0)]);
+    let (priority, flags) = (OfferPriority::Low, OfferFlags::empty());
+    offered.push(Event::Offered { device, allocations, priority, flags, after_submission: 0 });
+    offered.refused(0, 130, NoMemoryReason::DoesNotFit, 30).breaks_nothing();
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn with_other_device(priority: i32, when: impl Fn(&Event) -> bool) -> Broken {
     let mut story = broken();
     let at = story.position(when);
     let more = [
-        Event::DeviceCreated { device, process },
+        Event::DeviceCreated { device, process, residency: vidmm::DeviceResidency::DeviceList },
         Event::PagingQueueCreated { queue, device, priority },
         created,
         asked,
@@ -73,6 +73,17 @@ fn u28_a_device_of_higher_priority_is_passed_over() {
 #[test]
 fn u28_a_device_that_asked_first_is_passed_over() {
     with_other_device(0, is(make_resident(A, 2, 4))).breaks_only(U28);
+}
+
+/// U-40: what the CPU would not see where it goes comes in when it is unlocked; nobody waits for that.
+#[test]
+fn a_device_whose_request_waits_for_an_unlock_is_passed_over() {
+    let (device, allocation) = (other_device(), AllocationId::from_bits(7));
+    let extents = vec![extent(0x900_0000, PAGE_SIZE)];
+    let (address, segment) = (CpuVirtualAddress(0x1000), SegmentId::SYSTEM);
+    let locked = Event::Locked { device, allocation, address, segment, extents };
+    let asked = |event: &Event| matches!(event, Event::MakeResident { device, .. } if *device == other_device());
+    with_other_device(1, is(granted(4, &[5]))).insert_before(asked, locked).breaks_nothing();
 }
 
 /// The call that brings `B` in, made on a second queue of the device.
@@ -132,7 +143,11 @@ fn log_a_request_names_the_queue_of_another_device() {
         let Event::PagingQueueCreated { device, .. } = event else { unreachable!() };
         *device = other_device();
     };
-    let created = Event::DeviceCreated { device: other_device(), process: process() };
+    let created = Event::DeviceCreated {
+        device: other_device(),
+        process: process(),
+        residency: vidmm::DeviceResidency::DeviceList,
+    };
     let queue_created = |event: &Event| matches!(event, Event::PagingQueueCreated { .. });
     broken().insert_before(queue_created, created).change(queue_created, moved).breaks(Log);
 }

@@ -200,6 +200,33 @@ fn i20_the_host_unmaps_before_the_plan_has_entered() {
     }
 }
 
+/// The adapter is reset while plan `OUT` waits for submission 1; the reset unmaps what the plan was to unmap (FLT-32).
+fn reset_while_parked(run: Run) -> Broken {
+    let mut events = run.story().0;
+    let is_parked = Broken(events.clone()).position(is(decided(OUT, &[1], &[])));
+    events.truncate(is_parked + 1);
+    let cause = DeviceErrorReason::AdapterReset;
+    events.extend([
+        Event::IllegalCommand { signal: fence(RENDER, 1) },
+        Event::AdapterResetBegun { cause },
+        Event::DeviceInError { device: device(), reason: cause },
+        Event::Aborted { signal: fence(RENDER, 1) },
+    ]);
+    events.extend(SEEN.map(|seen| run.io_mmu_unmapped(OUT, seen)));
+    events.extend([Event::PlanAbandoned { plan: OUT }, Event::AdapterRestarted]);
+    renumbered(Broken(events))
+}
+
+#[test]
+fn i20_a_reset_unmaps_for_a_plan_that_was_not_decided() {
+    for run in QUIET {
+        reset_while_parked(run).breaks_nothing();
+        let unmapped = run.io_mmu_unmapped(OUT, SEEN[0]);
+        let undecided = run.io_mmu_unmapped(OUT + 1, SEEN[0]);
+        reset_while_parked(run).replace(is(unmapped), undecided).breaks_only(I20);
+    }
+}
+
 #[test]
 fn i29_a_freed_mapping_is_unmapped_while_work_may_use_it() {
     for run in QUIET {
@@ -260,7 +287,7 @@ fn with_other_process(run: Run) -> Broken {
     }
     run.story()
         .append(Event::ProcessCreated { process: other, handle: KmdProcessHandle(102) })
-        .append(Event::DeviceCreated { device, process: other })
+        .append(Event::DeviceCreated { device, process: other, residency: vidmm::DeviceResidency::DeviceList })
         .append(Event::PagingQueueCreated { queue, device, priority: 0 })
         .append(seen)
         .append(Event::GpuVirtualAddressMapped {

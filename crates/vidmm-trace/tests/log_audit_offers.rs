@@ -167,6 +167,21 @@ fn u37_somebody_goes_before_who_is_offered() {
         .breaks(U37);
 }
 
+/// U-37: a suspended process gives up what it has for nobody; for somebody it waits for its turn.
+#[test]
+fn u37_what_a_suspended_device_has_goes_for_another_before_what_is_offered() {
+    let goes_for = |wanted: Option<DeviceId>| {
+        let mut leaves = leaves(6, B, &B_AT, false, EvictReason::DeviceSuspended);
+        if let Event::Evicted { wanted_by, .. } = &mut leaves {
+            *wanted_by = wanted;
+        }
+        let events = discarded_and_reclaimed().insert_before(of_plan(6), leaves).0;
+        let is_out_of_order = |finding: &vidmm_trace::AuditFinding| finding.invariant == U37;
+        audit(&numbered(events)).iter().any(is_out_of_order)
+    };
+    assert!(goes_for(Some(device())) && !goes_for(None));
+}
+
 /// `A` is offered with its backing store, and loses both.
 fn decommitted(flags: OfferFlags) -> Broken {
     let mut broken = discarded_and_reclaimed().replace(is(offered()), offered_after(2, flags));
@@ -334,7 +349,7 @@ fn inherited(device: DeviceId) -> Event {
 fn shared(more: Vec<Event>) -> Broken {
     let device = other_device();
     let opens = [
-        Event::DeviceCreated { device, process: process() },
+        Event::DeviceCreated { device, process: process(), residency: vidmm::DeviceResidency::DeviceList },
         Event::PagingQueueCreated { queue: other_queue(), device, priority: 0 },
         opened(),
         listed_by_other(),

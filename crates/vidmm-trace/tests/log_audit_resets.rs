@@ -399,6 +399,6 @@ fn i12_a_process_that_is_blocked_gets_no_device() {
     let (process, device) = (process(), DeviceId::from_bits(2));
     engine_reset()
         .append(Event::ProcessBlocked { process })
-        .append(Event::DeviceCreated { device, process })
+        .append(Event::DeviceCreated { device, process, residency: vidmm::DeviceResidency::DeviceList })
         .breaks_only(I12);
 }

@@ -116,7 +116,8 @@ fn res71_room_is_made_for_a_device_that_waits_for_nothing() {
         let Event::Evicted { wanted_by, .. } = event else { unreachable!() };
         *wanted_by = Some(other);
     };
-    let created = Event::DeviceCreated { device: other, process: process() };
+    let created =
+        Event::DeviceCreated { device: other, process: process(), residency: vidmm::DeviceResidency::DeviceList };
     suspended_and_resumed()
         .insert_before(is(suspended()), created.clone())
         .change(evicted(6), wanted)

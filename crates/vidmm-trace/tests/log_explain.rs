@@ -246,7 +246,7 @@ fn owners_and_the_end_are_told() {
     let process = process();
     let text = told(
         story_and(vec![
-            Event::DeviceCreated { device: other, process },
+            Event::DeviceCreated { device: other, process, residency: vidmm::DeviceResidency::DeviceList },
             Event::AllocationOpened { allocation, device: other, process },
             Event::AllocationDestroyed { allocation, flags: DestroyFlags::empty() },
             Event::AllocationOwnershipTransferred { allocation, device: other, process },

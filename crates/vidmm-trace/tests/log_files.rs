@@ -68,7 +68,7 @@ fn all_events() -> Vec<Event> {
         },
         Event::ProcessCreated { process, handle: KmdProcessHandle(LARGE) },
         Event::ProcessDestroyed { process },
-        Event::DeviceCreated { device, process },
+        Event::DeviceCreated { device, process, residency: vidmm::DeviceResidency::DeviceList },
         Event::DeviceDestroyed { device },
         Event::ContextCreated { context, device, engine: number },
         Event::ContextDestroyed { context },
@@ -134,6 +134,7 @@ fn all_events() -> Vec<Event> {
         let (segment, extents) = (SegmentId(255), extents.clone());
         events.push(Event::Placed { plan, allocation, segment, extents, content });
     }
+    events.push(Event::Refreshed { plan, allocation });
     for domain in [IoMmuDomain::Process(KmdProcessHandle(LARGE)), IoMmuDomain::Global] {
         let (allocation_offset, window) = (LARGE, domain == IoMmuDomain::Global);
         events.extend([

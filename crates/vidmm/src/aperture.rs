@@ -84,6 +84,11 @@ impl ApertureRanges {
         segment.plan_compaction(movable, size, PAGE_SIZE_64K).ok()
     }
 
+    /// Whether all of a range can be assigned.
+    pub fn is_unassigned(&self, range: Extent) -> bool {
+        self.unassigned.inside(range).next() == Some(range)
+    }
+
     /// Nothing outstanding requires `allocation` any more: its range may be assigned to others.
     pub fn release(&mut self, allocation: u32) {
         if let Some(range) = self.assigned.remove(&allocation) {

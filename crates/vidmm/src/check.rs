@@ -52,6 +52,7 @@ impl VidMm {
         self.check_locks(&mut audit);
         self.check_devices(&mut audit);
         self.check_plans(&mut audit);
+        self.check_books(&mut audit);
         if audit.broken.is_empty() { Ok(()) } else { Err(CheckError { broken: audit.broken }) }
     }
 
@@ -188,7 +189,8 @@ impl VidMm {
             audit.holds(lock.count > 0 && allocation.state.contains(AllocationState::LOCKED), || {
                 format!("RES-80: allocation {index} has {lock:?}, but is not locked")
             });
-            audit.holds(!is_in(allocation, Pool::Memory) || allocation.is_seen_anywhere(), || {
+            let is_destroyed = allocation.state.contains(AllocationState::DESTROYED);
+            audit.holds(!is_in(allocation, Pool::Memory) || allocation.is_seen_anywhere() || is_destroyed, || {
                 format!("RES-82: allocation {index} is locked, and where the CPU does not see it")
             });
         }
@@ -260,6 +262,8 @@ impl VidMm {
                 format!("RES-11: {promised} bytes of {pool:?} are promised, {} are there", self.list_capacity(pool))
             });
         }
+        let overweight = self.overweight();
+        audit.holds(overweight.is_empty(), || format!("RES-19: the lists of devices {overweight:?} never fit"));
         for (index, device) in self.devices.iter() {
             let open = || {
                 let open = self.allocations.iter().filter_map(|(_, a)| Some((a, a.entry(index as u32)?)));
@@ -277,7 +281,7 @@ impl VidMm {
                     format!("D3: device {index} needs {needed} bytes of {pool:?}, and even alone has only {capacity}")
                 });
                 audit.equal("RES-71: bytes that a device is owed", device.owed[pool], bytes(ListEntry::is_owed));
-                audit.equal("RES-02: bytes of a device's list", device.list[pool].now(), listed);
+                audit.equal("I07: bytes of a device's list", device.list[pool].now(), listed);
             }
             audit.holds(device.ready <= device.granted && device.granted <= device.requests.len(), || {
                 format!("D3: device {index} has more requests granted than made")
@@ -287,6 +291,16 @@ impl VidMm {
             };
             audit.holds(device.requests.iter().zip(device.requests.iter().skip(1)).all(in_order), || {
                 format!("RES-33: the requests of device {index} are out of order")
+            });
+        }
+    }
+
+    /// I34: nothing is kept of allocations that are gone.
+    fn check_books(&self, audit: &mut Audit) {
+        let named = self.patching.allocations.keys().chain(self.offers.keys()).chain(self.discards.keys());
+        for &index in named.chain(self.locks.keys()) {
+            audit.holds(self.allocations.contains(index as usize), || {
+                format!("I34: books of allocation {index} are kept, but it is gone")
             });
         }
     }

@@ -358,10 +358,9 @@ pub struct DeviceInError {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
-    /// Engines use physical addresses: what DMA buffers refer to is what is resident, and nothing is asked for on a paging queue.
-    #[error(
-        "the adapter's engines use physical addresses, and the references of DMA buffers say what is resident: there are no paging queues"
-    )]
+    /// The device has reference lists: what its DMA buffers refer to is what is resident, and nothing is asked for on a paging
+    /// queue.
+    #[error("the references of the device's DMA buffers say what is resident: it has no paging queues")]
     ReferenceLists,
     /// A handle names nothing.
     #[error(transparent)]
@@ -502,8 +501,9 @@ pub enum NoMemoryReason {
     /// The device's list would not fit into memory even with nobody else there.
     #[error("the device's list would not fit even alone")]
     DoesNotFit,
-    /// No hole of the aperture is large enough (RES-19).
-    #[error("no hole of the aperture is large enough")]
+    /// No hole of the aperture is large enough; or, without GPU virtual addresses, the list would not find its places even alone
+    /// (RES-19).
+    #[error("the bytes would fit, but not in one range for each allocation")]
     Fragmented,
 }
 
@@ -511,8 +511,8 @@ pub enum NoMemoryReason {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OfferError {
-    /// Engines use physical addresses; this version does not offer allocations there.
-    #[error("the adapter's engines use physical addresses, where this version does not offer allocations")]
+    /// The device has reference lists: what no DMA buffer refers to makes room anyway.
+    #[error("the references of the device's DMA buffers say what is resident: there is nothing to offer")]
     ReferenceLists,
     /// A handle names nothing.
     #[error(transparent)]
@@ -657,10 +657,8 @@ pub enum UnlockError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Engines use physical addresses; this version does not share allocations there.
-    #[error(
-        "the adapter's engines use physical addresses, where this version does not share allocations between devices"
-    )]
+    /// The device, or the allocation's owner, has reference lists; this version shares allocations between device lists alone.
+    #[error("allocations of devices with reference lists are not shared, nor opened by such devices")]
     ReferenceLists,
     /// A handle names nothing.
     #[error(transparent)]
@@ -731,8 +729,8 @@ pub enum ReservationError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvictError {
-    /// Engines use physical addresses: what DMA buffers refer to is what is resident, and there is no list to change.
-    #[error("the adapter's engines use physical addresses, and the references of DMA buffers say what is resident")]
+    /// The device has reference lists: what its DMA buffers refer to is what is resident, and there is no list to change.
+    #[error("the references of the device's DMA buffers say what is resident")]
     ReferenceLists,
     /// A handle names nothing.
     #[error(transparent)]
@@ -755,6 +753,9 @@ pub enum EvictError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MapError {
+    /// Engines use physical addresses (PAT-17).
+    #[error("the adapter's engines use physical addresses: there is nothing to map")]
+    PhysicalAddresses,
     /// A handle names nothing.
     #[error(transparent)]
     InvalidHandle(#[from] InvalidHandle),

@@ -13,6 +13,7 @@ use crate::{
         AddressingModel, AllocationFlags2, BuildStatus, CpuVirtualAddress, EngineFence, EngineKind, FaultErrorCode,
         IoMmuDomain, KmdAllocationHandle, KmdProcessHandle, PageFaultFlags, PagingOperation, PatchLocation,
     },
+    device_residency::DeviceResidency,
     error::{DeviceErrorReason, DriverFinding, NoMemoryReason, Violation},
     id::{AllocationId, ContextId, DeviceId, MonitoredFenceId, PagingQueueId, PlanNo, ProcessId, TrimNotificationId},
     offer::{OfferFlags, OfferPriority, ReclaimResult},
@@ -142,6 +143,9 @@ pub enum Event {
         device: DeviceId,
         /// Its process.
         process: ProcessId,
+        /// Which lists drive its residency.
+        #[cfg_attr(feature = "serde", serde(default))]
+        residency: DeviceResidency,
     },
     /// A device was destroyed.
     DeviceDestroyed {
@@ -657,6 +661,14 @@ pub enum Event {
         extents: Vec<Extent>,
         /// Where its content comes from.
         content: ContentSource,
+    },
+    /// What is in the memory segment of an allocation that keeps a copy in system memory is brought up to date from that copy,
+    /// which the CPU may have written (2.2).
+    Refreshed {
+        /// The plan that copies it in.
+        plan: PlanNo,
+        /// The allocation, which keeps its place.
+        allocation: AllocationId,
     },
     /// A page table was placed.
     PageTablePlaced {

@@ -2,7 +2,9 @@
 
 use crate::{
     allocation::AllocationState,
+    planted::PlantedBug,
     pool::Pool,
+    request::RequestKind,
     residency::{Effect, EntryFlags, EvictFlags},
     state::VidMm,
 };
@@ -96,19 +98,34 @@ impl VidMm {
         });
     }
 
+    /// All that a device's list names, now or for what is outstanding, and some that it named; some more than once.
+    pub(crate) fn named_by_list(&self, device: u32) -> impl Iterator<Item = u32> {
+        let books = &self.devices[device as usize];
+        let owed = books.to_bring_back.iter().filter_map(|&id| Some(self.allocations.lookup(id).ok()? as u32));
+        let asked_for = books.requests.iter().flat_map(|request| match &request.kind {
+            RequestKind::MakeResident(items) => &items[..],
+            _ => &[],
+        });
+        let named = books.holdings.iter().copied().chain(owed).chain(asked_for.map(|&(index, _)| index));
+        named.filter(|&index| self.allocations.contains(index as usize))
+    }
+
     /// A span of the allocation ends on a device: the last submission made in it has been dispatched. Within
     /// [`with_holds`](Self::with_holds).
     pub(crate) fn lapse(&mut self, index: u32, device: u32, flags: EvictFlags) {
         let allocation = &mut self.allocations[index as usize];
-        if !flags.contains(EvictFlags::NOT_WRITTEN_TO) {
+        if !flags.contains(EvictFlags::NOT_WRITTEN_TO) && !self.adapter.has_bug(PlantedBug::ForgetDirty) {
             allocation.state |= AllocationState::DIRTY;
         }
         let Some(entry) = allocation.entry(device) else { return };
         if entry.is_open() || entry.until() > self.devices[device as usize].dispatched() {
             return;
         }
-        // Of several spans that end with one submission the last decides (RES-21).
-        allocation.state.set(AllocationState::EVICT_SOON, !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY));
+        // Of several spans that end with one submission the last decides (RES-21). What was offered since stays where it is until
+        // memory is wanted (RES-61).
+        let is_hastened = !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY);
+        let is_offered = allocation.state.contains(AllocationState::OFFERED);
+        allocation.state.set(AllocationState::EVICT_SOON, is_hastened && !is_offered);
         self.release(index, device);
         self.let_go(index);
     }
@@ -117,10 +134,9 @@ impl VidMm {
     /// will use it any more, which changes only here: where a span of it ends.
     pub(crate) fn let_go(&mut self, index: u32) {
         let allocation = &self.allocations[index as usize];
-        if allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY)
-            && !allocation.is_required()
-            && !self.is_listed_offered(index)
-        {
+        // Where a range is assigned with each grant, nobody keeps one that nothing is in.
+        let keeps_range = !self.adapter.is_physical() && (allocation.is_required() || self.is_listed_offered(index));
+        if allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY) && !allocation.is_held() && !keeps_range {
             self.aperture.release(index);
         }
         if allocation.place.is_none() || allocation.is_held() {

@@ -15,6 +15,7 @@ mod u56;
 mod id;
 mod ordered_set;
 pub mod contract;
+mod planted;
 mod adapter;
 mod pool;
 mod progress;
@@ -31,6 +32,7 @@ mod commit;
 mod aperture;
 mod gpu_va;
 mod list_flags;
+mod device_residency;
 mod spans;
 mod place;
 mod residency;
@@ -49,6 +51,7 @@ pub mod event;
 mod recovery;
 mod state;
 mod holds;
+mod packing;
 mod calls;
 mod poll;
 mod check;
@@ -57,10 +60,11 @@ pub mod client;
 pub use adapter::{BrokenRule, NotificationRevision, StartAdapterError};
 pub use budget::{MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility};
 pub use calls::{
-    AdapterOptions, AllocationListDesc, CreateAllocationDesc, CreateAllocationFlags, DestroyFlags,
+    AdapterOptions, AllocationListDesc, CreateAllocationDesc, CreateAllocationFlags, CreateDeviceDesc, DestroyFlags,
     MapGpuVirtualAddress, Mapped, Reclaimed, RenderDesc, Residency, UpdateAllocationProperty,
 };
 pub use check::CheckError;
+pub use device_residency::DeviceResidency;
 pub use error::{
     AllocationInfoRule, CreateError, DestroyError, DeviceErrorReason, DeviceInError, DriverFinding, EvictError,
     GpuVaError, LockError, MakeResidentError, MapError, NoMemoryReason, OfferError, OpenError, PriorityError,
@@ -74,6 +78,8 @@ pub use id::{
 };
 pub use offer::{OfferFlags, OfferPriority, ReclaimResult};
 pub use patching::{PatchListRule, PreparationKnobs};
+#[cfg(feature = "planted-bugs")]
+pub use planted::PlantedBug;
 pub use recovery::TdrOptions;
 pub use render_error::RenderError;
 pub use residency::{EvictFlags, MakeResidentFlags};

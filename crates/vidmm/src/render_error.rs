@@ -2,7 +2,7 @@
 
 use crate::{contract::RenderStatus, error::DeviceInError, id::InvalidHandle, patching::PatchListRule};
 
-/// Why commands were refused. Nothing changed, but for a broken patch-location list.
+/// Why commands were refused. Nothing changed, but for a broken patch-location list and what is not resident.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RenderError {
@@ -18,6 +18,14 @@ pub enum RenderError {
     /// An allocation is not open on the context's device.
     #[error("allocation number {position} of the list is not open on the context's device")]
     WrongDevice {
+        /// Its position in the list.
+        position: usize,
+    },
+    /// An allocation is not on the device's list: the device is in error for it (FLT-02).
+    #[error(
+        "allocation number {position} of the list is not on the device's residency list, and the device is in error for it"
+    )]
+    NotResident {
         /// Its position in the list.
         position: usize,
     },

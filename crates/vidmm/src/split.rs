@@ -108,12 +108,14 @@ impl References {
 }
 
 impl ResourceTable {
-    /// Takes patch locations into account: each binds its slot, to nothing if its element names none (SPL-03).
-    pub fn apply(&mut self, references: &References, locations: Range<usize>) {
+    /// Takes patch locations into account: each binds its slot, and one whose element names none
+    /// `unbinds` it (SPL-03).
+    pub fn apply(&mut self, references: &References, locations: Range<usize>, unbinds: bool) {
         for location in &references.patch_locations[locations] {
             match references.bound_by(location) {
                 Some(_) => drop(self.0.insert(location.slot_id, location.allocation_index)),
-                None => drop(self.0.remove(&location.slot_id)),
+                None if unbinds => drop(self.0.remove(&location.slot_id)),
+                None => {}
             }
         }
     }

@@ -14,6 +14,7 @@ use crate::{
     commit::CommitLimit,
     contract::{EngineFence, EngineKind, KmdContextHandle, Packet, PagingBuffer},
     cpu_view::Lock,
+    device_residency::DeviceResidency,
     engine::Engine,
     error::{DeviceErrorReason, DeviceInError, DriverFinding, Violation},
     event::{Event, EventLog},
@@ -28,6 +29,7 @@ use crate::{
     paging::{Step, Stream, Windows},
     patching::Patching,
     placer::Placer,
+    planted::PlantedBug,
     pool::{PerPool, Pool},
     progress::Progress,
     recovery::{Recovery, TdrOptions},
@@ -275,6 +277,8 @@ pub struct Statistics {
 #[derive(Debug)]
 pub(crate) struct Device {
     pub process: u32,
+    /// Which lists drive its residency.
+    pub residency: DeviceResidency,
     pub error: Option<DeviceErrorReason>,
     pub contexts: u32,
     pub paging_queues: u32,
@@ -347,6 +351,11 @@ impl DeferredAction {
 }
 
 impl Device {
+    /// Whether the references of its DMA buffers drive its residency.
+    pub fn has_reference_lists(&self) -> bool {
+        self.residency == DeviceResidency::ReferenceLists
+    }
+
     /// All submissions up to this one have been dispatched.
     pub fn dispatched(&self) -> SubmissionNo {
         self.dispatches.up_to()
@@ -554,7 +563,8 @@ impl VidMm {
 
     /// The index of an allocation that the caller has not destroyed.
     pub(crate) fn lookup_allocation(&self, id: AllocationId) -> Result<usize, InvalidHandle> {
-        let index = self.allocations.lookup(id)?;
+        let is_reused = self.adapter.has_bug(PlantedBug::IgnoreGenerations) && self.allocations.contains(id.index());
+        let index = if is_reused { id.index() } else { self.allocations.lookup(id)? };
         if self.allocations[index].state.contains(AllocationState::DESTROYED) {
             return Err(InvalidHandle { kind: "allocation", index: index as u32 });
         }
@@ -628,7 +638,8 @@ impl VidMm {
         let process = self.devices[device].process;
         let demand = self.shares[pool].get(process).demand;
         self.shares[pool].set_demand(process, demand - before + bytes);
-        self.stirred |= self.shares[pool].is_pressed();
+        // Whoever is above its budget, and whoever listens, is to hear of it.
+        self.stirred |= self.shares[pool].is_pressed() || !self.listeners.is_empty();
     }
 
     /// Forgets what the device's list weighed for what is no longer outstanding: others may have the room.
@@ -655,7 +666,7 @@ impl VidMm {
     pub(crate) fn may_hold(&self, device: usize, bytes: PerPool<u64>) -> bool {
         let books = &self.devices[device];
         Pool::ALL.into_iter().all(|pool| {
-            let held = books.held[pool].saturating_add(bytes[pool]).max(books.list[pool].peak());
+            let held = (books.held[pool] + books.owed[pool]).saturating_add(bytes[pool]).max(books.list[pool].peak());
             held <= self.not_promised_to_others(device, pool)
         })
     }

@@ -41,9 +41,17 @@ impl SubmitDesc {
 /// Work that waits for its dispatch.
 #[derive(Debug)]
 pub(crate) struct Submission {
-    /// Its number within the device; of one with references, each portion gets its own when it is handed out.
+    /// Its number within the device; 0 if it is prepared portion by portion: then each portion gets its own when it is handed
+    /// out.
     pub number: SubmissionNo,
     pub desc: SubmitDesc,
     /// What it refers to, without GPU virtual addresses.
     pub references: Option<Box<References>>,
+}
+
+impl Submission {
+    /// Whether its references drive residency: its portions are decided one after the other (SPL-01).
+    pub fn is_prepared(&self) -> bool {
+        self.number == 0
+    }
 }

@@ -43,6 +43,9 @@ pub(crate) struct Turn {
     /// It yields for others, and is suspended as soon as nothing of it is in flight. Otherwise it yields because its own list
     /// has grown, and is suspended only if that makes room for who comes before it.
     pub gives_way: bool,
+    /// Without GPU virtual addresses: it finds no place beside what others hold, and waits for all memory. Who has reference lists
+    /// then keeps device lists from it until its slice is over or nothing of it is left to run.
+    pub takes_all: bool,
     /// It was stopped by a call, and no turn comes before that ends.
     pub is_halted: bool,
     /// Since when it has had work and no turn.

@@ -142,6 +142,20 @@ fn address_bits_and_levels_go_together() {
     assert_eq!(huge, [BrokenRule::AddressBits { va_bits: 28, below_root: 16 + u64::from(u32::MAX) }]);
 }
 
+/// U-1: an adapter without GPU virtual addresses may report any number of bits for them.
+#[test]
+fn address_bits_mean_nothing_without_gpu_virtual_addresses() {
+    for va_bits in [0, 48, 64, u32::MAX] {
+        let broken = broken(|info| {
+            info.addressing_model = AddressingModel::Physical;
+            info.page_table_levels.clear();
+            info.patching.max_allocation_list_slot_id = 4;
+            info.gpu_mmu.virtual_address_bit_count = va_bits;
+        });
+        assert_eq!(broken, []);
+    }
+}
+
 /// GVA-15.
 #[test]
 fn tables_have_room_for_their_entries_and_a_place_to_live() {

@@ -492,6 +492,21 @@ fn a_dead_allocation_in_a_wanted_range_goes_as_destroyed() {
     assert_eq!(world.evicted(), [(a, EvictReason::Destroyed)]);
 }
 
+/// RES-13, P03: implicit system memory has no ranges, so nothing is rounded up to what ranges are aligned to.
+#[test]
+fn a_refusal_in_implicit_system_memory_asks_for_the_bytes_that_are_too_much() {
+    for model in MODELS {
+        let (mut world, client) = integrated(model, 16);
+        let large = world.create(client, Place::System, 17, SILENT);
+        let small = world.create(client, Place::System, 1, SILENT);
+        let Err(MakeResidentError::NoMemory { num_bytes_to_trim, .. }) = world.make_resident(client, &[large, small])
+        else {
+            panic!("they do not fit");
+        };
+        assert_eq!(num_bytes_to_trim, 2 * PAGE_SIZE, "{model:?}: one for each");
+    }
+}
+
 /// RES-13: what is to be trimmed is what the device had in the aperture before the call, not what the call was given.
 #[test]
 fn what_a_refused_call_was_given_is_not_to_be_trimmed() {

@@ -365,6 +365,32 @@ fn an_adapter_without_local_memory_has_one_group() {
     world.tear_down();
 }
 
+/// I16: what moves a budget is told whatever it was, also a list that grows by what is resident already.
+#[test]
+fn a_list_that_grows_at_once_moves_the_budgets_that_are_told() {
+    let (mut world, client) = World::with_pages(16);
+    let other = world.client();
+    listen(&mut world, client);
+    let (a, _) = world.resident(other, 12);
+    world.evict(other, &[a], IF_NECESSARY).unwrap();
+    world.poll();
+    assert_eq!(told(&world, client), [16, 8, 16]);
+    assert_eq!(world.make_resident(other, &[a]), Ok(Residency::Resident));
+    world.poll();
+    assert_eq!(told(&world, client), [16, 8, 16, 8]);
+    world.tear_down();
+}
+
+/// RES-50, U-3: without a memory segment nobody hears of a budget of it.
+#[test]
+fn without_local_memory_one_budget_is_told() {
+    let mut world = World::new(Config::integrated(AddressingModel::GpuMmu, 32));
+    let client = world.client();
+    listen(&mut world, client);
+    assert_eq!(told(&world, client), [32]);
+    world.tear_down();
+}
+
 /// RES-50: each group has its own budget, and pressure in one is none in the other.
 #[test]
 fn each_group_is_short_on_its_own() {

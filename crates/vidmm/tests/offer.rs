@@ -136,6 +136,23 @@ fn work_submitted_before_still_has_it() {
     world.tear_down();
 }
 
+/// RES-61: an Evict that waits for such work does not hasten what was offered since: it stays until memory is wanted.
+#[test]
+fn an_earlier_evict_does_not_hasten_what_is_offered() {
+    let (mut world, client) = World::with_pages(8);
+    let (a, at) = world.resident(client, 4);
+    write(&mut world, client, at, 7);
+    let fence = world.fence();
+    world.submit_to(client.context, &[Access::Read(at)], &[(fence, 1)], &[]);
+    world.evict(client, &[a], SOON).unwrap();
+    world.offer(client, &[a], LOW).unwrap();
+    world.signal(fence, 1);
+    world.run_all();
+    assert_eq!(world.evicted(), []);
+    assert_eq!(results(world.reclaim(client, &[a])), [ReclaimResult::Ok]);
+    world.tear_down();
+}
+
 /// RES-61: nor is it discarded for a MakeResident that waits, and for work that waits for that.
 #[test]
 fn a_request_that_waits_keeps_the_content() {

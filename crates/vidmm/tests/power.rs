@@ -268,6 +268,29 @@ fn power_calls_do_not_add_up() {
     world.tear_down();
 }
 
+/// I16: what a process that listens was told last is its budget, also while there is no power.
+#[test]
+fn a_budget_that_changes_without_power_is_told() {
+    let mut world = World::new(Config::pages(16));
+    let client = world.client();
+    world.call(|vidmm, _, _| vidmm.notify_budget_changes(client.process, true)).unwrap();
+    let other = world.client();
+    world.resident(other, 12);
+    power_down(&mut world);
+    world.run_all();
+    assert_eq!(said_powered_down(&world), 1);
+    let since = world.outputs.len();
+    world.set_priority(client, PriorityBand::Normal, Visibility::Minimized);
+    world.poll();
+    let told = world.outputs[since..].iter().filter_map(|output| match *output {
+        Output::BudgetChanged { group: MemorySegmentGroup::Local, budget, .. } => Some(budget),
+        _ => None,
+    });
+    assert_eq!(Vec::from_iter(told), [4 * PAGE_SIZE]);
+    power_up(&mut world);
+    world.tear_down();
+}
+
 /// An adapter on which nothing is resident is down at once.
 #[test]
 fn an_idle_adapter_is_down_at_once() {

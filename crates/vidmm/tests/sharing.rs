@@ -302,3 +302,21 @@ fn what_was_written_before_a_close_or_a_hand_over_is_kept() {
         world.tear_down();
     }
 }
+
+/// U-34: what a device has closed it does not free: its mappings end with the work that may use them.
+#[test]
+fn a_mapping_that_ends_with_its_close_is_not_freed() {
+    let Shared { mut world, opener, allocation, at, .. } = shared(4, 8);
+    world.bring_in(opener, &[allocation]);
+    world.submit(opener, &[Access::Read(at[1])]);
+    world.close(opener, allocation).unwrap();
+    let refused = Err(VaRangeError::NotFound.into());
+    assert_eq!(world.free(opener, at[1], 4), refused, "at once");
+    world.poll();
+    assert_eq!(world.free(opener, at[1], 4), refused, "while its work runs");
+    world.complete(RENDER);
+    assert_eq!(world.free(opener, at[1], 4), refused, "while its entries are made invalid");
+    world.run_all();
+    assert_eq!(world.free(opener, at[1], 4), refused, "when it has ended");
+    world.tear_down();
+}

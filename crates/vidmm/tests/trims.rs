@@ -53,6 +53,20 @@ fn list_more(world: &mut World, client: Client, pages: u64) -> AllocationId {
     more
 }
 
+/// RES-43: an interval may be without end; then a process is asked once.
+#[test]
+fn an_interval_without_end_asks_once() {
+    let (mut world, client, _, other) = with_44_of_64_pages();
+    let never = Nanoseconds::MAX;
+    world.call(|vidmm, _, _| vidmm.set_trim_intervals(TrimIntervals { min: never, max: never, idle: never }));
+    world.wait(MILLISECOND);
+    let registered = register(&mut world, client);
+    list_more(&mut world, other, 16);
+    assert_eq!(asked(&mut world), [(registered, TO_BUDGET, 12)]);
+    world.wait(1000 * MILLISECOND);
+    assert_eq!(asked(&mut world), []);
+}
+
 /// P07, RES-41: the budget falls from 48 to 32 pages, 44 are on the list: only that process is asked, for 12.
 #[test]
 fn a_process_above_its_budget_is_asked_to_trim_the_difference() {

@@ -9,6 +9,8 @@ use world::*;
 /// How long the work of a player takes.
 const WORK: Nanoseconds = 2 * MILLISECOND;
 
+const SECOND: Nanoseconds = 1000 * MILLISECOND;
+
 /// A client that always has work.
 struct Player {
     client: Client,
@@ -70,6 +72,25 @@ fn play(world: &mut World, players: &mut [Player], time: Nanoseconds) -> Vec<Tur
         seen = world.events.len();
     }
     turns
+}
+
+/// Clocks jump: also to their end, where nothing can be later.
+#[test]
+fn turns_go_on_at_the_end_of_time() {
+    let (mut world, first) = World::with_pages(100);
+    let second = world.client();
+    let mut players = [first, second].map(|client| player(&mut world, client, 60));
+    play(&mut world, &mut players, 20 * MILLISECOND);
+    for now in [Nanoseconds::MAX - SECOND, Nanoseconds::MAX] {
+        world.now = now;
+        for _ in 0..4 {
+            keep_busy(&mut world, &mut players);
+            world.poll();
+            world.run_paging();
+            end_one(&mut world, &mut players);
+        }
+    }
+    assert!(players.iter().all(|player| player.done > 0), "both have run");
 }
 
 /// P13, U-39, D3: two devices of 60 % each both run, each for a slice of at least 100 ms, and most of the time is work.

@@ -3,13 +3,13 @@
 use crate::scenario::steps::Answer;
 
 /// What a call answered, and why it was refused.
-pub(super) struct Answered {
+pub(crate) struct Answered {
     pub answer: Answer,
     pub detail: String,
 }
 
 /// Something that a step names was never made, because the call that was to make it was refused.
-pub(super) struct Absent(pub String);
+pub(crate) struct Absent(pub String);
 
 impl Answered {
     pub fn ok() -> Self {
@@ -34,9 +34,9 @@ impl Answered {
         Self { answer: Answer::from(error), detail: error.to_string() }
     }
 
-    /// It needs a paging queue, which an adapter without GPU virtual addresses does not have.
+    /// It needs a paging queue, which a device with reference lists does not have.
     pub fn no_paging_queue() -> Self {
-        Self { answer: Answer::NotSupported, detail: "the adapter has no paging queues".to_owned() }
+        Self { answer: Answer::NotSupported, detail: "the device has no paging queue".to_owned() }
     }
 
     /// That it was done, or why not.

@@ -2,8 +2,8 @@
 
 use vidmm::contract::{Direction, SegmentBankPreference};
 use vidmm::{
-    CreateAllocationDesc, CreateAllocationFlags, CreateError, DestroyFlags, FenceValueDesc, MapGpuVirtualAddress,
-    PAGE_SIZE, PhysicalAddress, ProcessId, SubmitDesc,
+    CreateAllocationDesc, CreateAllocationFlags, CreateDeviceDesc, CreateError, DestroyFlags, DeviceResidency,
+    FenceValueDesc, MapGpuVirtualAddress, PAGE_SIZE, PhysicalAddress, ProcessId, SubmitDesc,
 };
 use vidmm_runtime::{AllocationDesc, AllocationSegments, KernelCommand, PageRange, Placement, Surface};
 
@@ -44,7 +44,7 @@ impl Session<'_> {
 
     pub fn create_device(&mut self, create: &CreateDevice) -> Result<Answered, Absent> {
         let process = self.process(create.process.as_deref().unwrap_or(DEFAULT_PROCESS))?;
-        let made = self.make_device(process, create.priority);
+        let made = self.make_device(process, create);
         Ok(match made {
             Ok(device) => {
                 self.narrator.names.devices.insert(device.device, create.device.clone());
@@ -55,11 +55,13 @@ impl Session<'_> {
         })
     }
 
-    fn make_device(&mut self, process: ProcessId, priority: i32) -> Result<Device, CreateError> {
+    fn make_device(&mut self, process: ProcessId, create: &CreateDevice) -> Result<Device, CreateError> {
         let (engines, is_physical) = (self.engines, self.is_physical);
+        let residency = create.residency.map(DeviceResidency::from);
         let (vidmm, kmd, _) = self.runtime.borrow();
-        let device = vidmm.create_device(process)?;
-        let queue = if is_physical { None } else { Some(vidmm.create_paging_queue(device, priority)?) };
+        let device = vidmm.create_device(CreateDeviceDesc { process, residency })?;
+        let has_queue = !is_physical || residency == Some(DeviceResidency::DeviceList);
+        let queue = if has_queue { Some(vidmm.create_paging_queue(device, create.priority)?) } else { None };
         let mut engine = |ordinal| {
             let context = vidmm.create_context(kmd, device, ordinal)?;
             Ok::<_, CreateError>(EngineQueue { context, fence: vidmm.create_monitored_fence(0), submitted: 0 })
@@ -71,7 +73,7 @@ impl Session<'_> {
     /// The device of that name, which is made if it is the default.
     pub fn device(&mut self, name: &str) -> Result<(), Absent> {
         if name == DEFAULT_DEVICE && !self.objects.devices.contains_key(name) {
-            let device = CreateDevice { device: name.to_owned(), process: None, priority: 0 };
+            let device = CreateDevice { device: name.to_owned(), process: None, priority: 0, residency: None };
             self.create_device(&device)?;
         }
         if self.objects.devices.contains_key(name) { Ok(()) } else { Err(Absent(name.to_owned())) }
@@ -119,8 +121,11 @@ impl Session<'_> {
             segments: create.segments.unwrap_or(default),
             accessed_physically: create.accessed_physically,
             surface,
-            notify_eviction: create.notify.contains(&Notification::Eviction),
-            notify_io_mmu_unmap: create.notify.contains(&Notification::IoMmuUnmap),
+            // Nobody else would decompress what leaves system memory.
+            notify_eviction: create.notify.contains(&Notification::Eviction)
+                || self.rules.is_some() && create.compression,
+            notify_io_mmu_unmap: create.notify.contains(&Notification::IoMmuUnmap)
+                || self.rules.as_ref().is_some_and(|rules| rules.needs_unmap_notices()),
             priority: create.priority.map_or(0, |priority| priority.value()),
             cpu: create.cpu.map_or(vidmm_runtime::CpuAccess::None, |cpu| match cpu {
                 CpuAccess::Visible => vidmm_runtime::CpuAccess::Visible,
@@ -154,7 +159,9 @@ impl Session<'_> {
         self.ledger.create(name, pages);
         self.narrator.names.allocations.insert(id, name.to_owned());
         let (device, openers) = (device_name.to_owned(), Vec::new());
-        let allocation = Allocation { id, device, openers, pages, surface, lock: None, existing };
+        let keeps_copy = matches!(create.cpu, Some(CpuAccess::PermanentSysMem | CpuAccess::ExistingSysMem));
+        let (written_copy, lock) = (None, None);
+        let allocation = Allocation { id, device, openers, pages, surface, keeps_copy, written_copy, lock, existing };
         self.objects.allocations.insert(name.to_owned(), allocation);
         Ok(())
     }
@@ -210,7 +217,8 @@ impl Session<'_> {
             let rest = pages - first_page;
             let part_pages = if size == 0 { rest } else { rest.min(size / PAGE_SIZE) };
             let part = Part { allocation: name.clone(), first_page, pages: part_pages };
-            let mapping = Mapping { process, device, virtual_address, size, part };
+            let read_only = map.read_only;
+            let mapping = Mapping { process, device, virtual_address, size, part, read_only, is_freed: false };
             let mapping_name = map.name.clone().unwrap_or_else(|| name.clone());
             self.objects.mappings.insert(mapping_name, mapping);
             answered = Answered::pending(mapped.paging_fence_value);
@@ -270,7 +278,12 @@ impl Session<'_> {
         let device_of = |mapping: &String| self.objects.mappings[mapping].device.clone();
         let device_name = kernel.device.clone().or_else(|| used.map(device_of)).unwrap_or(DEFAULT_DEVICE.to_owned());
         self.device(&device_name)?;
-        let waits = kernel.after.iter().map(|name| self.wait_for(name)).collect::<Result<Vec<_>, _>>()?;
+        let mut waits = kernel.after.iter().map(|name| self.wait_for(name)).collect::<Result<Vec<_>, _>>()?;
+        let parts: Vec<&Part> = work.reads.iter().chain(&work.writes).collect();
+        let device = &self.objects.devices[&device_name];
+        waits.extend(self.waits_for_users(&parts, device.engines[kernel.engine as usize].fence));
+        let writes_read_only = kernel.writes.iter().any(|name| self.objects.mappings[name].read_only);
+        let is_covered = !writes_read_only && self.is_covered(device.device, &parts);
         let command = KernelCommand {
             kernel: number,
             nanoseconds: if kernel.hangs { u64::MAX } else { kernel.nanoseconds },
@@ -291,7 +304,7 @@ impl Session<'_> {
         queue.submitted = value;
         let device = device.device;
         self.narrator.names.kernels.insert((device, submission), kernel.name.clone());
-        self.objects.kernels.push(KernelState {
+        let index = self.objects.add_kernel(KernelState {
             name: kernel.name.clone(),
             submission: kernel.name.clone(),
             work,
@@ -299,10 +312,13 @@ impl Session<'_> {
             fence,
             value,
             fault_is_expected: expect == Some(Answer::PageFault),
+            is_covered,
             faulted: false,
+            aborted: false,
             begun: false,
             ended: false,
         });
+        self.add_user(index);
         Ok(Answered::ok())
     }
 

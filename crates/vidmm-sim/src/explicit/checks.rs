@@ -1,6 +1,6 @@
 //! Looking at memory from outside: what the CPU sees, and what the aperture shows.
 
-use vidmm::PAGE_SIZE;
+use vidmm::{AllocationId, PAGE_SIZE};
 
 use super::answered::Absent;
 use super::ledger::Part;
@@ -27,6 +27,21 @@ impl Session<'_> {
             self.compared(&comparison, "the CPU sees", &format!(" of {name}"));
         }
         Ok(())
+    }
+
+    /// An allocation that is nowhere resident is not shown where it was in the aperture: that is another's, or shows the dummy
+    /// page (I24).
+    pub fn check_left_aperture(&mut self, name: &str, id: AllocationId) {
+        let names = &self.narrator.names;
+        let (Some((range, pages)), Some(store)) = (names.aperture_range(id), names.backing_store(id)) else { return };
+        let dummy = names.dummy_page.and_then(|page| self.runtime.page_digest(page));
+        let is_shown = |page: &u64| {
+            let stored = self.runtime.page_digest(store.offset_by(page * PAGE_SIZE));
+            stored.is_some() && stored != dummy && stored == self.runtime.page_digest(range.offset_by(page * PAGE_SIZE))
+        };
+        if let Some(page) = (0..pages).find(is_shown) {
+            self.broke("I24", format!("{name} has left the aperture, but page {page} of it is still seen there"));
+        }
     }
 
     /// Looks at the pages of the aperture where allocations are, or were last.

@@ -40,6 +40,9 @@ impl Session<'_> {
             if let Err(error) = vidmm.unlock(host, id) {
                 return Ok(Answered::refused(&error));
             }
+            if before.is_some_and(|(_, locks)| locks == 1) {
+                self.copy_taken(name);
+            }
             let left = before.and_then(|(address, locks)| (locks > 1).then(|| (address, locks - 1)));
             self.objects.allocations.entry(name.clone()).and_modify(|known| known.lock = left);
         }
@@ -52,6 +55,7 @@ impl Session<'_> {
             let Some(address) = self.locked_at(name)? else { continue };
             self.cpu_writes += 1;
             let seeds = self.ledger.cpu_write(name, self.cpu_writes);
+            self.copy_written(name);
             let is_missed = |(page, seed): (u64, u64)| {
                 !self.runtime.cpu_write_page(CpuVirtualAddress(address.0 + page * PAGE_SIZE), Content::Ramp, seed)
             };

@@ -7,7 +7,7 @@ use vidmm::{AllocationId, Event, ProcessId};
 
 /// The driver's names of what lives.
 #[derive(Debug, Default)]
-pub(super) struct Graves {
+pub(crate) struct Graves {
     allocations: BTreeMap<AllocationId, KmdAllocationHandle>,
     processes: BTreeMap<ProcessId, KmdProcessHandle>,
     paging_process: Option<KmdProcessHandle>,

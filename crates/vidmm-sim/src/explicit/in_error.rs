@@ -2,7 +2,7 @@
 
 /// Something that is in error, and whether a step expects that.
 #[derive(Debug)]
-pub(super) struct InError<T> {
+pub(crate) struct InError<T> {
     pub why: T,
     pub is_expected: bool,
 }

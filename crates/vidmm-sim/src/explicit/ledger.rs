@@ -7,15 +7,16 @@ use crate::prediction::{Content, KernelState};
 /// Numbers from here on are not those of kernels, but of what the CPU writes.
 const CPU_WRITES: u64 = 1 << 63;
 
-/// The digests that the pages of all allocations must have.
+/// The digests that the pages of all allocations must have; none where work that was aborted may have written or not, until
+/// somebody reads or writes the page.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
-    allocations: BTreeMap<String, Vec<u64>>,
+pub(crate) struct Ledger {
+    allocations: BTreeMap<String, Vec<Option<u64>>>,
 }
 
 /// What a mapping shows: pages of an allocation.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(crate) struct Part {
     pub allocation: String,
     pub first_page: u64,
     pub pages: u64,
@@ -23,7 +24,7 @@ pub(super) struct Part {
 
 /// What a kernel does.
 #[derive(Clone, Debug)]
-pub(super) struct Work {
+pub(crate) struct Work {
     pub number: u64,
     pub content: Content,
     pub reads: Vec<Part>,
@@ -32,7 +33,7 @@ pub(super) struct Work {
 
 /// What was found when digests were compared.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Comparison {
+pub(crate) struct Comparison {
     pub pages: u64,
     pub wrong: u64,
     pub first: Option<Difference>,
@@ -40,7 +41,7 @@ pub(super) struct Comparison {
 
 /// A page that does not hold what it must.
 #[derive(Clone, Debug)]
-pub(super) struct Difference {
+pub(crate) struct Difference {
     pub allocation: String,
     pub page: u64,
     pub expected: u64,
@@ -51,22 +52,34 @@ pub(super) struct Difference {
 impl Ledger {
     /// An allocation begins with pages of zeros (CRE-42), whose digest is 0.
     pub fn create(&mut self, allocation: &str, pages: u64) {
-        self.allocations.insert(allocation.to_owned(), vec![0; pages as usize]);
+        self.allocations.insert(allocation.to_owned(), vec![Some(0); pages as usize]);
     }
 
-    /// Compares what a kernel read with what it must have read, and goes on to what it must have written.
-    pub fn run(&mut self, work: &Work, inputs: &[Vec<u64>]) -> Comparison {
+    /// Compares what a kernel read with what it must have read, and goes on to what it must have written. What it uses of an
+    /// allocation that `is_past` is no more, is not compared, and nothing that is asked for later.
+    pub fn run(&mut self, work: &Work, inputs: &[Vec<u64>], is_past: impl Fn(&str) -> bool) -> Comparison {
         let mut state = KernelState::new(work.number);
         let mut comparison = Comparison::default();
         for (number, part) in work.reads.iter().enumerate() {
             let found = inputs.get(number).map_or(&[][..], Vec::as_slice);
+            if is_past(&part.allocation) {
+                found.iter().for_each(|&digest| state.read(digest));
+                continue;
+            }
             comparison.add(self.compare(part, |page| found.get(page as usize).copied()));
-            self.expected(part).iter().for_each(|&digest| state.read(digest));
+            for (page, expected) in self.expected_mut(part).iter_mut().enumerate() {
+                // A page that could be either is what it was found to be.
+                let digest = *expected.get_or_insert_with(|| found.get(page).copied().unwrap_or(0));
+                state.read(digest);
+            }
         }
         for (number, part) in (0..).zip(&work.writes) {
             let seed = state.output(number);
+            if is_past(&part.allocation) {
+                continue;
+            }
             for (page, digest) in (0..).zip(self.expected_mut(part)) {
-                *digest = seed.digest(work.content, page);
+                *digest = Some(seed.digest(work.content, page));
             }
         }
         comparison
@@ -78,21 +91,31 @@ impl Ledger {
         let pages = self.allocations.get_mut(allocation).expect("only allocations that exist are locked");
         let seeds: Vec<u64> = (0..pages.len() as u64).map(|page| seed.of_page(page)).collect();
         for (page, digest) in (0..).zip(pages) {
-            *digest = seed.digest(Content::Ramp, page);
+            *digest = Some(seed.digest(Content::Ramp, page));
         }
         seeds
     }
 
     /// The content of an allocation is lost: it reads as zero (U-36).
     pub fn discard(&mut self, allocation: &str) {
-        self.allocations.get_mut(allocation).expect("only allocations that exist are offered").fill(0);
+        self.allocations.get_mut(allocation).expect("only allocations that exist are offered").fill(Some(0));
+    }
+
+    /// Nobody can say what an allocation holds.
+    pub fn forget(&mut self, allocation: &str) {
+        self.allocations.get_mut(allocation).expect("only allocations that exist are written").fill(None);
+    }
+
+    /// A kernel that was to write there was aborted: nobody knows how far it came.
+    pub fn aborted(&mut self, work: &Work) {
+        work.writes.iter().for_each(|part| self.expected_mut(part).fill(None));
     }
 
     /// Compares pages with what they must hold; `found` gives the digest of a page of the part, counted from its first.
     pub fn compare(&self, part: &Part, found: impl Fn(u64) -> Option<u64>) -> Comparison {
         let mut comparison = Comparison { pages: part.pages, ..Comparison::default() };
         for (page, &expected) in (0..).zip(self.expected(part)) {
-            let found = found(page);
+            let (Some(expected), found) = (expected, found(page)) else { continue };
             if found != Some(expected) {
                 comparison.wrong += 1;
                 let allocation = part.allocation.clone();
@@ -103,11 +126,11 @@ impl Ledger {
         comparison
     }
 
-    fn expected(&self, part: &Part) -> &[u64] {
+    fn expected(&self, part: &Part) -> &[Option<u64>] {
         &self.allocations[&part.allocation][part.range()]
     }
 
-    fn expected_mut(&mut self, part: &Part) -> &mut [u64] {
+    fn expected_mut(&mut self, part: &Part) -> &mut [Option<u64>] {
         let pages = self.allocations.get_mut(&part.allocation).expect("only allocations that exist are mapped");
         &mut pages[part.range()]
     }
@@ -144,10 +167,10 @@ mod tests {
     fn a_kernel_that_writes_a_part_leaves_the_rest() {
         let mut ledger = Ledger::default();
         ledger.create("A", 4);
-        ledger.run(&work(1, vec![], vec![part(1, 2)]), &[]);
+        ledger.run(&work(1, vec![], vec![part(1, 2)]), &[], |_| false);
         let expected = ledger.expected(&part(0, 4)).to_owned();
-        assert_eq!((expected[0], expected[3]), (0, 0));
-        assert!(expected[1] != 0 && expected[2] != 0 && expected[1] != expected[2]);
+        assert_eq!((expected[0], expected[3]), (Some(0), Some(0)));
+        assert!(expected[1] != Some(0) && expected[2] != Some(0) && expected[1] != expected[2]);
     }
 
     #[test]
@@ -155,9 +178,13 @@ mod tests {
         let write_after = |before: u64| {
             let mut ledger = Ledger::default();
             ledger.create("A", 1);
-            ledger.run(&work(before, vec![], vec![part(0, 1)]), &[]);
+            ledger.run(&work(before, vec![], vec![part(0, 1)]), &[], |_| false);
             let input = ledger.expected(&part(0, 1)).to_owned();
-            let comparison = ledger.run(&work(9, vec![part(0, 1)], vec![part(0, 1)]), &[input]);
+            let comparison = ledger.run(
+                &work(9, vec![part(0, 1)], vec![part(0, 1)]),
+                &[input.into_iter().flatten().collect()],
+                |_| false,
+            );
             assert_eq!((comparison.pages, comparison.wrong), (1, 0));
             ledger.expected(&part(0, 1))[0]
         };
@@ -168,10 +195,10 @@ mod tests {
     fn a_wrong_page_is_named_with_its_place_in_the_allocation() {
         let mut ledger = Ledger::default();
         ledger.create("A", 4);
-        let comparison = ledger.run(&work(1, vec![part(2, 2)], vec![]), &[vec![0, 7]]);
+        let comparison = ledger.run(&work(1, vec![part(2, 2)], vec![]), &[vec![0, 7]], |_| false);
         let first = comparison.first.expect("a page is wrong");
         assert_eq!((comparison.wrong, first.page, first.expected, first.found), (1, 3, 0, Some(7)));
-        let missing = ledger.run(&work(2, vec![part(0, 2)], vec![]), &[vec![0]]);
+        let missing = ledger.run(&work(2, vec![part(0, 2)], vec![]), &[vec![0]], |_| false);
         assert_eq!((missing.wrong, missing.first.and_then(|first| first.found)), (1, None));
     }
 }

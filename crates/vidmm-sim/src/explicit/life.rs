@@ -3,7 +3,7 @@
 use vidmm::{DestroyError, DestroyFlags, InvalidHandle, ProcessId};
 
 use super::answered::{Absent, Answered};
-use super::objects::Doomed;
+use super::objects::{Allocation, Doomed};
 use super::session::Session;
 use crate::scenario::steps::{KillProcess, Power};
 
@@ -63,6 +63,9 @@ impl Session<'_> {
         let devices = self.objects.devices.iter().filter(|(_, device)| device.process == process);
         let devices: Vec<(String, vidmm::DeviceId)> =
             devices.map(|(name, device)| (name.clone(), device.device)).collect();
+        for (name, _) in &devices {
+            self.end_views(name);
+        }
         for (name, device) in &devices {
             for allocation in self.objects.allocations.values_mut() {
                 if allocation.device == *name {
@@ -79,6 +82,20 @@ impl Session<'_> {
             }
         }
         self.dying.insert(process);
+    }
+
+    /// The CPU's views of what a device created end with its process: who inherits an allocation could not end them.
+    fn end_views(&mut self, device: &str) {
+        // What keeps a copy is seen in that by whoever has it.
+        let is_its = |known: &Allocation| known.device == device && !known.keeps_copy;
+        let locked = self.objects.allocations.iter().filter(|(_, known)| is_its(known));
+        let locked: Vec<_> = locked.filter_map(|(_, known)| Some((known.id, known.lock?.1))).collect();
+        for (id, locks) in locked {
+            for _ in 0..locks {
+                let (vidmm, _, host) = self.runtime.borrow();
+                let _ = vidmm.unlock(host, id);
+            }
+        }
     }
 
     /// Destroys what is left of processes that were killed, as far as their work has ended.

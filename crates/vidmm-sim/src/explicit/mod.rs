@@ -9,6 +9,7 @@ mod report;
 mod truth;
 mod graves;
 mod in_error;
+mod rules;
 mod session;
 mod faults;
 mod calls;
@@ -22,3 +23,5 @@ mod run;
 
 pub use report::{ExplicitReport, StepFinding};
 pub use run::run_explicit;
+pub(crate) use run::start;
+pub(crate) use session::Session;

@@ -1,6 +1,6 @@
 //! What steps have created, by its names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use vidmm::contract::CpuVirtualAddress;
 use vidmm::{
@@ -13,7 +13,7 @@ use super::ledger::{Part, Work};
 
 /// Everything that steps have created.
 #[derive(Debug, Default)]
-pub(super) struct Objects {
+pub(crate) struct Objects {
     pub processes: BTreeMap<String, ProcessId>,
     pub devices: BTreeMap<String, Device>,
     pub allocations: BTreeMap<String, Allocation>,
@@ -21,11 +21,13 @@ pub(super) struct Objects {
     pub fences: BTreeMap<String, MonitoredFenceId>,
     /// Kernel n is number n + 1.
     pub kernels: Vec<KernelState>,
+    /// Kernels that have not ended, oldest first, by the fence that their end signals.
+    pub waiting: BTreeMap<MonitoredFenceId, VecDeque<usize>>,
 }
 
-/// A device with its paging queue, if the adapter has any, and a context on each engine.
+/// A device with its paging queue, if it has a list of its own, and a context on each engine.
 #[derive(Debug)]
-pub(super) struct Device {
+pub(crate) struct Device {
     pub process: ProcessId,
     pub device: DeviceId,
     pub queue: Option<PagingQueueId>,
@@ -35,14 +37,14 @@ pub(super) struct Device {
 
 /// A context with the fence that counts its kernels.
 #[derive(Debug)]
-pub(super) struct EngineQueue {
+pub(crate) struct EngineQueue {
     pub context: ContextId,
     pub fence: MonitoredFenceId,
     pub submitted: u64,
 }
 
 #[derive(Debug)]
-pub(super) struct Allocation {
+pub(crate) struct Allocation {
     pub id: AllocationId,
     /// The device that created it.
     pub device: String,
@@ -50,6 +52,10 @@ pub(super) struct Allocation {
     pub openers: Vec<String>,
     pub pages: u64,
     pub surface: Option<u32>,
+    /// The CPU sees a copy of it, which the GPU's is brought up to date from when the last lock ends.
+    pub keeps_copy: bool,
+    /// What the CPU has written to that copy since then, and how many kernels there were at that time.
+    pub written_copy: Option<(u64, usize)>,
     /// Where the CPU sees it, and how often it is locked.
     pub lock: Option<(CpuVirtualAddress, u32)>,
     /// The caller's memory that is its backing store, and its bytes.
@@ -57,25 +63,29 @@ pub(super) struct Allocation {
 }
 
 #[derive(Debug)]
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     pub process: ProcessId,
     pub device: String,
     pub virtual_address: GpuVirtualAddress,
     /// Bytes that are mapped, with those behind the allocation's last page that kernels see.
     pub size: u64,
     pub part: Part,
+    /// Writes through it fault.
+    pub read_only: bool,
+    /// Its addresses are another's now, or may soon be.
+    pub is_freed: bool,
 }
 
 /// A process that is to be killed when the GPU has made so many more steps.
 #[derive(Debug)]
-pub(super) struct Doomed {
+pub(crate) struct Doomed {
     pub process: String,
     pub steps_left: u32,
 }
 
 /// A kernel that was submitted.
 #[derive(Debug)]
-pub(super) struct KernelState {
+pub(crate) struct KernelState {
     pub name: String,
     /// What was submitted: the kernel itself, or the command buffer that it is in.
     pub submission: String,
@@ -85,12 +95,23 @@ pub(super) struct KernelState {
     pub fence: MonitoredFenceId,
     pub value: u64,
     pub fault_is_expected: bool,
+    /// Its device had made everything resident that it uses.
+    pub is_covered: bool,
     pub faulted: bool,
+    pub aborted: bool,
     pub begun: bool,
     pub ended: bool,
 }
 
 impl Objects {
+    /// A kernel was submitted. Returns its index.
+    pub fn add_kernel(&mut self, kernel: KernelState) -> usize {
+        let index = self.kernels.len();
+        self.waiting.entry(kernel.fence).or_default().push_back(index);
+        self.kernels.push(kernel);
+        index
+    }
+
     /// The last kernel of what was submitted under that name; names are checked before a scenario is run.
     pub fn last_kernel(&self, submission: &str) -> Option<usize> {
         self.kernels.iter().rposition(|kernel| kernel.submission == submission)

@@ -32,8 +32,11 @@ impl Session<'_> {
     /// Renders a command buffer. Returns its number, or why it was refused.
     fn render_numbered(&mut self, render: &Render) -> Result<Result<u64, Answered>, Absent> {
         let device_name = self.device_of_render(render)?;
-        let waits = render.after.iter().map(|name| self.wait_for(name)).collect::<Result<Vec<_>, _>>()?;
+        let mut waits = render.after.iter().map(|name| self.wait_for(name)).collect::<Result<Vec<_>, _>>()?;
         let Written { steps, elements, work } = self.write(render)?;
+        let parts: Vec<&Part> = work.iter().flat_map(|work| work.reads.iter().chain(&work.writes)).collect();
+        let own = self.objects.devices[&device_name].engines[render.engine as usize].fence;
+        waits.extend(self.waits_for_users(&parts, own));
         let UserCommands { commands, mut patch_locations } = self.runtime.umd().encode_command_buffer(&steps);
         match render.hostile {
             None => {}
@@ -65,10 +68,21 @@ impl Session<'_> {
         for (position, work) in (1..).zip(work) {
             let name = if is_one { render.name.clone() } else { format!("{}.{position}", render.name) };
             let submission = render.name.clone();
-            let (fault_is_expected, faulted, begun, ended) = (false, false, false, false);
-            let kernel =
-                KernelState { name, submission, work, device, fence, value, fault_is_expected, faulted, begun, ended };
-            self.objects.kernels.push(kernel);
+            let index = self.objects.add_kernel(KernelState {
+                name,
+                submission,
+                work,
+                device,
+                fence,
+                value,
+                fault_is_expected: false,
+                is_covered: true,
+                faulted: false,
+                aborted: false,
+                begun: false,
+                ended: false,
+            });
+            self.add_user(index);
         }
         Ok(Ok(number))
     }

@@ -1,5 +1,7 @@
 //! What an explicit scenario came to.
 
+use std::fmt;
+
 use serde::Serialize;
 use vidmm::Nanoseconds;
 
@@ -13,10 +15,24 @@ pub struct StepFinding {
     pub line: usize,
     /// The step.
     pub step: String,
+    /// The rule that is broken, by its name in the documents; none is what a step expects, or a page that is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<&'static str>,
     /// What did not hold.
     pub problem: String,
     /// The number of the last event.
     pub event: u64,
+}
+
+impl fmt::Display for StepFinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line > 0 {
+            write!(f, "line {}, ", self.line)?;
+        }
+        write!(f, "{}: ", self.step)?;
+        self.rule.map_or(Ok(()), |rule| write!(f, "{rule}: "))?;
+        f.write_str(&self.problem)
+    }
 }
 
 /// The figures of an explicit scenario.

@@ -109,6 +109,7 @@ impl Session<'_> {
             };
             if result != ReclaimResult::Ok {
                 self.ledger.discard(name);
+                self.content_discarded(name);
             }
             let expected = step.results.get(number).or(step.results.first().filter(|_| step.results.len() == 1));
             if let Some(expected) = expected.filter(|&&expected| expected != result) {

@@ -5,15 +5,49 @@ use vidmm_runtime::{AllocationSegments, Runtime};
 
 use super::answered::{Absent, Answered};
 use super::report::ExplicitReport;
+use super::rules::Rules;
 use super::session::{PATIENCE, Session};
 use crate::figures::Figures;
 use crate::machine::{MachineDesc, MachineFactory, MemorySizes};
 use crate::run::{Observer, RunError};
-use crate::scenario::ExplicitScenario;
 use crate::scenario::steps::{Action, Answer, Call, Look, Step, Until};
+use crate::scenario::{ExplicitScenario, JudgedBy};
 
 /// How long nothing happens before it is quiet. Some processes are asked to trim again and again, for ever.
 const QUIET: Nanoseconds = 2_000_000_000;
+
+/// Starts the machine of `scenario`, with no step made.
+///
+/// # Errors
+///
+/// If the machine does not start.
+pub(crate) fn start<'a>(
+    scenario: &ExplicitScenario,
+    factory: &MachineFactory<'_>,
+    observer: &'a mut dyn Observer,
+) -> Result<Session<'a>, RunError> {
+    let ExplicitScenario { adapter, cost, faults, .. } = scenario;
+    let &ExplicitScenario { local_memory_bytes, aperture_bytes, aperture_commit_limit_bytes, .. } = scenario;
+    let memory = MemorySizes { local_memory_bytes, aperture_bytes, aperture_commit_limit_bytes };
+    let desc = MachineDesc::new(adapter, cost, memory, faults);
+    let machine = factory(&desc).map_err(RunError::Machine)?;
+    let options = AdapterOptions {
+        events: true,
+        notification_revision: adapter.notification_revision,
+        paging_va_without_local_memory: adapter.paging_va_without_local_memory,
+        tdr: adapter.tdr.into(),
+        preparation: adapter.preparation,
+        #[cfg(feature = "planted-bugs")]
+        planted_bug: adapter.planted_bug,
+    };
+    let runtime = Runtime::start(options, machine)?;
+    let no_engine = || RunError::Machine("it has no engine that renders, or none that copies".to_owned());
+    let mut session =
+        Session::new(runtime, adapter.is_physical(), scenario.steps.len(), observer).ok_or_else(no_engine)?;
+    session.rules =
+        (scenario.judged_by == JudgedBy::Rules).then(|| Box::new(Rules::new(adapter.addressing_model, faults)));
+    Ok(session)
+}
 
 /// Runs `scenario` on a machine of `factory`'s. `observer` is shown every line of the sequence and every event.
 ///
@@ -26,25 +60,15 @@ pub fn run_explicit(
     factory: &MachineFactory<'_>,
     observer: &mut dyn Observer,
 ) -> Result<ExplicitReport, RunError> {
-    let ExplicitScenario { adapter, cost, faults, .. } = scenario;
-    let &ExplicitScenario { local_memory_bytes, aperture_bytes, aperture_commit_limit_bytes, .. } = scenario;
-    let memory = MemorySizes { local_memory_bytes, aperture_bytes, aperture_commit_limit_bytes };
-    let desc = MachineDesc::new(adapter, cost, memory, faults);
-    let machine = factory(&desc).map_err(RunError::Machine)?;
-    let options = AdapterOptions {
-        events: true,
-        notification_revision: adapter.notification_revision,
-        paging_va_without_local_memory: adapter.paging_va_without_local_memory,
-        tdr: adapter.tdr.into(),
-        preparation: adapter.preparation,
-    };
-    let runtime = Runtime::start(options, machine)?;
-    let no_engine = || RunError::Machine("it has no engine that renders, or none that copies".to_owned());
-    let mut session =
-        Session::new(runtime, adapter.is_physical(), scenario.steps.len(), observer).ok_or_else(no_engine)?;
+    let mut session = start(scenario, factory, observer)?;
     session.settle();
     session.show_lines();
-    let default = if local_memory_bytes > 0 { AllocationSegments::Local } else { AllocationSegments::System };
+    let default = scenario.default_segments();
+    if session.rules.is_some() {
+        session.play_all(&scenario.steps, default);
+        session.end_by_rules();
+        return Ok(session.into_report());
+    }
     for step in &scenario.steps {
         session.step = (step.line, step.action.to_string());
         session.before_step(step);
@@ -82,7 +106,12 @@ impl Session<'_> {
         }
     }
 
-    fn call(&mut self, call: &Call, expect: Option<Answer>, default: AllocationSegments) -> Result<Answered, Absent> {
+    pub(super) fn call(
+        &mut self,
+        call: &Call,
+        expect: Option<Answer>,
+        default: AllocationSegments,
+    ) -> Result<Answered, Absent> {
         Ok(match call {
             Call::CreateProcess(name) => self.create_process(name),
             Call::CreateDevice(create) => self.create_device(create)?,
@@ -119,7 +148,7 @@ impl Session<'_> {
         })
     }
 
-    fn look(&mut self, look: &Look) -> Result<(), Absent> {
+    pub(super) fn look(&mut self, look: &Look) -> Result<(), Absent> {
         match look {
             Look::Wait(until) => self.wait(until),
             Look::System(names) => self.check_system(names)?,
@@ -185,7 +214,8 @@ impl Session<'_> {
                 kernel.is_none_or(|kernel| self.run_until_ended(kernel))
             }
         };
-        if !ended && self.adapter_error.is_none() {
+        // By rules alone, some things wait for what a program may never do; what must end is judged at the end.
+        if !ended && self.adapter_error.is_none() && self.rules.is_none() {
             self.found("nothing more happens, and not everything that was waited for has ended");
         }
     }
@@ -207,7 +237,7 @@ impl Session<'_> {
         self.show_lines();
     }
 
-    fn into_report(mut self) -> ExplicitReport {
+    pub(crate) fn into_report(mut self) -> ExplicitReport {
         self.report.figures = Figures::of(&mut self.runtime);
         self.report.virtual_ns = self.runtime.now();
         self.report

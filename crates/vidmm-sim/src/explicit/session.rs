@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use vidmm::contract::EngineKind;
+use vidmm::contract::{EngineFence, EngineKind};
 use vidmm::{
     AllocationId, CheckError, DeviceErrorReason, DeviceId, Event, MemorySegmentGroup, MonitoredFenceId, Nanoseconds,
     NumberedEvent, ProcessId, TrimFlags,
@@ -14,6 +14,7 @@ use super::in_error::InError;
 use super::ledger::{Comparison, Difference, Ledger};
 use super::objects::{Doomed, KernelState, Objects};
 use super::report::{ExplicitReport, StepFinding};
+use super::rules::Rules;
 use super::truth::Truth;
 use crate::run::Observer;
 use crate::sequence::Narrator;
@@ -22,7 +23,7 @@ use crate::sequence::Narrator;
 pub(super) const PATIENCE: Nanoseconds = 60_000_000_000;
 
 /// A scenario under way.
-pub(super) struct Session<'a> {
+pub(crate) struct Session<'a> {
     pub runtime: Runtime,
     pub objects: Objects,
     pub ledger: Ledger,
@@ -64,6 +65,10 @@ pub(super) struct Session<'a> {
     /// Steps have said that power goes, and everything has been saved.
     pub is_down: bool,
     pub has_powered_down: bool,
+    /// Set if nothing is expected, and rules judge alone.
+    pub rules: Option<Box<Rules>>,
+    /// Calls that were made, and how often time has passed.
+    pub num_machine_steps: u64,
     /// When anything happened last that is no mere notification.
     last_activity: Nanoseconds,
     observer: &'a mut dyn Observer,
@@ -101,6 +106,8 @@ impl<'a> Session<'a> {
             dying: BTreeSet::new(),
             is_down: false,
             has_powered_down: false,
+            rules: None,
+            num_machine_steps: 0,
             last_activity: 0,
             observer,
         })
@@ -108,20 +115,31 @@ impl<'a> Session<'a> {
 
     /// Records that something did not hold.
     pub fn found(&mut self, problem: impl Into<String>) {
+        self.find(None, problem.into());
+    }
+
+    /// Records that a rule is broken.
+    pub fn broke(&mut self, rule: &'static str, problem: impl Into<String>) {
+        self.find(Some(rule), problem.into());
+    }
+
+    fn find(&mut self, rule: Option<&'static str>, problem: String) {
         let event = self.runtime.vidmm().events().number();
         let (line, step) = self.step.clone();
-        self.report.findings.push(StepFinding { line, step, problem: problem.into(), event });
+        self.report.findings.push(StepFinding { line, step, rule, problem, event });
     }
 
     /// Records what a comparison of pages found. `who` says who saw them, as in "the CPU sees"; `of` says of what.
     pub fn compared(&mut self, comparison: &Comparison, who: &str, of: &str) {
         let Comparison { pages, wrong, first } = comparison;
         self.report.pages_wrong += wrong;
-        let noun = if *pages == 1 { "page" } else { "pages" };
-        self.narrator.checked(format!("{who} {pages} {noun}{of}, {wrong} wrong"));
+        if !self.narrator.silent {
+            let noun = if *pages == 1 { "page" } else { "pages" };
+            self.narrator.checked(format!("{who} {pages} {noun}{of}, {wrong} wrong"));
+        }
         if let Some(Difference { allocation, page, expected, found }) = first {
             let found = found.map_or_else(|| "is missing".to_owned(), |found| format!("has digest {found:#018x}"));
-            self.found(format!(
+            self.broke("I02", format!(
                 "{who} a wrong page: page {page} of {allocation} {found}, but must have {expected:#018x}; {wrong} wrong pages in all"
             ));
         }
@@ -141,6 +159,7 @@ impl<'a> Session<'a> {
     pub fn advance(&mut self, limit: Option<Nanoseconds>) -> bool {
         self.settle();
         let advanced = self.runtime.advance(limit);
+        self.num_machine_steps += 1;
         self.take_note();
         if !self.doomed.is_empty() {
             self.count_down();
@@ -174,7 +193,7 @@ impl<'a> Session<'a> {
     /// Checks the manager's books.
     pub fn audit(&mut self) {
         if let Err(CheckError { broken }) = self.runtime.vidmm().check() {
-            self.found(format!("the manager's books do not hold together: {}", broken.join("; ")));
+            self.broke("BOOKS", format!("the manager's books do not hold together: {}", broken.join("; ")));
         }
     }
 
@@ -200,8 +219,13 @@ impl<'a> Session<'a> {
         for event in self.runtime.drain_events().collect::<Vec<_>>() {
             self.narrator.event(&event);
             self.truth.observe(&event.event);
-            if let Some(problem) = self.graves.observe(&event.event) {
-                self.found(problem);
+            match &mut self.rules {
+                Some(rules) => rules.observe(&event),
+                None => {
+                    if let Some(problem) = self.graves.observe(&event.event) {
+                        self.found(problem);
+                    }
+                }
             }
             self.take_note_of(&event);
             self.observer.event(&event);
@@ -213,12 +237,21 @@ impl<'a> Session<'a> {
             Event::PlanDecided { .. }
             | Event::Dispatched { .. }
             | Event::Completed { .. }
-            | Event::Aborted { .. }
             | Event::AdapterRestarted => self.last_activity = numbered.at,
+            Event::Aborted { signal } => {
+                self.last_activity = numbered.at;
+                self.packet_aborted(signal);
+            }
+            Event::PreparationFailed { dma_buffer, .. } => self.preparation_failed(dma_buffer),
             Event::DriverFinding { finding } => self.driver_findings.push(finding.to_string()),
             Event::ContentLost { allocation } => {
                 if let Some(name) = self.narrator.names.allocations.get(&allocation) {
-                    self.ledger.discard(name);
+                    let known = self.objects.allocations.get(name);
+                    match known.and_then(|known| known.existing) {
+                        // The caller's own memory is not reset: it holds what was copied there last.
+                        Some(_) => self.ledger.forget(name),
+                        None => self.ledger.discard(name),
+                    }
                 }
             }
             _ => {}
@@ -230,29 +263,18 @@ impl<'a> Session<'a> {
             Happening::KernelRead { kernel, inputs } => self.judge(kernel as usize - 1, &inputs),
             Happening::MonitoredFenceSignaled { fence, value } => self.fence_signaled(fence, value),
             Happening::PageFault { signal, virtual_address, write } => {
-                let name = self.narrator.names.kernel_of(signal);
-                let kernel = self.objects.kernels.iter_mut().find(|kernel| Some(&kernel.submission) == name.as_ref());
-                let is_expected = kernel.is_some_and(|kernel| {
-                    kernel.faulted = true;
-                    kernel.fault_is_expected
-                });
-                if !is_expected {
-                    let access = if write { "wrote to" } else { "read" };
-                    let problem = |who: &str| format!("{who} {access} {virtual_address}, where nothing is resident");
-                    match name {
-                        Some(_) => {
-                            let packet = self.narrator.names.packet(signal);
-                            self.found(problem(&packet));
-                        }
-                        // It harms devices, which steps may expect.
-                        None => self.paging_faults.push(problem("a paging buffer")),
-                    }
-                }
+                let access = if write { "wrote to" } else { "read" };
+                self.page_fault(signal, format!("{access} {virtual_address}, where nothing is resident"));
             }
             Happening::AdapterInError(violation) => {
+                if let Some(rules) = self.rules.as_ref().filter(|rules| !rules.may_fail()) {
+                    let _ = rules;
+                    self.broke("I12", format!("the adapter is in error, and nobody made a mistake: {violation}"));
+                }
                 self.adapter_error = Some(InError::unexpected(violation.to_string()));
             }
             Happening::DeviceInError(error) => {
+                self.empty_list(error.device);
                 let mut kernels = self.objects.kernels.iter();
                 let is_expected = self.failed.contains(&error.device)
                     || kernels.any(|kernel| kernel.device == error.device && kernel.fault_is_expected);
@@ -275,10 +297,44 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// An engine has stopped at a page fault; `what` tells what the packet did.
+    fn page_fault(&mut self, signal: EngineFence, what: String) {
+        let name = self.narrator.names.kernel_of(signal);
+        self.kernel_faulted(name.as_deref());
+        let kernel = self.objects.kernels.iter_mut().rfind(|kernel| Some(&kernel.submission) == name.as_ref());
+        let is_promised = kernel.as_ref().is_none_or(|kernel| kernel.is_covered);
+        let is_expected = kernel.is_some_and(|kernel| {
+            kernel.faulted = true;
+            kernel.fault_is_expected
+        });
+        match (&self.rules, name) {
+            (Some(rules), _) if rules.may_fault() || !is_promised => {}
+            (Some(_), name) => {
+                let who = name.map_or_else(|| "a paging buffer".to_owned(), |name| format!("kernel {name}"));
+                self.broke("I04", format!("{who} {what}, although its device has made all of it resident"));
+            }
+            (None, Some(_)) if !is_expected => {
+                let packet = self.narrator.names.packet(signal);
+                self.found(format!("{packet} {what}"));
+            }
+            (None, Some(_)) => {}
+            // It harms devices, which steps may expect.
+            (None, None) => self.paging_faults.push(format!("a paging buffer {what}")),
+        }
+    }
+
     fn judge(&mut self, kernel: usize, inputs: &[Vec<u64>]) {
         self.objects.kernels[kernel].begun = true;
-        let KernelState { name, work, .. } = &self.objects.kernels[kernel];
-        let (comparison, name) = (self.ledger.run(work, inputs), name.clone());
+        let KernelState { name, work, aborted, .. } = &self.objects.kernels[kernel];
+        // What a kernel finds that its device has not made resident is nobody's promise.
+        let is_uncovered = self.rules.is_some() && !self.objects.kernels[kernel].is_covered;
+        let is_past = |allocation: &str| {
+            is_uncovered || self.rules.as_ref().is_some_and(|rules| rules.is_past(kernel, allocation))
+        };
+        let (comparison, name) = (self.ledger.run(work, inputs, is_past), name.clone());
+        if *aborted || is_uncovered {
+            self.ledger.aborted(work);
+        }
         self.report.kernels_judged += 1;
         self.report.pages_checked += comparison.pages;
         let (pages, wrong) = (comparison.pages, comparison.wrong);
@@ -289,13 +345,9 @@ impl<'a> Session<'a> {
     }
 
     fn fence_signaled(&mut self, fence: MonitoredFenceId, value: u64) {
-        let ended: Vec<usize> = (0..self.objects.kernels.len())
-            .filter(|&kernel| {
-                let kernel = &self.objects.kernels[kernel];
-                kernel.fence == fence && kernel.value <= value && !kernel.ended
-            })
-            .collect();
-        for kernel in ended {
+        let Some(waiting) = self.objects.waiting.get_mut(&fence) else { return };
+        let ended = waiting.iter().take_while(|&&kernel| self.objects.kernels[kernel].value <= value).count();
+        for kernel in waiting.drain(..ended).collect::<Vec<_>>() {
             let kernel = &mut self.objects.kernels[kernel];
             kernel.ended = true;
             if kernel.fault_is_expected && !kernel.faulted {

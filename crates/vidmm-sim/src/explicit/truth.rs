@@ -8,7 +8,7 @@ use crate::scenario::steps::Whereabouts;
 
 /// What the log says of allocations.
 #[derive(Debug, Default)]
-pub(super) struct Truth {
+pub(crate) struct Truth {
     memory: Option<SegmentId>,
     aperture: Option<SegmentId>,
     allocations: BTreeMap<AllocationId, Allocation>,
@@ -48,6 +48,8 @@ impl Truth {
             Event::AdapterRestarted => self.allocations.values_mut().for_each(|allocation| allocation.place = None),
             Event::Offered { ref allocations, .. } => self.set_offered(allocations, true),
             Event::Reclaimed { ref allocations, .. } => self.set_offered(allocations, false),
+            // Nobody can reclaim it any more: until it goes it is memory of its owner's.
+            Event::AllocationDestroyed { allocation, .. } => self.set_offered(&[allocation], false),
             _ => {}
         }
     }

@@ -2,14 +2,15 @@
 
 use std::ops::RangeInclusive;
 
-use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize};
 use vidmm::contract::AddressingModel;
 use vidmm::{NotificationRevision, PAGE_SIZE, PreparationKnobs};
 use vidmm_trace::{ByteSize, LocalMemory};
 
 use super::amount::{self, optional_commit_limit, optional_local_memory};
 use super::contract::{AddressingModelName, NotificationRevisionName, Wddm};
+use super::keys::exactly;
 use super::limits::MAX_LOCAL_MEMORY;
 use super::linked::LinkedAdapter;
 use super::number::within;
@@ -27,14 +28,14 @@ pub(super) const DEFAULT_APERTURE: ByteSize = ByteSize::mib(256);
 const PAGING_BUFFER_UNIT: u64 = 4 << 10;
 
 /// The machine: its memory, how its pages are mapped, and what its driver says.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case", expecting = "a table")]
 pub struct AdapterSettings {
     /// How engines find memory.
     #[serde(with = "AddressingModelName")]
     pub addressing_model: AddressingModel,
     /// How much local memory there is. None leaves it to [`local_memory_or`](Self::local_memory_or).
-    #[serde(deserialize_with = "optional_local_memory")]
+    #[serde(deserialize_with = "optional_local_memory", serialize_with = "exactly")]
     pub local_memory: Option<LocalMemory>,
     /// The pages that local memory is managed in.
     pub page_size: PageSize,
@@ -49,10 +50,10 @@ pub struct AdapterSettings {
     /// Where page tables live. None leaves it to [`page_tables`](Self::page_tables).
     pub page_tables: Option<PageTables>,
     /// The size of a paging buffer: a multiple of 4 KiB, from 4 KiB to 64 MiB.
-    #[serde(deserialize_with = "paging_buffer")]
+    #[serde(deserialize_with = "paging_buffer", serialize_with = "exactly")]
     pub paging_buffer: ByteSize,
     /// The most bytes that one command of the driver covers; a multiple of 4 KiB.
-    #[serde(deserialize_with = "pages")]
+    #[serde(deserialize_with = "pages", serialize_with = "exactly")]
     pub max_command: ByteSize,
     /// What the driver answers when it is asked for the size of the paging process's address space.
     pub paging_va_mib: PagingVa,
@@ -60,15 +61,16 @@ pub struct AdapterSettings {
     pub paging_va_without_local_memory: bool,
     /// The aperture segment. No more than its size may be resident in system memory. None is 256 MiB, or what a workload in
     /// system memory needs if that is more.
-    #[serde(deserialize_with = "optional_pages")]
+    #[serde(deserialize_with = "optional_pages", serialize_with = "exactly")]
     pub aperture: Option<ByteSize>,
     /// The most that may be resident in the aperture and in implicit system memory together: a size, or a share of what the
     /// workload needs. None is the size of the aperture.
-    #[serde(deserialize_with = "optional_commit_limit")]
+    #[serde(deserialize_with = "optional_commit_limit", serialize_with = "exactly")]
     pub aperture_commit_limit: Option<LocalMemory>,
     /// Whether engines that read through the aperture see what the CPU caches.
     pub cache_coherent_aperture: bool,
     /// The log buffers of hardware scheduling. None is a machine whose engines the operating system schedules.
+    #[serde(serialize_with = "exactly")]
     pub scheduling_log: Option<ByteSize>,
     /// The other physical adapters of a link.
     pub linked_adapters: Vec<LinkedAdapter>,
@@ -91,6 +93,7 @@ pub struct AdapterSettings {
     /// Whether engines keep their state between packets, so that another context may run between two portions (SPL-07).
     pub preemption_aware: bool,
     /// Where the banks of local memory end, from its start (SEG-31).
+    #[serde(serialize_with = "exactly")]
     pub banks: Vec<ByteSize>,
     /// What is forced when DMA buffers are brought in (SPL-13).
     pub preparation: PreparationKnobs,
@@ -98,10 +101,14 @@ pub struct AdapterSettings {
     pub tdr: TdrSettings,
     /// Groups of engines of which the reset of one harms the others (FLT-26).
     pub dependent_engines: Vec<Vec<EngineName>>,
+    /// A bug that is planted in the manager.
+    #[cfg(feature = "planted-bugs")]
+    #[serde(skip)]
+    pub planted_bug: Option<vidmm::PlantedBug>,
 }
 
 /// Where page tables live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PageTables {
     /// In local memory.
@@ -140,6 +147,8 @@ impl Default for AdapterSettings {
             preparation: PreparationKnobs::default(),
             tdr: TdrSettings::default(),
             dependent_engines: Vec::new(),
+            #[cfg(feature = "planted-bugs")]
+            planted_bug: None,
         }
     }
 }

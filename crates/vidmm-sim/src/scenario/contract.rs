@@ -1,11 +1,11 @@
 //! The words of the contract, as scenario files write them.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use vidmm::NotificationRevision;
 use vidmm::contract::{AddressingModel, WddmVersion};
 
 /// The names of [`AddressingModel`].
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(remote = "AddressingModel", rename_all = "kebab-case")]
 pub(super) enum AddressingModelName {
     GpuMmu,
@@ -15,7 +15,7 @@ pub(super) enum AddressingModelName {
 }
 
 /// The names of [`NotificationRevision`].
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(remote = "NotificationRevision", rename_all = "kebab-case")]
 pub(super) enum NotificationRevisionName {
     Current,
@@ -24,7 +24,7 @@ pub(super) enum NotificationRevisionName {
 }
 
 /// The interface version that a driver was written for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 pub enum Wddm {
     /// Windows 10: GPU virtual addresses and residency lists.
     #[serde(rename = "2.0")]

@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize};
 
 use super::duration::Duration;
 
@@ -11,7 +11,7 @@ use super::duration::Duration;
 const BANDWIDTHS: RangeInclusive<f64> = 0.001..=1_000_000.0;
 
 /// How fast the machine is.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case", expecting = "a table")]
 pub struct CostSettings {
     /// The bandwidth between system and local memory, each way, in 10^9 bytes a second: from 0.001 to 1000000.

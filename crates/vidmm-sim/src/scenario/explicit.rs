@@ -1,17 +1,26 @@
 //! An explicit scenario: calls one by one, on a machine of which everything is said.
 
+use vidmm_runtime::AllocationSegments;
+
 use super::adapter::AdapterSettings;
 use super::cost::CostSettings;
 use super::fault::Fault;
-use super::steps::{Action, Look, Step};
+use super::judged_by::JudgedBy;
+use super::steps::{Action, Look, Step, check_steps, drop_orphans};
+use vidmm_trace::{ByteSize, LocalMemory};
+
+/// The local memory of a scenario of steps that does not say.
+pub(super) const DEFAULT_LOCAL_MEMORY: LocalMemory = LocalMemory::Bytes(ByteSize::mib(256));
 
 /// A question about the manager, as calls with the answers that are expected.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ExplicitScenario {
     /// What reports call it; by default its file's name without the extension.
     pub name: String,
     /// Which transfer a fault hits follows from it.
     pub seed: u64,
+    /// What it is judged by.
+    pub judged_by: JudgedBy,
     /// The machine.
     pub adapter: AdapterSettings,
     /// How fast the machine is.
@@ -29,6 +38,25 @@ pub struct ExplicitScenario {
 }
 
 impl ExplicitScenario {
+    /// Where allocations may be of which the steps say nothing: in local memory, if there is any.
+    pub(crate) fn default_segments(&self) -> AllocationSegments {
+        if self.local_memory_bytes > 0 { AllocationSegments::Local } else { AllocationSegments::System }
+    }
+
+    /// Checks that its steps name what there is, as is done when a file is read.
+    ///
+    /// # Errors
+    ///
+    /// Returns where in [`steps`](Self::steps) the first step is that does not, counted from 0, and what is wrong with it.
+    pub fn check(&self) -> Result<(), (usize, String)> {
+        check_steps(&self.steps, self.adapter.is_physical())
+    }
+
+    /// Drops the names in lists of what steps have not created, and the steps that make no sense without them.
+    pub fn drop_orphans(&mut self) {
+        drop_orphans(&mut self.steps, self.adapter.is_physical());
+    }
+
     /// Whether its steps say what faults on purpose must bring about.
     pub fn tells_of_faults(&self) -> bool {
         let looks = |step: &Step| {

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
-use vidmm_runtime::{GpuFault, InterruptFault};
+use serde::{Deserialize, Serialize, Serializer};
+use vidmm_runtime::{DriverFault, GpuFault, InterruptFault};
 
 /// An error to be made on purpose, and when: the n-th time, counted from 1, or as the kind of fault says.
 ///
@@ -24,24 +24,6 @@ pub struct Fault {
 pub enum FaultKind {
     /// A bit of a transfer flips.
     FlipBitInTransfer,
-    /// A TLB flush is left out.
-    SkipTlbFlush,
-    /// A transfer of evicted pages to system memory is left out.
-    DropPageOut,
-    /// What a notification of eviction asks for is left out, so that what is compressed stays so.
-    SkipDecompression,
-    /// A chunk of a notification that is not the first is taken for the first.
-    IgnoreChunkOffset,
-    /// What a notification asks for is encoded with the next operation only.
-    LateNotification,
-    /// The range is unmapped from the IOMMU when the notification is built, before its commands have run.
-    EarlyIoMmuUnmap,
-    /// The device's cache of IOMMU translations is not flushed when an IOMMU unmap is notified.
-    SkipCacheFlush,
-    /// The paging process's addresses are used again without the flush that goes before.
-    ReusePagingVa,
-    /// A portion of a DMA buffer is not patched.
-    SkipPatch,
     /// The n-th packet that the engine of kernels begins never ends.
     HangPacket,
     /// The n-th paging buffer that the paging engine begins never ends.
@@ -52,6 +34,8 @@ pub enum FaultKind {
     ForgePagingFault,
     /// A reset of an engine is answered as if it had worked, and the engine hangs until the adapter is reset.
     LieAboutEngineReset,
+    /// The driver makes a mistake.
+    Driver(DriverFault),
     /// The GPU does not do what it is asked, or reports what is not so.
     Gpu(GpuFault),
     /// The driver reports a page fault wrongly.
@@ -76,59 +60,34 @@ pub enum FaultError {
 }
 
 impl FaultKind {
-    /// Every kind of fault.
-    pub const ALL: [Self; 31] = [
+    /// What the model GPU does by itself.
+    const OF_MODEL: [Self; 6] = [
         Self::FlipBitInTransfer,
-        Self::SkipTlbFlush,
-        Self::DropPageOut,
-        Self::SkipDecompression,
-        Self::IgnoreChunkOffset,
-        Self::LateNotification,
-        Self::EarlyIoMmuUnmap,
-        Self::SkipCacheFlush,
-        Self::ReusePagingVa,
-        Self::SkipPatch,
         Self::HangPacket,
         Self::HangPagingBuffer,
         Self::ForgePageFault,
         Self::ForgePagingFault,
         Self::LieAboutEngineReset,
-        Self::Gpu(GpuFault::IgnorePreempt),
-        Self::Gpu(GpuFault::FailEngineReset),
-        Self::Gpu(GpuFault::IgnoreEngineReset),
-        Self::Gpu(GpuFault::FailRestart),
-        Self::Gpu(GpuFault::LoseInterrupt),
-        Self::Gpu(GpuFault::DelayInterrupt),
-        Self::Gpu(GpuFault::RepeatInterrupt),
-        Self::Gpu(GpuFault::ForgeInterrupt),
-        Self::Gpu(GpuFault::SwapInterrupts),
-        Self::Gpu(GpuFault::ForgeStatus),
-        Self::Interrupt(InterruptFault::HideFaultedFence),
-        Self::Interrupt(InterruptFault::RequireAdapterReset),
-        Self::Interrupt(InterruptFault::RequireNoReset),
-        Self::Interrupt(InterruptFault::ReportFatalError),
-        Self::Interrupt(InterruptFault::GarbleFaultedFence),
-        Self::Interrupt(InterruptFault::GarbleFaultedEngine),
     ];
+
+    /// Every kind of fault.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let of_driver = DriverFault::ALL.map(Self::Driver);
+        let of_gpu = GpuFault::ALL.map(Self::Gpu);
+        let of_reports = InterruptFault::ALL.map(Self::Interrupt);
+        Self::OF_MODEL.into_iter().chain(of_driver).chain(of_gpu).chain(of_reports)
+    }
 
     /// Its name, as scenarios and the command line write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::FlipBitInTransfer => "flip-bit-in-transfer",
-            Self::SkipTlbFlush => "skip-tlb-flush",
-            Self::DropPageOut => "drop-page-out",
-            Self::SkipDecompression => "skip-decompression",
-            Self::IgnoreChunkOffset => "ignore-chunk-offset",
-            Self::LateNotification => "late-notification",
-            Self::EarlyIoMmuUnmap => "early-io-mmu-unmap",
-            Self::SkipCacheFlush => "skip-cache-flush",
-            Self::ReusePagingVa => "reuse-paging-va",
-            Self::SkipPatch => "skip-patch",
             Self::HangPacket => "hang-packet",
             Self::HangPagingBuffer => "hang-paging-buffer",
             Self::ForgePageFault => "forge-page-fault",
             Self::ForgePagingFault => "forge-paging-fault",
             Self::LieAboutEngineReset => "lie-about-engine-reset",
+            Self::Driver(fault) => fault.name(),
             Self::Gpu(fault) => fault.name(),
             Self::Interrupt(fault) => fault.name(),
         }
@@ -138,7 +97,7 @@ impl FaultKind {
 impl Fault {
     /// The names of all faults, for people.
     fn names() -> String {
-        FaultKind::ALL.map(|kind| format!("`{}`", kind.name())).join(", ")
+        FaultKind::all().map(|kind| format!("`{}`", kind.name())).collect::<Vec<_>>().join(", ")
     }
 
     /// Checks that a list names each fault once.
@@ -166,7 +125,7 @@ impl FromStr for Fault {
     /// Returns [`FaultError::Unknown`], which lists the names, or [`FaultError::When`].
     fn from_str(text: &str) -> Result<Self, FaultError> {
         let (name, nth) = text.split_once('@').map_or((text, None), |(name, nth)| (name, Some(nth)));
-        let known = FaultKind::ALL.into_iter().find(|known| known.name() == name);
+        let known = FaultKind::all().find(|known| known.name() == name);
         let kind = known.ok_or_else(|| FaultError::Unknown(text.to_owned()))?;
         let number = |nth: &str| nth.parse().ok().filter(|&nth| nth > 0);
         let nth = nth.map(|nth| number(nth).ok_or_else(|| FaultError::When(text.to_owned()))).transpose()?;
@@ -188,6 +147,12 @@ impl fmt::Display for Fault {
             Some(nth) => write!(f, "{}@{nth}", self.kind.name()),
             None => f.write_str(self.kind.name()),
         }
+    }
+}
+
+impl Serialize for Fault {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

@@ -16,8 +16,9 @@ use super::cost::CostSettings;
 use super::definition::{DEFAULT_NAME, Scenario};
 use super::duration::Duration;
 use super::error::ScenarioError;
-use super::explicit::ExplicitScenario;
+use super::explicit::{DEFAULT_LOCAL_MEMORY, ExplicitScenario};
 use super::fault::{Fault, faults};
+use super::judged_by::JudgedBy;
 use super::limits::{MAX_FILE_BYTES, MAX_LOCAL_MEMORY};
 use super::number::within;
 use super::page_tables::adapter;
@@ -26,9 +27,6 @@ use super::process::read_processes;
 use super::script::{Change, Check, CompareSettings, Script, TableSettings};
 use super::source::WorkloadSource;
 use super::steps::read_steps;
-
-/// The local memory of a scenario of steps that does not say.
-const DEFAULT_LOCAL_MEMORY: LocalMemory = LocalMemory::Bytes(ByteSize::mib(256));
 
 /// The longest name, in characters.
 const MAX_NAME: usize = 100;
@@ -123,7 +121,11 @@ fn workload(mut table: Spanned<DeTable<'_>>, path: &Path) -> Result<Scenario, Pr
     }
     let source = workload.map_or_else(|| Ok(WorkloadSource::default()), WorkloadSource::from_toml)?;
     let processes = processes.map_or_else(|| Ok(Vec::new()), read_processes)?;
-    let Keys { name, seed, adapter, cost, client, faults, change, end, table, check, compare } =
+    if let Some(judge) = table.get_ref().get("judge") {
+        let of_steps = "a workload is judged by what its kernels read; leave `judge` out, or write steps".to_owned();
+        return Err(Problem::At(judge.span().start, of_steps));
+    }
+    let Keys { name, seed, adapter, cost, client, faults, change, end, table, check, compare, .. } =
         Keys::deserialize(toml::Deserializer::from(table))?;
     let script = Script { changes: change, end, table, checks: check };
     let name = name.unwrap_or_else(|| stem(path));
@@ -156,11 +158,12 @@ fn explicit(mut table: Spanned<DeTable<'_>>, text: &str, path: &Path) -> Result<
     let aperture_commit_limit_bytes =
         limit.map(|limit| bytes("aperture-commit-limit", places[1], limit)).transpose()?;
     let aperture_bytes = keys.adapter.aperture.unwrap_or(DEFAULT_APERTURE).bytes();
-    let Keys { name, seed, adapter, cost, faults, .. } = keys;
+    let Keys { name, seed, judge, adapter, cost, faults, .. } = keys;
     let name = name.unwrap_or_else(|| stem(path));
     Ok(ExplicitScenario {
         name,
         seed,
+        judged_by: judge,
         adapter,
         cost,
         faults,
@@ -191,6 +194,7 @@ struct Keys {
     name: Option<String>,
     #[serde(deserialize_with = "within::<_, _, 0, { u64::MAX }>")]
     seed: u64,
+    judge: JudgedBy,
     #[serde(deserialize_with = "adapter")]
     adapter: AdapterSettings,
     cost: CostSettings,
@@ -208,7 +212,20 @@ impl Default for Keys {
     fn default() -> Self {
         let Scenario { seed, adapter, cost, client, faults, script, compare, .. } = Scenario::default();
         let Script { changes, end, table, checks } = script;
-        Self { name: None, seed, adapter, cost, client, faults, change: changes, end, table, check: checks, compare }
+        Self {
+            name: None,
+            seed,
+            judge: JudgedBy::default(),
+            adapter,
+            cost,
+            client,
+            faults,
+            change: changes,
+            end,
+            table,
+            check: checks,
+            compare,
+        }
     }
 }
 

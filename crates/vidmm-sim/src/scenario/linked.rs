@@ -1,18 +1,21 @@
 //! The other physical adapters of a link.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use vidmm_trace::ByteSize;
 
+use super::keys::exactly;
 use super::paging_va::PagingVa;
 
 /// A physical adapter that is linked to the first. It is asked for the size of its paging process's address space (PGV-01);
 /// nothing is placed in its segments.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case", expecting = "a table")]
 pub struct LinkedAdapter {
     /// Its local memory; 0 is none.
+    #[serde(serialize_with = "exactly")]
     pub local_memory: ByteSize,
     /// Its aperture segment.
+    #[serde(serialize_with = "exactly")]
     pub aperture: ByteSize,
     /// What its driver answers.
     pub paging_va_mib: PagingVa,

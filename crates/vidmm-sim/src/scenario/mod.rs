@@ -6,8 +6,10 @@
 // A file imports only from those above it.
 mod limits;
 mod number;
+mod keys;
 mod duration;
 mod fault;
+mod judged_by;
 mod page_size;
 mod amount;
 mod contract;
@@ -29,6 +31,7 @@ mod definition;
 pub mod steps;
 mod explicit;
 mod file;
+mod written;
 
 pub use adapter::{AdapterSettings, PageTables};
 pub use amount::local_memory;
@@ -41,6 +44,7 @@ pub use error::ScenarioError;
 pub use explicit::ExplicitScenario;
 pub use fault::{Fault, FaultError, FaultKind};
 pub use file::ScenarioFile;
+pub use judged_by::JudgedBy;
 pub use linked::LinkedAdapter;
 pub use memory::Notification;
 pub use page_size::PageSize;

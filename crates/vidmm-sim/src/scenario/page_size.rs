@@ -1,7 +1,9 @@
 //! The pages that local memory is managed in.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 use vidmm_trace::ByteSize;
+
+use super::keys::exactly;
 
 /// The pages that local memory is managed in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -36,5 +38,11 @@ impl TryFrom<ByteSize> for PageSize {
         let sizes = [Self::Kib4, Self::Kib64];
         let same = sizes.into_iter().find(|page_size| page_size.bytes() == size.bytes());
         same.ok_or_else(|| format!("there are no pages of {size}; write `4 KiB` or `64 KiB`"))
+    }
+}
+
+impl Serialize for PageSize {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        exactly(&ByteSize(self.bytes()), serializer)
     }
 }

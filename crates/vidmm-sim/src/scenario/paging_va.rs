@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// The largest answer, in MiB: 1 TiB.
 const MAX_MIB: u32 = 0x10_0000;
@@ -36,6 +36,15 @@ impl PagingVa {
 impl<'de> Deserialize<'de> for PagingVa {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(PagingVaVisitor)
+    }
+}
+
+impl Serialize for PagingVa {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Fails => serializer.serialize_str("fails"),
+            Self::Mib(mib) => serializer.serialize_u32(*mib),
+        }
     }
 }
 

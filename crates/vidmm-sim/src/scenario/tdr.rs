@@ -1,6 +1,6 @@
 //! How long things may take before they count as hung, and which engines are reset together.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use vidmm::TdrOptions;
 use vidmm::contract::EngineKind;
 
@@ -8,7 +8,7 @@ use super::duration::Duration;
 use super::number::within;
 
 /// The time limits of 6.4: the table `[adapter.tdr]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case", expecting = "a table")]
 pub struct TdrSettings {
     /// A packet that has run for so long is asked to yield its engine.
@@ -46,7 +46,7 @@ impl From<TdrSettings> for TdrOptions {
 }
 
 /// An engine, by what it does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EngineName {
     /// It runs paging buffers.

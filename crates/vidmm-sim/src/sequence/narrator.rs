@@ -45,6 +45,8 @@ pub enum Line {
 pub(crate) struct Narrator {
     pub names: Names,
     pub portions: Portions,
+    /// Nobody reads the lines, so that none are written.
+    pub silent: bool,
     lines: Vec<Line>,
     started: bool,
     /// Entries that were written last, and may go on.
@@ -83,6 +85,9 @@ impl Narrator {
     pub fn event(&mut self, numbered: &NumberedEvent) {
         let event = &numbered.event;
         self.names.observe(event);
+        if self.silent {
+            return;
+        }
         self.portions.observe(event, &self.names);
         match event {
             Event::AdapterStarted { .. } | Event::PagingVaQueried { .. } => self.adapter(event),
@@ -384,6 +389,9 @@ impl Narrator {
     }
 
     fn push(&mut self, verb: &'static str, text: String) {
+        if self.silent {
+            return;
+        }
         self.lines.push(if self.started { Line::Asked { verb, text } } else { Line::Adapter { verb, text } });
     }
 }

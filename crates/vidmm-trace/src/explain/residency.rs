@@ -153,7 +153,7 @@ impl Subject {
             .tell_for(format!("It left {place} {}{for_whom}{content} (plan {plan}).", evict_reason(reason)), wanted_by);
         tale.sums.left += 1;
         tale.sums.discarded += u64::from(discarded);
-        tale.sums.bytes_out += if copied { self.size } else { 0 };
+        tale.sums.bytes_out = tale.sums.bytes_out.saturating_add(if copied { self.size } else { 0 });
         if let Some(device) = wanted_by {
             *tale.sums.wanted_by.entry(device).or_default() += 1;
         }
@@ -173,7 +173,8 @@ impl Subject {
             ContentSource::InPlace => "where it lay, without moving a byte",
         };
         tale.sums.came_in += 1;
-        tale.sums.bytes_in += if content == ContentSource::BackingStore { self.size } else { 0 };
+        let copied = if content == ContentSource::BackingStore { self.size } else { 0 };
+        tale.sums.bytes_in = tale.sums.bytes_in.saturating_add(copied);
         // What leaves one place for another in one plan was moved.
         if let Some((position, _, from)) = self.left.take().filter(|&(_, before, _)| before == plan) {
             let why = tale.sentences[position].text.trim_end_matches('.').to_owned();

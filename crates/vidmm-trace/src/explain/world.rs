@@ -25,7 +25,7 @@ impl World {
             Event::AdapterStarted { memory, aperture, .. } => {
                 (self.memory, self.aperture) = (memory.map(|memory| memory.segment), aperture.segment);
             }
-            Event::DeviceCreated { device, process } => drop(self.devices.insert(device, process)),
+            Event::DeviceCreated { device, process, .. } => drop(self.devices.insert(device, process)),
             Event::AllocationCreated { allocation, .. } => drop(self.allocations.insert(allocation)),
             _ => {}
         }

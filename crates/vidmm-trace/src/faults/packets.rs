@@ -34,7 +34,7 @@ impl Packets {
                 let paging = engines.iter().position(|&kind| kind == EngineKind::Paging);
                 self.paging = paging.map_or(u32::MAX, |engine| engine as u32);
             }
-            Event::DeviceCreated { device, process } => drop(self.devices.insert(device, process)),
+            Event::DeviceCreated { device, process, .. } => drop(self.devices.insert(device, process)),
             Event::DeviceDestroyed { device } => drop(self.devices.remove(&device)),
             Event::ProcessDestroyed { process } => drop(self.names.remove(&process)),
             Event::Submitted { device, context, submission, .. } => {

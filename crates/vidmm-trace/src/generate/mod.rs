@@ -20,6 +20,7 @@ use crate::{Workload, WorkloadError};
 
 pub use cyclic::CyclicParams;
 pub use inference::InferenceParams;
+pub use random::SplitMix64;
 pub use serving::ServingParams;
 pub use textures::TexturesParams;
 pub use touches::TouchesParams;

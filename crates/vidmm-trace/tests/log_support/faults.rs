@@ -28,7 +28,7 @@ pub fn with_work_behind() -> Vec<Event> {
     let end = events.iter().position(|event| *event == Event::Completed { signal: fence(PAGING, 2) });
     let rest = events.split_off(end.expect("plan 2 ends"));
     events.extend([
-        Event::DeviceCreated { device, process },
+        Event::DeviceCreated { device, process, residency: vidmm::DeviceResidency::DeviceList },
         Event::ContextCreated { context, device, engine: RENDER },
         Event::MonitoredFenceCreated { fence: innocent_fence(), value: 0 },
     ]);

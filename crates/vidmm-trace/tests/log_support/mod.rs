@@ -255,7 +255,7 @@ fn objects() -> Vec<Event> {
             tdr_limit_time: 60_000_000_000,
         },
         Event::ProcessCreated { process, handle: USER_HANDLE },
-        Event::DeviceCreated { device, process },
+        Event::DeviceCreated { device, process, residency: vidmm::DeviceResidency::DeviceList },
         Event::ContextCreated { context: context(), device, engine: RENDER },
         Event::PagingQueueCreated { queue, device, priority: 0 },
         Event::MonitoredFenceCreated { fence: monitored(), value: 0 },

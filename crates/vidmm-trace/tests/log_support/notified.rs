@@ -145,7 +145,7 @@ impl Run {
                 paging_va_size: NOTIFY_WINDOW,
             },
             Event::ProcessCreated { process, handle: USER_HANDLE },
-            Event::DeviceCreated { device, process },
+            Event::DeviceCreated { device, process, residency: vidmm::DeviceResidency::DeviceList },
             Event::ContextCreated { context: context(), device, engine: RENDER },
             Event::PagingQueueCreated { queue, device, priority: 0 },
             Event::AllocationCreated {

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use crate::{
     contract::{AddressingModel, EngineKind, IoMmuDomain, KmdProcessHandle, WddmVersion},
+    planted::{Planted, PlantedBug},
     units::{PageSize, SegmentId},
 };
 
@@ -60,6 +61,7 @@ pub(crate) struct Adapter {
     pub preemption_aware: bool,
     /// Where the banks of the memory segment end (SEG-31).
     pub bank_ends: Vec<u64>,
+    pub planted: Planted,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +97,12 @@ const GLOBAL_SLICES: u64 = 256;
 const NULL_GUARD: u64 = 2 << 20;
 
 impl Adapter {
+    /// Whether a bug is planted in the manager.
+    #[inline]
+    pub const fn has_bug(&self, bug: PlantedBug) -> bool {
+        self.planted.has(bug)
+    }
+
     /// Whether the GPU has page tables, which the manager writes.
     pub fn has_page_tables(&self) -> bool {
         self.model == AddressingModel::GpuMmu

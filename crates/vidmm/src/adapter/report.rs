@@ -9,6 +9,7 @@ use crate::{
         PagingBufferDesc, PatchingCaps, SegmentDescriptor, SegmentFlags, WddmVersion,
     },
     linear::{MAX_BANKS, MAX_SEGMENT_SIZE},
+    planted::Planted,
     units::{PAGE_SIZE, PageSize, SegmentId},
 };
 
@@ -67,6 +68,7 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
     else {
         return Err(broken);
     };
+    let is_physical = info.addressing_model == AddressingModel::Physical;
     let home = |segment: fn(&PageTableLevelDesc) -> SegmentId| {
         info.page_table_levels.first().filter(|_| has_page_tables).is_some_and(|level| segment(level).is_system())
     };
@@ -82,7 +84,8 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         paging_engine,
         levels,
         leaf_table_64kb: dual.then_some(u64::from(leaf_64kb)),
-        va_bits: info.gpu_mmu.virtual_address_bit_count,
+        // Without GPU virtual addresses whatever is reported means nothing.
+        va_bits: if is_physical { 0 } else { info.gpu_mmu.virtual_address_bit_count },
         invalid_not_cached: info.gpu_mmu.flags.contains(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED),
         tables_in_system: home(|level| level.page_table_segment_id),
         paging_tables_in_system: home(|level| level.paging_process_page_table_segment_id),
@@ -94,6 +97,7 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         num_slots: info.patching.max_allocation_list_slot_id,
         preemption_aware: info.patching.preemption_aware,
         bank_ends: info.patching.bank_range_table.clone(),
+        planted: Planted::default(),
     })
 }
 

@@ -89,6 +89,9 @@ impl VidMm {
         let queue = self.paging_queues.lookup(paging_queue)?;
         let device = self.paging_queues[queue].device as usize;
         self.check_device(device)?;
+        if self.adapter.is_physical() {
+            return Err(MapError::PhysicalAddresses);
+        }
         let pending = self.devices[device].requests.len();
         if pending >= REQUESTS_MAX {
             return Err(MapError::TooManyPending { pending });
@@ -165,9 +168,12 @@ impl VidMm {
                 let process = process_index as u32;
                 let mapping = books.mappings().find(|mapping| mapping.is_at(process, base.0));
                 let device = mapping.map(|mapping| mapping.device);
-                let device = device.or_else(|| self.device_that_maps(books, process, base.0)).unwrap_or(books.device);
-                let is_ending = books.state.contains(AllocationState::DESTROYED) || !books.is_open_on(device);
-                if is_ending || !self.processes[process_index].space.free(base.0) {
+                let device = device.or_else(|| self.device_that_maps(books, process, base.0));
+                // What neither is a mapping nor waits to be one is ending: its device has closed the allocation.
+                let is_its =
+                    |device: &u32| !books.state.contains(AllocationState::DESTROYED) && books.is_open_on(*device);
+                let Some(device) = device.filter(is_its) else { return Err(VaRangeError::NotFound.into()) };
+                if !self.processes[process_index].space.free(base.0) {
                     return Err(VaRangeError::NotFound.into());
                 }
                 self.defer(device as usize, DeferredAction::Unmap { allocation, process, virtual_address: base.0 });
@@ -177,10 +183,25 @@ impl VidMm {
         Ok(())
     }
 
+    /// The mappings of an allocation that wait for their grant.
+    pub(super) fn mappings_asked_for(&self, index: u32) -> impl Iterator<Item = Mapping> {
+        let allocation = &self.allocations[index as usize];
+        let openers = allocation.openings().map(|opening| opening.device);
+        let requests = core::iter::once(allocation.device)
+            .chain(openers)
+            .flat_map(|device| &self.devices[device as usize].requests);
+        requests.filter_map(move |request| match &request.kind {
+            RequestKind::MapGpuVirtualAddress { allocation, mapping } if *allocation == index => Some(*mapping),
+            _ => None,
+        })
+    }
+
     /// The device whose request for a mapping at this address waits for its grant.
     fn device_that_maps(&self, allocation: &Allocation, process: u32, virtual_address: u64) -> Option<u32> {
         let is_it = |request: &Request| matches!(&request.kind, RequestKind::MapGpuVirtualAddress { mapping, .. } if mapping.is_at(process, virtual_address));
-        let mut devices = allocation.entries().map(|(device, _)| device);
+        // It need not be on any list.
+        let openers = allocation.openings().map(|opening| opening.device);
+        let mut devices = core::iter::once(allocation.device).chain(openers);
         devices.find(|&device| self.devices[device as usize].requests.iter().any(is_it))
     }
 

@@ -15,6 +15,7 @@ use crate::{
     error::NoMemoryReason,
     event::SuspendReason,
     place::Place,
+    planted::PlantedBug,
     pool::{PerPool, Pool},
     residency::MakeResidentFlags,
     state::VidMm,
@@ -26,6 +27,8 @@ pub(crate) struct Admission {
     /// Bytes that are left for the device's list, and would be with nobody else there; below 0 is what must be trimmed first.
     left: PerPool<i128>,
     alone: PerPool<i128>,
+    /// What may join it so that each allocation has a range when nobody else is there, in bytes of weight.
+    packing: PerPool<i128>,
     /// Bytes that join it.
     added: PerPool<u64>,
     /// Of those, bytes that it does not hold in place.
@@ -54,6 +57,7 @@ impl VidMm {
             let entitlement = match entitled {
                 None => 0,
                 Some(flags) if flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) => shares.maximum_budget(process),
+                Some(_) if self.adapter.has_bug(PlantedBug::HalveBudget) => shares.budget(process) / 2,
                 Some(_) => shares.budget(process),
             };
             beside_all.max(i128::from(entitlement) - i128::from(shares.get(process).demand)).min(alone(pool))
@@ -62,6 +66,7 @@ impl VidMm {
             device,
             left: PerPool::new(left(Pool::Memory), left(Pool::System)),
             alone: PerPool::new(alone(Pool::Memory), alone(Pool::System)),
+            packing: self.packing_room(device as u32),
             added: PerPool::default(),
             not_held: PerPool::default(),
             moved: Vec::new(),
@@ -77,16 +82,19 @@ impl VidMm {
         let (size, counted, pools) = (allocation.size, allocation.pool(), allocation.pools(admission.device as u32));
         let is_held = allocation.is_held_by(admission.device as u32);
         for &pool in pools.iter().flatten() {
-            if i128::from(size) > admission.left[pool] || !self.has_range(admission, index, pool) {
+            let weight = i128::from(self.weight(index, pool));
+            let fits = i128::from(size) <= admission.left[pool] && weight <= admission.packing[pool];
+            if !fits || !self.has_range(admission, index, pool) {
                 continue;
             }
+            admission.packing[pool] -= weight;
             admission.left[pool] -= i128::from(size);
             admission.alone[pool] -= i128::from(size);
             admission.added[pool] += size;
             if !is_held {
                 admission.not_held[pool] += size;
             }
-            if pools[0] != Some(pool) {
+            if pools[0] != Some(pool) && !self.adapter.is_physical() {
                 self.turns.demoted.insert(admission.device as u32);
             }
             if counted != pool {
@@ -100,7 +108,18 @@ impl VidMm {
         // Whatever the caller trims, one of the pools then has enough.
         for pool in pools.into_iter().flatten() {
             let missing = i128::from(size) - core::mem::take(&mut admission.left[pool]);
-            let missing = u64::try_from(missing.max(0)).unwrap_or(u64::MAX);
+            let misplaced = i128::from(self.weight(index, pool)) - core::mem::take(&mut admission.packing[pool]);
+            if missing <= 0 && misplaced > 0 {
+                reason = NoMemoryReason::Fragmented;
+            }
+            // An allocation that leaves weighs no less than its size.
+            let mut missing = u64::try_from(missing.max(misplaced).max(0)).unwrap_or(u64::MAX);
+            if self.adapter.has_bug(PlantedBug::TrimTooLittle) {
+                missing /= 2;
+            }
+            if self.adapter.has_bug(PlantedBug::TrimTooMuch) {
+                missing += size;
+            }
             let fragmented = if self.needs_range(index, pool) { self.assigned_before(admission).max(1) } else { 0 };
             if missing == 0 {
                 reason = NoMemoryReason::Fragmented;
@@ -128,8 +147,10 @@ impl VidMm {
     }
 
     fn needs_range(&self, index: u32, pool: Pool) -> bool {
+        // Without GPU virtual addresses ranges are found with the grant.
         let accessed_physically = AllocationState::ACCESSED_PHYSICALLY;
-        pool == Pool::System && self.allocations[index as usize].state.contains(accessed_physically)
+        let is_assigned_now = pool == Pool::System && !self.adapter.is_physical();
+        is_assigned_now && self.allocations[index as usize].state.contains(accessed_physically)
     }
 
     /// Bytes of the aperture that allocations of the device had before the call: with all of them gone, no hole of its own is
@@ -141,7 +162,8 @@ impl VidMm {
 
     /// Nothing joins the list: `indices` are counted no more.
     pub(super) fn undo_admission(&mut self, admission: &Admission, indices: &[u32]) {
-        for &index in indices {
+        let is_undone = !self.adapter.has_bug(PlantedBug::SkipUndo);
+        for &index in indices.iter().filter(|_| is_undone) {
             self.allocations[index as usize].entry_mut(admission.device as u32).count -= 1;
         }
         for &index in &admission.moved {
@@ -162,7 +184,7 @@ impl VidMm {
             let needed = books.needed(pool).max(books.list[pool].now() + added[pool]);
             needed <= self.not_promised_to_others(device, pool)
         });
-        if !has_room {
+        if !has_room || !self.lists_may_run() {
             self.stop(device as u32, SuspendReason::WaitsForRoom, None, false);
         }
         for pool in Pool::ALL.into_iter().filter(|&pool| added[pool] > 0) {

@@ -13,6 +13,7 @@ use crate::{
     id::{AllocationId, DeviceId, InvalidHandle},
     linear::HintedBank,
     patching::Wish,
+    planted::PlantedBug,
     residency::EvictFlags,
     state::{Deferred, DeferredAction, VidMm},
     units::{PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress},
@@ -174,10 +175,12 @@ impl VidMm {
     fn residence(&self, info: &AllocationInfo) -> AllocationState {
         let set = info.supported_segment_set;
         let memory = self.adapter.memory.map(|memory| memory.id);
+        let ignores_set = self.adapter.has_bug(PlantedBug::IgnoreSegmentSet);
         let mut state = AllocationState::empty();
-        state.set(AllocationState::MAY_BE_IN_MEMORY, memory.is_some_and(|memory| set.contains(memory)));
+        state.set(AllocationState::MAY_BE_IN_MEMORY, memory.is_some_and(|memory| set.contains(memory) || ignores_set));
         state.set(AllocationState::MAY_BE_IN_SYSTEM, set.contains(self.adapter.aperture.id));
-        state.set(AllocationState::PREFERS_SYSTEM, info.preferred_segment.segment_ids[0] == self.adapter.aperture.id);
+        let prefers_system = info.preferred_segment.segment_ids[0] == self.adapter.aperture.id;
+        state.set(AllocationState::PREFERS_SYSTEM, prefers_system && !ignores_set);
         let physically = self.adapter.is_physical() || info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY);
         state.set(AllocationState::ACCESSED_PHYSICALLY, physically);
         let is_seen = info.flags.contains(AllocationFlags::CPU_VISIBLE);
@@ -211,7 +214,7 @@ impl VidMm {
     /// The notifications that the driver asked for and will get (CRE-07, NTF-05).
     fn notifications(&self, info: &AllocationInfo) -> Result<AllocationState, CreateError> {
         let mut state = AllocationState::empty();
-        if self.adapter.version < WddmVersion::WDDM3_2 {
+        if self.adapter.version < WddmVersion::WDDM3_2 && !self.adapter.has_bug(PlantedBug::NotifyOldDriver) {
             return Ok(state);
         }
         let as_eviction = self.adapter.revision == NotificationRevision::August2024;
@@ -275,9 +278,10 @@ impl VidMm {
         }
         let device_index = self.allocations[index as usize].device as usize;
         // Nobody will miss what was written. What a decided portion requires leaves its list when that has been handed out.
-        if !self.adapter.is_physical() {
+        if !self.devices[device_index].has_reference_lists() {
             self.leave_list(index, device_index as u32, EvictFlags::all());
         }
+        // Without GPU virtual addresses nothing would fault: what is queued is patched with where the allocation is.
         if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) && !self.adapter.is_physical() {
             self.destroy_at_once(index, device_index as u32);
             return Ok(());

@@ -52,6 +52,8 @@ impl VidMm {
         }
         let address = match self.locks.get_mut(&index) {
             Some(lock) if lock.count >= LOCKS_MAX => return Err(LockError::TooManyReferences { locks: lock.count }),
+            // A plan moves it, and until that has retired the CPU sees nothing of it.
+            Some(lock) if !self.stream.is_retired(lock.moved_by) => return Err(LockError::AllocationBusy),
             Some(lock) => {
                 lock.count += 1;
                 lock.address
@@ -85,7 +87,7 @@ impl VidMm {
         if allocation.state.contains(AllocationState::EVICTABLE) {
             self.allocations[index as usize].state |= AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
             self.evict_soon.push_back(index);
-        } else if !self.adapter.is_physical() {
+        } else if !self.devices[allocation.device as usize].has_reference_lists() {
             let may_be_in_system = allocation.state.contains(AllocationState::MAY_BE_IN_SYSTEM);
             if !may_be_in_system || allocation.openings().next().is_some() {
                 return Err(LockError::NotLockable);

@@ -19,6 +19,7 @@ mod work;
 
 pub use address::{MapGpuVirtualAddress, Mapped};
 pub use allocations::{CreateAllocationDesc, CreateAllocationFlags, DestroyFlags};
+pub use objects::CreateDeviceDesc;
 pub use offering::Reclaimed;
 pub use properties::UpdateAllocationProperty;
 pub use rendering::{AllocationListDesc, RenderDesc};

@@ -5,6 +5,7 @@ use alloc::{collections::VecDeque, vec::Vec};
 use crate::{
     budget::{ProcessShare, Standing},
     contract::{Host, Kmd},
+    device_residency::DeviceResidency,
     error::{CreateError, DestroyError},
     event::Event,
     gpu_va::{PageTables, Process, Table, TableKey, VaSpace},
@@ -17,6 +18,22 @@ use crate::{
     turn::{Power, Turn},
     units::{Extent, PhysicalAddress},
 };
+
+/// A device to be created. A process alone makes one of the adapter's usual kind.
+#[doc(alias = "D3DKMT_CREATEDEVICE")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CreateDeviceDesc {
+    /// Whose it is.
+    pub process: ProcessId,
+    /// Which lists drive its residency; none is the adapter's usual kind.
+    pub residency: Option<DeviceResidency>,
+}
+
+impl From<ProcessId> for CreateDeviceDesc {
+    fn from(process: ProcessId) -> Self {
+        Self { process, residency: None }
+    }
+}
 
 impl VidMm {
     /// A process begins to use the adapter. The memory of its root page table is set aside (D9).
@@ -108,19 +125,31 @@ impl VidMm {
         Ok(())
     }
 
-    /// Creates a device: what has a residency list, and what is put in error.
+    /// Creates a device: what has a residency list, and what is put in error. A process alone makes one of the adapter's usual
+    /// kind: with reference lists where engines use no GPU virtual addresses, else with a device list.
     ///
     /// # Errors
     ///
-    /// If the process does not exist, or has lost the GPU (FLT-31).
+    /// If the process does not exist, or has lost the GPU (FLT-31); or if it is to have reference lists where engines use GPU
+    /// virtual addresses.
     #[doc(alias = "DxgkDdiCreateDevice")]
-    pub fn create_device(&mut self, process: ProcessId) -> Result<DeviceId, CreateError> {
+    pub fn create_device(&mut self, desc: impl Into<CreateDeviceDesc>) -> Result<DeviceId, CreateError> {
+        let CreateDeviceDesc { process, residency } = desc.into();
         let process_index = self.processes.lookup(process)?;
+        let residency = match (self.adapter.is_physical(), residency) {
+            (true, None) => DeviceResidency::ReferenceLists,
+            (false, Some(DeviceResidency::ReferenceLists)) => {
+                return Err(CreateError::NotSupported("a device with reference lists beside GPU virtual addresses"));
+            }
+            (false, _) => DeviceResidency::DeviceList,
+            (true, Some(residency)) => residency,
+        };
         if self.processes[process_index].standing.is_blocked {
             return Err(CreateError::ProcessBlocked);
         }
         let device = self.devices.insert(Device {
             process: process_index as u32,
+            residency,
             error: None,
             contexts: 0,
             paging_queues: 0,
@@ -148,7 +177,7 @@ impl VidMm {
             deferred: VecDeque::new(),
         });
         self.processes[process_index].devices.insert(device.index() as u32);
-        self.events.record(|| Event::DeviceCreated { device, process });
+        self.events.record(|| Event::DeviceCreated { device, process, residency });
         if self.processes[process_index].standing.halted.is_some() || self.turns.power != Power::Up {
             self.halt(device.index() as u32);
         }
@@ -169,6 +198,7 @@ impl VidMm {
         Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] -= gone.promised(pool));
         self.processes[gone.process as usize].devices.remove(&(index as u32));
         self.turns.forget(index as u32);
+        self.stream.forget_device(index as u32);
         for registration in gone.notifications {
             let notification = self.trim_notifications.id(registration as usize);
             self.trim_notifications.remove(registration as usize);
@@ -235,12 +265,12 @@ impl VidMm {
     ///
     /// # Errors
     ///
-    /// If the device does not exist or is in error.
+    /// If the device does not exist, is in error, or has reference lists.
     #[doc(alias = "D3DKMTCreatePagingQueue")]
     pub fn create_paging_queue(&mut self, device: DeviceId, priority: i32) -> Result<PagingQueueId, CreateError> {
         let device_index = self.devices.lookup(device)?;
         self.check_device(device_index)?;
-        if self.adapter.is_physical() {
+        if self.devices[device_index].has_reference_lists() {
             return Err(CreateError::ReferenceLists);
         }
         self.devices[device_index].paging_queues += 1;

@@ -9,6 +9,7 @@ use crate::{
     event::Event,
     id::{AllocationId, DeviceId, PagingQueueId},
     offer::{Offer, OfferFlags, OfferPriority, ReclaimResult},
+    planted::PlantedBug,
     pool::{PerPool, Pool},
     request::RequestKind,
     residency::EvictFlags,
@@ -57,7 +58,7 @@ impl VidMm {
     ) -> Result<(), OfferError> {
         let device_index = self.devices.lookup(device)?;
         self.check_device(device_index)?;
-        if self.adapter.is_physical() {
+        if self.devices[device_index].has_reference_lists() {
             return Err(OfferError::ReferenceLists);
         }
         if allocations.is_empty() {
@@ -179,6 +180,9 @@ impl VidMm {
             after_submission,
             paging_fence_value,
         });
+        if at_once {
+            self.assign_where_shown(joining.into_iter());
+        }
         self.join_again(queue, listed, at_once);
         self.stirred = true;
         Ok(Reclaimed { results, paging_fence_value })
@@ -187,20 +191,25 @@ impl VidMm {
     /// The device's list must fit alone with what comes back to it: then its turn comes (D3).
     fn check_fits_again(&self, device: usize, indices: &[u32]) -> Result<(), ReclaimError> {
         let mut num_bytes_to_trim = 0;
+        let packing = self.packing_room(device as u32);
         for pool in Pool::ALL {
             let comes_back =
                 |&&index: &&u32| self.is_listed_offered(index) && self.allocations[index as usize].pool() == pool;
-            let added: u64 =
-                indices.iter().filter(comes_back).map(|&index| self.allocations[index as usize].size).sum();
-            let list = self.devices[device].list[pool].now() + added;
-            num_bytes_to_trim += list.saturating_sub(self.list_capacity(pool));
+            let sum = |bytes: &dyn Fn(u32) -> u64| -> u64 {
+                indices.iter().filter(comes_back).map(|&index| bytes(index)).sum()
+            };
+            let list = self.devices[device].list[pool].now() + sum(&|index| self.allocations[index as usize].size);
+            let missing = i128::from(list) - i128::from(self.list_capacity(pool));
+            let misplaced = i128::from(sum(&|index| self.weight(index, pool))) - packing[pool];
+            num_bytes_to_trim += u64::try_from(missing.max(misplaced).max(0)).unwrap_or(u64::MAX);
         }
         if num_bytes_to_trim > 0 { Err(ReclaimError::NoMemory { num_bytes_to_trim }) } else { Ok(()) }
     }
 
     /// Ends an offer. Returns what became of the content, and how often the allocation is on its device's list from now on.
     fn reclaim(&mut self, host: &mut dyn Host, index: u32) -> (ReclaimResult, u32) {
-        let discarded = self.allocations[index as usize].state.contains(AllocationState::DISCARDED);
+        let discarded = self.allocations[index as usize].state.contains(AllocationState::DISCARDED)
+            && !self.adapter.has_bug(PlantedBug::ReclaimDiscarded);
         let offer = self.end_offer(index).expect("it was found to be offered");
         let allocation = &self.allocations[index as usize];
         if !allocation.state.contains(AllocationState::NOT_COMMITTED) {

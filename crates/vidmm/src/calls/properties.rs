@@ -148,7 +148,8 @@ impl VidMm {
             return Err(UpdateError::NotSupported("contiguous placement in the memory segment"));
         }
         let is_large = |mapping: crate::gpu_va::Mapping| mapping.pte_page_size == PageSize::Kib64;
-        if set.contains(aperture) && allocation.mappings().any(is_large) {
+        let mut asked_for = self.mappings_asked_for(index);
+        if set.contains(aperture) && (allocation.mappings().any(is_large) || asked_for.any(is_large)) {
             return Err(UpdateError::NotSupported("system memory that is mapped by entries of 64 KiB"));
         }
         let mut residence = AllocationState::empty();

@@ -48,15 +48,19 @@ pub struct AllocationListDesc {
 const DMA_BUFFER_MAX: usize = 64 << 20;
 
 impl VidMm {
-    /// Lets the driver translate commands into a DMA buffer, and queues it. What its references name is brought in when its turn
-    /// comes, all at once or portion by portion (SPL-01).
+    /// Lets the driver translate commands into a DMA buffer, and queues it.
+    ///
+    /// On a device with reference lists, what its references name is brought in when its turn comes, all at once or portion by
+    /// portion (SPL-01). On one with a device list they must be on that list; they are patched with where they are when the DMA
+    /// buffer is handed out, whole (RES-04, PAT-17), and as any submission it requires the list as it stands at this call (D2).
     ///
     /// Returns its number among the adapter's DMA buffers, from 1.
     ///
     /// # Errors
     ///
     /// If a handle names nothing or is another device's, the device is in error, the context's queue is full, or the driver refuses
-    /// the commands. If the driver's patch-location list breaks a rule nothing is queued, and the device is in error (U-45).
+    /// the commands. If the driver's patch-location list breaks a rule (U-45), or the allocation list names what is not on the
+    /// device's list (FLT-02), nothing is queued, and the device is in error.
     #[doc(alias = "D3DKMTRender")]
     pub fn render(&mut self, kmd: &mut dyn Kmd, context: ContextId, desc: RenderDesc) -> Result<u64, RenderError> {
         let index = self.contexts.lookup(context)?;
@@ -72,6 +76,10 @@ impl VidMm {
         let list = self.look_up_list(device_index, &desc.allocations)?;
         for named in desc.waits.iter().chain(&desc.signals) {
             self.monitored_fences.lookup(named.fence)?;
+        }
+        let is_prepared = self.devices[device_index as usize].has_reference_lists();
+        if !is_prepared {
+            self.check_on_list(device_index, &desc.allocations)?;
         }
         let elements = self.list_elements(&list);
         let Rendered { dma_buffer, patch_locations } = self.translate(kmd, index, &desc, &elements)?;
@@ -89,9 +97,11 @@ impl VidMm {
             number,
             progress: Progress::default(),
         };
-        for allocation in references.allocations() {
-            self.patching.allocations.entry(allocation).or_default().queued += 1;
-            self.reclassify(allocation);
+        if is_prepared {
+            for allocation in references.allocations() {
+                self.patching.allocations.entry(allocation).or_default().queued += 1;
+                self.reclassify(allocation);
+            }
         }
         let device = self.devices.id(device_index as usize);
         self.events.record(|| Event::Rendered {
@@ -103,8 +113,18 @@ impl VidMm {
             patch_locations: references.patch_locations.clone(),
         });
         let desc = SubmitDesc { dma_buffer, waits: desc.waits, signals: desc.signals, allocations: Vec::new() };
-        self.queue(index, Submission { number: 0, desc, references: Some(Box::new(references)) });
+        let submission = if is_prepared { 0 } else { self.number_submission(context, device_index as usize, &desc) };
+        self.queue(index, Submission { number: submission, desc, references: Some(Box::new(references)) });
         Ok(number)
+    }
+
+    /// What an allocation list names must be on the device's list (FLT-02): else the program is wrong, and its device in error.
+    fn check_on_list(&mut self, device: u32, listed: &[AllocationListDesc]) -> Result<(), RenderError> {
+        let is_missing = |desc: &AllocationListDesc| desc.allocation.is_some_and(|id| !self.is_on_list(device, id));
+        let Some(position) = listed.iter().position(is_missing) else { return Ok(()) };
+        let allocation = listed[position].allocation.expect("what is unbound is not missing");
+        self.put_device_in_error(device, DeviceErrorReason::NotResident { allocation });
+        Err(RenderError::NotResident { position })
     }
 
     fn look_up_list(&self, device: u32, listed: &[AllocationListDesc]) -> Result<Vec<Reference>, RenderError> {

@@ -4,15 +4,17 @@ use alloc::vec::Vec;
 
 use super::admission::Admission;
 use crate::{
-    allocation::AllocationState,
+    allocation::{Allocation, AllocationState},
     error::{DeviceErrorReason, EvictError, MakeResidentError, NoMemoryReason},
     event::Event,
     id::{AllocationId, DeviceId, PagingQueueId},
     place::Place,
+    planted::PlantedBug,
     pool::{PerPool, Pool},
     request::{Request, RequestKind},
     residency::{EntryFlags, EvictFlags, MakeResidentFlags},
     state::VidMm,
+    units::Extent,
 };
 
 /// How many requests of a device may wait for their end (D14).
@@ -87,6 +89,7 @@ impl VidMm {
         });
         if at_once {
             self.keep_all(indices.iter().copied());
+            self.assign_where_shown(indices.iter().copied());
             self.with_holds(device as u32, |vidmm| {
                 for index in indices {
                     let effect = vidmm.allocations[index as usize].entry_mut(device as u32).join_granted();
@@ -123,7 +126,7 @@ impl VidMm {
     ) -> Result<u64, EvictError> {
         let device_index = self.devices.lookup(device)?;
         self.check_device(device_index)?;
-        if self.adapter.is_physical() {
+        if self.devices[device_index].has_reference_lists() {
             return Err(EvictError::ReferenceLists);
         }
         if allocations.is_empty() {
@@ -145,6 +148,9 @@ impl VidMm {
                     continue;
                 }
                 let entry = allocation.entry_mut(device_index as u32);
+                if vidmm.adapter.has_bug(PlantedBug::EvictTwice) && entry.count > 1 {
+                    entry.count -= 1;
+                }
                 let effect = entry.leave(last, flags, &mut vidmm.spans);
                 if entry.count == 0 {
                     left[allocation.pool()] += allocation.size;
@@ -238,6 +244,19 @@ impl VidMm {
             && books.turn.plans.is_empty()
             && indices.iter().all(|&index| self.is_in_place(index))
             && self.may_hold(device, not_held)
+            && self.packs_with(device as u32, indices.iter().copied())
+    }
+
+    /// What joins a list at once is in place; where it is shown in the aperture, the range is its own from now on.
+    pub(super) fn assign_where_shown(&mut self, indices: impl Iterator<Item = u32>) {
+        for index in indices {
+            let Allocation { place, size, .. } = self.allocations[index as usize];
+            if let Some(Place::Aperture(page)) = place
+                && self.aperture.assigned(index).is_none()
+            {
+                self.aperture.assign(index, size, Some(page.bytes()));
+            }
+        }
     }
 
     /// Counts allocations as often as they are named, and finds room for what is not on the device's list yet.
@@ -306,7 +325,11 @@ impl VidMm {
                 allocation.pool() == Pool::System && !allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY)
             }
             Some(Place::Aperture(offset)) => {
-                self.aperture.assigned(index).is_some_and(|range| range.offset == offset.bytes())
+                let shown = Extent { offset: offset.bytes(), size: allocation.size };
+                // Without GPU virtual addresses nothing keeps a range for what nothing holds.
+                let can_be_had = || self.adapter.is_physical() && self.aperture.is_unassigned(shown);
+                let is_counted_there = allocation.pool() == Pool::System;
+                is_counted_there && self.aperture.assigned(index).map_or_else(can_be_had, |range| range == shown)
             }
             None => false,
         }

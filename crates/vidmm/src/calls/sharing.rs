@@ -30,13 +30,16 @@ impl VidMm {
     ) -> Result<(), OpenError> {
         let device_index = self.devices.lookup(device)?;
         self.check_device(device_index)?;
-        if self.adapter.is_physical() {
+        if self.devices[device_index].has_reference_lists() {
             return Err(OpenError::ReferenceLists);
         }
         let index = self.lookup_allocation(allocation)?;
         let books = &self.allocations[index];
         if !books.state.contains(AllocationState::SHARED) {
             return Err(OpenError::NotShared);
+        }
+        if self.devices[books.device as usize].has_reference_lists() {
+            return Err(OpenError::ReferenceLists);
         }
         if books.entry(device_index as u32).is_some() {
             return Err(OpenError::AlreadyOpen);

@@ -45,6 +45,9 @@ pub struct AdapterOptions {
     pub preparation: PreparationKnobs,
     /// How long things may take before they count as hung (6.4).
     pub tdr: TdrOptions,
+    /// A bug that is planted on purpose.
+    #[cfg(feature = "planted-bugs")]
+    pub planted_bug: Option<crate::PlantedBug>,
 }
 
 impl VidMm {
@@ -62,6 +65,8 @@ impl VidMm {
         let refuse = |broken_rules| StartAdapterError { broken_rules };
         let adapter = adapter::validate(&info, host.total_system_memory()).map_err(refuse)?;
         let mut adapter = Adapter { revision: options.notification_revision, ..adapter };
+        #[cfg(feature = "planted-bugs")]
+        (adapter.planted.bug = options.planted_bug);
         let queries = query_paging_va(options, &info, &adapter, kmd);
         (adapter.paging_va_size, _) = queries[0].size(&adapter);
         check_windows(&adapter).map_err(|rule| refuse(vec![rule]))?;

@@ -1,7 +1,5 @@
 //! Work: submissions, and fences that the CPU signals.
 
-use alloc::vec::Vec;
-
 use crate::{
     error::{DeviceErrorReason, PriorityError, SubmitError},
     event::Event,
@@ -36,6 +34,14 @@ impl VidMm {
         for named in desc.fences() {
             self.monitored_fences.lookup(named.fence)?;
         }
+        let number = self.number_submission(context, device_index, &desc);
+        self.queue(index, Submission { number, desc, references: None });
+        Ok(number)
+    }
+
+    /// The number of a submission that is made now: it requires the device's list as it stands.
+    #[inline(always)]
+    pub(super) fn number_submission(&mut self, context: ContextId, device_index: usize, desc: &SubmitDesc) -> u64 {
         self.forget_not_written(device_index as u32);
         let device = &mut self.devices[device_index];
         device.submitted += 1;
@@ -49,8 +55,7 @@ impl VidMm {
             waits: values(&desc.waits),
             signals: values(&desc.signals),
         });
-        self.queue(index, Submission { number, desc, references: None });
-        Ok(number)
+        number
     }
 
     /// Queues work of a context.
@@ -132,13 +137,8 @@ impl VidMm {
         if allocations.is_empty() {
             return Ok(());
         }
-        let lookup = |&id| self.lookup_allocation(id);
-        let indices = allocations.iter().map(lookup).collect::<Result<Vec<usize>, InvalidHandle>>()?;
-        let is_listed = |&index: &usize| {
-            self.allocations[index].is_open_on(device as u32)
-                && self.allocations[index].entry(device as u32).is_some_and(|entry| entry.count > 0)
-        };
-        match indices.iter().position(|index| !is_listed(index)) {
+        allocations.iter().try_for_each(|&id| self.lookup_allocation(id).map(drop))?;
+        match allocations.iter().position(|&id| !self.is_on_list(device as u32, id)) {
             None => Ok(()),
             Some(position) => {
                 let allocation = allocations[position];
@@ -146,6 +146,14 @@ impl VidMm {
                 Err(SubmitError::NotResident { position })
             }
         }
+    }
+
+    /// Whether an allocation is open on a device and on its list.
+    pub(super) fn is_on_list(&self, device: u32, allocation: AllocationId) -> bool {
+        self.lookup_allocation(allocation).is_ok_and(|index| {
+            let books = &self.allocations[index];
+            books.is_open_on(device) && books.entry(device).is_some_and(|entry| entry.count > 0)
+        })
     }
 
     /// Raises a fence that exists to `value`, and says so.

@@ -85,7 +85,7 @@ pub enum AddressingModel {
     #[doc(alias = "GpuVaIommuGlobalRequired")]
     GpuVaIoMmuGlobal,
     /// Engines use physical addresses, which the driver patches into each DMA buffer before it runs (PAT-10). An allocation is
-    /// one range of its segment, and devices have reference lists.
+    /// one range of its segment, and devices have reference lists unless they are created with a device list (PAT-17).
     Physical,
 }
 

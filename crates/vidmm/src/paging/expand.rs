@@ -15,6 +15,7 @@ use crate::{
     },
     extents::Extents,
     gpu_va::{Mapping, Processes},
+    planted::PlantedBug,
     units::{GpuVirtualAddress, PAGE_SIZE, PhysicalAddress, SegmentId},
 };
 
@@ -61,8 +62,17 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
                 None => cursor.enter(Phase::Invalidate),
             },
             Phase::Invalidate => {
-                write_entries(&plan.invalidate, false, env, steps);
-                flush(&plan.invalidate, env, steps);
+                if env.adapter.has_bug(PlantedBug::FlushBeforeInvalidate) {
+                    flush(&plan.invalidate, env, steps);
+                }
+                if !env.adapter.has_bug(PlantedBug::SkipInvalidate) {
+                    write_entries(&plan.invalidate, false, env, steps);
+                }
+                if !env.adapter.has_bug(PlantedBug::SkipTlbFlush)
+                    && !env.adapter.has_bug(PlantedBug::FlushBeforeInvalidate)
+                {
+                    flush(&plan.invalidate, env, steps);
+                }
                 cursor.enter(Phase::Out);
             }
             Phase::Out => match plan.out.get(cursor.item) {
@@ -156,7 +166,7 @@ fn notify(notice: &Notice, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecD
         gpu_virtual_address_at_offset: window.address(),
     })));
     env.windows.unmap(env.adapter, window, steps);
-    chunk
+    if env.adapter.has_bug(PlantedBug::NotifyFirstChunk) { size - offset } else { chunk }
 }
 
 fn notify_unmap(notice: &UnmapNotice) -> Step {
@@ -192,7 +202,10 @@ fn unmap_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDequ
         segment_id: env.adapter.aperture.id,
         offset_in_pages: offset / PAGE_SIZE,
         number_of_pages: size / PAGE_SIZE,
-        dummy_page: env.dummy_page,
+        dummy_page: match env.adapter.has_bug(PlantedBug::SkipDummyPage) {
+            true => PhysicalAddress { segment: SegmentId::SYSTEM, offset: range.backing_store },
+            false => env.dummy_page,
+        },
     })));
 }
 
@@ -219,9 +232,11 @@ fn write_entries(ranges: &[PteRange], valid: bool, env: &mut BuildEnv<'_>, steps
         }
         for (start, run) in range.extents.runs(allocation_offset, size) {
             let mut pte = Pte::valid(PhysicalAddress { segment: range.segment, offset: run.offset });
-            pte.flags.set(PteFlags::READ_ONLY, range.mapping.read_only);
+            let allows_writes = env.adapter.has_bug(PlantedBug::AllowWrites);
+            pte.flags.set(PteFlags::READ_ONLY, range.mapping.read_only && !allows_writes);
             let address = virtual_address + (start - allocation_offset);
-            let target = PteTarget { address, size: run.size, allocation_offset: start, ..whole };
+            let missing = if env.adapter.has_bug(PlantedBug::ValidateShort) { pte_page_size.bytes() } else { 0 };
+            let target = PteTarget { address, size: run.size - missing, allocation_offset: start, ..whole };
             writer.write(target, pte, steps);
         }
     }
@@ -240,6 +255,7 @@ fn flush(ranges: &[PteRange], env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>
     if spans.len() > FLUSH_RANGES_MAX {
         merge(&mut spans, |_, _| true);
     }
+    let missing = if env.adapter.has_bug(PlantedBug::FlushTooLittle) { PAGE_SIZE } else { 0 };
     for (process, start, end) in spans {
         let process = &env.processes[process as usize];
         let root = process.tables.root(env.adapter).expect("a mapping has its root table");
@@ -247,7 +263,7 @@ fn flush(ranges: &[PteRange], env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>
             root_page_table_address: root,
             process: process.handle,
             start_virtual_address: GpuVirtualAddress(start),
-            end_virtual_address: GpuVirtualAddress(end),
+            end_virtual_address: GpuVirtualAddress(end - missing),
         })));
     }
 }
@@ -270,6 +286,10 @@ fn page_out(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecD
     }
     let part = Part::next(out.handle, &out.extents, out.size, offset, env);
     transfer(&part, out.backing_store, MemoryTransferDirection::LocalToSystem, env, steps);
+    let is_last = offset + part.size == out.size;
+    if env.adapter.has_bug(PlantedBug::OverlapChunks) && !is_last {
+        return part.size - PAGE_SIZE;
+    }
     part.size
 }
 
@@ -285,6 +305,10 @@ fn bring_in(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut V
         }
         None => fill(&part, env, steps),
     }
+    let is_last = offset + part.size == page_in.size;
+    if env.adapter.has_bug(PlantedBug::LeaveOutBetweenChunks) && !is_last {
+        return part.size + PAGE_SIZE;
+    }
     part.size
 }
 
@@ -292,14 +316,14 @@ fn page_out_physically(out: &PageOut, offset: u64, env: &BuildEnv<'_>, steps: &m
     let &PageOut { handle, size, ref extents, backing_store, through_aperture } = out;
     let source = in_memory(extents, env);
     let Some(at) = through_aperture else {
-        return physical_transfer(handle, size, offset, source, in_system(backing_store), steps);
+        return physical_transfer(handle, size, offset, source, in_system(backing_store), env, steps);
     };
     let range = ApertureRange { handle, size, offset: at, backing_store };
     if offset == 0 {
         map_aperture(&range, env, steps);
     }
     let destination = PhysicalAddress { segment: env.adapter.aperture.id, offset: at };
-    let bytes = physical_transfer(handle, size, offset, source, destination, steps);
+    let bytes = physical_transfer(handle, size, offset, source, destination, env, steps);
     if offset + bytes == size {
         unmap_aperture(&range, env, steps);
     }
@@ -308,14 +332,14 @@ fn page_out_physically(out: &PageOut, offset: u64, env: &BuildEnv<'_>, steps: &m
 
 /// Without GPU virtual addresses one operation fills an allocation, and the next part of a transfer follows.
 fn bring_in_physically(page_in: &PageIn, offset: u64, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
-    let &PageIn { handle, size, ref extents, backing_store } = page_in;
+    let &PageIn { handle, size, ref extents, backing_store, .. } = page_in;
     let destination = in_memory(extents, env);
     let Some(backing_store) = backing_store else {
         let fill = Fill { allocation: handle, fill_size: size, fill_pattern: 0, destination };
         steps.push_back(Step::Operation(PagingOperation::Fill(fill)));
         return size;
     };
-    physical_transfer(handle, size, offset, in_system(backing_store), destination, steps)
+    physical_transfer(handle, size, offset, in_system(backing_store), destination, env, steps)
 }
 
 /// The most that one physical TRANSFER moves (BPB-20).
@@ -328,12 +352,14 @@ fn physical_transfer(
     offset: u64,
     source: PhysicalAddress,
     destination: PhysicalAddress,
+    env: &BuildEnv<'_>,
     steps: &mut VecDeque<Step>,
 ) -> u64 {
     let transfer_size = (size - offset).min(TRANSFER_BYTES_MAX);
     let mut flags = TransferFlags::empty();
     flags.set(TransferFlags::TRANSFER_START, offset == 0);
-    flags.set(TransferFlags::TRANSFER_END, offset + transfer_size == size);
+    let says_end = !env.adapter.has_bug(PlantedBug::SkipTransferEnd);
+    flags.set(TransferFlags::TRANSFER_END, offset + transfer_size == size && says_end);
     steps.push_back(Step::Operation(PagingOperation::Transfer(Transfer {
         allocation,
         transfer_offset: offset,

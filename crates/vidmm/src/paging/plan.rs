@@ -132,6 +132,8 @@ pub(crate) struct PageIn {
     pub extents: Extents,
     /// The backing store to read; none is a fill with zeros.
     pub backing_store: Option<u64>,
+    /// It was promoted as the GPU had left it: without the GPU nobody can put right what is in its backing store.
+    pub is_as_left: bool,
 }
 
 /// An allocation in the aperture.

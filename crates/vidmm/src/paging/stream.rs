@@ -63,6 +63,15 @@ impl Stream {
         Some((number, core::mem::take(&mut entry.plan.io_mmu_map)))
     }
 
+    /// A device is gone, with all its submissions over: no plan waits for any of them, nor for those of the device that takes
+    /// its place.
+    pub fn forget_device(&mut self, device: u32) {
+        for number in self.parked.iter() {
+            let entry = self.plans.get_mut(number).expect("a parked plan has not retired");
+            entry.plan.waits.retain(|&(awaited, _)| awaited != device);
+        }
+    }
+
     /// The plan to build, and how far it is.
     pub fn head(&mut self) -> Option<(PlanNo, &Plan, &mut Cursor)> {
         let number = *self.to_build.front()?;

@@ -7,6 +7,7 @@ use crate::{
     adapter::Adapter,
     contract::{KmdProcessHandle, PagingOperation, Pte, PteRun, RootPageTable, UpdatePageTable, UpdatePageTableFlags},
     gpu_va::{PageTables, TableKey},
+    planted::PlantedBug,
     units::{GpuVirtualAddress, PageSize},
 };
 
@@ -51,7 +52,9 @@ pub(crate) fn initialise_table(
         first_64kb: dual(key).then_some(Pte::INVALID),
         num_page_table_entries: key.entries(adapter),
     };
-    steps.push_back(update(key, address, 0, flags, invalid));
+    if !adapter.has_bug(PlantedBug::SkipTableInit) {
+        steps.push_back(update(key, address, 0, flags, invalid));
+    }
 
     let Some((parent, index)) = key.parent(adapter) else { return };
     let entry = |page_size| {
@@ -66,6 +69,10 @@ pub(crate) fn initialise_table(
     let parent_address = tables.get(parent).and_then(|table| table.address);
     let parent_address = parent_address.expect("a table is linked after its parent is placed");
     steps.push_back(update(parent, parent_address, index, UpdatePageTableFlags::empty(), link));
+    if adapter.has_bug(PlantedBug::LinkEarly) {
+        let last = steps.len() - 1;
+        steps.swap(last - 1, last);
+    }
 }
 
 /// Where a process's contexts find their tables.

@@ -15,6 +15,7 @@ use crate::{
     },
     extents::Extents,
     gpu_va::{PageTables, TableKey, leaf_runs},
+    planted::PlantedBug,
     units::{Extent, GpuVirtualAddress, PageSize, PhysicalAddress, SegmentId},
 };
 
@@ -152,12 +153,13 @@ impl Windows {
     ) -> Window {
         let ring = if segment.is_system() { &mut self.system } else { &mut self.local };
         let (window, wrapped) = ring.next(size);
-        if wrapped {
+        if wrapped && !adapter.has_bug(PlantedBug::SkipWindowFlush) {
             steps.push_back(self.flush(ring_range(self.ring(window.address))));
         }
         let writer = self.writer(adapter, window.address);
         for (start, run) in extents.runs(offset, size) {
-            let pte = Pte::valid(PhysicalAddress { segment, offset: run.offset });
+            let past = if adapter.has_bug(PlantedBug::ShowNextPage) { window.page_size.bytes() } else { 0 };
+            let pte = Pte::valid(PhysicalAddress { segment, offset: run.offset + past });
             let in_window = start - offset;
             let target = PteTarget {
                 handle: Some(handle),
@@ -180,6 +182,9 @@ impl Windows {
     pub fn unmap(&self, adapter: &Adapter, window: Window, steps: &mut VecDeque<Step>) {
         if let Some(range) = window.io_mmu {
             steps.push_back(Step::UnmapIoMmu(range));
+            return;
+        }
+        if adapter.has_bug(PlantedBug::KeepWindows) {
             return;
         }
         let writer = self.writer(adapter, window.address);

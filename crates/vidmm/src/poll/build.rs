@@ -10,8 +10,9 @@ use crate::{
     event::Event,
     id::PlanNo,
     paging::{BuildEnv, IoMmuRange, Step, expand},
+    planted::PlantedBug,
     state::{Output, Statistics, VidMm},
-    units::{PhysicalAddress, SegmentId},
+    units::{PAGE_SIZE, PhysicalAddress, SegmentId},
 };
 
 /// Paging buffers that exist at most: what is beyond waits for one to come back (U-4, D14).
@@ -68,7 +69,8 @@ impl VidMm {
     pub(crate) fn enter(&mut self, host: &mut dyn Host) {
         loop {
             let devices = &self.devices;
-            let is_over = |device: u32, submission| devices[device as usize].retired() >= submission;
+            let forgets = self.adapter.has_bug(PlantedBug::ForgetParked);
+            let is_over = |device: u32, submission| devices[device as usize].retired() >= submission && !forgets;
             let Some((plan, io_mmu_map)) = self.stream.enter_next(is_over) else { return };
             self.placer.entered(plan);
             self.commit.entered(plan);
@@ -109,7 +111,10 @@ impl VidMm {
                 }
                 Built::Busy => {
                     self.submit_paging_buffer(kmd);
-                    self.builder.idle_at = Some(self.paging_engine().submitted);
+                    self.builder.idle_at = Some(match self.adapter.has_bug(PlantedBug::IgnoreBusy) {
+                        true => 0,
+                        false => self.paging_engine().submitted,
+                    });
                 }
                 Built::Violation(violation) => self.fail(violation),
             }
@@ -126,7 +131,8 @@ impl VidMm {
                 Step::UnmapIoMmu(range) => {
                     self.submit_paging_buffer(kmd);
                     let submitted = self.paging_engine().submitted;
-                    if self.paging_engine().retired < submitted {
+                    let waits = !self.adapter.has_bug(PlantedBug::UnmapWindowEarly);
+                    if self.paging_engine().retired < submitted && waits {
                         self.builder.host_step_at = Some(submitted);
                         return false;
                     }
@@ -176,7 +182,8 @@ impl VidMm {
                 dummy_page: self.dummy_page,
             };
             if !expand(plan, cursor, &mut env, &mut self.builder.steps) {
-                let moves_bytes = plan.bytes() > 0;
+                let moves_bytes =
+                    plan.bytes() > 0 || self.adapter.planted.has_every_third_time(PlantedBug::DependOnThePast);
                 let pending = self.builder.current.as_ref().is_some_and(|buffer| !buffer.is_empty());
                 self.stream.head_built(self.paging_engine().submitted + u64::from(pending));
                 self.stirred = true;
@@ -228,7 +235,8 @@ impl VidMm {
             bytes: dma_bytes as u32,
             multipass_offset,
         });
-        if buffer.advance(dma_bytes, private_bytes).is_none() {
+        let gap = if self.adapter.has_bug(PlantedBug::LeaveGap) { 8 } else { 0 };
+        if buffer.advance(dma_bytes + gap, private_bytes).is_none() {
             return Built::Violation(Violation::BufferOverrun { dma_bytes, private_bytes });
         }
         match status {
@@ -243,6 +251,15 @@ impl VidMm {
             BuildStatus::InsufficientDmaBuffer => {
                 if is_fresh && dma_bytes == 0 && multipass_offset == progress_before {
                     return Built::Violation(Violation::NoProgress);
+                }
+                if let (true, PagingOperation::Transfer(transfer)) =
+                    (self.adapter.has_bug(PlantedBug::AdvanceTransferOffset), operation)
+                {
+                    transfer.transfer_offset += PAGE_SIZE;
+                }
+                if self.adapter.has_bug(PlantedBug::LoseRest) {
+                    builder.steps.pop_front();
+                    builder.multipass_offset = 0;
                 }
                 Built::Full
             }

@@ -6,8 +6,8 @@ use crate::{
     allocation::AllocationState,
     error::{DeviceErrorReason, DeviceInError},
     event::Event,
+    planted::PlantedBug,
     pool::{PerPool, Pool},
-    request::RequestKind,
     residency::EvictFlags,
     state::{Output, Queued, VidMm},
 };
@@ -16,10 +16,11 @@ impl VidMm {
     /// No more work of the device is accepted or dispatched, what waits for its fences waits no longer, and what it made
     /// resident is given back. It is told once.
     pub(crate) fn put_device_in_error(&mut self, index: u32, reason: DeviceErrorReason) {
-        if self.devices[index as usize].error.is_some() {
+        if self.devices[index as usize].error.is_some() && !self.adapter.has_bug(PlantedBug::TellTwice) {
             return;
         }
         self.devices[index as usize].error = Some(reason);
+        self.devices[index as usize].turn.takes_all = false;
         let device = self.device_id(index);
         self.events.record(|| Event::DeviceInError { device, reason });
         self.outputs.push_back(Output::DeviceInError(DeviceInError { device, reason }));
@@ -39,7 +40,7 @@ impl VidMm {
                 let device = &mut self.devices[index as usize];
                 device.dispatches.end(dropped.number);
                 device.retirements.end(dropped.number);
-                if let Some(references) = &dropped.references {
+                if let Some(references) = dropped.references.as_ref().filter(|_| dropped.is_prepared()) {
                     self.forget_references(references);
                 }
                 for wait in &dropped.desc.waits {
@@ -55,20 +56,12 @@ impl VidMm {
 
     /// Takes everything off a device's list, as Evict would, however often it is on it. Work under way still has it.
     fn empty_list(&mut self, device: u32) {
-        let books = &self.devices[device as usize];
-        let last = books.submitted;
-        let owed = books.to_bring_back.iter().filter_map(|&id| Some(self.allocations.lookup(id).ok()? as u32));
-        let asked_for = books.requests.iter().flat_map(|request| match &request.kind {
-            RequestKind::MakeResident(items) => &items[..],
-            _ => &[],
-        });
-        let asked_for = asked_for.map(|&(index, _)| index);
-        let listed = Vec::from_iter(books.holdings.iter().copied().chain(owed).chain(asked_for));
+        let last = self.devices[device as usize].submitted;
+        let listed = Vec::from_iter(self.named_by_list(device));
         let mut left: PerPool<u64> = PerPool::default();
         self.with_holds(device, |vidmm| {
             for index in listed {
-                let is_there = vidmm.allocations.contains(index as usize);
-                let is_open = is_there && vidmm.allocations[index as usize].entry(device).is_some();
+                let is_open = vidmm.allocations[index as usize].entry(device).is_some();
                 if !is_open || vidmm.allocations[index as usize].entry_mut(device).count == 0 {
                     continue;
                 }

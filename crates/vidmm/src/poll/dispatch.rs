@@ -7,8 +7,9 @@ use crate::{
     engine::{InFlight, Work},
     event::{Event, PreemptReason},
     gpu_va::TableKey,
-    id::SubmissionNo,
+    id::{PlanNo, SubmissionNo},
     paging::root_page_table,
+    planted::PlantedBug,
     recovery::Returned,
     state::{Context, Output, Queued, VidMm},
     submission::{FenceValueDesc, Submission, SubmitDesc},
@@ -48,14 +49,17 @@ impl VidMm {
     /// Signals requests whose plans have retired, in their order (RES-33).
     fn signal_requests(&mut self, device: u32) {
         let books = &mut self.devices[device as usize];
-        while books.ready > 0 && books.requests[0].plans.iter().all(|&plan| self.stream.is_retired(plan)) {
+        let is_early = self.adapter.has_bug(PlantedBug::SignalEarly);
+        let has_retired = |plan: &PlanNo| self.stream.is_retired(*plan) || is_early;
+        while books.ready > 0 && books.requests[0].plans.iter().all(has_retired) {
             let request = books.requests.pop_front().expect("ready requests are queued");
             books.ready -= 1;
             books.granted -= 1;
             let queue = &mut self.paging_queues[request.queue as usize];
             queue.pending -= 1;
             queue.completed_value = request.fence_value;
-            let (queue, value) = (self.paging_queues.id(request.queue as usize), request.fence_value);
+            let past = u64::from(self.adapter.has_bug(PlantedBug::SignalTooFar));
+            let (queue, value) = (self.paging_queues.id(request.queue as usize), request.fence_value + past);
             self.statistics.paging_fences_signaled += 1;
             self.events.record(|| Event::PagingFenceSignaled { queue, value });
             self.outputs.push_back(Output::PagingFenceSignaled { queue, value });
@@ -141,18 +145,19 @@ impl VidMm {
             return None;
         }
         // A device that yields ends the DMA buffers that it has begun.
-        let is_begun = next.references.is_some() && context.portion.is_some();
+        let is_begun = next.is_prepared() && context.portion.is_some();
         if !device.is_active() && (device.is_suspended() || !is_begun) {
             return None;
         }
         // The driver was told the root table once it had been planned, and with nothing in the stream its plan has retired.
         let root_is_there = context.root_is_set && self.stream.is_empty();
         let root_fence = if root_is_there { 0 } else { self.root_fence(device.process)? };
-        let mut paging_fence = device.gate(next.number)?.max(root_fence).max(device.turn.fence()?);
+        let gated = next.number - u64::from(self.adapter.has_bug(PlantedBug::GateByOne));
+        let mut paging_fence = device.gate(gated)?.max(root_fence).max(device.turn.fence()?);
         for &plan in &device.refreshes {
             paging_fence = paging_fence.max(self.stream.fence_of(plan)?);
         }
-        if next.references.is_some() {
+        if next.is_prepared() {
             paging_fence = paging_fence.max(self.stream.fence_of_all(&context.portion.as_ref()?.plans)?);
         }
         (next.desc.waits.is_empty() || self.is_front_unblocked(index)).then_some(paging_fence)
@@ -211,7 +216,7 @@ impl VidMm {
         let Job { number, commands, waits: waited, signals, offsets } = self.next_job(kmd, index, signal.fence_id);
         let buffer = DmaBuffer::User(commands);
         let mut packet = Packet { waits: Vec::new(), signal, preamble: Vec::new(), buffer };
-        if paging_fence > self.paging_engine().retired {
+        if paging_fence > self.paging_engine().retired && !self.adapter.has_bug(PlantedBug::SkipPagingWait) {
             self.recovery.awaited = self.recovery.awaited.max(paging_fence);
             packet.waits.push(EngineFence { engine: self.adapter.paging_engine, fence_id: paging_fence });
         }
@@ -245,10 +250,14 @@ impl VidMm {
     /// What a context hands out next.
     fn next_job(&mut self, kmd: &mut dyn Kmd, index: u32, fence_id: u64) -> Job {
         let queue = &mut self.contexts[index as usize].queue;
-        if queue.front().is_some_and(|next| next.references.is_some()) {
+        if queue.front().is_some_and(Submission::is_prepared) {
             return self.next_portion(kmd, index, fence_id);
         }
-        let Submission { number, desc, .. } = queue.pop_front().expect("it was found dispatchable");
+        let mut submission = queue.pop_front().expect("it was found dispatchable");
+        if let Some(references) = submission.references.take() {
+            return self.patch_whole(kmd, index, fence_id, submission, &references);
+        }
+        let Submission { number, desc, .. } = submission;
         let SubmitDesc { dma_buffer: commands, waits, signals, .. } = desc;
         Job { number, commands, waits, signals, offsets: None }
     }

@@ -10,6 +10,7 @@ use crate::{
     engine::{InFlight, Work},
     error::{DeviceErrorReason, DriverFinding, Violation},
     event::{Event, PreemptReason},
+    planted::PlantedBug,
     recovery::{Phase, Returned},
     state::{Output, VidMm},
 };
@@ -104,7 +105,8 @@ impl VidMm {
         let guilty = if last_aborted > last_completed { self.device_under_way(engine) } else { suspect };
         self.blame(guilty, reason);
         if let Some(aborted) = self.engines[engine as usize].pop_up_to(last_aborted) {
-            self.ended(engine, aborted, Some(reason));
+            let reason = (!self.adapter.has_bug(PlantedBug::CompleteAborted)).then_some(reason);
+            self.ended(engine, aborted, reason);
         }
         self.take_in(engine, returned);
         self.expect_nothing_more(engine);
@@ -320,7 +322,9 @@ impl VidMm {
 
     /// The device whose packet an engine runs.
     pub(super) fn device_under_way(&self, engine: u32) -> Option<u32> {
-        match self.engines[engine as usize].in_flight.front()?.work {
+        let in_flight = &self.engines[engine as usize].in_flight;
+        let is_last = self.adapter.has_bug(PlantedBug::BlameLast);
+        match if is_last { in_flight.back()? } else { in_flight.front()? }.work {
             Work::Paging => None,
             Work::User { context, .. } => Some(self.contexts[context as usize].device),
         }

@@ -13,6 +13,7 @@ use crate::{
     id::{PlanNo, SubmissionNo},
     paging::Retire,
     place::Place,
+    planted::PlantedBug,
     pool::{PerPool, Pool},
     request::RequestKind,
     residency::ListEntry,
@@ -134,6 +135,11 @@ impl VidMm {
             DeferredAction::Purge(index) => {
                 let Allocation { ref place, last_plan, .. } = self.allocations[index as usize];
                 let retired = self.devices[device as usize].retired() >= deferred.submission;
+                if self.adapter.has_bug(PlantedBug::ReapEarly) {
+                    self.dead.push(index);
+                    self.stirred = true;
+                    return;
+                }
                 if place.is_some() {
                     self.plan_out(&mut draft, index, EvictReason::Destroyed);
                 } else if retired && self.stream.is_retired(last_plan) {
@@ -174,20 +180,40 @@ impl VidMm {
     pub(crate) fn grant(&mut self) {
         let mut held_back = BTreeSet::new();
         while let Some(device) = self.next_to_grant(&held_back) {
-            let books = &mut self.devices[device as usize];
-            let granted = books.granted;
-            let request = &mut books.requests[granted];
-            let position = request.position;
-            let kind = core::mem::replace(&mut request.kind, RequestKind::MakeResident(Vec::new()));
-            match self.satisfy(device, position, &kind) {
-                Ok(plans) => self.note_grant(device, plans),
-                Err(shortfall) => {
-                    self.devices[device as usize].requests[granted].kind = kind;
-                    match shortfall {
-                        Shortfall::Promise | Shortfall::Unlock => drop(held_back.insert(device)),
-                        Shortfall::Room => return,
-                    }
-                }
+            match self.grant_next(device) {
+                Ok(()) => {}
+                Err(Shortfall::Promise | Shortfall::Unlock) => drop(held_back.insert(device)),
+                Err(Shortfall::Room) => return,
+            }
+        }
+    }
+
+    /// Grants what a device has asked for, as far as there is room: with its turn, before others take that.
+    pub(super) fn grant_to(&mut self, device: u32) {
+        while self.devices[device as usize].is_active()
+            && self.devices[device as usize].granted < self.devices[device as usize].requests.len()
+        {
+            if self.grant_next(device).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Decides the next request of a device, if it can be granted.
+    fn grant_next(&mut self, device: u32) -> Result<(), Shortfall> {
+        let books = &mut self.devices[device as usize];
+        let granted = books.granted;
+        let request = &mut books.requests[granted];
+        let position = request.position;
+        let kind = core::mem::replace(&mut request.kind, RequestKind::MakeResident(Vec::new()));
+        match self.satisfy(device, position, &kind) {
+            Ok(plans) => {
+                self.note_grant(device, plans);
+                Ok(())
+            }
+            Err(shortfall) => {
+                self.devices[device as usize].requests[granted].kind = kind;
+                Err(shortfall)
             }
         }
     }
@@ -221,8 +247,16 @@ impl VidMm {
                 if needs.unlock {
                     return Err(Shortfall::Unlock);
                 }
-                if !self.may_hold(device as usize, needs.not_held) {
+                let joining = items.iter().map(|&(index, _)| index);
+                if !self.may_hold(device as usize, needs.not_held) || !self.packs_with(device, joining) {
                     return Err(Shortfall::Promise);
+                }
+                if self.adapter.is_physical() {
+                    let plans = self.bring_in_if_placed(device, &items);
+                    return plans.ok_or_else(|| {
+                        self.note_no_place(device);
+                        Shortfall::Promise
+                    });
                 }
                 if !self.has_room_for(device, position, &needs) {
                     return Err(Shortfall::Room);
@@ -328,6 +362,9 @@ impl VidMm {
                 }
                 continue;
             }
+            if self.adapter.has_bug(PlantedBug::PlaceTwice) {
+                self.allocations[index as usize].take_place();
+            }
             if self.allocations[index as usize].place.is_some() {
                 self.plan_out(&mut draft, index, self.reason_to_move(index));
             }
@@ -350,7 +387,7 @@ impl VidMm {
     }
 
     /// The spans that the items name are granted.
-    fn hold_granted(&mut self, device: u32, items: &[(u32, Option<SpanNo>)]) {
+    pub(super) fn hold_granted(&mut self, device: u32, items: &[(u32, Option<SpanNo>)]) {
         for &(index, span) in items {
             if let Some(span) = span {
                 let effect = self.allocations[index as usize].entry_mut(device).grant(span, &mut self.spans);
@@ -363,7 +400,7 @@ impl VidMm {
     }
 
     /// Why an allocation that is resident, but not where its device's list counts it, goes there.
-    fn reason_to_move(&self, index: u32) -> EvictReason {
+    pub(super) fn reason_to_move(&self, index: u32) -> EvictReason {
         let allocation = &self.allocations[index as usize];
         match (&allocation.place, allocation.pool()) {
             _ if allocation.state.contains(AllocationState::LOCK_PENDING) => EvictReason::Locked,
@@ -408,7 +445,7 @@ impl VidMm {
         needed.into_iter().flatten()
     }
 
-    fn note_grant(&mut self, device: u32, plans: Vec<PlanNo>) {
+    pub(super) fn note_grant(&mut self, device: u32, plans: Vec<PlanNo>) {
         let plans = self.stream.unretired(plans);
         let device_id = self.device_id(device);
         let books = &mut self.devices[device as usize];

@@ -6,6 +6,7 @@ use crate::{
     allocation::AllocationState,
     gpu_va::Mapping,
     paging::{IoMmuRange, PteRange, UnmapNotice},
+    planted::PlantedBug,
     state::VidMm,
     units::GpuVirtualAddress,
 };
@@ -33,9 +34,12 @@ impl VidMm {
             draft.plan.invalidate.push(PteRange { handle, mapping, segment, extents });
             return;
         };
-        draft.plan.io_mmu_unmap.push(range);
+        if !self.adapter.has_bug(PlantedBug::KeepIoMmu) {
+            draft.plan.io_mmu_unmap.push(range);
+        }
         let is_current = self.adapter.revision == NotificationRevision::Current;
-        if is_current && allocation.state.contains(AllocationState::NOTIFY_IO_MMU_UNMAP) {
+        let is_told = is_current && !self.adapter.has_bug(PlantedBug::SkipUnmapNotice);
+        if is_told && allocation.state.contains(AllocationState::NOTIFY_IO_MMU_UNMAP) {
             let process = self.processes[mapping.process as usize].handle;
             draft.plan.notify_unmap.push(UnmapNotice { handle, process, mapping });
         }

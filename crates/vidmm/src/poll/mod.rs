@@ -17,6 +17,7 @@ mod watch;
 mod adapter_reset;
 mod portions;
 mod prepare;
+mod list_room;
 mod purge;
 mod power;
 mod replacement;

@@ -12,9 +12,10 @@ use crate::{
     gpu_va::TableKey,
     paging::{ApertureRange, Coming, Leaving, Notice, PageIn, PageOut, PlannedTable},
     place::{PageOffset, Place},
+    planted::PlantedBug,
     pool::Pool,
     state::VidMm,
-    units::{Extent, GpuVirtualAddress, PhysicalAddress},
+    units::{Extent, GpuVirtualAddress, PAGE_SIZE_64K, PhysicalAddress},
 };
 
 impl VidMm {
@@ -35,17 +36,27 @@ impl VidMm {
 
     fn plan_into_memory(&mut self, draft: &mut Draft, index: u32) -> ContentSource {
         let Allocation { size, handle, backing_store, state, .. } = self.allocations[index as usize];
-        let extents = match self.adapter.is_physical() {
+        let mut extents = match self.adapter.is_physical() {
             false => self.take(draft, size),
             true => Extents::one(self.take_assigned(draft, index)),
         };
-        let backed = state.contains(AllocationState::BACKED);
-        draft.plan.copy_in(PageIn {
-            handle,
-            size,
-            extents: extents.clone(),
-            backing_store: backed.then_some(backing_store),
-        });
+        if self.adapter.has_bug(PlantedBug::MisplaceByAPage) {
+            extents = extents
+                .iter()
+                .map(|extent| Extent { offset: extent.offset + PAGE_SIZE_64K, ..extent })
+                .collect::<Vec<_>>()
+                .into();
+        }
+        let backed = state.contains(AllocationState::BACKED) && !self.adapter.has_bug(PlantedBug::FillContent);
+        if backed || !self.adapter.has_bug(PlantedBug::SkipFill) {
+            draft.plan.copy_in(PageIn {
+                handle,
+                size,
+                extents: extents.clone(),
+                backing_store: backed.then_some(backing_store),
+                is_as_left: state.contains(AllocationState::DIRTY),
+            });
+        }
         let place = self.allocations[index as usize].place_in_memory(&extents);
         self.place(draft, index, place);
         match backed {
@@ -173,20 +184,25 @@ impl VidMm {
         follow(&self.stream, &mut draft.plan, allocation.last_plan);
         for (device, entry) in allocation.entries() {
             let books = &self.devices[device as usize];
-            // Nothing of a suspended device is in flight, and what it has queued is not dispatched before it is resumed.
-            if !books.is_suspended() && entry.until() > books.retired() {
+            let waits = !self.adapter.has_bug(PlantedBug::MoveInUse);
+            // Nothing of a suspended device is in flight, and what it has queued is not dispatched before it is resumed. Nor is
+            // anything of a device that holds what moves: what it has queued waits for the move.
+            if waits && !books.is_suspended() && !entry.is_holding() && entry.until() > books.retired() {
                 draft.plan.wait_for(device, entry.until());
             }
         }
-        for mapping in Vec::from_iter(self.allocations[index as usize].mappings()) {
+        let hidden = if self.adapter.has_bug(PlantedBug::ForgetAliases) { 1 } else { usize::MAX };
+        for mapping in Vec::from_iter(self.allocations[index as usize].mappings().take(hidden)) {
             self.hide_mapping(draft, index, mapping);
         }
         let (discarded, worthless) = (self.is_discardable(index), self.is_worthless(index));
         let allocation = &mut self.allocations[index as usize];
         let place = allocation.take_place().expect("what leaves a segment is in it");
-        self.processes[allocation.process as usize].standing.usage[place.pool()] -= allocation.size;
+        if !self.adapter.has_bug(PlantedBug::KeepUsage) {
+            self.processes[allocation.process as usize].standing.usage[place.pool()] -= allocation.size;
+        }
         let has_news = !worthless && allocation.state.contains(AllocationState::DIRTY);
-        let copied = has_news && matches!(place, Place::Memory(_));
+        let copied = has_news && matches!(place, Place::Memory(_)) && !self.adapter.has_bug(PlantedBug::SkipCopyOut);
         if has_news {
             allocation.state |= AllocationState::BACKED;
             // What a driver would have put right in a notification is promoted as it is: it must be copied out again.
@@ -234,6 +250,11 @@ impl VidMm {
 
     fn plan_out_of_memory(&mut self, draft: &mut Draft, index: u32, extents: Extents, copied: bool) {
         self.placer.promise(self.stream.next_number(), extents.iter());
+        if self.adapter.has_bug(PlantedBug::NotifyFromLocal) {
+            let Allocation { handle, size, backing_store, .. } = self.allocations[index as usize];
+            let (allocation, flags) = (self.allocations.id(index as usize), NotifyAllocFlags::EVICTION);
+            draft.plan.notify(Notice { allocation, handle, flags, has_news: copied, size, backing_store });
+        }
         if !copied {
             self.plan_discard_content(draft, index, &extents);
             return;
@@ -279,7 +300,11 @@ impl VidMm {
             size: allocation.size,
             backing_store: allocation.backing_store,
         };
-        if allocation.state.contains(AllocationState::NOTIFY_EVICTION) {
+        let wants = allocation.state.contains(AllocationState::NOTIFY_EVICTION);
+        if wants && !self.adapter.has_bug(PlantedBug::SkipNotice) {
+            draft.plan.notify(notice(NotifyAllocFlags::EVICTION));
+        }
+        if wants && self.adapter.has_bug(PlantedBug::NotifyTwice) {
             draft.plan.notify(notice(NotifyAllocFlags::EVICTION));
         }
         let as_eviction = self.adapter.revision == NotificationRevision::August2024;
@@ -291,6 +316,8 @@ impl VidMm {
     fn plan_out_of_aperture(&mut self, draft: &mut Draft, index: u32, offset: u64) {
         let Allocation { handle, size, backing_store, .. } = self.allocations[index as usize];
         self.aperture.hide(self.stream.next_number(), Extent { offset, size });
-        draft.plan.out.push(Leaving::Aperture(ApertureRange { handle, size, offset, backing_store }));
+        if !self.adapter.has_bug(PlantedBug::KeepAperture) {
+            draft.plan.out.push(Leaving::Aperture(ApertureRange { handle, size, offset, backing_store }));
+        }
     }
 }

@@ -7,9 +7,11 @@ use crate::{
     contract::{AllocationListElement, Kmd, Patch},
     event::{Event, PortionBinding, PortionEnd},
     id::SubmissionNo,
+    planted::PlantedBug,
     residency::EvictFlags,
-    split::{Cut, Portion, References},
+    split::{Cut, Portion, References, ResourceTable},
     state::{DeferredAction, Queued, VidMm},
+    submission::{Submission, SubmitDesc},
     units::PhysicalAddress,
 };
 
@@ -38,7 +40,7 @@ impl VidMm {
         let is_first = references.progress.portions == 0;
         let waits = if is_first { core::mem::take(&mut submission.desc.waits) } else { Vec::new() };
         let is_last = portion.cut.is_none();
-        let fixed = match is_last {
+        let fixed = match is_last || self.adapter.has_bug(PlantedBug::ForgetKept) {
             true => BTreeSet::new(),
             false => portion.table.fixed(&references, self.next_group(&references, &portion)),
         };
@@ -47,6 +49,7 @@ impl VidMm {
         let signals = if is_last { core::mem::take(&mut submission.desc.signals) } else { Vec::new() };
         if is_last {
             self.patching.splitting = self.patching.splitting.filter(|&splitting| splitting != index);
+            self.stirred = true;
             self.forget_references(&references);
         } else {
             let progress = &mut references.progress;
@@ -56,6 +59,32 @@ impl VidMm {
             self.contexts[index as usize].queue.push_front(submission);
         }
         Job { number, commands, waits, signals, offsets: Some((start, end)) }
+    }
+
+    /// A DMA buffer whose device list has brought in what it refers to: one portion, with the addresses of now (RES-04).
+    pub(super) fn patch_whole(
+        &mut self,
+        kmd: &mut dyn Kmd,
+        index: u32,
+        fence_id: u64,
+        submission: Submission,
+        references: &References,
+    ) -> Job {
+        let Submission { number, desc, .. } = submission;
+        let SubmitDesc { dma_buffer: mut commands, waits, signals, .. } = desc;
+        let size = commands.len() as u32;
+        let portion = Portion {
+            end: size,
+            patch_locations: 0..references.patch_locations.len(),
+            required: references.allocations().into_iter().collect(),
+            table: ResourceTable::default(),
+            plans: Vec::new(),
+            cut: None,
+        };
+        let patched = self.patch(kmd, index, fence_id, references, &portion, size, &mut commands);
+        let device = self.contexts[index as usize].device;
+        self.record_portion(device, number, references, &portion, patched);
+        Job { number, commands, waits, signals, offsets: Some((0, size)) }
     }
 
     /// The patch locations at the split point where a portion ends: what they bind is reprogrammed there (SPL-08).

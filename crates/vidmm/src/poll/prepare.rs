@@ -4,7 +4,7 @@
 //! its allocations are on its device's list. The next portion is decided when this one has been handed out. What stays bound
 //! across the cut stays on the list, and so in its place.
 
-use alloc::vec::Vec;
+use alloc::{collections::BTreeSet, vec::Vec};
 use core::cmp::Reverse;
 
 use super::{
@@ -14,9 +14,10 @@ use super::{
 use crate::{
     allocation::AllocationState,
     error::DeviceErrorReason,
-    event::EvictReason,
+    event::{EvictReason, SuspendReason},
     id::PlanNo,
-    pool::Pool,
+    planted::PlantedBug,
+    pool::{PerPool, Pool},
     split::{Cut, Portion, References},
     state::{Queued, VidMm},
     turn::Activity,
@@ -27,6 +28,8 @@ enum Decision {
     Decided(Portion, Verdict),
     /// It must wait until others have handed out what they have decided.
     Wait,
+    /// It has no room beside device lists: these must yield to it.
+    WaitForTurn,
     /// What is bound together at one split point does not fit (SPL-10).
     Impossible {
         offset: u32,
@@ -61,7 +64,8 @@ impl VidMm {
     /// Whether the next portion of the DMA buffer in front of a context's queue can be decided now.
     fn can_prepare(&self, index: u32) -> bool {
         let context = &self.contexts[index as usize];
-        let Some(references) = context.queue.front().and_then(|next| next.references.as_deref()) else { return false };
+        let Some(front) = context.queue.front().filter(|next| next.is_prepared()) else { return false };
+        let Some(references) = front.references.as_deref() else { return false };
         let begun = references.progress.portions > 0;
         let runs = match self.devices[context.device as usize].turn.activity {
             Activity::Active => true,
@@ -80,6 +84,7 @@ impl VidMm {
     pub(super) fn is_engine_open(&self, index: u32) -> bool {
         let engine = self.contexts[index as usize].engine;
         self.adapter.preemption_aware
+            || self.adapter.has_bug(PlantedBug::ComeBetween)
             || self
                 .patching
                 .splitting
@@ -93,7 +98,7 @@ impl VidMm {
         let decision = self.decide(index, &references);
         match decision {
             Decision::Decided(mut portion, verdict) => {
-                portion.plans = self.carry_out_verdict(device, &portion, verdict);
+                portion.plans = self.carry_out_verdict(device, &portion.required, verdict);
                 self.require(device, &portion, &references);
                 if portion.cut.is_some() {
                     self.patching.splitting = Some(index);
@@ -104,13 +109,19 @@ impl VidMm {
                 self.stirred = true;
                 true
             }
-            Decision::Wait => {
+            Decision::Wait | Decision::WaitForTurn => {
                 self.contexts[index as usize].queue.front_mut().expect("it was found there").references =
                     Some(references);
-                false
+                let waits_for_turn = matches!(decision, Decision::WaitForTurn);
+                if waits_for_turn {
+                    self.stop(device, SuspendReason::WaitsForRoom, None, false);
+                    self.devices[device as usize].turn.takes_all = true;
+                }
+                waits_for_turn
             }
             Decision::Impossible { offset, bytes } => {
                 let dma_buffer = references.number;
+                self.devices[device as usize].turn.takes_all = false;
                 self.contexts[index as usize].queue.front_mut().expect("it was found there").references =
                     Some(references);
                 match self.patching.knobs.expect_preparation_failure {
@@ -131,7 +142,12 @@ impl VidMm {
 
     /// The next portion: as many groups of patch locations as fit together, from where the last one ended.
     fn decide(&mut self, index: u32, references: &References) -> Decision {
-        let may_cut = !self.others_hold(index);
+        // A DMA buffer is cut only where nobody keeps memory from it, so that it can always go on to its end.
+        let obstacle = match self.others_hold(index) {
+            true => Some(Decision::Wait),
+            false => self.lists_are_promised().then_some(Decision::WaitForTurn),
+        };
+        let may_cut = obstacle.is_none();
         let size =
             self.contexts[index as usize].queue.front().expect("it was found there").desc.dma_buffer.len() as u32;
         let progress = &references.progress;
@@ -148,11 +164,14 @@ impl VidMm {
         let mut cut = None;
         let mut end = size;
         while let Some(offset) = references.split_offset(next) {
-            let group = references.group(next);
+            let mut group = references.group(next);
+            if self.adapter.has_bug(PlantedBug::TearGroup) {
+                group.end = next + 1;
+            }
             if self.patching.knobs.take_split_point && offset > start && offset < size {
-                if !may_cut {
+                if let Some(obstacle) = obstacle {
                     self.undo(&mut trial, Mark::START);
-                    return Decision::Wait;
+                    return obstacle;
                 }
                 (cut, end) = (Some(Cut::TakeSplitPoint), offset);
                 break;
@@ -167,6 +186,8 @@ impl VidMm {
                 }
                 if self.waits_for_unlock(allocation) {
                     self.undo(&mut trial, Mark::START);
+                    let device = self.contexts[index as usize].device;
+                    self.devices[device as usize].turn.takes_all = false;
                     return Decision::Wait;
                 }
                 if !self.try_member(&mut trial, allocation) {
@@ -177,7 +198,7 @@ impl VidMm {
             }
             let Some(missing) = missing else {
                 required.extend(members);
-                table.apply(references, group.clone());
+                table.apply(references, group.clone(), !self.adapter.has_bug(PlantedBug::KeepUnbound));
                 next = group.end;
                 continue;
             };
@@ -187,21 +208,43 @@ impl VidMm {
                 break;
             }
             self.undo(&mut trial, Mark::START);
-            if !may_cut {
-                return Decision::Wait;
+            if let Some(obstacle) = obstacle {
+                return obstacle;
             }
             let bytes = self.bytes_together(references, &required, group);
             return Decision::Impossible { offset, bytes };
+        }
+        if let Some(obstacle) = obstacle
+            && !self.fits_promises(self.contexts[index as usize].device, &trial)
+        {
+            self.undo(&mut trial, Mark::START);
+            return obstacle;
         }
         let patch_locations = references.progress.next..next;
         let verdict = self.conclude(trial);
         Decision::Decided(Portion { end, patch_locations, required, table, plans: Vec::new(), cut }, verdict)
     }
 
+    /// Whether what a trial's members take of each pool is promised to nobody else.
+    fn fits_promises(&self, device: u32, trial: &Trial) -> bool {
+        let mut added: PerPool<u64> = PerPool::default();
+        for (&index, target) in &trial.members {
+            let allocation = &self.allocations[index as usize];
+            let is_listed = self.is_counted(index) || allocation.entry(device).is_none_or(|entry| entry.count > 0);
+            let pool = match target {
+                Some(Target::Memory(_)) => Pool::Memory,
+                Some(Target::Aperture) => Pool::System,
+                None => allocation.place.expect("what stays is somewhere").pool(),
+            };
+            added[pool] += if is_listed { 0 } else { allocation.size };
+        }
+        self.may_hold(device as usize, added)
+    }
+
     /// Bytes that are bound together where a group of patch locations is applied to what is required already.
     fn bytes_together(&self, references: &References, required: &[u32], group: core::ops::Range<usize>) -> u64 {
         let bound = references.patch_locations[group].iter().filter_map(|at| references.bound_by(at));
-        let together: alloc::collections::BTreeSet<u32> = required.iter().copied().chain(bound).collect();
+        let together: BTreeSet<u32> = required.iter().copied().chain(bound).collect();
         together.into_iter().map(|index| self.allocations[index as usize].size).sum()
     }
 
@@ -214,8 +257,8 @@ impl VidMm {
         decided || self.patching.splitting.is_some_and(|splitting| splitting != index)
     }
 
-    /// Plans what a verdict asks for: who goes, who moves, who comes.
-    fn carry_out_verdict(&mut self, device: u32, portion: &Portion, verdict: Verdict) -> Vec<PlanNo> {
+    /// Plans what a verdict asks for: who goes, who moves, who comes. Returns the plans that what is `required` waits for.
+    pub(super) fn carry_out_verdict(&mut self, device: u32, required: &[u32], verdict: Verdict) -> Vec<PlanNo> {
         let Verdict { victims, members } = verdict;
         let mut draft = Draft { wanted_by: Some(device), ..Draft::default() };
         self.keep_all(members.keys().copied());
@@ -223,30 +266,35 @@ impl VidMm {
             self.plan_out(&mut draft, index, self.reason(index, EvictReason::RoomWanted));
         }
         let mut plans = Vec::new();
-        for index in portion.required.iter().copied() {
-            let target = members[&index];
-            if target.is_none() {
-                let plan = self.allocations[index as usize].last_plan;
-                plans.extend((!self.stream.is_retired(plan)).then_some(plan));
-                continue;
+        let named: BTreeSet<u32> = required.iter().copied().collect();
+        let others = members.keys().copied().filter(|index| !named.contains(index));
+        let in_order = Vec::from_iter(required.iter().copied().chain(others));
+        let (staying, moving): (Vec<u32>, Vec<u32>) = in_order.into_iter().partition(|index| members[index].is_none());
+        for index in staying {
+            let plan = self.allocations[index as usize].last_plan;
+            plans.extend((!self.stream.is_retired(plan)).then_some(plan));
+        }
+        for &index in &moving {
+            if let Some(place) = self.allocations[index as usize].place {
+                let allocation = &mut self.allocations[index as usize];
+                // The work of those that hold it may have written to it.
+                let is_held = allocation.is_held();
+                allocation.state |= if is_held { AllocationState::DIRTY } else { AllocationState::empty() };
+                let is_moved = place.pool() == allocation.pool() || !self.is_counted(index);
+                let reason = if is_moved { EvictReason::Moved } else { self.reason_to_move(index) };
+                self.plan_out(&mut draft, index, reason);
             }
-            if self.allocations[index as usize].place.is_some() {
-                self.plan_out(&mut draft, index, EvictReason::Moved);
-            }
-            let in_system = target == Some(Target::Aperture);
+            let in_system = members[&index] == Some(Target::Aperture);
             self.allocations[index as usize].state.set(AllocationState::LISTED_IN_SYSTEM, in_system);
         }
-        for index in portion.required.iter().copied() {
-            match members[&index] {
-                None => continue,
-                Some(Target::Memory(range)) => {
-                    self.patching.allocations.entry(index).or_default().assigned = Some(range);
-                }
-                Some(Target::Aperture) => {}
+        for &index in &moving {
+            if let Some(Target::Memory(range)) = members[&index] {
+                self.patching.allocations.entry(index).or_default().assigned = Some(range);
             }
             self.plan_in(&mut draft, index);
         }
         plans.extend(self.finish(draft));
+        moving.iter().for_each(|&index| self.await_move(index));
         self.stream.unretired(plans)
     }
 

@@ -26,14 +26,15 @@ use crate::{
 struct Halfway {
     /// What was to be copied to the backing store had not all arrived, or a notification had not put it right in place.
     leaving: BTreeSet<KmdAllocationHandle>,
-    /// What was to be copied to the memory segment, or filled there, and that no work can have written to since.
-    coming: BTreeSet<KmdAllocationHandle>,
+    /// What was to be copied to the memory segment, or filled there, and that no work can have written to since; and whether it
+    /// was promoted as the GPU had left it.
+    coming: BTreeMap<KmdAllocationHandle, bool>,
 }
 
 impl Halfway {
     /// Work was handed out that may run once the paging engine has reached `awaited`, heard or not.
     fn of(abandoned: &[Abandoned], being_built: PlanNo, awaited: u64) -> Self {
-        let mut halfway = Self { leaving: BTreeSet::new(), coming: BTreeSet::new() };
+        let mut halfway = Self { leaving: BTreeSet::new(), coming: BTreeMap::new() };
         for Abandoned { number, plan, fence_id, .. } in abandoned {
             halfway.leaving.extend(plan.out.iter().filter_map(|leaving| match leaving {
                 Leaving::Memory(out) => Some(out.handle),
@@ -41,7 +42,7 @@ impl Halfway {
             }));
             let may_be_used = fence_id.is_some_and(|fence_id| fence_id <= awaited);
             halfway.coming.extend(plan.page_in.iter().filter_map(|coming| match coming {
-                Coming::Memory(page_in) if !may_be_used => Some(page_in.handle),
+                Coming::Memory(page_in) if !may_be_used => Some((page_in.handle, page_in.is_as_left)),
                 Coming::Memory(_) | Coming::Aperture(_) => None,
             }));
             // What the driver was not told of yet is as the work before has left it.
@@ -178,8 +179,11 @@ impl VidMm {
         // The driver would have put it right before it left, from what the GPU knew of it.
         let is_put_right = allocation.state.contains(AllocationState::NOTIFY_EVICTION);
         let needs_gpu = match place {
-            // What nothing has written there is right where it comes from (I03), unless it comes as the GPU has left it.
-            Some(Place::Memory(_)) => is_put_right || !halfway.coming.contains(&allocation.handle),
+            // What nothing has written there is right where it comes from (I03), unless it was promoted as the GPU has left it.
+            Some(Place::Memory(_)) => match halfway.coming.get(&allocation.handle) {
+                Some(&is_as_left) => is_put_right && is_as_left,
+                None => true,
+            },
             Some(Place::System | Place::Aperture(_)) => is_put_right,
             None => false,
         };

@@ -70,7 +70,12 @@ impl VidMm {
             let state = allocation.state;
             let pools = allocation.allowed_pools();
             let may_move = is_only_here && is_listed && pools != [Some(allocation.pool()), None];
-            (may_move && !state.contains(AllocationState::ACCESSED_PHYSICALLY)).then_some((index, pools))
+            // A range of the aperture is assigned at admission; without GPU virtual addresses with the grant, but what was admitted
+            // to one pool stays there unless the CPU is to see it.
+            let is_to_be_seen = state.intersects(AllocationState::LOCKED | AllocationState::LOCK_PENDING);
+            let is_free =
+                !state.contains(AllocationState::ACCESSED_PHYSICALLY) || (self.adapter.is_physical() && is_to_be_seen);
+            (may_move && is_free).then_some((index, pools))
         })
     }
 
@@ -105,6 +110,10 @@ impl VidMm {
             if pool != allocation.pool() {
                 to_toggle.push(index);
             }
+        }
+        // There are bytes for it; there need not be a range.
+        if !self.packs_if_moved(device, &to_toggle) {
+            return;
         }
         for index in to_toggle {
             let allocation = &mut self.allocations[index as usize];

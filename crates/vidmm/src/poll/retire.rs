@@ -8,6 +8,7 @@ use crate::{
     event::Event,
     id::PlanNo,
     paging::{Plan, Retire},
+    planted::PlantedBug,
     recovery::Phase,
     state::{DeferredAction, Output, VidMm},
     units::{GpuVirtualAddress, PhysicalAddress, SegmentId},
@@ -108,7 +109,7 @@ impl VidMm {
 
     /// Retires plans whose last operation has completed.
     pub(crate) fn retire_plans(&mut self, host: &mut dyn Host) {
-        let completed = self.paging_engine().retired;
+        let completed = self.paging_engine().retired + u64::from(self.adapter.has_bug(PlantedBug::RetireEarly));
         while let Some((number, plan)) = self.stream.retire_next(completed) {
             self.stirred = true;
             // All paging operations that were under way for these ranges have ended with it (NTF-04).
@@ -157,7 +158,9 @@ impl VidMm {
             let id = self.allocation_id(index);
             self.end_locks(host, index);
             let gone = self.allocations.remove(index as usize);
-            self.patching.allocations.remove(&index);
+            if !self.adapter.has_bug(PlantedBug::LeakBooks) {
+                self.patching.allocations.remove(&index);
+            }
             for mapping in gone.mappings() {
                 self.processes[mapping.process as usize].space.unmap(mapping.virtual_address);
             }

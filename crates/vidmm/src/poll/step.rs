@@ -89,7 +89,8 @@ impl VidMm {
     #[inline(never)]
     fn tick(&mut self) {
         if self.turns.power == Power::Down {
-            return;
+            // What is said of budgets does not depend on what runs.
+            return self.tell_all_budgets();
         }
         self.ask_to_trim();
         self.take_turns();

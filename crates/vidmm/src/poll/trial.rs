@@ -1,4 +1,5 @@
-//! A trial: what a portion would require is given its places one after another, and taken back if it does not fit.
+//! A trial: what a portion or a device's list would require is given its places one after another, and taken back if it does not
+//! fit.
 //!
 //! It works on the free ranges themselves, and writes down what it did: going back costs what was tried, and keeping it is free.
 
@@ -6,6 +7,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 
 use crate::{allocation::AllocationState, place::Place, pool::Pool, state::VidMm, units::Extent};
 
+mod anew;
 mod moving;
 
 /// What was tried so far.
@@ -100,6 +102,8 @@ impl VidMm {
             return true;
         }
         let is_there = match self.allocations[index as usize].place {
+            // Where a list counts it, and nowhere else.
+            Some(place) if self.pools_of(index).all(|pool| pool != place.pool()) && self.is_counted(index) => false,
             Some(Place::Memory(_)) => self.keep_in_memory(trial, index),
             Some(_) => self.keep_in_system(trial, index),
             None => false,
@@ -109,8 +113,16 @@ impl VidMm {
             || self.pools_of(index).any(|pool| self.try_by_resettling(trial, index, pool))
     }
 
+    /// The pools that a member may be in: what a device's list requires, in the one where that counts it.
     fn pools_of(&self, index: u32) -> impl Iterator<Item = Pool> + use<> {
-        self.allocations[index as usize].allowed_pools().into_iter().flatten()
+        let allocation = &self.allocations[index as usize];
+        let pools = if self.is_counted(index) { [Some(allocation.pool()), None] } else { allocation.allowed_pools() };
+        pools.into_iter().flatten()
+    }
+
+    /// Whether it is fixed in which pool an allocation is counted: those of device lists are, while a list names them.
+    pub(super) fn is_counted(&self, index: u32) -> bool {
+        !self.devices[self.allocations[index as usize].device as usize].has_reference_lists()
     }
 
     fn try_in(&mut self, trial: &mut Trial, index: u32, pool: Pool) -> bool {
@@ -144,6 +156,11 @@ impl VidMm {
                 _ => None,
             },
         );
+        // It was counted among what may be taken, perhaps for a member that was looked at before.
+        let (_, kept) = self.bytes_in_system(index, None);
+        if !self.fits_in_system(trial, 0, kept) {
+            return false;
+        }
         if self.aperture.assigned(index).is_none() {
             match self.aperture.assign(index, size, shown_at) {
                 Some(range) if Some(range.offset) == shown_at => trial.done.push(Done::Assigned(index)),
@@ -172,10 +189,7 @@ impl VidMm {
                 break range;
             }
             let Some(victim) = self.next_candidate(trial) else { return self.try_by_moving(trial, index) };
-            let freed = self.memory_range(victim).expect("what is evictable there is there");
-            self.free_for(trial, freed);
-            trial.victims.push(victim);
-            trial.done.push(Done::Victim);
+            self.free_victim(trial, victim);
         };
         trial.done.push(Done::Taken(range));
         self.note_member(trial, index, Some(Target::Memory(range)));
@@ -194,6 +208,13 @@ impl VidMm {
         }
     }
 
+    fn free_victim(&mut self, trial: &mut Trial, victim: u32) {
+        let freed = self.memory_range(victim).expect("what is evictable there is there");
+        self.free_for(trial, freed);
+        trial.victims.push(victim);
+        trial.done.push(Done::Victim);
+    }
+
     fn free_for(&mut self, trial: &mut Trial, range: Extent) {
         self.placer.linear().release(range);
         trial.done.push(Done::Freed(range));
@@ -202,8 +223,7 @@ impl VidMm {
     /// A range of the aperture for the allocation, and a part of the commit limit.
     fn try_in_system(&mut self, trial: &mut Trial, index: u32) -> bool {
         let size = self.allocations[index as usize].size;
-        let evictable = self.evictable[Pool::System].bytes() - trial.kept_in_system;
-        if trial.wanted_in_system + size > self.commit.available() + evictable {
+        if !self.fits_in_system(trial, size, 0) {
             return false;
         }
         if self.aperture.assign(index, size, None).is_some() {
@@ -214,6 +234,12 @@ impl VidMm {
         self.note_in_system(trial, index, Some(Target::Aperture));
         self.note_member(trial, index, Some(Target::Aperture));
         true
+    }
+
+    /// Whether what members want of system memory fits, with so many bytes more, beside what must stay there, and so many more.
+    fn fits_in_system(&self, trial: &Trial, wanted: u64, kept: u64) -> bool {
+        let evictable = self.evictable[Pool::System].bytes() - trial.kept_in_system - kept;
+        trial.wanted_in_system + wanted <= self.commit.available() + evictable
     }
 
     fn note_member(&mut self, trial: &mut Trial, index: u32, target: Option<Target>) {

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use crate::{
     budget::MemorySegmentGroup,
     event::Event,
+    planted::PlantedBug,
     pool::Pool,
     state::{Output, VidMm},
     trim::TrimFlags,
@@ -43,7 +44,7 @@ impl VidMm {
                 if books.notifications.is_empty() || books.error.is_some() {
                     continue;
                 }
-                let again_at = books.turn.asked_to_trim_at.map(|asked| asked + self.trim_intervals.min);
+                let again_at = books.turn.asked_to_trim_at.map(|asked| asked.saturating_add(self.trim_intervals.min));
                 match again_at {
                     Some(again_at) if !moved && self.now < again_at => self.wake_at(again_at),
                     _ => {
@@ -58,14 +59,23 @@ impl VidMm {
 
     /// Tells a process its budget, if it listens or is above it, and the last that it was told does not stand any more.
     fn publish_budget(&mut self, process: u32, pool: Pool) -> bool {
-        let Some(budget) = self.shares[pool].publish(process) else { return false };
-        let (group, requested) = (self.group_of(pool), self.shares[pool].get(process).demand);
+        let Some(group) = self.group_of(pool) else { return false };
+        let Some(mut budget) = self.shares[pool].publish(process) else { return false };
+        if self.adapter.has_bug(PlantedBug::TellWrongBudget) {
+            budget /= 2;
+        }
+        let requested = self.shares[pool].get(process).demand;
         let id = self.processes.id(process as usize);
         self.events.record(|| Event::BudgetChanged { process: id, group, budget, requested });
         if self.processes[process as usize].standing.listens {
             self.outputs.push_back(Output::BudgetChanged { process: id, group, budget });
         }
         true
+    }
+
+    /// Tells those their budgets who listen.
+    pub(super) fn tell_all_budgets(&mut self) {
+        Pool::ALL.into_iter().for_each(|pool| self.tell_budgets(pool));
     }
 
     fn tell_budgets(&mut self, pool: Pool) {
@@ -147,11 +157,12 @@ impl VidMm {
         }
     }
 
-    /// The group that a pool's budget is for (RES-50, U-3).
-    pub(crate) fn group_of(&self, pool: Pool) -> MemorySegmentGroup {
-        match pool {
-            Pool::System if self.adapter.memory.is_some() => MemorySegmentGroup::NonLocal,
-            Pool::System | Pool::Memory => MemorySegmentGroup::Local,
+    /// The group that a pool's budget is for; none for a memory segment that the adapter does not have (RES-50, U-3).
+    fn group_of(&self, pool: Pool) -> Option<MemorySegmentGroup> {
+        match (pool, self.adapter.memory.is_some()) {
+            (Pool::Memory, true) | (Pool::System, false) => Some(MemorySegmentGroup::Local),
+            (Pool::System, true) => Some(MemorySegmentGroup::NonLocal),
+            (Pool::Memory, false) => None,
         }
     }
 

@@ -12,6 +12,7 @@ use crate::{
     allocation::AllocationState,
     budget::PriorityBand,
     event::{Event, ResumeReason, SuspendReason},
+    id::PlanNo,
     pool::{PerPool, Pool},
     residency::EntryFlags,
     spans::SpanNo,
@@ -32,6 +33,7 @@ impl VidMm {
     /// Gives turns: one step of the scheduler.
     pub(crate) fn take_turns(&mut self) {
         self.settle_resumed();
+        self.settle_takers();
         self.replace();
         if self.turns.stopped.is_empty() {
             return;
@@ -40,13 +42,13 @@ impl VidMm {
         // Whoever comes later in the order, also one who is about to yield, leaves the room that is made for those before it.
         let mut spoken_for = PerPool::default();
         for device in self.waiting() {
-            let has_room = self.has_room(device, &spoken_for);
+            let needed = self.place_for_turn(device);
+            let has_room = self.has_room(device, needed, &spoken_for);
             if has_room {
                 self.resume(device, ResumeReason::HasWork);
             }
-            if !self.devices[device as usize].is_active() && (has_room || self.make_way(device, &spoken_for)) {
-                let books = &self.devices[device as usize];
-                Pool::ALL.into_iter().for_each(|pool| spoken_for[pool] += books.needed(pool));
+            if !self.devices[device as usize].is_active() && (has_room || self.make_way(device, needed, &spoken_for)) {
+                Pool::ALL.into_iter().for_each(|pool| spoken_for[pool] += needed[pool]);
             }
         }
         self.suspend_drained();
@@ -68,7 +70,7 @@ impl VidMm {
             if turn.plans.iter().all(|&plan| stream.is_retired(plan)) {
                 turn.plans.clear();
                 turn.began_at = now;
-                turn.slice = SLICE_MIN.max(SLICE_PER_PAGING * (now - turn.resumed_at));
+                turn.slice = SLICE_MIN.max(SLICE_PER_PAGING.saturating_mul(now - turn.resumed_at));
                 self.turns.resuming.remove(&device);
             }
         }
@@ -99,7 +101,7 @@ impl VidMm {
     }
 
     /// Whether queued work of the device waits for nothing but its turn.
-    fn has_runnable_work(&self, device: u32) -> bool {
+    pub(super) fn has_runnable_work(&self, device: u32) -> bool {
         let mut queued = self.queued.iter().map(|queued| &self.contexts[queued.context as usize]);
         (self.devices[device as usize].has_undispatched() || self.adapter.is_physical())
             && queued.any(|context| {
@@ -114,27 +116,29 @@ impl VidMm {
         books.error.is_some() || (books.requests.is_empty() && !books.is_in_flight() && !self.has_runnable_work(device))
     }
 
-    /// Whether what the device needs fits beside what others are promised and `spoken_for`. Where it may, what could be in
-    /// system memory is placed anew for it.
-    fn has_room(&mut self, device: u32, spoken_for: &PerPool<u64>) -> bool {
+    /// What a device that waits needs for its turn. Where it may, what could be in system memory is placed anew for it.
+    fn place_for_turn(&mut self, device: u32) -> PerPool<u64> {
         let process = self.devices[device as usize].process;
         let waited = self.devices[device as usize].turn.waits_since.map_or(0, |since| self.now - since);
         let may_be_demoted = self.is_over_budget(process) || waited >= STARVATION;
         if self.devices[device as usize].is_suspended() {
             self.place_anew(device, may_be_demoted);
         }
+        self.room_needed(device)
+    }
+
+    /// Whether what the device needs fits beside what others are promised and `spoken_for`.
+    fn has_room(&self, device: u32, needed: PerPool<u64>, spoken_for: &PerPool<u64>) -> bool {
         Pool::ALL.into_iter().all(|pool| {
-            let needed = self.devices[device as usize].needed(pool);
-            needed.saturating_add(spoken_for[pool]) <= self.not_promised_to_others(device as usize, pool)
+            needed[pool].saturating_add(spoken_for[pool]) <= self.not_promised_to_others(device as usize, pool)
         })
     }
 
     /// Makes others yield, if those who may would make room for the device beside what is `spoken_for`; whether they would.
-    fn make_way(&mut self, device: u32, spoken_for: &PerPool<u64>) -> bool {
-        let books = &self.devices[device as usize];
+    fn make_way(&mut self, device: u32, needed: PerPool<u64>, spoken_for: &PerPool<u64>) -> bool {
         let missing = |pool: Pool| {
             let beside = self.not_promised_to_others(device as usize, pool);
-            books.needed(pool).saturating_add(spoken_for[pool]).saturating_sub(beside)
+            needed[pool].saturating_add(spoken_for[pool]).saturating_sub(beside)
         };
         let mut missing = PerPool::new(missing(Pool::Memory), missing(Pool::System));
         let mut asked = Vec::new();
@@ -193,27 +197,30 @@ impl VidMm {
             return Yield::Now(SuspendReason::WaitsForRoom);
         }
         let process = &self.processes[books.process as usize];
-        let slice_over = (books.turn.began_at + books.turn.slice).max(self.resuming_until(other));
-        let starved_at = self.devices[wanting as usize].turn.waits_since.unwrap_or(self.now) + STARVATION;
+        let slice_over = books.turn.began_at.saturating_add(books.turn.slice).max(self.resuming_until(other));
+        let waits_since = self.devices[wanting as usize].turn.waits_since.unwrap_or(self.now);
+        let starved_at = waits_since.saturating_add(STARVATION);
         let is_idle = self.has_nothing_to_run(other);
         if books.error.is_some() {
             return Yield::Now(SuspendReason::Idle);
         }
         let at = |time: Nanoseconds, reason| if time <= self.now { Yield::Now(reason) } else { Yield::At(time) };
         if self.is_over_budget(books.process) {
-            let grace = books.turn.asked_to_trim_at.map_or(0, |asked| asked + TRIM_GRACE);
+            let grace = books.turn.asked_to_trim_at.map_or(0, |asked| asked.saturating_add(TRIM_GRACE));
             return match is_idle {
                 true => at(grace, SuspendReason::IdleOverBudget),
                 false => at(grace.max(slice_over), SuspendReason::SliceOver),
             };
         }
+        // Who finds no place could not be refused for it: everybody drains for it now and then.
+        let is_needed = self.devices[wanting as usize].turn.takes_all;
         let is_foreground = process.standing.band != PriorityBand::Normal;
         let is_blocked = is_idle && books.has_undispatched();
         let is_reserved = Pool::ALL.into_iter().all(|pool| {
             let share = self.shares[pool].get(books.process);
             share.demand.max(books.promised(pool)) <= share.reservation
         });
-        if (is_foreground || is_reserved) && !is_blocked {
+        if (is_foreground || is_reserved) && !is_blocked && !is_needed {
             return Yield::Never;
         }
         match is_idle {
@@ -224,13 +231,14 @@ impl VidMm {
 
     /// A device whose list is on its way back does not yield before it has run.
     fn resuming_until(&self, device: u32) -> Nanoseconds {
-        if self.turns.resuming.contains(&device) { self.now + SLICE_MIN } else { 0 }
+        if self.turns.resuming.contains(&device) { self.now.saturating_add(SLICE_MIN) } else { 0 }
     }
 
     /// Nothing of the device is dispatched or granted from now on.
     pub(crate) fn stop(&mut self, device: u32, reason: SuspendReason, wanted_by: Option<u32>, gives_way: bool) {
         let turn = &mut self.devices[device as usize].turn;
         turn.gives_way |= gives_way;
+        turn.takes_all = false;
         if turn.activity != Activity::Active {
             return;
         }
@@ -296,18 +304,18 @@ impl VidMm {
     /// The device's turn has come: its list is brought back, and then its work runs.
     fn resume(&mut self, device: u32, reason: ResumeReason) {
         let was_suspended = self.devices[device as usize].is_suspended();
-        let items = if was_suspended { self.items_to_bring_back(device) } else { Vec::new() };
-        if was_suspended && !self.can_bring_in(device, &items) {
+        let has_list = !self.devices[device as usize].has_reference_lists();
+        if has_list && !self.lists_may_run() {
             return;
         }
-        // While it counts as suspended, no plan waits for what it has queued.
-        let plans = self.bring_in(device, &items);
+        let Some((plans, grants)) = self.bring_back_list(device) else { return };
         self.set_activity(device, Activity::Active);
         self.turns.stopped.remove(&device);
         let plans = self.stream.unretired(plans);
         let turn = &mut self.devices[device as usize].turn;
         (turn.gives_way, turn.waits_since, turn.resumed_at) = (false, None, self.now);
         (turn.began_at, turn.slice) = (self.now, SLICE_MIN);
+        turn.takes_all &= !has_list;
         // A device that only yielded may still wait for the plans of its last turn.
         if was_suspended {
             turn.unbuilt = !plans.is_empty();
@@ -317,12 +325,31 @@ impl VidMm {
             self.statistics.resumes += 1;
         }
         let id = self.device_id(device);
-        self.events.record(|| Event::DeviceResumed { device: id, reason, plans });
+        // Who only yielded has lost nothing: these plans are those of the request that is granted with its turn.
+        let returning = || if was_suspended { plans.clone() } else { Vec::new() };
+        self.events.record(|| Event::DeviceResumed { device: id, reason, plans: returning() });
         self.stirred = true;
+        if grants {
+            self.note_grant(device, plans);
+        }
+        if self.adapter.is_physical() {
+            self.grant_to(device);
+        }
+    }
+
+    /// Brings back what a device held, if it was suspended and there is room for all of it. Returns the plans for that, and whether
+    /// its next request is granted with them.
+    fn bring_back_list(&mut self, device: u32) -> Option<(Vec<PlanNo>, bool)> {
+        if self.adapter.is_physical() {
+            return self.resume_if_placed(device);
+        }
+        let items = self.items_to_bring_back(device);
+        // While it counts as suspended, no plan waits for what it has queued.
+        self.can_bring_in(device, &items).then(|| (self.bring_in(device, &items), false))
     }
 
     /// What was held when the device was suspended, and is still required.
-    fn items_to_bring_back(&self, device: u32) -> Vec<(u32, Option<SpanNo>)> {
+    pub(super) fn items_to_bring_back(&self, device: u32) -> Vec<(u32, Option<SpanNo>)> {
         let books = &self.devices[device as usize];
         let still_required = |&id| {
             let index = self.allocations.lookup(id).ok()?;
@@ -371,7 +398,7 @@ impl VidMm {
 
     /// Somebody waits for this time.
     pub(crate) fn wake_at(&mut self, time: Nanoseconds) {
-        let later = time.max(self.now + 1);
+        let later = time.max(self.now.saturating_add(1));
         self.wake = Some(self.wake.map_or(later, |wake| wake.min(later)));
     }
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::draft::Draft;
 use crate::{
     allocation::AllocationState, event::EvictReason, evictable::Class, extents::Extents, offer::OfferPriority,
-    pool::Pool, residency::ListEntry, state::VidMm, units::Extent,
+    planted::PlantedBug, pool::Pool, residency::ListEntry, state::VidMm, units::Extent,
 };
 
 impl VidMm {
@@ -19,8 +19,9 @@ impl VidMm {
             }
         }
         let number = self.stream.next_number();
+        let takes_early = self.adapter.has_bug(PlantedBug::TakeEarly);
         self.placer.pages().take(bytes, |plan| {
-            if plan != number {
+            if plan != number && !takes_early {
                 draft.plan.follow(plan);
             }
         })

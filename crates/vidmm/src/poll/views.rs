@@ -35,14 +35,17 @@ impl VidMm {
     pub(super) fn waits_for_unlock(&self, index: u32) -> bool {
         let allocation = &self.allocations[index as usize];
         let is_hidden = allocation.pool() == Pool::Memory && !allocation.is_seen_anywhere();
-        allocation.state.contains(AllocationState::LOCKED) && is_hidden
+        // Nobody can unlock what is destroyed.
+        let is_destroyed = allocation.state.contains(AllocationState::DESTROYED);
+        allocation.state.contains(AllocationState::LOCKED) && is_hidden && !is_destroyed
     }
 
     /// Writes into `draft` that the CPU sees an allocation where it is now, if it is locked and what is seen moves.
     pub(super) fn plan_view(&mut self, draft: &mut Draft, index: u32) {
         let allocation = &mut self.allocations[index as usize];
-        if !allocation.state.contains(AllocationState::LOCKED) || allocation.state.contains(AllocationState::KEEPS_COPY)
-        {
+        // Of what is destroyed the CPU sees nothing new.
+        let stays = AllocationState::KEEPS_COPY | AllocationState::DESTROYED;
+        if !allocation.state.contains(AllocationState::LOCKED) || allocation.state.intersects(stays) {
             return;
         }
         if matches!(allocation.place, Some(Place::Memory(_))) {
@@ -99,7 +102,7 @@ impl VidMm {
         }
         let mut draft = Draft::default();
         let extents = allocation.extents(place);
-        draft.plan.copy_in(PageIn { handle, size, extents, backing_store: Some(backing_store) });
+        draft.plan.copy_in(PageIn { handle, size, extents, backing_store: Some(backing_store), is_as_left: false });
         follow(&self.stream, &mut draft.plan, last_plan);
         let devices: Vec<u32> = self.allocations[index as usize].entries().map(|(device, _)| device).collect();
         let number = self.stream.next_number();
@@ -115,6 +118,8 @@ impl VidMm {
         allocation.state -= AllocationState::DIRTY;
         self.statistics.bytes_paged_in += size;
         draft.decided = true;
+        let allocation = self.allocation_id(index);
+        self.events.record(|| Event::Refreshed { plan: number, allocation });
         self.finish(draft);
     }
 }

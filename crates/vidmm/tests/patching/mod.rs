@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 #[path = "../world/failing.rs"]
 pub mod failing;
+pub mod lister;
 pub mod random;
 pub mod splitter;
 
@@ -33,6 +34,7 @@ pub struct Config {
     /// Bytes of a paging buffer; each operation takes 64.
     pub paging_buffer: u32,
     pub knobs: PreparationKnobs,
+    pub tdr: TdrOptions,
 }
 
 impl Default for Config {
@@ -45,6 +47,7 @@ impl Default for Config {
             bank_range_table: Vec::new(),
             paging_buffer: 4096,
             knobs: PreparationKnobs::default(),
+            tdr: TdrOptions::default(),
         }
     }
 }
@@ -374,6 +377,10 @@ pub struct World {
     seen: usize,
     /// An engine that does nothing with the commands that it is given.
     pub ignoring: Option<u32>,
+    /// What the driver calls contexts.
+    handles: BTreeMap<ContextId, u64>,
+    /// The time of the next poll, in nanoseconds.
+    pub now: u64,
 }
 
 /// A user of the adapter: a device with a context on the render engine.
@@ -407,7 +414,8 @@ impl World {
     pub fn try_new(config: Config) -> Result<Self, StartAdapterError> {
         let (mut driver, mut host) = (Driver::new(&config), Memory::default());
         host.failing = driver.failing.clone();
-        let options = AdapterOptions { events: true, preparation: config.knobs, ..AdapterOptions::default() };
+        let options =
+            AdapterOptions { events: true, preparation: config.knobs, tdr: config.tdr, ..AdapterOptions::default() };
         let vidmm = VidMm::start_adapter(options, &mut driver, &mut host)?;
         Ok(Self {
             vidmm,
@@ -426,6 +434,8 @@ impl World {
             given: Default::default(),
             seen: 0,
             ignoring: None,
+            handles: BTreeMap::new(),
+            now: 0,
         })
     }
 
@@ -444,7 +454,14 @@ impl World {
     }
 
     pub fn context(&mut self, device: DeviceId, engine: u32) -> ContextId {
-        self.call(|vidmm, driver, _| vidmm.create_context(driver, device, engine)).unwrap()
+        let context = self.call(|vidmm, driver, _| vidmm.create_context(driver, device, engine)).unwrap();
+        self.handles.insert(context, self.driver.last_handle);
+        context
+    }
+
+    /// The tokens that a context has read, in their order.
+    pub fn read_in(&self, context: ContextId) -> &[u64] {
+        self.read_by.get(&self.handles[&context]).map_or(&[], |read| read)
     }
 
     pub fn create(&mut self, client: Client, info: AllocationInfo) -> AllocationId {
@@ -466,7 +483,8 @@ impl World {
     }
 
     pub fn poll(&mut self) {
-        while let Some(output) = self.call(|vidmm, driver, host| vidmm.poll(0, driver, host)) {
+        let now = self.now;
+        while let Some(output) = self.call(|vidmm, driver, host| vidmm.poll(now, driver, host)) {
             match output {
                 Output::Submit(packet) => {
                     if packet.signal.engine != PAGING {

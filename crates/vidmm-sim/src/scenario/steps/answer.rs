@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use vidmm::contract::RenderStatus;
 use vidmm::{
     CreateError, EvictError, GpuVaError, InvalidHandle, LockError, MakeResidentError, MapError, OfferError, OpenError,
@@ -10,7 +10,7 @@ use vidmm::{
 };
 
 /// The answer of a call: that it was done, or the refusal by name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
     /// It was done, and can be used at once.
@@ -327,6 +327,7 @@ impl From<&ReservationError> for Answer {
 impl From<&MapError> for Answer {
     fn from(error: &MapError) -> Self {
         match error {
+            MapError::PhysicalAddresses => Self::NotSupported,
             MapError::InvalidHandle(_) => Self::InvalidHandle,
             MapError::DeviceInError(_) => Self::DeviceInError,
             MapError::Range(_) => Self::Range,
@@ -359,6 +360,7 @@ impl From<&RenderError> for Answer {
             RenderError::DeviceInError(_) => Self::DeviceInError,
             RenderError::GpuVirtualAddresses => Self::NotSupported,
             RenderError::WrongDevice { .. } => Self::WrongDevice,
+            RenderError::NotResident { .. } => Self::NotResident,
             RenderError::QueueFull { .. } => Self::QueueFull,
             RenderError::PatchLocationList { .. } => Self::PatchLocationList,
             RenderError::Driver(status) => match status {

@@ -2,16 +2,17 @@
 
 use std::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use vidmm::{MemorySegmentGroup, PriorityBand, TrimIntervals, Visibility};
 use vidmm_trace::ByteSize;
 
 use super::names::name;
 use crate::exact::exact;
 use crate::scenario::duration::Duration;
+use crate::scenario::keys::{exactly, is_default};
 
 /// The names of [`MemorySegmentGroup`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Group {
     /// Local memory, or system memory where there is none.
@@ -40,29 +41,29 @@ impl fmt::Display for Group {
 }
 
 /// QueryVideoMemoryInfo, and what it must answer.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct QueryVideoMemory {
     /// The process.
     #[serde(rename = "query-video-memory", deserialize_with = "name")]
     pub process: String,
     /// The group.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub group: Group,
     /// Its budget.
-    #[serde(default)]
+    #[serde(default, serialize_with = "exactly")]
     pub budget: Option<ByteSize>,
     /// What it uses.
-    #[serde(default)]
+    #[serde(default, serialize_with = "exactly")]
     pub usage: Option<ByteSize>,
     /// What its lists name.
-    #[serde(default)]
+    #[serde(default, serialize_with = "exactly")]
     pub requested: Option<ByteSize>,
     /// What it has reserved.
-    #[serde(default)]
+    #[serde(default, serialize_with = "exactly")]
     pub reservation: Option<ByteSize>,
     /// What it could reserve.
-    #[serde(default)]
+    #[serde(default, serialize_with = "exactly")]
     pub available_for_reservation: Option<ByteSize>,
 }
 
@@ -73,16 +74,17 @@ impl fmt::Display for QueryVideoMemory {
 }
 
 /// ChangeVideoMemoryReservation.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ReserveVideoMemory {
     /// The process.
     #[serde(rename = "reserve-video-memory", deserialize_with = "name")]
     pub process: String,
     /// The group.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub group: Group,
     /// How much.
+    #[serde(serialize_with = "exactly")]
     pub size: ByteSize,
 }
 
@@ -93,22 +95,22 @@ impl fmt::Display for ReserveVideoMemory {
 }
 
 /// The importance of a process.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ProcessPriority {
     /// The process.
     #[serde(rename = "process-priority", deserialize_with = "name")]
     pub process: String,
     /// Its band.
-    #[serde(default, with = "Band")]
+    #[serde(default, with = "Band", skip_serializing_if = "is_default")]
     pub band: PriorityBand,
     /// What of it is seen.
-    #[serde(default, with = "Seen")]
+    #[serde(default, with = "Seen", skip_serializing_if = "is_default")]
     pub visibility: Visibility,
 }
 
 /// The names of [`PriorityBand`].
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(remote = "PriorityBand", rename_all = "kebab-case")]
 enum Band {
     Dwm,
@@ -117,7 +119,7 @@ enum Band {
 }
 
 /// The names of [`Visibility`].
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(remote = "Visibility", rename_all = "kebab-case")]
 enum Seen {
     Minimized,
@@ -142,22 +144,22 @@ impl fmt::Display for ProcessPriority {
 }
 
 /// A trim notification that must have come, or that none has.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ExpectTrim {
     /// The device.
     #[serde(rename = "expect-trim", deserialize_with = "name")]
     pub device: String,
     /// The flags of the oldest that was not looked at yet; none of them: no notification is left.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<TrimFlag>,
     /// How much it must ask to trim.
-    #[serde(default)]
+    #[serde(default, serialize_with = "exactly")]
     pub num_bytes_to_trim: Option<ByteSize>,
 }
 
 /// Why a process is asked to trim (RES-41).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrimFlag {
     /// PeriodicTrim.
@@ -176,7 +178,7 @@ impl fmt::Display for ExpectTrim {
 }
 
 /// How often processes are asked to trim (RES-43).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Intervals {
     /// While memory is short.

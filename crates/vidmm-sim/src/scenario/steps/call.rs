@@ -1,16 +1,19 @@
 //! What steps do.
 
-use serde::Deserialize;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
 use vidmm_trace::ByteSize;
 
 use super::budget::{ExpectTrim, Intervals, ProcessPriority, QueryVideoMemory, ReserveVideoMemory};
 use super::fault::{CheckError, CheckResets};
 use super::kernel::Kernel;
-use super::names::names;
+use super::names;
 use super::objects::{CreateAllocation, CreateDevice, DestroyAllocation, KillProcess, MapAllocation, OnDevice};
 use super::render::Render;
 use super::residency::{Evict, MakeResident, Offer, Reclaim, SetPriority, UpdateProperty};
 use crate::scenario::duration::Duration;
+use crate::scenario::keys::is_default;
 
 /// What a step does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,7 +126,7 @@ pub enum Look {
 }
 
 /// Whether the adapter has power.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Power {
     /// It is about to lose it.
@@ -133,7 +136,7 @@ pub enum Power {
 }
 
 /// Where an allocation is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Whereabouts {
     /// In local memory.
@@ -161,6 +164,19 @@ pub enum Until {
     Kernel(String),
 }
 
+impl fmt::Display for Until {
+    /// As scenarios write it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Idle => f.write_str("idle"),
+            Self::Quiet => f.write_str("quiet"),
+            Self::PoweredDown => f.write_str("powered-down"),
+            Self::For(duration) => duration.fmt(f),
+            Self::Kernel(name) => f.write_str(name),
+        }
+    }
+}
+
 impl From<String> for Until {
     fn from(text: String) -> Self {
         match text.as_str() {
@@ -173,19 +189,19 @@ impl From<String> for Until {
 }
 
 /// A look at the aperture.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CheckAperture {
     /// The allocations whose ranges are looked at.
-    #[serde(rename = "check-aperture", deserialize_with = "names")]
+    #[serde(rename = "check-aperture", with = "names")]
     pub allocations: Vec<String>,
     /// What every page must show.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub shows: ApertureShows,
 }
 
 /// What pages of the aperture show.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ApertureShows {
     /// The bytes of the allocation's backing store.

@@ -4,10 +4,40 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::budget::{ProcessPriority, ReserveVideoMemory};
 use super::call::{Action, Call, Look, Until};
+use super::lists::{Kind, objects, subject};
 use super::objects::{DestroyAllocation, KillProcess};
 use super::render::Render;
 use super::residency::{Evict, MakeResident, Offer, SetPriority, UpdateProperty};
-use super::{DEFAULT_DEVICE, DEFAULT_PROCESS};
+use super::{DEFAULT_DEVICE, DEFAULT_PROCESS, Step};
+
+/// Checks steps that were made in memory. Groups may be named as in a file.
+///
+/// # Errors
+///
+/// Where the first step is that names what is not there, and what is wrong with it.
+pub(in crate::scenario) fn check_steps(steps: &[Step], is_physical: bool) -> Result<(), (usize, String)> {
+    let mut known = Known::new(is_physical);
+    for (at, step) in steps.iter().enumerate() {
+        known.check(&mut step.action.clone()).map_err(|problem| (at, problem))?;
+    }
+    Ok(())
+}
+
+/// Takes names of what is not there out of lists, and drops the steps that do not make sense even then.
+pub(in crate::scenario) fn drop_orphans(steps: &mut Vec<Step>, is_physical: bool) {
+    let mut known = Known::new(is_physical);
+    steps.retain_mut(|step| {
+        let before = subjects(&mut step.action, is_physical);
+        known.keep_known(&mut step.action);
+        let is_about_nothing = before > 0 && subjects(&mut step.action, is_physical) == 0;
+        !is_about_nothing && known.check(&mut step.action.clone()).is_ok()
+    });
+}
+
+/// How many names the list has that a step is about.
+fn subjects(action: &mut Action, is_physical: bool) -> usize {
+    subject(action, is_physical).map_or(0, |(_, names)| names.len())
+}
 
 /// The names that steps have given so far.
 pub(super) struct Known {
@@ -34,6 +64,23 @@ impl Known {
             mappings: BTreeMap::new(),
             kernels: BTreeSet::new(),
             fences: BTreeSet::new(),
+        }
+    }
+
+    /// Takes the names of what is not there out of the lists of a step.
+    fn keep_known(&self, action: &mut Action) {
+        let mut keep = |(kind, names): (Kind, &mut Vec<String>)| names.retain(|name| self.is_known(kind, name));
+        subject(action, self.is_physical).into_iter().for_each(&mut keep);
+        objects(action).into_iter().for_each(keep);
+    }
+
+    fn is_known(&self, kind: Kind, name: &str) -> bool {
+        match kind {
+            Kind::Allocations => self.allocations.contains_key(name),
+            Kind::Mappings => self.mappings.contains_key(name),
+            Kind::Devices => self.devices.contains(name),
+            Kind::Work => self.kernels.contains(name),
+            Kind::WorkOrFences => self.kernels.contains(name) || self.fences.contains(name),
         }
     }
 

@@ -18,10 +18,7 @@ impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Call::CreateProcess(process) => write!(f, "create-process {process}"),
-            Call::CreateDevice(create) => match &create.process {
-                None => write!(f, "create-device {}", create.device),
-                Some(process) => write!(f, "create-device {} of {process}", create.device),
-            },
+            Call::CreateDevice(create) => create.fmt(f),
             Call::CreateFence(fence) => write!(f, "create-fence {fence}"),
             Call::CreateAllocation(create) => create.fmt(f),
             Call::OpenAllocation(open) => write!(f, "open-allocation {open}"),

@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use vidmm::DeviceErrorReason;
 
 use super::list::list;
-use super::names::names;
+use super::names;
 
 /// Devices that must be in error.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CheckError {
     /// The devices.
-    #[serde(rename = "check-error", deserialize_with = "names")]
+    #[serde(rename = "check-error", with = "names")]
     pub devices: Vec<String>,
     /// Why.
     pub reason: ErrorReason,
@@ -26,7 +26,7 @@ impl fmt::Display for CheckError {
 }
 
 /// How often something must have been reset since the adapter started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CheckResets {
     /// Engines, all together.
@@ -42,7 +42,7 @@ impl fmt::Display for CheckResets {
 }
 
 /// The names of [`DeviceErrorReason`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorReason {
     /// Its work accessed memory that is not mapped or not resident.

@@ -2,43 +2,48 @@
 
 use std::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::list::list;
-use super::names::{name, names, optional_name};
+use super::names::{self, name, optional_name};
 use crate::prediction::Content;
+use crate::scenario::keys::is_default;
 use crate::scenario::number::within;
 
 /// A kernel to be submitted.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Kernel {
     /// Its name.
     #[serde(rename = "kernel", deserialize_with = "name")]
     pub name: String,
     /// The mappings that it reads, in order.
-    #[serde(default, deserialize_with = "names")]
+    #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<String>,
     /// The mappings that it writes, in order.
-    #[serde(default, deserialize_with = "names")]
+    #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
     pub writes: Vec<String>,
     /// What fills the pages that it writes.
-    #[serde(default = "ramp")]
+    #[serde(default = "ramp", skip_serializing_if = "is_ramp")]
     pub content: Content,
     /// How long it runs, in nanoseconds.
-    #[serde(default = "microsecond", deserialize_with = "within::<_, _, 1, 0x1_0000_0000_0000>")]
+    #[serde(
+        default = "microsecond",
+        deserialize_with = "within::<_, _, 1, 0x1_0000_0000_0000>",
+        skip_serializing_if = "is_microsecond"
+    )]
     pub nanoseconds: u64,
     /// It never ends by itself.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub hangs: bool,
     /// The engine that runs it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub engine: KernelEngine,
     /// Kernels that must have ended, and fences that must have been signalled, before it runs.
-    #[serde(default, deserialize_with = "names")]
+    #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
     /// The allocations that its submission names: those must be resident on the device (FLT-02).
-    #[serde(default, deserialize_with = "names")]
+    #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
     pub allocations: Vec<String>,
     /// The device; none is that of what it reads and writes.
     #[serde(default, deserialize_with = "optional_name")]
@@ -46,7 +51,7 @@ pub struct Kernel {
 }
 
 /// An engine that runs kernels.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KernelEngine {
     /// It runs shaders.
@@ -76,10 +81,18 @@ impl fmt::Display for Kernel {
     }
 }
 
-fn ramp() -> Content {
+pub(super) fn ramp() -> Content {
     Content::Ramp
 }
 
-fn microsecond() -> u64 {
+pub(super) fn microsecond() -> u64 {
     1000
+}
+
+pub(super) fn is_ramp(content: &Content) -> bool {
+    *content == ramp()
+}
+
+pub(super) fn is_microsecond(nanoseconds: &u64) -> bool {
+    *nanoseconds == microsecond()
 }

@@ -27,17 +27,21 @@ mod render;
 mod fault;
 mod call;
 mod display;
+mod lists;
 mod check;
+mod tables;
 mod read;
+mod write;
 
 pub use answer::Answer;
 pub use budget::{ExpectTrim, Group, Intervals, ProcessPriority, QueryVideoMemory, ReserveVideoMemory, TrimFlag};
 pub use call::{Action, ApertureShows, Call, CheckAperture, Look, Power, Until, Whereabouts};
+pub(super) use check::{check_steps, drop_orphans};
 pub use fault::{CheckError, CheckResets, ErrorReason};
 pub use kernel::{Kernel, KernelEngine};
 pub use objects::{
-    AllocationPriority, CpuAccess, CreateAllocation, CreateDevice, DestroyAllocation, DestroyFlag, KillProcess,
-    MapAllocation, OnDevice,
+    AllocationPriority, CpuAccess, CreateAllocation, CreateDevice, DestroyAllocation, DestroyFlag, DirectionName,
+    KillProcess, MapAllocation, OnDevice, ResidencyLists,
 };
 pub(super) use read::read_steps;
 pub use render::{Bound, HostileList, Render, RenderCommand};

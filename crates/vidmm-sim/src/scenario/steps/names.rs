@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
+use serde::ser::Serializer;
 
 /// The longest name, in characters.
 const MAX_NAME: usize = 40;
@@ -19,8 +20,16 @@ pub(super) fn optional_name<'de, D: Deserializer<'de>>(deserializer: D) -> Resul
 }
 
 /// Reads one name, or a list of them.
-pub(super) fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     deserializer.deserialize_any(NamesVisitor)
+}
+
+/// Writes one name, or a list of them.
+pub(super) fn serialize<S: Serializer>(names: &[String], serializer: S) -> Result<S::Ok, S::Error> {
+    match names {
+        [name] => serializer.serialize_str(name),
+        names => serializer.collect_seq(names),
+    }
 }
 
 pub(super) fn check_name<E: Error>(name: String) -> Result<String, E> {

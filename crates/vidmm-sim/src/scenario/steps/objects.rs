@@ -2,22 +2,23 @@
 
 use std::fmt;
 
-use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
-use vidmm::PAGE_SIZE;
+use serde::{Deserialize, Serialize};
 use vidmm::contract::Direction;
+use vidmm::{DeviceResidency, PAGE_SIZE};
 use vidmm_runtime::AllocationSegments;
 use vidmm_trace::ByteSize;
 
 use super::list::list;
-use super::names::{name, names, optional_name};
+use super::names::{self, name, optional_name};
 use crate::exact::exact;
+use crate::scenario::keys::{exactly, is_default};
 use crate::scenario::limits::MAX_LOCAL_MEMORY;
-use crate::scenario::memory::{Notification, optional_segments};
+use crate::scenario::memory::{Notification, optional_segments, write_segments};
 use crate::scenario::number::within;
 
 /// A device to be created.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CreateDevice {
     /// Its name.
@@ -27,31 +28,67 @@ pub struct CreateDevice {
     #[serde(default, deserialize_with = "optional_name")]
     pub process: Option<String>,
     /// The priority of its paging queue.
-    #[serde(default, deserialize_with = "queue_priority")]
+    #[serde(default, deserialize_with = "queue_priority", skip_serializing_if = "is_default")]
     pub priority: i32,
+    /// Which lists drive its residency; none is the adapter's usual kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub residency: Option<ResidencyLists>,
+}
+
+/// Which lists drive a device's residency (PAT-17).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ResidencyLists {
+    /// What it makes resident.
+    DeviceList,
+    /// What its command buffers refer to: only without GPU virtual addresses, where it is usual.
+    ReferenceLists,
+}
+
+impl From<ResidencyLists> for DeviceResidency {
+    fn from(lists: ResidencyLists) -> Self {
+        match lists {
+            ResidencyLists::DeviceList => Self::DeviceList,
+            ResidencyLists::ReferenceLists => Self::ReferenceLists,
+        }
+    }
+}
+
+impl fmt::Display for CreateDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "create-device {}", self.device)?;
+        if let Some(process) = &self.process {
+            write!(f, " of {process}")?;
+        }
+        match self.residency {
+            None => Ok(()),
+            Some(ResidencyLists::DeviceList) => f.write_str(", with a device list"),
+            Some(ResidencyLists::ReferenceLists) => f.write_str(", with reference lists"),
+        }
+    }
 }
 
 /// Allocations to be created.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CreateAllocation {
     /// The name of one, or of all of a group, which then have the numbers from 1 behind it.
     #[serde(rename = "create-allocation", deserialize_with = "name")]
     pub name: String,
     /// How many bytes each has.
-    #[serde(deserialize_with = "size")]
+    #[serde(deserialize_with = "size", serialize_with = "exactly")]
     pub size: ByteSize,
     /// Where they may be; none is local memory where there is any, and system memory elsewhere.
-    #[serde(default, deserialize_with = "optional_segments")]
+    #[serde(default, deserialize_with = "optional_segments", serialize_with = "write_segments")]
     pub segments: Option<AllocationSegments>,
     /// Whether engines address them physically: in system memory they are mapped in the aperture.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub accessed_physically: bool,
     /// What the driver wants to hear of them.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<Notification>,
     /// Whether each has a compression surface, through which kernels read and write it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub compression: bool,
     /// How much they matter.
     #[serde(default)]
@@ -60,23 +97,23 @@ pub struct CreateAllocation {
     #[serde(default)]
     pub cpu: Option<CpuAccess>,
     /// Whether other devices may open them.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub shared: bool,
     /// How many there are; none is one, without a number.
     #[serde(default, deserialize_with = "count")]
     pub count: Option<u32>,
     /// Where each had better begin: at a multiple of so many bytes. This key and the next three count without GPU virtual
     /// addresses only.
-    #[serde(default, deserialize_with = "alignment")]
+    #[serde(default, deserialize_with = "alignment", serialize_with = "exactly")]
     pub alignment: Option<ByteSize>,
     /// From which end of a segment room is looked for.
     #[serde(default)]
     pub direction: Option<DirectionName>,
     /// The banks of local memory where they had better be, from 1, in order of preference (SEG-43).
-    #[serde(default, deserialize_with = "banks")]
+    #[serde(default, deserialize_with = "banks", skip_serializing_if = "Vec::is_empty")]
     pub banks: Vec<u8>,
     /// Whether their content leaves local memory through the aperture (SEG-45).
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub evict_through_aperture: bool,
     /// The device; none is the default's.
     #[serde(default, deserialize_with = "optional_name")]
@@ -141,7 +178,7 @@ impl fmt::Display for CreateAllocation {
 }
 
 /// From which end of a segment room is looked for (SEG-42).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DirectionName {
     /// The lowest addresses first.
@@ -169,7 +206,7 @@ pub(super) fn places(segments: AllocationSegments) -> &'static str {
 }
 
 /// How much an allocation matters: those of lower priority are evicted first (CRE-30, CRE-31a).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AllocationPriority {
     /// It is unused.
@@ -210,7 +247,7 @@ impl fmt::Display for AllocationPriority {
 }
 
 /// What the CPU may do with an allocation (2.2).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CpuAccess {
     /// It may lock it.
@@ -237,19 +274,19 @@ impl fmt::Display for OnDevice {
 }
 
 /// Allocations to be destroyed.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DestroyAllocation {
     /// Which.
-    #[serde(rename = "destroy-allocation", deserialize_with = "names")]
+    #[serde(rename = "destroy-allocation", with = "names")]
     pub allocations: Vec<String>,
     /// How.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<DestroyFlag>,
 }
 
 /// How an allocation is destroyed (RES-90).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DestroyFlag {
     /// AssumeNotInUse.
@@ -269,23 +306,23 @@ impl fmt::Display for DestroyAllocation {
 }
 
 /// A process to be killed.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct KillProcess {
     /// Which.
     #[serde(rename = "kill-process", deserialize_with = "name")]
     pub process: String,
     /// After how many more steps of the GPU: commands that begin or end. 0 is at once.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub after: u32,
 }
 
 /// A mapping to be made.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct MapAllocation {
     /// What to map: an allocation, or each of a group.
-    #[serde(rename = "map", deserialize_with = "names")]
+    #[serde(rename = "map", with = "names")]
     pub allocations: Vec<String>,
     /// The mapping's name; none is the allocation's.
     #[serde(rename = "as", default, deserialize_with = "optional_name")]
@@ -294,13 +331,13 @@ pub struct MapAllocation {
     #[serde(default, deserialize_with = "optional_name")]
     pub device: Option<String>,
     /// From which byte on.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default", serialize_with = "exactly")]
     pub offset: ByteSize,
     /// How many bytes; 0 is all that follow.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default", serialize_with = "exactly")]
     pub size: ByteSize,
     /// Whether writes through it fault.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub read_only: bool,
 }
 

@@ -4,16 +4,17 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
-use vidmm_trace::ByteSize;
 
 use super::Step;
 use super::answer::Answer;
-use super::budget::Intervals;
-use super::call::{Action, Call, Look, Power, Whereabouts};
+use super::call::{Action, Call, Look};
 use super::check::Known;
-use super::fault::CheckResets;
-use super::names::{name, names};
 use super::objects::OnDevice;
+use super::tables::{
+    CheckAdapterError, CheckContent, CheckFinding, CheckResidency, CheckSystem, CheckWaiting, CloseAllocation, CpuRead,
+    CpuWrite, CreateFence, CreateProcess, FreeVa, Lock, NotifyBudget, OpenAllocation, Query, RegisterTrim, Resets,
+    ResumeProcess, SetPower, SetTrimIntervals, Signal, SuspendProcess, Unlock, UnregisterTrim, Wait,
+};
 use crate::scenario::problem::Problem;
 
 /// The verbs, each the key of a step's table that says what the step does.
@@ -138,51 +139,4 @@ fn verbs(verbs: &[(&str, Read)]) -> String {
 
 fn read<T: DeserializeOwned>(step: Spanned<DeValue<'_>>) -> Result<T, toml::de::Error> {
     T::deserialize(ValueDeserializer::from(step))
-}
-
-/// The tables of calls that have few keys.
-macro_rules! tables {
-    ($($table:ident { $($(#[$attribute:meta])* $field:ident: $kind:ty,)* })*) => {
-        $(#[derive(Deserialize)]
-        #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-        struct $table { $($(#[$attribute])* $field: $kind,)* })*
-    };
-}
-
-tables! {
-    CreateProcess { #[serde(deserialize_with = "name")] create_process: String, }
-    CreateFence { #[serde(deserialize_with = "name")] create_fence: String, }
-    OpenAllocation {
-        #[serde(deserialize_with = "names")] open_allocation: Vec<String>,
-        #[serde(deserialize_with = "name")] device: String,
-    }
-    CloseAllocation {
-        #[serde(deserialize_with = "names")] close_allocation: Vec<String>,
-        #[serde(deserialize_with = "name")] device: String,
-    }
-    Lock { #[serde(deserialize_with = "names")] lock: Vec<String>, }
-    CpuWrite { #[serde(deserialize_with = "names")] cpu_write: Vec<String>, }
-    CpuRead { #[serde(deserialize_with = "names")] cpu_read: Vec<String>, }
-    Unlock { #[serde(deserialize_with = "names")] unlock: Vec<String>, }
-    NotifyBudget { #[serde(deserialize_with = "name")] notify_budget: String, }
-    RegisterTrim { #[serde(deserialize_with = "name")] register_trim: String, }
-    UnregisterTrim { #[serde(deserialize_with = "name")] unregister_trim: String, }
-    SetTrimIntervals { trim_intervals: Intervals, }
-    SuspendProcess {
-        #[serde(deserialize_with = "name")] suspend_process: String,
-        #[serde(default)] allow_wake_on_submission: bool,
-    }
-    ResumeProcess { #[serde(deserialize_with = "name")] resume_process: String, }
-    SetPower { power: Power, }
-    Wait { wait: String, }
-    Signal { #[serde(deserialize_with = "name")] signal: String, }
-    FreeVa { #[serde(deserialize_with = "name")] free_va: String, }
-    CheckContent { #[serde(deserialize_with = "names")] check_content: Vec<String>, }
-    CheckSystem { #[serde(deserialize_with = "names")] check_system: Vec<String>, }
-    Query { query_paging_va: u32, #[serde(default)] size: Option<ByteSize>, }
-    CheckResidency { #[serde(deserialize_with = "names")] check_residency: Vec<String>, r#in: Whereabouts, }
-    CheckAdapterError { check_adapter_error: String, }
-    Resets { check_resets: CheckResets, }
-    CheckFinding { check_finding: String, }
-    CheckWaiting { #[serde(deserialize_with = "names")] check_waiting: Vec<String>, }
 }

@@ -2,17 +2,18 @@
 
 use std::fmt;
 
-use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize, Serializer};
 
-use super::kernel::KernelEngine;
+use super::kernel::{KernelEngine, is_microsecond, is_ramp, microsecond, ramp};
 use super::list::list;
-use super::names::{check_name, name, names, optional_name};
+use super::names::{self, check_name, name, optional_name};
 use crate::prediction::Content;
+use crate::scenario::keys::is_default;
 use crate::scenario::number::within;
 
 /// A command buffer to be rendered: kernels that find memory through slots.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Render {
     /// Its name.
@@ -22,16 +23,20 @@ pub struct Render {
     #[serde(deserialize_with = "commands")]
     pub commands: Vec<RenderCommand>,
     /// What fills the pages that its kernels write.
-    #[serde(default = "ramp")]
+    #[serde(default = "ramp", skip_serializing_if = "is_ramp")]
     pub content: Content,
     /// How long each of its kernels runs, in nanoseconds.
-    #[serde(default = "microsecond", deserialize_with = "within::<_, _, 1, 0x1_0000_0000_0000>")]
+    #[serde(
+        default = "microsecond",
+        deserialize_with = "within::<_, _, 1, 0x1_0000_0000_0000>",
+        skip_serializing_if = "is_microsecond"
+    )]
     pub nanoseconds: u64,
     /// The engine that runs it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub engine: KernelEngine,
     /// What must have ended, and fences that must have been signalled, before it runs.
-    #[serde(default, deserialize_with = "names")]
+    #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
     /// The device; none is that of the first allocation.
     #[serde(default, deserialize_with = "optional_name")]
@@ -69,7 +74,7 @@ pub struct Bound {
 }
 
 /// How the list of patch locations is wrong that a user-mode driver hands in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostileList {
     /// The split offsets decrease.
@@ -136,12 +141,7 @@ impl fmt::Display for Render {
                     lead = " | ";
                     continue;
                 }
-                RenderCommand::Unbind(slot) => write!(f, "{lead}unbind {slot}")?,
-                RenderCommand::Kernel { reads, writes } => {
-                    let words = [("read", reads), ("write", writes)].map(|(verb, ranges)| in_words(verb, ranges));
-                    let words: Vec<String> = words.into_iter().flatten().collect();
-                    write!(f, "{lead}{}", words.join(" "))?;
-                }
+                RenderCommand::Unbind(_) | RenderCommand::Kernel { .. } => write!(f, "{lead}{command}")?,
             }
             lead = "; ";
         }
@@ -157,6 +157,27 @@ impl fmt::Display for Render {
             Some(HostileList::SplitOffsetBeyondTheEnd) => f.write_str(", a split offset is beyond its end"),
             Some(HostileList::AddressWithoutPatchLocation) => f.write_str(", an address is no patch location's"),
         }
+    }
+}
+
+impl fmt::Display for RenderCommand {
+    /// As scenarios write it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Split => f.write_str("split"),
+            Self::Unbind(slot) => write!(f, "unbind {slot}"),
+            Self::Kernel { reads, writes } => {
+                let words = [("read", reads), ("write", writes)].map(|(verb, ranges)| in_words(verb, ranges));
+                let words: Vec<String> = words.into_iter().flatten().collect();
+                f.write_str(&words.join(" "))
+            }
+        }
+    }
+}
+
+impl Serialize for RenderCommand {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -228,14 +249,6 @@ fn page_range(text: &str) -> Result<(u64, u64), String> {
 fn slot(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|&slot: &u32| slot < 1 << 24);
     number.ok_or_else(|| format!("`{text}` is no slot; write a whole number below 16777216"))
-}
-
-fn ramp() -> Content {
-    Content::Ramp
-}
-
-fn microsecond() -> u64 {
-    1000
 }
 
 #[cfg(test)]

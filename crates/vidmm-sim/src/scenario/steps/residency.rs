@@ -2,35 +2,36 @@
 
 use std::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use vidmm_runtime::AllocationSegments;
 use vidmm_trace::ByteSize;
 
 use super::list::list;
-use super::names::{names, optional_name};
+use super::names::{self, optional_name};
 use super::objects::{AllocationPriority, places};
-use crate::scenario::memory::optional_segments;
+use crate::scenario::keys::{exactly, is_default};
+use crate::scenario::memory::{optional_segments, write_segments};
 
 /// MakeResident.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct MakeResident {
     /// The allocations.
-    #[serde(rename = "make-resident", deserialize_with = "names")]
+    #[serde(rename = "make-resident", with = "names")]
     pub allocations: Vec<String>,
     /// The device; none is that of the first allocation.
     #[serde(default, deserialize_with = "optional_name")]
     pub device: Option<String>,
     /// How it is meant.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<MakeResidentFlag>,
     /// How much a refusal must ask to trim.
-    #[serde(default)]
+    #[serde(default, serialize_with = "exactly")]
     pub num_bytes_to_trim: Option<ByteSize>,
 }
 
 /// How a MakeResident is meant (RES-15).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MakeResidentFlag {
     /// CantTrimFurther.
@@ -50,25 +51,25 @@ impl fmt::Display for MakeResident {
 }
 
 /// Evict.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Evict {
     /// The allocations.
-    #[serde(rename = "evict", deserialize_with = "names")]
+    #[serde(rename = "evict", with = "names")]
     pub allocations: Vec<String>,
     /// The device; none is that of the first allocation.
     #[serde(default, deserialize_with = "optional_name")]
     pub device: Option<String>,
     /// How it is meant.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<EvictFlag>,
     /// How much the answer must ask to trim.
-    #[serde(default)]
+    #[serde(default, serialize_with = "exactly")]
     pub num_bytes_to_trim: Option<ByteSize>,
 }
 
 /// How an Evict is meant.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EvictFlag {
     /// EvictOnlyIfNecessary.
@@ -92,22 +93,22 @@ fn on(device: Option<&str>) -> String {
 }
 
 /// OfferAllocations.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Offer {
     /// The allocations.
-    #[serde(rename = "offer", deserialize_with = "names")]
+    #[serde(rename = "offer", with = "names")]
     pub allocations: Vec<String>,
     /// How reluctantly they are discarded.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub priority: OfferPriority,
     /// How.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<OfferFlag>,
 }
 
 /// How reluctantly offered content is discarded (RES-60).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OfferPriority {
     /// First.
@@ -122,7 +123,7 @@ pub enum OfferPriority {
 }
 
 /// How an allocation is offered (RES-60).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OfferFlag {
     /// OfferImmediately.
@@ -148,19 +149,19 @@ impl fmt::Display for Offer {
 }
 
 /// ReclaimAllocations2.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Reclaim {
     /// The allocations.
-    #[serde(rename = "reclaim", deserialize_with = "names")]
+    #[serde(rename = "reclaim", with = "names")]
     pub allocations: Vec<String>,
     /// What must have become of each, in the same order; one for all of them.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<ReclaimResult>,
 }
 
 /// What became of offered content (RES-64).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReclaimResult {
     /// It is what it was.
@@ -182,25 +183,25 @@ impl fmt::Display for ReclaimResult {
 }
 
 /// SetAllocationPriority.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SetPriority {
     /// The allocations.
-    #[serde(rename = "set-priority", deserialize_with = "names")]
+    #[serde(rename = "set-priority", with = "names")]
     pub allocations: Vec<String>,
     /// Their priority.
     pub priority: AllocationPriority,
 }
 
 /// UpdateAllocationProperty.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct UpdateProperty {
     /// The allocations.
-    #[serde(rename = "update-property", deserialize_with = "names")]
+    #[serde(rename = "update-property", with = "names")]
     pub allocations: Vec<String>,
     /// Where they may be from now on.
-    #[serde(default, deserialize_with = "optional_segments")]
+    #[serde(default, deserialize_with = "optional_segments", serialize_with = "write_segments")]
     pub segments: Option<AllocationSegments>,
 }
 

@@ -34,6 +34,8 @@ pub(super) struct Allocation {
     pub unmap_told: (PlanNo, u64),
     /// Where the last decision puts it.
     pub decided: Option<Place>,
+    /// The plan that has moved it there because it was in the way elsewhere.
+    pub moved_by: Option<PlanNo>,
     /// Where the plans put it that have entered the stream.
     pub entered: Option<Place>,
     /// Where it is once all that was built has run.

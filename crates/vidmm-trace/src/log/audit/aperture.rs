@@ -63,9 +63,20 @@ impl Audit {
         let arrives = arrivals.iter().any(|arrival| {
             arrival.allocation == id && arrival.place.segment == aperture && arrival.place.extents == [range]
         });
-        self.findings.check(arrives && segment == aperture, Invariant::I24, || {
+        let is_lent = self.lend(id, range);
+        self.findings.check((arrives || is_lent) && segment == aperture, Invariant::I24, || {
             format!("{range:?} of segment {} is mapped for {id}, which the plan does not place there", segment.0)
         });
+    }
+
+    /// What is copied out of the memory segment of an adapter without GPU virtual addresses may leave through the aperture: all
+    /// of it is mapped there for as long as that takes (SEG-45). Returns whether it may.
+    fn lend(&mut self, id: AllocationId, range: Extent) -> bool {
+        let (memory, is_physical) = (self.places.memory.id, self.adapter.is_physical());
+        let size = self.allocations.get(&id).map_or(0, |allocation| allocation.size);
+        let Some(victim) = self.victim_mut(id) else { return false };
+        let leaves = victim.place.segment == memory && victim.copied && victim.moved == 0;
+        leaves && is_physical && range.size == size && victim.lent.replace(range).is_none()
     }
 
     /// Pages that showed an allocation show the dummy page: what was mapped, when no process sees it any more (BPB-33).
@@ -75,7 +86,8 @@ impl Audit {
         };
         let range = bytes(op.offset_in_pages, op.number_of_pages);
         let aperture = self.places.aperture.id;
-        let leaves = self.victim(id).is_some_and(|victim| victim.place.segment == aperture);
+        let was_lent = self.victim_mut(id).is_some_and(|victim| victim.lent.take_if(|lent| *lent == range).is_some());
+        let leaves = was_lent || self.victim(id).is_some_and(|victim| victim.place.segment == aperture);
         self.findings.check(leaves && op.segment_id == aperture, Invariant::I24, || {
             format!("{range:?} of segment {} is unmapped, but {id} does not leave it", op.segment_id.0)
         });

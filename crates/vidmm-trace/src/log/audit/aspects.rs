@@ -1,7 +1,7 @@
 //! What is known of an allocation besides its place and its lists.
 
 use vidmm::contract::CpuVirtualAddress;
-use vidmm::{Extent, OfferFlags, OfferPriority, ProcessId, SegmentId};
+use vidmm::{Extent, OfferFlags, OfferPriority, PlanNo, ProcessId, SegmentId};
 
 /// A kind of memory that is shared among processes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -40,5 +40,7 @@ pub(super) struct CpuView {
     pub address: CpuVirtualAddress,
     pub segment: SegmentId,
     pub extents: Vec<Extent>,
+    /// The last plan that moves it and has entered the stream: until that has retired the CPU sees nothing.
+    pub hidden_by: Option<PlanNo>,
     pub locks: u32,
 }

@@ -12,8 +12,24 @@ use super::Audit;
 use super::aspects::Pool;
 use super::demands::Standing;
 use super::finding::Invariant;
+use super::list_entry::ListEntry;
 
 const POOLS: [Pool; 2] = [Pool::Memory, Pool::System];
+
+/// How much too much a list would be, in bytes.
+#[derive(Clone, Debug)]
+struct Excess {
+    /// More than fits if nobody else has anything.
+    alone: u64,
+    /// More than its process may have while not all that is asked for fits.
+    entitled: RangeInclusive<u64>,
+}
+
+impl Default for Excess {
+    fn default() -> Self {
+        Self { alone: 0, entitled: 0..=0 }
+    }
+}
 
 impl Audit {
     pub(super) fn budget_event(&mut self, event: &Event) {
@@ -66,21 +82,19 @@ impl Audit {
                 .findings
                 .check(empty, Invariant::I16, || format!("{group:?} is empty, but {process} has a budget"));
         };
-        if !self.demands_are_clear() {
+        if !self.demands_are_bounded() {
             return;
         }
-        let standing = self.standing(pool, process, 0);
-        self.findings.check(requested == standing.demand, Invariant::I16, || {
-            format!(
-                "{process} is said to request {requested} bytes of {group:?}, but its lists name {}",
-                standing.demand
-            )
+        let demand = self.demand_within(pool, process);
+        self.findings.check(demand.contains(&requested), Invariant::I16, || {
+            format!("{process} is said to request {requested} bytes of {group:?}, but its lists name {demand:?}")
         });
-        self.findings.check(standing.budgets().contains(&budget), Invariant::I16, || {
-            format!(
-                "{process} is told a budget of {budget} bytes of {group:?}, but it follows to be {}",
-                standing.budget
-            )
+        // The more the others demand, the less is left for it.
+        let least = self.standing_amid(pool, process, 0, |id| *self.demand_within(pool, id).end());
+        let most = self.standing_amid(pool, process, 0, |id| *self.demand_within(pool, id).start());
+        let budgets = *least.budgets().start()..=*most.budgets().end();
+        self.findings.check(budgets.contains(&budget), Invariant::I16, || {
+            format!("{process} is told a budget of {budget} bytes of {group:?}, but it follows to be {budgets:?}")
         });
     }
 
@@ -120,62 +134,80 @@ impl Audit {
         }
         let Some(added) = self.added(id, named) else { return };
         let Some(process) = self.devices.get(&id).map(|device| device.process) else { return };
-        let excess = POOLS.map(|pool| {
-            let added = added.get(&pool).copied().unwrap_or(0);
-            self.excess(reason, (id, pool), added, &self.standing(pool, process, added))
+        let excess = POOLS.map(|pool| match added.get(&pool) {
+            Some(&added) => self.excess(id, pool, added, &self.standing(pool, process, added), flags),
+            None => Excess::default(),
         });
-        let excess: Vec<RangeInclusive<u64>> = excess.into_iter().flatten().collect();
-        self.findings.check(!excess.is_empty(), Invariant::I16, || {
+        let is_so = excess.iter().any(|excess| match reason {
+            NoMemoryReason::DoesNotFit => excess.alone > 0,
+            _ => *excess.entitled.end() > 0,
+        });
+        self.findings.check(is_so, Invariant::I16, || {
             format!("{id} is refused as {reason:?}, but with {added:?} bytes more {process} would not be above that")
         });
-        let enough = excess.is_empty() || excess.iter().any(|excess| excess.contains(&to_trim)) && to_trim > 0;
-        self.findings.check(enough, Invariant::I08, || {
-            format!("{id} is refused as {reason:?} and is to trim {to_trim} bytes, but is {excess:?} above that")
+        let least = excess.iter().map(|excess| excess.alone.max(*excess.entitled.start())).fold(0, u64::saturating_add);
+        let most = excess.iter().map(|excess| excess.alone.max(*excess.entitled.end())).fold(0, u64::saturating_add);
+        // Without GPU virtual addresses ranges take more than their bytes: then more must go.
+        let most = if self.adapter.is_physical() { u64::MAX } else { most };
+        let enough = least.max(1)..=most.saturating_add(self.fragmented(named));
+        // Without GPU virtual addresses ranges take more than their bytes: then more must go.
+        let is_more = self.adapter.is_physical() && to_trim > *enough.end();
+        self.findings.check(!is_so || enough.contains(&to_trim) || is_more, Invariant::I08, || {
+            format!("{id} is refused as {reason:?} and is to trim {to_trim} bytes, but {enough:?} are too much")
         });
     }
 
-    /// How much too much a list would be in a pool for a reason, if it would be: at the least and at the most.
+    /// How much too much a list would be in a pool: of what there is, and of what its process may have.
     fn excess(
         &self,
-        reason: NoMemoryReason,
-        (device, pool): (DeviceId, Pool),
+        device: DeviceId,
+        pool: Pool,
         added: u64,
         standing: &Standing,
-    ) -> Option<RangeInclusive<u64>> {
+        flags: MakeResidentFlags,
+    ) -> Excess {
         let &Standing { demand, maximum, capacity, .. } = standing;
-        let (least, most) = match reason {
-            NoMemoryReason::OverBudget => {
-                let budgets = standing.budgets();
-                (demand.saturating_sub(*budgets.end()), demand.saturating_sub(*budgets.start()))
-            }
-            NoMemoryReason::OverMaximumBudget => (demand.saturating_sub(maximum), demand.saturating_sub(maximum)),
-            _ => {
-                let own = self.listed_bytes(device, pool).saturating_add(added).saturating_sub(capacity);
-                (own, own)
-            }
+        let limits = match flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) {
+            true => maximum..=maximum,
+            false => standing.budgets(),
         };
-        let imposed = reason == NoMemoryReason::DoesNotFit || standing.is_pressed();
-        (imposed && most > 0).then_some(least..=most)
+        let over = |limit: &u64| if standing.is_pressed() { demand.saturating_sub(*limit) } else { 0 };
+        Excess {
+            alone: self.listed_bytes(device, pool).saturating_add(added).saturating_sub(capacity),
+            entitled: over(limits.end())..=over(limits.start()),
+        }
     }
 
-    /// Bytes that a MakeResident adds to what its process demands; none if the log does not say where.
+    /// What a refusal may ask to trim besides because there is no hole in the aperture: at the most all of it, for each allocation
+    /// that needs one.
+    fn fragmented(&self, named: &[AllocationId]) -> u64 {
+        let named: BTreeSet<&AllocationId> = named.iter().collect();
+        let needs_range = |id: &&AllocationId| {
+            let allocation = self.allocations.get(id);
+            allocation.is_some_and(|of| of.accessed_physically && self.pool_of(of) == Some(Pool::System))
+        };
+        self.places.aperture.size.saturating_mul(named.into_iter().filter(needs_range).count() as u64)
+    }
+
+    /// Bytes that a MakeResident adds to what its process demands; none if the log does not say where, as for what others own.
     fn added(&self, device: DeviceId, named: &[AllocationId]) -> Option<BTreeMap<Pool, u64>> {
         let mut added = BTreeMap::new();
         let named: BTreeSet<&AllocationId> = named.iter().collect();
         for id in named {
             let allocation = self.allocations.get(id)?;
-            if allocation.charge.is_none() {
+            if !allocation.lists.get(&device).is_some_and(ListEntry::demands) {
                 let own = allocation.owner == device;
-                *added.entry(self.pool_of(allocation).filter(|_| own)?).or_default() += allocation.size;
+                let added: &mut u64 = added.entry(self.pool_of(allocation).filter(|_| own)?).or_default();
+                *added = added.saturating_add(allocation.size);
             }
         }
         Some(added)
     }
 
-    /// Bytes that the list of one device names: what is offered must fit again when it is reclaimed.
+    /// Bytes that the list of one device names, without what is offered: whether that fits again Reclaim finds out.
     fn listed_bytes(&self, device: DeviceId, pool: Pool) -> u64 {
         let named = self.allocations.values().filter(|allocation| {
-            allocation.lists.get(&device).is_some_and(|entry| entry.count > 0) && self.pool_of(allocation) == Some(pool)
+            allocation.lists.get(&device).is_some_and(ListEntry::demands) && self.pool_of(allocation) == Some(pool)
         });
         named.fold(0u64, |sum, allocation| sum.saturating_add(allocation.size))
     }

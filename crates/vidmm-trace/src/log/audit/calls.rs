@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use vidmm::{Event, Extent};
+use vidmm::{DeviceResidency, Event, Extent};
 
 use super::allocation::Allocation;
 use super::device::{Context, Device};
 use super::fences::Queue;
+use super::finding::Invariant;
 use super::list_entry::ListEntry;
 use super::names::Name;
 use super::{Audit, Process};
@@ -20,9 +21,16 @@ impl Audit {
                 self.processes.insert(process, Process::new(handle));
                 self.by_process_handle.insert(handle, process);
             }
-            Event::DeviceCreated { device, process } => {
+            Event::DeviceCreated { device, process, residency } => {
                 self.born(device, Some(process.into()));
-                self.devices.insert(device, Device::new(process));
+                self.devices.insert(device, Device::new(process, residency));
+                let is_possible = residency == DeviceResidency::DeviceList || self.adapter.is_physical();
+                self.findings.check(is_possible, Invariant::I23, || {
+                    format!(
+                        "{device} has reference lists, on an adapter of the model {:?}",
+                        self.adapter.addressing_model
+                    )
+                });
             }
             Event::ContextCreated { context, device, engine } => {
                 self.born(context, Some(device.into()));
@@ -86,6 +94,7 @@ impl Audit {
             notify,
             unmap_told: (0, 0),
             decided: None,
+            moved_by: None,
             entered: None,
             built: None,
             last_plan: 0,

@@ -7,6 +7,7 @@ use vidmm::{AllocationId, GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddres
 use super::Audit;
 use super::allocation::Place;
 use super::finding::Invariant;
+use super::plans::Arrival;
 use super::segment::Run;
 use super::shadow::leaf_bytes;
 
@@ -103,9 +104,29 @@ impl Audit {
 
     /// A plan is built to its end: it has moved all of what it was to move.
     pub(super) fn check_moved(&mut self, plan: PlanNo, id: AllocationId, how: &str, moved: u64, must: bool) {
+        self.check_all_moved(plan, id, how, moved, must, Invariant::I10);
+    }
+
+    /// The same of what comes in. Where nothing was filled, there is what others have left (I26).
+    pub(super) fn check_arrived(&mut self, plan: PlanNo, arrival: &Arrival) {
+        let Arrival { allocation, content, moved, .. } = *arrival;
+        let invariant = if content == ContentSource::Fill && moved == 0 { Invariant::I26 } else { Invariant::I10 };
+        let must = content != ContentSource::InPlace;
+        self.check_all_moved(plan, allocation, "brought in", moved, must, invariant);
+    }
+
+    fn check_all_moved(
+        &mut self,
+        plan: PlanNo,
+        id: AllocationId,
+        how: &str,
+        moved: u64,
+        must: bool,
+        invariant: Invariant,
+    ) {
         let Some(allocation) = self.allocations.get(&id) else { return };
         let right = if must { allocation.size } else { 0 };
-        self.findings.check(moved == right, Invariant::I10, || {
+        self.findings.check(moved == right, invariant, || {
             format!("plan {plan} ends with {moved} bytes of {id} {how}, which must be {right}")
         });
     }

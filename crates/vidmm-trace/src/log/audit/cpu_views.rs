@@ -32,15 +32,22 @@ impl Audit {
         self.check_not_offered(id, "locked");
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         let right = self.places.shown_to_cpu(allocation, allocation.decided.as_ref());
-        let settled = allocation.seen_in_backing_store || self.plans.is_retired(allocation.last_plan);
+        // What is locked already is seen until a plan that moves it enters the stream.
+        let is_seen = allocation.cpu_view.as_ref().is_some_and(|view| view.hidden_by.is_none());
+        let settled = is_seen || allocation.seen_in_backing_store || self.plans.is_retired(allocation.last_plan);
         self.findings.check(settled && shown == right, Invariant::Res86, || {
             format!("the CPU sees {id} at {shown:?}, but it is at {right:?}; settled there: {settled}")
         });
         // The CPU may have written there from now on.
         allocation.backed |= shown.0.is_system();
         let (segment, extents) = shown;
-        let view =
-            allocation.cpu_view.get_or_insert_with(|| CpuView { address, segment, extents: extents.clone(), locks: 0 });
+        let view = allocation.cpu_view.get_or_insert_with(|| CpuView {
+            address,
+            segment,
+            extents: extents.clone(),
+            hidden_by: None,
+            locks: 0,
+        });
         view.locks = view.locks.saturating_add(1);
         let same = (view.address, view.segment, &view.extents) == (address, segment, &extents);
         self.findings.check(same, Invariant::Res86, || format!("{id} is locked again at {address}, not as before"));
@@ -70,6 +77,9 @@ impl Audit {
     }
 
     fn rotated(&mut self, plan: PlanNo, id: AllocationId, address: CpuVirtualAddress, shown: Shown) {
+        if shown.1.is_empty() {
+            return self.concealed(plan, id, address);
+        }
         let expected = self.rotations.iter().position(|&(of, by, _)| (of, by) == (id, plan));
         let right = expected.map(|at| self.rotations.swap_remove(at).2);
         let Some(view) = self.allocations.get_mut(&id).and_then(|allocation| allocation.cpu_view.as_mut()) else {
@@ -84,6 +94,25 @@ impl Audit {
             )
         });
         (view.segment, view.extents) = shown;
+        view.hidden_by = None;
+    }
+
+    /// The CPU sees nothing of an allocation from the moment when a plan that moves it enters the stream until that has
+    /// retired: what it wrote in between would be in neither place.
+    fn concealed(&mut self, plan: PlanNo, id: AllocationId, address: CpuVirtualAddress) {
+        let moves = self.plans.is_waiting(plan) && self.plans.moves(plan, id);
+        let Some(view) = self.allocations.get_mut(&id).and_then(|allocation| allocation.cpu_view.as_mut()) else {
+            return self
+                .findings
+                .report(Invariant::Res86, format!("the view of {id} is taken away, but it is not locked"));
+        };
+        self.findings.check(moves && view.address == address, Invariant::Res86, || {
+            format!(
+                "the view of {id} at {} is taken away at {address} for plan {plan}, which does not move it now",
+                view.address
+            )
+        });
+        (view.segment, view.extents, view.hidden_by) = (SegmentId::SYSTEM, Vec::new(), Some(plan));
     }
 
     fn unlocked(&mut self, id: AllocationId, left: u32) {
@@ -104,7 +133,9 @@ impl Audit {
     pub(super) fn expect_rotations(&mut self, plan: PlanNo, moves: &[(AllocationId, Option<Place>)]) {
         for (id, place) in moves {
             let Some(allocation) = self.allocations.get(id) else { continue };
-            let Some(view) = &allocation.cpu_view else { continue };
+            // A later plan that moves it has entered the stream: it shows where it is then.
+            let shows = |view: &&CpuView| view.hidden_by.is_none_or(|by| by == plan);
+            let Some(view) = allocation.cpu_view.as_ref().filter(shows) else { continue };
             let shown = self.places.shown_to_cpu(allocation, place.as_ref());
             if (view.segment, &view.extents) != (shown.0, &shown.1) {
                 self.rotations.push((*id, plan, shown));
@@ -118,6 +149,10 @@ impl Audit {
             return;
         }
         for (id, plan, shown) in std::mem::take(&mut self.rotations) {
+            // Of what is destroyed the CPU need not be shown anything new.
+            if self.allocations.get(&id).is_none_or(|allocation| allocation.destroyed) {
+                continue;
+            }
             let message = format!("plan {plan} has moved {id}, which is locked, but the CPU is not shown {shown:?}");
             self.findings.report(Invariant::Res86, message);
         }

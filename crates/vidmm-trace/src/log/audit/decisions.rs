@@ -16,13 +16,14 @@ impl Audit {
         match *event {
             Event::Evicted { plan, allocation, segment, ref extents, copied, reason, discarded, wanted_by } => {
                 self.check_wanted(allocation, reason, wanted_by);
-                self.check_victim_order(allocation, segment, reason);
+                self.check_victim_order(allocation, segment, reason, wanted_by.is_some());
                 let left = Place { plan, segment, extents: extents.clone() };
                 self.evicted(allocation, left, copied, reason, discarded);
             }
             Event::Placed { plan, allocation, segment, ref extents, content } => {
                 self.placed(allocation, Place { plan, segment, extents: extents.clone() }, content);
             }
+            Event::Refreshed { plan, allocation } => self.refreshed(plan, allocation),
             Event::PageTablePlaced { plan, process, level, page_size, virtual_address, address, size } => {
                 let first_address = virtual_address.0;
                 let page_size = if level == 0 { page_size } else { PageSize::Kib4 };
@@ -38,7 +39,7 @@ impl Audit {
     /// A plan takes an allocation out of `left`.
     fn evicted(&mut self, id: AllocationId, left: Place, copied: bool, reason: EvictReason, discarded: bool) {
         let plan = left.plan;
-        self.check_not_required(plan, id);
+        self.check_not_required(plan, id, reason);
         self.check_not_kept(id);
         self.check_discard(id, reason, copied, discarded);
         let wanted = self.is_wanted(id);
@@ -63,14 +64,15 @@ impl Audit {
         self.plans.must_follow(plan, allocation.last_plan, Invariant::D5);
         allocation.last_plan = plan;
         self.places.promise(left.segment, &left.extents, plan);
-        let notices = self.notices(id, left.segment, reason, wanted);
-        let victim = Victim { allocation: id, place: left, copied, moved: 0, notices };
+        let notices = self.notices(id, left.segment, reason, discarded, wanted);
+        let victim = Victim { allocation: id, place: left, copied, lent: None, moved: 0, notices };
         let draft = self.plans.draft(plan);
         draft.moves.push((id, None));
         draft.leaving.push(id);
         draft.copied.extend(copied.then_some(id));
         draft.steps.victims.push(victim);
-        self.promoted.extend((reason == EvictReason::Promoted).then_some(id));
+        let comes_back = matches!(reason, EvictReason::Promoted | EvictReason::Moved);
+        self.coming_back.extend(comes_back.then_some((id, reason)));
     }
 
     /// Whether somebody will read its content: its caller, or work that was submitted before the caller destroyed it.
@@ -84,18 +86,20 @@ impl Audit {
     }
 
     /// A victim is required by no active device: by nothing of it that is still to be dispatched. What uses it is remembered
-    /// until the plan enters; and what work wrote to it.
-    fn check_not_required(&mut self, plan: PlanNo, id: AllocationId) {
+    /// until the plan enters; and what work wrote to it. What only moves, comes back before later work runs: it may be required
+    /// by devices of which nothing is in flight.
+    fn check_not_required(&mut self, plan: PlanNo, id: AllocationId, reason: EvictReason) {
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         for (&device_id, entry) in &mut allocation.lists {
             let Some(device) = self.devices.get_mut(&device_id) else { continue };
             let wrote = |span: &Span| !span.not_written_to && device.dispatched_in(span, allocation.placed_at);
+            let waits_for_move = reason == EvictReason::Moved && device.is_still();
             for span in entry.spans().filter(|span| span.granted) {
                 let required = span.to.is_none() || device.undispatched_in(span).is_some();
-                self.findings.check(!required || !device.requires_its_list(), Invariant::I17, || {
+                self.findings.check(!required || !device.requires_its_list() || waits_for_move, Invariant::I17, || {
                     format!("{id} is taken out, but {device_id} requires it after submission {}", span.from)
                 });
-                if device.unretired_in(span).is_some_and(|_| device.requires_its_list()) {
+                if device.unretired_in(span).is_some_and(|_| device.requires_its_list() && !waits_for_move) {
                     self.plans.draft(plan).users.push((device_id, id, *span));
                 }
                 allocation.written |= wrote(span);
@@ -134,6 +138,7 @@ impl Audit {
         allocation.last_plan = plan;
         allocation.placed_at = self.findings.event;
         allocation.decided = Some(place.clone());
+        allocation.moved_by = self.coming_back.contains(&(id, EvictReason::Moved)).then_some(plan);
         let mappings = allocation.mappings.iter().filter_map(|key| self.mappings.get(key)).copied();
         let mappings: Vec<Mapping> = mappings.filter(|mapping| mapping.granted && mapping.freed.is_none()).collect();
         self.taken.memory |= !in_place;
@@ -143,6 +148,28 @@ impl Audit {
         draft.has_operations |= !place.segment.is_system() || has_entries;
         draft.moves.push((id, Some(place.clone())));
         draft.steps.arrivals.push(Arrival { allocation: id, place, content, moved: 0, mappings });
+    }
+
+    /// A plan copies in again what is in the memory segment already, because the CPU may have written to the copy: no work
+    /// that was handed out may be using it.
+    fn refreshed(&mut self, plan: PlanNo, id: AllocationId) {
+        let memory = self.places.memory.id;
+        let Some(allocation) = self.allocations.get_mut(&id) else { return };
+        let place = allocation.decided.clone().filter(|place| place.segment == memory);
+        self.findings.check(place.is_some() && allocation.seen_in_backing_store, Invariant::I02, || {
+            format!("{id} is brought up to date, but is not in the memory segment, or keeps no copy")
+        });
+        let Some(place) = place else { return };
+        self.plans.must_follow(plan, allocation.last_plan, Invariant::D5);
+        allocation.last_plan = plan;
+        // What was written before is overwritten: the copy is what it holds.
+        (allocation.backed, allocation.written) = (true, false);
+        allocation.placed_at = self.findings.event;
+        let draft = self.plans.draft(plan);
+        draft.has_operations = true;
+        draft.refreshes.push(id);
+        let content = ContentSource::BackingStore;
+        draft.steps.arrivals.push(Arrival { allocation: id, place, content, moved: 0, mappings: Vec::new() });
     }
 
     fn page_table_placed(&mut self, plan: PlanNo, id: ProcessId, table: Table, address: PhysicalAddress, size: u64) {
@@ -199,19 +226,22 @@ impl Audit {
             .check(later.is_none(), Invariant::D5, || format!("plan {number} follows a later plan: {after:?}"));
     }
 
-    /// What is promoted is placed in the memory segment by the same decision: before any plan of it enters.
-    fn check_promoted(&mut self) {
+    /// What is promoted is placed in the memory segment by the same decision, and what moves is placed again: before any plan of it
+    /// enters.
+    fn check_back(&mut self) {
         let memory = self.places.memory.id;
-        for id in std::mem::take(&mut self.promoted) {
+        for (id, reason) in std::mem::take(&mut self.coming_back) {
             let place = self.allocations.get(&id).and_then(|allocation| allocation.decided.as_ref());
-            self.findings.check(place.is_some_and(|place| place.segment == memory), Invariant::I03, || {
-                format!("{id} is promoted, but not placed in the memory segment")
+            let is_back = place.is_some_and(|place| reason == EvictReason::Moved || place.segment == memory);
+            self.findings.check(is_back, Invariant::I03, || match reason {
+                EvictReason::Moved => format!("{id} moves, but is placed nowhere"),
+                _ => format!("{id} is promoted, but not placed in the memory segment"),
             });
         }
     }
 
     fn plan_entered(&mut self, number: PlanNo) {
-        self.check_promoted();
+        self.check_back();
         self.places.entered(number);
         let Some(plan) = self.plans.get(number).filter(|plan| plan.stage == Stage::Decided) else {
             return self.findings.report(Invariant::D5, format!("plan {number} enters the stream, but is not parked"));
@@ -230,6 +260,17 @@ impl Audit {
             let user = self.devices.get(id).and_then(|device| device.unretired_in(span));
             self.findings.check(user.is_none(), Invariant::I17, || {
                 format!("plan {number} takes {allocation} out while submission {} of {id} uses it", user.unwrap_or(0))
+            });
+        }
+        for &id in &plan.refreshes {
+            let entries = self.allocations.get(&id).into_iter().flat_map(|allocation| &allocation.lists);
+            let in_flight = |(device, entry): (&DeviceId, &ListEntry)| {
+                let device = self.devices.get(device)?;
+                entry.spans().filter(|span| span.granted).find_map(|span| device.in_flight_in(span))
+            };
+            let user = entries.into_iter().find_map(in_flight);
+            self.findings.check(user.is_none(), Invariant::I17, || {
+                format!("plan {number} brings {id} up to date while submission {} uses it", user.unwrap_or(0))
             });
         }
         self.turn_over(number);

@@ -1,6 +1,6 @@
 //! What processes demand of each kind of memory: the bytes that the lists of their devices name (I16, U-33).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use vidmm::contract::SegmentSet;
@@ -48,7 +48,10 @@ pub(super) struct Demands {
 impl Demands {
     fn add(&mut self, charge: Charge) {
         match charge.pool {
-            Some(pool) => *self.of.entry((pool, charge.process)).or_default() += charge.size,
+            Some(pool) => {
+                let demand = self.of.entry((pool, charge.process)).or_default();
+                *demand = demand.saturating_add(charge.size);
+            }
             None => self.unclear += 1,
         }
     }
@@ -133,9 +136,14 @@ impl Audit {
         }
     }
 
-    /// Whether the log says what everybody demands, and how much there is to share: room for page tables that are asked for may
-    /// be set aside already.
+    /// Whether the log says what everybody demands, and how much there is to share.
     pub(super) fn demands_are_clear(&self) -> bool {
+        self.demands_are_bounded() && self.portions.references().next().is_none()
+    }
+
+    /// Whether the log says at least within which bounds demands lie (see [`demand_within`](Self::demand_within)), and how much
+    /// there is to share: room for page tables that are asked for may be set aside already.
+    pub(super) fn demands_are_bounded(&self) -> bool {
         let tables_come = |kind: &RequestKind| matches!(kind, RequestKind::Map(..));
         let mut requests = self.devices.values().flat_map(|device| &device.requests);
         let settled = !requests.any(|request| request.granted.is_none() && tables_come(&request.kind));
@@ -153,11 +161,45 @@ impl Audit {
         reservations.fold(0u64, |sum, &bytes| sum.saturating_add(bytes)) > self.places.capacity(pool)
     }
 
+    /// What a process demands in a pool, at the least and at the most. When a portion of a DMA buffer is decided the log does not
+    /// say: its process demands what is kept across a cut, and nothing that its DMA buffers do not name.
+    pub(super) fn demand_within(&self, pool: Pool, process: ProcessId) -> RangeInclusive<u64> {
+        let (mut kept, mut named) = (BTreeSet::new(), BTreeSet::new());
+        for (device, id, is_kept) in self.portions.references() {
+            let Some(allocation) = self.allocations.get(&id) else { continue };
+            if self.devices.get(&device).is_none_or(|device| device.process != process) {
+                continue;
+            }
+            if is_kept && allocation.decided.as_ref().is_some_and(|place| self.places.pool(place.segment) == pool) {
+                kept.insert(id);
+            }
+            if self.pool_of(allocation).is_none_or(|only| only == pool) {
+                named.insert(id);
+            }
+        }
+        let bytes = |ids: BTreeSet<AllocationId>| {
+            let sizes = ids.iter().filter_map(|id| self.allocations.get(id)).map(|allocation| allocation.size);
+            sizes.fold(self.demands.of(pool, process), u64::saturating_add)
+        };
+        bytes(kept)..=bytes(named)
+    }
+
     /// How a process stands in a pool if it demands `more` bytes there.
     pub(super) fn standing(&self, pool: Pool, process: ProcessId, more: u64) -> Standing {
+        self.standing_amid(pool, process, more, |id| self.demands.of(pool, id))
+    }
+
+    /// How a process stands in a pool if it demands `more` bytes than `demand_of` says of all.
+    pub(super) fn standing_amid(
+        &self,
+        pool: Pool,
+        process: ProcessId,
+        more: u64,
+        demand_of: impl Fn(ProcessId) -> u64,
+    ) -> Standing {
         let capacity = self.places.capacity(pool);
         let share = |id: ProcessId, of: &super::Process| Share {
-            demand: self.demands.of(pool, id),
+            demand: demand_of(id),
             reservation: of.reservations.get(&pool).copied().unwrap_or(0),
             weight: of.weight.value(),
         };

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use vidmm::{AllocationId, ContextId, DeviceId, MonitoredFenceId, PagingQueueId, PhysicalAddress, PlanNo, ProcessId};
+use vidmm::{
+    AllocationId, ContextId, DeviceId, DeviceResidency, MonitoredFenceId, PagingQueueId, PhysicalAddress, PlanNo,
+    ProcessId,
+};
 
 use super::list_entry::Span;
 use super::monitored::FenceValue;
@@ -11,6 +14,7 @@ use super::monitored::FenceValue;
 #[derive(Debug)]
 pub(super) struct Device {
     pub process: ProcessId,
+    pub residency: DeviceResidency,
     /// The last submission.
     pub submitted: u64,
     /// Submissions that are not dispatched.
@@ -25,6 +29,8 @@ pub(super) struct Device {
     pub spans: BTreeSet<(AllocationId, u64)>,
     pub activity: Activity,
     pub in_error: bool,
+    /// Engines that were given the first portion of a DMA buffer since it yielded: that was decided before.
+    pub begun: BTreeSet<u32>,
     /// Plans of its last resumption that work must wait for.
     pub resumed_by: Vec<PlanNo>,
 }
@@ -58,6 +64,8 @@ pub(super) struct Submission {
     pub context: ContextId,
     pub waits: Vec<FenceValue>,
     pub signals: Vec<FenceValue>,
+    /// Which portion of a DMA buffer it is, from 0.
+    pub portion: Option<u32>,
 }
 
 /// A call that was answered with a paging fence value.
@@ -87,9 +95,10 @@ pub(super) enum RequestKind {
 }
 
 impl Device {
-    pub fn new(process: ProcessId) -> Self {
+    pub fn new(process: ProcessId, residency: DeviceResidency) -> Self {
         Self {
             process,
+            residency,
             submitted: 0,
             undispatched: BTreeMap::new(),
             unretired: BTreeSet::new(),
@@ -98,6 +107,7 @@ impl Device {
             spans: BTreeSet::new(),
             activity: Activity::Active,
             in_error: false,
+            begun: BTreeSet::new(),
             resumed_by: Vec::new(),
         }
     }
@@ -144,6 +154,12 @@ impl Device {
         self.unretired.range(span.submissions()).copied().find(|&s| span.requires(s))
     }
 
+    /// A submission that was made in the span, and was dispatched and has not retired.
+    pub fn in_flight_in(&self, span: &Span) -> Option<u64> {
+        let is_in_flight = |&s: &u64| span.requires(s) && !self.undispatched.contains_key(&s);
+        self.unretired.range(span.submissions()).copied().find(is_in_flight)
+    }
+
     /// The request that is the next to be granted.
     pub fn next_request(&self) -> Option<&Request> {
         self.requests.iter().find(|request| request.granted.is_none())
@@ -159,9 +175,14 @@ impl Device {
         self.undispatched.values().flat_map(|work| work.waits.iter().chain(&work.signals)).any(|named| named.0 == fence)
     }
 
+    /// Whether nothing of it is in flight.
+    pub fn is_still(&self) -> bool {
+        self.unretired.len() == self.undispatched.len()
+    }
+
     /// Whether it has work, and nothing of it runs: it waits for work of others, who may need its memory.
     pub fn is_blocked(&self) -> bool {
-        !self.undispatched.is_empty() && self.unretired.len() == self.undispatched.len()
+        !self.undispatched.is_empty() && self.is_still()
     }
 
     /// Work that was not dispatched never will be. Returns the fences that it would have signalled.

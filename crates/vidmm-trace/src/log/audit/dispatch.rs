@@ -37,7 +37,8 @@ impl Audit {
         self.check_overtakes(id, submission, signal.engine);
         self.fences.submit(signal, &mut self.findings);
         let Some(device) = self.devices.get_mut(&id) else { return };
-        let Some(Submission { context, waits: fences, signals }) = device.undispatched.remove(&submission) else {
+        let Some(Submission { context, waits: fences, signals, portion }) = device.undispatched.remove(&submission)
+        else {
             let message = format!("submission {submission} of {id} is dispatched, but does not wait for that");
             return self.findings.report(Invariant::Log, message);
         };
@@ -53,7 +54,7 @@ impl Audit {
         self.check_monitored_waits(dispatch, &fences, waits);
         let waits = waits.to_vec();
         self.fences.work.insert(signal, Work { device: id, submission, context, waits, signals });
-        self.check_runs(dispatch);
+        self.check_runs(dispatch, portion.map(|portion| (portion, signal.engine)));
         self.check_root(dispatch, context);
         self.check_requests(dispatch);
         self.check_list(dispatch);
@@ -151,7 +152,7 @@ impl Audit {
 
     /// The host has mapped by now what the work needs of an allocation that is in place since `plan`.
     fn check_seen(&mut self, dispatch: Dispatch, id: AllocationId, plan: PlanNo) {
-        let unseen = self.unseen_mapping(id, plan).map(|mapping| mapping.virtual_address);
+        let unseen = self.unseen_mapping(dispatch, id, plan).map(|mapping| mapping.virtual_address);
         self.findings.check(unseen.is_none(), Invariant::I06, || {
             let Dispatch { device, submission, .. } = dispatch;
             let address = unseen.unwrap_or_default();

@@ -112,6 +112,12 @@ impl Fences {
         self.engines.get(signal.engine as usize).is_some_and(|engine| engine.in_flight.contains(&signal.fence_id))
     }
 
+    /// Whether an engine has stopped at this packet.
+    pub fn has_stopped_at(&self, signal: EngineFence) -> bool {
+        let engine = self.engines.get(signal.engine as usize);
+        engine.is_some_and(|engine| engine.stopped && engine.in_flight.front() == Some(&signal.fence_id))
+    }
+
     /// All that engines have.
     pub fn in_flight(&self) -> impl Iterator<Item = EngineFence> {
         let engines = (0..).zip(&self.engines);
@@ -148,6 +154,9 @@ impl Fences {
         });
         findings.check(!engine.resetting, Invariant::I30, || {
             format!("packet {} of engine {} ends while that is reset", signal.fence_id, signal.engine)
+        });
+        findings.check(engine.aborted != Some(signal.fence_id), Invariant::I30, || {
+            format!("packet {} of engine {} ends, which its reset aborted", signal.fence_id, signal.engine)
         });
         engine.in_flight.retain(|&packet| packet != signal.fence_id);
         engine.completed = signal.fence_id.clamp(engine.completed, engine.submitted.max(engine.completed));

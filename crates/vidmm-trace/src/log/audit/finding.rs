@@ -53,6 +53,8 @@ pub enum Invariant {
     I20,
     /// Paging buffers: commands are packed without gaps, and not beyond the end.
     I21,
+    /// What is asked again is asked as before, and the first and the last part of a transfer say that they are.
+    I22,
     /// Nothing is asked of a driver, or sent to it, that its interface version or its addressing model does not have.
     I23,
     /// The aperture: its pages show a backing store while an allocation is there, and the dummy page otherwise; nothing is
@@ -60,6 +62,10 @@ pub enum Invariant {
     I24,
     /// Offered memory is not used before it is reclaimed; what was reclaimed with its content was never discarded.
     I25,
+    /// Memory that shows nothing of its allocation's yet is filled: nobody reads what others left there.
+    I26,
+    /// A call names what lives.
+    I27,
     /// Nothing is left of what is gone, and nobody names it.
     I28,
     /// Entries of the IOMMU are what processes have mapped of what is resident, and nothing uses one that is gone.
@@ -128,9 +134,12 @@ impl Invariant {
             Self::I19 => "I19",
             Self::I20 => "I20",
             Self::I21 => "I21",
+            Self::I22 => "I22",
             Self::I23 => "I23",
             Self::I24 => "I24",
             Self::I25 => "I25",
+            Self::I26 => "I26",
+            Self::I27 => "I27",
             Self::I28 => "I28",
             Self::I29 => "I29",
             Self::I30 => "I30",

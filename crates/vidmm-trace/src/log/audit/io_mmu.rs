@@ -11,6 +11,8 @@ use vidmm::{AllocationId, Event, GpuVirtualAddress, PlanNo};
 
 use super::Audit;
 use super::allocation::Mapping;
+use super::device::{Request, RequestKind};
+use super::dispatch::Dispatch;
 use super::finding::Invariant;
 
 /// What is mapped in all domains.
@@ -145,6 +147,13 @@ impl Audit {
         });
     }
 
+    /// The reset of the adapter undoes also what a plan was to undo that waits to enter the stream, and never will (FLT-32).
+    fn check_undone_by_reset(&mut self, plan: PlanNo, key: Key) {
+        self.findings.check(self.plans.is_decided(plan), Invariant::I20, || {
+            format!("the reset unmaps {key} for plan {plan}, which is not decided")
+        });
+    }
+
     /// The domain is one that the addressing model has.
     fn check_domain(&mut self, domain: IoMmuDomain) {
         let exists = match (self.adapter.addressing_model, domain) {
@@ -254,7 +263,11 @@ impl Audit {
     }
 
     fn io_mmu_unmapped(&mut self, plan: PlanNo, key: Key, size: u64, window: bool) {
-        self.check_entered(plan, key);
+        if self.reset.is_some() {
+            self.check_undone_by_reset(plan, key);
+        } else {
+            self.check_entered(plan, key);
+        }
         let found = self.io_mmu.remove(key).filter(|range| (range.size, range.window) == (size, window));
         let Some(range) = found else {
             let message = format!("{size} bytes are unmapped at {key}, which is not what was mapped there");
@@ -307,14 +320,34 @@ impl Audit {
         });
     }
 
-    /// A mapping of an allocation that is where it is since `plan`, which its process must see and does not.
-    pub(super) fn unseen_mapping(&self, id: AllocationId, plan: PlanNo) -> Option<&Mapping> {
+    /// A mapping of an allocation that is where it is since `plan`, which its process must see when this work runs, and does not.
+    pub(super) fn unseen_mapping(&self, dispatch: Dispatch, id: AllocationId, plan: PlanNo) -> Option<&Mapping> {
         if !self.adapter.has_io_mmu_addresses() {
             return None;
         }
         let mappings = self.allocations.get(&id)?.mappings.iter().filter_map(|key| self.mappings.get(key));
-        let mut due = mappings.filter(|mapping| mapping.granted && mapping.freed.is_none());
+        let mut due = mappings.filter(|mapping| {
+            mapping.granted && mapping.freed.is_none() && !self.is_added_meanwhile(dispatch, mapping, plan)
+        });
         due.find(|mapping| self.range_of(mapping).is_none_or(|range| range.plan < plan || range.packet.is_some()))
+    }
+
+    /// Whether a mapping is added by a plan after `place`, for a request whose fence is not signalled and which the work does not
+    /// follow: another device's, or one that was made later (RES-33).
+    fn is_added_meanwhile(
+        &self,
+        Dispatch { device, submission, .. }: Dispatch,
+        mapping: &Mapping,
+        place: PlanNo,
+    ) -> bool {
+        let key = (mapping.process, mapping.virtual_address);
+        let requests = self.devices.get(&mapping.device).into_iter().flat_map(|books| &books.requests);
+        let adds = |request: &&Request| {
+            let is_its = matches!(request.kind, RequestKind::Map(process, at) if (process, at) == key);
+            is_its && request.granted.iter().flatten().any(|&plan| plan > place)
+        };
+        let mut adding = requests.filter(adds);
+        adding.any(|request| mapping.device != device || request.after_submission >= submission)
     }
 
     /// A plan is built to its end: the process sees what it mapped of an allocation that came in.

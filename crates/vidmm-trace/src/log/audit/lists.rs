@@ -19,7 +19,7 @@ impl Audit {
         let mut spans = Vec::new();
         for &allocation in named {
             if granted {
-                self.check_in_place(allocation);
+                self.check_in_place(id, allocation);
             }
             self.check_not_offered(allocation, "made resident");
             let Some(entry) = self.listed(id, allocation) else { continue };
@@ -49,13 +49,30 @@ impl Audit {
         }
     }
 
-    /// How a device's list names an allocation: only devices that have it open can.
-    pub(super) fn listed(&mut self, device: DeviceId, id: AllocationId) -> Option<&mut ListEntry> {
+    /// How a call on a device's list finds an allocation named there: only devices that have it open can name it.
+    fn listed(&mut self, device: DeviceId, id: AllocationId) -> Option<&mut ListEntry> {
+        let is_open = self.check_open(device, [&id]);
+        self.list_entry(device, id).filter(|_| is_open)
+    }
+
+    /// How a device's list names an allocation.
+    pub(super) fn list_entry(&mut self, device: DeviceId, id: AllocationId) -> Option<&mut ListEntry> {
         let allocation = self.allocations.get_mut(&id)?;
-        let open = allocation.open.contains(&device);
-        self.findings
-            .check(open, Invariant::I07, || format!("{id} is on the list of {device}, which does not have it open"));
-        open.then(|| allocation.lists.entry(device).or_default())
+        Some(allocation.lists.entry(device).or_default())
+    }
+
+    /// A call of a device names only what that has open. Returns whether that is so.
+    pub(super) fn check_open<'a>(
+        &mut self,
+        device: DeviceId,
+        named: impl IntoIterator<Item = &'a AllocationId>,
+    ) -> bool {
+        let is_closed = |id: &&AllocationId| self.allocations.get(id).is_some_and(|of| !of.open.contains(&device));
+        let closed = named.into_iter().find(is_closed);
+        self.findings.check(closed.is_none(), Invariant::I07, || {
+            format!("{device} names {closed:?}, which it does not have open")
+        });
+        closed.is_none()
     }
 
     /// A call on the list says after which submission it was made.

@@ -61,6 +61,7 @@ mod work;
 use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle};
+use vidmm::event::EvictReason;
 use vidmm::{
     AllocationId, ContextId, DeviceId, Event, Extent, NumberedEvent, PlanNo, ProcessId, SegmentId, TrimNotificationId,
 };
@@ -102,8 +103,8 @@ pub struct Audit {
     places: Places,
     /// What was taken since the last grant.
     taken: Pools,
-    /// What was promoted and need not be in the memory segment yet.
-    promoted: Vec<AllocationId>,
+    /// What leaves its place and comes back by the same decision, and has not yet.
+    coming_back: Vec<(AllocationId, EvictReason)>,
     aperture: Aperture,
     io_mmu: IoMmu,
     tables: Tables,
@@ -201,6 +202,11 @@ impl Audit {
         self.look(&event.event);
     }
 
+    /// What was found so far, in the order in which it was found.
+    pub fn findings(&self) -> &[AuditFinding] {
+        &self.findings.list
+    }
+
     /// What was found, by event.
     pub fn finish(self) -> Vec<AuditFinding> {
         let mut findings = self.findings.list;
@@ -247,6 +253,7 @@ impl Audit {
             | Event::PagingFenceSignaled { .. } => self.request(event),
             Event::Evicted { .. }
             | Event::Placed { .. }
+            | Event::Refreshed { .. }
             | Event::PageTablePlaced { .. }
             | Event::PlanDecided { .. }
             | Event::PlanEntered { .. }

@@ -1,4 +1,4 @@
-//! Names: every event names what lives (I28).
+//! Names: every call and every event names what lives (I27, I28).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -80,11 +80,16 @@ impl Names {
 
     /// An event names an object.
     pub fn check(&self, name: Name, findings: &mut Findings) {
+        self.check_by(Invariant::I28, name, findings);
+    }
+
+    /// An event names an object, and by a rule that must be alive.
+    fn check_by(&self, rule: Invariant, name: Name, findings: &mut Findings) {
         if self.alive.contains_key(&name) {
             return;
         }
         match self.gone.contains(&name) {
-            true => findings.report(Invariant::I28, format!("{name} is named, but is gone")),
+            true => findings.report(rule, format!("{name} is named, but is gone")),
             false => findings.report(Invariant::Log, format!("{name} does not exist")),
         }
     }
@@ -106,13 +111,14 @@ impl Audit {
                 | Event::AllocationPropertyUpdated { .. }
                 | Event::GpuVirtualAddressMapped { .. }
                 | Event::AllocationDestroyed { .. }
+                | Event::Rendered { .. }
         );
         let Self { names, allocations, findings, .. } = self;
         each_name(event, &mut |name| {
-            names.check(name, findings);
+            names.check_by(if is_call { Invariant::I27 } else { Invariant::I28 }, name, findings);
             if let Name::Allocation(id) = name {
                 let destroyed = is_call && allocations.get(&id).is_some_and(|allocation| allocation.destroyed);
-                findings.check(!destroyed, Invariant::I28, || format!("a call names {id}, which was destroyed"));
+                findings.check(!destroyed, Invariant::I27, || format!("a call names {id}, which was destroyed"));
             }
         });
     }
@@ -172,6 +178,7 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
         | Event::Rotated { allocation, .. }
         | Event::Unlocked { allocation, .. }
         | Event::Placed { allocation, .. }
+        | Event::Refreshed { allocation, .. }
         | Event::IoMmuMapped { allocation, .. }
         | Event::PurgeOperation { allocation, .. }
         | Event::ContentLost { allocation }

@@ -40,10 +40,17 @@ pub(super) struct Notices {
 
 impl Audit {
     /// What is to be sent in chunks when an allocation leaves `segment`: only on leaving the aperture or implicit system memory
-    /// (NTF-03), not when it is promoted (NTF-07), and nothing about content that is not `wanted` any more.
-    pub(super) fn notices(&self, id: AllocationId, segment: SegmentId, reason: EvictReason, wanted: bool) -> Notices {
+    /// (NTF-03), not when it is promoted (NTF-07), and nothing about content that is discarded or not `wanted` any more.
+    pub(super) fn notices(
+        &self,
+        id: AllocationId,
+        segment: SegmentId,
+        reason: EvictReason,
+        is_discarded: bool,
+        wanted: bool,
+    ) -> Notices {
         let promoted = reason == EvictReason::Promoted;
-        let notified = self.places.in_system_memory(segment) && !promoted;
+        let notified = self.places.in_system_memory(segment) && !promoted && !is_discarded;
         let Some(allocation) = self.allocations.get(&id).filter(|_| notified) else { return Notices::default() };
         let due = |flag, otherwise| match allocation.notify.contains(flag) {
             false => Due::Never,
@@ -120,6 +127,11 @@ impl Audit {
         };
         let chunk = Chunk { offset: op.offset_in_bytes, size: op.size_in_bytes };
         let before = std::mem::replace(&mut notice.told, chunk.offset.saturating_add(chunk.size));
+        let size = self.allocations.get(&id).map_or(0, |allocation| allocation.size);
+        if before > 0 && before == size {
+            let message = format!("{:?} of {id} is notified again, after all of it was", op.flags);
+            return self.findings.report(Invariant::I09, message);
+        }
         self.check_chunk(id, chunk, before);
         if self.adapter.has_io_mmu_addresses() {
             return self.check_io_mmu_window(id, op);

@@ -36,10 +36,11 @@ impl Audit {
 
     fn offered(&mut self, device: DeviceId, id: AllocationId, priority: OfferPriority, flags: OfferFlags, last: u64) {
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
-        let alone = !allocation.shared && allocation.owner == device;
+        // What was created to be shared may be offered while nobody else has it open (RES-62).
+        let alone = allocation.owner == device && allocation.open.iter().all(|&opener| opener == device);
         let offerable = allocation.offer.is_none() && allocation.cpu_view.is_none() && alone;
         self.findings.check(offerable, Invariant::I25, || {
-            format!("{id} is offered by {device}, but is offered already, locked, shared or another's (RES-62)")
+            format!("{id} is offered by {device}, but is offered already, locked, open on others or another's (RES-62)")
         });
         let class = match priority {
             OfferPriority::Auto if allocation.priority <= PRIORITY_LOW => OfferPriority::Low,
@@ -77,7 +78,7 @@ impl Audit {
             return self.ask(device, queue, paging_fence_value, RequestKind::MakeResident(spans));
         }
         for (id, span) in spans {
-            self.check_in_place(id);
+            self.check_in_place(device, id);
             if let Some(entry) = self.allocations.get_mut(&id).and_then(|of| of.lists.get_mut(&device)) {
                 entry.grant(span);
             }
@@ -155,16 +156,25 @@ impl Audit {
         }
     }
 
-    /// Room is made by those who are offered before all others, and among them by those of lower priority (U-37).
-    pub(super) fn check_victim_order(&mut self, id: AllocationId, segment: SegmentId, reason: EvictReason) {
+    /// Room is made by those who are offered before all others, and among them by those of lower priority (U-37). What a suspended
+    /// device has goes for others, or, when its process is suspended, for nobody: that makes no room.
+    pub(super) fn check_victim_order(
+        &mut self,
+        id: AllocationId,
+        segment: SegmentId,
+        reason: EvictReason,
+        is_wanted: bool,
+    ) {
         let victim = self.allocations.get(&id).and_then(|allocation| allocation.offer);
         let immediately = victim.is_some_and(|offer| offer.flags.contains(OfferFlags::OFFER_IMMEDIATELY));
         let makes_room = match reason {
-            EvictReason::RoomWanted | EvictReason::DeviceSuspended => true,
+            EvictReason::RoomWanted => true,
+            EvictReason::DeviceSuspended => is_wanted,
             EvictReason::Offered => !immediately,
             _ => false,
         };
-        if !makes_room {
+        // Where each allocation is one range, who makes no hole that is wanted is spared.
+        if !makes_room || self.adapter.is_physical() {
             return;
         }
         let before = |other: &&AllocationId| {

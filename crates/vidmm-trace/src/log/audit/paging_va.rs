@@ -44,6 +44,8 @@ pub(super) struct PagingVa {
     /// Windows are made of whole leaf tables.
     leaf_coverage: u64,
     va_bits: u32,
+    /// No window need be larger: no allocation is, or its tables would take more than an eighth of the memory segment.
+    most: u64,
     size: u64,
     queries: Vec<Query>,
     findings: Vec<DriverFinding>,
@@ -59,11 +61,25 @@ struct Query {
 }
 
 impl PagingVa {
-    pub fn start(&mut self, memory: Option<MemorySegmentFacts>, level_bits: &[u32], va_bits: u32, size: u64) {
+    pub fn start(
+        &mut self,
+        memory: Option<MemorySegmentFacts>,
+        system_commit_limit: u64,
+        level_bits: &[u32],
+        va_bits: u32,
+        size: u64,
+    ) {
         self.local = memory.map(|memory| memory.size);
         self.leaf_coverage =
             level_bits.first().map_or(PAGE_SIZE, |&bits| PAGE_SIZE.checked_shl(bits).unwrap_or(u64::MAX));
         (self.va_bits, self.size) = (va_bits, size);
+        let largest = system_commit_limit.max(self.local.unwrap_or(0));
+        let largest = largest.checked_next_multiple_of(self.leaf_coverage.max(1)).unwrap_or(u64::MAX);
+        let pinned = memory.map_or(u64::MAX, |memory| {
+            let leaf_table = level_bits.first().map_or(0, |&bits| 8 << bits.min(32)).max(memory.page_size.bytes());
+            (memory.size / 8 / (2 * leaf_table)).max(1).saturating_mul(self.leaf_coverage)
+        });
+        self.most = largest.min(pinned);
     }
 
     /// Whether the sizes that the driver's author is told of are those of the adapter.
@@ -96,17 +112,19 @@ impl PagingVa {
     fn check_size(&self, query: &Query, findings: &mut Findings) {
         let known = query.index == 0;
         let local = self.local.filter(|_| known);
+        let is_whole = query.size.is_multiple_of(self.leaf_coverage.max(1));
         let right = match query.answer_mib {
             // There are no GPU virtual addresses, whatever the driver answers.
             _ if self.is_physical => query.size == 0,
             Some(mib @ 1..) => {
                 let asked = self.rounded(paging_va_rule(Some(0), None, Some(mib)));
                 let none = query.size == 0 && local.is_none();
-                none || query.size == asked || query.size < asked && query.size > 0
+                none || query.size == asked || query.size < asked && query.size > 0 && is_whole
             }
             _ => {
                 let least = self.rounded(paging_va_rule(local, None, None));
-                query.size >= least.min(NEVER_CUT_BELOW).min(1 << self.va_bits.saturating_sub(3).min(63))
+                let least = least.min(NEVER_CUT_BELOW).min(1 << self.va_bits.saturating_sub(3).min(63));
+                is_whole && query.size >= least.min(self.most)
             }
         };
         findings.check(right, Invariant::U16, || {
@@ -126,7 +144,8 @@ impl PagingVa {
     fn due(&self, &Query { index, answer_mib, size }: &Query) -> Option<DriverFinding> {
         let asked_mib = answer_mib.unwrap_or(0);
         let (physical_adapter_index, paging_va_size) = (index, size);
-        match self.rounded(u64::from(asked_mib) << 20) {
+        match u64::from(asked_mib) << 20 {
+            _ if self.is_physical => None,
             0 => None,
             _ if size == 0 => Some(DriverFinding::PagingVaIgnored { physical_adapter_index, asked_mib }),
             asked if size < asked => {

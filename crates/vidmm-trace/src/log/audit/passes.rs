@@ -1,4 +1,5 @@
-//! Operations that the driver did not end at once: they come again, and after a busy answer on an idle GPU (I17, I20).
+//! Operations that the driver did not end at once: they come again as they were, and after a busy answer on an idle GPU (I17, I20,
+//! I22).
 
 use vidmm::DriverFinding;
 use vidmm::contract::{BuildStatus, DiscardContentFlags, PagingOperation, TransferFlags};
@@ -14,8 +15,11 @@ impl Audit {
     pub(super) fn check_goes_on(&mut self, operation: &PagingOperation) {
         let Some((before, status)) = self.unfinished.take() else { return };
         if promised_idle(&before) != promised_idle(operation) {
+            let is_same = (before.kind(), before.allocation()) == (operation.kind(), operation.allocation());
+            let is_changed = is_same && matches!(operation, PagingOperation::Transfer(_));
+            let invariant = if is_changed { Invariant::I22 } else { Invariant::I20 };
             let message = format!("{operation:?} is built before {before:?} was ended");
-            return self.findings.report(Invariant::I20, message);
+            return self.findings.report(invariant, message);
         }
         if status == BuildStatus::AllocationBusy {
             self.check_after_busy(operation);

@@ -28,7 +28,12 @@ impl Audit {
         };
         let (size, store) =
             self.allocations.get(&id).map_or((0, 0), |allocation| (allocation.size, allocation.backing_store));
-        let store = PhysicalAddress { segment: SegmentId::SYSTEM, offset: store.saturating_add(chunk.offset) };
+        let lent = self.victim(id).and_then(|victim| victim.lent).filter(|_| is_out);
+        let other_side = match lent {
+            Some(lent) => PhysicalAddress { segment: self.places.aperture.id, offset: lent.offset },
+            None => PhysicalAddress { segment: SegmentId::SYSTEM, offset: store },
+        };
+        let store = other_side.offset_by(chunk.offset);
         let right = place.runs(chunk.offset, chunk.size) == [(local, chunk.size)] && system == store;
         self.findings.check(right, Invariant::I10, || {
             format!("{chunk:?} of {id} moves between {local:?} and {system:?}, but is in {place:?} and at {store:?}")
@@ -37,7 +42,7 @@ impl Audit {
         ends.set(TransferFlags::TRANSFER_START, chunk.offset == 0);
         ends.set(TransferFlags::TRANSFER_END, chunk.offset.saturating_add(chunk.size) == size);
         let stated = op.flags & (TransferFlags::TRANSFER_START | TransferFlags::TRANSFER_END);
-        self.findings.check(stated == ends, Invariant::I10, || {
+        self.findings.check(stated == ends, Invariant::I22, || {
             format!("{chunk:?} of {id}, which has {size} bytes, moves with the flags {stated:?}")
         });
     }

@@ -74,6 +74,11 @@ impl Places {
         segment.is_system() || segment == self.aperture.id
     }
 
+    /// The kind of memory that a place is in.
+    pub fn pool(&self, segment: SegmentId) -> Pool {
+        if self.in_system_memory(segment) { Pool::System } else { Pool::Memory }
+    }
+
     /// Bytes of a kind of memory.
     pub fn size(&self, pool: Pool) -> u64 {
         match pool {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use vidmm::event::ContentSource;
-use vidmm::{AllocationId, DeviceId, PlanNo};
+use vidmm::{AllocationId, DeviceId, Extent, PlanNo};
 
 use super::allocation::{Mapping, Place};
 use super::finding::Invariant;
@@ -40,6 +40,8 @@ pub(super) struct Plan {
     pub waits: Vec<(DeviceId, u64)>,
     /// Work that uses what it takes away.
     pub users: Vec<(DeviceId, AllocationId, Span)>,
+    /// What it brings up to date in its place.
+    pub refreshes: Vec<AllocationId>,
     pub built: Built,
     /// The event by which work was let go since the plan seemed to be built.
     pub relied_on: Option<u64>,
@@ -80,6 +82,8 @@ pub(super) struct Victim {
     /// Where it was.
     pub place: Place,
     pub copied: bool,
+    /// The range of the aperture through which it leaves the memory segment, while that is mapped (SEG-45).
+    pub lent: Option<Extent>,
     /// Bytes copied so far.
     pub moved: u64,
     /// What its driver is to hear before anything is done to it.
@@ -163,6 +167,11 @@ impl Plans {
     /// Whether the plan is in the stream and nothing of it is built.
     pub fn is_waiting(&self, number: PlanNo) -> bool {
         self.stream.contains(&number)
+    }
+
+    /// Whether the plan moves the allocation.
+    pub fn moves(&self, number: PlanNo, id: AllocationId) -> bool {
+        self.get(number).is_some_and(|plan| plan.moves.iter().any(|&(moved, _)| moved == id))
     }
 
     /// Takes the next plan to be built out of the stream.

@@ -5,11 +5,12 @@ use std::ops::Range;
 
 use vidmm::contract::PatchLocation;
 use vidmm::event::{PortionBinding, PortionEnd};
-use vidmm::{AllocationId, ContextId, DeviceId, Event, EvictFlags, PhysicalAddress};
+use vidmm::{AllocationId, ContextId, DeviceId, DeviceResidency, Event, EvictFlags, PhysicalAddress};
 
 use super::Audit;
 use super::device::Submission;
 use super::finding::{Findings, Invariant};
+use super::list_entry::ListEntry;
 
 /// DMA buffers that were rendered and have not been handed out to their ends.
 #[derive(Debug, Default)]
@@ -27,6 +28,9 @@ struct Buffer {
     bytes: u32,
     allocations: Vec<Option<AllocationId>>,
     locations: Vec<PatchLocation>,
+    /// The event that rendered it; and its submission, if its device's list drives residency: then it is never split (PAT-17).
+    rendered_by: u64,
+    submission: Option<u64>,
     /// Portions so far, the first byte that is in none of them, and the first patch location.
     portions: u32,
     offset: u32,
@@ -52,6 +56,12 @@ impl Buffer {
         kept.chain(locations.iter().map(|at| (at.slot_id, self.bound_by(at), false))).collect()
     }
 
+    /// Whether a portion is said to keep what its slot does not hold: slots change at their split points only.
+    fn has_foreign_slot(&self, bindings: &[PortionBinding]) -> bool {
+        let kept = bindings.iter().filter(|binding| binding.fixed);
+        kept.into_iter().any(|binding| self.table.get(&binding.slot_id).copied() != binding.allocation)
+    }
+
     /// A portion was handed out.
     fn advance(&mut self, end: u32, locations: Range<usize>, bindings: &[PortionBinding]) {
         let addresses = bindings.iter().filter_map(|binding| Some((binding.allocation?, binding.address)));
@@ -75,6 +85,16 @@ impl Portions {
     /// Whether a DMA buffer that has been cut relies on an allocation where it is.
     pub fn keep(&self, allocation: AllocationId) -> bool {
         self.buffers.values().any(|buffer| buffer.kept.contains(&allocation))
+    }
+
+    /// Whose DMA buffers drive residency and have not been handed out to their end; what these name, and whether that is kept
+    /// across a cut.
+    pub fn references(&self) -> impl Iterator<Item = (DeviceId, AllocationId, bool)> {
+        let driving = self.buffers.values().filter(|buffer| buffer.submission.is_none());
+        driving.flat_map(|buffer| {
+            let named = buffer.allocations.iter().flatten();
+            named.map(|&id| (buffer.device, id, buffer.kept.contains(&id)))
+        })
     }
 
     /// What a device in error had rendered is dropped.
@@ -133,6 +153,8 @@ impl Audit {
             bytes,
             allocations: allocations.clone(),
             locations: patch_locations.clone(),
+            rendered_by: self.findings.event,
+            submission: None,
             portions: 0,
             offset: 0,
             next: 0,
@@ -141,7 +163,26 @@ impl Audit {
             kept: BTreeSet::new(),
         };
         Portions::check_locations(&buffer, self.adapter.num_slots, &mut self.findings);
+        self.check_open(device, allocations.iter().flatten());
         self.portions.buffers.insert(dma_buffer, buffer);
+    }
+
+    /// A DMA buffer of a device list is submitted where it is rendered, and all that it names is on the list then (FLT-02).
+    pub(super) fn submitted_as_a_whole(&mut self, id: DeviceId, context: ContextId, submission: u64) {
+        let event = self.findings.event;
+        let has_list = self.devices.get(&id).is_some_and(|device| device.residency == DeviceResidency::DeviceList);
+        let Some(mut last) = self.portions.buffers.last_entry().filter(|_| has_list) else { return };
+        let (number, buffer) = (*last.key(), last.get_mut());
+        if (buffer.rendered_by.saturating_add(1), buffer.context) != (event, context) {
+            return;
+        }
+        buffer.submission = Some(submission);
+        for allocation in buffer.allocations.iter().flatten() {
+            let entry = self.allocations.get(allocation).and_then(|books| books.lists.get(&id));
+            self.findings.check(entry.is_some_and(ListEntry::demands), Invariant::I06, || {
+                format!("DMA buffer {number} names {allocation}, which is not on the list of {id}")
+            });
+        }
     }
 
     fn portion(&mut self, event: &Event) {
@@ -160,13 +201,29 @@ impl Audit {
         let required = buffer.required(&buffer.locations[locations.clone()]);
         let stated = bindings.iter().map(|binding| (binding.slot_id, binding.allocation, binding.fixed));
         let stated: Vec<_> = stated.collect();
-        self.findings.check(stated == required, Invariant::I11, || {
+        let invariant = if buffer.has_foreign_slot(bindings) { Invariant::I18 } else { Invariant::I11 };
+        self.findings.check(stated == required, invariant, || {
             format!("a portion of DMA buffer {dma_buffer} requires {stated:?}, but by its patch locations {required:?}")
         });
         for binding in bindings {
             self.check_binding(dma_buffer, &buffer, binding);
         }
-        self.require(device, buffer.context, submission, bindings);
+        match buffer.submission {
+            None => {
+                let portion = Some(buffer.portions);
+                let work = Submission { context: buffer.context, waits: Vec::new(), signals: Vec::new(), portion };
+                self.require(device, submission, work, bindings);
+            }
+            Some(number) => {
+                let work = self.devices.get_mut(&device).and_then(|device| device.undispatched.get_mut(&number));
+                work.into_iter().for_each(|work| work.portion = Some(buffer.portions));
+                self.findings.check(is_last && submission == number, Invariant::I11, || {
+                    format!(
+                        "DMA buffer {dma_buffer} was submitted as a whole, as {number}, and runs as a part of {submission}"
+                    )
+                });
+            }
+        }
         buffer.advance(end_offset, locations, bindings);
         if !is_last {
             self.portions.buffers.insert(dma_buffer, buffer);
@@ -255,24 +312,25 @@ impl Audit {
         });
     }
 
-    /// A portion is a submission, for which all that it requires is on its device's list.
-    fn require(&mut self, device: DeviceId, context: ContextId, submission: u64, bindings: &[PortionBinding]) {
+    /// A portion is a submission, for which all that it requires is on its device's list: also what was destroyed since the DMA
+    /// buffer was rendered (RES-91).
+    fn require(&mut self, device: DeviceId, submission: u64, work: Submission, bindings: &[PortionBinding]) {
         let allocations: BTreeSet<AllocationId> = bindings.iter().filter_map(|binding| binding.allocation).collect();
         let after = submission.saturating_sub(1);
         for &id in &allocations {
             self.forget_spans(id);
-            let Some(entry) = self.listed(device, id) else { continue };
+            let Some(entry) = self.list_entry(device, id) else { continue };
             let span = entry.join(after);
             entry.grant(span);
             if let Some(device) = self.devices.get_mut(&device) {
                 device.spans.insert((id, span));
             }
         }
-        self.submitted(device, submission, Submission { context, waits: Vec::new(), signals: Vec::new() });
+        self.submitted(device, submission, work);
         for id in allocations {
             // The log does not say which elements of an allocation list are written to.
             let flags = EvictFlags::EVICT_ONLY_IF_NECESSARY | EvictFlags::NOT_WRITTEN_TO;
-            if let Some(entry) = self.listed(device, id) {
+            if let Some(entry) = self.list_entry(device, id) {
                 entry.leave(submission, flags);
             }
         }

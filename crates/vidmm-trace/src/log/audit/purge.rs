@@ -107,7 +107,7 @@ impl Audit {
     }
 
     fn content_of(&mut self, id: AllocationId) -> Content {
-        let halfway = self.plans.halfway_out(id);
+        let (halfway, is_physical) = (self.plans.halfway_out(id), self.adapter.is_physical());
         let Some(allocation) = self.allocations.get_mut(&id) else { return Content::Kept };
         let wrote = |device, span: &Span| {
             let device: Option<&super::device::Device> = self.devices.get(device);
@@ -134,11 +134,9 @@ impl Audit {
             (true, _) if !is_put_right => Content::Kept,
             // What has not arrived cannot have been written: the copy that it comes from is right.
             (false, _) if !has_arrived => {
-                if halfway.is_out && is_put_right {
-                    Content::Unknown
-                } else {
-                    Content::Kept
-                }
+                // Work that waits for it was handed out, and that it has arrived may only not have been heard.
+                // Nor does the log say what a portion writes.
+                if by_work || is_physical || halfway.is_out && is_put_right { Content::Unknown } else { Content::Kept }
             }
             (_, true) => lost,
             (_, false) => Content::Unknown,

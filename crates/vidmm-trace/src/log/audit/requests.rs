@@ -6,6 +6,7 @@ use vidmm::contract::SegmentSet;
 use vidmm::{AllocationId, DeviceId, Event, PagingQueueId, PlanNo, ProcessId};
 
 use super::Audit;
+use super::allocation::Allocation;
 use super::device::{Device, Request, RequestKind};
 use super::finding::Invariant;
 use super::list_entry::ListEntry;
@@ -83,8 +84,16 @@ impl Audit {
 
     /// Between devices, a queue with higher priority is granted first; then who asked first. Who takes nothing of the memory that
     /// another waits for need not wait for that one; nor does anybody wait for a device that must first let go of what it holds
-    /// itself: it runs ahead, and what it asks for was admitted in the place of that.
+    /// itself: it runs ahead, and what it asks for was admitted in the place of that. Nor for one whose request waits for an
+    /// Unlock (U-40).
+    ///
+    /// Without GPU virtual addresses who finds no place lets others pass until what runs has ended, or until its turn: the log does
+    /// not say who that is.
     fn check_turn(&mut self, id: DeviceId) {
+        if self.adapter.is_physical() {
+            self.taken = Pools::default();
+            return;
+        }
         let turn = |device: &Device| {
             let request = device.next_request()?;
             let priority = self.fences.queues.get(&request.queue).map_or(0, |queue| queue.priority);
@@ -97,7 +106,8 @@ impl Audit {
         let others = self.devices.iter().filter(|&(&other, device)| {
             other != id && device.is_active() && !device.in_error && is_before(device) && competes(device)
         });
-        let passed_over = others.map(|(&other, _)| other).find(|&other| !self.runs_ahead(other));
+        let keeps_all_waiting = |other: &DeviceId| !self.runs_ahead(*other) && !self.waits_for_unlock(*other);
+        let passed_over = others.map(|(&other, _)| other).find(keeps_all_waiting);
         self.findings.check(passed_over.is_none(), Invariant::U28, || {
             format!("a request of {id} is granted and takes {:?}, but it is the turn of {passed_over:?}", self.taken)
         });
@@ -110,6 +120,18 @@ impl Audit {
         let entries = self.allocations.values().filter_map(|allocation| allocation.lists.get(&id));
         let mut ended = entries.flat_map(ListEntry::spans).filter(|span| span.granted && span.to.is_some());
         ended.any(|span| device.undispatched_in(span).is_some())
+    }
+
+    /// Whether the next request of a device brings in what is locked, and the CPU may not see it where it goes (RES-84). The log
+    /// does not say which memory segments it sees.
+    fn waits_for_unlock(&self, id: DeviceId) -> bool {
+        let request = self.devices.get(&id).and_then(Device::next_request);
+        let Some(RequestKind::MakeResident(spans)) = request.map(|request| &request.kind) else { return false };
+        let is_hidden = |allocation: &Allocation| {
+            let may_be_in_memory = SegmentSet(allocation.supported_segment_set).contains(self.places.memory.id);
+            allocation.cpu_view.is_some() && may_be_in_memory && !allocation.seen_in_backing_store
+        };
+        spans.iter().filter_map(|(id, _)| self.allocations.get(id)).any(is_hidden)
     }
 
     /// The kinds of memory that a request certainly needs. Where an allocation goes that may be in both, the log does not say
@@ -152,7 +174,7 @@ impl Audit {
                     let span = entry.and_then(|entry| entry.span(span));
                     // What a suspended device asked for may be on its way out again.
                     if span.is_some_and(|span| span.to.is_none()) && is_required {
-                        self.check_in_place(id);
+                        self.check_in_place(device, id);
                     }
                 }
             }
@@ -175,10 +197,15 @@ impl Audit {
         Some(request.kind)
     }
 
-    /// The caller was told that the allocation is in its place.
-    pub(super) fn check_in_place(&mut self, id: AllocationId) {
+    /// The caller was told that the allocation is in its place; or it is on its way back there since the device was resumed, or to
+    /// another since it was in the way there: work waits for that.
+    pub(super) fn check_in_place(&mut self, device: DeviceId, id: AllocationId) {
         let Some(allocation) = self.allocations.get(&id) else { return };
-        let retired = allocation.decided.as_ref().is_some_and(|place| self.plans.is_retired(place.plan));
+        let resumed_by = self.devices.get(&device).map_or(&[][..], |device| &device.resumed_by);
+        let moved_by = allocation.moved_by;
+        let is_there =
+            |plan: PlanNo| self.plans.is_retired(plan) || resumed_by.contains(&plan) || moved_by == Some(plan);
+        let retired = allocation.decided.as_ref().is_some_and(|place| is_there(place.plan));
         self.findings.check(retired, Invariant::I13, || {
             format!("{id} is said to be resident, but is not yet where it is to be")
         });

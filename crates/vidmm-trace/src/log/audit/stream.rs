@@ -1,6 +1,5 @@
 //! The stream: plans one after another, and what must hold when a plan is built to its end (I04, I05, I10, I20).
 
-use vidmm::event::ContentSource;
 use vidmm::{AllocationId, PageSize, PlanNo};
 
 use super::allocation::{Mapping, Place};
@@ -93,9 +92,16 @@ impl Audit {
     fn check_has_left(&mut self, plan: PlanNo, victim: &Victim, steps: &Steps) {
         let id = victim.allocation;
         self.check_moved(plan, id, "copied out", victim.moved, victim.copied);
-        if victim.place.segment == self.places.aperture.id {
+        let returns = |arrival: &Arrival| arrival.allocation == id && arrival.place.extents == victim.place.extents;
+        if victim.place.segment == self.places.aperture.id && !steps.arrivals.iter().any(returns) {
             self.check_aperture(id, &victim.place.extents, false);
         }
+        self.findings.check(victim.lent.is_none(), Invariant::I24, || {
+            format!(
+                "plan {plan} ends, but {id} is still mapped at {:?} of the aperture, through which it left",
+                victim.lent
+            )
+        });
         // What the plan also brings in is seen again by now: where it arrives.
         if steps.arrivals.iter().all(|arrival| arrival.allocation != id) {
             self.check_hidden(id, Invariant::I04);
@@ -105,7 +111,7 @@ impl Audit {
     /// What the plan brings in has its content, and is seen wherever it is mapped.
     fn check_has_arrived(&mut self, plan: PlanNo, arrival: &Arrival) {
         let id = arrival.allocation;
-        self.check_moved(plan, id, "brought in", arrival.moved, arrival.content != ContentSource::InPlace);
+        self.check_arrived(plan, arrival);
         if arrival.place.segment == self.places.aperture.id {
             self.check_aperture(id, &arrival.place.extents, true);
         }

@@ -26,6 +26,7 @@ impl Audit {
         let Some(device) = self.devices.get_mut(&id) else { return };
         if device.is_active() {
             device.activity = Activity::Yielded(self.at);
+            device.begun.clear();
         }
     }
 
@@ -54,17 +55,28 @@ impl Audit {
         self.taken = Default::default();
         let Some(device) = self.devices.get_mut(&id) else { return };
         let was = std::mem::take(&mut device.activity);
-        device.resumed_by = plans.to_vec();
+        // Who only yielded may still wait for the plans of its last turn.
+        if matches!(was, Activity::Suspended(_)) {
+            device.resumed_by.clear();
+        }
+        device.resumed_by.extend(plans);
         self.findings
             .check(was != Activity::Active, Invariant::Res71, || format!("{id} is resumed, but did not yield"));
     }
 
-    /// Work is let go: its device runs, and what brings its list back after a suspension is in (I06).
-    pub(super) fn check_runs(&mut self, dispatch: Dispatch) {
+    /// Work is let go: its device runs, and what brings its list back after a suspension is in (I06). A device that yielded ends
+    /// the DMA buffers that it has begun; on each engine one may have been decided and not been handed out yet.
+    pub(super) fn check_runs(&mut self, dispatch: Dispatch, portion: Option<(u32, u32)>) {
         self.check_has_power(|| format!("submission {} of {} is dispatched", dispatch.submission, dispatch.device));
         let Some(device) = self.devices.get_mut(&dispatch.device) else { return };
         let activity = device.activity;
-        self.findings.check(device.is_active(), Invariant::Res71, || {
+        let is_begun = match portion {
+            Some((0, engine)) => device.begun.insert(engine),
+            Some(_) => true,
+            None => false,
+        };
+        let runs = device.is_active() || device.requires_its_list() && is_begun;
+        self.findings.check(runs, Invariant::Res71, || {
             format!("submission {} of {} is dispatched, but that is {activity:?}", dispatch.submission, dispatch.device)
         });
         device.resumed_by.retain(|&plan| !self.plans.is_retired(plan));
@@ -91,7 +103,10 @@ impl Audit {
         }
         let said = matches!(reason, SuspendReason::IdleOverBudget | SuspendReason::SliceOver);
         let band = self.processes.get(&process).map_or(PriorityBand::Normal, |process| process.weight.band);
-        let protected = (band != PriorityBand::Normal || self.is_reserved(process)) && !device.is_blocked();
+        // Without GPU virtual addresses another may find no place, however little it needs.
+        let has_addresses = !self.adapter.is_physical();
+        let protected =
+            (band != PriorityBand::Normal || self.is_reserved(process)) && !device.is_blocked() && has_addresses;
         let waited = other.waits_since().map_or(0, |since| self.at.saturating_sub(since));
         self.findings.check(!said && !protected && waited >= STARVATION, Invariant::P08, || {
             format!(

@@ -12,8 +12,9 @@ impl Audit {
     pub(super) fn work(&mut self, event: &Event) {
         match *event {
             Event::Submitted { device, context, submission, ref waits, ref signals } => {
-                let work = Submission { context, waits: waits.clone(), signals: signals.clone() };
+                let work = Submission { context, waits: waits.clone(), signals: signals.clone(), portion: None };
                 self.submitted(device, submission, work);
+                self.submitted_as_a_whole(device, context, submission);
             }
             Event::RootPageTableSet { context, address } => self.root_set(context, address),
             Event::Dispatched { device, submission, signal, ref waits } => {

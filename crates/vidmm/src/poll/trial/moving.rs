@@ -1,6 +1,7 @@
-//! Room that members of a portion make for another by moving: within their memory, or to the other one (SPL-08).
+//! Room that is made by moving: members go elsewhere within their memory, or to the other one (SPL-08); and what lists keep in
+//! place moves too while nothing uses it.
 
-use alloc::vec::Vec;
+use alloc::{collections::BTreeMap, vec::Vec};
 
 use super::{Done, Target, Trial};
 use crate::{
@@ -8,15 +9,14 @@ use crate::{
     place::Place,
     pool::Pool,
     state::VidMm,
-    units::{Extent, PAGE_SIZE, PAGE_SIZE_64K},
+    units::{Extent, PAGE_SIZE_64K},
 };
 
 impl VidMm {
-    /// Lets members move that need not stay where they are, the largest first, until there is a place for all.
+    /// Lets those move that need not stay where they are, the largest first, until there is a place for all.
     pub(super) fn try_by_moving(&mut self, trial: &mut Trial, index: u32) -> bool {
-        let members = self.movable_members(trial, Pool::Memory);
-        let alignment =
-            |index: u32| self.patching.allocations.get(&index).map_or(PAGE_SIZE, |known| known.wish.alignment);
+        let members = self.movable_in(trial, Pool::Memory);
+        let alignment = |index: u32| self.alignment(index, Pool::Memory);
         let movable = members.iter().map(|&(member, range)| Movable { range, alignment: alignment(member) });
         let (movable, size) = (Vec::from_iter(movable), self.allocations[index as usize].size);
         let alignment = alignment(index);
@@ -69,6 +69,25 @@ impl VidMm {
         movable
     }
 
+    /// Members in a pool that need not stay where they are, and what else lists keep there while nothing uses it.
+    fn movable_in(&self, trial: &Trial, pool: Pool) -> Vec<(u32, Extent)> {
+        let mut movable = self.movable_members(trial, pool);
+        let still = self.devices.iter().filter(|&(device, _)| self.is_still(device as u32));
+        let held = still.flat_map(|(_, books)| books.holdings.iter().copied());
+        let is_bystander = |&index: &u32| {
+            let is_there = self.allocations.contains(index as usize);
+            is_there && self.allocations[index as usize].is_held() && !trial.members.contains_key(&index)
+        };
+        let range = |index: u32| match pool {
+            Pool::Memory => Some((index, self.memory_range(index)?)),
+            Pool::System => Some((index, self.aperture.assigned(index)?)),
+        };
+        let bystanders: BTreeMap<u32, Extent> = held.filter(is_bystander).filter_map(range).collect();
+        movable.extend(bystanders.into_iter().filter(|&(index, _)| self.may_move(index)));
+        movable.sort_by_key(|&(index, range)| (core::cmp::Reverse(range.size), index));
+        movable
+    }
+
     /// A member leaves the range that it has in a pool.
     fn vacate(&mut self, trial: &mut Trial, member: u32, range: Extent, pool: Pool) {
         match pool {
@@ -86,15 +105,21 @@ impl VidMm {
         }
     }
 
-    /// Whether a member of a portion may be given another place.
-    fn may_move(&self, index: u32) -> bool {
+    /// Whether an allocation may be given another place.
+    pub(super) fn may_move(&self, index: u32) -> bool {
         // What a decided portion, of this DMA buffer or another, relies on stays.
-        !self.allocations[index as usize].is_held()
+        !self.allocations[index as usize].any_entry(|device, entry| entry.is_holding() && !self.is_still(device))
     }
 
-    /// Assigns a range of the aperture to an allocation by giving other members, which need not stay where they are, other ranges.
+    /// Whether what a device's list holds may move: nothing of the device is in flight, and what it hands out next is patched then.
+    fn is_still(&self, device: u32) -> bool {
+        let books = &self.devices[device as usize];
+        !books.has_reference_lists() && !books.is_in_flight()
+    }
+
+    /// Assigns a range of the aperture to an allocation by giving others, which need not stay where they are, other ranges.
     pub(super) fn assign_by_moving(&mut self, trial: &mut Trial, index: u32) -> bool {
-        let members = self.movable_members(trial, Pool::System);
+        let members = self.movable_in(trial, Pool::System);
         let movable = members.iter().map(|&(_, range)| Movable { range, alignment: PAGE_SIZE_64K });
         let (movable, size) = (Vec::from_iter(movable), self.allocations[index as usize].size);
         let Some(plan) = self.aperture.plan_compaction(&movable, size) else { return false };
@@ -102,21 +127,30 @@ impl VidMm {
         let moves = plan.moves.iter().map(|moved| (member_at(moved.range), moved.destination()));
         let moves = Vec::from_iter(moves);
         for moved in &plan.moves {
-            self.vacate(trial, member_at(moved.range), moved.range, Pool::System);
+            let member = member_at(moved.range);
+            if !trial.members.contains_key(&member) {
+                self.note_member(trial, member, None);
+            }
+            self.vacate(trial, member, moved.range, Pool::System);
         }
         for &(member, range) in &moves {
             self.assign_at(trial, member, range);
-            let is_shown_there = |place| matches!(place, Place::Aperture(page) if page.bytes() == range.offset);
-            let stays = self.allocations[member as usize].place.is_some_and(is_shown_there);
-            let target = (!stays).then_some(Target::Aperture);
-            self.note_in_system(trial, member, target);
-            self.note_member(trial, member, target);
+            self.note_in_aperture(trial, member, range);
         }
         self.assign_at(trial, index, plan.hole);
         true
     }
 
-    fn assign_at(&mut self, trial: &mut Trial, index: u32, range: Extent) {
+    /// A member is in the aperture from now on, at `range`; unless it is there already.
+    pub(super) fn note_in_aperture(&mut self, trial: &mut Trial, member: u32, range: Extent) {
+        let is_shown_there = |place| matches!(place, Place::Aperture(page) if page.bytes() == range.offset);
+        let stays = self.allocations[member as usize].place.is_some_and(is_shown_there);
+        let target = (!stays).then_some(Target::Aperture);
+        self.note_in_system(trial, member, target);
+        self.note_member(trial, member, target);
+    }
+
+    pub(super) fn assign_at(&mut self, trial: &mut Trial, index: u32, range: Extent) {
         let assigned = self.aperture.assign(index, range.size, Some(range.offset));
         debug_assert_eq!(assigned, Some(range), "the plan of moves says that it is unassigned");
         trial.done.push(Done::Assigned(index));

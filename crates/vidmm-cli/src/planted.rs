@@ -1,0 +1,74 @@
+//! `vidmm sim --planted`: whether each planted bug is found by the rule that it names, in which seed, in how many steps.
+
+use std::{
+    error::Error,
+    io::{self, Write},
+};
+
+use vidmm_sim::{Hunt, Planted, Quarry};
+
+use crate::{
+    args::SimArgs,
+    report::unless_closed,
+    soft,
+    style::{BAD, BOLD, GOOD, number},
+};
+
+/// Hunts the bugs that are asked for, `all` or some by name. Returns whether each was found by its rule.
+pub fn run(args: &SimArgs, which: &str) -> Result<bool, Box<dyn Error>> {
+    let bugs = chosen(which)?;
+    let hunt = Hunt { seeds: *args.seeds.end(), steps: args.steps };
+    let mut out = anstream::stdout().lock();
+    unless_closed(head(&mut out))?;
+    let (mut steps, mut num_free) = (Vec::new(), 0);
+    for bug in bugs {
+        let quarry = hunt.run(bug, &soft::machine);
+        match quarry.seed {
+            Some(_) => steps.push(quarry.steps),
+            None => num_free += 1,
+        }
+        unless_closed(row(&mut out, bug, &quarry))?;
+    }
+    steps.sort_unstable();
+    unless_closed(foot(&mut out, &steps, num_free))?;
+    Ok(num_free == 0)
+}
+
+fn chosen(which: &str) -> Result<Vec<Planted>, String> {
+    if which == "all" {
+        return Ok(Planted::all().collect());
+    }
+    let by_name = |name: &str| {
+        let known = Planted::all().find(|bug| bug.name() == name || bug.number() == name);
+        known.ok_or_else(|| {
+            let names: Vec<String> = Planted::all().map(|bug| bug.to_string()).collect();
+            format!("`{name}` is no planted bug; they are {}", names.join(", "))
+        })
+    };
+    which.split(',').map(by_name).collect()
+}
+
+fn head(out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{BOLD}{:<31} {:<5} {:<13} {:>5} {:>9}{BOLD:#}", "bug", "rule", "world", "seed", "steps")
+}
+
+fn row(out: &mut impl Write, bug: Planted, quarry: &Quarry) -> io::Result<()> {
+    let (rule, world, steps) = (bug.rule(), bug.world(), number(quarry.steps));
+    match quarry.seed {
+        Some(seed) => writeln!(out, "{bug:<31} {rule:<5} {world:<13} {seed:>5} {steps:>9}"),
+        None => {
+            let others: Vec<String> = quarry.others.iter().map(|(rule, times)| format!("{rule} {times}")).collect();
+            writeln!(out, "{bug:<31} {rule:<5} {world:<13} {BAD}{:>5}{BAD:#} {steps:>9}  {}", "none", others.join(", "))
+        }
+    }
+}
+
+fn foot(out: &mut impl Write, steps: &[u64], num_free: usize) -> io::Result<()> {
+    let (style, median) = (if num_free == 0 { GOOD } else { BAD }, steps.get(steps.len() / 2).copied().unwrap_or(0));
+    let found = steps.len();
+    writeln!(
+        out,
+        "{style}found{style:#}       {found} by their rules, in {} steps in the median; {num_free} not",
+        number(median)
+    )
+}

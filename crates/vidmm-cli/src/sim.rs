@@ -1,0 +1,127 @@
+//! `vidmm sim`.
+
+use std::{
+    error::Error,
+    io::{self, Write},
+    path::Path,
+    time::Instant,
+};
+
+use indicatif::ProgressBar;
+use vidmm::NumberedEvent;
+use vidmm_sim::{
+    Campaign, ExplicitScenario, Failure, MachineDesc, Observer, SimDesc, Tally, Unobserved, replay, shrink, simulate,
+};
+
+use crate::{
+    args::SimArgs,
+    output::Files,
+    report::unless_closed,
+    soft,
+    style::{BAD, BOLD, GOOD, number},
+};
+
+/// How often a scenario that fails is run while it is made small.
+const SHRINK_RUNS: u32 = 4000;
+
+/// Runs seeds, and prints what was found. Returns whether nothing was.
+pub fn run(args: &SimArgs) -> Result<bool, Box<dyn Error>> {
+    #[cfg(feature = "planted-bugs")]
+    if let Some(which) = &args.planted {
+        return crate::planted::run(args, which);
+    }
+    let seeds = args.seed.map_or_else(|| args.seeds.clone(), |seed| seed..=seed);
+    let jobs = args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let count = seeds.end() - seeds.start() + 1;
+    if let (Some(seed), Some(events)) = (args.seed, &args.events) {
+        write_events(args, seed, events)?;
+    }
+    let campaign = Campaign {
+        seeds,
+        steps: args.steps,
+        profile: args.profile,
+        digest: args.digest,
+        jobs,
+        max_failures: args.max_failures,
+    };
+    let bar = ProgressBar::new(count);
+    let factory = |desc: &MachineDesc| soft::machine(desc);
+    let begun = Instant::now();
+    let tally = campaign.run(&factory, &|done| bar.set_position(done));
+    let seconds = begun.elapsed().as_secs_f64();
+    bar.finish_and_clear();
+    let shrunk = match (&args.shrink, tally.failures.first_key_value()) {
+        (Some(path), Some((_, failure))) => Some(write_shrunk(path, failure)?),
+        _ => None,
+    };
+    let mut out = anstream::stdout().lock();
+    unless_closed(write(&mut out, args, &tally, seconds))?;
+    if let (Some(steps), Some(path)) = (shrunk, &args.shrink) {
+        unless_closed(writeln!(out, "shrunk      to {steps} steps; replay with `vidmm run {}`", path.display()))?;
+    }
+    Ok(tally.failures.is_empty() && tally.not_started.is_empty())
+}
+
+/// Runs a seed once more, and writes its events.
+fn write_events(args: &SimArgs, seed: u64, events: &Path) -> Result<(), Box<dyn Error>> {
+    let mut log = Log(Files::create(Some(events), None, &format!("seed-{seed}"), seed)?);
+    simulate(SimDesc { seed, steps: args.steps, profile: args.profile, digest: false }, &soft::machine, &mut log)?;
+    Ok(log.0.finish_log()?)
+}
+
+/// Makes what failed small, and writes it as a scenario. Returns how many steps are left.
+fn write_shrunk(path: &Path, failure: &Failure) -> Result<usize, String> {
+    let rule = |scenario: &ExplicitScenario| {
+        let outcome = replay(scenario, &soft::machine, &mut Unobserved).ok()?;
+        Some(outcome.failure?.finding.rule)
+    };
+    let scenario = shrink(&failure.scenario, SHRINK_RUNS, rule);
+    std::fs::write(path, scenario.to_toml()).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    Ok(scenario.steps.len())
+}
+
+struct Log(Files);
+
+impl Observer for Log {
+    fn event(&mut self, event: &NumberedEvent) {
+        self.0.event(event);
+    }
+}
+
+fn write(out: &mut impl Write, args: &SimArgs, tally: &Tally, seconds: f64) -> io::Result<()> {
+    let Tally { seeds, machine_steps, kernels, pages, virtual_ns, digest, failures, not_started } = tally;
+    writeln!(out, "{BOLD}sim{BOLD:#}         {} seeds, profile {}", number(*seeds), args.profile)?;
+    writeln!(
+        out,
+        "steps       {}, each judged; {} kernels, {} pages",
+        number(*machine_steps),
+        number(*kernels),
+        number(*pages)
+    )?;
+    writeln!(out, "time        {seconds:.1} s; {:.1} s of virtual time", *virtual_ns as f64 / 1e9)?;
+    if args.digest {
+        writeln!(out, "digest      {digest:#018x}")?;
+    }
+    for (seed, problem) in not_started {
+        writeln!(out, "{BAD}not started{BAD:#} seed {seed}: {problem}")?;
+    }
+    for (seed, Failure { finding, scenario }) in failures {
+        if args.seed.is_some() {
+            let played = scenario.steps.iter().rev().take(args.show_last);
+            for step in played.collect::<Vec<_>>().into_iter().rev() {
+                writeln!(out, "  {:>6}    {}", step.line, step.action)?;
+            }
+        }
+        writeln!(
+            out,
+            "{BAD}finding{BAD:#}     seed {seed}, step {}: {}: {}",
+            finding.line,
+            finding.rule.unwrap_or("-"),
+            finding.problem
+        )?;
+        writeln!(out, "            in {}", finding.step)?;
+        writeln!(out, "replay      vidmm sim --seed {seed} --steps {} --profile {}", args.steps, args.profile)?;
+    }
+    let style = if failures.is_empty() && not_started.is_empty() { GOOD } else { BAD };
+    writeln!(out, "{style}found{style:#}       {}", failures.len() + not_started.len())
+}

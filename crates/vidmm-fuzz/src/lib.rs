@@ -1,0 +1,35 @@
+//! What may be fed with arbitrary bytes, and what must hold then.
+//!
+//! Each [`Target`] is one function from bytes that panics when something does not hold: parsers refuse or read, the manager refuses
+//! or works, and neither ever panics, hangs or leaks. The same functions serve the fuzzer of this crate, which needs no nightly
+//! compiler, the coverage-guided one in `fuzz/`, and plain tests; `docs/fuzzing.md` says how.
+
+// The two test worlds have a file in common.
+#![allow(clippy::duplicate_mod)]
+
+// A file imports only from those above it; the test worlds of the core are shared by path.
+#[path = "../../vidmm/tests/world/mod.rs"]
+mod world;
+#[path = "../../vidmm/tests/model/mod.rs"]
+mod model;
+#[path = "../../vidmm/tests/patching/mod.rs"]
+mod patching;
+#[path = "../../vidmm-cli/src/soft.rs"]
+mod soft;
+mod choices;
+mod random;
+mod rig;
+pub mod targets;
+pub mod fuzzer;
+
+pub use targets::{TARGETS, Target};
+
+/// Feeds `data` to the target called `name`.
+///
+/// # Panics
+///
+/// If there is no such target, or something does not hold.
+pub fn run(name: &str, data: &[u8]) {
+    let target = Target::named(name).expect("a target has this name");
+    (target.run)(data);
+}

@@ -1,0 +1,99 @@
+//! The mistakes that a driver can be given.
+
+macro_rules! driver_faults {
+    ($($(#[$doc:meta])* $fault:ident, $name:literal;)*) => {
+        /// A mistake of a driver, or of a host. Each has occasions: the operations that it is about, or the patches.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum DriverFault {
+            $($(#[$doc])* $fault),*
+        }
+
+        impl DriverFault {
+            /// All of them.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$fault),*];
+
+            /// Its name, as scenarios and the command line write it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$fault => $name),*
+                }
+            }
+        }
+    };
+}
+
+driver_faults! {
+    /// FLUSH_TLB is answered with success, and nothing is encoded.
+    SkipTlbFlush, "skip-tlb-flush";
+    /// A transfer out of local memory, to system memory or to the aperture, is answered with success, and nothing is encoded.
+    DropPageOut, "drop-page-out";
+    /// A notification of eviction is answered with success, and nothing is encoded: what is compressed stays so.
+    SkipDecompression, "skip-decompression";
+    /// A notification of eviction is taken to be about the start of the allocation. Its occasions are those that are not.
+    IgnoreChunkOffset, "ignore-chunk-offset";
+    /// What a notification asks for is encoded only with the next operation, the unmapping of its window aside: too late.
+    LateNotification, "late-notification";
+    /// A notification of an IOMMU unmap is answered with success, and nothing is encoded: the GPU keeps what it cached.
+    SkipCacheFlush, "skip-cache-flush";
+    /// The paging process's addresses are used again although the GPU has cached what they were: FLUSH_TLB of the paging
+    /// process is left out, or behind an IOMMU the flush with which a driver begins a notification of eviction.
+    ReusePagingVa, "reuse-paging-va";
+    /// The range that a notification is about is unmapped from the IOMMU when the notification is built, not when its commands
+    /// have run. Without an IOMMU it has no occasion.
+    EarlyIoMmuUnmap, "early-io-mmu-unmap";
+    /// A portion is not patched: its addresses stay what they were when it was rendered, or patched before. Its occasions are
+    /// the calls with a patch location.
+    SkipPatch, "skip-patch";
+    /// A transfer into local memory is answered with success, and nothing is encoded.
+    DropPageIn, "drop-page-in";
+    /// The last page of a transfer is not moved.
+    ShortTransfer, "short-transfer";
+    /// Each page of a transfer gets what the next one has; the last is not moved.
+    TransferNextPage, "transfer-next-page";
+    /// A transfer goes from its destination to its source.
+    SwapTransfer, "swap-transfer";
+    /// When an operation goes on in the next paging buffer, one of its commands is lost.
+    SkipPartAfterFull, "skip-part-after-full";
+    /// A fill is answered with success, and nothing is encoded.
+    SkipFill, "skip-fill";
+    /// The last page of a fill is not filled.
+    ShortFill, "short-fill";
+    /// A fill has another pattern.
+    WrongFillPattern, "wrong-fill-pattern";
+    /// Leaf entries of a user's process that become valid are not written.
+    SkipEntries, "skip-entries";
+    /// The last entry of a run that becomes valid is not written.
+    ShortEntries, "short-entries";
+    /// Leaf entries of a user's process show the pages behind the right ones.
+    WrongEntries, "wrong-entries";
+    /// Leaf entries of a user's process allow no writes.
+    ReadOnlyEntries, "read-only-entries";
+    /// Leaf entries of a user's process that become invalid stay valid.
+    KeepEntries, "keep-entries";
+    /// The parent of a new table does not point to it.
+    SkipTableLink, "skip-table-link";
+    /// FLUSH_TLB flushes the paging process instead of a user's.
+    FlushOtherProcess, "flush-other-process";
+    /// MAP_APERTURE_SEGMENT is answered with success, and nothing is encoded.
+    SkipMapAperture, "skip-map-aperture";
+    /// MAP_APERTURE_SEGMENT maps the pages behind the right ones.
+    MapNextPages, "map-next-pages";
+    /// UNMAP_APERTURE_SEGMENT is answered with success, and nothing is encoded.
+    SkipUnmapAperture, "skip-unmap-aperture";
+    /// What is patched with an allocation's address gets that of the next element of the list.
+    PatchNextElement, "patch-next-element";
+    /// The last patch location of a portion is not patched.
+    SkipLastPatch, "skip-last-patch";
+    /// The offset in the allocation is not added to its address.
+    IgnorePatchOffset, "ignore-patch-offset";
+    /// An operation says that it has written one byte more than the paging buffer has.
+    OverrunDmaBuffer, "overrun-dma-buffer";
+    /// An operation says that it has written one byte more than there is for private data.
+    OverrunPrivateData, "overrun-private-data";
+    /// An operation says that it has written eight bytes less than it has.
+    AdvanceLess, "advance-less";
+    /// A paging buffer is said to be too small for an operation, however empty it is.
+    StandStill, "stand-still";
+    /// An allocation is said to be busy, also when it is idle.
+    StayBusy, "stay-busy";
+}

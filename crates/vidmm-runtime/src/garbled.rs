@@ -1,0 +1,189 @@
+//! What a driver with a mistake encodes instead of what it was asked for.
+
+use vidmm::contract::{
+    AllocationListElement, Fill, FillVirtual, FlushTlb, Kmd, KmdProcessHandle, MapApertureSegment,
+    MemoryTransferDirection, PagingOperation, Patch, PatchLocation, PteFlags, Transfer, TransferVirtual,
+    UpdatePageTable, UpdatePageTableFlags,
+};
+use vidmm::{PAGE_SIZE, PAGE_SIZE_64K};
+
+use crate::driver_fault::DriverFault;
+
+/// Whether an operation is an occasion of a mistake.
+pub(crate) fn is_about(fault: DriverFault, operation: &PagingOperation, paging: Option<KmdProcessHandle>) -> bool {
+    let is_of_user = |process| Some(process) != paging;
+    match (fault, operation) {
+        (DriverFault::DropPageIn, PagingOperation::VirtualTransfer(op)) => {
+            op.transfer_direction == MemoryTransferDirection::SystemToLocal
+        }
+        (DriverFault::DropPageIn, PagingOperation::Transfer(op)) => {
+            op.transfer_size > 0 && op.source.segment.is_system()
+        }
+        (
+            DriverFault::ShortTransfer | DriverFault::TransferNextPage | DriverFault::SwapTransfer,
+            PagingOperation::VirtualTransfer(_),
+        ) => true,
+        (
+            DriverFault::ShortTransfer | DriverFault::TransferNextPage | DriverFault::SwapTransfer,
+            PagingOperation::Transfer(op),
+        ) => op.transfer_size > 0,
+        (
+            DriverFault::SkipFill | DriverFault::ShortFill | DriverFault::WrongFillPattern,
+            PagingOperation::VirtualFill(_) | PagingOperation::Fill(_),
+        ) => true,
+        (
+            DriverFault::SkipEntries
+            | DriverFault::ShortEntries
+            | DriverFault::WrongEntries
+            | DriverFault::ReadOnlyEntries,
+            PagingOperation::UpdatePageTable(op),
+        ) => is_leaf(op) && is_valid(op) && is_of_user(op.process),
+        (DriverFault::KeepEntries, PagingOperation::UpdatePageTable(op)) => {
+            is_leaf(op) && !is_valid(op) && is_of_user(op.process)
+        }
+        (DriverFault::SkipTableLink, PagingOperation::UpdatePageTable(op)) => {
+            op.page_table_level > 0 && is_valid(op) && is_of_user(op.process)
+        }
+        (DriverFault::FlushOtherProcess, PagingOperation::FlushTlb(op)) => is_of_user(op.process),
+        (DriverFault::SkipMapAperture | DriverFault::MapNextPages, PagingOperation::MapApertureSegment(_))
+        | (DriverFault::SkipUnmapAperture, PagingOperation::UnmapApertureSegment(_)) => true,
+        (
+            DriverFault::SkipPartAfterFull
+            | DriverFault::OverrunDmaBuffer
+            | DriverFault::OverrunPrivateData
+            | DriverFault::AdvanceLess
+            | DriverFault::StandStill
+            | DriverFault::StayBusy,
+            _,
+        ) => true,
+        _ => false,
+    }
+}
+
+fn is_leaf(op: &UpdatePageTable) -> bool {
+    op.page_table_level == 0 && !op.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE)
+}
+
+fn is_valid(op: &UpdatePageTable) -> bool {
+    let entries = op.page_table_entries;
+    let is_valid = |pte: vidmm::contract::Pte| pte.flags.contains(PteFlags::VALID);
+    is_valid(entries.first) || entries.first_64kb.is_some_and(is_valid)
+}
+
+/// What is encoded instead of `operation`, which is an occasion of `fault`; none if nothing is.
+pub(crate) fn operation(
+    fault: DriverFault,
+    operation: &PagingOperation,
+    paging: Option<KmdProcessHandle>,
+) -> Option<PagingOperation> {
+    Some(match *operation {
+        PagingOperation::VirtualTransfer(op) => PagingOperation::VirtualTransfer(virtual_transfer(fault, op)?),
+        PagingOperation::Transfer(op) => PagingOperation::Transfer(physical_transfer(fault, op)?),
+        PagingOperation::VirtualFill(op) => PagingOperation::VirtualFill(match fault {
+            DriverFault::ShortFill => FillVirtual { fill_size_in_bytes: less_a_page(op.fill_size_in_bytes)?, ..op },
+            DriverFault::WrongFillPattern => FillVirtual { fill_pattern: WRONG_PATTERN, ..op },
+            _ => return None,
+        }),
+        PagingOperation::Fill(op) => PagingOperation::Fill(match fault {
+            DriverFault::ShortFill => Fill { fill_size: less_a_page(op.fill_size)?, ..op },
+            DriverFault::WrongFillPattern => Fill { fill_pattern: WRONG_PATTERN, ..op },
+            _ => return None,
+        }),
+        PagingOperation::UpdatePageTable(op) => PagingOperation::UpdatePageTable(entries(fault, op)?),
+        PagingOperation::FlushTlb(op) if fault == DriverFault::FlushOtherProcess => {
+            PagingOperation::FlushTlb(FlushTlb { process: paging?, ..op })
+        }
+        PagingOperation::MapApertureSegment(op) if fault == DriverFault::MapNextPages => {
+            let mdl = vidmm::PhysicalAddress { offset: op.mdl.offset + PAGE_SIZE, ..op.mdl };
+            PagingOperation::MapApertureSegment(MapApertureSegment { mdl, ..op })
+        }
+        _ => return None,
+    })
+}
+
+const WRONG_PATTERN: u32 = 0xDEAD_BEEF;
+
+fn less_a_page(bytes: u64) -> Option<u64> {
+    bytes.checked_sub(PAGE_SIZE).filter(|&left| left > 0)
+}
+
+fn virtual_transfer(fault: DriverFault, op: TransferVirtual) -> Option<TransferVirtual> {
+    let short = || Some(TransferVirtual { transfer_size_in_bytes: less_a_page(op.transfer_size_in_bytes)?, ..op });
+    match fault {
+        DriverFault::ShortTransfer => short(),
+        DriverFault::TransferNextPage => {
+            Some(TransferVirtual { source_virtual_address: op.source_virtual_address.offset(PAGE_SIZE), ..short()? })
+        }
+        DriverFault::SwapTransfer => Some(TransferVirtual {
+            source_virtual_address: op.destination_virtual_address,
+            destination_virtual_address: op.source_virtual_address,
+            ..op
+        }),
+        _ => None,
+    }
+}
+
+fn physical_transfer(fault: DriverFault, op: Transfer) -> Option<Transfer> {
+    let short = || Some(Transfer { transfer_size: less_a_page(op.transfer_size)?, ..op });
+    match fault {
+        DriverFault::ShortTransfer => short(),
+        DriverFault::TransferNextPage => {
+            let source = vidmm::PhysicalAddress { offset: op.source.offset + PAGE_SIZE, ..op.source };
+            Some(Transfer { source, ..short()? })
+        }
+        DriverFault::SwapTransfer => Some(Transfer { source: op.destination, destination: op.source, ..op }),
+        _ => None,
+    }
+}
+
+fn entries(fault: DriverFault, op: UpdatePageTable) -> Option<UpdatePageTable> {
+    let mut garbled = op;
+    let run = &mut garbled.page_table_entries;
+    match fault {
+        DriverFault::ShortEntries if run.num_page_table_entries > 1 => run.num_page_table_entries -= 1,
+        DriverFault::WrongEntries => {
+            let large = op.flags.contains(UpdatePageTableFlags::USE_64KB_PAGES);
+            run.first.address.offset += if large { PAGE_SIZE_64K } else { PAGE_SIZE };
+        }
+        DriverFault::ReadOnlyEntries => run.first.flags |= PteFlags::READ_ONLY,
+        _ => return None,
+    }
+    Some(garbled)
+}
+
+/// Whether the occasions of a mistake are patches.
+pub(crate) fn is_about_patches(fault: DriverFault) -> bool {
+    matches!(
+        fault,
+        DriverFault::SkipPatch
+            | DriverFault::PatchNextElement
+            | DriverFault::SkipLastPatch
+            | DriverFault::IgnorePatchOffset
+    )
+}
+
+/// Lets `driver` patch otherwise than it was asked to, or not at all.
+pub(crate) fn patch(fault: DriverFault, driver: &mut dyn Kmd, patch: &mut Patch<'_>) {
+    let mut list: Vec<AllocationListElement> = patch.allocation_list.to_vec();
+    let mut locations: Vec<PatchLocation> = patch.patch_location_list.to_vec();
+    let mut length = patch.patch_location_list_submission_length;
+    match fault {
+        DriverFault::SkipPatch => return,
+        DriverFault::PatchNextElement => list.rotate_left(1),
+        DriverFault::SkipLastPatch => length -= 1,
+        DriverFault::IgnorePatchOffset => locations.iter_mut().for_each(|location| location.allocation_offset = 0),
+        _ => unreachable!("the mistake is about patches"),
+    }
+    driver.patch(&mut Patch {
+        context: patch.context,
+        dma_buffer: patch.dma_buffer,
+        dma_buffer_size: patch.dma_buffer_size,
+        dma_buffer_submission_start_offset: patch.dma_buffer_submission_start_offset,
+        dma_buffer_submission_end_offset: patch.dma_buffer_submission_end_offset,
+        allocation_list: &list,
+        patch_location_list: &locations,
+        patch_location_list_submission_start: patch.patch_location_list_submission_start,
+        patch_location_list_submission_length: length,
+        submission_fence_id: patch.submission_fence_id,
+    });
+}

@@ -1,0 +1,29 @@
+//! One number for all that happened: the same on every machine and in every build.
+
+use std::fmt::{self, Debug, Write};
+
+/// Follows from everything that was added, in its order (FNV-1a).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Digest(pub u64);
+
+impl Default for Digest {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Digest {
+    /// Adds what a value shows of itself, which for an event is all of it.
+    pub fn add(&mut self, value: &impl Debug) {
+        write!(self, "{value:?}").expect("nothing is written anywhere");
+    }
+}
+
+impl Write for Digest {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,341 @@
+//! Bugs that are planted on purpose, and the hunt for them: an invariant that nobody can break on purpose is not tested.
+//!
+//! Each bug names the rule that must find it. A hunt plays seed after seed with the bug in it, until the first thing that is
+//! found wrong in one is that rule; and the same seed without the bug must be right.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use vidmm::PlantedBug;
+use vidmm::contract::AddressingModel;
+use vidmm_runtime::DriverFault;
+
+use crate::machine::MachineFactory;
+use crate::run::Unobserved;
+use crate::scenario::{ExplicitScenario, Fault, FaultKind, PageSize, PageTables, PagingVa};
+use crate::simulate::{Outcome, Profile, SimDesc, machine_of, simulate_in};
+
+/// A bug of the manager, or a mistake of a driver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Planted {
+    /// In the manager.
+    Manager(PlantedBug),
+    /// In the driver.
+    Driver(DriverFault),
+}
+
+/// The worlds that can show a bug.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WorldKind {
+    /// Any.
+    Any,
+    /// With page tables.
+    PageTables,
+    /// Behind an IOMMU.
+    IoMmu,
+    /// Without GPU virtual addresses.
+    Patching,
+    /// In which a kernel faults.
+    PageFault,
+    /// In which a packet hangs.
+    Hang,
+    /// In which every paging buffer faults.
+    PagingFaults,
+    /// In which lists have little room.
+    Pressure,
+    /// In which there is little local memory.
+    LittleMemory,
+    /// In which the paging process sees little at a time.
+    SmallWindows,
+}
+
+impl WorldKind {
+    /// Whether the machine that a seed draws is of the kind.
+    fn has(self, machine: &ExplicitScenario) -> bool {
+        let model = machine.adapter.addressing_model;
+        match self {
+            Self::PageTables => model == AddressingModel::GpuMmu,
+            // Where all is in one kind of memory, the log says who demands how much of it.
+            Self::IoMmu | Self::Pressure => {
+                matches!(model, AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal)
+            }
+            Self::Patching => model == AddressingModel::Physical,
+            Self::SmallWindows => model != AddressingModel::Physical,
+            Self::LittleMemory => model == AddressingModel::GpuMmu && machine.local_memory_bytes > 0,
+            Self::Any | Self::PageFault | Self::Hang | Self::PagingFaults => true,
+        }
+    }
+
+    /// Makes a machine of the kind of one that a seed draws.
+    fn change(self, machine: &mut ExplicitScenario) {
+        let fault = |kind, nth| vec![Fault { kind, nth }];
+        match self {
+            Self::PageFault => machine.faults = fault(FaultKind::ForgePageFault, Some(5)),
+            Self::Hang => machine.faults = fault(FaultKind::HangPacket, Some(5)),
+            Self::PagingFaults => machine.faults = fault(FaultKind::ForgePagingFault, None),
+            Self::Pressure => machine.aperture_commit_limit_bytes = Some(128 << 10),
+            Self::LittleMemory => {
+                let adapter = &mut machine.adapter;
+                (adapter.page_size, adapter.dual_pte) = (PageSize::Kib4, None);
+                adapter.page_tables = Some(PageTables::System);
+                machine.local_memory_bytes = 512 << 10;
+            }
+            Self::SmallWindows => {
+                if machine.local_memory_bytes > 0 {
+                    machine.local_memory_bytes = 16 << 20;
+                }
+                (machine.aperture_bytes, machine.aperture_commit_limit_bytes) = (16 << 20, None);
+                machine.adapter.paging_va_mib = PagingVa::Mib(1);
+                machine.adapter.paging_va_without_local_memory = true;
+            }
+            Self::Any | Self::PageTables | Self::IoMmu | Self::Patching => {}
+        }
+    }
+}
+
+impl fmt::Display for WorldKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Any => "any",
+            Self::PageTables => "page tables",
+            Self::IoMmu => "an IOMMU",
+            Self::Patching => "patching",
+            Self::PageFault => "a page fault",
+            Self::Hang => "a hang",
+            Self::PagingFaults => "paging faults",
+            Self::Pressure => "pressure",
+            Self::LittleMemory => "little memory",
+            Self::SmallWindows => "small windows",
+        })
+    }
+}
+
+impl Planted {
+    /// All of them: those of the manager first. Three mistakes of drivers are not among them, but in the tests of `vidmm-soft`: two
+    /// behind an IOMMU only a program sees that uses what it has not made resident, and one needs large compressed allocations.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let of_manager = PlantedBug::ALL.iter().copied().map(Self::Manager);
+        let shows = |fault: &DriverFault| {
+            !matches!(
+                fault,
+                DriverFault::SkipCacheFlush | DriverFault::EarlyIoMmuUnmap | DriverFault::IgnoreChunkOffset
+            )
+        };
+        of_manager.chain(DriverFault::ALL.into_iter().filter(shows).map(Self::Driver))
+    }
+
+    /// Its number among those of its kind, from 1, with the kind's letter before it.
+    pub fn number(self) -> String {
+        match self {
+            Self::Manager(bug) => format!("M{}", bug.number()),
+            Self::Driver(fault) => format!("D{}", fault as usize + 1),
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Manager(bug) => bug.name(),
+            Self::Driver(fault) => fault.name(),
+        }
+    }
+
+    /// The rule that must find it.
+    pub fn rule(self) -> &'static str {
+        match self {
+            Self::Manager(bug) => bug.rule(),
+            Self::Driver(fault) => rule_of(fault),
+        }
+    }
+
+    /// The worlds that can show it.
+    pub fn world(self) -> WorldKind {
+        match self {
+            Self::Manager(bug) => world_of_bug(bug),
+            Self::Driver(fault) => world_of_fault(fault),
+        }
+    }
+
+    /// The world without the bug.
+    fn prepare(self, scenario: &mut ExplicitScenario) {
+        // Nothing else goes wrong than a driver's mistake, so that what is found is the driver's.
+        if let Self::Driver(_) = self {
+            scenario.faults.clear();
+        }
+        self.world().change(scenario);
+    }
+
+    fn plant(self, scenario: &mut ExplicitScenario) {
+        self.prepare(scenario);
+        match self {
+            Self::Manager(bug) => scenario.adapter.planted_bug = Some(bug),
+            Self::Driver(fault) => scenario.faults.push(Fault { kind: FaultKind::Driver(fault), nth: None }),
+        }
+    }
+}
+
+impl fmt::Display for Planted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{} {}", self.number(), self.name()))
+    }
+}
+
+fn world_of_bug(bug: PlantedBug) -> WorldKind {
+    match bug {
+        PlantedBug::SkipInvalidate
+        | PlantedBug::ForgetAliases
+        | PlantedBug::ValidateShort
+        | PlantedBug::AllowWrites
+        | PlantedBug::SkipTlbFlush
+        | PlantedBug::FlushTooLittle
+        | PlantedBug::FlushBeforeInvalidate
+        | PlantedBug::SkipWindowFlush
+        | PlantedBug::KeepWindows
+        | PlantedBug::ShowNextPage
+        | PlantedBug::SkipTableInit
+        | PlantedBug::LinkEarly => WorldKind::PageTables,
+        PlantedBug::SkipUnmapNotice | PlantedBug::KeepIoMmu | PlantedBug::UnmapWindowEarly => WorldKind::IoMmu,
+        PlantedBug::ForgetKept
+        | PlantedBug::ComeBetween
+        | PlantedBug::KeepUnbound
+        | PlantedBug::TearGroup
+        | PlantedBug::AdvanceTransferOffset
+        | PlantedBug::SkipTransferEnd
+        | PlantedBug::LeakBooks => WorldKind::Patching,
+        PlantedBug::BlameLast => WorldKind::PageFault,
+        PlantedBug::CompleteAborted => WorldKind::Hang,
+        PlantedBug::TolerateReset | PlantedBug::TellTwice => WorldKind::PagingFaults,
+        PlantedBug::TrimTooLittle | PlantedBug::TrimTooMuch | PlantedBug::HalveBudget | PlantedBug::SkipUndo => {
+            WorldKind::Pressure
+        }
+        PlantedBug::TakeEarly => WorldKind::LittleMemory,
+        PlantedBug::OverlapChunks | PlantedBug::LeaveOutBetweenChunks | PlantedBug::NotifyFirstChunk => {
+            WorldKind::SmallWindows
+        }
+        _ => WorldKind::Any,
+    }
+}
+
+fn world_of_fault(fault: DriverFault) -> WorldKind {
+    match fault {
+        DriverFault::SkipTlbFlush
+        | DriverFault::ReusePagingVa
+        | DriverFault::SkipEntries
+        | DriverFault::ShortEntries
+        | DriverFault::WrongEntries
+        | DriverFault::ReadOnlyEntries
+        | DriverFault::KeepEntries
+        | DriverFault::SkipTableLink
+        | DriverFault::FlushOtherProcess => WorldKind::PageTables,
+        DriverFault::SkipPatch
+        | DriverFault::PatchNextElement
+        | DriverFault::SkipLastPatch
+        | DriverFault::IgnorePatchOffset
+        | DriverFault::SkipUnmapAperture
+        | DriverFault::MapNextPages
+        | DriverFault::SkipMapAperture => WorldKind::Patching,
+        _ => WorldKind::Any,
+    }
+}
+
+/// The rule that finds a mistake of a driver.
+fn rule_of(fault: DriverFault) -> &'static str {
+    match fault {
+        DriverFault::OverrunDmaBuffer | DriverFault::OverrunPrivateData => "I21",
+        DriverFault::StandStill | DriverFault::StayBusy => "I20",
+        DriverFault::LateNotification
+        | DriverFault::SkipMapAperture
+        | DriverFault::SkipEntries
+        | DriverFault::ShortEntries
+        | DriverFault::ReadOnlyEntries
+        | DriverFault::SkipTableLink
+        | DriverFault::SkipPatch
+        | DriverFault::PatchNextElement
+        | DriverFault::SkipLastPatch => "I04",
+        DriverFault::SkipUnmapAperture => "I24",
+        DriverFault::AdvanceLess => "I31",
+        _ => "I02",
+    }
+}
+
+/// How long is hunted.
+#[derive(Clone, Copy, Debug)]
+pub struct Hunt {
+    /// Seeds that are played at most, from 1.
+    pub seeds: u64,
+    /// Steps of each.
+    pub steps: u64,
+}
+
+/// What came of a hunt.
+#[derive(Clone, Debug, Default)]
+pub struct Quarry {
+    /// The seed in which the bug's rule was broken first; none if it was in none.
+    pub seed: Option<u64>,
+    /// Steps that were played with the bug, in all seeds that are right without it.
+    pub steps: u64,
+    /// What is wrong, by that rule.
+    pub problem: String,
+    /// How often other rules came first.
+    pub others: BTreeMap<String, u32>,
+    /// Seeds that are wrong without the bug.
+    pub wrong: u32,
+}
+
+impl Hunt {
+    /// Hunts a bug. Seeds whose machine does not start are passed over.
+    pub fn run(self, planted: Planted, factory: &MachineFactory<'_>) -> Quarry {
+        let mut quarry = Quarry::default();
+        let fits = |seed: &u64| planted.world().has(&machine_of(*seed, Profile::Any));
+        for seed in (1..=self.seeds).filter(fits) {
+            let play = |change: &dyn Fn(&mut ExplicitScenario)| {
+                let desc = SimDesc { seed, steps: self.steps, profile: Profile::Any, digest: planted.rule() == "I33" };
+                simulate_in(desc, factory, &mut Unobserved, |scenario| change(scenario))
+            };
+            let Ok(outcome) = play(&|scenario| planted.plant(scenario)) else { continue };
+            let mut broken = first_broken(planted, &outcome);
+            if broken.is_none() && planted.rule() == "I33" {
+                let again = play(&|scenario| planted.plant(scenario));
+                let is_same = again.is_ok_and(|again| again.digest == outcome.digest);
+                broken = (!is_same).then(|| ("I33".to_owned(), "played again, the seed is another story".to_owned()));
+            }
+            let is_right =
+                || play(&|scenario| planted.prepare(scenario)).is_ok_and(|outcome| outcome.failure.is_none());
+            if broken.is_some() && !is_right() {
+                quarry.wrong += 1;
+                continue;
+            }
+            quarry.steps += outcome.machine_steps;
+            match broken {
+                None => {}
+                Some((rule, problem)) if rule == planted.rule() => {
+                    (quarry.seed, quarry.problem) = (Some(seed), problem);
+                    return quarry;
+                }
+                Some((rule, _)) => *quarry.others.entry(rule).or_default() += 1,
+            }
+        }
+        quarry
+    }
+}
+
+/// The first rule that was found broken, and what is said of it.
+fn first_broken(planted: Planted, outcome: &Outcome) -> Option<(String, String)> {
+    if let Some(failure) = &outcome.failure {
+        let (rule, problem) = (failure.finding.rule.unwrap_or_default(), &failure.finding.problem);
+        // The manager's own audit names the rule in each line.
+        let of_books = problem.split_once("together: ").and_then(|(_, lines)| lines.split_once(": "));
+        let rule = of_books.filter(|_| rule == "BOOKS").map_or(rule, |(first, _)| first);
+        return Some((rule.to_owned(), problem.clone()));
+    }
+    // The manager refuses to go on with a driver that breaks a rule of paging buffers, and says which; or with a GPU that hangs
+    // again and again.
+    let refused = outcome.adapter_error.as_ref().filter(|_| matches!(planted, Planted::Driver(_)))?;
+    let rule = match () {
+        () if refused.starts_with("BPB-02") => "I21",
+        () if refused.starts_with("BPB-") => "I20",
+        () if refused.starts_with("FLT-31") => "I31",
+        () => "",
+    };
+    Some((rule.to_owned(), refused.clone()))
+}

@@ -1,0 +1,96 @@
+//! Many seeds, on several threads.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::outcome::{Failure, Outcome, SimDesc, simulate};
+use super::profile::Profile;
+use crate::machine::MachineFactory;
+use crate::run::{RunError, Unobserved};
+
+/// Many seeds.
+#[derive(Clone, Debug)]
+pub struct Campaign {
+    /// The seeds.
+    pub seeds: RangeInclusive<u64>,
+    /// Steps of each.
+    pub steps: u64,
+    /// What worlds may be drawn.
+    pub profile: Profile,
+    /// Whether all that happens goes into one number.
+    pub digest: bool,
+    /// Threads.
+    pub jobs: usize,
+    /// How many failures are enough.
+    pub max_failures: usize,
+}
+
+/// What came of many seeds.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Seeds that were run.
+    pub seeds: u64,
+    /// Steps of the machine.
+    pub machine_steps: u64,
+    /// Kernels whose pages were judged.
+    pub kernels: u64,
+    /// Pages that kernels and the CPU read.
+    pub pages: u64,
+    /// Virtual time, in nanoseconds, of all seeds together.
+    pub virtual_ns: u128,
+    /// What follows from all that happened, whatever the order of the seeds; 0 if nobody asked.
+    pub digest: u64,
+    /// What failed, by seed.
+    pub failures: BTreeMap<u64, Failure>,
+    /// Machines that did not start, by seed.
+    pub not_started: BTreeMap<u64, String>,
+}
+
+impl Tally {
+    fn add(&mut self, seed: u64, outcome: Result<Outcome, RunError>) {
+        self.seeds += 1;
+        match outcome {
+            Ok(Outcome { machine_steps, report, digest, failure, .. }) => {
+                self.digest = self.digest.wrapping_add(digest.unwrap_or(0));
+                self.machine_steps += machine_steps;
+                self.kernels += report.kernels_judged;
+                self.pages += report.pages_checked + report.system_pages_checked;
+                self.virtual_ns += u128::from(report.virtual_ns);
+                self.failures.extend(failure.map(|failure| (seed, failure)));
+            }
+            Err(error) => drop(self.not_started.insert(seed, error.to_string())),
+        }
+    }
+}
+
+impl Campaign {
+    /// Runs the seeds. `progress` is told after each how many were run.
+    pub fn run(
+        &self,
+        factory: &(dyn Fn(&crate::MachineDesc) -> Result<vidmm_runtime::Machine, String> + Sync),
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Tally {
+        let (next, enough) = (AtomicU64::new(*self.seeds.start()), AtomicBool::new(false));
+        let tally = Mutex::new(Tally::default());
+        let work = || {
+            while !enough.load(Ordering::Relaxed) {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if !self.seeds.contains(&seed) {
+                    return;
+                }
+                let desc = SimDesc { seed, steps: self.steps, profile: self.profile, digest: self.digest };
+                let factory: &MachineFactory<'_> = &|desc| factory(desc);
+                let outcome = simulate(desc, factory, &mut Unobserved);
+                let mut tally = tally.lock().expect("no thread panics while it adds");
+                tally.add(seed, outcome);
+                progress(tally.seeds);
+                let found = tally.failures.len() + tally.not_started.len();
+                enough.fetch_or(found >= self.max_failures, Ordering::Relaxed);
+            }
+        };
+        std::thread::scope(|scope| (0..self.jobs.max(1)).for_each(|_| drop(scope.spawn(work))));
+        tally.into_inner().expect("no thread panics while it adds")
+    }
+}

@@ -1,0 +1,35 @@
+//! Panics of the manager, which are findings too.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
+
+thread_local! {
+    static IS_CATCHING: Cell<bool> = const { Cell::new(false) };
+    static MESSAGE: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Does something that may panic. Returns what the panic said and where, if it did; nothing is printed.
+pub(super) fn caught(action: impl FnOnce()) -> Option<String> {
+    listen();
+    IS_CATCHING.set(true);
+    // What is half done is not looked at any more.
+    let result = catch_unwind(AssertUnwindSafe(action));
+    IS_CATCHING.set(false);
+    result.err().map(|_| MESSAGE.take())
+}
+
+/// Installs a hook that keeps the message of panics that are caught, and leaves the others alone.
+fn listen() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = take_hook();
+        set_hook(Box::new(move |panic| {
+            if IS_CATCHING.get() {
+                MESSAGE.set(panic.to_string());
+            } else {
+                before(panic);
+            }
+        }));
+    });
+}

@@ -1,0 +1,64 @@
+//! Drawing.
+
+use vidmm_trace::SplitMix64;
+
+/// Draws from a seed.
+#[derive(Clone, Debug)]
+pub(super) struct Dice(SplitMix64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(SplitMix64::stream(seed, 0))
+    }
+
+    /// A number below `bound`, which is not 0.
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0.below(bound as u64) as usize
+    }
+
+    /// A number from `low` to `high`, both included.
+    pub fn within(&mut self, low: u64, high: u64) -> u64 {
+        self.0.within(low, high)
+    }
+
+    /// Whether something happens that does so in `percent` of the cases.
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.0.below(100) < percent
+    }
+
+    /// One of several, if there is any.
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
+        if of.is_empty() { None } else { Some(of[self.below(of.len())]) }
+    }
+
+    /// One of several, each as often as its weight says.
+    pub fn weighted<T: Copy>(&mut self, of: &[(u32, T)]) -> T {
+        let total: u32 = of.iter().map(|(weight, _)| weight).sum();
+        let mut drawn = self.0.below(u64::from(total)) as u32;
+        for &(weight, what) in of {
+            if drawn < weight {
+                return what;
+            }
+            drawn -= weight;
+        }
+        unreachable!("it is below the total")
+    }
+
+    /// Up to `most` of several, each once, in any order; at least one if there is any.
+    pub fn some<T: Copy>(&mut self, of: &[T], most: usize) -> Vec<T> {
+        let mut left = of.to_vec();
+        let count = 1 + self.below(most.max(1));
+        let mut drawn = Vec::new();
+        while drawn.len() < count && !left.is_empty() {
+            drawn.push(left.swap_remove(self.below(left.len())));
+        }
+        drawn
+    }
+
+    /// A size whose logarithm is drawn, from `low` to `high`.
+    pub fn log_within(&mut self, low: u64, high: u64) -> u64 {
+        let bits = |n: u64| u64::from(63 - n.max(1).leading_zeros());
+        let exponent = self.within(bits(low), bits(high));
+        self.within(1 << exponent, (2 << exponent) - 1).clamp(low, high)
+    }
+}

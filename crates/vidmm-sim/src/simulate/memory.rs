@@ -1,0 +1,345 @@
+//! What programs do with memory: allocations, lists, offers, what the CPU sees.
+
+use vidmm::contract::AddressingModel;
+use vidmm_runtime::AllocationSegments;
+use vidmm_trace::ByteSize;
+
+use super::cast::{Allocation, View};
+use super::player::Player;
+use crate::scenario::steps::{
+    AllocationPriority, Answer, Call, CpuAccess, CreateAllocation, DestroyAllocation, DestroyFlag, DirectionName,
+    Evict, EvictFlag, Look, MakeResident, MakeResidentFlag, MapAllocation, Offer, OfferFlag, OfferPriority, OnDevice,
+    Reclaim, SetPriority, UpdateProperty,
+};
+use crate::scenario::{Notification, Wddm};
+
+const SEGMENTS: [(u32, AllocationSegments); 3] =
+    [(5, AllocationSegments::Local), (2, AllocationSegments::System), (3, AllocationSegments::LocalOrSystem)];
+
+const PRIORITIES: [AllocationPriority; 5] = [
+    AllocationPriority::Minimum,
+    AllocationPriority::Low,
+    AllocationPriority::Normal,
+    AllocationPriority::High,
+    AllocationPriority::Maximum,
+];
+
+impl Player<'_, '_> {
+    fn is_physical(&self) -> bool {
+        self.world.scenario.adapter.is_physical()
+    }
+
+    /// Where an allocation of this machine may be.
+    fn draw_segments(&mut self) -> AllocationSegments {
+        match self.world.scenario.local_memory_bytes {
+            0 => AllocationSegments::System,
+            _ => self.dice.weighted(&SEGMENTS),
+        }
+    }
+
+    /// Creates an allocation, unless there are enough, and maps it.
+    pub fn create(&mut self, device: usize) {
+        if self.cast.those(|_| true).len() >= self.world.max_allocations {
+            return;
+        }
+        let segments = self.draw_segments();
+        let scenario = &self.world.scenario;
+        let room = match segments {
+            AllocationSegments::System => scenario.aperture_commit_limit_bytes.unwrap_or(scenario.aperture_bytes),
+            _ => scenario.local_memory_bytes,
+        };
+        let largest = if self.dice.chance(5) { room * 5 / 4 } else { room / 3 };
+        let mut size = self.dice.log_within(1, largest.max(2));
+        if self.dice.chance(70) {
+            size = size.next_multiple_of(1 << 12);
+        }
+        let mut create = self.draw_allocation(device, segments, size);
+        let mut answer = self.call(Call::CreateAllocation(create.clone()));
+        if answer == Answer::NoPagingVa {
+            // Nobody could notify it: it does without.
+            create.notify.retain(|&notification| notification == Notification::IoMmuUnmap);
+            create.compression = false;
+            create.name = self.cast.name("a");
+            answer = self.call(Call::CreateAllocation(create.clone()));
+        }
+        if answer.is_done() {
+            self.add(device, &create);
+        }
+    }
+
+    fn draw_allocation(&mut self, device: usize, segments: AllocationSegments, size: u64) -> CreateAllocation {
+        let is_physical = self.is_physical();
+        let behind_io_mmu = matches!(
+            self.world.scenario.adapter.addressing_model,
+            AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal
+        );
+        // A driver that hears of no eviction leaves compressed what it leaves behind.
+        let is_notified = self.world.scenario.adapter.wddm == Wddm::V3_2;
+        let compression = !is_physical && is_notified && self.dice.chance(10);
+        let mut notify = Vec::new();
+        if compression || self.dice.chance(25) {
+            notify.push(Notification::Eviction);
+        }
+        if behind_io_mmu {
+            // The model GPU caches what the IOMMU translates, so its driver hears of all that is unmapped.
+            notify.push(Notification::IoMmuUnmap);
+        }
+        let cpu = match self.dice.below(10) {
+            _ if compression => None,
+            0 | 1 => Some(CpuAccess::Visible),
+            2 if segments != AllocationSegments::System => Some(CpuAccess::PermanentSysMem),
+            3 => Some(CpuAccess::ExistingSysMem),
+            _ => None,
+        };
+        CreateAllocation {
+            name: self.cast.name("a"),
+            size: ByteSize(size),
+            segments: Some(segments),
+            accessed_physically: !is_physical && segments == AllocationSegments::System && self.dice.chance(25),
+            notify,
+            compression,
+            priority: if self.dice.chance(40) { self.dice.pick(&PRIORITIES) } else { None },
+            cpu,
+            shared: self.cast.devices[device].has_list && self.dice.chance(15),
+            count: None,
+            alignment: (is_physical && self.dice.chance(30)).then(|| ByteSize(1 << self.dice.within(12, 18))),
+            direction: match self.dice.below(4) {
+                0 if is_physical => Some(DirectionName::FromStart),
+                1 if is_physical => Some(DirectionName::FromEnd),
+                _ => None,
+            },
+            banks: Vec::new(),
+            evict_through_aperture: is_physical && self.dice.chance(20),
+            device: Some(self.cast.devices[device].name.clone()),
+        }
+    }
+
+    fn add(&mut self, device: usize, create: &CreateAllocation) {
+        self.cast.allocations.push(Allocation {
+            name: create.name.clone(),
+            device,
+            pages: create.size.bytes().div_ceil(vidmm::PAGE_SIZE),
+            is_shared: create.shared,
+            is_lockable: create.cpu.is_some(),
+            openers: Vec::new(),
+            views: Vec::new(),
+            lists: Default::default(),
+            is_offered: false,
+            locks: 0,
+            lives: true,
+        });
+        let allocation = self.cast.allocations.len() - 1;
+        if !self.is_physical() {
+            self.map(allocation, device);
+        }
+    }
+
+    /// Maps an allocation for a device.
+    pub fn map(&mut self, allocation: usize, device: usize) {
+        let (name, is_read_only) = (self.cast.name("m"), self.dice.chance(8));
+        let Allocation { name: of, pages, .. } = &self.cast.allocations[allocation];
+        let (of, pages) = (of.clone(), *pages);
+        // Parts are made of the pages of the memory segment, which may be of 64 KiB.
+        let offset = if pages > 32 && self.dice.chance(10) { 16 } else { 0 };
+        let map = MapAllocation {
+            allocations: vec![of],
+            name: Some(name.clone()),
+            device: Some(self.cast.devices[device].name.clone()),
+            offset: ByteSize(offset * vidmm::PAGE_SIZE),
+            size: ByteSize(0),
+            read_only: is_read_only,
+        };
+        if self.call(Call::Map(map)).is_done() {
+            self.cast.allocations[allocation].views.push(View { name, device, is_read_only });
+        }
+    }
+
+    /// Destroys an allocation, or frees one of its mappings.
+    pub fn destroy(&mut self, device: usize) {
+        let own = self.cast.those(|allocation| allocation.device == device);
+        let Some(chosen) = self.dice.pick(&own) else { return };
+        let view = self.cast.allocations[chosen].views.last().map(|view| view.name.clone());
+        if let Some(view) = view.filter(|_| self.dice.chance(40)) {
+            if self.call(Call::FreeVa(view.clone())).is_done() {
+                self.cast.allocations[chosen].views.retain(|known| known.name != view);
+            }
+            return;
+        }
+        let flags = match self.dice.below(6) {
+            0 => vec![DestroyFlag::Synchronous],
+            1 if self.misuses() => vec![DestroyFlag::AssumeNotInUse],
+            _ => Vec::new(),
+        };
+        let allocations = self.cast.names(&[chosen]);
+        if self.call(Call::DestroyAllocation(DestroyAllocation { allocations, flags })).is_done() {
+            self.cast.allocations[chosen].lives = false;
+        }
+    }
+
+    /// Puts something on a device's list, or takes something off.
+    pub fn change_list(&mut self, device: usize) {
+        if !self.cast.devices[device].has_list {
+            return;
+        }
+        if self.dice.chance(60) { self.make_resident(device) } else { self.evict_some(device, 3) }
+    }
+
+    /// Makes something resident; if there is no room, takes something off the list and tries again.
+    pub fn make_resident(&mut self, device: usize) {
+        let usable = self.cast.usable_by(device);
+        let again = self.dice.chance(10);
+        let unlisted = usable.into_iter().filter(|&known| again || !self.cast.allocations[known].is_listed_by(device));
+        let wanted = self.dice.some(&unlisted.collect::<Vec<_>>(), 4);
+        if wanted.is_empty() {
+            return;
+        }
+        let allocations = self.cast.names(&wanted);
+        let flags = match self.dice.below(20) {
+            0 => vec![MakeResidentFlag::CantTrimFurther],
+            1 if self.misuses() => vec![MakeResidentFlag::CantTrimFurther, MakeResidentFlag::MustSucceed],
+            _ => Vec::new(),
+        };
+        let device_name = Some(self.cast.devices[device].name.clone());
+        for _ in 0..4 {
+            let step = MakeResident {
+                allocations: allocations.clone(),
+                device: device_name.clone(),
+                flags: flags.clone(),
+                num_bytes_to_trim: None,
+            };
+            match self.call(Call::MakeResident(step)) {
+                answer if answer.is_done() => {
+                    for &allocation in &wanted {
+                        *self.cast.allocations[allocation].lists.entry(device).or_default() += 1;
+                    }
+                    return;
+                }
+                Answer::NoMemory => self.evict_some(device, 4),
+                _ => return,
+            }
+        }
+    }
+
+    /// Takes up to `most` allocations off a device's list.
+    fn evict_some(&mut self, device: usize, most: usize) {
+        let listed = self.cast.listed_by(device);
+        let leaving = match self.misuses() {
+            true => self.dice.some(&self.cast.usable_by(device), most),
+            false => self.dice.some(&listed, most),
+        };
+        if leaving.is_empty() {
+            return;
+        }
+        let flags = if self.dice.chance(10) { vec![EvictFlag::OnlyIfNecessary] } else { Vec::new() };
+        let step = Evict {
+            allocations: self.cast.names(&leaving),
+            device: Some(self.cast.devices[device].name.clone()),
+            flags,
+            num_bytes_to_trim: None,
+        };
+        if self.call(Call::Evict(step)).is_done() {
+            for allocation in leaving {
+                if let Some(count) = self.cast.allocations[allocation].lists.get_mut(&device) {
+                    *count = count.saturating_sub(1);
+                }
+            }
+        }
+    }
+
+    /// Offers what is on no list, or takes back what is offered.
+    pub fn offer_or_reclaim(&mut self, device: usize) {
+        let offered = self.cast.those(|known| known.device == device && known.is_offered);
+        if !offered.is_empty() && self.dice.chance(50) {
+            let chosen = self.dice.some(&offered, 4);
+            let step = Reclaim { allocations: self.cast.names(&chosen), results: Vec::new() };
+            if self.call(Call::Reclaim(step)).is_done() {
+                chosen.iter().for_each(|&known| self.cast.allocations[known].is_offered = false);
+            }
+            return;
+        }
+        let idle = self.cast.those(|known| known.device == device && !known.is_offered && !known.is_listed());
+        let chosen = self.dice.some(&idle, 4);
+        if chosen.is_empty() {
+            return;
+        }
+        let priorities = [OfferPriority::Low, OfferPriority::Normal, OfferPriority::High, OfferPriority::Auto];
+        let flags = match self.dice.below(4) {
+            0 => vec![OfferFlag::Immediately],
+            1 => vec![OfferFlag::AllowDecommit],
+            _ => Vec::new(),
+        };
+        let priority = self.dice.pick(&priorities).unwrap_or_default();
+        let step = Offer { allocations: self.cast.names(&chosen), priority, flags };
+        if self.call(Call::Offer(step)).is_done() {
+            chosen.iter().for_each(|&known| self.cast.allocations[known].is_offered = true);
+        }
+    }
+
+    /// The CPU locks, reads, writes or unlocks.
+    pub fn use_cpu(&mut self, device: usize) {
+        let lockable = self.cast.those(|known| known.device == device && known.is_lockable && !known.is_offered);
+        let Some(chosen) = self.dice.pick(&lockable) else { return };
+        let names = self.cast.names(&[chosen]);
+        let locks = self.cast.allocations[chosen].locks;
+        match self.dice.below(4) {
+            0 | 1 if locks > 0 && self.dice.chance(50) => self.see(Look::CpuWrite(names)),
+            0 | 1 if locks > 0 => self.see(Look::CpuRead(names)),
+            2 if locks > 0 => {
+                let ended = u32::from(self.call(Call::Unlock(names)).is_done());
+                self.cast.allocations[chosen].locks -= ended;
+            }
+            _ if locks < 3 => {
+                let begun = u32::from(self.call(Call::Lock(names)).is_done());
+                self.cast.allocations[chosen].locks += begun;
+            }
+            _ => {}
+        }
+    }
+
+    /// Changes how much allocations matter, or where they may be.
+    pub fn change_properties(&mut self, device: usize) {
+        let own = self.cast.those(|known| known.device == device);
+        let chosen = self.dice.some(&own, 2);
+        if chosen.is_empty() {
+            return;
+        }
+        let allocations = self.cast.names(&chosen);
+        if self.is_physical() || self.dice.chance(50) {
+            let priority = self.dice.pick(&PRIORITIES).unwrap_or(AllocationPriority::Normal);
+            self.call(Call::SetPriority(SetPriority { allocations, priority }));
+        } else {
+            let segments = Some(self.draw_segments());
+            self.call(Call::UpdateProperty(UpdateProperty { allocations, segments }));
+        }
+    }
+
+    /// Opens what another device shares, maps it, or closes it.
+    pub fn share(&mut self, device: usize) {
+        if !self.cast.devices[device].has_list {
+            return;
+        }
+        let name = self.cast.devices[device].name.clone();
+        let open = self.cast.those(|known| known.openers.contains(&device));
+        let shared = self.cast.those(|known| known.is_shared && !known.is_known_to(device));
+        match (self.dice.pick(&open), self.dice.pick(&shared)) {
+            (Some(chosen), _) if self.dice.chance(25) => {
+                let allocations = self.cast.names(&[chosen]);
+                if self.call(Call::CloseAllocation(OnDevice { allocations, device: name })).is_done() {
+                    let known = &mut self.cast.allocations[chosen];
+                    known.openers.retain(|&opener| opener != device);
+                    known.lists.remove(&device);
+                }
+            }
+            (_, Some(chosen)) => {
+                let allocations = self.cast.names(&[chosen]);
+                if self.call(Call::OpenAllocation(OnDevice { allocations, device: name })).is_done() {
+                    self.cast.allocations[chosen].openers.push(device);
+                    if !self.is_physical() {
+                        self.map(chosen, device);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}

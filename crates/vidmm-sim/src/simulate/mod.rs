@@ -1,0 +1,27 @@
+//! Random worlds, each followed by an oracle step by step: what `vidmm sim` runs.
+//!
+//! A seed draws a machine, programs and what goes wrong ([`World`]); a [`Player`] makes calls as such programs would; the
+//! session judges every event and every page by the rules. What was played is a scenario, so that whatever fails can be
+//! written to a file and run again.
+
+// A file imports only from those above it.
+mod dice;
+mod profile;
+mod world;
+mod cast;
+mod player;
+mod memory;
+mod work;
+mod surroundings;
+mod caught;
+mod simpler;
+mod shrink;
+mod outcome;
+mod campaign;
+
+pub use campaign::{Campaign, Tally};
+pub use outcome::{Failure, Outcome, SimDesc, replay, simulate};
+#[cfg(feature = "planted-bugs")]
+pub(crate) use outcome::{machine_of, simulate_in};
+pub use profile::Profile;
+pub use shrink::shrink;

@@ -1,0 +1,138 @@
+//! One seed: a world is drawn, played for so many steps, and brought to its end.
+
+use super::caught::caught;
+use super::dice::Dice;
+use super::player::Player;
+use super::profile::Profile;
+use super::world::World;
+use crate::digest::Digest;
+use crate::explicit::{ExplicitReport, Session, StepFinding, start};
+use crate::machine::MachineFactory;
+use crate::run::{Observer, RunError};
+use crate::scenario::ExplicitScenario;
+
+/// What is run for one seed.
+#[derive(Clone, Copy, Debug)]
+pub struct SimDesc {
+    /// The seed.
+    pub seed: u64,
+    /// After how many steps of the machine everything is to end. A step is a call, or a moment at which the GPU reports.
+    pub steps: u64,
+    /// What worlds may be drawn.
+    pub profile: Profile,
+    /// Whether everything that happens goes into one number, which takes its time (I33).
+    pub digest: bool,
+}
+
+/// What came of a seed.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The steps of the machine, those at the end included.
+    pub machine_steps: u64,
+    /// What the session did.
+    pub report: ExplicitReport,
+    /// What follows from every event and every answer, if that was asked for.
+    pub digest: Option<u64>,
+    /// What was found, if anything was.
+    pub failure: Option<Failure>,
+    /// Why the adapter is in error, if it is.
+    pub adapter_error: Option<String>,
+}
+
+/// A rule that a run breaks.
+#[derive(Debug)]
+pub struct Failure {
+    /// What was found.
+    pub finding: StepFinding,
+    /// What was played until then.
+    pub scenario: ExplicitScenario,
+}
+
+/// Draws the world of a seed, plays it, lets all that is pending end, and destroys everything. `observer` is shown every event.
+///
+/// # Errors
+///
+/// If the machine does not start.
+pub fn simulate(desc: SimDesc, factory: &MachineFactory<'_>, observer: &mut dyn Observer) -> Result<Outcome, RunError> {
+    simulate_in(desc, factory, observer, |_| {})
+}
+
+/// The machine that a seed draws.
+#[cfg(feature = "planted-bugs")]
+pub(crate) fn machine_of(seed: u64, profile: Profile) -> ExplicitScenario {
+    World::draw(seed, profile, &mut Dice::new(seed)).scenario
+}
+
+/// The same, on a machine that is not quite what the seed draws.
+///
+/// # Errors
+///
+/// If the machine does not start.
+pub(crate) fn simulate_in(
+    desc: SimDesc,
+    factory: &MachineFactory<'_>,
+    observer: &mut dyn Observer,
+    change: impl FnOnce(&mut ExplicitScenario),
+) -> Result<Outcome, RunError> {
+    let mut dice = Dice::new(desc.seed);
+    let mut world = World::draw(desc.seed, desc.profile, &mut dice);
+    change(&mut world.scenario);
+    let mut scenario = world.scenario.clone();
+    let mut session = by_rules(&scenario, factory, observer)?;
+    if let Some(rules) = session.rules.as_mut().filter(|_| desc.digest) {
+        rules.digest = Some(Digest::default());
+    }
+    let mut player = Player::new(&mut session, world, dice);
+    let panic = caught(|| {
+        while player.session.num_machine_steps < desc.steps && !player.is_over() {
+            player.make_move();
+        }
+    });
+    scenario.steps = std::mem::take(&mut player.steps);
+    Ok(finish(session, scenario, panic))
+}
+
+/// Plays the steps of a scenario again, as [`simulate`] did.
+///
+/// # Errors
+///
+/// If the machine does not start.
+pub fn replay(
+    scenario: &ExplicitScenario,
+    factory: &MachineFactory<'_>,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, RunError> {
+    let mut session = by_rules(scenario, factory, observer)?;
+    let panic = caught(|| session.play_all(&scenario.steps, scenario.default_segments()));
+    Ok(finish(session, scenario.clone(), panic))
+}
+
+fn by_rules<'a>(
+    scenario: &ExplicitScenario,
+    factory: &MachineFactory<'_>,
+    observer: &'a mut dyn Observer,
+) -> Result<Session<'a>, RunError> {
+    let mut session = start(scenario, factory, observer)?;
+    session.narrator.silent = true;
+    session.settle();
+    Ok(session)
+}
+
+/// Brings a run to its end, unless it has panicked.
+fn finish(mut session: Session<'_>, scenario: ExplicitScenario, panic: Option<String>) -> Outcome {
+    let panic = panic.or_else(|| caught(|| session.end_by_rules()));
+    if let Some(message) = panic {
+        session.broke("PANIC", message);
+    }
+    let machine_steps = session.num_machine_steps;
+    let adapter_error = session.adapter_error.as_ref().map(|error| error.why.clone());
+    let digest = session.rules.as_ref().and_then(|rules| rules.digest).map(|digest| digest.0);
+    let report = session.into_report();
+    let finding = report.findings.first().cloned();
+    let failure = finding.map(|mut finding| {
+        let step = scenario.steps.iter().find(|step| step.line == finding.line);
+        finding.step = step.map_or_else(|| "the end".to_owned(), |step| step.action.to_string());
+        Failure { finding, scenario }
+    });
+    Outcome { machine_steps, report, digest, failure, adapter_error }
+}

@@ -1,0 +1,172 @@
+//! A player makes calls as programs do: what it does next depends on the answers that it got.
+
+use vidmm_runtime::AllocationSegments;
+
+use super::cast::{Cast, Device, Process};
+use super::dice::Dice;
+use super::world::World;
+use crate::explicit::Session;
+use crate::scenario::steps::{Action, Answer, Call, CreateDevice, KillProcess, Look, ResidencyLists, Step};
+
+/// All programs of a world, and what they did.
+pub(super) struct Player<'s, 'a> {
+    pub session: &'s mut Session<'a>,
+    pub world: World,
+    pub dice: Dice,
+    pub cast: Cast,
+    /// What was played so far.
+    pub steps: Vec<Step>,
+    default: AllocationSegments,
+}
+
+/// What a player may do next.
+#[derive(Clone, Copy)]
+enum Move {
+    Work,
+    List,
+    Create,
+    Destroy,
+    Offer,
+    Cpu,
+    Budget,
+    Properties,
+    Share,
+    Look,
+    Time,
+    Upheaval,
+}
+
+const MOVES: [(u32, Move); 12] = [
+    (30, Move::Work),
+    (22, Move::List),
+    (8, Move::Create),
+    (3, Move::Destroy),
+    (6, Move::Offer),
+    (5, Move::Cpu),
+    (4, Move::Budget),
+    (2, Move::Properties),
+    (2, Move::Share),
+    (2, Move::Look),
+    (15, Move::Time),
+    (1, Move::Upheaval),
+];
+
+impl<'s, 'a> Player<'s, 'a> {
+    pub fn new(session: &'s mut Session<'a>, world: World, dice: Dice) -> Self {
+        let default = world.scenario.default_segments();
+        Self { session, world, dice, cast: Cast::default(), steps: Vec::new(), default }
+    }
+
+    /// Whether something was found, or the adapter is in error, so that nothing more can be learnt.
+    pub fn is_over(&self) -> bool {
+        !self.session.report.findings.is_empty() || self.session.adapter_error.is_some()
+    }
+
+    /// Makes one move.
+    pub fn make_move(&mut self) {
+        self.find_errors();
+        let Some(device) = self.any_device() else { return };
+        match self.dice.weighted(&MOVES) {
+            Move::Work => self.work(device),
+            Move::List => self.change_list(device),
+            Move::Create => self.create(device),
+            Move::Destroy => self.destroy(device),
+            Move::Offer => self.offer_or_reclaim(device),
+            Move::Cpu => self.use_cpu(device),
+            Move::Budget => self.change_budgets(device),
+            Move::Properties => self.change_properties(device),
+            Move::Share => self.share(device),
+            Move::Look => self.look(device),
+            Move::Time => self.let_time_pass(),
+            Move::Upheaval => self.upheave(),
+        }
+    }
+
+    /// Makes a call. Returns its answer; a call that names what was never made is refused.
+    pub fn call(&mut self, call: Call) -> Answer {
+        self.play(Action::Call(call))
+    }
+
+    /// Looks at something, or lets time pass.
+    pub fn see(&mut self, look: Look) {
+        self.play(Action::Look(look));
+    }
+
+    fn play(&mut self, action: Action) -> Answer {
+        if self.is_over() {
+            return Answer::Other;
+        }
+        let line = self.steps.len() + 1;
+        self.steps.push(Step { line, action, expect: None });
+        self.session.step.0 = line;
+        let answer = self.session.play(&self.steps[line - 1], self.default);
+        answer.unwrap_or(Answer::Other)
+    }
+
+    /// Whether a program does what it should not.
+    pub fn misuses(&mut self) -> bool {
+        let misuse = self.world.misuse;
+        self.dice.chance(misuse)
+    }
+
+    /// Devices in error are of no use: their processes end.
+    fn find_errors(&mut self) {
+        for device in self.cast.living_devices() {
+            let Device { name, process, .. } = &self.cast.devices[device];
+            let process = *process;
+            let id = self.session.objects.devices.get(name).map(|device| device.device);
+            if id.is_some_and(|id| self.session.errors.contains_key(&id)) && self.dice.chance(30) {
+                self.kill(process, 0);
+            }
+        }
+    }
+
+    /// A living device; one is made if there is none, and now and then if there is room.
+    fn any_device(&mut self) -> Option<usize> {
+        let living = self.cast.living_devices();
+        let num_processes = self.cast.living_processes().len();
+        if living.is_empty() || (num_processes < self.world.max_processes && self.dice.chance(4)) {
+            return self.create_device();
+        }
+        self.dice.pick(&living)
+    }
+
+    /// Creates a device, and a process for it unless one may have another.
+    fn create_device(&mut self) -> Option<usize> {
+        let living = self.cast.living_processes();
+        let process = match self.dice.pick(&living) {
+            Some(process) if living.len() >= self.world.max_processes || self.dice.chance(25) => process,
+            _ => {
+                let name = self.cast.name("p");
+                if !self.call(Call::CreateProcess(name.clone())).is_done() {
+                    return None;
+                }
+                self.cast.processes.push(Process { name, lives: true, is_suspended: false });
+                self.cast.processes.len() - 1
+            }
+        };
+        let device = self.cast.name("d");
+        let (name, priority) = (self.cast.processes[process].name.clone(), self.dice.below(3) as i32);
+        let is_physical = self.world.scenario.adapter.is_physical();
+        let has_list = !is_physical || self.dice.chance(50);
+        let residency = (is_physical && has_list).then_some(ResidencyLists::DeviceList);
+        let create = CreateDevice { device: device.clone(), process: Some(name), priority, residency };
+        if !self.call(Call::CreateDevice(create)).is_done() {
+            return None;
+        }
+        self.cast.devices.push(Device { name: device, process, lives: true, listens: false, has_list });
+        Some(self.cast.devices.len() - 1)
+    }
+
+    /// Ends a process, now or when the GPU has made so many steps.
+    pub fn kill(&mut self, process: usize, after: u32) {
+        self.cast.processes[process].lives = false;
+        let name = self.cast.processes[process].name.clone();
+        self.call(Call::KillProcess(KillProcess { process: name, after }));
+        for device in self.cast.living_devices() {
+            if self.cast.devices[device].process == process {
+                self.cast.bury_device(device);
+            }
+        }
+    }
+}

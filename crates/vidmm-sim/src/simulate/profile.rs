@@ -1,0 +1,37 @@
+//! What a world is like.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What worlds a seed may draw.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Profile {
+    /// Every kind: half of them with mistakes of programs, drivers and engines.
+    #[default]
+    Any,
+    /// Nobody makes a mistake.
+    Calm,
+    /// 64 allocations on a discrete GPU, which is what speed is measured with.
+    Speed,
+}
+
+impl Profile {
+    const ALL: [(&'static str, Self); 3] = [("any", Self::Any), ("calm", Self::Calm), ("speed", Self::Speed)];
+}
+
+impl FromStr for Profile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|(name, _)| *name == text);
+        let names = Self::ALL.map(|(name, _)| format!("`{name}`")).join(", ");
+        known.map(|(_, profile)| profile).ok_or_else(|| format!("`{text}` is no profile; the profiles are {names}"))
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = Self::ALL.into_iter().find(|(_, profile)| profile == self);
+        f.write_str(known.map_or("", |(name, _)| name))
+    }
+}

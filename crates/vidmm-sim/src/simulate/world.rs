@@ -1,0 +1,172 @@
+//! A world: the machine, how many programs use it, and what goes wrong.
+
+use vidmm::contract::AddressingModel;
+use vidmm::{NotificationRevision, PreparationKnobs};
+use vidmm_runtime::{GpuFault, InterruptFault};
+use vidmm_trace::ByteSize;
+
+use super::dice::Dice;
+use super::profile::Profile;
+use crate::scenario::{
+    AdapterSettings, CostSettings, Duration, EngineName, ExplicitScenario, Fault, FaultKind, JudgedBy, LinkedAdapter,
+    PageSize, PageTables, PagingVa, Wddm,
+};
+
+/// What a seed draws before the first step.
+#[derive(Clone, Debug)]
+pub(super) struct World {
+    /// The machine and its faults, without steps.
+    pub scenario: ExplicitScenario,
+    /// How many processes may live at one time.
+    pub max_processes: usize,
+    /// How many allocations may.
+    pub max_allocations: usize,
+    /// In percent, how often a program does what it should not.
+    pub misuse: u64,
+    /// Whether processes are killed and suspended, and power goes.
+    pub has_upheavals: bool,
+}
+
+/// What a right manager survives: mistakes of engines, of their interrupts, and of programs' kernels.
+const SURVIVED: [FaultKind; 21] = [
+    FaultKind::HangPacket,
+    FaultKind::HangPagingBuffer,
+    FaultKind::ForgePageFault,
+    FaultKind::ForgePagingFault,
+    FaultKind::LieAboutEngineReset,
+    FaultKind::Gpu(GpuFault::IgnorePreempt),
+    FaultKind::Gpu(GpuFault::FailEngineReset),
+    FaultKind::Gpu(GpuFault::IgnoreEngineReset),
+    FaultKind::Gpu(GpuFault::FailRestart),
+    FaultKind::Gpu(GpuFault::LoseInterrupt),
+    FaultKind::Gpu(GpuFault::DelayInterrupt),
+    FaultKind::Gpu(GpuFault::RepeatInterrupt),
+    FaultKind::Gpu(GpuFault::ForgeInterrupt),
+    FaultKind::Gpu(GpuFault::SwapInterrupts),
+    FaultKind::Gpu(GpuFault::ForgeStatus),
+    FaultKind::Interrupt(InterruptFault::HideFaultedFence),
+    FaultKind::Interrupt(InterruptFault::RequireAdapterReset),
+    FaultKind::Interrupt(InterruptFault::RequireNoReset),
+    FaultKind::Interrupt(InterruptFault::ReportFatalError),
+    FaultKind::Interrupt(InterruptFault::GarbleFaultedFence),
+    FaultKind::Interrupt(InterruptFault::GarbleFaultedEngine),
+];
+
+impl World {
+    /// Draws the world of a seed.
+    pub fn draw(seed: u64, profile: Profile, dice: &mut Dice) -> Self {
+        let is_speed = profile == Profile::Speed;
+        let addressing_model = match profile {
+            Profile::Speed => AddressingModel::GpuMmu,
+            _ => dice.weighted(&[
+                (5, AddressingModel::GpuMmu),
+                (2, AddressingModel::GpuVaIoMmu),
+                (1, AddressingModel::GpuVaIoMmuGlobal),
+                (3, AddressingModel::Physical),
+            ]),
+        };
+        let adapter = adapter(addressing_model, dice);
+        let has_local_memory = adapter.has_local_memory();
+        let local_memory = match adapter.page_size {
+            _ if is_speed => 16 << 20,
+            PageSize::Kib64 => dice.log_within(2, 24) << 20,
+            PageSize::Kib4 => dice.log_within(8, 512) << 16,
+        };
+        let aperture = dice.log_within(16, 512) << 14;
+        let aperture = if has_local_memory { aperture } else { aperture.max(1 << 20) };
+        let aperture_commit_limit_bytes = dice.chance(25).then(|| (aperture / 2).max(1 << 16) & !0xFFFF);
+        let is_calm = profile != Profile::Any || dice.chance(50);
+        let faults = if is_calm { Vec::new() } else { faults(dice) };
+        let (max_processes, max_allocations) = match profile {
+            Profile::Speed => (4, 64),
+            // Page tables stay as long as their process, and take up to half a MiB of pages of 64 KiB: what was admitted before
+            // need not fit beside those of many more (a known limit).
+            _ => {
+                let most = if has_local_memory { (local_memory >> 21).clamp(1, 64) } else { 64 };
+                (dice.log_within(1, most) as usize, dice.log_within(2, 64) as usize)
+            }
+        };
+        let scenario = ExplicitScenario {
+            name: format!("seed-{seed}"),
+            seed,
+            adapter,
+            cost: CostSettings {
+                bus_gb_per_s: dice.pick(&[1.0, 12.0, 25.0, 100.0]).unwrap_or(25.0),
+                local_gb_per_s: 800.0,
+                reset: Duration { ns: dice.log_within(1000, 100_000_000) },
+            },
+            faults,
+            local_memory_bytes: if has_local_memory { local_memory } else { 0 },
+            aperture_bytes: aperture,
+            aperture_commit_limit_bytes,
+            judged_by: JudgedBy::Rules,
+            steps: Vec::new(),
+        };
+        let misuse = if is_calm { 0 } else { dice.within(0, 8) };
+        let has_upheavals = !is_speed && dice.chance(50);
+        Self { scenario, max_processes, max_allocations, misuse, has_upheavals }
+    }
+}
+
+fn adapter(addressing_model: AddressingModel, dice: &mut Dice) -> AdapterSettings {
+    let is_physical = addressing_model == AddressingModel::Physical;
+    let reaches_local = matches!(addressing_model, AddressingModel::GpuMmu | AddressingModel::Physical);
+    let page_size = if is_physical || dice.chance(50) { PageSize::Kib4 } else { PageSize::Kib64 };
+    // The device caches what the IOMMU translates. Without the notification of today nobody tells its driver to flush it.
+    let has_device_cache = !reaches_local;
+    let default = AdapterSettings::default();
+    AdapterSettings {
+        addressing_model,
+        page_size,
+        dual_pte: (page_size == PageSize::Kib64 && dice.chance(30)).then_some(false),
+        invalid_tlb_entries_not_cached: dice.chance(70),
+        page_tables: (!reaches_local || dice.chance(15)).then_some(PageTables::System),
+        paging_buffer: ByteSize::kib(dice.pick(&[4, 4, 8, 64]).unwrap_or(64)),
+        max_command: ByteSize::kib(dice.log_within(1, 1024) << 2),
+        paging_va_mib: match dice.below(4) {
+            0 => PagingVa::Fails,
+            1 => PagingVa::Mib(0),
+            _ => PagingVa::Mib(dice.log_within(1, 64) as u32),
+        },
+        paging_va_without_local_memory: dice.chance(50),
+        cache_coherent_aperture: dice.chance(50),
+        scheduling_log: dice.chance(60).then(|| ByteSize::mib(dice.log_within(1, 16))),
+        linked_adapters: if addressing_model == AddressingModel::GpuMmu && dice.chance(5) {
+            vec![LinkedAdapter::default()]
+        } else {
+            Vec::new()
+        },
+        notification_revision: match !has_device_cache && dice.chance(15) {
+            false => NotificationRevision::Current,
+            true => NotificationRevision::August2024,
+        },
+        wddm: if has_device_cache || dice.chance(80) { Wddm::V3_2 } else { Wddm::V2_0 },
+        busy_notify_every: dice.chance(40).then(|| dice.within(1, 9) as u32),
+        busy_every: dice.chance(40).then(|| dice.within(1, 9) as u32),
+        slots: if is_physical { dice.log_within(2, 32) as u32 } else { default.slots },
+        preemption_aware: is_physical && dice.chance(30),
+        preparation: if is_physical { preparation(dice) } else { PreparationKnobs::default() },
+        dependent_engines: match dice.below(10) {
+            0 => vec![vec![EngineName::Render, EngineName::Copy]],
+            1 => vec![vec![EngineName::Render, EngineName::Paging]],
+            _ => Vec::new(),
+        },
+        ..default
+    }
+}
+
+fn preparation(dice: &mut Dice) -> PreparationKnobs {
+    PreparationKnobs {
+        take_split_point: dice.chance(15),
+        never_prepatch: dice.chance(20),
+        always_repatch: dice.chance(20),
+        expect_preparation_failure: dice.chance(20),
+        accept_max_slot_id: false,
+    }
+}
+
+/// A few mistakes, each at one of its first occasions.
+fn faults(dice: &mut Dice) -> Vec<Fault> {
+    let kinds = dice.some(&SURVIVED, 3);
+    kinds.into_iter().map(|kind| Fault { kind, nth: Some(dice.log_within(1, 200)) }).collect()
+}

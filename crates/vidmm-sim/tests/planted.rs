@@ -1,0 +1,55 @@
+//! Each planted bug is found by the rule that it names: `cargo test -p vidmm-sim --features planted-bugs --test planted`.
+
+#[path = "../../vidmm-cli/src/soft.rs"]
+mod soft;
+
+use vidmm_sim::{Hunt, MachineDesc, Planted};
+
+/// Enough for the one that is hardest to find.
+const HUNT: Hunt = Hunt { seeds: 400, steps: 1000 };
+
+/// What half of the bugs take at most.
+const MEDIAN_STEPS: u64 = 10_000;
+
+#[track_caller]
+fn are_found(bugs: impl Iterator<Item = Planted>) {
+    let factory = |desc: &MachineDesc| soft::machine(desc);
+    let (mut free, mut steps) = (Vec::new(), Vec::new());
+    for bug in bugs {
+        let quarry = HUNT.run(bug, &factory);
+        let seed = quarry.seed.map_or("none".to_owned(), |seed| seed.to_string());
+        println!("{bug:<32} {:<4} seed {seed:<4} {:>7} steps  {}", bug.rule(), quarry.steps, quarry.problem);
+        steps.push(quarry.steps);
+        if quarry.seed.is_none() {
+            free.push(format!(
+                "{bug} ({}): found were {:?}; {} seeds are wrong without it",
+                bug.rule(),
+                quarry.others,
+                quarry.wrong
+            ));
+        }
+    }
+    assert!(free.is_empty(), "{} not found by their rules:\n{}", free.len(), free.join("\n"));
+    steps.sort_unstable();
+    let median = steps[steps.len() / 2];
+    assert!(median <= MEDIAN_STEPS, "{median} steps in the median");
+}
+
+#[test]
+fn bugs_of_the_manager_are_found_by_their_rules() {
+    are_found(Planted::all().filter(|bug| matches!(bug, Planted::Manager(_))));
+}
+
+#[test]
+fn mistakes_of_drivers_are_found_by_their_rules() {
+    are_found(Planted::all().filter(|bug| matches!(bug, Planted::Driver(_))));
+}
+
+#[test]
+fn there_is_a_bug_for_each_invariant() {
+    let is_planted = |rule: &str| Planted::all().any(|bug| bug.rule() == rule);
+    let free: Vec<String> = (1..=34).map(|number| format!("I{number:02}")).filter(|rule| !is_planted(rule)).collect();
+    assert!(free.is_empty(), "nobody breaks {free:?}");
+    assert!(Planted::all().filter(|bug| matches!(bug, Planted::Manager(_))).count() >= 40);
+    assert!(Planted::all().filter(|bug| matches!(bug, Planted::Driver(_))).count() >= 20);
+}
