@@ -4,15 +4,15 @@
 //! or works, and neither ever panics, hangs or leaks. The same functions serve the fuzzer of this crate, which needs no nightly
 //! compiler, the coverage-guided one in `fuzz/`, and plain tests; `docs/fuzzing.md` says how.
 
-// The two test worlds have a file in common.
-#![allow(clippy::duplicate_mod)]
-
-// A file imports only from those above it; the test worlds of the core are shared by path.
-#[path = "../../vidmm/tests/world/mod.rs"]
+// A file imports only from those above it; the test worlds of the core are shared by path, and used in part.
+#[allow(dead_code, unused_imports)]
+#[path = "../../vidmm/tests/facts/world/mod.rs"]
 mod world;
-#[path = "../../vidmm/tests/model/mod.rs"]
+#[allow(dead_code, unused_imports)]
+#[path = "../../vidmm/tests/facts/model/mod.rs"]
 mod model;
-#[path = "../../vidmm/tests/patching/mod.rs"]
+#[allow(dead_code, unused_imports)]
+#[path = "../../vidmm/tests/facts/patching/mod.rs"]
 mod patching;
 #[path = "../../vidmm-cli/src/soft.rs"]
 mod soft;

@@ -1,0 +1,146 @@
+//! Running the program, for the tests of what it does as a whole.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// What one run of the program did.
+pub struct Run {
+    /// The command, to try it by hand in the root of the workspace.
+    pub command: String,
+    /// The exit status; none if a signal ended it.
+    pub status: Option<i32>,
+    /// What it printed.
+    pub stdout: String,
+    /// What it complained about.
+    pub stderr: String,
+}
+
+/// Where relative paths of a run start, and its scenarios are.
+pub fn workspace() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.canonicalize().expect("the workspace is two folders up")
+}
+
+/// Runs `vidmm run` with these arguments.
+pub fn vidmm_run(arguments: &[&str]) -> Run {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vidmm"));
+    command.arg("run").args(arguments).current_dir(workspace());
+    Run::new(format!("vidmm run {}", arguments.join(" ")), &command.output().expect("it starts"))
+}
+
+/// Runs a command that the program printed, as a shell takes it.
+pub fn shell(line: &str) -> Run {
+    let binary = Path::new(env!("CARGO_BIN_EXE_vidmm"));
+    let folder = binary.parent().expect("it is in a folder");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::iter::once(folder.to_owned()).chain(std::env::split_paths(&path));
+    let path = std::env::join_paths(path).expect("the paths had been joined before");
+    let mut command = Command::new("sh");
+    command.args(["-c", line]).env("PATH", path).current_dir(workspace());
+    Run::new(line.to_owned(), &command.output().expect("there is a shell"))
+}
+
+impl Run {
+    fn new(command: String, output: &Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_owned()).expect("the program prints text");
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        Self { command, status: output.status.code(), stdout, stderr }
+    }
+
+    /// Checks the exit status.
+    #[track_caller]
+    pub fn expect(self, status: i32) -> Self {
+        assert_eq!(self.status, Some(status), "{self}");
+        self
+    }
+}
+
+impl std::fmt::Display for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}\nstatus {:?}\n{}{}", self.command, self.status, self.stdout, self.stderr)
+    }
+}
+
+/// A folder for the files of one test, which goes with it.
+pub struct Scratch(TempDir);
+
+impl Scratch {
+    /// Makes the folder.
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().expect("a folder for temporary files"))
+    }
+
+    /// The path of a file in the folder.
+    pub fn path(&self, name: &str) -> String {
+        self.0.path().join(name).into_os_string().into_string().expect("the folder's name is text")
+    }
+
+    /// Writes a file in the folder, and returns its path.
+    pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.path(name);
+        fs::write(&path, content).expect("the folder can be written to");
+        path
+    }
+}
+
+/// Reads a summary.
+pub fn summary(path: &str) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).expect("there is a summary")).expect("a summary is JSON")
+}
+
+/// The scenarios of the repository that run a workload, by the paths that a user in the root of the workspace gives.
+pub fn scenarios() -> Vec<String> {
+    scenarios_in("scenarios")
+}
+
+/// The scenarios that show how a mistake of a client is found.
+const FINDING: [&str; 1] = ["scenarios/clients-mixed-bug.toml"];
+
+/// The scenarios that run for some seconds.
+const LONG: [&str; 1] = ["scenarios/clients.toml"];
+
+/// The exit status of a scenario of the repository.
+pub fn expected_status(scenario: &str) -> i32 {
+    i32::from(FINDING.contains(&scenario))
+}
+
+/// The scenarios that run a workload, hold, and may be run again in other ways.
+pub fn short_scenarios() -> Vec<String> {
+    let mut scenarios = scenarios();
+    scenarios.retain(|scenario| !FINDING.contains(&&**scenario) && !LONG.contains(&&**scenario));
+    scenarios
+}
+
+/// The scenarios about allocation notification: most are made of steps.
+pub fn notification_scenarios() -> Vec<String> {
+    [scenarios_in("scenarios/notification"), scenarios_in("scenarios/notification/p31")].concat()
+}
+
+/// The scenarios about residency.
+pub fn residency_scenarios() -> Vec<String> {
+    scenarios_in("scenarios/residency")
+}
+
+/// The scenarios about faults and resets.
+pub fn fault_scenarios() -> Vec<String> {
+    scenarios_in("scenarios/faults")
+}
+
+/// The scenarios about DMA buffers that are split.
+pub fn splitting_scenarios() -> Vec<String> {
+    scenarios_in("scenarios/splitting")
+}
+
+/// The scenarios of a folder, by their paths.
+fn scenarios_in(folder: &str) -> Vec<String> {
+    let files = fs::read_dir(workspace().join(folder)).expect("there are scenarios");
+    let names = files.map(|file| file.expect("the folder can be read").file_name().into_string().expect("text"));
+    let mut paths: Vec<String> =
+        names.filter(|name| name.ends_with(".toml")).map(|name| format!("{folder}/{name}")).collect();
+    paths.sort();
+    paths
+}

@@ -1,0 +1,62 @@
+//! One seed, one run: the same events with the same numbers, byte for byte.
+//!
+//! Nothing that a run decides depends on how the program was built. To see that for assertions, compare the texts beside
+//! the scenarios, which `tests/scenarios.rs` checks with them on, with what a release build prints.
+
+use std::fs;
+
+use crate::common::{Scratch, summary, vidmm_run};
+use serde_json::Value;
+
+/// Small variants of the scenarios, one of which has two processes, and one whose pages all differ inside.
+const RUNS: [&[&str]; 4] = [
+    &["scenarios/training.toml", "--scale", "64"],
+    &["scenarios/serving.toml", "--scale", "64", "--seed", "7"],
+    &["scenarios/textures.toml", "--scale", "64", "--ahead", "16"],
+    &["scenarios/cyclic.toml", "--scale", "64", "--content", "ramp"],
+];
+
+/// Runs with these arguments and more, and returns what was printed.
+fn run(arguments: &[&str], more: &[&str]) -> String {
+    vidmm_run(&[arguments, more].concat()).expect(0).stdout
+}
+
+#[test]
+fn equal_seeds_give_equal_bytes() {
+    let scratch = Scratch::new();
+    for arguments in RUNS {
+        let [first, second] = ["first", "second"].map(|name| {
+            let (log, figures) = (scratch.path(&format!("{name}.jsonl")), scratch.path(&format!("{name}.json")));
+            let printed = run(arguments, &["--events", &log, "--summary", &figures]);
+            (printed, fs::read(log).expect("there is a log"), fs::read(figures).expect("there is a summary"))
+        });
+        // Not `assert_eq`: a log has megabytes.
+        assert!(first == second, "{arguments:?}");
+        assert!(first.1.len() > 100_000, "{arguments:?}: the log is a whole run's");
+    }
+}
+
+#[test]
+fn recording_events_changes_nothing() {
+    let scratch = Scratch::new();
+    let (log, figures) = (scratch.path("log.jsonl"), scratch.path("figures.json"));
+    for arguments in RUNS {
+        let counted = run(arguments, &["--summary", &figures]);
+        let counted = (counted, summary(&figures));
+        let recorded = run(arguments, &["--summary", &figures, "--events", &log]);
+        assert_eq!(counted, (recorded, summary(&figures)), "{arguments:?}");
+        let lines = fs::read_to_string(&log).expect("there is a log").lines().count();
+        assert_eq!(counted.1["events"], Value::from(lines - 1), "{arguments:?}: a line each, after the header");
+    }
+}
+
+#[test]
+fn another_seed_is_another_run() {
+    let scratch = Scratch::new();
+    let [first, second] = ["1", "2"].map(|seed| {
+        let log = scratch.path(seed);
+        run(&["scenarios/serving.toml", "--scale", "64", "--seed", seed], &["--events", &log]);
+        fs::read_to_string(log).expect("there is a log").lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    });
+    assert!(first != second);
+}

@@ -1,0 +1,116 @@
+//! The log of a right run holds together: who knows it alone finds nothing wrong in it.
+
+use std::fs::File;
+use std::io::BufReader;
+
+use crate::common::{
+    Scratch, fault_scenarios, notification_scenarios, short_scenarios, splitting_scenarios, summary, vidmm_run,
+};
+use vidmm_trace::{Audit, LogReader};
+
+/// Other machines: what `[adapter]` has instead of a scenario's own.
+const MACHINES: [(&str, &str); 9] = [
+    ("4 KiB pages", "page-size = \"4 KiB\""),
+    ("4 KiB pages with two kinds of leaf tables", "page-size = \"4 KiB\"\ndual-pte = true"),
+    ("one kind of leaf table", "dual-pte = false"),
+    ("page tables in system memory", "page-tables = \"system\""),
+    ("4 KiB pages, and page tables in system memory", "page-size = \"4 KiB\"\npage-tables = \"system\""),
+    ("a scratch space that cuts moves into chunks", "paging-va-mib = 1"),
+    ("paging buffers that are soon full", "paging-buffer = \"4 KiB\""),
+    ("a TLB that caches invalid entries", "invalid-tlb-entries-not-cached = false"),
+    ("a shortage", "local-memory = \"20%\""),
+];
+
+/// Machines on which buffers are in system memory: what `[adapter]` and `[client]` have.
+const IN_SYSTEM_MEMORY: [(&str, &str, &str); 6] = [
+    ("no local memory", "local-memory = 0\nscheduling-log = \"4 MiB\"\naperture-commit-limit = \"50%\"", ""),
+    (
+        "no local memory, and notifications of August 2024",
+        "local-memory = 0\nscheduling-log = \"4 MiB\"\naperture-commit-limit = \"50%\"\nnotification-revision = \"2024-08\"",
+        "",
+    ),
+    (
+        "an IOMMU with a domain for each process",
+        "addressing-model = \"gpu-va-io-mmu\"\nscheduling-log = \"4 MiB\"\naperture-commit-limit = \"50%\"",
+        "",
+    ),
+    (
+        "an IOMMU with one domain, and windows smaller than buffers",
+        "addressing-model = \"gpu-va-io-mmu-global\"\nscheduling-log = \"1 MiB\"\npaging-va-mib = 1\n\
+         aperture-commit-limit = \"50%\"\npaging-buffer = \"4 KiB\"",
+        "",
+    ),
+    (
+        "demotion and promotion",
+        "local-memory = \"30%\"\naperture-commit-limit = \"40%\"",
+        "segments = \"local-or-system\"",
+    ),
+    ("compression in local memory", "local-memory = \"50%\"", "segments = \"local\""),
+];
+
+/// Workloads with allocations of up to 4 MiB, so that a scratch space of 1 MiB cuts them.
+const WORKLOADS: [&str; 2] = [
+    "kind = \"transformer-training\"\nlayers = 2\nhidden = 512\nsequence = 256\nbatch = 4\nheads = 8\n",
+    "kind = \"zipf-textures\"\nprocesses = 2\ntextures = 24\ntexture-bytes = \"2 MiB\"\ntarget-bytes = \"4 MiB\"\n\
+     draws-per-frame = 5\nframes = 20\n",
+];
+
+/// Runs with these arguments and checks the log.
+#[track_caller]
+fn log_holds(what: &str, arguments: &[&str]) {
+    let scratch = Scratch::new();
+    let (log, figures) = (scratch.path("log.jsonl"), scratch.path("figures.json"));
+    let run = vidmm_run(&[arguments, &["--events", &log, "--summary", &figures]].concat()).expect(0);
+    let log = LogReader::new(BufReader::new(File::open(log).expect("there is a log"))).expect("it is a log");
+    let figures = summary(&figures);
+    assert_eq!(figures["scenario"], *log.header().scenario);
+    assert_eq!(figures["seed"], log.header().seed);
+    let (mut audit, mut events) = (Audit::new(), 0_u64);
+    for event in log {
+        audit.event(&event.unwrap_or_else(|error| panic!("{what}: {}: {error}", run.command)));
+        events += 1;
+    }
+    let findings: Vec<String> = audit.finish().iter().map(ToString::to_string).collect();
+    let first = findings.iter().take(10).map(String::as_str).collect::<Vec<_>>().join("\n");
+    assert!(findings.is_empty(), "{what}: {}: {} findings\n{first}", run.command, findings.len());
+    assert_eq!(figures["events"], events);
+}
+
+#[test]
+fn logs_of_the_scenarios_hold() {
+    for scenario in short_scenarios() {
+        log_holds(&scenario, &[&scenario]);
+    }
+}
+
+#[test]
+fn logs_of_steps_hold() {
+    for scenario in [notification_scenarios(), fault_scenarios(), splitting_scenarios()].concat() {
+        log_holds(&scenario, &[&scenario]);
+    }
+}
+
+#[test]
+fn logs_of_buffers_in_system_memory_hold() {
+    let scratch = Scratch::new();
+    for (what, adapter, client) in IN_SYSTEM_MEMORY {
+        for workload in WORKLOADS {
+            let text = format!(
+                "[adapter]\n{adapter}\n[client]\n{client}\ncompression = true\n\
+                 notify = [\"eviction\", \"io-mmu-unmap\"]\n[workload]\n{workload}"
+            );
+            log_holds(&format!("{what}:\n{text}"), &[&scratch.file("scenario.toml", text)]);
+        }
+    }
+}
+
+#[test]
+fn logs_of_other_machines_hold() {
+    let scratch = Scratch::new();
+    for (what, adapter) in MACHINES {
+        for workload in WORKLOADS {
+            let text = format!("[adapter]\n{adapter}\n[workload]\n{workload}");
+            log_holds(&format!("{what}:\n{text}"), &[&scratch.file("scenario.toml", text)]);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! `vidmm explain` tells what happened to an allocation, from the log of a run.
+//!
+//! The expected texts stand in `tests/expected`; `UPDATE_EXPECTED=1 cargo test -p vidmm-cli --test explain` makes them again.
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::{Run, Scratch, shell, vidmm_run};
+
+/// Runs a scenario and explains an allocation of it.
+fn explained(scenario: &str, allocation: &str) -> String {
+    let scratch = Scratch::new();
+    let log = scratch.path("log.jsonl");
+    vidmm_run(&[scenario, "--events", &log]).expect(0);
+    explain(&log, allocation).expect(0).stdout
+}
+
+fn explain(log: &str, allocation: &str) -> Run {
+    shell(&format!("vidmm explain '{log}' '{allocation}'"))
+}
+
+/// Compares a text with the one that stands in `tests/expected`.
+#[track_caller]
+fn is_as_expected(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/facts/expected").join(name);
+    if std::env::var_os("UPDATE_EXPECTED").is_some() {
+        fs::create_dir_all(path.parent().expect("it is in a folder")).expect("the folder can be made");
+        fs::write(&path, text).expect("the text can be written");
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(text, expected, "{name} is something else; if that is meant, set UPDATE_EXPECTED=1 and run again");
+}
+
+#[test]
+fn who_left_and_came_back_is_told_with_who_took_its_room() {
+    is_as_expected("explain-demotion.txt", &explained("scenarios/notification/p21-demotion.toml", "allocation 0"));
+}
+
+#[test]
+fn why_a_texture_was_moved_is_told() {
+    is_as_expected("explain-moved.txt", &explained("scenarios/splitting/p37-reprogrammed-may-move.toml", "1"));
+}
+
+#[test]
+fn what_ends_a_portion_is_told() {
+    let text = explained("scenarios/splitting/p34-slot-replaced.toml", "1");
+    assert!(text.contains("It did not fit beside what portion 1 of DMA buffer 1"), "{text}");
+}
+
+#[test]
+fn what_repeats_is_told_once() {
+    let text = explained("scenarios/cyclic.toml", "3");
+    assert!(text.contains(" more times, up to event "), "{text}");
+    let asked = text.matches("asked for it to be resident").count();
+    assert!(asked < 20, "of more than 100 rounds {asked} are told one by one: {text}");
+}
+
+#[test]
+fn an_unknown_name_is_refused_with_those_that_there_are() {
+    let scratch = Scratch::new();
+    let log = scratch.path("log.jsonl");
+    vidmm_run(&["scenarios/notification/p21-demotion.toml", "--events", &log]).expect(0);
+    let unknown = explain(&log, "99").expect(2);
+    assert!(unknown.stderr.contains("the log has no allocation 99; it has 2, with numbers up to 1"), "{unknown}");
+    let no_name = explain(&log, "A").expect(2);
+    assert!(no_name.stderr.contains("`A` does not name an allocation"), "{no_name}");
+}
+
+#[test]
+fn what_is_no_log_is_refused() {
+    let scratch = Scratch::new();
+    let missing = explain(&scratch.path("nothing.jsonl"), "0").expect(2);
+    assert!(missing.stderr.contains("cannot read"), "{missing}");
+    let damaged = explain(&scratch.file("damaged.jsonl", "{}\n"), "0").expect(2);
+    assert!(damaged.stderr.contains("not an event log"), "{damaged}");
+}

@@ -1,0 +1,20 @@
+//! The commands as a user runs them: a file for each subject, in one program, which is built much faster than one for each.
+
+mod common;
+
+mod clients;
+mod determinism;
+mod docs;
+mod event_log;
+mod exit_status;
+mod explain;
+mod faults;
+mod found;
+mod lifetimes;
+mod notification;
+mod pressure;
+mod residency;
+mod scenarios;
+mod splitting;
+mod splitting_audit;
+mod traces;

@@ -1,0 +1,72 @@
+//! The scenarios of the repository print what is written beside them.
+//!
+//! The texts follow from the scenarios alone: times in them are virtual. After a change that is meant to change them,
+//!
+//! ```text
+//! UPDATE_EXPECTED=1 cargo test -p vidmm-cli --test scenarios
+//! ```
+//!
+//! makes them again; look at the difference before you keep it.
+
+use std::fs;
+
+use crate::common::{
+    Scratch, expected_status, fault_scenarios, notification_scenarios, residency_scenarios, scenarios, short_scenarios,
+    splitting_scenarios, summary, vidmm_run, workspace,
+};
+
+/// The variable that asks for new texts.
+const UPDATE: &str = "UPDATE_EXPECTED";
+
+#[test]
+fn scenarios_print_what_is_expected() {
+    for scenario in all_scenarios() {
+        let printed = vidmm_run(&[&scenario]).expect(expected_status(&scenario)).stdout;
+        let path = workspace().join(scenario.replace(".toml", ".expected.txt"));
+        if std::env::var_os(UPDATE).is_some() {
+            fs::write(&path, &printed).expect("the text can be written");
+        }
+        let expected = fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(
+            printed, expected,
+            "{scenario} prints something else; if that is meant, set {UPDATE}=1 and run again"
+        );
+    }
+}
+
+fn all_scenarios() -> Vec<String> {
+    [scenarios(), notification_scenarios(), residency_scenarios(), fault_scenarios(), splitting_scenarios()].concat()
+}
+
+#[test]
+fn scenarios_page_in_and_out() {
+    let scratch = Scratch::new();
+    for scenario in short_scenarios() {
+        let figures = scratch.path("figures.json");
+        vidmm_run(&[&scenario, "--summary", &figures]).expect(0);
+        let figures = summary(&figures);
+        let figure = |name: &str| figures[name].as_u64().expect("a number");
+        let footprint = figure("footprint_bytes");
+        assert!(figure("bytes_paged_in") > footprint / 4, "{scenario}: {figures}");
+        assert!(figure("bytes_paged_out") > footprint / 4, "{scenario}: {figures}");
+    }
+}
+
+#[test]
+fn every_expected_text_has_a_scenario() {
+    let folders = [
+        ("scenarios", scenarios()),
+        ("scenarios/notification", notification_scenarios()),
+        ("scenarios/residency", residency_scenarios()),
+        ("scenarios/faults", fault_scenarios()),
+        ("scenarios/splitting", splitting_scenarios()),
+    ];
+    for (folder, scenarios) in folders {
+        for file in fs::read_dir(workspace().join(folder)).expect("there are scenarios") {
+            let name = file.expect("the folder can be read").file_name().into_string().expect("text");
+            if let Some(stem) = name.strip_suffix(".expected.txt") {
+                assert!(scenarios.contains(&format!("{folder}/{stem}.toml")), "{name} belongs to no scenario");
+            }
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! The audit of budgets: who is refused, how much is to be trimmed, who yields to whom.
+
+use crate::log_support::*;
+use vidmm::contract::*;
+use vidmm::event::{Event, SuspendReason};
+use vidmm::*;
+use vidmm_trace::Invariant::{self, *};
+
+const MS: u64 = 1_000_000;
+/// Pages that engines reach: all that there is to share.
+const PAGES: u64 = 100;
+
+/// A run in which lists are made and nothing is brought in. There is no memory segment, so group LOCAL is system memory.
+struct Run {
+    events: Vec<NumberedEvent>,
+    allocations: u64,
+    values: [u64; 2],
+    at: u64,
+}
+
+fn device_of(process: u64) -> DeviceId {
+    DeviceId::from_bits(process)
+}
+
+fn id(process: u64) -> ProcessId {
+    ProcessId::from_bits(process)
+}
+
+fn run() -> Run {
+    let mut run = Run { events: Vec::new(), allocations: 0, values: [0; 2], at: 0 };
+    let mut started = story().swap_remove(0);
+    let Event::AdapterStarted {
+        addressing_model,
+        memory,
+        level_bits,
+        table_bytes,
+        paging_tables,
+        system_commit_limit,
+        paging_va_size,
+        ..
+    } = &mut started
+    else {
+        panic!("a run begins with the start of its adapter")
+    };
+    (*addressing_model, *memory) = (AddressingModel::GpuVaIoMmu, None);
+    (*level_bits, *table_bytes, *paging_tables) = (vec![], vec![], vec![]);
+    (*system_commit_limit, *paging_va_size) = (PAGES * PAGE_SIZE, 0);
+    run.push(started);
+    for process in 0..2 {
+        let (device, queue) = (device_of(process), PagingQueueId::from_bits(process));
+        run.push(Event::ProcessCreated { process: id(process), handle: KmdProcessHandle(200 + process) });
+        run.push(Event::DeviceCreated { device, process: id(process), residency: vidmm::DeviceResidency::DeviceList });
+        run.push(Event::PagingQueueCreated { queue, device, priority: 0 });
+    }
+    run
+}
+
+impl Run {
+    fn push(&mut self, event: Event) {
+        let number = self.events.len() as u64 + 1;
+        self.events.push(NumberedEvent { number, at: self.at, event });
+    }
+
+    fn and(mut self, event: Event) -> Self {
+        self.push(event);
+        self
+    }
+
+    /// Later by so many milliseconds.
+    fn later(mut self, milliseconds: u64) -> Self {
+        self.at += milliseconds * MS;
+        self
+    }
+
+    /// An allocation of a process, of so many pages.
+    fn created(&mut self, process: u64, pages: u64) -> AllocationId {
+        let index = self.allocations;
+        self.allocations += 1;
+        let allocation = AllocationId::from_bits(index);
+        self.push(Event::AllocationCreated {
+            allocation,
+            device: device_of(process),
+            process: id(process),
+            handle: KmdAllocationHandle(index),
+            size: pages * PAGE_SIZE,
+            priority: 1,
+            backing_store: index << 32,
+            supported_segment_set: SegmentSet::of(SegmentId(2)).0,
+            accessed_physically: false,
+            notify: AllocationFlags2::empty(),
+            shared: false,
+            existing_sys_mem: false,
+            permanent_sys_mem: false,
+        });
+        allocation
+    }
+
+    /// The list of a process grows by so many pages.
+    fn lists_with(mut self, process: u64, pages: u64, flags: MakeResidentFlags) -> Self {
+        let allocation = self.created(process, pages);
+        self.values[process as usize] += 1;
+        let (device, queue) = (device_of(process), PagingQueueId::from_bits(process));
+        let (allocations, paging_fence_value) = (vec![allocation], self.values[process as usize]);
+        self.and(Event::MakeResident { device, queue, allocations, flags, after_submission: 0, paging_fence_value })
+    }
+
+    fn lists(self, process: u64, pages: u64) -> Self {
+        self.lists_with(process, pages, MakeResidentFlags::empty())
+    }
+
+    /// A list is refused to grow by so many pages.
+    fn refused(mut self, process: u64, pages: u64, reason: NoMemoryReason, to_trim: u64) -> Self {
+        let allocations = vec![self.created(process, pages)];
+        let device = device_of(process);
+        let flags = match reason {
+            NoMemoryReason::OverMaximumBudget => MakeResidentFlags::CANT_TRIM_FURTHER,
+            _ => MakeResidentFlags::empty(),
+        };
+        let num_bytes_to_trim = to_trim * PAGE_SIZE;
+        self.and(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason })
+    }
+
+    /// What a process listed first leaves its list.
+    fn evicts(self, process: u64, index: u64, to_trim: u64) -> Self {
+        let (device, flags) = (device_of(process), EvictFlags::empty());
+        let allocations = vec![AllocationId::from_bits(index)];
+        let num_bytes_to_trim = to_trim * PAGE_SIZE;
+        self.and(Event::Evict { device, allocations, flags, after_submission: 0, num_bytes_to_trim })
+    }
+
+    fn reserves(self, process: u64, pages: u64) -> Self {
+        let (process, group) = (id(process), MemorySegmentGroup::Local);
+        self.and(Event::ReservationChanged { process, group, reservation: pages * PAGE_SIZE })
+    }
+
+    fn is(self, process: u64, band: PriorityBand, visibility: Visibility) -> Self {
+        self.and(Event::ProcessPriorityChanged { process: id(process), band, visibility })
+    }
+
+    fn yields(self, process: u64, reason: SuspendReason, to: u64) -> Self {
+        self.and(Event::DeviceYielded { device: device_of(process), reason, wanted_by: Some(device_of(to)) })
+    }
+
+    fn listens(self, process: u64) -> Self {
+        let notification = TrimNotificationId::from_bits(process);
+        self.and(Event::TrimNotificationRegistered { notification, device: device_of(process) })
+    }
+
+    fn told(self, process: u64, flags: TrimFlags, to_trim: u64) -> Self {
+        let (notification, device) = (TrimNotificationId::from_bits(process), device_of(process));
+        self.and(Event::TrimNotified { notification, device, flags, num_bytes_to_trim: to_trim * PAGE_SIZE })
+    }
+
+    #[track_caller]
+    fn breaks_nothing(self) {
+        let findings = audit(&self.events);
+        assert!(findings.is_empty(), "{findings:#?}");
+    }
+
+    #[track_caller]
+    fn breaks_only(self, invariant: Invariant) {
+        let findings = audit(&self.events);
+        let all = findings.iter().all(|finding| finding.invariant == invariant);
+        assert!(!findings.is_empty() && all, "not only {invariant}: {findings:#?}");
+    }
+}
+
+/// Process 0 asks for 60 pages and process 1 for 50, of 100: each may have 50.
+fn pressed() -> Run {
+    run().lists(0, 60).lists(1, 50)
+}
+
+#[test]
+fn who_keeps_to_its_budget_and_who_fits_is_admitted() {
+    run().lists(0, 90).lists(1, 10).breaks_nothing();
+    pressed().breaks_nothing();
+}
+
+#[test]
+fn a_refusal_asks_to_trim_what_is_above_the_budget() {
+    pressed().refused(1, 10, NoMemoryReason::OverBudget, 10).breaks_nothing();
+    pressed().refused(0, 10, NoMemoryReason::OverBudget, 20).breaks_nothing();
+}
+
+#[test]
+fn i08_a_refusal_asks_to_trim_too_little_or_too_much() {
+    pressed().refused(1, 10, NoMemoryReason::OverBudget, 5).breaks_only(I08);
+    pressed().refused(1, 10, NoMemoryReason::OverBudget, 15).breaks_only(I08);
+    pressed().refused(1, 10, NoMemoryReason::OverBudget, 0).breaks_only(I08);
+}
+
+/// P03: who trims what it was asked for succeeds, whatever else stands in the way than the reason that was given.
+#[test]
+fn a_list_that_does_not_fit_alone_is_told_what_its_budget_lacks_too() {
+    let refused = |to_trim| pressed().refused(0, 50, NoMemoryReason::DoesNotFit, to_trim);
+    refused(60).breaks_nothing();
+    // Without the others 10 would be enough.
+    refused(10).breaks_only(I08);
+}
+
+/// U-34: it counts in the list of each device that names it, though its owner is charged already.
+#[test]
+fn who_opened_what_its_owner_lists_may_be_refused_it() {
+    let mut shared = run();
+    let allocation = shared.created(0, 60);
+    if let Some(Event::AllocationCreated { shared, .. }) = shared.events.last_mut().map(|last| &mut last.event) {
+        *shared = true;
+    }
+    shared.push(Event::AllocationOpened { allocation, device: device_of(1), process: id(1) });
+    let (queue, flags, allocations) = (PagingQueueId::from_bits(0), MakeResidentFlags::empty(), vec![allocation]);
+    let (device, after_submission, paging_fence_value) = (device_of(0), 0, 1);
+    shared.push(Event::MakeResident {
+        device,
+        queue,
+        allocations: allocations.clone(),
+        flags,
+        after_submission,
+        paging_fence_value,
+    });
+    let (device, num_bytes_to_trim, reason) = (device_of(1), 20 * PAGE_SIZE, NoMemoryReason::OverBudget);
+    shared.push(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason });
+    shared.breaks_nothing();
+}
+
+/// Whether what is offered fits again Reclaim finds out.
+#[test]
+fn what_is_offered_takes_no_room_from_a_list() {
+    let mut offered = run().lists(0, 60);
+    let (device, allocations) = (device_of(0), vec![AllocationId::from_bits(0)]);
+    let (priority, flags) = (OfferPriority::Low, OfferFlags::empty());
+    offered.push(Event::Offered { device, allocations, priority, flags, after_submission: 0 });
+    offered.refused(0, 130, NoMemoryReason::DoesNotFit, 30).breaks_nothing();
+}
+
+#[test]
+fn i16_who_fits_beside_all_others_is_refused() {
+    run().lists(0, 60).refused(1, 40, NoMemoryReason::OverBudget, 1).breaks_only(I16);
+}
+
+#[test]
+fn i16_who_keeps_to_its_budget_is_refused() {
+    run().lists(0, 60).refused(1, 45, NoMemoryReason::OverBudget, 1).breaks_only(I16);
+}
+
+#[test]
+fn i16_who_goes_above_its_budget_is_admitted() {
+    pressed().lists(1, 10).breaks_only(I16);
+    run().lists(0, 60).lists(1, 60).breaks_only(I16);
+}
+
+#[test]
+fn who_cannot_trim_may_have_what_nobody_reserved() {
+    let last_try = MakeResidentFlags::CANT_TRIM_FURTHER;
+    pressed().lists_with(1, 40, last_try).breaks_nothing();
+    run().reserves(0, 30).lists(0, 60).lists_with(1, 80, last_try).breaks_only(I16);
+    run().reserves(0, 30).lists(0, 60).lists_with(1, 70, last_try).breaks_nothing();
+}
+
+#[test]
+fn i08_the_maximum_budget_is_what_others_have_not_reserved() {
+    let reserved = || run().reserves(0, 30).lists(0, 60);
+    reserved().refused(1, 80, NoMemoryReason::OverMaximumBudget, 10).breaks_nothing();
+    reserved().refused(1, 80, NoMemoryReason::OverMaximumBudget, 11).breaks_only(I08);
+    reserved().refused(1, 60, NoMemoryReason::OverMaximumBudget, 1).breaks_only(I16);
+}
+
+#[test]
+fn what_does_not_fit_alone_is_refused_for_that() {
+    run().lists(0, 60).refused(0, 50, NoMemoryReason::DoesNotFit, 10).breaks_nothing();
+    run().lists(0, 60).refused(0, 50, NoMemoryReason::DoesNotFit, 20).breaks_only(I08);
+    run().lists(0, 60).refused(0, 40, NoMemoryReason::DoesNotFit, 10).breaks_only(I16);
+}
+
+#[test]
+fn who_is_in_focus_may_have_more() {
+    let focused = || run().is(1, PriorityBand::Focus, Visibility::Visible).lists(0, 60);
+    // 16 of 20 parts are the focused process's.
+    focused().lists(1, 80).breaks_nothing();
+    focused().lists(1, 90).breaks_only(I16);
+    focused().lists(1, 50).refused(0, 10, NoMemoryReason::OverBudget, 20).breaks_nothing();
+    let hidden = || run().is(1, PriorityBand::Normal, Visibility::Minimized).lists(0, 80);
+    hidden().lists(1, 20).breaks_nothing();
+    hidden().lists(1, 30).breaks_only(I16);
+}
+
+#[test]
+fn who_has_reserved_may_have_more() {
+    // The 60 pages above the reservation are shared by halves.
+    let reserved = || run().reserves(0, 40).lists(0, 90);
+    reserved().lists(1, 30).breaks_nothing();
+    reserved().lists(1, 40).breaks_only(I16);
+}
+
+#[test]
+fn i16_more_than_half_is_reserved() {
+    run().reserves(0, 50).breaks_nothing();
+    run().reserves(0, 30).reserves(1, 21).breaks_only(I16);
+}
+
+#[test]
+fn i08_evict_says_what_is_left_to_trim() {
+    let pressed = || run().lists(0, 20).lists(0, 60).lists(1, 50);
+    pressed().evicts(0, 0, 10).breaks_nothing();
+    pressed().evicts(0, 0, 0).breaks_only(I08);
+    pressed().evicts(0, 0, 30).breaks_only(I08);
+    run().lists(0, 20).lists(0, 60).evicts(0, 0, 10).breaks_only(I08);
+}
+
+#[test]
+fn res15_a_device_whose_last_try_fails_is_put_in_error() {
+    let failed = |run: Run| {
+        let mut run = run;
+        let allocations = vec![run.created(1, 80)];
+        let (device, flags) = (device_of(1), MakeResidentFlags::all());
+        let (reason, num_bytes_to_trim) = (NoMemoryReason::OverMaximumBudget, 10 * PAGE_SIZE);
+        run.and(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason })
+    };
+    let refused = || failed(run().reserves(0, 30).lists(0, 60));
+    let error = Event::DeviceInError { device: device_of(1), reason: DeviceErrorReason::OutOfMemory };
+    refused().and(error).breaks_nothing();
+    refused().lists(0, 1).breaks_only(Res15);
+}
+
+#[test]
+fn who_is_above_its_budget_is_asked_to_trim() {
+    pressed().listens(0).told(0, TrimFlags::TRIM_TO_BUDGET, 10).breaks_nothing();
+    pressed().listens(0).told(0, TrimFlags::PERIODIC_TRIM, 0).breaks_nothing();
+    pressed().listens(0).told(0, TrimFlags::PERIODIC_TRIM | TrimFlags::TRIM_TO_BUDGET, 10).breaks_nothing();
+}
+
+#[test]
+fn i08_who_is_asked_to_trim_is_not_that_much_above() {
+    pressed().listens(1).told(1, TrimFlags::TRIM_TO_BUDGET, 10).breaks_only(I08);
+    pressed().listens(0).told(0, TrimFlags::TRIM_TO_BUDGET, 20).breaks_only(I08);
+    run().lists(0, 90).listens(0).told(0, TrimFlags::TRIM_TO_BUDGET, 40).breaks_only(I08);
+}
+
+#[test]
+fn res41_notifications_are_for_who_listens_and_say_one_thing() {
+    let both = TrimFlags::PERIODIC_TRIM | TrimFlags::RESTART_PERIODIC_TRIM;
+    pressed().listens(0).told(0, both, 0).breaks_only(Res41);
+    pressed().listens(0).told(0, TrimFlags::empty(), 0).breaks_only(Res41);
+    pressed().listens(0).told(0, TrimFlags::TRIM_TO_BUDGET, 0).breaks(&[Res41, I08]);
+    let mut swapped = pressed().listens(0).listens(1);
+    let (notification, device) = (TrimNotificationId::from_bits(0), device_of(1));
+    swapped.push(Event::TrimNotified { notification, device, flags: TrimFlags::PERIODIC_TRIM, num_bytes_to_trim: 0 });
+    swapped.breaks_only(Res41);
+}
+
+#[test]
+fn i28_who_listens_no_more_is_asked_to_trim() {
+    let notification = TrimNotificationId::from_bits(0);
+    let gone = pressed().listens(0).and(Event::TrimNotificationUnregistered { notification });
+    gone.told(0, TrimFlags::TRIM_TO_BUDGET, 10).breaks(&[I28, Res41]);
+}
+
+#[test]
+fn i16_a_budget_is_published_that_does_not_follow() {
+    let published = |budget, requested| Event::BudgetChanged {
+        process: id(0),
+        group: MemorySegmentGroup::Local,
+        budget: budget * PAGE_SIZE,
+        requested: requested * PAGE_SIZE,
+    };
+    pressed().and(published(50, 60)).breaks_nothing();
+    // A budget stands until it has moved by 5 %.
+    pressed().and(published(52, 60)).breaks_nothing();
+    pressed().and(published(54, 60)).breaks_only(I16);
+    pressed().and(published(50, 59)).breaks_only(I16);
+}
+
+#[test]
+fn what_is_offered_is_not_demanded() {
+    let mut run = run().lists(0, 20).lists(0, 60);
+    let (device, allocations) = (device_of(0), vec![AllocationId::from_bits(0)]);
+    let (priority, flags) = (OfferPriority::Normal, OfferFlags::empty());
+    run.push(Event::Offered { device, allocations, priority, flags, after_submission: 0 });
+    let (process, group, budget, requested) = (id(0), MemorySegmentGroup::Local, PAGES * PAGE_SIZE, 60 * PAGE_SIZE);
+    run.and(Event::BudgetChanged { process, group, budget, requested }).breaks_nothing();
+}
+
+#[test]
+fn who_is_above_its_budget_yields() {
+    pressed().yields(0, SuspendReason::SliceOver, 1).breaks_nothing();
+    pressed().yields(0, SuspendReason::IdleOverBudget, 1).breaks_nothing();
+}
+
+/// Process 0 is above its budget, and process 1 below.
+fn innocent() -> Run {
+    run().lists(0, 60).lists(1, 45)
+}
+
+#[test]
+fn p08_who_keeps_to_its_budget_is_left_alone() {
+    innocent().yields(1, SuspendReason::SliceOver, 0).breaks_only(P08);
+    innocent().later(2000).yields(1, SuspendReason::IdleOverBudget, 0).breaks_only(P08);
+}
+
+#[test]
+fn p08_who_keeps_to_its_budget_yields_only_to_one_that_starves() {
+    innocent().later(999).yields(1, SuspendReason::Starvation, 0).breaks_only(P08);
+    innocent().later(1000).yields(1, SuspendReason::Starvation, 0).breaks_nothing();
+    innocent().later(1000).yields(1, SuspendReason::Idle, 0).breaks_nothing();
+}
+
+#[test]
+fn p08_who_is_in_focus_never_yields_within_its_budget() {
+    let focused = innocent().is(1, PriorityBand::Focus, Visibility::Visible).later(2000);
+    focused.yields(1, SuspendReason::Starvation, 0).breaks_only(P08);
+}
+
+#[test]
+fn p08_what_is_reserved_is_never_taken() {
+    let reserved = run().reserves(1, 45).lists(0, 60).lists(1, 45).later(2000);
+    reserved.yields(1, SuspendReason::Starvation, 0).breaks_only(P08);
+}
+
+#[test]
+fn devices_of_a_suspended_process_yield_whatever_their_budget() {
+    let device = device_of(1);
+    let suspended = pressed().and(Event::ProcessSuspended { process: id(1), allow_wake_on_submission: false });
+    let reason = SuspendReason::ProcessSuspended;
+    suspended.and(Event::DeviceYielded { device, reason, wanted_by: None }).breaks_nothing();
+}
+
+impl Run {
+    /// Asserts that exactly these are found.
+    #[track_caller]
+    fn breaks(self, invariants: &[Invariant]) {
+        let findings = audit(&self.events);
+        let all = findings.iter().all(|finding| invariants.contains(&finding.invariant));
+        let each = invariants.iter().all(|&one| findings.iter().any(|finding| finding.invariant == one));
+        assert!(all && each, "not {invariants:?}: {findings:#?}");
+    }
+}

@@ -1,0 +1,238 @@
+//! The audit of fences: of paging queues, and monitored ones; and of the turn in which requests are granted.
+
+use crate::log_support::broken::*;
+use crate::log_support::*;
+use vidmm::contract::*;
+use vidmm::event::Event;
+use vidmm::*;
+use vidmm_trace::Invariant::*;
+
+fn other_device() -> DeviceId {
+    DeviceId::from_bits(1)
+}
+
+fn other_queue() -> PagingQueueId {
+    PagingQueueId::from_bits(1)
+}
+
+/// The story with another device and its paging queue, which was asked for something before `when`.
+fn with_other_device(priority: i32, when: impl Fn(&Event) -> bool) -> Broken {
+    let (device, process, queue, allocation) = (other_device(), process(), other_queue(), AllocationId::from_bits(7));
+    let asked = Event::MakeResident {
+        device,
+        queue,
+        allocations: vec![allocation],
+        flags: MakeResidentFlags::empty(),
+        after_submission: 0,
+        paging_fence_value: 1,
+    };
+    let created = Event::AllocationCreated {
+        allocation,
+        device,
+        process,
+        handle: KmdAllocationHandle(77),
+        size: PAGE_SIZE,
+        priority: 1,
+        backing_store: 0x900_0000,
+        supported_segment_set: 1,
+        accessed_physically: false,
+        notify: AllocationFlags2::empty(),
+        shared: false,
+        existing_sys_mem: false,
+        permanent_sys_mem: false,
+    };
+    let mut story = broken();
+    let at = story.position(when);
+    let more = [
+        Event::DeviceCreated { device, process, residency: vidmm::DeviceResidency::DeviceList },
+        Event::PagingQueueCreated { queue, device, priority },
+        created,
+        asked,
+    ];
+    story.0.splice(at..at, more);
+    story
+}
+
+#[test]
+fn a_device_of_lower_priority_waits_its_turn() {
+    with_other_device(-1, is(make_resident(A, 0, 2))).breaks_nothing();
+}
+
+#[test]
+fn a_device_that_asks_later_waits_its_turn() {
+    with_other_device(0, is(granted(4, &[5]))).breaks_nothing();
+}
+
+#[test]
+fn u28_a_device_of_higher_priority_is_passed_over() {
+    with_other_device(1, is(granted(4, &[5]))).breaks_only(U28);
+}
+
+#[test]
+fn u28_a_device_that_asked_first_is_passed_over() {
+    with_other_device(0, is(make_resident(A, 2, 4))).breaks_only(U28);
+}
+
+/// U-40: what the CPU would not see where it goes comes in when it is unlocked; nobody waits for that.
+#[test]
+fn a_device_whose_request_waits_for_an_unlock_is_passed_over() {
+    let (device, allocation) = (other_device(), AllocationId::from_bits(7));
+    let extents = vec![extent(0x900_0000, PAGE_SIZE)];
+    let (address, segment) = (CpuVirtualAddress(0x1000), SegmentId::SYSTEM);
+    let locked = Event::Locked { device, allocation, address, segment, extents };
+    let asked = |event: &Event| matches!(event, Event::MakeResident { device, .. } if *device == other_device());
+    with_other_device(1, is(granted(4, &[5]))).insert_before(asked, locked).breaks_nothing();
+}
+
+/// The call that brings `B` in, made on a second queue of the device.
+fn on_second_queue(value: u64) -> Broken {
+    let (device, queue) = (device(), other_queue());
+    let asked = |event: &mut Event| {
+        let Event::MakeResident { queue: of, paging_fence_value, .. } = event else { unreachable!() };
+        (*of, *paging_fence_value) = (queue, value);
+    };
+    // What is asked on the first queue after it has value 3, not 4.
+    let renumbered = |event: &mut Event| {
+        let Event::MakeResident { paging_fence_value, .. } = event else { unreachable!() };
+        *paging_fence_value = 3;
+    };
+    broken()
+        .insert_before(is(make_resident(B, 1, 3)), Event::PagingQueueCreated { queue, device, priority: 0 })
+        .change(is(make_resident(B, 1, 3)), asked)
+        .change(is(make_resident(A, 2, 4)), renumbered)
+        .replace(is(granted(4, &[5])), granted(3, &[5]))
+        .replace(is(signaled(self::queue(), 4)), signaled(self::queue(), 9))
+        .change(is(granted_on(self::queue(), 3, &[4])), |event| *event = granted_on(queue, value, &[4]))
+        .replace(is(signaled(self::queue(), 3)), signaled(queue, value))
+        .replace(is(signaled(self::queue(), 9)), signaled(self::queue(), 3))
+}
+
+fn granted_on(queue: PagingQueueId, paging_fence_value: u64, plans: &[PlanNo]) -> Event {
+    Event::Granted { device: device(), queue, paging_fence_value, plans: plans.to_vec() }
+}
+
+fn signaled(queue: PagingQueueId, value: u64) -> Event {
+    Event::PagingFenceSignaled { queue, value }
+}
+
+#[test]
+fn each_queue_counts_for_itself() {
+    on_second_queue(1).breaks_nothing();
+}
+
+#[test]
+fn i13_a_queue_skips_a_value() {
+    on_second_queue(2).breaks_only(I13);
+}
+
+#[test]
+fn i13_a_request_is_granted_on_another_queue() {
+    on_second_queue(1).replace(is(granted_on(other_queue(), 1, &[4])), granted_on(queue(), 1, &[4])).breaks(I13);
+}
+
+#[test]
+fn i13_a_request_is_signalled_on_another_queue() {
+    on_second_queue(1).replace(is(signaled(other_queue(), 1)), signaled(queue(), 3)).breaks(I13);
+}
+
+#[test]
+fn log_a_request_names_the_queue_of_another_device() {
+    let moved = |event: &mut Event| {
+        let Event::PagingQueueCreated { device, .. } = event else { unreachable!() };
+        *device = other_device();
+    };
+    let created = Event::DeviceCreated {
+        device: other_device(),
+        process: process(),
+        residency: vidmm::DeviceResidency::DeviceList,
+    };
+    let queue_created = |event: &Event| matches!(event, Event::PagingQueueCreated { .. });
+    broken().insert_before(queue_created, created).change(queue_created, moved).breaks(Log);
+}
+
+/// The wait of submission 2 for the monitored fence, with the packet that signals it under way: it is dispatched before
+/// submission 1 ends.
+fn waiting(waits: &[EngineFence]) -> Broken {
+    let mut story = broken();
+    // Submission 2 needs what the story brings in only when submission 1 has ended: here it waits for nothing but the fence.
+    let end = story.position(is(Event::Completed { signal: fence(RENDER, 1) }));
+    story.0.truncate(end);
+    let asked = story.position(is(make_resident(B, 1, 3)));
+    story.0.truncate(asked);
+    story.0.push(submitted(2, &[1], &[2]));
+    let (device, submission, signal) = (device(), 2, fence(RENDER, 2));
+    story.append(Event::Dispatched { device, submission, signal, waits: waits.to_vec() })
+}
+
+#[test]
+fn work_may_wait_for_the_packet_that_signals_its_fence() {
+    waiting(&[fence(RENDER, 1)]).breaks_nothing();
+}
+
+#[test]
+fn i06_work_does_not_wait_for_a_fence() {
+    waiting(&[]).breaks_only(I06);
+}
+
+#[test]
+fn i06_work_waits_for_a_packet_that_does_not_signal_its_fence() {
+    waiting(&[fence(PAGING, 2)]).breaks_only(I06);
+}
+
+#[test]
+fn i06_work_waits_for_too_small_a_value() {
+    let mut story = waiting(&[fence(RENDER, 1)]);
+    let at = story.position(is(submitted(2, &[1], &[2])));
+    story.0[at] = submitted(2, &[2], &[3]);
+    story.breaks_only(I06);
+}
+
+#[test]
+fn i13_the_end_of_work_signals_nothing() {
+    broken().remove(is(monitored_reaches(2))).breaks_only(I13);
+}
+
+#[test]
+fn i13_the_end_of_work_signals_later() {
+    let entered = Event::PlanEntered { plan: 3 };
+    broken().move_before(is(entered), is(monitored_reaches(1))).breaks_only(I13);
+}
+
+#[test]
+fn a_fence_that_is_further_on_is_not_signalled() {
+    // The CPU was faster than the end of submission 1.
+    broken().move_before(is(monitored_reaches(1)), is(Event::Completed { signal: fence(RENDER, 1) })).breaks_nothing();
+}
+
+#[test]
+fn i13_dropped_work_lets_nobody_wait() {
+    let virtual_address = GpuVirtualAddress(0);
+    let signal = fence(RENDER, 1);
+    let in_error = Event::DeviceInError { device: device(), reason: DeviceErrorReason::PageFault { virtual_address } };
+    let mut story = broken();
+    let end = story.position(is(Event::Completed { signal: fence(RENDER, 1) }));
+    story.0.truncate(end);
+    story.0.extend([page_fault(signal, virtual_address), in_error, monitored_reaches(u64::MAX)]);
+    let reason = DeviceErrorReason::PageFault { virtual_address };
+    story.0.extend([
+        Event::EngineResetBegun { engine: RENDER, reason },
+        Event::EngineReset { engine: RENDER, last_aborted_fence_id: Some(1), returned: vec![1] },
+        Event::Aborted { signal },
+        Event::PlanEntered { plan: 3 },
+    ]);
+    Broken(story.0.clone()).breaks_nothing();
+    Broken(story.0).remove(is(monitored_reaches(u64::MAX))).breaks_only(I13);
+}
+
+#[test]
+fn i13_a_device_in_error_leaves_others_waiting() {
+    let in_error = Event::DeviceInError { device: device(), reason: DeviceErrorReason::AdapterInError };
+    let mut story = broken();
+    let end = story.position(is(submitted(2, &[1], &[2]))) + 1;
+    story.0.truncate(end);
+    let story = story.append(in_error).append(monitored_reaches(u64::MAX)).append(Event::PlanEntered { plan: 9 });
+    let findings =
+        |story: &Broken| audit(&numbered(story.0.clone())).into_iter().filter(|found| found.invariant == I13).count();
+    assert_eq!(findings(&story), 0);
+    assert_eq!(findings(&story.remove(is(monitored_reaches(u64::MAX)))), 1);
+}

@@ -1,0 +1,442 @@
+//! The audit of offers, of what the CPU sees, and of allocations that several devices have open.
+
+use crate::log_support::broken::*;
+use crate::log_support::steps::*;
+use crate::log_support::*;
+use vidmm::contract::*;
+use vidmm::event::{ContentSource, Event, EvictReason};
+use vidmm::*;
+use vidmm_trace::Invariant::*;
+
+fn offered() -> Event {
+    offered_after(2, OfferFlags::empty())
+}
+
+fn offered_after(after_submission: u64, flags: OfferFlags) -> Event {
+    let (device, allocations, priority) = (device(), vec![A.id()], OfferPriority::Low);
+    Event::Offered { device, allocations, priority, flags, after_submission }
+}
+
+fn reclaimed(result: ReclaimResult, backing_store: u64, after_submission: u64, paging_fence_value: u64) -> Event {
+    Event::Reclaimed {
+        device: device(),
+        queue: queue(),
+        allocations: vec![A.id()],
+        results: vec![result],
+        backing_stores: vec![backing_store],
+        after_submission,
+        paging_fence_value,
+    }
+}
+
+fn a_is_discarded() -> Event {
+    leaves(6, A, &A_AT, false, EvictReason::Offered)
+}
+
+/// `A` is offered and discarded, for `B`; then `B` goes for `A`, which is reclaimed without its content.
+fn discarded_and_reclaimed() -> Broken {
+    story_and(
+        [
+            vec![offered()],
+            b_comes_for(6, 5, a_is_discarded()),
+            b_is_in(6, 5, false),
+            works(3, 6),
+            vec![evict(B, EvictFlags::NOT_WRITTEN_TO, 3)],
+            vec![reclaimed(ReclaimResult::Discarded, A.backing_store, 3, 6)],
+            a_comes_back(7, 6, ContentSource::Fill),
+            a_is_in(7, ContentSource::Fill),
+            vec![Event::PagingFenceSignaled { queue: queue(), value: 6 }],
+        ]
+        .concat(),
+    )
+}
+
+fn of_plan(plan: PlanNo) -> impl Fn(&Event) -> bool {
+    evicted(plan)
+}
+
+fn is_reclaimed(event: &Event) -> bool {
+    matches!(event, Event::Reclaimed { .. })
+}
+
+#[test]
+fn right_offers_have_no_findings() {
+    discarded_and_reclaimed().breaks_nothing();
+    story_and([offered(), reclaimed(ReclaimResult::Ok, A.backing_store, 2, 0)]).breaks_nothing();
+}
+
+#[test]
+fn i25_what_is_offered_is_offered_again() {
+    story_and([offered(), offered()]).breaks_only(I25);
+}
+
+#[test]
+fn i25_what_is_offered_is_made_resident() {
+    story_and([offered(), make_resident(A, 2, 5)]).breaks(I25);
+}
+
+#[test]
+fn i25_what_is_not_offered_is_reclaimed() {
+    story_and([reclaimed(ReclaimResult::Ok, A.backing_store, 2, 0)]).breaks_only(I25);
+}
+
+#[test]
+fn i25_what_is_not_offered_is_discarded() {
+    discarded_and_reclaimed().remove(is(offered())).breaks(I25);
+}
+
+#[test]
+fn i25_what_is_discarded_is_copied() {
+    discarded_and_reclaimed().change(of_plan(6), |event| set_copied(event, true)).breaks(I25);
+}
+
+#[test]
+fn i25_what_goes_for_being_offered_keeps_its_content() {
+    discarded_and_reclaimed()
+        .change(of_plan(6), |event| {
+            let Event::Evicted { discarded, .. } = event else { unreachable!() };
+            *discarded = false;
+        })
+        .breaks(I25);
+}
+
+#[test]
+fn i25_lost_content_is_said_to_be_there() {
+    discarded_and_reclaimed()
+        .replace(is_reclaimed, reclaimed(ReclaimResult::Ok, A.backing_store, 3, 6))
+        .breaks_only(I25);
+}
+
+#[test]
+fn i25_content_that_is_there_is_said_to_be_lost() {
+    story_and([offered(), reclaimed(ReclaimResult::Discarded, A.backing_store, 2, 0)]).breaks_only(I25);
+    let immediately = offered_after(2, OfferFlags::OFFER_IMMEDIATELY);
+    story_and([immediately, reclaimed(ReclaimResult::Discarded, A.backing_store, 2, 0)]).breaks_only(I25);
+}
+
+#[test]
+fn what_has_no_place_is_discarded_at_once() {
+    let (device, priority, flags) = (device(), OfferPriority::Low, OfferFlags::OFFER_IMMEDIATELY);
+    let offered = Event::Offered { device, allocations: vec![B.id()], priority, flags, after_submission: 2 };
+    let mut back = reclaimed(ReclaimResult::Discarded, B.backing_store, 2, 0);
+    let Event::Reclaimed { allocations, .. } = &mut back else { unreachable!() };
+    *allocations = vec![B.id()];
+    story_and([offered, back]).breaks_nothing();
+}
+
+#[test]
+fn i25_a_backing_store_moves_that_was_not_decommitted() {
+    discarded_and_reclaimed()
+        .replace(is_reclaimed, reclaimed(ReclaimResult::Discarded, 0x800_0000, 3, 6))
+        .breaks_only(I25);
+}
+
+#[test]
+fn i02_lost_content_is_copied_in() {
+    discarded_and_reclaimed()
+        .change(placed(7), |event| {
+            let Event::Placed { content, .. } = event else { unreachable!() };
+            *content = ContentSource::BackingStore;
+        })
+        .breaks(I02);
+}
+
+#[test]
+fn i17_what_is_offered_goes_before_the_work_that_uses_it_has_retired() {
+    let mut broken = discarded_and_reclaimed();
+    let before = broken.position(is(offered()));
+    broken.0.splice(before..=before, [submitted(3, &[], &[]), let_go(3, 5), offered_after(3, OfferFlags::empty())]);
+    broken.breaks(I17);
+}
+
+#[test]
+fn i06_reclaimed_and_used_before_it_is_in() {
+    let signaled = Event::PagingFenceSignaled { queue: queue(), value: 6 };
+    let early = [submitted(4, &[], &[]), let_go(4, 6)];
+    discarded_and_reclaimed().insert_all_before(is(Event::PlanEntered { plan: 7 }), early).breaks(I06);
+    discarded_and_reclaimed().append(submitted(4, &[], &[])).append(let_go(4, 7)).breaks_nothing();
+    discarded_and_reclaimed().remove(is(signaled)).breaks_nothing();
+}
+
+#[test]
+fn u37_somebody_goes_before_who_is_offered() {
+    discarded_and_reclaimed()
+        .insert_before(of_plan(6), leaves(6, B, &B_AT, false, EvictReason::RoomWanted))
+        .breaks(U37);
+}
+
+/// U-37: a suspended process gives up what it has for nobody; for somebody it waits for its turn.
+#[test]
+fn u37_what_a_suspended_device_has_goes_for_another_before_what_is_offered() {
+    let goes_for = |wanted: Option<DeviceId>| {
+        let mut leaves = leaves(6, B, &B_AT, false, EvictReason::DeviceSuspended);
+        if let Event::Evicted { wanted_by, .. } = &mut leaves {
+            *wanted_by = wanted;
+        }
+        let events = discarded_and_reclaimed().insert_before(of_plan(6), leaves).0;
+        let is_out_of_order = |finding: &vidmm_trace::AuditFinding| finding.invariant == U37;
+        audit(&numbered(events)).iter().any(is_out_of_order)
+    };
+    assert!(goes_for(Some(device())) && !goes_for(None));
+}
+
+/// `A` is offered with its backing store, and loses both.
+fn decommitted(flags: OfferFlags) -> Broken {
+    let mut broken = discarded_and_reclaimed().replace(is(offered()), offered_after(2, flags));
+    let at = broken.position(is_reclaimed);
+    broken.0.insert(at, Event::Decommitted { allocation: A.id() });
+    broken.replace(is_reclaimed, reclaimed(ReclaimResult::Discarded, 0x800_0000, 3, 6))
+}
+
+#[test]
+fn a_decommitted_backing_store_comes_back_elsewhere() {
+    decommitted(OfferFlags::ALLOW_DECOMMIT).breaks_nothing();
+}
+
+#[test]
+fn i25_a_backing_store_is_decommitted_that_must_stay() {
+    decommitted(OfferFlags::empty()).breaks_only(I25);
+}
+
+#[test]
+fn i25_a_backing_store_is_decommitted_with_its_content() {
+    let offered = offered_after(2, OfferFlags::ALLOW_DECOMMIT);
+    story_and([offered, Event::Decommitted { allocation: A.id() }]).breaks_only(I25);
+}
+
+#[test]
+fn i25_what_could_not_be_committed_is_used() {
+    let lost = reclaimed(ReclaimResult::NotCommitted, 0, 3, 0);
+    let upto = |broken: Broken| {
+        let at = broken.position(is_reclaimed);
+        Broken(broken.0[..at].to_vec())
+    };
+    let never = upto(discarded_and_reclaimed()).append(lost.clone());
+    never.breaks_only(I25);
+    let gone = upto(decommitted(OfferFlags::ALLOW_DECOMMIT)).append(lost);
+    Broken(gone.0.clone()).breaks_nothing();
+    gone.append(make_resident(A, 3, 6)).breaks(I25);
+}
+
+const SEEN_AT: CpuVirtualAddress = CpuVirtualAddress(0x7_0000);
+
+fn locked(address: CpuVirtualAddress) -> Event {
+    Event::Locked { device: device(), allocation: A.id(), address, segment: SegmentId(1), extents: A_AT.to_vec() }
+}
+
+fn rotated(address: CpuVirtualAddress) -> Event {
+    let (segment, extents) = (SegmentId::SYSTEM, vec![extent(A.backing_store, A.size)]);
+    Event::Rotated { plan: 6, allocation: A.id(), address, segment, extents }
+}
+
+fn unlocked(locks: u32) -> Event {
+    Event::Unlocked { allocation: A.id(), locks }
+}
+
+/// `A` is locked, and goes for `B`.
+fn locked_and_moved() -> Broken {
+    let leaves = leaves(6, A, &A_AT, true, EvictReason::RoomWanted);
+    let mut broken = story_and(
+        [
+            vec![evict(A, EvictFlags::empty(), 2), locked(SEEN_AT)],
+            b_comes_for(6, 5, leaves),
+            b_is_in(6, 5, true),
+            vec![unlocked(0)],
+        ]
+        .concat(),
+    );
+    let at = broken.position(is(Event::PlanRetired { plan: 6 }));
+    broken.0.insert(at + 1, rotated(SEEN_AT));
+    broken
+}
+
+#[test]
+fn a_right_rotation_has_no_findings() {
+    locked_and_moved().breaks_nothing();
+    story_and([locked(SEEN_AT), locked(SEEN_AT), unlocked(1), unlocked(0)]).breaks_nothing();
+}
+
+#[test]
+fn res86_a_locked_allocation_moves_and_the_cpu_is_not_shown() {
+    locked_and_moved().remove(is(rotated(SEEN_AT))).breaks_only(Res86);
+}
+
+#[test]
+fn res86_a_view_is_rotated_to_another_address() {
+    locked_and_moved().replace(is(rotated(SEEN_AT)), rotated(CpuVirtualAddress(0x8_0000))).breaks_only(Res86);
+}
+
+#[test]
+fn res86_a_view_is_rotated_before_its_allocation_has_moved() {
+    locked_and_moved().move_before(is(rotated(SEEN_AT)), is(Event::PlanEntered { plan: 6 })).breaks_only(Res86);
+}
+
+#[test]
+fn res86_a_view_is_rotated_of_what_is_not_locked() {
+    locked_and_moved().remove(is(locked(SEEN_AT))).breaks(Res86);
+}
+
+#[test]
+fn res86_a_view_shows_something_else() {
+    let elsewhere = Event::Locked {
+        device: device(),
+        allocation: A.id(),
+        address: SEEN_AT,
+        segment: SegmentId::SYSTEM,
+        extents: vec![extent(A.backing_store, A.size)],
+    };
+    locked_and_moved().replace(is(locked(SEEN_AT)), elsewhere).breaks(Res86);
+}
+
+#[test]
+fn res86_a_second_lock_sees_it_elsewhere() {
+    story_and([locked(SEEN_AT), locked(CpuVirtualAddress(0x8_0000))]).breaks_only(Res86);
+}
+
+#[test]
+fn res86_locks_are_miscounted() {
+    story_and([locked(SEEN_AT), locked(SEEN_AT), unlocked(0)]).breaks_only(Res86);
+    story_and([unlocked(0)]).breaks_only(Res86);
+}
+
+#[test]
+fn i02_what_the_cpu_may_have_written_is_not_copied() {
+    locked_and_moved().change(of_plan(6), |event| set_copied(event, false)).breaks(I02);
+}
+
+#[test]
+fn i25_what_is_locked_is_offered_and_what_is_offered_is_locked() {
+    story_and([locked(SEEN_AT), offered()]).breaks_only(I25);
+    story_and([offered(), locked(SEEN_AT)]).breaks_only(I25);
+}
+
+fn set_copied(event: &mut Event, to: bool) {
+    let Event::Evicted { copied, .. } = event else { unreachable!() };
+    *copied = to;
+}
+
+fn opened() -> Event {
+    Event::AllocationOpened { allocation: A.id(), device: other_device(), process: process() }
+}
+
+fn listed_by_other() -> Event {
+    Event::MakeResident {
+        device: other_device(),
+        queue: other_queue(),
+        allocations: vec![A.id()],
+        flags: MakeResidentFlags::empty(),
+        after_submission: 0,
+        paging_fence_value: 0,
+    }
+}
+
+fn evicted_by_other() -> Event {
+    let (device, allocations, flags) = (other_device(), vec![A.id()], EvictFlags::empty());
+    Event::Evict { device, allocations, flags, after_submission: 0, num_bytes_to_trim: 0 }
+}
+
+fn destroyed() -> Event {
+    Event::AllocationDestroyed { allocation: A.id(), flags: DestroyFlags::empty() }
+}
+
+fn inherited(device: DeviceId) -> Event {
+    Event::AllocationOwnershipTransferred { allocation: A.id(), device, process: process() }
+}
+
+/// `A` is shared; another device opens it and puts it on its list too.
+fn shared(more: Vec<Event>) -> Broken {
+    let device = other_device();
+    let opens = [
+        Event::DeviceCreated { device, process: process(), residency: vidmm::DeviceResidency::DeviceList },
+        Event::PagingQueueCreated { queue: other_queue(), device, priority: 0 },
+        opened(),
+        listed_by_other(),
+    ];
+    let is_a = |event: &Event| matches!(event, Event::AllocationCreated { allocation, .. } if *allocation == A.id());
+    story_and(opens.into_iter().chain(more)).change(is_a, |event| {
+        let Event::AllocationCreated { shared, .. } = event else { unreachable!() };
+        *shared = true;
+    })
+}
+
+#[test]
+fn right_sharing_has_no_findings() {
+    shared(vec![evict(A, EvictFlags::empty(), 2), evicted_by_other()]).breaks_nothing();
+    shared(vec![destroyed(), inherited(other_device())]).breaks_nothing();
+    let closed = Event::AllocationClosed { allocation: A.id(), device: other_device() };
+    shared(vec![closed, evict(A, EvictFlags::empty(), 2)]).breaks_nothing();
+}
+
+#[test]
+fn u34_what_is_not_shared_is_opened() {
+    let is_a = |event: &Event| matches!(event, Event::AllocationCreated { allocation, .. } if *allocation == A.id());
+    shared(vec![])
+        .change(is_a, |event| {
+            let Event::AllocationCreated { shared, .. } = event else { unreachable!() };
+            *shared = false;
+        })
+        .breaks_only(U34);
+}
+
+#[test]
+fn u34_what_is_open_is_opened_again() {
+    shared(vec![opened()]).breaks_only(U34);
+}
+
+#[test]
+fn i07_a_device_lists_what_it_has_not_opened() {
+    shared(vec![]).remove(is(opened())).breaks_only(I07);
+}
+
+#[test]
+fn i07_counts_are_each_devices_own() {
+    shared(vec![evicted_by_other(), evicted_by_other()]).breaks_only(I07);
+}
+
+#[test]
+fn i17_what_another_device_requires_leaves() {
+    let leaves = leaves(6, A, &A_AT, true, EvictReason::RoomWanted);
+    let mut events = vec![evict(A, EvictFlags::empty(), 2)];
+    events.extend(b_comes_for(6, 5, leaves));
+    events.extend(b_is_in(6, 5, true));
+    shared(events.clone()).breaks_only(I17);
+    events.insert(0, evicted_by_other());
+    shared(events).breaks_nothing();
+}
+
+#[test]
+fn u34_an_owner_goes_and_nobody_inherits() {
+    shared(vec![destroyed(), submitted(3, &[], &[])]).breaks_only(U34);
+}
+
+#[test]
+fn u34_somebody_inherits_who_is_not_the_first() {
+    shared(vec![destroyed(), inherited(device())]).breaks(U34);
+    shared(vec![inherited(other_device())]).breaks(U34);
+}
+
+#[test]
+fn i28_a_device_is_gone_that_has_something_open() {
+    let gone =
+        [Event::PagingQueueDestroyed { queue: other_queue() }, Event::DeviceDestroyed { device: other_device() }];
+    shared(gone.to_vec()).breaks_only(I28);
+}
+
+#[test]
+fn i28_what_another_has_open_is_reclaimed() {
+    shared(vec![destroyed(), inherited(other_device()), Event::AllocationReclaimed { allocation: A.id() }]).breaks(I28);
+}
+
+#[test]
+fn work_that_is_assumed_not_to_use_it_is_not_waited_for() {
+    let destroyed = |flags| Event::AllocationDestroyed { allocation: A.id(), flags };
+    let story = |flags| {
+        let leaves = leaves(6, A, &A_AT, false, EvictReason::Destroyed);
+        let mut events = vec![submitted(3, &[], &[]), let_go(3, 5), destroyed(flags), leaves, decided(6, &[], &[])];
+        events.extend([Event::PlanEntered { plan: 6 }, entries_of_a(6, Pte::INVALID), flush_a(6)]);
+        events.extend(ended(6));
+        story_and(events)
+    };
+    story(DestroyFlags::ASSUME_NOT_IN_USE).breaks_nothing();
+    story(DestroyFlags::empty()).breaks_only(I17);
+}

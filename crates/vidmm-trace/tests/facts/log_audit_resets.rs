@@ -1,0 +1,402 @@
+//! The audit of faults: engines and the adapter are reset, devices are in error, and nothing else suffers.
+
+use crate::log_support::broken::*;
+use crate::log_support::faults::*;
+use crate::log_support::*;
+use vidmm::contract::*;
+use vidmm::event::{ContentSource, Event, PreemptReason};
+use vidmm::*;
+use vidmm_trace::Invariant::*;
+
+fn guilty() -> DeviceId {
+    device()
+}
+
+fn completed(fence_id: u64) -> Event {
+    Event::Completed { signal: fence(RENDER, fence_id) }
+}
+
+fn aborted(fence_id: u64) -> Event {
+    Event::Aborted { signal: fence(RENDER, fence_id) }
+}
+
+fn resubmitted(fence_id: u64) -> impl Fn(&Event) -> bool {
+    move |event| matches!(event, Event::Resubmitted { before, .. } if before.fence_id == fence_id)
+}
+
+fn was_reset(event: &Event) -> bool {
+    matches!(event, Event::EngineReset { .. })
+}
+
+fn in_error(id: DeviceId) -> impl Fn(&Event) -> bool {
+    move |event| matches!(event, Event::DeviceInError { device, .. } if *device == id)
+}
+
+fn restarted(event: &Event) -> bool {
+    *event == Event::AdapterRestarted
+}
+
+fn purged(event: &Event) -> bool {
+    matches!(event, Event::PurgeOperation { .. })
+}
+
+fn reset_begun(event: &Event) -> bool {
+    matches!(event, Event::AdapterResetBegun { .. })
+}
+
+fn lost(thing: Thing) -> Event {
+    Event::ContentLost { allocation: thing.id() }
+}
+
+/// The driver says that something else was the last to be aborted.
+fn reset_that_aborted(last: Option<u64>) -> Broken {
+    engine_reset().change(was_reset, |event| {
+        let Event::EngineReset { last_aborted_fence_id, .. } = event else { unreachable!("it was found") };
+        *last_aborted_fence_id = last;
+    })
+}
+
+#[test]
+fn a_log_with_the_reset_of_an_engine_is_right() {
+    engine_reset().breaks_nothing();
+}
+
+#[test]
+fn i30_a_packet_that_faulted_has_not_ended_by_that() {
+    engine_reset().remove(is(aborted(1))).breaks(I30);
+}
+
+#[test]
+fn i13_a_packet_ends_once() {
+    engine_reset().insert_after(is(completed(4)), completed(4)).breaks(I13);
+}
+
+#[test]
+fn i30_a_packet_is_aborted_once() {
+    engine_reset().insert_after(is(monitored_reaches(u64::MAX)), aborted(1)).breaks(I30);
+}
+
+#[test]
+fn i30_a_packet_that_came_back_is_not_under_way() {
+    let begun = |event: &Event| matches!(event, Event::PreemptRequested { .. });
+    engine_reset().insert_before(begun, completed(2)).breaks(I13);
+}
+
+#[test]
+fn i30_nothing_ends_while_its_engine_is_reset() {
+    engine_reset().insert_before(was_reset, completed(1)).breaks(I30);
+}
+
+#[test]
+fn i30_a_packet_is_neither_handed_out_again_nor_dropped() {
+    engine_reset().remove(resubmitted(3)).breaks(I30);
+}
+
+#[test]
+fn i30_a_packet_that_did_not_end_did_not_come_back() {
+    let story = engine_reset().change(was_reset, |event| {
+        let Event::EngineReset { returned, .. } = event else { unreachable!("it was found") };
+        returned.pop();
+    });
+    story.breaks(I30);
+}
+
+#[test]
+fn an_engine_that_keeps_a_packet_stops_the_adapter() {
+    let story = engine_reset().change(was_reset, |event| {
+        let Event::EngineReset { returned, .. } = event else { unreachable!("it was found") };
+        returned.pop();
+    });
+    let mut events = story.0;
+    let end = events.iter().position(is(monitored_reaches(u64::MAX))).expect("packet 1 is aborted") + 1;
+    events.truncate(end);
+    let missing = fence(RENDER, 3);
+    events.push(Event::AdapterInError { violation: Violation::PacketNotReturned { missing } });
+    Broken(events).breaks_nothing();
+}
+
+#[test]
+fn flt22_what_was_not_under_way_cannot_have_been_aborted() {
+    reset_that_aborted(Some(9)).breaks(Flt22);
+    let mut events = reset_that_aborted(Some(9)).0;
+    let end = events.iter().position(was_reset).expect("the engine is reset") + 1;
+    events.truncate(end);
+    let violation = Violation::AbortedFence { engine: RENDER, last_aborted: 9, last_completed: 0, last_submitted: 3 };
+    events.push(Event::AdapterInError { violation });
+    Broken(events).breaks_nothing();
+}
+
+#[test]
+fn i30_a_reset_that_failed_is_followed_by_that_of_the_adapter() {
+    reset_that_aborted(None).breaks(I30);
+}
+
+#[test]
+fn i12_an_engine_is_reset_without_cause() {
+    let story = engine_reset();
+    let reason = DeviceErrorReason::EngineTimeout;
+    story.append(Event::EngineResetBegun { engine: RENDER, reason }).breaks_only(I12);
+}
+
+#[test]
+fn flt23_the_paging_engine_is_not_reset_alone() {
+    let reason = DeviceErrorReason::EngineTimeout;
+    engine_reset().append(Event::EngineResetBegun { engine: PAGING, reason }).breaks(Flt23);
+}
+
+#[test]
+fn flt23_work_is_handed_out_again_with_a_new_fence() {
+    let story = engine_reset().change(resubmitted(2), |event| {
+        let Event::Resubmitted { signal, .. } = event else { unreachable!("it was found") };
+        signal.fence_id = 2;
+    });
+    story.breaks(Flt23);
+}
+
+#[test]
+fn flt23_work_is_handed_out_again_in_its_order() {
+    engine_reset().move_before(resubmitted(3), resubmitted(2)).breaks(Flt23);
+}
+
+#[test]
+fn i30_a_wait_keeps_the_old_name() {
+    let story = engine_reset().change(resubmitted(3), |event| {
+        let Event::Resubmitted { waits, .. } = event else { unreachable!("it was found") };
+        *waits = vec![fence(RENDER, 2)];
+    });
+    story.breaks(I30);
+}
+
+#[test]
+fn i30_a_wait_is_forgotten() {
+    let story = engine_reset().change(resubmitted(3), |event| {
+        let Event::Resubmitted { waits, .. } = event else { unreachable!("it was found") };
+        waits.clear();
+    });
+    story.breaks_only(I30);
+}
+
+#[test]
+fn flt23_a_wait_is_made_up() {
+    let story = engine_reset().change(resubmitted(2), |event| {
+        let Event::Resubmitted { waits, .. } = event else { unreachable!("it was found") };
+        *waits = vec![fence(RENDER, 5)];
+    });
+    story.breaks_only(Flt23);
+}
+
+#[test]
+fn i13_aborted_work_signals_the_maximum() {
+    engine_reset().remove(is(monitored_reaches(u64::MAX))).breaks_only(I13);
+}
+
+#[test]
+fn i12_a_device_is_told_twice() {
+    let reason = DeviceErrorReason::IllegalCommand;
+    engine_reset().insert_after(in_error(device()), Event::DeviceInError { device: device(), reason }).breaks_only(I12);
+}
+
+#[test]
+fn i12_an_innocent_device_is_in_error() {
+    let reason = DeviceErrorReason::IllegalCommand;
+    let story = engine_reset().insert_after(in_error(device()), Event::DeviceInError { device: innocent(), reason });
+    story.breaks(I12);
+}
+
+#[test]
+fn i12_a_device_in_error_makes_no_call() {
+    engine_reset().append(submitted(2, &[], &[])).breaks(I12);
+    engine_reset().append(evict(A, EvictFlags::empty(), 1)).breaks(I12);
+}
+
+#[test]
+fn i07_the_list_of_a_device_in_error_is_empty() {
+    engine_reset().append(evict(A, EvictFlags::empty(), 1)).breaks(I07);
+}
+
+#[test]
+fn i12_work_of_a_device_in_error_is_not_handed_out_again() {
+    // The second packet is the guilty device's, too.
+    let mut story = engine_reset();
+    for event in &mut story.0 {
+        if let Event::ContextCreated { device: of, .. } = event {
+            *of = device();
+        }
+    }
+    let dispatched = |event: &Event| matches!(event, Event::Dispatched { device, .. } if *device == innocent());
+    let at = story.0.iter().position(dispatched).expect("the innocent device has work");
+    let Event::Dispatched { device: of, submission, .. } = &mut story.0[at] else { unreachable!("it was found") };
+    (*of, *submission) = (device(), 2);
+    let Event::Submitted { device: of, submission, .. } = &mut story.0[at - 1] else { panic!("it was submitted") };
+    (*of, *submission) = (device(), 2);
+    story.breaks(I12);
+}
+
+#[test]
+fn i30_nothing_is_dispatched_to_an_engine_that_has_stopped() {
+    let (device, context) = (innocent(), ContextId::from_bits(1));
+    let work = Event::Submitted { device, context, submission: 3, waits: vec![], signals: vec![] };
+    let dispatched = Event::Dispatched { device, submission: 3, signal: fence(RENDER, 4), waits: vec![] };
+    engine_reset().insert_after(in_error(guilty()), work.clone()).breaks_nothing();
+    let begun = |event: &Event| matches!(event, Event::EngineResetBegun { .. });
+    engine_reset().insert_after(in_error(guilty()), work).insert_before(begun, dispatched).breaks(I30);
+}
+
+#[test]
+fn log_what_was_under_way_at_a_fault() {
+    let fault = |event: &Event| matches!(event, Event::PageFault { .. });
+    let story = engine_reset().change(fault, |event| {
+        let Event::PageFault { in_flight, .. } = event else { unreachable!("it was found") };
+        in_flight.pop();
+    });
+    story.breaks_only(Log);
+}
+
+#[test]
+fn i30_an_engine_answers_what_it_was_not_asked() {
+    let answer =
+        Event::Preempted { engine: RENDER, preemption_fence_id: 1, last_completed_fence_id: 5, returned: vec![] };
+    engine_reset().append(answer).breaks_only(I30);
+}
+
+#[test]
+fn log_requests_to_yield_are_numbered() {
+    let reason = PreemptReason::Quantum;
+    engine_reset().append(Event::PreemptRequested { engine: RENDER, preemption_fence_id: 3, reason }).breaks_only(Log);
+}
+
+#[test]
+fn a_log_with_the_reset_of_the_adapter_is_right() {
+    adapter_reset().breaks_nothing();
+    adapter_reset_halfway_out().breaks_nothing();
+}
+
+#[test]
+fn i12_a_device_is_not_told_of_the_reset() {
+    adapter_reset().remove(in_error(innocent())).breaks(I12);
+}
+
+#[test]
+fn i12_the_adapter_is_reset_without_cause() {
+    let cause = DeviceErrorReason::PagingBufferFault;
+    adapter_reset().replace(reset_begun, Event::AdapterResetBegun { cause }).breaks(I12);
+}
+
+#[test]
+fn i30_a_packet_is_not_said_to_be_aborted() {
+    adapter_reset().remove(is(aborted(3))).breaks_only(I30);
+}
+
+#[test]
+fn i30_a_packet_ends_while_the_adapter_is_reset() {
+    adapter_reset().insert_after(in_error(innocent()), completed(1)).breaks(I30);
+}
+
+#[test]
+fn i30_a_packet_from_before_the_reset_ends_after_it() {
+    adapter_reset().append(completed(3)).breaks(I13);
+}
+
+#[test]
+fn i30_nothing_is_built_while_the_adapter_is_reset() {
+    adapter_reset().insert_before(purged, flush_a(0)).breaks(I30);
+}
+
+#[test]
+fn flt32_the_driver_is_not_told_of_what_was_resident() {
+    adapter_reset().remove(purged).breaks_only(Flt32);
+}
+
+#[test]
+fn flt32_the_driver_is_told_twice() {
+    adapter_reset().insert_after(purged, farewell_to_a()).breaks_only(Flt32);
+}
+
+#[test]
+fn flt32_the_driver_is_told_to_move_something() {
+    let story = adapter_reset().change(purged, |event| {
+        let Event::PurgeOperation { operation: PagingOperation::Transfer(op), .. } = event else {
+            unreachable!("it was found")
+        };
+        op.transfer_size = 0x1000;
+    });
+    story.breaks_only(Flt32);
+}
+
+#[test]
+fn flt32_a_purge_without_a_reset() {
+    engine_reset().append(farewell_to_a()).breaks_only(Flt32);
+    engine_reset().append(lost(A)).breaks_only(Flt32);
+}
+
+#[test]
+fn flt32_a_plan_outlives_the_reset() {
+    adapter_reset_halfway_out().remove(is(Event::PlanAbandoned { plan: 4 })).breaks(Flt32);
+}
+
+#[test]
+fn flt32_a_plan_is_given_up_that_had_retired() {
+    adapter_reset().insert_before(restarted, Event::PlanAbandoned { plan: 2 }).breaks_only(Flt32);
+}
+
+#[test]
+fn i03_what_was_written_in_memory_alone_is_lost() {
+    adapter_reset().remove(is(lost(A))).breaks_only(I03);
+}
+
+#[test]
+fn i03_what_was_on_its_way_out_is_lost() {
+    adapter_reset_halfway_out().remove(is(lost(A))).breaks_only(I03);
+}
+
+#[test]
+fn i03_what_was_not_there_is_not_lost() {
+    adapter_reset().insert_before(restarted, lost(B)).breaks_only(I03);
+    adapter_reset_halfway_out().insert_after(is(lost(A)), lost(B)).breaks_only(I03);
+}
+
+/// `A` after the reset, for a new device: with content from where the log says.
+fn a_comes_again(content: ContentSource) -> Broken {
+    let (allocation, extents) = (A.id(), vec![extent(0x5000, A.size)]);
+    adapter_reset()
+        .append(Event::Placed { plan: 3, allocation, segment: SegmentId(1), extents, content })
+        .append(decided(3, &[], &[]))
+}
+
+#[test]
+fn after_a_reset_the_room_is_free_and_what_was_lost_is_zero() {
+    a_comes_again(ContentSource::Fill).breaks_nothing();
+}
+
+#[test]
+fn i02_what_was_lost_is_not_in_its_backing_store() {
+    a_comes_again(ContentSource::BackingStore).breaks_only(I02);
+}
+
+/// The reset of the adapter, so many times.
+fn resets(count: usize) -> Broken {
+    let reset = |story: Broken| {
+        story
+            .append(Event::IllegalCommand { signal: fence(RENDER, 0) })
+            .append(Event::AdapterResetBegun { cause: DeviceErrorReason::AdapterReset })
+            .append(Event::AdapterRestarted)
+    };
+    (1..count).fold(adapter_reset(), |story, _| reset(story))
+}
+
+#[test]
+fn i31_a_sixth_reset_within_a_minute_stops_the_adapter() {
+    let violation = Violation::TooManyResets { resets: 5, seconds: 60 };
+    resets(5).append(Event::AdapterInError { violation: violation.clone() }).breaks_nothing();
+    resets(4).append(Event::AdapterInError { violation }).breaks_only(I31);
+    resets(6).breaks_only(I31);
+}
+
+#[test]
+fn i12_a_process_that_is_blocked_gets_no_device() {
+    let (process, device) = (process(), DeviceId::from_bits(2));
+    engine_reset()
+        .append(Event::ProcessBlocked { process })
+        .append(Event::DeviceCreated { device, process, residency: vidmm::DeviceResidency::DeviceList })
+        .breaks_only(I12);
+}

@@ -1,0 +1,164 @@
+//! The audit of suspension and of power.
+
+use crate::log_support::broken::*;
+use crate::log_support::steps::*;
+use crate::log_support::*;
+use vidmm::contract::*;
+use vidmm::event::{ContentSource, Event, EvictReason, SuspendReason};
+use vidmm_trace::Invariant::*;
+
+fn a_leaves() -> Event {
+    leaves(6, A, &A_AT, true, EvictReason::DeviceSuspended)
+}
+
+/// The plan takes `A` out, which nobody requires meanwhile.
+fn a_goes() -> Vec<Event> {
+    let mut events = vec![
+        a_leaves(),
+        decided(6, &[], &[]),
+        Event::PlanEntered { plan: 6 },
+        entries_of_a(6, Pte::INVALID),
+        flush_a(6),
+    ];
+    events.extend(copied_out(6));
+    events.extend(ended(6));
+    events
+}
+
+/// The plan brings `A` back.
+fn a_returns() -> Vec<Event> {
+    vec![came_back(7), decided(7, &[], &[])]
+}
+
+/// The device works, yields, is suspended, loses `A`, is resumed, and works again.
+fn suspended_and_resumed() -> Broken {
+    story_and(
+        [
+            works(3, 5),
+            vec![yields(SuspendReason::SliceOver, None), submitted(4, &[], &[]), suspended()],
+            a_goes(),
+            a_returns(),
+            vec![resumed(&[7])],
+            a_is_in(7, ContentSource::BackingStore),
+            vec![let_go(4, 7), Event::Completed { signal: fence(RENDER, 4) }],
+        ]
+        .concat(),
+    )
+}
+
+#[test]
+fn a_right_suspension_has_no_findings() {
+    suspended_and_resumed().breaks_nothing();
+}
+
+#[test]
+fn res71_work_of_a_device_that_yielded_is_dispatched() {
+    suspended_and_resumed().move_before(is(let_go(4, 7)), is(suspended())).breaks(Res71);
+    let yielded = story_and([yields(SuspendReason::SliceOver, None), submitted(3, &[], &[]), let_go(3, 5)]);
+    yielded.breaks_only(Res71);
+}
+
+#[test]
+fn res71_a_device_is_suspended_while_its_work_is_in_flight() {
+    let ended = is(Event::Completed { signal: fence(RENDER, 3) });
+    suspended_and_resumed().move_before(is(suspended()), ended).breaks(Res71);
+}
+
+#[test]
+fn res71_a_device_is_suspended_that_did_not_yield() {
+    suspended_and_resumed().remove(is(yields(SuspendReason::SliceOver, None))).breaks_only(Res71);
+}
+
+#[test]
+fn res71_a_device_is_resumed_that_runs() {
+    story_and([resumed(&[])]).breaks_only(Res71);
+}
+
+#[test]
+fn i17_what_a_device_requires_goes_before_it_is_suspended() {
+    suspended_and_resumed().move_before(is(a_leaves()), is(suspended())).breaks(I17);
+    suspended_and_resumed().remove(is(suspended())).breaks(I17);
+}
+
+#[test]
+fn i02_what_a_suspended_device_wrote_is_not_copied() {
+    suspended_and_resumed()
+        .change(evicted(6), |event| {
+            let Event::Evicted { copied, .. } = event else { unreachable!() };
+            *copied = false;
+        })
+        .breaks(I02);
+}
+
+#[test]
+fn i06_work_does_not_wait_for_what_brings_its_list_back() {
+    let early = is(let_go(4, 7));
+    suspended_and_resumed().move_before(early, is(Event::PlanEntered { plan: 7 })).breaks(I06);
+    // Without the plans of the resumption, the list itself is checked.
+    let resumed_without = suspended_and_resumed().replace(is(resumed(&[7])), resumed(&[]));
+    resumed_without.move_before(is(let_go(4, 7)), is(Event::PlanEntered { plan: 7 })).breaks(I06);
+}
+
+#[test]
+fn i06_a_device_runs_that_was_resumed_without_its_list() {
+    let mut broken = suspended_and_resumed();
+    let from = broken.position(is(came_back(7)));
+    broken.0.truncate(from);
+    broken.append(resumed(&[])).append(let_go(4, 6)).breaks(I06);
+}
+
+#[test]
+fn res71_room_is_made_for_a_device_that_waits_for_nothing() {
+    let other = other_device();
+    let wanted = |event: &mut Event| {
+        let Event::Evicted { wanted_by, .. } = event else { unreachable!() };
+        *wanted_by = Some(other);
+    };
+    let created =
+        Event::DeviceCreated { device: other, process: process(), residency: vidmm::DeviceResidency::DeviceList };
+    suspended_and_resumed()
+        .insert_before(is(suspended()), created.clone())
+        .change(evicted(6), wanted)
+        .breaks_only(Res71);
+    // It may wait for its own turn.
+    let reason = SuspendReason::WaitsForRoom;
+    let waits = Event::DeviceYielded { device: other, reason, wanted_by: None };
+    let story = suspended_and_resumed().insert_before(is(suspended()), created);
+    story.insert_before(is(suspended()), waits).change(evicted(6), wanted).breaks_nothing();
+}
+
+/// The adapter loses power with `A` in system memory.
+fn without_power() -> Broken {
+    story_and([vec![yields(SuspendReason::PowerDown, None), suspended()], a_goes(), vec![Event::PoweredDown]].concat())
+}
+
+#[test]
+fn a_right_loss_of_power_has_no_findings() {
+    without_power().append(Event::PoweredUp).breaks_nothing();
+}
+
+#[test]
+fn p60_power_is_lost_while_something_is_in_memory() {
+    story_and([yields(SuspendReason::PowerDown, None), suspended(), Event::PoweredDown]).breaks_only(P60);
+}
+
+#[test]
+fn p60_power_is_lost_while_a_device_is_active() {
+    without_power().remove(is(suspended())).remove(is(yields(SuspendReason::PowerDown, None))).breaks(P60);
+}
+
+#[test]
+fn p60_power_is_lost_before_paging_has_ended() {
+    without_power().remove(is(Event::PlanRetired { plan: 6 })).breaks_only(P60);
+}
+
+#[test]
+fn p60_something_is_placed_or_resumed_without_power() {
+    without_power().append(resumed(&[])).breaks_only(P60);
+    without_power().append(came_back(7)).breaks_only(P60);
+}
+
+#[test]
+fn p60_power_comes_back_that_was_not_lost() {
+    story_and([Event::PoweredUp]).breaks_only(P60);
+}

@@ -1,0 +1,323 @@
+//! The audit of page tables: access, flushes, sizes and roots of tables, addresses that are used again.
+
+use crate::log_support::broken::*;
+use crate::log_support::*;
+use vidmm::contract::*;
+use vidmm::event::Event;
+use vidmm::*;
+use vidmm_trace::Invariant::*;
+
+/// The entries that bring `A` in for the first time.
+fn valid_entries(event: &Event) -> bool {
+    *event == entries_of_a(2, Pte::valid(local(0x5000)))
+}
+
+fn mapped(event: &Event) -> bool {
+    matches!(event, Event::GpuVirtualAddressMapped { .. })
+}
+
+/// The story on a GPU that caches invalid entries: all that is written is flushed.
+fn cautious() -> Broken {
+    let mut events = Vec::new();
+    for mut event in story() {
+        if let Event::AdapterStarted { invalid_tlb_entries_not_cached, .. } = &mut event {
+            *invalid_tlb_entries_not_cached = false;
+        }
+        events.push(event);
+        let Some(Event::PagingOperation { plan, operation: PagingOperation::UpdatePageTable(op), .. }) = events.last()
+        else {
+            continue;
+        };
+        if op.page_table_level == 0 {
+            let size = u64::from(op.page_table_entries.num_page_table_entries) * PAGE_SIZE;
+            events.push(flush(*plan, op.process, op.first_pte_virtual_address.0, size));
+        }
+    }
+    Broken(events)
+}
+
+/// The story in which `A` is mapped so.
+fn with_mapping(change: impl FnOnce(&mut bool, &mut u64)) -> Broken {
+    broken().change(mapped, |event| {
+        let Event::GpuVirtualAddressMapped { read_only, driver_protection, .. } = event else { unreachable!() };
+        change(read_only, driver_protection);
+    })
+}
+
+#[test]
+fn i04_an_entry_allows_writes_that_the_mapping_does_not() {
+    with_mapping(|read_only, _| *read_only = true).breaks_only(I04);
+}
+
+#[test]
+fn i04_an_entry_forbids_writes_that_the_mapping_allows() {
+    let read_only = |op: &mut UpdatePageTable| op.page_table_entries.first.flags |= PteFlags::READ_ONLY;
+    broken().change(valid_entries, |event| change_update(event, read_only)).breaks_only(I04);
+}
+
+#[test]
+fn i04_an_entry_is_valid_and_zero() {
+    let zero = |op: &mut UpdatePageTable| op.page_table_entries.first.flags |= PteFlags::ZERO;
+    broken().change(valid_entries, |event| change_update(event, zero)).breaks_only(I04);
+}
+
+#[test]
+fn i04_an_entry_loses_the_drivers_protection() {
+    with_mapping(|_, protection| *protection = PROTECTION + 1).breaks_only(I04);
+    broken().change(valid_entries, |event| change_update(event, |op| op.driver_protection = 0)).breaks_only(I04);
+}
+
+#[test]
+fn a_read_only_mapping_has_read_only_entries() {
+    let mut story = with_mapping(|read_only, _| *read_only = true);
+    for event in &mut story.0 {
+        let Event::PagingOperation { operation: PagingOperation::UpdatePageTable(op), .. } = event else { continue };
+        let first = &mut op.page_table_entries.first;
+        if op.process == USER_HANDLE && op.page_table_level == 0 && first.flags.contains(PteFlags::VALID) {
+            first.flags |= PteFlags::READ_ONLY;
+        }
+    }
+    story.breaks_nothing();
+}
+
+#[test]
+fn i05_a_window_is_used_again_without_a_flush() {
+    let mut story = broken();
+    // Before the chunk's four operations of windows: the flush of both.
+    let at = story.position(transfer(3, 0)) - 5;
+    assert!(matches!(
+        story.0.remove(at),
+        Event::PagingOperation { operation: PagingOperation::FlushTlb(op), .. } if op.process == PAGING_HANDLE
+    ));
+    story.breaks_only(I05);
+}
+
+#[test]
+fn invalid_entries_may_be_cached_if_all_are_flushed() {
+    cautious().breaks_nothing();
+}
+
+#[test]
+fn i05_valid_entries_are_not_flushed_on_a_gpu_that_caches_invalid_ones() {
+    let mut story = cautious();
+    let at = story.position(valid_entries) + 1;
+    assert_eq!(story.0.remove(at), flush_a(2));
+    story.breaks_only(I05);
+}
+
+#[test]
+fn i05_a_new_window_is_not_flushed_on_a_gpu_that_caches_invalid_entries() {
+    let mut story = cautious();
+    let at = story.position(fill(2, 0)) - 1;
+    assert_eq!(story.0.remove(at), flush(2, PAGING_HANDLE, LOCAL_WINDOW + 0x2000, PAGE_SIZE));
+    story.breaks_only(I05);
+}
+
+#[test]
+fn i15_a_table_is_smaller_than_the_driver_said() {
+    let smaller = |event: &mut Event| {
+        let Event::AdapterStarted { table_bytes, .. } = event else { unreachable!() };
+        table_bytes[0] = 0x2000;
+    };
+    broken().change(|event| matches!(event, Event::AdapterStarted { .. }), smaller).breaks_only(I15);
+}
+
+#[test]
+fn i15_a_table_is_used_without_content() {
+    let first_content = |level| {
+        move |event: &Event| match event {
+            Event::PagingOperation { operation: PagingOperation::UpdatePageTable(op), .. } => {
+                op.page_table_level == level && op.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE)
+            }
+            _ => false,
+        }
+    };
+    for level in [0, 1] {
+        broken().remove(first_content(level)).breaks_only(I15);
+    }
+    let parent = |event: &Event| *event == root_points_to_leaf();
+    broken().move_before(parent, first_content(0)).breaks_only(I15);
+}
+
+#[test]
+fn i15_a_table_is_used_that_no_parent_points_to() {
+    broken().remove(|event| *event == root_points_to_leaf()).breaks_only(I15);
+}
+
+/// The entry of the root table for the leaf of `A`.
+fn root_points_to_leaf() -> Event {
+    let (process, level, table, allocation) = (USER_HANDLE, 1, ROOT, None);
+    let (virtual_address, offset, first, count) = (MAPPED_AT, 0, Pte::valid(local(0x4000)), 1);
+    write(1, &Entries { process, level, table, allocation, virtual_address, offset, first, count })
+}
+
+#[test]
+fn i15_a_context_does_not_know_its_root_table() {
+    broken().remove(root_set).breaks_only(I15);
+}
+
+#[test]
+fn i15_a_context_is_told_the_wrong_root_table() {
+    let context = context();
+    broken().replace(root_set, Event::RootPageTableSet { context, address: local(0x4000) }).breaks_only(I15);
+}
+
+#[test]
+fn i15_a_context_is_told_its_root_table_before_there_is_one() {
+    let placed = |event: &Event| matches!(event, Event::PageTablePlaced { level: 1, .. });
+    broken().move_before(root_set, placed).breaks_only(I15);
+}
+
+#[test]
+fn i06_work_runs_before_its_root_table_is_initialised() {
+    // Work that was submitted before the mapping does not wait for it.
+    let (device, signal) = (device(), fence(RENDER, 1));
+    let early = [
+        Event::RootPageTableSet { context: context(), address: local(ROOT) },
+        Event::Dispatched { device, submission: 1, signal, waits: vec![] },
+    ];
+    let mut story = broken();
+    let mapped_at = story.position(mapped);
+    story.0.insert(mapped_at, submitted(1, &[], &[]));
+    let built = story.position(buffer(1)) + 1;
+    story.0.truncate(built);
+    story.0.extend(early);
+    story.breaks_only(I06);
+}
+
+#[test]
+fn i15_a_flush_names_another_root_table() {
+    let elsewhere = |event: &mut Event| {
+        let Event::PagingOperation { operation: PagingOperation::FlushTlb(op), .. } = event else { unreachable!() };
+        op.root_page_table_address = local(0x4000);
+    };
+    broken().change(|event| *event == flush_a(3), elsewhere).breaks_only(I15);
+}
+
+#[test]
+fn i20_adapter_start_goes_on_after_a_plan() {
+    let late = write(
+        0,
+        &Entries {
+            process: PAGING_HANDLE,
+            level: 1,
+            table: 0,
+            allocation: None,
+            virtual_address: 0,
+            offset: 0,
+            first: Pte::INVALID,
+            count: 1,
+        },
+    );
+    broken().insert_before(buffer(2), late.clone()).breaks_only(I20);
+    broken().insert_before(|event| *event == Event::PlanEntered { plan: 1 }, late).breaks_nothing();
+}
+
+#[test]
+fn i21_an_operation_is_written_over_another() {
+    for by in [-1, 1] {
+        let mut events = numbered(story());
+        let second = events.iter_mut().filter_map(|event| match &mut event.event {
+            Event::PagingOperation { offset, .. } => Some(offset),
+            _ => None,
+        });
+        let offset = second.into_iter().nth(1).expect("there are operations");
+        *offset = offset.strict_add_signed(by);
+        assert!(audit(&events).iter().all(|finding| finding.invariant == I21) && !audit(&events).is_empty());
+    }
+}
+
+#[test]
+fn i21_a_buffer_holds_more_than_it_can() {
+    let small = |event: &mut Event| {
+        let Event::AdapterStarted { paging_buffer_bytes, .. } = event else { unreachable!() };
+        *paging_buffer_bytes = u64::from(OPERATION) * 2;
+    };
+    broken().change(|event| matches!(event, Event::AdapterStarted { .. }), small).breaks_only(I21);
+}
+
+#[test]
+fn i21_a_buffer_is_submitted_with_less_than_was_written() {
+    let mut events = numbered(story());
+    let submitted = events.iter_mut().find_map(|event| match &mut event.event {
+        Event::PagingBufferSubmitted { bytes, .. } => Some(bytes),
+        _ => None,
+    });
+    *submitted.expect("there are buffers") -= OPERATION;
+    let findings = audit(&events);
+    assert!(findings.len() == 1 && findings[0].invariant == I21, "{findings:#?}");
+}
+
+/// `A` is unmapped: plan 6 takes its entries away when submission 2 has ended. Then its addresses are free.
+fn unmapped() -> Vec<Event> {
+    vec![
+        freed(),
+        decided(6, &[2], &[]),
+        Event::PlanEntered { plan: 6 },
+        entries_of_a(6, Pte::INVALID),
+        flush_a(6),
+        Event::PagingBufferSubmitted { signal: fence(PAGING, 6), bytes: 0 },
+        Event::Completed { signal: fence(PAGING, 6) },
+        Event::PlanRetired { plan: 6 },
+        reclaimed(),
+    ]
+}
+
+fn freed() -> Event {
+    let virtual_address = GpuVirtualAddress(MAPPED_AT);
+    Event::GpuVirtualAddressFreed { process: process(), virtual_address, size: A.size }
+}
+
+fn reclaimed() -> Event {
+    Event::GpuVirtualAddressReclaimed { process: process(), virtual_address: GpuVirtualAddress(MAPPED_AT) }
+}
+
+/// `B` is mapped at some of the addresses that `A` had.
+fn mapped_again() -> Event {
+    Event::GpuVirtualAddressMapped {
+        process: process(),
+        virtual_address: GpuVirtualAddress(MAPPED_AT + PAGE_SIZE),
+        size: PAGE_SIZE,
+        allocation: B.id(),
+        allocation_offset: 0,
+        page_size: PageSize::Kib4,
+        read_only: false,
+        driver_protection: 0,
+        queue: queue(),
+        paging_fence_value: 5,
+    }
+}
+
+fn broken_with(more: Vec<Event>) -> Broken {
+    let mut story = broken();
+    story.0.extend(more);
+    story
+}
+
+#[test]
+fn addresses_are_used_again_when_they_were_reclaimed() {
+    broken_with(unmapped()).append(mapped_again()).breaks_nothing();
+}
+
+#[test]
+fn i04_addresses_are_used_again_before_they_were_reclaimed() {
+    broken_with(unmapped()).insert_before(|event| *event == reclaimed(), mapped_again()).breaks(I04);
+    broken_with(vec![mapped_again()]).breaks_only(I04);
+}
+
+#[test]
+fn i04_addresses_are_reclaimed_that_still_show_something() {
+    broken_with(vec![freed(), reclaimed()]).breaks_only(I04);
+}
+
+#[test]
+fn i17_addresses_are_reclaimed_that_work_may_use() {
+    let late = submitted(3, &[], &[]);
+    broken_with(unmapped()).insert_before(|event| *event == freed(), late).breaks_only(I17);
+}
+
+#[test]
+fn log_addresses_are_reclaimed_that_were_not_freed() {
+    broken_with(vec![reclaimed()]).breaks_only(Log);
+    broken_with(vec![freed(), freed()]).breaks_only(Log);
+}

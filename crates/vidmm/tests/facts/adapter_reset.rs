@@ -1,0 +1,290 @@
+//! Resets of the adapter: what is lost, who is told, and that everything works again (FLT-30 to FLT-34, BPB-27, P44, P46).
+
+use vidmm::contract::*;
+use vidmm::*;
+use crate::world::*;
+
+const SECOND: Nanoseconds = 1000 * MILLISECOND;
+
+fn lost(world: &World) -> Vec<AllocationId> {
+    let lost = |event: &Event| match event {
+        Event::ContentLost { allocation } => Some(*allocation),
+        _ => None,
+    };
+    world.events.iter().filter_map(lost).collect()
+}
+
+/// The paging engine faults on a page-in of nobody in particular.
+fn reset(world: &mut World) {
+    let client = world.client();
+    let allocation = world.allocate(client, 1);
+    let _: Residency = world.make_resident(client, &[allocation]).unwrap();
+    world.poll();
+    world.fault(PAGING, 0xBAD_0000);
+}
+
+/// FLT-33, U-43: every device is in error, each is told once, and new ones work.
+#[test]
+fn every_device_is_told_once_and_new_ones_work() {
+    let mut world = World::new(Config::pages(16));
+    let clients = [(); 3].map(|()| world.client());
+    let (a, _) = world.resident(clients[0], 4);
+    world.submit(clients[1], &[]);
+    world.poll();
+    reset(&mut world);
+    for client in clients {
+        let times = world.devices_in_error().iter().filter(|&&(device, _)| device == client.device).count();
+        assert_eq!(times, 1);
+        let error = DeviceInError { device: client.device, reason: DeviceErrorReason::AdapterReset };
+        let refused = world.call(|vidmm, _, _| vidmm.submit(client.context, SubmitDesc::default()));
+        assert_eq!(refused, Err(error.into()));
+    }
+    let refused = world.call(|vidmm, _, host| vidmm.lock(host, clients[0].device, a));
+    assert!(matches!(refused, Err(LockError::DeviceInError(_))), "{refused:?}");
+    world.run_all();
+    let again = world.sibling(clients[0]);
+    let (_, at) = world.resident(again, 16);
+    world.submit(again, &[Access::Write(at, 7)]);
+    world.run_all();
+    assert_eq!(world.token(again, at), Some(7));
+    world.tear_down();
+}
+
+/// FLT-32, BPB-27: between reset and restart each allocation in the memory segment gets a transfer of no bytes, each in the
+/// aperture is unmapped, and no other operation is sent.
+#[test]
+fn the_driver_is_told_of_all_that_was_resident() {
+    let mut world = World::new(Config::pages(64));
+    let client = world.client();
+    let (a, _) = world.create_resident(client, Place::Local, 4, SILENT);
+    let (b, _) = world.create_resident(client, Place::Aperture, 4, SILENT);
+    let (c, _) = world.create_resident(client, Place::Local, 4, SILENT);
+    world.evict(client, &[c], SOON).unwrap();
+    world.run_all();
+    let before = world.driver.calls.len();
+    reset(&mut world);
+    let purged = world.driver.calls[before..].iter().map(|call| call.operation).filter(|operation| {
+        matches!(operation, PagingOperation::Transfer(_) | PagingOperation::UnmapApertureSegment(_))
+    });
+    let purged: Vec<_> = purged.collect();
+    let of = |allocation: AllocationId| {
+        let handle = world.handle(allocation);
+        purged.iter().find(|operation| operation.allocation() == Some(handle))
+    };
+    assert!(matches!(of(a), Some(PagingOperation::Transfer(transfer)) if transfer.transfer_size == 0), "{purged:?}");
+    assert!(matches!(of(b), Some(PagingOperation::UnmapApertureSegment(_))), "{purged:?}");
+    assert_eq!(of(c), None);
+    world.run_all();
+    world.tear_down();
+}
+
+/// FLT-34: what had its only copy in the memory segment is lost, and named; backing stores survive.
+#[test]
+fn what_was_only_in_memory_is_lost_and_named() {
+    let mut world = World::new(Config::pages(16));
+    let client = world.client();
+    let (written, at) = world.resident(client, 2);
+    let (saved, saved_at) = world.resident(client, 2);
+    world.submit(client, &[Access::Write(at, 5), Access::Write(saved_at, 6)]);
+    world.run_all();
+    world.evict(client, &[saved], SOON).unwrap();
+    world.run_all();
+    reset(&mut world);
+    assert_eq!(lost(&world), [written]);
+    world.run_all();
+    world.tear_down();
+}
+
+/// I03: a copy that was under way counts as not done: out of memory the content is lost, into memory the old copy stays right.
+#[test]
+fn a_transfer_under_way_counts_as_not_done() {
+    let mut world = World::new(Config::pages(16));
+    let client = world.client();
+    let (leaving, at) = world.resident(client, 2);
+    let (coming, coming_at) = world.resident(client, 2);
+    world.submit(client, &[Access::Write(at, 5), Access::Write(coming_at, 6)]);
+    world.run_all();
+    world.evict(client, &[coming], SOON).unwrap();
+    world.run_all();
+    world.evict(client, &[leaving], SOON).unwrap();
+    world.poll();
+    let _: Residency = world.make_resident(client, &[coming]).unwrap();
+    world.poll();
+    world.fault(PAGING, 0xBAD_0000);
+    assert_eq!(lost(&world), [leaving]);
+    world.run_all();
+    world.tear_down();
+}
+
+/// P46, FLT-31: after five resets within a minute the sixth hang stops the adapter, in the defined way.
+#[test]
+fn the_sixth_hang_within_a_minute_stops_the_adapter() {
+    let mut world = World::new(Config::pages(16));
+    for _ in 0..5 {
+        reset(&mut world);
+        assert!(!world.outputs.iter().any(|output| matches!(output, Output::AdapterInError(_))));
+        world.run_all();
+        world.wait(SECOND);
+    }
+    reset(&mut world);
+    let violation = Violation::TooManyResets { resets: 5, seconds: 60 };
+    let stopped = |output: &Output| matches!(output, Output::AdapterInError(found) if *found == violation);
+    assert_eq!(world.outputs.iter().filter(|output| stopped(output)).count(), 1);
+}
+
+/// FLT-31, U-42: the window slides: resets that are older than a minute do not count.
+#[test]
+fn resets_are_forgotten_after_a_minute() {
+    let mut world = World::new(Config::pages(16));
+    for _ in 0..12 {
+        reset(&mut world);
+        world.run_all();
+        world.wait(13 * SECOND);
+    }
+    assert!(!world.outputs.iter().any(|output| matches!(output, Output::AdapterInError(_))));
+    world.tear_down();
+}
+
+/// FLT-30: a driver that does not come back from a reset has TdrDdiDelay; then the adapter stops.
+#[test]
+fn a_driver_that_does_not_return_from_a_reset_stops_the_adapter() {
+    let mut world = World::new(Config { resets_at_once: false, ..Config::pages(16) });
+    let client = world.client();
+    world.submit(client, &[]);
+    world.poll();
+    world.fault(RENDER, 0);
+    world.wait(5 * SECOND - 1);
+    let stopped = |world: &World| world.outputs.iter().any(|output| matches!(output, Output::AdapterInError(_)));
+    assert!(!stopped(&world));
+    world.wait(1);
+    assert!(stopped(&world));
+    assert_eq!(world.vidmm.next_wake(), None, "nothing is waited for any more");
+}
+
+/// D9, GVA-25: page tables are built again after a reset, also for processes that lived before it.
+#[test]
+fn tables_are_built_again() {
+    for tables_in_system in [false, true] {
+        let mut world = World::new(Config { tables_in_system, ..Config::pages(64) });
+        let client = world.client();
+        world.resident(client, 4);
+        reset(&mut world);
+        world.run_all();
+        let again = world.sibling(client);
+        let (a, at) = world.resident(again, 4);
+        world.submit(again, &[Access::Write(at, 7)]);
+        world.evict(again, &[a], SOON).unwrap();
+        world.run_all();
+        world.bring_in(again, &[a]);
+        assert_eq!(world.token(again, at), Some(7));
+        world.tear_down();
+    }
+}
+
+/// FLT-32: answers that nobody waits for are named, and change nothing.
+#[test]
+fn answers_to_no_reset_are_named_and_harmless() {
+    let (mut world, client) = World::with_pages(16);
+    world.submit(client, &[]);
+    world.poll();
+    world.call(|vidmm, _, _| vidmm.handle_reset_from_timeout(Vec::new()));
+    world.call(|vidmm, _, _| vidmm.handle_restart_from_timeout(Ok(())));
+    world.call(|vidmm, _, _| vidmm.handle_engine_reset(RENDER, Ok(1), Vec::new()));
+    world.call(|vidmm, _, _| vidmm.handle_preempted(RENDER, 1, 1, Vec::new()));
+    let expected = [
+        DriverFinding::AdapterResetUnasked,
+        DriverFinding::ResetUnasked { engine: RENDER },
+        DriverFinding::PreemptedUnasked { engine: RENDER, preemption_fence_id: 1 },
+    ];
+    assert_eq!(world.vidmm.driver_findings(), expected);
+    world.run_all();
+    assert_eq!(world.devices_in_error(), []);
+    world.tear_down();
+}
+
+/// NTF-02, FLT-34: what its driver had not put right yet is lost, although it lies in system memory: only the GPU could read it.
+#[test]
+fn what_waits_for_its_notification_is_lost() {
+    let mut world = World::new(Config::integrated(AddressingModel::GpuMmu, 64));
+    let client = world.client();
+    let (told_late, at) = world.create_resident(client, Place::System, 2, EVICTION);
+    let handle = world.handle(told_late);
+    world.submit(client, &[Access::WriteSurface(at, handle, 0, 5)]);
+    world.run_all();
+    let (clean, _) = world.create_resident(client, Place::System, 2, EVICTION);
+    world.evict(client, &[clean], NOT_WRITTEN).unwrap();
+    // Paging buffers hold what comes before it: its plan is decided, and not built.
+    let others: Vec<_> = (0..8).map(|_| world.create(client, Place::System, 2, SILENT)).collect();
+    others.iter().for_each(|&other| _ = world.map(client, other));
+    let _: Residency = world.make_resident(client, &others).unwrap();
+    world.evict(client, &[told_late], SOON).unwrap();
+    world.poll();
+    world.fault(PAGING, 0xBAD_0000);
+    assert!(lost(&world).contains(&told_late));
+    assert!(!lost(&world).contains(&others[0]));
+    world.run_all();
+    world.tear_down();
+}
+
+/// I03: work that waits for a page-in may have run before the GPU stopped, although nobody has heard that the page-in ended:
+/// the copy that it came from need not be right.
+#[test]
+fn what_work_may_have_written_since_it_came_in_is_lost() {
+    for has_work in [false, true] {
+        let mut world = World::new(Config { stops_at_once: false, ..Config::pages(16) });
+        let (client, other) = (world.client(), world.client());
+        let (a, at) = world.resident(client, 2);
+        world.evict(client, &[a], SOON).unwrap();
+        world.run_all();
+        let _: Residency = world.make_resident(client, &[a]).unwrap();
+        if has_work {
+            world.submit(client, &[Access::Write(at, 5)]);
+        }
+        world.poll();
+        while world.can_complete(PAGING) {
+            world.lose_interrupt(PAGING);
+        }
+        if has_work {
+            world.run_packet(RENDER);
+        }
+        world.submit(other, &[]);
+        world.poll();
+        let page_fault_flags = PageFaultFlags::ADAPTER_RESET_REQUIRED;
+        world.fault_with(RENDER, DmaPageFaulted { page_fault_flags, ..page_fault(0) });
+        world.poll();
+        while world.do_what_is_owed() {
+            world.poll();
+        }
+        assert_eq!(lost(&world).contains(&a), has_work);
+        world.run_all();
+        world.tear_down();
+    }
+}
+
+/// BPB-55: a range of the IOMMU that comes, leaves and comes again while plans wait is unmapped as often as it was mapped.
+#[test]
+fn ranges_that_wait_to_be_mapped_again_are_unmapped_once() {
+    let mut world = World::new(Config::integrated(AddressingModel::GpuVaIoMmu, 16));
+    let client = world.client();
+    let (a, _) = world.create_resident(client, Place::System, 12, SILENT);
+    let (b, _) = {
+        let b = world.create(client, Place::System, 12, SILENT);
+        (b, world.map(client, b))
+    };
+    for _ in 0..2 {
+        world.evict(client, &[a], SOON).unwrap();
+        let _: Residency = world.make_resident(client, &[b]).unwrap();
+        world.poll();
+        world.evict(client, &[b], SOON).unwrap();
+        let _: Residency = world.make_resident(client, &[a]).unwrap();
+        world.poll();
+    }
+    world.submit(client, &[]);
+    world.poll();
+    let page_fault_flags = PageFaultFlags::ADAPTER_RESET_REQUIRED;
+    world.fault_with(RENDER, DmaPageFaulted { page_fault_flags, ..page_fault(0) });
+    world.poll();
+    assert!(world.host.io_mmu.is_empty(), "{:?}", world.host.io_mmu);
+    world.run_all();
+    world.tear_down();
+}

@@ -1,0 +1,307 @@
+//! Adapter start: whatever a driver reports is checked, and each broken rule is named (U-1, sections 1 and 4).
+
+use vidmm::contract::*;
+use vidmm::*;
+use crate::world::*;
+
+fn start(driver: &mut Driver, host: &mut Ledger) -> Result<VidMm, Vec<BrokenRule>> {
+    VidMm::start_adapter(AdapterOptions { events: true, ..AdapterOptions::default() }, driver, host)
+        .map_err(|error| error.broken_rules)
+}
+
+/// The rules that the report of a usual adapter breaks after `change`.
+fn broken(change: impl FnOnce(&mut AdapterInfo)) -> Vec<BrokenRule> {
+    broken_of(Config::default(), change)
+}
+
+fn broken_of(config: Config, change: impl FnOnce(&mut AdapterInfo)) -> Vec<BrokenRule> {
+    let mut driver = Driver::new(&config);
+    change(&mut driver.info);
+    start(&mut driver, &mut Ledger::default()).err().unwrap_or_default()
+}
+
+/// The size of the paging process's windows (U-16).
+fn paging_va_size(config: Config) -> u64 {
+    let mut vidmm = start(&mut Driver::new(&config), &mut Ledger::default()).unwrap();
+    let started = vidmm.events().drain().find_map(|numbered| match numbered.event {
+        Event::AdapterStarted { paging_va_size, .. } => Some(paging_va_size),
+        _ => None,
+    });
+    started.unwrap()
+}
+
+fn nine_bits(segment_mib: u64) -> Config {
+    Config { segment_bytes: segment_mib << 20, level_bits: vec![9, 9, 9], ..Config::default() }
+}
+
+#[test]
+fn a_usual_report_breaks_no_rule() {
+    assert_eq!(broken(|_| {}), []);
+    assert_eq!(broken_of(Config::pages_64kb(16, true), |_| {}), []);
+    assert_eq!(broken_of(Config { tables_in_system: false, ..Config::default() }, |_| {}), []);
+}
+
+/// SEG-05: 1 to 32 segments.
+#[test]
+fn the_number_of_segments_is_bounded() {
+    assert_eq!(broken(|info| info.segments.clear()), [BrokenRule::SegmentCount(0)]);
+    let many = |info: &mut AdapterInfo| info.segments = vec![info.segments[1]; 33];
+    assert_eq!(broken(many), [BrokenRule::SegmentCount(33)]);
+}
+
+/// SEG-06.
+#[test]
+fn a_segment_is_made_of_whole_pages() {
+    for size in [0, 1, 4097] {
+        let resize = |info: &mut AdapterInfo| {
+            (info.segments[0].size, info.segments[0].commit_limit) = (size, size);
+        };
+        assert_eq!(broken(resize), [BrokenRule::SegmentSize { segment: 1, size, page_size: 4096 }]);
+    }
+    let odd = |info: &mut AdapterInfo| {
+        (info.segments[0].size, info.segments[0].commit_limit) = (68 << 10, 68 << 10);
+    };
+    let broken = broken_of(Config::pages_64kb(4, false), odd);
+    assert_eq!(broken, [BrokenRule::SegmentSize { segment: 1, size: 68 << 10, page_size: 64 << 10 }]);
+}
+
+/// SEG-05.
+#[test]
+fn segments_lie_apart_and_inside_the_address_space() {
+    assert_eq!(broken(|info| info.segments[1].base_address = u64::MAX - 10), [BrokenRule::SegmentOverflow(2)]);
+    assert_eq!(broken(|info| info.segments[1].base_address = 4096), [BrokenRule::SegmentOverlap(1, 2)]);
+}
+
+/// SEG-30.
+#[test]
+fn a_memory_segment_can_be_committed_whole() {
+    let limit = broken(|info| info.segments[0].commit_limit = 4096);
+    assert_eq!(limit, [BrokenRule::CommitLimit { segment: 1, size: 64 * PAGE_SIZE, commit_limit: 4096 }]);
+    assert_eq!(broken(|info| info.segments[1].commit_limit = 4096), [], "an aperture may have a lower limit");
+}
+
+/// SEG-10, and what this version manages.
+#[test]
+fn there_is_one_aperture_and_one_memory_segment_at_most() {
+    let another = |info: &mut AdapterInfo, index: usize| {
+        let twin = SegmentDescriptor { base_address: 1 << 30, ..info.segments[index] };
+        info.segments.push(twin);
+    };
+    assert_eq!(broken(|info| _ = info.segments.pop()), [BrokenRule::ApertureCount(0)]);
+    assert_eq!(broken(|info| another(info, 1)), [BrokenRule::ApertureCount(2)]);
+    assert_eq!(broken(|info| another(info, 0)), [BrokenRule::MemorySegmentCount(2)]);
+    assert_eq!(broken(|info| _ = info.segments.remove(0)), [], "without local memory there is the aperture alone");
+}
+
+/// GVA-63.
+#[test]
+fn one_engine_of_a_sane_number_runs_paging_buffers() {
+    let none = broken(|info| info.engines.clear());
+    assert_eq!(none, [BrokenRule::EngineCount(0), BrokenRule::PagingEngineCount(0)]);
+    let many = broken(|info| info.engines.resize(65, EngineDesc { kind: EngineKind::Copy }));
+    assert_eq!(many, [BrokenRule::EngineCount(65)]);
+    assert_eq!(broken(|info| _ = info.engines.remove(0)), [BrokenRule::PagingEngineCount(0)]);
+    let two = broken(|info| info.engines.push(EngineDesc { kind: EngineKind::Paging }));
+    assert_eq!(two, [BrokenRule::PagingEngineCount(2)]);
+}
+
+/// 0.4.
+#[test]
+fn an_older_driver_is_refused() {
+    assert_eq!(broken(|info| info.wddm_version = WddmVersion(0x5022)), [BrokenRule::Version(0x5022)]);
+    assert_eq!(broken(|info| info.wddm_version = WddmVersion(0xFFFF)), []);
+}
+
+/// GVA-11.
+#[test]
+fn there_are_two_to_six_levels() {
+    for levels in [0, 1, 7] {
+        let resize = |info: &mut AdapterInfo| {
+            let level = info.page_table_levels[0];
+            info.page_table_levels.resize(levels, level);
+        };
+        assert_eq!(broken(resize), [BrokenRule::LevelCount(levels)]);
+    }
+    for bits in [vec![9, 9], vec![4, 2, 2, 2, 2, 8]] {
+        assert_eq!(broken_of(Config { level_bits: bits, ..Config::default() }, |_| {}), []);
+    }
+}
+
+/// GVA-12: the root takes the bits that remain, and some must.
+#[test]
+fn address_bits_and_levels_go_together() {
+    for va_bits in [0, 12, 20, 64, u32::MAX] {
+        let broken = broken(|info| info.gpu_mmu.virtual_address_bit_count = va_bits);
+        assert_eq!(broken, [BrokenRule::AddressBits { va_bits, below_root: 20 }]);
+    }
+    let empty = broken(|info| info.page_table_levels[0].page_table_index_bit_count = 0);
+    assert_eq!(empty, [BrokenRule::AddressBits { va_bits: 28, below_root: 16 }]);
+    let huge = broken(|info| info.page_table_levels[0].page_table_index_bit_count = u32::MAX);
+    assert_eq!(huge, [BrokenRule::AddressBits { va_bits: 28, below_root: 16 + u64::from(u32::MAX) }]);
+}
+
+/// U-1: an adapter without GPU virtual addresses may report any number of bits for them.
+#[test]
+fn address_bits_mean_nothing_without_gpu_virtual_addresses() {
+    for va_bits in [0, 48, 64, u32::MAX] {
+        let broken = broken(|info| {
+            info.addressing_model = AddressingModel::Physical;
+            info.page_table_levels.clear();
+            info.patching.max_allocation_list_slot_id = 4;
+            info.gpu_mmu.virtual_address_bit_count = va_bits;
+        });
+        assert_eq!(broken, []);
+    }
+}
+
+/// GVA-15.
+#[test]
+fn tables_have_room_for_their_entries_and_a_place_to_live() {
+    for size in [0, 2048, 4097] {
+        let broken = broken(|info| info.page_table_levels[0].page_table_size_in_bytes = size);
+        assert!(broken.contains(&BrokenRule::TableSize { level: 0, size, entries: 16 }), "{broken:?}");
+    }
+    let system = broken_of(Config::pages_64kb(4, false), |info| {
+        info.page_table_levels[1].page_table_size_in_bytes = 8192;
+    });
+    assert!(system.contains(&BrokenRule::SystemTableSize { level: 1, size: 8192 }), "{system:?}");
+    let in_segment = Config { tables_in_system: false, ..Config::pages(256) };
+    let large = broken_of(in_segment, |info| info.page_table_levels[1].page_table_size_in_bytes = 8192);
+    assert_eq!(large, [BrokenRule::TableBeyondPage { level: 1, size: 8192, page_size: 4096 }]);
+    for segment in [2, 3, 255] {
+        let broken = broken(|info| info.page_table_levels[2].page_table_segment_id = SegmentId(segment));
+        assert_eq!(broken, [BrokenRule::TableSegment { level: 2, segment }]);
+    }
+}
+
+/// GVA-44.
+#[test]
+fn the_64_kib_leaf_table_has_a_size() {
+    for size in [0, 100] {
+        let broken = broken_of(Config::pages_64kb(16, true), |info| {
+            info.gpu_mmu.leaf_page_table_size_for_64k_pages_in_bytes = size;
+        });
+        assert!(
+            matches!(broken[..], [BrokenRule::LeafTableSize64Kb { size: found, .. }] if found == size),
+            "{broken:?}"
+        );
+    }
+    let unused = broken(|info| info.gpu_mmu.leaf_page_table_size_for_64k_pages_in_bytes = 100);
+    assert_eq!(unused, [], "the size means nothing without dual entries");
+}
+
+/// SEG-35, D14.
+#[test]
+fn a_paging_buffer_has_a_sane_size() {
+    for (size, private_data_size) in [(u32::MAX, 0), (4096, u32::MAX)] {
+        let broken = broken(|info| info.paging_buffer = PagingBufferDesc { size, private_data_size });
+        assert_eq!(broken, [BrokenRule::PagingBufferSize { size, private_data_size }]);
+    }
+    for size in [0, 1, 4095] {
+        let broken = broken(|info| info.paging_buffer = PagingBufferDesc { size, private_data_size: 0 });
+        assert_eq!(broken, [], "U-4: rounded up to a page");
+    }
+}
+
+/// GVA-10.
+#[test]
+fn other_update_modes_are_refused() {
+    for mode in [PageTableUpdateMode::CpuVirtual, PageTableUpdateMode::GpuVirtual] {
+        let broken = broken(|info| info.gpu_mmu.page_table_update_mode = mode);
+        assert_eq!(broken, [BrokenRule::UpdateMode(mode)]);
+    }
+}
+
+/// PGV-04: what is pinned for ever must leave room for the rest.
+#[test]
+fn the_paging_tables_fit_into_the_segment() {
+    let broken = broken_of(Config { tables_in_system: false, ..Config::pages(4) }, |_| {});
+    assert!(matches!(broken[..], [BrokenRule::PagingTables { size: 16384, .. }]), "{broken:?}");
+}
+
+/// U-1: the driver's author sees all at once, and reads what is wrong.
+#[test]
+fn all_broken_rules_are_listed() {
+    let mut driver = Driver::new(&Config::default());
+    driver.info.wddm_version = WddmVersion(1);
+    driver.info.segments[0].commit_limit = 0;
+    driver.info.page_table_levels.clear();
+    driver.info.gpu_mmu.page_table_update_mode = PageTableUpdateMode::CpuVirtual;
+    let options = AdapterOptions::default();
+    let error = VidMm::start_adapter(options, &mut driver, &mut Ledger::default()).err().unwrap();
+    assert_eq!(error.broken_rules.len(), 4);
+    let text = error.to_string();
+    for fact in ["0.4", "SEG-30", "GVA-11", "GpuPhysical"] {
+        assert!(text.contains(fact), "{text}");
+    }
+}
+
+/// PGV-02: without a word of the driver, a quarter of local memory.
+#[test]
+fn the_paging_va_is_a_quarter_of_local_memory() {
+    for paging_va_mib in [None, Some(0)] {
+        assert_eq!(paging_va_size(Config { paging_va_mib, ..nine_bits(256) }), 64 << 20);
+    }
+    assert_eq!(paging_va_size(Config { paging_va_mib: Some(16), ..nine_bits(256) }), 16 << 20);
+}
+
+/// U-16: at least 4 MiB, rounded up to what a leaf table covers.
+#[test]
+fn the_paging_va_is_rounded_up_to_leaf_tables() {
+    assert_eq!(paging_va_size(nine_bits(255)), 64 << 20);
+    assert_eq!(paging_va_size(nine_bits(8)), 4 << 20);
+    assert_eq!(paging_va_size(Config { paging_va_mib: Some(1), ..nine_bits(256) }), 4 << 20);
+    assert_eq!(paging_va_size(Config { paging_va_mib: Some(5), ..nine_bits(256) }), 6 << 20);
+}
+
+/// U-16: an absurd answer costs no absurd tables.
+#[test]
+fn an_absurd_paging_va_is_bounded() {
+    assert!(paging_va_size(Config { paging_va_mib: Some(u32::MAX), ..nine_bits(64) }) <= 64 << 20);
+    let narrow = Config { level_bits: vec![9, 5], segment_bytes: 64 << 20, ..Config::default() };
+    let size = paging_va_size(Config { paging_va_mib: Some(u32::MAX), ..narrow });
+    assert!(2 * size < 64 << 20, "both windows of {size} bytes fit into 26 bits");
+}
+
+/// GVA-12, GVA-61: the smallest space that levels allow is too small for two windows, or it works.
+#[test]
+fn a_root_of_two_entries_is_refused_or_works() {
+    let config = Config { level_bits: vec![9, 1], segment_bytes: 1 << 20, ..Config::default() };
+    if !broken_of(config.clone(), |_| {}).is_empty() {
+        return;
+    }
+    let mut world = World::new(config);
+    let client = world.client();
+    let allocation = world.allocate(client, 1);
+    world.bring_in(client, &[allocation]);
+    assert_eq!(world.paging_fence(client), 1);
+}
+
+/// SEG-05, PGV-04: what the core does with a segment of any size is bounded by what fits into it, not by its number.
+#[test]
+fn a_segment_of_an_exbibyte_is_no_trouble() {
+    let mut driver = Driver::new(&nine_bits(1 << 40));
+    driver.info.page_table_levels = vec![driver.info.page_table_levels[0]; 5];
+    driver.info.gpu_mmu.virtual_address_bit_count = 57;
+    let mut host = Ledger { limit: Some(1 << 30), ..Ledger::default() };
+    _ = start(&mut driver, &mut host);
+}
+
+/// P54, GVA-62: a start that fails leaves nothing with the driver or the host.
+#[test]
+fn a_failed_start_leaves_nothing_behind() {
+    let mut failures = 0;
+    for fails_after in 0..32 {
+        for host_fails in [false, true] {
+            let (mut driver, mut host) = (Driver::new(&Config::default()), Ledger::default());
+            (driver.fails_after, host.fails_after) =
+                if host_fails { (None, Some(fails_after)) } else { (Some(fails_after), None) };
+            let Err(broken) = start(&mut driver, &mut host) else { continue };
+            failures += 1;
+            assert_eq!(broken, [BrokenRule::SystemProcess]);
+            assert!(driver.live.is_empty(), "the driver still has {:?}", driver.live);
+            assert!(host.live.is_empty(), "the host still has {:?}", host.live);
+        }
+    }
+    assert!(failures >= 4);
+}

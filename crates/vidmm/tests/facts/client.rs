@@ -1,0 +1,418 @@
+//! `vidmm::client`: sets, the manager of a residency list with its two ladders, trimming, renaming (RES-05, RES-14, RES-42).
+
+use vidmm::client::{
+    BeginSubmissionError, Forgotten, Ladder, ManageFlags, Managed, Ready, RenameError, Renamer, ResidencyManager,
+    ResidencySet,
+};
+use vidmm::*;
+use crate::world::*;
+
+/// A client with a manager, and a fence that counts its submissions.
+struct App {
+    world: World,
+    client: Client,
+    manager: ResidencyManager,
+    fence: MonitoredFenceId,
+    submitted: u64,
+    /// Completions that the manager has heard of.
+    heard: usize,
+}
+
+impl App {
+    fn new(pages: u64, ladder: Ladder) -> Self {
+        let (mut world, client) = World::with_pages(pages);
+        let fence = world.fence();
+        let manager = ResidencyManager::new(client.device, client.queue, ladder);
+        Self { world, client, manager, fence, submitted: 0, heard: 0 }
+    }
+
+    fn manage(&mut self, pages: u64) -> Managed {
+        self.manage_as(pages, ManageFlags::empty())
+    }
+
+    fn manage_as(&mut self, pages: u64, flags: ManageFlags) -> Managed {
+        let allocation = self.world.allocate(self.client, pages);
+        self.manager.manage(allocation, pages * PAGE_SIZE, flags)
+    }
+
+    fn begin(&mut self, set: &mut ResidencySet) -> Result<Ready, BeginSubmissionError> {
+        self.world.call(|vidmm, _, _| self.manager.begin_submission(vidmm, set))
+    }
+
+    /// Begins a set of these and submits work that touches nothing; the GPU does not run.
+    fn submit(&mut self, members: &[Managed]) {
+        let mut set = set_of(members);
+        self.submit_set(&mut set);
+    }
+
+    fn submit_set(&mut self, set: &mut ResidencySet) {
+        self.begin(set).unwrap();
+        self.submitted += 1;
+        self.world.submit_to(self.client.context, &[], &[], &[(self.fence, self.submitted)]);
+        self.manager.submitted(self.submitted);
+    }
+
+    /// The GPU comes to its end, and the manager hears of it.
+    fn run_all(&mut self) {
+        self.world.run_all();
+        for output in &self.world.outputs[self.heard..] {
+            if let Output::MonitoredFenceSignaled { value, .. } = output {
+                self.manager.fence_reached(*value);
+            }
+        }
+        self.heard = self.world.outputs.len();
+    }
+
+    fn notify(&mut self, flags: TrimFlags, num_bytes_to_trim: u64) -> u64 {
+        self.world.call(|vidmm, _, _| self.manager.trim_notification(vidmm, flags, num_bytes_to_trim)).unwrap()
+    }
+
+    fn listed(&self, managed: &[Managed]) -> Vec<bool> {
+        managed.iter().map(|&managed| self.manager.is_listed(managed)).collect()
+    }
+
+    /// The MakeResidents, refused ones too, and the Evicts so far, in a word each.
+    fn calls(&self) -> Vec<String> {
+        let call = |event: &Event| match event {
+            Event::MakeResident { allocations, .. } => Some(format!("make resident {}", allocations.len())),
+            Event::MakeResidentRefused { allocations, num_bytes_to_trim, flags, .. } => {
+                let step = if flags.is_empty() { "refused" } else { "finally refused" };
+                Some(format!("{step} {}: {}", allocations.len(), num_bytes_to_trim / PAGE_SIZE))
+            }
+            Event::Evict { allocations, flags, .. } => {
+                let when = if flags.contains(IF_NECESSARY) { "if necessary" } else { "soon" };
+                Some(format!("evict {} {when}", allocations.len()))
+            }
+            _ => None,
+        };
+        self.world.events.iter().filter_map(call).collect()
+    }
+}
+
+fn set_of(members: &[Managed]) -> ResidencySet {
+    let mut set = ResidencySet::new();
+    members.iter().for_each(|&member| _ = set.insert(member));
+    set
+}
+
+fn pages_to_trim(error: BeginSubmissionError) -> u64 {
+    match error {
+        BeginSubmissionError::MakeResident(MakeResidentError::NoMemory { num_bytes_to_trim, .. }) => {
+            num_bytes_to_trim / PAGE_SIZE
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_set_has_each_member_once_and_none_after_it_was_cleared() {
+    let mut app = App::new(8, Ladder::Trim);
+    let [a, b] = [app.manage(1), app.manage(1)];
+    let mut set = ResidencySet::new();
+    assert_eq!([set.insert(b), set.insert(a), set.insert(b), set.insert(a)], [true, true, false, false]);
+    assert_eq!(set.members(), [b, a]);
+    set.clear();
+    assert!(set.is_empty());
+    assert_eq!([set.insert(a), set.insert(a)], [true, false]);
+    assert_eq!(set.len(), 1);
+    let mut default = ResidencySet::default();
+    assert!(default.insert(a) && !default.insert(a));
+}
+
+#[test]
+fn only_what_is_missing_is_made_resident_in_one_call() {
+    let mut app = App::new(8, Ladder::Trim);
+    let [a, b, c] = [app.manage(1), app.manage(2), app.manage(3)];
+    app.submit(&[a, b]);
+    app.submit(&[b, c, a]);
+    app.submit(&[c, a]);
+    assert_eq!(app.calls(), ["make resident 2", "make resident 1"]);
+    assert_eq!(app.manager.listed_bytes(), 6 * PAGE_SIZE);
+    app.run_all();
+    app.world.tear_down();
+}
+
+#[test]
+fn what_is_pending_is_waited_for_and_what_is_there_is_not() {
+    let mut app = App::new(8, Ladder::Trim);
+    let [a, b] = [app.manage(1), app.manage(2)];
+    let mut set = set_of(&[a]);
+    assert_eq!(app.begin(&mut set), Ok(Ready { paging_fence_value: 1 }));
+    assert_eq!(app.begin(&mut set), Ok(Ready { paging_fence_value: 1 }), "it is still under way");
+    set.insert(b);
+    assert_eq!(app.begin(&mut set), Ok(Ready { paging_fence_value: 2 }));
+    app.run_all();
+    assert_eq!(app.world.paging_fence(app.client), 2);
+    app.world.tear_down();
+}
+
+/// RES-14, P03: refused, trimmed by what was asked for, tried again.
+#[test]
+fn the_trimming_ladder_evicts_what_was_used_longest_ago_as_far_as_needed() {
+    let mut app = App::new(8, Ladder::Trim);
+    let [a, b, c, d] = [app.manage(2), app.manage(3), app.manage(3), app.manage(4)];
+    app.submit(&[a]);
+    app.submit(&[b]);
+    app.submit(&[c]);
+    app.submit(&[a]);
+    app.submit(&[d]);
+    assert_eq!(app.calls()[3..], ["refused 1: 4", "evict 2 if necessary", "make resident 1"]);
+    assert_eq!(app.listed(&[a, b, c, d]), [true, false, false, true]);
+    app.run_all();
+    app.world.tear_down();
+}
+
+/// RES-14, RES-15: nothing is left to trim.
+#[test]
+fn the_trimming_ladder_ends_with_cant_trim_further() {
+    let mut app = App::new(8, Ladder::Trim);
+    let [a, b, c] = [app.manage(2), app.manage(6), app.manage(4)];
+    app.submit(&[a]);
+    let mut set = set_of(&[b, c]);
+    assert_eq!(app.begin(&mut set).map_err(pages_to_trim), Err(2));
+    assert_eq!(app.calls()[1..], ["refused 2: 4", "evict 1 if necessary", "refused 2: 2", "finally refused 2: 2"]);
+    assert_eq!(app.listed(&[a, b, c]), [false; 3]);
+    app.submit(&[b, a]);
+    assert_eq!(app.listed(&[a, b, c]), [true, true, false], "the manager goes on");
+    app.run_all();
+    app.world.tear_down();
+}
+
+/// RES-14: Direct3D 12 never trims; what this submission has brought in goes again.
+#[test]
+fn the_passing_ladder_undoes_its_batches_and_says_what_all_of_it_needs() {
+    let mut app = App::new(700, Ladder::PassUp);
+    let old = app.manage(100);
+    app.submit(&[old]);
+    let many: Vec<Managed> = (0..800).map(|_| app.manage(1)).collect();
+    let mut set = set_of(&many);
+    set.insert(old);
+    let missing = app.begin(&mut set).map_err(pages_to_trim);
+    assert_eq!(missing, Err(200), "900 pages, of which 700 fit");
+    let undone = ["make resident 256", "make resident 256", "refused 256: 168", "evict 512 if necessary"];
+    assert_eq!(app.calls()[1..], undone);
+    assert_eq!(app.manager.listed_bytes(), 100 * PAGE_SIZE);
+    assert!(app.manager.is_listed(old));
+
+    let mut less = set_of(&many[..700]);
+    assert_eq!(app.begin(&mut less).map_err(pages_to_trim), Err(100));
+    let evicted = app.world.call(|vidmm, _, _| app.manager.give_up(vidmm, 100 * PAGE_SIZE));
+    assert_eq!(evicted, Ok(100 * PAGE_SIZE));
+    app.submit_set(&mut less);
+    app.run_all();
+    app.world.tear_down();
+}
+
+#[test]
+fn an_unchanged_set_that_is_begun_again_makes_no_call_and_still_counts_as_used() {
+    let mut app = App::new(8, Ladder::Trim);
+    let [a, b, c] = [app.manage(3), app.manage(3), app.manage(4)];
+    app.submit(&[b]);
+    let mut set = set_of(&[a]);
+    for _ in 0..3 {
+        app.submit_set(&mut set);
+    }
+    assert_eq!(app.calls().len(), 2);
+    app.submit(&[c]);
+    assert_eq!(app.listed(&[a, b, c]), [true, false, true], "b was used longest ago");
+    app.submit(&[b]);
+    assert_eq!(app.listed(&[a, b, c]), [false, true, true]);
+    app.submit_set(&mut set);
+    assert_eq!(app.listed(&[a]), [true], "a set whose member was evicted is brought in again");
+    app.run_all();
+    app.world.tear_down();
+}
+
+/// RES-42: what was last used before the last period began is evicted.
+#[test]
+fn a_periodic_trim_evicts_what_a_whole_period_did_not_use() {
+    let mut app = App::new(16, Ladder::Trim);
+    let [a, b, c] = [app.manage(1), app.manage(2), app.manage(3)];
+    let mut all = set_of(&[a, b, c]);
+    app.submit_set(&mut all);
+    app.run_all();
+    assert_eq!(app.notify(TrimFlags::PERIODIC_TRIM, 0), 0, "the first period is not over before it began");
+    app.submit_set(&mut all);
+    app.submit(&[a]);
+    app.run_all();
+    assert_eq!(app.notify(TrimFlags::PERIODIC_TRIM, 0), 0, "all were used in this period");
+    app.submit(&[a]);
+    app.submit(&[b]);
+    app.run_all();
+    assert_eq!(app.notify(TrimFlags::PERIODIC_TRIM, 0), 3 * PAGE_SIZE);
+    assert_eq!(app.listed(&[a, b, c]), [true, true, false]);
+    assert_eq!(app.calls().last().unwrap(), "evict 1 if necessary");
+    app.world.tear_down();
+}
+
+/// RES-42: the period begins with what the GPU has ended, not with what was submitted.
+#[test]
+fn what_the_gpu_has_not_ended_belongs_to_the_next_period() {
+    let mut app = App::new(16, Ladder::Trim);
+    let [a, b] = [app.manage(1), app.manage(2)];
+    app.submit(&[a]);
+    app.run_all();
+    app.submit(&[b]);
+    app.notify(TrimFlags::PERIODIC_TRIM, 0);
+    app.run_all();
+    assert_eq!(app.notify(TrimFlags::PERIODIC_TRIM, 0), PAGE_SIZE);
+    assert_eq!(app.listed(&[a, b]), [false, true]);
+    app.world.tear_down();
+}
+
+/// RES-41: a restarted period evicts nothing.
+#[test]
+fn a_restarted_period_spares_what_the_idle_one_did_not_use() {
+    let mut app = App::new(16, Ladder::Trim);
+    let [a, b] = [app.manage(1), app.manage(2)];
+    app.submit(&[a, b]);
+    app.run_all();
+    app.notify(TrimFlags::PERIODIC_TRIM, 0);
+    app.submit(&[a]);
+    app.run_all();
+    assert_eq!(app.notify(TrimFlags::RESTART_PERIODIC_TRIM, 0), 0);
+    assert_eq!(app.listed(&[a, b]), [true, true]);
+    assert_eq!(app.notify(TrimFlags::PERIODIC_TRIM, 0), 3 * PAGE_SIZE, "nothing ran since");
+    app.world.tear_down();
+}
+
+#[test]
+fn a_trim_to_budget_evicts_the_oldest_at_once_until_the_bytes_are_reached() {
+    let mut app = App::new(16, Ladder::PassUp);
+    let [a, b, c] = [app.manage(2), app.manage(3), app.manage(4)];
+    for used in [b, a, c] {
+        app.submit(&[used]);
+    }
+    assert_eq!(app.notify(TrimFlags::TRIM_TO_BUDGET, 3 * PAGE_SIZE + 1), 5 * PAGE_SIZE);
+    assert_eq!(app.listed(&[a, b, c]), [false, false, true]);
+    assert_eq!(app.calls().last().unwrap(), "evict 2 soon");
+    assert_eq!(app.notify(TrimFlags::TRIM_TO_BUDGET, 0), 0);
+    app.run_all();
+    app.world.tear_down();
+}
+
+/// Both flags at once: what the period did not use counts.
+#[test]
+fn a_periodic_trim_counts_towards_the_budget() {
+    let mut app = App::new(16, Ladder::Trim);
+    let [a, b, c] = [app.manage(2), app.manage(3), app.manage(4)];
+    for used in [a, b, c] {
+        app.submit(&[used]);
+    }
+    app.run_all();
+    app.notify(TrimFlags::PERIODIC_TRIM, 0);
+    app.submit(&[b]);
+    app.submit(&[c]);
+    app.run_all();
+    assert_eq!(app.notify(TrimFlags::PERIODIC_TRIM | TrimFlags::TRIM_TO_BUDGET, 4 * PAGE_SIZE), 5 * PAGE_SIZE);
+    assert_eq!(app.listed(&[a, b, c]), [false, false, true]);
+    app.world.tear_down();
+}
+
+#[test]
+fn nothing_of_a_set_that_was_begun_goes_before_it_is_submitted() {
+    let mut app = App::new(16, Ladder::Trim);
+    let [a, b] = [app.manage(2), app.manage(3)];
+    app.submit(&[a, b]);
+    let mut set = set_of(&[b]);
+    app.begin(&mut set).unwrap();
+    assert_eq!(app.notify(TrimFlags::TRIM_TO_BUDGET, u64::MAX), 2 * PAGE_SIZE);
+    assert_eq!(app.listed(&[a, b]), [false, true]);
+    app.manager.submitted(2);
+    assert_eq!(app.notify(TrimFlags::TRIM_TO_BUDGET, u64::MAX), 3 * PAGE_SIZE);
+    app.run_all();
+    app.world.tear_down();
+}
+
+/// RES-57: the TrimAPI of Direct3D 11.1, without Offer.
+#[test]
+fn a_program_that_goes_idle_keeps_nothing_resident_and_nothing_internal() {
+    let mut app = App::new(16, Ladder::Trim);
+    let [own, scratch, unused] = [app.manage(2), app.manage_as(3, ManageFlags::INTERNAL), app.manage(1)];
+    let (own_allocation, scratch_allocation) =
+        (app.manager.allocation(own).unwrap(), app.manager.allocation(scratch).unwrap());
+    app.submit(&[own, scratch]);
+    let destroyed = app.world.call(|vidmm, _, _| app.manager.trim(vidmm)).unwrap();
+    assert_eq!(destroyed, [scratch]);
+    assert_eq!(app.listed(&[own, scratch, unused]), [false; 3]);
+    assert_eq!(app.manager.listed_bytes(), 0);
+    app.run_all();
+    let reclaimed = Event::AllocationReclaimed { allocation: scratch_allocation };
+    assert!(app.world.events.contains(&reclaimed), "its memory is free when the work before has ended");
+    assert_eq!(app.world.evicted().iter().filter(|evicted| evicted.0 == own_allocation).count(), 1);
+
+    app.submit(&[own]);
+    assert_eq!(app.begin(&mut set_of(&[scratch])), Err(BeginSubmissionError::Forgotten(Forgotten(scratch))));
+    app.run_all();
+    app.world.tear_down();
+}
+
+#[test]
+fn a_forgotten_allocation_is_refused_even_when_its_number_is_anothers() {
+    let mut app = App::new(16, Ladder::Trim);
+    let gone = app.manage(2);
+    let allocation = app.manager.allocation(gone).unwrap();
+    app.submit(&[gone]);
+    app.world.destroy(allocation);
+    assert_eq!(app.manager.forget(gone), Ok(allocation));
+    assert_eq!(app.manager.forget(gone), Err(Forgotten(gone)));
+    assert_eq!(app.manager.listed_bytes(), 0);
+    let successor = app.manage(3);
+    assert_ne!(successor, gone);
+    assert_eq!(app.begin(&mut set_of(&[gone])), Err(BeginSubmissionError::Forgotten(Forgotten(gone))));
+    app.submit(&[successor]);
+    app.run_all();
+    app.world.tear_down();
+}
+
+/// What somebody else evicted is found, and the manager's books are as they were.
+#[test]
+fn an_evict_behind_the_managers_back_is_reported() {
+    let mut app = App::new(4, Ladder::Trim);
+    let [a, b] = [app.manage(3), app.manage(2)];
+    app.submit(&[a]);
+    let allocation = app.manager.allocation(a).unwrap();
+    app.world.evict(app.client, &[allocation], SOON).unwrap();
+    let stolen = app.world.call(|vidmm, _, _| app.manager.give_up(vidmm, 1));
+    assert_eq!(stolen, Err(EvictError::NotResident { position: 0 }));
+    assert!(app.manager.is_listed(a));
+    app.submit(&[b]);
+    app.run_all();
+    app.world.tear_down();
+}
+
+#[test]
+fn a_renamed_buffer_has_as_many_allocations_as_the_gpu_is_behind() {
+    let mut renamer = Renamer::new(3);
+    let mut created = 0;
+    let mut create = || {
+        created += 1;
+        Ok::<u32, ()>(created)
+    };
+    assert_eq!(renamer.next(0, &mut create), Ok(1));
+    assert_eq!(renamer.next(0, &mut create), Ok(1), "nothing uses it yet");
+    renamer.used(10);
+    assert_eq!(renamer.next(9, &mut create), Ok(2));
+    renamer.used(20);
+    assert_eq!(renamer.next(9, &mut create), Ok(3));
+    renamer.used(30);
+    assert_eq!(renamer.next(9, &mut create), Err(RenameError::AllInUse { fence_value: 10 }));
+    assert_eq!(renamer.current(), Some(3));
+    assert_eq!(renamer.next(10, &mut create), Ok(1), "the first whose last use has ended");
+    renamer.used(40);
+    assert_eq!(renamer.next(25, &mut create), Ok(2));
+    renamer.used(50);
+    assert_eq!(renamer.next(50, &mut create), Ok(2), "the present one is as free as any");
+    assert_eq!(renamer.len(), 3);
+    assert_eq!(renamer.trim(35).collect::<Vec<_>>(), [3]);
+    assert_eq!(renamer.trim(50).collect::<Vec<_>>(), [1], "the present one stays");
+    assert_eq!(renamer.len(), 1);
+}
+
+#[test]
+fn a_failure_to_create_a_renamed_allocation_changes_nothing() {
+    let mut renamer: Renamer<u32> = Renamer::new(2);
+    assert_eq!(renamer.next(0, || Err("no memory")), Err(RenameError::Create("no memory")));
+    assert!(renamer.is_empty());
+    assert_eq!(renamer.next(0, || Ok::<_, ()>(7)), Ok(7));
+}

@@ -1,0 +1,265 @@
+//! Evict: what leaves, when, in which order, and what is copied out (5.3, CRE-31a).
+
+use vidmm::event::EvictReason;
+use vidmm::*;
+use crate::world::*;
+
+fn write(world: &mut World, client: Client, at: u64, token: u64) {
+    world.submit(client, &[Access::Write(at, token)]);
+    world.run_all();
+}
+
+/// Takes the whole segment for a moment, so that all that is evictable goes.
+fn squeeze(world: &mut World, pages: u64) {
+    let client = world.client();
+    let (all, _) = world.resident(client, pages);
+    world.destroy(all);
+    world.run_all();
+}
+
+/// RES-21: without a flag it goes at the earliest opportunity.
+#[test]
+fn an_evict_without_flags_evicts_at_once() {
+    let (mut world, client) = World::with_pages(8);
+    let (a, at) = world.resident(client, 4);
+    write(&mut world, client, at, 7);
+    world.evict(client, &[a], SOON).unwrap();
+    world.run_all();
+    assert_eq!(world.evicted(), [(a, EvictReason::EvictRequested)]);
+    assert_eq!(world.translate(client, at), None);
+    world.bring_in(client, &[a]);
+    assert_eq!(world.token(client, at), Some(7));
+}
+
+/// RES-21: EvictOnlyIfNecessary waits until memory is wanted.
+#[test]
+fn an_evict_only_if_necessary_waits_for_need() {
+    let (mut world, client) = World::with_pages(8);
+    let (a, at) = world.resident(client, 4);
+    write(&mut world, client, at, 7);
+    world.evict(client, &[a], IF_NECESSARY).unwrap();
+    world.run_all();
+    assert_eq!(world.evicted(), []);
+    let (b, _) = world.resident(client, 6);
+    assert_eq!(world.evicted(), [(a, EvictReason::RoomWanted)]);
+    world.evict(client, &[b], IF_NECESSARY).unwrap();
+    world.bring_in(client, &[a]);
+    assert_eq!(world.token(client, at), Some(7));
+    world.tear_down();
+}
+
+/// RES-21: flags of an Evict that leaves the count above 0 do not evict.
+#[test]
+fn flags_are_ignored_while_the_count_is_above_0() {
+    let (mut world, client) = World::with_pages(8);
+    let (a, _) = world.resident(client, 4);
+    world.bring_in(client, &[a]);
+    world.evict(client, &[a], SOON).unwrap();
+    world.evict(client, &[a], IF_NECESSARY).unwrap();
+    world.run_all();
+    assert_eq!(world.evicted(), []);
+}
+
+/// RES-21: the last Evict decides, not one of an earlier span that work held open.
+#[test]
+fn an_earlier_span_does_not_hasten_a_later_eviction() {
+    let (mut world, client) = World::with_pages(8);
+    let (a, at) = world.resident(client, 4);
+    let fence = world.fence();
+    world.submit_to(client.context, &[Access::Read(at)], &[(fence, 1)], &[]);
+    world.evict(client, &[a], SOON).unwrap();
+    assert_eq!(world.make_resident(client, &[a]), Ok(Residency::Resident));
+    world.signal(fence, 1);
+    world.run_all();
+    world.evict(client, &[a], IF_NECESSARY).unwrap();
+    world.run_all();
+    assert_eq!(world.evicted(), []);
+}
+
+/// RES-21: nor do two spans that end with the same submission change places.
+#[test]
+fn of_two_spans_that_end_together_the_later_decides() {
+    for (first, second, evicted) in [(SOON, IF_NECESSARY, 0), (IF_NECESSARY, SOON, 1)] {
+        let (mut world, client) = World::with_pages(8);
+        let (a, at) = world.resident(client, 4);
+        let fence = world.fence();
+        world.submit_to(client.context, &[Access::Read(at)], &[(fence, 1)], &[]);
+        world.evict(client, &[a], first).unwrap();
+        assert_eq!(world.make_resident(client, &[a]), Ok(Residency::Resident));
+        world.evict(client, &[a], second).unwrap();
+        world.signal(fence, 1);
+        world.run_all();
+        assert_eq!(world.evicted().len(), evicted, "{first:?}, then {second:?}");
+    }
+}
+
+/// RES-22, P18: what was not written to is not copied out, and comes back from its backing store.
+#[test]
+fn what_was_not_written_to_is_not_copied_out() {
+    let (mut world, client) = World::with_pages(8);
+    let (a, at) = world.resident(client, 4);
+    write(&mut world, client, at, 7);
+    world.evict(client, &[a], SOON).unwrap();
+    world.run_all();
+    world.bring_in(client, &[a]);
+    world.evict(client, &[a], NOT_WRITTEN).unwrap();
+    world.run_all();
+    assert_eq!((world.vidmm.statistics().evictions, world.vidmm.statistics().evictions_copied), (2, 1));
+    world.bring_in(client, &[a]);
+    assert_eq!(world.token(client, at), Some(7));
+}
+
+/// RES-22, P18, I26: what never had content is filled again, and shows nothing of others.
+#[test]
+fn what_never_had_content_is_filled_again() {
+    let (mut world, client) = World::with_pages(4);
+    let (a, at) = world.resident(client, 4);
+    world.evict(client, &[a], NOT_WRITTEN).unwrap();
+    world.run_all();
+    let other = world.client();
+    let (b, b_at) = world.resident(other, 4);
+    write(&mut world, other, b_at, 99);
+    world.evict(other, &[b], SOON).unwrap();
+    world.run_all();
+    world.bring_in(client, &[a]);
+    assert_eq!(world.token(client, at), Some(0));
+    let statistics = world.vidmm.statistics();
+    assert_eq!((statistics.bytes_paged_in, statistics.bytes_filled), (0, 12 * PAGE_SIZE));
+}
+
+/// RES-22: it may be said by any of several Evicts, if nothing was submitted since.
+#[test]
+fn any_of_several_evicts_may_say_that_nothing_was_written() {
+    let (mut world, client) = World::with_pages(8);
+    let (a, _) = world.resident(client, 4);
+    world.bring_in(client, &[a]);
+    world.evict(client, &[a], NOT_WRITTEN).unwrap();
+    world.evict(client, &[a], SOON).unwrap();
+    world.run_all();
+    assert_eq!(world.vidmm.statistics().evictions_copied, 0);
+}
+
+/// RES-22, I02: it is said of what was submitted before, not of what is submitted later.
+#[test]
+fn not_written_to_does_not_cover_later_work() {
+    let (mut world, client) = World::with_pages(8);
+    let (a, at) = world.resident(client, 4);
+    world.bring_in(client, &[a]);
+    world.evict(client, &[a], NOT_WRITTEN).unwrap();
+    write(&mut world, client, at, 7);
+    world.evict(client, &[a], SOON).unwrap();
+    world.run_all();
+    world.bring_in(client, &[a]);
+    assert_eq!(world.token(client, at), Some(7));
+}
+
+/// RES-22, D2: a client far ahead of the GPU; the span that wrote counts, whatever the next one says.
+#[test]
+fn a_write_in_one_span_outlives_a_clean_one() {
+    let (mut world, client) = World::with_pages(4);
+    let (a, b) = (world.allocate(client, 4), world.allocate(client, 4));
+    let (a_at, b_at) = (world.map(client, a), world.map(client, b));
+    let turn = |world: &mut World, allocation, program: &[Access], flags| {
+        let _: Residency = world.make_resident(client, &[allocation]).unwrap();
+        world.submit(client, program);
+        world.evict(client, &[allocation], flags).unwrap();
+    };
+    for round in 0..4 {
+        turn(&mut world, a, &[Access::Write(a_at, 7 + round)], IF_NECESSARY);
+        turn(&mut world, b, &[Access::Read(b_at)], NOT_WRITTEN);
+        turn(&mut world, a, &[Access::Read(a_at)], NOT_WRITTEN | IF_NECESSARY);
+        turn(&mut world, b, &[Access::Read(b_at)], NOT_WRITTEN | IF_NECESSARY);
+    }
+    world.run_all();
+    assert_eq!(world.read, [0, 7, 0, 0, 8, 0, 0, 9, 0, 0, 10, 0]);
+    world.tear_down();
+}
+
+/// RES-24, U-27, P09: eviction waits for the work submitted before, and Evict does not.
+#[test]
+fn eviction_waits_for_work_submitted_before() {
+    let (mut world, client) = World::with_pages(4);
+    let (a, at) = world.resident(client, 4);
+    world.submit(client, &[Access::Write(at, 7)]);
+    world.evict(client, &[a], SOON).unwrap();
+    let b = world.allocate(client, 4);
+    let _: Residency = world.make_resident(client, &[b]).unwrap();
+    world.poll();
+    world.run_paging();
+    assert_eq!(world.token(client, at), Some(0), "it is in place as long as the work runs");
+    world.complete(RENDER);
+    world.run_all();
+    assert_eq!(world.paging_fence(client), 3);
+    world.evict(client, &[b], SOON).unwrap();
+    world.bring_in(client, &[a]);
+    assert_eq!(world.token(client, at), Some(7));
+}
+
+/// CRE-31a: lower priority first.
+#[test]
+fn lower_priority_goes_first() {
+    let (mut world, client) = World::with_pages(8);
+    let priorities = [0x7800_0000, 0x2800_0000, 0xC800_0000, 0x5000_0000, 1, u32::MAX];
+    let allocations = priorities.map(|priority| world.allocate_with(client, 1, priority));
+    world.bring_in(client, &allocations);
+    world.evict(client, &allocations, IF_NECESSARY).unwrap();
+    squeeze(&mut world, 8);
+    let order = [4, 1, 3, 0, 2, 5].map(|index| (allocations[index], EvictReason::RoomWanted));
+    assert_eq!(world.evicted()[..6], order);
+}
+
+/// CRE-31a: at equal priority the less recently used.
+#[test]
+fn less_recently_used_goes_first() {
+    let (mut world, client) = World::with_pages(8);
+    let allocations = [0, 1, 2].map(|_| world.allocate(client, 2));
+    world.bring_in(client, &allocations);
+    for index in [1, 0, 2] {
+        world.submit(client, &[]);
+        world.evict(client, &[allocations[index]], IF_NECESSARY).unwrap();
+    }
+    world.run_all();
+    // Used again: now it is the last to go.
+    assert_eq!(world.make_resident(client, &[allocations[1]]), Ok(Residency::Resident));
+    world.evict(client, &[allocations[1]], IF_NECESSARY).unwrap();
+    squeeze(&mut world, 8);
+    let order = [0, 2, 1].map(|index| (allocations[index], EvictReason::RoomWanted));
+    assert_eq!(world.evicted()[..3], order);
+}
+
+/// I32: no more goes than is wanted.
+#[test]
+fn no_more_is_evicted_than_needed() {
+    let (mut world, client) = World::with_pages(8);
+    let allocations = [0; 4].map(|_| world.allocate(client, 2));
+    world.bring_in(client, &allocations);
+    world.evict(client, &allocations, IF_NECESSARY).unwrap();
+    world.resident(client, 3);
+    assert_eq!(world.evicted().len(), 2);
+}
+
+/// D3: what a request names is no victim of it.
+#[test]
+fn a_request_does_not_evict_what_it_names() {
+    let (mut world, client) = World::with_pages(8);
+    let (a, a_at) = world.resident(client, 4);
+    let (b, _) = world.resident(client, 4);
+    world.evict(client, &[a, b], IF_NECESSARY).unwrap();
+    let c = world.allocate(client, 4);
+    world.bring_in(client, &[a, c]);
+    assert_eq!(world.evicted(), [(b, EvictReason::RoomWanted)]);
+    assert_eq!(world.token(client, a_at), Some(0));
+}
+
+/// I04, I05, P58: nobody sees memory that is not his any more.
+#[test]
+fn evicted_memory_is_out_of_sight_before_it_is_used_again() {
+    let (mut world, client) = World::with_pages(4);
+    let (a, at) = world.resident(client, 4);
+    write(&mut world, client, at, 7);
+    world.evict(client, &[a], IF_NECESSARY).unwrap();
+    let other = world.client();
+    let (_, other_at) = world.resident(other, 4);
+    assert_eq!(world.translate(client, at), None);
+    assert_eq!(world.token(other, other_at), Some(0));
+}

@@ -1,0 +1,225 @@
+//! Lock and Unlock: what the CPU sees of an allocation, and where it must be for that (5.9).
+
+use vidmm::contract::{AllocationFlags, CpuAddressError, CpuVirtualAddress};
+use vidmm::event::EvictReason;
+use vidmm::*;
+use crate::world::*;
+
+const VISIBLE: AllocationFlags = AllocationFlags::CPU_VISIBLE;
+
+fn write(world: &mut World, client: Client, at: u64, token: u64) {
+    world.submit(client, &[Access::Write(at, token)]);
+    world.run_all();
+}
+
+fn read(world: &mut World, client: Client, at: u64) -> u64 {
+    world.submit(client, &[Access::Read(at)]);
+    world.run_all();
+    *world.read.last().unwrap()
+}
+
+/// Locks what is on its way, as the error says.
+fn lock_in_the_end(world: &mut World, client: Client, allocation: AllocationId) -> CpuVirtualAddress {
+    assert_eq!(world.lock(client, allocation), Err(LockError::AllocationBusy));
+    world.run_all();
+    world.lock(client, allocation).unwrap()
+}
+
+/// A world whose local memory the CPU sees, and an allocation there.
+fn visible() -> (World, Client, AllocationId, u64) {
+    let mut world = World::new(Config { cpu_visible: true, ..Config::pages(8) });
+    let client = world.client();
+    let allocation = world.create_flagged(client, Place::Local, 4, VISIBLE).unwrap();
+    let at = world.map(client, allocation);
+    world.bring_in(client, &[allocation]);
+    (world, client, allocation, at)
+}
+
+/// RES-81, RES-82: in a memory segment that the CPU sees it is seen where it is, also while the GPU uses it.
+#[test]
+fn the_cpu_sees_visible_memory_where_it_is() {
+    let (mut world, client, a, at) = visible();
+    write(&mut world, client, at, 7);
+    let address = world.lock(client, a).unwrap();
+    assert_eq!(world.cpu_read(address, 0), 7);
+    world.cpu_write(address, 0, 9);
+    assert_eq!(read(&mut world, client, at), 9);
+    world.unlock(a).unwrap();
+    world.tear_down();
+}
+
+/// RES-86: the address stays while the allocation moves, shows nothing meanwhile, and the right bytes afterwards.
+#[test]
+fn the_address_stays_while_the_allocation_moves() {
+    let (mut world, client, a, at) = visible();
+    let address = world.lock(client, a).unwrap();
+    world.cpu_write(address, 1, 5);
+    // The GPU wrote nothing, but the CPU did (RES-22).
+    world.evict(client, &[a], NOT_WRITTEN).unwrap();
+    world.poll();
+    assert_eq!(world.host.seen(address, 1), None, "it is on its way");
+    world.run_all();
+    let store = world.machine.known[&world.handle(a)].backing_store;
+    assert_eq!(world.host.seen(address, 0), Some(store));
+    assert_eq!(world.cpu_read(address, 1), 5);
+    world.cpu_write(address, 2, 6);
+    assert!(matches!(world.make_resident(client, &[a]), Ok(Residency::Pending { .. })));
+    world.poll();
+    assert_eq!(world.host.seen(address, 1), None, "it is on its way back");
+    world.run_all();
+    assert_eq!(world.host.seen(address, 0), world.translate(client, at));
+    assert_eq!([1, 2].map(|page| read(&mut world, client, at + page * PAGE_SIZE)), [5, 6]);
+    let moves = world.events.iter().filter(|event| matches!(event, Event::Rotated { .. })).count();
+    assert_eq!(moves, 4, "away and there, twice");
+    world.unlock(a).unwrap();
+    world.tear_down();
+}
+
+/// RES-83: what must be in memory that the CPU does not see can be locked only while it is not resident.
+#[test]
+fn what_is_required_in_hidden_memory_and_may_be_nowhere_else_is_not_lockable() {
+    let (mut world, client) = World::with_pages(8);
+    let (a, at) = world.resident(client, 4);
+    write(&mut world, client, at, 7);
+    assert_eq!(world.lock(client, a), Err(LockError::NotLockable));
+    world.evict(client, &[a], IF_NECESSARY).unwrap();
+    let address = lock_in_the_end(&mut world, client, a);
+    assert_eq!(world.evicted(), [(a, EvictReason::Locked)]);
+    assert_eq!(world.cpu_read(address, 0), 7);
+    world.unlock(a).unwrap();
+    world.tear_down();
+}
+
+/// RES-84, U-40: while it is locked, a MakeResident that needs hidden memory is pending; others are not held back by it.
+#[test]
+fn a_make_resident_of_what_is_locked_waits_for_the_unlock() {
+    let (mut world, client) = World::with_pages(8);
+    let a = world.allocate(client, 4);
+    let at = world.map(client, a);
+    world.run_all();
+    let address = world.lock(client, a).unwrap();
+    world.cpu_write(address, 0, 7);
+    assert!(matches!(world.make_resident(client, &[a]), Ok(Residency::Pending { .. })));
+    world.submit(client, &[Access::Read(at)]);
+    world.run_all();
+    assert_eq!((world.placed.get(&a), world.read.len()), (None, 0));
+    let other = world.client();
+    world.resident(other, 4);
+    world.unlock(a).unwrap();
+    world.run_all();
+    assert_eq!(world.read, [7]);
+    world.tear_down();
+}
+
+/// RES-82: what may be in system memory goes there to be seen, also if the list requires it; the GPU finds it there.
+#[test]
+fn what_may_be_in_system_memory_goes_there_to_be_seen() {
+    let mut world = World::new(Config::discrete(8, 32));
+    let client = world.client();
+    let (a, at) = world.create_resident(client, Place::LocalOrSystem, 4, SILENT);
+    assert_eq!(world.placed[&a], LOCAL);
+    write(&mut world, client, at, 7);
+    let address = lock_in_the_end(&mut world, client, a);
+    assert_eq!(world.cpu_read(address, 0), 7);
+    world.cpu_write(address, 1, 9);
+    assert_eq!(read(&mut world, client, at + PAGE_SIZE), 9);
+    assert_eq!(world.placed[&a], SegmentId::SYSTEM);
+    write(&mut world, client, at, 8);
+    assert_eq!(world.cpu_read(address, 0), 8);
+    // Joining the list again while it is locked does not take it out of sight.
+    world.evict(client, &[a], SOON).unwrap();
+    world.run_all();
+    world.bring_in(client, &[a]);
+    assert_eq!((world.placed[&a], world.cpu_read(address, 0)), (SegmentId::SYSTEM, 8));
+    world.unlock(a).unwrap();
+    world.tear_down();
+}
+
+/// RES-82: in system memory it is always lockable, behind the aperture too.
+#[test]
+fn system_memory_is_always_seen() {
+    for place in [Place::System, Place::Aperture] {
+        let mut world = World::new(Config::discrete(8, 32));
+        let client = world.client();
+        let (a, at) = world.create_resident(client, place, 4, SILENT);
+        let address = world.lock(client, a).unwrap();
+        world.cpu_write(address, 3, 7);
+        assert_eq!(read(&mut world, client, at + 3 * PAGE_SIZE), 7);
+        world.unlock(a).unwrap();
+        world.evict(client, &[a], NOT_WRITTEN).unwrap();
+        world.run_all();
+        world.bring_in(client, &[a]);
+        assert_eq!(read(&mut world, client, at + 3 * PAGE_SIZE), 7, "{place:?}");
+        world.tear_down();
+    }
+}
+
+/// RES-18: what the CPU wrote before the first MakeResident is content, not zeros.
+#[test]
+fn what_the_cpu_wrote_first_is_paged_in() {
+    let (mut world, client) = World::with_pages(8);
+    let a = world.allocate(client, 4);
+    let at = world.map(client, a);
+    world.run_all();
+    let address = world.lock(client, a).unwrap();
+    assert_eq!(world.cpu_read(address, 2), 0, "CRE-42");
+    world.cpu_write(address, 2, 7);
+    world.unlock(a).unwrap();
+    world.bring_in(client, &[a]);
+    assert_eq!(read(&mut world, client, at + 2 * PAGE_SIZE), 7);
+}
+
+/// RES-80: locks are counted, and the address is the same until the last unlock.
+#[test]
+fn locks_are_counted() {
+    let (mut world, client) = World::with_pages(8);
+    let a = world.allocate(client, 4);
+    assert_eq!(world.unlock(a), Err(UnlockError::NotLocked));
+    let address = world.lock(client, a).unwrap();
+    assert_eq!(world.lock(client, a), Ok(address));
+    world.unlock(a).unwrap();
+    assert_eq!(world.host.views.len(), 1);
+    world.unlock(a).unwrap();
+    assert_eq!(world.host.views.len(), 0);
+    assert_eq!(world.unlock(a), Err(UnlockError::NotLocked));
+    world.tear_down();
+}
+
+/// RES-62, U-35, 2.2: what is refused changes nothing.
+#[test]
+fn a_refused_lock_locks_nothing() {
+    let (mut world, client) = World::with_pages(8);
+    let other = world.client();
+    let a = world.allocate(client, 4);
+    assert_eq!(world.lock(other, a), Err(LockError::WrongDevice));
+    world.host.no_cpu_addresses = true;
+    let none_left = CpuAddressError { size: 4 * PAGE_SIZE };
+    assert_eq!(world.lock(client, a), Err(LockError::CpuAddress(none_left)));
+    world.host.no_cpu_addresses = false;
+    world.offer(client, &[a], OfferPriority::Low).unwrap();
+    assert_eq!(world.lock(client, a), Err(LockError::Offered));
+    let _: Reclaimed = world.reclaim(client, &[a]).unwrap();
+    world.lock(client, a).unwrap();
+    assert_eq!(world.offer(client, &[a], OfferPriority::Low), Err(OfferError::Locked { position: 0 }));
+    world.destroy(a);
+    world.run_all();
+    assert_eq!(world.host.views.len(), 0, "RES-91: the CPU sees it no more");
+    world.tear_down();
+}
+
+/// RES-65: what was discarded and reclaimed can be locked at once, before it is brought in, and reads as zero.
+#[test]
+fn what_is_reclaimed_can_be_locked_at_once() {
+    let (mut world, client) = World::with_pages(8);
+    let (a, at) = world.resident(client, 4);
+    write(&mut world, client, at, 7);
+    world.evict(client, &[a], SOON).unwrap();
+    world.offer_with(client, &[a], OfferPriority::Low, OfferFlags::OFFER_IMMEDIATELY).unwrap();
+    world.run_all();
+    let reclaimed = world.reclaim(client, &[a]).unwrap();
+    assert_eq!(reclaimed.results, [ReclaimResult::Discarded]);
+    let address = world.lock(client, a).unwrap();
+    assert_eq!(world.cpu_read(address, 0), 0);
+    world.unlock(a).unwrap();
+    world.tear_down();
+}

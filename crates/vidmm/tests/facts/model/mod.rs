@@ -1,0 +1,570 @@
+//! A ledger of what the manager promised, that knows nothing of how it is kept: how often each allocation was made resident, the
+//! token that each of its pages must hold, and what must come to its end.
+
+mod end;
+mod steps;
+mod trouble;
+
+use std::collections::BTreeMap;
+
+use vidmm::contract::*;
+use vidmm::*;
+
+use crate::world::*;
+
+pub use steps::{Step, adapter, step};
+pub use trouble::{Tempers, Trouble, tempers, trouble};
+
+pub struct Dev {
+    client: Client,
+    contexts: [ContextId; 2],
+    last_fence: u64,
+    /// For how many steps it has been in error.
+    in_error_for: u32,
+}
+
+/// An allocation on one device. Of an allocation that others have opened there are several, with one content.
+pub struct Alloc {
+    id: AllocationId,
+    device: usize,
+    place: Place,
+    /// Its tokens are written and read through its surface: they are compressed while the GPU uses them.
+    surface: Option<KmdAllocationHandle>,
+    pages: u64,
+    /// Which of the model's contents it has.
+    content: usize,
+    is_offered: bool,
+    count: u32,
+    /// Work submitted since it was put on the list writes to it.
+    written: bool,
+    /// How often it left the list.
+    left: u32,
+    /// Address, first page of the allocation, pages.
+    mappings: Vec<(u64, u64, u64)>,
+    alive: bool,
+}
+
+/// What a fence promises: this allocation, unless it leaves the list, at these addresses.
+pub struct Promise {
+    queue: PagingQueueId,
+    value: u64,
+    alloc: usize,
+    left: u32,
+    addresses: Vec<u64>,
+}
+
+/// Work, with the contents that it reads and writes.
+pub struct Program {
+    reads: Vec<(usize, u64)>,
+    writes: Vec<(usize, u64, u64)>,
+    device: DeviceId,
+    signals: Option<(MonitoredFenceId, u64)>,
+    /// It ran, or as far as it came.
+    done: bool,
+}
+
+pub struct Model {
+    pub world: World,
+    devices: Vec<Dev>,
+    allocs: Vec<Alloc>,
+    /// Tokens of pages.
+    contents: Vec<Vec<u64>>,
+    /// The devices that have an allocation open, its owner first.
+    open_on: BTreeMap<AllocationId, Vec<usize>>,
+    programs: Vec<Program>,
+    promises: Vec<Promise>,
+    fence: MonitoredFenceId,
+    chained: u64,
+    /// No allocation may be outside local memory.
+    only_local: bool,
+    /// For how many steps a client bears that its device is in error.
+    patience: u32,
+    /// How often the adapter may be reset.
+    resets_allowed: usize,
+    /// How many events are known.
+    num_events: usize,
+}
+
+impl Model {
+    pub fn new(config: Config, only_local: bool, siblings: &[bool], busy_every: u32) -> Self {
+        let mut world = World::new(config);
+        let mut calls = 0;
+        world.driver.answer = Box::new(move |build| {
+            let moves = matches!(
+                build.operation,
+                PagingOperation::VirtualTransfer(_)
+                    | PagingOperation::NotifyAlloc(_)
+                    | PagingOperation::MapApertureSegment(_)
+                    | PagingOperation::UnmapApertureSegment(_)
+            );
+            calls += 1;
+            let busy = moves && !build.allocation_is_idle && busy_every > 0 && calls % busy_every == 0;
+            busy.then_some(BuildStatus::AllocationBusy)
+        });
+        let fence = world.fence();
+        let mut devices: Vec<Dev> = Vec::new();
+        for &is_sibling in siblings {
+            let client = match devices.first() {
+                Some(first) if is_sibling => world.sibling(first.client),
+                _ => world.client(),
+            };
+            let contexts = [client.context, world.context(client, COPY)];
+            devices.push(Dev { client, contexts, last_fence: 0, in_error_for: 0 });
+        }
+        let (allocs, programs, promises) = (Vec::new(), Vec::new(), Vec::new());
+        let (contents, open_on) = (Vec::new(), BTreeMap::new());
+        let (patience, resets_allowed, num_events, chained) = (0, 0, 0, 0);
+        Self {
+            world,
+            devices,
+            allocs,
+            contents,
+            open_on,
+            programs,
+            promises,
+            fence,
+            chained,
+            only_local,
+            patience,
+            resets_allowed,
+            num_events,
+        }
+    }
+
+    pub fn step(&mut self, step: &Step) {
+        match *step {
+            Step::MakeResident { device, ref picks } => self.make_resident(device % self.devices.len(), picks),
+            Step::Evict { ref picks, flags } => self.evict(picks, flags),
+            Step::Submit { device, copy, writes, chain, seed } => {
+                self.submit(device % self.devices.len(), copy, writes, chain, seed)
+            }
+            Step::Complete { engine } => self.complete(engine, Ending::Heard),
+            Step::Poll => self.world.poll(),
+            Step::Map { pick, part } => self.map(pick, part),
+            Step::Free { pick } => self.free(pick),
+            Step::Create { device, pages, priority, kind } => {
+                self.create(device % self.devices.len(), pages, priority, kind)
+            }
+            Step::Destroy { pick } => self.destroy(pick),
+            Step::Open { pick, device } => self.open(pick, device % self.devices.len()),
+            Step::Offer { pick, flags } => self.offer(pick, OfferFlags::from_bits_truncate(flags)),
+            Step::Reclaim { pick } => self.reclaim(pick),
+            Step::Suspend { device, may_wake } => {
+                let process = self.client(device).process;
+                self.world.call(|vidmm, _, _| vidmm.suspend_process(process, may_wake)).unwrap();
+            }
+            Step::Resume { device } => {
+                let process = self.client(device).process;
+                self.world.call(|vidmm, _, _| vidmm.resume_process(process)).unwrap();
+            }
+            Step::PowerDown => self.world.call(|vidmm, _, _| vidmm.power_down()),
+            Step::PowerUp => self.world.call(|vidmm, _, _| vidmm.power_up()),
+            Step::Reserve { device, pages } => {
+                // What is too much is refused.
+                _ = self.world.reserve(self.client(device), pages * PAGE_SIZE);
+            }
+            Step::Prioritise { device, band, visibility } => {
+                self.world.set_priority(self.client(device), band, visibility)
+            }
+            Step::Wait { milliseconds } => self.wait(milliseconds, true),
+            Step::RunAll => self.run_all(),
+            Step::Suffer(ref trouble) => _ = self.has_trouble() && self.suffer(trouble),
+        }
+        self.settle();
+        self.renew_devices();
+    }
+
+    /// What has happened is taken note of, and promises are kept.
+    fn settle(&mut self) {
+        self.learn();
+        self.keep_promises();
+    }
+
+    fn client(&self, device: usize) -> Client {
+        self.devices[device % self.devices.len()].client
+    }
+
+    fn pick(&self, pick: usize) -> Option<usize> {
+        let alive: Vec<usize> = (0..self.allocs.len()).filter(|&index| self.allocs[index].alive).collect();
+        Some(alive[pick.checked_rem(alive.len())?])
+    }
+
+    /// The place and the notifications follow from `kind`, as far as the adapter has them.
+    pub fn create(&mut self, device: usize, pages: u64, priority: u32, kind: u32) {
+        if self.is_refused(device) {
+            return;
+        }
+        let config = &self.world.config;
+        let place = match (config.segment_bytes > 0, !self.only_local, kind % 4) {
+            (true, false, _) | (true, true, 0) => Place::Local,
+            (true, true, 1) => Place::LocalOrSystem,
+            (_, _, 2) => Place::Aperture,
+            _ => Place::System,
+        };
+        let flags2 = AllocationFlags2::from_bits_truncate(kind << 2);
+        let info = config.allocation(place, pages, flags2);
+        let info = AllocationInfo { allocation_priority: NORMAL + priority, ..info };
+        let is_in_pool = matches!(place, Place::Local | Place::LocalOrSystem);
+        let page_bytes = if is_in_pool { config.page_size.bytes() } else { PAGE_SIZE };
+        let client = self.devices[device].client;
+        let id = match kind % 3 {
+            0 => self.world.create_to_share(client, info),
+            _ => self.world.try_create(client, info).unwrap(),
+        };
+        self.open_on.insert(id, vec![device]);
+        let handle = self.world.handle(id);
+        let pages = (pages * PAGE_SIZE).next_multiple_of(page_bytes) / PAGE_SIZE;
+        self.allocs.push(Alloc {
+            id,
+            device,
+            place,
+            surface: (place == Place::Local || flags2.contains(EVICTION)).then_some(handle),
+            pages,
+            content: self.contents.len(),
+            is_offered: false,
+            count: 0,
+            written: false,
+            left: 0,
+            mappings: Vec::new(),
+            alive: true,
+        });
+        self.contents.push(vec![0; pages as usize]);
+        self.map(usize::MAX, false);
+    }
+
+    fn open(&mut self, pick: usize, device: usize) {
+        let Some(index) = self.pick(pick) else { return };
+        if self.is_refused(device) {
+            return;
+        }
+        let process = |device: usize| self.devices[device].client.process;
+        let Alloc { id, place, surface, pages, content, is_offered, .. } = self.allocs[index];
+        if is_offered || self.open_on[&id].iter().any(|&other| process(other) == process(device)) {
+            return;
+        }
+        match self.world.open(self.devices[device].client, id) {
+            // What the device has closed stays open until the work that uses it has ended.
+            Err(OpenError::NotShared | OpenError::AlreadyOpen) => return,
+            answer => answer.unwrap(),
+        }
+        self.open_on.get_mut(&id).unwrap().push(device);
+        let (count, left, mappings) = (0, 0, Vec::new());
+        let (is_offered, written, alive) = (false, false, true);
+        self.allocs.push(Alloc {
+            id,
+            device,
+            place,
+            surface,
+            pages,
+            content,
+            is_offered,
+            count,
+            written,
+            left,
+            mappings,
+            alive,
+        });
+        self.map(usize::MAX, false);
+    }
+
+    fn offer(&mut self, pick: usize, flags: OfferFlags) {
+        let Some(index) = self.pick(pick) else { return };
+        let Alloc { id, device, is_offered, .. } = self.allocs[index];
+        if !self.is_refused(device) && !is_offered && self.open_on[&id].len() == 1 {
+            self.world.offer_with(self.devices[device].client, &[id], OfferPriority::Auto, flags).unwrap();
+            self.allocs[index].is_offered = true;
+            // A fence promises nothing for the time after that: Reclaim has its own.
+            self.allocs[index].left += 1;
+        }
+    }
+
+    fn reclaim(&mut self, pick: usize) {
+        let offered: Vec<usize> =
+            (0..self.allocs.len()).filter(|&index| self.allocs[index].alive && self.allocs[index].is_offered).collect();
+        let Some(index) = pick.checked_rem(offered.len()).map(|pick| offered[pick]) else { return };
+        let Alloc { id, device, pages, .. } = self.allocs[index];
+        if self.is_refused(device) {
+            return;
+        }
+        let answer = match self.world.reclaim(self.devices[device].client, &[id]) {
+            Err(ReclaimError::NoMemory { .. }) => return,
+            answer => answer.unwrap(),
+        };
+        let alloc = &mut self.allocs[index];
+        alloc.is_offered = false;
+        if answer.results == [ReclaimResult::Discarded] {
+            // Work that was submitted before the offer still has the old content; from now on it reads as zero (U-36).
+            alloc.content = self.contents.len();
+            alloc.written = true;
+            self.contents.push(vec![0; pages as usize]);
+        } else {
+            assert_eq!(answer.results, [ReclaimResult::Ok], "the host has memory");
+        }
+        if alloc.count > 0 {
+            self.note_fence(index, answer.paging_fence_value, Vec::new());
+        }
+    }
+
+    fn map(&mut self, pick: usize, part: bool) {
+        let pick = if pick == usize::MAX { self.allocs.len().checked_sub(1) } else { self.pick(pick) };
+        let Some(index) = pick else { return };
+        if self.is_refused(self.allocs[index].device) {
+            return;
+        }
+        let alloc = &mut self.allocs[index];
+        let client = self.devices[alloc.device].client;
+        let first = if part { alloc.pages / 3 } else { 0 };
+        let desc = MapGpuVirtualAddress { offset: first * PAGE_SIZE, ..MapGpuVirtualAddress::whole(alloc.id) };
+        let answer = self.world.try_map(client, &desc);
+        let mapped = match answer {
+            Ok(mapped) => mapped,
+            Err(MapError::NoMemory { .. } | MapError::Range(_)) => return,
+            Err(error) => panic!("{error}"),
+        };
+        alloc.mappings.push((mapped.virtual_address.0, first, alloc.pages - first));
+        self.note_fence(index, mapped.paging_fence_value, Vec::new());
+    }
+
+    fn free(&mut self, pick: usize) {
+        let Some(index) = self.pick(pick) else { return };
+        let alloc = &mut self.allocs[index];
+        let client = self.devices[alloc.device].client;
+        if let Some((address, _, pages)) = alloc.mappings.pop() {
+            self.world.free(client, address, pages).unwrap();
+            assert!(self.world.free(client, address, pages).is_err(), "GVA-53: it is freed once");
+        }
+    }
+
+    fn make_resident(&mut self, device: usize, picks: &[usize]) {
+        let own: Vec<usize> = (0..self.allocs.len())
+            .filter(|&index| {
+                let alloc = &self.allocs[index];
+                alloc.alive && alloc.device == device && !alloc.is_offered
+            })
+            .collect();
+        if own.is_empty() || self.is_refused(device) {
+            return;
+        }
+        let picks: Vec<usize> = picks.iter().map(|pick| own[pick % own.len()]).collect();
+        let ids: Vec<AllocationId> = picks.iter().map(|&index| self.allocs[index].id).collect();
+        let client = self.devices[device].client;
+        let one_pool = self.allocs.iter().all(|alloc| alloc.place == Place::Local);
+        let mut rounds = 0;
+        let answer = loop {
+            match self.world.make_resident(client, &ids) {
+                Err(MakeResidentError::NoMemory { num_bytes_to_trim, .. }) => {
+                    assert!(!one_pool || rounds == 0, "P03: what was asked for was trimmed");
+                    // RES-14: trim and try again, until there is nothing left to trim.
+                    let trimmed = self.trim(device, num_bytes_to_trim, &ids);
+                    if trimmed == 0 || one_pool && trimmed < num_bytes_to_trim {
+                        let flags = MakeResidentFlags::CANT_TRIM_FURTHER;
+                        match self.world.call(|vidmm, _, _| vidmm.make_resident(client.queue, &ids, flags)) {
+                            Ok(answer) => break answer,
+                            Err(_) => return,
+                        }
+                    }
+                    rounds += 1;
+                }
+                answer => break answer.unwrap(),
+            }
+        };
+        for &index in &picks {
+            let alloc = &mut self.allocs[index];
+            alloc.written &= alloc.count > 0;
+            alloc.count += 1;
+        }
+        let value = match answer {
+            Residency::Resident => 0,
+            Residency::Pending { paging_fence_value } => paging_fence_value,
+        };
+        for index in picks {
+            let addresses = self.allocs[index].mappings.iter().map(|mapping| mapping.0).collect();
+            self.note_fence(index, value, addresses);
+        }
+    }
+
+    /// Takes `bytes` off the device's list, if it is that long without `kept`; how many it took.
+    fn trim(&mut self, device: usize, bytes: u64, kept: &[AllocationId]) -> u64 {
+        let mut trimmed = 0;
+        let is_listed =
+            |alloc: &&mut Alloc| alloc.alive && alloc.device == device && alloc.count > 0 && !alloc.is_offered;
+        for alloc in self.allocs.iter_mut().filter(is_listed) {
+            if trimmed < bytes && !kept.contains(&alloc.id) {
+                let all = vec![alloc.id; alloc.count as usize];
+                self.world.evict(self.devices[device].client, &all, SOON).unwrap();
+                (alloc.count, alloc.left) = (0, alloc.left + 1);
+                trimmed += alloc.pages * PAGE_SIZE;
+            }
+        }
+        trimmed
+    }
+
+    fn note_fence(&mut self, alloc: usize, value: u64, addresses: Vec<u64>) {
+        let device = &mut self.devices[self.allocs[alloc].device];
+        assert!(value == 0 || value >= device.last_fence, "RES-31: fence values rise");
+        device.last_fence = device.last_fence.max(value);
+        let (queue, left) = (device.client.queue, self.allocs[alloc].left);
+        self.promises.push(Promise { queue, value, alloc, left, addresses });
+    }
+
+    /// P04: whatever a signalled fence promised is in place.
+    fn keep_promises(&mut self) {
+        let Self { world, promises, allocs, devices, .. } = self;
+        promises.retain(|promise| {
+            if world.vidmm.paging_fence_value(promise.queue).unwrap() < promise.value {
+                return true;
+            }
+            let alloc = &allocs[promise.alloc];
+            // What a suspended device requires comes back with its turn (RES-71).
+            let is_suspended = world.suspended.contains(&devices[alloc.device].client.device);
+            if alloc.left == promise.left && alloc.count > 0 && alloc.alive && !alloc.is_offered && !is_suspended {
+                let still = alloc.mappings.iter().filter(|mapping| promise.addresses.contains(&mapping.0));
+                for &(address, ..) in still {
+                    let page = world.translate(devices[alloc.device].client, address);
+                    assert!(page.is_some(), "P04: the fence was signalled, but {address:#x} faults");
+                }
+            }
+            false
+        });
+    }
+
+    fn evict(&mut self, picks: &[usize], flags: u32) {
+        let picks: Vec<usize> = picks.iter().filter_map(|&pick| self.pick(pick)).collect();
+        let Some(&first) = picks.first() else { return };
+        let device = self.allocs[first].device;
+        if self.is_refused(device) {
+            return;
+        }
+        let on_device = |pick: usize| {
+            let is_it = |alloc: &Alloc| alloc.alive && alloc.id == self.allocs[pick].id && alloc.device == device;
+            self.allocs.iter().position(is_it).unwrap_or(pick)
+        };
+        let picks: Vec<usize> = picks.into_iter().map(on_device).collect();
+        let ids: Vec<AllocationId> = picks.iter().map(|&index| self.allocs[index].id).collect();
+        let mut flags = EvictFlags::from_bits_truncate(flags);
+        // The client is honest: what it wrote to, it says.
+        flags.set(NOT_WRITTEN, flags.contains(NOT_WRITTEN) && !picks.iter().any(|&index| self.allocs[index].written));
+        let mut counts: Vec<u32> = self.allocs.iter().map(|alloc| alloc.count).collect();
+        let mut is_listed = |&index: &usize| {
+            let listed = self.allocs[index].device == device && counts[index] > 0;
+            counts[index] -= u32::from(listed);
+            listed
+        };
+        let bad = picks.iter().position(|index| !is_listed(index));
+        let answer = self.world.evict(self.devices[device].client, &ids, flags);
+        match bad {
+            Some(position) => assert_eq!(answer, Err(EvictError::NotResident { position }), "RES-02"),
+            None => {
+                answer.unwrap();
+                for index in picks {
+                    let alloc = &mut self.allocs[index];
+                    alloc.count -= 1;
+                    alloc.left += u32::from(alloc.count == 0);
+                }
+            }
+        }
+    }
+
+    fn submit(&mut self, device: usize, copy: bool, writes: bool, chain: bool, seed: u64) {
+        if self.is_refused(device) {
+            return;
+        }
+        let number = self.programs.len() as u64;
+        let mut accesses = vec![Access::Tag(number)];
+        let mut writes_at = Vec::new();
+        let (reads, writes_done) = (Vec::new(), Vec::new());
+        let signals = chain.then(|| self.next_link());
+        let mut program =
+            Program { reads, writes: writes_done, device: self.devices[device].client.device, signals, done: false };
+        for (index, alloc) in self.allocs.iter_mut().enumerate() {
+            let is_usable = alloc.alive && alloc.count > 0 && !alloc.is_offered;
+            if !is_usable || alloc.device != device || alloc.mappings.is_empty() {
+                continue;
+            }
+            let turn = seed.rotate_left(index as u32 * 7);
+            let (address, first, pages) = alloc.mappings[turn as usize % alloc.mappings.len()];
+            for page in [0, turn % pages, pages - 1] {
+                accesses.push(alloc.read(address + page * PAGE_SIZE, first + page));
+                program.reads.push((alloc.content, first + page));
+            }
+            if writes && turn & 0x100 > 0 {
+                let (page, token) = (turn / 7 % pages, (number << 16) + index as u64 + 1);
+                program.writes.push((alloc.content, first + page, token));
+                writes_at.push((address + page * PAGE_SIZE, alloc.surface, first + page, token));
+                alloc.written = true;
+            }
+        }
+        accesses.extend(writes_at.into_iter().map(|(address, surface, page, token)| match surface {
+            Some(handle) => Access::WriteSurface(address, handle, page, token),
+            None => Access::Write(address, token),
+        }));
+        let context = self.devices[device].contexts[usize::from(copy)];
+        match signals {
+            Some((fence, value)) => {
+                _ = self.world.submit_to(context, &accesses, &[(fence, value - 1)], &[(fence, value)])
+            }
+            None => _ = self.world.submit_to(context, &accesses, &[], &[]),
+        }
+        self.programs.push(program);
+    }
+
+    /// The next value of the fence that work waits for and signals. One that is at its end has no next.
+    fn next_link(&mut self) -> (MonitoredFenceId, u64) {
+        if self.world.vidmm.monitored_fence_value(self.fence) == Ok(u64::MAX) {
+            (self.fence, self.chained) = (self.world.fence(), 0);
+        }
+        self.chained += 1;
+        (self.fence, self.chained)
+    }
+
+    fn complete(&mut self, engine: u32, ending: Ending) {
+        if !self.world.can_complete(engine) {
+            return;
+        }
+        self.world.end(engine, ending);
+        self.note_run(usize::MAX);
+        self.world.poll();
+    }
+
+    /// Work has come so many accesses far, and will come no farther.
+    fn note_run(&mut self, accesses: usize) {
+        let read = std::mem::take(&mut self.world.read);
+        let Some((&number, tokens)) = read.split_first() else { return };
+        let program = &mut self.programs[number as usize];
+        for (&(content, page), &token) in program.reads.iter().zip(tokens) {
+            let expected = self.contents[content][page as usize];
+            assert_eq!(token, expected, "I02: page {page} of content {content}, read by work {number}");
+        }
+        for &(content, page, token) in program.writes.iter().take(accesses.saturating_sub(1 + program.reads.len())) {
+            self.contents[content][page as usize] = token;
+        }
+        assert!(!std::mem::replace(&mut program.done, true), "work {number} ran twice");
+    }
+
+    fn destroy(&mut self, pick: usize) {
+        if let Some(index) = self.pick(pick) {
+            self.destroy_alloc(index);
+        }
+    }
+
+    fn destroy_alloc(&mut self, index: usize) {
+        let alloc = &mut self.allocs[index];
+        alloc.alive = false;
+        let open_on = self.open_on.get_mut(&alloc.id).unwrap();
+        if open_on[0] == alloc.device {
+            self.world.destroy(alloc.id);
+        } else {
+            self.world.close(self.devices[alloc.device].client, alloc.id).unwrap();
+        }
+        open_on.retain(|&device| device != alloc.device);
+    }
+}
+
+impl Alloc {
+    fn read(&self, address: u64, page: u64) -> Access {
+        match self.surface {
+            Some(handle) => Access::ReadSurface(address, handle, page),
+            None => Access::Read(address),
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! What goes wrong, and what must be right all the same: who is told, what is lost, and that everybody goes on.
+
+use proptest::prelude::*;
+use vidmm::contract::*;
+use vidmm::*;
+
+use super::{Dev, Model};
+use crate::world::*;
+
+/// How a world bears trouble.
+#[derive(Clone, Debug)]
+pub struct Tempers {
+    /// For how many steps clients go on with a device in error.
+    pub patience: u32,
+    /// The driver resets at once what it is asked to.
+    pub resets_at_once: bool,
+    pub stops_at_once: bool,
+    /// A reset of one engine that takes contexts harms the other.
+    pub dependent: bool,
+}
+
+/// One thing that goes wrong. `steps` is how far a packet comes before.
+#[derive(Clone, Debug)]
+pub enum Trouble {
+    Fault {
+        engine: u32,
+        steps: usize,
+        is_packet_known: bool,
+    },
+    FaultForAdapter {
+        engine: u32,
+        steps: usize,
+    },
+    IllegalCommand {
+        engine: u32,
+        steps: usize,
+    },
+    /// The driver reports a fault of a packet that is not under way.
+    FaultOfNothing {
+        engine: u32,
+        ahead: u64,
+    },
+    Hang {
+        engine: u32,
+        steps: usize,
+    },
+    /// A hang that a reset does not end, although the driver says so.
+    ResetLies {
+        engine: u32,
+        steps: usize,
+    },
+    /// The driver cannot reset the engine that hangs.
+    ResetFails {
+        engine: u32,
+        steps: usize,
+    },
+    PagingFault {
+        steps: usize,
+    },
+    PagingHang {
+        steps: usize,
+    },
+    Interrupt {
+        engine: u32,
+        ending: Ending,
+    },
+    Deliver,
+    ForeignInterrupt {
+        engine: u32,
+        ahead: u64,
+    },
+    Yield {
+        engine: u32,
+    },
+    /// An answer that was given before.
+    YieldAgain {
+        engine: u32,
+    },
+    /// Time passes, and who is asked to yield does not.
+    Wait {
+        milliseconds: u64,
+        answers: bool,
+    },
+    /// The driver does what it was asked for.
+    Answer,
+}
+
+/// How many resets of the adapter a run may see: fewer than would stop it (FLT-31).
+const RESETS_MAX: usize = 4;
+
+impl Model {
+    /// With time limits, and these tempers.
+    pub fn with_trouble(
+        config: Config,
+        only_local: bool,
+        siblings: &[bool],
+        busy_every: u32,
+        tempers: &Tempers,
+    ) -> Self {
+        let config = Config {
+            tdr: TdrOptions::default(),
+            resets_at_once: tempers.resets_at_once,
+            stops_at_once: tempers.stops_at_once,
+            dependent_engines: if tempers.dependent { [1, 6, 6] } else { [1, 2, 4] },
+            ..config
+        };
+        let mut model = Self::new(config, only_local, siblings, busy_every);
+        model.patience = tempers.patience;
+        model
+    }
+
+    pub(super) fn has_trouble(&self) -> bool {
+        self.world.config.tdr == TdrOptions::default()
+    }
+
+    /// Something goes wrong; `false` if nothing was there that could.
+    pub fn suffer(&mut self, trouble: &Trouble) -> bool {
+        let happens = self.happens(trouble);
+        self.world.poll();
+        self.settle();
+        happens
+    }
+
+    fn happens(&mut self, trouble: &Trouble) -> bool {
+        const FOUND: u64 = 0xDEAD_0000;
+        match *trouble {
+            Trouble::Fault { engine, steps, is_packet_known } => {
+                self.begins(engine, steps) && {
+                    let mut fault = page_fault(FOUND);
+                    fault.page_fault_flags.set(PageFaultFlags::FENCE_INVALID, !is_packet_known);
+                    self.world.fault_with(engine, fault);
+                    true
+                }
+            }
+            Trouble::FaultForAdapter { engine, steps } => {
+                self.allows_reset() && self.begins(engine, steps) && {
+                    self.resets_allowed += 1;
+                    let page_fault_flags = PageFaultFlags::WRITE | PageFaultFlags::ADAPTER_RESET_REQUIRED;
+                    self.world.fault_with(engine, DmaPageFaulted { page_fault_flags, ..page_fault(FOUND) });
+                    true
+                }
+            }
+            Trouble::IllegalCommand { engine, steps } => {
+                self.begins(engine, steps) && {
+                    self.world.illegal_command(engine);
+                    true
+                }
+            }
+            Trouble::FaultOfNothing { engine, ahead } => {
+                let faulted_fence_id = self.world.last_submitted(engine) + 1 + ahead;
+                let fault = DmaPageFaulted { faulted_fence_id, node_ordinal: engine, ..page_fault(FOUND) };
+                self.world.call(|vidmm, _, _| vidmm.handle_interrupt(&NotifyInterrupt::DmaPageFaulted(fault)));
+                true
+            }
+            Trouble::Hang { engine, steps } => {
+                self.begins(engine, steps) && {
+                    self.world.trouble.hangs[engine as usize] = true;
+                    true
+                }
+            }
+            Trouble::ResetLies { engine, steps } => {
+                self.allows_reset() && self.begins(engine, steps) && {
+                    self.resets_allowed += 1;
+                    self.world.hung[engine as usize] = true;
+                    true
+                }
+            }
+            Trouble::ResetFails { engine, steps } => {
+                self.allows_reset() && self.begins(engine, steps) && {
+                    self.resets_allowed += 1;
+                    self.world.trouble.hangs[engine as usize] = true;
+                    self.world.trouble.failing_resets = 1;
+                    true
+                }
+            }
+            Trouble::PagingFault { steps } => {
+                self.allows_reset() && self.begins(PAGING, steps) && {
+                    self.resets_allowed += 1;
+                    self.world.fault_quietly(PAGING, FOUND);
+                    true
+                }
+            }
+            Trouble::PagingHang { steps } => {
+                self.allows_reset() && self.begins(PAGING, steps) && {
+                    self.resets_allowed += 1;
+                    self.world.trouble.hangs[PAGING as usize] = true;
+                    true
+                }
+            }
+            Trouble::Interrupt { engine, ending } => {
+                self.world.can_complete(engine) && {
+                    self.complete(engine, ending);
+                    true
+                }
+            }
+            Trouble::Deliver => {
+                self.world.deliver();
+                true
+            }
+            Trouble::ForeignInterrupt { engine, ahead } => {
+                let signal = EngineFence { engine, fence_id: self.world.last_submitted(engine) + 1 + ahead };
+                self.world.call(|vidmm, _, _| vidmm.handle_completed(signal, DmaBuffer::User(Vec::new())));
+                true
+            }
+            Trouble::Yield { engine } => {
+                let is_asked = self.world.preempting.iter().any(|&(asked, _)| asked == engine);
+                if is_asked && self.world.is_able(engine) {
+                    self.world.yield_engine(engine);
+                }
+                is_asked
+            }
+            Trouble::YieldAgain { engine } => {
+                self.world.yield_again(engine);
+                true
+            }
+            Trouble::Wait { milliseconds, answers } => {
+                self.wait(milliseconds, answers);
+                true
+            }
+            Trouble::Answer => self.world.do_what_is_owed(),
+        }
+    }
+
+    fn allows_reset(&self) -> bool {
+        self.resets_allowed < RESETS_MAX
+    }
+
+    /// The engine comes so far with its next packet, and no farther.
+    fn begins(&mut self, engine: u32, steps: usize) -> bool {
+        let can = self.world.can_complete(engine);
+        if can {
+            self.world.begin(engine, steps);
+            self.note_run(steps);
+        }
+        can
+    }
+
+    /// Time passes. The paging engine yields when it is asked to, and the others do if `answers`.
+    pub(super) fn wait(&mut self, milliseconds: u64, answers: bool) {
+        let end = self.world.now + milliseconds * MILLISECOND;
+        while self.world.do_what_is_owed() {
+            self.world.poll();
+        }
+        loop {
+            self.world.run_paging();
+            while self.world.yield_if(|engine| engine == PAGING || answers) {
+                self.world.run_paging();
+            }
+            let Some(wake) = self.world.vidmm.next_wake().filter(|&wake| wake < end) else { break };
+            assert!(wake > self.world.now, "the time that is waited for is to come");
+            self.world.now = wake;
+        }
+        self.world.now = end;
+        self.world.run_paging();
+    }
+
+    // What follows.
+
+    pub(super) fn is_in_error(&self, device: usize) -> bool {
+        self.world.trouble.told.contains_key(&self.devices[device].client.device)
+    }
+
+    /// FLT-04: a device in error is refused whatever it asks for.
+    pub(super) fn is_refused(&mut self, device: usize) -> bool {
+        let Dev { client, contexts, .. } = self.devices[device];
+        let Some(&reason) = self.world.trouble.told.get(&client.device) else { return false };
+        let error = DeviceInError { device: client.device, reason };
+        let submitted = self.world.call(|vidmm, _, _| vidmm.submit(contexts[0], SubmitDesc::default()));
+        assert_eq!(submitted, Err(SubmitError::DeviceInError(error)));
+        let created = self.world.try_allocate(client, PAGE_SIZE, NORMAL);
+        assert_eq!(created, Err(CreateError::DeviceInError(error)));
+        true
+    }
+
+    /// What events say.
+    pub(super) fn learn(&mut self) {
+        let events = self.world.events[self.num_events..].to_vec();
+        self.num_events = self.world.events.len();
+        for event in &events {
+            match *event {
+                Event::AdapterInError { ref violation } => panic!("the adapter stopped: {violation:?}"),
+                Event::DeviceInError { device, .. } => self.forget_list(device),
+                Event::AdapterResetBegun { cause } => {
+                    let resets = self.world.trouble.adapter_resets.len();
+                    assert!(
+                        resets <= self.resets_allowed,
+                        "I12: the adapter is reset for {cause:?}, but nothing happened"
+                    );
+                    let all_told = (0..self.devices.len()).all(|device| self.is_in_error(device));
+                    assert!(all_told, "U-43: the adapter is reset, and not every device is in error");
+                }
+                Event::ContentLost { allocation } => {
+                    // FLT-34: it reads as zero from now on.
+                    let alloc = self.allocs.iter().rev().find(|alloc| alloc.id == allocation).expect("it was created");
+                    self.contents[alloc.content].fill(0);
+                }
+                Event::AdapterRestarted => self.survivors_are_whole(),
+                _ => {}
+            }
+        }
+    }
+
+    /// FLT-04: a device in error requires nothing, and nothing is promised to it.
+    fn forget_list(&mut self, device: DeviceId) {
+        let Some(index) = self.devices.iter().position(|dev| dev.client.device == device) else { return };
+        for alloc in self.allocs.iter_mut().filter(|alloc| alloc.device == index) {
+            (alloc.count, alloc.left) = (0, alloc.left + 1);
+        }
+        let queue = self.devices[index].client.queue;
+        self.promises.retain(|promise| promise.queue != queue);
+    }
+
+    /// I03: a reset leaves every content in the backing store, but of what was named.
+    fn survivors_are_whole(&self) {
+        for alloc in self.allocs.iter().filter(|alloc| alloc.alive && !alloc.is_offered) {
+            self.is_in_backing_store(alloc);
+        }
+    }
+
+    /// Clients that have borne it long enough leave their devices in error, and all that was on them, for new ones.
+    pub(super) fn renew_devices(&mut self) {
+        for device in 0..self.devices.len() {
+            if !self.is_in_error(device) {
+                continue;
+            }
+            self.devices[device].in_error_for += 1;
+            if self.devices[device].in_error_for > self.patience {
+                self.renew(device);
+            }
+        }
+    }
+
+    fn renew(&mut self, device: usize) {
+        let Dev { client, contexts, .. } = self.devices[device];
+        let Some(again) = self.world.new_beginning(client) else { return };
+        for index in 0..self.allocs.len() {
+            if self.allocs[index].alive && self.allocs[index].device == device {
+                self.destroy_alloc(index);
+            }
+        }
+        self.world.leave(client, &contexts);
+        let contexts = [again.context, self.world.context(again, COPY)];
+        self.devices[device] = Dev { client: again, contexts, last_fence: 0, in_error_for: 0 };
+        for (kind, pages) in [(0, 3), (5, 2)] {
+            self.create(device, pages, 0, kind);
+        }
+        self.learn();
+    }
+}
+
+pub fn tempers() -> impl Strategy<Value = Tempers> {
+    (0..6u32, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(patience, resets_at_once, stops_at_once, dependent)| Tempers {
+            patience,
+            resets_at_once,
+            stops_at_once,
+            dependent,
+        },
+    )
+}
+
+pub fn trouble() -> impl Strategy<Value = Trouble> {
+    let engine = || RENDER..=COPY;
+    let any_engine = || PAGING..=COPY;
+    let steps = || prop_oneof![0..4usize, 0..40usize];
+    let endings = || prop::sample::select(vec![Ending::Lost, Ending::Late, Ending::Twice]);
+    prop_oneof![
+        4 => (engine(), steps(), prop::bool::weighted(0.8))
+            .prop_map(|(engine, steps, is_packet_known)| Trouble::Fault { engine, steps, is_packet_known }),
+        1 => (engine(), steps()).prop_map(|(engine, steps)| Trouble::FaultForAdapter { engine, steps }),
+        1 => (engine(), steps()).prop_map(|(engine, steps)| Trouble::IllegalCommand { engine, steps }),
+        1 => (any_engine(), 0..3u64).prop_map(|(engine, ahead)| Trouble::FaultOfNothing { engine, ahead }),
+        3 => (engine(), steps()).prop_map(|(engine, steps)| Trouble::Hang { engine, steps }),
+        1 => (engine(), steps()).prop_map(|(engine, steps)| Trouble::ResetLies { engine, steps }),
+        1 => (engine(), steps()).prop_map(|(engine, steps)| Trouble::ResetFails { engine, steps }),
+        2 => steps().prop_map(|steps| Trouble::PagingFault { steps }),
+        1 => steps().prop_map(|steps| Trouble::PagingHang { steps }),
+        4 => (any_engine(), endings()).prop_map(|(engine, ending)| Trouble::Interrupt { engine, ending }),
+        2 => Just(Trouble::Deliver),
+        1 => (0..5u32, 0..3u64).prop_map(|(engine, ahead)| Trouble::ForeignInterrupt { engine, ahead }),
+        3 => any_engine().prop_map(|engine| Trouble::Yield { engine }),
+        1 => any_engine().prop_map(|engine| Trouble::YieldAgain { engine }),
+        4 => (1..3000u64, any::<bool>())
+            .prop_map(|(milliseconds, answers)| Trouble::Wait { milliseconds, answers }),
+        2 => Just(Trouble::Answer),
+    ]
+}

@@ -1,0 +1,76 @@
+//! Render: how command buffers become DMA buffers (PAT-10 to PAT-16).
+
+use crate::patching::*;
+use vidmm::{contract::RenderStatus, *};
+
+/// A driver that is given room again and again goes on where it was (PAT-12).
+#[test]
+fn a_driver_that_fills_its_room_is_called_until_it_is_done() {
+    for bytes in [COMMAND_BYTES as usize, 100, 4096, 5000] {
+        let mut world = World::new(Config::pages(8));
+        world.driver.render_bytes_max = bytes;
+        let client = world.client();
+        let [first, second] = [6; 2].map(|pages| world.local(client, pages));
+        let mut writer = Writer::new();
+        for at in 0..300 {
+            let (allocation, page) = if at % 150 < 75 { (first, at % 6) } else { (second, at % 5) };
+            writer = writer.split().write(0, allocation, page, at).read(0, allocation, page);
+        }
+        let desc = writer.finish();
+        let passes = desc.command.len().div_ceil(bytes / COMMAND_BYTES as usize * COMMAND_BYTES as usize);
+        world.render(client.context, desc);
+        assert_eq!(world.driver.renders as usize, passes);
+        world.run_all();
+        assert_eq!(world.read, Vec::from_iter(0..300));
+        assert_eq!(world.portions().len(), 4);
+    }
+}
+
+/// Nothing is queued, nobody is in error, and it ends.
+#[test]
+fn a_driver_that_never_has_room_enough_is_given_up() {
+    let mut world = World::new(Config::pages(8));
+    let client = world.client();
+    let allocation = world.local(client, 1);
+    let desc = Writer::new().split().read(0, allocation, 0).finish();
+    world.driver.render_bytes_max = 0;
+    let refused = world.try_render(client.context, desc.clone());
+    assert_eq!(refused, Err(RenderError::Driver(RenderStatus::InsufficientDmaBuffer)));
+    world.driver.render_bytes_max = usize::MAX;
+    world.render(client.context, desc);
+    world.run_all();
+    assert_eq!((world.errors(), world.read.as_slice()), (vec![], &[0][..]));
+}
+
+#[test]
+fn an_allocation_of_another_device_is_refused() {
+    let mut world = World::new(Config::pages(8));
+    let (client, other) = (world.client(), world.client());
+    let (own, theirs) = (world.local(client, 1), world.local(other, 1));
+    let desc = Writer::new().split().read(0, own, 0).read(1, theirs, 0).finish();
+    assert_eq!(world.try_render(client.context, desc), Err(RenderError::WrongDevice { position: 1 }));
+    world.call(|vidmm, _, _| vidmm.destroy_allocation(own, DestroyFlags::empty())).unwrap();
+    world.run_all();
+    let desc = Writer::new().split().read(0, own, 0).finish();
+    assert!(matches!(world.try_render(client.context, desc), Err(RenderError::InvalidHandle(_))));
+    assert_eq!(world.driver.renders, 0, "the driver is not asked");
+}
+
+/// The same element may be bound to several slots, and an allocation may be in several elements.
+#[test]
+fn an_allocation_that_is_named_many_times_is_brought_in_once() {
+    let mut world = World::new(Config::pages(2));
+    let client = world.client();
+    let allocation = world.local(client, 2);
+    let mut writer = Writer::new().split().write(0, allocation, 1, 5);
+    for slot in 0..16 {
+        writer = writer.split().read(slot, allocation, 1);
+    }
+    let mut desc = writer.finish();
+    for location in &mut desc.patch_locations[5..] {
+        location.allocation_index = 4;
+    }
+    world.render(client.context, desc);
+    world.run_all();
+    assert_eq!((world.portions().len(), world.read), (1, vec![5; 16]));
+}

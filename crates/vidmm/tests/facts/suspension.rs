@@ -1,0 +1,213 @@
+//! Suspension of a process by a call: nothing of it runs, and what it had comes back as it was (P10).
+
+use vidmm::event::EvictReason;
+use vidmm::*;
+use crate::world::*;
+
+fn suspend(world: &mut World, client: Client) {
+    world.call(|vidmm, _, _| vidmm.suspend_process(client.process, false)).unwrap();
+}
+
+fn suspend_until_it_submits(world: &mut World, client: Client) {
+    world.call(|vidmm, _, _| vidmm.suspend_process(client.process, true)).unwrap();
+}
+
+fn resume(world: &mut World, client: Client) {
+    world.call(|vidmm, _, _| vidmm.resume_process(client.process)).unwrap();
+}
+
+fn write(world: &mut World, client: Client, at: u64, token: u64) {
+    world.submit(client, &[Access::Write(at, token)]);
+    world.run_all();
+}
+
+/// Packets of clients that were handed out, and not run.
+fn waiting(world: &World) -> usize {
+    world.engines[RENDER as usize].len() + world.engines[COPY as usize].len()
+}
+
+/// P10: everything of a suspended process is evicted, and is what it was after it was resumed.
+#[test]
+fn a_suspended_process_is_evicted_and_comes_back() {
+    let (mut world, client) = World::with_pages(8);
+    let sibling = world.sibling(client);
+    let (a, a_at) = world.resident(client, 3);
+    let (b, b_at) = world.resident(sibling, 3);
+    write(&mut world, client, a_at, 7);
+    write(&mut world, sibling, b_at, 8);
+    suspend(&mut world, client);
+    world.run_all();
+    let suspended = EvictReason::DeviceSuspended;
+    assert_eq!(world.evicted(), [(a, suspended), (b, suspended)]);
+    assert_eq!([a_at, b_at].map(|at| world.translate(client, at)), [None, None]);
+    assert_eq!(world.local_info(client).current_usage, 0);
+    resume(&mut world, client);
+    world.submit(client, &[Access::Read(a_at)]);
+    world.submit(sibling, &[Access::Read(b_at)]);
+    world.run_all();
+    assert_eq!(world.read, [7, 8]);
+    world.tear_down();
+}
+
+/// P10: work in flight ends, and nothing else of the process runs until it is resumed.
+#[test]
+fn nothing_of_a_suspended_process_is_dispatched() {
+    let (mut world, client) = World::with_pages(8);
+    let (a, at) = world.resident(client, 4);
+    world.submit(client, &[Access::Write(at, 7)]);
+    world.poll();
+    suspend(&mut world, client);
+    world.run_paging();
+    assert_eq!(world.evicted(), [], "I17: its work is in flight");
+    world.submit(client, &[Access::Read(at)]);
+    world.poll();
+    assert_eq!(waiting(&world), 1);
+    world.complete(RENDER);
+    world.run_paging();
+    assert_eq!(world.evicted(), [(a, EvictReason::DeviceSuspended)]);
+    world.wait(60_000 * MILLISECOND);
+    assert_eq!(waiting(&world), 0);
+    assert_eq!(world.read, []);
+    resume(&mut world, client);
+    world.run_all();
+    assert_eq!(world.read, [7]);
+    world.tear_down();
+}
+
+/// RES-74: calls are accepted while the process is suspended, and take effect when it is resumed.
+#[test]
+fn calls_of_a_suspended_process_wait() {
+    let (mut world, client) = World::with_pages(8);
+    let (a, at) = world.resident(client, 4);
+    write(&mut world, client, at, 7);
+    suspend(&mut world, client);
+    world.run_all();
+    let b = world.allocate(client, 2);
+    let b_at = world.map(client, b);
+    assert!(matches!(world.make_resident(client, &[b]), Ok(Residency::Pending { .. })));
+    assert!(matches!(world.make_resident(client, &[a]), Ok(Residency::Pending { .. })), "it is not in place");
+    world.evict(client, &[a], SOON).unwrap();
+    world.submit(client, &[Access::Read(at), Access::Write(b_at, 9), Access::Read(b_at)]);
+    world.destroy(a);
+    let pending = world.paging_fence(client);
+    world.wait(1000 * MILLISECOND);
+    assert_eq!(world.paging_fence(client), pending);
+    resume(&mut world, client);
+    world.run_all();
+    assert_eq!(world.read, [7, 9]);
+    world.tear_down();
+}
+
+/// P10: a submission ends the suspension if that was allowed, and otherwise not.
+#[test]
+fn a_submission_wakes_only_who_may_be_woken() {
+    for may_wake in [true, false] {
+        let (mut world, client) = World::with_pages(8);
+        let (_, at) = world.resident(client, 4);
+        write(&mut world, client, at, 7);
+        if may_wake {
+            suspend_until_it_submits(&mut world, client);
+        } else {
+            suspend(&mut world, client);
+        }
+        world.run_all();
+        world.submit(client, &[Access::Read(at)]);
+        world.wait(1000 * MILLISECOND);
+        assert_eq!(waiting(&world), usize::from(may_wake));
+        let resumed = Event::ProcessResumed { process: client.process, by_submission: true };
+        assert_eq!(world.events.contains(&resumed), may_wake);
+        resume(&mut world, client);
+        world.run_all();
+        assert_eq!(world.read, [7]);
+        world.tear_down();
+    }
+}
+
+/// What a suspended process had is there for others meanwhile, and they keep running.
+#[test]
+fn others_run_and_have_the_room() {
+    let (mut world, client) = World::with_pages(8);
+    world.resident(client, 8);
+    suspend(&mut world, client);
+    world.run_all();
+    let other = world.client();
+    let b = world.allocate(other, 4);
+    let b_at = world.map(other, b);
+    world.bring_in(other, &[b]);
+    write(&mut world, other, b_at, 7);
+    assert_eq!(world.token(other, b_at), Some(7));
+    resume(&mut world, client);
+    world.run_all();
+    world.tear_down();
+}
+
+/// A device that is created while its process is suspended is suspended too.
+#[test]
+fn a_device_created_meanwhile_waits_too() {
+    let (mut world, client) = World::with_pages(8);
+    suspend(&mut world, client);
+    world.poll();
+    let sibling = world.sibling(client);
+    let a = world.allocate(sibling, 2);
+    let at = world.map(sibling, a);
+    let _: Residency = world.make_resident(sibling, &[a]).unwrap();
+    world.submit(sibling, &[Access::Read(at)]);
+    world.wait(1000 * MILLISECOND);
+    assert_eq!(waiting(&world), 0);
+    assert_eq!(world.placed.get(&a), None);
+    resume(&mut world, client);
+    world.run_all();
+    assert_eq!(world.read, [0]);
+    world.tear_down();
+}
+
+/// Suspending twice is suspending once; the last call says whether a submission wakes. Who is not suspended is not resumed.
+#[test]
+fn suspensions_do_not_add_up() {
+    let (mut world, client) = World::with_pages(8);
+    let (_, at) = world.resident(client, 2);
+    resume(&mut world, client);
+    assert!(!world.events.iter().any(|event| matches!(event, Event::ProcessResumed { .. })));
+    suspend(&mut world, client);
+    suspend_until_it_submits(&mut world, client);
+    world.submit(client, &[Access::Read(at)]);
+    world.run_all();
+    assert_eq!(world.read, [0]);
+    suspend(&mut world, client);
+    suspend(&mut world, client);
+    resume(&mut world, client);
+    world.submit(client, &[Access::Read(at)]);
+    world.run_all();
+    assert_eq!(world.read, [0, 0]);
+    world.tear_down();
+}
+
+/// A suspension that ends before the work in flight does costs nothing.
+#[test]
+fn resumed_before_it_was_drained_nothing_has_moved() {
+    let (mut world, client) = World::with_pages(8);
+    let (_, at) = world.resident(client, 4);
+    world.submit(client, &[Access::Write(at, 7)]);
+    world.poll();
+    suspend(&mut world, client);
+    world.poll();
+    resume(&mut world, client);
+    world.submit(client, &[Access::Read(at)]);
+    world.run_all();
+    assert_eq!(world.read, [7]);
+    assert_eq!(world.evicted(), []);
+    world.tear_down();
+}
+
+/// A process can end while it is suspended.
+#[test]
+fn a_suspended_process_can_end() {
+    let (mut world, client) = World::with_pages(8);
+    let (a, at) = world.resident(client, 4);
+    write(&mut world, client, at, 7);
+    suspend(&mut world, client);
+    world.run_all();
+    world.destroy(a);
+    world.run_all();
+    world.tear_down();
+}

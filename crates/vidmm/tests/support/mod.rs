@@ -1,8 +1,0 @@
-//! What is sent for an allocation, in words, and the rules of the documents for it.
-#![allow(dead_code, unused_imports)]
-
-pub mod rules;
-pub mod transcript;
-
-pub use rules::{Mapping, Subject, check_entry, check_exit};
-pub use transcript::{Step, transcript};
