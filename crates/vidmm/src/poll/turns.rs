@@ -238,10 +238,11 @@ impl VidMm {
     pub(crate) fn stop(&mut self, device: u32, reason: SuspendReason, wanted_by: Option<u32>, gives_way: bool) {
         let turn = &mut self.devices[device as usize].turn;
         turn.gives_way |= gives_way;
-        turn.takes_all = false;
+        // Who waits for its turn already waits for the same memory still, whoever else has its turn before.
         if turn.activity != Activity::Active {
             return;
         }
+        turn.takes_all = false;
         self.set_activity(device, Activity::Yielding);
         self.turns.stopped.insert(device);
         let (id, wanted_by) = (self.device_id(device), wanted_by.map(|other| self.device_id(other)));
