@@ -1,7 +1,7 @@
 //! One seed, one run: the same events with the same numbers, byte for byte.
 //!
 //! Nothing that a run decides depends on how the program was built. To see that for assertions, compare the texts beside
-//! the scenarios, which `tests/scenarios.rs` checks with them on, with what a release build prints.
+//! the scenarios, which `scenarios.rs` checks with them on, with what a release build prints.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
 //! What the documents show was printed by the program: a block of text that follows the comment `<!-- vidmm run FILE -->`
-//! is what that command prints. `UPDATE_EXPECTED=1 cargo test -p vidmm-cli --test docs` prints it again.
+//! is what that command prints. `UPDATE_EXPECTED=1 cargo test -p vidmm-cli --test facts docs` prints it again.
 
 use std::{fs, path::PathBuf};
 

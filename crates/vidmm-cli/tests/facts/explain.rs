@@ -1,6 +1,6 @@
 //! `vidmm explain` tells what happened to an allocation, from the log of a run.
 //!
-//! The expected texts stand in `tests/expected`; `UPDATE_EXPECTED=1 cargo test -p vidmm-cli --test explain` makes them again.
+//! The expected texts stand in `tests/facts/expected`; `UPDATE_EXPECTED=1 cargo test -p vidmm-cli --test facts explain` makes them again.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn explain(log: &str, allocation: &str) -> Run {
     shell(&format!("vidmm explain '{log}' '{allocation}'"))
 }
 
-/// Compares a text with the one that stands in `tests/expected`.
+/// Compares a text with the one that stands in `tests/facts/expected`.
 #[track_caller]
 fn is_as_expected(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/facts/expected").join(name);

@@ -3,7 +3,7 @@
 //! The texts follow from the scenarios alone: times in them are virtual. After a change that is meant to change them,
 //!
 //! ```text
-//! UPDATE_EXPECTED=1 cargo test -p vidmm-cli --test scenarios
+//! UPDATE_EXPECTED=1 cargo test -p vidmm-cli --test facts scenarios
 //! ```
 //!
 //! makes them again; look at the difference before you keep it.

@@ -2,7 +2,7 @@
 //! flags, chunks, mappings and revision: as text beside this file, and each checked against the rules of the documents
 //! (NTF-01..09, U-15, SEG-12, SEG-13, PGV-05).
 //!
-//! `UPDATE_EXPECTED=1 cargo test -p vidmm --test golden` makes the text again.
+//! `UPDATE_EXPECTED=1 cargo test -p vidmm --test facts golden` makes the text again.
 
 use std::fmt::Write;
 
