@@ -589,6 +589,8 @@ pub enum Event {
         device: DeviceId,
         /// The DMA buffer.
         dma_buffer: u64,
+        /// What takes its place in its context: it has no commands, and signals what the DMA buffer would have signaled.
+        submission: u64,
         /// Where it cannot be split.
         offset: u32,
         /// Bytes that are bound together there.

@@ -284,6 +284,7 @@ impl Session<'_> {
         waits.extend(self.waits_for_users(&parts, device.engines[kernel.engine as usize].fence));
         let writes_read_only = kernel.writes.iter().any(|name| self.objects.mappings[name].read_only);
         let is_covered = !writes_read_only && self.is_covered(device.device, &parts);
+        let addresses = kernel.writes.iter().map(|name| self.objects.mappings[name].addresses()).collect();
         let command = KernelCommand {
             kernel: number,
             nanoseconds: if kernel.hangs { u64::MAX } else { kernel.nanoseconds },
@@ -308,6 +309,7 @@ impl Session<'_> {
             name: kernel.name.clone(),
             submission: kernel.name.clone(),
             work,
+            outputs: addresses,
             device,
             fence,
             value,

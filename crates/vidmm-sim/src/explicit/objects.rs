@@ -1,11 +1,12 @@
 //! What steps have created, by its names.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use vidmm::contract::CpuVirtualAddress;
 use vidmm::{
-    AllocationId, ContextId, DeviceId, GpuVirtualAddress, MonitoredFenceId, PagingQueueId, PhysicalAddress, ProcessId,
-    TrimNotificationId,
+    AllocationId, ContextId, DeviceId, GpuVirtualAddress, MonitoredFenceId, PAGE_SIZE, PagingQueueId, PhysicalAddress,
+    ProcessId, TrimNotificationId,
 };
 
 use super::answered::Absent;
@@ -76,6 +77,14 @@ pub(crate) struct Mapping {
     pub is_freed: bool,
 }
 
+impl Mapping {
+    /// The addresses, and whose they are.
+    pub fn addresses(&self) -> (ProcessId, Range<u64>) {
+        let start = self.virtual_address.0;
+        (self.process, start..start + self.size.max(self.part.pages * PAGE_SIZE))
+    }
+}
+
 /// A process that is to be killed when the GPU has made so many more steps.
 #[derive(Debug)]
 pub(crate) struct Doomed {
@@ -90,6 +99,8 @@ pub(crate) struct KernelState {
     /// What was submitted: the kernel itself, or the command buffer that it is in.
     pub submission: String,
     pub work: Work,
+    /// The addresses that it writes to, as they were mapped when it was submitted.
+    pub outputs: Vec<(ProcessId, Range<u64>)>,
     pub device: DeviceId,
     /// The fence value that its end signals.
     pub fence: MonitoredFenceId,

@@ -72,6 +72,7 @@ impl Session<'_> {
                 name,
                 submission,
                 work,
+                outputs: Vec::new(),
                 device,
                 fence,
                 value,

@@ -108,7 +108,7 @@ impl Session<'_> {
                 vidmm::ReclaimResult::NotCommitted => ReclaimResult::NotCommitted,
             };
             if result != ReclaimResult::Ok {
-                self.ledger.discard(name);
+                self.content_lost(name);
                 self.content_discarded(name);
             }
             let expected = step.results.get(number).or(step.results.first().filter(|_| step.results.len() == 1));
@@ -118,6 +118,17 @@ impl Session<'_> {
             in_words.push(format!("{name}: {result}"));
         }
         Ok(Answered::pending(paging_fence_value).and(&in_words.join(", ")))
+    }
+
+    /// What an allocation held is gone: its bytes are zero (U-36).
+    pub(super) fn content_lost(&mut self, name: &str) {
+        let known = self.objects.allocations.get(name);
+        // The caller's own memory is not reset: it holds what was copied there last. And what the driver's marks of compressed pages
+        // make of zeros is undefined (RES-66): nobody tells it of the loss.
+        match known.is_some_and(|known| known.existing.is_some() || known.surface.is_some()) {
+            true => self.ledger.forget(name),
+            false => self.ledger.discard(name),
+        }
     }
 
     pub fn set_priority(&mut self, step: &SetPriority) -> Result<Answered, Absent> {

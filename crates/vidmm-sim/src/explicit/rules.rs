@@ -5,6 +5,7 @@
 //! what ended.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use vidmm::contract::{AddressingModel, EngineFence};
 use vidmm::{
@@ -271,24 +272,25 @@ impl Session<'_> {
         }
     }
 
+    /// A kernel that uses what its device has not made resident writes to whatever is mapped at its addresses by now.
+    pub(super) fn forget_addresses_of(&mut self, kernel: usize) {
+        let written = &self.objects.kernels[kernel].outputs;
+        for mapping in self.objects.mappings.values() {
+            let (process, addresses) = mapping.addresses();
+            let is_hit = |(of, range): &(_, Range<u64>)| {
+                *of == process && range.start < addresses.end && addresses.start < range.end
+            };
+            if written.iter().any(is_hit) {
+                self.ledger.forget(&mapping.part.allocation);
+            }
+        }
+    }
+
     /// A packet was aborted: what its kernels were to write is anybody's guess.
     pub(super) fn packet_aborted(&mut self, signal: EngineFence) {
         let Some(rules) = &mut self.rules else { return };
         rules.trouble();
         let Some(name) = self.narrator.names.kernel_of(signal) else { return };
-        for &kernel in rules.kernels.get(&name).into_iter().flatten() {
-            let kernel = &mut self.objects.kernels[kernel];
-            kernel.aborted = true;
-            if kernel.begun {
-                self.ledger.aborted(&kernel.work);
-            }
-        }
-    }
-
-    /// A DMA buffer was dropped amid its portions: those that run may still do so when its fence lets others go (a known limit).
-    pub(super) fn preparation_failed(&mut self, dma_buffer: u64) {
-        let name = self.narrator.names.dma_buffer(dma_buffer);
-        let Some(rules) = &self.rules else { return };
         for &kernel in rules.kernels.get(&name).into_iter().flatten() {
             let kernel = &mut self.objects.kernels[kernel];
             kernel.aborted = true;

@@ -242,16 +242,10 @@ impl<'a> Session<'a> {
                 self.last_activity = numbered.at;
                 self.packet_aborted(signal);
             }
-            Event::PreparationFailed { dma_buffer, .. } => self.preparation_failed(dma_buffer),
             Event::DriverFinding { finding } => self.driver_findings.push(finding.to_string()),
             Event::ContentLost { allocation } => {
-                if let Some(name) = self.narrator.names.allocations.get(&allocation) {
-                    let known = self.objects.allocations.get(name);
-                    match known.and_then(|known| known.existing) {
-                        // The caller's own memory is not reset: it holds what was copied there last.
-                        Some(_) => self.ledger.forget(name),
-                        None => self.ledger.discard(name),
-                    }
+                if let Some(name) = self.narrator.names.allocations.get(&allocation).cloned() {
+                    self.content_lost(&name);
                 }
             }
             _ => {}
@@ -334,6 +328,9 @@ impl<'a> Session<'a> {
         let (comparison, name) = (self.ledger.run(work, inputs, is_past), name.clone());
         if *aborted || is_uncovered {
             self.ledger.aborted(work);
+        }
+        if is_uncovered {
+            self.forget_addresses_of(kernel);
         }
         self.report.kernels_judged += 1;
         self.report.pages_checked += comparison.pages;

@@ -230,7 +230,7 @@ fn split_events() -> Vec<Event> {
             allocations: vec![None, Some(allocation)],
             patch_locations: vec![location],
         },
-        Event::PreparationFailed { device, dma_buffer, offset: number, bytes: LARGE },
+        Event::PreparationFailed { device, dma_buffer, submission: number.into(), offset: number, bytes: LARGE },
     ];
     for (cut, fixed) in [
         (PortionEnd::EndOfDmaBuffer, true),

@@ -221,27 +221,21 @@ impl VidMm {
         self.events.record(|| event.expect("it is kept"));
     }
 
-    /// Gives up the DMA buffer in front of a context's queue, which cannot be brought in, as was expected (SPL-13).
+    /// Gives up the DMA buffer in front of a context's queue, which cannot be brought in, as was expected (SPL-13). A submission
+    /// without commands takes its place, so that its fences are signaled in their order: after what was handed out before.
     pub(super) fn drop_front(&mut self, index: u32, offset: u32, bytes: u64) {
         let device = self.contexts[index as usize].device;
         self.give_up_portion(index);
-        let submission = self.contexts[index as usize].queue.pop_front().expect("it was found there");
-        let references = submission.references.expect("it was found there");
+        self.devices[device as usize].submitted += 1;
+        let number = self.devices[device as usize].submitted;
+        let submission = self.contexts[index as usize].queue.front_mut().expect("it was found there");
+        let references = submission.references.take().expect("it was found there");
+        submission.number = number;
+        submission.desc.dma_buffer.clear();
         let dma_buffer = references.number;
         self.forget_references(&references);
-        let is_begun = references.progress.portions > 0;
-        for wait in submission.desc.waits.iter().filter(|_| !is_begun) {
-            self.monitored_fences[wait.fence.index()].references -= 1;
-        }
-        for named in &submission.desc.signals {
-            self.monitored_fences[named.fence.index()].references -= 1;
-            self.raise_fence(named.fence, named.value);
-        }
-        if self.contexts[index as usize].queue.is_empty() {
-            self.queued.remove(&Queued::new(self.contexts[index as usize].priority, index));
-        }
         let device = self.device_id(device);
-        self.events.record(|| Event::PreparationFailed { device, dma_buffer, offset, bytes });
+        self.events.record(|| Event::PreparationFailed { device, dma_buffer, submission: number, offset, bytes });
         self.stirred = true;
     }
 

@@ -149,3 +149,22 @@ fn a_buffer_that_cannot_be_brought_in_is_dropped_where_that_is_expected() {
     let failed = |event: &&Event| matches!(event, Event::PreparationFailed { dma_buffer: 1, offset: at, bytes, .. } if (*at, *bytes) == (offset, 8 * PAGE_SIZE));
     assert_eq!(world.events.iter().filter(failed).count(), 1);
 }
+
+/// SPL-13: what was dropped signals its fences in their order: not while what was handed out before it runs.
+#[test]
+fn a_dropped_buffer_signals_after_what_came_before() {
+    let (mut world, client, allocations) = world(6, PreparationKnobs { expect_preparation_failure: true, ..PLAIN });
+    let fence = world.call(|vidmm, _, _| vidmm.create_monitored_fence(0));
+    let writer = Writer::new().split().read(0, allocations[0], 0).split();
+    let all = (0..).zip(&allocations).fold(writer, |writer, (slot, &id)| writer.read(slot, id, 0));
+    world.render(client.context, RenderDesc { signals: vec![FenceValueDesc { fence, value: 3 }], ..all.finish() });
+    world.poll();
+    while world.complete(PAGING) {
+        world.poll();
+    }
+    assert!(world.events.iter().any(|event| matches!(event, Event::PreparationFailed { .. })));
+    assert_eq!(world.read.len(), 0, "the first portion has not run");
+    assert_eq!(world.vidmm.monitored_fence_value(fence), Ok(0), "it says that the portion has ended");
+    world.run_all();
+    assert_eq!((world.read.len(), world.vidmm.monitored_fence_value(fence)), (1, Ok(3)));
+}

@@ -37,6 +37,22 @@ impl Weight {
     }
 }
 
+/// Bytes of each kind of memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PerPool {
+    memory: u64,
+    system: u64,
+}
+
+impl PerPool {
+    fn of(&self, pool: Pool) -> u64 {
+        match pool {
+            Pool::Memory => self.memory,
+            Pool::System => self.system,
+        }
+    }
+}
+
 /// What all processes demand, in bytes.
 #[derive(Debug, Default)]
 pub(super) struct Demands {
@@ -223,11 +239,21 @@ impl Audit {
         self.demands_are_clear() && within(Pool::Memory) && within(Pool::System)
     }
 
-    /// Whether a process has reserved all that it demands.
+    /// Whether a process has reserved all that it demands, and demanded when work was submitted that has not ended.
     pub(super) fn is_reserved(&self, process: ProcessId) -> bool {
         let reservations = self.processes.get(&process).map(|process| &process.reservations);
         let reserved = |pool| reservations.and_then(|of| of.get(&pool)).copied().unwrap_or(0);
-        [Pool::Memory, Pool::System].iter().all(|&pool| self.demands.of(pool, process) <= reserved(pool))
+        let of_process = self.devices.values().filter(|device| device.process == process);
+        let submitted_under: Vec<_> = of_process.flat_map(|device| device.unretired.values()).collect();
+        [Pool::Memory, Pool::System].iter().all(|&pool| {
+            let is_within = |demand: &PerPool| demand.of(pool) <= reserved(pool);
+            is_within(&self.demanded_by(process)) && submitted_under.iter().all(|demand| is_within(demand))
+        })
+    }
+
+    /// What a process demands now.
+    pub(super) fn demanded_by(&self, process: ProcessId) -> PerPool {
+        PerPool { memory: self.demands.of(Pool::Memory, process), system: self.demands.of(Pool::System, process) }
     }
 
     /// The kind of memory that a group stands for; without a memory segment there is one group (U-3).

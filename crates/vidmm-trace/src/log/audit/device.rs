@@ -7,6 +7,7 @@ use vidmm::{
     ProcessId,
 };
 
+use super::demands::PerPool;
 use super::list_entry::Span;
 use super::monitored::FenceValue;
 
@@ -19,8 +20,8 @@ pub(super) struct Device {
     pub submitted: u64,
     /// Submissions that are not dispatched.
     pub undispatched: BTreeMap<u64, Submission>,
-    /// Submissions that have not retired.
-    pub unretired: BTreeSet<u64>,
+    /// Submissions that have not retired, with what the process demanded when they were made.
+    pub unretired: BTreeMap<u64, PerPool>,
     /// When each submission was dispatched: the number of the event.
     pub dispatched: BTreeMap<u64, u64>,
     /// Requests whose fence is not signalled, oldest first.
@@ -101,7 +102,7 @@ impl Device {
             residency,
             submitted: 0,
             undispatched: BTreeMap::new(),
-            unretired: BTreeSet::new(),
+            unretired: BTreeMap::new(),
             dispatched: BTreeMap::new(),
             requests: VecDeque::new(),
             spans: BTreeSet::new(),
@@ -141,7 +142,7 @@ impl Device {
 
     /// Whether all submissions up to this one have retired.
     pub fn has_retired(&self, submission: u64) -> bool {
-        self.unretired.first().is_none_or(|&first| submission < first)
+        self.unretired.keys().next().is_none_or(|&first| submission < first)
     }
 
     /// A submission that was made in the span and is not dispatched.
@@ -151,13 +152,13 @@ impl Device {
 
     /// A submission that was made in the span and has not retired.
     pub fn unretired_in(&self, span: &Span) -> Option<u64> {
-        self.unretired.range(span.submissions()).copied().find(|&s| span.requires(s))
+        self.unretired.range(span.submissions()).map(|(&submission, _)| submission).find(|&s| span.requires(s))
     }
 
     /// A submission that was made in the span, and was dispatched and has not retired.
     pub fn in_flight_in(&self, span: &Span) -> Option<u64> {
         let is_in_flight = |&s: &u64| span.requires(s) && !self.undispatched.contains_key(&s);
-        self.unretired.range(span.submissions()).copied().find(is_in_flight)
+        self.unretired.range(span.submissions()).map(|(&submission, _)| submission).find(is_in_flight)
     }
 
     /// The request that is the next to be granted.
@@ -188,7 +189,7 @@ impl Device {
     /// Work that was not dispatched never will be. Returns the fences that it would have signalled.
     pub fn drop_undispatched(&mut self) -> Vec<MonitoredFenceId> {
         let dropped = std::mem::take(&mut self.undispatched);
-        self.unretired.retain(|submission| !dropped.contains_key(submission));
+        self.unretired.retain(|submission, _| !dropped.contains_key(submission));
         dropped.values().flat_map(|work| &work.signals).map(|&(fence, _)| fence).collect()
     }
 }

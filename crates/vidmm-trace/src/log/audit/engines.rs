@@ -194,8 +194,8 @@ impl Audit {
     fn check_nobody_waits(&mut self, signal: EngineFence) {
         let waits = |(&packet, work): (&EngineFence, &super::fences::Work)| {
             // A fault counts as a signal for who waits (FLT-11), who may have begun, and stopped as well.
-            let has_begun = self.fences.has_stopped_at(packet);
-            (work.waits.contains(&signal) && self.fences.has(packet) && !has_begun).then_some(packet)
+            let has_stopped = self.fences.has_stopped(packet.engine);
+            (work.waits.contains(&signal) && self.fences.has(packet) && !has_stopped).then_some(packet)
         };
         let waiting = self.fences.work.iter().find_map(waits);
         self.findings.check(waiting.is_none(), Invariant::I30, || {

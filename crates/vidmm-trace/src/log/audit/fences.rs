@@ -112,10 +112,9 @@ impl Fences {
         self.engines.get(signal.engine as usize).is_some_and(|engine| engine.in_flight.contains(&signal.fence_id))
     }
 
-    /// Whether an engine has stopped at this packet.
-    pub fn has_stopped_at(&self, signal: EngineFence) -> bool {
-        let engine = self.engines.get(signal.engine as usize);
-        engine.is_some_and(|engine| engine.stopped && engine.in_flight.front() == Some(&signal.fence_id))
+    /// Whether an engine goes on with nothing that it has: that comes back, or it has stopped, and it will be reset.
+    pub fn has_stopped(&self, engine: u32) -> bool {
+        self.engines.get(engine as usize).is_some_and(|engine| engine.stopped || engine.resetting)
     }
 
     /// All that engines have.

@@ -114,12 +114,13 @@ impl Audit {
         self.taken = Pools::default();
     }
 
-    /// Whether work that is not dispatched still holds something that has left the device's list.
+    /// Whether work that is not dispatched still holds something that has left the device's list: an Evict waits for all that was
+    /// submitted before it, also where that had no use for the allocation.
     fn runs_ahead(&self, id: DeviceId) -> bool {
         let Some(device) = self.devices.get(&id) else { return false };
         let entries = self.allocations.values().filter_map(|allocation| allocation.lists.get(&id));
-        let mut ended = entries.flat_map(ListEntry::spans).filter(|span| span.granted && span.to.is_some());
-        ended.any(|span| device.undispatched_in(span).is_some())
+        let mut ended = entries.flat_map(ListEntry::spans).filter(|span| span.granted).filter_map(|span| span.to);
+        ended.any(|to| device.undispatched.range(..=to).next().is_some())
     }
 
     /// Whether the next request of a device brings in what is locked, and the CPU may not see it where it goes (RES-84). The log

@@ -213,8 +213,11 @@ impl Kmd for Driver {
     }
 
     fn submit_command(&mut self, submit: &SubmitCommand, _: &mut Vec<u8>) {
-        let portion = submit.dma_buffer_submission_offsets.map(|(start, end)| (submit.context, start, end));
-        self.submitted.extend(portion);
+        if !submit.paging {
+            // What has no commands is no part of a DMA buffer.
+            let (start, end) = submit.dma_buffer_submission_offsets.unwrap_or_default();
+            self.submitted.push((submit.context, start, end));
+        }
     }
 
     fn render(&mut self, render: &mut Render<'_>) -> Result<(), RenderStatus> {
@@ -539,6 +542,9 @@ impl World {
     fn run_user(&mut self, engine: u32, commands: &[u8]) {
         let (context, start, end) = self.given[engine as usize].pop_front().unwrap();
         assert_eq!(commands.len() as u32, end - start, "PAT-01");
+        if commands.is_empty() {
+            return;
+        }
         self.ran.push(Ran::Portion { engine, start, end });
         if self.ignoring == Some(engine) {
             return;
