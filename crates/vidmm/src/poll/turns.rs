@@ -206,7 +206,8 @@ impl VidMm {
         }
         let at = |time: Nanoseconds, reason| if time <= self.now { Yield::Now(reason) } else { Yield::At(time) };
         if self.is_over_budget(books.process) {
-            let grace = books.turn.asked_to_trim_at.map_or(0, |asked| asked.saturating_add(TRIM_GRACE));
+            // Who is asked again and again has its moment each time, but starves nobody.
+            let grace = books.turn.asked_to_trim_at.map_or(0, |asked| asked.saturating_add(TRIM_GRACE)).min(starved_at);
             return match is_idle {
                 true => at(grace, SuspendReason::IdleOverBudget),
                 false => at(grace.max(slice_over), SuspendReason::SliceOver),

@@ -231,6 +231,29 @@ fn a_device_that_listens_has_a_moment_to_trim() {
     }
 }
 
+/// RES-44, I32: who is asked to trim more often than it could answer yields when another has waited for a second.
+#[test]
+fn who_is_asked_to_trim_again_and_again_starves_nobody() {
+    let (mut world, client) = World::with_pages(8);
+    let often = TrimIntervals { min: MILLISECOND, max: MILLISECOND, idle: MILLISECOND };
+    world.call(|vidmm, _, _| vidmm.set_trim_intervals(often));
+    _ = world.call(|vidmm, _, _| vidmm.register_trim_notification(client.device)).unwrap();
+    world.resident(client, 6);
+    let other = world.client();
+    let wanted = world.allocate(other, 4);
+    let _: Residency = world.make_resident(other, &[wanted]).unwrap();
+    let idle = (client.device, SuspendReason::IdleOverBudget);
+    for _ in 0..999 {
+        world.wait(MILLISECOND);
+    }
+    assert!(!world.yielded().contains(&idle));
+    world.wait(MILLISECOND);
+    assert!(world.yielded().contains(&idle));
+    world.run_all();
+    assert_eq!(world.local_info(other).current_usage, 4 * PAGE_SIZE);
+    world.tear_down();
+}
+
 /// RES-71: of two that could make way the idle one does, and the one that is busy goes on.
 #[test]
 fn idle_devices_yield_before_busy_ones() {

@@ -10,7 +10,7 @@ use vidmm::{
 
 use super::Audit;
 use super::aspects::Pool;
-use super::demands::Standing;
+use super::demands::{PerPool, Standing};
 use super::finding::Invariant;
 use super::list_entry::ListEntry;
 
@@ -99,8 +99,8 @@ impl Audit {
     }
 
     /// A list may grow if it fits beside all others, or while its process keeps to its budget; if nothing is left to trim, while
-    /// it takes nothing that others have reserved (RES-15, RES-53).
-    pub(super) fn check_admitted(&mut self, device: DeviceId, flags: MakeResidentFlags) {
+    /// it takes nothing that others have reserved (RES-15, RES-53). `demanded` before: what is named again takes nothing.
+    pub(super) fn check_admitted(&mut self, device: DeviceId, flags: MakeResidentFlags, demanded: PerPool) {
         let Some(process) = self.devices.get(&device).map(|device| device.process).filter(|_| self.demands_are_clear())
         else {
             return;
@@ -112,7 +112,8 @@ impl Audit {
             } else {
                 *standing.budgets().end()
             };
-            let holds = !standing.is_pressed() || standing.demand <= limit;
+            let grows = standing.demand > demanded.of(pool);
+            let holds = !grows || !standing.is_pressed() || standing.demand <= limit;
             self.findings.check(holds, Invariant::I16, || {
                 let Standing { demand, total, capacity, .. } = standing;
                 format!(

@@ -45,7 +45,7 @@ pub(super) struct PerPool {
 }
 
 impl PerPool {
-    fn of(&self, pool: Pool) -> u64 {
+    pub fn of(&self, pool: Pool) -> u64 {
         match pool {
             Pool::Memory => self.memory,
             Pool::System => self.system,

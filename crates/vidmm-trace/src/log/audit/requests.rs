@@ -16,8 +16,10 @@ impl Audit {
     pub(super) fn request(&mut self, event: &Event) {
         match *event {
             Event::MakeResident { device, queue, ref allocations, flags, after_submission, paging_fence_value } => {
+                let process = self.devices.get(&device).map(|device| device.process);
+                let demanded = process.map(|process| self.demanded_by(process)).unwrap_or_default();
                 let spans = self.make_resident(device, allocations, after_submission, paging_fence_value == 0);
-                self.check_admitted(device, flags);
+                self.check_admitted(device, flags, demanded);
                 if paging_fence_value > 0 {
                     self.ask(device, queue, paging_fence_value, RequestKind::MakeResident(spans));
                 }
