@@ -57,9 +57,18 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE|PERCENT", value_parser = vidmm_sim::local_memory)]
     pub local_memory: Option<LocalMemory>,
 
-    /// What everything random follows from [default: the scenario's]
+    /// What everything random follows from, and how fast the machine is if it is not the scenario's own [default: the scenario's]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+
+    /// Run the scenario, or all scenarios below a folder, with each of these seeds, the last included, and print a line for
+    /// each: a workload is generated anew, and the machine is otherwise fast
+    #[arg(long, value_name = "A..B", value_parser = seeds, requires = "scenario", conflicts_with_all = OF_ONE_RUN)]
+    pub seeds: Option<RangeInclusive<u64>>,
+
+    /// Runs at one time, with --seeds [default: one for each processor]
+    #[arg(long, value_name = "N", requires = "seeds")]
+    pub jobs: Option<usize>,
 
     /// Kernels that each process submits ahead of the one that runs; 0 waits for each [default: the scenario's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1024))]
@@ -71,7 +80,8 @@ pub struct RunArgs {
     /// `skip-part-after-full`, `skip-fill`, `short-fill`, `wrong-fill-pattern`, `skip-entries`, `short-entries`, `wrong-entries`,
     /// `read-only-entries`, `keep-entries`, `skip-table-link`, `flush-other-process`, `skip-map-aperture`, `map-next-pages`,
     /// `skip-unmap-aperture`, `patch-next-element`, `skip-last-patch`, `ignore-patch-offset`, `overrun-dma-buffer`,
-    /// `overrun-private-data`, `advance-less`, `stand-still`, `stay-busy`; of the GPU, to see what it harms: `hang-packet`, `hang-paging-buffer`, `forge-page-fault`,
+    /// `overrun-private-data`, `advance-less`, `stand-still`, `stay-busy`, `answer-not-supported`, `reverse-split-offsets`,
+    /// `no-memory`; of the GPU, to see what it harms: `hang-packet`, `hang-paging-buffer`, `forge-page-fault`,
     /// `forge-paging-fault`, `lie-about-engine-reset`, `ignore-preempt`, `fail-engine-reset`, `ignore-engine-reset`,
     /// `fail-restart`, `lose-interrupt`, `delay-interrupt`, `repeat-interrupt`, `forge-interrupt`, `swap-interrupts`,
     /// `forge-status`; and in the report of a page fault: `hide-faulted-fence`, `require-adapter-reset`, `require-no-reset`,
@@ -108,6 +118,23 @@ pub struct RunArgs {
     pub summary: Option<PathBuf>,
 }
 
+/// The arguments that change a run, or keep what came of it.
+const OF_ONE_RUN: [&str; 13] = [
+    "trace",
+    "compress_arrivals",
+    "local_memory",
+    "seed",
+    "ahead",
+    "faults",
+    "content",
+    "lifetimes",
+    "residency",
+    "scale",
+    "block_bytes",
+    "events",
+    "summary",
+];
+
 const EXAMPLES: &str = "\
 Examples:
   vidmm run                                    the built-in scenario
@@ -116,6 +143,7 @@ Examples:
   vidmm run --trace bert.txt --local-memory 50% --ahead 16
   vidmm run --trace bert.txt --trace mooncake.jsonl.gz --compress-arrivals 400    two processes
   vidmm run --faults skip-tlb-flush            see the check fail
+  vidmm run scenarios --seeds 1..100           all scenarios, each with a hundred seeds
 
 Exit status: 0 all that was checked held, 1 something did not, 2 the input or the arguments are wrong";
 
@@ -245,7 +273,8 @@ pub fn replay_command(seed: u64, faults: &[Fault]) -> String {
     words.join(" ")
 }
 
-fn quoted(word: &str) -> String {
+/// A word as a shell takes it.
+pub fn quoted(word: &str) -> String {
     let plain = |character: char| character.is_ascii_alphanumeric() || "-_./=%:,@+".contains(character);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()

@@ -12,6 +12,7 @@ mod soft;
 mod portions;
 mod explicit;
 mod workload;
+mod sweep;
 mod run;
 #[cfg(feature = "planted-bugs")]
 mod planted;

@@ -250,8 +250,31 @@ fn write_touched(out: &mut impl Write, touched: &Touched) -> io::Result<()> {
     writeln!(out, "              {rule}")
 }
 
+/// The first thing that did not hold, in a line. A run that is there to show how a mistake is found must have findings, and all of
+/// them must say `shows`.
+pub fn problem(report: &Report, shows: Option<&str>) -> Option<String> {
+    let unheld = report.checks.iter().filter(|check| !check.held).map(|check| check.text.clone());
+    let mut problems = report.findings.iter().map(in_words).chain(unheld);
+    let problem = match shows {
+        None => problems.next(),
+        Some(words) if report.all_held() => Some(format!("nothing was found, but `{words}` must be")),
+        Some(words) => problems.find(|problem| !problem.contains(words)),
+    };
+    problem.map(|problem| problem.lines().next().unwrap_or_default().to_owned())
+}
+
+fn in_words(finding: &Finding) -> String {
+    let mut words = Vec::new();
+    write_words(&mut words, finding).expect("memory can be written to");
+    String::from_utf8(words).expect("it is text")
+}
+
 fn write_finding(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
     write!(out, "  {BAD}finding{BAD:#}     ")?;
+    write_words(out, finding)
+}
+
+fn write_words(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
     match finding {
         Finding::WrongPage { kernel, process, buffer, allocation, page, expected, found, wrong, event } => {
             let allocation = allocation.as_deref().unwrap_or("an allocation that is gone");

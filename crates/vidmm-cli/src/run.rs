@@ -13,7 +13,7 @@ use vidmm_trace::{ImportOptions, LocalMemory};
 
 use crate::{
     args::{ContentArg, Gpu, LifetimesArg, ResidencyArg, RunArgs},
-    explicit, soft, workload,
+    explicit, soft, sweep, workload,
 };
 
 /// The scenario of a run without arguments.
@@ -21,6 +21,9 @@ const BUILT_IN: (&str, &str) = ("scenarios/training.toml", include_str!("../../.
 
 /// Runs, prints, writes what was asked for. Returns whether all that was checked held.
 pub fn run(args: &RunArgs) -> Result<bool, Box<dyn Error>> {
+    if let Some(seeds) = &args.seeds {
+        return sweep::run(args, seeds);
+    }
     let factory: &MachineFactory<'_> = match args.gpu {
         Gpu::Soft => &soft::machine,
     };
@@ -48,7 +51,9 @@ pub fn run(args: &RunArgs) -> Result<bool, Box<dyn Error>> {
 /// What the arguments say instead of the scenario.
 fn change_workload(scenario: &mut Scenario, args: &RunArgs) -> Result<(), &'static str> {
     scenario.adapter.local_memory = args.local_memory.or(scenario.adapter.local_memory);
-    scenario.seed = args.seed.unwrap_or(scenario.seed);
+    if let Some(seed) = args.seed {
+        scenario.set_seed(seed);
+    }
     scenario.client.ahead = args.ahead.unwrap_or(scenario.client.ahead);
     scenario.client.scale = args.scale.unwrap_or(scenario.client.scale);
     if let Some(content) = args.content {
@@ -131,7 +136,9 @@ fn change_explicit(scenario: &mut ExplicitScenario, args: &RunArgs) -> Result<()
             );
         }
     }
-    scenario.seed = args.seed.unwrap_or(scenario.seed);
+    if let Some(seed) = args.seed {
+        scenario.set_seed(seed);
+    }
     if !args.faults.is_empty() {
         scenario.faults = args.faults.clone();
     }

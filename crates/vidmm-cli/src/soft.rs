@@ -17,6 +17,7 @@ pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
         bus_to_host_bytes_per_second: desc.bus_bytes_per_second,
         local_bytes_per_second: desc.local_bytes_per_second,
         reset_nanoseconds: desc.reset_nanoseconds,
+        latency_seed: desc.latency_seed,
         ..CostModel::default()
     };
     let mut machine = Machine::from(vidmm_soft::machine(&config, cost, gpu_faults(&desc.faults), None));

@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use vidmm::{AdapterOptions, NumberedEvent, TdrOptions};
 use vidmm_sim::{
     CompareSettings, MachineDesc, MachineFactory, MemorySizes, Observer, Processes, Report, RunDesc, RunError,
-    Scenario, TdrSettings, Unobserved,
+    Scenario, ScenarioError, TdrSettings, Unobserved,
 };
 use vidmm_trace::{Workload, workload::Cost};
 
@@ -23,6 +23,36 @@ pub fn run(
     base: &Path,
     factory: &MachineFactory<'_>,
 ) -> Result<bool, Box<dyn Error>> {
+    let mut prepared = prepare(scenario, base)?;
+    prepared.desc.options.events = args.events.is_some();
+    if let Some((longest, delay)) = prepared.raised_delay {
+        let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
+        let (longest, delay) = (seconds(longest), seconds(delay));
+        eprintln!("note: the longest kernel takes {longest:.1} s, so TdrDelay is {delay:.1} s");
+    }
+    let files = Files::create(args.events.as_deref(), args.summary.as_deref(), &scenario.name, scenario.seed)?;
+    let mut watcher = Watcher { files, bar: progress_bar(&prepared.workload) };
+    let outcome = prepared.run(scenario, factory, &mut watcher);
+    watcher.bar.finish_and_clear();
+    let mut files = watcher.files;
+    files.finish_log()?;
+    let (run, other) = outcome?;
+    let replay = (!run.all_held()).then(|| replay_command(scenario.seed, &scenario.faults));
+    report::print(&scenario.name, &prepared.workload, &run, other.as_ref(), &scenario.faults, replay.as_deref())?;
+    files.write_summary(&scenario.name, scenario.seed, &run)?;
+    Ok(run.all_held())
+}
+
+/// A workload, and how it is run.
+pub struct Prepared {
+    workload: Workload,
+    desc: RunDesc,
+    /// The longest kernel and TdrDelay, if that was raised for it.
+    raised_delay: Option<(u64, u64)>,
+}
+
+/// Loads the workload of a scenario, whose paths start at `base`.
+pub fn prepare(scenario: &Scenario, base: &Path) -> Result<Prepared, ScenarioError> {
     let Processes { workload, clients } = scenario.load(base)?;
     let memory = MemorySizes {
         local_memory_bytes: scenario.local_memory_bytes(&workload)?,
@@ -30,52 +60,55 @@ pub fn run(
         aperture_commit_limit_bytes: scenario.aperture_commit_limit_bytes(&workload)?,
     };
     let Scenario { adapter, cost, client, faults, .. } = scenario;
+    let (tdr, raised_delay) = time_limits(adapter.tdr, &workload);
     let desc = RunDesc {
         machine: MachineDesc::new(adapter, cost, memory, faults),
         content: client.content,
         clients,
         script: scenario.script.clone(),
         options: AdapterOptions {
-            events: args.events.is_some(),
             notification_revision: adapter.notification_revision,
             paging_va_without_local_memory: adapter.paging_va_without_local_memory,
-            tdr: time_limits(adapter.tdr, &workload),
+            tdr,
             ..AdapterOptions::default()
         },
     };
-    let files = Files::create(args.events.as_deref(), args.summary.as_deref(), &scenario.name, scenario.seed)?;
-    let mut watcher = Watcher { files, bar: progress_bar(&workload) };
-    let run = vidmm_sim::run(&workload, &desc, factory, &mut watcher);
-    watcher.bar.finish_and_clear();
-    let mut files = watcher.files;
-    files.finish_log()?;
-    let mut run = run?;
-    let other = scenario.compare.map(|compare| otherwise(compare, &workload, desc, factory)).transpose()?;
-    if let Some(other) = &other {
-        run.checks.extend(run.judge_against(other, &scenario.script));
+    Ok(Prepared { workload, desc, raised_delay })
+}
+
+impl Prepared {
+    /// Runs it, and what it is compared with if there is something.
+    pub fn run(
+        &self,
+        scenario: &Scenario,
+        factory: &MachineFactory<'_>,
+        observer: &mut dyn Observer,
+    ) -> Result<(Report, Option<Report>), RunError> {
+        let Self { workload, desc, .. } = self;
+        let mut run = vidmm_sim::run(workload, desc, factory, observer)?;
+        let other = scenario.compare.map(|compare| otherwise(compare, workload, desc.clone(), factory)).transpose()?;
+        if let Some(other) = &other {
+            run.checks.extend(run.judge_against(other, &scenario.script));
+        }
+        Ok((run, other))
     }
-    let replay = (!run.all_held()).then(|| replay_command(scenario.seed, faults));
-    report::print(&scenario.name, &workload, &run, other.as_ref(), faults, replay.as_deref())?;
-    files.write_summary(&scenario.name, scenario.seed, &run)?;
-    Ok(run.all_held())
 }
 
 /// The time limits of a run. The model GPU yields only between packets, so with the usual TdrDelay a kernel that computes for longer
-/// would be taken for hung: it is raised, as it is on machines that compute. One that the scenario gives is kept.
-fn time_limits(settings: TdrSettings, workload: &Workload) -> TdrOptions {
+/// would be taken for hung: it is raised, as it is on machines that compute. One that the scenario gives is kept. Returns the length of
+/// that kernel and the delay with them if it was raised.
+fn time_limits(settings: TdrSettings, workload: &Workload) -> (TdrOptions, Option<(u64, u64)>) {
     let lengths = workload.kernels.iter().map(|kernel| match kernel.cost {
         Cost::Nanoseconds(nanoseconds) => nanoseconds,
         Cost::Upload => 0,
     });
     let longest = lengths.max().unwrap_or(0);
     let mut limits = TdrOptions::from(settings);
-    if settings.delay == TdrSettings::default().delay && longest >= limits.delay {
-        limits.delay = longest.saturating_mul(2);
-        let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
-        let (longest, delay) = (seconds(longest), seconds(limits.delay));
-        eprintln!("note: the longest kernel takes {longest:.1} s, so TdrDelay is {delay:.1} s");
+    if settings.delay != TdrSettings::default().delay || longest < limits.delay {
+        return (limits, None);
     }
-    limits
+    limits.delay = longest.saturating_mul(2);
+    (limits, Some((longest, limits.delay)))
 }
 
 /// The same run with processes that behave otherwise.

@@ -2,7 +2,7 @@
 
 macro_rules! driver_faults {
     ($($(#[$doc:meta])* $fault:ident, $name:literal;)*) => {
-        /// A mistake of a driver, or of a host. Each has occasions: the operations that it is about, or the patches.
+        /// A mistake of a driver, or of a host. Each has occasions: the operations that it is about, the patches, the command buffers, or what is created.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum DriverFault {
             $($(#[$doc])* $fault),*
@@ -96,4 +96,11 @@ driver_faults! {
     StandStill, "stand-still";
     /// An allocation is said to be busy, also when it is idle.
     StayBusy, "stay-busy";
+    /// A build is answered with STATUS_NOT_SUPPORTED, which no document allows, and nothing is encoded.
+    AnswerNotSupported, "answer-not-supported";
+    /// The split offsets of the driver's patch-location list come in the reverse order. Its occasions are the command buffers
+    /// that can be split.
+    ReverseSplitOffsets, "reverse-split-offsets";
+    /// The driver has no memory for what it is to create: a process, a context, an allocation, or for one that is opened.
+    NoMemory, "no-memory";
 }

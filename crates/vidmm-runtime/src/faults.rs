@@ -3,9 +3,9 @@
 use std::ops::RangeInclusive;
 
 use vidmm::contract::{
-    AdapterInfo, AddressingModel, BuildPagingBuffer, BuildStatus, Kmd, KmdProcessHandle, MemoryTransferDirection,
-    NotifyAlloc, NotifyAllocFlags, PagingOperation, Patch, PteFlags, SegmentFlags, SegmentSet, Transfer,
-    UpdatePageTable,
+    AdapterInfo, AddressingModel, BuildPagingBuffer, BuildStatus, Kmd, KmdError, KmdProcessHandle,
+    MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, PagingOperation, Patch, PteFlags, Render, RenderStatus,
+    SegmentFlags, SegmentSet, Transfer, UpdatePageTable,
 };
 use vidmm::{PhysicalAddress, SegmentId};
 
@@ -14,6 +14,9 @@ use crate::early_unmap::EarlyHost;
 use crate::garbled;
 use crate::hook::{HookedKmd, KmdHook};
 use crate::runtime::Machine;
+
+/// An NTSTATUS with which drivers are seen to answer what they do not know.
+const STATUS_NOT_SUPPORTED: i32 = 0xC000_00BB_u32 as i32;
 
 impl Machine {
     /// The machine with a mistake in it, which hits its `nth` occasion, counted from 1, or every one.
@@ -79,6 +82,20 @@ impl KmdHook for Mistake {
             true => garbled::patch(self.fault, driver, patch),
             false => driver.patch(patch),
         }
+    }
+
+    fn render(&mut self, driver: &mut dyn Kmd, render: &mut Render<'_>) -> Result<(), RenderStatus> {
+        driver.render(render)?;
+        let list = &mut *render.patch_location_list_out;
+        let can_be_split = list.windows(2).any(|pair| pair[0].split_offset != pair[1].split_offset);
+        if self.is_hit_by(self.fault == DriverFault::ReverseSplitOffsets && can_be_split) {
+            garbled::reverse_split_offsets(list);
+        }
+        Ok(())
+    }
+
+    fn allocate(&mut self) -> Result<(), KmdError> {
+        if self.is_hit_by(self.fault == DriverFault::NoMemory) { Err(KmdError) } else { Ok(()) }
     }
 
     fn adapter_queried(&mut self, info: &AdapterInfo) {
@@ -177,6 +194,7 @@ impl Mistake {
             }
             (DriverFault::StandStill, _) => BuildStatus::InsufficientDmaBuffer,
             (DriverFault::StayBusy, _) => BuildStatus::AllocationBusy,
+            (DriverFault::AnswerNotSupported, _) => BuildStatus::Other(STATUS_NOT_SUPPORTED),
             (fault, operation) => match garbled::operation(fault, operation, self.paging_process) {
                 Some(operation) => encode(driver, &operation, build),
                 None => BuildStatus::Success,

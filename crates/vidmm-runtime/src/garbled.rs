@@ -53,7 +53,8 @@ pub(crate) fn is_about(fault: DriverFault, operation: &PagingOperation, paging: 
             | DriverFault::OverrunPrivateData
             | DriverFault::AdvanceLess
             | DriverFault::StandStill
-            | DriverFault::StayBusy,
+            | DriverFault::StayBusy
+            | DriverFault::AnswerNotSupported,
             _,
         ) => true,
         _ => false,
@@ -160,6 +161,12 @@ pub(crate) fn is_about_patches(fault: DriverFault) -> bool {
             | DriverFault::SkipLastPatch
             | DriverFault::IgnorePatchOffset
     )
+}
+
+/// Gives the patch locations their split offsets in the reverse order.
+pub(crate) fn reverse_split_offsets(list: &mut [PatchLocation]) {
+    let offsets: Vec<u32> = list.iter().map(|location| location.split_offset).collect();
+    list.iter_mut().zip(offsets.into_iter().rev()).for_each(|(location, offset)| location.split_offset = offset);
 }
 
 /// Lets `driver` patch otherwise than it was asked to, or not at all.

@@ -19,6 +19,20 @@ pub trait KmdHook {
         driver.patch(patch);
     }
 
+    /// What `driver` would be asked to translate. Without an answer of the hook's own it is.
+    fn render(&mut self, driver: &mut dyn Kmd, render: &mut Render<'_>) -> Result<(), RenderStatus> {
+        driver.render(render)
+    }
+
+    /// The driver is about to create something for a client, or to open an allocation.
+    ///
+    /// # Errors
+    ///
+    /// If it is to have no memory for that: it is not asked then.
+    fn allocate(&mut self) -> Result<(), KmdError> {
+        Ok(())
+    }
+
     /// What the core is told of an interrupt that the driver takes for `interrupt`.
     fn interrupt_decoded(&mut self, interrupt: NotifyInterrupt) -> NotifyInterrupt {
         interrupt
@@ -46,6 +60,11 @@ impl<H: KmdHook> HookedKmd<H> {
     pub fn new(driver: Box<dyn Kmd>, hook: H) -> Self {
         Self { driver, hook }
     }
+
+    /// What the adapter itself needs to start is created in any case.
+    fn allocate_for(&mut self, client: bool) -> Result<(), KmdError> {
+        if client { self.hook.allocate() } else { Ok(()) }
+    }
 }
 
 impl<H: KmdHook> Kmd for HookedKmd<H> {
@@ -64,6 +83,7 @@ impl<H: KmdHook> Kmd for HookedKmd<H> {
     }
 
     fn create_process(&mut self, system_process: bool) -> Result<KmdProcessHandle, KmdError> {
+        self.allocate_for(!system_process)?;
         let process = self.driver.create_process(system_process)?;
         self.hook.process_created(process, system_process);
         Ok(process)
@@ -79,6 +99,7 @@ impl<H: KmdHook> Kmd for HookedKmd<H> {
         node_ordinal: u32,
         system_context: bool,
     ) -> Result<KmdContextHandle, KmdError> {
+        self.allocate_for(!system_context)?;
         self.driver.create_context(process, node_ordinal, system_context)
     }
 
@@ -87,6 +108,7 @@ impl<H: KmdHook> Kmd for HookedKmd<H> {
     }
 
     fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
+        self.hook.allocate().map_err(|KmdError| CreateAllocationError::NoMemory)?;
         self.driver.create_allocation(private_driver_data)
     }
 
@@ -99,6 +121,7 @@ impl<H: KmdHook> Kmd for HookedKmd<H> {
         process: KmdProcessHandle,
         allocation: KmdAllocationHandle,
     ) -> Result<KmdOpenHandle, KmdError> {
+        self.hook.allocate()?;
         self.driver.open_allocation(process, allocation)
     }
 
@@ -124,7 +147,7 @@ impl<H: KmdHook> Kmd for HookedKmd<H> {
     }
 
     fn render(&mut self, render: &mut Render<'_>) -> Result<(), RenderStatus> {
-        self.driver.render(render)
+        self.hook.render(&mut *self.driver, render)
     }
 
     fn patch(&mut self, patch: &mut Patch<'_>) {

@@ -49,5 +49,5 @@ pub use scenario::{
     SubmissionsSource, TableSettings, TdrSettings, TraceSource, Wddm, WorkloadSource, local_memory, steps,
 };
 pub use sequence::{Line, PortionRow, Portions, SlotRow, SlotState};
-pub use simulate::{Campaign, Failure, Outcome, Profile, SimDesc, Tally, replay, shrink, simulate};
+pub use simulate::{Campaign, Failure, Outcome, Profile, SimDesc, Tally, caught, replay, shrink, simulate};
 pub use timeline::Shares;

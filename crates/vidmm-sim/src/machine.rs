@@ -60,6 +60,8 @@ pub struct MachineDesc {
     pub bus_bytes_per_second: u64,
     /// Bandwidth of local memory, in bytes a second.
     pub local_bytes_per_second: u64,
+    /// From what it is drawn how late each packet begins; none is as soon as it can.
+    pub latency_seed: Option<u64>,
     /// Mistakes that are built in.
     pub faults: Vec<Fault>,
 }
@@ -130,6 +132,7 @@ impl MachineDesc {
             reset_nanoseconds: cost.reset.ns,
             bus_bytes_per_second: cost.bus_bytes_per_second(),
             local_bytes_per_second: cost.local_bytes_per_second(),
+            latency_seed: cost.latency_seed,
             faults: faults.to_owned(),
         }
     }

@@ -18,6 +18,8 @@ pub struct CostModel {
     pub local_bytes_per_second: u64,
     /// Nanoseconds before the first command of a packet.
     pub packet_nanoseconds: u64,
+    /// From what it is drawn how much longer each packet takes before its first command, up to 64 times as long; none is never.
+    pub latency_seed: Option<u64>,
     /// Nanoseconds that every command takes, whatever else it costs.
     pub command_nanoseconds: u64,
     /// Picoseconds for each entry of a page table or of the aperture.
@@ -38,6 +40,7 @@ impl Default for CostModel {
             bus_to_host_bytes_per_second: 25_000_000_000,
             local_bytes_per_second: 800_000_000_000,
             packet_nanoseconds: 2_000,
+            latency_seed: None,
             command_nanoseconds: 200,
             pte_picoseconds: 500,
             flush_nanoseconds: 500,
@@ -48,6 +51,16 @@ impl Default for CostModel {
 }
 
 impl CostModel {
+    /// How long the `nth` packet that `engine` begins takes before its first command.
+    pub fn packet_latency(&self, engine: u32, nth: u64) -> Nanoseconds {
+        let more = self.latency_seed.map_or(0, |seed| {
+            let drawn = mixed(mixed(seed) ^ mixed(u64::from(engine) << 48 ^ nth));
+            // Half of the packets are hardly late, so that an engine can overtake another by many of them.
+            if drawn & 1 == 0 { 0 } else { (drawn >> 1) % (64 * self.packet_nanoseconds).max(1) }
+        });
+        self.packet_nanoseconds.saturating_add(more)
+    }
+
     /// How long `command` takes.
     pub fn duration(&self, command: &Command) -> Nanoseconds {
         let own = match command {
@@ -82,4 +95,30 @@ impl CostModel {
 fn at_rate(bytes: u64, rate: u64) -> Nanoseconds {
     let nanoseconds = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate.max(1)));
     u64::try_from(nanoseconds).unwrap_or(u64::MAX)
+}
+
+/// A number from which nobody sees what it was made of: the last step of SplitMix64.
+fn mixed(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CostModel;
+
+    #[test]
+    fn latencies_follow_from_the_seed_alone() {
+        let drawn = |seed| {
+            let cost = CostModel { latency_seed: seed, ..CostModel::default() };
+            (0..3).flat_map(|engine| (1..50).map(move |nth| cost.packet_latency(engine, nth))).collect::<Vec<_>>()
+        };
+        assert!(drawn(None).iter().all(|&latency| latency == 2_000), "without a seed all are alike");
+        assert_eq!(drawn(Some(7)), drawn(Some(7)));
+        assert_ne!(drawn(Some(7)), drawn(Some(8)));
+        let longest = drawn(Some(7)).into_iter().max().unwrap_or(0);
+        assert!(drawn(Some(7)).contains(&2_000) && (64_000..=130_000).contains(&longest), "{longest}");
+    }
 }

@@ -26,7 +26,8 @@ pub struct Engine {
     /// Whether only a reset of the adapter helps: a reset of the engine has lied.
     pub is_dead: bool,
     submitted_fence: u64,
-    num_begun: u64,
+    /// How many packets have begun.
+    pub num_begun: u64,
     free_since: Nanoseconds,
     preemption: Option<Preemption>,
 }

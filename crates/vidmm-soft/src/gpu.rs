@@ -155,7 +155,8 @@ impl ModelGpu {
             State::Starting(_) => {
                 let mishap = |nth| self.faults.mishap(engine as u32, nth);
                 if let Some(running) = self.engines[engine].start(now, mishap) {
-                    let until = now.saturating_add(self.cost.packet_nanoseconds);
+                    let latency = self.cost.packet_latency(engine as u32, self.engines[engine].num_begun);
+                    let until = now.saturating_add(latency);
                     self.engines[engine].state = State::Preparing { running, until };
                 }
             }

@@ -20,13 +20,24 @@ use crate::{
 pub enum Violation {
     /// The driver claims to have written more than the buffer holds.
     #[error(
-        "BPB-02: the driver claims {dma_bytes} bytes of commands and {private_bytes} of private data, more than were left"
+        "BPB-02: the driver claims {dma_bytes} bytes of commands and {private_bytes} of private data for {}, more than were left",
+        of_what(*.operation)
     )]
     BufferOverrun {
+        /// What it was asked to encode; none is the commands of a user-mode driver.
+        operation: Option<PagingOperationKind>,
         /// Bytes of commands claimed.
         dma_bytes: usize,
         /// Bytes of private data claimed.
         private_bytes: usize,
+    },
+    /// A build was answered with a status that no document allows.
+    #[error("BPB-01: illegal status {status:#010x} from BuildPagingBuffer, for {operation}")]
+    IllegalStatus {
+        /// What the driver was asked to encode.
+        operation: PagingOperationKind,
+        /// The NTSTATUS.
+        status: i32,
     },
     /// A fresh full-size buffer brought no progress.
     #[error(
@@ -81,6 +92,10 @@ pub enum Violation {
     /// The driver created an allocation with an impossible property.
     #[error("CRE-03: the driver created an allocation with {0}")]
     AllocationInfo(AllocationInfoRule),
+}
+
+fn of_what(operation: Option<PagingOperationKind>) -> &'static str {
+    operation.map_or("a command buffer", PagingOperationKind::name)
 }
 
 /// What a driver's author should know, although nothing is refused for it. Each kind is reported once.

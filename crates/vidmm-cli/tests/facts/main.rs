@@ -17,4 +17,5 @@ mod residency;
 mod scenarios;
 mod splitting;
 mod splitting_audit;
+mod sweep;
 mod traces;

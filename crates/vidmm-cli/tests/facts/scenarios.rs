@@ -52,6 +52,25 @@ fn scenarios_page_in_and_out() {
     }
 }
 
+/// P01 to P60: a file each, or several, or a folder.
+#[test]
+fn each_of_the_sixty_has_a_file() {
+    let readme = fs::read_to_string(workspace().join("scenarios/README.md")).expect("it is there");
+    let paths = all_scenarios();
+    for number in 1..=60 {
+        let is_its = |path: &&String| path.split('/').any(|part| part.starts_with(&format!("p{number:02}")));
+        let of_number: Vec<&String> = paths.iter().filter(is_its).collect();
+        assert!(!of_number.is_empty(), "P{number:02} has no file");
+        let row = readme.lines().find(|line| line.starts_with(&format!("| P{number:02} "))).unwrap_or_default();
+        for path in of_number {
+            let link = path.trim_start_matches("scenarios/");
+            let folder = link.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let is_listed = row.contains(&format!("({link})")) || row.contains(&format!("({folder})"));
+            assert!(is_listed, "scenarios/README.md does not list {link} for P{number:02}");
+        }
+    }
+}
+
 #[test]
 fn every_expected_text_has_a_scenario() {
     let folders = [

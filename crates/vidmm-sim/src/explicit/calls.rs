@@ -61,13 +61,33 @@ impl Session<'_> {
         let (vidmm, kmd, _) = self.runtime.borrow();
         let device = vidmm.create_device(CreateDeviceDesc { process, residency })?;
         let has_queue = !is_physical || residency == Some(DeviceResidency::DeviceList);
-        let queue = if has_queue { Some(vidmm.create_paging_queue(device, create.priority)?) } else { None };
-        let mut engine = |ordinal| {
-            let context = vidmm.create_context(kmd, device, ordinal)?;
-            Ok::<_, CreateError>(EngineQueue { context, fence: vidmm.create_monitored_fence(0), submitted: 0 })
+        let (mut queue, mut contexts, mut fences) = (None, Vec::new(), Vec::new());
+        let mut furnish = || {
+            if has_queue {
+                queue = Some(vidmm.create_paging_queue(device, create.priority)?);
+            }
+            for ordinal in engines {
+                contexts.push(vidmm.create_context(kmd, device, ordinal)?);
+                fences.push(vidmm.create_monitored_fence(0));
+            }
+            Ok::<_, CreateError>(())
         };
-        let engines = [engine(engines[0])?, engine(engines[1])?];
-        Ok(Device { process, device, queue, engines, trim_notification: None })
+        if let Err(error) = furnish() {
+            // Who is refused a part of a device keeps nothing of it. What cannot be destroyed shows at the end, when it is left.
+            for context in contexts {
+                let _ = vidmm.destroy_context(kmd, context);
+            }
+            for fence in fences {
+                let _ = vidmm.destroy_monitored_fence(fence);
+            }
+            if let Some(queue) = queue {
+                let _ = vidmm.destroy_paging_queue(queue);
+            }
+            let _ = vidmm.destroy_device(device);
+            return Err(error);
+        }
+        let engine = |at| EngineQueue { context: contexts[at], fence: fences[at], submitted: 0 };
+        Ok(Device { process, device, queue, engines: [engine(0), engine(1)], trim_notification: None })
     }
 
     /// The device of that name, which is made if it is the default.

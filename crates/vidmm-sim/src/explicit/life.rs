@@ -147,7 +147,8 @@ impl Session<'_> {
         }
         let mut refused: Vec<String> = processes.iter().flat_map(|&process| self.remains(process)).collect();
         let (vidmm, _, host) = self.runtime.borrow();
-        for (name, &fence) in &self.objects.fences {
+        let forged = &self.objects.forged_fences;
+        for (name, &fence) in self.objects.fences.iter().filter(|(name, _)| !forged.contains(*name)) {
             refused.extend(vidmm.destroy_monitored_fence(fence).err().map(|error| format!("{name}: {error}")));
         }
         for allocation in self.objects.allocations.values_mut() {

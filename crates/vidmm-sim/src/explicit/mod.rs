@@ -13,6 +13,7 @@ mod rules;
 mod session;
 mod faults;
 mod calls;
+mod forged;
 mod render;
 mod residency;
 mod cpu;

@@ -1,6 +1,6 @@
 //! What steps have created, by its names.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use vidmm::contract::CpuVirtualAddress;
@@ -20,6 +20,10 @@ pub(crate) struct Objects {
     pub allocations: BTreeMap<String, Allocation>,
     pub mappings: BTreeMap<String, Mapping>,
     pub fences: BTreeMap<String, MonitoredFenceId>,
+    /// The fences that nobody has created.
+    pub forged_fences: BTreeSet<String>,
+    /// How many handles steps have forged.
+    pub num_forged: u32,
     /// Kernel n is number n + 1.
     pub kernels: Vec<KernelState>,
     /// Kernels that have not ended, oldest first, by the fence that their end signals.

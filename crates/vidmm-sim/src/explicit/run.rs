@@ -26,7 +26,8 @@ pub(crate) fn start<'a>(
     factory: &MachineFactory<'_>,
     observer: &'a mut dyn Observer,
 ) -> Result<Session<'a>, RunError> {
-    let ExplicitScenario { adapter, cost, faults, .. } = scenario;
+    let ExplicitScenario { adapter, cost, .. } = scenario;
+    let faults = &scenario.all_faults();
     let &ExplicitScenario { local_memory_bytes, aperture_bytes, aperture_commit_limit_bytes, .. } = scenario;
     let memory = MemorySizes { local_memory_bytes, aperture_bytes, aperture_commit_limit_bytes };
     let desc = MachineDesc::new(adapter, cost, memory, faults);
@@ -44,6 +45,7 @@ pub(crate) fn start<'a>(
     let no_engine = || RunError::Machine("it has no engine that renders, or none that copies".to_owned());
     let mut session =
         Session::new(runtime, adapter.is_physical(), scenario.steps.len(), observer).ok_or_else(no_engine)?;
+    session.seed = scenario.seed;
     session.rules =
         (scenario.judged_by == JudgedBy::Rules).then(|| Box::new(Rules::new(adapter.addressing_model, faults)));
     Ok(session)
@@ -151,6 +153,7 @@ impl Session<'_> {
     pub(super) fn look(&mut self, look: &Look) -> Result<(), Absent> {
         match look {
             Look::Wait(until) => self.wait(until),
+            Look::ForgeHandle(forge) => self.forge_handle(forge)?,
             Look::System(names) => self.check_system(names)?,
             Look::CpuWrite(names) => self.cpu_write(names)?,
             Look::CpuRead(names) => self.cpu_read(names)?,

@@ -31,6 +31,8 @@ pub(crate) struct Session<'a> {
     pub report: ExplicitReport,
     /// The ordinals of the engines that run kernels, as [`KernelEngine`](crate::KernelEngine) numbers them.
     pub engines: [u32; 2],
+    /// What forged handles are drawn from.
+    pub seed: u64,
     /// Whether there are no GPU virtual addresses.
     pub is_physical: bool,
     /// The line and the words of the step that is being made.
@@ -87,6 +89,7 @@ impl<'a> Session<'a> {
             narrator: Narrator::default(),
             report: ExplicitReport { steps: steps as u64, ..ExplicitReport::default() },
             engines,
+            seed: 0,
             is_physical,
             step: (0, String::new()),
             closing: false,

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
+use vidmm_trace::SplitMix64;
 
 use super::duration::Duration;
 
@@ -22,16 +23,35 @@ pub struct CostSettings {
     pub local_gb_per_s: f64,
     /// How long a reset of an engine takes, a reset of the adapter, and its restart.
     pub reset: Duration,
+    /// From what it is drawn how late each packet begins; none is as soon as it can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_seed: Option<u64>,
 }
 
 impl Default for CostSettings {
     /// A GPU on 16 lanes of PCIe 4.
     fn default() -> Self {
-        Self { bus_gb_per_s: 25.0, local_gb_per_s: 800.0, reset: Duration { ns: 1_000_000 } }
+        Self { bus_gb_per_s: 25.0, local_gb_per_s: 800.0, reset: Duration { ns: 1_000_000 }, latency_seed: None }
     }
 }
 
 impl CostSettings {
+    /// A machine of the same kind that is otherwise fast: what scenarios leave open. Each speed is from half to twice as high, and
+    /// packets begin late, so that engines overtake each other in another order.
+    #[must_use]
+    pub fn drawn(&self, seed: u64) -> Self {
+        let mut random = SplitMix64::stream(seed, 0);
+        let mut factor = || random.within(50, 200) as f64 / 100.0;
+        let (bus, local, reset) = (factor(), factor(), factor());
+        let within = |bandwidth: f64| bandwidth.clamp(*BANDWIDTHS.start(), *BANDWIDTHS.end());
+        Self {
+            bus_gb_per_s: within(self.bus_gb_per_s * bus),
+            local_gb_per_s: within(self.local_gb_per_s * local),
+            reset: Duration { ns: (self.reset.ns as f64 * reset) as u64 },
+            latency_seed: Some(seed),
+        }
+    }
+
     /// The bandwidth between system and local memory, each way, in bytes a second.
     pub fn bus_bytes_per_second(&self) -> u64 {
         bytes_per_second(self.bus_gb_per_s)

@@ -59,6 +59,8 @@ pub struct Scenario {
     pub compare: Option<CompareSettings>,
     /// The errors to be made on purpose, each name once, so that a run can show that they are found.
     pub faults: Vec<Fault>,
+    /// What its findings must say, if it is there to show how a mistake is found.
+    pub shows: Option<String>,
 }
 
 impl Default for Scenario {
@@ -75,11 +77,19 @@ impl Default for Scenario {
             script: Script::default(),
             compare: None,
             faults: Vec::new(),
+            shows: None,
         }
     }
 }
 
 impl Scenario {
+    /// Runs it with another seed: what is generated is, and how fast the machine is. With its own it is as it is written.
+    pub fn set_seed(&mut self, seed: u64) {
+        if seed != self.seed {
+            (self.seed, self.cost) = (seed, self.cost.drawn(seed));
+        }
+    }
+
     /// Generates or imports the workload of each process, and scales it. `base_dir` is where the path of a trace starts: the
     /// scenario's folder.
     ///

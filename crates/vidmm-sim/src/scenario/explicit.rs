@@ -4,9 +4,9 @@ use vidmm_runtime::AllocationSegments;
 
 use super::adapter::AdapterSettings;
 use super::cost::CostSettings;
-use super::fault::Fault;
+use super::fault::{Fault, FaultKind};
 use super::judged_by::JudgedBy;
-use super::steps::{Action, Look, Step, check_steps, drop_orphans};
+use super::steps::{Action, Answer, Call, Look, Step, check_steps, drop_orphans};
 use vidmm_trace::{ByteSize, LocalMemory};
 
 /// The local memory of a scenario of steps that does not say.
@@ -17,8 +17,10 @@ pub(super) const DEFAULT_LOCAL_MEMORY: LocalMemory = LocalMemory::Bytes(ByteSize
 pub struct ExplicitScenario {
     /// What reports call it; by default its file's name without the extension.
     pub name: String,
-    /// Which transfer a fault hits follows from it.
+    /// Its own: with another one the machine is otherwise fast.
     pub seed: u64,
+    /// A mistake to be made at one occasion: the n-th, where n is the seed.
+    pub fault_at_seed: Option<FaultKind>,
     /// What it is judged by.
     pub judged_by: JudgedBy,
     /// The machine.
@@ -43,6 +45,26 @@ impl ExplicitScenario {
         if self.local_memory_bytes > 0 { AllocationSegments::Local } else { AllocationSegments::System }
     }
 
+    /// Runs it with another seed: what the steps leave open is drawn from it. With its own it is as it is written.
+    pub fn set_seed(&mut self, seed: u64) {
+        if seed != self.seed {
+            (self.seed, self.cost) = (seed, self.cost.drawn(seed));
+            for step in &mut self.steps {
+                if let Action::Call(Call::KillProcess(kill)) = &mut step.action
+                    && kill.after_up_to > 0
+                {
+                    kill.after = 1 + (seed % u64::from(kill.after_up_to)) as u32;
+                }
+            }
+        }
+    }
+
+    /// The errors to be made on purpose, with the one that the seed picks.
+    pub fn all_faults(&self) -> Vec<Fault> {
+        let at_seed = self.fault_at_seed.map(|kind| Fault { kind, nth: Some(self.seed.max(1)) });
+        self.faults.iter().copied().chain(at_seed).collect()
+    }
+
     /// Checks that its steps name what there is, as is done when a file is read.
     ///
     /// # Errors
@@ -59,12 +81,13 @@ impl ExplicitScenario {
 
     /// Whether its steps say what faults on purpose must bring about.
     pub fn tells_of_faults(&self) -> bool {
-        let looks = |step: &Step| {
-            matches!(
+        let tells = |step: &Step| {
+            let looks = matches!(
                 step.action,
                 Action::Look(Look::DeviceError(_) | Look::AdapterError(_) | Look::Resets(_) | Look::Finding(_))
-            )
+            );
+            looks || matches!(step.expect, Some(Answer::Kmd | Answer::Allocation))
         };
-        self.steps.iter().any(looks)
+        self.steps.iter().any(tells)
     }
 }

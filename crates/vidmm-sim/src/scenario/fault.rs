@@ -162,3 +162,12 @@ pub(super) fn faults<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<F
     Fault::check_list(&faults).map_err(D::Error::custom)?;
     Ok(faults)
 }
+
+/// Reads a fault that is not said when it hits.
+pub(super) fn fault_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<FaultKind>, D::Error> {
+    let Fault { kind, nth } = Fault::deserialize(deserializer)?;
+    match nth {
+        None => Ok(Some(kind)),
+        Some(_) => Err(D::Error::custom(format!("the seed says when; write `{}`", kind.name()))),
+    }
+}

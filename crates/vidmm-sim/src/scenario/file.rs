@@ -17,7 +17,7 @@ use super::definition::{DEFAULT_NAME, Scenario};
 use super::duration::Duration;
 use super::error::ScenarioError;
 use super::explicit::{DEFAULT_LOCAL_MEMORY, ExplicitScenario};
-use super::fault::{Fault, faults};
+use super::fault::{Fault, FaultKind, fault_kind, faults};
 use super::judged_by::JudgedBy;
 use super::limits::{MAX_FILE_BYTES, MAX_LOCAL_MEMORY};
 use super::number::within;
@@ -125,16 +125,20 @@ fn workload(mut table: Spanned<DeTable<'_>>, path: &Path) -> Result<Scenario, Pr
         let of_steps = "a workload is judged by what its kernels read; leave `judge` out, or write steps".to_owned();
         return Err(Problem::At(judge.span().start, of_steps));
     }
-    let Keys { name, seed, adapter, cost, client, faults, change, end, table, check, compare, .. } =
+    if let Some(fault) = table.get_ref().get("fault-at-seed") {
+        let of_steps = "a seed changes the occasions of a workload; write `faults`, or steps".to_owned();
+        return Err(Problem::At(fault.span().start, of_steps));
+    }
+    let Keys { name, seed, adapter, cost, client, faults, shows, change, end, table, check, compare, .. } =
         Keys::deserialize(toml::Deserializer::from(table))?;
     let script = Script { changes: change, end, table, checks: check };
     let name = name.unwrap_or_else(|| stem(path));
-    Ok(Scenario { name, seed, adapter, cost, client, source, processes, script, compare, faults })
+    Ok(Scenario { name, seed, adapter, cost, client, source, processes, script, compare, faults, shows })
 }
 
 /// Reads a scenario of steps. Nothing in it is a share, because there is no workload to take a share of.
 fn explicit(mut table: Spanned<DeTable<'_>>, text: &str, path: &Path) -> Result<ExplicitScenario, Problem> {
-    for key in ["workload", "process", "client", "change", "end", "table", "check", "compare"] {
+    for key in ["workload", "process", "client", "change", "end", "table", "check", "compare", "shows"] {
         if let Some(other) = table.get_ref().get(key) {
             return Err(Problem::At(
                 other.span().start,
@@ -158,11 +162,12 @@ fn explicit(mut table: Spanned<DeTable<'_>>, text: &str, path: &Path) -> Result<
     let aperture_commit_limit_bytes =
         limit.map(|limit| bytes("aperture-commit-limit", places[1], limit)).transpose()?;
     let aperture_bytes = keys.adapter.aperture.unwrap_or(DEFAULT_APERTURE).bytes();
-    let Keys { name, seed, judge, adapter, cost, faults, .. } = keys;
+    let Keys { name, seed, judge, adapter, cost, faults, fault_at_seed, .. } = keys;
     let name = name.unwrap_or_else(|| stem(path));
     Ok(ExplicitScenario {
         name,
         seed,
+        fault_at_seed,
         judged_by: judge,
         adapter,
         cost,
@@ -201,6 +206,9 @@ struct Keys {
     client: ClientSettings,
     #[serde(deserialize_with = "faults")]
     faults: Vec<Fault>,
+    #[serde(deserialize_with = "fault_kind")]
+    fault_at_seed: Option<FaultKind>,
+    shows: Option<String>,
     change: Vec<Change>,
     end: Option<Duration>,
     table: Option<TableSettings>,
@@ -220,6 +228,8 @@ impl Default for Keys {
             cost,
             client,
             faults,
+            fault_at_seed: None,
+            shows: None,
             change: changes,
             end,
             table,

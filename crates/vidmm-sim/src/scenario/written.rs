@@ -6,13 +6,14 @@ use vidmm_trace::{ByteSize, LocalMemory};
 
 use super::adapter::{AdapterSettings, DEFAULT_APERTURE};
 use super::explicit::{DEFAULT_LOCAL_MEMORY, ExplicitScenario};
-use super::fault::Fault;
+use super::fault::{Fault, FaultKind};
 use super::judged_by::JudgedBy;
 use super::keys::is_default;
 use super::steps::Step;
 
 /// A scenario of steps, by the keys of its file.
 #[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
 struct Written<'a> {
     name: &'a str,
     seed: u64,
@@ -20,6 +21,8 @@ struct Written<'a> {
     judge: JudgedBy,
     #[serde(skip_serializing_if = "<[Fault]>::is_empty")]
     faults: &'a [Fault],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fault_at_seed: Option<&'a str>,
     #[serde(skip_serializing_if = "Table::is_empty")]
     adapter: Table,
     #[serde(skip_serializing_if = "Table::is_empty")]
@@ -46,6 +49,7 @@ impl ExplicitScenario {
                 seed: self.seed,
                 judge: self.judged_by,
                 faults: &self.faults,
+                fault_at_seed: self.fault_at_seed.map(FaultKind::name),
                 adapter: without_defaults(&self.adapter_as_sized())?,
                 cost: without_defaults(&self.cost)?,
                 steps: &self.steps,

@@ -225,6 +225,9 @@ impl Narrator {
                 "busy",
                 format!("the driver wants the allocation idle; {kind} is asked for again when the GPU is"),
             ),
+            BuildStatus::Other(status) => {
+                self.say("illegal", format!("the driver answers {status:#010x} to {kind}, which it must not"));
+            }
         }
         self.unfinished = Some(*operation);
     }

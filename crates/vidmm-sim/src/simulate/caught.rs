@@ -10,7 +10,7 @@ thread_local! {
 }
 
 /// Does something that may panic. Returns what the panic said and where, if it did; nothing is printed.
-pub(super) fn caught(action: impl FnOnce()) -> Option<String> {
+pub fn caught(action: impl FnOnce()) -> Option<String> {
     listen();
     IS_CATCHING.set(true);
     // What is half done is not looked at any more.

@@ -20,6 +20,7 @@ mod outcome;
 mod campaign;
 
 pub use campaign::{Campaign, Tally};
+pub use caught::caught;
 pub use outcome::{Failure, Outcome, SimDesc, replay, simulate};
 #[cfg(feature = "planted-bugs")]
 pub(crate) use outcome::{machine_of, simulate_in};

@@ -162,7 +162,7 @@ impl<'s, 'a> Player<'s, 'a> {
     pub fn kill(&mut self, process: usize, after: u32) {
         self.cast.processes[process].lives = false;
         let name = self.cast.processes[process].name.clone();
-        self.call(Call::KillProcess(KillProcess { process: name, after }));
+        self.call(Call::KillProcess(KillProcess { process: name, after, after_up_to: 0 }));
         for device in self.cast.living_devices() {
             if self.cast.devices[device].process == process {
                 self.cast.bury_device(device);

@@ -89,11 +89,13 @@ impl World {
         let scenario = ExplicitScenario {
             name: format!("seed-{seed}"),
             seed,
+            fault_at_seed: None,
             adapter,
             cost: CostSettings {
                 bus_gb_per_s: dice.pick(&[1.0, 12.0, 25.0, 100.0]).unwrap_or(25.0),
                 local_gb_per_s: 800.0,
                 reset: Duration { ns: dice.log_within(1000, 100_000_000) },
+                latency_seed: None,
             },
             faults,
             local_memory_bytes: if has_local_memory { local_memory } else { 0 },

@@ -334,3 +334,45 @@ fn without_an_io_mmu_nothing_is_unmapped_early() {
     assert_eq!(faulty.commands(&notification).len(), 3);
     assert_eq!(faulty.io_mmu.misuses(), []);
 }
+
+#[test]
+fn an_illegal_status_is_answered_on_its_occasion_only() {
+    let mut faulty = faulty(page_tables(), DriverFault::AnswerNotSupported, Some(2));
+    let operation = faulty.page_out();
+    let status = |faulty: &mut Faulty| {
+        let mut multipass_offset = 0;
+        let mut build = BuildPagingBuffer {
+            operation: &operation,
+            dma_buffer: &mut [0; 4096],
+            dma_buffer_write_offset: 0,
+            dma_buffer_private_data: &mut [],
+            dma_bytes_written: 0,
+            private_bytes_written: 0,
+            multipass_offset: &mut multipass_offset,
+            allocation_is_idle: true,
+            system_context: KmdContextHandle(0),
+        };
+        (faulty.machine.kmd.build_paging_buffer(&mut build), build.dma_bytes_written > 0)
+    };
+    assert_eq!(status(&mut faulty), (BuildStatus::Success, true));
+    assert_eq!(status(&mut faulty), (BuildStatus::Other(0xC000_00BB_u32 as i32), false));
+}
+
+#[test]
+fn each_creation_is_refused_on_its_occasion_only() {
+    // The process that every faulty machine has is its first occasion, the allocation its second.
+    for (refused, nth) in [("none", 2), ("process", 3), ("context", 4), ("allocation", 5), ("open", 6)] {
+        let mut faulty = faulty(page_tables(), DriverFault::NoMemory, (nth > 2).then_some(nth).or(Some(99)));
+        let private_data = SoftUmd.allocation_private_data(&AllocationDesc::local(1 << 20));
+        let (kmd, process, allocation) = (&mut faulty.machine.kmd, faulty.process, faulty.allocation);
+        let system_context = kmd.create_context(faulty.paging, 0, true);
+        assert!(system_context.is_ok(), "what the adapter needs is no occasion");
+        let answers = [
+            ("process", kmd.create_process(false).is_ok()),
+            ("context", kmd.create_context(process, 1, false).is_ok()),
+            ("allocation", kmd.create_allocation(&private_data) != Err(CreateAllocationError::NoMemory)),
+            ("open", kmd.open_allocation(process, allocation).is_ok()),
+        ];
+        answers.into_iter().for_each(|(what, is_ok)| assert_eq!(is_ok, what != refused, "{what} of {nth}"));
+    }
+}

@@ -165,6 +165,7 @@ fn costs_add_up() {
         bus_to_host_bytes_per_second: 500_000_000,
         local_bytes_per_second: 4_000_000_000,
         packet_nanoseconds: 1000,
+        latency_seed: None,
         command_nanoseconds: 10,
         pte_picoseconds: 500,
         flush_nanoseconds: 70,

@@ -147,7 +147,12 @@ fn all_events() -> Vec<Event> {
     events.extend(driver_findings().into_iter().map(|finding| Event::DriverFinding { finding }));
     let violations = violations(signal);
     events.extend(violations.into_iter().map(|violation| Event::AdapterInError { violation }));
-    let statuses = [BuildStatus::Success, BuildStatus::InsufficientDmaBuffer, BuildStatus::AllocationBusy];
+    let statuses = [
+        BuildStatus::Success,
+        BuildStatus::InsufficientDmaBuffer,
+        BuildStatus::AllocationBusy,
+        BuildStatus::Other(i32::MIN),
+    ];
     for (operation, status) in operations().into_iter().zip(statuses.into_iter().cycle()) {
         let (offset, bytes, multipass_offset) = (number, 0, number);
         events.push(Event::PagingOperation { plan, operation, status, offset, bytes, multipass_offset });
@@ -482,7 +487,8 @@ fn violations(found: EngineFence) -> Vec<Violation> {
         AllocationInfoRule::Priority,
     ];
     let mut violations = vec![
-        Violation::BufferOverrun { dma_bytes: usize::MAX, private_bytes: 0 },
+        Violation::BufferOverrun { operation: None, dma_bytes: usize::MAX, private_bytes: 0 },
+        Violation::IllegalStatus { operation: PagingOperationKind::Transfer, status: i32::MIN },
         Violation::NoProgress,
         Violation::BusyWhileIdle,
         Violation::AbortedFence { engine: u32::MAX, last_aborted: LARGE, last_completed: u64::MAX, last_submitted: 0 },

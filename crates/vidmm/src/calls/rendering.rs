@@ -183,7 +183,7 @@ impl VidMm {
             let status = kmd.render(&mut render);
             let written = render.dma_bytes_written;
             if written > dma_buffer.len() - used {
-                let violation = Violation::BufferOverrun { dma_bytes: written, private_bytes: 0 };
+                let violation = Violation::BufferOverrun { operation: None, dma_bytes: written, private_bytes: 0 };
                 self.fail(violation);
                 return Err(RenderError::Driver(RenderStatus::InvalidParameter));
             }

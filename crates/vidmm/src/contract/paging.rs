@@ -33,7 +33,7 @@ pub struct BuildPagingBuffer<'a> {
     pub system_context: KmdContextHandle,
 }
 
-/// What a driver answers (BPB-01). There is no fourth answer.
+/// What a driver answers (BPB-01). Three answers are allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -46,6 +46,9 @@ pub enum BuildStatus {
     /// The allocation must be idle first; call again when it is.
     #[doc(alias = "STATUS_GRAPHICS_ALLOCATION_BUSY")]
     AllocationBusy,
+    /// Any other NTSTATUS, which a driver behind a C interface may return: it breaks BPB-01. The operation does not count as
+    /// encoded, nothing of it is submitted, and the adapter is in error.
+    Other(i32),
 }
 
 /// What the driver is asked to encode (3.2).
@@ -116,20 +119,27 @@ pub enum PagingOperationKind {
     DiscardContent,
 }
 
+impl PagingOperationKind {
+    /// WDDM's name of it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::VirtualTransfer => "VIRTUAL_TRANSFER",
+            Self::VirtualFill => "VIRTUAL_FILL",
+            Self::UpdatePageTable => "UPDATE_PAGE_TABLE",
+            Self::FlushTlb => "FLUSH_TLB",
+            Self::MapApertureSegment => "MAP_APERTURE_SEGMENT",
+            Self::UnmapApertureSegment => "UNMAP_APERTURE_SEGMENT",
+            Self::NotifyAlloc => "NOTIFY_ALLOC",
+            Self::Transfer => "TRANSFER",
+            Self::Fill => "FILL",
+            Self::DiscardContent => "DISCARD_CONTENT",
+        }
+    }
+}
+
 impl fmt::Display for PagingOperationKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            PagingOperationKind::VirtualTransfer => "VIRTUAL_TRANSFER",
-            PagingOperationKind::VirtualFill => "VIRTUAL_FILL",
-            PagingOperationKind::UpdatePageTable => "UPDATE_PAGE_TABLE",
-            PagingOperationKind::FlushTlb => "FLUSH_TLB",
-            PagingOperationKind::MapApertureSegment => "MAP_APERTURE_SEGMENT",
-            PagingOperationKind::UnmapApertureSegment => "UNMAP_APERTURE_SEGMENT",
-            PagingOperationKind::NotifyAlloc => "NOTIFY_ALLOC",
-            PagingOperationKind::Transfer => "TRANSFER",
-            PagingOperationKind::Fill => "FILL",
-            PagingOperationKind::DiscardContent => "DISCARD_CONTENT",
-        })
+        f.write_str(self.name())
     }
 }
 

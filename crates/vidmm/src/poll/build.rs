@@ -237,7 +237,8 @@ impl VidMm {
         });
         let gap = if self.adapter.has_bug(PlantedBug::LeaveGap) { 8 } else { 0 };
         if buffer.advance(dma_bytes + gap, private_bytes).is_none() {
-            return Built::Violation(Violation::BufferOverrun { dma_bytes, private_bytes });
+            let operation = Some(operation.kind());
+            return Built::Violation(Violation::BufferOverrun { operation, dma_bytes, private_bytes });
         }
         match status {
             BuildStatus::Success => {
@@ -270,6 +271,9 @@ impl VidMm {
                     self.report(DriverFinding::BusyUndocumented { operation });
                 }
                 Built::Busy
+            }
+            BuildStatus::Other(status) => {
+                Built::Violation(Violation::IllegalStatus { operation: operation.kind(), status })
             }
         }
     }

@@ -138,6 +138,29 @@ fn busy_while_idle_is_an_error_of_the_driver() {
     assert_eq!(failure(&world), Some(Violation::BusyWhileIdle));
 }
 
+/// P50, BPB-01: any other status puts the adapter in error. The operation does not count as done, and nothing of its buffer runs.
+#[test]
+fn an_illegal_status_is_an_error_of_the_driver() {
+    const STATUS_NOT_SUPPORTED: i32 = 0xC000_00BB_u32 as i32;
+    let (mut world, client) = World::with_pages(8);
+    at_first_fill(&mut world, |build| {
+        build.dma_bytes_written = 8;
+        BuildStatus::Other(STATUS_NOT_SUPPORTED)
+    });
+    let a = world.allocate(client, 1);
+    let _: Residency = world.make_resident(client, &[a]).unwrap();
+    let submitted = world.driver.submitted.len();
+    world.run_all();
+    let operation = PagingOperationKind::VirtualFill;
+    let violation = failure(&world).expect("the adapter is in error");
+    assert_eq!(violation, Violation::IllegalStatus { operation, status: STATUS_NOT_SUPPORTED });
+    let words = "BPB-01: illegal status 0xc00000bb from BuildPagingBuffer, for VIRTUAL_FILL";
+    assert_eq!(violation.to_string(), words);
+    let statistics = world.vidmm.statistics();
+    assert_eq!((statistics.virtual_fills, world.driver.submitted.len()), (0, submitted), "it is not taken as done");
+    assert_eq!(world.paging_fence(client), 0);
+}
+
 /// P51, I21: a driver that claims more than there is puts the adapter in error, whatever it answers.
 #[test]
 fn an_overrun_is_found() {
@@ -153,7 +176,10 @@ fn an_overrun_is_found() {
             let _: Residency = world.make_resident(client, &[a]).unwrap();
             world.run_all();
             let violation = failure(&world);
-            assert!(matches!(violation, Some(Violation::BufferOverrun { .. })), "{violation:?}");
+            let names_fill = |operation| operation == Some(PagingOperationKind::VirtualFill);
+            let is_named =
+                matches!(violation, Some(Violation::BufferOverrun { operation, .. }) if names_fill(operation));
+            assert!(is_named, "{violation:?}");
         }
     }
 }

@@ -9,7 +9,9 @@ use super::budget::{ExpectTrim, Intervals, ProcessPriority, QueryVideoMemory, Re
 use super::fault::{CheckError, CheckResets};
 use super::kernel::Kernel;
 use super::names;
-use super::objects::{CreateAllocation, CreateDevice, DestroyAllocation, KillProcess, MapAllocation, OnDevice};
+use super::objects::{
+    CreateAllocation, CreateDevice, DestroyAllocation, ForgeHandle, KillProcess, MapAllocation, OnDevice,
+};
 use super::render::Render;
 use super::residency::{Evict, MakeResident, Offer, Reclaim, SetPriority, UpdateProperty};
 use crate::scenario::duration::Duration;
@@ -97,6 +99,8 @@ pub enum Call {
 pub enum Look {
     /// Time passes.
     Wait(Until),
+    /// A name is given to a handle that names nothing.
+    ForgeHandle(ForgeHandle),
     /// What the CPU sees of allocations that are not resident must be what was written last, in plain bytes.
     System(Vec<String>),
     /// The CPU writes every page of allocations that are locked.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::budget::{ProcessPriority, ReserveVideoMemory};
 use super::call::{Action, Call, Look, Until};
 use super::lists::{Kind, objects, subject};
-use super::objects::{DestroyAllocation, KillProcess};
+use super::objects::{DestroyAllocation, HandleKind, KillProcess};
 use super::render::Render;
 use super::residency::{Evict, MakeResident, Offer, SetPriority, UpdateProperty};
 use super::{DEFAULT_DEVICE, DEFAULT_PROCESS, Step};
@@ -98,6 +98,14 @@ impl Known {
                 known("kernel", &self.kernels, kernel).map_err(|error| format!("{error}; {moments}"))
             }
             Action::Look(Look::Wait(_) | Look::PagingVa(..)) => Ok(()),
+            Action::Look(Look::ForgeHandle(forge)) => match forge.of {
+                HandleKind::Process => add("process", &mut self.processes, &forge.name),
+                HandleKind::Device => add("device", &mut self.devices, &forge.name),
+                HandleKind::Fence => add("fence", &mut self.fences, &forge.name),
+                HandleKind::Allocation => {
+                    add_members("allocation", &mut self.allocations, None, std::slice::from_ref(&forge.name))
+                }
+            },
             Action::Look(
                 Look::System(allocations)
                 | Look::CpuWrite(allocations)

@@ -68,6 +68,7 @@ impl fmt::Display for Look {
             Look::System(allocations) => write!(f, "check-system {}", list(allocations)),
             Look::CpuWrite(allocations) => write!(f, "cpu-write {}", list(allocations)),
             Look::CpuRead(allocations) => write!(f, "cpu-read {}", list(allocations)),
+            Look::ForgeHandle(forge) => forge.fmt(f),
             Look::Aperture(check) => {
                 let shown = match check.shows {
                     ApertureShows::Allocation => "shows its bytes",

@@ -68,6 +68,47 @@ impl fmt::Display for CreateDevice {
     }
 }
 
+/// A handle that nobody was given, to see what calls make of it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ForgeHandle {
+    /// Its name.
+    #[serde(rename = "forge-handle", deserialize_with = "name")]
+    pub name: String,
+    /// What it is to be taken for.
+    pub of: HandleKind,
+    /// Its value; none is drawn from the seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<u32>,
+}
+
+/// What a forged handle is to be taken for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HandleKind {
+    /// A process.
+    Process,
+    /// A device, with its paging queue and its contexts.
+    Device,
+    /// An allocation of the default's device.
+    Allocation,
+    /// A monitored fence.
+    Fence,
+}
+
+impl fmt::Display for ForgeHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.of {
+            HandleKind::Process => "process",
+            HandleKind::Device => "device",
+            HandleKind::Allocation => "allocation",
+            HandleKind::Fence => "fence",
+        };
+        write!(f, "forge-handle {} of a {kind}", self.name)?;
+        self.value.map_or(Ok(()), |value| write!(f, ": {value}"))
+    }
+}
+
 /// Allocations to be created.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -315,6 +356,9 @@ pub struct KillProcess {
     /// After how many more steps of the GPU: commands that begin or end. 0 is at once.
     #[serde(default, skip_serializing_if = "is_default")]
     pub after: u32,
+    /// With another seed than the scenario's own it is another number of steps, from 1 to this; 0 is the same.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub after_up_to: u32,
 }
 
 /// A mapping to be made.

@@ -18,7 +18,7 @@ use super::tables::{
 use crate::scenario::problem::Problem;
 
 /// The verbs, each the key of a step's table that says what the step does.
-const VERBS: [(&str, Read); 45] = [
+const VERBS: [(&str, Read); 46] = [
     ("create-process", |step| call(Call::CreateProcess(read::<CreateProcess>(step)?.create_process))),
     ("create-device", |step| call(Call::CreateDevice(read(step)?))),
     ("create-fence", |step| call(Call::CreateFence(read::<CreateFence>(step)?.create_fence))),
@@ -61,6 +61,7 @@ const VERBS: [(&str, Read); 45] = [
     ("destroy-allocation", |step| call(Call::DestroyAllocation(read(step)?))),
     ("free-va", |step| call(Call::FreeVa(read::<FreeVa>(step)?.free_va))),
     ("check-content", |step| call(Call::CheckContent(read::<CheckContent>(step)?.check_content))),
+    ("forge-handle", |step| look(Look::ForgeHandle(read(step)?))),
     ("wait", |step| look(Look::Wait(read::<Wait>(step)?.wait.into()))),
     ("check-system", |step| look(Look::System(read::<CheckSystem>(step)?.check_system))),
     ("check-aperture", |step| look(Look::Aperture(read(step)?))),

@@ -83,6 +83,7 @@ impl Serialize for Look {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         match self.clone() {
             Self::Wait(until) => Wait { wait: until.to_string() }.serialize(s),
+            Self::ForgeHandle(forge) => forge.serialize(s),
             Self::System(check_system) => CheckSystem { check_system }.serialize(s),
             Self::CpuWrite(cpu_write) => CpuWrite { cpu_write }.serialize(s),
             Self::CpuRead(cpu_read) => CpuRead { cpu_read }.serialize(s),

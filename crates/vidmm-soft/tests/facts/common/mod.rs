@@ -17,6 +17,7 @@ pub const FREE: CostModel = CostModel {
     bus_to_host_bytes_per_second: u64::MAX,
     local_bytes_per_second: u64::MAX,
     packet_nanoseconds: 0,
+    latency_seed: None,
     command_nanoseconds: 0,
     pte_picoseconds: 0,
     flush_nanoseconds: 0,
@@ -110,6 +111,7 @@ pub fn build_in(kmd: &mut dyn Kmd, operation: &PagingOperation, size: usize) -> 
             BuildStatus::Success => return commands,
             BuildStatus::InsufficientDmaBuffer => assert!(written > 0),
             BuildStatus::AllocationBusy => idle = true,
+            BuildStatus::Other(status) => panic!("status {status:#x}"),
         }
     }
 }
