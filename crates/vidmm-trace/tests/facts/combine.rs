@@ -1,7 +1,7 @@
 //! Several workloads as one: processes keep apart, arrivals are shifted and compressed.
 
-use proptest::prelude::*;
 use crate::support::{any_workload, kernel, workload};
+use proptest::prelude::*;
 use vidmm_trace::{Kernel, Workload};
 
 /// Two kernels of process 3 and one of process 7.

@@ -1,7 +1,7 @@
 //! `Workload::footprint` measures what a workload needs.
 
-use proptest::prelude::*;
 use crate::support::{any_workload, kernel, workload};
+use proptest::prelude::*;
 use vidmm_trace::{Buffer, Lifetime, Workload};
 
 /// Says whether a buffer is alive while kernel `at` runs, by looking at every kernel.

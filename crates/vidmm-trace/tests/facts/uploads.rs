@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use proptest::prelude::*;
 use crate::support::{any_workload, kernel, workload};
+use proptest::prelude::*;
 use vidmm_trace::{Engine, Kernel, Workload};
 
 /// Says which buffers are uploaded, in order.

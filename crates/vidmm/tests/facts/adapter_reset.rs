@@ -1,8 +1,8 @@
 //! Resets of the adapter: what is lost, who is told, and that everything works again (FLT-30 to FLT-34, BPB-27, P44, P46).
 
+use crate::world::*;
 use vidmm::contract::*;
 use vidmm::*;
-use crate::world::*;
 
 const SECOND: Nanoseconds = 1000 * MILLISECOND;
 

@@ -1,8 +1,8 @@
 //! Adapter start: whatever a driver reports is checked, and each broken rule is named (U-1, sections 1 and 4).
 
+use crate::world::*;
 use vidmm::contract::*;
 use vidmm::*;
-use crate::world::*;
 
 fn start(driver: &mut Driver, host: &mut Ledger) -> Result<VidMm, Vec<BrokenRule>> {
     VidMm::start_adapter(AdapterOptions { events: true, ..AdapterOptions::default() }, driver, host)

@@ -1,8 +1,8 @@
 //! What a driver may say of an allocation, and what becomes of it (CRE-, SEG-40..46).
 
+use crate::world::*;
 use vidmm::contract::*;
 use vidmm::*;
-use crate::world::*;
 
 fn create(world: &mut World, client: Client, info: AllocationInfo) -> Result<AllocationId, CreateError> {
     world.driver.next_allocation = Some(info);

@@ -1,8 +1,8 @@
 //! Budgets: what a process may keep resident while memory is short, and what it is told of that (5.6, U-24, U-31..U-33).
 
+use crate::world::*;
 use vidmm::contract::AddressingModel;
 use vidmm::*;
-use crate::world::*;
 
 const GROUPS: [MemorySegmentGroup; 2] = [MemorySegmentGroup::Local, MemorySegmentGroup::NonLocal];
 

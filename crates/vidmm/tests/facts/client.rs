@@ -1,11 +1,11 @@
 //! `vidmm::client`: sets, the manager of a residency list with its two ladders, trimming, renaming (RES-05, RES-14, RES-42).
 
+use crate::world::*;
 use vidmm::client::{
     BeginSubmissionError, Forgotten, Ladder, ManageFlags, Managed, Ready, RenameError, Renamer, ResidencyManager,
     ResidencySet,
 };
 use vidmm::*;
-use crate::world::*;
 
 /// A client with a manager, and a fence that counts its submissions.
 struct App {

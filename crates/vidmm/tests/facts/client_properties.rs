@@ -1,10 +1,10 @@
 //! Random programs over a `ResidencyManager`, against a model that looks at everything each time: who must be on the list,
 //! what must be evicted and in which order, and what work must read.
 
+use crate::world::*;
 use proptest::prelude::*;
 use vidmm::client::{BeginSubmissionError, Ladder, ManageFlags, Managed, ResidencyManager, ResidencySet};
 use vidmm::*;
-use crate::world::*;
 
 const PAGES: u64 = 24;
 const ALLOCATIONS: usize = 12;

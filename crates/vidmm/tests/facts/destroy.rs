@@ -1,7 +1,7 @@
 //! The end of things: memory, addresses and backing stores come back, when what uses them has ended (RES-91, RES-93, P59).
 
-use vidmm::*;
 use crate::world::*;
+use vidmm::*;
 
 /// RES-91: work submitted before still runs; then all comes back.
 #[test]

@@ -1,7 +1,7 @@
 //! How an allocation is destroyed: ASSUME_NOT_IN_USE and SYNCHRONOUS_DESTROY (5.10).
 
-use vidmm::*;
 use crate::world::*;
+use vidmm::*;
 
 fn is_reclaimed(world: &World, allocation: AllocationId) -> bool {
     world.events.contains(&Event::AllocationReclaimed { allocation })

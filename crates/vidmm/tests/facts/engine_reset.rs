@@ -1,9 +1,9 @@
 //! Engines that stop or hang: who suffers, and what runs again (FLT-01 to FLT-26, P42 to P45, I12).
 
+use crate::world::*;
 use vidmm::contract::*;
 use vidmm::event::PreemptReason;
 use vidmm::*;
-use crate::world::*;
 
 const SECOND: Nanoseconds = 1000 * MILLISECOND;
 

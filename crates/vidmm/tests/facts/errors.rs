@@ -1,8 +1,8 @@
 //! What goes wrong, and who suffers for it (section 7, P42, P43, P47, I12).
 
+use crate::world::*;
 use vidmm::contract::*;
 use vidmm::*;
-use crate::world::*;
 
 fn failure(world: &World) -> Option<Violation> {
     world.outputs.iter().find_map(|output| match output {

@@ -2,12 +2,12 @@
 //! the end, whoever lost something was told, and everybody goes on (I03, I12, I30, I32).
 
 use crate::model::*;
+use crate::world::*;
 use proptest::{
     strategy::{Strategy, ValueTree},
     test_runner::TestRunner,
 };
 use vidmm::*;
-use crate::world::*;
 
 const STEPS: usize = 300;
 

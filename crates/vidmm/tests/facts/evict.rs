@@ -1,8 +1,8 @@
 //! Evict: what leaves, when, in which order, and what is copied out (5.3, CRE-31a).
 
+use crate::world::*;
 use vidmm::event::EvictReason;
 use vidmm::*;
-use crate::world::*;
 
 fn write(world: &mut World, client: Client, at: u64, token: u64) {
     world.submit(client, &[Access::Write(at, token)]);

@@ -7,9 +7,9 @@
 use std::fmt::Write;
 
 use crate::support::*;
+use crate::world::*;
 use vidmm::contract::*;
 use vidmm::*;
-use crate::world::*;
 
 const WINDOW_PAGES: u64 = 1024;
 const FLAGS: [(&str, AllocationFlags2); 4] =

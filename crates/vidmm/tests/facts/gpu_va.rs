@@ -1,9 +1,9 @@
 //! GPU virtual addresses: reserve, map, free; what page tables say (4.4..4.8, P57).
 
+use crate::world::*;
 use vidmm::contract::*;
 use vidmm::event::EvictReason;
 use vidmm::*;
-use crate::world::*;
 
 const UNIT: u64 = PAGE_SIZE_64K;
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use crate::support::*;
+use crate::world::*;
 use vidmm::contract::*;
 use vidmm::*;
-use crate::world::*;
 
 const MODELS: [AddressingModel; 2] = [AddressingModel::GpuVaIoMmu, AddressingModel::GpuVaIoMmuGlobal];
 

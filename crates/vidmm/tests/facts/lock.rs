@@ -1,9 +1,9 @@
 //! Lock and Unlock: what the CPU sees of an allocation, and where it must be for that (5.9).
 
+use crate::world::*;
 use vidmm::contract::{AllocationFlags, CpuAddressError, CpuVirtualAddress};
 use vidmm::event::EvictReason;
 use vidmm::*;
-use crate::world::*;
 
 const VISIBLE: AllocationFlags = AllocationFlags::CPU_VISIBLE;
 

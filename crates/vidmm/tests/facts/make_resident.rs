@@ -1,7 +1,7 @@
 //! MakeResident: counts, admission, answers and fences (5.2, 5.4).
 
-use vidmm::*;
 use crate::world::*;
+use vidmm::*;
 
 fn pending(value: u64) -> Result<Residency, MakeResidentError> {
     Ok(Residency::Pending { paging_fence_value: value })

@@ -1,10 +1,10 @@
 //! Allocation notification (NTF-01 to NTF-09, U-15): what is sent when, and what must hold meanwhile.
 
 use crate::support::*;
+use crate::world::*;
 use vidmm::contract::*;
 use vidmm::event::EvictReason;
 use vidmm::*;
-use crate::world::*;
 
 const MODELS: [AddressingModel; 3] =
     [AddressingModel::GpuMmu, AddressingModel::GpuVaIoMmu, AddressingModel::GpuVaIoMmuGlobal];

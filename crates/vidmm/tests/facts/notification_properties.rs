@@ -1,11 +1,11 @@
 //! Random allocations on random adapters, whose drivers run out of buffers and answer busy: what is sent when they come and
 //! go is checked against the rules of the documents, and their bytes against a ledger (NTF-01..09, U-15, I02, I09, I10, I29).
 
-use proptest::prelude::*;
 use crate::support::*;
+use crate::world::*;
+use proptest::prelude::*;
 use vidmm::contract::*;
 use vidmm::*;
-use crate::world::*;
 
 /// How an allocation leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

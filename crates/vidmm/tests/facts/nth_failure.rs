@@ -4,9 +4,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::caller::*;
+use crate::world::*;
 use vidmm::contract::*;
 use vidmm::*;
-use crate::world::*;
 
 const STEPS: usize = 150;
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::world::Fallible;
 use crate::patching::*;
+use crate::world::Fallible;
 use vidmm::contract::*;
 use vidmm::*;
 

@@ -1,7 +1,7 @@
 //! Objects: handles, order of destruction, failures of driver and host (I27, I28, P53, P54).
 
-use vidmm::*;
 use crate::world::*;
+use vidmm::*;
 
 /// Handles that name nothing: never made, made up, another generation.
 fn bad<K>() -> Vec<Id<K>> {

@@ -1,8 +1,8 @@
 //! Offer and Reclaim: memory that its owner can do without for a while (5.7).
 
+use crate::world::*;
 use vidmm::event::EvictReason;
 use vidmm::*;
-use crate::world::*;
 
 const LOW: OfferPriority = OfferPriority::Low;
 const OFFERED: EvictReason = EvictReason::Offered;

@@ -1,8 +1,8 @@
 //! What is sent for what: the grammar of plans, chunks and windows (D6, U-14, BPB-40..42, PGV-05).
 
+use crate::world::*;
 use vidmm::contract::*;
 use vidmm::*;
-use crate::world::*;
 
 /// The kinds of the operations since `since`, repeated ones once, without those of the paging process.
 fn phases(world: &World, since: usize) -> Vec<&'static str> {

@@ -1,8 +1,8 @@
 //! How a driver is asked to encode, and what its answers do (3.1, BPB-01..09, P48..P51).
 
+use crate::world::*;
 use vidmm::contract::*;
 use vidmm::*;
-use crate::world::*;
 
 /// What a driver answers instead of encoding, the first time that it is asked for a fill.
 fn at_first_fill(world: &mut World, mut answer: impl FnMut(&mut BuildPagingBuffer<'_>) -> BuildStatus + 'static) {

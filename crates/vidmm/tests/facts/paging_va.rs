@@ -1,9 +1,9 @@
 //! How large the paging process's address space is, and what follows from it (PGV-01 to PGV-06, U-16, P31, P32).
 
 use crate::support::*;
+use crate::world::*;
 use vidmm::contract::*;
 use vidmm::*;
-use crate::world::*;
 
 const MIB: u64 = 1 << 20;
 const MODELS: [AddressingModel; 3] =

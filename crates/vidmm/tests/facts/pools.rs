@@ -1,10 +1,10 @@
 //! Local memory and system memory: who is resident in which, who goes from one to the other, and what fits (SEG-42, SEG-47,
 //! SEG-50, U-6, P21).
 
+use crate::world::*;
 use proptest::prelude::*;
 use vidmm::contract::*;
 use vidmm::*;
-use crate::world::*;
 
 fn of(config: Config) -> (World, Client) {
     let mut world = World::new(config);

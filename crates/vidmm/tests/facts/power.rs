@@ -1,8 +1,8 @@
 //! Power: all that is resident is saved before the adapter loses it, and comes back (P60).
 
+use crate::world::*;
 use vidmm::contract::*;
 use vidmm::*;
-use crate::world::*;
 
 fn power_down(world: &mut World) {
     world.call(|vidmm, _, _| vidmm.power_down());

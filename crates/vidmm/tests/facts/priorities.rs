@@ -1,7 +1,7 @@
 //! Priorities of contexts: who goes first on an engine, and who is asked to make way.
 
-use vidmm::*;
 use crate::world::*;
+use vidmm::*;
 
 fn prioritised() -> (World, Client, Client) {
     let mut world = World::new(Config::pages(16));

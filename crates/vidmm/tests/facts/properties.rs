@@ -1,9 +1,9 @@
 //! What of an allocation changes later: its priority, and the segments that it may be in (CRE-31, 2.6).
 
+use crate::world::*;
 use vidmm::contract::{SegmentPreference, SegmentSet};
 use vidmm::event::EvictReason;
 use vidmm::*;
-use crate::world::*;
 
 const HIGH: u32 = 0xA000_0000;
 

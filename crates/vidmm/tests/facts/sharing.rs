@@ -1,9 +1,9 @@
 //! Shared allocations: one copy, counts of each device, and an owner (RES-02, U-34, P15).
 
+use crate::world::*;
 use vidmm::contract::*;
 use vidmm::event::EvictReason;
 use vidmm::*;
-use crate::world::*;
 
 /// Two clients of their own processes, and an allocation of the first that the second has opened; both have it mapped.
 struct Shared {

@@ -1,7 +1,7 @@
 //! The stream: what waits, waits apart; what runs, runs in order (D4, D5).
 
-use vidmm::*;
 use crate::world::*;
+use vidmm::*;
 
 /// D5: a kernel that hangs holds back its own device's paging, and nobody else's.
 #[test]

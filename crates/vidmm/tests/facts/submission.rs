@@ -1,7 +1,7 @@
 //! Submissions: what they require, when they are handed out, what they wait for (D2, D7, RES-01, SYN-).
 
-use vidmm::*;
 use crate::world::*;
+use vidmm::*;
 
 /// D2: work requires the list as it stood, not as it stands.
 #[test]

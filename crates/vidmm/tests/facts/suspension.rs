@@ -1,8 +1,8 @@
 //! Suspension of a process by a call: nothing of it runs, and what it had comes back as it was (P10).
 
+use crate::world::*;
 use vidmm::event::EvictReason;
 use vidmm::*;
-use crate::world::*;
 
 fn suspend(world: &mut World, client: Client) {
     world.call(|vidmm, _, _| vidmm.suspend_process(client.process, false)).unwrap();

@@ -1,8 +1,8 @@
 //! Content in system memory that is kept, or is the caller's: PERMANENT_SYS_MEM and EXISTING_SYS_MEM (2.2).
 
+use crate::world::*;
 use vidmm::contract::{AllocationFlags, Host};
 use vidmm::*;
-use crate::world::*;
 
 const PERMANENT: AllocationFlags = AllocationFlags::PERMANENT_SYS_MEM.union(AllocationFlags::CPU_VISIBLE);
 const EXISTING: AllocationFlags = AllocationFlags::EXISTING_SYS_MEM;

@@ -1,7 +1,7 @@
 //! Trim notifications: who is asked to give up memory, when, and how much (RES-40..RES-44, 5.5).
 
-use vidmm::*;
 use crate::world::*;
+use vidmm::*;
 
 const TO_BUDGET: TrimFlags = TrimFlags::TRIM_TO_BUDGET;
 const PERIODIC: TrimFlags = TrimFlags::PERIODIC_TRIM;

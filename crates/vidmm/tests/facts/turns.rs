@@ -1,8 +1,8 @@
 //! Turns: devices whose lists do not fit together run one after the other (RES-71, D3, U-30, U-38, U-39).
 
+use crate::world::*;
 use vidmm::event::{EvictReason, ResumeReason, SuspendReason};
 use vidmm::*;
-use crate::world::*;
 
 /// How long the work of a player takes.
 const WORK: Nanoseconds = 2 * MILLISECOND;

@@ -1,6 +1,5 @@
 //! Workloads for tests.
 
-
 use proptest::collection::vec;
 use proptest::prelude::*;
 use vidmm_trace::{Buffer, Cost, Engine, Kernel, Lifetime, Workload};
