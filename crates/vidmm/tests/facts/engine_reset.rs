@@ -519,3 +519,22 @@ fn only_resets_of_engines_cost_a_process_the_gpu() {
         assert_eq!(again.err(), (!fails).then_some(CreateError::ProcessBlocked));
     }
 }
+
+/// FLT-22: an engine that was reset has nothing left: what its driver does not give back would never end.
+#[test]
+fn what_a_reset_engine_does_not_give_back_stops_the_adapter() {
+    for kept in 0..3 {
+        let mut world = World::new(Config { resets_at_once: false, ..Config::pages(16) });
+        let client = world.client();
+        (0..3).for_each(|_| _ = world.submit(client, &[]));
+        world.poll();
+        world.fault(RENDER, 0);
+        let packets = core::mem::take(&mut world.engines[RENDER as usize]);
+        let returned = packets.into_iter().skip(1).map(|packet| (packet.signal.fence_id, packet.buffer));
+        world.call(|vidmm, _, _| vidmm.handle_engine_reset(RENDER, Ok(1), returned.take(kept).collect()));
+        world.poll();
+        let missing = EngineFence { engine: RENDER, fence_id: 2 + kept as u64 };
+        let is_missing = |output: &Output| matches!(output, Output::AdapterInError(Violation::PacketNotReturned { missing: found }) if *found == missing);
+        assert_eq!(has(&world, is_missing), kept < 2, "{kept} came back");
+    }
+}
