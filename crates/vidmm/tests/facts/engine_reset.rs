@@ -91,6 +91,25 @@ fn who_waits_for_what_runs_again_waits_for_its_new_fence() {
     world.tear_down();
 }
 
+/// FLT-23: who waited for what has ended before the fault is not disturbed.
+#[test]
+fn who_waits_for_nothing_that_runs_again_goes_on() {
+    let mut world = World::new(Config::pages(16));
+    let (guilty, other) = (world.client(), world.client());
+    let copy = world.context(other, COPY);
+    let fence = world.fence();
+    world.submit_to(other.context, &[Access::Tag(1)], &[], &[(fence, 1)]);
+    world.submit_to(copy, &[Access::Tag(2)], &[(fence, 1)], &[]);
+    world.poll();
+    world.submit(guilty, &[]);
+    world.poll();
+    world.complete(RENDER);
+    world.fault(RENDER, 0);
+    assert_eq!(world.preempting, [], "its packet keeps the fences that it has");
+    world.run_all();
+    assert_eq!((world.read, world.vidmm.statistics().preemptions), (vec![1, 2], 1));
+}
+
 /// P44: a reset that fails is promoted to one of the adapter.
 #[test]
 fn a_reset_that_fails_becomes_one_of_the_adapter() {

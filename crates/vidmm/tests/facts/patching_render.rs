@@ -36,6 +36,7 @@ fn a_driver_that_never_has_room_enough_is_given_up() {
     world.driver.render_bytes_max = 0;
     let refused = world.try_render(client.context, desc.clone());
     assert_eq!(refused, Err(RenderError::Driver(RenderStatus::InsufficientDmaBuffer)));
+    assert_eq!(world.driver.render_room, 64 << 20, "so much room is all there is");
     world.driver.render_bytes_max = usize::MAX;
     world.render(client.context, desc);
     world.run_all();

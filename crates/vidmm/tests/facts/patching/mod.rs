@@ -120,6 +120,8 @@ pub struct Driver {
     pub submitted: Vec<(KmdContextHandle, u32, u32)>,
     /// Bytes of DMA buffer that one call of render fills at most.
     pub render_bytes_max: usize,
+    /// The most room that it was given at once.
+    pub render_room: usize,
     /// How many more bytes it says that it has written.
     pub render_claims_more: usize,
     /// Which call fails, of the driver's and the host's together.
@@ -227,6 +229,7 @@ impl Kmd for Driver {
         self.told = render.allocation_list.iter().map(|element| element.address).collect();
         let done = *render.multipass_offset as usize;
         let rest = &render.command[done..];
+        self.render_room = self.render_room.max(render.dma_buffer.len());
         let room = render.dma_buffer.len().min(self.render_bytes_max) / COMMAND_BYTES as usize * COMMAND_BYTES as usize;
         let bytes = rest.len().min(room);
         render.dma_buffer[..bytes].copy_from_slice(&rest[..bytes]);
@@ -280,6 +283,7 @@ impl Driver {
             patches: Vec::new(),
             submitted: Vec::new(),
             render_bytes_max: usize::MAX,
+            render_room: 0,
             render_claims_more: 0,
             failing: Failing::default(),
             build_failure: BuildStatus::InsufficientDmaBuffer,
