@@ -395,11 +395,11 @@ fn a_device_is_suspended_when_its_work_has_ended() {
 /// RES-71: who has none of the memory that is wanted keeps what it has.
 #[test]
 fn nobody_yields_whose_memory_is_of_no_use() {
-    let mut world = World::new(Config::discrete(12, 64));
+    let mut world = World::new(Config::discrete(8, 64));
     let [elsewhere, holder, waiting] = [0; 3].map(|_| world.client());
     world.create_resident(elsewhere, Place::System, 8, SILENT);
-    world.resident(holder, 8);
-    let b = world.allocate(waiting, 8);
+    world.resident(holder, 4);
+    let b = world.allocate(waiting, 6);
     let _: Residency = world.cant_trim(waiting, &[b]).unwrap();
     world.wait(2_000 * MILLISECOND);
     let yielded: Vec<_> = world.yielded().iter().map(|&(device, _)| device).collect();
