@@ -141,6 +141,7 @@ fn a_plan_waits_for_its_work_though_another_device_ends() {
         vidmm.destroy_paging_queue(other.queue).unwrap();
         vidmm.destroy_device(other.device).unwrap();
     });
+    world.client();
     world.run_paging();
     assert!(world.translate(client, at).is_some(), "work that has not ended uses it");
     world.complete(RENDER);

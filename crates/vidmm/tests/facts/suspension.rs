@@ -219,8 +219,9 @@ fn what_is_held_after_much_has_come_and_gone_is_evicted_and_comes_back() {
     let (kept, kept_at) = world.resident(client, 2);
     let (twice, twice_at) = world.resident(client, 2);
     write(&mut world, client, kept_at, 7);
-    for _ in 0..200 {
-        let (passing, _) = world.resident(client, 1);
+    let passing: Vec<AllocationId> = (0..200).map(|_| world.allocate(client, 1)).collect();
+    for passing in passing {
+        world.bring_in(client, &[passing]);
         world.evict(client, &[passing, twice], SOON).unwrap();
         world.run_all();
         world.destroy(passing);
