@@ -137,11 +137,9 @@ impl VidMm {
         // An allocation that came, left and came again while plans waited is named once for each time.
         let mut never_mapped: BTreeMap<_, u32> = BTreeMap::new();
         let steps = core::mem::take(&mut self.builder.steps);
-        let not_shown = steps.iter().filter_map(|step| match step {
-            Step::MapIoMmu(range) => Some(range),
-            _ => None,
-        });
-        for range in waiting.flat_map(|abandoned| &abandoned.plan.io_mmu_map).chain(not_shown) {
+        let is_shown = |step: &Step| !matches!(step, Step::MapIoMmu(_));
+        debug_assert!(steps.iter().all(is_shown), "a window is mapped as soon as there are steps for it");
+        for range in waiting.flat_map(|abandoned| &abandoned.plan.io_mmu_map) {
             *never_mapped.entry(key(range)).or_default() += 1;
         }
         let windows = steps.iter().filter_map(|step| match step {

@@ -1,5 +1,7 @@
 //! Resets of the adapter: what is lost, who is told, and that everything works again (FLT-30 to FLT-34, BPB-27, P44, P46).
 
+use std::collections::VecDeque;
+
 use crate::world::*;
 use vidmm::contract::*;
 use vidmm::*;
@@ -285,6 +287,65 @@ fn ranges_that_wait_to_be_mapped_again_are_unmapped_once() {
     world.fault_with(RENDER, DmaPageFaulted { page_fault_flags, ..page_fault(0) });
     world.poll();
     assert!(world.host.io_mmu.is_empty(), "{:?}", world.host.io_mmu);
+    world.run_all();
+    world.tear_down();
+}
+
+fn violations(world: &World) -> Vec<Violation> {
+    let violation = |output: &Output| match output {
+        Output::AdapterInError(violation) => Some(violation.clone()),
+        _ => None,
+    };
+    world.outputs.iter().filter_map(violation).collect()
+}
+
+/// FLT-31, FLT-32: a GPU that its driver cannot start again stays stopped.
+#[test]
+fn a_restart_that_fails_stops_the_adapter() {
+    let mut world = World::new(Config { stops_at_once: false, ..Config::pages(16) });
+    reset(&mut world);
+    world.reset_adapter();
+    world.poll();
+    assert!(world.outputs.iter().any(|output| matches!(output, Output::RestartFromTimeout)));
+    world.call(|vidmm, _, _| vidmm.handle_restart_from_timeout(Err(RestartError)));
+    world.poll();
+    assert_eq!(violations(&world), [Violation::RestartFailed]);
+    assert!(world.engines.iter().all(VecDeque::is_empty), "nothing runs any more");
+}
+
+/// FLT-32, BPB-27: what the driver is told between reset and restart it cannot refuse; a new buffer has room for it.
+#[test]
+fn a_driver_that_refuses_to_be_told_what_was_resident_stops_the_adapter() {
+    for refusal in [BuildStatus::InsufficientDmaBuffer, BuildStatus::AllocationBusy] {
+        let mut world = World::new(Config { stops_at_once: false, ..Config::pages(16) });
+        let client = world.client();
+        world.resident(client, 4);
+        reset(&mut world);
+        world.driver.answer =
+            Box::new(move |build| matches!(build.operation, PagingOperation::Transfer(_)).then_some(refusal));
+        world.reset_adapter();
+        world.poll();
+        assert_eq!(violations(&world), [Violation::PurgeRefused]);
+        assert!(!world.outputs.iter().any(|output| matches!(output, Output::RestartFromTimeout)));
+    }
+}
+
+/// FLT-31: what goes wrong while the GPU is stopped is no further reset.
+#[test]
+fn a_fault_of_a_gpu_that_is_being_stopped_is_no_further_reset() {
+    let mut world = World::new(Config { stops_at_once: false, ..Config::pages(16) });
+    let client = world.client();
+    world.submit(client, &[]);
+    world.poll();
+    reset(&mut world);
+    let page_fault_flags = PageFaultFlags::ADAPTER_RESET_REQUIRED;
+    world.fault_with(RENDER, DmaPageFaulted { page_fault_flags, ..page_fault(0) });
+    world.poll();
+    assert_eq!(world.vidmm.statistics().adapter_resets, 1);
+    assert_eq!(world.outputs.iter().filter(|output| matches!(output, Output::ResetFromTimeout)).count(), 1);
+    world.reset_adapter();
+    world.poll();
+    world.restart_adapter();
     world.run_all();
     world.tear_down();
 }

@@ -585,6 +585,19 @@ fn calls_of_the_other_kind_are_refused() {
     assert_eq!(created(&world, prepared.device), Some(DeviceResidency::ReferenceLists));
     let queue = world.call(|vidmm, _, _| vidmm.create_paging_queue(prepared.device, 0));
     assert_eq!(queue, Err(CreateError::ReferenceLists));
+    let theirs = world.local(prepared, 1);
+    let evicted = world.call(|vidmm, _, _| vidmm.evict(prepared.device, &[theirs], EvictFlags::empty()));
+    assert_eq!(evicted, Err(EvictError::ReferenceLists));
+    let (low, flags) = (OfferPriority::Low, OfferFlags::empty());
+    let offered = world.call(|vidmm, _, _| vidmm.offer_allocations(prepared.device, &[theirs], low, flags));
+    assert_eq!(offered, Err(OfferError::ReferenceLists));
+    // No list counts what is its, so no list of another device can name it.
+    world.driver.next_allocation = Some(info(1, SegmentSet::of(LOCAL)));
+    let desc = CreateAllocationDesc { flags: CreateAllocationFlags::CREATE_SHARED, ..Default::default() };
+    let shared =
+        world.call(|vidmm, driver, host| vidmm.create_allocation(driver, host, prepared.device, desc)).unwrap();
+    let opened = world.call(|vidmm, driver, _| vidmm.open_allocation(driver, lister.device, shared));
+    assert_eq!(opened, Err(OpenError::ReferenceLists));
     let a = world.local(*lister, 1);
     let desc = MapGpuVirtualAddress::whole(a);
     let mapped = world.call(|vidmm, _, host| vidmm.map_gpu_virtual_address(host, lister.queue, &desc));

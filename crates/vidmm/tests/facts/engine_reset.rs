@@ -91,6 +91,25 @@ fn who_waits_for_what_runs_again_waits_for_its_new_fence() {
     world.tear_down();
 }
 
+/// FLT-23: who waited for what has ended before the fault is not disturbed.
+#[test]
+fn who_waits_for_nothing_that_runs_again_goes_on() {
+    let mut world = World::new(Config::pages(16));
+    let (guilty, other) = (world.client(), world.client());
+    let copy = world.context(other, COPY);
+    let fence = world.fence();
+    world.submit_to(other.context, &[Access::Tag(1)], &[], &[(fence, 1)]);
+    world.submit_to(copy, &[Access::Tag(2)], &[(fence, 1)], &[]);
+    world.poll();
+    world.submit(guilty, &[]);
+    world.poll();
+    world.complete(RENDER);
+    world.fault(RENDER, 0);
+    assert_eq!(world.preempting, [], "its packet keeps the fences that it has");
+    world.run_all();
+    assert_eq!((world.read, world.vidmm.statistics().preemptions), (vec![1, 2], 1));
+}
+
 /// P44: a reset that fails is promoted to one of the adapter.
 #[test]
 fn a_reset_that_fails_becomes_one_of_the_adapter() {
@@ -517,5 +536,24 @@ fn only_resets_of_engines_cost_a_process_the_gpu() {
         assert_eq!(world.devices_in_error(), [(client.device, DeviceErrorReason::EngineTimeout)]);
         let again = world.call(|vidmm, _, _| vidmm.create_device(client.process));
         assert_eq!(again.err(), (!fails).then_some(CreateError::ProcessBlocked));
+    }
+}
+
+/// FLT-22: an engine that was reset has nothing left: what its driver does not give back would never end.
+#[test]
+fn what_a_reset_engine_does_not_give_back_stops_the_adapter() {
+    for kept in 0..3 {
+        let mut world = World::new(Config { resets_at_once: false, ..Config::pages(16) });
+        let client = world.client();
+        (0..3).for_each(|_| _ = world.submit(client, &[]));
+        world.poll();
+        world.fault(RENDER, 0);
+        let packets = core::mem::take(&mut world.engines[RENDER as usize]);
+        let returned = packets.into_iter().skip(1).map(|packet| (packet.signal.fence_id, packet.buffer));
+        world.call(|vidmm, _, _| vidmm.handle_engine_reset(RENDER, Ok(1), returned.take(kept).collect()));
+        world.poll();
+        let missing = EngineFence { engine: RENDER, fence_id: 2 + kept as u64 };
+        let is_missing = |output: &Output| matches!(output, Output::AdapterInError(Violation::PacketNotReturned { missing: found }) if *found == missing);
+        assert_eq!(has(&world, is_missing), kept < 2, "{kept} came back");
     }
 }

@@ -227,3 +227,22 @@ fn a_card_that_is_almost_full_of_small_ranges_is_compacted_by_moving_a_few() {
     trial.commit();
     segment.check().expect("the books are right");
 }
+
+/// A range is free if all of it is: nobody has taken a page of it, and it lies in the segment.
+#[test]
+fn a_range_is_free_if_all_of_it_is() {
+    let segment = segment_with_holes(100, &[(10, 20), (40, 5)]);
+    for (start, len, is_free) in [
+        (10, 20, true),
+        (15, 5, true),
+        (29, 1, true),
+        (9, 2, false),
+        (29, 2, false),
+        (0, 5, false),
+        (40, 5, true),
+        (40, 6, false),
+    ] {
+        assert_eq!(segment.is_free(pages(start, len)), is_free, "{start} {len}");
+    }
+    assert!(!segment.is_free(pages(100, 1)), "outside of the segment");
+}

@@ -1,7 +1,7 @@
 //! MakeResident: counts, admission, answers and fences (5.2, 5.4).
 
 use crate::world::*;
-use vidmm::*;
+use vidmm::{contract::SegmentSet, *};
 
 fn pending(value: u64) -> Result<Residency, MakeResidentError> {
     Ok(Residency::Pending { paging_fence_value: value })
@@ -296,13 +296,23 @@ fn evicting_before_the_grant_leaves_nothing_held() {
 fn pending_requests_are_bounded() {
     let (mut world, client) = World::with_pages(8);
     let a = world.allocate(client, 1);
+    let offered = world.allocate(client, 1);
+    world.offer(client, &[offered], OfferPriority::Low).unwrap();
+    let movable = world.create(client, Place::LocalOrSystem, 1, SILENT);
     let error = loop {
         if let Err(error) = world.vidmm.make_resident(client.queue, &[a], MakeResidentFlags::empty()) {
             break error;
         }
     };
     assert_eq!(error, MakeResidentError::TooManyPending { pending: 4096 });
-    assert!(matches!(world.try_map(client, &MapGpuVirtualAddress::whole(a)), Err(MapError::TooManyPending { .. })));
+    let pending = 4096;
+    assert_eq!(world.try_map(client, &MapGpuVirtualAddress::whole(a)), Err(MapError::TooManyPending { pending }));
+    assert_eq!(world.reclaim(client, &[offered]), Err(ReclaimError::TooManyPending { pending }));
+    let local = SegmentSet::of(LOCAL);
+    let update = UpdateAllocationProperty { supported_segment_set: Some(local), preferred_segment: None };
+    let updated =
+        world.call(|vidmm, driver, _| vidmm.update_allocation_property(driver, client.queue, movable, &update));
+    assert_eq!(updated, Err(UpdateError::TooManyPending { pending }));
     world.run_all();
     assert_eq!(world.paging_fence(client), 4096);
     assert_eq!(world.make_resident(client, &[a]), Ok(Residency::Resident));

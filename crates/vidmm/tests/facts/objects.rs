@@ -257,3 +257,47 @@ fn the_commit_limit_is_the_limit_of_creation() {
     world.host.limit = None;
     world.tear_down();
 }
+
+/// RES-13, D9: a root table in the segment takes room that nobody was promised; the refusal says how much is missing, and that is
+/// enough.
+#[test]
+fn a_process_whose_root_table_has_no_room_is_told_how_much_is_missing() {
+    let mut world = World::new(Config { tables_in_system: false, ..Config::pages(256) });
+    let refused = loop {
+        let answer = world.call(|vidmm, driver, host| vidmm.create_process(driver, host));
+        if let Err(error) = answer {
+            break error;
+        }
+    };
+    assert_eq!(refused, CreateError::NoMemory { num_bytes_to_trim: PAGE_SIZE });
+    let before = world.fingerprint();
+    let again = world.call(|vidmm, driver, host| vidmm.create_process(driver, host));
+    assert_eq!(again, Err(refused));
+    assert_eq!(world.fingerprint(), before);
+}
+
+/// D9: a process that ends before its root table has its place gives back what was set aside for it.
+#[test]
+fn a_process_that_ends_at_once_leaves_nothing_set_aside() {
+    let mut world = World::new(Config { tables_in_system: false, ..Config::pages(256) });
+    for _ in 0..1_000 {
+        let process = world.call(|vidmm, driver, host| vidmm.create_process(driver, host)).unwrap();
+        world.call(|vidmm, driver, host| vidmm.destroy_process(driver, host, process)).unwrap();
+    }
+    let client = world.client();
+    world.resident(client, 64);
+    world.tear_down();
+}
+
+/// PAT-17: nothing is patched where engines use GPU virtual addresses, so no device's references can drive residency there.
+#[test]
+fn reference_lists_are_for_adapters_that_patch() {
+    let (mut world, client) = World::with_pages(16);
+    let before = world.fingerprint();
+    let desc = CreateDeviceDesc { process: client.process, residency: Some(DeviceResidency::ReferenceLists) };
+    let refused = world.call(|vidmm, _, _| vidmm.create_device(desc));
+    assert!(matches!(refused, Err(CreateError::NotSupported(_))), "{refused:?}");
+    let rendered = world.call(|vidmm, driver, _| vidmm.render(driver, client.context, RenderDesc::default()));
+    assert_eq!(rendered, Err(RenderError::GpuVirtualAddresses));
+    assert_eq!(world.fingerprint(), before);
+}

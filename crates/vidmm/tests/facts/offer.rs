@@ -386,6 +386,7 @@ fn what_cannot_be_committed_again_can_only_be_destroyed() {
     assert_eq!(reclaimed, Reclaimed { results: vec![ReclaimResult::NotCommitted], paging_fence_value: 0 });
     assert_eq!(world.make_resident(client, &[a]), Err(MakeResidentError::NotCommitted { position: 0 }));
     assert_eq!(world.offer(client, &[a], LOW), Err(OfferError::NotCommitted { position: 0 }));
+    assert_eq!(world.lock(client, a), Err(LockError::NotCommitted));
     assert_eq!(world.evict(client, &[a], SOON), Err(EvictError::NotResident { position: 0 }));
     world.destroy(a);
     world.tear_down();
@@ -584,5 +585,29 @@ fn what_is_destroyed_after_a_reclaim_reads_as_zero_until_then() {
     world.destroy(a);
     world.run_all();
     assert_eq!(world.read, [0]);
+    world.tear_down();
+}
+
+/// RES-64, RES-11: a device that still holds what has left its list does not hold what comes back as well, where the room for it was
+/// promised to another.
+#[test]
+fn what_is_still_in_place_waits_if_its_room_was_promised_to_another() {
+    let (mut world, client) = World::with_pages(8);
+    let other = world.client();
+    let (a, at) = world.resident(client, 4);
+    let (b, b_at) = world.resident(client, 4);
+    write(&mut world, client, at, 7);
+    world.offer(client, &[a], LOW).unwrap();
+    let gate = world.fence();
+    world.submit_to(client.context, &[Access::Write(b_at, 8)], &[(gate, 1)], &[]);
+    world.run_all();
+    world.evict(client, &[b], IF_NECESSARY).unwrap();
+    let c = world.allocate(other, 4);
+    let _: Residency = world.make_resident(other, &[c]).unwrap();
+    let next = world.paging_fence(client) + 1;
+    let reclaimed = world.reclaim(client, &[a]).unwrap();
+    assert_eq!(reclaimed, Reclaimed { results: vec![ReclaimResult::Ok], paging_fence_value: next });
+    world.signal(gate, 1);
+    assert_eq!(read(&mut world, client, at), 7);
     world.tear_down();
 }

@@ -35,6 +35,7 @@ fn operations_are_packed_into_buffers() {
     }
     let buffers = world.driver.submitted.iter().filter(|(submit, _)| submit.paging).count();
     assert!(world.driver.calls.len() > 2 * buffers, "several operations share a buffer");
+    assert_eq!(world.vidmm.statistics().paging_buffers, buffers as u64);
 }
 
 /// BPB-04, P48: a full buffer goes to the GPU; the same operation comes again, with the driver's progress untouched.

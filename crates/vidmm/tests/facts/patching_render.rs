@@ -36,6 +36,7 @@ fn a_driver_that_never_has_room_enough_is_given_up() {
     world.driver.render_bytes_max = 0;
     let refused = world.try_render(client.context, desc.clone());
     assert_eq!(refused, Err(RenderError::Driver(RenderStatus::InsufficientDmaBuffer)));
+    assert_eq!(world.driver.render_room, 64 << 20, "so much room is all there is");
     world.driver.render_bytes_max = usize::MAX;
     world.render(client.context, desc);
     world.run_all();
@@ -73,4 +74,45 @@ fn an_allocation_that_is_named_many_times_is_brought_in_once() {
     world.render(client.context, desc);
     world.run_all();
     assert_eq!((world.portions().len(), world.read), (1, vec![5; 16]));
+}
+
+/// D14: DMA buffers that wait are bounded, and the refusal changes nothing.
+#[test]
+fn dma_buffers_that_wait_are_bounded() {
+    let mut world = World::new(Config::pages(8));
+    let client = world.client();
+    let allocation = world.local(client, 1);
+    let desc = Writer::new().split().write(0, allocation, 0, 7).finish();
+    let mut queued = 0;
+    let refused = loop {
+        match world.vidmm.render(&mut world.driver, client.context, desc.clone()) {
+            Ok(_) => queued += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((queued, refused), (4096, RenderError::QueueFull { queued: 4096 }));
+    assert_eq!(world.driver.renders, 4096, "the driver is not asked");
+    world.run_all();
+    world.render(client.context, desc);
+    world.run_all();
+    assert_eq!((world.errors(), world.portions().len()), (vec![], 4097));
+}
+
+/// P51, I21: a driver that claims to have written more than its room puts the adapter in error.
+#[test]
+fn a_render_that_overruns_its_dma_buffer_is_found() {
+    for more in [0, 1, usize::MAX / 2] {
+        let mut world = World::new(Config::pages(8));
+        let client = world.client();
+        let allocation = world.local(client, 1);
+        // As many bytes as the room has, so that one more is too many.
+        let reads = 4096 / COMMAND_BYTES - 1;
+        let writer = (0..reads).fold(Writer::new().split(), |writer, _| writer.read(0, allocation, 0));
+        world.driver.render_claims_more = more;
+        let rendered = world.try_render(client.context, writer.finish());
+        world.run_all();
+        let expected = Violation::BufferOverrun { dma_bytes: 4096usize.saturating_add(more), private_bytes: 0 };
+        let is_overrun = |output: &Output| matches!(output, Output::AdapterInError(found) if *found == expected);
+        assert_eq!((rendered.is_err(), world.outputs.iter().any(is_overrun)), (more > 0, more > 0));
+    }
 }

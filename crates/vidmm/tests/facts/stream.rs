@@ -126,3 +126,27 @@ fn paging_buffers_are_bounded() {
     world.run_all();
     assert_eq!(world.paging_fence(client), 1);
 }
+
+/// D5, I17: the end of a device that nothing waits for takes no wait away from plans that wait for others.
+#[test]
+fn a_plan_waits_for_its_work_though_another_device_ends() {
+    let (mut world, client) = World::with_pages(8);
+    let other = world.client();
+    let (a, at) = world.resident(client, 8);
+    world.submit(client, &[Access::Write(at, 7)]);
+    world.evict(client, &[a], SOON).unwrap();
+    world.run_paging();
+    world.call(|vidmm, driver, _| {
+        vidmm.destroy_context(driver, other.context).unwrap();
+        vidmm.destroy_paging_queue(other.queue).unwrap();
+        vidmm.destroy_device(other.device).unwrap();
+    });
+    world.client();
+    world.run_paging();
+    assert!(world.translate(client, at).is_some(), "work that has not ended uses it");
+    world.complete(RENDER);
+    world.run_paging();
+    assert_eq!(world.translate(client, at), None);
+    world.bring_in(client, &[a]);
+    assert_eq!(world.token(client, at), Some(7));
+}

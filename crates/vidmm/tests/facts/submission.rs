@@ -284,3 +284,23 @@ fn submissions_are_numbered_within_their_device() {
     assert_eq!(world.submit(other, &[]), 1);
     world.run_all();
 }
+
+/// How urgent a context is changes at once, for what is queued already too.
+#[test]
+fn work_that_is_queued_goes_by_the_priority_that_its_context_has_now() {
+    for (priorities, expected) in [([0, 0], [1, 2]), ([0, 1], [2, 1]), ([-1, 0], [2, 1]), ([2, 1], [1, 2])] {
+        let (mut world, client) = World::with_pages(8);
+        let contexts = [client.context, world.context(client, RENDER)];
+        let gate = world.fence();
+        for (context, tag) in contexts.into_iter().zip([1, 2]) {
+            world.submit_to(context, &[Access::Tag(tag)], &[(gate, 1)], &[]);
+        }
+        for (context, priority) in contexts.into_iter().zip(priorities) {
+            world.call(|vidmm, _, _| vidmm.set_context_scheduling_priority(context, priority)).unwrap();
+        }
+        world.signal(gate, 1);
+        world.run_all();
+        assert_eq!(world.read, expected, "{priorities:?}");
+        world.tear_down();
+    }
+}

@@ -211,3 +211,31 @@ fn a_suspended_process_can_end() {
     world.run_all();
     world.tear_down();
 }
+
+/// P10, I03: what a device holds is found however much it held before.
+#[test]
+fn what_is_held_after_much_has_come_and_gone_is_evicted_and_comes_back() {
+    let (mut world, client) = World::with_pages(8);
+    let (kept, kept_at) = world.resident(client, 2);
+    let (twice, twice_at) = world.resident(client, 2);
+    write(&mut world, client, kept_at, 7);
+    let passing: Vec<AllocationId> = (0..200).map(|_| world.allocate(client, 1)).collect();
+    for passing in passing {
+        world.bring_in(client, &[passing]);
+        world.evict(client, &[passing, twice], SOON).unwrap();
+        world.run_all();
+        world.destroy(passing);
+        world.bring_in(client, &[twice]);
+    }
+    write(&mut world, client, twice_at, 8);
+    let evictions = world.evicted().len();
+    suspend(&mut world, client);
+    world.run_all();
+    let gone: std::collections::BTreeSet<_> = world.evicted()[evictions..].iter().map(|&(gone, _)| gone).collect();
+    assert_eq!(gone, [kept, twice].into());
+    resume(&mut world, client);
+    world.submit(client, &[Access::Read(kept_at), Access::Read(twice_at)]);
+    world.run_all();
+    assert_eq!(world.read, [7, 8]);
+    world.tear_down();
+}

@@ -414,3 +414,19 @@ fn a_device_is_suspended_when_its_work_has_ended() {
     assert!(world.evicted().len() > evicted);
     world.tear_down();
 }
+
+/// RES-71: who has none of the memory that is wanted keeps what it has.
+#[test]
+fn nobody_yields_whose_memory_is_of_no_use() {
+    let mut world = World::new(Config::discrete(8, 64));
+    let [elsewhere, holder, waiting] = [0; 3].map(|_| world.client());
+    world.create_resident(elsewhere, Place::System, 8, SILENT);
+    world.resident(holder, 4);
+    let b = world.allocate(waiting, 6);
+    let _: Residency = world.cant_trim(waiting, &[b]).unwrap();
+    world.wait(2_000 * MILLISECOND);
+    let yielded: Vec<_> = world.yielded().iter().map(|&(device, _)| device).collect();
+    assert!(yielded.contains(&holder.device), "{yielded:?}");
+    assert!(!yielded.contains(&elsewhere.device), "{yielded:?}");
+    world.tear_down();
+}

@@ -120,6 +120,10 @@ pub struct Driver {
     pub submitted: Vec<(KmdContextHandle, u32, u32)>,
     /// Bytes of DMA buffer that one call of render fills at most.
     pub render_bytes_max: usize,
+    /// The most room that it was given at once.
+    pub render_room: usize,
+    /// How many more bytes it says that it has written.
+    pub render_claims_more: usize,
     /// Which call fails, of the driver's and the host's together.
     pub failing: Failing,
     /// How the call fails that builds a paging buffer, and the one that renders.
@@ -228,10 +232,11 @@ impl Kmd for Driver {
         self.told = render.allocation_list.iter().map(|element| element.address).collect();
         let done = *render.multipass_offset as usize;
         let rest = &render.command[done..];
+        self.render_room = self.render_room.max(render.dma_buffer.len());
         let room = render.dma_buffer.len().min(self.render_bytes_max) / COMMAND_BYTES as usize * COMMAND_BYTES as usize;
         let bytes = rest.len().min(room);
         render.dma_buffer[..bytes].copy_from_slice(&rest[..bytes]);
-        render.dma_bytes_written = bytes;
+        render.dma_bytes_written = bytes + self.render_claims_more;
         for location in render.patch_location_list_in {
             // PAT-14: what is known already is written at once.
             let address =
@@ -281,6 +286,8 @@ impl Driver {
             patches: Vec::new(),
             submitted: Vec::new(),
             render_bytes_max: usize::MAX,
+            render_room: 0,
+            render_claims_more: 0,
             failing: Failing::default(),
             build_failure: BuildStatus::InsufficientDmaBuffer,
             render_failure: RenderStatus::NoMemory,

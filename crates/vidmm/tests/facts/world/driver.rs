@@ -468,7 +468,7 @@ impl Kmd for Driver {
         let multipass_before = *build.multipass_offset;
         let room = build.dma_buffer.len();
         let status = match self.is_stopped {
-            true => BuildStatus::Success,
+            true => (self.answer)(build).unwrap_or(BuildStatus::Success),
             false => {
                 let failure = self.fail_to_build(build);
                 failure.or_else(|| (self.answer)(build)).unwrap_or_else(|| self.encode(build))
