@@ -111,7 +111,8 @@ fn a_render_that_overruns_its_dma_buffer_is_found() {
         world.driver.render_claims_more = more;
         let rendered = world.try_render(client.context, writer.finish());
         world.run_all();
-        let expected = Violation::BufferOverrun { dma_bytes: 4096usize.saturating_add(more), private_bytes: 0 };
+        let dma_bytes = 4096usize.saturating_add(more);
+        let expected = Violation::BufferOverrun { operation: None, dma_bytes, private_bytes: 0 };
         let is_overrun = |output: &Output| matches!(output, Output::AdapterInError(found) if *found == expected);
         assert_eq!((rendered.is_err(), world.outputs.iter().any(is_overrun)), (more > 0, more > 0));
     }
