@@ -219,8 +219,8 @@ impl Session<'_> {
         let Some(rules) = &mut self.rules else { return };
         rules.lists.retain(|(of, _), _| *of != device);
         rules.trouble();
-        // Its fences let others go, while what it had handed out may still run.
-        let is_its = |kernel: &&mut KernelState| kernel.device == device && kernel.begun && !kernel.ended;
+        // Its fences let others go, while what it had handed out may still run, or begin.
+        let is_its = |kernel: &&mut KernelState| kernel.device == device && !kernel.ended;
         for kernel in self.objects.kernels.iter_mut().filter(is_its) {
             kernel.aborted = true;
             self.ledger.aborted(&kernel.work);
@@ -309,6 +309,19 @@ impl Session<'_> {
         let is_it = |kernel: &KernelState| name.is_none_or(|name| kernel.submission == name);
         for kernel in self.objects.kernels.iter_mut().filter(|kernel| kernel.begun && !kernel.ended && is_it(kernel)) {
             kernel.aborted = true;
+            self.ledger.aborted(&kernel.work);
+        }
+    }
+
+    /// A report was not understood. If it was one of a fault that nobody has had, those that wait for what it stopped may run, since
+    /// a fault lets them go (FLT-11), and nobody knows who they are.
+    pub(super) fn fault_misreported(&mut self) {
+        if !self.rules.as_ref().is_some_and(|rules| rules.may_fault()) {
+            return;
+        }
+        for kernel in self.objects.kernels.iter_mut().filter(|kernel| !kernel.ended) {
+            kernel.aborted = true;
+            kernel.is_covered = false;
             self.ledger.aborted(&kernel.work);
         }
     }

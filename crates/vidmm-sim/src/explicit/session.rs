@@ -245,7 +245,10 @@ impl<'a> Session<'a> {
                 self.last_activity = numbered.at;
                 self.packet_aborted(signal);
             }
-            Event::DriverFinding { finding } => self.driver_findings.push(finding.to_string()),
+            Event::DriverFinding { finding } => {
+                self.driver_findings.push(finding.to_string());
+                self.fault_misreported();
+            }
             Event::ContentLost { allocation } => {
                 if let Some(name) = self.narrator.names.allocations.get(&allocation).cloned() {
                     self.content_lost(&name);

@@ -82,18 +82,34 @@ impl VidMm {
     /// GPU alone (BPB-27).
     fn purge_driver(&mut self, kmd: &mut dyn Kmd) {
         for (index, operation) in self.farewells() {
-            let mut buffer = PagingBuffer::new(self.adapter.paging_buffer_size, self.adapter.paging_private_size);
-            // Nothing runs any more.
-            let is_idle = true;
-            let Encoded { status, .. } =
-                encode(kmd, &mut buffer, &operation, &mut 0, is_idle, self.builder.system_context);
-            self.statistics.build_calls += 1;
+            let status = self.say_farewell(kmd, &operation);
             let allocation = self.allocation_id(index);
             self.events.record(|| Event::PurgeOperation { allocation, operation, status });
             if status != BuildStatus::Success {
                 return self.fail(Violation::PurgeRefused);
             }
         }
+    }
+
+    /// A driver that encodes all the same has as many buffers as it needs, and encodes a page in each at least; nobody runs them.
+    fn say_farewell(&mut self, kmd: &mut dyn Kmd, operation: &PagingOperation) -> BuildStatus {
+        let pages = match operation {
+            PagingOperation::UnmapApertureSegment(unmap) => unmap.number_of_pages,
+            _ => 0,
+        };
+        let mut multipass_offset = 0;
+        for _ in 0..=pages {
+            let mut buffer = PagingBuffer::new(self.adapter.paging_buffer_size, self.adapter.paging_private_size);
+            // Nothing runs any more.
+            let is_idle = true;
+            let Encoded { status, dma_bytes, .. } =
+                encode(kmd, &mut buffer, operation, &mut multipass_offset, is_idle, self.builder.system_context);
+            self.statistics.build_calls += 1;
+            if status != BuildStatus::InsufficientDmaBuffer || dma_bytes == 0 {
+                return status;
+            }
+        }
+        BuildStatus::InsufficientDmaBuffer
     }
 
     fn farewells(&self) -> Vec<(u32, PagingOperation)> {

@@ -17,6 +17,8 @@ pub(super) struct Reset {
     pub purged: BTreeSet<AllocationId>,
     /// Allocations whose content was lost.
     pub lost: BTreeSet<AllocationId>,
+    /// The driver refused to be told: the adapter stops, and nobody is told of the rest.
+    pub is_refused: bool,
     /// Nothing is resident any more.
     is_cleared: bool,
 }
@@ -59,7 +61,14 @@ impl Audit {
         });
         self.resets.at.push_back(self.at);
         let doomed = self.devices.iter().filter(|(_, device)| !device.in_error).map(|(&id, _)| id).collect();
-        let reset = Reset { cause, doomed, purged: BTreeSet::new(), lost: BTreeSet::new(), is_cleared: false };
+        let reset = Reset {
+            cause,
+            doomed,
+            purged: BTreeSet::new(),
+            lost: BTreeSet::new(),
+            is_refused: false,
+            is_cleared: false,
+        };
         let before = self.reset.replace(reset);
         self.findings
             .check(before.is_none(), Invariant::Flt32, || "a reset of the adapter begins during another".to_owned());
@@ -178,6 +187,9 @@ impl Audit {
 
     /// The adapter stops for being reset too often only if it was (FLT-31).
     pub(super) fn adapter_failed(&mut self, violation: &Violation) {
+        if let Some(reset) = self.reset.as_mut().filter(|_| *violation == Violation::PurgeRefused) {
+            reset.is_refused = true;
+        }
         if let Violation::TooManyResets { resets, .. } = *violation {
             let (remembered, limit) = (self.resets.count(self.at), self.resets.limit.0);
             self.findings.check(remembered >= limit as usize && resets == limit, Invariant::I31, || {

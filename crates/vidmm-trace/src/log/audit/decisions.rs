@@ -139,6 +139,8 @@ impl Audit {
         allocation.placed_at = self.findings.event;
         allocation.decided = Some(place.clone());
         allocation.moved_by = self.coming_back.contains(&(id, EvictReason::Moved)).then_some(plan);
+        let is_back = |reason: EvictReason| reason == EvictReason::Moved || place.segment == self.places.memory.id;
+        self.coming_back.retain(|&(coming, reason)| coming != id || !is_back(reason));
         let mappings = allocation.mappings.iter().filter_map(|key| self.mappings.get(key)).copied();
         let mappings: Vec<Mapping> = mappings.filter(|mapping| mapping.granted && mapping.freed.is_none()).collect();
         self.taken.memory |= !in_place;
@@ -229,14 +231,12 @@ impl Audit {
     /// What is promoted is placed in the memory segment by the same decision, and what moves is placed again: before any plan of it
     /// enters.
     fn check_back(&mut self) {
-        let memory = self.places.memory.id;
         for (id, reason) in std::mem::take(&mut self.coming_back) {
-            let place = self.allocations.get(&id).and_then(|allocation| allocation.decided.as_ref());
-            let is_back = place.is_some_and(|place| reason == EvictReason::Moved || place.segment == memory);
-            self.findings.check(is_back, Invariant::I03, || match reason {
+            let message = match reason {
                 EvictReason::Moved => format!("{id} moves, but is placed nowhere"),
                 _ => format!("{id} is promoted, but not placed in the memory segment"),
-            });
+            };
+            self.findings.report(Invariant::I03, message);
         }
     }
 

@@ -50,6 +50,7 @@ impl Audit {
         let paging = self.fences.paging_engine;
         let awaited = waits.iter().filter(|wait| wait.engine == paging).map(|wait| wait.fence_id).max();
         let covered = self.fences.completed(paging).max(awaited.unwrap_or(0));
+        self.fences.awaited = self.fences.awaited.max(covered);
         let dispatch = Dispatch { device: id, submission, covered };
         self.check_monitored_waits(dispatch, &fences, waits);
         let waits = waits.to_vec();

@@ -16,6 +16,8 @@ pub(super) struct Fences {
     pub paging_engine: u32,
     pub queues: BTreeMap<PagingQueueId, Queue>,
     pub monitored: Monitored,
+    /// The last packet of the paging engine that work was handed out to run after.
+    pub awaited: u64,
     /// User work under way.
     pub work: BTreeMap<EngineFence, Work>,
 }

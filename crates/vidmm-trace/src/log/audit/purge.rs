@@ -8,6 +8,7 @@ use super::Audit;
 use super::allocation::{Allocation, Place};
 use super::finding::Invariant;
 use super::list_entry::Span;
+use super::plans::Built;
 
 /// What became of an allocation's content, by the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +72,9 @@ impl Audit {
             let place = allocation.decided.as_ref().filter(|place| !place.segment.is_system());
             place.filter(|_| !reset.purged.contains(id)).map(|_| *id)
         };
+        if reset.is_refused {
+            return;
+        }
         let untold: Vec<AllocationId> = self.allocations.iter().filter_map(has_farewell).collect();
         for id in untold {
             self.findings
@@ -136,7 +140,14 @@ impl Audit {
             (false, _) if !has_arrived => {
                 // Work that waits for it was handed out, and that it has arrived may only not have been heard.
                 // Nor does the log say what a portion writes.
-                if by_work || is_physical || halfway.is_out && is_put_right { Content::Unknown } else { Content::Kept }
+                let may_have_run = self.plans.get(place.plan).is_some_and(|plan| match plan.built {
+                    Built::InBuffer(fence_id) => fence_id <= self.fences.awaited,
+                    Built::Nothing | Built::InOpenBuffer => false,
+                });
+                match by_work || is_physical || may_have_run || halfway.is_out && is_put_right {
+                    true => Content::Unknown,
+                    false => Content::Kept,
+                }
             }
             (_, true) => lost,
             (_, false) => Content::Unknown,
