@@ -80,7 +80,7 @@ impl Session<'_> {
                 self.found(format!("the {name} is {found}, but {expected} was expected"));
             }
         }
-        let resident = self.truth.usage(process, group);
+        let Some(resident) = self.truth.usage(process, group) else { return Ok(()) };
         if resident != current_usage {
             let [said, resident] = [current_usage, resident].map(exact);
             self.found(format!("the usage is said to be {said}, but by the event log {resident} are resident"));

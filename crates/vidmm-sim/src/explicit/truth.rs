@@ -12,6 +12,8 @@ pub(crate) struct Truth {
     memory: Option<SegmentId>,
     aperture: Option<SegmentId>,
     allocations: BTreeMap<AllocationId, Allocation>,
+    /// The adapter is being reset.
+    is_reset: bool,
 }
 
 #[derive(Debug)]
@@ -44,8 +46,12 @@ impl Truth {
                 self.change(allocation, |allocation| allocation.place = Some(segment));
             }
             Event::Evicted { allocation, .. } => self.change(allocation, |allocation| allocation.place = None),
-            // It was reset, and nothing is resident any more (FLT-32).
-            Event::AdapterRestarted => self.allocations.values_mut().for_each(|allocation| allocation.place = None),
+            Event::AdapterResetBegun { .. } => self.is_reset = true,
+            // Nothing is resident any more (FLT-32).
+            Event::AdapterRestarted => {
+                self.is_reset = false;
+                self.allocations.values_mut().for_each(|allocation| allocation.place = None);
+            }
             Event::Offered { ref allocations, .. } => self.set_offered(allocations, true),
             Event::Reclaimed { ref allocations, .. } => self.set_offered(allocations, false),
             // Nobody can reclaim it any more: until it goes it is memory of its owner's.
@@ -54,14 +60,15 @@ impl Truth {
         }
     }
 
-    /// Bytes of the process's allocations that are resident in a group, without those that it has offered (U-33, U-37).
-    pub fn usage(&self, process: ProcessId, group: MemorySegmentGroup) -> u64 {
+    /// Bytes of the process's allocations that are resident in a group, without those that it has offered (U-33, U-37). Unknown
+    /// while the adapter is reset: no event says when all has gone.
+    pub fn usage(&self, process: ProcessId, group: MemorySegmentGroup) -> Option<u64> {
         let counts = |allocation: &&Allocation| {
             allocation.owner == process
                 && !allocation.offered
                 && allocation.place.is_some_and(|place| self.group(place) == group)
         };
-        self.allocations.values().filter(counts).map(|allocation| allocation.size).sum()
+        (!self.is_reset).then(|| self.allocations.values().filter(counts).map(|allocation| allocation.size).sum())
     }
 
     /// Where an allocation is.
