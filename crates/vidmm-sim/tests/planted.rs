@@ -6,7 +6,7 @@ mod soft;
 use vidmm_sim::{Hunt, MachineDesc, Planted};
 
 /// Enough for the one that is hardest to find.
-const HUNT: Hunt = Hunt { seeds: 400, steps: 1000 };
+const HUNT: Hunt = Hunt { seeds: 4000, steps: 1000 };
 
 /// What half of the bugs take at most.
 const MEDIAN_STEPS: u64 = 10_000;

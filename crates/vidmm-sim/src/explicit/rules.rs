@@ -46,6 +46,8 @@ pub(crate) struct Rules {
     has_device_cache: bool,
     /// Page faults are made on purpose, or reported wrongly.
     forges_faults: bool,
+    /// A fault was reported that nobody understood, and the adapter was not reset since.
+    is_misreported: bool,
     /// Anything is made on purpose that may put the adapter in error.
     has_faults: bool,
     /// Steps of the machine when all books were looked at last.
@@ -270,6 +272,9 @@ impl Session<'_> {
             users.retain(|&user| !objects.kernels[user].ended);
             users.push(kernel);
         }
+        if rules.is_misreported {
+            self.let_go(kernel);
+        }
     }
 
     /// A kernel that uses what its device has not made resident writes to whatever is mapped at its addresses by now.
@@ -282,6 +287,18 @@ impl Session<'_> {
             };
             if written.iter().any(is_hit) {
                 self.ledger.forget(&mapping.part.allocation);
+            }
+        }
+    }
+
+    /// Kernels that others did not wait for have written by now: what those found meanwhile is not what is there.
+    pub(super) fn forget_late_writes(&mut self, signal: EngineFence) {
+        let Some(rules) = &self.rules else { return };
+        let Some(name) = self.narrator.names.kernel_of(signal) else { return };
+        for &kernel in rules.kernels.get(&name).into_iter().flatten() {
+            let kernel = &self.objects.kernels[kernel];
+            if kernel.aborted {
+                self.ledger.aborted(&kernel.work);
             }
         }
     }
@@ -314,16 +331,25 @@ impl Session<'_> {
     }
 
     /// A report was not understood. If it was one of a fault that nobody has had, those that wait for what it stopped may run, since
-    /// a fault lets them go (FLT-11), and nobody knows who they are.
+    /// a fault lets them go (FLT-11), and nobody knows who they are until the adapter is reset.
     pub(super) fn fault_misreported(&mut self) {
-        if !self.rules.as_ref().is_some_and(|rules| rules.may_fault()) {
-            return;
-        }
-        for kernel in self.objects.kernels.iter_mut().filter(|kernel| !kernel.ended) {
-            kernel.aborted = true;
-            kernel.is_covered = false;
+        let Some(rules) = self.rules.as_mut().filter(|rules| rules.may_fault()) else { return };
+        rules.is_misreported = true;
+        (0..self.objects.kernels.len()).for_each(|kernel| self.let_go(kernel));
+    }
+
+    /// A kernel that has not ended may run whenever it likes.
+    fn let_go(&mut self, kernel: usize) {
+        let kernel = &mut self.objects.kernels[kernel];
+        if !kernel.ended {
+            (kernel.aborted, kernel.is_covered) = (true, false);
             self.ledger.aborted(&kernel.work);
         }
+    }
+
+    /// The adapter works again.
+    pub(super) fn adapter_restarted(&mut self) {
+        self.rules.iter_mut().for_each(|rules| rules.is_misreported = false);
     }
 
     /// The CPU has written to the copy of an allocation that keeps one: until the lock ends, kernels may find it or what was

@@ -237,10 +237,15 @@ impl<'a> Session<'a> {
 
     fn take_note_of(&mut self, numbered: &NumberedEvent) {
         match numbered.event {
-            Event::PlanDecided { .. }
-            | Event::Dispatched { .. }
-            | Event::Completed { .. }
-            | Event::AdapterRestarted => self.last_activity = numbered.at,
+            Event::PlanDecided { .. } | Event::Dispatched { .. } => self.last_activity = numbered.at,
+            Event::AdapterRestarted => {
+                self.last_activity = numbered.at;
+                self.adapter_restarted();
+            }
+            Event::Completed { signal } => {
+                self.last_activity = numbered.at;
+                self.forget_late_writes(signal);
+            }
             Event::Aborted { signal } => {
                 self.last_activity = numbered.at;
                 self.packet_aborted(signal);
