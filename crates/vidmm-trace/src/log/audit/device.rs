@@ -150,6 +150,12 @@ impl Device {
         self.undispatched.range(span.submissions()).map(|(&submission, _)| submission).find(|&s| span.requires(s))
     }
 
+    /// Whether what a span named is held although the span has ended: an Evict waits for all that was submitted before it, also
+    /// where that had no use for the allocation.
+    pub fn still_holds(&self, span: &Span) -> bool {
+        span.to.is_some_and(|to| self.undispatched.range(..=to).next().is_some())
+    }
+
     /// A submission that was made in the span and has not retired.
     pub fn unretired_in(&self, span: &Span) -> Option<u64> {
         self.unretired.range(span.submissions()).map(|(&submission, _)| submission).find(|&s| span.requires(s))

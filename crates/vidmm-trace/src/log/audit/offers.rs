@@ -10,7 +10,7 @@ use super::allocation::Allocation;
 use super::aspects::Offer;
 use super::device::RequestKind;
 use super::finding::Invariant;
-use super::list_entry::ListEntry;
+use super::list_entry::Span;
 
 /// Priorities of allocations up to which AUTO is LOW, and from which it is HIGH (CRE-31b).
 const PRIORITY_LOW: u32 = 0x5000_0000;
@@ -192,8 +192,11 @@ impl Audit {
     fn is_free_to_go(&self, allocation: &Allocation, segment: SegmentId) -> bool {
         let there = allocation.decided.as_ref().is_some_and(|place| place.segment == segment);
         let (Some(offer), Some(device)) = (allocation.offer, self.devices.get(&allocation.owner)) else { return false };
-        let granted = allocation.lists.values().flat_map(ListEntry::spans).all(|span| span.granted);
-        there && granted && device.undispatched.range(..=offer.last).next().is_none()
+        let is_over = |id: &DeviceId, span: &Span| {
+            span.granted && self.devices.get(id).is_none_or(|device| !device.still_holds(span))
+        };
+        let mut spans = allocation.lists.iter().flat_map(|(id, entry)| entry.spans().map(move |span| (id, span)));
+        there && spans.all(|(id, span)| is_over(id, span)) && device.undispatched.range(..=offer.last).next().is_none()
     }
 
     /// A call names an allocation that must not be offered.

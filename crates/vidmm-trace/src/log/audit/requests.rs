@@ -116,13 +116,11 @@ impl Audit {
         self.taken = Pools::default();
     }
 
-    /// Whether work that is not dispatched still holds something that has left the device's list: an Evict waits for all that was
-    /// submitted before it, also where that had no use for the allocation.
+    /// Whether work that is not dispatched still holds something that has left the device's list.
     fn runs_ahead(&self, id: DeviceId) -> bool {
         let Some(device) = self.devices.get(&id) else { return false };
         let entries = self.allocations.values().filter_map(|allocation| allocation.lists.get(&id));
-        let mut ended = entries.flat_map(ListEntry::spans).filter(|span| span.granted).filter_map(|span| span.to);
-        ended.any(|to| device.undispatched.range(..=to).next().is_some())
+        entries.flat_map(ListEntry::spans).any(|span| span.granted && device.still_holds(span))
     }
 
     /// Whether the next request of a device brings in what is locked, and the CPU may not see it where it goes (RES-84). The log
