@@ -16,7 +16,7 @@ impl Audit {
         match *event {
             Event::Evicted { plan, allocation, segment, ref extents, copied, reason, discarded, wanted_by } => {
                 self.check_wanted(allocation, reason, wanted_by);
-                self.check_victim_order(allocation, segment, reason, wanted_by.is_some());
+                self.check_victim_order(allocation, segment, reason, wanted_by);
                 let left = Place { plan, segment, extents: extents.clone() };
                 self.evicted(allocation, left, copied, reason, discarded);
             }

@@ -10,7 +10,7 @@ use super::allocation::Allocation;
 use super::aspects::Offer;
 use super::device::RequestKind;
 use super::finding::Invariant;
-use super::list_entry::Span;
+use super::list_entry::{ListEntry, Span};
 
 /// Priorities of allocations up to which AUTO is LOW, and from which it is HIGH (CRE-31b).
 const PRIORITY_LOW: u32 = 0x5000_0000;
@@ -163,18 +163,21 @@ impl Audit {
         id: AllocationId,
         segment: SegmentId,
         reason: EvictReason,
-        is_wanted: bool,
+        wanted_by: Option<DeviceId>,
     ) {
         let victim = self.allocations.get(&id).and_then(|allocation| allocation.offer);
         let immediately = victim.is_some_and(|offer| offer.flags.contains(OfferFlags::OFFER_IMMEDIATELY));
         let makes_room = match reason {
             EvictReason::RoomWanted => true,
-            EvictReason::DeviceSuspended => is_wanted,
+            EvictReason::DeviceSuspended => wanted_by.is_some(),
             EvictReason::Offered => !immediately,
             _ => false,
         };
+        // What its own device wants elsewhere, where its list counts it, is no victim.
+        let entry = |device| self.allocations.get(&id).and_then(|allocation| allocation.lists.get(&device));
+        let is_own = wanted_by.and_then(entry).is_some_and(ListEntry::demands);
         // Where each allocation is one range, who makes no hole that is wanted is spared.
-        if !makes_room || self.adapter.is_physical() {
+        if !makes_room || is_own || self.adapter.is_physical() {
             return;
         }
         let before = |other: &&AllocationId| {

@@ -204,8 +204,8 @@ impl Audit {
         let Some(allocation) = self.allocations.get(&id) else { return };
         let resumed_by = self.devices.get(&device).map_or(&[][..], |device| &device.resumed_by);
         let moved_by = allocation.moved_by;
-        let is_there =
-            |plan: PlanNo| self.plans.is_retired(plan) || resumed_by.contains(&plan) || moved_by == Some(plan);
+        let comes_back = |plan| resumed_by.iter().any(|&by| by == plan || self.plans.follows(by, plan));
+        let is_there = |plan: PlanNo| self.plans.is_retired(plan) || comes_back(plan) || moved_by == Some(plan);
         let retired = allocation.decided.as_ref().is_some_and(|place| is_there(place.plan));
         self.findings.check(retired, Invariant::I13, || {
             format!("{id} is said to be resident, but is not yet where it is to be")
