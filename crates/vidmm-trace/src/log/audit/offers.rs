@@ -167,17 +167,17 @@ impl Audit {
     ) {
         let victim = self.allocations.get(&id).and_then(|allocation| allocation.offer);
         let immediately = victim.is_some_and(|offer| offer.flags.contains(OfferFlags::OFFER_IMMEDIATELY));
+        // What its own device wants elsewhere, where its list counts it, is no victim.
+        let entry = |device| self.allocations.get(&id).and_then(|allocation| allocation.lists.get(&device));
+        let is_own = wanted_by.and_then(entry).is_some_and(ListEntry::demands);
         let makes_room = match reason {
-            EvictReason::RoomWanted => true,
+            EvictReason::RoomWanted => !is_own,
             EvictReason::DeviceSuspended => wanted_by.is_some(),
             EvictReason::Offered => !immediately,
             _ => false,
         };
-        // What its own device wants elsewhere, where its list counts it, is no victim.
-        let entry = |device| self.allocations.get(&id).and_then(|allocation| allocation.lists.get(&device));
-        let is_own = wanted_by.and_then(entry).is_some_and(ListEntry::demands);
         // Where each allocation is one range, who makes no hole that is wanted is spared.
-        if !makes_room || is_own || self.adapter.is_physical() {
+        if !makes_room || self.adapter.is_physical() {
             return;
         }
         let before = |other: &&AllocationId| {
