@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::BufReader;
 
-use crate::common::{Run, Scratch, shell, short_scenarios, vidmm_run};
+use crate::common::{Run, Scratch, replay_command, shell, short_scenarios, vidmm_run};
 use vidmm::Event;
 use vidmm_trace::LogReader;
 
@@ -39,12 +39,6 @@ impl Shown {
         };
         assert_eq!((allocation.to_string(), page), (format!("allocation {}", self.allocation), self.page));
     }
-}
-
-/// The command that shows a finding again.
-fn replay_command(run: &Run) -> String {
-    let line = run.stdout.lines().find_map(|line| line.trim_start().strip_prefix("replay "));
-    line.unwrap_or_else(|| panic!("no replay command in {run}")).trim().to_owned()
 }
 
 /// Checks that a run with a fault fails, says where, and can be replayed.

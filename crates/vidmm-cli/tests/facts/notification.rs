@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::BufReader;
 
-use crate::common::{Run, Scratch, notification_scenarios, shell, summary, vidmm_run};
+use crate::common::{Run, Scratch, notification_scenarios, replay_command, shell, summary, vidmm_run};
 use vidmm::Event;
 use vidmm::contract::PagingOperation;
 use vidmm_trace::LogReader;
@@ -19,12 +19,6 @@ fn steps(text: &str, more: &[&str]) -> Run {
     let scratch = Scratch::new();
     let path = scratch.file("steps.toml", text);
     vidmm_run(&[&[path.as_str()], more].concat())
-}
-
-/// The command that shows a finding again.
-fn replay_command(run: &Run) -> String {
-    let line = run.stdout.lines().find_map(|line| line.trim_start().strip_prefix("replay "));
-    line.unwrap_or_else(|| panic!("no replay command in {run}")).trim().to_owned()
 }
 
 /// Checks that a mistake is found, in these words, and can be shown again.

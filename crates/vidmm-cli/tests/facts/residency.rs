@@ -3,18 +3,12 @@
 
 use std::fs;
 
-use crate::common::{Run, Scratch, vidmm_run, workspace};
+use crate::common::{steps, vidmm_run, workspace};
 
 /// The text of a scenario of residency.
 fn scenario(name: &str) -> String {
     let path = workspace().join(format!("scenarios/residency/{name}.toml"));
     fs::read_to_string(path).expect("there is the scenario")
-}
-
-/// Runs a scenario of steps that stands nowhere.
-fn steps(text: &str) -> Run {
-    let scratch = Scratch::new();
-    vidmm_run(&[&scratch.file("steps.toml", text)])
 }
 
 /// The scenario with one of its texts replaced.

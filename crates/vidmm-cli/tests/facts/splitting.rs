@@ -1,6 +1,6 @@
 //! DMA buffers that are split: what is printed of them, that they compute what they would unsplit, and that mistakes are found.
 
-use crate::common::{Run, Scratch, splitting_scenarios, summary, vidmm_run, workspace};
+use crate::common::{Scratch, splitting_scenarios, steps, summary, vidmm_run, workspace};
 use serde_json::Value;
 
 fn path_of(name: &str) -> String {
@@ -26,11 +26,6 @@ fn changed(name: &str, before: &str, after: &str) -> (Scratch, String) {
     let scratch = Scratch::new();
     let path = scratch.file("changed.toml", text.replace(before, after));
     (scratch, path)
-}
-
-fn steps(text: &str) -> Run {
-    let scratch = Scratch::new();
-    vidmm_run(&[&scratch.file("steps.toml", text)])
 }
 
 fn bytes(row: &Value) -> (u64, u64) {

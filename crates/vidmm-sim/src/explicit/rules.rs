@@ -222,11 +222,7 @@ impl Session<'_> {
         rules.lists.retain(|(of, _), _| *of != device);
         rules.trouble();
         // Its fences let others go, while what it had handed out may still run, or begin.
-        let is_its = |kernel: &&mut KernelState| kernel.device == device && !kernel.ended;
-        for kernel in self.objects.kernels.iter_mut().filter(is_its) {
-            kernel.aborted = true;
-            self.ledger.aborted(&kernel.work);
-        }
+        self.open_kernels(|kernel| kernel.device == device).into_iter().for_each(|kernel| self.doubt(kernel));
     }
 
     /// Their owner has promised that nobody uses them: whoever does may fault.
@@ -293,12 +289,9 @@ impl Session<'_> {
 
     /// Kernels that others did not wait for have written by now: what those found meanwhile is not what is there.
     pub(super) fn forget_late_writes(&mut self, signal: EngineFence) {
-        let Some(rules) = &self.rules else { return };
-        let Some(name) = self.narrator.names.kernel_of(signal) else { return };
-        for &kernel in rules.kernels.get(&name).into_iter().flatten() {
-            let kernel = &self.objects.kernels[kernel];
-            if kernel.aborted {
-                self.ledger.aborted(&kernel.work);
+        for kernel in self.kernels_of(signal) {
+            if self.objects.kernels[kernel].aborted {
+                self.doubt(kernel);
             }
         }
     }
@@ -307,12 +300,10 @@ impl Session<'_> {
     pub(super) fn packet_aborted(&mut self, signal: EngineFence) {
         let Some(rules) = &mut self.rules else { return };
         rules.trouble();
-        let Some(name) = self.narrator.names.kernel_of(signal) else { return };
-        for &kernel in rules.kernels.get(&name).into_iter().flatten() {
-            let kernel = &mut self.objects.kernels[kernel];
-            kernel.aborted = true;
-            if kernel.begun {
-                self.ledger.aborted(&kernel.work);
+        for kernel in self.kernels_of(signal) {
+            match self.objects.kernels[kernel].begun {
+                true => self.doubt(kernel),
+                false => self.objects.kernels[kernel].aborted = true,
             }
         }
     }
@@ -323,11 +314,8 @@ impl Session<'_> {
         if self.rules.is_none() {
             return;
         }
-        let is_it = |kernel: &KernelState| name.is_none_or(|name| kernel.submission == name);
-        for kernel in self.objects.kernels.iter_mut().filter(|kernel| kernel.begun && !kernel.ended && is_it(kernel)) {
-            kernel.aborted = true;
-            self.ledger.aborted(&kernel.work);
-        }
+        let is_it = |kernel: &KernelState| kernel.begun && name.is_none_or(|name| kernel.submission == name);
+        self.open_kernels(is_it).into_iter().for_each(|kernel| self.doubt(kernel));
     }
 
     /// A report was not understood. If it was one of a fault that nobody has had, those that wait for what it stopped may run, since
@@ -335,16 +323,33 @@ impl Session<'_> {
     pub(super) fn fault_misreported(&mut self) {
         let Some(rules) = self.rules.as_mut().filter(|rules| rules.may_fault()) else { return };
         rules.is_misreported = true;
-        (0..self.objects.kernels.len()).for_each(|kernel| self.let_go(kernel));
+        self.open_kernels(|_| true).into_iter().for_each(|kernel| self.let_go(kernel));
     }
 
-    /// A kernel that has not ended may run whenever it likes.
+    /// A kernel may run whenever it likes.
     fn let_go(&mut self, kernel: usize) {
+        self.objects.kernels[kernel].is_covered = false;
+        self.doubt(kernel);
+    }
+
+    /// Nobody can say when a kernel writes, or whether it does.
+    fn doubt(&mut self, kernel: usize) {
         let kernel = &mut self.objects.kernels[kernel];
-        if !kernel.ended {
-            (kernel.aborted, kernel.is_covered) = (true, false);
-            self.ledger.aborted(&kernel.work);
-        }
+        kernel.aborted = true;
+        self.ledger.aborted(&kernel.work);
+    }
+
+    /// The kernels of this kind that have not ended.
+    fn open_kernels(&self, is_one: impl Fn(&KernelState) -> bool) -> Vec<usize> {
+        let kernels = self.objects.kernels.iter().enumerate();
+        kernels.filter(|(_, kernel)| !kernel.ended && is_one(kernel)).map(|(index, _)| index).collect()
+    }
+
+    /// The kernels of what an engine was handed.
+    fn kernels_of(&self, signal: EngineFence) -> Vec<usize> {
+        let Some(rules) = &self.rules else { return Vec::new() };
+        let name = self.narrator.names.kernel_of(signal);
+        name.and_then(|name| rules.kernels.get(&name).cloned()).unwrap_or_default()
     }
 
     /// The adapter works again.

@@ -4,19 +4,6 @@ use crate::world::*;
 use vidmm::event::EvictReason;
 use vidmm::*;
 
-fn write(world: &mut World, client: Client, at: u64, token: u64) {
-    world.submit(client, &[Access::Write(at, token)]);
-    world.run_all();
-}
-
-/// Takes the whole segment for a moment, so that all that is evictable goes.
-fn squeeze(world: &mut World, pages: u64) {
-    let client = world.client();
-    let (all, _) = world.resident(client, pages);
-    world.destroy(all);
-    world.run_all();
-}
-
 /// RES-21: without a flag it goes at the earliest opportunity.
 #[test]
 fn an_evict_without_flags_evicts_at_once() {

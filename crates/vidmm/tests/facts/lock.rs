@@ -7,17 +7,6 @@ use vidmm::*;
 
 const VISIBLE: AllocationFlags = AllocationFlags::CPU_VISIBLE;
 
-fn write(world: &mut World, client: Client, at: u64, token: u64) {
-    world.submit(client, &[Access::Write(at, token)]);
-    world.run_all();
-}
-
-fn read(world: &mut World, client: Client, at: u64) -> u64 {
-    world.submit(client, &[Access::Read(at)]);
-    world.run_all();
-    *world.read.last().unwrap()
-}
-
 /// Locks what is on its way, as the error says.
 fn lock_in_the_end(world: &mut World, client: Client, allocation: AllocationId) -> CpuVirtualAddress {
     assert_eq!(world.lock(client, allocation), Err(LockError::AllocationBusy));

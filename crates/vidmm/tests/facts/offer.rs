@@ -7,26 +7,6 @@ use vidmm::*;
 const LOW: OfferPriority = OfferPriority::Low;
 const OFFERED: EvictReason = EvictReason::Offered;
 
-fn write(world: &mut World, client: Client, at: u64, token: u64) {
-    world.submit(client, &[Access::Write(at, token)]);
-    world.run_all();
-}
-
-/// Reads one page by work of the client.
-fn read(world: &mut World, client: Client, at: u64) -> u64 {
-    world.submit(client, &[Access::Read(at)]);
-    world.run_all();
-    *world.read.last().unwrap()
-}
-
-/// Takes `pages` pages of the segment for a moment.
-fn squeeze(world: &mut World, pages: u64) {
-    let client = world.client();
-    let (all, _) = world.resident(client, pages);
-    world.destroy(all);
-    world.run_all();
-}
-
 fn results(reclaimed: Result<Reclaimed, ReclaimError>) -> Vec<ReclaimResult> {
     reclaimed.unwrap().results
 }

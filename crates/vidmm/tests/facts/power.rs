@@ -12,11 +12,6 @@ fn power_up(world: &mut World) {
     world.call(|vidmm, _, _| vidmm.power_up());
 }
 
-fn write(world: &mut World, client: Client, at: u64, token: u64) {
-    world.submit(client, &[Access::Write(at, token)]);
-    world.run_all();
-}
-
 /// How often it was said that the adapter may lose power.
 fn said_powered_down(world: &World) -> usize {
     world.outputs.iter().filter(|output| matches!(output, Output::PoweredDown)).count()

@@ -24,18 +24,6 @@ fn shared(pages: u64, of: u64) -> Shared {
     Shared { world, owner, opener, allocation, at }
 }
 
-fn write(world: &mut World, client: Client, at: u64, token: u64) {
-    world.submit(client, &[Access::Write(at, token)]);
-    world.run_all();
-}
-
-/// Reads one page by work of the client.
-fn read(world: &mut World, client: Client, at: u64) -> u64 {
-    world.submit(client, &[Access::Read(at)]);
-    world.run_all();
-    *world.read.last().unwrap()
-}
-
 fn usage(world: &World, client: Client) -> u64 {
     world.local_info(client).current_usage / PAGE_SIZE
 }

@@ -16,11 +16,6 @@ fn resume(world: &mut World, client: Client) {
     world.call(|vidmm, _, _| vidmm.resume_process(client.process)).unwrap();
 }
 
-fn write(world: &mut World, client: Client, at: u64, token: u64) {
-    world.submit(client, &[Access::Write(at, token)]);
-    world.run_all();
-}
-
 /// Packets of clients that were handed out, and not run.
 fn waiting(world: &World) -> usize {
     world.engines[RENDER as usize].len() + world.engines[COPY as usize].len()

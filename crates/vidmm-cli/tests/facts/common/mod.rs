@@ -144,3 +144,15 @@ fn scenarios_in(folder: &str) -> Vec<String> {
     paths.sort();
     paths
 }
+
+/// Runs a scenario of steps.
+pub fn steps(text: &str) -> Run {
+    let scratch = Scratch::new();
+    vidmm_run(&[&scratch.file("steps.toml", text)])
+}
+
+/// The command that a run prints to be shown again.
+pub fn replay_command(run: &Run) -> String {
+    let line = run.stdout.lines().find_map(|line| line.trim_start().strip_prefix("replay "));
+    line.unwrap_or_else(|| panic!("no replay command in {run}")).trim().to_owned()
+}

@@ -905,3 +905,24 @@ pub fn kind(operation: &PagingOperation) -> &'static str {
         _ => "unknown",
     }
 }
+
+/// Writes one page by work of the client, and comes to rest.
+pub fn write(world: &mut World, client: Client, at: u64, token: u64) {
+    world.submit(client, &[Access::Write(at, token)]);
+    world.run_all();
+}
+
+/// Reads one page by work of the client, and comes to rest.
+pub fn read(world: &mut World, client: Client, at: u64) -> u64 {
+    world.submit(client, &[Access::Read(at)]);
+    world.run_all();
+    *world.read.last().unwrap()
+}
+
+/// Takes the whole segment for a moment, so that all that is evictable goes.
+pub fn squeeze(world: &mut World, pages: u64) {
+    let client = world.client();
+    let (all, _) = world.resident(client, pages);
+    world.destroy(all);
+    world.run_all();
+}
