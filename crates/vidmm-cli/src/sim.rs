@@ -47,7 +47,13 @@ pub fn run(args: &SimArgs) -> Result<bool, Box<dyn Error>> {
     let bar = ProgressBar::new(count);
     let factory = |desc: &MachineDesc| soft::machine(desc);
     let begun = Instant::now();
-    let tally = campaign.run(&factory, &|done| bar.set_position(done));
+    let tally = campaign.run(&factory, &|seed, tally| {
+        bar.set_position(tally.seeds);
+        // A night is long: what it finds is said at once, and again at the end.
+        if let (Some(Failure { finding, .. }), None) = (tally.failures.get(&seed), args.seed) {
+            bar.suspend(|| eprintln!("seed {seed}: {}: {}", finding.rule.unwrap_or("-"), finding.problem));
+        }
+    });
     let seconds = begun.elapsed().as_secs_f64();
     bar.finish_and_clear();
     let shrunk = match (&args.shrink, tally.failures.first_key_value()) {

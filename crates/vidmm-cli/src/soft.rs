@@ -1,8 +1,8 @@
 //! The model GPU as the machine of a run.
 
 use vidmm::contract::EngineKind;
-use vidmm_runtime::Machine;
-use vidmm_sim::{Fault, FaultKind, LinkedAdapterDesc, MachineDesc};
+use vidmm_runtime::{FaultSwitch, Machine, Occasions};
+use vidmm_sim::{FaultKind, LinkedAdapterDesc, MachineDesc};
 use vidmm_soft::{
     COPY_ENGINE, CostModel, LinkedAdapterConfig, ModelGpuFaults, PAGING_ENGINE, PacketHits, RENDER_ENGINE,
     SoftAdapterConfig,
@@ -20,36 +20,43 @@ pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
         latency_seed: desc.latency_seed,
         ..CostModel::default()
     };
-    let mut machine = Machine::from(vidmm_soft::machine(&config, cost, gpu_faults(&desc.faults), None));
-    for &Fault { kind, nth } in &desc.faults {
-        machine = match kind {
-            FaultKind::Driver(fault) => machine.with_fault(fault, nth),
-            FaultKind::Gpu(fault) => machine.with_gpu_fault(fault, nth),
-            FaultKind::Interrupt(fault) => machine.with_interrupt_fault(fault, nth),
+    let fault_switch = FaultSwitch::default();
+    let own = own_faults(desc, &fault_switch);
+    let mut machine = Machine { fault_switch, ..Machine::from(vidmm_soft::machine(&config, cost, own, None)) };
+    for fault in &desc.faults {
+        let hits = fault.hits(desc.fault_seed);
+        machine = match fault.kind {
+            FaultKind::Driver(fault) => machine.with_fault(fault, hits),
+            FaultKind::Gpu(fault) => machine.with_gpu_fault(fault, hits),
+            FaultKind::Interrupt(fault) => machine.with_interrupt_fault(fault, hits),
             FaultKind::FlipBitInTransfer
             | FaultKind::HangPacket
             | FaultKind::HangPagingBuffer
             | FaultKind::ForgePageFault
             | FaultKind::ForgePagingFault
-            | FaultKind::LieAboutEngineReset => machine,
+            | FaultKind::LieAboutEngineReset
+            | FaultKind::FailCommit
+            | FaultKind::FailUserModeVaMapping => machine,
         };
     }
     Ok(machine)
 }
 
-/// The errors that the model GPU makes itself.
-fn gpu_faults(faults: &[Fault]) -> ModelGpuFaults {
+/// The errors that the model GPU and its host make themselves.
+fn own_faults(desc: &MachineDesc, switch: &FaultSwitch) -> ModelGpuFaults {
     let mut own = ModelGpuFaults::default();
-    for fault in faults {
-        let hits = fault.nth.map_or(1..=u64::MAX, |nth| nth..=nth);
-        let packets = |engine| PacketHits { engine, hits: hits.clone() };
+    for fault in &desc.faults {
+        let occasions = Occasions::new(fault.hits(desc.fault_seed), switch);
+        let packets = |engine| PacketHits { engine, occasions: occasions.clone() };
         match fault.kind {
-            FaultKind::FlipBitInTransfer => own.flip_bit_in_transfer = Some(hits),
+            FaultKind::FlipBitInTransfer => own.flip_bit_in_transfer = Some(occasions),
             FaultKind::HangPacket => own.hang_packets.push(packets(RENDER_ENGINE)),
             FaultKind::HangPagingBuffer => own.hang_packets.push(packets(PAGING_ENGINE)),
             FaultKind::ForgePageFault => own.forge_page_faults.push(packets(RENDER_ENGINE)),
             FaultKind::ForgePagingFault => own.forge_page_faults.push(packets(PAGING_ENGINE)),
-            FaultKind::LieAboutEngineReset => own.lie_about_engine_reset = Some(hits),
+            FaultKind::LieAboutEngineReset => own.lie_about_engine_reset = Some(occasions),
+            FaultKind::FailCommit => own.fail_commit = Some(occasions),
+            FaultKind::FailUserModeVaMapping => own.fail_user_mode_va_mapping = Some(occasions),
             _ => {}
         }
     }

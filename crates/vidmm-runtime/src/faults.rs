@@ -1,7 +1,5 @@
 //! A driver that makes mistakes: a hook before a right one, so that checks can be seen to fail.
 
-use std::ops::RangeInclusive;
-
 use vidmm::contract::{
     AdapterInfo, AddressingModel, BuildPagingBuffer, BuildStatus, Kmd, KmdError, KmdProcessHandle,
     MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, PagingOperation, Patch, PteFlags, Render, RenderStatus,
@@ -13,20 +11,19 @@ use crate::driver_fault::DriverFault;
 use crate::early_unmap::EarlyHost;
 use crate::garbled;
 use crate::hook::{HookedKmd, KmdHook};
+use crate::occasions::{Hits, Occasions};
 use crate::runtime::Machine;
 
 /// An NTSTATUS with which drivers are seen to answer what they do not know.
 const STATUS_NOT_SUPPORTED: i32 = 0xC000_00BB_u32 as i32;
 
 impl Machine {
-    /// The machine with a mistake in it, which hits its `nth` occasion, counted from 1, or every one.
-    pub fn with_fault(self, fault: DriverFault, nth: Option<u64>) -> Self {
-        let Self { kmd, umd, gpu, host, cpu } = self;
-        let hits = nth.map_or(1..=u64::MAX, |nth| nth..=nth);
+    /// The machine with a mistake in it.
+    pub fn with_fault(self, fault: DriverFault, hits: Hits) -> Self {
+        let Self { kmd, host, .. } = self;
         let mut mistake = Mistake {
             fault,
-            hits,
-            seen: 0,
+            occasions: Occasions::new(hits, &self.fault_switch),
             is_hit: None,
             late: None,
             early_host: None,
@@ -38,16 +35,14 @@ impl Machine {
             DriverFault::EarlyIoMmuUnmap => Box::new(mistake.early_host.insert(EarlyHost::new(host)).clone()),
             _ => host,
         };
-        Self { kmd: Box::new(HookedKmd::new(kmd, mistake)), umd, gpu, host, cpu }
+        Self { kmd: Box::new(HookedKmd::new(kmd, mistake)), host, ..self }
     }
 }
 
 /// A driver's mistake.
 struct Mistake {
     fault: DriverFault,
-    /// Which of its occasions it hits, counted from 1.
-    hits: RangeInclusive<u64>,
-    seen: u64,
+    occasions: Occasions,
     /// Whether it hits the operation that the driver will be asked for again, if the last answer was not success.
     is_hit: Option<bool>,
     late: Option<Late>,
@@ -151,8 +146,7 @@ impl Mistake {
     }
 
     fn is_hit_by(&mut self, is_occasion: bool) -> bool {
-        self.seen += u64::from(is_occasion);
-        is_occasion && self.hits.contains(&self.seen)
+        is_occasion && self.occasions.strike()
     }
 
     fn blunder(&mut self, driver: &mut dyn Kmd, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {

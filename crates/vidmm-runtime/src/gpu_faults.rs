@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use vidmm::contract::{
@@ -11,6 +10,7 @@ use vidmm::contract::{
 use vidmm::{Nanoseconds, PhysicalAddress};
 
 use crate::hook::{HookedKmd, KmdHook};
+use crate::occasions::{Hits, Occasions};
 use crate::runtime::Machine;
 use crate::{Content, Gpu, GpuEvent};
 
@@ -75,22 +75,21 @@ impl GpuFault {
 }
 
 impl Machine {
-    /// The machine with a GPU that misbehaves on its `nth` occasion, counted from 1, or on every one.
-    pub fn with_gpu_fault(self, fault: GpuFault, nth: Option<u64>) -> Self {
-        let Self { kmd, umd, gpu, host, cpu } = self;
+    /// The machine with a GPU that misbehaves.
+    pub fn with_gpu_fault(self, fault: GpuFault, hits: Hits) -> Self {
+        let Self { kmd, gpu, .. } = self;
         let paging_buffer = Rc::new(Cell::new(PagingBufferDesc { size: 0, private_data_size: 0 }));
         let kmd = Box::new(HookedKmd::new(kmd, Sizes(paging_buffer.clone())));
         let gpu = FaultyGpu {
             gpu,
             fault,
-            hits: nth.map_or(1..=u64::MAX, |nth| nth..=nth),
-            seen: 0,
+            occasions: Occasions::new(hits, &self.fault_switch),
             pending: Vec::new(),
             held: None,
             submitted: BTreeMap::new(),
             paging_buffer,
         };
-        Self { kmd, umd, gpu: Box::new(gpu), host, cpu }
+        Self { kmd, gpu: Box::new(gpu), ..self }
     }
 }
 
@@ -107,9 +106,7 @@ impl KmdHook for Sizes {
 struct FaultyGpu {
     gpu: Box<dyn Gpu>,
     fault: GpuFault,
-    /// Which of its occasions it hits, counted from 1.
-    hits: RangeInclusive<u64>,
-    seen: u64,
+    occasions: Occasions,
     /// What is still to be reported, and when, in the order in which it came up.
     pending: Vec<(Nanoseconds, GpuEvent)>,
     /// The engine and the completion that waits for the engine's next one.
@@ -122,9 +119,7 @@ struct FaultyGpu {
 impl FaultyGpu {
     /// Whether this is an occasion of `fault`, and one that it hits.
     fn is_hit(&mut self, fault: GpuFault) -> bool {
-        let is_occasion = self.fault == fault;
-        self.seen += u64::from(is_occasion);
-        is_occasion && self.hits.contains(&self.seen)
+        self.fault == fault && self.occasions.strike()
     }
 
     /// Passes `event` on, or what becomes of it.

@@ -1,10 +1,9 @@
 //! A driver that reports a page fault wrongly.
 
-use std::ops::RangeInclusive;
-
 use vidmm::contract::{DmaPageFaulted, NotifyInterrupt, PageFaultFlags};
 
 use crate::hook::{HookedKmd, KmdHook};
+use crate::occasions::{Hits, Occasions};
 use crate::runtime::Machine;
 
 /// What a driver may get wrong, or not know, about a page fault. Its occasions are page faults.
@@ -70,25 +69,23 @@ impl InterruptFault {
 }
 
 impl Machine {
-    /// The machine with a driver that reports its `nth` page fault wrongly, counted from 1, or every one.
-    pub fn with_interrupt_fault(self, fault: InterruptFault, nth: Option<u64>) -> Self {
-        let hits = nth.map_or(1..=u64::MAX, |nth| nth..=nth);
-        let kmd = Box::new(HookedKmd::new(self.kmd, WrongReport { fault, hits, seen: 0 }));
+    /// The machine with a driver that reports page faults wrongly.
+    pub fn with_interrupt_fault(self, fault: InterruptFault, hits: Hits) -> Self {
+        let occasions = Occasions::new(hits, &self.fault_switch);
+        let kmd = Box::new(HookedKmd::new(self.kmd, WrongReport { fault, occasions }));
         Self { kmd, ..self }
     }
 }
 
 struct WrongReport {
     fault: InterruptFault,
-    /// Which page faults it hits, counted from 1.
-    hits: RangeInclusive<u64>,
-    seen: u64,
+    /// The page faults.
+    occasions: Occasions,
 }
 
 impl KmdHook for WrongReport {
     fn interrupt_decoded(&mut self, interrupt: NotifyInterrupt) -> NotifyInterrupt {
         let NotifyInterrupt::DmaPageFaulted(fault) = interrupt else { return interrupt };
-        self.seen += 1;
-        NotifyInterrupt::DmaPageFaulted(if self.hits.contains(&self.seen) { self.fault.garble(fault) } else { fault })
+        NotifyInterrupt::DmaPageFaulted(if self.occasions.strike() { self.fault.garble(fault) } else { fault })
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! [`Runtime`] is the loop; [`Gpu`] is what executes; [`Umd`] encodes user work, whose results are specified in
 //! [`kernel`] so that they can be judged; [`HookedKmd`] is a driver behind something that encodes in its place, as a
-//! [`DriverFault`] does. A [`GpuFault`] or an [`InterruptFault`] lets a GPU misbehave, or its driver misreport it.
+//! [`DriverFault`] does. A [`GpuFault`] or an [`InterruptFault`] lets a GPU misbehave, or its driver
+//! misreport it. [`Hits`] says when.
 
 mod driver_fault;
 mod early_unmap;
@@ -13,6 +14,7 @@ mod gpu_faults;
 mod hook;
 mod interrupt_faults;
 pub mod kernel;
+mod occasions;
 mod patching;
 mod runtime;
 mod umd;
@@ -23,6 +25,7 @@ pub use gpu_faults::GpuFault;
 pub use hook::{HookedKmd, KmdHook};
 pub use interrupt_faults::InterruptFault;
 pub use kernel::{Content, KernelCommand, PageRange, Surface};
+pub use occasions::{FaultSwitch, Hits, Occasions, mixed};
 pub use patching::{BoundKernel, BoundRange, CommandStep, UserCommands};
 pub use runtime::{Happening, Machine, Runtime};
 pub use umd::{AllocationDesc, AllocationSegments, CpuAccess, Placement, Umd};

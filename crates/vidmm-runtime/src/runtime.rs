@@ -9,7 +9,7 @@ use vidmm::{
     TrimFlags, TrimNotificationId, VidMm, Violation,
 };
 
-use crate::{Content, CpuView, Gpu, GpuEvent, Umd};
+use crate::{Content, CpuView, FaultSwitch, Gpu, GpuEvent, Umd};
 
 /// A driver, its user-mode half, a GPU and a host that belong together.
 pub struct Machine {
@@ -23,6 +23,8 @@ pub struct Machine {
     pub host: Box<dyn Host>,
     /// What the CPU sees at the addresses that the host hands out.
     pub cpu: Box<dyn CpuView>,
+    /// Ends the faults that were put into it.
+    pub fault_switch: FaultSwitch,
 }
 
 /// What a client learns from the loop.
@@ -119,12 +121,18 @@ impl Runtime {
     /// If what the driver reports breaks a rule.
     pub fn start(options: AdapterOptions, mut machine: Machine) -> Result<Self, StartAdapterError> {
         let vidmm = VidMm::start_adapter(options, &mut *machine.kmd, &mut *machine.host)?;
+        machine.fault_switch.adapter_started();
         Ok(Self { vidmm, machine, now: 0, happenings: VecDeque::new(), gpu_events: Vec::new() })
     }
 
     /// The time.
     pub fn now(&self) -> Nanoseconds {
         self.now
+    }
+
+    /// The faults of the machine are over: none of them hits any more.
+    pub fn end_faults(&mut self) {
+        self.machine.fault_switch.turn_off();
     }
 
     /// The manager, and what its calls borrow.

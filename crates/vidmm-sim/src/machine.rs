@@ -64,6 +64,8 @@ pub struct MachineDesc {
     pub latency_seed: Option<u64>,
     /// Mistakes that are built in.
     pub faults: Vec<Fault>,
+    /// From what it is drawn when those hit that hit at random.
+    pub fault_seed: u64,
 }
 
 /// Another physical adapter of a link.
@@ -134,6 +136,7 @@ impl MachineDesc {
             local_bytes_per_second: cost.local_bytes_per_second(),
             latency_seed: cost.latency_seed,
             faults: faults.to_owned(),
+            fault_seed: 0,
         }
     }
 }

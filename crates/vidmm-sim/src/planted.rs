@@ -12,7 +12,7 @@ use vidmm_runtime::DriverFault;
 
 use crate::machine::MachineFactory;
 use crate::run::Unobserved;
-use crate::scenario::{ExplicitScenario, Fault, FaultKind, PageSize, PageTables, PagingVa};
+use crate::scenario::{ExplicitScenario, Fault, FaultKind, PageSize, PageTables, PagingVa, When};
 use crate::simulate::{Outcome, Profile, SimDesc, machine_of, simulate_in};
 
 /// A bug of the manager, or a mistake of a driver.
@@ -68,11 +68,11 @@ impl WorldKind {
 
     /// Makes a machine of the kind of one that a seed draws.
     fn change(self, machine: &mut ExplicitScenario) {
-        let fault = |kind, nth| vec![Fault { kind, nth }];
+        let fault = |kind, when| vec![Fault { kind, when }];
         match self {
-            Self::PageFault => machine.faults = fault(FaultKind::ForgePageFault, Some(5)),
-            Self::Hang => machine.faults = fault(FaultKind::HangPacket, Some(5)),
-            Self::PagingFaults => machine.faults = fault(FaultKind::ForgePagingFault, None),
+            Self::PageFault => machine.faults = fault(FaultKind::ForgePageFault, When::Nth(5)),
+            Self::Hang => machine.faults = fault(FaultKind::HangPacket, When::Nth(5)),
+            Self::PagingFaults => machine.faults = fault(FaultKind::ForgePagingFault, When::Always),
             Self::Pressure => machine.aperture_commit_limit_bytes = Some(128 << 10),
             Self::LittleMemory => {
                 let adapter = &mut machine.adapter;
@@ -174,7 +174,7 @@ impl Planted {
         self.prepare(scenario);
         match self {
             Self::Manager(bug) => scenario.adapter.planted_bug = Some(bug),
-            Self::Driver(fault) => scenario.faults.push(Fault { kind: FaultKind::Driver(fault), nth: None }),
+            Self::Driver(fault) => scenario.faults.push(Fault { kind: FaultKind::Driver(fault), when: When::Always }),
         }
     }
 }

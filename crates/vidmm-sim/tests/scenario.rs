@@ -10,7 +10,7 @@ use vidmm_runtime::{DriverFault, GpuFault, InterruptFault};
 use vidmm_sim::{
     Check, ClientKind, Content, Duration, Fault, FaultError, FaultKind, Lifetimes, Misbehaviour, Misdeed, Notification,
     PageSize, PageTables, PagingVa, ProcessSettings, Processes, ResidencyPolicy, Scenario, ScenarioError, ScenarioFile,
-    SubmissionsSource, Wddm, WorkloadSource,
+    SubmissionsSource, Wddm, When, WorkloadSource,
 };
 use vidmm_trace::{Buffer, ByteSize, Generator, LocalMemory, Workload};
 
@@ -171,8 +171,9 @@ fn every_key_is_read() {
         "#,
     );
     assert_eq!((scenario.name.as_str(), scenario.seed), ("all keys", i64::MAX as u64));
-    let [flush, flip] = [(FaultKind::Driver(DriverFault::SkipTlbFlush), Some(3)), (FaultKind::FlipBitInTransfer, None)]
-        .map(|(kind, nth)| Fault { kind, nth });
+    let [flush, flip] =
+        [(FaultKind::Driver(DriverFault::SkipTlbFlush), When::Nth(3)), (FaultKind::FlipBitInTransfer, When::Always)]
+            .map(|(kind, when)| Fault { kind, when });
     assert_eq!(scenario.faults, [flush, flip]);
     let adapter = &scenario.adapter;
     assert_eq!(adapter.local_memory, Some(LocalMemory::Bytes(ByteSize::mib(1536))));
@@ -483,27 +484,29 @@ fn the_default_page_tables_of_every_machine_can_be() {
 
 #[test]
 fn faults_are_read_and_written() {
-    for (text, kind, nth) in [
-        ("flip-bit-in-transfer", FaultKind::FlipBitInTransfer, None),
-        ("flip-bit-in-transfer@100", FaultKind::FlipBitInTransfer, Some(100)),
-        ("skip-tlb-flush@1", FaultKind::Driver(DriverFault::SkipTlbFlush), Some(1)),
-        ("drop-page-out@18446744073709551615", FaultKind::Driver(DriverFault::DropPageOut), Some(u64::MAX)),
-        ("skip-decompression", FaultKind::Driver(DriverFault::SkipDecompression), None),
-        ("ignore-chunk-offset@2", FaultKind::Driver(DriverFault::IgnoreChunkOffset), Some(2)),
-        ("late-notification", FaultKind::Driver(DriverFault::LateNotification), None),
-        ("early-io-mmu-unmap", FaultKind::Driver(DriverFault::EarlyIoMmuUnmap), None),
-        ("skip-cache-flush", FaultKind::Driver(DriverFault::SkipCacheFlush), None),
-        ("reuse-paging-va", FaultKind::Driver(DriverFault::ReusePagingVa), None),
-        ("skip-patch", FaultKind::Driver(DriverFault::SkipPatch), None),
-        ("hang-packet@4", FaultKind::HangPacket, Some(4)),
-        ("hang-paging-buffer", FaultKind::HangPagingBuffer, None),
-        ("forge-page-fault", FaultKind::ForgePageFault, None),
-        ("forge-paging-fault@1", FaultKind::ForgePagingFault, Some(1)),
-        ("lie-about-engine-reset", FaultKind::LieAboutEngineReset, None),
-        ("swap-interrupts@3", FaultKind::Gpu(GpuFault::SwapInterrupts), Some(3)),
-        ("require-no-reset", FaultKind::Interrupt(InterruptFault::RequireNoReset), None),
+    for (text, kind, when) in [
+        ("flip-bit-in-transfer", FaultKind::FlipBitInTransfer, When::Always),
+        ("flip-bit-in-transfer@100", FaultKind::FlipBitInTransfer, When::Nth(100)),
+        ("skip-tlb-flush@1", FaultKind::Driver(DriverFault::SkipTlbFlush), When::Nth(1)),
+        ("drop-page-out@18446744073709551615", FaultKind::Driver(DriverFault::DropPageOut), When::Nth(u64::MAX)),
+        ("skip-decompression", FaultKind::Driver(DriverFault::SkipDecompression), When::Always),
+        ("ignore-chunk-offset@2", FaultKind::Driver(DriverFault::IgnoreChunkOffset), When::Nth(2)),
+        ("late-notification", FaultKind::Driver(DriverFault::LateNotification), When::Always),
+        ("early-io-mmu-unmap", FaultKind::Driver(DriverFault::EarlyIoMmuUnmap), When::Always),
+        ("skip-cache-flush", FaultKind::Driver(DriverFault::SkipCacheFlush), When::Always),
+        ("reuse-paging-va", FaultKind::Driver(DriverFault::ReusePagingVa), When::Always),
+        ("skip-patch", FaultKind::Driver(DriverFault::SkipPatch), When::Always),
+        ("hang-packet@4", FaultKind::HangPacket, When::Nth(4)),
+        ("hang-paging-buffer", FaultKind::HangPagingBuffer, When::Always),
+        ("forge-page-fault", FaultKind::ForgePageFault, When::Always),
+        ("forge-paging-fault@1", FaultKind::ForgePagingFault, When::Nth(1)),
+        ("lie-about-engine-reset", FaultKind::LieAboutEngineReset, When::Always),
+        ("swap-interrupts@3", FaultKind::Gpu(GpuFault::SwapInterrupts), When::Nth(3)),
+        ("lose-interrupt@1/50", FaultKind::Gpu(GpuFault::LoseInterrupt), When::OneIn(50)),
+        ("fail-commit@1/1", FaultKind::FailCommit, When::OneIn(1)),
+        ("require-no-reset", FaultKind::Interrupt(InterruptFault::RequireNoReset), When::Always),
     ] {
-        let fault = Fault { kind, nth };
+        let fault = Fault { kind, when };
         assert_eq!(text.parse(), Ok(fault));
         assert_eq!(fault.to_string(), text);
     }
@@ -512,7 +515,7 @@ fn faults_are_read_and_written() {
 #[test]
 fn every_misbehaviour_of_a_gpu_and_of_its_reports_is_a_fault() {
     for fault in GpuFault::ALL.map(FaultKind::Gpu).into_iter().chain(InterruptFault::ALL.map(FaultKind::Interrupt)) {
-        assert_eq!(fault.name().parse(), Ok(Fault { kind: fault, nth: None }));
+        assert_eq!(fault.name().parse(), Ok(Fault { kind: fault, when: When::Always }));
     }
 }
 
@@ -521,7 +524,16 @@ fn unknown_faults_are_refused_with_the_names() {
     for text in ["", "@", "@3", "Skip-TLB-flush", "skip-tlb-flush ", "hang"] {
         assert_eq!(text.parse::<Fault>(), Err(FaultError::Unknown(text.to_owned())));
     }
-    for text in ["drop-page-out@", "drop-page-out@0", "drop-page-out@-1", "drop-page-out@1@2", "drop-page-out@1e3"] {
+    for text in [
+        "drop-page-out@",
+        "drop-page-out@0",
+        "drop-page-out@-1",
+        "drop-page-out@1@2",
+        "drop-page-out@1e3",
+        "drop-page-out@1/0",
+        "drop-page-out@2/3",
+        "drop-page-out@1/",
+    ] {
         assert_eq!(text.parse::<Fault>(), Err(FaultError::When(text.to_owned())));
     }
     let error = refusal("faults = [\"skip-tlb-flush\", \"hang\"]");
@@ -726,6 +738,10 @@ fn nearly_a_scenario() -> impl Strategy<Value = String> {
         .prop_map(|lines| lines.into_iter().map(|(key, value)| format!("{key} = {value}\n")).collect())
 }
 
+fn whens() -> impl Strategy<Value = When> {
+    prop_oneof![Just(When::Always), (1_u64..).prop_map(When::Nth), (1_u64..).prop_map(When::OneIn)]
+}
+
 proptest! {
     #[test]
     fn any_text_is_read_or_refused(text in nearly_a_scenario()) {
@@ -742,9 +758,9 @@ proptest! {
     }
 
     #[test]
-    fn faults_read_what_they_write(kind in 0..FaultKind::all().count(), nth in proptest::option::of(1_u64..)) {
+    fn faults_read_what_they_write(kind in 0..FaultKind::all().count(), when in whens()) {
         let kind = FaultKind::all().nth(kind).expect("there are so many");
-        let fault = Fault { kind, nth };
+        let fault = Fault { kind, when };
         prop_assert_eq!(fault.to_string().parse(), Ok(fault));
     }
 }

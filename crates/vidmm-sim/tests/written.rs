@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use vidmm_sim::steps::{Action, Call, Kernel, KernelEngine, Look, Step, Until};
-use vidmm_sim::{Content, Duration, ExplicitScenario, Fault, FaultKind, JudgedBy, ScenarioFile};
+use vidmm_sim::{Content, Duration, ExplicitScenario, Fault, FaultKind, JudgedBy, ScenarioFile, When};
 use vidmm_trace::{ByteSize, LocalMemory};
 
 /// Reads a scenario of steps, which must be accepted; where its steps stand is left out.
@@ -175,7 +175,7 @@ fn command_buffers_and_faults_survive() {
 #[test]
 fn every_fault_survives() {
     for kind in FaultKind::all() {
-        survives(&ExplicitScenario { faults: vec![Fault { kind, nth: Some(u64::MAX) }], ..one_step() });
+        survives(&ExplicitScenario { faults: vec![Fault { kind, when: When::OneIn(u64::MAX) }], ..one_step() });
     }
 }
 

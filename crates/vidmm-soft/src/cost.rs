@@ -2,6 +2,7 @@
 
 use vidmm::Nanoseconds;
 use vidmm::contract::MemoryTransferDirection;
+use vidmm_runtime::mixed;
 
 use crate::encoding::Command;
 
@@ -95,14 +96,6 @@ impl CostModel {
 fn at_rate(bytes: u64, rate: u64) -> Nanoseconds {
     let nanoseconds = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate.max(1)));
     u64::try_from(nanoseconds).unwrap_or(u64::MAX)
-}
-
-/// A number from which nobody sees what it was made of: the last step of SplitMix64.
-fn mixed(number: u64) -> u64 {
-    let mut mixed = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]

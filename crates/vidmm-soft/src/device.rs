@@ -12,7 +12,7 @@ use vidmm_runtime::{Content, GpuEvent, KernelCommand, PageRange, Surface};
 
 use crate::digest::{self, KernelState};
 use crate::encoding::{Command, Decompress, Fill, FlushRange, MapAperture, Transfer, UnmapAperture, WritePtes};
-use crate::faults::ModelGpuFaults;
+use crate::faults::{ModelGpuFaults, strikes};
 use crate::layout::PageTableLayout;
 use crate::memory::{PageContents, SparseMemory};
 use crate::physical::{Memories, PhysicalRun, Place};
@@ -321,8 +321,7 @@ impl Device {
         self.counters.bytes_to_system += to_system;
         self.counters.bytes_local += transfer.bytes.saturating_sub(from_system + to_system);
         self.counters.commands.transfer += 1;
-        let transfer = self.counters.commands.transfer;
-        if self.faults.flip_bit_in_transfer.as_ref().is_some_and(|hit| hit.contains(&transfer)) {
+        if strikes(&mut self.faults.flip_bit_in_transfer) {
             self.flip_bit(&runs, contents.num_pages());
         }
         Ok(())

@@ -117,12 +117,12 @@ impl Engine {
         }
     }
 
-    /// Takes the first packet, to run it from `now` on; `mishap` tells what befalls the n-th that begins.
-    pub fn start(&mut self, now: Nanoseconds, mishap: impl FnOnce(u64) -> Option<Mishap>) -> Option<Box<Running>> {
+    /// Takes the first packet, to run it from `now` on; `mishap` tells what befalls it.
+    pub fn start(&mut self, now: Nanoseconds, mishap: impl FnOnce() -> Option<Mishap>) -> Option<Box<Running>> {
         let Queued { packet, .. } = self.queue.pop_front()?;
         self.num_begun += 1;
         let commands = Decoder::new(&packet.preamble).chain(Decoder::new(packet.buffer.commands())).collect();
-        Some(Box::new(Running { packet, commands, started_at: now, mishap: mishap(self.num_begun) }))
+        Some(Box::new(Running { packet, commands, started_at: now, mishap: mishap() }))
     }
 
     /// The packet that signals `fence_id` has ended at `now`, one way or the other.

@@ -10,7 +10,7 @@ use crate::config::{NUM_ENGINES, SoftAdapterConfig};
 use crate::cost::CostModel;
 use crate::device::{Device, ModelGpuCounters};
 use crate::engine::{Engine, State};
-use crate::faults::ModelGpuFaults;
+use crate::faults::{ModelGpuFaults, strikes};
 use crate::io_mmu::IoMmu;
 use crate::physical::Memories;
 use crate::programmed_state::ProgrammedState;
@@ -39,7 +39,6 @@ pub struct ModelGpu {
     power: Power,
     /// None on an adapter with GPU virtual addresses: its engines have no state to lose.
     programmed: Option<ProgrammedState>,
-    num_engine_resets: u64,
 }
 
 /// Whether the engines run.
@@ -87,7 +86,6 @@ impl ModelGpu {
             faults,
             power: Power::On,
             programmed: config.is_physical().then(|| ProgrammedState::new(NUM_ENGINES, config.preemption_aware)),
-            num_engine_resets: 0,
         }
     }
 
@@ -153,7 +151,7 @@ impl ModelGpu {
         match std::mem::take(&mut self.engines[engine].state) {
             State::Idle => self.answer_preemption(engine, now, events),
             State::Starting(_) => {
-                let mishap = |nth| self.faults.mishap(engine as u32, nth);
+                let mishap = || self.faults.mishap(engine as u32);
                 if let Some(running) = self.engines[engine].start(now, mishap) {
                     let latency = self.cost.packet_latency(engine as u32, self.engines[engine].num_begun);
                     let until = now.saturating_add(latency);
@@ -207,12 +205,10 @@ impl ModelGpu {
     }
 
     fn end_reset(&mut self, engine: usize, aborted: Option<Packet>, now: Nanoseconds, events: &mut Vec<GpuEvent>) {
-        self.num_engine_resets += 1;
         if let Some(programmed) = &mut self.programmed {
             programmed.forget(engine);
         }
-        let lies = self.faults.lie_about_engine_reset.as_ref();
-        self.engines[engine].is_dead |= lies.is_some_and(|lies| lies.contains(&self.num_engine_resets));
+        self.engines[engine].is_dead |= strikes(&mut self.faults.lie_about_engine_reset);
         let last_completed = self.engines[engine].completed_fence;
         let last_aborted = aborted.as_ref().map_or(last_completed, |packet| packet.signal.fence_id);
         let queue = self.engines[engine].take_queue();

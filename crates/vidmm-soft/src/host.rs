@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::{BackingStoreError, CpuAddressError, CpuVirtualAddress, Host, IoMmuDomain};
 use vidmm::{Extent, GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId};
+use vidmm_runtime::Occasions;
 
 use crate::cpu_addresses::CpuAddresses;
+use crate::faults::{ModelGpuFaults, strikes};
 use crate::io_mmu::{IoMmu, IoMmuMisuse, IoMmuMisuseKind};
 use crate::system::{SYSTEM_MEMORY_BYTES, SystemMemory};
 
@@ -23,6 +25,8 @@ pub struct SoftHost {
     commit_limit: Option<u64>,
     total_system_memory: u64,
     cpu_addresses: CpuAddresses,
+    fail_commit: Option<Occasions>,
+    fail_user_mode_va_mapping: Option<Occasions>,
 }
 
 impl SoftHost {
@@ -37,7 +41,15 @@ impl SoftHost {
             commit_limit,
             total_system_memory: SYSTEM_MEMORY_BYTES,
             cpu_addresses: CpuAddresses::default(),
+            fail_commit: None,
+            fail_user_mode_va_mapping: None,
         }
+    }
+
+    /// The host with the faults that are its own.
+    pub(crate) fn with_faults(self, faults: &ModelGpuFaults) -> Self {
+        let ModelGpuFaults { fail_commit, fail_user_mode_va_mapping, .. } = faults.clone();
+        Self { fail_commit, fail_user_mode_va_mapping, ..self }
     }
 
     /// The machine has `bytes` of system memory (1.7), instead of all that can be addressed.
@@ -77,7 +89,8 @@ impl Host for SoftHost {
     fn commit_backing_store(&mut self, size: u64) -> Result<PhysicalAddress, BackingStoreError> {
         let error = BackingStoreError { size };
         let committed = self.committed_bytes.checked_add(size).ok_or(error)?;
-        if size == 0 || self.commit_limit.is_some_and(|limit| committed > limit) {
+        let fails = self.fail_commit.as_mut().is_some_and(Occasions::strike_once_started);
+        if fails || size == 0 || self.commit_limit.is_some_and(|limit| committed > limit) {
             return Err(error);
         }
         let units = size.checked_next_multiple_of(PAGE_SIZE_64K).ok_or(error)?;
@@ -111,7 +124,10 @@ impl Host for SoftHost {
         segment: SegmentId,
         extents: &[Extent],
     ) -> Result<CpuVirtualAddress, CpuAddressError> {
-        self.cpu_addresses.map(segment, extents)
+        match strikes(&mut self.fail_user_mode_va_mapping) {
+            true => Err(CpuAddressError { size: extents.iter().map(|extent| extent.size).sum() }),
+            false => self.cpu_addresses.map(segment, extents),
+        }
     }
 
     fn rotate_cpu_virtual_address(&mut self, address: CpuVirtualAddress, segment: SegmentId, extents: &[Extent]) {

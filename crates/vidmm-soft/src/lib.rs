@@ -69,7 +69,7 @@ pub use surface::page_key;
 pub use system::{SYSTEM_MEMORY_BYTES, SystemMemory};
 pub use umd::SoftUmd;
 
-use vidmm_runtime::Machine;
+use vidmm_runtime::{FaultSwitch, Machine};
 
 /// A driver, a GPU and a host that fit each other.
 #[derive(Debug)]
@@ -86,8 +86,14 @@ pub struct SoftMachine {
 
 impl From<SoftMachine> for Machine {
     fn from(SoftMachine { kmd, umd, gpu, host }: SoftMachine) -> Self {
-        let cpu = Box::new(host.cpu_addresses().clone());
-        Self { kmd: Box::new(kmd), umd: Box::new(umd), gpu: Box::new(gpu), host: Box::new(host), cpu }
+        Self {
+            cpu: Box::new(host.cpu_addresses().clone()),
+            kmd: Box::new(kmd),
+            umd: Box::new(umd),
+            gpu: Box::new(gpu),
+            host: Box::new(host),
+            fault_switch: FaultSwitch::default(),
+        }
     }
 }
 
@@ -106,7 +112,7 @@ pub fn machine(
     SoftMachine {
         kmd: SoftKmd::new(config.clone()),
         umd: SoftUmd,
-        gpu: ModelGpu::new(config, cost, faults, system.clone(), io_mmu.clone()),
-        host: SoftHost::new(system, io_mmu, commit_limit),
+        host: SoftHost::new(system.clone(), io_mmu.clone(), commit_limit).with_faults(&faults),
+        gpu: ModelGpu::new(config, cost, faults, system, io_mmu),
     }
 }

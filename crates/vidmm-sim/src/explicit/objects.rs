@@ -48,6 +48,17 @@ pub(crate) struct EngineQueue {
     pub submitted: u64,
 }
 
+/// What the CPU has written to a copy that it sees.
+#[derive(Clone, Copy, Debug)]
+pub struct WrittenCopy {
+    /// Which write it was.
+    pub write: u64,
+    /// How many kernels there were at that time.
+    pub num_kernels: usize,
+    /// Whether what was in local memory may have been copied over it since.
+    pub is_overwritten: bool,
+}
+
 #[derive(Debug)]
 pub(crate) struct Allocation {
     pub id: AllocationId,
@@ -59,8 +70,8 @@ pub(crate) struct Allocation {
     pub surface: Option<u32>,
     /// The CPU sees a copy of it, which the GPU's is brought up to date from when the last lock ends.
     pub keeps_copy: bool,
-    /// What the CPU has written to that copy since then, and how many kernels there were at that time.
-    pub written_copy: Option<(u64, usize)>,
+    /// What the CPU has written to that copy since then.
+    pub written_copy: Option<WrittenCopy>,
     /// Where the CPU sees it, and how often it is locked.
     pub lock: Option<(CpuVirtualAddress, u32)>,
     /// The caller's memory that is its backing store, and its bytes.

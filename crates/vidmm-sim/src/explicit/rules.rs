@@ -16,7 +16,7 @@ use vidmm_trace::Audit;
 
 use super::answered::Absent;
 use super::ledger::Part;
-use super::objects::{KernelState, Mapping};
+use super::objects::{KernelState, Mapping, WrittenCopy};
 use super::session::Session;
 use crate::digest::Digest;
 use crate::scenario::steps::{Action, Answer, Call, DestroyFlag, Kernel, Look, Step, Whereabouts};
@@ -364,7 +364,9 @@ impl Session<'_> {
         let Some(known) = self.objects.allocations.get_mut(name).filter(|known| is_judged && known.keeps_copy) else {
             return;
         };
-        known.written_copy = Some((write, num_kernels));
+        // What leaves local memory at this time may reach the copy after the CPU.
+        let is_overwritten = !self.runtime.vidmm().is_idle();
+        known.written_copy = Some(WrittenCopy { write, num_kernels, is_overwritten });
         self.ledger.forget(name);
     }
 
@@ -377,16 +379,27 @@ impl Session<'_> {
         }
         let written = known.written_copy.take();
         let uses = |part: &Part| part.allocation == name;
-        let mut since = self.objects.kernels[written.map_or(0, |(_, num_kernels)| num_kernels)..].iter();
+        let mut since = self.objects.kernels[written.map_or(0, |written| written.num_kernels)..].iter();
         let is_used = since.any(|kernel| kernel.work.reads.iter().chain(&kernel.work.writes).any(uses));
+        let is_doubtful = is_used || written.is_some_and(|written| written.is_overwritten);
         match written {
-            Some((write, _)) if !is_used => drop(self.ledger.cpu_write(name, write)),
+            Some(written) if !is_doubtful => drop(self.ledger.cpu_write(name, written.write)),
             // What kernels wrote may be overwritten with what the copy held before, or may not have been there yet.
-            _ if is_used => {
+            _ if is_doubtful => {
                 self.ledger.forget(name);
                 self.content_discarded(name);
             }
             _ => {}
+        }
+    }
+
+    /// What an allocation held in local memory is copied out, over what the CPU may have written to its copy: of two writers nobody
+    /// promises who comes last (2.2).
+    pub(super) fn copied_out(&mut self, id: AllocationId) {
+        let Some(name) = self.narrator.names.allocations.get(&id) else { return };
+        let known = self.objects.allocations.get_mut(name);
+        if let Some(written) = known.and_then(|known| known.written_copy.as_mut()) {
+            written.is_overwritten = true;
         }
     }
 
@@ -509,6 +522,7 @@ impl Session<'_> {
 
     /// Whatever waits for a person goes on; the rest must end by itself.
     fn let_everything_end(&mut self) {
+        self.runtime.end_faults();
         if std::mem::take(&mut self.is_down) {
             self.runtime.vidmm().power_up();
         }

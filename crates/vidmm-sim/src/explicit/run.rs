@@ -30,7 +30,7 @@ pub(crate) fn start<'a>(
     let faults = &scenario.all_faults();
     let &ExplicitScenario { local_memory_bytes, aperture_bytes, aperture_commit_limit_bytes, .. } = scenario;
     let memory = MemorySizes { local_memory_bytes, aperture_bytes, aperture_commit_limit_bytes };
-    let desc = MachineDesc::new(adapter, cost, memory, faults);
+    let desc = MachineDesc { fault_seed: scenario.seed, ..MachineDesc::new(adapter, cost, memory, faults) };
     let machine = factory(&desc).map_err(RunError::Machine)?;
     let options = AdapterOptions {
         events: true,

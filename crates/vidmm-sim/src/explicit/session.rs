@@ -171,7 +171,7 @@ impl<'a> Session<'a> {
         advanced
     }
 
-    /// Lets time pass until something is the case; `false` if it never will be: for `patience` nothing but the clock moves.
+    /// Lets time pass until something is the case; `false` if it never will be: for `patience` nobody's work gets ahead.
     pub fn run_until(&mut self, patience: Nanoseconds, is_reached: impl Fn(&mut Self) -> bool) -> bool {
         self.settle();
         self.last_activity = self.runtime.now();
@@ -237,15 +237,16 @@ impl<'a> Session<'a> {
 
     fn take_note_of(&mut self, numbered: &NumberedEvent) {
         match numbered.event {
-            Event::PlanDecided { .. } | Event::Dispatched { .. } => self.last_activity = numbered.at,
+            // Lists that come and go while no work gets ahead are no progress.
+            Event::Granted { .. } | Event::Dispatched { .. } | Event::PagingFenceSignaled { .. } => {
+                self.last_activity = numbered.at;
+            }
+            Event::Evicted { allocation, copied: true, .. } => self.copied_out(allocation),
             Event::AdapterRestarted => {
                 self.last_activity = numbered.at;
                 self.adapter_restarted();
             }
-            Event::Completed { signal } => {
-                self.last_activity = numbered.at;
-                self.forget_late_writes(signal);
-            }
+            Event::Completed { signal } => self.forget_late_writes(signal),
             Event::Aborted { signal } => {
                 self.last_activity = numbered.at;
                 self.packet_aborted(signal);
@@ -298,6 +299,7 @@ impl<'a> Session<'a> {
                 self.awaited.remove(&allocation);
             }
             Happening::PoweredDown => self.has_powered_down = true,
+            Happening::PacketEnded { paging: false, .. } => self.last_activity = self.runtime.now(),
             Happening::PacketEnded { .. } | Happening::PagingFenceSignaled { .. } => {}
         }
     }

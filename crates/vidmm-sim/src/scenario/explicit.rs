@@ -4,7 +4,7 @@ use vidmm_runtime::AllocationSegments;
 
 use super::adapter::AdapterSettings;
 use super::cost::CostSettings;
-use super::fault::{Fault, FaultKind};
+use super::fault::{Fault, FaultKind, When};
 use super::judged_by::JudgedBy;
 use super::steps::{Action, Answer, Call, Look, Step, check_steps, drop_orphans};
 use vidmm_trace::{ByteSize, LocalMemory};
@@ -61,7 +61,7 @@ impl ExplicitScenario {
 
     /// The errors to be made on purpose, with the one that the seed picks.
     pub fn all_faults(&self) -> Vec<Fault> {
-        let at_seed = self.fault_at_seed.map(|kind| Fault { kind, nth: Some(self.seed.max(1)) });
+        let at_seed = self.fault_at_seed.map(|kind| Fault { kind, when: When::Nth(self.seed.max(1)) });
         self.faults.iter().copied().chain(at_seed).collect()
     }
 

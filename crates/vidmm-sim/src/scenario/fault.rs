@@ -5,18 +5,30 @@ use std::str::FromStr;
 
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize, Serializer};
-use vidmm_runtime::{DriverFault, GpuFault, InterruptFault};
+use vidmm_runtime::{DriverFault, GpuFault, Hits, InterruptFault, mixed};
 
-/// An error to be made on purpose, and when: the n-th time, counted from 1, or as the kind of fault says.
+/// An error to be made on purpose, and when.
 ///
-/// It is written as its name, and `@N` after it for the n-th time only: `skip-tlb-flush`, `drop-page-out@3`.
+/// It is written as its name, with `@N` after it for the n-th time only, or `@1/N` for one time in N at random:
+/// `skip-tlb-flush`, `drop-page-out@3`, `lose-interrupt@1/50`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Fault {
     /// What goes wrong.
     pub kind: FaultKind,
-    /// When: the n-th time, counted from 1. None is every time, or as the kind says.
-    pub nth: Option<u64>,
+    /// When.
+    pub when: When,
+}
+
+/// When an error is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Every time.
+    Always,
+    /// The n-th time, counted from 1.
+    Nth(u64),
+    /// One time in so many, which the seed of the run draws.
+    OneIn(u64),
 }
 
 /// What can go wrong on purpose.
@@ -34,6 +46,10 @@ pub enum FaultKind {
     ForgePagingFault,
     /// A reset of an engine is answered as if it had worked, and the engine hangs until the adapter is reset.
     LieAboutEngineReset,
+    /// The host has no memory for backing store. What the adapter needs to start is no occasion.
+    FailCommit,
+    /// The host has no addresses at which the CPU sees an allocation.
+    FailUserModeVaMapping,
     /// The driver makes a mistake.
     Driver(DriverFault),
     /// The GPU does not do what it is asked, or reports what is not so.
@@ -47,12 +63,14 @@ pub enum FaultKind {
 pub enum FaultError {
     /// There is no such fault.
     #[error(
-        "`{0}` is not a fault; the faults are {names}, each with `@N` for the n-th time only",
+        "`{0}` is not a fault; the faults are {names}, each with `@N` for the n-th time only, or `@1/N` for one time in N",
         names = Fault::names()
     )]
     Unknown(String),
     /// What follows the `@` is not a number from 1 on.
-    #[error("`{0}` does not say when; write a whole number from 1 after the `@`, as in `skip-tlb-flush@3`")]
+    #[error(
+        "`{0}` does not say when; write a whole number from 1 after the `@`, as in `skip-tlb-flush@3`, or `1/` and one, as in `lose-interrupt@1/50`"
+    )]
     When(String),
     /// A fault is named twice.
     #[error("`{0}` is named twice; name each fault once")]
@@ -61,13 +79,15 @@ pub enum FaultError {
 
 impl FaultKind {
     /// What the model GPU does by itself.
-    const OF_MODEL: [Self; 6] = [
+    const OF_MODEL: [Self; 8] = [
         Self::FlipBitInTransfer,
         Self::HangPacket,
         Self::HangPagingBuffer,
         Self::ForgePageFault,
         Self::ForgePagingFault,
         Self::LieAboutEngineReset,
+        Self::FailCommit,
+        Self::FailUserModeVaMapping,
     ];
 
     /// Every kind of fault.
@@ -87,6 +107,8 @@ impl FaultKind {
             Self::ForgePageFault => "forge-page-fault",
             Self::ForgePagingFault => "forge-paging-fault",
             Self::LieAboutEngineReset => "lie-about-engine-reset",
+            Self::FailCommit => "fail-commit",
+            Self::FailUserModeVaMapping => "fail-user-mode-va-mapping",
             Self::Driver(fault) => fault.name(),
             Self::Gpu(fault) => fault.name(),
             Self::Interrupt(fault) => fault.name(),
@@ -94,7 +116,30 @@ impl FaultKind {
     }
 }
 
+impl When {
+    /// Reads what stands after the `@`.
+    fn read(text: &str) -> Option<Self> {
+        let number = |text: &str| text.parse().ok().filter(|&number| number > 0);
+        match text.strip_prefix("1/") {
+            Some(times) => number(times).map(Self::OneIn),
+            None => number(text).map(Self::Nth),
+        }
+    }
+}
+
 impl Fault {
+    /// Which of its occasions it hits in a run of `seed`.
+    pub fn hits(&self, seed: u64) -> Hits {
+        match self.when {
+            When::Always => Hits::Always,
+            When::Nth(nth) => Hits::Nth(nth),
+            When::OneIn(occasions) => {
+                let kind = FaultKind::all().position(|kind| kind == self.kind);
+                Hits::OneIn { occasions, seed: mixed(seed) ^ kind.map_or(0, |kind| kind as u64) }
+            }
+        }
+    }
+
     /// The names of all faults, for people.
     fn names() -> String {
         FaultKind::all().map(|kind| format!("`{}`", kind.name())).collect::<Vec<_>>().join(", ")
@@ -118,18 +163,17 @@ impl Fault {
 impl FromStr for Fault {
     type Err = FaultError;
 
-    /// Reads a fault's name, and `@N` if it follows.
+    /// Reads a fault's name, and `@N` or `@1/N` if it follows.
     ///
     /// # Errors
     ///
     /// Returns [`FaultError::Unknown`], which lists the names, or [`FaultError::When`].
     fn from_str(text: &str) -> Result<Self, FaultError> {
-        let (name, nth) = text.split_once('@').map_or((text, None), |(name, nth)| (name, Some(nth)));
+        let (name, when) = text.split_once('@').map_or((text, None), |(name, when)| (name, Some(when)));
         let known = FaultKind::all().find(|known| known.name() == name);
         let kind = known.ok_or_else(|| FaultError::Unknown(text.to_owned()))?;
-        let number = |nth: &str| nth.parse().ok().filter(|&nth| nth > 0);
-        let nth = nth.map(|nth| number(nth).ok_or_else(|| FaultError::When(text.to_owned()))).transpose()?;
-        Ok(Self { kind, nth })
+        let when = when.map_or(Some(When::Always), When::read).ok_or_else(|| FaultError::When(text.to_owned()))?;
+        Ok(Self { kind, when })
     }
 }
 
@@ -143,9 +187,10 @@ impl TryFrom<String> for Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.nth {
-            Some(nth) => write!(f, "{}@{nth}", self.kind.name()),
-            None => f.write_str(self.kind.name()),
+        match self.when {
+            When::Always => f.write_str(self.kind.name()),
+            When::Nth(nth) => write!(f, "{}@{nth}", self.kind.name()),
+            When::OneIn(times) => write!(f, "{}@1/{times}", self.kind.name()),
         }
     }
 }
@@ -165,9 +210,9 @@ pub(super) fn faults<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<F
 
 /// Reads a fault that is not said when it hits.
 pub(super) fn fault_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<FaultKind>, D::Error> {
-    let Fault { kind, nth } = Fault::deserialize(deserializer)?;
-    match nth {
-        None => Ok(Some(kind)),
-        Some(_) => Err(D::Error::custom(format!("the seed says when; write `{}`", kind.name()))),
+    let Fault { kind, when } = Fault::deserialize(deserializer)?;
+    match when {
+        When::Always => Ok(Some(kind)),
+        When::Nth(_) | When::OneIn(_) => Err(D::Error::custom(format!("the seed says when; write `{}`", kind.name()))),
     }
 }

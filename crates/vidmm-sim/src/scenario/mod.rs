@@ -42,7 +42,7 @@ pub use definition::{Processes, Scenario};
 pub use duration::Duration;
 pub use error::ScenarioError;
 pub use explicit::ExplicitScenario;
-pub use fault::{Fault, FaultError, FaultKind};
+pub use fault::{Fault, FaultError, FaultKind, When};
 pub use file::ScenarioFile;
 pub use judged_by::JudgedBy;
 pub use linked::LinkedAdapter;

@@ -66,11 +66,11 @@ impl Tally {
 }
 
 impl Campaign {
-    /// Runs the seeds. `progress` is told after each how many were run.
+    /// Runs the seeds. `progress` is told after each, with what came of all so far.
     pub fn run(
         &self,
         factory: &(dyn Fn(&crate::MachineDesc) -> Result<vidmm_runtime::Machine, String> + Sync),
-        progress: &(dyn Fn(u64) + Sync),
+        progress: &(dyn Fn(u64, &Tally) + Sync),
     ) -> Tally {
         let (next, enough) = (AtomicU64::new(*self.seeds.start()), AtomicBool::new(false));
         let tally = Mutex::new(Tally::default());
@@ -85,7 +85,7 @@ impl Campaign {
                 let outcome = simulate(desc, factory, &mut Unobserved);
                 let mut tally = tally.lock().expect("no thread panics while it adds");
                 tally.add(seed, outcome);
-                progress(tally.seeds);
+                progress(seed, &tally);
                 let found = tally.failures.len() + tally.not_started.len();
                 enough.fetch_or(found >= self.max_failures, Ordering::Relaxed);
             }

@@ -2,14 +2,14 @@
 
 use vidmm::contract::AddressingModel;
 use vidmm::{NotificationRevision, PreparationKnobs};
-use vidmm_runtime::{GpuFault, InterruptFault};
+use vidmm_runtime::{DriverFault, GpuFault, InterruptFault};
 use vidmm_trace::ByteSize;
 
 use super::dice::Dice;
 use super::profile::Profile;
 use crate::scenario::{
     AdapterSettings, CostSettings, Duration, EngineName, ExplicitScenario, Fault, FaultKind, JudgedBy, LinkedAdapter,
-    PageSize, PageTables, PagingVa, Wddm,
+    PageSize, PageTables, PagingVa, Wddm, When,
 };
 
 /// What a seed draws before the first step.
@@ -28,7 +28,7 @@ pub(super) struct World {
 }
 
 /// What a right manager survives: mistakes of engines, of their interrupts, and of programs' kernels.
-const SURVIVED: [FaultKind; 21] = [
+const SURVIVED: [FaultKind; 24] = [
     FaultKind::HangPacket,
     FaultKind::HangPagingBuffer,
     FaultKind::ForgePageFault,
@@ -50,6 +50,9 @@ const SURVIVED: [FaultKind; 21] = [
     FaultKind::Interrupt(InterruptFault::ReportFatalError),
     FaultKind::Interrupt(InterruptFault::GarbleFaultedFence),
     FaultKind::Interrupt(InterruptFault::GarbleFaultedEngine),
+    FaultKind::Driver(DriverFault::NoMemory),
+    FaultKind::FailCommit,
+    FaultKind::FailUserModeVaMapping,
 ];
 
 impl World {
@@ -167,8 +170,12 @@ fn preparation(dice: &mut Dice) -> PreparationKnobs {
     }
 }
 
-/// A few mistakes, each at one of its first occasions.
+/// A few mistakes, each at one of its first occasions, or again and again.
 fn faults(dice: &mut Dice) -> Vec<Fault> {
     let kinds = dice.some(&SURVIVED, 3);
-    kinds.into_iter().map(|kind| Fault { kind, nth: Some(dice.log_within(1, 200)) }).collect()
+    let when = |dice: &mut Dice| match dice.chance(60) {
+        true => When::Nth(dice.log_within(1, 200)),
+        false => When::OneIn(dice.log_within(1, 500)),
+    };
+    kinds.into_iter().map(|kind| Fault { kind, when: when(dice) }).collect()
 }

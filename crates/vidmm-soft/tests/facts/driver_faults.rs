@@ -3,7 +3,7 @@
 use crate::common::*;
 use vidmm::contract::*;
 use vidmm::{GpuVirtualAddress, PAGE_SIZE_64K, PhysicalAddress};
-use vidmm_runtime::{AllocationDesc, AllocationSegments, DriverFault, Machine, Umd};
+use vidmm_runtime::{AllocationDesc, AllocationSegments, DriverFault, Hits, Machine, Umd};
 use vidmm_soft::encoding::{Command, Decoder, OPCODE_DECOMPRESS, OPCODE_FLUSH_TLB, OPCODE_TRANSFER, OPCODE_WRITE_PTES};
 use vidmm_soft::*;
 
@@ -19,10 +19,10 @@ struct Faulty {
     allocation: KmdAllocationHandle,
 }
 
-fn faulty(config: SoftAdapterConfig, fault: DriverFault, nth: Option<u64>) -> Faulty {
+fn faulty(config: SoftAdapterConfig, fault: DriverFault, hits: Hits) -> Faulty {
     let machine = machine(&config, CostModel::default(), ModelGpuFaults::default(), None);
     let io_mmu = machine.host.io_mmu().clone();
-    let mut machine = Machine::from(machine).with_fault(fault, nth);
+    let mut machine = Machine::from(machine).with_fault(fault, hits);
     machine.kmd.query_adapter_info();
     let paging = machine.kmd.create_process(true).unwrap();
     let process = machine.kmd.create_process(false).unwrap();
@@ -126,12 +126,12 @@ fn surface_pages(commands: &[Command]) -> Vec<u64> {
 
 #[test]
 fn an_operation_that_is_skipped_is_the_nth_of_its_kind() {
-    for nth in [Some(2), None] {
+    for hits in [Hits::Nth(2), Hits::Always] {
         let skipped = |fault, operation: &dyn Fn(&Faulty) -> PagingOperation, config| {
-            let mut machine = faulty(config, fault, nth);
+            let mut machine = faulty(config, fault, hits);
             let operation = operation(&machine);
             let none: Vec<_> = (0..3).map(|_| machine.commands(&operation).is_empty()).collect();
-            assert_eq!(none, if nth.is_some() { [false, true, false] } else { [true; 3] }, "{fault:?}");
+            assert_eq!(none, if hits == Hits::Nth(2) { [false, true, false] } else { [true; 3] }, "{fault:?}");
         };
         skipped(DriverFault::SkipTlbFlush, &|machine| machine.flush(machine.process), page_tables());
         skipped(DriverFault::DropPageOut, &|machine| machine.page_out(), page_tables());
@@ -146,7 +146,7 @@ fn an_operation_that_is_skipped_is_the_nth_of_its_kind() {
 
 #[test]
 fn a_patch_that_is_skipped_leaves_what_was_there() {
-    let mut machine = faulty(patching::config(), DriverFault::SkipPatch, Some(2)).machine;
+    let mut machine = faulty(patching::config(), DriverFault::SkipPatch, Hits::Nth(2)).machine;
     let kmd = &mut *machine.kmd;
     let data = SoftUmd.allocation_private_data(&AllocationDesc::local(PAGE));
     let allocation = kmd.create_allocation(&data).unwrap().allocation;
@@ -170,7 +170,7 @@ fn a_patch_that_is_skipped_leaves_what_was_there() {
 fn other_operations_are_as_they_should_be() {
     let is_right = |fault, operation: &dyn Fn(&Faulty) -> PagingOperation, config: SoftAdapterConfig| {
         let mut right = SoftKmd::new(config.clone());
-        let mut machine = faulty(config, fault, None);
+        let mut machine = faulty(config, fault, Hits::Always);
         right.create_process(true).unwrap();
         right.create_process(false).unwrap();
         let operation = operation(&machine);
@@ -192,7 +192,7 @@ fn other_operations_are_as_they_should_be() {
 fn an_operation_that_is_asked_for_again_is_the_same_occasion() {
     // Each notification is answered busy first, and then takes three buffers.
     let config = SoftAdapterConfig { busy_notify_every: Some(1), ..page_tables() };
-    let mut machine = faulty(config, DriverFault::SkipDecompression, Some(3));
+    let mut machine = faulty(config, DriverFault::SkipDecompression, Hits::Nth(3));
     let notification = machine.eviction(1);
     let commands: Vec<_> = (0..4).map(|_| machine.commands_in(&notification, 60).len()).collect();
     assert_eq!(commands, [3, 3, 0, 3]);
@@ -200,7 +200,7 @@ fn an_operation_that_is_asked_for_again_is_the_same_occasion() {
 
 #[test]
 fn the_offset_of_a_chunk_is_ignored() {
-    let mut machine = faulty(page_tables(), DriverFault::IgnoreChunkOffset, Some(2));
+    let mut machine = faulty(page_tables(), DriverFault::IgnoreChunkOffset, Hits::Nth(2));
     let mut pages = |chunk| {
         let notification = machine.eviction(chunk);
         // Small buffers: the mistake is made to the end of the operation.
@@ -215,7 +215,7 @@ fn the_offset_of_a_chunk_is_ignored() {
 #[test]
 fn a_late_notification_comes_after_its_window_is_unmapped() {
     for size in [4096, 80] {
-        let mut machine = faulty(page_tables(), DriverFault::LateNotification, Some(1));
+        let mut machine = faulty(page_tables(), DriverFault::LateNotification, Hits::Nth(1));
         let notification = machine.eviction(1);
         assert_eq!(machine.commands_in(&notification, size), []);
         for address in [WINDOW, WINDOW + BYTES - PAGE] {
@@ -233,7 +233,7 @@ fn a_late_notification_comes_after_its_window_is_unmapped() {
 
 #[test]
 fn an_unmapping_of_other_addresses_brings_the_late_notification() {
-    let mut machine = faulty(page_tables(), DriverFault::LateNotification, None);
+    let mut machine = faulty(page_tables(), DriverFault::LateNotification, Hits::Always);
     let notification = machine.eviction(0);
     machine.commands(&notification);
     let elsewhere = machine.write_entry(WINDOW + BYTES, Pte::INVALID);
@@ -242,7 +242,7 @@ fn an_unmapping_of_other_addresses_brings_the_late_notification() {
 
 #[test]
 fn behind_an_io_mmu_a_late_notification_comes_with_the_next() {
-    let mut machine = faulty(io_mmu(), DriverFault::LateNotification, None);
+    let mut machine = faulty(io_mmu(), DriverFault::LateNotification, Hits::Always);
     let (first, second) = (machine.eviction(0), machine.eviction(1));
     let unmap = notify_io_mmu_unmap(Some(machine.process), 2 * WINDOW, BYTES);
     assert_eq!(machine.commands(&first), []);
@@ -264,7 +264,7 @@ fn behind_an_io_mmu_a_late_notification_comes_with_the_next() {
 fn behind_an_io_mmu_a_reused_window_is_the_flush_that_the_driver_leaves_out() {
     for size in [4096, 60] {
         let config = SoftAdapterConfig { busy_notify_every: Some(1), ..io_mmu() };
-        let mut machine = faulty(config, DriverFault::ReusePagingVa, Some(2));
+        let mut machine = faulty(config, DriverFault::ReusePagingVa, Hits::Nth(2));
         let notification = machine.eviction(1);
         let mut opcodes = || machine.commands_in(&notification, size).iter().map(opcode).collect::<Vec<_>>();
         let right = [OPCODE_FLUSH_TLB, OPCODE_DECOMPRESS, OPCODE_DECOMPRESS, OPCODE_DECOMPRESS];
@@ -277,7 +277,7 @@ fn behind_an_io_mmu_a_reused_window_is_the_flush_that_the_driver_leaves_out() {
 
 #[test]
 fn a_window_without_anything_to_make_plain_is_left_alone() {
-    let mut machine = faulty(io_mmu(), DriverFault::ReusePagingVa, None);
+    let mut machine = faulty(io_mmu(), DriverFault::ReusePagingVa, Hits::Always);
     let notification = notify_eviction(KmdAllocationHandle(99), 0, BYTES, WINDOW);
     assert_eq!(machine.commands(&notification), []);
 }
@@ -285,7 +285,7 @@ fn a_window_without_anything_to_make_plain_is_left_alone() {
 #[test]
 fn a_range_is_unmapped_when_its_notification_is_built() {
     for model in [AddressingModel::GpuVaIoMmu, AddressingModel::GpuVaIoMmuGlobal] {
-        let mut faulty = faulty(SoftAdapterConfig::with_io_mmu(model), DriverFault::EarlyIoMmuUnmap, None);
+        let mut faulty = faulty(SoftAdapterConfig::with_io_mmu(model), DriverFault::EarlyIoMmuUnmap, Hits::Always);
         let domain = |process| match model {
             AddressingModel::GpuVaIoMmuGlobal => IoMmuDomain::Global,
             _ => IoMmuDomain::Process(process),
@@ -314,7 +314,7 @@ fn a_range_is_unmapped_when_its_notification_is_built() {
 
 #[test]
 fn only_the_nth_range_is_unmapped_early() {
-    let mut faulty = faulty(io_mmu(), DriverFault::EarlyIoMmuUnmap, Some(2));
+    let mut faulty = faulty(io_mmu(), DriverFault::EarlyIoMmuUnmap, Hits::Nth(2));
     let domain = IoMmuDomain::Process(faulty.paging);
     let memory = faulty.machine.host.commit_backing_store(BYTES).unwrap();
     let notification = faulty.eviction(0);
@@ -329,7 +329,7 @@ fn only_the_nth_range_is_unmapped_early() {
 
 #[test]
 fn without_an_io_mmu_nothing_is_unmapped_early() {
-    let mut faulty = faulty(page_tables(), DriverFault::EarlyIoMmuUnmap, None);
+    let mut faulty = faulty(page_tables(), DriverFault::EarlyIoMmuUnmap, Hits::Always);
     let notification = faulty.eviction(0);
     assert_eq!(faulty.commands(&notification).len(), 3);
     assert_eq!(faulty.io_mmu.misuses(), []);
@@ -337,7 +337,7 @@ fn without_an_io_mmu_nothing_is_unmapped_early() {
 
 #[test]
 fn an_illegal_status_is_answered_on_its_occasion_only() {
-    let mut faulty = faulty(page_tables(), DriverFault::AnswerNotSupported, Some(2));
+    let mut faulty = faulty(page_tables(), DriverFault::AnswerNotSupported, Hits::Nth(2));
     let operation = faulty.page_out();
     let status = |faulty: &mut Faulty| {
         let mut multipass_offset = 0;
@@ -362,7 +362,7 @@ fn an_illegal_status_is_answered_on_its_occasion_only() {
 fn each_creation_is_refused_on_its_occasion_only() {
     // The process that every faulty machine has is its first occasion, the allocation its second.
     for (refused, nth) in [("none", 2), ("process", 3), ("context", 4), ("allocation", 5), ("open", 6)] {
-        let mut faulty = faulty(page_tables(), DriverFault::NoMemory, (nth > 2).then_some(nth).or(Some(99)));
+        let mut faulty = faulty(page_tables(), DriverFault::NoMemory, Hits::Nth(if nth > 2 { nth } else { 99 }));
         let private_data = SoftUmd.allocation_private_data(&AllocationDesc::local(1 << 20));
         let (kmd, process, allocation) = (&mut faulty.machine.kmd, faulty.process, faulty.allocation);
         let system_context = kmd.create_context(faulty.paging, 0, true);

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use vidmm::PageSize;
 use vidmm::contract::MemoryTransferDirection::*;
 use vidmm::contract::{FaultErrorCode, Kmd, NotifyInterrupt, PageFaultFlags, Pte, PteFlags};
-use vidmm_runtime::{Gpu, GpuEvent};
+use vidmm_runtime::{Gpu, GpuEvent, Hits};
 use vidmm_soft::encoding::{Command, WritePtes, encode_to_vec};
 use vidmm_soft::{
     COPY_ENGINE, HardwareEntry, ModelGpuFaults, RENDER_ENGINE, SoftAdapterConfig, SoftKmd, StatusKind, StatusRegisters,
@@ -155,7 +155,8 @@ fn commands_that_mean_nothing_end_their_packet() {
 
 #[test]
 fn one_bit_of_the_chosen_transfer_flips() {
-    let (mut rig, process) = rig_with(ModelGpuFaults { flip_bit_in_transfer: Some(2..=2), ..Default::default() });
+    let (mut rig, process) =
+        rig_with(ModelGpuFaults { flip_bit_in_transfer: Some(Hits::Nth(2).into()), ..Default::default() });
     let pages = 8;
     rig.write_local(process, A, pages, 1);
     let wrong_pages = |rig: &mut Rig, copy: u64| {

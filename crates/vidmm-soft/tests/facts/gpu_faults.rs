@@ -3,15 +3,15 @@
 use crate::common::times;
 use vidmm::GpuVirtualAddress;
 use vidmm::contract::*;
-use vidmm_runtime::{GpuEvent, GpuFault, InterruptFault, KernelCommand, Machine, Umd};
+use vidmm_runtime::{GpuEvent, GpuFault, Hits, InterruptFault, KernelCommand, Machine, Umd};
 use vidmm_soft::*;
 
 const FREE: CostModel = CostModel { reset_nanoseconds: 100, ..crate::common::FREE };
 
-/// The machine with `fault` on its `nth` occasion.
-fn machine_with(fault: GpuFault, nth: Option<u64>) -> Machine {
+/// The machine with `fault`.
+fn machine_with(fault: GpuFault, hits: Hits) -> Machine {
     let machine = machine(&SoftAdapterConfig::default(), FREE, ModelGpuFaults::default(), None);
-    let mut machine = Machine::from(machine).with_gpu_fault(fault, nth);
+    let mut machine = Machine::from(machine).with_gpu_fault(fault, hits);
     machine.kmd.query_adapter_info();
     machine
 }
@@ -44,30 +44,30 @@ fn drain(machine: &mut Machine) -> Vec<GpuEvent> {
 }
 
 /// The fences of four packets in the order in which their completions are reported under `fault`.
-fn reported(fault: GpuFault, nth: Option<u64>) -> Vec<u64> {
-    let mut machine = machine_with(fault, nth);
+fn reported(fault: GpuFault, hits: Hits) -> Vec<u64> {
+    let mut machine = machine_with(fault, hits);
     submit_kernels(&mut machine, 4);
     times(&drain(&mut machine)).iter().map(|(signal, ..)| signal.fence_id).collect()
 }
 
 #[test]
 fn a_completion_is_lost_late_repeated_forged_or_swapped() {
-    assert_eq!(reported(GpuFault::IgnorePreempt, None), [1, 2, 3, 4], "without an occasion nothing is wrong");
-    assert_eq!(reported(GpuFault::LoseInterrupt, Some(2)), [1, 3, 4]);
-    assert_eq!(reported(GpuFault::LoseInterrupt, None), []);
-    assert_eq!(reported(GpuFault::DelayInterrupt, Some(2)), [1, 3, 4, 2]);
-    assert_eq!(reported(GpuFault::RepeatInterrupt, Some(2)), [1, 2, 2, 3, 4]);
-    assert_eq!(reported(GpuFault::ForgeInterrupt, Some(2)), [1, 2, 5, 3, 4], "5 is submitted next");
-    assert_eq!(reported(GpuFault::SwapInterrupts, Some(2)), [1, 3, 2, 4]);
-    assert_eq!(reported(GpuFault::SwapInterrupts, None), [2, 1, 4, 3]);
+    assert_eq!(reported(GpuFault::IgnorePreempt, Hits::Always), [1, 2, 3, 4], "without an occasion nothing is wrong");
+    assert_eq!(reported(GpuFault::LoseInterrupt, Hits::Nth(2)), [1, 3, 4]);
+    assert_eq!(reported(GpuFault::LoseInterrupt, Hits::Always), []);
+    assert_eq!(reported(GpuFault::DelayInterrupt, Hits::Nth(2)), [1, 3, 4, 2]);
+    assert_eq!(reported(GpuFault::RepeatInterrupt, Hits::Nth(2)), [1, 2, 2, 3, 4]);
+    assert_eq!(reported(GpuFault::ForgeInterrupt, Hits::Nth(2)), [1, 2, 5, 3, 4], "5 is submitted next");
+    assert_eq!(reported(GpuFault::SwapInterrupts, Hits::Nth(2)), [1, 3, 2, 4]);
+    assert_eq!(reported(GpuFault::SwapInterrupts, Hits::Always), [2, 1, 4, 3]);
 }
 
 #[test]
 fn a_late_completion_comes_when_its_engine_may_have_been_reset() {
-    let mut machine = machine_with(GpuFault::DelayInterrupt, Some(1));
+    let mut machine = machine_with(GpuFault::DelayInterrupt, Hits::Nth(1));
     submit_kernels(&mut machine, 1);
     assert!(!drain(&mut machine).is_empty());
-    let mut machine = machine_with(GpuFault::DelayInterrupt, Some(1));
+    let mut machine = machine_with(GpuFault::DelayInterrupt, Hits::Nth(1));
     submit_kernels(&mut machine, 1);
     let mut events = Vec::new();
     machine.gpu.advance(10, &mut events);
@@ -78,7 +78,7 @@ fn a_late_completion_comes_when_its_engine_may_have_been_reset() {
 #[test]
 fn a_repeated_completion_has_a_buffer_of_the_same_kind() {
     for paging in [false, true] {
-        let mut machine = machine_with(GpuFault::RepeatInterrupt, None);
+        let mut machine = machine_with(GpuFault::RepeatInterrupt, Hits::Always);
         let buffer = if paging { DmaBuffer::Paging(PagingBuffer::new(64, 0)) } else { DmaBuffer::User(vec![]) };
         submit(&mut machine, fence(PAGING_ENGINE, 1), buffer);
         let events = drain(&mut machine);
@@ -92,7 +92,7 @@ fn a_repeated_completion_has_a_buffer_of_the_same_kind() {
 
 #[test]
 fn a_forged_interrupt_means_nothing_to_the_driver() {
-    let mut machine = machine_with(GpuFault::ForgeStatus, Some(1));
+    let mut machine = machine_with(GpuFault::ForgeStatus, Hits::Nth(1));
     submit_kernels(&mut machine, 2);
     let events = drain(&mut machine);
     let [GpuEvent::Completed { .. }, GpuEvent::Interrupt { status, .. }, GpuEvent::Completed { .. }] = &events[..]
@@ -104,7 +104,7 @@ fn a_forged_interrupt_means_nothing_to_the_driver() {
 
 #[test]
 fn a_preemption_is_ignored() {
-    let mut machine = machine_with(GpuFault::IgnorePreempt, Some(1));
+    let mut machine = machine_with(GpuFault::IgnorePreempt, Hits::Nth(1));
     machine.gpu.preempt(0, RENDER_ENGINE, 1);
     assert_eq!(drain(&mut machine).len(), 0);
     machine.gpu.preempt(0, RENDER_ENGINE, 2);
@@ -115,7 +115,7 @@ fn a_preemption_is_ignored() {
 #[test]
 fn an_engine_that_was_not_reset_keeps_what_it_runs() {
     for (fault, answers) in [(GpuFault::FailEngineReset, 1), (GpuFault::IgnoreEngineReset, 0)] {
-        let mut machine = machine_with(fault, Some(1));
+        let mut machine = machine_with(fault, Hits::Nth(1));
         submit_kernels(&mut machine, 1);
         machine.gpu.advance(5, &mut Vec::new());
         machine.gpu.reset_engine(5, RENDER_ENGINE);
@@ -131,7 +131,7 @@ fn an_engine_that_was_not_reset_keeps_what_it_runs() {
 
 #[test]
 fn an_adapter_that_was_not_restarted_runs_nothing() {
-    let mut machine = machine_with(GpuFault::FailRestart, Some(1));
+    let mut machine = machine_with(GpuFault::FailRestart, Hits::Nth(1));
     machine.gpu.reset_from_timeout(0);
     assert!(matches!(drain(&mut machine)[..], [GpuEvent::ResetFromTimeout { at: 100, .. }]));
     machine.gpu.restart_from_timeout(100);
@@ -168,7 +168,7 @@ fn the_driver_reports_the_chosen_page_fault_wrongly() {
         (InterruptFault::GarbleFaultedEngine, (9, u32::MAX, right.2)),
     ] {
         let machine = machine(&SoftAdapterConfig::default(), FREE, ModelGpuFaults::default(), None);
-        let mut machine = Machine::from(machine).with_interrupt_fault(fault, Some(2));
+        let mut machine = Machine::from(machine).with_interrupt_fault(fault, Hits::Nth(2));
         assert_eq!([(); 3].map(|()| report(&mut machine)), [right, wrong, right], "{fault:?}");
     }
 }

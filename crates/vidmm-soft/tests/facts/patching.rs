@@ -6,7 +6,8 @@ use crate::common::patching::bound_kernel;
 use vidmm::contract::*;
 use vidmm::*;
 use vidmm_runtime::{
-    AllocationDesc, AllocationSegments, CommandStep, DriverFault, Happening, Machine, Placement, Runtime, UserCommands,
+    AllocationDesc, AllocationSegments, CommandStep, DriverFault, Happening, Hits, Machine, Placement, Runtime,
+    UserCommands,
 };
 use vidmm_soft::*;
 
@@ -62,7 +63,7 @@ impl World {
         let io_mmu = machine.host.io_mmu().clone();
         let mut machine = Machine::from(machine);
         if let Some(fault) = fault {
-            machine = machine.with_fault(fault, None);
+            machine = machine.with_fault(fault, Hits::Always);
         }
         let options = AdapterOptions { events: true, preparation, ..AdapterOptions::default() };
         let mut runtime = Runtime::start(options, machine).unwrap();
@@ -211,7 +212,7 @@ fn contexts_that_are_split_beside_each_other_do_not_disturb_each_other() {
 
 /// Packet number `nth` of the engine of kernels never ends.
 fn hang(nth: u64) -> ModelGpuFaults {
-    let packet = PacketHits { engine: RENDER_ENGINE, hits: nth..=nth };
+    let packet = PacketHits { engine: RENDER_ENGINE, occasions: Hits::Nth(nth).into() };
     ModelGpuFaults { hang_packets: vec![packet], ..ModelGpuFaults::default() }
 }
 
@@ -229,7 +230,7 @@ fn a_portion_that_hangs_costs_its_own_device_only() {
 #[test]
 fn after_a_reset_of_the_adapter_no_kernel_reads_what_was_lost() {
     // The reset of the engine is a lie: only that of the adapter helps, and local memory is lost with it.
-    let faults = ModelGpuFaults { lie_about_engine_reset: Some(1..=1), ..hang(5) };
+    let faults = ModelGpuFaults { lie_about_engine_reset: Some(Hits::Nth(1).into()), ..hang(5) };
     let knobs = PreparationKnobs::default();
     let mut world = World::with_faults(&config(), knobs, in_local_memory(), 2, None, faults);
     let outcome = world.write_and_read();

@@ -8,8 +8,8 @@ use vidmm::{
     MapGpuVirtualAddress, NumberedEvent, PagingQueueId, Residency, SubmitDesc,
 };
 use vidmm_runtime::{
-    AllocationDesc, AllocationSegments, Content, DriverFault, Happening, KernelCommand, Machine, PageRange, Runtime,
-    Surface,
+    AllocationDesc, AllocationSegments, Content, DriverFault, Happening, Hits, KernelCommand, Machine, PageRange,
+    Runtime, Surface,
 };
 use vidmm_soft::*;
 
@@ -61,7 +61,7 @@ fn world(model: AddressingModel, accessed_physically: bool, fault: Option<Driver
     let (system, io_mmu) = (machine.host.memory().clone(), machine.host.io_mmu().clone());
     let mut machine = Machine::from(machine);
     if let Some(fault) = fault {
-        machine = machine.with_fault(fault, None);
+        machine = machine.with_fault(fault, Hits::Always);
     }
     let mut runtime = Runtime::start(AdapterOptions { events: true, ..AdapterOptions::default() }, machine).unwrap();
     let private_data = runtime.umd().allocation_private_data(&AllocationDesc {

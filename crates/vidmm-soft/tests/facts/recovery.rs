@@ -6,8 +6,8 @@ use vidmm::{
     MonitoredFenceId, SubmitDesc, Violation,
 };
 use vidmm_runtime::{
-    AllocationDesc, AllocationSegments, Content, GpuFault, Happening, InterruptFault, KernelCommand, Machine,
-    PageRange, Runtime,
+    AllocationDesc, AllocationSegments, Content, GpuFault, Happening, Hits, InterruptFault, KernelCommand, Machine,
+    Occasions, PageRange, Runtime,
 };
 use vidmm_soft::*;
 
@@ -188,7 +188,7 @@ const BOTH_ON_ONE: [u32; 2] = [RENDER_ENGINE; 2];
 
 /// The faults that hang or fault packet number `nth` of `engine`.
 fn hit(engine: u32, nth: u64, hangs: bool) -> ModelGpuFaults {
-    let hits = vec![PacketHits { engine, hits: nth..=nth }];
+    let hits = vec![PacketHits { engine, occasions: Hits::Nth(nth).into() }];
     match hangs {
         true => ModelGpuFaults { hang_packets: hits, ..Default::default() },
         false => ModelGpuFaults { forge_page_faults: hits, ..Default::default() },
@@ -253,15 +253,18 @@ fn a_paging_buffer_that_faults_or_hangs_resets_the_adapter_and_new_programs_work
 
 #[test]
 fn a_reset_that_fails_or_lies_is_followed_by_one_of_the_adapter() {
-    let hang = |lie| ModelGpuFaults { lie_about_engine_reset: lie, ..hit(RENDER_ENGINE, 3, true) };
-    for (lie, fault) in [(Some(1..=1), GpuFault::IgnorePreempt), (None, GpuFault::FailEngineReset)] {
-        let world = World::new(&with_local_memory(), hang(lie), |machine| machine.with_gpu_fault(fault, None));
+    let hang = |lie: Option<Hits>| ModelGpuFaults {
+        lie_about_engine_reset: lie.map(Occasions::from),
+        ..hit(RENDER_ENGINE, 3, true)
+    };
+    for (lie, fault) in [(Some(Hits::Nth(1)), GpuFault::IgnorePreempt), (None, GpuFault::FailEngineReset)] {
+        let world = World::new(&with_local_memory(), hang(lie), |machine| machine.with_gpu_fault(fault, Hits::Always));
         let world = world.play(&BOTH_ON_ONE);
         assert_eq!(world.stopped, None);
         assert_eq!(world.outcome(), [IN_ERROR, IN_ERROR, WELL], "{fault:?}");
     }
-    for (lie, fault) in [(Some(1..=1), GpuFault::FailRestart), (None, GpuFault::IgnoreEngineReset)] {
-        let world = World::new(&with_local_memory(), hang(lie), |machine| machine.with_gpu_fault(fault, None));
+    for (lie, fault) in [(Some(Hits::Nth(1)), GpuFault::FailRestart), (None, GpuFault::IgnoreEngineReset)] {
+        let world = World::new(&with_local_memory(), hang(lie), |machine| machine.with_gpu_fault(fault, Hits::Always));
         assert!(world.play(&BOTH_ON_ONE).stopped.is_some(), "{fault:?}: there is nothing more to be tried");
     }
 }
@@ -276,11 +279,11 @@ fn a_wrong_completion_at_any_step_harms_nobody() {
         GpuFault::SwapInterrupts,
         GpuFault::ForgeStatus,
     ] {
-        for nth in (1..=40).map(Some).chain([None]) {
-            let misbehave = |machine: Machine| machine.with_gpu_fault(fault, nth);
+        for hits in (1..=40).map(Hits::Nth).chain([Hits::Always]) {
+            let misbehave = |machine: Machine| machine.with_gpu_fault(fault, hits);
             let world = World::new(&with_local_memory(), ModelGpuFaults::default(), misbehave).play(&BOTH_ON_ONE);
-            assert_eq!(world.stopped, None, "{fault:?} {nth:?}");
-            assert_eq!(world.outcome(), [WELL; 3], "{fault:?} {nth:?}");
+            assert_eq!(world.stopped, None, "{fault:?} {hits:?}");
+            assert_eq!(world.outcome(), [WELL; 3], "{fault:?} {hits:?}");
         }
     }
 }
@@ -288,7 +291,7 @@ fn a_wrong_completion_at_any_step_harms_nobody() {
 #[test]
 fn a_page_fault_that_is_misreported_is_laid_to_the_packet_that_does_not_end() {
     for fault in InterruptFault::ALL {
-        let misbehave = |machine: Machine| machine.with_interrupt_fault(fault, None);
+        let misbehave = |machine: Machine| machine.with_interrupt_fault(fault, Hits::Always);
         let world = World::new(&with_local_memory(), hit(RENDER_ENGINE, 3, false), misbehave).play(&BOTH_ON_ONE);
         let expected = match fault {
             InterruptFault::ReportFatalError => {
@@ -340,7 +343,7 @@ fn two_things_that_go_wrong_in_one_run_leave_nobody_waiting() {
     for fault in GpuFault::ALL {
         for (engine, nth, hangs) in (1..=4).flat_map(|nth| [(RENDER_ENGINE, nth, true), (PAGING_ENGINE, nth, false)]) {
             for occasion in [1, 2, 5, 11] {
-                let misbehave = |machine: Machine| machine.with_gpu_fault(fault, Some(occasion));
+                let misbehave = |machine: Machine| machine.with_gpu_fault(fault, Hits::Nth(occasion));
                 let world = World::new(&config, hit(engine, nth, hangs), misbehave);
                 let world = world.play(&[RENDER_ENGINE, COPY_ENGINE, RENDER_ENGINE]);
                 let context = format!("{fault:?} {occasion}, packet {nth} of engine {engine}");
@@ -356,7 +359,7 @@ fn two_things_that_go_wrong_in_one_run_leave_nobody_waiting() {
 
 #[test]
 fn one_reset_of_the_adapter_too_many_within_a_minute_stops_it() {
-    let always = vec![PacketHits { engine: PAGING_ENGINE, hits: 1..=u64::MAX }];
+    let always = vec![PacketHits { engine: PAGING_ENGINE, occasions: Hits::Always.into() }];
     let faults = ModelGpuFaults { forge_page_faults: always, ..Default::default() };
     let mut world = World::new(&with_local_memory(), faults, |machine| machine);
     for _ in 0..10 {

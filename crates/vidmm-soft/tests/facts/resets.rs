@@ -4,7 +4,7 @@ use crate::common::*;
 use vidmm::PageSize;
 use vidmm::contract::MemoryTransferDirection::*;
 use vidmm::contract::Pte;
-use vidmm_runtime::{Gpu, GpuEvent};
+use vidmm_runtime::{Gpu, GpuEvent, Hits};
 use vidmm_soft::{
     COPY_ENGINE, CostModel, FORGED_FAULT_ADDRESS, ModelGpuFaults, PAGING_ENGINE, PacketHits, RENDER_ENGINE,
     SoftAdapterConfig,
@@ -223,7 +223,8 @@ fn a_reset_of_the_adapter_forgets_what_was_cached() {
 
 #[test]
 fn an_engine_whose_reset_lied_is_dead_until_the_adapter_is_reset() {
-    let (mut rig, process) = rig_with(ModelGpuFaults { lie_about_engine_reset: Some(1..=1), ..Default::default() });
+    let (mut rig, process) =
+        rig_with(ModelGpuFaults { lie_about_engine_reset: Some(Hits::Nth(1).into()), ..Default::default() });
     rig.submit(process, RENDER_ENGINE, &[], kernel(1, u64::MAX, &[], &[]));
     for _ in 0..2 {
         let last = rig.submit(process, RENDER_ENGINE, &[], vec![]);
@@ -245,7 +246,7 @@ fn an_engine_whose_reset_lied_is_dead_until_the_adapter_is_reset() {
 #[test]
 fn chosen_packets_hang_or_fault() {
     // The rig itself runs three packets.
-    let fifth = PacketHits { engine: RENDER_ENGINE, hits: 5..=5 };
+    let fifth = PacketHits { engine: RENDER_ENGINE, occasions: Hits::Nth(5).into() };
     let (mut rig, process) = rig_with(ModelGpuFaults { hang_packets: vec![fifth.clone()], ..Default::default() });
     rig.run_well(process, kernel(1, 0, &[], &[]));
     for commands in [kernel(2, 0, &[], &[range(A, 4)]), vec![]] {
