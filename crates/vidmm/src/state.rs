@@ -540,14 +540,15 @@ impl VidMm {
     }
 
     /// Where the content of an allocation is in system memory, as the CPU would read it; none while the allocation is
-    /// resident, or anything is under way for it.
+    /// resident, or anything is under way for it, or it has no backing store (RES-66).
     ///
     /// # Errors
     ///
     /// If the handle names nothing.
     pub fn system_copy(&self, allocation: AllocationId) -> Result<Option<PhysicalAddress>, InvalidHandle> {
         let books = &self.allocations[self.lookup_allocation(allocation)?];
-        let is_there = books.place.is_none() && self.stream.is_retired(books.last_plan);
+        let is_committed = !books.state.contains(AllocationState::NOT_COMMITTED);
+        let is_there = is_committed && books.place.is_none() && self.stream.is_retired(books.last_plan);
         let address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: books.backing_store };
         Ok(is_there.then_some(address))
     }

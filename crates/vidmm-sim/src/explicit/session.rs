@@ -335,8 +335,10 @@ impl<'a> Session<'a> {
         let KernelState { name, work, aborted, .. } = &self.objects.kernels[kernel];
         // What a kernel finds that its device has not made resident is nobody's promise.
         let is_uncovered = self.rules.is_some() && !self.objects.kernels[kernel].is_covered;
+        // Nobody waits for what a device in error had handed out, and an adapter in error does not page for what still runs.
+        let is_doubtful = self.rules.is_some() && (*aborted || self.adapter_error.is_some());
         let is_past = |allocation: &str| {
-            is_uncovered || self.rules.as_ref().is_some_and(|rules| rules.is_past(kernel, allocation))
+            is_uncovered || is_doubtful || self.rules.as_ref().is_some_and(|rules| rules.is_past(kernel, allocation))
         };
         let (comparison, name) = (self.ledger.run(work, inputs, is_past), name.clone());
         if *aborted || is_uncovered {

@@ -47,13 +47,15 @@ impl VidMm {
         (victim, self.reason(victim, EvictReason::RoomWanted))
     }
 
-    /// Why an allocation goes: what is dead or offered goes for that, whatever else is wanted of it.
+    /// Why an allocation goes: what is dead goes for that, whatever else is wanted of it, and what is offered, unless its
+    /// own range is wanted.
     pub(super) fn reason(&self, index: u32, otherwise: EvictReason) -> EvictReason {
-        match self.class_of(index) {
-            Class::Dead => EvictReason::Destroyed,
-            Class::OfferedLow | Class::OfferedNormal | Class::OfferedHigh => EvictReason::Offered,
-            Class::DeviceSuspended if otherwise == EvictReason::RoomWanted => EvictReason::DeviceSuspended,
-            Class::NotRequired | Class::DeviceSuspended => otherwise,
+        match (self.class_of(index), otherwise) {
+            (Class::Dead, _) => EvictReason::Destroyed,
+            (_, EvictReason::RangeWanted) => EvictReason::RangeWanted,
+            (Class::OfferedLow | Class::OfferedNormal | Class::OfferedHigh, _) => EvictReason::Offered,
+            (Class::DeviceSuspended, EvictReason::RoomWanted) => EvictReason::DeviceSuspended,
+            (Class::NotRequired | Class::DeviceSuspended, _) => otherwise,
         }
     }
 

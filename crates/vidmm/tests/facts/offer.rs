@@ -367,6 +367,7 @@ fn what_cannot_be_committed_again_can_only_be_destroyed() {
     assert_eq!(world.make_resident(client, &[a]), Err(MakeResidentError::NotCommitted { position: 0 }));
     assert_eq!(world.offer(client, &[a], LOW), Err(OfferError::NotCommitted { position: 0 }));
     assert_eq!(world.lock(client, a), Err(LockError::NotCommitted));
+    assert_eq!(world.vidmm.system_copy(a), Ok(None), "that is somebody else's by now");
     assert_eq!(world.evict(client, &[a], SOON), Err(EvictError::NotResident { position: 0 }));
     world.destroy(a);
     world.tear_down();

@@ -114,6 +114,12 @@ impl Fences {
         self.engines.get(signal.engine as usize).is_some_and(|engine| engine.in_flight.contains(&signal.fence_id))
     }
 
+    /// Whether a paging buffer came back, and is not handed out again yet.
+    pub fn has_returned_paging(&self, signal: EngineFence) -> bool {
+        let books = self.engines.get(signal.engine as usize);
+        signal.engine == self.paging_engine && books.is_some_and(|books| books.returned.contains(&signal.fence_id))
+    }
+
     /// Whether an engine goes on with nothing that it has: that comes back, or it has stopped, and it will be reset.
     pub fn has_stopped(&self, engine: u32) -> bool {
         self.engines.get(engine as usize).is_some_and(|engine| engine.stopped || engine.resetting)

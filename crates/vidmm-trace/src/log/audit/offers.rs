@@ -126,11 +126,10 @@ impl Audit {
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         let allowed = |offer: &mut Offer| {
             offer.decommitted = true;
-            let lost = offer.discarded || offer.flags.contains(OfferFlags::OFFER_IMMEDIATELY);
-            offer.flags.contains(OfferFlags::ALLOW_DECOMMIT) && lost
+            offer.flags.contains(OfferFlags::ALLOW_DECOMMIT)
         };
         let allowed = allocation.offer.as_mut().is_some_and(allowed);
-        // Nothing of it is on its way, and engines do not reach it.
+        // Nothing of it is on its way, and engines do not reach it: a host that has no memory left takes it also undiscarded.
         let idle = allocation.decided.is_none() && self.plans.is_retired(allocation.last_plan);
         self.findings.check(allowed && idle, Invariant::I25, || {
             format!("the backing store of {id} is decommitted; that is allowed: {allowed}, it is idle: {idle}")
@@ -180,9 +179,10 @@ impl Audit {
         if !makes_room || self.adapter.is_physical() {
             return;
         }
-        let before = |other: &&AllocationId| {
-            let other = self.allocations.get(other);
-            let class = other.filter(|other| self.is_free_to_go(other, segment)).and_then(|other| other.offer);
+        let before = |id: &&AllocationId| {
+            let allocation = self.allocations.get(*id);
+            let class =
+                allocation.filter(|other| self.is_free_to_go(**id, other, segment)).and_then(|other| other.offer);
             class.is_some_and(|other| victim.is_none_or(|victim| other.class < victim.class))
         };
         let passed_over = self.offered.iter().find(before).copied();
@@ -192,14 +192,26 @@ impl Audit {
     }
 
     /// Whether an offered allocation is in a segment, and nothing that is still to be granted or dispatched uses it.
-    fn is_free_to_go(&self, allocation: &Allocation, segment: SegmentId) -> bool {
+    fn is_free_to_go(&self, id: AllocationId, allocation: &Allocation, segment: SegmentId) -> bool {
         let there = allocation.decided.as_ref().is_some_and(|place| place.segment == segment);
         let (Some(offer), Some(device)) = (allocation.offer, self.devices.get(&allocation.owner)) else { return false };
         let is_over = |id: &DeviceId, span: &Span| {
             span.granted && self.devices.get(id).is_none_or(|device| !device.still_holds(span))
         };
         let mut spans = allocation.lists.iter().flat_map(|(id, entry)| entry.spans().map(move |span| (id, span)));
-        there && spans.all(|(id, span)| is_over(id, span)) && device.undispatched.range(..=offer.last).next().is_none()
+        let is_awaited = || {
+            let on_lists = allocation.lists.keys().filter_map(|device| self.devices.get(device));
+            on_lists.flat_map(|device| &device.requests).any(|request| match &request.kind {
+                RequestKind::MakeResident(named) => {
+                    request.granted.is_none() && named.iter().any(|&(allocation, _)| allocation == id)
+                }
+                RequestKind::Map(..) | RequestKind::Move => false,
+            })
+        };
+        there
+            && spans.all(|(id, span)| is_over(id, span))
+            && device.undispatched.range(..=offer.last).next().is_none()
+            && !is_awaited()
     }
 
     /// A call names an allocation that must not be offered.
