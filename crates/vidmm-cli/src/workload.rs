@@ -62,7 +62,7 @@ pub fn prepare(scenario: &Scenario, base: &Path) -> Result<Prepared, ScenarioErr
     let Scenario { adapter, cost, client, faults, .. } = scenario;
     let (tdr, raised_delay) = time_limits(adapter.tdr, &workload);
     let desc = RunDesc {
-        machine: MachineDesc::new(adapter, cost, memory, faults),
+        machine: MachineDesc { fault_seed: scenario.seed, ..MachineDesc::new(adapter, cost, memory, faults) },
         content: client.content,
         clients,
         script: scenario.script.clone(),
@@ -70,6 +70,7 @@ pub fn prepare(scenario: &Scenario, base: &Path) -> Result<Prepared, ScenarioErr
             notification_revision: adapter.notification_revision,
             paging_va_without_local_memory: adapter.paging_va_without_local_memory,
             tdr,
+            buggify: adapter.buggify,
             ..AdapterOptions::default()
         },
     };

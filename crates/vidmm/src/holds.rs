@@ -114,7 +114,9 @@ impl VidMm {
     /// [`with_holds`](Self::with_holds).
     pub(crate) fn lapse(&mut self, index: u32, device: u32, flags: EvictFlags) {
         let allocation = &mut self.allocations[index as usize];
-        if !flags.contains(EvictFlags::NOT_WRITTEN_TO) && !self.adapter.has_bug(PlantedBug::ForgetDirty) {
+        // To a device in error nothing is brought in, and its work writes nowhere.
+        let may_be_written = allocation.place.is_some() && !flags.contains(EvictFlags::NOT_WRITTEN_TO);
+        if may_be_written && !self.adapter.has_bug(PlantedBug::ForgetDirty) {
             allocation.state |= AllocationState::DIRTY;
         }
         let Some(entry) = allocation.entry(device) else { return };

@@ -16,6 +16,7 @@ mod id;
 mod ordered_set;
 pub mod contract;
 mod planted;
+mod buggify;
 mod adapter;
 mod pool;
 mod progress;

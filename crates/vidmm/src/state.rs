@@ -11,6 +11,7 @@ use crate::{
     allocation::{AllocationState, Allocations},
     aperture::ApertureRanges,
     budget::{MemorySegmentGroup, Shares},
+    buggify::Buggify,
     commit::CommitLimit,
     contract::{EngineFence, EngineKind, KmdContextHandle, Packet, PagingBuffer},
     cpu_view::Lock,
@@ -76,6 +77,7 @@ pub struct VidMm {
     pub(crate) trim_intervals: TrimIntervals,
     /// When the periods of devices that listen end.
     pub(crate) periods: BTreeSet<(Nanoseconds, u32)>,
+    pub(crate) buggify: Buggify,
     pub(crate) turns: Turns,
     /// The time of the last poll, and when the next one is wanted.
     pub(crate) now: Nanoseconds,

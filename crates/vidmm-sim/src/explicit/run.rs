@@ -38,6 +38,7 @@ pub(crate) fn start<'a>(
         paging_va_without_local_memory: adapter.paging_va_without_local_memory,
         tdr: adapter.tdr.into(),
         preparation: adapter.preparation,
+        buggify: adapter.buggify,
         #[cfg(feature = "planted-bugs")]
         planted_bug: adapter.planted_bug,
     };

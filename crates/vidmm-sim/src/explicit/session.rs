@@ -154,6 +154,8 @@ impl<'a> Session<'a> {
         self.take_note();
         if !self.dying.is_empty() {
             self.bury();
+            // Who is gone leaves others more, who are told.
+            self.runtime.pump();
             self.take_note();
         }
     }

@@ -101,6 +101,8 @@ pub struct AdapterSettings {
     pub tdr: TdrSettings,
     /// Groups of engines of which the reset of one harms the others (FLT-26).
     pub dependent_engines: Vec<Vec<EngineName>>,
+    /// From what it is drawn when the manager makes choices that are legal and unlikely; none is never.
+    pub buggify: Option<u64>,
     /// A bug that is planted in the manager.
     #[cfg(feature = "planted-bugs")]
     #[serde(skip)]
@@ -147,6 +149,7 @@ impl Default for AdapterSettings {
             preparation: PreparationKnobs::default(),
             tdr: TdrSettings::default(),
             dependent_engines: Vec::new(),
+            buggify: None,
             #[cfg(feature = "planted-bugs")]
             planted_bug: None,
         }

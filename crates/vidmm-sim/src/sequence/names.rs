@@ -85,6 +85,9 @@ impl Names {
                 self.sizes.insert(allocation, size);
                 self.backing_stores.insert(allocation, backing_store);
             }
+            Event::Reclaimed { ref allocations, ref backing_stores, .. } => {
+                self.backing_stores.extend(allocations.iter().copied().zip(backing_stores.iter().copied()));
+            }
             Event::GpuVirtualAddressMapped { process, virtual_address, size, .. } => {
                 self.mapped.insert((process, virtual_address), size);
             }

@@ -151,6 +151,7 @@ fn adapter(addressing_model: AddressingModel, dice: &mut Dice) -> AdapterSetting
         slots: if is_physical { dice.log_within(2, 32) as u32 } else { default.slots },
         preemption_aware: is_physical && dice.chance(30),
         preparation: if is_physical { preparation(dice) } else { PreparationKnobs::default() },
+        buggify: dice.chance(40).then(|| dice.within(1, i64::MAX as u64)),
         dependent_engines: match dice.below(10) {
             0 => vec![vec![EngineName::Render, EngineName::Copy]],
             1 => vec![vec![EngineName::Render, EngineName::Paging]],

@@ -277,9 +277,12 @@ impl VidMm {
             return Ok(());
         }
         let device_index = self.allocations[index as usize].device as usize;
-        // Nobody will miss what was written. What a decided portion requires leaves its list when that has been handed out.
+        // Nobody will miss what was written, unless another device has closed it and is still to read it.
+        let mut leaves = EvictFlags::all();
+        leaves.set(EvictFlags::NOT_WRITTEN_TO, !self.is_to_be_used_by_others(index, device_index as u32));
+        // What a decided portion requires leaves its list when that has been handed out.
         if !self.devices[device_index].has_reference_lists() {
-            self.leave_list(index, device_index as u32, EvictFlags::all());
+            self.leave_list(index, device_index as u32, leaves);
         }
         // Without GPU virtual addresses nothing would fault: what is queued is patched with where the allocation is.
         if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) && !self.adapter.is_physical() {

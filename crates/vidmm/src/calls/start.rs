@@ -11,6 +11,7 @@ use crate::{
     adapter::{self, Adapter, BrokenRule, NotificationRevision, StartAdapterError},
     aperture::ApertureRanges,
     budget::Shares,
+    buggify::Buggify,
     commit::CommitLimit,
     contract::{AdapterInfo, Host, Kmd, KmdContextHandle, KmdError, KmdProcessHandle, SegmentFlags, WddmVersion},
     engine::Engine,
@@ -45,6 +46,9 @@ pub struct AdapterOptions {
     pub preparation: PreparationKnobs,
     /// How long things may take before they count as hung (6.4).
     pub tdr: TdrOptions,
+    /// From what it is drawn when choices are made that are legal and unlikely; none is never.
+    #[cfg(feature = "buggify")]
+    pub buggify: Option<u64>,
     /// A bug that is planted on purpose.
     #[cfg(feature = "planted-bugs")]
     pub planted_bug: Option<crate::PlantedBug>,
@@ -105,6 +109,10 @@ impl VidMm {
             trim_intervals: TrimIntervals::default(),
             periods: BTreeSet::new(),
             turns: Turns::default(),
+            buggify: Buggify {
+                #[cfg(feature = "buggify")]
+                drawn: options.buggify.map(crate::buggify::Drawn::new),
+            },
             now: 0,
             wake: None,
             dummy_page,

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     adapter::Adapter,
+    buggify::{Buggify, Unlikely},
     contract::{
         DiscardContent, DiscardContentFlags, Fill, FillVirtual, FlushTlb, KmdAllocationHandle, MapApertureFlags,
         MapApertureSegment, MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, PagingOperation, Pte, PteFlags,
@@ -16,7 +17,7 @@ use crate::{
     extents::Extents,
     gpu_va::{Mapping, Processes},
     planted::PlantedBug,
-    units::{GpuVirtualAddress, PAGE_SIZE, PhysicalAddress, SegmentId},
+    units::{GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId},
 };
 
 /// How far a plan has been expanded into operations. Frozen with the first build.
@@ -44,9 +45,18 @@ enum Phase {
 pub(crate) struct BuildEnv<'a> {
     pub adapter: &'a Adapter,
     pub windows: &'a mut Windows,
+    pub buggify: &'a mut Buggify,
     pub processes: &'a mut Processes,
     /// What unmapped pages of the aperture show (BPB-33).
     pub dummy_page: PhysicalAddress,
+}
+
+impl BuildEnv<'_> {
+    /// How much of what is `left` a window shows.
+    fn chunk(&mut self, left: u64) -> u64 {
+        let most = left.min(self.windows.size());
+        if self.buggify.makes(Unlikely::CutWindow) { most.min(PAGE_SIZE_64K) } else { most }
+    }
 }
 
 /// How many ranges are flushed one by one before one flush covers them all.
@@ -139,7 +149,7 @@ impl Cursor {
 /// Writes the next chunk of a notification, from its byte `offset` on. Returns the chunk's bytes.
 fn notify(notice: &Notice, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
     let &Notice { allocation, handle, flags, size, backing_store, .. } = notice;
-    let chunk = (size - offset).min(env.windows.size());
+    let chunk = env.chunk(size - offset);
     let system_offset = backing_store + offset;
     let window = match env.adapter.io_mmu_domain(env.windows.process) {
         None => env.windows.map_system(env.adapter, handle, offset, system_offset, chunk, steps),
@@ -398,8 +408,8 @@ struct Part<'a> {
 
 impl<'a> Part<'a> {
     /// The part of an allocation of `size` bytes that begins at `offset`.
-    fn next(handle: KmdAllocationHandle, extents: &'a Extents, size: u64, offset: u64, env: &BuildEnv<'_>) -> Self {
-        Self { handle, extents, offset, size: (size - offset).min(env.windows.size()) }
+    fn next(handle: KmdAllocationHandle, extents: &'a Extents, size: u64, offset: u64, env: &mut BuildEnv<'_>) -> Self {
+        Self { handle, extents, offset, size: env.chunk(size - offset) }
     }
 }
 

@@ -66,8 +66,7 @@ impl Stream {
     /// A device is gone, with all its submissions over: no plan waits for any of them, nor for those of the device that takes
     /// its place.
     pub fn forget_device(&mut self, device: u32) {
-        for number in self.parked.iter() {
-            let entry = self.plans.get_mut(number).expect("a parked plan has not retired");
+        for entry in self.plans.values_mut() {
             entry.plan.waits.retain(|&(awaited, _)| awaited != device);
         }
     }
@@ -169,4 +168,22 @@ pub(crate) struct Abandoned {
     pub has_entered: bool,
     /// The fence that says that it is carried out, if it had been built to its end.
     pub fence_id: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    #[test]
+    fn a_plan_outlives_the_device_whose_work_it_waited_for() {
+        let mut stream = Stream::default();
+        let mut plan = Plan::default();
+        plan.waits = vec![(3, 1), (4, 1)];
+        stream.park(plan);
+        assert!(stream.enter_next(|_, _| true).is_some());
+        stream.forget_device(3);
+        assert_eq!(stream.get(1).unwrap().waits, [(4, 1)], "another device may have that number soon");
+    }
 }

@@ -1,6 +1,7 @@
 //! Building: the head of the stream is encoded by the driver into paging buffers (section 3). Building decides nothing.
 
 use crate::{
+    buggify::Unlikely,
     contract::{
         BuildPagingBuffer, BuildStatus, DmaBuffer, EngineFence, Host, Kmd, KmdContextHandle, NotifyAllocFlags, Packet,
         PagingBuffer, PagingOperation, SubmitCommand,
@@ -102,7 +103,11 @@ impl VidMm {
             }
             let idle = self.builder.idle_at.is_some();
             match self.build_operation(kmd) {
-                Built::Operation => {}
+                Built::Operation => {
+                    if self.buggify.makes(Unlikely::CloseBuffer) {
+                        self.submit_paging_buffer(kmd);
+                    }
+                }
                 Built::InWindow => self.submit_paging_buffer(kmd),
                 Built::Full => {
                     self.submit_paging_buffer(kmd);
@@ -178,6 +183,7 @@ impl VidMm {
             let mut env = BuildEnv {
                 adapter: &self.adapter,
                 windows: &mut self.windows,
+                buggify: &mut self.buggify,
                 processes: &mut self.processes,
                 dummy_page: self.dummy_page,
             };

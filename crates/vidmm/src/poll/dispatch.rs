@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::{
+    buggify::{MOMENT, Unlikely},
     contract::{DmaBuffer, EngineFence, Kmd, Packet, SubmitCommand},
     engine::{InFlight, Work},
     event::{Event, PreemptReason},
@@ -75,6 +76,10 @@ impl VidMm {
         while let Some(queued) = self.queued.next_from(next) {
             next = queued.next();
             while let Some(paging_fence) = self.dispatchable(queued.context) {
+                if self.buggify.makes(Unlikely::HoldPacket) {
+                    self.wake_at(self.now + MOMENT);
+                    break;
+                }
                 if self.has_priorities && self.overtakes(queued.context, paging_fence) {
                     self.preempt(self.contexts[queued.context as usize].engine, PreemptReason::Priority);
                     break;

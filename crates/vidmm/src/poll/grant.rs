@@ -8,6 +8,7 @@ use alloc::{collections::BTreeSet, vec::Vec};
 use super::draft::Draft;
 use crate::{
     allocation::{Allocation, AllocationState},
+    buggify::{MOMENT, Unlikely},
     event::{Event, EvictReason},
     gpu_va::{Mapping, PageTables, TableKey},
     id::{PlanNo, SubmissionNo},
@@ -180,6 +181,9 @@ impl VidMm {
     pub(crate) fn grant(&mut self) {
         let mut held_back = BTreeSet::new();
         while let Some(device) = self.next_to_grant(&held_back) {
+            if self.buggify.makes(Unlikely::HoldRequests) {
+                return self.wake_at(self.now + MOMENT);
+            }
             match self.grant_next(device) {
                 Ok(()) => {}
                 Err(Shortfall::Promise | Shortfall::Unlock) => drop(held_back.insert(device)),

@@ -258,7 +258,10 @@ impl VidMm {
     /// Bytes of system memory that a member takes, and those that it keeps from being taken.
     fn bytes_in_system(&self, index: u32, target: Option<Target>) -> (u64, u64) {
         let allocation = &self.allocations[index as usize];
+        let is_there = allocation.place.is_some_and(|place| place.pool() == Pool::System);
         match target {
+            // It gives back what it takes.
+            Some(_) if is_there && !allocation.state.contains(AllocationState::EVICTABLE) => (0, 0),
             Some(_) => (allocation.size, 0),
             None if allocation.state.contains(AllocationState::EVICTABLE) => (0, allocation.size),
             None => (0, 0),

@@ -4,14 +4,14 @@ use alloc::vec::Vec;
 
 use super::draft::Draft;
 use crate::{
-    allocation::AllocationState, event::EvictReason, evictable::Class, extents::Extents, offer::OfferPriority,
-    planted::PlantedBug, pool::Pool, residency::ListEntry, state::VidMm, units::Extent,
+    allocation::AllocationState, buggify::Unlikely, event::EvictReason, evictable::Class, extents::Extents,
+    offer::OfferPriority, planted::PlantedBug, pool::Pool, residency::ListEntry, state::VidMm, units::Extent,
 };
 
 impl VidMm {
     /// Takes `bytes` of the memory segment, making victims until there is room.
     pub(super) fn take(&mut self, draft: &mut Draft, bytes: u64) -> Extents {
-        while self.placer.available() < bytes {
+        while self.placer.available() < bytes || self.evicts_more(Pool::Memory) {
             let (victim, reason) = self.next_victim(Pool::Memory);
             self.plan_out(draft, victim, reason);
             if self.can_be_demoted(victim) {
@@ -34,10 +34,15 @@ impl VidMm {
                 self.plan_out(draft, occupant, self.reason(occupant, EvictReason::RangeWanted));
             }
         }
-        while self.commit.available() < self.allocations[index as usize].size {
+        while self.commit.available() < self.allocations[index as usize].size || self.evicts_more(Pool::System) {
             let (victim, reason) = self.next_victim(Pool::System);
             self.plan_out(draft, victim, reason);
         }
+    }
+
+    /// Whether one more goes than must.
+    fn evicts_more(&mut self, pool: Pool) -> bool {
+        self.buggify.makes(Unlikely::EvictMore) && self.evictable[pool].iter(&self.allocations).next().is_some()
     }
 
     /// Who goes next, in the documented order (CRE-31a).
@@ -77,10 +82,19 @@ impl VidMm {
     /// Whether nothing that was submitted and not dispatched requires the allocation. The work of a suspended device does,
     /// although nothing holds what it requires.
     pub(crate) fn is_done_with(&self, index: u32) -> bool {
-        let is_used = |device: u32, entry: &ListEntry| {
-            entry.is_open() || entry.has_ungranted_span() || entry.until() > self.devices[device as usize].dispatched()
-        };
+        let is_used = |device: u32, entry: &ListEntry| self.is_to_be_used(device, entry);
         !self.allocations[index as usize].any_entry(is_used) && !self.is_queued(index)
+    }
+
+    /// Whether a device's list requires an allocation for what is not dispatched, or not submitted yet.
+    fn is_to_be_used(&self, device: u32, entry: &ListEntry) -> bool {
+        entry.is_open() || entry.has_ungranted_span() || entry.until() > self.devices[device as usize].dispatched()
+    }
+
+    /// Whether another device than `device` will still use an allocation, although it may not have it open any more.
+    pub(crate) fn is_to_be_used_by_others(&self, index: u32, device: u32) -> bool {
+        let is_used = |other: u32, entry: &ListEntry| other != device && self.is_to_be_used(other, entry);
+        self.allocations[index as usize].any_entry(is_used)
     }
 
     /// Whether a queued DMA buffer refers to an allocation.

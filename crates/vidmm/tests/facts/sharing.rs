@@ -265,6 +265,26 @@ fn devices_of_one_process_have_counts_of_their_own() {
     world.tear_down();
 }
 
+/// RES-91: what its owner has written before it destroyed an allocation, queued work of who has closed it still reads.
+#[test]
+fn what_was_written_before_a_destruction_is_read_by_work_that_is_queued() {
+    let Shared { mut world, owner, opener, allocation, at } = shared(4, 8);
+    world.bring_in(owner, &[allocation]);
+    write(&mut world, owner, at[0], 7);
+    world.call(|vidmm, _, _| vidmm.suspend_process(opener.process, false)).unwrap();
+    let _: Residency = world.make_resident(opener, &[allocation]).unwrap();
+    world.submit(opener, &[Access::Read(at[1])]);
+    world.close(opener, allocation).unwrap();
+    world.destroy(allocation);
+    let (other, _) = world.resident(owner, 8);
+    assert_eq!(world.evicted(), [(allocation, EvictReason::RoomWanted)]);
+    world.evict(owner, &[other], SOON).unwrap();
+    world.call(|vidmm, _, _| vidmm.resume_process(opener.process)).unwrap();
+    world.run_all();
+    assert_eq!(world.read, [7]);
+    world.tear_down();
+}
+
 /// I02: what a device has written before it closed or destroyed its part is there for the others.
 #[test]
 fn what_was_written_before_a_close_or_a_hand_over_is_kept() {
