@@ -46,8 +46,9 @@ impl ModelGpuFaults {
     /// What befalls the packet that `engine` begins.
     pub(crate) fn mishap(&mut self, engine: u32) -> Option<Mishap> {
         let is_hit = |packets: &mut Vec<PacketHits>| {
+            // Each of them has its occasion.
             let of_engine = packets.iter_mut().filter(|packets| packets.engine == engine);
-            of_engine.fold(false, |is_hit, packets| packets.occasions.strike() || is_hit)
+            of_engine.filter_map(|packets| packets.occasions.strike().then_some(())).count() > 0
         };
         match (is_hit(&mut self.hang_packets), is_hit(&mut self.forge_page_faults)) {
             (true, _) => Some(Mishap::Hang),
