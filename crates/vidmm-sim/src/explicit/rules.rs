@@ -20,7 +20,7 @@ use super::objects::{KernelState, Mapping, WrittenCopy};
 use super::session::Session;
 use crate::digest::Digest;
 use crate::scenario::steps::{Action, Answer, Call, DestroyFlag, Kernel, Look, Step, Whereabouts};
-use crate::scenario::{Fault, FaultKind};
+use crate::scenario::{Fault, FaultKind, When};
 
 /// How many steps of the machine are between two looks at all of the manager's books.
 const STEPS_BETWEEN_AUDITS: u64 = 1000;
@@ -48,6 +48,8 @@ pub(crate) struct Rules {
     forges_faults: bool,
     /// A fault was reported that nobody understood, and the adapter was not reset since.
     is_misreported: bool,
+    /// Page faults are reported wrongly again and again, which the manager says only once of each kind.
+    misreports_again: bool,
     /// Anything is made on purpose that may put the adapter in error.
     has_faults: bool,
     /// Steps of the machine when all books were looked at last.
@@ -65,7 +67,9 @@ impl Rules {
             matches!(fault.kind, FaultKind::ForgePageFault | FaultKind::ForgePagingFault | FaultKind::Interrupt(_))
         };
         let (forges_faults, has_faults) = (faults.iter().any(forges), !faults.is_empty());
-        Self { has_device_cache, forges_faults, has_faults, ..Self::default() }
+        let is_report = |fault: &Fault| matches!(fault.kind, FaultKind::Interrupt(_));
+        let misreports_again = faults.iter().any(|fault| is_report(fault) && !matches!(fault.when, When::Nth(_)));
+        Self { has_device_cache, forges_faults, has_faults, misreports_again, ..Self::default() }
     }
 
     pub fn observe(&mut self, event: &NumberedEvent) {
@@ -287,11 +291,15 @@ impl Session<'_> {
         }
     }
 
-    /// Kernels that others did not wait for have written by now: what those found meanwhile is not what is there.
+    /// Kernels that others did not wait for have written by now: what those found meanwhile is not what is there. Nor is what was
+    /// mapped, while they ran, where they write.
     pub(super) fn forget_late_writes(&mut self, signal: EngineFence) {
         for kernel in self.kernels_of(signal) {
             if self.objects.kernels[kernel].aborted {
                 self.doubt(kernel);
+            }
+            if !self.objects.kernels[kernel].is_covered {
+                self.forget_addresses_of(kernel);
             }
         }
     }
@@ -354,7 +362,7 @@ impl Session<'_> {
 
     /// The adapter works again.
     pub(super) fn adapter_restarted(&mut self) {
-        self.rules.iter_mut().for_each(|rules| rules.is_misreported = false);
+        self.rules.iter_mut().for_each(|rules| rules.is_misreported &= rules.misreports_again);
     }
 
     /// The CPU has written to the copy of an allocation that keeps one: until the lock ends, kernels may find it or what was

@@ -104,7 +104,7 @@ impl Audit {
                 }
                 allocation.written |= wrote(span);
             }
-            entry.forget(|span| device.undispatched_in(span).is_none(), |_| false);
+            entry.forget(|span| device.undispatched_in(span).is_none() && !device.still_holds(span), |_| false);
             // Later submissions of spans that are left must find it in place again.
             device.spans.extend(entry.spans().map(|span| (id, span.number)));
         }

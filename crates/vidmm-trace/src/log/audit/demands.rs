@@ -239,16 +239,19 @@ impl Audit {
         self.demands_are_clear() && within(Pool::Memory) && within(Pool::System)
     }
 
-    /// Whether a process has reserved all that it demands, and demanded when work was submitted that has not ended.
+    /// Whether a process has reserved all that it demands, and demanded when work was submitted that has not ended. Of what it asked
+    /// for and has not got yet the log does not say how long it is kept.
     pub(super) fn is_reserved(&self, process: ProcessId) -> bool {
         let reservations = self.processes.get(&process).map(|process| &process.reservations);
         let reserved = |pool| reservations.and_then(|of| of.get(&pool)).copied().unwrap_or(0);
         let of_process = self.devices.values().filter(|device| device.process == process);
+        let is_served = of_process.clone().all(|device| device.requests.is_empty());
         let submitted_under: Vec<_> = of_process.flat_map(|device| device.unretired.values()).collect();
-        [Pool::Memory, Pool::System].iter().all(|&pool| {
-            let is_within = |demand: &PerPool| demand.of(pool) <= reserved(pool);
-            is_within(&self.demanded_by(process)) && submitted_under.iter().all(|demand| is_within(demand))
-        })
+        is_served
+            && [Pool::Memory, Pool::System].iter().all(|&pool| {
+                let is_within = |demand: &PerPool| demand.of(pool) <= reserved(pool);
+                is_within(&self.demanded_by(process)) && submitted_under.iter().all(|demand| is_within(demand))
+            })
     }
 
     /// What a process demands now.

@@ -10,7 +10,7 @@ use super::allocation::Allocation;
 use super::aspects::Offer;
 use super::device::RequestKind;
 use super::finding::Invariant;
-use super::list_entry::{ListEntry, Span};
+use super::list_entry::Span;
 
 /// Priorities of allocations up to which AUTO is LOW, and from which it is HIGH (CRE-31b).
 const PRIORITY_LOW: u32 = 0x5000_0000;
@@ -168,7 +168,10 @@ impl Audit {
         let immediately = victim.is_some_and(|offer| offer.flags.contains(OfferFlags::OFFER_IMMEDIATELY));
         // What its own device wants elsewhere, where its list counts it, is no victim.
         let entry = |device| self.allocations.get(&id).and_then(|allocation| allocation.lists.get(&device));
-        let is_own = wanted_by.and_then(entry).is_some_and(ListEntry::demands);
+        let is_own = wanted_by.is_some_and(|device| {
+            let still_holds = |span: &Span| self.devices.get(&device).is_some_and(|books| books.still_holds(span));
+            entry(device).is_some_and(|entry| entry.demands() || entry.spans().any(still_holds))
+        });
         let makes_room = match reason {
             EvictReason::RoomWanted => !is_own,
             EvictReason::DeviceSuspended => wanted_by.is_some(),
