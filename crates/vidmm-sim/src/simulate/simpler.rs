@@ -9,6 +9,9 @@ use crate::scenario::Duration;
 /// A page, of which sizes are made.
 const PAGE: u64 = 4096;
 
+/// Up to which occasion a fault that hits at random is tried to hit once.
+const FIRST_OCCASIONS: u64 = 32;
+
 /// Tables that differ from `table` in one thing that is simpler, the greatest simplification of each key first.
 pub(super) fn simpler_tables(table: &Table) -> Vec<Table> {
     let mut tables = Vec::new();
@@ -55,7 +58,7 @@ fn simpler_arrays(values: &[Value]) -> Vec<Vec<Value>> {
     arrays
 }
 
-/// Smaller sizes, shorter times, and kernels of command buffers that name less. Names, which have no blanks, stay.
+/// Smaller sizes, shorter times, faults that hit once, and kernels of command buffers that name less. Names, which have no blanks, stay.
 fn simpler_texts(text: &str) -> Vec<String> {
     let words: Vec<&str> = text.split(' ').collect();
     if let ([_, _], Ok(size)) = (&words[..], text.parse::<ByteSize>()) {
@@ -63,6 +66,10 @@ fn simpler_texts(text: &str) -> Vec<String> {
     }
     if let ([_, _], Ok(time)) = (&words[..], text.parse::<Duration>()) {
         return smaller(time.ns, 1).map(|ns| Duration { ns }.to_string()).collect();
+    }
+    // A fault that hits now and then may be needed only once.
+    if let ([_], Some((fault, _))) = (&words[..], text.split_once("@1/")) {
+        return (1..=FIRST_OCCASIONS).map(|nth| format!("{fault}@{nth}")).collect();
     }
     let bound = (0..words.len()).filter(|&at| words[at].contains('@'));
     bound.map(|at| [&words[..at], &words[at + 1..]].concat().join(" ")).collect()
@@ -106,6 +113,12 @@ mod tests {
         assert_eq!(simpler("size = \"1 MiB\"")[1..], ["size = \"4 KiB\"", "size = \"512 KiB\""]);
         assert_eq!(simpler("wait = \"10 ms\"")[1..], ["wait = \"1 ns\"", "wait = \"3162 ns\"", "wait = \"5 ms\""]);
         assert_eq!(simpler("size = \"4 KiB\"")[1..], [""; 0], "nothing is smaller than a page");
+    }
+
+    #[test]
+    fn faults_hit_once() {
+        let faults = simpler("a = \"lose-interrupt@1/50\"");
+        assert_eq!(faults[1..3], ["a = \"lose-interrupt@1\"", "a = \"lose-interrupt@2\""]);
     }
 
     #[test]

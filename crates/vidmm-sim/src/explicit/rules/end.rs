@@ -1,0 +1,87 @@
+//! The end of a run: what is pending ends, everything is destroyed, and nothing is left (I28, I32).
+
+use vidmm::{AllocationId, MemorySegmentGroup, PriorityBand, Visibility};
+
+use crate::explicit::Session;
+
+impl Session<'_> {
+    /// Lets everything end that is pending, then destroys all, and checks that nothing is left (I28, I32).
+    pub(crate) fn end_by_rules(&mut self) {
+        self.step = (0, "the end".to_owned());
+        if self.report.findings.is_empty() && self.adapter_error.is_none() {
+            self.let_everything_end();
+        }
+        if self.report.findings.is_empty() && self.adapter_error.is_none() {
+            self.check_copies();
+        }
+        let intact = self.report.findings.is_empty() && self.adapter_error.is_none();
+        self.closing = true;
+        let refused = self.close();
+        if intact && self.adapter_error.is_none() {
+            refused.into_iter().for_each(|refused| self.broke("I28", format!("it cannot be destroyed: {refused}")));
+            self.audit();
+        }
+        self.settle();
+        if self.report.findings.is_empty() {
+            self.judge_rules();
+        }
+    }
+
+    /// With nothing under way, what is in system memory only is what was written last, also if nobody reads it again.
+    fn check_copies(&mut self) {
+        let Some(rules) = &self.rules else { return };
+        let is_kept = |id: &AllocationId| !rules.offered.contains(id);
+        let known = self.objects.allocations.iter().filter(|(_, known)| is_kept(&known.id));
+        let known: Vec<(String, AllocationId)> = known.map(|(name, known)| (name.clone(), known.id)).collect();
+        for (name, id) in known {
+            if matches!(self.runtime.vidmm().system_copy(id), Ok(Some(_))) {
+                self.check_left_aperture(&name, id);
+                let looked = self.check_system(&[name]);
+                debug_assert!(looked.is_ok(), "it was found by its name");
+            }
+        }
+    }
+
+    /// Whatever waits for a person goes on; the rest must end by itself.
+    fn let_everything_end(&mut self) {
+        self.runtime.end_faults();
+        if std::mem::take(&mut self.is_down) {
+            self.runtime.vidmm().power_up();
+        }
+        for process in std::mem::take(&mut self.suspended) {
+            let _ = self.runtime.vidmm().resume_process(process);
+        }
+        // Who is in front and within its budget, or has reserved what it has, keeps its memory as long as it wants (P08).
+        for process in self.objects.processes.values().copied().collect::<Vec<_>>() {
+            let vidmm = self.runtime.vidmm();
+            let _ = vidmm.set_process_priority(process, PriorityBand::Normal, Visibility::Visible);
+            for group in [MemorySegmentGroup::Local, MemorySegmentGroup::NonLocal] {
+                let _ = vidmm.change_video_memory_reservation(process, group, 0);
+            }
+        }
+        for &fence in self.objects.fences.values() {
+            let _ = self.runtime.vidmm().signal_monitored_fence(fence, 1);
+        }
+        let locked = self.objects.allocations.iter().filter(|(_, known)| known.lock.is_some());
+        let locked: Vec<String> = locked.filter(|(_, known)| !known.keeps_copy).map(|(name, _)| name.clone()).collect();
+        for name in locked {
+            while self.objects.allocations[&name].lock.is_some()
+                && self.unlock(std::slice::from_ref(&name)).is_ok_and(|answered| answered.answer.is_done())
+            {
+            }
+        }
+        let is_idle = self.run_until_idle();
+        if self.adapter_error.is_some() || !self.report.findings.is_empty() {
+            return;
+        }
+        let in_error = &self.errors;
+        let mut kernels = self.objects.kernels.iter();
+        let waiting = kernels.find(|kernel| !kernel.ended && !in_error.contains_key(&kernel.device));
+        match waiting.map(|kernel| kernel.name.clone()) {
+            Some(kernel) => self.broke("I32", format!("kernel {kernel} never ends")),
+            None if !is_idle => self.broke("I32", "something that is under way never ends".to_owned()),
+            None => {}
+        }
+        self.judge_rules();
+    }
+}
