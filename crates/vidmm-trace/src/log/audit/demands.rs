@@ -247,11 +247,14 @@ impl Audit {
         let of_process = self.devices.values().filter(|device| device.process == process);
         let is_served = of_process.clone().all(|device| device.requests.is_empty());
         let submitted_under: Vec<_> = of_process.flat_map(|device| device.unretired.values()).collect();
-        is_served
-            && [Pool::Memory, Pool::System].iter().all(|&pool| {
-                let is_within = |demand: &PerPool| demand.of(pool) <= reserved(pool);
-                is_within(&self.demanded_by(process)) && submitted_under.iter().all(|demand| is_within(demand))
-            })
+        // Who has reserved nothing has nothing that is protected.
+        let pools = [Pool::Memory, Pool::System];
+        let has_reserved = pools.iter().any(|&pool| reserved(pool) > 0);
+        let is_within = |pool: Pool| {
+            let is_within = |demand: &PerPool| demand.of(pool) <= reserved(pool);
+            is_within(&self.demanded_by(process)) && submitted_under.iter().all(|demand| is_within(demand))
+        };
+        is_served && has_reserved && pools.into_iter().all(is_within)
     }
 
     /// What a process demands now.
