@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use vidmm::contract::SegmentSet;
-use vidmm::{AllocationId, MemorySegmentGroup, PriorityBand, ProcessId, Visibility};
+use vidmm::{AllocationId, DeviceId, MemorySegmentGroup, PriorityBand, ProcessId, Visibility};
 
 use super::Audit;
 use super::allocation::Allocation;
@@ -239,13 +239,15 @@ impl Audit {
         self.demands_are_clear() && within(Pool::Memory) && within(Pool::System)
     }
 
-    /// Whether a process has reserved all that it demands, and demanded when work was submitted that has not ended. Of what it asked
-    /// for and has not got yet the log does not say how long it is kept.
+    /// Whether a process has reserved all that it demands, and demanded when work was submitted that has not ended.
     pub(super) fn is_reserved(&self, process: ProcessId) -> bool {
         let reservations = self.processes.get(&process).map(|process| &process.reservations);
         let reserved = |pool| reservations.and_then(|of| of.get(&pool)).copied().unwrap_or(0);
         let of_process = self.devices.values().filter(|device| device.process == process);
-        let is_served = of_process.clone().all(|device| device.requests.is_empty());
+        // What work in flight has of another's allocations counts for its process too, whatever that demands.
+        let is_its = |id: &DeviceId| self.devices.get(id).is_some_and(|device| device.process == process);
+        let has_others = || self.allocations.values().any(|of| !is_its(&of.owner) && of.open.iter().any(is_its));
+        let may_use_others = of_process.clone().any(|device| !device.unretired.is_empty()) && has_others();
         let submitted_under: Vec<_> = of_process.flat_map(|device| device.unretired.values()).collect();
         // Who has reserved nothing has nothing that is protected.
         let pools = [Pool::Memory, Pool::System];
@@ -254,7 +256,7 @@ impl Audit {
             let is_within = |demand: &PerPool| demand.of(pool) <= reserved(pool);
             is_within(&self.demanded_by(process)) && submitted_under.iter().all(|demand| is_within(demand))
         };
-        is_served && has_reserved && pools.into_iter().all(is_within)
+        !may_use_others && has_reserved && pools.into_iter().all(is_within)
     }
 
     /// What a process demands now.
