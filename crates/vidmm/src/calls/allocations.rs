@@ -303,6 +303,10 @@ impl VidMm {
 
     /// Work of the owner's device does not use the allocation, whatever that has submitted: nothing waits for it (RES-91).
     fn destroy_at_once(&mut self, index: u32, device: u32) {
+        // What it has written others may still read.
+        if self.is_to_be_used_by_others(index, device) && self.allocations[index as usize].place.is_some() {
+            self.allocations[index as usize].state |= AllocationState::DIRTY;
+        }
         self.with_holds(device, |vidmm| vidmm.release(index, device));
         self.devices[device as usize].lapsing.forget(index);
         self.allocations[index as usize].entry_mut(device).forget_uses(&mut self.spans);

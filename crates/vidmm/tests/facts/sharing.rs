@@ -265,24 +265,33 @@ fn devices_of_one_process_have_counts_of_their_own() {
     world.tear_down();
 }
 
-/// RES-91: what its owner has written before it destroyed an allocation, queued work of who has closed it still reads.
+/// RES-91: what its owner has written before it destroyed an allocation, queued work of who has closed it still reads; also if its
+/// owner says that nobody uses it, which speaks for the owner's own work.
 #[test]
 fn what_was_written_before_a_destruction_is_read_by_work_that_is_queued() {
-    let Shared { mut world, owner, opener, allocation, at } = shared(4, 8);
-    world.bring_in(owner, &[allocation]);
-    write(&mut world, owner, at[0], 7);
-    world.call(|vidmm, _, _| vidmm.suspend_process(opener.process, false)).unwrap();
-    let _: Residency = world.make_resident(opener, &[allocation]).unwrap();
-    world.submit(opener, &[Access::Read(at[1])]);
-    world.close(opener, allocation).unwrap();
-    world.destroy(allocation);
-    let (other, _) = world.resident(owner, 8);
-    assert_eq!(world.evicted(), [(allocation, EvictReason::RoomWanted)]);
-    world.evict(owner, &[other], SOON).unwrap();
-    world.call(|vidmm, _, _| vidmm.resume_process(opener.process)).unwrap();
-    world.run_all();
-    assert_eq!(world.read, [7]);
-    world.tear_down();
+    for flags in [DestroyFlags::empty(), DestroyFlags::ASSUME_NOT_IN_USE] {
+        let Shared { mut world, owner, opener, allocation, at } = shared(4, 8);
+        world.bring_in(owner, &[allocation]);
+        write(&mut world, owner, at[0], 7);
+        let fence = world.fence();
+        world.submit_to(owner.context, &[], &[(fence, 1)], &[]);
+        world.call(|vidmm, _, _| vidmm.suspend_process(opener.process, false)).unwrap();
+        let _: Residency = world.make_resident(opener, &[allocation]).unwrap();
+        world.submit(opener, &[Access::Read(at[1])]);
+        world.close(opener, allocation).unwrap();
+        world.destroy_with(allocation, flags);
+        if flags.is_empty() {
+            world.signal(fence, 1);
+        }
+        let (other, _) = world.resident(owner, 8);
+        assert_eq!(world.evicted(), [(allocation, EvictReason::RoomWanted)], "{flags:?}");
+        world.signal(fence, 1);
+        world.evict(owner, &[other], SOON).unwrap();
+        world.call(|vidmm, _, _| vidmm.resume_process(opener.process)).unwrap();
+        world.run_all();
+        assert_eq!(world.read, [7], "{flags:?}");
+        world.tear_down();
+    }
 }
 
 /// I02: what a device has written before it closed or destroyed its part is there for the others.
