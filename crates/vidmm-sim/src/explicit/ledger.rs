@@ -126,13 +126,14 @@ impl Ledger {
         comparison
     }
 
+    /// What the pages of a part must hold. Of pages that an allocation does not have nothing is known.
     fn expected(&self, part: &Part) -> &[Option<u64>] {
-        &self.allocations[&part.allocation][part.range()]
+        self.allocations[&part.allocation].get(part.range()).unwrap_or_default()
     }
 
     fn expected_mut(&mut self, part: &Part) -> &mut [Option<u64>] {
         let pages = self.allocations.get_mut(&part.allocation).expect("only allocations that exist are mapped");
-        &mut pages[part.range()]
+        pages.get_mut(part.range()).unwrap_or_default()
     }
 }
 
