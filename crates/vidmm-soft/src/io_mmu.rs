@@ -32,6 +32,13 @@ pub(crate) struct IoMmuMapping {
     pub read_only: bool,
 }
 
+impl IoMmuMapping {
+    /// The page of address after its last.
+    fn end(&self) -> u64 {
+        self.first_page + self.num_pages
+    }
+}
+
 /// A call of the host's that the IOMMU cannot carry out, or that endangers memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{kind}: {size} bytes at {virtual_address} of {domain:?}")]
@@ -58,7 +65,7 @@ pub enum IoMmuMisuseKind {
     /// System memory is mapped that is not committed.
     #[error("mapped what is not committed")]
     MappedUncommitted,
-    /// A range is unmapped that was not mapped by one call.
+    /// A range is unmapped that is not pages which one call has mapped.
     #[error("unmapped what is not mapped")]
     UnmappedNotMapped,
     /// System memory is given back while it is mapped (BPB-55).
@@ -92,7 +99,7 @@ impl IoMmu {
 
     /// The mapping that `page` of `domain` is in.
     pub(crate) fn mapping_at(&self, domain: IoMmuDomain, page: u64) -> Option<IoMmuMapping> {
-        self.lock().mapping_before(domain, page + 1).filter(|mapping| page < mapping.first_page + mapping.num_pages)
+        self.lock().mapping_before(domain, page + 1).filter(|mapping| page < mapping.end())
     }
 
     /// Maps `size` bytes of system memory from `system_offset` on.
@@ -117,25 +124,26 @@ impl IoMmu {
         } else if table.is_any_mapped(domain, &mapping) {
             IoMmuMisuseKind::MappedOverMapping
         } else {
-            table.by_system.insert((mapping.system_page, domain, mapping.first_page));
-            table.mappings.insert((domain, mapping.first_page), mapping);
-            return;
+            return table.insert(domain, mapping);
         };
         table.misuses.push(IoMmuMisuse { kind, domain, virtual_address, size });
     }
 
-    /// Unmaps what one [`map`](Self::map) mapped.
+    /// Unmaps pages that one [`map`](Self::map) mapped.
     pub(crate) fn unmap(&self, domain: IoMmuDomain, virtual_address: GpuVirtualAddress, size: u64) {
         let mut table = self.lock();
-        let first_page = virtual_address.0 / PAGE_SIZE;
-        match table.mappings.get(&(domain, first_page)) {
-            Some(&IoMmuMapping { num_pages, system_page, .. }) if num_pages * PAGE_SIZE == size => {
-                table.mappings.remove(&(domain, first_page));
-                table.by_system.remove(&(system_page, domain, first_page));
-            }
-            _ => {
-                let kind = IoMmuMisuseKind::UnmappedNotMapped;
-                table.misuses.push(IoMmuMisuse { kind, domain, virtual_address, size });
+        let is_whole = (virtual_address.0 | size).is_multiple_of(PAGE_SIZE) && size > 0;
+        let (first, end) = (virtual_address.0 / PAGE_SIZE, (virtual_address.0 + size) / PAGE_SIZE);
+        let around = table.mapping_before(domain, first + 1).filter(|mapping| is_whole && end <= mapping.end());
+        let Some(mapping) = around else {
+            let kind = IoMmuMisuseKind::UnmappedNotMapped;
+            return table.misuses.push(IoMmuMisuse { kind, domain, virtual_address, size });
+        };
+        table.remove(domain, &mapping);
+        for (from, to) in [(mapping.first_page, first), (end, mapping.end())] {
+            if from < to {
+                let system_page = mapping.system_page + (from - mapping.first_page);
+                table.insert(domain, IoMmuMapping { first_page: from, num_pages: to - from, system_page, ..mapping });
             }
         }
     }
@@ -172,6 +180,16 @@ impl Table {
 
     fn is_any_mapped(&self, domain: IoMmuDomain, range: &IoMmuMapping) -> bool {
         let before = self.mapping_before(domain, range.first_page + range.num_pages);
-        before.is_some_and(|before| before.first_page + before.num_pages > range.first_page)
+        before.is_some_and(|before| before.end() > range.first_page)
+    }
+
+    fn insert(&mut self, domain: IoMmuDomain, mapping: IoMmuMapping) {
+        self.by_system.insert((mapping.system_page, domain, mapping.first_page));
+        self.mappings.insert((domain, mapping.first_page), mapping);
+    }
+
+    fn remove(&mut self, domain: IoMmuDomain, mapping: &IoMmuMapping) {
+        self.mappings.remove(&(domain, mapping.first_page));
+        self.by_system.remove(&(mapping.system_page, domain, mapping.first_page));
     }
 }

@@ -238,15 +238,14 @@ impl Allocation {
         }
     }
 
-    /// Removes and returns the mapping of `process` at exactly `virtual_address`.
-    pub fn remove_mapping(&mut self, process: u32, virtual_address: u64) -> Option<Mapping> {
-        if let Some(mapping) = self.whole_mapping().filter(|mapping| mapping.is_at(process, virtual_address)) {
+    /// Removes and returns the mappings that `is_taken`.
+    pub fn take_mappings(&mut self, is_taken: impl Fn(&Mapping) -> bool) -> Vec<Mapping> {
+        let whole = self.whole_mapping().filter(&is_taken);
+        if whole.is_some() {
             self.whole_mapping = None;
-            return Some(mapping);
         }
-        let more = &mut self.more.as_mut()?.mappings;
-        let at = more.iter().position(|mapping| mapping.is_at(process, virtual_address))?;
-        Some(more.swap_remove(at))
+        let more = self.more.iter_mut().flat_map(|more| more.mappings.extract_if(.., |mapping| is_taken(mapping)));
+        whole.into_iter().chain(more).collect()
     }
 
     /// How the list of `device` names it; none if it is not open there.

@@ -238,10 +238,16 @@ impl VidMm {
         audit.holds(state.contains(may_be_there), || format!("I01: allocation {index} is outside its segment set"));
         for mapping in allocation.mappings() {
             let space = &self.processes[mapping.process as usize].space;
-            let found = space.lookup(mapping.virtual_address);
-            audit.holds(found == Some((index as u32, 0)), || {
+            let shows = [mapping.virtual_address, mapping.end() - 1].map(|address| space.allocation_at(address));
+            audit.holds(shows == [Some(index as u32); 2], || {
                 format!("GVA-50: {:#x} of allocation {index} is not in its address space", mapping.virtual_address)
             });
+            for key in self.tables_of(&mapping) {
+                let users = self.processes[mapping.process as usize].tables.get(key).map_or(0, |table| table.users);
+                audit.holds(users > 0, || {
+                    format!("D9: allocation {index} is mapped through {key:?}, which it does not hold")
+                });
+            }
         }
     }
 

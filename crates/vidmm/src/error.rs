@@ -861,4 +861,39 @@ pub enum GpuVaError {
     /// The range cannot be had, or names nothing.
     #[error(transparent)]
     Range(#[from] VaRangeError),
+    /// There is no room for the page tables of what is left of a page of 64 KiB (GVA-42).
+    #[error(
+        "a page of 64 KiB is cut, and the page tables of its rest would not fit: evict at least {num_bytes_to_trim} bytes and try again"
+    )]
+    NoMemory {
+        /// Evicting this many bytes makes room.
+        num_bytes_to_trim: u64,
+    },
+    /// The host has no memory for those page tables.
+    #[error(transparent)]
+    BackingStore(#[from] BackingStoreError),
+}
+
+/// Why page tables cannot be set aside.
+pub(crate) enum PageTableError {
+    NoMemory { num_bytes_to_trim: u64 },
+    BackingStore(BackingStoreError),
+}
+
+impl From<PageTableError> for MapError {
+    fn from(error: PageTableError) -> Self {
+        match error {
+            PageTableError::NoMemory { num_bytes_to_trim } => Self::NoMemory { num_bytes_to_trim },
+            PageTableError::BackingStore(error) => Self::BackingStore(error),
+        }
+    }
+}
+
+impl From<PageTableError> for GpuVaError {
+    fn from(error: PageTableError) -> Self {
+        match error {
+            PageTableError::NoMemory { num_bytes_to_trim } => Self::NoMemory { num_bytes_to_trim },
+            PageTableError::BackingStore(error) => Self::BackingStore(error),
+        }
+    }
 }

@@ -280,6 +280,8 @@ pub enum Event {
         process: ProcessId,
         /// First address.
         virtual_address: GpuVirtualAddress,
+        /// Size in bytes.
+        size: u64,
     },
     /// MakeResident was admitted.
     MakeResident {
@@ -685,6 +687,23 @@ pub enum Event {
         /// The first address that it covers.
         virtual_address: GpuVirtualAddress,
         /// Where it lies.
+        address: PhysicalAddress,
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// Nothing is mapped through a page table any more: its memory is free.
+    PageTableFreed {
+        /// The plan after which nothing points to it.
+        plan: PlanNo,
+        /// The process.
+        process: ProcessId,
+        /// Its level; 0 is the leaf.
+        level: u32,
+        /// The size of the pages that its entries map.
+        page_size: PageSize,
+        /// The first address that it covered.
+        virtual_address: GpuVirtualAddress,
+        /// Where it lay.
         address: PhysicalAddress,
         /// Its size in bytes.
         size: u64,

@@ -20,7 +20,7 @@ use crate::{
     error::{DeviceErrorReason, DeviceInError, DriverFinding, Violation},
     event::{Event, EventLog},
     evictable::Evictable,
-    gpu_va::Processes,
+    gpu_va::{Mapping, Processes, TableKey},
     id::{
         AllocationId, DeviceId, InvalidHandle, MonitoredFenceId, PagingQueueId, PlanNo, ProcessId, Slots, SubmissionNo,
         TrimNotificationId, kind,
@@ -110,6 +110,8 @@ pub struct VidMm {
     pub(crate) deferring: OrderedSet<u32>,
     /// Processes whose root table is still to be planned.
     pub(crate) rootless: OrderedSet<u32>,
+    /// Tables that nothing is mapped through any more, by process.
+    pub(crate) empty_tables: BTreeSet<(u32, TableKey)>,
     /// Contexts with queued work.
     pub(crate) queued: OrderedSet<Queued>,
     /// A context has another priority than most.
@@ -336,8 +338,18 @@ pub(crate) enum DeferredAction {
     Close(u32),
     /// Discard an allocation that was offered with OFFER_IMMEDIATELY (RES-60).
     Discard(u32),
-    /// Make a freed mapping invalid (GVA-53).
-    Unmap { allocation: u32, process: u32, virtual_address: u64 },
+    /// Make what was freed of the mappings of an allocation invalid (GVA-53).
+    Unmap { allocation: u32, freed: Freed },
+}
+
+/// Addresses of a process that were freed and still show something.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Freed {
+    pub process: u32,
+    pub virtual_address: u64,
+    pub size: u64,
+    /// What is left of pages of 64 KiB that it cuts, as the call saw it: tables for them are set aside (GVA-42).
+    pub rests: [Option<Mapping>; 2],
 }
 
 impl DeferredAction {
@@ -701,6 +713,7 @@ impl VidMm {
             && self.granted.is_empty()
             && self.deferring.is_empty()
             && self.rootless.is_empty()
+            && self.empty_tables.is_empty()
             && self.engines.iter().all(|engine| engine.in_flight.is_empty())
             && self.recovery.is_over()
     }

@@ -102,6 +102,12 @@ impl HostContract for Host<'_> {
     }
 
     fn unmap_io_mmu(&mut self, domain: IoMmuDomain, virtual_address: GpuVirtualAddress, size: u64) {
-        assert_eq!(self.io_mmu.remove(&(domain, virtual_address.0)), Some(size), "I29: it was not mapped");
+        let (start, end) = (virtual_address.0, virtual_address.0 + size);
+        let before = self.io_mmu.range(..=(domain, start)).next_back().map(|(&at, &size)| (at, size));
+        let around = before.filter(|&((other, at), size)| other == domain && end <= at + size && start < end);
+        let ((_, first), whole) = around.unwrap_or_else(|| panic!("I29: {start:#x} was not mapped"));
+        self.io_mmu.remove(&(domain, first));
+        let rests = [(first, start), (end, first + whole)].into_iter().filter(|(from, to)| from < to);
+        self.io_mmu.extend(rests.map(|(from, to)| ((domain, from), to - from)));
     }
 }

@@ -3,7 +3,7 @@
 use vidmm::contract::{Direction, SegmentBankPreference};
 use vidmm::{
     CreateAllocationDesc, CreateAllocationFlags, CreateDeviceDesc, CreateError, DestroyFlags, DeviceResidency,
-    FenceValueDesc, MapGpuVirtualAddress, PAGE_SIZE, PhysicalAddress, ProcessId, SubmitDesc,
+    FenceValueDesc, GpuVirtualAddress, MapGpuVirtualAddress, PAGE_SIZE, PhysicalAddress, ProcessId, SubmitDesc,
 };
 use vidmm_runtime::{AllocationDesc, AllocationSegments, KernelCommand, PageRange, Placement, Surface};
 
@@ -15,7 +15,7 @@ use crate::prediction::Content;
 use crate::scenario::Notification;
 use crate::scenario::steps::{
     Answer, CpuAccess, CreateAllocation, CreateDevice, DEFAULT_DEVICE, DEFAULT_PROCESS, DestroyAllocation, DestroyFlag,
-    Kernel, KernelEngine, MapAllocation, OnDevice,
+    FreeVa, Kernel, KernelEngine, MapAllocation, OnDevice,
 };
 
 /// Backing stores begin at multiples of this many bytes, and are whole ones.
@@ -246,13 +246,26 @@ impl Session<'_> {
         Ok(answered)
     }
 
-    pub fn free_va(&mut self, name: &str) -> Result<Answered, Absent> {
+    /// Frees a mapping, or a part of it. What is left before the part keeps its name, what is left after it gets another, or none.
+    pub fn free_va(&mut self, free: &FreeVa) -> Result<Answered, Absent> {
         // The size of a whole mapping is the manager's to say, in the event of the mapping.
         self.settle();
-        let Mapping { process, virtual_address, size, .. } =
-            *self.objects.mappings.get(name).ok_or_else(|| Absent(name.to_owned()))?;
-        let size = self.narrator.names.mapped.get(&(process, virtual_address)).copied().unwrap_or(size);
-        Ok(Answered::of(self.runtime.vidmm().free_gpu_virtual_address(process, virtual_address, size)))
+        let known = self.objects.mappings.get(&free.mapping).ok_or_else(|| Absent(free.mapping.clone()))?;
+        let Mapping { process, virtual_address, size, .. } = *known;
+        let whole = self.narrator.names.mapped.get(&(process, virtual_address)).copied().unwrap_or(size);
+        let mapping = Mapping { size: whole, ..known.clone() };
+        let offset = free.offset.bytes();
+        let size = if free.size.bytes() == 0 { whole.saturating_sub(offset) } else { free.size.bytes() };
+        let base = GpuVirtualAddress(virtual_address.0.saturating_add(offset));
+        let (vidmm, _, host) = self.runtime.borrow();
+        let freed = vidmm.free_gpu_virtual_address(host, process, base, size);
+        if freed.is_ok() {
+            let [before, after] = mapping.without(offset, offset + size);
+            let before = before.map(|before| (free.mapping.clone(), before));
+            let after = free.rest.clone().zip(after);
+            self.objects.mappings.extend(before.into_iter().chain(after));
+        }
+        Ok(Answered::of(freed))
     }
 
     /// Destroys allocations, up to the first that is refused. Synchronously, it lasts until their memory is free.

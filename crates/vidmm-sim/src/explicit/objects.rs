@@ -78,7 +78,7 @@ pub(crate) struct Allocation {
     pub existing: Option<(PhysicalAddress, u64)>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Mapping {
     pub process: ProcessId,
     pub device: String,
@@ -97,6 +97,18 @@ impl Mapping {
     pub fn addresses(&self) -> (ProcessId, Range<u64>) {
         let start = self.virtual_address.0;
         (self.process, start..start + self.size.max(self.part.pages * PAGE_SIZE))
+    }
+
+    /// What is left before `start` and from `end` on, both in bytes of it, when the rest is freed; none if that is nothing.
+    pub fn without(&self, start: u64, end: u64) -> [Option<Self>; 2] {
+        let part = |from: u64, to: u64| {
+            let pages = self.part.pages.min(to / PAGE_SIZE);
+            let before = (from / PAGE_SIZE).min(pages);
+            let part = Part { first_page: self.part.first_page + before, pages: pages - before, ..self.part.clone() };
+            let virtual_address = GpuVirtualAddress(self.virtual_address.0 + from);
+            (from < to).then(|| Self { virtual_address, size: to - from, part, ..self.clone() })
+        };
+        [part(0, start), part(end, self.size)]
     }
 }
 

@@ -145,7 +145,7 @@ impl Session<'_> {
             Call::Render(render) => self.render(render)?,
             Call::Signal(name) => self.signal(name),
             Call::DestroyAllocation(destroy) => self.destroy_allocations(destroy)?,
-            Call::FreeVa(name) => self.free_va(name)?,
+            Call::FreeVa(free) => self.free_va(free)?,
             Call::CheckContent(allocations) if self.is_physical => self.render_readers(allocations)?,
             Call::CheckContent(mappings) => self.read_content(mappings, expect)?,
         })

@@ -91,6 +91,9 @@ impl Names {
             Event::GpuVirtualAddressMapped { process, virtual_address, size, .. } => {
                 self.mapped.insert((process, virtual_address), size);
             }
+            Event::GpuVirtualAddressFreed { process, virtual_address, size } => {
+                self.free(process, virtual_address.0, size)
+            }
             Event::Dispatched { device, submission, signal, .. } => {
                 self.dispatched.insert(signal, (device, submission));
             }
@@ -130,6 +133,20 @@ impl Names {
     pub fn backing_store(&self, allocation: AllocationId) -> Option<PhysicalAddress> {
         let offset = *self.backing_stores.get(&allocation)?;
         Some(PhysicalAddress { segment: SegmentId::SYSTEM, offset })
+    }
+
+    /// What is left of a mapping, on either side of the part that was freed, are mappings. A mapping that is freed whole is known
+    /// until its addresses are mapped again.
+    fn free(&mut self, process: ProcessId, start: u64, size: u64) {
+        let before = self.mapped.range((process, GpuVirtualAddress(0))..=(process, GpuVirtualAddress(start)));
+        let Some((&key, &whole)) = before.into_iter().next_back() else { return };
+        let (first, end) = (key.1.0, key.1.0 + whole);
+        if end < start + size || (first, end) == (start, start + size) {
+            return;
+        }
+        self.mapped.remove(&key);
+        let parts = [(first, start), (start + size, end)].into_iter().filter(|(from, to)| from < to);
+        self.mapped.extend(parts.map(|(from, to)| ((process, GpuVirtualAddress(from)), to - from)));
     }
 
     /// The range of the aperture in which an allocation was mapped last: where it begins, and its pages.

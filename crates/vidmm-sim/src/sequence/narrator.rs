@@ -117,7 +117,7 @@ impl Narrator {
             Event::AllocationReclaimed { allocation } => {
                 self.say("gone", format!("{}: its backing store is returned", self.names.allocation(*allocation)));
             }
-            Event::GpuVirtualAddressReclaimed { process, virtual_address } => {
+            Event::GpuVirtualAddressReclaimed { process, virtual_address, .. } => {
                 let process = self.names.process(*process);
                 self.say("gone", format!("{process} {virtual_address}: the addresses are free"));
             }

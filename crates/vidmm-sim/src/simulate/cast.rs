@@ -54,6 +54,8 @@ pub(super) struct View {
     pub name: String,
     pub device: usize,
     pub is_read_only: bool,
+    /// Pages of the allocation that it shows.
+    pub pages: u64,
 }
 
 impl Cast {

@@ -8,8 +8,8 @@ use super::cast::{Allocation, View};
 use super::player::Player;
 use crate::scenario::steps::{
     AllocationPriority, Answer, Call, CpuAccess, CreateAllocation, DestroyAllocation, DestroyFlag, DirectionName,
-    Evict, EvictFlag, Look, MakeResident, MakeResidentFlag, MapAllocation, Offer, OfferFlag, OfferPriority, OnDevice,
-    Reclaim, SetPriority, UpdateProperty,
+    Evict, EvictFlag, FreeVa, Look, MakeResident, MakeResidentFlag, MapAllocation, Offer, OfferFlag, OfferPriority,
+    OnDevice, Reclaim, SetPriority, UpdateProperty,
 };
 use crate::scenario::{Notification, Wddm};
 
@@ -150,7 +150,7 @@ impl Player<'_, '_> {
             read_only: is_read_only,
         };
         if self.call(Call::Map(map)).is_done() {
-            self.cast.allocations[allocation].views.push(View { name, device, is_read_only });
+            self.cast.allocations[allocation].views.push(View { name, device, is_read_only, pages: pages - offset });
         }
     }
 
@@ -158,12 +158,9 @@ impl Player<'_, '_> {
     pub fn destroy(&mut self, device: usize) {
         let own = self.cast.those(|allocation| allocation.device == device);
         let Some(chosen) = self.dice.pick(&own) else { return };
-        let view = self.cast.allocations[chosen].views.last().map(|view| view.name.clone());
-        if let Some(view) = view.filter(|_| self.dice.chance(40)) {
-            if self.call(Call::FreeVa(view.clone())).is_done() {
-                self.cast.allocations[chosen].views.retain(|known| known.name != view);
-            }
-            return;
+        let view = self.cast.allocations[chosen].views.last().cloned();
+        if let Some(view) = view.filter(|_| self.dice.chance(50)) {
+            return self.free(chosen, &view);
         }
         let flags = match self.dice.below(6) {
             0 => vec![DestroyFlag::Synchronous],
@@ -173,6 +170,29 @@ impl Player<'_, '_> {
         let allocations = self.cast.names(&[chosen]);
         if self.call(Call::DestroyAllocation(DestroyAllocation { allocations, flags })).is_done() {
             self.cast.allocations[chosen].lives = false;
+        }
+    }
+
+    /// Frees a mapping, or some pages of it: then what is left on either side is a mapping of its own.
+    fn free(&mut self, allocation: usize, view: &View) {
+        let (mut offset, mut size, mut rest) = (0, 0, None);
+        if view.pages > 1 && self.dice.chance(60) {
+            offset = self.dice.within(0, view.pages - 1);
+            size = self.dice.within(1, view.pages - offset);
+            rest = (offset + size < view.pages).then(|| self.cast.name("m"));
+        }
+        let bytes = |pages| ByteSize(pages * vidmm::PAGE_SIZE);
+        let free = FreeVa { mapping: view.name.clone(), offset: bytes(offset), size: bytes(size), rest: rest.clone() };
+        if !self.call(Call::FreeVa(free)).is_done() {
+            return;
+        }
+        let views = &mut self.cast.allocations[allocation].views;
+        views.retain(|known| known.name != view.name);
+        if offset > 0 {
+            views.push(View { pages: offset, ..view.clone() });
+        }
+        if let Some(name) = rest {
+            views.push(View { name, pages: view.pages - offset - size, ..view.clone() });
         }
     }
 

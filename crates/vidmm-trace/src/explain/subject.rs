@@ -126,6 +126,14 @@ impl Subject {
         self.destroyed_at = Some(tale.at());
     }
 
+    /// A part of a mapping is freed: that, and what is left on either side, are on their own.
+    fn cut(&mut self, (process, first): (ProcessId, u64), start: u64, size: u64) {
+        let Some(whole) = self.mappings.remove(&(process, first)) else { return };
+        let (end, last) = (start.saturating_add(size), first.saturating_add(whole));
+        let parts = [(first, start), (start, end), (end, last)].into_iter().filter(|(from, to)| from < to);
+        self.mappings.extend(parts.map(|(from, to)| ((process, from), to - from)));
+    }
+
     fn of_addresses(&mut self, event: &Event, tale: &mut Tale) {
         match *event {
             Event::GpuVirtualAddressMapped {
@@ -139,12 +147,21 @@ impl Subject {
                 self.mappings.insert((process, virtual_address.0), size);
                 tale.tell(format!("{part} into the addresses of {process} (at {virtual_address})."));
             }
-            Event::GpuVirtualAddressFreed { process, virtual_address, size }
-                if self.mappings.get(&(process, virtual_address.0)) == Some(&size) =>
-            {
-                tale.tell(format!("{process} gave its mapping back (at {virtual_address})."));
+            Event::GpuVirtualAddressFreed { process, virtual_address, size } => {
+                let around = self.mappings.range(..=(process, virtual_address.0)).next_back();
+                let Some((&(of, start), &whole)) = around
+                    .filter(|&(&(of, start), &whole)| of == process && virtual_address.0 < start.saturating_add(whole))
+                else {
+                    return;
+                };
+                self.cut((of, start), virtual_address.0, size);
+                let part = match size == whole {
+                    true => "its mapping".to_owned(),
+                    false => format!("{} of its mapping", ByteSize(size)),
+                };
+                tale.tell(format!("{process} gave {part} back (at {virtual_address})."));
             }
-            Event::GpuVirtualAddressReclaimed { process, virtual_address }
+            Event::GpuVirtualAddressReclaimed { process, virtual_address, .. }
                 if self.mappings.remove(&(process, virtual_address.0)).is_some() =>
             {
                 tale.tell(format!(

@@ -21,8 +21,8 @@ pub(super) struct History {
     allocations: BTreeMap<AllocationId, Known>,
     /// Those that are gone, the first one first.
     gone: VecDeque<AllocationId>,
-    /// What is mapped, so that it can be told when that is freed.
-    mappings: BTreeMap<(ProcessId, u64), AllocationId>,
+    /// What is mapped and where that ends, so that it can be told when it is freed.
+    mappings: BTreeMap<(ProcessId, u64), (AllocationId, u64)>,
     /// Mappings that were freed, the first one first.
     freed: VecDeque<Freed>,
     memory: Option<SegmentId>,
@@ -86,16 +86,19 @@ impl History {
             Event::AdapterStarted { memory, aperture, .. } => {
                 (self.memory, self.aperture) = (memory.map(|memory| memory.segment), aperture.segment);
             }
-            Event::GpuVirtualAddressMapped { process, virtual_address, allocation, .. } => {
-                self.unmap((process, virtual_address.0));
-                self.mappings.insert((process, virtual_address.0), allocation);
+            Event::GpuVirtualAddressMapped { process, virtual_address, size, allocation, .. } => {
+                let end = virtual_address.0.saturating_add(size);
+                self.unmap(process, virtual_address.0, end);
+                self.mappings.insert((process, virtual_address.0), (allocation, end));
                 let known = self.happened(when, allocation, What::Mapped(virtual_address));
                 known.mapped_at.insert((process, virtual_address.0));
             }
             Event::GpuVirtualAddressFreed { process, virtual_address, size } => {
                 self.free(when, process, virtual_address, size);
             }
-            Event::GpuVirtualAddressReclaimed { process, virtual_address } => self.unmap((process, virtual_address.0)),
+            Event::GpuVirtualAddressReclaimed { process, virtual_address, size } => {
+                self.unmap(process, virtual_address.0, virtual_address.0.saturating_add(size));
+            }
             Event::AllocationReclaimed { allocation } => self.end(when, allocation),
             Event::MakeResident { device, ref allocations, .. } => {
                 self.all_happened(when, allocations, What::MadeResident(device));
@@ -136,7 +139,11 @@ impl History {
     }
 
     fn free(&mut self, when: When, process: ProcessId, virtual_address: GpuVirtualAddress, size: u64) {
-        let Some(&allocation) = self.mappings.get(&(process, virtual_address.0)) else { return };
+        let around = self.mappings.range((process, 0)..=(process, virtual_address.0)).next_back();
+        let Some((_, &(allocation, end))) = around else { return };
+        if end <= virtual_address.0 {
+            return;
+        }
         self.happened(when, allocation, What::Freed(virtual_address));
         if self.freed.len() == GONE {
             self.freed.pop_front();
@@ -144,11 +151,19 @@ impl History {
         self.freed.push_back(Freed { when, process, virtual_address, size, allocation });
     }
 
-    /// The address can be used again.
-    fn unmap(&mut self, key: (ProcessId, u64)) {
-        let allocation = self.mappings.remove(&key);
-        if let Some(known) = allocation.and_then(|allocation| self.allocations.get_mut(&allocation)) {
+    /// The addresses can be used again. What is left of a mapping on either side is a mapping.
+    fn unmap(&mut self, process: ProcessId, start: u64, end: u64) {
+        while let Some((&key, &(allocation, last))) = self.mappings.range((process, 0)..(process, end)).next_back() {
+            if last <= start {
+                return;
+            }
+            self.mappings.remove(&key);
+            let Some(known) = self.allocations.get_mut(&allocation) else { continue };
             known.mapped_at.remove(&key);
+            for (from, to) in [(key.1, start), (end, last)].into_iter().filter(|(from, to)| from < to) {
+                self.mappings.insert((process, from), (allocation, to));
+                known.mapped_at.insert((process, from));
+            }
         }
     }
 
@@ -277,7 +292,7 @@ mod tests {
                 happen(mapped(process, virtual_address, allocation));
                 happen(Event::ContentLost { allocation });
                 happen(Event::GpuVirtualAddressFreed { process, virtual_address, size: 0x1000 });
-                happen(Event::GpuVirtualAddressReclaimed { process, virtual_address });
+                happen(Event::GpuVirtualAddressReclaimed { process, virtual_address, size: 0x1000 });
             }
             happen(Event::AllocationReclaimed { allocation });
         }

@@ -46,7 +46,7 @@ fn freed(run: Run) -> Broken {
     events.extend([
         run.io_mmu_unmapped(3, SEEN[1]),
         Event::PlanRetired { plan: 3 },
-        Event::GpuVirtualAddressReclaimed { process: process(), virtual_address },
+        Event::GpuVirtualAddressReclaimed { process: process(), virtual_address, size: SEEN[1].size },
     ]);
     renumbered(Broken(events))
 }

@@ -36,6 +36,7 @@ fn a_is_destroyed() -> Vec<Event> {
 fn all_is_destroyed() -> Broken {
     let mut story = broken();
     story.0.extend(a_is_destroyed());
+    story.0.extend(leaf_freed(7));
     story.0.extend(b_is_destroyed());
     story.0.extend([
         Event::MonitoredFenceDestroyed { fence: monitored() },
@@ -77,7 +78,7 @@ fn i28_what_is_gone_is_named() {
         submitted(3, &[1], &[]),
         submitted(3, &[], &[1]),
         granted(5, &[]),
-        decided(7, &[1], &[]),
+        decided(8, &[1], &[]),
         Event::AllocationReclaimed { allocation: B.id() },
     ] {
         all_is_destroyed().append(event).breaks(I28);

@@ -269,7 +269,8 @@ fn freed() -> Event {
 }
 
 fn reclaimed() -> Event {
-    Event::GpuVirtualAddressReclaimed { process: process(), virtual_address: GpuVirtualAddress(MAPPED_AT) }
+    let virtual_address = GpuVirtualAddress(MAPPED_AT);
+    Event::GpuVirtualAddressReclaimed { process: process(), virtual_address, size: A.size }
 }
 
 /// `B` is mapped at some of the addresses that `A` had.
@@ -320,4 +321,111 @@ fn i17_addresses_are_reclaimed_that_work_may_use() {
 fn log_addresses_are_reclaimed_that_were_not_freed() {
     broken_with(vec![reclaimed()]).breaks_only(Log);
     broken_with(vec![freed(), freed()]).breaks_only(Log);
+}
+
+/// `A` is unmapped, and plan 7 frees its leaf table.
+fn leaf_freed_after_all() -> Broken {
+    broken_with([unmapped(), leaf_freed(7)].concat())
+}
+
+fn unlinked(event: &Event) -> bool {
+    matches!(event, Event::PagingOperation { plan: 7, operation: PagingOperation::UpdatePageTable(_), .. })
+}
+
+#[test]
+fn a_table_is_freed_when_nothing_is_mapped_through_it() {
+    leaf_freed_after_all().breaks_nothing();
+}
+
+#[test]
+fn i15_a_table_is_freed_while_something_is_mapped_through_it() {
+    broken_with([vec![freed()], leaf_freed(6)].concat()).breaks(I15);
+    broken_with([unmapped(), vec![mapped_again()], leaf_freed(7)].concat()).breaks_only(I15);
+}
+
+#[test]
+fn i15_a_table_is_freed_and_its_parent_still_points_to_it() {
+    leaf_freed_after_all().remove(unlinked).breaks_only(I15);
+}
+
+#[test]
+fn i05_a_table_is_freed_that_a_tlb_may_still_know() {
+    let flushed = |event: &Event| {
+        matches!(event, Event::PagingOperation { plan: 7, operation: PagingOperation::FlushTlb(_), .. })
+    };
+    leaf_freed_after_all().remove(flushed).breaks_only(I05);
+}
+
+#[test]
+fn i15_a_table_is_freed_that_is_not_there() {
+    let elsewhere = |event: &mut Event| {
+        let Event::PageTableFreed { address, .. } = event else { unreachable!() };
+        *address = local(0x1_9000);
+    };
+    let freed = |event: &Event| matches!(event, Event::PageTableFreed { .. });
+    leaf_freed_after_all().change(freed, elsewhere).breaks(I15);
+}
+
+#[test]
+fn i15_entries_are_written_to_a_table_that_is_freed() {
+    let mut story = broken_with(leaf_freed_after_all().0);
+    story.0.push(entries_of_a(8, Pte::INVALID));
+    story.breaks(I15);
+}
+
+/// What `free` says of some pages of `A` in the story's end, by their first one and how many.
+fn part(first: u64, pages: u64) -> [Event; 2] {
+    let (process, virtual_address, size) =
+        (process(), GpuVirtualAddress(MAPPED_AT + first * PAGE_SIZE), pages * PAGE_SIZE);
+    [
+        Event::GpuVirtualAddressFreed { process, virtual_address, size },
+        Event::GpuVirtualAddressReclaimed { process, virtual_address, size },
+    ]
+}
+
+/// Pages 1 and 2 of `A` are freed: plan 6 takes their entries away.
+fn part_unmapped() -> Vec<Event> {
+    let [freed, reclaimed] = part(1, 2);
+    let (process, level, table, allocation) = (USER_HANDLE, 0, LEAF, Some(A));
+    let (virtual_address, offset, first, count) = (MAPPED_AT + PAGE_SIZE, PAGE_SIZE, Pte::INVALID, 2);
+    vec![
+        freed,
+        decided(6, &[2], &[]),
+        Event::PlanEntered { plan: 6 },
+        write(6, &Entries { process, level, table, allocation, virtual_address, offset, first, count }),
+        flush(6, USER_HANDLE, MAPPED_AT + PAGE_SIZE, 2 * PAGE_SIZE),
+        Event::PagingBufferSubmitted { signal: fence(PAGING, 6), bytes: 0 },
+        Event::Completed { signal: fence(PAGING, 6) },
+        Event::PlanRetired { plan: 6 },
+        reclaimed,
+    ]
+}
+
+#[test]
+fn a_part_of_a_mapping_is_freed() {
+    broken_with(part_unmapped()).breaks_nothing();
+    // What is left on either side are mappings: they can be freed too, and what was freed is mapped again.
+    broken_with([part_unmapped(), vec![part(0, 1)[0].clone(), part(3, 1)[0].clone()]].concat()).breaks_nothing();
+    broken_with(part_unmapped()).append(mapped_again()).breaks_nothing();
+}
+
+#[test]
+fn i04_a_part_is_reclaimed_that_is_still_shown() {
+    let [freed, reclaimed] = part(1, 2);
+    broken_with(vec![freed, reclaimed]).breaks_only(I04);
+}
+
+#[test]
+fn log_what_is_reclaimed_was_not_freed() {
+    let [_, more] = part(0, 3);
+    let last = part_unmapped().len() - 1;
+    let mut story = part_unmapped();
+    story[last] = more;
+    broken_with(story).breaks_only(Log);
+    broken_with([part_unmapped(), vec![part(2, 1)[1].clone()]].concat()).breaks_only(Log);
+}
+
+#[test]
+fn log_a_part_is_freed_twice() {
+    broken_with(vec![part(1, 2)[0].clone(), part(2, 2)[0].clone()]).breaks_only(Log);
 }

@@ -106,7 +106,7 @@ fn all_events() -> Vec<Event> {
             paging_fence_value,
         },
         Event::GpuVirtualAddressFreed { process, virtual_address, size },
-        Event::GpuVirtualAddressReclaimed { process, virtual_address },
+        Event::GpuVirtualAddressReclaimed { process, virtual_address, size },
         Event::Submitted {
             device,
             context,
@@ -118,6 +118,7 @@ fn all_events() -> Vec<Event> {
         Event::Dispatched { device, submission, signal, waits: vec![signal, fence(0, 1)] },
         Event::Granted { device, queue, paging_fence_value, plans: vec![1, LARGE] },
         Event::PageTablePlaced { plan, process, level: 2, page_size: PageSize::Kib4, virtual_address, address, size },
+        Event::PageTableFreed { plan, process, level: 1, page_size: PageSize::Kib4, virtual_address, address, size },
         Event::PlanDecided { plan, waits: vec![(device, LARGE)], after: vec![LARGE, 1] },
         Event::PlanEntered { plan },
         Event::PlanRetired { plan },
@@ -714,7 +715,7 @@ fn the_examples_of_the_schema_are_lines_of_a_log() {
 #[test]
 fn the_header_is_read_back() {
     assert_eq!(LogReader::new(&write(&[])[..]).unwrap().header(), &header());
-    assert!(write(&[]).starts_with(b"{\"vidmm_events\":4,"));
+    assert!(write(&[]).starts_with(b"{\"vidmm_events\":5,"));
 }
 
 #[test]
@@ -724,7 +725,7 @@ fn a_log_without_events_is_whole() {
 
 #[test]
 fn fields_that_a_later_version_adds_are_ignored() {
-    let text = "{\"vidmm_events\":4,\"new\":[],\"vidmm_version\":\"9\",\"seed\":1,\"scenario\":\"x\"}\n\
+    let text = "{\"vidmm_events\":5,\"new\":[],\"vidmm_version\":\"9\",\"seed\":1,\"scenario\":\"x\"}\n\
                 {\"number\":1,\"at\":0,\"event\":\"plan_entered\",\"why\":{\"new\":1},\"plan\":3}\n";
     assert_eq!(read(text.as_bytes()).unwrap()[0].event, Event::PlanEntered { plan: 3 });
 }
@@ -757,9 +758,9 @@ fn a_damaged_header_is_refused() {
 
 #[test]
 fn another_version_is_refused() {
-    let found = error(|lines| lines[0] = lines[0].replace("\"vidmm_events\":4", "\"vidmm_events\":1"));
+    let found = error(|lines| lines[0] = lines[0].replace("\"vidmm_events\":5", "\"vidmm_events\":1"));
     assert!(matches!(found, LogError::Version { found: 1 }), "{found:?}");
-    assert!(found.to_string().contains("version 4") && found.to_string().contains("version 1"), "{found}");
+    assert!(found.to_string().contains("version 5") && found.to_string().contains("version 1"), "{found}");
     let other = read(b"{\"vidmm_events\":7,\"everything else\":\"is different\"}\n").unwrap_err();
     assert!(matches!(other, LogError::Version { found: 7 }), "{other:?}");
 }

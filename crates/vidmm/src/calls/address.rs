@@ -1,15 +1,15 @@
-//! GPU virtual addresses: reserve, map, free (4.8).
+//! GPU virtual addresses: reserve and map (4.8).
 
 use crate::{
-    allocation::{Allocation, AllocationState},
+    allocation::AllocationState,
     calls::resident::REQUESTS_MAX,
     contract::Host,
     error::{GpuVaError, MapError},
     event::Event,
-    gpu_va::{Mapping, Table, VaRangeError},
+    gpu_va::Mapping,
     id::{AllocationId, PagingQueueId, ProcessId},
-    request::{Request, RequestKind},
-    state::{DeferredAction, VidMm},
+    request::RequestKind,
+    state::VidMm,
     units::{GpuVirtualAddress, PAGE_SIZE, PageSize},
 };
 
@@ -117,9 +117,9 @@ impl VidMm {
             allocation_offset: desc.offset,
             driver_protection: desc.driver_protection,
         };
-        if let Err(error) = self.set_tables_aside(host, &mapping) {
-            self.processes[process as usize].space.unmap(virtual_address);
-            return Err(error);
+        if let Err(error) = self.set_tables_aside(host, process, &[mapping]) {
+            self.processes[process as usize].space.unmap(virtual_address, size);
+            return Err(error.into());
         }
         let at_once = self.maps_at_once(device, allocation, &mapping);
         let paging_fence_value = if at_once { 0 } else { self.paging_queues[queue].last_value + 1 };
@@ -146,65 +146,6 @@ impl VidMm {
         Ok(mapped)
     }
 
-    /// Gives a whole mapping or a whole reservation back (GVA-53). Work submitted before may still use a mapping; its
-    /// addresses are free when that work has retired.
-    ///
-    /// # Errors
-    ///
-    /// If nothing is mapped or reserved at exactly that range, or the reservation still has mappings.
-    #[doc(alias = "D3DKMTFreeGpuVirtualAddress")]
-    pub fn free_gpu_virtual_address(
-        &mut self,
-        process: ProcessId,
-        base: GpuVirtualAddress,
-        size: u64,
-    ) -> Result<(), GpuVaError> {
-        let process_index = self.processes.lookup(process)?;
-        let space = &mut self.processes[process_index].space;
-        match space.mapping_at(base.0, size) {
-            None => space.unreserve(base.0, size)?,
-            Some(allocation) => {
-                let books = &self.allocations[allocation as usize];
-                let process = process_index as u32;
-                let mapping = books.mappings().find(|mapping| mapping.is_at(process, base.0));
-                let device = mapping.map(|mapping| mapping.device);
-                let device = device.or_else(|| self.device_that_maps(books, process, base.0));
-                // What neither is a mapping nor waits to be one is ending: its device has closed the allocation.
-                let is_its =
-                    |device: &u32| !books.state.contains(AllocationState::DESTROYED) && books.is_open_on(*device);
-                let Some(device) = device.filter(is_its) else { return Err(VaRangeError::NotFound.into()) };
-                if !self.processes[process_index].space.free(base.0) {
-                    return Err(VaRangeError::NotFound.into());
-                }
-                self.defer(device as usize, DeferredAction::Unmap { allocation, process, virtual_address: base.0 });
-            }
-        }
-        self.events.record(|| Event::GpuVirtualAddressFreed { process, virtual_address: base, size });
-        Ok(())
-    }
-
-    /// The mappings of an allocation that wait for their grant.
-    pub(super) fn mappings_asked_for(&self, index: u32) -> impl Iterator<Item = Mapping> {
-        let allocation = &self.allocations[index as usize];
-        let openers = allocation.openings().map(|opening| opening.device);
-        let requests = core::iter::once(allocation.device)
-            .chain(openers)
-            .flat_map(|device| &self.devices[device as usize].requests);
-        requests.filter_map(move |request| match &request.kind {
-            RequestKind::MapGpuVirtualAddress { allocation, mapping } if *allocation == index => Some(*mapping),
-            _ => None,
-        })
-    }
-
-    /// The device whose request for a mapping at this address waits for its grant.
-    fn device_that_maps(&self, allocation: &Allocation, process: u32, virtual_address: u64) -> Option<u32> {
-        let is_it = |request: &Request| matches!(&request.kind, RequestKind::MapGpuVirtualAddress { mapping, .. } if mapping.is_at(process, virtual_address));
-        // It need not be on any list.
-        let openers = allocation.openings().map(|opening| opening.device);
-        let mut devices = core::iter::once(allocation.device).chain(openers);
-        devices.find(|&device| self.devices[device as usize].requests.iter().any(is_it))
-    }
-
     /// The bytes of the part that `desc` names, and the largest page that can map it (GVA-41).
     fn part(&self, allocation: usize, desc: &MapGpuVirtualAddress) -> Result<(u64, PageSize), MapError> {
         let whole = self.allocations[allocation].size;
@@ -220,56 +161,6 @@ impl VidMm {
         let largest = self.adapter.pte_page_size(memory_page_size);
         let aligned = (size | desc.offset).is_multiple_of(largest.bytes());
         Ok((size, if aligned { largest } else { PageSize::Kib4 }))
-    }
-
-    /// Creates the books of the tables that `mapping` needs, and sets their memory aside.
-    fn set_tables_aside(&mut self, host: &mut dyn Host, mapping: &Mapping) -> Result<(), MapError> {
-        if !self.adapter.has_page_tables() {
-            return Ok(());
-        }
-        let Mapping { process, virtual_address, size, pte_page_size, .. } = *mapping;
-        let process = process as usize;
-        let tables = &self.processes[process].tables;
-        let missing = tables.missing(&self.adapter, virtual_address, size, pte_page_size);
-        if self.adapter.tables_in_system {
-            return self.commit_system_tables(host, process, &missing);
-        }
-        let bytes: u64 = missing.iter().map(|key| key.segment_bytes(&self.adapter)).sum();
-        let free = self.not_promised();
-        if bytes > free {
-            return Err(MapError::NoMemory { num_bytes_to_trim: bytes - free });
-        }
-        self.set_pinned(self.pinned_bytes + bytes);
-        for key in missing {
-            self.processes[process].tables.insert(key, Table { address: None, plan: 0, initialised: false });
-        }
-        Ok(())
-    }
-
-    fn commit_system_tables(
-        &mut self,
-        host: &mut dyn Host,
-        process: usize,
-        missing: &[crate::gpu_va::TableKey],
-    ) -> Result<(), MapError> {
-        for (done, &key) in missing.iter().enumerate() {
-            match host.commit_backing_store(key.bytes(&self.adapter)) {
-                Ok(address) => {
-                    let table = Table { address: Some(address), plan: 0, initialised: false };
-                    self.processes[process].tables.insert(key, table);
-                }
-                Err(error) => {
-                    for &key in &missing[..done] {
-                        let tables = &mut self.processes[process].tables;
-                        let address = tables.get(key).and_then(|table| table.address).expect("it was just committed");
-                        host.decommit_backing_store(address, key.bytes(&self.adapter));
-                        tables.remove(key);
-                    }
-                    return Err(error.into());
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Whether a mapping needs no operation: its tables are ready, and the allocation has no valid entries to write.

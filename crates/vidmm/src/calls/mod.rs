@@ -5,6 +5,7 @@ mod admission;
 mod allocations;
 mod budgets;
 mod cpu_access;
+mod free_address;
 mod objects;
 mod offering;
 mod power;

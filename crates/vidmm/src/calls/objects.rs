@@ -72,7 +72,7 @@ impl VidMm {
 
     fn set_root_aside(&mut self, host: &mut dyn Host) -> Result<Table, CreateError> {
         let root = TableKey::root(&self.adapter);
-        let mut table = Table { address: None, plan: 0, initialised: false };
+        let mut table = Table::new(None);
         if self.adapter.tables_in_system {
             table.address = Some(host.commit_backing_store(root.bytes(&self.adapter))?);
             return Ok(table);
@@ -90,7 +90,7 @@ impl VidMm {
     ///
     /// # Errors
     ///
-    /// If it still has devices, or tables whose initialisation is under way.
+    /// If it still has devices, or tables that are being initialised or freed.
     #[doc(alias = "DxgkDdiDestroyProcess")]
     pub fn destroy_process(
         &mut self,
@@ -100,9 +100,11 @@ impl VidMm {
     ) -> Result<(), DestroyError> {
         let index = self.processes.lookup(process)?;
         let Process { ref devices, ref tables, .. } = self.processes[index];
-        let under_way = tables.iter().filter(|(_, table)| !self.stream.is_retired(table.plan)).count();
+        let is_under_way = |table: &Table| !self.stream.is_retired(table.plan.max(table.unlinked));
+        let under_way = tables.iter().filter(|(_, table)| is_under_way(table)).count();
         in_use(devices.len() as u64 + under_way as u64)?;
         self.rootless.remove(&(index as u32));
+        self.empty_tables.retain(|&(process, _)| process as usize != index);
         self.listeners.remove(&(index as u32));
         Pool::ALL.into_iter().for_each(|pool| self.shares[pool].remove(index as u32));
         let gone = self.processes.remove(index);

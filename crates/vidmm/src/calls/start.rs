@@ -135,6 +135,7 @@ impl VidMm {
             granted: OrderedSet::default(),
             deferring: OrderedSet::default(),
             rootless: OrderedSet::default(),
+            empty_tables: BTreeSet::new(),
             queued: OrderedSet::default(),
             has_priorities: false,
             offers: BTreeMap::new(),
@@ -281,7 +282,7 @@ fn place_paging_tables(
             extents.push(extent);
             PhysicalAddress { segment: adapter.memory_id(), offset: extent.offset }
         };
-        tables.insert(key, Table { address: Some(address), plan: 0, initialised: false });
+        tables.insert(key, Table::new(Some(address)));
     }
     Ok((tables, extents))
 }

@@ -71,7 +71,7 @@ pub trait Host {
         let _ = (domain, virtual_address, system_address, size, read_only);
     }
 
-    /// Unmaps what one [`map_io_mmu`](Self::map_io_mmu) mapped. All paging operations that were under way for it have ended
+    /// Unmaps what one [`map_io_mmu`](Self::map_io_mmu) mapped, or whole pages of it (U-22). All paging operations that were under way for it have ended
     /// (NTF-04). What the device itself caches of the mapping is the driver's to forget, when it is notified.
     fn unmap_io_mmu(&mut self, domain: IoMmuDomain, virtual_address: GpuVirtualAddress, size: u64) {
         let _ = (domain, virtual_address, size);

@@ -64,18 +64,6 @@ impl<T: Copy> AddressMap<T> {
         Some(value)
     }
 
-    /// The entry at an address.
-    pub fn get(&self, address: u64) -> Option<&T> {
-        let (at, position) = self.find(address)?;
-        Some(&self.chunks[at].entries[position].1)
-    }
-
-    /// The entry at an address.
-    pub fn get_mut(&mut self, address: u64) -> Option<&mut T> {
-        let (at, position) = self.find(address)?;
-        Some(&mut self.chunks[at].entries[position].1)
-    }
-
     /// The last entry at or before an address.
     pub fn up_to(&self, address: u64) -> Option<(u64, T)> {
         let entries = &self.chunks[self.chunk_of(address)?].entries;
@@ -152,12 +140,10 @@ mod tests {
                         map.insert(address, address / 3);
                         vacant.insert(address / 3);
                     }
-                    prop_assert_eq!(map.get(address), tree.get(&address));
                 }
                 for address in 0..2000 {
                     let last = tree.range(..=address).next_back().map(|(&address, &value)| (address, value));
                     prop_assert_eq!(map.up_to(address), last);
-                    prop_assert_eq!(map.get_mut(address).copied(), tree.get(&address).copied());
                 }
                 prop_assert!(map.chunks.iter().all(|chunk| chunk.first == chunk.entries[0].0));
                 let halves = map.chunks.windows(2).all(|pair| pair[0].entries.len() + pair[1].entries.len() > CHUNK / 2);

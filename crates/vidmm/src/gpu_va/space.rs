@@ -25,9 +25,46 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Whether it is the one at this address of this process.
-    pub fn is_at(&self, process: u32, virtual_address: u64) -> bool {
-        (self.process, self.virtual_address) == (process, virtual_address)
+    /// The address after its last.
+    pub fn end(&self) -> u64 {
+        self.virtual_address + self.size
+    }
+
+    /// Whether it shows something at an address of a process.
+    pub fn is_around(&self, process: u32, address: u64) -> bool {
+        self.process == process && self.virtual_address <= address && address < self.end()
+    }
+
+    /// The first address of the page that an address in it is in.
+    pub fn page_of(&self, address: u64) -> u64 {
+        address / self.pte_page_size.bytes() * self.pte_page_size.bytes()
+    }
+
+    /// The end of the page that ends there, or is cut there.
+    pub fn page_end_of(&self, address: u64) -> u64 {
+        address.next_multiple_of(self.pte_page_size.bytes())
+    }
+
+    /// What is left before `address` of the page that is cut there, in pages of 4 KiB.
+    pub fn rest_before(&self, address: u64) -> Option<Self> {
+        self.part(self.page_of(address), address, PageSize::Kib4)
+    }
+
+    /// What is left from `address` on of the page that is cut there, in pages of 4 KiB.
+    pub fn rest_after(&self, address: u64) -> Option<Self> {
+        self.part(address, self.page_end_of(address), PageSize::Kib4)
+    }
+
+    /// The part of it from `start` to `end`, both inside it, with entries for pages of `pte_page_size`; none if that is empty.
+    pub fn part(&self, start: u64, end: u64, pte_page_size: PageSize) -> Option<Self> {
+        let allocation_offset = self.allocation_offset + (start - self.virtual_address);
+        (start < end).then_some(Self {
+            virtual_address: start,
+            size: end - start,
+            allocation_offset,
+            pte_page_size,
+            ..*self
+        })
     }
 }
 
@@ -59,6 +96,15 @@ impl Mapped {
     fn allocation(self) -> u32 {
         self.allocation & !Self::FREED
     }
+
+    fn is_freed(self) -> bool {
+        self.allocation & Self::FREED != 0
+    }
+}
+
+/// The pages of a part of a mapping.
+fn pages(bytes: u64) -> u32 {
+    u32::try_from(bytes / PAGE_SIZE).expect("a mapping has less than 16 TiB")
 }
 
 /// A mapping near an address: where it begins, its size, and its allocation.
@@ -87,11 +133,11 @@ pub enum VaRangeError {
         /// The size asked for, in bytes.
         size: u64,
     },
-    /// Nothing is mapped or reserved at exactly that range.
-    #[error("no mapping or reservation is at exactly that range; free what was mapped or reserved, whole")]
+    /// The range is not inside one mapping, nor inside one reservation.
+    #[error("the range is not inside one mapping or one reservation; free each of them on its own")]
     NotFound,
-    /// The reservation still has mappings in it.
-    #[error("the reservation still has mappings in it; free them first")]
+    /// That part of the reservation still has mappings in it.
+    #[error("that part of the reservation still has mappings in it; free them first")]
     HasMappings,
 }
 
@@ -143,44 +189,62 @@ impl VaSpace {
         Ok(base)
     }
 
-    /// The allocation whose mapping is exactly this range.
-    pub fn mapping_at(&self, base: u64, size: u64) -> Option<u32> {
-        self.mapped.get(base).filter(|mapped| mapped.size() == size).map(|mapped| mapped.allocation())
+    /// The allocation that one mapping shows in all of the range; none if there is no such mapping, or it was freed.
+    pub fn mapping_around(&self, base: u64, size: u64) -> Result<Option<u32>, VaRangeError> {
+        self.check_range(base, size, PAGE_SIZE)?;
+        let around = self.mapped.up_to(base).filter(|&(start, mapped)| base + size <= start + mapped.size());
+        Ok(around.filter(|(_, mapped)| !mapped.is_freed()).map(|(_, mapped)| mapped.allocation()))
     }
 
-    /// Marks the mapping at `base` as freed; `false` if it was already.
-    pub fn free(&mut self, base: u64) -> bool {
-        let Some(mapped) = self.mapped.get_mut(base) else { return false };
-        let was_freed = mapped.allocation & Mapped::FREED != 0;
-        mapped.allocation |= Mapped::FREED;
-        !was_freed
+    /// Marks a range inside a mapping as freed; what is left of the mapping on either side are mappings of their own.
+    pub fn free(&mut self, base: u64, size: u64) {
+        let (_, around) = self.mapped.up_to(base).expect("only mappings are freed");
+        self.carve(base, size);
+        let pages = pages(size);
+        self.mapped.insert(base, Mapped { pages, allocation: around.allocation | Mapped::FREED });
     }
 
-    /// The mapping is gone: its addresses are free, or reserved as before it.
-    pub fn unmap(&mut self, base: u64) {
-        let size = self.mapped.remove(base).expect("only mappings are unmapped").size();
+    /// Nothing is mapped in the range any more: its addresses are free, or reserved as before.
+    pub fn unmap(&mut self, base: u64, size: u64) {
+        self.carve(base, size);
         if !self.is_in_reservation(base, size) {
             self.free.insert(Extent { offset: base, size });
         }
     }
 
-    /// Gives a whole reservation back.
-    pub fn unreserve(&mut self, base: u64, size: u64) -> Result<(), VaRangeError> {
-        if self.reserved.get(&base) != Some(&size) {
-            return Err(VaRangeError::NotFound);
+    /// Cuts a range out of the mappings that it touches.
+    fn carve(&mut self, base: u64, size: u64) {
+        let end = base + size;
+        while let Some(start) = self.first_mapped(base, size) {
+            let mapped = self.mapped.remove(start).expect("it was just found");
+            if start + mapped.size() > end {
+                self.mapped.insert(end, Mapped { pages: pages(start + mapped.size() - end), ..mapped });
+            }
+            if start < base {
+                self.mapped.insert(start, Mapped { pages: pages(base - start), ..mapped });
+            }
         }
+    }
+
+    /// Gives a reservation, or a part of it, back.
+    pub fn unreserve(&mut self, base: u64, size: u64) -> Result<(), VaRangeError> {
+        let around = self.reserved.range(..=base).next_back().map(|(&start, &reserved)| (start, start + reserved));
+        let around = around.filter(|&(_, end)| base + size <= end);
+        let Some((start, end)) = around else { return Err(VaRangeError::NotFound) };
         if self.first_mapped(base, size).is_some() {
             return Err(VaRangeError::HasMappings);
         }
-        self.reserved.remove(&base);
+        self.reserved.remove(&start);
+        let left = [(start, base), (base + size, end)].into_iter().filter(|(start, end)| start < end);
+        self.reserved.extend(left.map(|(start, end)| (start, end - start)));
         self.free.insert(Extent { offset: base, size });
         Ok(())
     }
 
-    /// The allocation mapped at `address`, and the offset of the address in its mapping.
-    pub fn lookup(&self, address: u64) -> Option<(u32, u64)> {
+    /// The allocation mapped at `address`.
+    pub fn allocation_at(&self, address: u64) -> Option<u32> {
         let (start, mapped) = self.mapped.up_to(address)?;
-        (address - start < mapped.size()).then_some((mapped.allocation(), address - start))
+        (address - start < mapped.size()).then_some(mapped.allocation())
     }
 
     /// The nearest mappings that end before `address` and begin after it: where each begins, its size, and its allocation.

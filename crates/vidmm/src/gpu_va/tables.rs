@@ -28,15 +28,29 @@ pub(crate) struct Table {
     pub plan: PlanNo,
     /// Its initialisation has been built: its parent's entry may point to it.
     pub initialised: bool,
+    /// The last plan that takes a table that it pointed to away.
+    pub unlinked: PlanNo,
+    /// Mappings that need it, from their calls on until nothing shows them any more. Without any it is freed, but for the root.
+    pub users: u32,
 }
 
-/// The tables of one address space. Pinned while it exists (D9).
+impl Table {
+    /// A table that no plan has initialised yet, and that nothing needs; without an address a plan is to place it.
+    pub fn new(address: Option<PhysicalAddress>) -> Self {
+        Self { address, plan: 0, initialised: false, unlinked: 0, users: 0 }
+    }
+}
+
+/// The tables of one address space. Pinned while something is mapped through them (D9).
 #[derive(Debug, Default)]
 pub(crate) struct PageTables {
     tables: BTreeMap<TableKey, Table>,
 }
 
 impl TableKey {
+    /// Comes before all others.
+    pub const FIRST: Self = Self { level: 0, page_size: PageSize::Kib4, number: 0 };
+
     /// The root of an address space.
     ///
     /// # Panics
@@ -89,12 +103,6 @@ impl TableKey {
 }
 
 impl PageTables {
-    /// The tables that must exist for a range to be mapped and do not yet, roots first.
-    pub fn missing(&self, adapter: &Adapter, address: u64, size: u64, page_size: PageSize) -> Vec<TableKey> {
-        let keys = Self::needed(adapter, address, size, page_size);
-        keys.filter(|key| !self.tables.contains_key(key)).collect()
-    }
-
     /// The tables that a mapping of a range needs, roots first.
     pub fn needed(
         adapter: &Adapter,
@@ -117,8 +125,11 @@ impl PageTables {
         self.tables.insert(key, table);
     }
 
-    pub fn remove(&mut self, key: TableKey) {
-        self.tables.remove(&key);
+    /// # Panics
+    ///
+    /// If there is no such table.
+    pub fn remove(&mut self, key: TableKey) -> Table {
+        self.tables.remove(&key).expect("what is freed is there")
     }
 
     pub fn get(&self, key: TableKey) -> Option<&Table> {

@@ -4,7 +4,8 @@ use alloc::{collections::VecDeque, vec::Vec};
 
 use super::{
     ApertureRange, Coming, IoMmuRange, Leaving, Notice, PageIn, PageOut, Plan, PteRange, PteTarget, PteWriter, Step,
-    UnmapNotice, Windows, table::initialise,
+    UnlinkedTable, UnmapNotice, Windows,
+    table::{initialise, unlink},
 };
 use crate::{
     adapter::Adapter,
@@ -33,6 +34,7 @@ enum Phase {
     #[default]
     Notify,
     Invalidate,
+    Unlink,
     Out,
     NotifyUnmap,
     Tables,
@@ -73,7 +75,7 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
             },
             Phase::Invalidate => {
                 if env.adapter.has_bug(PlantedBug::FlushBeforeInvalidate) {
-                    flush(&plan.invalidate, env, steps);
+                    flush(spans(&plan.invalidate), env, steps);
                 }
                 if !env.adapter.has_bug(PlantedBug::SkipInvalidate) {
                     write_entries(&plan.invalidate, false, env, steps);
@@ -81,8 +83,13 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
                 if !env.adapter.has_bug(PlantedBug::SkipTlbFlush)
                     && !env.adapter.has_bug(PlantedBug::FlushBeforeInvalidate)
                 {
-                    flush(&plan.invalidate, env, steps);
+                    flush(spans(&plan.invalidate), env, steps);
                 }
+                cursor.enter(Phase::Unlink);
+            }
+            Phase::Unlink => {
+                plan.unlink.iter().for_each(|unlinked| unlink(unlinked, env, steps));
+                flush(plan.unlink.iter().map(|unlinked| unlinked.span(env.adapter)).collect(), env, steps);
                 cursor.enter(Phase::Out);
             }
             Phase::Out => match plan.out.get(cursor.item) {
@@ -121,7 +128,7 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
             Phase::Validate => {
                 write_entries(&plan.validate, true, env, steps);
                 if !env.adapter.invalid_not_cached {
-                    flush(&plan.validate, env, steps);
+                    flush(spans(&plan.validate), env, steps);
                 }
                 cursor.enter(Phase::Done);
             }
@@ -252,14 +259,24 @@ fn write_entries(ranges: &[PteRange], valid: bool, env: &mut BuildEnv<'_>, steps
     }
 }
 
-/// One flush for each run of adjoining ranges of a process, or one for the whole span where there are too many.
-fn flush(ranges: &[PteRange], env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
-    let mut spans: Vec<(u32, u64, u64)> = ranges
-        .iter()
-        .map(|PteRange { mapping, .. }| {
-            (mapping.process, mapping.virtual_address, mapping.virtual_address + mapping.size)
-        })
-        .collect();
+/// Addresses of a process, from the first up to the end.
+type Span = (u32, u64, u64);
+
+fn spans(ranges: &[PteRange]) -> Vec<Span> {
+    let span = |PteRange { mapping, .. }: &PteRange| (mapping.process, mapping.virtual_address, mapping.end());
+    ranges.iter().map(span).collect()
+}
+
+impl UnlinkedTable {
+    /// What the table covered.
+    fn span(&self, adapter: &Adapter) -> Span {
+        let start = self.child.first_address(adapter);
+        (self.process, start, start + adapter.coverage(self.child.level))
+    }
+}
+
+/// One flush for each run of adjoining spans of a process, or one for the whole span where there are too many.
+fn flush(mut spans: Vec<Span>, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
     spans.sort_unstable();
     merge(&mut spans, |before, next| before.2 >= next.1);
     if spans.len() > FLUSH_RANGES_MAX {
@@ -279,7 +296,7 @@ fn flush(ranges: &[PteRange], env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>
 }
 
 /// Joins neighbours of one process that `joins` says belong together.
-fn merge(spans: &mut Vec<(u32, u64, u64)>, joins: impl Fn(&(u32, u64, u64), &(u32, u64, u64)) -> bool) {
+fn merge(spans: &mut Vec<Span>, joins: impl Fn(&Span, &Span) -> bool) {
     spans.dedup_by(|next, before| {
         let join = before.0 == next.0 && joins(before, next);
         if join {

@@ -11,7 +11,7 @@ mod stream;
 pub(crate) use expand::{BuildEnv, Cursor, expand};
 pub(crate) use plan::{
     ApertureRange, Coming, Leaving, Notice, PageIn, PageOut, Plan, PlannedTable, PteRange, Retire, Rotation,
-    UnmapNotice,
+    UnlinkedTable, UnmapNotice,
 };
 pub(crate) use step::{IoMmuRange, Step};
 pub(crate) use stream::{Abandoned, Stream};

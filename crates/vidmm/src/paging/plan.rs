@@ -4,6 +4,7 @@
 //! plan   := notify*      chunk(NOTIFY_ALLOC{Eviction})* of what leaves the aperture or implicit system memory, if its driver
 //!                        asked and its content is not discarded                                                         NTF-02 NTF-03
 //!           invalidate*  UPDATE_PAGE_TABLE(invalid) runs of what leaves or is unmapped; then FLUSH_TLB of those ranges   U-14 GVA-28
+//!           unlink*      UPDATE_PAGE_TABLE(invalid) of the entry of a freed table's parent; then FLUSH_TLB of what it covered  P57
 //!           out*         chunk(VIRTUAL_TRANSFER segment -> system) of what is dirty; nothing if clean                    RES-22
 //!                        | UNMAP_APERTURE_SEGMENT, to the dummy page                                                     BPB-33
 //!                        | without GPU virtual addresses: TRANSFER segment -> page list, in parts, or to the aperture,
@@ -33,7 +34,7 @@ use crate::{
     extents::Extents,
     gpu_va::{Mapping, TableKey},
     id::{AllocationId, PlanNo, SubmissionNo},
-    units::SegmentId,
+    units::{PhysicalAddress, SegmentId},
 };
 
 /// What is decided, and not yet carried out.
@@ -47,6 +48,7 @@ pub(crate) struct Plan {
     pub after_retired: Vec<PlanNo>,
     pub notify: Vec<Notice>,
     pub invalidate: Vec<PteRange>,
+    pub unlink: Vec<UnlinkedTable>,
     pub out: Vec<Leaving>,
     pub notify_unmap: Vec<UnmapNotice>,
     pub tables: Vec<PlannedTable>,
@@ -161,6 +163,15 @@ pub(crate) struct PlannedTable {
     pub key: TableKey,
 }
 
+/// A table that was freed, and the entry of its parent that points to it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UnlinkedTable {
+    pub process: u32,
+    pub child: TableKey,
+    /// Where the parent lies.
+    pub parent: PhysicalAddress,
+}
+
 /// What follows when a plan has retired.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Retire {
@@ -171,7 +182,9 @@ pub(crate) enum Retire {
     /// The content of an allocation that was offered is lost, and nothing writes to its backing store any more.
     Discard(u32),
     /// A mapping is invalid everywhere: its addresses are free.
-    Mapping { process: u32, virtual_address: u64 },
+    Mapping(Mapping),
+    /// Nothing points to a table any more, which lay in system memory.
+    Table { address: PhysicalAddress, bytes: u64 },
 }
 
 impl Plan {

@@ -2,18 +2,25 @@
 
 use alloc::collections::VecDeque;
 
-use super::{BuildEnv, PlannedTable, Step, window::root_entries};
+use super::{BuildEnv, PlannedTable, Step, UnlinkedTable, window::root_entries};
 use crate::{
     adapter::Adapter,
     contract::{KmdProcessHandle, PagingOperation, Pte, PteRun, RootPageTable, UpdatePageTable, UpdatePageTableFlags},
     gpu_va::{PageTables, TableKey},
     planted::PlantedBug,
-    units::{GpuVirtualAddress, PageSize},
+    units::{GpuVirtualAddress, PageSize, PhysicalAddress},
 };
 
 pub(super) fn initialise(table: &PlannedTable, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
     let process = &mut env.processes[table.process as usize];
     initialise_table(env.adapter, process.handle, &mut process.tables, table.key, steps);
+}
+
+/// The entry of the parent of a table that was freed says what is there now: nothing, or only the table for pages of the other
+/// size.
+pub(super) fn unlink(table: &UnlinkedTable, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+    let process = &env.processes[table.process as usize];
+    steps.push_back(link(env.adapter, process.handle, &process.tables, table.child, table.parent));
 }
 
 /// Makes all entries of a new table invalid, then lets its parent point to it.
@@ -24,24 +31,6 @@ pub(crate) fn initialise_table(
     key: TableKey,
     steps: &mut VecDeque<Step>,
 ) {
-    let dual = |key: TableKey| adapter.leaf_table_64kb.is_some() && key.level == 1;
-    let update = |key: TableKey, address, start_index, flags, entries| {
-        let coverage = adapter.coverage(key.level) / u64::from(key.entries(adapter));
-        Step::Operation(PagingOperation::UpdatePageTable(UpdatePageTable {
-            page_table_level: key.level,
-            allocation: None,
-            page_table_address: address,
-            page_table_entries: entries,
-            start_index,
-            flags,
-            driver_protection: 0,
-            allocation_offset_in_bytes: 0,
-            process,
-            first_pte_virtual_address: GpuVirtualAddress(
-                key.first_address(adapter) + u64::from(start_index) * coverage,
-            ),
-        }))
-    };
     let table = tables.get_mut(key);
     table.initialised = true;
     let address = table.address.expect("a table is placed before it is initialised");
@@ -49,30 +38,70 @@ pub(crate) fn initialise_table(
     flags.set(UpdatePageTableFlags::USE_64KB_PAGES, key.page_size == PageSize::Kib64);
     let invalid = PteRun {
         first: Pte::INVALID,
-        first_64kb: dual(key).then_some(Pte::INVALID),
+        first_64kb: has_two_sides(adapter, key).then_some(Pte::INVALID),
         num_page_table_entries: key.entries(adapter),
     };
     if !adapter.has_bug(PlantedBug::SkipTableInit) {
-        steps.push_back(update(key, address, 0, flags, invalid));
+        steps.push_back(update(adapter, process, key, address, 0, flags, invalid));
     }
+    let Some((parent, _)) = key.parent(adapter) else { return };
+    let parent = tables.get(parent).and_then(|table| table.address);
+    let parent = parent.expect("a table is linked after its parent is placed");
+    steps.push_back(link(adapter, process, tables, key, parent));
+    if adapter.has_bug(PlantedBug::LinkEarly) {
+        let last = steps.len() - 1;
+        steps.swap(last - 1, last);
+    }
+}
 
-    let Some((parent, index)) = key.parent(adapter) else { return };
+/// Whether the entries of a table point to two tables each: of pages of 4 KiB and of 64 KiB (GVA-43).
+fn has_two_sides(adapter: &Adapter, key: TableKey) -> bool {
+    adapter.leaf_table_64kb.is_some() && key.level == 1
+}
+
+/// Writes the entry of the table at `parent_address` for its child `key`, from what is there of that: on both sides.
+fn link(
+    adapter: &Adapter,
+    process: KmdProcessHandle,
+    tables: &PageTables,
+    key: TableKey,
+    parent_address: PhysicalAddress,
+) -> Step {
+    let (parent, index) = key.parent(adapter).expect("nothing points to a root");
     let entry = |page_size| {
         let side = tables.get(TableKey { page_size, ..key }).filter(|table| table.initialised);
         side.and_then(|table| table.address).map_or(Pte::INVALID, Pte::valid)
     };
     let link = PteRun {
         first: entry(PageSize::Kib4),
-        first_64kb: dual(parent).then(|| entry(PageSize::Kib64)),
+        first_64kb: has_two_sides(adapter, parent).then(|| entry(PageSize::Kib64)),
         num_page_table_entries: 1,
     };
-    let parent_address = tables.get(parent).and_then(|table| table.address);
-    let parent_address = parent_address.expect("a table is linked after its parent is placed");
-    steps.push_back(update(parent, parent_address, index, UpdatePageTableFlags::empty(), link));
-    if adapter.has_bug(PlantedBug::LinkEarly) {
-        let last = steps.len() - 1;
-        steps.swap(last - 1, last);
-    }
+    update(adapter, process, parent, parent_address, index, UpdatePageTableFlags::empty(), link)
+}
+
+fn update(
+    adapter: &Adapter,
+    process: KmdProcessHandle,
+    key: TableKey,
+    address: PhysicalAddress,
+    start_index: u32,
+    flags: UpdatePageTableFlags,
+    entries: PteRun,
+) -> Step {
+    let coverage = adapter.coverage(key.level) / u64::from(key.entries(adapter));
+    Step::Operation(PagingOperation::UpdatePageTable(UpdatePageTable {
+        page_table_level: key.level,
+        allocation: None,
+        page_table_address: address,
+        page_table_entries: entries,
+        start_index,
+        flags,
+        driver_protection: 0,
+        allocation_offset_in_bytes: 0,
+        process,
+        first_pte_virtual_address: GpuVirtualAddress(key.first_address(adapter) + u64::from(start_index) * coverage),
+    }))
 }
 
 /// Where a process's contexts find their tables.

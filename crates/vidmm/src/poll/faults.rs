@@ -85,12 +85,12 @@ impl VidMm {
                 Some(Neighbour { allocation, virtual_address: GpuVirtualAddress(start), size })
             };
             let (below, above) = (neighbour(below), neighbour(above));
-            let mapped = space.and_then(|space| space.lookup(virtual_address.0));
+            let mapped = space.and_then(|space| space.allocation_at(virtual_address.0));
             Event::PageFault {
                 signal,
                 virtual_address,
                 write: fault.page_fault_flags.contains(PageFaultFlags::WRITE),
-                allocation: mapped.map(|(index, _)| allocations.id(index as usize)),
+                allocation: mapped.map(|index| allocations.id(index as usize)),
                 flags: fault.page_fault_flags,
                 page_table_level: fault.page_table_level,
                 fault_error_code: fault.fault_error_code,

@@ -10,7 +10,7 @@ use crate::{
     allocation::{Allocation, AllocationState},
     buggify::{MOMENT, Unlikely},
     event::{Event, EvictReason},
-    gpu_va::{Mapping, PageTables, TableKey},
+    gpu_va::{Mapping, TableKey},
     id::{PlanNo, SubmissionNo},
     paging::Retire,
     place::Place,
@@ -109,20 +109,15 @@ impl VidMm {
         let is_due = |deferred: &Deferred, books: &crate::state::Device| {
             deferred.submission <= books.dispatched() && deferred.request <= books.granted_request()
         };
-        loop {
-            let books = &mut self.devices[device as usize];
-            match books.deferred.front() {
-                None => {
-                    self.deferring.remove(&device);
-                    return;
-                }
-                Some(next) if !is_due(next, books) => return,
-                Some(&next) => {
-                    books.deferred.pop_front();
-                    self.carry_out(device, next);
-                }
+        while let Some(next) = self.devices[device as usize].deferred.front() {
+            if !is_due(next, &self.devices[device as usize]) || !self.has_room_to_carry_out(next) {
+                return;
             }
+            let next = *next;
+            self.devices[device as usize].deferred.pop_front();
+            self.carry_out(device, next);
         }
+        self.deferring.remove(&device);
     }
 
     fn carry_out(&mut self, device: u32, deferred: Deferred) {
@@ -152,20 +147,11 @@ impl VidMm {
                 self.plan_retire(&mut draft, Retire::Allocation(index));
             }
             DeferredAction::Discard(index) => self.discard_at_once(&mut draft, index),
-            DeferredAction::Unmap { allocation, process, virtual_address } => {
-                let removed = self.allocations[allocation as usize].remove_mapping(process, virtual_address);
-                let mapping = removed.expect("a mapping is freed once, and before its allocation is purged");
-                // Decided first: the plan is the allocation's, also without entries to write, so that it outlives its mappings.
-                self.plan_retire(&mut draft, Retire::Mapping { process, virtual_address });
-                self.plan_entries(&mut draft, allocation, mapping, false);
-            }
+            DeferredAction::Unmap { allocation, freed } => self.plan_unmap(&mut draft, allocation, freed),
             DeferredAction::Close(index) => {
                 let of_device = |mapping: &Mapping| mapping.device == device;
-                for mapping in Vec::from_iter(self.allocations[index as usize].mappings().filter(of_device)) {
-                    let Mapping { process, virtual_address, .. } = mapping;
-                    self.allocations[index as usize].remove_mapping(process, virtual_address);
-                    self.plan_retire(&mut draft, Retire::Mapping { process, virtual_address });
-                    self.plan_entries(&mut draft, index, mapping, false);
+                for mapping in self.allocations[index as usize].take_mappings(of_device) {
+                    self.plan_mapping_away(&mut draft, index, mapping);
                 }
                 self.plan_retire(&mut draft, Retire::Opening { allocation: index, device });
                 self.plan_after(&mut draft, self.allocations[index as usize].last_plan);
@@ -414,39 +400,14 @@ impl VidMm {
         }
     }
 
-    fn has_room_for_tables(&self, mapping: &Mapping) -> bool {
-        let tables = &self.processes[mapping.process as usize].tables;
-        let unplaced = |key: &TableKey| tables.get(*key).is_some_and(|table| table.address.is_none());
-        let bytes: u64 = self.tables_of(mapping).filter(unplaced).map(|key| key.segment_bytes(&self.adapter)).sum();
-        bytes <= self.placer.available() + self.evictable[Pool::Memory].bytes()
-    }
-
     fn make_mapping(&mut self, index: u32, mapping: Mapping) -> Vec<PlanNo> {
         let mut draft = Draft::default();
-        let mut plans = Vec::new();
-        for key in Vec::from_iter(self.tables_of(&mapping)) {
-            let table = *self.processes[mapping.process as usize].tables.get_mut(key);
-            if table.plan == 0 {
-                self.rootless.remove(&mapping.process);
-                self.plan_table(&mut draft, mapping.process, key);
-            } else {
-                self.plan_after(&mut draft, table.plan);
-                plans.push(table.plan);
-            }
-        }
+        let mut plans = self.plan_tables(&mut draft, &mapping);
         plans.push(self.allocations[index as usize].last_plan);
         self.allocations[index as usize].add_mapping(mapping);
         self.plan_entries(&mut draft, index, mapping, true);
         plans.extend(self.finish(draft));
         plans
-    }
-
-    /// The tables that a mapping needs, roots first; none if the GPU has no page tables.
-    pub(crate) fn tables_of(&self, mapping: &Mapping) -> impl Iterator<Item = TableKey> + use<> {
-        let Mapping { virtual_address, size, pte_page_size, .. } = *mapping;
-        let tables = self.adapter.has_page_tables();
-        let needed = tables.then(|| PageTables::needed(&self.adapter, virtual_address, size, pte_page_size));
-        needed.into_iter().flatten()
     }
 
     pub(super) fn note_grant(&mut self, device: u32, plans: Vec<PlanNo>) {

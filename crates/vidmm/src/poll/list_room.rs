@@ -207,10 +207,7 @@ impl VidMm {
         let plan = self.allocations[index as usize].last_plan;
         let holders = self.allocations[index as usize].entries().filter(|(_, entry)| entry.is_holding());
         for device in Vec::from_iter(holders.map(|(device, _)| device)) {
-            let stream = &self.stream;
-            let refreshes = &mut self.devices[device as usize].refreshes;
-            refreshes.retain(|&plan| !stream.is_retired(plan));
-            refreshes.push(plan);
+            self.await_plan(device, plan);
         }
     }
 }

@@ -22,8 +22,10 @@ mod purge;
 mod power;
 mod replacement;
 mod step;
+mod tables;
 mod trial;
 mod trims;
 mod turns;
+mod unmapping;
 
 pub(crate) use draft::Draft;

@@ -150,6 +150,12 @@ impl VidMm {
             None => PhysicalAddress { segment: self.adapter.memory_id(), offset: self.take_whole(draft, size).offset },
         };
         self.processes[process as usize].tables.get_mut(key).address = Some(address);
+        // What its parent's entry pointed to before may still be on its way out.
+        let parent =
+            key.parent(&self.adapter).and_then(|(parent, _)| self.processes[process as usize].tables.get(parent));
+        if let Some(unlinked) = parent.map(|parent| parent.unlinked) {
+            self.plan_after(draft, unlinked);
+        }
         let number = self.stream.next_number();
         self.plan_table_content(draft, process, key);
         let adapter = &self.adapter;

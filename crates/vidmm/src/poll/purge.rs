@@ -9,8 +9,8 @@ use alloc::{
 use crate::{
     allocation::{Allocation, AllocationState},
     contract::{
-        BuildStatus, Host, Kmd, KmdAllocationHandle, NotifyAllocFlags, PagingBuffer, PagingOperation, Transfer,
-        TransferFlags, UnmapApertureSegment,
+        BuildStatus, Host, IoMmuDomain, Kmd, KmdAllocationHandle, NotifyAllocFlags, PagingBuffer, PagingOperation,
+        Transfer, TransferFlags, UnmapApertureSegment,
     },
     error::Violation,
     event::Event,
@@ -53,6 +53,30 @@ impl Halfway {
         }
         halfway
     }
+}
+
+/// The addresses that plans which never entered the stream were to map, in their order: domain, start and end. What came, left and
+/// came again while they waited is there once for each time.
+struct NeverMapped(Vec<(IoMmuDomain, u64, u64)>);
+
+impl NeverMapped {
+    /// Whether a range that is to be unmapped is here; then it is not, from now on.
+    ///
+    /// A mapping of which a part is freed is unmapped by parts from then on: what is left of it here stays.
+    fn take(&mut self, range: &IoMmuRange) -> bool {
+        let (domain, start, end) = addresses(range);
+        let is_around = |&(of, first, last): &_| of == domain && first <= start && end <= last;
+        let Some(at) = self.0.iter().position(is_around) else { return false };
+        let (_, first, last) = self.0.remove(at);
+        let rests = [(domain, first, start), (domain, end, last)].into_iter().filter(|(_, from, to)| from < to);
+        self.0.splice(at..at, rests);
+        true
+    }
+}
+
+fn addresses(range: &IoMmuRange) -> (IoMmuDomain, u64, u64) {
+    let start = range.virtual_address.0;
+    (range.domain, start, start + range.size)
 }
 
 impl VidMm {
@@ -148,16 +172,12 @@ impl VidMm {
         if self.adapter.has_page_tables() {
             return;
         }
-        let key = |range: &IoMmuRange| (range.domain, range.virtual_address);
         let waiting = abandoned.iter().filter(|abandoned| !abandoned.has_entered);
-        // An allocation that came, left and came again while plans waited is named once for each time.
-        let mut never_mapped: BTreeMap<_, u32> = BTreeMap::new();
         let steps = core::mem::take(&mut self.builder.steps);
         let is_shown = |step: &Step| !matches!(step, Step::MapIoMmu(_));
         debug_assert!(steps.iter().all(is_shown), "a window is mapped as soon as there are steps for it");
-        for range in waiting.flat_map(|abandoned| &abandoned.plan.io_mmu_map) {
-            *never_mapped.entry(key(range)).or_default() += 1;
-        }
+        let mut never_mapped =
+            NeverMapped(waiting.flat_map(|abandoned| &abandoned.plan.io_mmu_map).map(addresses).collect());
         let windows = steps.iter().filter_map(|step| match step {
             Step::UnmapIoMmu(range) => Some((self.builder.plan, *range)),
             _ => None,
@@ -171,9 +191,8 @@ impl VidMm {
             mapped.extend(ranges.map(|range| (0, range)));
         }
         for (plan, range) in mapped {
-            match never_mapped.get_mut(&key(&range)) {
-                Some(times @ 1..) => *times -= 1,
-                _ => self.unmap_io_mmu(host, plan, range),
+            if !never_mapped.take(&range) {
+                self.unmap_io_mmu(host, plan, range);
             }
         }
     }

@@ -6,6 +6,7 @@ use crate::{
     engine::{InFlight, Work},
     error::{DeviceErrorReason, DriverFinding},
     event::Event,
+    gpu_va::Mapping,
     id::PlanNo,
     paging::{Plan, Retire},
     planted::PlantedBug,
@@ -131,14 +132,21 @@ impl VidMm {
                 Retire::Allocation(index) => self.dead.push(index),
                 Retire::Opening { allocation, device } => self.closed.push((allocation, device)),
                 Retire::Discard(index) => self.settle_discard(host, index, number),
-                Retire::Mapping { process, virtual_address } => {
-                    self.processes[process as usize].space.unmap(virtual_address);
-                    let process = self.processes.id(process as usize);
-                    let virtual_address = GpuVirtualAddress(virtual_address);
-                    self.events.record(|| Event::GpuVirtualAddressReclaimed { process, virtual_address });
+                Retire::Mapping(mapping) => {
+                    self.end_mapping(&mapping);
+                    let process = self.processes.id(mapping.process as usize);
+                    let (virtual_address, size) = (GpuVirtualAddress(mapping.virtual_address), mapping.size);
+                    self.events.record(|| Event::GpuVirtualAddressReclaimed { process, virtual_address, size });
                 }
+                Retire::Table { address, bytes } => host.decommit_backing_store(address, bytes),
             }
         }
+    }
+
+    /// Nothing uses or shows a mapping any more.
+    fn end_mapping(&mut self, mapping: &Mapping) {
+        self.processes[mapping.process as usize].space.unmap(mapping.virtual_address, mapping.size);
+        self.release_tables(mapping);
     }
 
     /// Tells the driver and the host of allocations that are gone.
@@ -161,9 +169,7 @@ impl VidMm {
             if !self.adapter.has_bug(PlantedBug::LeakBooks) {
                 self.patching.allocations.remove(&index);
             }
-            for mapping in gone.mappings() {
-                self.processes[mapping.process as usize].space.unmap(mapping.virtual_address);
-            }
+            gone.mappings().for_each(|mapping| self.end_mapping(&mapping));
             if !gone.state.intersects(AllocationState::NOT_COMMITTED | AllocationState::EXISTING_SYS_MEM) {
                 let backing_store = PhysicalAddress { segment: SegmentId::SYSTEM, offset: gone.backing_store };
                 host.decommit_backing_store(backing_store, gone.size);

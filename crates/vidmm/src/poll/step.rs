@@ -49,7 +49,7 @@ impl VidMm {
             self.dispatch(kmd);
         }
         if self.has_put_off() {
-            self.tick();
+            self.tick(host);
         }
         if self.has_paging() {
             self.page(kmd, host);
@@ -81,13 +81,14 @@ impl VidMm {
         !self.turns.is_calm()
             || self.may_ask_to_trim()
             || !self.rootless.is_empty()
+            || !self.empty_tables.is_empty()
             || !self.deferring.is_empty()
             || !self.evict_soon.is_empty()
     }
 
     /// The scheduler's tick: what was put off and can be planned now (U-27).
     #[inline(never)]
-    fn tick(&mut self) {
+    fn tick(&mut self, host: &mut dyn Host) {
         if self.turns.power == Power::Down {
             // What is said of budgets does not depend on what runs.
             return self.tell_all_budgets();
@@ -95,6 +96,7 @@ impl VidMm {
         self.ask_to_trim();
         self.take_turns();
         self.plan_roots();
+        self.free_empty_tables(host);
         self.follow_up_all();
         self.evict_soon();
         self.save_all();

@@ -108,10 +108,7 @@ impl VidMm {
         let number = self.stream.next_number();
         for device in devices {
             self.plan_wait(&mut draft, device, self.devices[device as usize].dispatched());
-            let stream = &self.stream;
-            let refreshes = &mut self.devices[device as usize].refreshes;
-            refreshes.retain(|&plan| !stream.is_retired(plan));
-            refreshes.push(number);
+            self.await_plan(device, number);
         }
         let allocation = &mut self.allocations[index as usize];
         allocation.last_plan = number;

@@ -137,7 +137,7 @@ fn the_first_opener_inherits_what_its_owner_destroys() {
     world.bring_in(opener, &[allocation]);
     world.bring_in(third, &[allocation]);
     write(&mut world, owner, at[0], 7);
-    let backed = world.host.bytes();
+    let backed = world.backing_store_bytes();
     world.destroy(allocation);
     world.run_all();
     assert_eq!([owner, opener, third].map(|client| usage(&world, client)), [0, 4, 0]);
@@ -150,10 +150,10 @@ fn the_first_opener_inherits_what_its_owner_destroys() {
     world.run_all();
     assert_eq!([owner, opener, third].map(|client| usage(&world, client)), [0, 0, 4]);
     assert_eq!(read(&mut world, third, third_at), 7);
-    assert_eq!(world.host.bytes(), backed);
+    assert_eq!(world.backing_store_bytes(), backed);
     world.destroy(allocation);
     world.run_all();
-    assert_eq!(world.host.bytes(), backed - 4 * PAGE_SIZE);
+    assert_eq!(world.backing_store_bytes(), backed - 4 * PAGE_SIZE);
     assert!(world.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, DestroyFlags::empty())).is_err());
     world.tear_down();
 }

@@ -67,7 +67,10 @@ impl Rig<'_> {
                     Some(range) => range,
                     None => (process, base.unwrap_or(GpuVirtualAddress(1 << 16)), size),
                 };
-                _ = vidmm.free_gpu_virtual_address(process, base, size);
+                let cut = if choices.one_in(2) { PAGE_SIZE * choices.below(4) } else { 0 };
+                let base = GpuVirtualAddress(base.0.wrapping_add(cut));
+                let size = if choices.one_in(2) { PAGE_SIZE } else { size.wrapping_sub(cut) };
+                _ = vidmm.free_gpu_virtual_address(host, process, base, size);
             }
         }
     }

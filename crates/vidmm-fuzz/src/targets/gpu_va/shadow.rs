@@ -26,8 +26,22 @@ pub struct Mapping {
     /// The number of the allocation.
     pub allocation: usize,
     pub first_page: u64,
-    /// It was freed, or its allocation destroyed; work that was submitted before may still use it.
-    pub is_ending: bool,
+    /// It was freed, or its allocation destroyed, and work that was submitted before may still use it: why it is not freed once more
+    /// where addresses are reserved.
+    pub ending: Option<Reason>,
+}
+
+impl Mapping {
+    pub fn is_ending(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    /// The part of it in a range; none if that is empty.
+    fn part(&self, base: u64, end: u64) -> Option<Self> {
+        let (base, end) = (base.max(self.range.base), end.min(self.range.base + self.range.size));
+        let first_page = self.first_page + base.saturating_sub(self.range.base) / PAGE_SIZE;
+        (base < end).then(|| Self { range: Range { base, size: end - base }, first_page, ..*self })
+    }
 }
 
 /// What a call may answer.
@@ -88,7 +102,7 @@ impl Shadow {
     fn room(&self, range: Range, may_be_reserved: bool) -> Answer {
         let reserved = self.reserved.iter().filter(|_| !may_be_reserved).any(|reserved| reserved.overlaps(range));
         let mut mapped = self.mapped.iter().filter(|mapping| mapping.range.overlaps(range)).peekable();
-        match (reserved, mapped.peek().is_some(), mapped.all(|mapping| mapping.is_ending)) {
+        match (reserved, mapped.peek().is_some(), mapped.all(|mapping| mapping.is_ending())) {
             (false, false, _) => Answer::Done,
             (false, true, true) => Answer::Either(Reason::InUse),
             _ => Answer::Refused(Reason::InUse),
@@ -113,25 +127,39 @@ impl Shadow {
 
     /// What freeing a range answers.
     pub fn frees(&self, range: Range) -> Answer {
-        if let Some(mapping) = self.mapped.iter().find(|mapping| mapping.range == range) {
-            let answer = if mapping.is_ending { Answer::Refused(Reason::NotFound) } else { Answer::Done };
-            // What is ending may be over, and the reservation that it filled is then free to go.
-            return if mapping.is_ending { self.unreserves(range, answer) } else { answer };
+        if !self.is_valid(range, PAGE_SIZE) {
+            return Answer::Refused(Reason::Invalid);
         }
-        self.unreserves(range, Answer::Refused(Reason::NotFound))
+        let there = || self.mapped.iter().filter(|mapping| mapping.range.overlaps(range));
+        let around = there().find(|mapping| mapping.range.holds(range));
+        if around.is_some_and(|mapping| !mapping.is_ending()) {
+            return Answer::Done;
+        }
+        match (self.reservation_around(range), there().next(), there().all(Mapping::is_ending)) {
+            (None, ..) => Answer::Refused(Reason::NotFound),
+            (_, None, _) => Answer::Done,
+            (_, _, false) => Answer::Refused(Reason::HasMappings),
+            // What is ending may be over, and the addresses that it filled are then free to go.
+            _ => Answer::Either(around.and_then(|mapping| mapping.ending).unwrap_or(Reason::HasMappings)),
+        }
     }
 
-    fn unreserves(&self, range: Range, otherwise: Answer) -> Answer {
-        if !self.reserved.contains(&range) {
-            return otherwise;
+    /// A range was freed.
+    pub fn free(&mut self, range: Range) {
+        let end = range.base + range.size;
+        let around = self.mapped.iter().position(|mapping| !mapping.is_ending() && mapping.range.holds(range));
+        if let Some(at) = around {
+            let whole = self.mapped.swap_remove(at);
+            let freed = whole.part(range.base, end).map(|part| Mapping { ending: Some(Reason::HasMappings), ..part });
+            let rests = [whole.part(0, range.base), freed, whole.part(end, u64::MAX)];
+            return self.mapped.extend(rests.into_iter().flatten());
         }
-        let mut mapped = self.mapped.iter().filter(|mapping| mapping.range.overlaps(range)).peekable();
-        match (mapped.peek().is_some(), mapped.clone().all(|mapping| mapping.is_ending)) {
-            (false, _) => Answer::Done,
-            (true, true) if mapped.any(|mapping| mapping.range == range) => Answer::Either(Reason::NotFound),
-            (true, true) => Answer::Either(Reason::HasMappings),
-            (true, false) => Answer::Refused(Reason::HasMappings),
-        }
+        self.take(range);
+        let at = self.reserved.iter().position(|reserved| reserved.holds(range)).expect("it was reserved");
+        let whole = self.reserved.swap_remove(at);
+        let rests = [(whole.base, range.base), (end, whole.base + whole.size)];
+        let rests = rests.into_iter().filter(|(base, end)| base < end);
+        self.reserved.extend(rests.map(|(base, end)| Range { base, size: end - base }));
     }
 
     /// Whether `size` bytes that are aligned to `unit` are free somewhere outside reservations.
@@ -151,11 +179,11 @@ impl Shadow {
 
     /// The range is taken: what was ending there is over.
     pub fn take(&mut self, range: Range) {
-        self.mapped.retain(|mapping| !mapping.is_ending || !mapping.range.overlaps(range));
+        self.mapped.retain(|mapping| !mapping.is_ending() || !mapping.range.overlaps(range));
     }
 
     /// All work has ended, and so has what was freed.
     pub fn settle(&mut self) {
-        self.mapped.retain(|mapping| !mapping.is_ending);
+        self.mapped.retain(|mapping| !mapping.is_ending());
     }
 }

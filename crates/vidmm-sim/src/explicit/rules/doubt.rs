@@ -165,8 +165,8 @@ impl Session<'_> {
         match action {
             Action::Call(Call::Kernel(kernel)) => return self.uses_others_addresses(kernel),
             // The address may be that of another mapping by now.
-            Action::Call(Call::FreeVa(name)) => {
-                return self.objects.mappings.get(name).is_some_and(|mapping| mapping.is_freed);
+            Action::Call(Call::FreeVa(free)) => {
+                return self.objects.mappings.get(&free.mapping).is_some_and(|mapping| mapping.is_freed);
             }
             Action::Call(Call::Unlock(names)) => return names.iter().any(|name| self.is_copy_in_use(name)),
             _ => {}

@@ -178,8 +178,8 @@ impl Session<'_> {
                 self.forget_lists(&close.allocations, Some(&close.device));
                 self.free_mappings(&close.allocations, Some(&close.device));
             }
-            Call::FreeVa(name) => {
-                self.objects.mappings.entry(name.clone()).and_modify(|mapping| mapping.is_freed = true);
+            Call::FreeVa(free) if free.offset.bytes() == 0 => {
+                self.objects.mappings.entry(free.mapping.clone()).and_modify(|mapping| mapping.is_freed = true);
             }
             Call::DestroyAllocation(destroy) => {
                 self.free_mappings(&destroy.allocations, None);

@@ -380,6 +380,8 @@ impl From<&GpuVaError> for Answer {
         match error {
             GpuVaError::InvalidHandle(_) => Self::InvalidHandle,
             GpuVaError::Range(_) => Self::Range,
+            GpuVaError::NoMemory { .. } => Self::NoMemory,
+            GpuVaError::BackingStore(_) => Self::BackingStore,
             _ => Self::Other,
         }
     }

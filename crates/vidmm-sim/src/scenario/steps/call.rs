@@ -10,7 +10,7 @@ use super::fault::{CheckError, CheckResets};
 use super::kernel::Kernel;
 use super::names;
 use super::objects::{
-    CreateAllocation, CreateDevice, DestroyAllocation, ForgeHandle, KillProcess, MapAllocation, OnDevice,
+    CreateAllocation, CreateDevice, DestroyAllocation, ForgeHandle, FreeVa, KillProcess, MapAllocation, OnDevice,
 };
 use super::render::Render;
 use super::residency::{Evict, MakeResident, Offer, Reclaim, SetPriority, UpdateProperty};
@@ -87,8 +87,8 @@ pub enum Call {
     Signal(String),
     /// D3DKMTDestroyAllocation2.
     DestroyAllocation(DestroyAllocation),
-    /// D3DKMTFreeGpuVirtualAddress: a whole mapping.
-    FreeVa(String),
+    /// D3DKMTFreeGpuVirtualAddress.
+    FreeVa(FreeVa),
     /// A kernel reads mappings, or allocations where there are no GPU virtual addresses, and every page must be what was
     /// written last.
     CheckContent(Vec<String>),

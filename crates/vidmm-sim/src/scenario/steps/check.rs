@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::budget::{ProcessPriority, ReserveVideoMemory};
 use super::call::{Action, Call, Look, Until};
 use super::lists::{Kind, objects, subject};
-use super::objects::{DestroyAllocation, HandleKind, KillProcess};
+use super::objects::{DestroyAllocation, FreeVa, HandleKind, KillProcess};
 use super::render::Render;
 use super::residency::{Evict, MakeResident, Offer, SetPriority, UpdateProperty};
 use super::{DEFAULT_DEVICE, DEFAULT_PROCESS, Step};
@@ -189,10 +189,14 @@ impl Known {
             Call::TrimIntervals(_) | Call::Power(_) => Ok(()),
             Call::CheckContent(allocations) if self.is_physical => self.resolve_allocations(allocations),
             Call::CheckContent(mappings) => self.resolve_mappings(mappings),
-            Call::FreeVa(mapping) => {
+            Call::FreeVa(FreeVa { mapping, rest, .. }) => {
                 let mut one = vec![mapping.clone()];
                 self.resolve_mappings(&mut one)?;
-                if one.len() == 1 { Ok(()) } else { Err(format!("`{mapping}` is a group; free one mapping at a time")) }
+                if one.len() > 1 {
+                    return Err(format!("`{mapping}` is a group; free one mapping at a time"));
+                }
+                let mut add = |rest| add_members("mapping", &mut self.mappings, None, std::slice::from_ref(rest));
+                rest.iter().try_for_each(&mut add)
             }
             Call::Kernel(kernel) => {
                 self.resolve_mappings(&mut kernel.reads)?;

@@ -51,7 +51,7 @@ impl fmt::Display for Call {
             Call::Render(render) => render.fmt(f),
             Call::Signal(fence) => write!(f, "signal {fence}"),
             Call::DestroyAllocation(destroy) => destroy.fmt(f),
-            Call::FreeVa(mapping) => write!(f, "free-va {mapping}"),
+            Call::FreeVa(free) => free.fmt(f),
             Call::CheckContent(mappings) => write!(f, "check-content {}", list(mappings)),
         }
     }

@@ -41,7 +41,7 @@ pub use fault::{CheckError, CheckResets, ErrorReason};
 pub use kernel::{Kernel, KernelEngine};
 pub use objects::{
     AllocationPriority, CpuAccess, CreateAllocation, CreateDevice, DestroyAllocation, DestroyFlag, DirectionName,
-    ForgeHandle, HandleKind, KillProcess, MapAllocation, OnDevice, ResidencyLists,
+    ForgeHandle, FreeVa, HandleKind, KillProcess, MapAllocation, OnDevice, ResidencyLists,
 };
 pub(super) use read::read_steps;
 pub use render::{Bound, HostileList, Render, RenderCommand};

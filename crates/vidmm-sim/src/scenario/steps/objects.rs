@@ -394,13 +394,43 @@ impl fmt::Display for MapAllocation {
         if let Some(device) = &self.device {
             write!(f, " for {device}")?;
         }
-        let (offset, size) = (self.offset.bytes(), self.size.bytes());
-        match (offset, size) {
-            (0, 0) => {}
-            (_, 0) => write!(f, " from {} on", exact(offset))?,
-            (_, _) => write!(f, " [{}, {})", exact(offset), exact(offset.saturating_add(size)))?,
-        }
+        f.write_str(&bytes(self.offset, self.size))?;
         if self.read_only { f.write_str(", read only") } else { Ok(()) }
+    }
+}
+
+/// A mapping, or a part of one, that is given back.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct FreeVa {
+    /// The mapping. What is left of it before the part keeps its name.
+    #[serde(rename = "free-va", deserialize_with = "name")]
+    pub mapping: String,
+    /// From which of its bytes on.
+    #[serde(default, skip_serializing_if = "is_default", serialize_with = "exactly")]
+    pub offset: ByteSize,
+    /// How many bytes; 0 is all that follow.
+    #[serde(default, skip_serializing_if = "is_default", serialize_with = "exactly")]
+    pub size: ByteSize,
+    /// The name of what is left of it after the part.
+    #[serde(default, deserialize_with = "optional_name")]
+    pub rest: Option<String>,
+}
+
+impl fmt::Display for FreeVa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "free-va {}{}", self.mapping, bytes(self.offset, self.size))?;
+        self.rest.iter().try_for_each(|rest| write!(f, ", the rest is {rest}"))
+    }
+}
+
+/// The bytes of a mapping or an allocation that a step names; nothing if they are all.
+fn bytes(offset: ByteSize, size: ByteSize) -> String {
+    let (offset, size) = (offset.bytes(), size.bytes());
+    match (offset, size) {
+        (0, 0) => String::new(),
+        (_, 0) => format!(" from {} on", exact(offset)),
+        (_, _) => format!(" [{}, {})", exact(offset), exact(offset.saturating_add(size))),
     }
 }
 

@@ -12,7 +12,7 @@ use super::check::Known;
 use super::objects::OnDevice;
 use super::tables::{
     CheckAdapterError, CheckContent, CheckFinding, CheckResidency, CheckSystem, CheckWaiting, CloseAllocation, CpuRead,
-    CpuWrite, CreateFence, CreateProcess, FreeVa, Lock, NotifyBudget, OpenAllocation, Query, RegisterTrim, Resets,
+    CpuWrite, CreateFence, CreateProcess, Lock, NotifyBudget, OpenAllocation, Query, RegisterTrim, Resets,
     ResumeProcess, SetPower, SetTrimIntervals, Signal, SuspendProcess, Unlock, UnregisterTrim, Wait,
 };
 use crate::scenario::problem::Problem;
@@ -59,7 +59,7 @@ const VERBS: [(&str, Read); 46] = [
     ("render", |step| call(Call::Render(read(step)?))),
     ("signal", |step| call(Call::Signal(read::<Signal>(step)?.signal))),
     ("destroy-allocation", |step| call(Call::DestroyAllocation(read(step)?))),
-    ("free-va", |step| call(Call::FreeVa(read::<FreeVa>(step)?.free_va))),
+    ("free-va", |step| call(Call::FreeVa(read(step)?))),
     ("check-content", |step| call(Call::CheckContent(read::<CheckContent>(step)?.check_content))),
     ("forge-handle", |step| look(Look::ForgeHandle(read(step)?))),
     ("wait", |step| look(Look::Wait(read::<Wait>(step)?.wait.into()))),

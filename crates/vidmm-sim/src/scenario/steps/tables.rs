@@ -45,7 +45,6 @@ tables! {
     SetPower { power: Power, }
     Wait { wait: String, }
     Signal { #[serde(deserialize_with = "name")] signal: String, }
-    FreeVa { #[serde(deserialize_with = "name")] free_va: String, }
     CheckContent { #[serde(with = "names")] check_content: Vec<String>, }
     CheckSystem { #[serde(with = "names")] check_system: Vec<String>, }
     Query { query_paging_va: u32, #[serde(default, serialize_with = "exactly")] size: Option<ByteSize>, }

@@ -8,7 +8,7 @@ use super::call::{Action, Call, Look};
 use super::objects::OnDevice;
 use super::tables::{
     CheckAdapterError, CheckContent, CheckFinding, CheckResidency, CheckSystem, CheckWaiting, CloseAllocation, CpuRead,
-    CpuWrite, CreateFence, CreateProcess, FreeVa, Lock, NotifyBudget, OpenAllocation, Query, RegisterTrim, Resets,
+    CpuWrite, CreateFence, CreateProcess, Lock, NotifyBudget, OpenAllocation, Query, RegisterTrim, Resets,
     ResumeProcess, SetPower, SetTrimIntervals, Signal, SuspendProcess, Unlock, UnregisterTrim, Wait,
 };
 
@@ -73,7 +73,7 @@ impl Serialize for Call {
             Self::Render(render) => render.serialize(s),
             Self::Signal(signal) => Signal { signal }.serialize(s),
             Self::DestroyAllocation(destroy) => destroy.serialize(s),
-            Self::FreeVa(free_va) => FreeVa { free_va }.serialize(s),
+            Self::FreeVa(free) => free.serialize(s),
             Self::CheckContent(check_content) => CheckContent { check_content }.serialize(s),
         }
     }

@@ -123,8 +123,11 @@ impl Audit {
 
     fn plan_abandoned(&mut self, plan: PlanNo) {
         self.clear_adapter();
-        let pending = self.plans.retire(plan).is_some();
-        self.findings.check(pending, Invariant::Flt32, || format!("plan {plan} is abandoned, but is not pending"));
+        let abandoned = self.plans.retire(plan);
+        let decommits = abandoned.iter().flat_map(|plan| &plan.decommits);
+        decommits.for_each(|&extent| self.places.system.decommit(extent));
+        self.findings
+            .check(abandoned.is_some(), Invariant::Flt32, || format!("plan {plan} is abandoned, but is not pending"));
     }
 
     /// Nothing is resident, under way or being built any more.
@@ -187,6 +190,7 @@ impl Audit {
 
     /// The adapter stops for being reset too often only if it was (FLT-31).
     pub(super) fn adapter_failed(&mut self, violation: &Violation) {
+        self.has_failed = true;
         if let Some(reset) = self.reset.as_mut().filter(|_| *violation == Violation::PurgeRefused) {
             reset.is_refused = true;
         }

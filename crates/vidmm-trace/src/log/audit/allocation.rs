@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::{AllocationFlags2, KmdAllocationHandle};
-use vidmm::{DeviceId, Extent, PageSize, PlanNo, ProcessId, SegmentId};
+use vidmm::{DeviceId, Extent, PAGE_SIZE, PageSize, PlanNo, ProcessId, SegmentId};
 
 use super::aspects::{Charge, CpuView, Offer};
 use super::list_entry::ListEntry;
@@ -91,6 +91,9 @@ pub(super) struct Mapping {
     pub allocation: vidmm::AllocationId,
     pub allocation_offset: u64,
     pub page_size: PageSize,
+    /// The page size that its entries may still have: it is what is left of a page that was cut, and the rest of that is not
+    /// reclaimed yet (GVA-42).
+    pub cut_from: Option<PageSize>,
     pub read_only: bool,
     pub driver_protection: u64,
     /// Its request is granted.
@@ -103,5 +106,34 @@ impl Mapping {
     /// The first address after it.
     pub fn end(&self) -> u64 {
         self.virtual_address.saturating_add(self.size)
+    }
+
+    /// The part of it in `start..end`; none if that is empty.
+    pub fn part(&self, start: u64, end: u64) -> Option<Self> {
+        let (start, end) = (start.max(self.virtual_address), end.min(self.end()));
+        let allocation_offset = self.allocation_offset.saturating_add(start.checked_sub(self.virtual_address)?);
+        let size = end.checked_sub(start).filter(|&size| size > 0)?;
+        Some(Self { virtual_address: start, size, allocation_offset, ..*self })
+    }
+
+    /// What becomes of it when `start..end` is freed: that part, and what is left. What is left of pages that are cut has
+    /// pages of 4 KiB (GVA-42).
+    pub fn cut(&self, start: u64, end: u64) -> (Option<Self>, Vec<Self>) {
+        let page = self.page_size.bytes();
+        let (first, last) = (start / page * page, end.checked_next_multiple_of(page).unwrap_or(u64::MAX));
+        let small = |part: Self| Self { page_size: PageSize::Kib4, cut_from: Some(self.page_size), ..part };
+        let rest = |start, end| self.part(start, end).map(|part| if page > PAGE_SIZE { small(part) } else { part });
+        let left = [
+            self.part(0, first),
+            rest(first.max(self.virtual_address), start),
+            rest(end, last),
+            self.part(last, u64::MAX),
+        ];
+        (self.part(start, end), left.into_iter().flatten().collect())
+    }
+
+    /// Whether its entries may be of such pages.
+    pub fn has_pages_of(&self, page_size: PageSize) -> bool {
+        self.page_size == page_size || self.cut_from == Some(page_size)
     }
 }

@@ -29,6 +29,11 @@ impl Audit {
                 let page_size = if level == 0 { page_size } else { PageSize::Kib4 };
                 self.page_table_placed(plan, process, Table { level, page_size, first_address }, address, size);
             }
+            Event::PageTableFreed { plan, process, level, page_size, virtual_address, address, size } => {
+                let first_address = virtual_address.0;
+                let page_size = if level == 0 { page_size } else { PageSize::Kib4 };
+                self.page_table_freed(plan, process, Table { level, page_size, first_address }, address, size);
+            }
             Event::PlanDecided { plan, ref waits, ref after } => self.plan_decided(plan, waits, after),
             Event::PlanEntered { plan } => self.plan_entered(plan),
             Event::PlanRetired { plan } => self.plan_retired(plan),
@@ -197,6 +202,33 @@ impl Audit {
         self.tables.place(process.handle, address, table);
     }
 
+    /// Nothing is mapped through a table any more; when the plan has retired, nothing points to it.
+    fn page_table_freed(&mut self, plan: PlanNo, id: ProcessId, table: Table, address: PhysicalAddress, size: u64) {
+        let extent = Extent { offset: address.offset, size };
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        let handle = process.handle;
+        let at = process.tables.iter().position(|&of| of == (address.segment, extent));
+        at.map(|at| process.tables.remove(at));
+        let found = self.tables.remove_table(handle, address);
+        self.findings.check(at.is_some() && found == Some(table), Invariant::I15, || {
+            format!("{table:?} of {id} is freed at {address:?}, where {found:?} is")
+        });
+        let end = self.tables.end(table);
+        let is_user = |mapping: &&Mapping| table.level > 0 || mapping.has_pages_of(table.page_size);
+        let user = self.mappings_within(id, table.first_address, end).find(is_user).copied();
+        self.findings
+            .check(user.is_none(), Invariant::I15, || format!("{table:?} of {id} is freed, but shows {user:?}"));
+        if address.segment.is_system() {
+            self.plans.draft(plan).decommits.push(extent);
+        } else {
+            self.places.promise(address.segment, &[extent], plan);
+            self.places.tables = self.places.tables.saturating_sub(size);
+        }
+        let draft = self.plans.draft(plan);
+        draft.has_operations = true;
+        draft.steps.freed_tables.push((handle, address));
+    }
+
     /// Takes ranges of a segment for `plan`, which must follow the plans that empty them.
     fn take(&mut self, plan: PlanNo, segment: SegmentId, extents: &[Extent]) {
         let Some(ledger) = self.places.ranges(segment) else { return };
@@ -307,6 +339,7 @@ impl Audit {
             return self.findings.report(Invariant::I20, format!("plan {number} retires, but does not exist"));
         };
         plan.leaving.iter().for_each(|&id| self.check_left_io_mmu(number, id));
+        plan.decommits.iter().for_each(|&extent| self.places.system.decommit(extent));
         self.findings.check(plan.stage == Stage::Entered, Invariant::I20, || {
             format!("plan {number} retires, but never entered the stream")
         });

@@ -89,8 +89,8 @@ pub(super) struct Request {
 pub(super) enum RequestKind {
     /// Allocations and their spans.
     MakeResident(Vec<(AllocationId, u64)>),
-    /// A mapping.
-    Map(ProcessId, u64),
+    /// A mapping: first address and end.
+    Map(ProcessId, u64, u64),
     /// That an allocation is where it may be.
     Move,
 }

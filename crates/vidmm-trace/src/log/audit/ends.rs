@@ -32,6 +32,13 @@ impl Audit {
         self.gone(id);
         let Some(process) = self.processes.remove(&id) else { return };
         self.by_process_handle.remove(&process.handle);
+        let left = process.tables.iter().find(|&&(segment, extent)| {
+            process.root.is_none_or(|root| (root.address.segment, root.address.offset) != (segment, extent.offset))
+        });
+        let is_over = self.devices.values().all(|device| device.process != id) && !self.has_failed;
+        self.findings.check(left.is_none() || !is_over, Invariant::I15, || {
+            format!("{id} is gone, and nothing was mapped any more, but its table at {left:?} was not freed")
+        });
         for (segment, extent) in process.tables {
             match self.places.ranges(segment) {
                 Some(ledger) => {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use vidmm::contract::{AddressingModel, AllocationFlags2, IoMmuDomain, KmdProcessHandle, NotifyAlloc};
-use vidmm::{AllocationId, Event, GpuVirtualAddress, PlanNo};
+use vidmm::{AllocationId, Event, GpuVirtualAddress, PlanNo, ProcessId};
 
 use super::Audit;
 use super::allocation::Mapping;
@@ -74,6 +74,34 @@ impl IoMmu {
         Some(range)
     }
 
+    /// What is mapped around an address of a domain ends there, and goes on as a range of its own.
+    fn cut(&mut self, domain: IoMmuDomain, at: u64) {
+        let Some((&key, &range)) = self.ranges.range(Key { domain, start: 0 }..Key { domain, start: at }).next_back()
+        else {
+            return;
+        };
+        let size = at.saturating_sub(key.start);
+        if size >= range.size || range.window {
+            return;
+        }
+        self.insert(key, Range { size, ..range });
+        let rest = Range {
+            size: range.size.saturating_sub(size),
+            allocation_offset: range.allocation_offset.saturating_add(size),
+            ..range
+        };
+        self.insert(Key { domain, start: at }, rest);
+    }
+
+    /// Takes what is mapped in a range out, but what reaches beyond it.
+    fn take(&mut self, at: Key, size: u64) -> Vec<(Key, Range)> {
+        let end = at.start.saturating_add(size);
+        let within = self.ranges.range(at..Key { start: end.max(at.start), ..at });
+        let is_inside = |(key, range): &(&Key, &Range)| key.start.saturating_add(range.size) <= end;
+        let keys: Vec<Key> = within.filter(is_inside).map(|(&key, _)| key).collect();
+        keys.into_iter().filter_map(|key| Some((key, self.remove(key)?))).collect()
+    }
+
     /// What is mapped of an allocation.
     fn of(&self, allocation: AllocationId) -> impl Iterator<Item = (Key, &Range)> {
         let keys = self.by_allocation.get(&allocation).into_iter().flatten();
@@ -138,6 +166,28 @@ impl Audit {
             self.check_new_range(key, &range);
         }
         self.io_mmu.insert(key, range);
+        // Since the plan was decided, parts of the mapping may have been freed.
+        let end = key.start.saturating_add(range.size);
+        let cuts = self.mappings_in(key, end).iter().map(|mapping| mapping.virtual_address).collect::<Vec<_>>();
+        cuts.into_iter().for_each(|cut| self.io_mmu.cut(key.domain, cut));
+    }
+
+    /// What a process has mapped in a domain up to an address.
+    fn mappings_in(&self, Key { domain, start }: Key, end: u64) -> Vec<Mapping> {
+        let within = |process: ProcessId| self.mappings_within(process, start, end).copied();
+        match domain {
+            IoMmuDomain::Process(handle) => {
+                self.by_process_handle.get(&handle).copied().into_iter().flat_map(within).collect()
+            }
+            IoMmuDomain::Global => self.processes.keys().copied().flat_map(within).collect(),
+        }
+    }
+
+    /// What is mapped in the IOMMU for a mapping is cut where that was cut.
+    pub(super) fn cut_io_mmu(&mut self, mapping: &Mapping) {
+        let Some(key) = self.key_of(mapping) else { return };
+        self.io_mmu.cut(key.domain, mapping.virtual_address);
+        self.io_mmu.cut(key.domain, mapping.end());
     }
 
     /// What the host does for a plan, it does when that is in the stream.
@@ -182,14 +232,18 @@ impl Audit {
 
     /// A process sees what it mapped, while that is resident in system memory.
     fn check_new_range(&mut self, key: Key, range: &Range) {
-        let mapping = self.mapping_in(key).copied();
-        let part = |of: &Mapping| {
-            (of.allocation, of.allocation_offset, of.size) == (range.allocation, range.allocation_offset, range.size)
-        };
+        let ends = (key.start, key.start.saturating_add(range.size));
+        let mapped = self.mappings_in(key, ends.1);
+        let process = mapped.first().map(|mapping| mapping.process);
+        let shown =
+            process.and_then(|process| self.mappings_of(process, ends, range.allocation, range.allocation_offset));
+        let whole = shown.is_some_and(|shown| {
+            shown.first().is_some_and(|first| first.virtual_address == ends.0)
+                && shown.last().is_some_and(|last| last.end() == ends.1)
+        });
         let resident = self.allocations.get(&range.allocation).is_some_and(|allocation| allocation.entered.is_some());
-        let mapped = mapping.as_ref().is_some_and(part);
-        self.findings.check(mapped, Invariant::I29, || {
-            format!("{range:?} is mapped at {key}, where the process has mapped {mapping:?}")
+        self.findings.check(whole, Invariant::I29, || {
+            format!("{range:?} is mapped at {key}, where the process has mapped {mapped:?}")
         });
         self.findings.check(resident, Invariant::I29, || {
             format!("{range:?} is mapped at {key}, but {} is not resident", range.allocation)
@@ -197,11 +251,8 @@ impl Audit {
     }
 
     /// What a process mapped at an address of a domain.
-    fn mapping_in(&self, Key { domain, start }: Key) -> Option<&Mapping> {
-        match domain {
-            IoMmuDomain::Process(handle) => self.mappings.get(&(*self.by_process_handle.get(&handle)?, start)),
-            IoMmuDomain::Global => self.processes.keys().find_map(|&process| self.mappings.get(&(process, start))),
-        }
+    fn mapping_in(&self, key: Key) -> Option<Mapping> {
+        self.mappings_in(key, key.start.saturating_add(1)).first().copied()
     }
 
     fn domain_of(&self, process: KmdProcessHandle) -> IoMmuDomain {
@@ -268,19 +319,21 @@ impl Audit {
         } else {
             self.check_entered(plan, key);
         }
-        let found = self.io_mmu.remove(key).filter(|range| (range.size, range.window) == (size, window));
-        let Some(range) = found else {
+        let ranges = self.io_mmu.take(key, size);
+        let bytes = ranges.iter().fold(0u64, |sum, (_, range)| sum.saturating_add(range.size));
+        if bytes != size || ranges.iter().any(|(_, range)| range.window != window) {
             let message = format!("{size} bytes are unmapped at {key}, which is not what was mapped there");
             return self.findings.report(Invariant::I29, message);
-        };
+        }
         // After a reset nothing uses what is there, and no driver is told.
         if self.reset.is_some() {
             return;
         }
-        if window {
-            self.check_window_used(key, &range);
-        } else {
-            self.check_unmapped_in_time(plan, key, &range);
+        for (key, range) in ranges {
+            match window {
+                true => self.check_window_used(key, &range),
+                false => self.check_unmapped_in_time(plan, key, &range),
+            }
         }
     }
 
@@ -296,7 +349,7 @@ impl Audit {
     /// An allocation is unmapped when it has left or the mapping was freed, nothing uses it, its driver was told, and all paging
     /// operations up to that have ended.
     fn check_unmapped_in_time(&mut self, plan: PlanNo, key: Key, range: &Range) {
-        let mapping = self.mapping_in(key).copied();
+        let mapping = self.mapping_in(key);
         let Some(allocation) = self.allocations.get(&range.allocation) else { return };
         // What is mapped since before its allocation last came belongs to a place that it has left.
         let stays = allocation.entered.as_ref().is_some_and(|place| place.plan <= range.plan);
@@ -340,10 +393,10 @@ impl Audit {
         mapping: &Mapping,
         place: PlanNo,
     ) -> bool {
-        let key = (mapping.process, mapping.virtual_address);
         let requests = self.devices.get(&mapping.device).into_iter().flat_map(|books| &books.requests);
         let adds = |request: &&Request| {
-            let is_its = matches!(request.kind, RequestKind::Map(process, at) if (process, at) == key);
+            let is_its = matches!(request.kind, RequestKind::Map(process, start, end)
+                if process == mapping.process && start <= mapping.virtual_address && mapping.end() <= end);
             is_its && request.granted.iter().flatten().any(|&plan| plan > place)
         };
         let mut adding = requests.filter(adds);

@@ -65,6 +65,18 @@ impl Links {
         self.parents.get(&(process, address)).map(|&parent| (process, parent))
     }
 
+    /// The table that an entry points to on one side.
+    pub fn child(&self, (process, address): Key, index: u32, side: PageSize) -> Option<PhysicalAddress> {
+        self.children.get(&(process, address, index, side)).copied()
+    }
+
+    /// A table is gone.
+    pub fn forget_table(&mut self, table: Key) {
+        self.initialised.remove(&table);
+        self.forget_children(table);
+        self.parents.remove(&table);
+    }
+
     /// The memory that tables were in has lost its content.
     pub fn clear(&mut self) {
         *self = Self::default();

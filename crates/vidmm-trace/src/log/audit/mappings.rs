@@ -1,7 +1,7 @@
 //! Mappings: which addresses of a process show what, until the addresses are free again (I04, I17).
 
 use vidmm::contract::{AddressingModel, KmdAllocationHandle};
-use vidmm::{Event, PagingQueueId, ProcessId};
+use vidmm::{AllocationId, Event, PagingQueueId, ProcessId};
 
 use super::Audit;
 use super::allocation::Mapping;
@@ -33,6 +33,7 @@ impl Audit {
                     allocation,
                     allocation_offset,
                     page_size,
+                    cut_from: None,
                     read_only,
                     driver_protection,
                     granted: paging_fence_value == 0,
@@ -43,8 +44,8 @@ impl Audit {
             Event::GpuVirtualAddressFreed { process, virtual_address, size } => {
                 self.free(process, virtual_address.0, size);
             }
-            Event::GpuVirtualAddressReclaimed { process, virtual_address } => {
-                self.reclaim(process, virtual_address.0);
+            Event::GpuVirtualAddressReclaimed { process, virtual_address, size } => {
+                self.reclaim(process, virtual_address.0, size);
             }
             _ => {}
         }
@@ -54,21 +55,54 @@ impl Audit {
         let Mapping { process, virtual_address, allocation: id, .. } = mapping;
         self.replace_mappings(&mapping);
         self.check_alone(&mapping);
-        let Some(allocation) = self.allocations.get_mut(&id) else { return };
-        allocation.mappings.insert((process, virtual_address));
-        let device = mapping.device;
-        self.mappings.insert((process, virtual_address), mapping);
-        if paging_fence_value > 0 {
-            self.ask(device, queue, paging_fence_value, RequestKind::Map(process, virtual_address));
+        if !self.allocations.contains_key(&id) {
+            return;
         }
+        self.note_mapping(mapping);
+        if paging_fence_value > 0 {
+            let kind = RequestKind::Map(process, virtual_address, mapping.end());
+            self.ask(mapping.device, queue, paging_fence_value, kind);
+        }
+    }
+
+    fn note_mapping(&mut self, mapping: Mapping) {
+        let key = (mapping.process, mapping.virtual_address);
+        self.mappings.insert(key, mapping);
+        if let Some(allocation) = self.allocations.get_mut(&mapping.allocation) {
+            allocation.mappings.insert(key);
+        }
+    }
+
+    /// The mappings that meet addresses of a process, in order.
+    pub(super) fn mappings_within(&self, process: ProcessId, start: u64, end: u64) -> impl Iterator<Item = &Mapping> {
+        let first = self.mappings.range((process, 0)..=(process, start)).next_back();
+        let first = first.filter(|(_, mapping)| mapping.end() > start).map_or(start, |(&(_, first), _)| first);
+        self.mappings.range((process, first)..(process, end.max(first))).map(|(_, mapping)| mapping)
+    }
+
+    /// The mappings that together show, at all of these addresses, an allocation from its byte `offset` on.
+    pub(super) fn mappings_of(
+        &self,
+        process: ProcessId,
+        (start, end): (u64, u64),
+        allocation: AllocationId,
+        offset: u64,
+    ) -> Option<Vec<Mapping>> {
+        let mappings: Vec<Mapping> = self.mappings_within(process, start, end).copied().collect();
+        let shows = |mapping: &Mapping| {
+            let begins = i128::from(mapping.virtual_address) - i128::from(mapping.allocation_offset);
+            mapping.allocation == allocation && begins == i128::from(start) - i128::from(offset)
+        };
+        let (first, last) = (mappings.first()?, mappings.last()?);
+        let is_all = first.virtual_address <= start && end <= last.end() && mappings.iter().all(shows);
+        let adjoin = mappings.windows(2).all(|pair| pair[0].end() == pair[1].virtual_address);
+        (is_all && adjoin).then_some(mappings)
     }
 
     /// Forgets mappings at the addresses of a new one: there must be none, until their addresses are reclaimed.
     fn replace_mappings(&mut self, new: &Mapping) {
-        let before = self.mappings.range((new.process, 0)..(new.process, new.end()));
-        let overlapping = |mapping: &&Mapping| mapping.end() > new.virtual_address;
-        let old: Vec<Mapping> = before.rev().map(|(_, mapping)| mapping).take_while(overlapping).copied().collect();
-        for mapping in old {
+        let old = self.mappings_within(new.process, new.virtual_address, new.end());
+        for mapping in Vec::from_iter(old.copied()) {
             self.forget_mapping(&mapping);
             let Mapping { process, virtual_address: start, allocation, .. } = mapping;
             let message = format!("{start:#x} of {process} is mapped anew, but still belongs to {allocation}");
@@ -92,31 +126,54 @@ impl Audit {
         });
     }
 
-    /// Work that was submitted by now may still use the mapping. What is no mapping is a reservation.
-    fn free(&mut self, process: ProcessId, virtual_address: u64, size: u64) {
-        let Some(mapping) = self.mappings.get_mut(&(process, virtual_address)).filter(|of| of.size == size) else {
-            return;
-        };
-        let submitted = self.devices.get(&mapping.device).map_or(0, |device| device.submitted);
-        let allocation = self.allocations.get(&mapping.allocation);
-        let open = allocation.is_some_and(|allocation| allocation.open.contains(&mapping.device));
-        // The mappings of a device that has closed the allocation were freed by that.
-        let twice = mapping.freed.replace(submitted).is_some() && open;
-        self.findings.check(!twice, Invariant::Log, || format!("{virtual_address:#x} of {process} is freed twice"));
+    /// Work that was submitted by now may still use what is freed of a mapping. What is no mapping is a reservation.
+    fn free(&mut self, process: ProcessId, start: u64, size: u64) {
+        let end = start.saturating_add(size);
+        for mapping in Vec::from_iter(self.mappings_within(process, start, end).copied()) {
+            let submitted = self.devices.get(&mapping.device).map_or(0, |device| device.submitted);
+            let allocation = self.allocations.get(&mapping.allocation);
+            let open = allocation.is_some_and(|allocation| allocation.open.contains(&mapping.device));
+            // The mappings of a device that has closed the allocation were freed by that.
+            let twice = mapping.freed.is_some() && open;
+            self.findings.check(!twice, Invariant::Log, || format!("{start:#x} of {process} is freed twice"));
+            let (freed, left) = mapping.cut(start, end);
+            self.forget_mapping(&mapping);
+            for part in left {
+                self.cut_io_mmu(&part);
+                self.note_mapping(part);
+            }
+            if let Some(freed) = freed {
+                self.cut_io_mmu(&freed);
+                self.note_mapping(Mapping { freed: Some(submitted), ..freed });
+            }
+        }
     }
 
-    /// Nothing uses the mapping any more, and nothing shows it.
-    fn reclaim(&mut self, process: ProcessId, virtual_address: u64) {
-        let freed = |mapping: &&Mapping| mapping.freed.is_some();
-        let Some(mapping) = self.mappings.get(&(process, virtual_address)).filter(freed).copied() else {
-            let message = format!("{virtual_address:#x} of {process} is reclaimed, but no freed mapping is there");
+    /// Nothing uses what was freed any more, and nothing shows it.
+    fn reclaim(&mut self, process: ProcessId, start: u64, size: u64) {
+        let end = start.saturating_add(size);
+        let found: Vec<Mapping> = self.mappings_within(process, start, end).copied().collect();
+        let is_whole =
+            |mapping: &Mapping| mapping.freed.is_some() && start <= mapping.virtual_address && mapping.end() <= end;
+        let bytes = found.iter().fold(0u64, |sum, mapping| sum.saturating_add(mapping.size));
+        if bytes != size || !found.iter().all(is_whole) {
+            let message =
+                format!("{start:#x}..{end:#x} of {process} is reclaimed, but no such mapping was freed there");
             return self.findings.report(Invariant::Log, message);
-        };
-        self.forget_mapping(&mapping);
+        }
+        for mapping in &found {
+            self.forget_mapping(mapping);
+            self.check_reclaimed(mapping);
+        }
+        self.settle_rests(process, start, end);
+    }
+
+    fn check_reclaimed(&mut self, mapping: &Mapping) {
         let Some(allocation) = self.allocations.get(&mapping.allocation) else { return };
-        let (id, handle) = (mapping.device, allocation.handle);
-        let shown = self.is_shown(&mapping, handle);
-        let seen = self.range_of(&mapping).is_some();
+        let Mapping { process, virtual_address, device: id, .. } = *mapping;
+        let handle = allocation.handle;
+        let shown = self.is_shown(mapping, handle);
+        let seen = self.range_of(mapping).is_some();
         self.findings.check(!seen, Invariant::I29, || {
             format!("{virtual_address:#x} of {process} is reclaimed, but still mapped for {}", mapping.allocation)
         });
@@ -128,6 +185,25 @@ impl Audit {
         self.findings.check(retired, Invariant::I17, || {
             format!("{virtual_address:#x} of {process} is reclaimed, but submission {last} of {id} may use it")
         });
+    }
+
+    /// What is left of pages that were cut next to addresses that are reclaimed is mapped by small pages from now on.
+    fn settle_rests(&mut self, process: ProcessId, start: u64, end: u64) {
+        let is_cut_at = |rest: &&Mapping, at: u64| rest.cut_from.is_some_and(|page| !at.is_multiple_of(page.bytes()));
+        let before = self.mappings_within(process, start.saturating_sub(1), start).last();
+        let after = self.mappings_within(process, end, end.saturating_add(1)).next();
+        let rests =
+            before.filter(|rest| is_cut_at(rest, start)).into_iter().chain(after.filter(|rest| is_cut_at(rest, end)));
+        for rest in Vec::from_iter(rests.copied()) {
+            let rest = Mapping { cut_from: None, ..rest };
+            self.note_mapping(rest);
+            let place = self.allocations.get(&rest.allocation).and_then(|allocation| allocation.built.clone());
+            if let Some(place) =
+                place.filter(|place| rest.granted && rest.freed.is_none() && self.plans.is_retired(place.plan))
+            {
+                self.check_visible(&rest, &place);
+            }
+        }
     }
 
     fn forget_mapping(&mut self, mapping: &Mapping) {

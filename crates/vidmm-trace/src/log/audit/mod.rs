@@ -112,6 +112,8 @@ pub struct Audit {
     fences: Fences,
     plans: Plans,
     portions: Portions,
+    /// The adapter is in error: nothing more is done.
+    has_failed: bool,
     /// Operations of a plan were built, so that those of adapter start are over.
     started: bool,
     open_buffer: OpenBuffer,
@@ -255,6 +257,7 @@ impl Audit {
             | Event::Placed { .. }
             | Event::Refreshed { .. }
             | Event::PageTablePlaced { .. }
+            | Event::PageTableFreed { .. }
             | Event::PlanDecided { .. }
             | Event::PlanEntered { .. }
             | Event::PlanRetired { .. } => self.decision(event),

@@ -137,7 +137,8 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
         | Event::ProcessSuspended { process, .. }
         | Event::ProcessBlocked { process }
         | Event::ProcessResumed { process, .. }
-        | Event::PageTablePlaced { process, .. } => look((*process).into()),
+        | Event::PageTablePlaced { process, .. }
+        | Event::PageTableFreed { process, .. } => look((*process).into()),
         Event::ContextCreated { device, .. }
         | Event::PagingQueueCreated { device, .. }
         | Event::Dispatched { device, .. }

@@ -5,6 +5,7 @@ use vidmm::event::EvictReason;
 use vidmm::{AllocationId, SegmentId};
 
 use super::Audit;
+use super::allocation::Mapping;
 use super::content::Chunk;
 use super::finding::Invariant;
 
@@ -139,24 +140,23 @@ impl Audit {
         self.check_windows(&[(op.gpu_virtual_address_at_offset, self.runs_of_store(id, chunk))], chunk);
     }
 
-    /// A mapping that is to be unmapped from the IOMMU: whole, as its process sees it (NTF-04).
+    /// A mapping that is to be unmapped from the IOMMU: whole, as its process sees it, or saw it before a part was freed (NTF-04).
     fn notify_unmap(&mut self, id: AllocationId, op: &NotifyAlloc, packet: u64) {
         let process = op.process.and_then(|handle| self.by_process_handle.get(&handle)).copied();
-        let address = op.gpu_virtual_address_at_offset.0;
-        let mapping = process.and_then(|process| self.mappings.get(&(process, address))).copied();
-        let whole = mapping.filter(|mapping| {
-            (mapping.allocation, mapping.allocation_offset, mapping.size) == (id, op.offset_in_bytes, op.size_in_bytes)
-        });
-        let Some(mapping) = whole else {
-            let message = format!("{op:?} is not a mapping of {id}, which is {mapping:?}");
+        let start = op.gpu_virtual_address_at_offset.0;
+        let range = (start, start.saturating_add(op.size_in_bytes));
+        let mappings = process.and_then(|process| self.mappings_of(process, range, id, op.offset_in_bytes));
+        let ends = |mappings: &Vec<Mapping>| Some((mappings.first()?.virtual_address, mappings.last()?.end()));
+        let Some(mappings) = mappings.filter(|mappings| ends(mappings) == Some(range)) else {
+            let message = format!("{op:?} is not a mapping of {id}");
             return self.findings.report(Invariant::I09, message);
         };
-        let leaves = self.victim(id).is_some() || mapping.freed.is_some();
+        let leaves = self.victim(id).is_some() || mappings.iter().all(|mapping| mapping.freed.is_some());
         self.findings
-            .check(leaves, Invariant::I09, || format!("the unmap of {id} at {address:#x} is notified, but it stays"));
+            .check(leaves, Invariant::I09, || format!("the unmap of {id} at {start:#x} is notified, but it stays"));
         self.check_notice(id, |notices| &mut notices.eviction);
         self.check_left_aperture(id);
-        self.note_unmap_told(&mapping, packet);
+        mappings.iter().for_each(|mapping| self.note_unmap_told(mapping, packet));
     }
 
     /// What was in the aperture is unmapped there before its driver hears of the IOMMU.

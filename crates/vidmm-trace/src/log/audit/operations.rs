@@ -8,6 +8,7 @@ use super::allocation::Mapping;
 use super::finding::Invariant;
 use super::plans::Built;
 use super::shadow::{leaf_bytes, page_size};
+use super::tlb::Stale;
 
 impl Audit {
     pub(super) fn paging(&mut self, event: &Event) {
@@ -81,6 +82,9 @@ impl Audit {
             self.check_victims_hidden();
         }
         if !of_paging_process {
+            if let Some((start, end)) = self.tables.unlinked(op).filter(|_| op.page_table_level > 0) {
+                self.shadow.tlb.written(Stale { process: op.process, start, end, allocation: None });
+            }
             self.tables.check_write(op, &mut self.findings);
         }
         if op.page_table_level > 0 {
@@ -112,13 +116,15 @@ impl Audit {
 
     /// Valid leaf entries of a user's process show what is mapped there, where it is, as it was mapped.
     fn check_valid_entries(&mut self, op: &UpdatePageTable) {
-        let Some((mapping, offset)) = self.mapped_at(op) else {
+        let Some(mappings) = self.mapped_at(op) else {
             let message =
                 format!("{} becomes valid, but nothing such is mapped there: {op:?}", op.first_pte_virtual_address);
             return self.findings.report(Invariant::I04, message);
         };
-        let id = mapping.allocation;
-        self.check_access(op, &mapping);
+        let Some(id) = mappings.first().map(|mapping| mapping.allocation) else { return };
+        mappings.iter().for_each(|mapping| self.check_access(op, mapping));
+        self.check_one_side(op);
+        let offset = op.allocation_offset_in_bytes;
         let entries = op.page_table_entries;
         let repeated = op.flags.contains(UpdatePageTableFlags::REPEAT) && entries.num_page_table_entries > 1;
         self.check_mapped_in_aperture(id);
@@ -144,19 +150,33 @@ impl Audit {
         });
     }
 
-    /// What is mapped where the entries are, and the byte of the allocation that the first one shows.
-    fn mapped_at(&self, op: &UpdatePageTable) -> Option<(Mapping, u64)> {
+    /// Addresses are mapped by pages of one size (GVA-43).
+    fn check_one_side(&mut self, op: &UpdatePageTable) {
+        let other = match page_size(op) {
+            PageSize::Kib4 => PageSize::Kib64,
+            PageSize::Kib64 => PageSize::Kib4,
+        };
+        let start = op.first_pte_virtual_address.0;
+        let shown = self.shadow.is_shown(op.process, other, start, start.saturating_add(leaf_bytes(op)));
+        self.findings.check(!shown, Invariant::I04, || {
+            format!("{} becomes valid, but pages of {other:?} are valid there, too", op.first_pte_virtual_address)
+        });
+    }
+
+    /// What is mapped where the entries are, and shows the allocation that they do from the same byte on by such pages.
+    fn mapped_at(&self, op: &UpdatePageTable) -> Option<Vec<Mapping>> {
         let process = *self.by_process_handle.get(&op.process)?;
         let id = *self.by_handle.get(&op.allocation?)?;
         let start = op.first_pte_virtual_address.0;
-        let end = start.checked_add(leaf_bytes(op))?;
-        let (_, mapping) = self.mappings.range((process, 0)..=(process, start)).next_back()?;
-        let offset = mapping.allocation_offset.checked_add(start - mapping.virtual_address)?;
+        let range = (start, start.checked_add(leaf_bytes(op))?);
+        let mappings = self.mappings_of(process, range, id, op.allocation_offset_in_bytes)?;
         let place = self.allocations.get(&id).and_then(|allocation| allocation.built.as_ref());
         let in_system = place.is_some_and(|place| self.places.in_system_memory(place.segment));
         // Pages of system memory are of 4 KiB, whatever the memory segment has (GVA-40).
-        let side = if in_system { PageSize::Kib4 } else { mapping.page_size };
-        let fits = mapping.allocation == id && end <= mapping.end() && page_size(op) == side;
-        (fits && offset == op.allocation_offset_in_bytes).then_some((*mapping, offset))
+        let fits = |mapping: &Mapping| match in_system {
+            true => page_size(op) == PageSize::Kib4,
+            false => mapping.has_pages_of(page_size(op)),
+        };
+        mappings.iter().all(fits).then_some(mappings)
     }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use vidmm::contract::KmdProcessHandle;
 use vidmm::event::ContentSource;
-use vidmm::{AllocationId, DeviceId, Extent, PlanNo};
+use vidmm::{AllocationId, DeviceId, Extent, PhysicalAddress, PlanNo};
 
 use super::allocation::{Mapping, Place};
 use super::finding::Invariant;
@@ -42,6 +43,8 @@ pub(super) struct Plan {
     pub users: Vec<(DeviceId, AllocationId, Span)>,
     /// What it brings up to date in its place.
     pub refreshes: Vec<AllocationId>,
+    /// What is committed of system memory for tables that it frees.
+    pub decommits: Vec<Extent>,
     pub built: Built,
     /// The event by which work was let go since the plan seemed to be built.
     pub relied_on: Option<u64>,
@@ -73,6 +76,8 @@ pub(super) enum Stage {
 pub(super) struct Steps {
     pub victims: Vec<Victim>,
     pub arrivals: Vec<Arrival>,
+    /// Page tables that are freed.
+    pub freed_tables: Vec<(KmdProcessHandle, PhysicalAddress)>,
 }
 
 /// An allocation that leaves.

@@ -7,6 +7,7 @@ use vidmm::{AllocationId, DeviceId, Event, PagingQueueId, PlanNo, ProcessId};
 
 use super::Audit;
 use super::allocation::Allocation;
+use super::allocation::Mapping;
 use super::device::{Device, Request, RequestKind};
 use super::finding::Invariant;
 use super::list_entry::ListEntry;
@@ -75,9 +76,9 @@ impl Audit {
                     }
                 }
             }
-            RequestKind::Map(process, virtual_address) => {
-                if let Some(mapping) = self.mappings.get_mut(&(*process, *virtual_address)) {
-                    mapping.granted = true;
+            &RequestKind::Map(process, start, end) => {
+                for mapping in Vec::from_iter(self.mappings_within(process, start, end).copied()) {
+                    self.mappings.insert((process, mapping.virtual_address), Mapping { granted: true, ..mapping });
                 }
             }
             RequestKind::Move => {}
@@ -179,7 +180,7 @@ impl Audit {
                     }
                 }
             }
-            RequestKind::Map(process, virtual_address) => self.check_mapped(process, virtual_address),
+            RequestKind::Map(process, start, end) => self.check_mapped(process, start, end),
             RequestKind::Move => {}
         }
     }
@@ -212,15 +213,14 @@ impl Audit {
         });
     }
 
-    /// The caller was told that a mapping can be used.
-    fn check_mapped(&mut self, process: ProcessId, virtual_address: u64) {
-        let Some(&mapping) = self.mappings.get(&(process, virtual_address)) else { return };
-        let Some(place) = self.allocations.get(&mapping.allocation).and_then(|books| books.built.as_ref()) else {
-            return;
-        };
-        if mapping.freed.is_none() && self.plans.is_retired(place.plan) {
-            let place = place.clone();
-            self.check_visible(&mapping, &place);
+    /// The caller was told that a mapping can be used: what is left of it can.
+    fn check_mapped(&mut self, process: ProcessId, start: u64, end: u64) {
+        for mapping in Vec::from_iter(self.mappings_within(process, start, end).copied()) {
+            let place = self.allocations.get(&mapping.allocation).and_then(|books| books.built.clone());
+            let place = place.filter(|place| mapping.freed.is_none() && self.plans.is_retired(place.plan));
+            if let Some(place) = place {
+                self.check_visible(&mapping, &place);
+            }
         }
     }
 }

@@ -68,6 +68,11 @@ impl Shadow {
         self.sides(process).flat_map(|space| space.within(start, end)).any(|(.., at)| at.allocation == Some(allocation))
     }
 
+    /// Whether an entry for pages of this size is valid in a range of a process.
+    pub fn is_shown(&self, process: KmdProcessHandle, side: PageSize, start: u64, end: u64) -> bool {
+        self.spaces.get(&(process, side)).is_some_and(|space| space.within(start, end).next().is_some())
+    }
+
     /// The memory that a range shows; none unless all of it is mapped.
     pub fn translate(&self, process: KmdProcessHandle, side: PageSize, start: u64, size: u64) -> Option<Vec<Run>> {
         let end = start.checked_add(size)?;

@@ -77,6 +77,10 @@ impl Audit {
         for arrival in &steps.arrivals {
             self.check_has_arrived(plan, arrival);
         }
+        if let Some(address) = self.tables.forget(&steps.freed_tables) {
+            let message = format!("plan {plan} ends, but a table still points to the one that it frees at {address:?}");
+            self.findings.report(Invariant::I15, message);
+        }
         if let Some(stale) = self.shadow.tlb.take_stale() {
             let message = format!(
                 "plan {plan} ends without a flush of {:#x}..{:#x} of process {}",
@@ -145,9 +149,11 @@ impl Audit {
         // Pages of system memory are of 4 KiB, whatever the memory segment has (GVA-40).
         let in_system = self.places.in_system_memory(place.segment);
         let side = if in_system { PageSize::Kib4 } else { mapping.page_size };
-        let shown = self.shadow.translate(process.handle, side, mapping.virtual_address, mapping.size);
+        let shown = |side| self.shadow.translate(process.handle, side, mapping.virtual_address, mapping.size);
         let right = place.runs(mapping.allocation_offset, mapping.size);
-        self.findings.check(shown.as_ref() == Some(&right), Invariant::I04, || {
+        let is_as_cut = mapping.cut_from.is_some_and(|side| shown(side).as_ref() == Some(&right));
+        let shown = shown(side);
+        self.findings.check(is_as_cut || shown.as_ref() == Some(&right), Invariant::I04, || {
             format!(
                 "{} of {} must show {} at {right:?}, but shows {shown:?}",
                 vidmm::GpuVirtualAddress(mapping.virtual_address),

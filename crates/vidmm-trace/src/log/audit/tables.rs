@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use vidmm::contract::{KmdProcessHandle, Pte, PteFlags, UpdatePageTable};
+use vidmm::contract::{KmdProcessHandle, Pte, PteFlags, UpdatePageTable, UpdatePageTableFlags};
 use vidmm::{PAGE_SIZE, PageSize, PhysicalAddress};
 
 use super::finding::{Findings, Invariant};
@@ -59,6 +59,40 @@ impl Tables {
     /// A table is placed.
     pub fn place(&mut self, process: KmdProcessHandle, address: PhysicalAddress, table: Table) {
         self.places.insert((process, address), table);
+    }
+
+    /// Nothing is written to a table any more. Returns what it was.
+    pub fn remove_table(&mut self, process: KmdProcessHandle, address: PhysicalAddress) -> Option<Table> {
+        self.places.remove(&(process, address))
+    }
+
+    /// A plan that frees tables is built to its end. Returns the first that a table which stays still points to.
+    pub fn forget(&mut self, freed: &[(KmdProcessHandle, PhysicalAddress)]) -> Option<PhysicalAddress> {
+        let stays = |parent| !freed.contains(&parent);
+        let pointed_to = freed.iter().find(|&&table| self.links.parent(table).is_some_and(stays)).map(|&(_, at)| at);
+        freed.iter().for_each(|&table| self.links.forget_table(table));
+        pointed_to
+    }
+
+    /// The address after the last that a table covers.
+    pub fn end(&self, table: Table) -> u64 {
+        table.first_address.saturating_add(self.entry_bytes(table.level.saturating_add(1), PageSize::Kib4))
+    }
+
+    /// The addresses that an entry showed through a table to which it points no longer, now that it is written.
+    pub fn unlinked(&self, op: &UpdatePageTable) -> Option<(u64, u64)> {
+        let table = (op.process, op.page_table_address);
+        let entries = op.page_table_entries;
+        let sides = [(PageSize::Kib4, Some(entries.first)), (PageSize::Kib64, entries.first_64kb)];
+        let is_cut = |&(side, entry): &(PageSize, Option<Pte>)| {
+            let child = self.links.child(table, op.start_index, side);
+            child.is_some()
+                && child != entry.filter(|entry| entry.flags.contains(PteFlags::VALID)).map(|entry| entry.address)
+        };
+        let is_initial = op.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE);
+        let start = op.first_pte_virtual_address.0;
+        let end = start.saturating_add(self.entry_bytes(op.page_table_level, PageSize::Kib4));
+        (!is_initial && sides.iter().any(is_cut)).then_some((start, end))
     }
 
     /// The memory segment has lost its content: tables must be initialised again.

@@ -18,7 +18,7 @@ pub const LOCAL_WINDOW: u64 = 0x18_0000;
 /// Where `A` is mapped.
 pub const MAPPED_AT: u64 = 0x20_0000;
 pub const ROOT: u64 = 0x3000;
-const LEAF: u64 = 0x4000;
+pub const LEAF: u64 = 0x4000;
 /// Bytes of commands that the driver writes for an operation.
 pub const OPERATION: u32 = 64;
 /// Bytes of a paging buffer.
@@ -182,6 +182,30 @@ pub fn entries_of_a(plan: PlanNo, first: Pte) -> Event {
 
 pub fn flush_a(plan: PlanNo) -> Event {
     flush(plan, USER_HANDLE, MAPPED_AT, A.size)
+}
+
+/// The leaf table is freed by `plan`, which makes the entry of the root that points to it invalid.
+pub fn leaf_freed(plan: PlanNo) -> Vec<Event> {
+    let (process, level, table, allocation) = (USER_HANDLE, 1, ROOT, None);
+    let (virtual_address, offset, first, count) = (MAPPED_AT, 0, Pte::INVALID, 1);
+    vec![
+        Event::PageTableFreed {
+            plan,
+            process: self::process(),
+            level: 0,
+            page_size: PageSize::Kib4,
+            virtual_address: GpuVirtualAddress(MAPPED_AT),
+            address: local(LEAF),
+            size: 0x1000,
+        },
+        decided(plan, &[], &[]),
+        Event::PlanEntered { plan },
+        write(plan, &Entries { process, level, table, allocation, virtual_address, offset, first, count }),
+        flush(plan, USER_HANDLE, MAPPED_AT, 512 << 12),
+        Event::PagingBufferSubmitted { signal: fence(PAGING, plan), bytes: 0 },
+        Event::Completed { signal: fence(PAGING, plan) },
+        Event::PlanRetired { plan },
+    ]
 }
 
 /// The TLB forgets addresses of a process.

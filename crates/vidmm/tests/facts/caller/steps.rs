@@ -269,14 +269,15 @@ impl Caller {
         let (process, _) = self.processes[process_of(device)].expect("it has a device");
         let size = self.alloc(slot).pages * PAGE_SIZE;
         let base = GpuVirtualAddress(address);
-        self.attempt("free", |vidmm, _, _| vidmm.free_gpu_virtual_address(process, base, size)).unwrap();
+        self.attempt("free", |vidmm, _, host| vidmm.free_gpu_virtual_address(host, process, base, size)).unwrap();
         self.alloc(slot).uses[device].address = None;
         // A reservation can be given back when nothing is mapped there any more, which work may delay.
         self.run_all();
         let reserved = self.reserved.iter().position(|&(of, at, _)| (of, at) == (process_of(device), address));
         if let Some(at) = reserved {
             let (_, _, size) = self.reserved[at];
-            let freed = self.attempt("unreserve", |vidmm, _, _| vidmm.free_gpu_virtual_address(process, base, size));
+            let freed =
+                self.attempt("unreserve", |vidmm, _, host| vidmm.free_gpu_virtual_address(host, process, base, size));
             if freed.is_some() {
                 self.reserved.remove(at);
             }

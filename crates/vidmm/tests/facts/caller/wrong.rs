@@ -47,7 +47,7 @@ impl Caller {
             |v, k, h| v.destroy_process(k, h, process),
             |v, _, _| v.create_device(process),
             |v, _, _| v.reserve_gpu_virtual_address(process, None, PAGE_SIZE_64K),
-            |v, _, _| v.free_gpu_virtual_address(process, at, PAGE_SIZE_64K),
+            |v, _, host| v.free_gpu_virtual_address(host, process, at, PAGE_SIZE_64K),
             |v, _, _| v.query_video_memory_info(process, local),
             |v, _, _| v.change_video_memory_reservation(process, local, 0),
             |v, _, _| v.set_process_priority(process, normal, visible),

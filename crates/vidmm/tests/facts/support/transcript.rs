@@ -90,10 +90,15 @@ pub enum Step {
 /// What was executed, and what the host did, since the journal had `since` lines. The making of page tables is left out.
 pub fn transcript(world: &World, since: usize) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
+    let mut is_of_tables = false;
     for &line in world.journal.since(since).iter() {
         let step = match line {
             Happened::Executed(number) => {
-                let Some(step) = of_operation(&world.driver.operations[number]) else { continue };
+                let operation = &world.driver.operations[number];
+                // What is flushed after an entry above the leaves is what a table covered that was freed.
+                is_of_tables =
+                    is_above_leaves(operation) || is_of_tables && matches!(operation, PagingOperation::FlushTlb(_));
+                let Some(step) = of_operation(operation).filter(|_| !is_of_tables) else { continue };
                 step
             }
             Happened::Mapped { domain, virtual_address, system_address, size, read_only } => {
@@ -111,6 +116,10 @@ pub fn transcript(world: &World, since: usize) -> Vec<Step> {
         }
     }
     steps
+}
+
+fn is_above_leaves(operation: &PagingOperation) -> bool {
+    matches!(operation, PagingOperation::UpdatePageTable(op) if op.page_table_level > 0)
 }
 
 fn of_operation(operation: &PagingOperation) -> Option<Step> {

@@ -154,12 +154,20 @@ impl Host for Ledger {
     }
 
     fn unmap_io_mmu(&mut self, domain: IoMmuDomain, virtual_address: GpuVirtualAddress, size: u64) {
-        let mapping = self.io_mmu.remove(&(domain, virtual_address.0));
-        let whole = mapping.is_some_and(|mapping| mapping.size == size);
-        assert!(
-            whole,
-            "only what was mapped is unmapped, once and whole: {virtual_address} of {domain:?}, {mapping:?}"
-        );
+        let (start, end) = (virtual_address.0, virtual_address.0 + size);
+        let before = self.io_mmu.range((domain, 0)..=(domain, start)).next_back();
+        let around = before.map(|(&(_, first), mapping)| (first, mapping.clone()));
+        let around = around.filter(|(first, mapping)| start < end && end <= first + mapping.size);
+        let (first, mapping) = around.unwrap_or_else(|| {
+            panic!("only what was mapped is unmapped, and once: {virtual_address} of {domain:?}, {size} bytes")
+        });
+        self.io_mmu.remove(&(domain, first));
+        for (from, to) in [(first, start), (end, first + mapping.size)] {
+            if from < to {
+                let system_address = mapping.system_address.offset_by(from - first);
+                self.io_mmu.insert((domain, from), IoMmuMapping { system_address, size: to - from, ..mapping });
+            }
+        }
         self.journal.push(Happened::Unmapped { domain, virtual_address, size });
     }
 }

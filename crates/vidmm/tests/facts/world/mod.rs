@@ -288,7 +288,7 @@ impl World {
 
     pub fn free(&mut self, client: Client, address: u64, pages: u64) -> Result<(), GpuVaError> {
         let address = GpuVirtualAddress(address);
-        self.call(|vidmm, _, _| vidmm.free_gpu_virtual_address(client.process, address, pages * PAGE_SIZE))
+        self.call(|vidmm, _, host| vidmm.free_gpu_virtual_address(host, client.process, address, pages * PAGE_SIZE))
     }
 
     pub fn make_resident(
@@ -774,6 +774,25 @@ impl World {
 
     pub fn pte(&self, client: Client, address: u64) -> Option<Pte> {
         self.machine.translate(self.machine.root_of(client.kmd_process)?, address, &self.host)
+    }
+
+    /// Bytes of system memory that are committed, but for the page tables of processes.
+    pub fn backing_store_bytes(&self) -> u64 {
+        let tables: u64 = self.tables().filter(|(address, _)| address.segment.is_system()).map(|(_, size)| size).sum();
+        self.host.bytes() - tables
+    }
+
+    /// Where the page tables of processes lie, and their sizes in bytes.
+    pub fn tables(&self) -> impl Iterator<Item = (PhysicalAddress, u64)> {
+        let mut tables = BTreeMap::new();
+        for event in &self.events {
+            match *event {
+                Event::PageTablePlaced { address, size, .. } => drop(tables.insert(address, size)),
+                Event::PageTableFreed { address, .. } => drop(tables.remove(&address)),
+                _ => {}
+            }
+        }
+        tables.into_iter()
     }
 
     /// The token that the process of a client sees at `address`.

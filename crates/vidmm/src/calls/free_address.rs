@@ -1,0 +1,89 @@
+//! GPU virtual addresses: free (GVA-53, U-22).
+
+use alloc::vec::Vec;
+
+use crate::{
+    allocation::AllocationState,
+    contract::Host,
+    error::GpuVaError,
+    event::Event,
+    gpu_va::{Mapping, VaRangeError},
+    id::ProcessId,
+    request::RequestKind,
+    state::{DeferredAction, Freed, VidMm},
+    units::GpuVirtualAddress,
+};
+
+impl VidMm {
+    /// Gives a mapping or a reservation back, or any pages of 4 KiB of one (GVA-53, U-22). What is left of it on either side is on
+    /// its own from now on. Work submitted before may still use a mapping; its addresses are free when that work has retired.
+    ///
+    /// Where a page of 64 KiB is cut, what is left of it is mapped by pages of 4 KiB, for ever (GVA-42): tables for these are set
+    /// aside before the call returns, and work of the process waits while entries change.
+    ///
+    /// # Errors
+    ///
+    /// If the range is not inside one mapping or one reservation, that part of the reservation still has mappings, or the tables
+    /// of a page that is cut would not fit. Nothing changed then.
+    #[doc(alias = "D3DKMTFreeGpuVirtualAddress")]
+    pub fn free_gpu_virtual_address(
+        &mut self,
+        host: &mut dyn Host,
+        process: ProcessId,
+        base: GpuVirtualAddress,
+        size: u64,
+    ) -> Result<(), GpuVaError> {
+        let index = self.processes.lookup(process)?;
+        let space = &mut self.processes[index].space;
+        match space.mapping_around(base.0, size)? {
+            None => space.unreserve(base.0, size)?,
+            Some(allocation) => self.free_in_mapping(host, index as u32, allocation, base.0, size)?,
+        }
+        self.events.record(|| Event::GpuVirtualAddressFreed { process, virtual_address: base, size });
+        Ok(())
+    }
+
+    fn free_in_mapping(
+        &mut self,
+        host: &mut dyn Host,
+        process: u32,
+        allocation: u32,
+        base: u64,
+        size: u64,
+    ) -> Result<(), GpuVaError> {
+        let end = base + size;
+        let books = &self.allocations[allocation as usize];
+        let ends = [base, end - 1].map(|address| self.mapping_around(allocation, process, address));
+        // What neither is a mapping nor waits to be one is ending: its device has closed the allocation.
+        let is_its = |of: &Mapping| !books.state.contains(AllocationState::DESTROYED) && books.is_open_on(of.device);
+        let [Some(first), Some(last)] = ends.map(|of| of.filter(is_its)) else {
+            return Err(VaRangeError::NotFound.into());
+        };
+        let rests = [first.rest_before(base), last.rest_after(end)];
+        self.set_tables_aside(host, process, &Vec::from_iter(rests.into_iter().flatten()))?;
+        self.processes[process as usize].space.free(base, size);
+        let freed = Freed { process, virtual_address: base, size, rests };
+        self.defer(first.device as usize, DeferredAction::Unmap { allocation, freed });
+        Ok(())
+    }
+
+    /// What shows the allocation at an address of a process, or waits to.
+    fn mapping_around(&self, allocation: u32, process: u32, address: u64) -> Option<Mapping> {
+        let mut mappings = self.allocations[allocation as usize].mappings();
+        let is_it = |mapping: &Mapping| mapping.is_around(process, address);
+        mappings.find(is_it).or_else(|| self.mappings_asked_for(allocation).find(is_it))
+    }
+
+    /// The mappings of an allocation that wait for their grant.
+    pub(super) fn mappings_asked_for(&self, index: u32) -> impl Iterator<Item = Mapping> {
+        let allocation = &self.allocations[index as usize];
+        let openers = allocation.openings().map(|opening| opening.device);
+        let requests = core::iter::once(allocation.device)
+            .chain(openers)
+            .flat_map(|device| &self.devices[device as usize].requests);
+        requests.filter_map(move |request| match &request.kind {
+            RequestKind::MapGpuVirtualAddress { allocation, mapping } if *allocation == index => Some(*mapping),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,115 @@
+//! Addresses that were freed show nothing any more (GVA-53, U-22).
+//!
+//! What is left of a mapping of which a part was freed shows what it did. Its entries stay as they are but those for a page of
+//! 64 KiB that is cut: only one of the two sizes may be valid there (GVA-43), so its entry becomes invalid before those of the
+//! smaller pages become valid, and no work of the process runs in between (GVA-42).
+
+use alloc::vec::Vec;
+
+use super::draft::Draft;
+use crate::{
+    gpu_va::Mapping,
+    id::PlanNo,
+    paging::Retire,
+    state::{Deferred, DeferredAction, Freed, VidMm},
+};
+
+impl VidMm {
+    /// Whether the tables that something deferred needs can be placed.
+    pub(super) fn has_room_to_carry_out(&self, deferred: &Deferred) -> bool {
+        match &deferred.action {
+            DeferredAction::Unmap { freed, .. } => {
+                freed.rests.iter().flatten().all(|rest| self.has_room_for_tables(rest))
+            }
+            _ => true,
+        }
+    }
+
+    /// Writes into `draft` that what was freed of an allocation's mappings shows it no longer, and what is left of them does.
+    pub(super) fn plan_unmap(&mut self, draft: &mut Draft, index: u32, freed: Freed) {
+        let Freed { process, virtual_address: start, size, rests } = freed;
+        let end = start + size;
+        let is_touched =
+            |mapping: &Mapping| mapping.process == process && mapping.virtual_address < end && start < mapping.end();
+        let touched = self.allocations[index as usize].take_mappings(is_touched);
+        debug_assert!(!touched.is_empty(), "a mapping is freed once, and before its allocation is purged");
+        let cuts: Vec<Cut> = touched.iter().map(|mapping| Cut::new(mapping, start, end)).collect();
+        let rests_now: Vec<Mapping> = cuts.iter().flat_map(|cut| cut.rests).flatten().collect();
+        for rest in &rests_now {
+            self.plan_tables(draft, rest);
+        }
+        for (cut, whole) in cuts.iter().zip(&touched) {
+            for kept in cut.kept.into_iter().chain(cut.rests).flatten() {
+                self.hold_tables(&kept);
+                self.allocations[index as usize].add_mapping(kept);
+            }
+            self.hold_tables(&cut.freed);
+            self.release_tables(whole);
+            self.plan_freed(draft, index, cut.hidden, cut.freed);
+        }
+        for &rest in &rests_now {
+            self.plan_entries(draft, index, rest, true);
+        }
+        rests.iter().flatten().for_each(|rest| self.release_tables(rest));
+        if !rests_now.is_empty() {
+            self.pause(draft, process);
+        }
+    }
+
+    /// Writes into `draft` that a mapping, which is on no list any more, shows its allocation no longer.
+    pub(super) fn plan_mapping_away(&mut self, draft: &mut Draft, index: u32, mapping: Mapping) {
+        self.plan_freed(draft, index, mapping, mapping);
+    }
+
+    /// The entries of `hidden` become invalid; after that the addresses of `freed` are free.
+    fn plan_freed(&mut self, draft: &mut Draft, index: u32, hidden: Mapping, freed: Mapping) {
+        // Decided first: the plan is the allocation's, also without entries to write, so that it outlives its mappings.
+        self.plan_retire(draft, Retire::Mapping(freed));
+        self.plan_entries(draft, index, hidden, false);
+    }
+
+    /// The plan in `draft` waits for work of a process that is handed out, and what is not handed out waits for the plan.
+    fn pause(&mut self, draft: &mut Draft, process: u32) {
+        let number = self.stream.next_number();
+        for device in Vec::from_iter(self.processes[process as usize].devices.iter().copied()) {
+            self.plan_wait(draft, device, self.devices[device as usize].dispatched());
+            self.await_plan(device, number);
+        }
+    }
+
+    /// Work of a device that is not handed out yet waits for a plan.
+    pub(super) fn await_plan(&mut self, device: u32, plan: PlanNo) {
+        let stream = &self.stream;
+        let awaited = &mut self.devices[device as usize].refreshes;
+        awaited.retain(|&plan| !stream.is_retired(plan));
+        awaited.push(plan);
+    }
+}
+
+/// What becomes of a mapping of which a part is freed.
+struct Cut {
+    /// What is freed.
+    freed: Mapping,
+    /// Whose entries become invalid: also the rest of pages that are cut.
+    hidden: Mapping,
+    /// What is left before and after these, as it is.
+    kept: [Option<Mapping>; 2],
+    /// What is left of pages that are cut.
+    rests: [Option<Mapping>; 2],
+}
+
+impl Cut {
+    /// Frees what lies from `start` to `end` of a mapping, which is not nothing.
+    fn new(mapping: &Mapping, start: u64, end: u64) -> Self {
+        let (start, end) = (start.max(mapping.virtual_address), end.min(mapping.end()));
+        let (first, last) = (mapping.page_of(start), mapping.page_end_of(end));
+        let part = |start, end| mapping.part(start, end, mapping.pte_page_size);
+        let some = |part: Option<Mapping>| part.expect("what is freed is not empty");
+        Self {
+            freed: some(part(start, end)),
+            hidden: some(part(first, last)),
+            kept: [part(mapping.virtual_address, first), part(last, mapping.end())],
+            rests: [mapping.rest_before(start), mapping.rest_after(end)],
+        }
+    }
+}
