@@ -198,7 +198,10 @@ fn world_of_bug(bug: PlantedBug) -> WorldKind {
         | PlantedBug::KeepWindows
         | PlantedBug::ShowNextPage
         | PlantedBug::SkipTableInit
-        | PlantedBug::LinkEarly => WorldKind::PageTables,
+        | PlantedBug::LinkEarly
+        | PlantedBug::KeepLink
+        | PlantedBug::KeepEmptyTables
+        | PlantedBug::ForgetRest => WorldKind::PageTables,
         PlantedBug::SkipUnmapNotice | PlantedBug::KeepIoMmu | PlantedBug::UnmapWindowEarly => WorldKind::IoMmu,
         PlantedBug::ForgetKept
         | PlantedBug::ComeBetween

@@ -117,6 +117,12 @@ planted_bugs! {
     SkipTableInit, "skip-table-init", "I15";
     /// A parent points to a table that is not initialised yet.
     LinkEarly, "link-early", "I15";
+    /// A table is freed, and its parent still points to it.
+    KeepLink, "keep-link", "I15";
+    /// A table is kept when nothing is mapped through it any more.
+    KeepEmptyTables, "keep-empty-tables", "I15";
+    /// What is left of a page that is cut is not shown any more.
+    ForgetRest, "forget-rest", "I04";
     /// What leaves still counts in its process's usage.
     KeepUsage, "keep-usage", "I16";
     /// A process is told another budget than it has.

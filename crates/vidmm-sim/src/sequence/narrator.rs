@@ -53,6 +53,10 @@ pub(crate) struct Narrator {
     entries: Option<Entries>,
     /// Page tables that were initialised since the last line.
     tables: u64,
+    /// A table was initialised last: its parent's entry is next.
+    is_linked_next: bool,
+    /// Page tables were freed since the last line.
+    frees_tables: bool,
     /// The operation that the driver has not ended.
     unfinished: Option<PagingOperation>,
 }
@@ -205,8 +209,15 @@ impl Narrator {
                         self.fold();
                     }
                     self.tables += 1;
+                    self.is_linked_next = true;
                 }
-                None => {}
+                // The entry of a new table's parent comes right after it; others are of tables that are freed.
+                None => {
+                    if !std::mem::take(&mut self.is_linked_next) && !self.frees_tables {
+                        self.fold();
+                        self.frees_tables = true;
+                    }
+                }
             },
             PagingOperation::UpdatePageTable(_) | PagingOperation::FlushTlb(_) if again => {}
             _ if again => self.say("again", operation.kind().to_string()),
@@ -383,6 +394,9 @@ impl Narrator {
         if let Some(entries) = self.entries.take() {
             let (verb, text) = entries.in_words(&self.names);
             self.push(verb, text);
+        }
+        if std::mem::take(&mut self.frees_tables) {
+            self.push("tables", "empty page tables are freed".to_owned());
         }
     }
 

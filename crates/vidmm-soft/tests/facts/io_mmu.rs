@@ -239,20 +239,38 @@ fn a_host_that_breaks_the_contract_is_noted_and_changes_nothing() {
         machine.host.unmap_io_mmu(domain, GpuVirtualAddress(address), size);
         machine.host.io_mmu().misuses().last().map(|misuse| (misuse.kind, misuse.virtual_address.0, misuse.size))
     };
-    assert_eq!(unmap(domain, VA, PAGE), Some((UnmappedNotMapped, VA, PAGE)));
-    assert_eq!(unmap(domain, VA + PAGE, KIB_64 - PAGE), Some((UnmappedNotMapped, VA + PAGE, KIB_64 - PAGE)));
+    for (address, size) in [(VA, 0), (VA, 100), (VA, KIB_64 + PAGE), (VA - PAGE, 2 * PAGE), (VA + KIB_64, PAGE)] {
+        assert_eq!(unmap(domain, address, size), Some((UnmappedNotMapped, address, size)));
+    }
     let another = IoMmuDomain::Process(process.handle);
     assert_eq!(unmap(another, VA, KIB_64), Some((UnmappedNotMapped, VA, KIB_64)));
     assert_eq!(machine.rig.read(process, range(VA, 16)), content);
     assert_eq!(machine.rig.io_mmu.num_mappings(), 1);
-    assert_eq!(machine.misuses().len(), 10);
+    assert_eq!(machine.misuses().len(), 13);
     // Neighbours and what is free again can be mapped.
     for (address, size) in [(VA - PAGE, PAGE), (VA + KIB_64, KIB_64)] {
         machine.host.map_io_mmu(domain, GpuVirtualAddress(address), memory, size, false);
     }
     machine.unmap(process, VA, 16);
     machine.host.map_io_mmu(domain, GpuVirtualAddress(VA), memory, KIB_64, false);
-    assert_eq!((machine.misuses().len(), machine.rig.io_mmu.num_mappings()), (10, 3));
+    assert_eq!((machine.misuses().len(), machine.rig.io_mmu.num_mappings()), (13, 3));
+}
+
+/// U-22: pages of what was mapped at once can be unmapped; the rest stays.
+#[test]
+fn pages_of_a_mapping_can_be_unmapped() {
+    let mut machine = Machine::new(AddressingModel::GpuVaIoMmu);
+    let process = machine.rig.process();
+    let content = machine.map_new(process, VA, 16, 100);
+    let domain = machine.domain(process);
+    for (first, pages, left) in [(4, 3, 2), (0, 1, 2), (15, 1, 2), (1, 3, 1)] {
+        machine.host.unmap_io_mmu(domain, GpuVirtualAddress(VA + first * PAGE), pages * PAGE);
+        assert_eq!(machine.rig.io_mmu.num_mappings(), left);
+    }
+    assert_eq!(machine.rig.read(process, range(VA + 7 * PAGE, 8)), content[7..15]);
+    let memory = machine.host.commit_backing_store(KIB_64).unwrap();
+    machine.host.map_io_mmu(domain, GpuVirtualAddress(VA + 4 * PAGE), memory, 3 * PAGE, false);
+    assert_eq!(machine.misuses(), []);
 }
 
 #[test]

@@ -88,7 +88,9 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
                 cursor.enter(Phase::Unlink);
             }
             Phase::Unlink => {
-                plan.unlink.iter().for_each(|unlinked| unlink(unlinked, env, steps));
+                if !env.adapter.has_bug(PlantedBug::KeepLink) {
+                    plan.unlink.iter().for_each(|unlinked| unlink(unlinked, env, steps));
+                }
                 flush(plan.unlink.iter().map(|unlinked| unlinked.span(env.adapter)).collect(), env, steps);
                 cursor.enter(Phase::Out);
             }

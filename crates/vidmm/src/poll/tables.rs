@@ -10,6 +10,7 @@ use crate::{
     gpu_va::{Mapping, PageTables, Table, TableKey},
     id::PlanNo,
     paging::{Retire, UnlinkedTable},
+    planted::PlantedBug,
     pool::Pool,
     state::VidMm,
     units::{Extent, GpuVirtualAddress, PageSize},
@@ -81,7 +82,8 @@ impl VidMm {
         for key in self.tables_of(mapping) {
             let table = self.processes[mapping.process as usize].tables.get_mut(key);
             table.users -= 1;
-            if table.users == 0 && key != TableKey::root(&self.adapter) {
+            let is_kept = key == TableKey::root(&self.adapter) || self.adapter.has_bug(PlantedBug::KeepEmptyTables);
+            if table.users == 0 && !is_kept {
                 self.empty_tables.insert((mapping.process, key));
             }
         }

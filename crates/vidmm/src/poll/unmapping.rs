@@ -11,6 +11,7 @@ use crate::{
     gpu_va::Mapping,
     id::PlanNo,
     paging::Retire,
+    planted::PlantedBug,
     state::{Deferred, DeferredAction, Freed, VidMm},
 };
 
@@ -47,8 +48,8 @@ impl VidMm {
             self.release_tables(whole);
             self.plan_freed(draft, index, cut.hidden, cut.freed);
         }
-        for &rest in &rests_now {
-            self.plan_entries(draft, index, rest, true);
+        if !self.adapter.has_bug(PlantedBug::ForgetRest) {
+            rests_now.iter().for_each(|&rest| self.plan_entries(draft, index, rest, true));
         }
         rests.iter().flatten().for_each(|rest| self.release_tables(rest));
         if !rests_now.is_empty() {

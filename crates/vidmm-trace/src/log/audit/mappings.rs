@@ -1,7 +1,7 @@
 //! Mappings: which addresses of a process show what, until the addresses are free again (I04, I17).
 
 use vidmm::contract::{AddressingModel, KmdAllocationHandle};
-use vidmm::{AllocationId, Event, PagingQueueId, ProcessId};
+use vidmm::{AllocationId, Event, PageSize, PagingQueueId, ProcessId};
 
 use super::Audit;
 use super::allocation::Mapping;
@@ -187,13 +187,12 @@ impl Audit {
         });
     }
 
-    /// What is left of pages that were cut next to addresses that are reclaimed is mapped by small pages from now on.
+    /// What is left of pages that are cut by addresses which are reclaimed is mapped by small pages from now on.
     fn settle_rests(&mut self, process: ProcessId, start: u64, end: u64) {
-        let is_cut_at = |rest: &&Mapping, at: u64| rest.cut_from.is_some_and(|page| !at.is_multiple_of(page.bytes()));
-        let before = self.mappings_within(process, start.saturating_sub(1), start).last();
-        let after = self.mappings_within(process, end, end.saturating_add(1)).next();
-        let rests =
-            before.filter(|rest| is_cut_at(rest, start)).into_iter().chain(after.filter(|rest| is_cut_at(rest, end)));
+        let page = PageSize::Kib64.bytes();
+        let end_of_page = end.checked_next_multiple_of(page).unwrap_or(u64::MAX);
+        let around = self.mappings_within(process, start / page * page, end_of_page);
+        let rests = around.filter(|rest| rest.cut_from.is_some());
         for rest in Vec::from_iter(rests.copied()) {
             let rest = Mapping { cut_from: None, ..rest };
             self.note_mapping(rest);

@@ -264,18 +264,29 @@ impl Caller {
         self.alloc(slot).uses[device].address = mapped.map(|mapped| mapped.virtual_address.0);
     }
 
+    /// Frees a mapping: a page of it first, if that can be, and then what is left on either side (U-22).
     fn free(&mut self, slot: usize, device: usize) {
         let Some((_, _, Use { address: Some(address), .. })) = self.usable(slot, device) else { return };
         let (process, _) = self.processes[process_of(device)].expect("it has a device");
-        let size = self.alloc(slot).pages * PAGE_SIZE;
-        let base = GpuVirtualAddress(address);
-        self.attempt("free", |vidmm, _, host| vidmm.free_gpu_virtual_address(host, process, base, size)).unwrap();
+        let pages = self.alloc(slot).pages;
+        let mut free = |kind, first: u64, pages: u64| {
+            let base = GpuVirtualAddress(address + first * PAGE_SIZE);
+            let size = pages * PAGE_SIZE;
+            self.attempt(kind, |vidmm, _, host| vidmm.free_gpu_virtual_address(host, process, base, size))
+        };
+        let middle = pages / 2;
+        if pages > 2 && free("free a part", middle, 1).is_some() {
+            free("free", 0, middle).unwrap();
+            free("free", middle + 1, pages - middle - 1).unwrap();
+        } else {
+            free("free", 0, pages).unwrap();
+        }
         self.alloc(slot).uses[device].address = None;
         // A reservation can be given back when nothing is mapped there any more, which work may delay.
         self.run_all();
         let reserved = self.reserved.iter().position(|&(of, at, _)| (of, at) == (process_of(device), address));
         if let Some(at) = reserved {
-            let (_, _, size) = self.reserved[at];
+            let (base, (_, _, size)) = (GpuVirtualAddress(address), self.reserved[at]);
             let freed =
                 self.attempt("unreserve", |vidmm, _, host| vidmm.free_gpu_virtual_address(host, process, base, size));
             if freed.is_some() {

@@ -329,10 +329,19 @@ impl Model {
         let Some(index) = self.pick(pick) else { return };
         let alloc = &mut self.allocs[index];
         let client = self.devices[alloc.device].client;
-        if let Some((address, _, pages)) = alloc.mappings.pop() {
-            self.world.free(client, address, pages).unwrap();
-            assert!(self.world.free(client, address, pages).is_err(), "GVA-53: it is freed once");
+        let Some((address, first, pages)) = alloc.mappings.pop() else { return };
+        // U-22: all of a mapping, or some of its pages; what is left on either side are mappings.
+        let random = pick as u64 / 7;
+        let before = if random.is_multiple_of(2) { 0 } else { random / 2 % pages };
+        let freed = if random.is_multiple_of(2) { pages } else { 1 + random / 64 % (pages - before) };
+        let at = |page: u64| address + page * PAGE_SIZE;
+        match self.world.free(client, at(before), freed) {
+            Err(GpuVaError::NoMemory { .. }) => return alloc.mappings.push((address, first, pages)),
+            answer => answer.unwrap(),
         }
+        assert!(self.world.free(client, at(before), freed).is_err(), "GVA-53: it is freed once");
+        let rests = [(address, first, before), (at(before + freed), first + before + freed, pages - before - freed)];
+        alloc.mappings.extend(rests.into_iter().filter(|&(_, _, pages)| pages > 0));
     }
 
     fn make_resident(&mut self, device: usize, picks: &[usize]) {

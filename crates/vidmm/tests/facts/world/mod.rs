@@ -68,6 +68,14 @@ pub enum Access {
     Tag(u64),
 }
 
+/// What the IOMMU shows in a range, and the last operation that was built with a notification of it.
+#[derive(Clone, Copy, Debug)]
+struct Shown {
+    system_address: PhysicalAddress,
+    size: u64,
+    notified_by: Option<usize>,
+}
+
 pub struct World {
     pub vidmm: VidMm,
     pub driver: Driver,
@@ -111,7 +119,7 @@ pub struct World {
     /// What the driver calls the allocations that live.
     handles: BTreeMap<AllocationId, KmdAllocationHandle>,
     /// The ranges that the IOMMU maps: what they show, and the last operation that names each.
-    io_mmu: BTreeMap<(IoMmuDomain, u64), (PhysicalAddress, Option<usize>)>,
+    io_mmu: BTreeMap<(IoMmuDomain, u64), Shown>,
     clients: Vec<Client>,
     more_contexts: Vec<ContextId>,
     allocations: Vec<AllocationId>,
@@ -536,19 +544,23 @@ impl World {
         self.journal_seen += lines.len();
         for line in lines {
             match line {
-                Happened::Mapped { domain, virtual_address, system_address, .. } => {
-                    self.io_mmu.insert((domain, virtual_address.0), (system_address, None));
+                Happened::Mapped { domain, virtual_address, system_address, size, .. } => {
+                    self.io_mmu.insert((domain, virtual_address.0), Shown { system_address, size, notified_by: None });
                     self.machine.host_mapped(self.is_window(domain, virtual_address), system_address);
                 }
                 Happened::Built(number) => {
                     if let PagingOperation::NotifyAlloc(op) = self.driver.operations[number] {
                         let domain = self.config.domain(op.process.unwrap_or(PAGING_PROCESS));
-                        let named = self.io_mmu.get_mut(&(domain, op.gpu_virtual_address_at_offset.0));
-                        named.into_iter().for_each(|named| named.1 = Some(number));
+                        let address = op.gpu_virtual_address_at_offset.0;
+                        if let Some(named) = self.cut_io_mmu(domain, address, op.size_in_bytes) {
+                            let notified_by = Some(number);
+                            self.io_mmu.insert((domain, address), Shown { notified_by, ..named });
+                        }
                     }
                 }
                 Happened::Unmapped { domain, virtual_address, size } => {
-                    let (shown, last) = self.io_mmu.remove(&(domain, virtual_address.0)).expect("it was mapped");
+                    let shown = self.cut_io_mmu(domain, virtual_address.0, size).expect("it was mapped");
+                    let (shown, last) = (shown.system_address, shown.notified_by);
                     let is_over = last.is_none_or(|number| number < self.executed);
                     assert!(is_over, "NTF-04: {virtual_address} is unmapped, but operation {last:?} has not ended");
                     let shown = (!self.is_window(domain, virtual_address)).then_some(shown);
@@ -562,6 +574,24 @@ impl World {
                 Happened::Executed(_) | Happened::Completed(_) => {}
             }
         }
+    }
+
+    /// Takes what the IOMMU shows at some addresses out, if all of them were mapped at once; what is around them stays (U-22).
+    fn cut_io_mmu(&mut self, domain: IoMmuDomain, start: u64, size: u64) -> Option<Shown> {
+        let (&(of, first), &whole) = self.io_mmu.range(..=(domain, start)).next_back()?;
+        let (end, last) = (start + size, first + whole.size);
+        if of != domain || end > last {
+            return None;
+        }
+        self.io_mmu.remove(&(domain, first));
+        let part = |from: u64, to: u64| {
+            let system_address = whole.system_address.offset_by(from - first);
+            Shown { system_address, size: to - from, ..whole }
+        };
+        for (from, to) in [(first, start), (end, last)].into_iter().filter(|(from, to)| from < to) {
+            self.io_mmu.insert((domain, from), part(from, to));
+        }
+        Some(part(start, end))
     }
 
     /// Whether an address is one of the paging process's.
