@@ -32,13 +32,15 @@ impl VidMm {
         let end = start + size;
         let is_touched =
             |mapping: &Mapping| mapping.process == process && mapping.virtual_address < end && start < mapping.end();
-        let touched = self.allocations[index as usize].take_mappings(is_touched);
-        debug_assert!(!touched.is_empty(), "a mapping is freed once, and before its allocation is purged");
-        let cuts: Vec<Cut> = touched.iter().map(|mapping| Cut::new(mapping, start, end)).collect();
+        let touched = self.allocations[index as usize].mappings().filter(is_touched);
+        let cuts: Vec<Cut> = touched.map(|mapping| Cut::new(&mapping, start, end)).collect();
+        debug_assert!(!cuts.is_empty(), "a mapping is freed once, and before its allocation is purged");
         let rests_now: Vec<Mapping> = cuts.iter().flat_map(|cut| cut.rests).flatten().collect();
+        // The allocation itself may have to leave for them, as it is mapped up to now.
         for rest in &rests_now {
             self.plan_tables(draft, rest);
         }
+        let touched = self.allocations[index as usize].take_mappings(is_touched);
         for (cut, whole) in cuts.iter().zip(&touched) {
             for kept in cut.kept.into_iter().chain(cut.rests).flatten() {
                 self.hold_tables(&kept);

@@ -356,6 +356,46 @@ fn a_page_of_64_kib_is_cut_again_and_again() {
     world.tear_down();
 }
 
+/// GVA-42, D9: the allocation whose page is cut may have to leave for the table of its rest.
+#[test]
+fn what_is_cut_makes_room_for_its_own_table() {
+    let config = Config { tables_in_system: false, level_bits: vec![8, 6], ..Config::pages_64kb(12, true) };
+    let mut world = World::new(config);
+    let client = world.client();
+    // All that is left beside the tables of its mapping.
+    let (a, address, pages) = (1..12)
+        .rev()
+        .find_map(|units| {
+            let a = world.allocate(client, 16 * units);
+            let address = world.map(client, a);
+            let fits = world.make_resident(client, &[a]).is_ok();
+            if !fits {
+                world.destroy(a);
+            }
+            world.run_all();
+            fits.then_some((a, address, 16 * units))
+        })
+        .unwrap();
+    let page = |page: u64| address + page * PAGE_SIZE;
+    let program: Vec<Access> = (0..pages).map(|at| Access::Write(page(at), 10 + at)).collect();
+    world.submit(client, &program);
+    world.evict(client, &[a], IF_NECESSARY).unwrap();
+    world.run_all();
+    assert_eq!(world.evicted(), []);
+    world.free(client, page(3), 1).unwrap();
+    world.run_all();
+    let seen = (0..pages).filter(|at| world.token(client, page(*at)).is_some()).count();
+    assert!(world.evicted() == [(a, EvictReason::RoomWanted)] && seen == 0, "{:?}, {seen}", world.evicted());
+    // It does not fit beside that table, but when that of its large pages is gone.
+    world.free(client, page(16), pages - 16).unwrap();
+    world.run_all();
+    world.bring_in(client, &[a]);
+    for at in 0..pages {
+        assert_eq!(world.token(client, page(at)), (at < 16 && at != 3).then_some(10 + at));
+    }
+    world.tear_down();
+}
+
 /// D9: where no table for the rest of a page can be had, the call is refused, and changes nothing.
 #[test]
 fn a_cut_whose_tables_cannot_be_had_is_refused() {
