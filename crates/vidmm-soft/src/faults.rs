@@ -46,9 +46,12 @@ impl ModelGpuFaults {
     /// What befalls the packet that `engine` begins.
     pub(crate) fn mishap(&mut self, engine: u32) -> Option<Mishap> {
         let is_hit = |packets: &mut Vec<PacketHits>| {
-            // Each of them has its occasion.
-            let of_engine = packets.iter_mut().filter(|packets| packets.engine == engine);
-            of_engine.filter_map(|packets| packets.occasions.strike().then_some(())).count() > 0
+            let mut is_hit = false;
+            for packets in packets.iter_mut().filter(|packets| packets.engine == engine) {
+                // Each of them has its occasion, also when another hits.
+                is_hit |= packets.occasions.strike();
+            }
+            is_hit
         };
         match (is_hit(&mut self.hang_packets), is_hit(&mut self.forge_page_faults)) {
             (true, _) => Some(Mishap::Hang),

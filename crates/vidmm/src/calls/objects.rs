@@ -57,6 +57,7 @@ impl VidMm {
             space,
             tables,
             devices: OrderedSet::default(),
+            is_paused: false,
             standing: Standing::default(),
         });
         let (weight, index) = (self.processes[process.index()].standing.weight(), process.index() as u32);

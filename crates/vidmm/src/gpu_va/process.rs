@@ -19,6 +19,8 @@ pub(crate) struct Process {
     pub tables: PageTables,
     /// Its devices.
     pub devices: OrderedSet<u32>,
+    /// Nothing more of it is handed out until nothing of it is in flight, and a page was cut.
+    pub is_paused: bool,
     /// What it means to the user.
     pub standing: Standing,
 }

@@ -149,6 +149,9 @@ impl VidMm {
         if context.in_flight >= IN_FLIGHT_MAX || !takes(context.engine) || !self.is_engine_open(index) {
             return None;
         }
+        if self.processes[device.process as usize].is_paused {
+            return None;
+        }
         // A device that yields ends the DMA buffers that it has begun.
         let is_begun = next.is_prepared() && context.portion.is_some();
         if !device.is_active() && (device.is_suspended() || !is_begun) {

@@ -109,11 +109,10 @@ impl VidMm {
         let is_due = |deferred: &Deferred, books: &crate::state::Device| {
             deferred.submission <= books.dispatched() && deferred.request <= books.granted_request()
         };
-        while let Some(next) = self.devices[device as usize].deferred.front() {
-            if !is_due(next, &self.devices[device as usize]) || !self.has_room_to_carry_out(next) {
+        while let Some(next) = self.devices[device as usize].deferred.front().copied() {
+            if !is_due(&next, &self.devices[device as usize]) || !self.can_carry_out(&next.action) {
                 return;
             }
-            let next = *next;
             self.devices[device as usize].deferred.pop_front();
             self.carry_out(device, next);
         }

@@ -1,6 +1,6 @@
 //! Page tables come and go with what is mapped through them (D9).
 
-use alloc::vec::Vec;
+use alloc::{collections::BTreeSet, vec::Vec};
 
 use super::draft::Draft;
 use crate::{
@@ -135,12 +135,15 @@ impl VidMm {
     fn free_tables(&mut self, host: &mut dyn Host, process: u32, keys: Vec<TableKey>) {
         let mut draft = Draft::default();
         let mut freed = Vec::new();
+        // Leaves come first: while a table stays, so does its parent.
+        let mut stays = BTreeSet::new();
         for key in keys {
             let table = *self.processes[process as usize].tables.get_mut(key);
             if table.users > 0 {
                 continue;
             }
-            if self.is_table_in_use(process, key, &table) {
+            if stays.contains(&key) || self.is_table_in_use(process, key, &table) {
+                stays.extend(key.parent(&self.adapter).map(|(parent, _)| parent));
                 self.empty_tables.insert((process, key));
                 continue;
             }

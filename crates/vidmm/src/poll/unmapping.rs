@@ -12,18 +12,22 @@ use crate::{
     id::PlanNo,
     paging::Retire,
     planted::PlantedBug,
-    state::{Deferred, DeferredAction, Freed, VidMm},
+    state::{DeferredAction, Freed, VidMm},
 };
 
 impl VidMm {
-    /// Whether the tables that something deferred needs can be placed.
-    pub(super) fn has_room_to_carry_out(&self, deferred: &Deferred) -> bool {
-        match &deferred.action {
-            DeferredAction::Unmap { freed, .. } => {
-                freed.rests.iter().flatten().all(|rest| self.has_room_for_tables(rest))
-            }
-            _ => true,
+    /// Whether something that is due can be carried out. Where a page is cut, that is when there is room for the tables of its rest
+    /// and nothing of the process is in flight: work that was handed out out of order is in flight, too.
+    pub(super) fn can_carry_out(&mut self, action: &DeferredAction) -> bool {
+        let DeferredAction::Unmap { freed: Freed { process, rests, .. }, .. } = action else { return true };
+        if rests == &[None, None] {
+            return true;
         }
+        let has_room = rests.iter().flatten().all(|rest| self.has_room_for_tables(rest));
+        let process = &mut self.processes[*process as usize];
+        let is_in_flight = |&device: &u32| self.devices[device as usize].is_in_flight();
+        process.is_paused = has_room && process.devices.iter().any(is_in_flight);
+        has_room && !process.is_paused
     }
 
     /// Writes into `draft` that what was freed of an allocation's mappings shows it no longer, and what is left of them does.
@@ -55,7 +59,7 @@ impl VidMm {
         }
         rests.iter().flatten().for_each(|rest| self.release_tables(rest));
         if !rests_now.is_empty() {
-            self.pause(draft, process);
+            self.await_cut(process);
         }
     }
 
@@ -71,11 +75,10 @@ impl VidMm {
         self.plan_entries(draft, index, hidden, false);
     }
 
-    /// The plan in `draft` waits for work of a process that is handed out, and what is not handed out waits for the plan.
-    fn pause(&mut self, draft: &mut Draft, process: u32) {
+    /// Work of a process, of which nothing is in flight, waits for the plan that is written.
+    fn await_cut(&mut self, process: u32) {
         let number = self.stream.next_number();
         for device in Vec::from_iter(self.processes[process as usize].devices.iter().copied()) {
-            self.plan_wait(draft, device, self.devices[device as usize].dispatched());
             self.await_plan(device, number);
         }
     }

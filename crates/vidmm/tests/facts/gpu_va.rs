@@ -396,6 +396,33 @@ fn what_is_cut_makes_room_for_its_own_table() {
     world.tear_down();
 }
 
+/// GVA-42: while a page is cut nothing of its process runs, in whatever order it was handed out.
+#[test]
+fn a_cut_waits_for_work_that_has_overtaken_other_work() {
+    let mut world = World::new(Config::pages_64kb(8, true));
+    let client = world.client();
+    let (_, address) = world.resident(client, 16);
+    let copy = world.context(client, COPY);
+    let (first, second) = (world.fence(), world.fence());
+    world.submit_to(client.context, &[], &[(first, 1)], &[]);
+    world.free(client, address + 4 * PAGE_SIZE, 1).unwrap();
+    // What waits for the second fence was submitted before what runs.
+    world.submit_to(copy, &[], &[(second, 1)], &[]);
+    world.submit(client, &[Access::Write(address, 7), Access::Write(address + 15 * PAGE_SIZE, 8)]);
+    world.signal(first, 1);
+    world.poll();
+    world.complete(RENDER);
+    assert!(!world.can_complete(PAGING), "work that uses the page is in flight");
+    world.complete(RENDER);
+    assert!(world.can_complete(PAGING));
+    world.run_all();
+    world.signal(second, 1);
+    world.run_all();
+    assert_eq!((world.token(client, address), world.token(client, address + 15 * PAGE_SIZE)), (Some(7), Some(8)));
+    assert_eq!(world.token(client, address + 4 * PAGE_SIZE), None);
+    world.tear_down();
+}
+
 /// D9: where no table for the rest of a page can be had, the call is refused, and changes nothing.
 #[test]
 fn a_cut_whose_tables_cannot_be_had_is_refused() {

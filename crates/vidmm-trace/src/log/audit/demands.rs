@@ -253,8 +253,8 @@ impl Audit {
         let pools = [Pool::Memory, Pool::System];
         let has_reserved = pools.iter().any(|&pool| reserved(pool) > 0);
         let is_within = |pool: Pool| {
-            let is_within = |demand: &PerPool| demand.of(pool) <= reserved(pool);
-            is_within(&self.demanded_by(process)) && submitted_under.iter().all(|demand| is_within(demand))
+            let is_covered = |demand: &PerPool| demand.of(pool) <= reserved(pool);
+            is_covered(&self.demanded_by(process)) && submitted_under.iter().all(|demand| is_covered(demand))
         };
         !may_use_others && has_reserved && pools.into_iter().all(is_within)
     }
