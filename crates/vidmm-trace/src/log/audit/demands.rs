@@ -166,6 +166,7 @@ impl Audit {
         let rooted = !self.adapter.has_page_tables() || self.processes.values().all(|of| of.root.is_some());
         self.demands.unclear == 0
             && settled
+            && self.rests.is_empty()
             && rooted
             && !self.is_crowded(Pool::Memory)
             && !self.is_crowded(Pool::System)

@@ -115,6 +115,7 @@ impl Audit {
         });
         for key in gone.mappings {
             let Some(mapping) = self.mappings.remove(&key) else { continue };
+            self.rests.remove(&key);
             let shown = self.is_shown(&mapping, gone.handle);
             self.findings.check(!shown, Invariant::I28, || {
                 format!("{id} is gone, but {} still sees it at {:#x}", mapping.process, mapping.virtual_address)

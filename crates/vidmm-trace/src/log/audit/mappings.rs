@@ -68,6 +68,10 @@ impl Audit {
     fn note_mapping(&mut self, mapping: Mapping) {
         let key = (mapping.process, mapping.virtual_address);
         self.mappings.insert(key, mapping);
+        match mapping.cut_from {
+            Some(_) => self.rests.insert(key),
+            None => self.rests.remove(&key),
+        };
         if let Some(allocation) = self.allocations.get_mut(&mapping.allocation) {
             allocation.mappings.insert(key);
         }
@@ -208,6 +212,7 @@ impl Audit {
     fn forget_mapping(&mut self, mapping: &Mapping) {
         let key = (mapping.process, mapping.virtual_address);
         self.mappings.remove(&key);
+        self.rests.remove(&key);
         if let Some(allocation) = self.allocations.get_mut(&mapping.allocation) {
             allocation.mappings.remove(&key);
         }

@@ -157,6 +157,8 @@ pub struct Audit {
     allocations: BTreeMap<AllocationId, Allocation>,
     by_handle: BTreeMap<KmdAllocationHandle, AllocationId>,
     mappings: BTreeMap<(ProcessId, u64), Mapping>,
+    /// Those of them that are left of pages which are being cut: tables for them are set aside and may not be placed yet.
+    rests: BTreeSet<(ProcessId, u64)>,
 }
 
 /// What is known of a process.

@@ -52,13 +52,15 @@ impl Audit {
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         let owner = allocation.owner;
         let submitted = self.devices.get(&owner).map_or(0, |device| device.submitted);
+        allocation.open.retain(|&device| device != owner);
+        // What others have open the owner but closes, as any device does.
+        let is_over = flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) && allocation.open.is_empty();
         if let Some(entry) = allocation.lists.get_mut(&owner) {
             entry.leave_for_good(submitted);
-            if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) {
+            if is_over {
                 entry.forget_all();
             }
         }
-        allocation.open.retain(|&device| device != owner);
         allocation.offer = None;
         self.offered.remove(&id);
         match allocation.open.first() {
