@@ -95,6 +95,8 @@ impl Host for SoftHost {
         }
         let units = size.checked_next_multiple_of(PAGE_SIZE_64K).ok_or(error)?;
         let offset = self.free.take(units).ok_or(error)?;
+        // A device that was not told to forget where it was may have written since it was given back.
+        self.memory.lock().release(offset / PAGE_SIZE, units / PAGE_SIZE);
         self.committed.insert(offset, size);
         self.committed_bytes = committed;
         Ok(PhysicalAddress { segment: SegmentId::SYSTEM, offset })

@@ -124,6 +124,11 @@ impl Audit {
     fn plan_abandoned(&mut self, plan: PlanNo) {
         self.clear_adapter();
         let abandoned = self.plans.retire(plan);
+        if let Some(plan) = &abandoned {
+            // The tables that it was to initialise are initialised later, in their places.
+            self.place_tables(&plan.steps);
+            self.tables.forget(&plan.steps.freed_tables);
+        }
         let decommits = abandoned.iter().flat_map(|plan| &plan.decommits);
         decommits.for_each(|&extent| self.places.system.decommit(extent));
         self.findings
@@ -138,6 +143,9 @@ impl Audit {
         self.check_all_aborted();
         self.check_purge();
         self.settle_content();
+        if let Some(building) = &self.building {
+            self.tables.forget(&building.steps.freed_tables);
+        }
         self.forget_places();
     }
 

@@ -199,7 +199,7 @@ impl Audit {
             format!("a page table is placed on an adapter of the model {:?}", self.adapter.addressing_model)
         });
         self.tables.check_size(table, size, &mut self.findings);
-        self.tables.place(process.handle, address, table);
+        self.plans.draft(plan).steps.placed_tables.push((process.handle, address, table));
     }
 
     /// Nothing is mapped through a table any more; when the plan has retired, nothing points to it.
@@ -209,7 +209,7 @@ impl Audit {
         let handle = process.handle;
         let at = process.tables.iter().position(|&of| of == (address.segment, extent));
         at.map(|at| process.tables.remove(at));
-        let found = self.tables.remove_table(handle, address);
+        let found = self.tables.at(handle, address);
         self.findings.check(at.is_some() && found == Some(table), Invariant::I15, || {
             format!("{table:?} of {id} is freed at {address:?}, where {found:?} is")
         });

@@ -249,6 +249,9 @@ impl Audit {
         let is_its = |id: &DeviceId| self.devices.get(id).is_some_and(|device| device.process == process);
         let has_others = || self.allocations.values().any(|of| !is_its(&of.owner) && of.open.iter().any(is_its));
         let may_use_others = of_process.clone().any(|device| !device.unretired.is_empty()) && has_others();
+        // What leaves stays until all has ended that was submitted before, and is more than the process demands.
+        let is_charged = |id: AllocationId| self.allocations.get(&id).is_some_and(|of| is_its(&of.owner));
+        let keeps_more = self.plans.still_leaving().any(is_charged);
         let submitted_under: Vec<_> = of_process.flat_map(|device| device.unretired.values()).collect();
         // Who has reserved nothing has nothing that is protected.
         let pools = [Pool::Memory, Pool::System];
@@ -257,7 +260,7 @@ impl Audit {
             let is_covered = |demand: &PerPool| demand.of(pool) <= reserved(pool);
             is_covered(&self.demanded_by(process)) && submitted_under.iter().all(|demand| is_covered(demand))
         };
-        !may_use_others && has_reserved && pools.into_iter().all(is_within)
+        !may_use_others && !keeps_more && has_reserved && pools.into_iter().all(is_within)
     }
 
     /// What a process demands now.

@@ -10,6 +10,7 @@ use super::allocation::{Mapping, Place};
 use super::finding::Invariant;
 use super::list_entry::Span;
 use super::notifications::Notices;
+use super::tables::Table;
 
 /// All plans that have not retired.
 #[derive(Debug, Default)]
@@ -76,6 +77,8 @@ pub(super) enum Stage {
 pub(super) struct Steps {
     pub victims: Vec<Victim>,
     pub arrivals: Vec<Arrival>,
+    /// Page tables that are initialised, and where.
+    pub placed_tables: Vec<(KmdProcessHandle, PhysicalAddress, Table)>,
     /// Page tables that are freed.
     pub freed_tables: Vec<(KmdProcessHandle, PhysicalAddress)>,
 }
@@ -202,6 +205,12 @@ impl Plans {
         let copied = |plan: &Plan| plan.copied.contains(&id);
         let mut out = self.plans.values().filter(leaving).peekable();
         Halfway { is_out: out.peek().is_some(), is_copied: out.any(copied) }
+    }
+
+    /// What plans take out that wait for work to end.
+    pub fn still_leaving(&self) -> impl Iterator<Item = AllocationId> {
+        let parked = self.plans.values().filter(|plan| plan.stage == Stage::Decided);
+        parked.flat_map(|plan| plan.leaving.iter().copied())
     }
 
     /// Whether the plan was decided.

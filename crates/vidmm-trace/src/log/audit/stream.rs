@@ -61,8 +61,16 @@ impl Audit {
                 allocation.built = Some(arrival.place.clone());
             }
         }
+        self.place_tables(&steps);
         self.building = Some(Building { plan: number, steps, victims_checked: false });
         Some(number)
+    }
+
+    /// From now on a plan writes to its tables.
+    pub(super) fn place_tables(&mut self, steps: &Steps) {
+        for &(process, address, table) in &steps.placed_tables {
+            self.tables.place(process, address, table);
+        }
     }
 
     /// The plan that is being built is built to its end: what it decided is done, and nothing else is left.

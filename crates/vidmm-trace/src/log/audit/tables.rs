@@ -61,16 +61,19 @@ impl Tables {
         self.places.insert((process, address), table);
     }
 
-    /// Nothing is written to a table any more. Returns what it was.
-    pub fn remove_table(&mut self, process: KmdProcessHandle, address: PhysicalAddress) -> Option<Table> {
-        self.places.remove(&(process, address))
+    /// What a table is.
+    pub fn at(&self, process: KmdProcessHandle, address: PhysicalAddress) -> Option<Table> {
+        self.places.get(&(process, address)).copied()
     }
 
     /// A plan that frees tables is built to its end. Returns the first that a table which stays still points to.
     pub fn forget(&mut self, freed: &[(KmdProcessHandle, PhysicalAddress)]) -> Option<PhysicalAddress> {
         let stays = |parent| !freed.contains(&parent);
         let pointed_to = freed.iter().find(|&&table| self.links.parent(table).is_some_and(stays)).map(|&(_, at)| at);
-        freed.iter().for_each(|&table| self.links.forget_table(table));
+        for &table in freed {
+            self.links.forget_table(table);
+            self.places.remove(&table);
+        }
         pointed_to
     }
 
