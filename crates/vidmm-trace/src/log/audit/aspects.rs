@@ -12,6 +12,29 @@ pub(super) enum Pool {
     System,
 }
 
+/// Bytes of each kind of memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PerPool {
+    pub memory: u64,
+    pub system: u64,
+}
+
+impl PerPool {
+    pub fn of(&self, pool: Pool) -> u64 {
+        match pool {
+            Pool::Memory => self.memory,
+            Pool::System => self.system,
+        }
+    }
+}
+
+/// A part of an allocation, in bytes from its start.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chunk {
+    pub offset: u64,
+    pub size: u64,
+}
+
 /// What an allocation is counted as.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Charge {

@@ -9,8 +9,8 @@ use vidmm::{
 };
 
 use super::Audit;
-use super::aspects::Pool;
-use super::demands::{PerPool, Standing};
+use super::aspects::{PerPool, Pool};
+use super::demands::Standing;
 use super::finding::Invariant;
 use super::list_entry::ListEntry;
 

@@ -6,17 +6,11 @@ use vidmm::{AllocationId, GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddres
 
 use super::Audit;
 use super::allocation::Place;
+use super::aspects::Chunk;
 use super::finding::Invariant;
 use super::plans::Arrival;
 use super::segment::Run;
 use super::shadow::leaf_bytes;
-
-/// A part of an allocation, in bytes from its start.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Chunk {
-    pub offset: u64,
-    pub size: u64,
-}
 
 /// A window of the paging process, and the memory that it must show.
 pub(super) type Window = (GpuVirtualAddress, Vec<Run>);

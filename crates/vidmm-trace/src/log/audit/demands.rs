@@ -8,7 +8,7 @@ use vidmm::{AllocationId, DeviceId, MemorySegmentGroup, PriorityBand, ProcessId,
 
 use super::Audit;
 use super::allocation::Allocation;
-use super::aspects::{Charge, Pool};
+use super::aspects::{Charge, PerPool, Pool};
 use super::device::RequestKind;
 use super::shares::{Share, budget};
 
@@ -34,22 +34,6 @@ impl Weight {
             Visibility::Minimized => 1,
         };
         band * visibility
-    }
-}
-
-/// Bytes of each kind of memory.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PerPool {
-    memory: u64,
-    system: u64,
-}
-
-impl PerPool {
-    pub fn of(&self, pool: Pool) -> u64 {
-        match pool {
-            Pool::Memory => self.memory,
-            Pool::System => self.system,
-        }
     }
 }
 

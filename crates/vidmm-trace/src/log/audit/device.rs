@@ -7,7 +7,7 @@ use vidmm::{
     ProcessId,
 };
 
-use super::demands::PerPool;
+use super::aspects::PerPool;
 use super::list_entry::Span;
 use super::monitored::FenceValue;
 

@@ -6,7 +6,7 @@ use vidmm::{AllocationId, SegmentId};
 
 use super::Audit;
 use super::allocation::Mapping;
-use super::content::Chunk;
+use super::aspects::Chunk;
 use super::finding::Invariant;
 
 /// A notification in chunks of what leaves system memory.

@@ -6,7 +6,7 @@ use vidmm::contract::{DiscardContent, Fill, Transfer, TransferFlags};
 use vidmm::event::ContentSource;
 
 use super::Audit;
-use super::content::Chunk;
+use super::aspects::Chunk;
 use super::finding::Invariant;
 
 impl Audit {
