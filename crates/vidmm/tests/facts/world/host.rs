@@ -156,7 +156,7 @@ impl Host for Ledger {
     fn unmap_io_mmu(&mut self, domain: IoMmuDomain, virtual_address: GpuVirtualAddress, size: u64) {
         let (start, end) = (virtual_address.0, virtual_address.0 + size);
         let before = self.io_mmu.range((domain, 0)..=(domain, start)).next_back();
-        let around = before.map(|(&(_, first), mapping)| (first, mapping.clone()));
+        let around = before.map(|(&(_, first), mapping)| (first, *mapping));
         let around = around.filter(|(first, mapping)| start < end && end <= first + mapping.size);
         let (first, mapping) = around.unwrap_or_else(|| {
             panic!("only what was mapped is unmapped, and once: {virtual_address} of {domain:?}, {size} bytes")
