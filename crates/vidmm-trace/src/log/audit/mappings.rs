@@ -200,11 +200,8 @@ impl Audit {
         for rest in Vec::from_iter(rests.copied()) {
             let rest = Mapping { cut_from: None, ..rest };
             self.note_mapping(rest);
-            let place = self.allocations.get(&rest.allocation).and_then(|allocation| allocation.built.clone());
-            if let Some(place) =
-                place.filter(|place| rest.granted && rest.freed.is_none() && self.plans.is_retired(place.plan))
-            {
-                self.check_visible(&rest, &place);
+            if rest.granted {
+                self.check_usable(&rest);
             }
         }
     }

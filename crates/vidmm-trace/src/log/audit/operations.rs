@@ -82,7 +82,9 @@ impl Audit {
             self.check_victims_hidden();
         }
         if !of_paging_process {
-            if let Some((start, end)) = self.tables.unlinked(op).filter(|_| op.page_table_level > 0) {
+            if op.page_table_level > 0
+                && let Some((start, end)) = self.tables.unlinked(op)
+            {
                 self.shadow.tlb.written(Stale { process: op.process, start, end, allocation: None });
             }
             self.tables.check_write(op, &mut self.findings);

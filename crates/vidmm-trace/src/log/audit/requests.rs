@@ -216,11 +216,16 @@ impl Audit {
     /// The caller was told that a mapping can be used: what is left of it can.
     fn check_mapped(&mut self, process: ProcessId, start: u64, end: u64) {
         for mapping in Vec::from_iter(self.mappings_within(process, start, end).copied()) {
-            let place = self.allocations.get(&mapping.allocation).and_then(|books| books.built.clone());
-            let place = place.filter(|place| mapping.freed.is_none() && self.plans.is_retired(place.plan));
-            if let Some(place) = place {
-                self.check_visible(&mapping, &place);
-            }
+            self.check_usable(&mapping);
+        }
+    }
+
+    /// A mapping that is not freed shows its allocation, if that has arrived.
+    pub(super) fn check_usable(&mut self, mapping: &Mapping) {
+        let place = self.allocations.get(&mapping.allocation).and_then(|books| books.built.clone());
+        let place = place.filter(|place| mapping.freed.is_none() && self.plans.is_retired(place.plan));
+        if let Some(place) = place {
+            self.check_visible(mapping, &place);
         }
     }
 }
