@@ -34,6 +34,7 @@ impl Model {
             self.settle();
         }
         self.world.run_all();
+        self.cuts.clear();
         self.settle();
         self.has_run();
         for device in &self.devices {

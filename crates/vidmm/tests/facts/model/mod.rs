@@ -5,7 +5,7 @@ mod end;
 mod steps;
 mod trouble;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::*;
 use vidmm::*;
@@ -73,6 +73,8 @@ pub struct Model {
     open_on: BTreeMap<AllocationId, Vec<usize>>,
     programs: Vec<Program>,
     promises: Vec<Promise>,
+    /// Pages of 64 KiB of processes that may be about to be cut: nothing runs while their entries change (GVA-42).
+    cuts: BTreeSet<(ProcessId, u64)>,
     fence: MonitoredFenceId,
     chained: u64,
     /// No allocation may be outside local memory.
@@ -112,7 +114,7 @@ impl Model {
             devices.push(Dev { client, contexts, last_fence: 0, in_error_for: 0 });
         }
         let (allocs, programs, promises) = (Vec::new(), Vec::new(), Vec::new());
-        let (contents, open_on) = (Vec::new(), BTreeMap::new());
+        let (contents, open_on, cuts) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
         let (patience, resets_allowed, num_events, chained) = (0, 0, 0, 0);
         Self {
             world,
@@ -122,6 +124,7 @@ impl Model {
             open_on,
             programs,
             promises,
+            cuts,
             fence,
             chained,
             only_local,
@@ -340,6 +343,9 @@ impl Model {
             answer => answer.unwrap(),
         }
         assert!(self.world.free(client, at(before), freed).is_err(), "GVA-53: it is freed once");
+        if freed < pages {
+            self.cuts.extend([at(before), at(before + freed)].map(|end| (client.process, page_64kb(end))));
+        }
         let rests = [(address, first, before), (at(before + freed), first + before + freed, pages - before - freed)];
         alloc.mappings.extend(rests.into_iter().filter(|&(_, _, pages)| pages > 0));
     }
@@ -418,18 +424,21 @@ impl Model {
 
     /// P04: whatever a signalled fence promised is in place.
     fn keep_promises(&mut self) {
-        let Self { world, promises, allocs, devices, .. } = self;
+        let Self { world, promises, allocs, devices, cuts, .. } = self;
         promises.retain(|promise| {
             if world.vidmm.paging_fence_value(promise.queue).unwrap() < promise.value {
                 return true;
             }
             let alloc = &allocs[promise.alloc];
             // What a suspended device requires comes back with its turn (RES-71).
-            let is_suspended = world.suspended.contains(&devices[alloc.device].client.device);
+            let client = devices[alloc.device].client;
+            let is_suspended = world.suspended.contains(&client.device);
             if alloc.left == promise.left && alloc.count > 0 && alloc.alive && !alloc.is_offered && !is_suspended {
-                let still = alloc.mappings.iter().filter(|mapping| promise.addresses.contains(&mapping.0));
-                for &(address, ..) in still {
-                    let page = world.translate(devices[alloc.device].client, address);
+                let is_looked_at = |address: &u64| {
+                    promise.addresses.contains(address) && !cuts.contains(&(client.process, page_64kb(*address)))
+                };
+                for address in alloc.mappings.iter().map(|mapping| mapping.0).filter(is_looked_at) {
+                    let page = world.translate(client, address);
                     assert!(page.is_some(), "P04: the fence was signalled, but {address:#x} faults");
                 }
             }
@@ -576,4 +585,8 @@ impl Alloc {
             None => Access::Read(address),
         }
     }
+}
+
+fn page_64kb(address: u64) -> u64 {
+    address / (64 << 10)
 }
