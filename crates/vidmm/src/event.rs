@@ -355,7 +355,13 @@ pub enum Event {
         /// The value of the queue's fence that says when those on the list can be used by the GPU; 0 is at once (RES-65).
         paging_fence_value: u64,
     },
-    /// The backing store of an offered allocation whose content was discarded was returned (RES-66).
+    /// The host has no backing store for an allocation. Offered ones that allow it are decommitted at once, as far as that helps,
+    /// and their content is lost with it (RES-66).
+    BackingStoreRefused {
+        /// Bytes that were asked for.
+        size: u64,
+    },
+    /// The backing store of an offered allocation was returned: its content is discarded, or the host has refused another (RES-66).
     Decommitted {
         /// The allocation.
         allocation: AllocationId,

@@ -46,6 +46,7 @@ pub(super) fn sentence(numbered: &NumberedEvent, names: &Names) -> Option<(&'sta
                 ),
             )
         }
+        Event::BackingStoreRefused { size } => ("host", format!("has no backing store of {}", exact(*size))),
         Event::Decommitted { allocation } => {
             ("gone", format!("{}: its backing store is returned until it is reclaimed", names.allocation(*allocation)))
         }

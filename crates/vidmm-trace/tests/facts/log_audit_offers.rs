@@ -204,6 +204,24 @@ fn i25_a_backing_store_is_decommitted_with_its_content() {
     story_and([offered, Event::Decommitted { allocation: A.id() }]).breaks_only(I25);
 }
 
+/// `A` has left for `B` with its content, is offered then, and `more` happens.
+fn offered_in_its_backing_store(more: &[Event]) -> Broken {
+    let leaves = leaves(6, A, &A_AT, true, EvictReason::RoomWanted);
+    let offered = vec![offered_after(2, OfferFlags::ALLOW_DECOMMIT)];
+    let before = vec![evict(A, EvictFlags::empty(), 2)];
+    story_and([before, b_comes_for(6, 5, leaves), b_is_in(6, 5, true), offered, more.to_vec()].concat())
+}
+
+/// RES-66: what keeps its content is decommitted only for a backing store that the host has just refused.
+#[test]
+fn i25_a_backing_store_goes_with_its_content_though_the_host_has_memory() {
+    let refused = Event::BackingStoreRefused { size: 4096 };
+    let decommitted = Event::Decommitted { allocation: A.id() };
+    offered_in_its_backing_store(&[refused.clone(), decommitted.clone()]).breaks_nothing();
+    offered_in_its_backing_store(std::slice::from_ref(&decommitted)).breaks_only(I25);
+    offered_in_its_backing_store(&[refused, evict(B, EvictFlags::NOT_WRITTEN_TO, 2), decommitted]).breaks_only(I25);
+}
+
 #[test]
 fn i25_what_could_not_be_committed_is_used() {
     let lost = reclaimed(ReclaimResult::NotCommitted, 0, 3, 0);

@@ -290,6 +290,7 @@ fn offer_events() -> Vec<Event> {
         after_submission: LARGE,
         paging_fence_value: 0,
     });
+    events.push(Event::BackingStoreRefused { size: LARGE });
     events.push(Event::Decommitted { allocation: AllocationId::from_bits(1) });
     events
 }

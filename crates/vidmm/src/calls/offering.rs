@@ -298,6 +298,7 @@ impl VidMm {
         size: u64,
     ) -> Result<PhysicalAddress, BackingStoreError> {
         host.commit_backing_store(size).or_else(|error| {
+            self.events.record(|| Event::BackingStoreRefused { size });
             let mut candidates: Vec<(OfferPriority, u32)> = Vec::new();
             for (&index, offer) in &self.offers {
                 let allocation = &self.allocations[index as usize];

@@ -384,8 +384,10 @@ fn a_commit_that_finds_no_memory_decommits_what_is_offered() {
     world.offer_with(client, &[low], LOW, OfferFlags::ALLOW_DECOMMIT).unwrap();
     world.host.limit = Some(world.host.bytes());
     world.allocate(client, 4);
-    let decommitted: Vec<_> = world.events.iter().filter(|event| matches!(event, Event::Decommitted { .. })).collect();
-    assert_eq!(decommitted, [&Event::Decommitted { allocation: low }]);
+    let is_of_memory = |event: &&Event| matches!(event, Event::BackingStoreRefused { .. } | Event::Decommitted { .. });
+    let of_memory: Vec<_> = world.events.iter().filter(is_of_memory).collect();
+    let refused = Event::BackingStoreRefused { size: 4 * PAGE_SIZE };
+    assert_eq!(of_memory, [&refused, &Event::Decommitted { allocation: low }]);
     assert!(world.try_allocate(client, 8 * PAGE_SIZE, NORMAL).is_err(), "four pages are not eight");
     world.host.limit = None;
     assert_eq!(results(world.reclaim(client, &[low])), [ReclaimResult::Discarded]);

@@ -57,6 +57,14 @@ pub(super) struct Offer {
     pub decommitted: bool,
 }
 
+impl Offer {
+    /// Whether its content can be lost by now. Where it has no place it is discarded in its backing store, which no plan does.
+    pub fn may_be_lost(&self, has_place: bool) -> bool {
+        let immediately = self.flags.contains(OfferFlags::OFFER_IMMEDIATELY) && !has_place;
+        self.discarded || self.decommitted || immediately
+    }
+}
+
 /// What the CPU sees of a locked allocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct CpuView {

@@ -141,6 +141,8 @@ pub struct Audit {
     blocked: BTreeSet<ProcessId>,
     /// An engine that has yielded or was reset: what it had is about to end.
     settling: Option<u32>,
+    /// The host has just refused a backing store: what is offered may be decommitted for it.
+    memory_was_refused: bool,
     /// What the next event must be.
     consequence: Option<Consequence>,
     /// Packets that are handed out again, at once.
@@ -222,6 +224,7 @@ impl Audit {
         if !matches!(event, Event::MonitoredFenceSignaled { .. }) {
             self.fences.monitored.check_nothing_owed(&mut self.findings);
         }
+        self.memory_was_refused &= matches!(event, Event::Decommitted { .. });
         self.check_inherited(event);
         self.check_rotated(event);
         self.check_failed(event);
@@ -293,6 +296,7 @@ impl Audit {
             | Event::AdapterRestarted => self.adapter_reset(event),
             Event::AdapterInError { violation } => self.adapter_failed(violation),
             Event::Offered { .. } | Event::Reclaimed { .. } | Event::Decommitted { .. } => self.offer(event),
+            Event::BackingStoreRefused { .. } => self.memory_was_refused = true,
             Event::Locked { .. } | Event::Rotated { .. } | Event::Unlocked { .. } => self.cpu_access(event),
             Event::AllocationOpened { .. }
             | Event::AllocationClosed { .. }

@@ -92,13 +92,9 @@ impl Audit {
         let Some(offer) = allocation.offer.take() else {
             return self.findings.report(Invariant::I25, format!("{id} is reclaimed, but is not offered"));
         };
-        let lost = offer.discarded || offer.decommitted;
-        // What has no place is discarded in its backing store, which no plan does.
-        let immediately = offer.flags.contains(OfferFlags::OFFER_IMMEDIATELY) && allocation.decided.is_none();
-        let may_be_lost = lost || immediately;
         let right = match result {
-            ReclaimResult::Ok => !lost,
-            ReclaimResult::Discarded => may_be_lost,
+            ReclaimResult::Ok => !(offer.discarded || offer.decommitted),
+            ReclaimResult::Discarded => offer.may_be_lost(allocation.decided.is_some()),
             ReclaimResult::NotCommitted => offer.decommitted,
         };
         self.findings.check(right, Invariant::I25, || {
@@ -124,16 +120,21 @@ impl Audit {
     /// The backing store of what was offered goes with its content, if its caller allowed that (RES-66).
     fn decommitted(&mut self, id: AllocationId) {
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
-        let allowed = |offer: &mut Offer| {
-            offer.decommitted = true;
-            offer.flags.contains(OfferFlags::ALLOW_DECOMMIT)
-        };
-        let allowed = allocation.offer.as_mut().is_some_and(allowed);
-        // Nothing of it is on its way, and engines do not reach it: a host that has no memory left takes it also undiscarded.
+        let allows = |offer: &Offer| offer.flags.contains(OfferFlags::ALLOW_DECOMMIT);
+        let allowed = allocation.offer.as_ref().is_some_and(allows);
+        // Nothing of it is on its way, and engines do not reach it.
         let idle = allocation.decided.is_none() && self.plans.is_retired(allocation.last_plan);
-        self.findings.check(allowed && idle, Invariant::I25, || {
-            format!("the backing store of {id} is decommitted; that is allowed: {allowed}, it is idle: {idle}")
+        let lost = allocation.offer.as_ref().is_some_and(|offer| offer.may_be_lost(allocation.decided.is_some()));
+        let because = lost || self.memory_was_refused;
+        self.findings.check(allowed && idle && because, Invariant::I25, || {
+            format!(
+                "the backing store of {id} is decommitted; that is allowed: {allowed}, it is idle: {idle}, \
+                 its content is lost or the host has no memory: {because}"
+            )
         });
+        if let Some(offer) = &mut allocation.offer {
+            offer.decommitted = true;
+        }
         if std::mem::replace(&mut allocation.committed, false) {
             self.places.system.decommit(Extent { offset: allocation.backing_store, size: allocation.size });
         }
