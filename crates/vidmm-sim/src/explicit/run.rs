@@ -5,7 +5,7 @@ use vidmm_runtime::{AllocationSegments, Runtime};
 
 use super::answered::{Absent, Answered};
 use super::report::ExplicitReport;
-use super::rules::Rules;
+use super::rules::known::Rules;
 use super::session::{PATIENCE, Session};
 use crate::figures::Figures;
 use crate::machine::{MachineDesc, MachineFactory, MemorySizes};

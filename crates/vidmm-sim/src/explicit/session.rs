@@ -14,7 +14,7 @@ use super::in_error::InError;
 use super::ledger::{Comparison, Difference, Ledger};
 use super::objects::{Doomed, KernelState, Objects};
 use super::report::{ExplicitReport, StepFinding};
-use super::rules::Rules;
+use super::rules::known::Rules;
 use super::truth::Truth;
 use crate::run::Observer;
 use crate::sequence::Narrator;
@@ -275,8 +275,7 @@ impl<'a> Session<'a> {
                 self.page_fault(signal, format!("{access} {virtual_address}, where nothing is resident"));
             }
             Happening::AdapterInError(violation) => {
-                if let Some(rules) = self.rules.as_ref().filter(|rules| !rules.may_fail()) {
-                    let _ = rules;
+                if self.rules.as_ref().is_some_and(|rules| !rules.may_fail()) {
                     self.broke("I12", format!("the adapter is in error, and nobody made a mistake: {violation}"));
                 }
                 self.adapter_error = Some(InError::unexpected(violation.to_string()));

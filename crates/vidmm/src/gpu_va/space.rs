@@ -214,30 +214,26 @@ impl VaSpace {
 
     /// Cuts a range out of the mappings that it touches.
     fn carve(&mut self, base: u64, size: u64) {
-        let end = base + size;
         while let Some(start) = self.first_mapped(base, size) {
             let mapped = self.mapped.remove(start).expect("it was just found");
-            if start + mapped.size() > end {
-                self.mapped.insert(end, Mapped { pages: pages(start + mapped.size() - end), ..mapped });
-            }
-            if start < base {
-                self.mapped.insert(start, Mapped { pages: pages(base - start), ..mapped });
+            let whole = Extent { offset: start, size: mapped.size() };
+            for rest in whole.without(Extent { offset: base, size }) {
+                self.mapped.insert(rest.offset, Mapped { pages: pages(rest.size), ..mapped });
             }
         }
     }
 
     /// Gives a reservation, or a part of it, back.
     pub fn unreserve(&mut self, base: u64, size: u64) -> Result<(), VaRangeError> {
-        let around = self.reserved.range(..=base).next_back().map(|(&start, &reserved)| (start, start + reserved));
-        let around = around.filter(|&(_, end)| base + size <= end);
-        let Some((start, end)) = around else { return Err(VaRangeError::NotFound) };
+        let part = Extent { offset: base, size };
+        let around = self.reserved.range(..=base).next_back().map(|(&offset, &size)| Extent { offset, size });
+        let around = around.filter(|around| part.end() <= around.end()).ok_or(VaRangeError::NotFound)?;
         if self.first_mapped(base, size).is_some() {
             return Err(VaRangeError::HasMappings);
         }
-        self.reserved.remove(&start);
-        let left = [(start, base), (base + size, end)].into_iter().filter(|(start, end)| start < end);
-        self.reserved.extend(left.map(|(start, end)| (start, end - start)));
-        self.free.insert(Extent { offset: base, size });
+        self.reserved.remove(&around.offset);
+        self.reserved.extend(around.without(part).map(|rest| (rest.offset, rest.size)));
+        self.free.insert(part);
         Ok(())
     }
 

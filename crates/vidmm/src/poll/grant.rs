@@ -110,7 +110,7 @@ impl VidMm {
             deferred.submission <= books.dispatched() && deferred.request <= books.granted_request()
         };
         while let Some(next) = self.devices[device as usize].deferred.front().copied() {
-            if !is_due(&next, &self.devices[device as usize]) || !self.can_carry_out(&next.action) {
+            if !is_due(&next, &self.devices[device as usize]) || !self.get_ready_for(&next.action) {
                 return;
             }
             self.devices[device as usize].deferred.pop_front();

@@ -19,7 +19,7 @@ use crate::{
     place::Place,
     poll::build::{Encoded, encode},
     state::VidMm,
-    units::{PAGE_SIZE, PhysicalAddress, SegmentId},
+    units::{Extent, PAGE_SIZE, PhysicalAddress, SegmentId},
 };
 
 /// Whose content was under way.
@@ -55,28 +55,27 @@ impl Halfway {
     }
 }
 
-/// The addresses that plans which never entered the stream were to map, in their order: domain, start and end. What came, left and
-/// came again while they waited is there once for each time.
-struct NeverMapped(Vec<(IoMmuDomain, u64, u64)>);
+/// The addresses that plans which never entered the stream were to map, in their order. What came, left and came again while they
+/// waited is there once for each time.
+struct NeverMapped(Vec<(IoMmuDomain, Extent)>);
 
 impl NeverMapped {
     /// Whether a range that is to be unmapped is here; then it is not, from now on.
     ///
     /// A mapping of which a part is freed is unmapped by parts from then on: what is left of it here stays.
     fn take(&mut self, range: &IoMmuRange) -> bool {
-        let (domain, start, end) = addresses(range);
-        let is_around = |&(of, first, last): &_| of == domain && first <= start && end <= last;
+        let (domain, part) = addresses(range);
+        let is_around =
+            |&(of, whole): &(_, Extent)| of == domain && whole.offset <= part.offset && part.end() <= whole.end();
         let Some(at) = self.0.iter().position(is_around) else { return false };
-        let (_, first, last) = self.0.remove(at);
-        let rests = [(domain, first, start), (domain, end, last)].into_iter().filter(|(_, from, to)| from < to);
-        self.0.splice(at..at, rests);
+        let (_, whole) = self.0[at];
+        self.0.splice(at..=at, whole.without(part).map(|rest| (domain, rest)));
         true
     }
 }
 
-fn addresses(range: &IoMmuRange) -> (IoMmuDomain, u64, u64) {
-    let start = range.virtual_address.0;
-    (range.domain, start, start + range.size)
+fn addresses(range: &IoMmuRange) -> (IoMmuDomain, Extent) {
+    (range.domain, Extent { offset: range.virtual_address.0, size: range.size })
 }
 
 impl VidMm {

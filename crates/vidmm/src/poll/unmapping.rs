@@ -16,9 +16,9 @@ use crate::{
 };
 
 impl VidMm {
-    /// Whether something that is due can be carried out. Where a page is cut, that is when there is room for the tables of its rest
-    /// and nothing of the process is in flight: work that was handed out out of order is in flight, too.
-    pub(super) fn can_carry_out(&mut self, action: &DeferredAction) -> bool {
+    /// Gets ready to carry out something that is due, and says whether that is done. Where a page is cut, there must be room for the
+    /// tables of its rest; then work of the process is held back until none is in flight, out of order or not.
+    pub(super) fn get_ready_for(&mut self, action: &DeferredAction) -> bool {
         let DeferredAction::Unmap { freed: Freed { process, rests, .. }, .. } = action else { return true };
         if rests == &[None, None] {
             return true;

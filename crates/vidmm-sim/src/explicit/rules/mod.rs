@@ -6,109 +6,21 @@
 
 mod doubt;
 mod end;
+pub(crate) mod known;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vidmm::contract::AddressingModel;
-use vidmm::{AllocationId, DeviceId, Event, FenceValueDesc, NumberedEvent};
+use vidmm::{DeviceId, FenceValueDesc};
 use vidmm_runtime::AllocationSegments;
-use vidmm_trace::Audit;
 
-use crate::digest::Digest;
 use crate::explicit::answered::Absent;
 use crate::explicit::ledger::Part;
 use crate::explicit::objects::Mapping;
 use crate::explicit::session::Session;
 use crate::scenario::steps::{Action, Answer, Call, DestroyFlag, Step};
-use crate::scenario::{Fault, FaultKind, When};
 
 /// How many steps of the machine are between two looks at all of the manager's books.
 const STEPS_BETWEEN_AUDITS: u64 = 1000;
-
-/// What is known when nothing is expected.
-#[derive(Debug, Default)]
-pub(crate) struct Rules {
-    audit: Audit,
-    /// What follows from all events and answers, if anybody wants to know.
-    pub digest: Option<Digest>,
-    /// How often each allocation is on the list of each device, by the answers.
-    lists: BTreeMap<(DeviceId, String), u32>,
-    /// Kernels that use an allocation and have not ended.
-    users: BTreeMap<String, Vec<usize>>,
-    /// Kernels of each submission.
-    kernels: BTreeMap<String, Vec<usize>>,
-    /// Allocations whose content was discarded, and how many kernels there were when that was said. Those that had been
-    /// submitted before find what it was.
-    discarded: BTreeMap<String, usize>,
-    /// What is offered: its content may go at any time.
-    offered: BTreeSet<AllocationId>,
-    /// Engines find memory through an IOMMU.
-    has_device_cache: bool,
-    /// Page faults are made on purpose, or reported wrongly.
-    forges_faults: bool,
-    /// A fault was reported that nobody understood, and the adapter was not reset since.
-    is_misreported: bool,
-    /// Page faults are reported wrongly again and again, which the manager says only once of each kind.
-    misreports_again: bool,
-    /// Anything is made on purpose that may put the adapter in error.
-    has_faults: bool,
-    /// Steps of the machine when all books were looked at last.
-    audited_at: u64,
-    /// Something went wrong, so that all books are looked at after the step.
-    is_trouble: bool,
-}
-
-impl Rules {
-    /// The rules for a machine of that addressing model with these mistakes.
-    pub fn new(addressing_model: AddressingModel, faults: &[Fault]) -> Self {
-        let has_device_cache =
-            matches!(addressing_model, AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal);
-        let forges = |fault: &Fault| {
-            matches!(fault.kind, FaultKind::ForgePageFault | FaultKind::ForgePagingFault | FaultKind::Interrupt(_))
-        };
-        let (forges_faults, has_faults) = (faults.iter().any(forges), !faults.is_empty());
-        let is_report = |fault: &Fault| matches!(fault.kind, FaultKind::Interrupt(_));
-        let misreports_again = faults.iter().any(|fault| is_report(fault) && !matches!(fault.when, When::Nth(_)));
-        Self { has_device_cache, forges_faults, has_faults, misreports_again, ..Self::default() }
-    }
-
-    pub fn observe(&mut self, event: &NumberedEvent) {
-        self.audit.event(event);
-        match &event.event {
-            Event::Offered { allocations, .. } => self.offered.extend(allocations),
-            Event::Reclaimed { allocations, .. } => self.offered.retain(|id| !allocations.contains(id)),
-            _ => {}
-        }
-        if let Some(digest) = &mut self.digest {
-            digest.add(event);
-        }
-    }
-
-    /// Whether what a kernel finds in an allocation has been discarded since it was submitted.
-    pub fn is_past(&self, kernel: usize, allocation: &str) -> bool {
-        self.discarded.get(allocation).is_some_and(|&since| kernel < since)
-    }
-
-    /// Whether the driver must hear of all that is unmapped from the IOMMU: the model GPU caches what that translates.
-    pub fn needs_unmap_notices(&self) -> bool {
-        self.has_device_cache
-    }
-
-    /// Something went wrong.
-    pub fn trouble(&mut self) {
-        self.is_trouble = true;
-    }
-
-    /// Whether a device may find anything that it has not made resident.
-    pub fn may_fault(&self) -> bool {
-        self.forges_faults
-    }
-
-    /// Whether something is done on purpose that may put the adapter in error.
-    pub fn may_fail(&self) -> bool {
-        self.has_faults
-    }
-}
 
 impl Session<'_> {
     /// Makes a step whatever it answers, and judges what followed. Returns the answer; none if the step names what was never
