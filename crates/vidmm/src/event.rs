@@ -355,8 +355,8 @@ pub enum Event {
         /// The value of the queue's fence that says when those on the list can be used by the GPU; 0 is at once (RES-65).
         paging_fence_value: u64,
     },
-    /// The host has no backing store for an allocation. Offered ones that allow it are decommitted at once, as far as that helps,
-    /// and their content is lost with it (RES-66).
+    /// The host has no backing store for an allocation, so offered ones that allow it are decommitted next, and lose their content
+    /// (RES-66).
     BackingStoreRefused {
         /// Bytes that were asked for.
         size: u64,

@@ -153,6 +153,8 @@ planted_bugs! {
     SkipDummyPage, "skip-dummy-page", "I24";
     /// A reclaim says that discarded content is intact.
     ReclaimDiscarded, "reclaim-discarded", "I25";
+    /// What is offered loses its backing store although the host has memory.
+    DecommitUnasked, "decommit-unasked", "I25";
     /// What never had content is not filled: it shows what others left there.
     SkipFill, "skip-fill", "I26";
     /// A name means whatever has its number now.

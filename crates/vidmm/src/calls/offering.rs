@@ -297,31 +297,48 @@ impl VidMm {
         host: &mut dyn Host,
         size: u64,
     ) -> Result<PhysicalAddress, BackingStoreError> {
+        if self.adapter.has_bug(PlantedBug::DecommitUnasked) {
+            self.decommit_offered(host, self.decommittable(), size);
+        }
         host.commit_backing_store(size).or_else(|error| {
+            let offered = self.decommittable();
+            if offered.is_empty() {
+                return Err(error);
+            }
             self.events.record(|| Event::BackingStoreRefused { size });
-            let mut candidates: Vec<(OfferPriority, u32)> = Vec::new();
-            for (&index, offer) in &self.offers {
-                let allocation = &self.allocations[index as usize];
-                let can_go = offer.flags.contains(OfferFlags::ALLOW_DECOMMIT)
-                    && self.is_discardable(index)
-                    && allocation.place.is_none()
-                    && !allocation.state.contains(AllocationState::NOT_COMMITTED)
-                    && self.stream.is_retired(allocation.last_plan);
-                if can_go {
-                    candidates.push((offer.priority, index));
-                }
-            }
-            candidates.sort_unstable();
-            let mut freed = 0;
-            for (_, index) in candidates {
-                if freed >= size {
-                    break;
-                }
-                self.note_discarded(index);
-                self.decommit(host, index);
-                freed += self.allocations[index as usize].size;
-            }
-            if freed > 0 { host.commit_backing_store(size) } else { Err(error) }
+            self.decommit_offered(host, offered, size);
+            host.commit_backing_store(size)
         })
+    }
+
+    /// Offered allocations that allow it and are in no memory, the least wanted first.
+    fn decommittable(&self) -> Vec<u32> {
+        let mut candidates: Vec<(OfferPriority, u32)> = Vec::new();
+        for (&index, offer) in &self.offers {
+            let allocation = &self.allocations[index as usize];
+            let can_go = offer.flags.contains(OfferFlags::ALLOW_DECOMMIT)
+                && self.is_discardable(index)
+                && allocation.place.is_none()
+                && !allocation.state.contains(AllocationState::NOT_COMMITTED)
+                && self.stream.is_retired(allocation.last_plan);
+            if can_go {
+                candidates.push((offer.priority, index));
+            }
+        }
+        candidates.sort_unstable();
+        candidates.into_iter().map(|(_, index)| index).collect()
+    }
+
+    /// Decommits those of `offered`, in their order, until `size` bytes are free.
+    fn decommit_offered(&mut self, host: &mut dyn Host, offered: Vec<u32>, size: u64) {
+        let mut freed = 0;
+        for index in offered {
+            if freed >= size {
+                break;
+            }
+            self.note_discarded(index);
+            self.decommit(host, index);
+            freed += self.allocations[index as usize].size;
+        }
     }
 }
