@@ -191,6 +191,19 @@ fn a_mapping_is_freed_once() {
     world.tear_down();
 }
 
+/// GVA-53, RES-91: mappings go with their allocation, and cannot be freed while work still uses them.
+#[test]
+fn a_mapping_of_what_is_destroyed_is_not_freed() {
+    let (mut world, client) = World::with_pages(16);
+    let (a, address) = world.resident(client, 2);
+    world.submit(client, &[Access::Write(address, 7)]);
+    world.destroy(a);
+    assert_eq!(world.free(client, address, 1), Err(VaRangeError::NotFound.into()));
+    world.run_all();
+    assert_eq!(world.free(client, address, 1), Err(VaRangeError::NotFound.into()));
+    world.tear_down();
+}
+
 /// GVA-53: addresses can be mapped again as soon as Free returns; the new mapping waits for the old one's work.
 #[test]
 #[ignore = "not built yet: GVA-53, addresses are free again when the work submitted before has ended"]
@@ -286,6 +299,21 @@ fn a_part_of_a_reservation_can_be_freed() {
     world.tear_down();
 }
 
+/// U-22: of two reservations side by side each is given back, and kept, on its own.
+#[test]
+fn a_reservation_ends_where_the_next_begins() {
+    let (mut world, client) = World::with_pages(16);
+    let base = reserve(&mut world, client, None, 2 * UNIT).unwrap();
+    assert_eq!(reserve(&mut world, client, Some(base + 2 * UNIT), UNIT), Ok(base + 2 * UNIT));
+    assert_eq!(free_range(&mut world, client, base + UNIT, 2 * UNIT), Err(VaRangeError::NotFound.into()));
+    free_range(&mut world, client, base + UNIT, UNIT).unwrap();
+    assert_eq!(reserve(&mut world, client, Some(base + 2 * UNIT), UNIT), Err(VaRangeError::InUse));
+    free_range(&mut world, client, base + 2 * UNIT, UNIT).unwrap();
+    free_range(&mut world, client, base, UNIT).unwrap();
+    assert_eq!(reserve(&mut world, client, Some(base), 3 * UNIT), Ok(base));
+    world.tear_down();
+}
+
 /// U-22: a mapping that still waits for its grant can be freed in part; the rest is made.
 #[test]
 fn a_part_of_what_is_not_mapped_yet_can_be_freed() {
@@ -298,6 +326,24 @@ fn a_part_of_what_is_not_mapped_yet_can_be_freed() {
     world.bring_in(client, &[a]);
     world.run_all();
     let seen = [0, 1, 2, 3].map(|page| world.token(client, address + page * PAGE_SIZE));
+    assert_eq!(seen, [Some(0), None, Some(0), Some(0)]);
+    world.tear_down();
+}
+
+/// U-22, U-34: so can one that a device has asked for which has opened the allocation.
+#[test]
+fn what_an_opener_has_asked_for_can_be_freed() {
+    let (mut world, client) = World::with_pages(32);
+    let other = world.client();
+    let shared = world.create_shared(client, 4);
+    world.open(other, shared).unwrap();
+    let mapped = world.try_map(other, &MapGpuVirtualAddress::whole(shared)).unwrap();
+    assert!(mapped.paging_fence_value > 0);
+    let address = mapped.virtual_address.0;
+    world.free(other, address + PAGE_SIZE, 1).unwrap();
+    world.bring_in(other, &[shared]);
+    world.run_all();
+    let seen = [0, 1, 2, 3].map(|page| world.token(other, address + page * PAGE_SIZE));
     assert_eq!(seen, [Some(0), None, Some(0), Some(0)]);
     world.tear_down();
 }
@@ -396,6 +442,24 @@ fn what_is_cut_makes_room_for_its_own_table() {
     world.tear_down();
 }
 
+/// GVA-42: work that is submitted after a cut runs when what is left of the page is there.
+#[test]
+fn work_waits_for_a_cut() {
+    let mut world = World::new(Config::pages_64kb(8, true));
+    let client = world.client();
+    let (_, address) = world.resident(client, 16);
+    write(&mut world, client, address, 7);
+    world.free(client, address + 4 * PAGE_SIZE, 1).unwrap();
+    world.poll();
+    assert!(world.can_complete(PAGING), "the page is cut");
+    world.submit(client, &[Access::Read(address)]);
+    world.poll();
+    assert!(!world.can_complete(RENDER), "the page shows nothing in between");
+    world.run_all();
+    assert_eq!(world.read, [7]);
+    world.tear_down();
+}
+
 /// GVA-42: while a page is cut nothing of its process runs, in whatever order it was handed out.
 #[test]
 fn a_cut_waits_for_work_that_has_overtaken_other_work() {
@@ -421,6 +485,48 @@ fn a_cut_waits_for_work_that_has_overtaken_other_work() {
     assert_eq!((world.token(client, address), world.token(client, address + 15 * PAGE_SIZE)), (Some(7), Some(8)));
     assert_eq!(world.token(client, address + 4 * PAGE_SIZE), None);
     world.tear_down();
+}
+
+/// GVA-42, D2: only where a page is cut the work of other devices of the process has to end first.
+#[test]
+fn whole_pages_are_freed_while_others_of_the_process_run() {
+    let mut world = World::new(Config::pages_64kb(8, true));
+    let client = world.client();
+    let sibling = world.sibling(client);
+    let (_, address) = world.resident(client, 48);
+    for (first, pages, waits) in [(0, 16, false), (16, 1, true)] {
+        world.submit(sibling, &[]);
+        world.poll();
+        world.free(client, address + first * PAGE_SIZE, pages).unwrap();
+        world.poll();
+        assert_eq!(world.can_complete(PAGING), !waits, "{pages} pages");
+        world.submit(sibling, &[]);
+        world.poll();
+        world.complete(RENDER);
+        assert_eq!(world.can_complete(RENDER), !waits, "{pages} pages");
+        world.run_all();
+    }
+    world.tear_down();
+}
+
+/// P57, GVA-42: the tables for what is left of a page that was cut go when that is freed.
+#[test]
+fn the_tables_of_a_cut_page_are_freed_with_its_rest() {
+    for tables_in_system in [true, false] {
+        for dual in [true, false] {
+            let mut world = World::new(Config { tables_in_system, ..Config::pages_64kb(16, dual) });
+            let client = world.client();
+            world.run_all();
+            let roots = world.tables().count();
+            let (_, address) = world.resident(client, 32);
+            for (first, pages) in [(4, 1), (20, 12), (0, 4), (5, 15)] {
+                world.free(client, address + first * PAGE_SIZE, pages).unwrap();
+                world.run_all();
+            }
+            assert_eq!(world.tables().count(), roots, "tables in system memory: {tables_in_system}, dual: {dual}");
+            world.tear_down();
+        }
+    }
 }
 
 /// D9: where no table for the rest of a page can be had, the call is refused, and changes nothing.
@@ -580,6 +686,33 @@ fn tables_take_their_room_from_what_is_evictable() {
     world.run_all();
     world.bring_in(client, &[a]);
     assert_eq!(world.token(client, a_at), Some(0));
+    world.tear_down();
+}
+
+/// GVA-25, D9: a mapping waits for a table that another is placing.
+#[test]
+fn a_mapping_waits_for_a_table_that_waits_for_its_room() {
+    let mut world = World::new(Config { tables_in_system: false, ..Config::pages(64) });
+    let client = world.client();
+    let (a, a_at) = world.resident(client, 16);
+    let [(b, _), (c, _)] = [1; 2].map(|pages| world.resident(client, pages));
+    world.submit(client, &[Access::Write(a_at, 7)]);
+    world.poll();
+    world.evict(client, &[a], IF_NECESSARY).unwrap();
+    let large = world.allocate(client, 29);
+    let _: Residency = world.make_resident(client, &[large]).unwrap();
+    world.run_paging();
+    let far = (2..8).map(|far| far << 20).find(|&far| {
+        at(&mut world, client, b, far).unwrap();
+        world.run_paging();
+        !world.evicted().is_empty()
+    });
+    let far = far.expect("the tables need room");
+    assert_eq!(at(&mut world, client, c, far + PAGE_SIZE), Ok(far + PAGE_SIZE));
+    world.poll();
+    assert!(!world.can_complete(PAGING), "work uses what makes room");
+    world.run_all();
+    assert_eq!([far, far + PAGE_SIZE].map(|at| world.token(client, at)), [Some(0); 2]);
     world.tear_down();
 }
 
