@@ -40,6 +40,45 @@ fn a_fault_stops_its_engine_alone() {
     world.tear_down();
 }
 
+/// FLT-10: what is said of a fault names what is mapped there, and the nearest mappings on either side.
+#[test]
+fn a_fault_names_what_is_mapped_there_and_beside_it() {
+    const BASE: u64 = 1 << 20;
+    // The page that faults; which mapping is there, below it, and above it.
+    let faults = [
+        (0, [Some(0), None, Some(1)]),
+        (3, [Some(1), Some(0), Some(2)]),
+        (4, [None, Some(1), Some(2)]),
+        (7, [None, Some(1), Some(2)]),
+        (9, [Some(2), Some(1), None]),
+        (10, [None, Some(2), None]),
+    ];
+    for (page, named) in faults {
+        let (mut world, client) = World::with_pages(16);
+        // Two side by side, and one that is farther away.
+        let mapped = [0, 2, 8].map(|first| {
+            let allocation = world.allocate(client, 2);
+            let base_address = Some(GpuVirtualAddress(BASE + first * PAGE_SIZE));
+            world
+                .try_map(client, &MapGpuVirtualAddress { base_address, ..MapGpuVirtualAddress::whole(allocation) })
+                .unwrap();
+            allocation
+        });
+        world.submit(client, &[]);
+        world.poll();
+        world.fault(RENDER, BASE + page * PAGE_SIZE);
+        let said = world.events.iter().find_map(|event| match *event {
+            Event::PageFault { allocation, below, above, .. } => {
+                Some([allocation, below.map(|near| near.allocation), above.map(|near| near.allocation)])
+            }
+            _ => None,
+        });
+        assert_eq!(said, Some(named.map(|named| named.map(|index: usize| mapped[index]))), "page {page}");
+        world.run_all();
+        world.tear_down();
+    }
+}
+
 /// FLT-23: work of others that was behind the fault runs again, in its order, with new fences, and nothing is run twice.
 #[test]
 fn what_was_behind_the_guilty_packet_runs_again_in_order() {
