@@ -313,6 +313,45 @@ fn what_running_work_uses_stays_until_it_has_ended() {
     assert_eq!(&world.read_in(lister.context)[4..], [70, 72]);
 }
 
+/// The same with work in flight of another device that shares what would move.
+#[test]
+fn what_running_work_of_another_device_uses_stays_too() {
+    let mut world = World::new(Config::pages(8));
+    let lister = world.lister();
+    let [running, other] = [(); 2].map(|()| world.lister_of(lister.process));
+    let shared = |world: &mut World| {
+        world.driver.next_allocation = Some(info(1, SegmentSet::of(LOCAL)));
+        let desc = CreateAllocationDesc { flags: CreateAllocationFlags::CREATE_SHARED, ..Default::default() };
+        let id = world.call(|vidmm, driver, host| vidmm.create_allocation(driver, host, lister.device, desc)).unwrap();
+        world.call(|vidmm, driver, _| vidmm.open_allocation(driver, running.device, id)).unwrap();
+        id
+    };
+    // Two small ones, and a hole of three pages behind each.
+    let (a, b) = (shared(&mut world), world.local(*lister, 3));
+    let (c, d) = (shared(&mut world), world.local(*lister, 3));
+    for id in [a, b, c, d] {
+        assert!(world.make_resident(lister, &[id]).is_ok());
+        world.run_all();
+    }
+    world.touch(lister, &[(a, 0, 70), (c, 0, 72)]).unwrap();
+    world.run_all();
+    world.evict(lister, &[b, d]).unwrap();
+    assert!(world.make_resident(running, &[a, c]).is_ok());
+    world.run_all();
+    read(&mut world, running, &[(a, 0), (c, 0)]).unwrap();
+    world.poll();
+    let whole = world.local(*other, 4);
+    assert_eq!(world.make_resident(other, &[whole]), pending(1));
+    world.poll();
+    while world.complete(PAGING) {
+        world.poll();
+    }
+    assert_eq!(world.paged(other), 0, "nothing moves under work that runs");
+    world.run_all();
+    assert_eq!((world.paged(other), world.suspensions()), (1, 0));
+    assert_eq!(world.read_in(running.context), [70, 72]);
+}
+
 /// RES-71, D3: who always has work in flight yields when another has waited for long, although all bytes would fit.
 #[test]
 fn a_busy_device_yields_to_one_that_finds_no_place_beside_it() {
@@ -606,6 +645,26 @@ fn calls_of_the_other_kind_are_refused() {
     assert_eq!(world.make_resident(lister, &[b]), Err(MakeResidentError::WrongDevice { position: 0 }));
     assert_eq!(read(&mut world, lister, &[(b, 0)]), Err(RenderError::WrongDevice { position: 0 }));
     assert_eq!(world.errors(), []);
+}
+
+/// RES-82: what is to be seen by the CPU goes where that sees it, and what it holds with it.
+#[test]
+fn what_is_locked_goes_to_the_aperture() {
+    let mut world = World::new(Config { aperture_pages: 16, ..Config::pages(16) });
+    let lister = world.lister();
+    let either = SegmentSet(SegmentSet::of(LOCAL).0 | SegmentSet::of(APERTURE).0);
+    let hidden = world.create(lister.client, info(4, either));
+    assert_eq!(world.make_resident(lister, &[hidden]), pending(1));
+    world.touch(lister, &[(hidden, 3, 8)]).unwrap();
+    world.run_in_time();
+    assert_eq!(world.operations(PagingOperationKind::MapApertureSegment), []);
+    let locked = world.call(|vidmm, _, host| vidmm.lock(host, lister.device, hidden));
+    assert_eq!(locked, Err(LockError::AllocationBusy));
+    world.run_in_time();
+    read(&mut world, lister, &[(hidden, 3)]).unwrap();
+    world.run_in_time();
+    assert_eq!(world.operations(PagingOperationKind::MapApertureSegment).len(), 1);
+    assert_eq!(world.read, [8, 8]);
 }
 
 /// RES-19, RES-82: what is to be seen by the CPU does not go where the list has bytes left for it, but no range.

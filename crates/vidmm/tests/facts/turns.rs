@@ -362,6 +362,106 @@ fn the_least_important_is_demoted_and_comes_back() {
     world.tear_down();
 }
 
+/// Brings allocations of a device in, of which the first is demoted for the foreground, which has 8 pages then.
+fn demoted(world: &mut World, client: Client, allocations: &[AllocationId]) -> (Client, AllocationId) {
+    world.bring_in(client, allocations);
+    let foreground = world.client();
+    world.set_priority(foreground, PriorityBand::Focus, Visibility::Visible);
+    let wanted = world.allocate(foreground, 8);
+    world.bring_in(foreground, &[wanted]);
+    world.submit(client, &[]);
+    world.run_all();
+    assert_eq!(world.placed.get(&allocations[0]), Some(&SegmentId::SYSTEM));
+    (foreground, wanted)
+}
+
+/// RES-55: a device that keeps nothing in memory comes back as well, as soon as just enough remains to spare.
+#[test]
+fn a_device_that_was_demoted_whole_comes_back() {
+    let mut world = World::new(Config::discrete(16, 32));
+    let client = world.client();
+    let a = world.create(client, Place::LocalOrSystem, 15, SILENT);
+    let (foreground, wanted) = demoted(&mut world, client, &[a]);
+    world.evict(foreground, &[wanted], SOON).unwrap();
+    world.wait(200 * MILLISECOND);
+    assert_eq!(world.placed.get(&a), Some(&LOCAL), "15 of 16 pages leave 1 of 16 to spare");
+    world.tear_down();
+}
+
+/// RES-55: a device whose demoted allocation has left its list has nothing to yield for.
+#[test]
+fn a_device_yields_for_nothing_that_is_not_on_its_list() {
+    let mut world = World::new(Config::discrete(16, 32));
+    let client = world.client();
+    let a = world.create(client, Place::LocalOrSystem, 12, SILENT);
+    let (foreground, wanted) = demoted(&mut world, client, &[a]);
+    world.evict(client, &[a], SOON).unwrap();
+    world.evict(foreground, &[wanted], SOON).unwrap();
+    world.run_all();
+    let yields = world.yielded().len();
+    world.wait(1000 * MILLISECOND);
+    assert_eq!(world.yielded()[yields..], []);
+    world.tear_down();
+}
+
+/// RES-55: what had better be in system memory, and is there, needs no room in memory when the rest comes back.
+#[test]
+fn what_prefers_system_memory_stays_there_when_the_rest_comes_back() {
+    let mut world = World::new(Config::discrete(16, 32));
+    let client = world.client();
+    let a = world.create(client, Place::LocalOrSystem, 12, SILENT);
+    let info = world.config.allocation(Place::LocalOrSystem, 12, SILENT);
+    let mut segment_ids = [SegmentId(0); 5];
+    (segment_ids[0], segment_ids[1]) = (world.config.aperture(), LOCAL);
+    let preferred_segment = vidmm::contract::SegmentPreference::of(segment_ids);
+    let b = world.try_create(client, vidmm::contract::AllocationInfo { preferred_segment, ..info }).unwrap();
+    let (foreground, wanted) = demoted(&mut world, client, &[a, b]);
+    world.evict(foreground, &[wanted], SOON).unwrap();
+    world.wait(200 * MILLISECOND);
+    assert_eq!([a, b].map(|id| world.placed[&id]), [LOCAL, SegmentId::SYSTEM]);
+    world.tear_down();
+}
+
+/// RES-55, U-30: a device within its budget is not demoted as long as it has not waited for a second.
+#[test]
+fn a_process_within_its_budget_is_not_demoted() {
+    let mut world = World::new(Config::discrete(8, 32));
+    let modest = world.client();
+    let (a, at) = world.create_resident(modest, Place::LocalOrSystem, 4, SILENT);
+    let mut players = vec![Player { client: modest, at, submitted: 0, done: 0 }];
+    let greedy = world.client();
+    players.push(player(&mut world, greedy, 6));
+    for _ in 0..1500 {
+        play(&mut world, &mut players, WORK);
+        let waits = world.suspended.contains(&modest.device);
+        assert!(waits || world.placed.get(&a) == Some(&LOCAL), "it runs with all of its list in memory");
+    }
+    assert!(players.iter().all(|player| player.done > 0), "both have run");
+    world.tear_down();
+}
+
+/// RES-55, U-34: what another device has opened is demoted for nobody.
+#[test]
+fn what_is_shared_is_not_demoted() {
+    let mut world = World::new(Config::discrete(8, 32));
+    let (client, other) = (world.client(), world.client());
+    let info = world.config.allocation(Place::LocalOrSystem, 6, SILENT);
+    let shared = world.create_to_share(client, info);
+    world.open(other, shared).unwrap();
+    world.bring_in(client, &[shared]);
+    let foreground = world.client();
+    world.set_priority(foreground, PriorityBand::Focus, Visibility::Visible);
+    let wanted = world.allocate(foreground, 4);
+    world.bring_in(foreground, &[wanted]);
+    world.submit(client, &[]);
+    world.wait(2000 * MILLISECOND);
+    assert!(!world.can_complete(RENDER), "it waits for room in memory");
+    world.evict(foreground, &[wanted], SOON).unwrap();
+    world.run_all();
+    assert_eq!(world.placed.get(&shared), Some(&LOCAL));
+    world.tear_down();
+}
+
 /// RES-71, P06: no context of a resumed device runs before all of its list is back; other devices run meanwhile.
 #[test]
 fn nothing_of_a_resumed_device_runs_before_its_list_is_back() {
