@@ -125,9 +125,14 @@ impl FaultyGpu {
     /// Passes `event` on, or what becomes of it.
     fn report(&mut self, event: GpuEvent, events: &mut Vec<GpuEvent>) {
         let GpuEvent::Completed { signal, started_at, ended_at, buffer } = event else { return events.push(event) };
+        let submitted = self.submitted.get(&signal.engine).copied().unwrap_or(0);
         let again = |signal, buffer| GpuEvent::Completed { signal, started_at, ended_at, buffer };
         let decoy = self.decoy(&buffer);
         let completed = again(signal, buffer);
+        // What another fault has forged is reported at once: later its fence may have been handed out, and nobody could tell.
+        if signal.fence_id > submitted {
+            return events.push(completed);
+        }
         if let Some((_, held)) = self.held.take_if(|(engine, _)| *engine == signal.engine) {
             return events.extend([completed, held]);
         }
@@ -146,7 +151,6 @@ impl FaultyGpu {
             GpuFault::SwapInterrupts => self.held = Some((signal.engine, completed)),
             GpuFault::RepeatInterrupt => events.extend([completed, again(signal, decoy)]),
             GpuFault::ForgeInterrupt => {
-                let submitted = self.submitted.get(&signal.engine).copied().unwrap_or(0);
                 let forged = EngineFence { engine: signal.engine, fence_id: submitted + 1 };
                 events.extend([completed, again(forged, decoy)]);
             }

@@ -63,6 +63,18 @@ fn a_completion_is_lost_late_repeated_forged_or_swapped() {
 }
 
 #[test]
+fn what_is_forged_is_neither_swapped_nor_late() {
+    for fault in [GpuFault::SwapInterrupts, GpuFault::DelayInterrupt] {
+        let machine = machine_with(GpuFault::ForgeInterrupt, Hits::Nth(2));
+        // Its occasions are the completions of packets that were submitted.
+        let mut machine = machine.with_gpu_fault(fault, Hits::Nth(3));
+        submit_kernels(&mut machine, 4);
+        let fences = times(&drain(&mut machine)).iter().map(|(signal, ..)| signal.fence_id).collect::<Vec<_>>();
+        assert_eq!(fences, [1, 2, 5, 4, 3], "{fault:?}");
+    }
+}
+
+#[test]
 fn a_late_completion_comes_when_its_engine_may_have_been_reset() {
     let mut machine = machine_with(GpuFault::DelayInterrupt, Hits::Nth(1));
     submit_kernels(&mut machine, 1);

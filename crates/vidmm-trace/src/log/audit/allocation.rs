@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::{AllocationFlags2, KmdAllocationHandle};
-use vidmm::{DeviceId, Extent, PAGE_SIZE, PageSize, PlanNo, ProcessId, SegmentId};
+use vidmm::{DeviceId, Extent, PAGE_SIZE, PageSize, PagingQueueId, PlanNo, ProcessId, SegmentId};
 
 use super::aspects::{Charge, CpuView, Offer};
 use super::list_entry::ListEntry;
@@ -96,6 +96,8 @@ pub(super) struct Mapping {
     pub cut_from: Option<PageSize>,
     pub read_only: bool,
     pub driver_protection: u64,
+    /// The value of the queue that says when it can be used; 0 is at once.
+    pub asked_by: (PagingQueueId, u64),
     /// Its request is granted.
     pub granted: bool,
     /// It was given back after this submission of its device.

@@ -37,7 +37,7 @@ impl Audit {
             process.root.is_none_or(|root| (root.address.segment, root.address.offset) != (segment, extent.offset))
         });
         let is_over = self.devices.values().all(|device| device.process != id);
-        let is_over = is_over && !self.has_failed && self.reset.is_none();
+        let is_over = is_over && !self.has_failed && self.reset.is_none() && !self.powered_down;
         self.findings.check(left.is_none() || !is_over, Invariant::I15, || {
             format!("{id} is gone, and nothing was mapped any more, but its table at {left:?} was not freed")
         });

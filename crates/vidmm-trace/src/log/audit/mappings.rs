@@ -36,6 +36,7 @@ impl Audit {
                     cut_from: None,
                     read_only,
                     driver_protection,
+                    asked_by: (queue, paging_fence_value),
                     granted: paging_fence_value == 0,
                     freed: None,
                 };

@@ -180,7 +180,7 @@ impl Audit {
                     }
                 }
             }
-            RequestKind::Map(process, start, end) => self.check_mapped(process, start, end),
+            RequestKind::Map(process, start, end) => self.check_mapped((queue, value), process, start, end),
             RequestKind::Move => {}
         }
     }
@@ -213,9 +213,10 @@ impl Audit {
         });
     }
 
-    /// The caller was told that a mapping can be used: what is left of it can.
-    fn check_mapped(&mut self, process: ProcessId, start: u64, end: u64) {
-        for mapping in Vec::from_iter(self.mappings_within(process, start, end).copied()) {
+    /// The caller was told that a mapping can be used: what is left of it can. Another may be at its addresses by now.
+    fn check_mapped(&mut self, asked_by: (PagingQueueId, u64), process: ProcessId, start: u64, end: u64) {
+        let mappings = self.mappings_within(process, start, end);
+        for mapping in Vec::from_iter(mappings.filter(|mapping| mapping.asked_by == asked_by).copied()) {
             self.check_usable(&mapping);
         }
     }
