@@ -319,14 +319,7 @@ fn a_reservation_ends_where_the_next_begins() {
 fn a_part_of_what_is_not_mapped_yet_can_be_freed() {
     let (mut world, client) = World::with_pages(32);
     let a = world.allocate(client, 4);
-    let mapped = world.try_map(client, &MapGpuVirtualAddress::whole(a)).unwrap();
-    assert!(mapped.paging_fence_value > 0);
-    let address = mapped.virtual_address.0;
-    world.free(client, address + PAGE_SIZE, 1).unwrap();
-    world.bring_in(client, &[a]);
-    world.run_all();
-    let seen = [0, 1, 2, 3].map(|page| world.token(client, address + page * PAGE_SIZE));
-    assert_eq!(seen, [Some(0), None, Some(0), Some(0)]);
+    the_second_of_four_pages_is_freed_before_they_are_mapped(&mut world, client, a);
     world.tear_down();
 }
 
@@ -337,15 +330,23 @@ fn what_an_opener_has_asked_for_can_be_freed() {
     let other = world.client();
     let shared = world.create_shared(client, 4);
     world.open(other, shared).unwrap();
-    let mapped = world.try_map(other, &MapGpuVirtualAddress::whole(shared)).unwrap();
+    the_second_of_four_pages_is_freed_before_they_are_mapped(&mut world, other, shared);
+    world.tear_down();
+}
+
+fn the_second_of_four_pages_is_freed_before_they_are_mapped(
+    world: &mut World,
+    client: Client,
+    allocation: AllocationId,
+) {
+    let mapped = world.try_map(client, &MapGpuVirtualAddress::whole(allocation)).unwrap();
     assert!(mapped.paging_fence_value > 0);
     let address = mapped.virtual_address.0;
-    world.free(other, address + PAGE_SIZE, 1).unwrap();
-    world.bring_in(other, &[shared]);
+    world.free(client, address + PAGE_SIZE, 1).unwrap();
+    world.bring_in(client, &[allocation]);
     world.run_all();
-    let seen = [0, 1, 2, 3].map(|page| world.token(other, address + page * PAGE_SIZE));
+    let seen = [0, 1, 2, 3].map(|page| world.token(client, address + page * PAGE_SIZE));
     assert_eq!(seen, [Some(0), None, Some(0), Some(0)]);
-    world.tear_down();
 }
 
 /// GVA-42, GVA-43: where a page of 64 KiB is cut, its rest is mapped by pages of 4 KiB; work does not notice.

@@ -123,16 +123,13 @@ impl Audit {
 
     fn plan_abandoned(&mut self, plan: PlanNo) {
         self.clear_adapter();
-        let abandoned = self.plans.retire(plan);
-        if let Some(plan) = &abandoned {
-            // The tables that it was to initialise are initialised later, in their places.
-            self.place_tables(&plan.steps);
-            self.tables.forget(&plan.steps.freed_tables);
-        }
-        let decommits = abandoned.iter().flat_map(|plan| &plan.decommits);
-        decommits.for_each(|&extent| self.places.system.decommit(extent));
-        self.findings
-            .check(abandoned.is_some(), Invariant::Flt32, || format!("plan {plan} is abandoned, but is not pending"));
+        let Some(abandoned) = self.plans.retire(plan) else {
+            return self.findings.report(Invariant::Flt32, format!("plan {plan} is abandoned, but is not pending"));
+        };
+        // The tables that it was to initialise are initialised later, in their places.
+        self.place_tables(&abandoned.steps);
+        self.tables.forget(&abandoned.steps.freed_tables);
+        abandoned.decommits.iter().for_each(|&extent| self.places.system.decommit(extent));
     }
 
     /// Nothing is resident, under way or being built any more.

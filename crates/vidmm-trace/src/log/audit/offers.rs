@@ -120,12 +120,11 @@ impl Audit {
     /// The backing store of what was offered goes with its content, if its caller allowed that (RES-66).
     fn decommitted(&mut self, id: AllocationId) {
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
-        let allows = |offer: &Offer| offer.flags.contains(OfferFlags::ALLOW_DECOMMIT);
-        let allowed = allocation.offer.as_ref().is_some_and(allows);
+        let (offer, has_place) = (allocation.offer, allocation.decided.is_some());
+        let allowed = offer.is_some_and(|offer| offer.flags.contains(OfferFlags::ALLOW_DECOMMIT));
         // Nothing of it is on its way, and engines do not reach it.
-        let idle = allocation.decided.is_none() && self.plans.is_retired(allocation.last_plan);
-        let lost = allocation.offer.as_ref().is_some_and(|offer| offer.may_be_lost(allocation.decided.is_some()));
-        let because = lost || self.memory_was_refused;
+        let idle = !has_place && self.plans.is_retired(allocation.last_plan);
+        let because = self.memory_was_refused || offer.is_some_and(|offer| offer.may_be_lost(has_place));
         self.findings.check(allowed && idle && because, Invariant::I25, || {
             format!(
                 "the backing store of {id} is decommitted; that is allowed: {allowed}, it is idle: {idle}, \

@@ -588,5 +588,5 @@ impl Alloc {
 }
 
 fn page_64kb(address: u64) -> u64 {
-    address / (64 << 10)
+    address / PAGE_SIZE_64K
 }
