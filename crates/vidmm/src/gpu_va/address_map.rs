@@ -48,6 +48,7 @@ impl<T: Copy> AddressMap<T> {
             entries.insert(position, (address, value));
         }
         self.chunks.insert(at + 1, Chunk { first: entries[0].0, entries });
+        self.join_small(at + 1);
     }
 
     /// Takes the entry at an address out.
@@ -122,6 +123,14 @@ mod tests {
         let mut map = AddressMap::default();
         (0..10 * CHUNK as u64).for_each(|address| map.insert(address, ()));
         assert_eq!(map.chunks.len(), 10);
+    }
+
+    #[test]
+    fn what_comes_between_a_full_chunk_and_a_small_one_joins_the_small_one() {
+        let mut map = AddressMap::default();
+        let end = CHUNK as u64;
+        (0..end).chain([end + 2, end + 1]).for_each(|address| map.insert(address, ()));
+        assert_eq!(map.chunks.len(), 2);
     }
 
     proptest! {
