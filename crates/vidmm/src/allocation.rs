@@ -10,7 +10,7 @@ use crate::{
     contract::{KmdAllocationHandle, KmdOpenHandle},
     extents::Extents,
     gpu_va::Mapping,
-    id::{PlanNo, Slots, kind},
+    id::{AllocationIx, DeviceIx, PlanNo, ProcessIx, Slots, kind},
     place::{MemoryPlace, PageOffset, Place},
     pool::Pool,
     residency::ListEntry,
@@ -25,7 +25,7 @@ pub(crate) type Allocations = Slots<kind::Allocation, Allocation>;
 #[repr(C, align(32))]
 pub(crate) struct Allocation {
     /// The device of the owner that has it: its creator's, while that lives.
-    pub device: u32,
+    pub device: DeviceIx,
     pub state: AllocationState,
     /// How the list of its owner's device names it.
     entry: ListEntry,
@@ -45,7 +45,7 @@ pub(crate) struct Allocation {
     /// The owner's mapping of all of it.
     whole_mapping: Option<WholeMapping>,
     /// The process that owns it, and is charged for it (U-34).
-    pub process: u32,
+    pub process: ProcessIx,
     /// Larger stays longer (CRE-30).
     pub priority: u32,
 }
@@ -64,8 +64,8 @@ struct More {
 /// A shared allocation on a device that does not own it (CRE-06).
 #[derive(Debug)]
 pub(crate) struct Opening {
-    pub device: u32,
-    pub process: u32,
+    pub device: DeviceIx,
+    pub process: ProcessIx,
     /// What the driver calls it; the creator's has no such name.
     pub handle: Option<KmdOpenHandle>,
     /// How the device's list names it.
@@ -77,20 +77,20 @@ pub(crate) struct Opening {
 /// Whose an allocation is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owner {
-    pub process: u32,
-    pub device: u32,
+    pub process: ProcessIx,
+    pub device: DeviceIx,
 }
 
 /// Neighbours of an allocation in the queue of its priority while it is evictable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Links {
-    pub before: u32,
-    pub after: u32,
+    pub before: AllocationIx,
+    pub after: AllocationIx,
 }
 
 impl Links {
     /// No neighbour.
-    pub const NONE: u32 = u32::MAX;
+    pub const NONE: AllocationIx = AllocationIx::new(u32::MAX);
     /// Of an allocation that stands in no queue.
     pub const UNLINKED: Links = Links { before: Self::NONE, after: Self::NONE };
 }
@@ -249,7 +249,7 @@ impl Allocation {
     }
 
     /// How the list of `device` names it; none if it is not open there.
-    pub fn entry(&self, device: u32) -> Option<&ListEntry> {
+    pub fn entry(&self, device: DeviceIx) -> Option<&ListEntry> {
         if device == self.device {
             return Some(&self.entry);
         }
@@ -261,7 +261,7 @@ impl Allocation {
     /// # Panics
     ///
     /// If it is not open there.
-    pub fn entry_mut(&mut self, device: u32) -> &mut ListEntry {
+    pub fn entry_mut(&mut self, device: DeviceIx) -> &mut ListEntry {
         if device == self.device {
             return &mut self.entry;
         }
@@ -271,7 +271,7 @@ impl Allocation {
     }
 
     /// The devices that have it, and how their lists name it; the owner's first.
-    pub fn entries(&self) -> impl Iterator<Item = (u32, &ListEntry)> {
+    pub fn entries(&self) -> impl Iterator<Item = (DeviceIx, &ListEntry)> {
         let own = core::iter::once((self.device, &self.entry));
         own.chain(self.openings().map(|opening| (opening.device, &opening.entry)))
     }
@@ -282,7 +282,7 @@ impl Allocation {
     }
 
     /// Whether a device may name it in calls.
-    pub fn is_open_on(&self, device: u32) -> bool {
+    pub fn is_open_on(&self, device: DeviceIx) -> bool {
         device == self.device || self.openings().any(|opening| opening.device == device && !opening.is_closed)
     }
 
@@ -294,14 +294,14 @@ impl Allocation {
     }
 
     /// A device closes it: calls cannot name it there any more.
-    pub fn close(&mut self, device: u32) {
+    pub fn close(&mut self, device: DeviceIx) {
         let mut openings = self.more.iter_mut().flat_map(|more| &mut more.openings);
         let opening = openings.find(|opening| opening.device == device);
         opening.expect("only what is open is closed").is_closed = true;
     }
 
     /// Nothing of a device names it any more.
-    pub fn forget_opening(&mut self, device: u32) -> Option<Opening> {
+    pub fn forget_opening(&mut self, device: DeviceIx) -> Option<Opening> {
         let openings = &mut self.more.as_mut()?.openings;
         let at = openings.iter().position(|opening| opening.device == device)?;
         Some(openings.remove(at))
@@ -325,7 +325,7 @@ impl Allocation {
     }
 
     /// Whether any device's list names it so that `is_so`.
-    pub fn any_entry(&self, is_so: impl Fn(u32, &ListEntry) -> bool) -> bool {
+    pub fn any_entry(&self, is_so: impl Fn(DeviceIx, &ListEntry) -> bool) -> bool {
         let of_opening = |opening: &Opening| is_so(opening.device, &opening.entry);
         is_so(self.device, &self.entry) || self.more.as_ref().is_some_and(|more| more.openings.iter().any(of_opening))
     }
@@ -336,7 +336,7 @@ impl Allocation {
     }
 
     /// Whether one of `device` does.
-    pub fn is_held_by(&self, device: u32) -> bool {
+    pub fn is_held_by(&self, device: DeviceIx) -> bool {
         self.entry(device).is_some_and(ListEntry::is_holding)
     }
 
@@ -347,7 +347,7 @@ impl Allocation {
 
     /// Where it may be counted when it joins the list of `device`, first choice first. While something outstanding requires it,
     /// that is where it is.
-    pub fn pools(&self, device: u32) -> [Option<Pool>; 2] {
+    pub fn pools(&self, device: DeviceIx) -> [Option<Pool>; 2] {
         let is_counted = |other, entry: &ListEntry| entry.is_outstanding() || (other != device && entry.count > 0);
         if self.any_entry(is_counted) {
             return [Some(self.pool()), None];

@@ -9,7 +9,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 
 use crate::{
     free_ranges::FreeRanges,
-    id::PlanNo,
+    id::{AllocationIx, PlanNo},
     linear::{Compaction, LinearSegment, MAX_SEGMENT_SIZE, Movable},
     units::{Extent, PAGE_SIZE_64K},
 };
@@ -22,9 +22,9 @@ pub(crate) struct ApertureRanges {
     /// Nothing is mapped there, and no plan that has not entered the stream unmaps what was: to be assigned first.
     vacant: FreeRanges,
     /// By allocation.
-    assigned: BTreeMap<u32, Extent>,
+    assigned: BTreeMap<AllocationIx, Extent>,
     /// Which allocation is mapped, by the range's first byte.
-    shown: BTreeMap<u64, (u64, u32)>,
+    shown: BTreeMap<u64, (u64, AllocationIx)>,
     /// Ranges that a plan unmaps which has not entered the stream.
     emptied: BTreeMap<PlanNo, Vec<Extent>>,
 }
@@ -47,13 +47,13 @@ impl ApertureRanges {
     }
 
     /// The range that `allocation` may be mapped at.
-    pub fn assigned(&self, allocation: u32) -> Option<Extent> {
+    pub fn assigned(&self, allocation: AllocationIx) -> Option<Extent> {
         self.assigned.get(&allocation).copied()
     }
 
     /// Assigns a range of `size` bytes to `allocation`: the one that shows it already, if that can be had. None if no hole is
     /// large enough.
-    pub fn assign(&mut self, allocation: u32, size: u64, shown_at: Option<u64>) -> Option<Extent> {
+    pub fn assign(&mut self, allocation: AllocationIx, size: u64, shown_at: Option<u64>) -> Option<Extent> {
         let kept = shown_at.map(|offset| Extent { offset, size });
         let range = match kept.filter(|&kept| self.unassigned.take(kept).is_some()) {
             Some(kept) => kept,
@@ -90,30 +90,30 @@ impl ApertureRanges {
     }
 
     /// Nothing outstanding requires `allocation` any more: its range may be assigned to others.
-    pub fn release(&mut self, allocation: u32) {
+    pub fn release(&mut self, allocation: AllocationIx) {
         if let Some(range) = self.assigned.remove(&allocation) {
             self.unassigned.insert(range);
         }
     }
 
     /// The bytes assigned to those of the allocations that `counts` says.
-    pub fn assigned_bytes(&self, counts: impl Fn(u32) -> bool) -> u64 {
+    pub fn assigned_bytes(&self, counts: impl Fn(AllocationIx) -> bool) -> u64 {
         self.assigned.iter().filter(|&(&allocation, _)| counts(allocation)).map(|(_, range)| range.size).sum()
     }
 
     /// Allocations that are mapped inside `range`.
-    pub fn shown_in(&self, range: Extent) -> impl Iterator<Item = u32> {
+    pub fn shown_in(&self, range: Extent) -> impl Iterator<Item = AllocationIx> {
         self.mapped_in(range).map(|(shown, _)| shown)
     }
 
-    fn mapped_in(&self, range: Extent) -> impl Iterator<Item = (u32, Extent)> {
+    fn mapped_in(&self, range: Extent) -> impl Iterator<Item = (AllocationIx, Extent)> {
         let before_end = self.shown.range(..range.end()).rev();
         let mapped = before_end.take_while(move |&(&start, &(size, _))| start + size > range.offset);
         mapped.map(|(&offset, &(size, allocation))| (allocation, Extent { offset, size }))
     }
 
     /// `allocation` is mapped at `range`, after the plans that are named in `after`.
-    pub fn show(&mut self, allocation: u32, range: Extent, after: &mut Vec<PlanNo>) {
+    pub fn show(&mut self, allocation: AllocationIx, range: Extent, after: &mut Vec<PlanNo>) {
         debug_assert!(self.shown_in(range).next().is_none(), "a range shows one allocation");
         self.shown.insert(range.offset, (range.size, allocation));
         self.vacant.take_all_of(range);
@@ -167,7 +167,7 @@ impl ApertureRanges {
     }
 
     /// What is mapped: the allocation and its range, for the audit.
-    pub fn shown(&self) -> impl Iterator<Item = (u32, Extent)> {
+    pub fn shown(&self) -> impl Iterator<Item = (AllocationIx, Extent)> {
         self.shown.iter().map(|(&offset, &(size, allocation))| (allocation, Extent { offset, size }))
     }
 
@@ -194,30 +194,34 @@ mod tests {
 
     const K64: u64 = PAGE_SIZE_64K;
 
+    fn allocation(index: u32) -> AllocationIx {
+        AllocationIx::new(index)
+    }
+
     #[test]
     fn an_allocation_keeps_the_range_that_shows_it_if_nobody_else_was_assigned_it() {
         let mut ranges = ApertureRanges::new(4 * K64);
-        let first = ranges.assign(1, K64, None).unwrap();
-        ranges.show(1, first, &mut Vec::new());
-        ranges.release(1);
-        assert_eq!(ranges.assign(1, K64, Some(first.offset)), Some(first));
-        ranges.release(1);
-        assert_eq!(ranges.assign(2, 4 * K64, None).unwrap(), Extent { offset: 0, size: 4 * K64 });
-        assert_eq!(ranges.assign(1, K64, Some(first.offset)), None);
-        assert_eq!(ranges.shown_in(Extent { offset: 0, size: 4 * K64 }).collect::<Vec<_>>(), [1]);
+        let first = ranges.assign(allocation(1), K64, None).unwrap();
+        ranges.show(allocation(1), first, &mut Vec::new());
+        ranges.release(allocation(1));
+        assert_eq!(ranges.assign(allocation(1), K64, Some(first.offset)), Some(first));
+        ranges.release(allocation(1));
+        assert_eq!(ranges.assign(allocation(2), 4 * K64, None).unwrap(), Extent { offset: 0, size: 4 * K64 });
+        assert_eq!(ranges.assign(allocation(1), K64, Some(first.offset)), None);
+        assert_eq!(ranges.shown_in(Extent { offset: 0, size: 4 * K64 }).collect::<Vec<_>>(), [allocation(1)]);
     }
 
     #[test]
     fn a_range_where_nothing_is_mapped_is_assigned_first() {
         let mut ranges = ApertureRanges::new(4 * K64);
-        let range = ranges.assign(1, K64, None).unwrap();
-        ranges.show(1, range, &mut Vec::new());
-        ranges.release(1);
-        assert_eq!(ranges.assign(2, K64, None), Some(Extent { offset: K64, size: K64 }));
+        let range = ranges.assign(allocation(1), K64, None).unwrap();
+        ranges.show(allocation(1), range, &mut Vec::new());
+        ranges.release(allocation(1));
+        assert_eq!(ranges.assign(allocation(2), K64, None), Some(Extent { offset: K64, size: K64 }));
         ranges.hide(5, range);
-        assert_eq!(ranges.assign(3, 2 * K64, None), Some(Extent { offset: 2 * K64, size: 2 * K64 }));
-        assert_eq!(ranges.assign(4, K64, None), Some(range), "then what a plan is about to unmap");
-        ranges.release(4);
+        assert_eq!(ranges.assign(allocation(3), 2 * K64, None), Some(Extent { offset: 2 * K64, size: 2 * K64 }));
+        assert_eq!(ranges.assign(allocation(4), K64, None), Some(range), "then what a plan is about to unmap");
+        ranges.release(allocation(4));
         ranges.entered(5);
         assert_eq!(ranges.vacant().next().unwrap().offset, 0);
     }
@@ -225,11 +229,11 @@ mod tests {
     #[test]
     fn who_is_mapped_where_another_was_comes_after_the_plan_that_unmaps_it() {
         let mut ranges = ApertureRanges::new(4 * K64);
-        let range = ranges.assign(1, 2 * K64, None).unwrap();
-        ranges.show(1, range, &mut Vec::new());
+        let range = ranges.assign(allocation(1), 2 * K64, None).unwrap();
+        ranges.show(allocation(1), range, &mut Vec::new());
         ranges.hide(9, range);
         let mut after = Vec::new();
-        ranges.show(2, Extent { offset: range.offset + K64, size: K64 }, &mut after);
+        ranges.show(allocation(2), Extent { offset: range.offset + K64, size: K64 }, &mut after);
         assert_eq!(after, [9]);
     }
 }

@@ -5,6 +5,7 @@ use core::fmt;
 
 use crate::{
     allocation::{Allocation, AllocationState},
+    id::AllocationIx,
     place::{PageOffset, Place},
     pool::Pool,
     residency::{EntryFlags, ListEntry},
@@ -111,7 +112,7 @@ impl VidMm {
         let mut end = 0;
         let mut mapped = 0;
         for (index, range) in self.aperture.shown() {
-            let place = self.allocations[index as usize].place;
+            let place = self.allocations[index].place;
             audit.holds(
                 place == Some(Place::Aperture(PageOffset::of_bytes(range.offset))) && range.offset >= end,
                 || format!("SEG-13: {range:?} of the aperture shows allocation {index}, which is at {place:?}"),
@@ -119,7 +120,7 @@ impl VidMm {
             (end, mapped) = (range.end(), mapped + 1);
         }
         for vacant in self.aperture.vacant() {
-            let shown: Vec<u32> = self.aperture.shown_in(vacant).collect();
+            let shown: Vec<AllocationIx> = self.aperture.shown_in(vacant).collect();
             audit.holds(shown.is_empty(), || {
                 format!("SEG-13: {vacant:?} of the aperture is vacant and shows {shown:?}")
             });
@@ -127,13 +128,13 @@ impl VidMm {
         let placed = self.allocations.iter().filter(|(_, a)| matches!(a.place, Some(Place::Aperture(_)))).count();
         audit.equal("SEG-13: allocations in the aperture", mapped, placed as u64);
         for (index, allocation) in self.allocations.iter() {
-            let (assigned, held) = (self.aperture.assigned(index as u32), allocation.is_held());
+            let (assigned, held) = (self.aperture.assigned(index), allocation.is_held());
             let is_elsewhere = matches!((allocation.place, assigned), (Some(Place::Aperture(at)), Some(range)) if range.offset != at.bytes());
             let physical = allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY);
             let is_unmapped = physical && allocation.place == Some(Place::System);
             audit.holds(!is_unmapped, || format!("SEG-13: allocation {index} is resident outside the aperture"));
             audit.holds(!(held && is_elsewhere), || format!("SEG-13: allocation {index} is held outside its range"));
-            audit.holds(assigned.is_none() || allocation.is_required() || self.is_listed_offered(index as u32), || {
+            audit.holds(assigned.is_none() || allocation.is_required() || self.is_listed_offered(index), || {
                 format!("SEG-13: allocation {index} keeps a range that nothing requires")
             });
         }
@@ -141,14 +142,14 @@ impl VidMm {
 
     /// CRE-31a: the queues hold exactly the resident allocations that nobody requires.
     fn check_evictable(&self, pool: Pool, audit: &mut Audit) {
-        let queued: Vec<u32> = self.evictable[pool].iter(&self.allocations).collect();
+        let queued: Vec<AllocationIx> = self.evictable[pool].iter(&self.allocations).collect();
         let is_marked = |a: &Allocation| a.state.contains(AllocationState::EVICTABLE) && is_in(a, pool);
         let marked = self.allocations.iter().filter(|(_, a)| is_marked(a));
         let (count, bytes) = marked.fold((0, 0), |(count, bytes), (_, a)| (count + 1, bytes + a.size));
         audit.equal("CRE-31a: evictable allocations", queued.len() as u64, count);
         audit.equal("CRE-31a: evictable bytes", self.evictable[pool].bytes(), bytes);
         for index in queued {
-            let allocation = &self.allocations[index as usize];
+            let allocation = &self.allocations[index];
             let is_marked = allocation.state.contains(AllocationState::EVICTABLE);
             audit.holds(is_marked, || format!("CRE-31a: allocation {index} is queued but not marked evictable"));
             let (stands, belongs) = (allocation.queued_class(), self.class_of(index));
@@ -163,7 +164,7 @@ impl VidMm {
         let offered = self.allocations.iter().filter(|(_, a)| a.state.contains(AllocationState::OFFERED)).count();
         audit.equal("I25: offered allocations", self.offers.len() as u64, offered as u64);
         for &index in self.offers.keys() {
-            let allocation = &self.allocations[index as usize];
+            let allocation = &self.allocations[index];
             audit.holds(allocation.state.contains(AllocationState::OFFERED), || {
                 format!("I25: allocation {index} has an offer, but is not offered")
             });
@@ -185,7 +186,7 @@ impl VidMm {
         let locked = self.allocations.iter().filter(|(_, a)| a.state.contains(AllocationState::LOCKED)).count();
         audit.equal("RES-80: locked allocations", self.locks.len() as u64, locked as u64);
         for (&index, lock) in &self.locks {
-            let allocation = &self.allocations[index as usize];
+            let allocation = &self.allocations[index];
             audit.holds(lock.count > 0 && allocation.state.contains(AllocationState::LOCKED), || {
                 format!("RES-80: allocation {index} has {lock:?}, but is not locked")
             });
@@ -196,10 +197,10 @@ impl VidMm {
         }
     }
 
-    fn check_allocation_books(&self, index: usize, allocation: &Allocation, audit: &mut Audit) {
+    fn check_allocation_books(&self, index: AllocationIx, allocation: &Allocation, audit: &mut Audit) {
         let (state, is_held) = (allocation.state, allocation.is_held());
         for (device, entry) in allocation.entries() {
-            let device = &self.devices[device as usize];
+            let device = &self.devices[device];
             audit.holds(!entry.is_open() || entry.count > 0, || {
                 format!("D2: allocation {index} has an open span, but its entry is {entry:?}")
             });
@@ -237,13 +238,13 @@ impl VidMm {
         };
         audit.holds(state.contains(may_be_there), || format!("I01: allocation {index} is outside its segment set"));
         for mapping in allocation.mappings() {
-            let space = &self.processes[mapping.process as usize].space;
+            let space = &self.processes[mapping.process].space;
             let shows = [mapping.virtual_address, mapping.end() - 1].map(|address| space.allocation_at(address));
-            audit.holds(shows == [Some(index as u32); 2], || {
+            audit.holds(shows == [Some(index); 2], || {
                 format!("GVA-50: {:#x} of allocation {index} is not in its address space", mapping.virtual_address)
             });
             for key in self.tables_of(&mapping) {
-                let users = self.processes[mapping.process as usize].tables.get(key).map_or(0, |table| table.users);
+                let users = self.processes[mapping.process].tables.get(key).map_or(0, |table| table.users);
                 audit.holds(users > 0, || {
                     format!("D9: allocation {index} is mapped through {key:?}, which it does not hold")
                 });
@@ -254,11 +255,11 @@ impl VidMm {
     fn check_devices(&self, audit: &mut Audit) {
         for (index, process) in self.processes.iter() {
             for pool in Pool::ALL {
-                let own = self.allocations.iter().filter(|(_, a)| a.process as usize == index && is_in(a, pool));
+                let own = self.allocations.iter().filter(|(_, a)| a.process == index && is_in(a, pool));
                 let usage: u64 = own.map(|(_, allocation)| allocation.size).sum();
                 audit.equal("I16: usage of a process", process.standing.usage[pool], usage);
-                let lists = process.devices.iter().map(|&device| self.devices[device as usize].list[pool].now());
-                audit.equal("RES-53: demand of a process", self.shares[pool].get(index as u32).demand, lists.sum());
+                let lists = process.devices.iter().map(|&device| self.devices[device].list[pool].now());
+                audit.equal("RES-53: demand of a process", self.shares[pool].get(index).demand, lists.sum());
             }
         }
         for pool in Pool::ALL {
@@ -272,7 +273,7 @@ impl VidMm {
         audit.holds(overweight.is_empty(), || format!("RES-19: the lists of devices {overweight:?} never fit"));
         for (index, device) in self.devices.iter() {
             let open = || {
-                let open = self.allocations.iter().filter_map(|(_, a)| Some((a, a.entry(index as u32)?)));
+                let open = self.allocations.iter().filter_map(|(_, a)| Some((a, a.entry(index)?)));
                 open.collect::<Vec<_>>()
             };
             audit.equal("I28: allocations of a device", device.allocations.into(), open().len() as u64);
@@ -305,7 +306,7 @@ impl VidMm {
     fn check_books(&self, audit: &mut Audit) {
         let named = self.patching.allocations.keys().chain(self.offers.keys()).chain(self.discards.keys());
         for &index in named.chain(self.locks.keys()) {
-            audit.holds(self.allocations.contains(index as usize), || {
+            audit.holds(self.allocations.contains(index), || {
                 format!("I34: books of allocation {index} are kept, but it is gone")
             });
         }
@@ -316,7 +317,7 @@ impl VidMm {
         for number in self.stream.numbers() {
             let plan = self.stream.get(number).expect("it was just listed");
             for &(device, submission) in &plan.waits {
-                let dispatched = self.devices[device as usize].dispatched();
+                let dispatched = self.devices[device].dispatched();
                 audit.holds(submission <= dispatched, || {
                     format!("D5: plan {number} waits for submission {submission}, dispatched are {dispatched}")
                 });

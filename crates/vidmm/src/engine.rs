@@ -2,7 +2,12 @@
 
 use alloc::{collections::VecDeque, vec::Vec};
 
-use crate::{contract::EngineFence, id::SubmissionNo, submission::FenceValueDesc, units::Nanoseconds};
+use crate::{
+    contract::EngineFence,
+    id::{ContextIx, SubmissionNo},
+    submission::FenceValueDesc,
+    units::Nanoseconds,
+};
 
 /// An engine.
 #[derive(Debug, Default)]
@@ -37,7 +42,7 @@ pub(crate) enum Work {
     Paging,
     /// A submission of a context.
     User {
-        context: u32,
+        context: ContextIx,
         submission: SubmissionNo,
         signals: Vec<FenceValueDesc>,
         /// Of a portion, its first byte in the DMA buffer and the first that is not in it.

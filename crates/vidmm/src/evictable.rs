@@ -10,8 +10,9 @@ use alloc::collections::BTreeMap;
 use core::ops::Bound;
 
 use crate::allocation::{Allocation, AllocationState, Allocations, Links};
+use crate::id::AllocationIx;
 
-const NONE: u32 = Links::NONE;
+const NONE: AllocationIx = Links::NONE;
 
 /// What an allocation that may be evicted is to its owner, in the order in which they go.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -68,7 +69,7 @@ impl Allocation {
 #[derive(Debug, Default)]
 pub(crate) struct Evictable {
     /// First and last of the queue of each class and priority.
-    queues: BTreeMap<(Class, u32), (u32, u32)>,
+    queues: BTreeMap<(Class, u32), (AllocationIx, AllocationIx)>,
     bytes: [u64; Class::COUNT],
 }
 
@@ -84,8 +85,8 @@ impl Evictable {
     }
 
     /// Appends `index` as the most recently used of its class and priority. Does nothing if it is in already.
-    pub fn push(&mut self, allocations: &mut Allocations, index: u32, class: Class) {
-        let allocation = &mut allocations[index as usize];
+    pub fn push(&mut self, allocations: &mut Allocations, index: AllocationIx, class: Class) {
+        let allocation = &mut allocations[index];
         if allocation.state.contains(AllocationState::EVICTABLE) {
             return;
         }
@@ -96,13 +97,13 @@ impl Evictable {
         let before = core::mem::replace(last, index);
         allocation.links = Links { before, after: NONE };
         if before != NONE {
-            allocations[before as usize].links.after = index;
+            allocations[before].links.after = index;
         }
     }
 
     /// Takes `index` out. Does nothing if it is not in. Its priority is what it was when it entered.
-    pub fn remove(&mut self, allocations: &mut Allocations, index: u32) {
-        let allocation = &mut allocations[index as usize];
+    pub fn remove(&mut self, allocations: &mut Allocations, index: AllocationIx) {
+        let allocation = &mut allocations[index];
         if !allocation.state.contains(AllocationState::EVICTABLE) {
             return;
         }
@@ -115,24 +116,26 @@ impl Evictable {
             self.queues.remove(&key);
             return;
         }
-        match before {
-            NONE => self.ends(key).0 = after,
-            _ => allocations[before as usize].links.after = after,
+        if before == NONE {
+            self.ends(key).0 = after;
+        } else {
+            allocations[before].links.after = after;
         }
-        match after {
-            NONE => self.ends(key).1 = before,
-            _ => allocations[after as usize].links.before = before,
+        if after == NONE {
+            self.ends(key).1 = before;
+        } else {
+            allocations[after].links.before = before;
         }
     }
 
-    fn ends(&mut self, key: (Class, u32)) -> &mut (u32, u32) {
+    fn ends(&mut self, key: (Class, u32)) -> &mut (AllocationIx, AllocationIx) {
         self.queues.get_mut(&key).expect("a linked allocation is in a queue")
     }
 
     /// Who goes after `index`, which is one of them; after none, the first.
-    pub fn after(&self, allocations: &Allocations, index: Option<u32>) -> Option<u32> {
+    pub fn after(&self, allocations: &Allocations, index: Option<AllocationIx>) -> Option<AllocationIx> {
         let Some(index) = index else { return self.queues.values().next().map(|&(first, _)| first) };
-        let allocation = &allocations[index as usize];
+        let allocation = &allocations[index];
         if allocation.links.after != NONE {
             return Some(allocation.links.after);
         }
@@ -141,15 +144,15 @@ impl Evictable {
     }
 
     /// All of them in the order in which they go.
-    pub fn iter(&self, allocations: &Allocations) -> impl Iterator<Item = u32> {
+    pub fn iter(&self, allocations: &Allocations) -> impl Iterator<Item = AllocationIx> {
         self.queues.values().flat_map(move |&(first, _)| queue(allocations, first))
     }
 }
 
 /// A queue from `first` on.
-fn queue(allocations: &Allocations, first: u32) -> impl Iterator<Item = u32> {
+fn queue(allocations: &Allocations, first: AllocationIx) -> impl Iterator<Item = AllocationIx> {
     core::iter::successors(Some(first), move |&index| {
-        let after = allocations[index as usize].links.after;
+        let after = allocations[index].links.after;
         (after != NONE).then_some(after)
     })
 }

@@ -17,41 +17,43 @@ pub trait Kind {
 }
 
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $id:ident, $kind:ident, $name:literal;)*) => {
+    ($($(#[$doc:meta])* $id:ident, $ix:ident, $kind:ident, $name:literal;)*) => {
         /// The kinds of objects, which only tell [`Id`]s apart.
         pub mod kind {
             $(#[doc = concat!("Kind of a ", $name, ".")] pub enum $kind {}
             impl super::Kind for $kind { const NAME: &'static str = $name; })*
         }
         $($(#[$doc])* pub type $id = Id<kind::$kind>;)*
+        $(#[allow(dead_code, reason = "not every kind is indexed")] #[doc = concat!("The index of a ", $name, ".")] pub(crate) type $ix = Ix<kind::$kind>;)*
     };
 }
 
 kinds! {
     /// A process that uses the adapter.
-    ProcessId, Process, "process";
+    ProcessId, ProcessIx, Process, "process";
     /// A device: the unit that has a residency list, and that is put in error.
     #[doc(alias = "hDevice")]
-    DeviceId, Device, "device";
+    DeviceId, DeviceIx, Device, "device";
     /// A context: a queue of work for one engine.
     #[doc(alias = "hContext")]
-    ContextId, Context, "context";
+    ContextId, ContextIx, Context, "context";
     /// A paging queue (RES-30).
     #[doc(alias = "hPagingQueue")]
-    PagingQueueId, PagingQueue, "paging queue";
+    PagingQueueId, PagingQueueIx, PagingQueue, "paging queue";
     /// A monitored fence (SYN-01).
     #[doc(alias = "hSyncObject")]
-    MonitoredFenceId, MonitoredFence, "monitored fence";
+    MonitoredFenceId, MonitoredFenceIx, MonitoredFence, "monitored fence";
     /// A registration for trim notifications (RES-40).
-    TrimNotificationId, TrimNotification, "trim notification";
+    TrimNotificationId, TrimNotificationIx, TrimNotification, "trim notification";
     /// An allocation.
     #[doc(alias = "hAllocation")]
-    AllocationId, Allocation, "allocation";
+    AllocationId, AllocationIx, Allocation, "allocation";
 }
 
 impl<K> Id<K> {
-    pub(crate) const fn index(self) -> usize {
-        self.index as usize
+    /// The index alone, which another object may have by now.
+    pub(crate) const fn ix(self) -> Ix<K> {
+        Ix { index: self.index, kind: PhantomData }
     }
 
     /// The name as one number: the generation above, the index below.
@@ -116,6 +118,67 @@ impl<'de, K> serde::Deserialize<'de> for Id<K> {
     }
 }
 
+/// The index of an object of kind `K` that lives. Ours: the core names objects by it, and keeps it no longer than the object lives.
+pub(crate) struct Ix<K> {
+    index: u32,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> Ix<K> {
+    /// The smallest index.
+    pub const FIRST: Self = Self::new(0);
+
+    pub const fn new(index: u32) -> Self {
+        Self { index, kind: PhantomData }
+    }
+
+    pub const fn get(self) -> u32 {
+        self.index
+    }
+
+    pub const fn next(self) -> Self {
+        Self::new(self.index + 1)
+    }
+
+    /// Where a table of all objects of the kind has it.
+    pub const fn at(self) -> usize {
+        self.index as usize
+    }
+}
+
+impl<K> Clone for Ix<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<K> Copy for Ix<K> {}
+impl<K> PartialEq for Ix<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.index == other.index
+    }
+}
+impl<K> Eq for Ix<K> {}
+impl<K> PartialOrd for Ix<K> {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl<K> Ord for Ix<K> {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        self.index.cmp(&other.index)
+    }
+}
+impl<K> fmt::Display for Ix<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.index, f)
+    }
+}
+impl<K: Kind> fmt::Debug for Ix<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", K::NAME, self.index)
+    }
+}
+
 /// A plan's number, in the order in which plans are decided, from 1. Ours.
 pub type PlanNo = u64;
 
@@ -137,72 +200,71 @@ pub(crate) struct Slots<K, T> {
     /// Apart from the values, so that neither pads the other.
     generations: Vec<u32>,
     values: Vec<Option<T>>,
-    free: Vec<u32>,
-    kind: PhantomData<fn() -> K>,
+    free: Vec<Ix<K>>,
 }
 
 impl<K: Kind, T> Slots<K, T> {
     pub fn new() -> Self {
-        Self { generations: Vec::new(), values: Vec::new(), free: Vec::new(), kind: PhantomData }
+        Self { generations: Vec::new(), values: Vec::new(), free: Vec::new() }
     }
 
     pub fn insert(&mut self, value: T) -> Id<K> {
-        let index = self.free.pop().unwrap_or_else(|| {
+        let index = self.next_index();
+        if self.free.pop().is_none() {
             self.generations.push(0);
             self.values.push(None);
             assert!(self.values.len() <= 1 << 31, "more objects than indices");
-            self.values.len() as u32 - 1
-        });
-        self.values[index as usize] = Some(value);
-        self.id(index as usize)
+        }
+        self.values[index.at()] = Some(value);
+        self.id(index)
     }
 
     /// The index that the next object gets.
-    pub fn next_index(&self) -> usize {
-        self.free.last().map_or(self.values.len(), |&index| index as usize)
+    pub fn next_index(&self) -> Ix<K> {
+        self.free.last().copied().unwrap_or(Ix::new(self.values.len() as u32))
     }
 
     /// Destroys the object; its name dies with it.
-    pub fn remove(&mut self, index: usize) -> T {
-        let value = self.values[index].take().expect("only living objects are removed");
-        self.generations[index] = self.generations[index].wrapping_add(1);
-        self.free.push(index as u32);
+    pub fn remove(&mut self, index: Ix<K>) -> T {
+        let value = self.values[index.at()].take().expect("only living objects are removed");
+        self.generations[index.at()] = self.generations[index.at()].wrapping_add(1);
+        self.free.push(index);
         value
     }
 
     /// The index of a caller's handle, if it names a living object.
-    pub fn lookup(&self, id: Id<K>) -> Result<usize, InvalidHandle> {
-        let index = id.index();
-        if self.contains(index) && self.generations[index] == id.generation {
+    pub fn lookup(&self, id: Id<K>) -> Result<Ix<K>, InvalidHandle> {
+        let index = id.ix();
+        if self.contains(index) && self.generations[index.at()] == id.generation {
             return Ok(index);
         }
         Err(InvalidHandle { kind: K::NAME, index: id.index })
     }
 
-    pub fn contains(&self, index: usize) -> bool {
-        self.values.get(index).is_some_and(Option::is_some)
+    pub fn contains(&self, index: Ix<K>) -> bool {
+        self.values.get(index.at()).is_some_and(Option::is_some)
     }
 
-    pub fn id(&self, index: usize) -> Id<K> {
-        Id { index: index as u32, generation: self.generations[index], kind: PhantomData }
+    pub fn id(&self, index: Ix<K>) -> Id<K> {
+        Id { index: index.index, generation: self.generations[index.at()], kind: PhantomData }
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
-        self.values.iter().enumerate().filter_map(|(index, value)| Some((index, value.as_ref()?)))
+    pub fn iter(&self) -> impl Iterator<Item = (Ix<K>, &T)> {
+        self.values.iter().enumerate().filter_map(|(index, value)| Some((Ix::new(index as u32), value.as_ref()?)))
     }
 }
 
-impl<K, T> core::ops::Index<usize> for Slots<K, T> {
+impl<K, T> core::ops::Index<Ix<K>> for Slots<K, T> {
     type Output = T;
     #[inline]
-    fn index(&self, index: usize) -> &T {
-        self.values[index].as_ref().expect("the core only indexes living objects")
+    fn index(&self, index: Ix<K>) -> &T {
+        self.values[index.at()].as_ref().expect("the core only indexes living objects")
     }
 }
 
-impl<K, T> core::ops::IndexMut<usize> for Slots<K, T> {
+impl<K, T> core::ops::IndexMut<Ix<K>> for Slots<K, T> {
     #[inline]
-    fn index_mut(&mut self, index: usize) -> &mut T {
-        self.values[index].as_mut().expect("the core only indexes living objects")
+    fn index_mut(&mut self, index: Ix<K>) -> &mut T {
+        self.values[index.at()].as_mut().expect("the core only indexes living objects")
     }
 }

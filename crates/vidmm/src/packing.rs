@@ -8,6 +8,7 @@
 use alloc::{collections::BTreeSet, vec::Vec};
 
 use crate::{
+    id::{AllocationIx, DeviceIx},
     patching::Wish,
     pool::{PerPool, Pool},
     residency::ListEntry,
@@ -17,7 +18,7 @@ use crate::{
 
 impl VidMm {
     /// What the ranges of an allocation must be multiples of in a pool, in bytes.
-    pub(crate) fn alignment(&self, index: u32, pool: Pool) -> u64 {
+    pub(crate) fn alignment(&self, index: AllocationIx, pool: Pool) -> u64 {
         match pool {
             Pool::Memory => {
                 let known = self.patching.allocations.get(&index);
@@ -28,9 +29,9 @@ impl VidMm {
     }
 
     /// What an allocation weighs in a pool, in bytes: with GPU virtual addresses its size.
-    pub(crate) fn weight(&self, index: u32, pool: Pool) -> u64 {
+    pub(crate) fn weight(&self, index: AllocationIx, pool: Pool) -> u64 {
         let alignment = if self.adapter.is_physical() { self.alignment(index, pool) } else { 1 };
-        self.allocations[index as usize].size.next_multiple_of(alignment)
+        self.allocations[index].size.next_multiple_of(alignment)
     }
 
     /// The size of the segment that a pool's allocations have ranges of, in bytes.
@@ -42,7 +43,7 @@ impl VidMm {
     }
 
     /// What may still join a device's list, in bytes of weight. Below 0 is nothing.
-    pub(crate) fn packing_room(&self, device: u32) -> PerPool<i128> {
+    pub(crate) fn packing_room(&self, device: DeviceIx) -> PerPool<i128> {
         if !self.adapter.is_physical() {
             return PerPool::new(i128::MAX, i128::MAX);
         }
@@ -53,13 +54,13 @@ impl VidMm {
     }
 
     /// Whether a device's list still fits together when these of its allocations are in the other pool.
-    pub(crate) fn packs_if_moved(&self, device: u32, moved: &[u32]) -> bool {
+    pub(crate) fn packs_if_moved(&self, device: DeviceIx, moved: &[AllocationIx]) -> bool {
         if !self.adapter.is_physical() {
             return true;
         }
         let mut room = self.packing_room(device);
         for &index in moved {
-            let from = self.allocations[index as usize].pool();
+            let from = self.allocations[index].pool();
             for pool in Pool::ALL {
                 let weight = i128::from(self.weight(index, pool));
                 room[pool] += if pool == from { weight } else { -weight };
@@ -69,7 +70,7 @@ impl VidMm {
     }
 
     /// Whether what a device holds, or is to hold again, fits together with `joining`, if nothing else is there.
-    pub(crate) fn packs_with(&self, device: u32, joining: impl Iterator<Item = u32>) -> bool {
+    pub(crate) fn packs_with(&self, device: DeviceIx, joining: impl Iterator<Item = AllocationIx>) -> bool {
         if !self.adapter.is_physical() {
             return true;
         }
@@ -79,32 +80,32 @@ impl VidMm {
         Pool::ALL.into_iter().all(|pool| weights[pool] <= self.range_capacity(pool))
     }
 
-    fn weights(&self, allocations: BTreeSet<u32>) -> PerPool<u64> {
+    fn weights(&self, allocations: BTreeSet<AllocationIx>) -> PerPool<u64> {
         let mut weights: PerPool<u64> = PerPool::default();
         for index in allocations {
-            let pool = self.allocations[index as usize].pool();
+            let pool = self.allocations[index].pool();
             weights[pool] += self.weight(index, pool);
         }
         weights
     }
 
     /// The allocations that a device's list names so that `is_so`.
-    pub(crate) fn on_list(&self, device: u32, is_so: impl Fn(&ListEntry) -> bool) -> BTreeSet<u32> {
-        let is_listed = |index: &u32| self.allocations[*index as usize].entry(device).is_some_and(&is_so);
+    pub(crate) fn on_list(&self, device: DeviceIx, is_so: impl Fn(&ListEntry) -> bool) -> BTreeSet<AllocationIx> {
+        let is_listed = |index: &AllocationIx| self.allocations[*index].entry(device).is_some_and(&is_so);
         self.named_by_list(device).filter(is_listed).collect()
     }
 
     /// Allocations in the order in which their ranges lie one behind the other, and waste nothing but what their weights say.
-    pub(crate) fn sort_for_packing(&self, allocations: &mut [u32], pool: Pool) {
+    pub(crate) fn sort_for_packing(&self, allocations: &mut [AllocationIx], pool: Pool) {
         allocations.sort_unstable_by_key(|&index| {
-            let (alignment, size) = (self.alignment(index, pool), self.allocations[index as usize].size);
+            let (alignment, size) = (self.alignment(index, pool), self.allocations[index].size);
             (core::cmp::Reverse((alignment, size)), index)
         });
     }
 
     /// Devices with device lists whose lists weigh more than fits, for the audit.
-    pub(crate) fn overweight(&self) -> Vec<usize> {
-        let is_over = |index: &usize| Pool::ALL.into_iter().any(|pool| self.packing_room(*index as u32)[pool] < 0);
+    pub(crate) fn overweight(&self) -> Vec<DeviceIx> {
+        let is_over = |index: &DeviceIx| Pool::ALL.into_iter().any(|pool| self.packing_room(*index)[pool] < 0);
         let devices = self.devices.iter().filter(|(_, books)| !books.has_reference_lists());
         devices.map(|(index, _)| index).filter(is_over).collect()
     }

@@ -3,6 +3,7 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use crate::{
+    id::{AllocationIx, ContextIx},
     linear::{Direction, HintedBank},
     units::{Extent, PAGE_SIZE},
 };
@@ -29,10 +30,10 @@ pub struct PreparationKnobs {
 #[derive(Debug, Default)]
 pub(crate) struct Patching {
     pub knobs: PreparationKnobs,
-    pub allocations: BTreeMap<u32, Patched>,
+    pub allocations: BTreeMap<AllocationIx, Patched>,
     /// The context whose DMA buffer has been cut and not come to its last portion: there is one at most, so that no two wait
     /// for what the other keeps in its place.
-    pub splitting: Option<u32>,
+    pub splitting: Option<ContextIx>,
     /// DMA buffers so far, and when each context was served last.
     pub num_dma_buffers: u64,
     pub turns: u64,

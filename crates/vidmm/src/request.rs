@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::{
     gpu_va::Mapping,
-    id::{PlanNo, SubmissionNo},
+    id::{AllocationIx, PagingQueueIx, PlanNo, SubmissionNo},
     spans::SpanNo,
 };
 
@@ -20,7 +20,7 @@ pub(crate) struct Request {
     /// Its place among the requests of all devices.
     pub arrival: u64,
     /// The paging queue it was made on, and what it signals there.
-    pub queue: u32,
+    pub queue: PagingQueueIx,
     pub fence_value: u64,
     /// The last submission made before it: later ones require it (D2).
     pub position: SubmissionNo,
@@ -35,9 +35,9 @@ pub(crate) struct Request {
 #[derive(Debug)]
 pub(crate) enum RequestKind {
     /// Bring these in: allocation and the span that the grant is for.
-    MakeResident(Vec<(u32, Option<SpanNo>)>),
+    MakeResident(Vec<(AllocationIx, Option<SpanNo>)>),
     /// Nothing: what was decided when it was made is carried out by these plans.
     Decided(Vec<PlanNo>),
     /// Make this mapping, with the tables that it needs.
-    MapGpuVirtualAddress { allocation: u32, mapping: Mapping },
+    MapGpuVirtualAddress { allocation: AllocationIx, mapping: Mapping },
 }

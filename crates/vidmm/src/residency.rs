@@ -12,7 +12,7 @@ use bitflags::bitflags;
 
 pub use crate::list_flags::{EvictFlags, MakeResidentFlags};
 use crate::{
-    id::SubmissionNo,
+    id::{AllocationIx, SubmissionNo},
     spans::{SpanNo, SpanQueue, Spans},
     u56::U56,
 };
@@ -264,19 +264,19 @@ impl ListBytes {
 pub(crate) struct Lapsing {
     lapses: VecDeque<Lapse>,
     /// The room of one that is over, for the next.
-    spare: VecDeque<(u32, EvictFlags)>,
+    spare: VecDeque<(AllocationIx, EvictFlags)>,
 }
 
 #[derive(Debug)]
 struct Lapse {
     last: SubmissionNo,
     /// The allocations, never none.
-    holds: VecDeque<(u32, EvictFlags)>,
+    holds: VecDeque<(AllocationIx, EvictFlags)>,
 }
 
 impl Lapsing {
     /// The hold of the device's entry on allocation `index` ends with `last`.
-    pub fn insert(&mut self, last: SubmissionNo, index: u32, flags: EvictFlags) {
+    pub fn insert(&mut self, last: SubmissionNo, index: AllocationIx, flags: EvictFlags) {
         let at = match self.lapses.back() {
             Some(back) if back.last > last => self.lapses.partition_point(|lapse| lapse.last < last),
             Some(back) if back.last == last => self.lapses.len() - 1,
@@ -289,7 +289,7 @@ impl Lapsing {
     }
 
     /// No hold on allocation `index` ends any more.
-    pub fn forget(&mut self, index: u32) {
+    pub fn forget(&mut self, index: AllocationIx) {
         self.lapses.retain_mut(|lapse| {
             lapse.holds.retain(|&(held, _)| held != index);
             !lapse.holds.is_empty()
@@ -297,7 +297,7 @@ impl Lapsing {
     }
 
     /// Holds that end with a submission up to `last`: the submission and the allocation.
-    pub fn up_to(&self, last: SubmissionNo) -> impl Iterator<Item = (SubmissionNo, u32)> {
+    pub fn up_to(&self, last: SubmissionNo) -> impl Iterator<Item = (SubmissionNo, AllocationIx)> {
         let lapses = self.lapses.iter().take_while(move |lapse| lapse.last <= last);
         lapses.flat_map(|lapse| lapse.holds.iter().map(|&(index, _)| (lapse.last, index)))
     }
@@ -308,7 +308,7 @@ impl Lapsing {
     }
 
     /// The next hold that ends with a submission up to `dispatched`.
-    pub fn pop(&mut self, dispatched: SubmissionNo) -> Option<(u32, EvictFlags)> {
+    pub fn pop(&mut self, dispatched: SubmissionNo) -> Option<(AllocationIx, EvictFlags)> {
         let first = self.lapses.front_mut().filter(|first| first.last <= dispatched)?;
         let hold = first.holds.pop_front();
         if first.holds.is_empty() {

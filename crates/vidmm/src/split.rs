@@ -9,7 +9,11 @@ use alloc::{
 };
 use core::ops::Range;
 
-use crate::{contract::PatchLocation, id::PlanNo, units::PhysicalAddress};
+use crate::{
+    contract::PatchLocation,
+    id::{AllocationIx, PlanNo},
+    units::PhysicalAddress,
+};
 
 /// What a DMA buffer refers to.
 #[derive(Debug)]
@@ -30,7 +34,7 @@ pub(crate) struct References {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reference {
     /// None unbinds a slot (PAT-16).
-    pub allocation: Option<u32>,
+    pub allocation: Option<AllocationIx>,
     pub write_operation: bool,
 }
 
@@ -46,7 +50,7 @@ pub(crate) struct Progress {
     /// What is bound at `start`, before the group there is applied.
     pub table: ResourceTable,
     /// Allocations that keep their places: bound at `start`, and not reprogrammed there (SPL-08).
-    pub fixed: BTreeSet<u32>,
+    pub fixed: BTreeSet<AllocationIx>,
 }
 
 /// A portion that is decided: all that it requires has its place.
@@ -57,7 +61,7 @@ pub(crate) struct Portion {
     /// Its patch locations.
     pub patch_locations: Range<usize>,
     /// What it requires, in the order in which it is bound, and the table at its end.
-    pub required: Vec<u32>,
+    pub required: Vec<AllocationIx>,
     pub table: ResourceTable,
     /// The plans that bring that in.
     pub plans: Vec<PlanNo>,
@@ -69,7 +73,7 @@ pub(crate) struct Portion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
     /// This allocation does not fit beside what the portion requires.
-    NoRoom { allocation: u32 },
+    NoRoom { allocation: AllocationIx },
     /// Every split point is taken (SPL-13).
     TakeSplitPoint,
 }
@@ -92,17 +96,17 @@ impl References {
     }
 
     /// The allocation that a patch location binds.
-    pub fn bound_by(&self, location: &PatchLocation) -> Option<u32> {
+    pub fn bound_by(&self, location: &PatchLocation) -> Option<AllocationIx> {
         self.list[location.allocation_index as usize].allocation
     }
 
     /// All allocations that it refers to, each once.
-    pub fn allocations(&self) -> BTreeSet<u32> {
+    pub fn allocations(&self) -> BTreeSet<AllocationIx> {
         self.list.iter().filter_map(|reference| reference.allocation).collect()
     }
 
     /// The allocations that the GPU writes to, as often as the list says so.
-    pub fn written(&self) -> impl Iterator<Item = u32> {
+    pub fn written(&self) -> impl Iterator<Item = AllocationIx> {
         self.list.iter().filter(|reference| reference.write_operation).filter_map(|reference| reference.allocation)
     }
 }
@@ -126,7 +130,7 @@ impl ResourceTable {
     }
 
     /// The allocations that stay bound although `locations` are applied: they keep their places (SPL-08).
-    pub fn fixed(&self, references: &References, locations: Range<usize>) -> BTreeSet<u32> {
+    pub fn fixed(&self, references: &References, locations: Range<usize>) -> BTreeSet<AllocationIx> {
         let reprogrammed: BTreeSet<u32> =
             references.patch_locations[locations].iter().map(|location| location.slot_id).collect();
         let kept = self.bound().filter(|(slot, _)| !reprogrammed.contains(slot));

@@ -22,8 +22,8 @@ use crate::{
     evictable::Evictable,
     gpu_va::{Mapping, Processes, TableKey},
     id::{
-        AllocationId, DeviceId, InvalidHandle, MonitoredFenceId, PagingQueueId, PlanNo, ProcessId, Slots, SubmissionNo,
-        TrimNotificationId, kind,
+        AllocationId, AllocationIx, ContextIx, DeviceId, DeviceIx, InvalidHandle, MonitoredFenceId, PagingQueueId,
+        PlanNo, ProcessId, ProcessIx, Slots, SubmissionNo, TrimNotificationId, TrimNotificationIx, kind,
     },
     offer::Offer,
     ordered_set::OrderedSet,
@@ -72,11 +72,11 @@ pub struct VidMm {
     /// How processes share each pool.
     pub(crate) shares: PerPool<Shares>,
     /// Processes that want to be told their budgets.
-    pub(crate) listeners: OrderedSet<u32>,
+    pub(crate) listeners: OrderedSet<ProcessIx>,
     pub(crate) trim_notifications: Slots<kind::TrimNotification, TrimRegistration>,
     pub(crate) trim_intervals: TrimIntervals,
     /// When the periods of devices that listen end.
-    pub(crate) periods: BTreeSet<(Nanoseconds, u32)>,
+    pub(crate) periods: BTreeSet<(Nanoseconds, DeviceIx)>,
     pub(crate) buggify: Buggify,
     pub(crate) turns: Turns,
     /// The time of the last poll, and when the next one is wanted.
@@ -103,31 +103,31 @@ pub struct VidMm {
     /// Requests made so far, by all devices: their order of arrival.
     pub(crate) arrivals: u64,
     /// Devices that have requests which are not granted.
-    pub(crate) requesting: OrderedSet<u32>,
+    pub(crate) requesting: OrderedSet<DeviceIx>,
     /// Devices that have requests which are granted and not signalled.
-    pub(crate) granted: OrderedSet<u32>,
+    pub(crate) granted: OrderedSet<DeviceIx>,
     /// Devices that have something to do once a submission is dispatched and a request granted.
-    pub(crate) deferring: OrderedSet<u32>,
+    pub(crate) deferring: OrderedSet<DeviceIx>,
     /// Processes whose root table is still to be planned.
-    pub(crate) rootless: OrderedSet<u32>,
+    pub(crate) rootless: OrderedSet<ProcessIx>,
     /// Tables that nothing is mapped through any more, by process.
-    pub(crate) empty_tables: BTreeSet<(u32, TableKey)>,
+    pub(crate) empty_tables: BTreeSet<(ProcessIx, TableKey)>,
     /// Contexts with queued work.
     pub(crate) queued: OrderedSet<Queued>,
     /// A context has another priority than most.
     pub(crate) has_priorities: bool,
     /// The allocations that are offered.
-    pub(crate) offers: BTreeMap<u32, Offer>,
+    pub(crate) offers: BTreeMap<AllocationIx, Offer>,
     /// The last plan that discards an allocation, while that has not retired: then the backing store is reset.
-    pub(crate) discards: BTreeMap<u32, PlanNo>,
+    pub(crate) discards: BTreeMap<AllocationIx, PlanNo>,
     /// The allocations that the CPU sees.
-    pub(crate) locks: BTreeMap<u32, Lock>,
+    pub(crate) locks: BTreeMap<AllocationIx, Lock>,
     /// Evictable allocations whose last Evict asked for eviction at the earliest opportunity.
-    pub(crate) evict_soon: VecDeque<u32>,
+    pub(crate) evict_soon: VecDeque<AllocationIx>,
     /// Allocations of which no trace is left; the driver and the host are still to be told.
-    pub(crate) dead: Vec<u32>,
+    pub(crate) dead: Vec<AllocationIx>,
     /// Allocations and devices that have closed them and are done with them; the driver is still to be told.
-    pub(crate) closed: Vec<(u32, u32)>,
+    pub(crate) closed: Vec<(AllocationIx, DeviceIx)>,
     pub(crate) outputs: VecDeque<Output>,
     pub(crate) events: EventLog,
     pub(crate) statistics: Statistics,
@@ -280,7 +280,7 @@ pub struct Statistics {
 /// A device: the unit that has a residency list.
 #[derive(Debug)]
 pub(crate) struct Device {
-    pub process: u32,
+    pub process: ProcessIx,
     /// Which lists drive its residency.
     pub residency: DeviceResidency,
     pub error: Option<DeviceErrorReason>,
@@ -296,11 +296,11 @@ pub(crate) struct Device {
     /// Bytes that it held when it was suspended, and is to hold again.
     pub owed: PerPool<u64>,
     /// The allocations that entries hold, and some that they held.
-    pub holdings: Vec<u32>,
+    pub holdings: Vec<AllocationIx>,
     /// What entries held when the device was suspended, to be held again when it is resumed.
     pub to_bring_back: Vec<AllocationId>,
     /// Its registrations for trim notifications.
-    pub notifications: Vec<u32>,
+    pub notifications: Vec<TrimNotificationIx>,
     /// It has submitted work since the last period ended, and whether it was suspended since.
     pub period_runs: bool,
     pub suspended_in_period: bool,
@@ -308,7 +308,7 @@ pub(crate) struct Device {
     pub refreshes: Vec<PlanNo>,
     pub lapsing: Lapsing,
     /// Allocations still on its list of which an Evict has said, since the last submission, that nothing was written.
-    pub not_written: Vec<u32>,
+    pub not_written: Vec<AllocationIx>,
     /// Not signalled yet, oldest first: `ready` of them are granted and built, `granted` are granted.
     pub requests: VecDeque<Request>,
     pub ready: usize,
@@ -333,19 +333,19 @@ pub(crate) struct Deferred {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum DeferredAction {
     /// Take the last traces of a destroyed allocation away (RES-91).
-    Purge(u32),
+    Purge(AllocationIx),
     /// Take the last traces of an allocation that the device has closed away.
-    Close(u32),
+    Close(AllocationIx),
     /// Discard an allocation that was offered with OFFER_IMMEDIATELY (RES-60).
-    Discard(u32),
+    Discard(AllocationIx),
     /// Make what was freed of the mappings of an allocation invalid (GVA-53).
-    Unmap { allocation: u32, freed: Freed },
+    Unmap { allocation: AllocationIx, freed: Freed },
 }
 
 /// Addresses of a process that were freed and still show something.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Freed {
-    pub process: u32,
+    pub process: ProcessIx,
     pub virtual_address: u64,
     pub size: u64,
     /// What is left of pages of 64 KiB that it cuts, as the call saw it: tables for them are set aside (GVA-42).
@@ -354,7 +354,7 @@ pub(crate) struct Freed {
 
 impl DeferredAction {
     /// The allocation that it is about.
-    pub fn allocation(self) -> u32 {
+    pub fn allocation(self) -> AllocationIx {
         match self {
             DeferredAction::Purge(allocation)
             | DeferredAction::Discard(allocation)
@@ -431,13 +431,13 @@ impl Device {
 /// A registration for trim notifications.
 #[derive(Debug)]
 pub(crate) struct TrimRegistration {
-    pub device: u32,
+    pub device: DeviceIx,
 }
 
 /// A context: a queue of work for one engine.
 #[derive(Debug)]
 pub(crate) struct Context {
-    pub device: u32,
+    pub device: DeviceIx,
     pub engine: u32,
     pub handle: KmdContextHandle,
     /// Of higher priority goes first: -7 to 7.
@@ -456,27 +456,27 @@ pub(crate) struct Context {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Queued {
     rank: i32,
-    pub context: u32,
+    pub context: ContextIx,
 }
 
 impl Queued {
     /// Before all others.
-    pub const FIRST: Self = Self { rank: i32::MIN, context: 0 };
+    pub const FIRST: Self = Self { rank: i32::MIN, context: ContextIx::FIRST };
 
-    pub fn new(priority: i32, context: u32) -> Self {
+    pub fn new(priority: i32, context: ContextIx) -> Self {
         Self { rank: -priority, context }
     }
 
     /// Where those begin that come after it.
     pub fn next(self) -> Self {
-        Self { context: self.context + 1, ..self }
+        Self { context: self.context.next(), ..self }
     }
 }
 
 /// A paging queue (RES-30).
 #[derive(Debug)]
 pub(crate) struct PagingQueue {
-    pub device: u32,
+    pub device: DeviceIx,
     pub priority: i32,
     pub pending: u32,
     pub last_value: u64,
@@ -577,17 +577,17 @@ impl VidMm {
     }
 
     /// The index of an allocation that the caller has not destroyed.
-    pub(crate) fn lookup_allocation(&self, id: AllocationId) -> Result<usize, InvalidHandle> {
-        let is_reused = self.adapter.has_bug(PlantedBug::IgnoreGenerations) && self.allocations.contains(id.index());
-        let index = if is_reused { id.index() } else { self.allocations.lookup(id)? };
+    pub(crate) fn lookup_allocation(&self, id: AllocationId) -> Result<AllocationIx, InvalidHandle> {
+        let is_reused = self.adapter.has_bug(PlantedBug::IgnoreGenerations) && self.allocations.contains(id.ix());
+        let index = if is_reused { id.ix() } else { self.allocations.lookup(id)? };
         if self.allocations[index].state.contains(AllocationState::DESTROYED) {
-            return Err(InvalidHandle { kind: "allocation", index: index as u32 });
+            return Err(InvalidHandle { kind: "allocation", index: index.get() });
         }
         Ok(index)
     }
 
     /// Refuses calls on a device that is in error.
-    pub(crate) fn check_device(&self, index: usize) -> Result<(), DeviceInError> {
+    pub(crate) fn check_device(&self, index: DeviceIx) -> Result<(), DeviceInError> {
         let adapter = self.failed.as_ref().map(|_| DeviceErrorReason::AdapterInError);
         match adapter.or(self.devices[index].error) {
             Some(reason) => Err(DeviceInError { device: self.devices.id(index), reason }),
@@ -604,7 +604,7 @@ impl VidMm {
     }
 
     /// Bytes of a pool that are promised to nobody but the device.
-    pub(crate) fn not_promised_to_others(&self, device: usize, pool: Pool) -> u64 {
+    pub(crate) fn not_promised_to_others(&self, device: DeviceIx, pool: Pool) -> u64 {
         let others = self.promised_bytes[pool] - self.devices[device].promised(pool);
         self.list_capacity(pool) - others
     }
@@ -613,7 +613,7 @@ impl VidMm {
     /// together, every other alone.
     pub(crate) fn not_promised(&self) -> u64 {
         let capacity = self.list_capacity(Pool::Memory);
-        let stopped = self.turns.stopped.iter().map(|&device| self.devices[device as usize].needed(Pool::Memory));
+        let stopped = self.turns.stopped.iter().map(|&device| self.devices[device].needed(Pool::Memory));
         capacity - stopped.max().unwrap_or(0).max(self.promised_bytes[Pool::Memory]).min(capacity)
     }
 
@@ -633,7 +633,7 @@ impl VidMm {
     }
 
     /// The device's list weighs `bytes` in a pool from now on.
-    pub(crate) fn set_list_bytes(&mut self, device: usize, pool: Pool, bytes: u64) {
+    pub(crate) fn set_list_bytes(&mut self, device: DeviceIx, pool: Pool, bytes: u64) {
         self.change_list(device, pool, |books| {
             let (retired, granted) = (books.retired(), books.granted_request());
             books.list[pool].set(bytes, books.submitted, books.last_request);
@@ -642,11 +642,11 @@ impl VidMm {
     }
 
     /// Takes bytes off a device's list that a portion required and that need not be there for the device any more.
-    pub(crate) fn lighten_list(&mut self, device: usize, pool: Pool, bytes: u64) {
+    pub(crate) fn lighten_list(&mut self, device: DeviceIx, pool: Pool, bytes: u64) {
         self.change_list(device, pool, |books| books.list[pool].lighten(bytes));
     }
 
-    fn change_list(&mut self, device: usize, pool: Pool, change: impl FnOnce(&mut Device)) {
+    fn change_list(&mut self, device: DeviceIx, pool: Pool, change: impl FnOnce(&mut Device)) {
         let before = self.devices[device].list[pool].now();
         self.account(device, pool, change);
         let bytes = self.devices[device].list[pool].now();
@@ -658,7 +658,7 @@ impl VidMm {
     }
 
     /// Forgets what the device's list weighed for what is no longer outstanding: others may have the room.
-    pub(crate) fn settle_list(&mut self, device: usize) {
+    pub(crate) fn settle_list(&mut self, device: DeviceIx) {
         for pool in Pool::ALL {
             if self.devices[device].list[pool].remembers() {
                 self.account(device, pool, |books| {
@@ -670,7 +670,7 @@ impl VidMm {
     }
 
     /// Changes what a device is promised in a pool.
-    pub(crate) fn account(&mut self, device: usize, pool: Pool, change: impl FnOnce(&mut Device)) {
+    pub(crate) fn account(&mut self, device: DeviceIx, pool: Pool, change: impl FnOnce(&mut Device)) {
         let books = &mut self.devices[device];
         self.promised_bytes[pool] -= books.promised(pool);
         change(books);
@@ -678,7 +678,7 @@ impl VidMm {
     }
 
     /// Whether a device may hold so much more: a device that runs ahead never holds what another one was admitted with.
-    pub(crate) fn may_hold(&self, device: usize, bytes: PerPool<u64>) -> bool {
+    pub(crate) fn may_hold(&self, device: DeviceIx, bytes: PerPool<u64>) -> bool {
         let books = &self.devices[device];
         Pool::ALL.into_iter().all(|pool| {
             let held = (books.held[pool] + books.owed[pool]).saturating_add(bytes[pool]).max(books.list[pool].peak());
@@ -687,12 +687,12 @@ impl VidMm {
     }
 
     /// The manager's allocation by its number in requests and plans.
-    pub(crate) fn allocation_id(&self, index: u32) -> AllocationId {
-        self.allocations.id(index as usize)
+    pub(crate) fn allocation_id(&self, index: AllocationIx) -> AllocationId {
+        self.allocations.id(index)
     }
 
-    pub(crate) fn device_id(&self, index: u32) -> DeviceId {
-        self.devices.id(index as usize)
+    pub(crate) fn device_id(&self, index: DeviceIx) -> DeviceId {
+        self.devices.id(index)
     }
 
     /// Puts the adapter in error: nothing is built or dispatched from now on.

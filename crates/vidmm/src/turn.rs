@@ -2,7 +2,11 @@
 
 use alloc::vec::Vec;
 
-use crate::{id::PlanNo, ordered_set::OrderedSet, units::Nanoseconds};
+use crate::{
+    id::{DeviceIx, PlanNo},
+    ordered_set::OrderedSet,
+    units::Nanoseconds,
+};
 
 const MILLISECOND: Nanoseconds = 1_000_000;
 
@@ -81,13 +85,13 @@ impl Turn {
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     /// Devices that are not active.
-    pub stopped: OrderedSet<u32>,
+    pub stopped: OrderedSet<DeviceIx>,
     /// Active devices whose list is on its way back.
-    pub resuming: OrderedSet<u32>,
+    pub resuming: OrderedSet<DeviceIx>,
     /// Devices whose allocations are to be placed anew, as soon as they can yield for it.
-    pub to_replace: OrderedSet<u32>,
+    pub to_replace: OrderedSet<DeviceIx>,
     /// Active devices that may have allocations elsewhere than they prefer.
-    pub demoted: OrderedSet<u32>,
+    pub demoted: OrderedSet<DeviceIx>,
     /// When a device last yielded for another.
     pub last_yield: Nanoseconds,
     /// Whether the adapter has power, and whether it is wanted back as soon as it is gone.
@@ -103,7 +107,7 @@ impl Turns {
     }
 
     /// The device is gone.
-    pub fn forget(&mut self, device: u32) {
+    pub fn forget(&mut self, device: DeviceIx) {
         for devices in [&mut self.stopped, &mut self.resuming, &mut self.to_replace, &mut self.demoted] {
             devices.remove(&device);
         }

@@ -8,9 +8,11 @@
 //! The tree is a treap: a node is above those whose scrambled number is smaller, which keeps it shallow and makes its shape a
 //! function of what is in it.
 
+use crate::id::ProcessIx;
+
 use alloc::{vec, vec::Vec};
 
-const NONE: u32 = u32::MAX;
+const NONE: ProcessIx = ProcessIx::new(u32::MAX);
 
 /// What a process asks for beyond its reservation, and its weight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -57,7 +59,7 @@ pub(super) struct Parted {
 /// The order.
 #[derive(Debug)]
 pub(super) struct Ranking {
-    root: u32,
+    root: ProcessIx,
     /// By process.
     nodes: Vec<Node>,
 }
@@ -65,8 +67,8 @@ pub(super) struct Ranking {
 #[derive(Clone, Copy, Debug)]
 struct Node {
     rank: Rank,
-    left: u32,
-    right: u32,
+    left: ProcessIx,
+    right: ProcessIx,
     /// Of the subtree.
     sum: Sum,
 }
@@ -82,8 +84,8 @@ impl Default for Ranking {
 
 impl Ranking {
     /// Puts a process in that is not in.
-    pub fn insert(&mut self, process: u32, rank: Rank) {
-        let index = process as usize;
+    pub fn insert(&mut self, process: ProcessIx, rank: Rank) {
+        let index = process.at();
         if self.nodes.len() <= index {
             self.nodes.resize(index + 1, UNLINKED);
         }
@@ -92,13 +94,13 @@ impl Ranking {
     }
 
     /// Takes a process out that is in.
-    pub fn remove(&mut self, process: u32) {
+    pub fn remove(&mut self, process: ProcessIx) {
         self.root = self.without(self.root, process);
     }
 
     /// Finds how many from the first on satisfy a condition that holds for nobody after one for whom it fails. It is asked of
     /// a rank with the sums of a partition right after it; `left_out` counts in none of them.
-    pub fn part(&self, left_out: Option<u32>, is_satisfied: impl Fn(Rank, Parted) -> bool) -> Parted {
+    pub fn part(&self, left_out: Option<ProcessIx>, is_satisfied: impl Fn(Rank, Parted) -> bool) -> Parted {
         let out = left_out.map_or(Sum::default(), |process| self.node(process).rank.sum());
         let less_the_left_out = |satisfied: Sum, capped: Sum, last_satisfied, is_in_satisfied: bool| {
             let (of_satisfied, of_capped) = if is_in_satisfied { (out.excess, 0) } else { (0, out.weight) };
@@ -124,7 +126,7 @@ impl Ranking {
     }
 
     /// All processes, the last to be satisfied first.
-    pub fn descending(&self) -> impl Iterator<Item = u32> {
+    pub fn descending(&self) -> impl Iterator<Item = ProcessIx> {
         let (mut above, mut at) = (vec![], self.root);
         core::iter::from_fn(move || {
             while at != NONE {
@@ -137,31 +139,31 @@ impl Ranking {
         })
     }
 
-    fn node(&self, process: u32) -> &Node {
-        &self.nodes[process as usize]
+    fn node(&self, process: ProcessIx) -> &Node {
+        &self.nodes[process.at()]
     }
 
-    fn sum(&self, subtree: u32) -> Sum {
+    fn sum(&self, subtree: ProcessIx) -> Sum {
         if subtree == NONE { Sum::default() } else { self.node(subtree).sum }
     }
 
     /// Whether `one` comes before `other`: by excess by weight, compared as fractions; among equals by number.
-    fn precedes(&self, one: u32, other: u32) -> bool {
+    fn precedes(&self, one: ProcessIx, other: ProcessIx) -> bool {
         let (a, b) = (self.node(one).rank, self.node(other).rank);
         let (a, b) = (u128::from(a.excess) * u128::from(b.weight), u128::from(b.excess) * u128::from(a.weight));
         (a, one) < (b, other)
     }
 
     /// Links two subtrees below a node.
-    fn link(&mut self, process: u32, left: u32, right: u32) -> u32 {
+    fn link(&mut self, process: ProcessIx, left: ProcessIx, right: ProcessIx) -> ProcessIx {
         let sum = self.sum(left) + self.node(process).rank.sum() + self.sum(right);
-        let node = &mut self.nodes[process as usize];
+        let node = &mut self.nodes[process.at()];
         *node = Node { rank: node.rank, left, right, sum };
         process
     }
 
     /// The subtree with a node added.
-    fn with(&mut self, root: u32, process: u32) -> u32 {
+    fn with(&mut self, root: ProcessIx, process: ProcessIx) -> ProcessIx {
         if root == NONE || is_above(process, root) {
             let (before, after) = self.split(root, process);
             return self.link(process, before, after);
@@ -177,7 +179,7 @@ impl Ranking {
     }
 
     /// The subtree with a node taken out.
-    fn without(&mut self, root: u32, process: u32) -> u32 {
+    fn without(&mut self, root: ProcessIx, process: ProcessIx) -> ProcessIx {
         debug_assert_ne!(root, NONE, "what is taken out is in");
         let Node { left, right, .. } = *self.node(root);
         if root == process {
@@ -192,7 +194,7 @@ impl Ranking {
     }
 
     /// A subtree as two: what comes before `process`, and what comes after it.
-    fn split(&mut self, root: u32, process: u32) -> (u32, u32) {
+    fn split(&mut self, root: ProcessIx, process: ProcessIx) -> (ProcessIx, ProcessIx) {
         if root == NONE {
             return (NONE, NONE);
         }
@@ -207,9 +209,9 @@ impl Ranking {
     }
 
     /// Two subtrees as one; all of `before` comes before all of `after`.
-    fn join(&mut self, before: u32, after: u32) -> u32 {
+    fn join(&mut self, before: ProcessIx, after: ProcessIx) -> ProcessIx {
         match (before, after) {
-            (NONE, subtree) | (subtree, NONE) => subtree,
+            (empty, subtree) | (subtree, empty) if empty == NONE => subtree,
             _ if is_above(before, after) => {
                 let Node { left, right, .. } = *self.node(before);
                 let right = self.join(right, after);
@@ -225,8 +227,9 @@ impl Ranking {
 }
 
 /// Whether one node is above the other: their numbers, scrambled one to one.
-fn is_above(one: u32, other: u32) -> bool {
-    let scrambled = |process: u32| {
+fn is_above(one: ProcessIx, other: ProcessIx) -> bool {
+    let scrambled = |process: ProcessIx| {
+        let process = process.get();
         let mixed = (process ^ process >> 16).wrapping_mul(0x7FEB_352D);
         let mixed = (mixed ^ mixed >> 15).wrapping_mul(0x846C_A68B);
         mixed ^ mixed >> 16

@@ -28,6 +28,8 @@
 //! Whatever the demands are, the sum of `min(demand, budget)` over all processes is at most the capacity: its own level gives no
 //! process more of what it demands than the common one does.
 
+use crate::id::ProcessIx;
+
 use alloc::vec::Vec;
 
 use super::{
@@ -111,9 +113,9 @@ impl Shares {
     /// # Panics
     ///
     /// If it is there already, or has no weight.
-    pub fn insert(&mut self, process: u32, share: ProcessShare) {
+    pub fn insert(&mut self, process: ProcessIx, share: ProcessShare) {
         assert!(share.weight > 0, "a process without weight has no share");
-        let index = process as usize;
+        let index = process.at();
         if self.members.len() <= index {
             self.members.resize(index + 1, None);
         }
@@ -129,32 +131,32 @@ impl Shares {
     /// # Panics
     ///
     /// If it is not there, as everything else that names a process.
-    pub fn remove(&mut self, process: u32) {
+    pub fn remove(&mut self, process: ProcessIx) {
         let share = self.get(process);
         self.ranking.remove(process);
         self.subtract(share);
-        self.members[process as usize] = None;
+        self.members[process.at()] = None;
         self.find_level();
     }
 
     /// Changes a process's weight, from 1 to 16.
-    pub fn set_weight(&mut self, process: u32, weight: u32) {
+    pub fn set_weight(&mut self, process: ProcessIx, weight: u32) {
         assert!(weight > 0, "a process without weight has no share");
         self.change(process, |share| share.weight = weight);
     }
 
     /// Changes a process's reservation, in bytes.
-    pub fn set_reservation(&mut self, process: u32, reservation: u64) {
+    pub fn set_reservation(&mut self, process: ProcessIx, reservation: u64) {
         self.change(process, |share| share.reservation = reservation);
     }
 
     /// Changes a process's demand, in bytes.
-    pub fn set_demand(&mut self, process: u32, demand: u64) {
+    pub fn set_demand(&mut self, process: ProcessIx, demand: u64) {
         self.change(process, |share| share.demand = demand);
     }
 
     /// What a process brings.
-    pub fn get(&self, process: u32) -> ProcessShare {
+    pub fn get(&self, process: ProcessIx) -> ProcessShare {
         self.member(process).share
     }
 
@@ -174,7 +176,7 @@ impl Shares {
     }
 
     /// What the process could have at most now, in bytes.
-    pub fn budget(&self, process: u32) -> u64 {
+    pub fn budget(&self, process: ProcessIx) -> u64 {
         let share = self.get(process);
         let left = self.left_by_others(share);
         let Some(free) = left.checked_sub(share.reservation) else { return self.budget_of_the_crowded(share, left) };
@@ -188,7 +190,7 @@ impl Shares {
 
     /// The largest budget that the process could be granted: all that the reservations which others use leave (U-24). Never
     /// below its budget.
-    pub fn maximum_budget(&self, process: u32) -> u64 {
+    pub fn maximum_budget(&self, process: ProcessIx) -> u64 {
         let share = self.get(process);
         let left = self.left_by_others(share);
         if left >= share.reservation { left } else { self.budget_of_the_crowded(share, left) }
@@ -196,9 +198,9 @@ impl Shares {
 
     /// Processes that demand more than their budget while the pool is pressed; those that are above the level by most for
     /// their weight come first, among equals the higher number.
-    pub fn over_budget(&self) -> impl Iterator<Item = u32> {
+    pub fn over_budget(&self) -> impl Iterator<Item = ProcessIx> {
         let level = self.level;
-        let is_capped = move |process: u32| level.is_none_or(|level| level.is_below(self.get(process).rank()));
+        let is_capped = move |process: ProcessIx| level.is_none_or(|level| level.is_below(self.get(process).rank()));
         let capped = self.ranking.descending().take_while(move |&process| is_capped(process));
         let pressed = self.is_pressed().then_some(capped).into_iter().flatten();
         // Without a level even a reservation may be above the budget.
@@ -207,24 +209,24 @@ impl Shares {
 
     /// What the process was told, unless its budget has moved away from that by more than 5 %, or its weight or reservation
     /// has changed; then its budget.
-    pub fn published_budget(&self, process: u32) -> u64 {
+    pub fn published_budget(&self, process: ProcessIx) -> u64 {
         self.stands(process).unwrap_or_else(|| self.budget(process))
     }
 
     /// Says what the process is to be told, if it is to be told anything, and takes it as told.
-    pub fn publish(&mut self, process: u32) -> Option<u64> {
+    pub fn publish(&mut self, process: ProcessIx) -> Option<u64> {
         if self.stands(process).is_some() {
             return None;
         }
         let budget = self.budget(process);
-        let member = self.members[process as usize].as_mut()?;
+        let member = self.members[process.at()].as_mut()?;
         let ProcessShare { weight, reservation, .. } = member.share;
         let before = member.published.replace(Published { budget, weight, reservation });
         (before.map(|published| published.budget) != Some(budget)).then_some(budget)
     }
 
     /// The published budget, while it stands.
-    fn stands(&self, process: u32) -> Option<u64> {
+    fn stands(&self, process: ProcessIx) -> Option<u64> {
         let Member { share, published } = *self.member(process);
         let Published { budget, weight, reservation } = published?;
         let moved = u128::from(self.budget(process).abs_diff(budget)) * HYSTERESIS;
@@ -233,7 +235,7 @@ impl Shares {
 
     /// Fills `free` bytes above what reservations cover: at the level, who is satisfied, and who is not. One process is left
     /// out if its demand is taken to have no end; `endless_weight` is its weight.
-    fn fill(&self, endless: Option<u32>, free: u64, endless_weight: u32) -> Parted {
+    fn fill(&self, endless: Option<ProcessIx>, free: u64, endless_weight: u32) -> Parted {
         self.ranking.part(endless, |Rank { excess, weight }, Parted { satisfied_excess, capped_weight, .. }| {
             // Whether a level of excess / weight takes no more than what is free.
             let free = u128::from(free).checked_sub(satisfied_excess);
@@ -254,12 +256,12 @@ impl Shares {
         left.max(proportion as u64)
     }
 
-    fn member(&self, process: u32) -> &Member {
-        let member = self.members.get(process as usize).and_then(Option::as_ref);
+    fn member(&self, process: ProcessIx) -> &Member {
+        let member = self.members.get(process.at()).and_then(Option::as_ref);
         member.expect("a process that is asked for shares the pool")
     }
 
-    fn change(&mut self, process: u32, change: impl FnOnce(&mut ProcessShare)) {
+    fn change(&mut self, process: ProcessIx, change: impl FnOnce(&mut ProcessShare)) {
         let before = self.get(process);
         let mut after = before;
         change(&mut after);
@@ -269,7 +271,7 @@ impl Shares {
             self.ranking.remove(process);
             self.ranking.insert(process, after.rank());
         }
-        let member = self.members[process as usize].as_mut();
+        let member = self.members[process.at()].as_mut();
         member.expect("a process that is changed shares the pool").share = after;
         self.find_level();
     }

@@ -7,7 +7,7 @@ use crate::{
     error::{GpuVaError, MapError},
     event::Event,
     gpu_va::Mapping,
-    id::{AllocationId, PagingQueueId, ProcessId},
+    id::{AllocationId, AllocationIx, DeviceIx, PagingQueueId, ProcessId},
     request::RequestKind,
     state::VidMm,
     units::{GpuVirtualAddress, PAGE_SIZE, PageSize},
@@ -87,7 +87,7 @@ impl VidMm {
         desc: &MapGpuVirtualAddress,
     ) -> Result<Mapped, MapError> {
         let queue = self.paging_queues.lookup(paging_queue)?;
-        let device = self.paging_queues[queue].device as usize;
+        let device = self.paging_queues[queue].device;
         self.check_device(device)?;
         if self.adapter.is_physical() {
             return Err(MapError::PhysicalAddresses);
@@ -97,19 +97,19 @@ impl VidMm {
             return Err(MapError::TooManyPending { pending });
         }
         let allocation = self.lookup_allocation(desc.allocation)?;
-        if !self.allocations[allocation].is_open_on(device as u32) {
+        if !self.allocations[allocation].is_open_on(device) {
             return Err(MapError::WrongDevice);
         }
         let (size, pte_page_size) = self.part(allocation, desc)?;
         let process = self.devices[device].process;
         let base = desc.base_address.map(|base| base.0);
-        let space = &mut self.processes[process as usize].space;
-        let virtual_address = space.map(base, size, PageSize::Kib4, allocation as u32)?;
+        let space = &mut self.processes[process].space;
+        let virtual_address = space.map(base, size, PageSize::Kib4, allocation)?;
         let pte_page_size =
             if virtual_address.is_multiple_of(pte_page_size.bytes()) { pte_page_size } else { PageSize::Kib4 };
         let mapping = Mapping {
             process,
-            device: device as u32,
+            device,
             pte_page_size,
             read_only: !desc.write,
             virtual_address,
@@ -118,13 +118,13 @@ impl VidMm {
             driver_protection: desc.driver_protection,
         };
         if let Err(error) = self.set_tables_aside(host, process, &[mapping]) {
-            self.processes[process as usize].space.unmap(virtual_address, size);
+            self.processes[process].space.unmap(virtual_address, size);
             return Err(error.into());
         }
         let at_once = self.maps_at_once(device, allocation, &mapping);
         let paging_fence_value = if at_once { 0 } else { self.paging_queues[queue].last_value + 1 };
         let mapped = Mapped { virtual_address: GpuVirtualAddress(virtual_address), paging_fence_value };
-        let process = self.processes.id(process as usize);
+        let process = self.processes.id(process);
         self.events.record(|| Event::GpuVirtualAddressMapped {
             process,
             virtual_address: mapped.virtual_address,
@@ -140,14 +140,13 @@ impl VidMm {
         if at_once {
             self.allocations[allocation].add_mapping(mapping);
         } else {
-            let allocation = allocation as u32;
             self.request(queue, RequestKind::MapGpuVirtualAddress { allocation, mapping });
         }
         Ok(mapped)
     }
 
     /// The bytes of the part that `desc` names, and the largest page that can map it (GVA-41).
-    fn part(&self, allocation: usize, desc: &MapGpuVirtualAddress) -> Result<(u64, PageSize), MapError> {
+    fn part(&self, allocation: AllocationIx, desc: &MapGpuVirtualAddress) -> Result<(u64, PageSize), MapError> {
         let whole = self.allocations[allocation].size;
         let rest = whole.checked_sub(desc.offset).filter(|&rest| rest > 0);
         let size = if desc.size == 0 { rest } else { Some(desc.size) };
@@ -164,9 +163,9 @@ impl VidMm {
     }
 
     /// Whether a mapping needs no operation: its tables are ready, and the allocation has no valid entries to write.
-    fn maps_at_once(&self, device: usize, allocation: usize, mapping: &Mapping) -> bool {
+    fn maps_at_once(&self, device: DeviceIx, allocation: AllocationIx, mapping: &Mapping) -> bool {
         let books = &self.devices[device];
-        let tables = &self.processes[mapping.process as usize].tables;
+        let tables = &self.processes[mapping.process].tables;
         let mut needed = self.tables_of(mapping);
         let allocation = &self.allocations[allocation];
         books.granted == books.requests.len()

@@ -14,6 +14,7 @@ use crate::{
     allocation::AllocationState,
     error::NoMemoryReason,
     event::SuspendReason,
+    id::{AllocationIx, DeviceIx},
     place::Place,
     planted::PlantedBug,
     pool::{PerPool, Pool},
@@ -23,7 +24,7 @@ use crate::{
 
 /// What one MakeResident adds to its device's list.
 pub(crate) struct Admission {
-    device: usize,
+    device: DeviceIx,
     /// Bytes that are left for the device's list, and would be with nobody else there; below 0 is what must be trimmed first.
     left: PerPool<i128>,
     alone: PerPool<i128>,
@@ -34,9 +35,9 @@ pub(crate) struct Admission {
     /// Of those, bytes that it does not hold in place.
     pub not_held: PerPool<u64>,
     /// Who is counted elsewhere than before.
-    moved: Vec<u32>,
+    moved: Vec<AllocationIx>,
     /// Who got a range of the aperture for it.
-    assigned: Vec<u32>,
+    assigned: Vec<AllocationIx>,
     /// Why something did not fit.
     pub refused: Option<NoMemoryReason>,
     /// What is missing.
@@ -45,7 +46,7 @@ pub(crate) struct Admission {
 
 impl VidMm {
     /// What may join a device's list: beside all others, or as its process is entitled to.
-    pub(super) fn begin_admission(&self, device: usize, entitled: Option<MakeResidentFlags>) -> Admission {
+    pub(super) fn begin_admission(&self, device: DeviceIx, entitled: Option<MakeResidentFlags>) -> Admission {
         let process = self.devices[device].process;
         let alone = |pool: Pool| {
             let books = &self.devices[device];
@@ -66,7 +67,7 @@ impl VidMm {
             device,
             left: PerPool::new(left(Pool::Memory), left(Pool::System)),
             alone: PerPool::new(alone(Pool::Memory), alone(Pool::System)),
-            packing: self.packing_room(device as u32),
+            packing: self.packing_room(device),
             added: PerPool::default(),
             not_held: PerPool::default(),
             moved: Vec::new(),
@@ -77,10 +78,10 @@ impl VidMm {
     }
 
     /// Finds room for an allocation that joins the list, or adds to what must be trimmed.
-    pub(super) fn admit(&mut self, admission: &mut Admission, index: u32) {
-        let allocation = &self.allocations[index as usize];
-        let (size, counted, pools) = (allocation.size, allocation.pool(), allocation.pools(admission.device as u32));
-        let is_held = allocation.is_held_by(admission.device as u32);
+    pub(super) fn admit(&mut self, admission: &mut Admission, index: AllocationIx) {
+        let allocation = &self.allocations[index];
+        let (size, counted, pools) = (allocation.size, allocation.pool(), allocation.pools(admission.device));
+        let is_held = allocation.is_held_by(admission.device);
         for &pool in pools.iter().flatten() {
             let weight = i128::from(self.weight(index, pool));
             let fits = i128::from(size) <= admission.left[pool] && weight <= admission.packing[pool];
@@ -95,10 +96,10 @@ impl VidMm {
                 admission.not_held[pool] += size;
             }
             if pools[0] != Some(pool) && !self.adapter.is_physical() {
-                self.turns.demoted.insert(admission.device as u32);
+                self.turns.demoted.insert(admission.device);
             }
             if counted != pool {
-                self.allocations[index as usize].state.toggle(AllocationState::LISTED_IN_SYSTEM);
+                self.allocations[index].state.toggle(AllocationState::LISTED_IN_SYSTEM);
                 admission.moved.push(index);
             }
             return;
@@ -130,11 +131,11 @@ impl VidMm {
     }
 
     /// Assigns a range of the aperture if the allocation needs one; `false` if there is no hole for it.
-    fn has_range(&mut self, admission: &mut Admission, index: u32, pool: Pool) -> bool {
+    fn has_range(&mut self, admission: &mut Admission, index: AllocationIx, pool: Pool) -> bool {
         if !self.needs_range(index, pool) || self.aperture.assigned(index).is_some() {
             return true;
         }
-        let allocation = &self.allocations[index as usize];
+        let allocation = &self.allocations[index];
         let shown_at = match allocation.place {
             Some(Place::Aperture(offset)) => Some(offset.bytes()),
             _ => None,
@@ -146,28 +147,28 @@ impl VidMm {
         assigned
     }
 
-    fn needs_range(&self, index: u32, pool: Pool) -> bool {
+    fn needs_range(&self, index: AllocationIx, pool: Pool) -> bool {
         // Without GPU virtual addresses ranges are found with the grant.
         let accessed_physically = AllocationState::ACCESSED_PHYSICALLY;
         let is_assigned_now = pool == Pool::System && !self.adapter.is_physical();
-        is_assigned_now && self.allocations[index as usize].state.contains(accessed_physically)
+        is_assigned_now && self.allocations[index].state.contains(accessed_physically)
     }
 
     /// Bytes of the aperture that allocations of the device had before the call: with all of them gone, no hole of its own is
     /// too small.
     fn assigned_before(&self, admission: &Admission) -> u64 {
-        let is_own = |other: u32| self.allocations[other as usize].entry(admission.device as u32).is_some();
+        let is_own = |other: AllocationIx| self.allocations[other].entry(admission.device).is_some();
         self.aperture.assigned_bytes(|other| is_own(other) && !admission.assigned.contains(&other))
     }
 
     /// Nothing joins the list: `indices` are counted no more.
-    pub(super) fn undo_admission(&mut self, admission: &Admission, indices: &[u32]) {
+    pub(super) fn undo_admission(&mut self, admission: &Admission, indices: &[AllocationIx]) {
         let is_undone = !self.adapter.has_bug(PlantedBug::SkipUndo);
         for &index in indices.iter().filter(|_| is_undone) {
-            self.allocations[index as usize].entry_mut(admission.device as u32).count -= 1;
+            self.allocations[index].entry_mut(admission.device).count -= 1;
         }
         for &index in &admission.moved {
-            self.allocations[index as usize].state.toggle(AllocationState::LISTED_IN_SYSTEM);
+            self.allocations[index].state.toggle(AllocationState::LISTED_IN_SYSTEM);
         }
         admission.assigned.iter().for_each(|&index| self.aperture.release(index));
     }
@@ -178,14 +179,14 @@ impl VidMm {
     }
 
     /// The device's list weighs more from now on. If it has no room beside those that are active now, it waits for its turn.
-    pub(super) fn add_to_list(&mut self, device: usize, added: PerPool<u64>) {
+    pub(super) fn add_to_list(&mut self, device: DeviceIx, added: PerPool<u64>) {
         let has_room = Pool::ALL.into_iter().all(|pool| {
             let books = &self.devices[device];
             let needed = books.needed(pool).max(books.list[pool].now() + added[pool]);
             needed <= self.not_promised_to_others(device, pool)
         });
         if !has_room || !self.lists_may_run() {
-            self.stop(device as u32, SuspendReason::WaitsForRoom, None, false);
+            self.stop(device, SuspendReason::WaitsForRoom, None, false);
         }
         for pool in Pool::ALL.into_iter().filter(|&pool| added[pool] > 0) {
             let weight = self.devices[device].list[pool].now() + added[pool];

@@ -10,7 +10,7 @@ use crate::{
     contract::{AllocationFlags, AllocationFlags2, AllocationInfo, Direction, Host, Kmd, SegmentSet, WddmVersion},
     error::{AllocationInfoRule, CreateError, DriverFinding, Violation},
     event::Event,
-    id::{AllocationId, DeviceId, InvalidHandle},
+    id::{AllocationId, AllocationIx, DeviceId, DeviceIx, InvalidHandle},
     linear::HintedBank,
     patching::Wish,
     planted::PlantedBug,
@@ -107,13 +107,13 @@ impl VidMm {
         });
         let (size, state, backing_store) = committed.inspect_err(|_| kmd.destroy_allocation(info.allocation))?;
         self.report_notifications(&info, size);
-        let owner = Owner { process: self.devices[device_index].process, device: device_index as u32 };
+        let owner = Owner { process: self.devices[device_index].process, device: device_index };
         let (handle, priority) = (info.allocation, info.allocation_priority);
         let allocation = Allocation::new(handle, size, backing_store.offset, owner, priority, state);
         let allocation = self.allocations.insert(allocation);
-        self.note_wish(allocation.index() as u32, &info);
+        self.note_wish(allocation.ix(), &info);
         self.devices[device_index].allocations += 1;
-        let process = self.processes.id(owner.process as usize);
+        let process = self.processes.id(owner.process);
         self.events.record(|| Event::AllocationCreated {
             allocation,
             device,
@@ -191,7 +191,7 @@ impl VidMm {
     }
 
     /// Where in a linear memory segment an allocation had better be (SEG-42 to SEG-44).
-    fn note_wish(&mut self, index: u32, info: &AllocationInfo) {
+    fn note_wish(&mut self, index: AllocationIx, info: &AllocationInfo) {
         if !self.adapter.is_physical() {
             return;
         }
@@ -268,33 +268,33 @@ impl VidMm {
     /// If the handle names nothing.
     #[doc(alias = "D3DKMTDestroyAllocation2")]
     pub fn destroy_allocation(&mut self, allocation: AllocationId, flags: DestroyFlags) -> Result<(), InvalidHandle> {
-        let index = self.lookup_allocation(allocation)? as u32;
+        let index = self.lookup_allocation(allocation)?;
         self.events.record(|| Event::AllocationDestroyed { allocation, flags });
         self.end_offer(index);
         let is_synchronous = flags.contains(DestroyFlags::SYNCHRONOUS_DESTROY);
-        self.allocations[index as usize].state.set(AllocationState::SYNCHRONOUS_DESTROY, is_synchronous);
+        self.allocations[index].state.set(AllocationState::SYNCHRONOUS_DESTROY, is_synchronous);
         if self.hand_over(index) {
             return Ok(());
         }
-        let device_index = self.allocations[index as usize].device as usize;
+        let device_index = self.allocations[index].device;
         // Nobody will miss what was written, unless another device has closed it and is still to read it.
         let mut leaves = EvictFlags::all();
-        leaves.set(EvictFlags::NOT_WRITTEN_TO, !self.is_to_be_used_by_others(index, device_index as u32));
+        leaves.set(EvictFlags::NOT_WRITTEN_TO, !self.is_to_be_used_by_others(index, device_index));
         // What a decided portion requires leaves its list when that has been handed out.
         if !self.devices[device_index].has_reference_lists() {
-            self.leave_list(index, device_index as u32, leaves);
+            self.leave_list(index, device_index, leaves);
         }
         // Without GPU virtual addresses nothing would fault: what is queued is patched with where the allocation is.
         if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) && !self.adapter.is_physical() {
-            self.destroy_at_once(index, device_index as u32);
+            self.destroy_at_once(index, device_index);
             return Ok(());
         }
         // Work that was submitted and still waits for its grant may need it: until then it can be evicted and come back.
-        self.allocations[index as usize].state |= AllocationState::DESTROYED;
+        self.allocations[index].state |= AllocationState::DESTROYED;
         self.let_go(index);
         if self.is_queued(index) {
             // The last DMA buffer that refers to it purges it.
-            self.allocations[index as usize].state |= AllocationState::PURGE_DUE;
+            self.allocations[index].state |= AllocationState::PURGE_DUE;
             return Ok(());
         }
         self.defer(device_index, DeferredAction::Purge(index));
@@ -302,47 +302,47 @@ impl VidMm {
     }
 
     /// Work of the owner's device does not use the allocation, whatever that has submitted: nothing waits for it (RES-91).
-    fn destroy_at_once(&mut self, index: u32, device: u32) {
+    fn destroy_at_once(&mut self, index: AllocationIx, device: DeviceIx) {
         // What it has written others may still read.
-        if self.is_to_be_used_by_others(index, device) && self.allocations[index as usize].place.is_some() {
-            self.allocations[index as usize].state |= AllocationState::DIRTY;
+        if self.is_to_be_used_by_others(index, device) && self.allocations[index].place.is_some() {
+            self.allocations[index].state |= AllocationState::DIRTY;
         }
         self.with_holds(device, |vidmm| vidmm.release(index, device));
-        self.devices[device as usize].lapsing.forget(index);
-        self.allocations[index as usize].entry_mut(device).forget_uses(&mut self.spans);
-        self.allocations[index as usize].state |= AllocationState::DESTROYED;
+        self.devices[device].lapsing.forget(index);
+        self.allocations[index].entry_mut(device).forget_uses(&mut self.spans);
+        self.allocations[index].state |= AllocationState::DESTROYED;
         self.let_go(index);
-        let books = &self.devices[device as usize];
+        let books = &self.devices[device];
         let is_named = |deferred: &Deferred| deferred.action.allocation() == index;
         if books.granted < books.requests.len() || books.deferred.iter().any(is_named) {
-            return self.defer(device as usize, DeferredAction::Purge(index));
+            return self.defer(device, DeferredAction::Purge(index));
         }
         let purge = Deferred { submission: 0, request: 0, action: DeferredAction::Purge(index) };
-        self.devices[device as usize].deferred.push_front(purge);
+        self.devices[device].deferred.push_front(purge);
         self.deferring.insert(device);
         self.stirred = true;
     }
 
     /// Takes an allocation off a device's list, whatever its count; what is submitted still has it.
-    pub(super) fn leave_list(&mut self, index: u32, device: u32, flags: EvictFlags) {
-        let submitted = self.devices[device as usize].submitted;
-        let allocation = &mut self.allocations[index as usize];
+    pub(super) fn leave_list(&mut self, index: AllocationIx, device: DeviceIx, flags: EvictFlags) {
+        let submitted = self.devices[device].submitted;
+        let allocation = &mut self.allocations[index];
         let (size, pool) = (allocation.size, allocation.pool());
         let entry = allocation.entry_mut(device);
         if entry.count > 0 {
             entry.count = 1;
             let effect = entry.leave(submitted, flags, &mut self.spans);
-            self.set_list_bytes(device as usize, pool, self.devices[device as usize].list[pool].now() - size);
+            self.set_list_bytes(device, pool, self.devices[device].list[pool].now() - size);
             self.with_holds(device, |vidmm| vidmm.apply(index, device, effect));
         }
     }
 
     /// Does `action` once all that was submitted and requested so far is dispatched and granted.
-    pub(crate) fn defer(&mut self, device: usize, action: DeferredAction) {
+    pub(crate) fn defer(&mut self, device: DeviceIx, action: DeferredAction) {
         let books = &mut self.devices[device];
         let deferred = Deferred { submission: books.submitted, request: books.last_request, action };
         books.deferred.push_back(deferred);
-        self.deferring.insert(device as u32);
+        self.deferring.insert(device);
         self.stirred = true;
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     budget::{MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility},
     error::ReservationError,
     event::Event,
-    id::{InvalidHandle, ProcessId},
+    id::{InvalidHandle, ProcessId, ProcessIx},
     pool::Pool,
     state::VidMm,
 };
@@ -24,12 +24,12 @@ impl VidMm {
     ) -> Result<VideoMemoryInfo, InvalidHandle> {
         let index = self.processes.lookup(process)?;
         let Some(pool) = self.pool_of(group) else { return Ok(VideoMemoryInfo::default()) };
-        let share = self.shares[pool].get(index as u32);
+        let share = self.shares[pool].get(index);
         Ok(VideoMemoryInfo {
-            budget: self.shares[pool].published_budget(index as u32),
-            current_usage: self.processes[index].standing.usage[pool] - self.offered_usage(index as u32, pool),
+            budget: self.shares[pool].published_budget(index),
+            current_usage: self.processes[index].standing.usage[pool] - self.offered_usage(index, pool),
             current_reservation: share.reservation,
-            available_for_reservation: self.available_for_reservation(index as u32, pool),
+            available_for_reservation: self.available_for_reservation(index, pool),
             requested: share.demand,
         })
     }
@@ -47,7 +47,7 @@ impl VidMm {
         group: MemorySegmentGroup,
         reservation: u64,
     ) -> Result<(), ReservationError> {
-        let index = self.processes.lookup(process)? as u32;
+        let index = self.processes.lookup(process)?;
         let pool = self.pool_of(group);
         let available_for_reservation = pool.map_or(0, |pool| self.available_for_reservation(index, pool));
         if reservation > available_for_reservation {
@@ -62,8 +62,8 @@ impl VidMm {
     }
 
     /// Bytes of the process's allocations that are resident and offered (U-37).
-    fn offered_usage(&self, process: u32, pool: Pool) -> u64 {
-        let offered = self.offers.keys().map(|&index| &self.allocations[index as usize]);
+    fn offered_usage(&self, process: ProcessIx, pool: Pool) -> u64 {
+        let offered = self.offers.keys().map(|&index| &self.allocations[index]);
         let is_there = |allocation: &&Allocation| {
             allocation.process == process && allocation.place.is_some_and(|place| place.pool() == pool)
         };
@@ -71,7 +71,7 @@ impl VidMm {
     }
 
     /// Half of a pool can be reserved, by all processes together (U-31).
-    fn available_for_reservation(&self, process: u32, pool: Pool) -> u64 {
+    fn available_for_reservation(&self, process: ProcessIx, pool: Pool) -> u64 {
         let shares = &self.shares[pool];
         let others = shares.reservation_total() - shares.get(process).reservation;
         (self.list_capacity(pool) / 2).saturating_sub(others)
@@ -93,7 +93,7 @@ impl VidMm {
         let standing = &mut self.processes[index].standing;
         (standing.band, standing.visibility) = (band, visibility);
         let weight = standing.weight();
-        Pool::ALL.into_iter().for_each(|pool| self.shares[pool].set_weight(index as u32, weight));
+        Pool::ALL.into_iter().for_each(|pool| self.shares[pool].set_weight(index, weight));
         self.events.record(|| Event::ProcessPriorityChanged { process, band, visibility });
         self.stirred = true;
         Ok(())
@@ -109,9 +109,9 @@ impl VidMm {
         let index = self.processes.lookup(process)?;
         self.processes[index].standing.listens = wanted;
         if wanted {
-            self.listeners.insert(index as u32);
+            self.listeners.insert(index);
         } else {
-            self.listeners.remove(&(index as u32));
+            self.listeners.remove(&(index));
         }
         self.stirred = true;
         Ok(())

@@ -6,7 +6,7 @@ use crate::{
     cpu_view::Lock,
     error::{LockError, UnlockError},
     event::Event,
-    id::{AllocationId, DeviceId},
+    id::{AllocationId, AllocationIx, DeviceId},
     place::Place,
     state::VidMm,
 };
@@ -39,9 +39,9 @@ impl VidMm {
     ) -> Result<CpuVirtualAddress, LockError> {
         let device_index = self.devices.lookup(device)?;
         self.check_device(device_index)?;
-        let index = self.lookup_allocation(allocation)? as u32;
-        let books = &self.allocations[index as usize];
-        if books.device as usize != device_index {
+        let index = self.lookup_allocation(allocation)?;
+        let books = &self.allocations[index];
+        if books.device != device_index {
             return Err(LockError::WrongDevice);
         }
         if books.state.contains(AllocationState::OFFERED) {
@@ -75,8 +75,8 @@ impl VidMm {
     }
 
     /// Whether the CPU can see an allocation where it is. If not, it is sent where it can be seen, if there is such a place.
-    fn make_visible(&mut self, index: u32) -> Result<(), LockError> {
-        let allocation = &self.allocations[index as usize];
+    fn make_visible(&mut self, index: AllocationIx) -> Result<(), LockError> {
+        let allocation = &self.allocations[index];
         let is_hidden = matches!(allocation.place, Some(Place::Memory(_))) && !allocation.is_seen_anywhere();
         if !is_hidden {
             // Only a copy that nothing writes to is there at once wherever the allocation is.
@@ -85,15 +85,15 @@ impl VidMm {
             return if is_on_its_way { Err(LockError::AllocationBusy) } else { Ok(()) };
         }
         if allocation.state.contains(AllocationState::EVICTABLE) {
-            self.allocations[index as usize].state |= AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
+            self.allocations[index].state |= AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
             self.evict_soon.push_back(index);
-        } else if !self.devices[allocation.device as usize].has_reference_lists() {
+        } else if !self.devices[allocation.device].has_reference_lists() {
             let may_be_in_system = allocation.state.contains(AllocationState::MAY_BE_IN_SYSTEM);
             if !may_be_in_system || allocation.openings().next().is_some() {
                 return Err(LockError::NotLockable);
             }
             let device = allocation.device;
-            self.allocations[index as usize].state |= AllocationState::LOCK_PENDING;
+            self.allocations[index].state |= AllocationState::LOCK_PENDING;
             self.turns.to_replace.insert(device);
         }
         self.stirred = true;
@@ -101,17 +101,17 @@ impl VidMm {
     }
 
     /// Whether the CPU sees a copy in system memory that paging reads at most.
-    fn is_copy_still(&self, index: u32) -> bool {
-        let allocation = &self.allocations[index as usize];
+    fn is_copy_still(&self, index: AllocationIx) -> bool {
+        let allocation = &self.allocations[index];
         allocation.state.contains(AllocationState::KEEPS_COPY) && matches!(allocation.place, Some(Place::Memory(_)))
     }
 
-    fn map_view(&mut self, host: &mut dyn Host, index: u32) -> Result<CpuVirtualAddress, LockError> {
+    fn map_view(&mut self, host: &mut dyn Host, index: AllocationIx) -> Result<CpuVirtualAddress, LockError> {
         let (segment, extents) = self.view_of(index);
         let extents: alloc::vec::Vec<_> = extents.iter().collect();
         let address = host.map_cpu_virtual_address(segment, &extents)?;
         self.locks.insert(index, Lock { count: 1, address, moved_by: 0 });
-        let state = &mut self.allocations[index as usize].state;
+        let state = &mut self.allocations[index].state;
         *state -= AllocationState::LOCK_PENDING;
         *state |= AllocationState::LOCKED;
         // The CPU may write from now on.
@@ -128,7 +128,7 @@ impl VidMm {
     /// If it is not locked.
     #[doc(alias = "D3DKMTUnlock2")]
     pub fn unlock(&mut self, host: &mut dyn Host, allocation: AllocationId) -> Result<(), UnlockError> {
-        let index = self.lookup_allocation(allocation)? as u32;
+        let index = self.lookup_allocation(allocation)?;
         let lock = self.locks.get_mut(&index).ok_or(UnlockError::NotLocked)?;
         lock.count -= 1;
         let locks = lock.count;
@@ -142,9 +142,9 @@ impl VidMm {
     }
 
     /// The CPU no longer sees the allocation.
-    pub(crate) fn end_locks(&mut self, host: &mut dyn Host, index: u32) {
+    pub(crate) fn end_locks(&mut self, host: &mut dyn Host, index: AllocationIx) {
         if let Some(lock) = self.locks.remove(&index) {
-            self.allocations[index as usize].state -= AllocationState::LOCKED;
+            self.allocations[index].state -= AllocationState::LOCKED;
             host.unmap_cpu_virtual_address(lock.address);
         }
     }

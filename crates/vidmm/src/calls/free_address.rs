@@ -8,7 +8,7 @@ use crate::{
     error::GpuVaError,
     event::Event,
     gpu_va::{Mapping, VaRangeError},
-    id::ProcessId,
+    id::{AllocationIx, ProcessId, ProcessIx},
     request::RequestKind,
     state::{DeferredAction, Freed, VidMm},
     units::GpuVirtualAddress,
@@ -37,7 +37,7 @@ impl VidMm {
         let space = &mut self.processes[index].space;
         match space.mapping_around(base.0, size)? {
             None => space.unreserve(base.0, size)?,
-            Some(allocation) => self.free_in_mapping(host, index as u32, allocation, base.0, size)?,
+            Some(allocation) => self.free_in_mapping(host, index, allocation, base.0, size)?,
         }
         self.events.record(|| Event::GpuVirtualAddressFreed { process, virtual_address: base, size });
         Ok(())
@@ -46,13 +46,13 @@ impl VidMm {
     fn free_in_mapping(
         &mut self,
         host: &mut dyn Host,
-        process: u32,
-        allocation: u32,
+        process: ProcessIx,
+        allocation: AllocationIx,
         base: u64,
         size: u64,
     ) -> Result<(), GpuVaError> {
         let end = base + size;
-        let books = &self.allocations[allocation as usize];
+        let books = &self.allocations[allocation];
         let ends = [base, end - 1].map(|address| self.mapping_around(allocation, process, address));
         // What neither is a mapping nor waits to be one is ending: its device has closed the allocation.
         let is_its = |of: &Mapping| !books.state.contains(AllocationState::DESTROYED) && books.is_open_on(of.device);
@@ -61,26 +61,25 @@ impl VidMm {
         };
         let rests = [first.rest_before(base), last.rest_after(end)];
         self.set_tables_aside(host, process, &Vec::from_iter(rests.into_iter().flatten()))?;
-        self.processes[process as usize].space.free(base, size);
+        self.processes[process].space.free(base, size);
         let freed = Freed { process, virtual_address: base, size, rests };
-        self.defer(first.device as usize, DeferredAction::Unmap { allocation, freed });
+        self.defer(first.device, DeferredAction::Unmap { allocation, freed });
         Ok(())
     }
 
     /// What shows the allocation at an address of a process, or waits to.
-    fn mapping_around(&self, allocation: u32, process: u32, address: u64) -> Option<Mapping> {
-        let mut mappings = self.allocations[allocation as usize].mappings();
+    fn mapping_around(&self, allocation: AllocationIx, process: ProcessIx, address: u64) -> Option<Mapping> {
+        let mut mappings = self.allocations[allocation].mappings();
         let is_it = |mapping: &Mapping| mapping.is_around(process, address);
         mappings.find(is_it).or_else(|| self.mappings_asked_for(allocation).find(is_it))
     }
 
     /// The mappings of an allocation that wait for their grant.
-    pub(super) fn mappings_asked_for(&self, index: u32) -> impl Iterator<Item = Mapping> {
-        let allocation = &self.allocations[index as usize];
+    pub(super) fn mappings_asked_for(&self, index: AllocationIx) -> impl Iterator<Item = Mapping> {
+        let allocation = &self.allocations[index];
         let openers = allocation.openings().map(|opening| opening.device);
-        let requests = core::iter::once(allocation.device)
-            .chain(openers)
-            .flat_map(|device| &self.devices[device as usize].requests);
+        let requests =
+            core::iter::once(allocation.device).chain(openers).flat_map(|device| &self.devices[device].requests);
         requests.filter_map(move |request| match &request.kind {
             RequestKind::MapGpuVirtualAddress { allocation, mapping } if *allocation == index => Some(*mapping),
             _ => None,

@@ -44,7 +44,7 @@ impl VidMm {
     #[doc(alias = "DxgkDdiCreateProcess")]
     pub fn create_process(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) -> Result<ProcessId, CreateError> {
         let (first, end) =
-            self.adapter.process_addresses(self.processes.next_index()).ok_or(CreateError::NoAddresses)?;
+            self.adapter.process_addresses(self.processes.next_index().at()).ok_or(CreateError::NoAddresses)?;
         let handle = kmd.create_process(false)?;
         let mut tables = PageTables::default();
         if self.adapter.has_page_tables() {
@@ -60,11 +60,11 @@ impl VidMm {
             is_paused: false,
             standing: Standing::default(),
         });
-        let (weight, index) = (self.processes[process.index()].standing.weight(), process.index() as u32);
+        let (weight, index) = (self.processes[process.ix()].standing.weight(), process.ix());
         let share = ProcessShare { weight, reservation: 0, demand: 0 };
         Pool::ALL.into_iter().for_each(|pool| self.shares[pool].insert(index, share));
         if self.adapter.has_page_tables() {
-            self.rootless.insert(process.index() as u32);
+            self.rootless.insert(process.ix());
         }
         self.stirred = true;
         self.events.record(|| Event::ProcessCreated { process, handle });
@@ -104,10 +104,10 @@ impl VidMm {
         let is_under_way = |table: &Table| !self.stream.is_retired(table.plan.max(table.unlinked));
         let under_way = tables.iter().filter(|(_, table)| is_under_way(table)).count();
         in_use(devices.len() as u64 + under_way as u64)?;
-        self.rootless.remove(&(index as u32));
-        self.empty_tables.retain(|&(process, _)| process as usize != index);
-        self.listeners.remove(&(index as u32));
-        Pool::ALL.into_iter().for_each(|pool| self.shares[pool].remove(index as u32));
+        self.rootless.remove(&(index));
+        self.empty_tables.retain(|&(process, _)| process != index);
+        self.listeners.remove(&(index));
+        Pool::ALL.into_iter().for_each(|pool| self.shares[pool].remove(index));
         let gone = self.processes.remove(index);
         for (key, table) in gone.tables.iter() {
             let size = key.segment_bytes(&self.adapter);
@@ -151,7 +151,7 @@ impl VidMm {
             return Err(CreateError::ProcessBlocked);
         }
         let device = self.devices.insert(Device {
-            process: process_index as u32,
+            process: process_index,
             residency,
             error: None,
             contexts: 0,
@@ -179,10 +179,10 @@ impl VidMm {
             retirements: Progress::default(),
             deferred: VecDeque::new(),
         });
-        self.processes[process_index].devices.insert(device.index() as u32);
+        self.processes[process_index].devices.insert(device.ix());
         self.events.record(|| Event::DeviceCreated { device, process, residency });
         if self.processes[process_index].standing.halted.is_some() || self.turns.power != Power::Up {
-            self.halt(device.index() as u32);
+            self.halt(device.ix());
         }
         Ok(device)
     }
@@ -199,12 +199,12 @@ impl VidMm {
         in_use(u64::from(contexts) + u64::from(paging_queues) + u64::from(allocations))?;
         let gone = self.devices.remove(index);
         Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] -= gone.promised(pool));
-        self.processes[gone.process as usize].devices.remove(&(index as u32));
-        self.turns.forget(index as u32);
-        self.stream.forget_device(index as u32);
+        self.processes[gone.process].devices.remove(&(index));
+        self.turns.forget(index);
+        self.stream.forget_device(index);
         for registration in gone.notifications {
-            let notification = self.trim_notifications.id(registration as usize);
-            self.trim_notifications.remove(registration as usize);
+            let notification = self.trim_notifications.id(registration);
+            self.trim_notifications.remove(registration);
             self.events.record(|| Event::TrimNotificationUnregistered { notification });
         }
         self.events.record(|| Event::DeviceDestroyed { device });
@@ -229,11 +229,11 @@ impl VidMm {
         if engine as usize >= self.engines.len() || engine == paging {
             return Err(CreateError::Engine { engine, last: self.engines.len() as u32 - 1, paging });
         }
-        let process = self.processes[self.devices[device_index].process as usize].handle;
+        let process = self.processes[self.devices[device_index].process].handle;
         let handle = kmd.create_context(process, engine, false)?;
         self.devices[device_index].contexts += 1;
         let context = self.contexts.insert(Context {
-            device: device_index as u32,
+            device: device_index,
             engine,
             handle,
             priority: 0,
@@ -257,7 +257,7 @@ impl VidMm {
         let index = self.contexts.lookup(context)?;
         in_use((self.contexts[index].queue.len() + self.contexts[index].in_flight) as u64)?;
         let gone = self.contexts.remove(index);
-        self.devices[gone.device as usize].contexts -= 1;
+        self.devices[gone.device].contexts -= 1;
         kmd.destroy_context(gone.handle);
         self.events.record(|| Event::ContextDestroyed { context });
         Ok(())
@@ -277,7 +277,7 @@ impl VidMm {
             return Err(CreateError::ReferenceLists);
         }
         self.devices[device_index].paging_queues += 1;
-        let device_number = device_index as u32;
+        let device_number = device_index;
         let queue = self.paging_queues.insert(PagingQueue {
             device: device_number,
             priority,
@@ -299,7 +299,7 @@ impl VidMm {
         let index = self.paging_queues.lookup(queue)?;
         in_use(self.paging_queues[index].pending.into())?;
         let gone = self.paging_queues.remove(index);
-        self.devices[gone.device as usize].paging_queues -= 1;
+        self.devices[gone.device].paging_queues -= 1;
         self.events.record(|| Event::PagingQueueDestroyed { queue });
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::{
     contract::{BackingStoreError, Host},
     error::{OfferError, ReclaimError},
     event::Event,
-    id::{AllocationId, DeviceId, PagingQueueId},
+    id::{AllocationId, AllocationIx, DeviceId, DeviceIx, PagingQueueId, PagingQueueIx},
     offer::{Offer, OfferFlags, OfferPriority, ReclaimResult},
     planted::PlantedBug,
     pool::{PerPool, Pool},
@@ -32,7 +32,7 @@ pub struct Reclaimed {
 
 /// An allocation that is on its device's list again, and how often.
 struct Listed {
-    index: u32,
+    index: AllocationIx,
     count: u32,
 }
 
@@ -67,9 +67,9 @@ impl VidMm {
         let mut indices = Vec::with_capacity(allocations.len());
         let mut named = BTreeSet::new();
         for (position, &id) in allocations.iter().enumerate() {
-            let index = self.lookup_allocation(id)? as u32;
-            let allocation = &self.allocations[index as usize];
-            if allocation.device as usize != device_index {
+            let index = self.lookup_allocation(id)?;
+            let allocation = &self.allocations[index];
+            if allocation.device != device_index {
                 return Err(OfferError::WrongDevice { position });
             }
             if allocation.state.contains(AllocationState::OFFERED) || !named.insert(index) {
@@ -102,15 +102,15 @@ impl VidMm {
         Ok(())
     }
 
-    fn offer(&mut self, device: usize, index: u32, priority: OfferPriority, flags: OfferFlags) {
-        let allocation = &mut self.allocations[index as usize];
+    fn offer(&mut self, device: DeviceIx, index: AllocationIx, priority: OfferPriority, flags: OfferFlags) {
+        let allocation = &mut self.allocations[index];
         let priority = priority.resolved(allocation.priority);
-        let count = allocation.entry_mut(device as u32).count;
+        let count = allocation.entry_mut(device).count;
         allocation.state |= AllocationState::OFFERED;
         // An earlier Evict no longer hastens it: it stays where it is until memory is wanted.
         allocation.state -= AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
         self.offers.insert(index, Offer { count, priority, flags });
-        self.leave_list(index, device as u32, EvictFlags::EVICT_ONLY_IF_NECESSARY);
+        self.leave_list(index, device, EvictFlags::EVICT_ONLY_IF_NECESSARY);
         self.reclassify(index);
         if flags.contains(OfferFlags::OFFER_IMMEDIATELY) {
             self.defer(device, DeferredAction::Discard(index));
@@ -132,7 +132,7 @@ impl VidMm {
         allocations: &[AllocationId],
     ) -> Result<Reclaimed, ReclaimError> {
         let queue = self.paging_queues.lookup(paging_queue)?;
-        let device = self.paging_queues[queue].device as usize;
+        let device = self.paging_queues[queue].device;
         self.check_device(device)?;
         if allocations.is_empty() {
             return Err(ReclaimError::Empty);
@@ -144,9 +144,9 @@ impl VidMm {
         let mut indices = Vec::with_capacity(allocations.len());
         let mut named = BTreeSet::new();
         for (position, &id) in allocations.iter().enumerate() {
-            let index = self.lookup_allocation(id)? as u32;
-            let allocation = &self.allocations[index as usize];
-            if allocation.device as usize != device {
+            let index = self.lookup_allocation(id)?;
+            let allocation = &self.allocations[index];
+            if allocation.device != device {
                 return Err(ReclaimError::WrongDevice { position });
             }
             if !allocation.state.contains(AllocationState::OFFERED) || !named.insert(index) {
@@ -166,7 +166,7 @@ impl VidMm {
             }
         }
         let not_held = self.count_in_again(device, &listed);
-        let joining: Vec<u32> = listed.iter().map(|listed| listed.index).collect();
+        let joining: Vec<AllocationIx> = listed.iter().map(|listed| listed.index).collect();
         let at_once = joining.is_empty() || self.can_join_at_once(device, &joining, not_held);
         let paging_fence_value = if at_once { 0 } else { self.paging_queues[queue].last_value + 1 };
         let (device_id, after_submission) = (self.devices.id(device), self.devices[device].submitted);
@@ -176,7 +176,7 @@ impl VidMm {
             queue: paging_queue,
             allocations: allocations.to_vec(),
             results: results.clone(),
-            backing_stores: indices.iter().map(|&index| books[index as usize].backing_store).collect(),
+            backing_stores: indices.iter().map(|&index| books[index].backing_store).collect(),
             after_submission,
             paging_fence_value,
         });
@@ -189,16 +189,16 @@ impl VidMm {
     }
 
     /// The device's list must fit alone with what comes back to it: then its turn comes (D3).
-    fn check_fits_again(&self, device: usize, indices: &[u32]) -> Result<(), ReclaimError> {
+    fn check_fits_again(&self, device: DeviceIx, indices: &[AllocationIx]) -> Result<(), ReclaimError> {
         let mut num_bytes_to_trim = 0;
-        let packing = self.packing_room(device as u32);
+        let packing = self.packing_room(device);
         for pool in Pool::ALL {
             let comes_back =
-                |&&index: &&u32| self.is_listed_offered(index) && self.allocations[index as usize].pool() == pool;
-            let sum = |bytes: &dyn Fn(u32) -> u64| -> u64 {
+                |&&index: &&AllocationIx| self.is_listed_offered(index) && self.allocations[index].pool() == pool;
+            let sum = |bytes: &dyn Fn(AllocationIx) -> u64| -> u64 {
                 indices.iter().filter(comes_back).map(|&index| bytes(index)).sum()
             };
-            let list = self.devices[device].list[pool].now() + sum(&|index| self.allocations[index as usize].size);
+            let list = self.devices[device].list[pool].now() + sum(&|index| self.allocations[index].size);
             let missing = i128::from(list) - i128::from(self.list_capacity(pool));
             let misplaced = i128::from(sum(&|index| self.weight(index, pool))) - packing[pool];
             num_bytes_to_trim += u64::try_from(missing.max(misplaced).max(0)).unwrap_or(u64::MAX);
@@ -207,11 +207,11 @@ impl VidMm {
     }
 
     /// Ends an offer. Returns what became of the content, and how often the allocation is on its device's list from now on.
-    fn reclaim(&mut self, host: &mut dyn Host, index: u32) -> (ReclaimResult, u32) {
-        let discarded = self.allocations[index as usize].state.contains(AllocationState::DISCARDED)
+    fn reclaim(&mut self, host: &mut dyn Host, index: AllocationIx) -> (ReclaimResult, u32) {
+        let discarded = self.allocations[index].state.contains(AllocationState::DISCARDED)
             && !self.adapter.has_bug(PlantedBug::ReclaimDiscarded);
         let offer = self.end_offer(index).expect("it was found to be offered");
-        let allocation = &self.allocations[index as usize];
+        let allocation = &self.allocations[index];
         if !allocation.state.contains(AllocationState::NOT_COMMITTED) {
             let result = if discarded { ReclaimResult::Discarded } else { ReclaimResult::Ok };
             return (result, offer.count);
@@ -219,7 +219,7 @@ impl VidMm {
         let size = allocation.size;
         match self.commit_backing_store(host, size) {
             Ok(backing_store) => {
-                let allocation = &mut self.allocations[index as usize];
+                let allocation = &mut self.allocations[index];
                 allocation.backing_store = backing_store.offset;
                 allocation.state -= AllocationState::NOT_COMMITTED;
                 (ReclaimResult::Discarded, offer.count)
@@ -234,16 +234,16 @@ impl VidMm {
     }
 
     /// Forgets that an allocation is offered, if it is. It is on no list until it joins one again.
-    pub(crate) fn end_offer(&mut self, index: u32) -> Option<Offer> {
+    pub(crate) fn end_offer(&mut self, index: AllocationIx) -> Option<Offer> {
         let offer = self.offers.remove(&index)?;
-        let allocation = &mut self.allocations[index as usize];
+        let allocation = &mut self.allocations[index];
         allocation.state -= AllocationState::OFFERED | AllocationState::DISCARDED;
         self.reclassify(index);
         Some(offer)
     }
 
     /// An Evict of an offered allocation: it will be on the list once less when it is reclaimed. The count must be above 0.
-    pub(super) fn leave_offered(&mut self, index: u32) {
+    pub(super) fn leave_offered(&mut self, index: AllocationIx) {
         let offer = self.offers.get_mut(&index).expect("an offered allocation has an offer");
         offer.count -= 1;
         if offer.count == 0 {
@@ -252,18 +252,18 @@ impl VidMm {
     }
 
     /// Whether the allocation is offered, and will be on its device's list again when it is reclaimed.
-    pub(crate) fn is_listed_offered(&self, index: u32) -> bool {
+    pub(crate) fn is_listed_offered(&self, index: AllocationIx) -> bool {
         self.offers.get(&index).is_some_and(|offer| offer.count > 0)
     }
 
     /// Puts what was offered back on the device's list. Where it is counted is what it was: room was kept there for it. Returns
     /// the bytes of what is not held in place.
-    fn count_in_again(&mut self, device: usize, listed: &[Listed]) -> PerPool<u64> {
+    fn count_in_again(&mut self, device: DeviceIx, listed: &[Listed]) -> PerPool<u64> {
         let (mut added, mut not_held): (PerPool<u64>, PerPool<u64>) = Default::default();
         for &Listed { index, .. } in listed {
-            let allocation = &self.allocations[index as usize];
+            let allocation = &self.allocations[index];
             added[allocation.pool()] += allocation.size;
-            if !allocation.is_held_by(device as u32) {
+            if !allocation.is_held_by(device) {
                 not_held[allocation.pool()] += allocation.size;
             }
         }
@@ -271,11 +271,11 @@ impl VidMm {
         not_held
     }
 
-    fn join_again(&mut self, queue: usize, listed: Vec<Listed>, at_once: bool) {
+    fn join_again(&mut self, queue: PagingQueueIx, listed: Vec<Listed>, at_once: bool) {
         let mut items = Vec::new();
         let device = self.paging_queues[queue].device;
         for Listed { index, count } in listed {
-            let entry = self.allocations[index as usize].entry_mut(device);
+            let entry = self.allocations[index].entry_mut(device);
             if at_once {
                 let effect = entry.join_granted();
                 entry.count = count;
@@ -312,10 +312,10 @@ impl VidMm {
     }
 
     /// Offered allocations that allow it and are in no memory, the least wanted first.
-    fn decommittable(&self) -> Vec<u32> {
-        let mut candidates: Vec<(OfferPriority, u32)> = Vec::new();
+    fn decommittable(&self) -> Vec<AllocationIx> {
+        let mut candidates: Vec<(OfferPriority, AllocationIx)> = Vec::new();
         for (&index, offer) in &self.offers {
-            let allocation = &self.allocations[index as usize];
+            let allocation = &self.allocations[index];
             let can_go = offer.flags.contains(OfferFlags::ALLOW_DECOMMIT)
                 && self.is_discardable(index)
                 && allocation.place.is_none()
@@ -330,7 +330,7 @@ impl VidMm {
     }
 
     /// Decommits those of `offered`, in their order, until `size` bytes are free.
-    fn decommit_offered(&mut self, host: &mut dyn Host, offered: Vec<u32>, size: u64) {
+    fn decommit_offered(&mut self, host: &mut dyn Host, offered: Vec<AllocationIx>, size: u64) {
         let mut freed = 0;
         for index in offered {
             if freed >= size {
@@ -338,7 +338,7 @@ impl VidMm {
             }
             self.note_discarded(index);
             self.decommit(host, index);
-            freed += self.allocations[index as usize].size;
+            freed += self.allocations[index].size;
         }
     }
 }

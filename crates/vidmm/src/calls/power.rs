@@ -14,7 +14,7 @@ impl VidMm {
             return;
         }
         self.turns.power = Power::GoingDown;
-        for device in Vec::from_iter(self.devices.iter().map(|(index, _)| index as u32)) {
+        for device in Vec::from_iter(self.devices.iter().map(|(index, _)| index)) {
             self.halt(device);
         }
         self.stirred = true;

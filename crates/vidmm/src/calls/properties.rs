@@ -6,7 +6,7 @@ use crate::{
     contract::{Kmd, SegmentPreference, SegmentSet},
     error::{AllocationInfoRule, UpdateError},
     event::{Event, EvictReason},
-    id::{AllocationId, PagingQueueId},
+    id::{AllocationId, AllocationIx, PagingQueueId},
     poll::Draft,
     pool::Pool,
     request::RequestKind,
@@ -32,13 +32,13 @@ impl VidMm {
     /// If the priority is 0 or the handle names nothing.
     #[doc(alias = "D3DKMTSetAllocationPriority")]
     pub fn set_allocation_priority(&mut self, allocation: AllocationId, priority: u32) -> Result<(), UpdateError> {
-        let index = self.lookup_allocation(allocation)? as u32;
+        let index = self.lookup_allocation(allocation)?;
         if priority == 0 {
             return Err(UpdateError::Impossible(AllocationInfoRule::Priority));
         }
-        let is_evictable = self.allocations[index as usize].state.contains(AllocationState::EVICTABLE);
+        let is_evictable = self.allocations[index].state.contains(AllocationState::EVICTABLE);
         self.keep(index);
-        self.allocations[index as usize].priority = priority;
+        self.allocations[index].priority = priority;
         if is_evictable {
             self.expose(index);
         }
@@ -63,32 +63,31 @@ impl VidMm {
     ) -> Result<u64, UpdateError> {
         let queue = self.paging_queues.lookup(paging_queue)?;
         let device = self.paging_queues[queue].device;
-        self.check_device(device as usize)?;
-        let index = self.lookup_allocation(allocation)? as u32;
-        if self.allocations[index as usize].device != device {
+        self.check_device(device)?;
+        let index = self.lookup_allocation(allocation)?;
+        if self.allocations[index].device != device {
             return Err(UpdateError::WrongDevice);
         }
         let (set, preferred) = self.updated(index, update);
         let residence = self.check_update(index, set, preferred)?;
-        let state = self.allocations[index as usize].state;
+        let state = self.allocations[index].state;
         if state & RESIDENCE == residence {
             return Ok(0);
         }
-        let may_stay = residence.contains(match self.allocations[index as usize].pool() {
+        let may_stay = residence.contains(match self.allocations[index].pool() {
             Pool::Memory => AllocationState::MAY_BE_IN_MEMORY,
             Pool::System => AllocationState::MAY_BE_IN_SYSTEM,
         });
-        let is_required = self.allocations[index as usize].is_required()
-            || !self.is_done_with(index)
-            || self.is_listed_offered(index);
+        let is_required =
+            self.allocations[index].is_required() || !self.is_done_with(index) || self.is_listed_offered(index);
         if is_required && !may_stay {
             return Err(UpdateError::NotSupported("moving what a device's list requires to another kind of memory"));
         }
-        let pending = self.devices[device as usize].requests.len();
+        let pending = self.devices[device].requests.len();
         if pending >= REQUESTS_MAX {
             return Err(UpdateError::TooManyPending { pending });
         }
-        let handle = self.allocations[index as usize].handle;
+        let handle = self.allocations[index].handle;
         if !kmd.validate_update_allocation_property(handle, set, preferred) {
             return Err(UpdateError::Vetoed);
         }
@@ -108,8 +107,8 @@ impl VidMm {
     }
 
     /// What an allocation's segments would be.
-    fn updated(&self, index: u32, update: &UpdateAllocationProperty) -> (SegmentSet, SegmentPreference) {
-        let state = self.allocations[index as usize].state;
+    fn updated(&self, index: AllocationIx, update: &UpdateAllocationProperty) -> (SegmentSet, SegmentPreference) {
+        let state = self.allocations[index].state;
         let aperture = self.adapter.aperture.id;
         let memory = self.adapter.memory.filter(|_| state.contains(AllocationState::MAY_BE_IN_MEMORY));
         let system = state.contains(AllocationState::MAY_BE_IN_SYSTEM);
@@ -127,11 +126,11 @@ impl VidMm {
     /// Where an allocation may be from now on, as bits of its state, or why it may not.
     fn check_update(
         &self,
-        index: u32,
+        index: AllocationIx,
         set: SegmentSet,
         preferred: SegmentPreference,
     ) -> Result<AllocationState, UpdateError> {
-        let allocation = &self.allocations[index as usize];
+        let allocation = &self.allocations[index];
         if set.0 == 0 || set.0 & !self.adapter.segments_mask != 0 {
             return Err(UpdateError::Impossible(AllocationInfoRule::SegmentSet(set.0)));
         }
@@ -162,16 +161,16 @@ impl VidMm {
     /// Changes where an allocation may be. It leaves the place where it may be no more; returns the plans for that.
     fn change_residence(
         &mut self,
-        index: u32,
+        index: AllocationIx,
         residence: AllocationState,
         may_stay: bool,
     ) -> alloc::vec::Vec<crate::id::PlanNo> {
-        let allocation = &mut self.allocations[index as usize];
+        let allocation = &mut self.allocations[index];
         allocation.state = allocation.state.difference(RESIDENCE) | residence;
         if !may_stay {
             allocation.state.toggle(AllocationState::LISTED_IN_SYSTEM);
         }
-        let allocation = &self.allocations[index as usize];
+        let allocation = &self.allocations[index];
         if allocation.is_required() && allocation.pools_differ() {
             self.turns.demoted.insert(allocation.device);
         }

@@ -6,7 +6,7 @@ use crate::{
     contract::{AllocationListElement, Kmd, PatchLocation, Render, RenderStatus},
     error::{DeviceErrorReason, DriverFinding, Violation},
     event::Event,
-    id::{AllocationId, ContextId},
+    id::{AllocationId, AllocationIx, ContextId, ContextIx, DeviceIx},
     patching::PatchListRule,
     render_error::RenderError,
     split::{Progress, Reference, References},
@@ -65,7 +65,7 @@ impl VidMm {
     pub fn render(&mut self, kmd: &mut dyn Kmd, context: ContextId, desc: RenderDesc) -> Result<u64, RenderError> {
         let index = self.contexts.lookup(context)?;
         let device_index = self.contexts[index].device;
-        self.check_device(device_index as usize)?;
+        self.check_device(device_index)?;
         if !self.adapter.is_physical() {
             return Err(RenderError::GpuVirtualAddresses);
         }
@@ -77,7 +77,7 @@ impl VidMm {
         for named in desc.waits.iter().chain(&desc.signals) {
             self.monitored_fences.lookup(named.fence)?;
         }
-        let is_prepared = self.devices[device_index as usize].has_reference_lists();
+        let is_prepared = self.devices[device_index].has_reference_lists();
         if !is_prepared {
             self.check_on_list(device_index, &desc.allocations)?;
         }
@@ -103,7 +103,7 @@ impl VidMm {
                 self.reclassify(allocation);
             }
         }
-        let device = self.devices.id(device_index as usize);
+        let device = self.devices.id(device_index);
         self.events.record(|| Event::Rendered {
             device,
             context,
@@ -113,13 +113,13 @@ impl VidMm {
             patch_locations: references.patch_locations.clone(),
         });
         let desc = SubmitDesc { dma_buffer, waits: desc.waits, signals: desc.signals, allocations: Vec::new() };
-        let submission = if is_prepared { 0 } else { self.number_submission(context, device_index as usize, &desc) };
+        let submission = if is_prepared { 0 } else { self.number_submission(context, device_index, &desc) };
         self.queue(index, Submission { number: submission, desc, references: Some(Box::new(references)) });
         Ok(number)
     }
 
     /// What an allocation list names must be on the device's list (FLT-02): else the program is wrong, and its device in error.
-    fn check_on_list(&mut self, device: u32, listed: &[AllocationListDesc]) -> Result<(), RenderError> {
+    fn check_on_list(&mut self, device: DeviceIx, listed: &[AllocationListDesc]) -> Result<(), RenderError> {
         let is_missing = |desc: &AllocationListDesc| desc.allocation.is_some_and(|id| !self.is_on_list(device, id));
         let Some(position) = listed.iter().position(is_missing) else { return Ok(()) };
         let allocation = listed[position].allocation.expect("what is unbound is not missing");
@@ -127,12 +127,12 @@ impl VidMm {
         Err(RenderError::NotResident { position })
     }
 
-    fn look_up_list(&self, device: u32, listed: &[AllocationListDesc]) -> Result<Vec<Reference>, RenderError> {
+    fn look_up_list(&self, device: DeviceIx, listed: &[AllocationListDesc]) -> Result<Vec<Reference>, RenderError> {
         let look_up = |(position, desc): (usize, &AllocationListDesc)| {
-            let found = |id| -> Result<u32, RenderError> {
+            let found = |id| -> Result<AllocationIx, RenderError> {
                 let index = self.lookup_allocation(id)?;
                 let is_its = self.allocations[index].is_open_on(device);
-                if is_its { Ok(index as u32) } else { Err(RenderError::WrongDevice { position }) }
+                if is_its { Ok(index) } else { Err(RenderError::WrongDevice { position }) }
             };
             let allocation = desc.allocation.map(found).transpose()?;
             Ok(Reference { allocation, write_operation: desc.write_operation })
@@ -143,7 +143,7 @@ impl VidMm {
     /// What the driver is told of an allocation list before anything is brought in for it (PAT-14).
     fn list_elements(&self, list: &[Reference]) -> Vec<AllocationListElement> {
         let element = |reference: &Reference| AllocationListElement {
-            allocation: reference.allocation.map(|index| self.allocations[index as usize].handle),
+            allocation: reference.allocation.map(|index| self.allocations[index].handle),
             write_operation: reference.write_operation,
             address: reference.allocation.filter(|_| !self.patching.knobs.never_prepatch).and_then(|i| self.address(i)),
         };
@@ -151,8 +151,8 @@ impl VidMm {
     }
 
     /// Where an allocation is, as engines that use physical addresses name it; none if it is not in a segment.
-    pub(crate) fn address(&self, index: u32) -> Option<PhysicalAddress> {
-        let allocation = &self.allocations[index as usize];
+    pub(crate) fn address(&self, index: AllocationIx) -> Option<PhysicalAddress> {
+        let allocation = &self.allocations[index];
         allocation.place?;
         let (segment, extents) = allocation.location(&self.adapter);
         extents.iter().next().map(|extent| PhysicalAddress { segment, offset: extent.offset })
@@ -162,7 +162,7 @@ impl VidMm {
     fn translate(
         &mut self,
         kmd: &mut dyn Kmd,
-        context: usize,
+        context: ContextIx,
         desc: &RenderDesc,
         elements: &[AllocationListElement],
     ) -> Result<Rendered, RenderError> {

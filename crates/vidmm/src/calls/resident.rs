@@ -7,7 +7,7 @@ use crate::{
     allocation::{Allocation, AllocationState},
     error::{DeviceErrorReason, EvictError, MakeResidentError, NoMemoryReason},
     event::Event,
-    id::{AllocationId, DeviceId, PagingQueueId},
+    id::{AllocationId, AllocationIx, DeviceId, DeviceIx, PagingQueueId, PagingQueueIx},
     place::Place,
     planted::PlantedBug,
     pool::{PerPool, Pool},
@@ -60,7 +60,7 @@ impl VidMm {
         flags: MakeResidentFlags,
     ) -> Result<Residency, MakeResidentError> {
         let queue = self.paging_queues.lookup(paging_queue)?;
-        let device = self.paging_queues[queue].device as usize;
+        let device = self.paging_queues[queue].device;
         self.check_device(device)?;
         if allocations.is_empty() {
             return Err(MakeResidentError::Empty);
@@ -72,7 +72,7 @@ impl VidMm {
         if pending >= REQUESTS_MAX {
             return Err(MakeResidentError::TooManyPending { pending });
         }
-        let indices = self.joining(device as u32, allocations)?;
+        let indices = self.joining(device, allocations)?;
         let not_held = self.count_in(device, allocations, &indices, flags)?;
 
         let at_once = self.can_join_at_once(device, &indices, not_held);
@@ -90,16 +90,16 @@ impl VidMm {
         if at_once {
             self.keep_all(indices.iter().copied());
             self.assign_where_shown(indices.iter().copied());
-            self.with_holds(device as u32, |vidmm| {
+            self.with_holds(device, |vidmm| {
                 for index in indices {
-                    let effect = vidmm.allocations[index as usize].entry_mut(device as u32).join_granted();
-                    vidmm.apply(index, device as u32, effect);
+                    let effect = vidmm.allocations[index].entry_mut(device).join_granted();
+                    vidmm.apply(index, device, effect);
                 }
             });
             return Ok(Residency::Resident);
         }
         let join = |index| {
-            let entry = self.allocations[index as usize].entry_mut(device as u32);
+            let entry = self.allocations[index].entry_mut(device);
             (index, entry.join_ungranted(&mut self.spans))
         };
         let items = indices.into_iter().map(join).collect();
@@ -134,20 +134,20 @@ impl VidMm {
         }
         let mut indices = Vec::with_capacity(allocations.len());
         for &id in allocations {
-            indices.push(self.lookup_allocation(id)? as u32);
+            indices.push(self.lookup_allocation(id)?);
         }
         self.count_out(device_index, &indices)?;
 
         let last = self.devices[device_index].submitted;
         let mut left: PerPool<u64> = PerPool::default();
-        self.with_holds(device_index as u32, |vidmm| {
+        self.with_holds(device_index, |vidmm| {
             for index in indices {
-                let allocation = &mut vidmm.allocations[index as usize];
+                let allocation = &mut vidmm.allocations[index];
                 if allocation.state.contains(AllocationState::OFFERED) {
                     vidmm.leave_offered(index);
                     continue;
                 }
-                let entry = allocation.entry_mut(device_index as u32);
+                let entry = allocation.entry_mut(device_index);
                 if vidmm.adapter.has_bug(PlantedBug::EvictTwice) && entry.count > 1 {
                     entry.count -= 1;
                 }
@@ -157,7 +157,7 @@ impl VidMm {
                 } else if flags.contains(EvictFlags::NOT_WRITTEN_TO) {
                     vidmm.devices[device_index].not_written.push(index);
                 }
-                vidmm.apply(index, device_index as u32, effect);
+                vidmm.apply(index, device_index, effect);
             }
         });
         for pool in Pool::ALL.into_iter().filter(|&pool| left[pool] > 0) {
@@ -176,7 +176,7 @@ impl VidMm {
     }
 
     /// What allocations are that may join the device's list.
-    fn joining(&self, device: u32, allocations: &[AllocationId]) -> Result<Vec<u32>, MakeResidentError> {
+    fn joining(&self, device: DeviceIx, allocations: &[AllocationId]) -> Result<Vec<AllocationIx>, MakeResidentError> {
         let mut indices = Vec::with_capacity(allocations.len());
         for (position, &id) in allocations.iter().enumerate() {
             let index = self.lookup_allocation(id)?;
@@ -190,7 +190,7 @@ impl VidMm {
             if allocation.state.contains(AllocationState::NOT_COMMITTED) {
                 return Err(MakeResidentError::NotCommitted { position });
             }
-            indices.push(index as u32);
+            indices.push(index);
         }
         Ok(indices)
     }
@@ -199,9 +199,9 @@ impl VidMm {
     /// Returns the bytes of what joins it and is not held in place.
     fn count_in(
         &mut self,
-        device: usize,
+        device: DeviceIx,
         allocations: &[AllocationId],
-        indices: &[u32],
+        indices: &[AllocationIx],
         flags: MakeResidentFlags,
     ) -> Result<PerPool<u64>, MakeResidentError> {
         let mut admission = self.admission(device, indices, None);
@@ -228,7 +228,7 @@ impl VidMm {
             reason,
         });
         if flags.contains(MakeResidentFlags::MUST_SUCCEED) {
-            self.put_device_in_error(device as u32, DeviceErrorReason::OutOfMemory);
+            self.put_device_in_error(device, DeviceErrorReason::OutOfMemory);
         }
         Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason })
     }
@@ -236,7 +236,7 @@ impl VidMm {
     /// Whether allocations join the device's list without a request: it has its turn, nothing is ahead of them, and they are in
     /// place (RES-16, U-25). `not_held` are the bytes of those that join it and that it does not hold: what was on the list of
     /// such a device before, it holds.
-    pub(super) fn can_join_at_once(&self, device: usize, indices: &[u32], not_held: PerPool<u64>) -> bool {
+    pub(super) fn can_join_at_once(&self, device: DeviceIx, indices: &[AllocationIx], not_held: PerPool<u64>) -> bool {
         let books = &self.devices[device];
         books.granted == books.requests.len()
             && self.recovery.is_working()
@@ -244,13 +244,13 @@ impl VidMm {
             && books.turn.plans.is_empty()
             && indices.iter().all(|&index| self.is_in_place(index))
             && self.may_hold(device, not_held)
-            && self.packs_with(device as u32, indices.iter().copied())
+            && self.packs_with(device, indices.iter().copied())
     }
 
     /// What joins a list at once is in place; where it is shown in the aperture, the range is its own from now on.
-    pub(super) fn assign_where_shown(&mut self, indices: impl Iterator<Item = u32>) {
+    pub(super) fn assign_where_shown(&mut self, indices: impl Iterator<Item = AllocationIx>) {
         for index in indices {
-            let Allocation { place, size, .. } = self.allocations[index as usize];
+            let Allocation { place, size, .. } = self.allocations[index];
             if let Some(Place::Aperture(page)) = place
                 && self.aperture.assigned(index).is_none()
             {
@@ -260,10 +260,15 @@ impl VidMm {
     }
 
     /// Counts allocations as often as they are named, and finds room for what is not on the device's list yet.
-    fn admission(&mut self, device: usize, indices: &[u32], entitled: Option<MakeResidentFlags>) -> Admission {
+    fn admission(
+        &mut self,
+        device: DeviceIx,
+        indices: &[AllocationIx],
+        entitled: Option<MakeResidentFlags>,
+    ) -> Admission {
         let mut admission = self.begin_admission(device, entitled);
         for &index in indices {
-            let count = &mut self.allocations[index as usize].entry_mut(device as u32).count;
+            let count = &mut self.allocations[index].entry_mut(device).count;
             *count += 1;
             if *count == 1 {
                 self.admit(&mut admission, index);
@@ -273,35 +278,35 @@ impl VidMm {
     }
 
     /// Checks that each allocation is on the device's list as often as it is named.
-    fn count_out(&mut self, device: usize, indices: &[u32]) -> Result<(), EvictError> {
+    fn count_out(&mut self, device: DeviceIx, indices: &[AllocationIx]) -> Result<(), EvictError> {
         // Counts go down, so that an allocation named twice is counted twice, and up again.
         let left = indices.iter().position(|&index| {
-            let count = self.count_mut(device as u32, index).filter(|count| **count > 0);
+            let count = self.count_mut(device, index).filter(|count| **count > 0);
             count.map(|count| *count -= 1).is_none()
         });
         for &index in &indices[..left.unwrap_or(indices.len())] {
-            *self.count_mut(device as u32, index).expect("it was counted") += 1;
+            *self.count_mut(device, index).expect("it was counted") += 1;
         }
         left.map_or(Ok(()), |position| Err(EvictError::NotResident { position }))
     }
 
     /// The device submits work, which may write what was said not to be written before.
-    pub(super) fn forget_not_written(&mut self, device: u32) {
-        if self.devices[device as usize].not_written.is_empty() {
+    pub(super) fn forget_not_written(&mut self, device: DeviceIx) {
+        if self.devices[device].not_written.is_empty() {
             return;
         }
-        for index in core::mem::take(&mut self.devices[device as usize].not_written) {
-            let is_there = self.allocations.contains(index as usize);
-            if is_there && self.allocations[index as usize].entry(device).is_some() {
-                self.allocations[index as usize].entry_mut(device).is -= EntryFlags::NOT_WRITTEN;
+        for index in core::mem::take(&mut self.devices[device].not_written) {
+            let is_there = self.allocations.contains(index);
+            if is_there && self.allocations[index].entry(device).is_some() {
+                self.allocations[index].entry_mut(device).is -= EntryFlags::NOT_WRITTEN;
             }
         }
     }
 
     /// How often the device's list names the allocation; while it is offered, how often it will again. None if it is not open
     /// on the device.
-    fn count_mut(&mut self, device: u32, index: u32) -> Option<&mut u32> {
-        let allocation = &mut self.allocations[index as usize];
+    fn count_mut(&mut self, device: DeviceIx, index: AllocationIx) -> Option<&mut u32> {
+        let allocation = &mut self.allocations[index];
         if !allocation.is_open_on(device) {
             return None;
         }
@@ -312,13 +317,13 @@ impl VidMm {
     }
 
     /// Whether the allocation is where it is to be, with its content, and nothing is under way for it.
-    pub(super) fn is_in_place(&self, index: u32) -> bool {
-        self.is_placed(index) && self.stream.is_retired(self.allocations[index as usize].last_plan)
+    pub(super) fn is_in_place(&self, index: AllocationIx) -> bool {
+        self.is_placed(index) && self.stream.is_retired(self.allocations[index].last_plan)
     }
 
     /// Whether it is decided that the allocation is where its device's list counts it.
-    pub(crate) fn is_placed(&self, index: u32) -> bool {
-        let allocation = &self.allocations[index as usize];
+    pub(crate) fn is_placed(&self, index: AllocationIx) -> bool {
+        let allocation = &self.allocations[index];
         match allocation.place {
             Some(Place::Memory(_)) => allocation.pool() == Pool::Memory,
             Some(Place::System) => {
@@ -336,18 +341,18 @@ impl VidMm {
     }
 
     /// Appends a request of the queue's device.
-    pub(crate) fn request(&mut self, queue: usize, kind: RequestKind) {
+    pub(crate) fn request(&mut self, queue: PagingQueueIx, kind: RequestKind) {
         let books = &mut self.paging_queues[queue];
         books.last_value += 1;
         books.pending += 1;
         let (device_index, fence_value) = (books.device, books.last_value);
-        let device = &mut self.devices[device_index as usize];
+        let device = &mut self.devices[device_index];
         device.last_request += 1;
         self.arrivals += 1;
         device.requests.push_back(Request {
             number: device.last_request,
             arrival: self.arrivals,
-            queue: queue as u32,
+            queue,
             fence_value,
             position: device.submitted,
             kind,

@@ -5,7 +5,7 @@ use crate::{
     contract::Kmd,
     error::OpenError,
     event::Event,
-    id::{AllocationId, DeviceId},
+    id::{AllocationId, AllocationIx, DeviceId, DeviceIx},
     residency::EvictFlags,
     state::{DeferredAction, VidMm},
 };
@@ -38,17 +38,17 @@ impl VidMm {
         if !books.state.contains(AllocationState::SHARED) {
             return Err(OpenError::NotShared);
         }
-        if self.devices[books.device as usize].has_reference_lists() {
+        if self.devices[books.device].has_reference_lists() {
             return Err(OpenError::ReferenceLists);
         }
-        if books.entry(device_index as u32).is_some() {
+        if books.entry(device_index).is_some() {
             return Err(OpenError::AlreadyOpen);
         }
-        let owner = Owner { process: self.devices[device_index].process, device: device_index as u32 };
-        let handle = kmd.open_allocation(self.processes[owner.process as usize].handle, books.handle)?;
+        let owner = Owner { process: self.devices[device_index].process, device: device_index };
+        let handle = kmd.open_allocation(self.processes[owner.process].handle, books.handle)?;
         self.allocations[index].open(owner, handle);
         self.devices[device_index].allocations += 1;
-        let process = self.processes.id(owner.process as usize);
+        let process = self.processes.id(owner.process);
         self.events.record(|| Event::AllocationOpened { allocation, device, process });
         Ok(())
     }
@@ -61,9 +61,9 @@ impl VidMm {
     /// If the device has not opened it. The creator destroys instead.
     #[doc(alias = "DxgkDdiCloseAllocation")]
     pub fn close_allocation(&mut self, device: DeviceId, allocation: AllocationId) -> Result<(), OpenError> {
-        let device_index = self.devices.lookup(device)? as u32;
-        let index = self.lookup_allocation(allocation)? as u32;
-        let books = &mut self.allocations[index as usize];
+        let device_index = self.devices.lookup(device)?;
+        let index = self.lookup_allocation(allocation)?;
+        let books = &mut self.allocations[index];
         if books.device == device_index || !books.is_open_on(device_index) {
             return Err(OpenError::NotOpen);
         }
@@ -74,28 +74,28 @@ impl VidMm {
     }
 
     /// A device that has closed an allocation uses it no more, once what it submitted has ended.
-    fn end_opening(&mut self, index: u32, device: u32) {
+    fn end_opening(&mut self, index: AllocationIx, device: DeviceIx) {
         // What it wrote is there for the others.
         self.leave_list(index, device, EvictFlags::EVICT_ONLY_IF_NECESSARY);
-        self.defer(device as usize, DeferredAction::Close(index));
+        self.defer(device, DeferredAction::Close(index));
     }
 
     /// The owner of a shared allocation destroys it while others have it open: it is the first of them whose it is from now on,
     /// and the owner has closed it. `false` if nobody else has it.
-    pub(super) fn hand_over(&mut self, index: u32) -> bool {
-        let former = self.allocations[index as usize].device;
-        let former_process = self.allocations[index as usize].process;
-        if !self.allocations[index as usize].transfer_ownership() {
+    pub(super) fn hand_over(&mut self, index: AllocationIx) -> bool {
+        let former = self.allocations[index].device;
+        let former_process = self.allocations[index].process;
+        if !self.allocations[index].transfer_ownership() {
             return false;
         }
-        let Allocation { process, size, ref place, .. } = self.allocations[index as usize];
+        let Allocation { process, size, ref place, .. } = self.allocations[index];
         if let Some(place) = place {
-            self.processes[former_process as usize].standing.usage[place.pool()] -= size;
-            self.processes[process as usize].standing.usage[place.pool()] += size;
+            self.processes[former_process].standing.usage[place.pool()] -= size;
+            self.processes[process].standing.usage[place.pool()] += size;
         }
         let allocation = self.allocation_id(index);
-        let (closed_on, books) = (self.device_id(former), &self.allocations[index as usize]);
-        let (device, process) = (self.device_id(books.device), self.processes.id(books.process as usize));
+        let (closed_on, books) = (self.device_id(former), &self.allocations[index]);
+        let (device, process) = (self.device_id(books.device), self.processes.id(books.process));
         self.events.record(|| Event::AllocationClosed { allocation, device: closed_on });
         self.events.record(|| Event::AllocationOwnershipTransferred { allocation, device, process });
         self.end_opening(index, former);

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::{
     allocation::AllocationState,
     event::{Event, SuspendReason},
-    id::{InvalidHandle, ProcessId},
+    id::{DeviceIx, InvalidHandle, ProcessId, ProcessIx},
     state::VidMm,
     turn::Power,
 };
@@ -41,7 +41,7 @@ impl VidMm {
     }
 
     /// Ends the suspension of a process, if it is suspended.
-    pub(super) fn end_suspension(&mut self, index: usize, by_submission: bool) {
+    pub(super) fn end_suspension(&mut self, index: ProcessIx, by_submission: bool) {
         if self.processes[index].standing.halted.take().is_none() {
             return;
         }
@@ -53,34 +53,34 @@ impl VidMm {
     }
 
     /// No turn of the device comes until [`let_run`](Self::let_run).
-    pub(super) fn halt(&mut self, device: u32) {
+    pub(super) fn halt(&mut self, device: DeviceIx) {
         let reason = match self.turns.power {
             Power::Up => SuspendReason::ProcessSuspended,
             Power::GoingDown | Power::Down => SuspendReason::PowerDown,
         };
-        self.devices[device as usize].turn.is_halted = true;
+        self.devices[device].turn.is_halted = true;
         self.stop(device, reason, None, true);
-        if self.devices[device as usize].is_suspended() {
+        if self.devices[device].is_suspended() {
             self.evict_suspended(device);
         }
     }
 
     /// The device may have turns, if nothing else stands against it.
-    pub(crate) fn let_run(&mut self, device: u32) {
-        let books = &mut self.devices[device as usize];
-        let process_runs = self.processes[books.process as usize].standing.halted.is_none();
+    pub(crate) fn let_run(&mut self, device: DeviceIx) {
+        let books = &mut self.devices[device];
+        let process_runs = self.processes[books.process].standing.halted.is_none();
         books.turn.is_halted = !process_runs || self.turns.power != Power::Up;
         self.stirred = true;
     }
 
     /// What a suspended device held is evicted soon.
-    fn evict_suspended(&mut self, device: u32) {
-        for id in self.devices[device as usize].to_bring_back.clone() {
+    fn evict_suspended(&mut self, device: DeviceIx) {
+        for id in self.devices[device].to_bring_back.clone() {
             if let Ok(index) = self.allocations.lookup(id)
                 && self.allocations[index].state.contains(AllocationState::SUSPENDED)
             {
                 self.allocations[index].state |= AllocationState::EVICT_SOON;
-                self.let_go(index as u32);
+                self.let_go(index);
             }
         }
     }

@@ -28,8 +28,8 @@ impl VidMm {
     pub fn register_trim_notification(&mut self, device: DeviceId) -> Result<TrimNotificationId, CreateError> {
         let device_index = self.devices.lookup(device)?;
         self.check_device(device_index)?;
-        let notification = self.trim_notifications.insert(TrimRegistration { device: device_index as u32 });
-        self.devices[device_index].notifications.push(notification.index() as u32);
+        let notification = self.trim_notifications.insert(TrimRegistration { device: device_index });
+        self.devices[device_index].notifications.push(notification.ix());
         self.events.record(|| Event::TrimNotificationRegistered { notification, device });
         self.stirred = true;
         Ok(notification)
@@ -44,7 +44,7 @@ impl VidMm {
     pub fn unregister_trim_notification(&mut self, notification: TrimNotificationId) -> Result<(), InvalidHandle> {
         let index = self.trim_notifications.lookup(notification)?;
         let TrimRegistration { device } = self.trim_notifications.remove(index);
-        self.devices[device as usize].notifications.retain(|&other| other as usize != index);
+        self.devices[device].notifications.retain(|&other| other != index);
         self.events.record(|| Event::TrimNotificationUnregistered { notification });
         Ok(())
     }

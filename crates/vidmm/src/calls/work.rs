@@ -3,7 +3,7 @@
 use crate::{
     error::{DeviceErrorReason, PriorityError, SubmitError},
     event::Event,
-    id::{AllocationId, ContextId, InvalidHandle, MonitoredFenceId, PagingQueueId},
+    id::{AllocationId, ContextId, ContextIx, DeviceIx, InvalidHandle, MonitoredFenceId, PagingQueueId},
     state::{Output, Queued, VidMm},
     submission::{FenceValueDesc, Submission, SubmitDesc},
 };
@@ -24,7 +24,7 @@ impl VidMm {
     #[doc(alias = "D3DKMTSubmitCommand")]
     pub fn submit(&mut self, context: ContextId, desc: SubmitDesc) -> Result<u64, SubmitError> {
         let index = self.contexts.lookup(context)?;
-        let device_index = self.contexts[index].device as usize;
+        let device_index = self.contexts[index].device;
         self.check_device(device_index)?;
         let queued = self.contexts[index].queue.len();
         if queued >= QUEUED_MAX {
@@ -41,8 +41,8 @@ impl VidMm {
 
     /// The number of a submission that is made now: it requires the device's list as it stands.
     #[inline(always)]
-    pub(super) fn number_submission(&mut self, context: ContextId, device_index: usize, desc: &SubmitDesc) -> u64 {
-        self.forget_not_written(device_index as u32);
+    pub(super) fn number_submission(&mut self, context: ContextId, device_index: DeviceIx, desc: &SubmitDesc) -> u64 {
+        self.forget_not_written(device_index);
         let device = &mut self.devices[device_index];
         device.submitted += 1;
         let number = device.submitted;
@@ -60,12 +60,12 @@ impl VidMm {
 
     /// Queues work of a context.
     #[inline(always)]
-    pub(super) fn queue(&mut self, context: usize, submission: Submission) {
+    pub(super) fn queue(&mut self, context: ContextIx, submission: Submission) {
         for named in submission.desc.fences() {
-            self.monitored_fences[named.fence.index()].references += 1;
+            self.monitored_fences[named.fence.ix()].references += 1;
         }
-        self.note_work(self.contexts[context].device as usize);
-        self.queued.insert(Queued::new(self.contexts[context].priority, context as u32));
+        self.note_work(self.contexts[context].device);
+        self.queued.insert(Queued::new(self.contexts[context].priority, context));
         self.contexts[context].queue.push_back(submission);
         self.stirred = true;
     }
@@ -83,8 +83,8 @@ impl VidMm {
             return Err(PriorityError::Range { priority });
         }
         let before = core::mem::replace(&mut self.contexts[index].priority, priority);
-        if self.queued.remove(&Queued::new(before, index as u32)) {
-            self.queued.insert(Queued::new(priority, index as u32));
+        if self.queued.remove(&Queued::new(before, index)) {
+            self.queued.insert(Queued::new(priority, index));
         }
         self.has_priorities |= priority != 0;
         self.stirred = true;
@@ -93,10 +93,10 @@ impl VidMm {
     }
 
     /// A device has submitted work: its period begins, and it ends a suspension that allows it (P10).
-    fn note_work(&mut self, device: usize) {
+    fn note_work(&mut self, device: DeviceIx) {
         self.devices[device].turn.last_busy = self.now;
-        self.begin_period(device as u32);
-        let process = self.devices[device].process as usize;
+        self.begin_period(device);
+        let process = self.devices[device].process;
         if self.processes[process].standing.halted == Some(true) {
             self.end_suspension(process, true);
         }
@@ -133,23 +133,23 @@ impl VidMm {
     }
 
     /// What is named must be on the device's list (RES-04): else the program is wrong, and its device in error (FLT-02).
-    fn check_allocation_list(&mut self, device: usize, allocations: &[AllocationId]) -> Result<(), SubmitError> {
+    fn check_allocation_list(&mut self, device: DeviceIx, allocations: &[AllocationId]) -> Result<(), SubmitError> {
         if allocations.is_empty() {
             return Ok(());
         }
         allocations.iter().try_for_each(|&id| self.lookup_allocation(id).map(drop))?;
-        match allocations.iter().position(|&id| !self.is_on_list(device as u32, id)) {
+        match allocations.iter().position(|&id| !self.is_on_list(device, id)) {
             None => Ok(()),
             Some(position) => {
                 let allocation = allocations[position];
-                self.put_device_in_error(device as u32, DeviceErrorReason::NotResident { allocation });
+                self.put_device_in_error(device, DeviceErrorReason::NotResident { allocation });
                 Err(SubmitError::NotResident { position })
             }
         }
     }
 
     /// Whether an allocation is open on a device and on its list.
-    pub(super) fn is_on_list(&self, device: u32, allocation: AllocationId) -> bool {
+    pub(super) fn is_on_list(&self, device: DeviceIx, allocation: AllocationId) -> bool {
         self.lookup_allocation(allocation).is_ok_and(|index| {
             let books = &self.allocations[index];
             books.is_open_on(device) && books.entry(device).is_some_and(|entry| entry.count > 0)
@@ -158,7 +158,7 @@ impl VidMm {
 
     /// Raises a fence that exists to `value`, and says so.
     pub(crate) fn raise_fence(&mut self, fence: MonitoredFenceId, value: u64) {
-        let books = &mut self.monitored_fences[fence.index()];
+        let books = &mut self.monitored_fences[fence.ix()];
         if value <= books.value {
             return;
         }

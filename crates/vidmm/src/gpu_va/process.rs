@@ -4,7 +4,7 @@ use super::{PageTables, VaSpace};
 use crate::{
     budget::Standing,
     contract::KmdProcessHandle,
-    id::{Slots, kind},
+    id::{DeviceIx, Slots, kind},
     ordered_set::OrderedSet,
 };
 
@@ -18,7 +18,7 @@ pub(crate) struct Process {
     pub space: VaSpace,
     pub tables: PageTables,
     /// Its devices.
-    pub devices: OrderedSet<u32>,
+    pub devices: OrderedSet<DeviceIx>,
     /// Nothing more of it is handed out until nothing of it is in flight, and a page was cut.
     pub is_paused: bool,
     /// What it means to the user.

@@ -5,15 +5,16 @@ use alloc::collections::BTreeMap;
 use super::address_map::AddressMap;
 use crate::{
     free_ranges::FreeRanges,
+    id::{AllocationIx, DeviceIx, ProcessIx},
     units::{Extent, GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PageSize},
 };
 
 /// A range of a process's address space that shows a part of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mapping {
-    pub process: u32,
+    pub process: ProcessIx,
     /// The device that it was made for: its work may use it.
-    pub device: u32,
+    pub device: DeviceIx,
     /// The size of the pages in the page tables.
     pub pte_page_size: PageSize,
     pub read_only: bool,
@@ -31,7 +32,7 @@ impl Mapping {
     }
 
     /// Whether it shows something at an address of a process.
-    pub fn is_around(&self, process: u32, address: u64) -> bool {
+    pub fn is_around(&self, process: ProcessIx, address: u64) -> bool {
         self.process == process && self.virtual_address <= address && address < self.end()
     }
 
@@ -93,8 +94,8 @@ impl Mapped {
         u64::from(self.pages) * PAGE_SIZE
     }
 
-    fn allocation(self) -> u32 {
-        self.allocation & !Self::FREED
+    fn allocation(self) -> AllocationIx {
+        AllocationIx::new(self.allocation & !Self::FREED)
     }
 
     fn is_freed(self) -> bool {
@@ -108,7 +109,7 @@ fn pages(bytes: u64) -> u32 {
 }
 
 /// A mapping near an address: where it begins, its size, and its allocation.
-pub(crate) type Neighbour = (u64, u64, u32);
+pub(crate) type Neighbour = (u64, u64, AllocationIx);
 
 /// Why a range of addresses cannot be had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -158,7 +159,7 @@ impl VaSpace {
         base: Option<u64>,
         size: u64,
         page_size: PageSize,
-        allocation: u32,
+        allocation: AllocationIx,
     ) -> Result<u64, VaRangeError> {
         let pages = u32::try_from(size / PAGE_SIZE).map_err(|_| VaRangeError::Exhausted { size })?;
         let address = match base {
@@ -173,7 +174,7 @@ impl VaSpace {
         } else if self.first_mapped(address, size).is_some() {
             return Err(VaRangeError::InUse);
         }
-        self.mapped.insert(address, Mapped { pages, allocation });
+        self.mapped.insert(address, Mapped { pages, allocation: allocation.get() });
         Ok(address)
     }
 
@@ -190,7 +191,7 @@ impl VaSpace {
     }
 
     /// The allocation that one mapping shows in all of the range; none if there is no such mapping, or it was freed.
-    pub fn mapping_around(&self, base: u64, size: u64) -> Result<Option<u32>, VaRangeError> {
+    pub fn mapping_around(&self, base: u64, size: u64) -> Result<Option<AllocationIx>, VaRangeError> {
         self.check_range(base, size, PAGE_SIZE)?;
         let around = self.mapped.up_to(base).filter(|&(start, mapped)| base + size <= start + mapped.size());
         Ok(around.filter(|(_, mapped)| !mapped.is_freed()).map(|(_, mapped)| mapped.allocation()))
@@ -238,7 +239,7 @@ impl VaSpace {
     }
 
     /// The allocation mapped at `address`.
-    pub fn allocation_at(&self, address: u64) -> Option<u32> {
+    pub fn allocation_at(&self, address: u64) -> Option<AllocationIx> {
         let (start, mapped) = self.mapped.up_to(address)?;
         (address - start < mapped.size()).then_some(mapped.allocation())
     }

@@ -17,6 +17,7 @@ use crate::{
     },
     extents::Extents,
     gpu_va::{Mapping, Processes},
+    id::ProcessIx,
     planted::PlantedBug,
     units::{GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId},
 };
@@ -230,7 +231,7 @@ fn unmap_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDequ
 
 fn write_entries(ranges: &[PteRange], valid: bool, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
     for range in ranges {
-        let process = &env.processes[range.mapping.process as usize];
+        let process = &env.processes[range.mapping.process];
         let leaf = |key| {
             let table = process.tables.get(key).and_then(|table| table.address);
             table.expect("a mapping's tables are placed before its entries are written")
@@ -262,7 +263,7 @@ fn write_entries(ranges: &[PteRange], valid: bool, env: &mut BuildEnv<'_>, steps
 }
 
 /// Addresses of a process, from the first up to the end.
-type Span = (u32, u64, u64);
+type Span = (ProcessIx, u64, u64);
 
 fn spans(ranges: &[PteRange]) -> Vec<Span> {
     let span = |PteRange { mapping, .. }: &PteRange| (mapping.process, mapping.virtual_address, mapping.end());
@@ -286,7 +287,7 @@ fn flush(mut spans: Vec<Span>, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step
     }
     let missing = if env.adapter.has_bug(PlantedBug::FlushTooLittle) { PAGE_SIZE } else { 0 };
     for (process, start, end) in spans {
-        let process = &env.processes[process as usize];
+        let process = &env.processes[process];
         let root = process.tables.root(env.adapter).expect("a mapping has its root table");
         steps.push_back(Step::Operation(PagingOperation::FlushTlb(FlushTlb {
             root_page_table_address: root,

@@ -33,7 +33,7 @@ use crate::{
     contract::{KmdAllocationHandle, KmdProcessHandle, NotifyAllocFlags},
     extents::Extents,
     gpu_va::{Mapping, TableKey},
-    id::{AllocationId, PlanNo, SubmissionNo},
+    id::{AllocationId, AllocationIx, DeviceIx, PlanNo, ProcessIx, SubmissionNo},
     units::{PhysicalAddress, SegmentId},
 };
 
@@ -41,7 +41,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     /// Devices that must have retired a submission before the plan enters the stream. All are dispatched (D5).
-    pub waits: Vec<(u32, SubmissionNo)>,
+    pub waits: Vec<(DeviceIx, SubmissionNo)>,
     /// Plans that must enter the stream before it: of the same allocation, or of a range that it was promised.
     pub after: Vec<PlanNo>,
     /// Plans that must have retired before it enters: they unmap from the IOMMU what it maps again.
@@ -151,7 +151,7 @@ pub(crate) struct ApertureRange {
 /// The CPU sees an allocation elsewhere (RES-86).
 #[derive(Debug)]
 pub(crate) struct Rotation {
-    pub allocation: u32,
+    pub allocation: AllocationIx,
     pub segment: SegmentId,
     pub extents: Extents,
 }
@@ -159,14 +159,14 @@ pub(crate) struct Rotation {
 /// A new table of a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlannedTable {
-    pub process: u32,
+    pub process: ProcessIx,
     pub key: TableKey,
 }
 
 /// A table that was freed, and the entry of its parent that points to it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UnlinkedTable {
-    pub process: u32,
+    pub process: ProcessIx,
     pub child: TableKey,
     /// Where the parent lies.
     pub parent: PhysicalAddress,
@@ -176,11 +176,11 @@ pub(crate) struct UnlinkedTable {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Retire {
     /// The last traces of an allocation are gone.
-    Allocation(u32),
+    Allocation(AllocationIx),
     /// A device that has closed an allocation is done with it.
-    Opening { allocation: u32, device: u32 },
+    Opening { allocation: AllocationIx, device: DeviceIx },
     /// The content of an allocation that was offered is lost, and nothing writes to its backing store any more.
-    Discard(u32),
+    Discard(AllocationIx),
     /// A mapping is invalid everywhere: its addresses are free.
     Mapping(Mapping),
     /// Nothing points to a table any more, which lay in system memory.
@@ -203,7 +203,7 @@ impl Plan {
     }
 
     /// Adds a submission that must retire first.
-    pub fn wait_for(&mut self, device: u32, submission: SubmissionNo) {
+    pub fn wait_for(&mut self, device: DeviceIx, submission: SubmissionNo) {
         match self.waits.iter_mut().find(|(waited, _)| *waited == device) {
             Some((_, last)) => *last = submission.max(*last),
             None => self.waits.push((device, submission)),

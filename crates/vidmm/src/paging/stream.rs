@@ -10,7 +10,10 @@ use alloc::{
 };
 
 use super::{Cursor, IoMmuRange, Plan};
-use crate::{id::PlanNo, ordered_set::OrderedSet};
+use crate::{
+    id::{DeviceIx, PlanNo},
+    ordered_set::OrderedSet,
+};
 
 /// All plans that have not retired.
 #[derive(Debug, Default)]
@@ -49,7 +52,7 @@ impl Stream {
 
     /// Lets the first parked plan enter for which `is_over` says of each wait that it is over. Returns its number, and what
     /// the host is to map for it.
-    pub fn enter_next(&mut self, is_over: impl Fn(u32, u64) -> bool) -> Option<(PlanNo, Vec<IoMmuRange>)> {
+    pub fn enter_next(&mut self, is_over: impl Fn(DeviceIx, u64) -> bool) -> Option<(PlanNo, Vec<IoMmuRange>)> {
         let can_enter = |number: &&PlanNo| {
             let plan = &self.plans[*number].plan;
             plan.after.iter().all(|before| !self.parked.contains(before))
@@ -65,7 +68,7 @@ impl Stream {
 
     /// A device is gone, with all its submissions over: no plan waits for any of them, nor for those of the device that takes
     /// its place.
-    pub fn forget_device(&mut self, device: u32) {
+    pub fn forget_device(&mut self, device: DeviceIx) {
         for entry in self.plans.values_mut() {
             entry.plan.waits.retain(|&(awaited, _)| awaited != device);
         }
@@ -180,10 +183,11 @@ mod tests {
     fn a_plan_outlives_the_device_whose_work_it_waited_for() {
         let mut stream = Stream::default();
         let mut plan = Plan::default();
-        plan.waits = vec![(3, 1), (4, 1)];
+        let (gone, other) = (DeviceIx::new(3), DeviceIx::new(4));
+        plan.waits = vec![(gone, 1), (other, 1)];
         stream.park(plan);
         assert!(stream.enter_next(|_, _| true).is_some());
-        stream.forget_device(3);
-        assert_eq!(stream.get(1).unwrap().waits, [(4, 1)], "another device may have that number soon");
+        stream.forget_device(gone);
+        assert_eq!(stream.get(1).unwrap().waits, [(other, 1)], "another device may have that number soon");
     }
 }

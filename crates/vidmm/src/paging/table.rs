@@ -12,14 +12,14 @@ use crate::{
 };
 
 pub(super) fn initialise(table: &PlannedTable, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
-    let process = &mut env.processes[table.process as usize];
+    let process = &mut env.processes[table.process];
     initialise_table(env.adapter, process.handle, &mut process.tables, table.key, steps);
 }
 
 /// The entry of the parent of a table that was freed says what is there now: nothing, or only the table for pages of the other
 /// size.
 pub(super) fn unlink(table: &UnlinkedTable, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
-    let process = &env.processes[table.process as usize];
+    let process = &env.processes[table.process];
     steps.push_back(link(env.adapter, process.handle, &process.tables, table.child, table.parent));
 }
 

@@ -6,6 +6,7 @@ use crate::{
     contract::{DmaBuffer, EngineFence, Host, Kmd, RestartError},
     error::{DeviceErrorReason, DriverFinding, Violation},
     event::Event,
+    id::DeviceIx,
     planted::PlantedBug,
     recovery::AdapterPhase,
     state::{Output, VidMm},
@@ -24,7 +25,7 @@ impl VidMm {
     pub(super) fn begin_adapter_reset_for(
         &mut self,
         cause: DeviceErrorReason,
-        suspect: Option<(u32, DeviceErrorReason)>,
+        suspect: Option<(DeviceIx, DeviceErrorReason)>,
     ) {
         if !self.recovery.is_working() || self.failed.is_some() {
             return;
@@ -40,7 +41,7 @@ impl VidMm {
         self.statistics.adapter_resets += 1;
         self.events.record(|| Event::AdapterResetBegun { cause });
         let owners = self.owners_under_way();
-        for device in Vec::from_iter(self.devices.iter().map(|(index, _)| index as u32)) {
+        for device in Vec::from_iter(self.devices.iter().map(|(index, _)| index)) {
             let reason = match (suspect, cause) {
                 (Some((suspect, reason)), _) if suspect == device => reason,
                 (_, DeviceErrorReason::PagingBufferFault) if owners.contains(&device) => cause,
@@ -54,7 +55,7 @@ impl VidMm {
     }
 
     /// The devices that own what paging buffers under way are about (FLT-23).
-    fn owners_under_way(&self) -> Vec<u32> {
+    fn owners_under_way(&self) -> Vec<DeviceIx> {
         let is_under_way = |last_plan| !self.stream.is_retired(last_plan) && !self.stream.is_parked(last_plan);
         let named = self.allocations.iter().filter(|(_, allocation)| is_under_way(allocation.last_plan));
         named.map(|(_, allocation)| allocation.device).collect()

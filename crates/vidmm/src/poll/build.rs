@@ -9,7 +9,7 @@ use crate::{
     engine::{Engine, Work},
     error::{DriverFinding, Violation},
     event::Event,
-    id::PlanNo,
+    id::{DeviceIx, PlanNo},
     paging::{BuildEnv, IoMmuRange, Step, expand},
     planted::PlantedBug,
     state::{Output, Statistics, VidMm},
@@ -71,7 +71,7 @@ impl VidMm {
         loop {
             let devices = &self.devices;
             let forgets = self.adapter.has_bug(PlantedBug::ForgetParked);
-            let is_over = |device: u32, submission| devices[device as usize].retired() >= submission && !forgets;
+            let is_over = |device: DeviceIx, submission| devices[device].retired() >= submission && !forgets;
             let Some((plan, io_mmu_map)) = self.stream.enter_next(is_over) else { return };
             self.placer.entered(plan);
             self.commit.entered(plan);

@@ -8,7 +8,7 @@ use crate::{
     engine::{InFlight, Work},
     event::{Event, PreemptReason},
     gpu_va::TableKey,
-    id::{PlanNo, SubmissionNo},
+    id::{ContextIx, DeviceIx, PlanNo, ProcessIx, SubmissionNo},
     paging::root_page_table,
     planted::PlantedBug,
     recovery::Returned,
@@ -32,10 +32,10 @@ pub(super) struct Job {
 impl VidMm {
     /// Notes which granted requests are built to their end: their submissions may follow.
     pub(crate) fn settle_requests(&mut self) {
-        let mut next = 0;
+        let mut next = DeviceIx::FIRST;
         while let Some(device) = self.granted.next_from(next) {
-            next = device + 1;
-            let books = &mut self.devices[device as usize];
+            next = device.next();
+            let books = &mut self.devices[device];
             while books.ready < books.granted {
                 let Some(fence) = self.stream.fence_of_all(&books.requests[books.ready].plans) else { break };
                 let earlier = books.ready.checked_sub(1).map_or(0, |before| books.requests[before].paging_fence);
@@ -48,19 +48,19 @@ impl VidMm {
     }
 
     /// Signals requests whose plans have retired, in their order (RES-33).
-    fn signal_requests(&mut self, device: u32) {
-        let books = &mut self.devices[device as usize];
+    fn signal_requests(&mut self, device: DeviceIx) {
+        let books = &mut self.devices[device];
         let is_early = self.adapter.has_bug(PlantedBug::SignalEarly);
         let has_retired = |plan: &PlanNo| self.stream.is_retired(*plan) || is_early;
         while books.ready > 0 && books.requests[0].plans.iter().all(has_retired) {
             let request = books.requests.pop_front().expect("ready requests are queued");
             books.ready -= 1;
             books.granted -= 1;
-            let queue = &mut self.paging_queues[request.queue as usize];
+            let queue = &mut self.paging_queues[request.queue];
             queue.pending -= 1;
             queue.completed_value = request.fence_value;
             let past = u64::from(self.adapter.has_bug(PlantedBug::SignalTooFar));
-            let (queue, value) = (self.paging_queues.id(request.queue as usize), request.fence_value + past);
+            let (queue, value) = (self.paging_queues.id(request.queue), request.fence_value + past);
             self.statistics.paging_fences_signaled += 1;
             self.events.record(|| Event::PagingFenceSignaled { queue, value });
             self.outputs.push_back(Output::PagingFenceSignaled { queue, value });
@@ -81,12 +81,12 @@ impl VidMm {
                     break;
                 }
                 if self.has_priorities && self.overtakes(queued.context, paging_fence) {
-                    self.preempt(self.contexts[queued.context as usize].engine, PreemptReason::Priority);
+                    self.preempt(self.contexts[queued.context].engine, PreemptReason::Priority);
                     break;
                 }
                 self.hand_out(kmd, queued.context, paging_fence);
             }
-            if self.contexts[queued.context as usize].queue.is_empty() {
+            if self.contexts[queued.context].queue.is_empty() {
                 self.queued.remove(&queued);
             }
         }
@@ -94,8 +94,8 @@ impl VidMm {
 
     /// Whether the context's next submission could run now, and its engine has been given less urgent work that it has not begun.
     /// One that still waits for something does not overtake what it may wait for.
-    fn overtakes(&self, context: u32, paging_fence: u64) -> bool {
-        let Context { engine, priority, ref queue, .. } = self.contexts[context as usize];
+    fn overtakes(&self, context: ContextIx, paging_fence: u64) -> bool {
+        let Context { engine, priority, ref queue, .. } = self.contexts[context];
         let waits = queue.front().map_or(&[][..], |next| &next.desc.waits);
         // Without saved state nothing comes between the portions of a DMA buffer (SPL-07).
         let may_come_between = !self.adapter.is_physical() || self.adapter.preemption_aware;
@@ -111,7 +111,7 @@ impl VidMm {
     fn priority_of(&self, packet: &InFlight) -> Option<i32> {
         match packet.work {
             Work::Paging => None,
-            Work::User { context, .. } => Some(self.contexts[context as usize].priority),
+            Work::User { context, .. } => Some(self.contexts[context].priority),
         }
     }
 
@@ -123,7 +123,7 @@ impl VidMm {
         let mut next = Queued::FIRST;
         while let Some(queued) = self.queued.next_from(next) {
             next = queued.next();
-            let Context { engine, priority, .. } = self.contexts[queued.context as usize];
+            let Context { engine, priority, .. } = self.contexts[queued.context];
             let is_less_urgent = |returned: &Returned| {
                 returned.engine == engine && self.priority_of(&returned.packet).is_some_and(|given| given < priority)
             };
@@ -138,18 +138,18 @@ impl VidMm {
 
     /// The fence of the paging engine that the context's next submission waits for, 0 if it waits for none; none if it cannot be
     /// handed out yet.
-    fn dispatchable(&self, context: u32) -> Option<u64> {
+    fn dispatchable(&self, context: ContextIx) -> Option<u64> {
         self.dispatchable_on(context, |engine| !self.recovery.holds(engine))
     }
 
-    fn dispatchable_on(&self, index: u32, takes: impl Fn(u32) -> bool) -> Option<u64> {
-        let context = &self.contexts[index as usize];
+    fn dispatchable_on(&self, index: ContextIx, takes: impl Fn(u32) -> bool) -> Option<u64> {
+        let context = &self.contexts[index];
         let next = context.queue.front()?;
-        let device = &self.devices[context.device as usize];
+        let device = &self.devices[context.device];
         if context.in_flight >= IN_FLIGHT_MAX || !takes(context.engine) || !self.is_engine_open(index) {
             return None;
         }
-        if self.processes[device.process as usize].is_paused {
+        if self.processes[device.process].is_paused {
             return None;
         }
         // A device that yields ends the DMA buffers that it has begun.
@@ -172,12 +172,12 @@ impl VidMm {
     }
 
     /// Whether all that the submission in front of a context's queue waits for has been dispatched.
-    pub(super) fn is_front_unblocked(&self, index: u32) -> bool {
+    pub(super) fn is_front_unblocked(&self, index: ContextIx) -> bool {
         // What an engine gives back gets another fence.
         let is_settled = |wait: Option<EngineFence>| {
             wait.is_some_and(|wait| wait.engine == self.adapter.paging_engine || !self.recovery.holds(wait.engine))
         };
-        let waits = self.contexts[index as usize].queue.front().map_or(&[][..], |next| &next.desc.waits);
+        let waits = self.contexts[index].queue.front().map_or(&[][..], |next| &next.desc.waits);
         self.fence_waits(waits).all(is_settled)
     }
 
@@ -185,39 +185,39 @@ impl VidMm {
     /// is not dispatched.
     pub(super) fn fence_waits(&self, waits: &[FenceValueDesc]) -> impl Iterator<Item = Option<EngineFence>> {
         waits.iter().filter_map(|&FenceValueDesc { fence, value }| {
-            let fence = &self.monitored_fences[fence.index()];
+            let fence = &self.monitored_fences[fence.ix()];
             let signal = || fence.dispatched.iter().find(|&&(dispatched, _)| dispatched >= value);
             (fence.value < value).then(|| signal().map(|&(_, signal)| signal))
         })
     }
 
     /// The fence of the paging engine that completes the root table of a process: 0 if it has, none until it is built.
-    fn root_fence(&self, process: u32) -> Option<u64> {
+    fn root_fence(&self, process: ProcessIx) -> Option<u64> {
         if !self.adapter.has_page_tables() {
             return Some(0);
         }
-        let root = self.processes[process as usize].tables.get(TableKey::root(&self.adapter))?;
+        let root = self.processes[process].tables.get(TableKey::root(&self.adapter))?;
         self.stream.fence_of(Some(root.plan).filter(|&plan| plan > 0)?)
     }
 
     /// Tells the driver the root page table of a context whose work runs for the first time, or again after power-up.
-    fn set_root(&mut self, kmd: &mut dyn Kmd, index: u32) {
-        let context = &mut self.contexts[index as usize];
+    fn set_root(&mut self, kmd: &mut dyn Kmd, index: ContextIx) {
+        let context = &mut self.contexts[index];
         if context.root_is_set || !self.adapter.has_page_tables() {
             return;
         }
-        let process = &self.processes[self.devices[context.device as usize].process as usize];
+        let process = &self.processes[self.devices[context.device].process];
         let root = root_page_table(&self.adapter, &process.tables);
         let root = root.expect("nothing is dispatchable before its root table is built");
         kmd.set_root_page_table(context.handle, root);
         context.root_is_set = true;
-        let context = self.contexts.id(index as usize);
+        let context = self.contexts.id(index);
         self.events.record(|| Event::RootPageTableSet { context, address: root.address });
     }
 
-    fn hand_out(&mut self, kmd: &mut dyn Kmd, index: u32, paging_fence: u64) {
+    fn hand_out(&mut self, kmd: &mut dyn Kmd, index: ContextIx, paging_fence: u64) {
         self.set_root(kmd, index);
-        let context = &mut self.contexts[index as usize];
+        let context = &mut self.contexts[index];
         context.in_flight += 1;
         let (engine, device_index, handle) = (context.engine, context.device, context.handle);
         let signal = EngineFence { engine, fence_id: self.engines[engine as usize].submitted + 1 };
@@ -230,10 +230,10 @@ impl VidMm {
         }
         for wait in waited {
             packet.waits.extend(self.fence_waits(&[wait]).flatten());
-            self.monitored_fences[wait.fence.index()].references -= 1;
+            self.monitored_fences[wait.fence.ix()].references -= 1;
         }
         for fence in &signals {
-            self.monitored_fences[fence.fence.index()].dispatched.push_back((fence.value, signal));
+            self.monitored_fences[fence.fence.ix()].dispatched.push_back((fence.value, signal));
         }
         // Other work may wait for a fence that this one signals: now it can be handed out.
         self.stirred |= !signals.is_empty();
@@ -250,14 +250,14 @@ impl VidMm {
         self.statistics.submissions += 1;
         let device = self.device_id(device_index);
         self.events.record(|| Event::Dispatched { device, submission: number, signal, waits: packet.waits.clone() });
-        self.devices[device_index as usize].dispatches.end(number);
+        self.devices[device_index].dispatches.end(number);
         self.lapse_dispatched(device_index);
         self.outputs.push_back(Output::Submit(packet));
     }
 
     /// What a context hands out next.
-    fn next_job(&mut self, kmd: &mut dyn Kmd, index: u32, fence_id: u64) -> Job {
-        let queue = &mut self.contexts[index as usize].queue;
+    fn next_job(&mut self, kmd: &mut dyn Kmd, index: ContextIx, fence_id: u64) -> Job {
+        let queue = &mut self.contexts[index].queue;
         if queue.front().is_some_and(Submission::is_prepared) {
             return self.next_portion(kmd, index, fence_id);
         }
@@ -272,17 +272,17 @@ impl VidMm {
 
     /// Ends the holds of spans whose last submission has been dispatched.
     #[inline]
-    pub(crate) fn lapse_dispatched(&mut self, device: u32) {
-        let books = &self.devices[device as usize];
+    pub(crate) fn lapse_dispatched(&mut self, device: DeviceIx) {
+        let books = &self.devices[device];
         if books.lapsing.is_due(books.dispatched()) {
             self.lapse_up_to(device, books.dispatched());
         }
     }
 
     #[inline(never)]
-    fn lapse_up_to(&mut self, device: u32, dispatched: SubmissionNo) {
+    fn lapse_up_to(&mut self, device: DeviceIx, dispatched: SubmissionNo) {
         self.with_holds(device, |vidmm| {
-            while let Some((index, flags)) = vidmm.devices[device as usize].lapsing.pop(dispatched) {
+            while let Some((index, flags)) = vidmm.devices[device].lapsing.pop(dispatched) {
                 vidmm.lapse(index, device, flags);
             }
         });

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::{
     event::Event,
-    id::PlanNo,
+    id::{AllocationIx, DeviceIx, PlanNo},
     paging::{Plan, Retire, Stream},
     state::VidMm,
 };
@@ -19,15 +19,15 @@ pub(crate) struct Draft {
     /// Something was decided under the number of `plan`: it must be parked, even if it needs no operation.
     pub(super) decided: bool,
     /// The device for which it makes room.
-    pub(super) wanted_by: Option<u32>,
+    pub(super) wanted_by: Option<DeviceIx>,
     pub(super) parked: Vec<PlanNo>,
 }
 
 impl VidMm {
     /// An allocation is planned twice in one plan only to move it from one place to another: then no notification is given
     /// after its content has moved.
-    pub(super) fn cut_before(&mut self, draft: &mut Draft, index: u32) {
-        let allocation = &self.allocations[index as usize];
+    pub(super) fn cut_before(&mut self, draft: &mut Draft, index: AllocationIx) {
+        let allocation = &self.allocations[index];
         let is_in_draft = draft.decided && allocation.last_plan == self.stream.next_number();
         if is_in_draft && (self.adapter.is_behind_io_mmu() || allocation.place.is_some()) {
             self.park_draft(draft);
@@ -35,8 +35,8 @@ impl VidMm {
     }
 
     /// Makes `draft` wait for a submission, if it has not retired.
-    pub(crate) fn plan_wait(&self, draft: &mut Draft, device: u32, submission: u64) {
-        if submission > self.devices[device as usize].retired() {
+    pub(crate) fn plan_wait(&self, draft: &mut Draft, device: DeviceIx, submission: u64) {
+        if submission > self.devices[device].retired() {
             draft.plan.wait_for(device, submission);
         }
     }
@@ -74,7 +74,7 @@ impl VidMm {
         let devices = &self.devices;
         self.events.record(|| Event::PlanDecided {
             plan: number,
-            waits: plan.waits.iter().map(|&(device, last)| (devices.id(device as usize), last)).collect(),
+            waits: plan.waits.iter().map(|&(device, last)| (devices.id(device), last)).collect(),
             after: plan.after.iter().chain(&plan.after_retired).copied().collect(),
         });
         self.statistics.plans += 1;

@@ -10,6 +10,7 @@ use crate::{
     engine::{InFlight, Work},
     error::{DeviceErrorReason, DriverFinding, Violation},
     event::{Event, PreemptReason},
+    id::DeviceIx,
     planted::PlantedBug,
     recovery::{Phase, Returned},
     state::{Output, VidMm},
@@ -115,7 +116,7 @@ impl VidMm {
     }
 
     /// A device is to blame for the reset of an engine.
-    fn blame(&mut self, device: Option<u32>, reason: DeviceErrorReason) {
+    fn blame(&mut self, device: Option<DeviceIx>, reason: DeviceErrorReason) {
         let Some(device) = device else { return };
         self.put_device_in_error(device, reason);
         if reason == DeviceErrorReason::EngineTimeout {
@@ -285,7 +286,7 @@ impl VidMm {
         self.rename_signals(&packet, before, signal);
         let (context, paging, dma_buffer_submission_offsets) = match packet.work {
             Work::Paging => (self.builder.system_context, true, None),
-            Work::User { context, offsets, .. } => (self.contexts[context as usize].handle, false, offsets),
+            Work::User { context, offsets, .. } => (self.contexts[context].handle, false, offsets),
         };
         let mut preamble = Vec::new();
         let submit = SubmitCommand {
@@ -305,14 +306,14 @@ impl VidMm {
     /// Why the work of a packet is dropped, if it is.
     fn error_of(&self, packet: &InFlight) -> Option<DeviceErrorReason> {
         let Work::User { context, .. } = packet.work else { return None };
-        self.devices[self.contexts[context as usize].device as usize].error
+        self.devices[self.contexts[context].device].error
     }
 
     /// The monitored fences that a packet signals are signalled under its new fence.
     fn rename_signals(&mut self, packet: &InFlight, before: EngineFence, signal: EngineFence) {
         let Work::User { signals, .. } = &packet.work else { return };
         for named in signals {
-            for (_, by) in &mut self.monitored_fences[named.fence.index()].dispatched {
+            for (_, by) in &mut self.monitored_fences[named.fence.ix()].dispatched {
                 if *by == before {
                     *by = signal;
                 }
@@ -321,12 +322,12 @@ impl VidMm {
     }
 
     /// The device whose packet an engine runs.
-    pub(super) fn device_under_way(&self, engine: u32) -> Option<u32> {
+    pub(super) fn device_under_way(&self, engine: u32) -> Option<DeviceIx> {
         let in_flight = &self.engines[engine as usize].in_flight;
         let is_last = self.adapter.has_bug(PlantedBug::BlameLast);
         match if is_last { in_flight.back()? } else { in_flight.front()? }.work {
             Work::Paging => None,
-            Work::User { context, .. } => Some(self.contexts[context as usize].device),
+            Work::User { context, .. } => Some(self.contexts[context].device),
         }
     }
 }

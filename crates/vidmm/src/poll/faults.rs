@@ -7,6 +7,7 @@ use crate::{
     engine::Engine,
     error::{DeviceErrorReason, DriverFinding, Violation},
     event::{Event, Neighbour},
+    id::AllocationIx,
     state::VidMm,
     units::GpuVirtualAddress,
 };
@@ -77,11 +78,11 @@ impl VidMm {
         let device = self.device_under_way(signal.engine);
         let Self { events, devices, processes, allocations, engines, .. } = self;
         events.record(|| {
-            let space = device.map(|device| &processes[devices[device as usize].process as usize].space);
+            let space = device.map(|device| &processes[devices[device].process].space);
             let (below, above) = space.map_or((None, None), |space| space.neighbours(virtual_address.0));
-            let neighbour = |found: Option<(u64, u64, u32)>| {
+            let neighbour = |found: Option<(u64, u64, AllocationIx)>| {
                 let (start, size, index) = found?;
-                let allocation = allocations.id(index as usize);
+                let allocation = allocations.id(index);
                 Some(Neighbour { allocation, virtual_address: GpuVirtualAddress(start), size })
             };
             let (below, above) = (neighbour(below), neighbour(above));
@@ -90,7 +91,7 @@ impl VidMm {
                 signal,
                 virtual_address,
                 write: fault.page_fault_flags.contains(PageFaultFlags::WRITE),
-                allocation: mapped.map(|index| allocations.id(index as usize)),
+                allocation: mapped.map(|index| allocations.id(index)),
                 flags: fault.page_fault_flags,
                 page_table_level: fault.page_table_level,
                 fault_error_code: fault.fault_error_code,

@@ -11,7 +11,7 @@ use crate::{
     buggify::{MOMENT, Unlikely},
     event::{Event, EvictReason},
     gpu_va::{Mapping, TableKey},
-    id::{PlanNo, SubmissionNo},
+    id::{AllocationIx, DeviceIx, PlanNo, SubmissionNo},
     paging::Retire,
     place::Place,
     planted::PlantedBug,
@@ -57,15 +57,15 @@ impl VidMm {
         let mut device = None;
         while let Some(index) = self.evict_soon.pop_front() {
             let wanted = AllocationState::EVICTABLE | AllocationState::EVICT_SOON;
-            if !self.allocations.contains(index as usize) || !self.allocations[index as usize].state.contains(wanted) {
+            if !self.allocations.contains(index) || !self.allocations[index].state.contains(wanted) {
                 continue;
             }
-            let owner = self.allocations[index as usize].device;
+            let owner = self.allocations[index].device;
             if device.replace(owner) != Some(owner) {
                 self.finish(core::mem::take(&mut draft));
             }
-            let suspended = self.allocations[index as usize].state.contains(AllocationState::SUSPENDED);
-            let locked = self.allocations[index as usize].state.contains(AllocationState::LOCK_PENDING);
+            let suspended = self.allocations[index].state.contains(AllocationState::SUSPENDED);
+            let locked = self.allocations[index].state.contains(AllocationState::LOCK_PENDING);
             let reason = match (self.turns.power, suspended) {
                 (Power::Up, _) if locked => EvictReason::Locked,
                 (Power::Up, true) => EvictReason::DeviceSuspended,
@@ -84,7 +84,7 @@ impl VidMm {
         }
         let root = TableKey::root(&self.adapter);
         while let Some(process) = self.rootless.first().copied() {
-            let placed = self.processes[process as usize].tables.get_mut(root).address.is_some();
+            let placed = self.processes[process].tables.get_mut(root).address.is_some();
             let bytes = root.segment_bytes(&self.adapter);
             if !placed && bytes > self.placer.available() + self.evictable[Pool::Memory].bytes() {
                 return;
@@ -98,38 +98,38 @@ impl VidMm {
 
     /// Plans what waited for submissions to be dispatched and requests to be granted.
     pub(super) fn follow_up_all(&mut self) {
-        let mut next = 0;
+        let mut next = DeviceIx::FIRST;
         while let Some(device) = self.deferring.next_from(next) {
-            next = device + 1;
+            next = device.next();
             self.follow_up(device);
         }
     }
 
-    fn follow_up(&mut self, device: u32) {
+    fn follow_up(&mut self, device: DeviceIx) {
         let is_due = |deferred: &Deferred, books: &crate::state::Device| {
             deferred.submission <= books.dispatched() && deferred.request <= books.granted_request()
         };
-        while let Some(next) = self.devices[device as usize].deferred.front().copied() {
-            if !is_due(&next, &self.devices[device as usize]) || !self.get_ready_for(&next.action) {
+        while let Some(next) = self.devices[device].deferred.front().copied() {
+            if !is_due(&next, &self.devices[device]) || !self.get_ready_for(&next.action) {
                 return;
             }
-            self.devices[device as usize].deferred.pop_front();
+            self.devices[device].deferred.pop_front();
             self.carry_out(device, next);
         }
         self.deferring.remove(&device);
     }
 
-    fn carry_out(&mut self, device: u32, deferred: Deferred) {
+    fn carry_out(&mut self, device: DeviceIx, deferred: Deferred) {
         let mut draft = Draft::default();
         match deferred.action {
-            DeferredAction::Purge(index) if self.allocations[index as usize].openings().next().is_some() => {
+            DeferredAction::Purge(index) if self.allocations[index].openings().next().is_some() => {
                 // Devices that have closed it may still use it: the last of them purges it.
-                self.allocations[index as usize].state |= AllocationState::PURGE_DUE;
+                self.allocations[index].state |= AllocationState::PURGE_DUE;
                 return;
             }
             DeferredAction::Purge(index) => {
-                let Allocation { ref place, last_plan, .. } = self.allocations[index as usize];
-                let retired = self.devices[device as usize].retired() >= deferred.submission;
+                let Allocation { ref place, last_plan, .. } = self.allocations[index];
+                let retired = self.devices[device].retired() >= deferred.submission;
                 if self.adapter.has_bug(PlantedBug::ReapEarly) {
                     self.dead.push(index);
                     self.stirred = true;
@@ -149,11 +149,11 @@ impl VidMm {
             DeferredAction::Unmap { allocation, freed } => self.plan_unmap(&mut draft, allocation, freed),
             DeferredAction::Close(index) => {
                 let of_device = |mapping: &Mapping| mapping.device == device;
-                for mapping in self.allocations[index as usize].take_mappings(of_device) {
+                for mapping in self.allocations[index].take_mappings(of_device) {
                     self.plan_mapping_away(&mut draft, index, mapping);
                 }
                 self.plan_retire(&mut draft, Retire::Opening { allocation: index, device });
-                self.plan_after(&mut draft, self.allocations[index as usize].last_plan);
+                self.plan_after(&mut draft, self.allocations[index].last_plan);
             }
         }
         self.plan_wait(&mut draft, device, deferred.submission);
@@ -178,10 +178,8 @@ impl VidMm {
     }
 
     /// Grants what a device has asked for, as far as there is room: with its turn, before others take that.
-    pub(super) fn grant_to(&mut self, device: u32) {
-        while self.devices[device as usize].is_active()
-            && self.devices[device as usize].granted < self.devices[device as usize].requests.len()
-        {
+    pub(super) fn grant_to(&mut self, device: DeviceIx) {
+        while self.devices[device].is_active() && self.devices[device].granted < self.devices[device].requests.len() {
             if self.grant_next(device).is_err() {
                 return;
             }
@@ -189,8 +187,8 @@ impl VidMm {
     }
 
     /// Decides the next request of a device, if it can be granted.
-    fn grant_next(&mut self, device: u32) -> Result<(), Shortfall> {
-        let books = &mut self.devices[device as usize];
+    fn grant_next(&mut self, device: DeviceIx) -> Result<(), Shortfall> {
+        let books = &mut self.devices[device];
         let granted = books.granted;
         let request = &mut books.requests[granted];
         let position = request.position;
@@ -201,43 +199,48 @@ impl VidMm {
                 Ok(())
             }
             Err(shortfall) => {
-                self.devices[device as usize].requests[granted].kind = kind;
+                self.devices[device].requests[granted].kind = kind;
                 Err(shortfall)
             }
         }
     }
 
-    fn next_to_grant(&self, held_back: &BTreeSet<u32>) -> Option<u32> {
-        let is_candidate = |device: &u32| {
-            let books = &self.devices[*device as usize];
+    fn next_to_grant(&self, held_back: &BTreeSet<DeviceIx>) -> Option<DeviceIx> {
+        let is_candidate = |device: &DeviceIx| {
+            let books = &self.devices[*device];
             !held_back.contains(device) && (books.is_active() || books.error.is_some())
         };
         let candidates = self.requesting.iter().copied().filter(is_candidate);
         candidates.min_by_key(|&device| {
-            let books = &self.devices[device as usize];
+            let books = &self.devices[device];
             let request = &books.requests[books.granted];
-            (Reverse(self.paging_queues[request.queue as usize].priority), request.arrival)
+            (Reverse(self.paging_queues[request.queue].priority), request.arrival)
         })
     }
 
     /// Decides a whole request, or nothing of it.
-    fn satisfy(&mut self, device: u32, position: SubmissionNo, kind: &RequestKind) -> Result<Vec<PlanNo>, Shortfall> {
+    fn satisfy(
+        &mut self,
+        device: DeviceIx,
+        position: SubmissionNo,
+        kind: &RequestKind,
+    ) -> Result<Vec<PlanNo>, Shortfall> {
         match kind {
             RequestKind::MakeResident(items) => {
                 // To a device in error nothing is brought in.
-                if self.devices[device as usize].error.is_some() {
+                if self.devices[device].error.is_some() {
                     self.with_holds(device, |vidmm| vidmm.hold_granted(device, items));
                     return Ok(Vec::new());
                 }
                 // What has lapsed since it was asked for is required by nothing any more.
-                let is_required = |&(index, _): &(u32, _)| self.allocations[index as usize].is_required();
-                let items: Vec<(u32, Option<SpanNo>)> = items.iter().copied().filter(is_required).collect();
+                let is_required = |&(index, _): &(AllocationIx, _)| self.allocations[index].is_required();
+                let items: Vec<(AllocationIx, Option<SpanNo>)> = items.iter().copied().filter(is_required).collect();
                 let needs = self.needs(device, &items);
                 if needs.unlock {
                     return Err(Shortfall::Unlock);
                 }
                 let joining = items.iter().map(|&(index, _)| index);
-                if !self.may_hold(device as usize, needs.not_held) || !self.packs_with(device, joining) {
+                if !self.may_hold(device, needs.not_held) || !self.packs_with(device, joining) {
                     return Err(Shortfall::Promise);
                 }
                 if self.adapter.is_physical() {
@@ -263,17 +266,17 @@ impl VidMm {
     }
 
     /// Whether there is room for a device's list to be brought back.
-    pub(super) fn can_bring_in(&mut self, device: u32, items: &[(u32, Option<SpanNo>)]) -> bool {
+    pub(super) fn can_bring_in(&mut self, device: DeviceIx, items: &[(AllocationIx, Option<SpanNo>)]) -> bool {
         let needs = self.needs(device, items);
-        !needs.unlock && self.has_room_for(device, self.devices[device as usize].dispatched(), &needs)
+        !needs.unlock && self.has_room_for(device, self.devices[device].dispatched(), &needs)
     }
 
     /// What it takes to bring `items` in. Each allocation counts once, however often it is named.
-    fn needs(&mut self, device: u32, items: &[(u32, Option<SpanNo>)]) -> Needs {
+    fn needs(&mut self, device: DeviceIx, items: &[(AllocationIx, Option<SpanNo>)]) -> Needs {
         let mut needs = Needs::default();
         for &(index, _) in items {
             needs.unlock |= self.waits_for_unlock(index);
-            let allocation = &mut self.allocations[index as usize];
+            let allocation = &mut self.allocations[index];
             if allocation.state.contains(AllocationState::SEEN) {
                 continue;
             }
@@ -289,11 +292,11 @@ impl VidMm {
                 needs.kept[pool] += size;
             }
         }
-        items.iter().for_each(|&(index, _)| self.allocations[index as usize].state -= AllocationState::SEEN);
+        items.iter().for_each(|&(index, _)| self.allocations[index].state -= AllocationState::SEEN);
         needs
     }
 
-    fn has_room_for(&self, device: u32, position: SubmissionNo, needs: &Needs) -> bool {
+    fn has_room_for(&self, device: DeviceIx, position: SubmissionNo, needs: &Needs) -> bool {
         Pool::ALL.into_iter().all(|pool| self.has_room_in(pool, device, position, needs))
     }
 
@@ -303,7 +306,7 @@ impl VidMm {
     /// Where it fits without a victim once the dead and the offered are gone, that is waited for while work of the device runs:
     /// copying living content out and in again costs more. When nothing runs any more, what dies may itself wait for this
     /// request.
-    fn has_room_in(&self, pool: Pool, device: u32, position: SubmissionNo, needs: &Needs) -> bool {
+    fn has_room_in(&self, pool: Pool, device: DeviceIx, position: SubmissionNo, needs: &Needs) -> bool {
         let (missing, kept) = (needs.missing[pool], needs.kept[pool]);
         let (available, evictable) = (self.available(pool), &self.evictable[pool]);
         if missing <= available {
@@ -312,7 +315,7 @@ impl VidMm {
         if missing > available + evictable.bytes() - kept {
             return false;
         }
-        let books = &self.devices[device as usize];
+        let books = &self.devices[device];
         let nothing_runs = books.retired() >= books.dispatched();
         let worthless = evictable.worthless_bytes();
         nothing_runs
@@ -321,10 +324,10 @@ impl VidMm {
     }
 
     /// Bytes of destroyed allocations that are held only for submissions of the device up to `position`.
-    fn dying_bytes(&self, pool: Pool, device: u32, position: SubmissionNo) -> u64 {
-        let lapsing = self.devices[device as usize].lapsing.up_to(position);
+    fn dying_bytes(&self, pool: Pool, device: DeviceIx, position: SubmissionNo) -> u64 {
+        let lapsing = self.devices[device].lapsing.up_to(position);
         let dying = lapsing.filter(|&(last, index)| {
-            let allocation = &self.allocations[index as usize];
+            let allocation = &self.allocations[index];
             allocation.state.contains(AllocationState::DESTROYED)
                 && allocation.pool() == pool
                 && allocation.entries().all(|(user, entry)| {
@@ -334,10 +337,10 @@ impl VidMm {
         });
         // An Evict names an allocation more than once if it ends more than one span of it.
         let dying = BTreeSet::from_iter(dying.map(|(_, index)| index));
-        dying.into_iter().map(|index| self.allocations[index as usize].size).sum()
+        dying.into_iter().map(|index| self.allocations[index].size).sum()
     }
 
-    pub(super) fn bring_in(&mut self, device: u32, items: &[(u32, Option<SpanNo>)]) -> Vec<PlanNo> {
+    pub(super) fn bring_in(&mut self, device: DeviceIx, items: &[(AllocationIx, Option<SpanNo>)]) -> Vec<PlanNo> {
         let mut draft = Draft { wanted_by: Some(device), ..Draft::default() };
         let mut plans = Vec::new();
         let mut missing = Vec::new();
@@ -345,16 +348,16 @@ impl VidMm {
         self.keep_all(items.iter().map(|&(index, _)| index));
         for &(index, _) in items {
             if self.is_placed(index) {
-                let plan = self.allocations[index as usize].last_plan;
+                let plan = self.allocations[index].last_plan;
                 if !self.stream.is_retired(plan) {
                     plans.push(plan);
                 }
                 continue;
             }
             if self.adapter.has_bug(PlantedBug::PlaceTwice) {
-                self.allocations[index as usize].take_place();
+                self.allocations[index].take_place();
             }
-            if self.allocations[index as usize].place.is_some() {
+            if self.allocations[index].place.is_some() {
                 self.plan_out(&mut draft, index, self.reason_to_move(index));
             }
             missing.push(index);
@@ -362,7 +365,7 @@ impl VidMm {
         // System memory first: what leaves the memory segment may then stay resident in what is left there.
         for pool in [Pool::System, Pool::Memory] {
             for &index in &missing {
-                let allocation = &self.allocations[index as usize];
+                let allocation = &self.allocations[index];
                 if allocation.place.is_none() && allocation.pool() == pool {
                     self.plan_in(&mut draft, index);
                 }
@@ -376,12 +379,12 @@ impl VidMm {
     }
 
     /// The spans that the items name are granted.
-    pub(super) fn hold_granted(&mut self, device: u32, items: &[(u32, Option<SpanNo>)]) {
+    pub(super) fn hold_granted(&mut self, device: DeviceIx, items: &[(AllocationIx, Option<SpanNo>)]) {
         for &(index, span) in items {
             if let Some(span) = span {
-                let effect = self.allocations[index as usize].entry_mut(device).grant(span, &mut self.spans);
+                let effect = self.allocations[index].entry_mut(device).grant(span, &mut self.spans);
                 self.apply(index, device, effect);
-            } else if self.allocations[index as usize].entry(device).is_some_and(ListEntry::is_owed) {
+            } else if self.allocations[index].entry(device).is_some_and(ListEntry::is_owed) {
                 // What was held before its device was suspended is held again.
                 self.hold(index, device);
             }
@@ -389,8 +392,8 @@ impl VidMm {
     }
 
     /// Why an allocation that is resident, but not where its device's list counts it, goes there.
-    pub(super) fn reason_to_move(&self, index: u32) -> EvictReason {
-        let allocation = &self.allocations[index as usize];
+    pub(super) fn reason_to_move(&self, index: AllocationIx) -> EvictReason {
+        let allocation = &self.allocations[index];
         match (&allocation.place, allocation.pool()) {
             _ if allocation.state.contains(AllocationState::LOCK_PENDING) => EvictReason::Locked,
             (_, Pool::Memory) => EvictReason::Promoted,
@@ -399,23 +402,23 @@ impl VidMm {
         }
     }
 
-    fn make_mapping(&mut self, index: u32, mapping: Mapping) -> Vec<PlanNo> {
+    fn make_mapping(&mut self, index: AllocationIx, mapping: Mapping) -> Vec<PlanNo> {
         let mut draft = Draft::default();
         let mut plans = self.plan_tables(&mut draft, &mapping);
-        plans.push(self.allocations[index as usize].last_plan);
-        self.allocations[index as usize].add_mapping(mapping);
+        plans.push(self.allocations[index].last_plan);
+        self.allocations[index].add_mapping(mapping);
         self.plan_entries(&mut draft, index, mapping, true);
         plans.extend(self.finish(draft));
         plans
     }
 
-    pub(super) fn note_grant(&mut self, device: u32, plans: Vec<PlanNo>) {
+    pub(super) fn note_grant(&mut self, device: DeviceIx, plans: Vec<PlanNo>) {
         let plans = self.stream.unretired(plans);
         let device_id = self.device_id(device);
-        let books = &mut self.devices[device as usize];
+        let books = &mut self.devices[device];
         let request = &mut books.requests[books.granted];
         request.plans = plans;
-        let queue = self.paging_queues.id(request.queue as usize);
+        let queue = self.paging_queues.id(request.queue);
         self.events.record(|| Event::Granted {
             device: device_id,
             queue,
@@ -428,6 +431,6 @@ impl VidMm {
         }
         self.granted.insert(device);
         self.stirred = true;
-        self.settle_list(device as usize);
+        self.settle_list(device);
     }
 }

@@ -8,7 +8,7 @@ use core::cmp::Reverse;
 
 use super::trial::{Mark, Trial};
 use crate::{
-    id::PlanNo,
+    id::{AllocationIx, DeviceIx, PlanNo},
     pool::{PerPool, Pool},
     request::RequestKind,
     spans::SpanNo,
@@ -17,18 +17,18 @@ use crate::{
 };
 
 /// What a request names, or what is to be brought back.
-type Items = [(u32, Option<SpanNo>)];
+type Items = [(AllocationIx, Option<SpanNo>)];
 
 impl VidMm {
     /// Brings `items` in for a device's list, all or none of them. Returns the plans for that; none if there is no place at present.
-    pub(super) fn bring_in_if_placed(&mut self, device: u32, items: &Items) -> Option<Vec<PlanNo>> {
+    pub(super) fn bring_in_if_placed(&mut self, device: DeviceIx, items: &Items) -> Option<Vec<PlanNo>> {
         let plans = self.place_list(device, items)?;
         self.hold_list(device, items);
         Some(plans)
     }
 
     /// Decides where `items` go, and plans that.
-    fn place_list(&mut self, device: u32, items: &Items) -> Option<Vec<PlanNo>> {
+    fn place_list(&mut self, device: DeviceIx, items: &Items) -> Option<Vec<PlanNo>> {
         let mut trial = Trial::default();
         let members = self.members_of(items);
         if !self.try_list(&mut trial, device, &members) {
@@ -38,7 +38,7 @@ impl VidMm {
         Some(self.carry_out_verdict(device, &members, verdict))
     }
 
-    fn hold_list(&mut self, device: u32, items: &Items) {
+    fn hold_list(&mut self, device: DeviceIx, items: &Items) {
         self.with_holds(device, |vidmm| vidmm.hold_granted(device, items));
         // What was held when it was asked for may have lapsed since.
         items.iter().for_each(|&(index, _)| self.let_go(index));
@@ -46,7 +46,7 @@ impl VidMm {
 
     /// Lets a device have its turn, if it finds its places: what it held is brought back, and what it asks for next is granted
     /// with it, before others take the room. Returns the plans for that, and whether a request was granted with them.
-    pub(super) fn resume_if_placed(&mut self, device: u32) -> Option<(Vec<PlanNo>, bool)> {
+    pub(super) fn resume_if_placed(&mut self, device: DeviceIx) -> Option<(Vec<PlanNo>, bool)> {
         let mut items = self.items_to_bring_back(device);
         let next = self.next_with_turn(device);
         items.extend(next.iter().flatten());
@@ -58,7 +58,7 @@ impl VidMm {
         self.set_activity(device, Activity::Active);
         self.hold_list(device, &items);
         if next.is_some() {
-            let books = &mut self.devices[device as usize];
+            let books = &mut self.devices[device];
             let granted = books.granted;
             books.requests[granted].kind = RequestKind::MakeResident(Vec::new());
         }
@@ -66,8 +66,8 @@ impl VidMm {
     }
 
     /// Whether a device that waits for its turn would find its places now, if it had the turn.
-    fn would_be_placed(&mut self, device: u32) -> bool {
-        if self.devices[device as usize].is_in_flight() {
+    fn would_be_placed(&mut self, device: DeviceIx) -> bool {
+        if self.devices[device].is_in_flight() {
             // What it runs keeps its places, and ends.
             return true;
         }
@@ -84,28 +84,28 @@ impl VidMm {
     }
 
     /// What the next request of a device that is not granted asks for, if the device may hold that beside what it held.
-    fn next_with_turn(&self, device: u32) -> Option<Vec<(u32, Option<SpanNo>)>> {
-        let books = &self.devices[device as usize];
+    fn next_with_turn(&self, device: DeviceIx) -> Option<Vec<(AllocationIx, Option<SpanNo>)>> {
+        let books = &self.devices[device];
         let RequestKind::MakeResident(items) = &books.requests.get(books.granted)?.kind else { return None };
-        let is_required = |&(index, _): &(u32, _)| self.allocations[index as usize].is_required();
+        let is_required = |&(index, _): &(AllocationIx, _)| self.allocations[index].is_required();
         let items = Vec::from_iter(items.iter().copied().filter(is_required));
-        let indices: BTreeSet<u32> = items.iter().map(|&(index, _)| index).collect();
+        let indices: BTreeSet<AllocationIx> = items.iter().map(|&(index, _)| index).collect();
         let mut added: PerPool<u64> = PerPool::default();
         for &index in &indices {
-            let allocation = &self.allocations[index as usize];
+            let allocation = &self.allocations[index];
             let is_counted = allocation.entry(device).is_some_and(|entry| entry.is_holding() || entry.is_owed());
             added[allocation.pool()] += if is_counted { 0 } else { allocation.size };
         }
         let is_visible = !items.iter().any(|&(index, _)| self.waits_for_unlock(index));
-        let may_be_held = self.may_hold(device as usize, added) && self.packs_with(device, indices.into_iter());
+        let may_be_held = self.may_hold(device, added) && self.packs_with(device, indices.into_iter());
         (is_visible && may_be_held).then_some(items)
     }
 
     /// The allocations of `items`, each once: first what is somewhere already, then the largest.
-    fn members_of(&self, items: &Items) -> Vec<u32> {
-        let mut members: Vec<u32> = items.iter().map(|&(index, _)| index).collect();
+    fn members_of(&self, items: &Items) -> Vec<AllocationIx> {
+        let mut members: Vec<AllocationIx> = items.iter().map(|&(index, _)| index).collect();
         members.sort_unstable_by_key(|&index| {
-            let allocation = &self.allocations[index as usize];
+            let allocation = &self.allocations[index];
             (allocation.place.is_none(), Reverse(allocation.size), index)
         });
         members.dedup();
@@ -114,10 +114,10 @@ impl VidMm {
 
     /// Gives members of a device's list their places. Where the free ranges are in too small pieces, all that the device requires
     /// is placed anew.
-    fn try_list(&mut self, trial: &mut Trial, device: u32, members: &[u32]) -> bool {
+    fn try_list(&mut self, trial: &mut Trial, device: DeviceIx, members: &[AllocationIx]) -> bool {
         for pool in Pool::ALL {
             let mark = trial.mark();
-            let of_pool = |index: &u32| self.allocations[*index as usize].pool() == pool;
+            let of_pool = |index: &AllocationIx| self.allocations[*index].pool() == pool;
             let of_pool = Vec::from_iter(members.iter().copied().filter(of_pool));
             if of_pool.iter().all(|&index| self.try_member(trial, index)) {
                 continue;
@@ -133,9 +133,9 @@ impl VidMm {
 
     /// A granted list has found no place. What runs keeps its own, and ends by itself; when nothing of the device runs, those
     /// beside it must go.
-    pub(super) fn note_no_place(&mut self, device: u32) {
+    pub(super) fn note_no_place(&mut self, device: DeviceIx) {
         let is_alone = !self.others_are_promised(device);
-        let is_in_flight = self.devices[device as usize].is_in_flight();
+        let is_in_flight = self.devices[device].is_in_flight();
         debug_assert!(
             !is_alone || is_in_flight,
             "what admission has proved to fit has its place with nobody else there"
@@ -145,8 +145,8 @@ impl VidMm {
         }
     }
 
-    fn others_are_promised(&self, device: u32) -> bool {
-        let books = &self.devices[device as usize];
+    fn others_are_promised(&self, device: DeviceIx) -> bool {
+        let books = &self.devices[device];
         Pool::ALL.into_iter().any(|pool| self.promised_bytes[pool] > books.promised(pool))
     }
 
@@ -162,7 +162,7 @@ impl VidMm {
     /// Whether devices with device lists may have turns: not while a DMA buffer is amid being cut, or is about to be, which takes
     /// whatever memory there is.
     pub(crate) fn lists_may_run(&self) -> bool {
-        let takes_all = |(_, books): (usize, &Device)| books.is_active() && books.turn.takes_all;
+        let takes_all = |(_, books): (DeviceIx, &Device)| books.is_active() && books.turn.takes_all;
         !self.adapter.is_physical() || (self.patching.splitting.is_none() && !self.devices.iter().any(takes_all))
     }
 
@@ -171,11 +171,11 @@ impl VidMm {
         if !self.adapter.is_physical() {
             return;
         }
-        let takes_all = |(_, books): &(usize, &Device)| books.is_active() && books.turn.takes_all;
+        let takes_all = |(_, books): &(DeviceIx, &Device)| books.is_active() && books.turn.takes_all;
         for device in Vec::from_iter(self.devices.iter().filter(takes_all).map(|(device, _)| device)) {
             let turn = &self.devices[device].turn;
             let slice_over = turn.began_at.saturating_add(turn.slice);
-            let has_more = self.has_runnable_work(device as u32) || self.is_amid_dma_buffer(device as u32);
+            let has_more = self.has_runnable_work(device) || self.is_amid_dma_buffer(device);
             if self.now < slice_over && has_more {
                 self.wake_at(slice_over);
             } else {
@@ -186,26 +186,26 @@ impl VidMm {
 
     /// What must be there for a device that waits for its turn: what it is promised then; or all, if it finds no place beside
     /// what others hold.
-    pub(super) fn room_needed(&mut self, device: u32) -> PerPool<u64> {
+    pub(super) fn room_needed(&mut self, device: DeviceIx) -> PerPool<u64> {
         let pools = PerPool::new(Pool::Memory, Pool::System);
-        let books = &self.devices[device as usize];
+        let books = &self.devices[device];
         let needed = pools.map(|pool| books.needed(pool));
         if !self.adapter.is_physical() {
             return needed;
         }
-        let fits = |pool| needed[pool] <= self.not_promised_to_others(device as usize, pool);
+        let fits = |pool| needed[pool] <= self.not_promised_to_others(device, pool);
         let is_apart = match books.has_reference_lists() {
             true => books.turn.takes_all,
             false => Pool::ALL.into_iter().all(fits) && !self.would_be_placed(device),
         };
-        self.devices[device as usize].turn.takes_all = is_apart;
+        self.devices[device].turn.takes_all = is_apart;
         if is_apart { pools.map(|pool| self.list_capacity(pool)) } else { needed }
     }
 
     /// Work of the devices that hold an allocation waits for the plan that has moved it.
-    pub(super) fn await_move(&mut self, index: u32) {
-        let plan = self.allocations[index as usize].last_plan;
-        let holders = self.allocations[index as usize].entries().filter(|(_, entry)| entry.is_holding());
+    pub(super) fn await_move(&mut self, index: AllocationIx) {
+        let plan = self.allocations[index].last_plan;
+        let holders = self.allocations[index].entries().filter(|(_, entry)| entry.is_holding());
         for device in Vec::from_iter(holders.map(|(device, _)| device)) {
             self.await_plan(device, plan);
         }

@@ -5,6 +5,7 @@ use crate::{
     adapter::NotificationRevision,
     allocation::AllocationState,
     gpu_va::Mapping,
+    id::AllocationIx,
     paging::{IoMmuRange, PteRange, UnmapNotice},
     planted::PlantedBug,
     state::VidMm,
@@ -13,8 +14,8 @@ use crate::{
 
 impl VidMm {
     /// Writes into `draft` that a mapping shows its allocation where that is resident.
-    pub(super) fn show_mapping(&self, draft: &mut Draft, index: u32, mapping: Mapping) {
-        let allocation = &self.allocations[index as usize];
+    pub(super) fn show_mapping(&self, draft: &mut Draft, index: AllocationIx, mapping: Mapping) {
+        let allocation = &self.allocations[index];
         match self.io_mmu_range(index, &mapping) {
             Some(range) => draft.plan.io_mmu_map.push(range),
             None => {
@@ -26,8 +27,8 @@ impl VidMm {
 
     /// Writes into `draft` that a mapping shows its allocation no longer. The driver is told before the host unmaps it from
     /// the IOMMU, whatever becomes of the content: it is about caches (U-15).
-    pub(super) fn hide_mapping(&self, draft: &mut Draft, index: u32, mapping: Mapping) {
-        let allocation = &self.allocations[index as usize];
+    pub(super) fn hide_mapping(&self, draft: &mut Draft, index: AllocationIx, mapping: Mapping) {
+        let allocation = &self.allocations[index];
         let handle = allocation.handle;
         let Some(range) = self.io_mmu_range(index, &mapping) else {
             let (segment, extents) = allocation.location(&self.adapter);
@@ -40,30 +41,30 @@ impl VidMm {
         let is_current = self.adapter.revision == NotificationRevision::Current;
         let is_told = is_current && !self.adapter.has_bug(PlantedBug::SkipUnmapNotice);
         if is_told && allocation.state.contains(AllocationState::NOTIFY_IO_MMU_UNMAP) {
-            let process = self.processes[mapping.process as usize].handle;
+            let process = self.processes[mapping.process].handle;
             draft.plan.notify_unmap.push(UnmapNotice { handle, process, mapping });
         }
     }
 
     /// What the host maps for a mapping; none if the GPU has page tables.
-    pub(super) fn io_mmu_range(&self, index: u32, mapping: &Mapping) -> Option<IoMmuRange> {
-        let domain = self.adapter.io_mmu_domain(self.processes[mapping.process as usize].handle)?;
+    pub(super) fn io_mmu_range(&self, index: AllocationIx, mapping: &Mapping) -> Option<IoMmuRange> {
+        let domain = self.adapter.io_mmu_domain(self.processes[mapping.process].handle)?;
         Some(IoMmuRange {
             domain,
             virtual_address: GpuVirtualAddress(mapping.virtual_address),
             size: mapping.size,
-            system_offset: self.allocations[index as usize].backing_store + mapping.allocation_offset,
+            system_offset: self.allocations[index].backing_store + mapping.allocation_offset,
             read_only: mapping.read_only,
-            allocation: self.allocations.id(index as usize),
+            allocation: self.allocations.id(index),
             allocation_offset: mapping.allocation_offset,
             window: false,
         })
     }
 
     /// Writes into `draft` that a mapping shows its allocation, or no longer, with the allocation where it is.
-    pub(crate) fn plan_entries(&mut self, draft: &mut Draft, index: u32, mapping: Mapping, valid: bool) {
+    pub(crate) fn plan_entries(&mut self, draft: &mut Draft, index: AllocationIx, mapping: Mapping, valid: bool) {
         let number = self.stream.next_number();
-        let allocation = &mut self.allocations[index as usize];
+        let allocation = &mut self.allocations[index];
         follow(&self.stream, &mut draft.plan, allocation.last_plan);
         // Also without entries to write: whoever brings the allocation in writes them, and must follow the plan that
         // initialises their tables.

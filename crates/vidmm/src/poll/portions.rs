@@ -6,7 +6,7 @@ use crate::{
     allocation::AllocationState,
     contract::{AllocationListElement, Kmd, Patch},
     event::{Event, PortionBinding, PortionEnd},
-    id::SubmissionNo,
+    id::{AllocationIx, ContextIx, DeviceIx, SubmissionNo},
     planted::PlantedBug,
     residency::EvictFlags,
     split::{Cut, Portion, References, ResourceTable},
@@ -19,17 +19,17 @@ use super::dispatch::Job;
 
 impl VidMm {
     /// The decided portion in front of a context's queue, patched and ready for its engine (PAT-10).
-    pub(super) fn next_portion(&mut self, kmd: &mut dyn Kmd, index: u32, fence_id: u64) -> Job {
-        let context = &mut self.contexts[index as usize];
+    pub(super) fn next_portion(&mut self, kmd: &mut dyn Kmd, index: ContextIx, fence_id: u64) -> Job {
+        let context = &mut self.contexts[index];
         let portion = context.portion.take().expect("it was found decided");
         let device = context.device;
         self.patching.turns += 1;
         context.served = self.patching.turns;
         let mut submission = context.queue.pop_front().expect("it was found dispatchable");
         let mut references = submission.references.take().expect("a portion is of a DMA buffer with references");
-        self.devices[device as usize].submitted += 1;
-        let number = self.devices[device as usize].submitted;
-        self.devices[device as usize].dispatches.end(number);
+        self.devices[device].submitted += 1;
+        let number = self.devices[device].submitted;
+        self.devices[device].dispatches.end(number);
 
         let start = references.progress.start;
         let mut commands = submission.desc.dma_buffer[start as usize..portion.end as usize].to_vec();
@@ -56,7 +56,7 @@ impl VidMm {
             (progress.start, progress.next, progress.table, progress.fixed) = (end, patch_end, portion.table, fixed);
             progress.portions += 1;
             submission.references = Some(references);
-            self.contexts[index as usize].queue.push_front(submission);
+            self.contexts[index].queue.push_front(submission);
         }
         Job { number, commands, waits, signals, offsets: Some((start, end)) }
     }
@@ -65,7 +65,7 @@ impl VidMm {
     pub(super) fn patch_whole(
         &mut self,
         kmd: &mut dyn Kmd,
-        index: u32,
+        index: ContextIx,
         fence_id: u64,
         submission: Submission,
         references: &References,
@@ -82,7 +82,7 @@ impl VidMm {
             cut: None,
         };
         let patched = self.patch(kmd, index, fence_id, references, &portion, size, &mut commands);
-        let device = self.contexts[index as usize].device;
+        let device = self.contexts[index].device;
         self.record_portion(device, number, references, &portion, patched);
         Job { number, commands, waits, signals, offsets: Some((0, size)) }
     }
@@ -98,16 +98,16 @@ impl VidMm {
     fn patch(
         &mut self,
         kmd: &mut dyn Kmd,
-        index: u32,
+        index: ContextIx,
         fence_id: u64,
         references: &References,
         portion: &Portion,
         dma_buffer_size: u32,
         commands: &mut [u8],
     ) -> bool {
-        let required: BTreeSet<u32> = portion.required.iter().copied().collect();
+        let required: BTreeSet<AllocationIx> = portion.required.iter().copied().collect();
         let element = |reference: &crate::split::Reference| AllocationListElement {
-            allocation: reference.allocation.map(|index| self.allocations[index as usize].handle),
+            allocation: reference.allocation.map(|index| self.allocations[index].handle),
             write_operation: reference.write_operation,
             address: reference
                 .allocation
@@ -125,7 +125,7 @@ impl VidMm {
             return false;
         }
         kmd.patch(&mut Patch {
-            context: self.contexts[index as usize].handle,
+            context: self.contexts[index].handle,
             dma_buffer: commands,
             dma_buffer_size,
             dma_buffer_submission_start_offset: references.progress.start,
@@ -141,38 +141,44 @@ impl VidMm {
 
     /// What the GPU may write to in a portion must be copied when it goes.
     fn note_written(&mut self, references: &References, portion: &Portion) {
-        let required: BTreeSet<u32> = portion.required.iter().copied().collect();
+        let required: BTreeSet<AllocationIx> = portion.required.iter().copied().collect();
         for index in references.written().filter(|index| required.contains(index)) {
-            self.allocations[index as usize].state |= AllocationState::DIRTY;
+            self.allocations[index].state |= AllocationState::DIRTY;
         }
     }
 
     /// Takes what a portion required off its device's list, but for what keeps its place across the cut.
-    fn leave_portion(&mut self, device: u32, number: SubmissionNo, required: &[u32], fixed: &BTreeSet<u32>) {
+    fn leave_portion(
+        &mut self,
+        device: DeviceIx,
+        number: SubmissionNo,
+        required: &[AllocationIx],
+        fixed: &BTreeSet<AllocationIx>,
+    ) {
         for index in required.iter().copied().filter(|index| !fixed.contains(index)) {
             self.leave_required(device, number, index);
         }
     }
 
-    fn leave_required(&mut self, device: u32, number: SubmissionNo, index: u32) {
-        let allocation = &mut self.allocations[index as usize];
+    fn leave_required(&mut self, device: DeviceIx, number: SubmissionNo, index: AllocationIx) {
+        let allocation = &mut self.allocations[index];
         let (pool, size) = (allocation.pool(), allocation.size);
         let flags = EvictFlags::EVICT_ONLY_IF_NECESSARY | EvictFlags::NOT_WRITTEN_TO;
         let entry = allocation.entry_mut(device);
         let is_last = entry.count == 1;
         let effect = entry.leave(number, flags, &mut self.spans);
         if is_last {
-            self.lighten_list(device as usize, pool, size);
+            self.lighten_list(device, pool, size);
         } else {
             // Another portion of the device still requires it; what of this one has been handed out uses it too.
-            self.allocations[index as usize].entry_mut(device).extend(number);
+            self.allocations[index].entry_mut(device).extend(number);
         }
         self.with_holds(device, |vidmm| vidmm.apply(index, device, effect));
     }
 
     fn record_portion(
         &mut self,
-        device: u32,
+        device: DeviceIx,
         submission: SubmissionNo,
         references: &References,
         portion: &Portion,
@@ -211,7 +217,7 @@ impl VidMm {
                     None => PortionEnd::EndOfDmaBuffer,
                     Some(Cut::TakeSplitPoint) => PortionEnd::TakeSplitPoint,
                     Some(Cut::NoRoom { allocation }) => {
-                        PortionEnd::NoRoom { allocation: self.allocations.id(allocation as usize) }
+                        PortionEnd::NoRoom { allocation: self.allocations.id(allocation) }
                     }
                 },
                 patched,
@@ -223,12 +229,12 @@ impl VidMm {
 
     /// Gives up the DMA buffer in front of a context's queue, which cannot be brought in, as was expected (SPL-13). A submission
     /// without commands takes its place, so that its fences are signaled in their order: after what was handed out before.
-    pub(super) fn drop_front(&mut self, index: u32, offset: u32, bytes: u64) {
-        let device = self.contexts[index as usize].device;
+    pub(super) fn drop_front(&mut self, index: ContextIx, offset: u32, bytes: u64) {
+        let device = self.contexts[index].device;
         self.give_up_portion(index);
-        self.devices[device as usize].submitted += 1;
-        let number = self.devices[device as usize].submitted;
-        let submission = self.contexts[index as usize].queue.front_mut().expect("it was found there");
+        self.devices[device].submitted += 1;
+        let number = self.devices[device].submitted;
+        let submission = self.contexts[index].queue.front_mut().expect("it was found there");
         let references = submission.references.take().expect("it was found there");
         submission.number = number;
         submission.desc.dma_buffer.clear();
@@ -240,14 +246,15 @@ impl VidMm {
     }
 
     /// Nothing more of the DMA buffer in front of a context's queue is handed out: its device's list is what it was without it.
-    pub(super) fn give_up_portion(&mut self, index: u32) {
-        let context = &mut self.contexts[index as usize];
+    pub(super) fn give_up_portion(&mut self, index: ContextIx) {
+        let context = &mut self.contexts[index];
         let device = context.device;
         let portion = context.portion.take();
         let front = context.queue.front_mut().and_then(|front| front.references.as_deref_mut());
         let fixed = front.map(|references| core::mem::take(&mut references.progress.fixed)).unwrap_or_default();
-        let listed: BTreeSet<u32> = portion.into_iter().flat_map(|portion| portion.required).chain(fixed).collect();
-        let number = self.devices[device as usize].submitted;
+        let listed: BTreeSet<AllocationIx> =
+            portion.into_iter().flat_map(|portion| portion.required).chain(fixed).collect();
+        let number = self.devices[device].submitted;
         for allocation in listed {
             self.leave_required(device, number, allocation);
         }
@@ -255,12 +262,12 @@ impl VidMm {
     }
 
     /// Whether a context of a device has begun a DMA buffer and not handed out its last portion.
-    pub(super) fn is_amid_dma_buffer(&self, device: u32) -> bool {
+    pub(super) fn is_amid_dma_buffer(&self, device: DeviceIx) -> bool {
         if !self.adapter.is_physical() {
             return false;
         }
         let is_begun = |queued: &Queued| {
-            let context = &self.contexts[queued.context as usize];
+            let context = &self.contexts[queued.context];
             context.device == device && (context.portion.is_some() || self.patching.splitting == Some(queued.context))
         };
         self.queued.iter().any(is_begun)
@@ -275,8 +282,8 @@ impl VidMm {
                 continue;
             }
             self.reclassify(index);
-            if self.allocations[index as usize].state.contains(AllocationState::PURGE_DUE) {
-                let device = self.allocations[index as usize].device as usize;
+            if self.allocations[index].state.contains(AllocationState::PURGE_DUE) {
+                let device = self.allocations[index].device;
                 self.defer(device, DeferredAction::Purge(index));
             }
         }

@@ -6,6 +6,7 @@ use super::draft::Draft;
 use crate::{
     event::{Event, EvictReason},
     gpu_va::TableKey,
+    id::{AllocationIx, ProcessIx},
     pool::Pool,
     state::{Output, VidMm},
     turn::Power,
@@ -21,7 +22,7 @@ impl VidMm {
             return;
         }
         let resident = |pool| Vec::from_iter(self.evictable[pool].iter(&self.allocations));
-        let resident: Vec<u32> = Pool::ALL.into_iter().flat_map(resident).collect();
+        let resident: Vec<AllocationIx> = Pool::ALL.into_iter().flat_map(resident).collect();
         if resident.is_empty() {
             return self.lose_power();
         }
@@ -54,7 +55,7 @@ impl VidMm {
         self.turns.power = Power::Up;
         self.events.record(|| Event::PoweredUp);
         self.write_all_tables_again();
-        for device in Vec::from_iter(self.devices.iter().map(|(index, _)| index as u32)) {
+        for device in Vec::from_iter(self.devices.iter().map(|(index, _)| index)) {
             self.let_run(device);
         }
         self.stirred = true;
@@ -65,7 +66,7 @@ impl VidMm {
     pub(super) fn write_all_tables_again(&mut self) {
         self.builder.plan = 0;
         self.initialise_paging_tables();
-        for process in Vec::from_iter(self.processes.iter().map(|(index, _)| index as u32)) {
+        for process in Vec::from_iter(self.processes.iter().map(|(index, _)| index)) {
             self.write_tables_again(process);
         }
         for context in Vec::from_iter(self.contexts.iter().map(|(index, _)| index)) {
@@ -73,8 +74,8 @@ impl VidMm {
         }
     }
 
-    fn write_tables_again(&mut self, process: u32) {
-        let tables = &self.processes[process as usize].tables;
+    fn write_tables_again(&mut self, process: ProcessIx) {
+        let tables = &self.processes[process].tables;
         let written = tables.iter().filter(|(_, table)| table.plan > 0).map(|(key, _)| key);
         let mut written: Vec<TableKey> = written.collect();
         // A table is linked from its parent, which is written first.

@@ -15,7 +15,7 @@ use crate::{
     allocation::AllocationState,
     error::DeviceErrorReason,
     event::{EvictReason, SuspendReason},
-    id::PlanNo,
+    id::{AllocationIx, ContextIx, DeviceIx, PlanNo},
     planted::PlantedBug,
     pool::{PerPool, Pool},
     split::{Cut, Portion, References},
@@ -41,14 +41,14 @@ impl VidMm {
     /// Decides portions: of contexts with more urgent work first, then of those that were served longest ago. Who comes first
     /// and has no room is waited for, but for the DMA buffer that is amid being cut: it goes on, so that it ends.
     pub(super) fn prepare(&mut self) {
-        let mut contexts: Vec<u32> = Vec::new();
+        let mut contexts: Vec<ContextIx> = Vec::new();
         let mut next = Queued::FIRST;
         while let Some(queued) = self.queued.next_from(next) {
             next = queued.next();
             contexts.extend(self.can_prepare(queued.context).then_some(queued.context));
         }
         contexts.sort_by_key(|&context| {
-            let books = &self.contexts[context as usize];
+            let books = &self.contexts[context];
             (Reverse(books.priority), books.served, context)
         });
         let mut is_waited_for = false;
@@ -62,39 +62,39 @@ impl VidMm {
     }
 
     /// Whether the next portion of the DMA buffer in front of a context's queue can be decided now.
-    fn can_prepare(&self, index: u32) -> bool {
-        let context = &self.contexts[index as usize];
+    fn can_prepare(&self, index: ContextIx) -> bool {
+        let context = &self.contexts[index];
         let Some(front) = context.queue.front().filter(|next| next.is_prepared()) else { return false };
         let Some(references) = front.references.as_deref() else { return false };
         let begun = references.progress.portions > 0;
-        let runs = match self.devices[context.device as usize].turn.activity {
+        let runs = match self.devices[context.device].turn.activity {
             Activity::Active => true,
             Activity::Yielding => begun,
             Activity::Suspended => false,
         };
         // One portion is decided for each engine at a time: it will be handed out before another.
-        let of_engine = |queued: &&Queued| self.contexts[queued.context as usize].engine == context.engine;
+        let of_engine = |queued: &&Queued| self.contexts[queued.context].engine == context.engine;
         let is_engine_free =
-            self.queued.iter().filter(of_engine).all(|queued| self.contexts[queued.context as usize].portion.is_none());
+            self.queued.iter().filter(of_engine).all(|queued| self.contexts[queued.context].portion.is_none());
         runs && is_engine_free && self.is_engine_open(index) && self.is_front_unblocked(index)
     }
 
     /// Whether no other context's DMA buffer has been cut and not ended on the engine, if that cannot change contexts in between
     /// (SPL-07).
-    pub(super) fn is_engine_open(&self, index: u32) -> bool {
-        let engine = self.contexts[index as usize].engine;
+    pub(super) fn is_engine_open(&self, index: ContextIx) -> bool {
+        let engine = self.contexts[index].engine;
         self.adapter.preemption_aware
             || self.adapter.has_bug(PlantedBug::ComeBetween)
             || self
                 .patching
                 .splitting
-                .is_none_or(|splitting| splitting == index || self.contexts[splitting as usize].engine != engine)
+                .is_none_or(|splitting| splitting == index || self.contexts[splitting].engine != engine)
     }
 
     /// Decides a context's next portion. Returns whether others may be considered.
-    fn prepare_next(&mut self, index: u32) -> bool {
+    fn prepare_next(&mut self, index: ContextIx) -> bool {
         let references = self.take_references(index);
-        let device = self.contexts[index as usize].device;
+        let device = self.contexts[index].device;
         let decision = self.decide(index, &references);
         match decision {
             Decision::Decided(mut portion, verdict) => {
@@ -103,27 +103,25 @@ impl VidMm {
                 if portion.cut.is_some() {
                     self.patching.splitting = Some(index);
                 }
-                let context = &mut self.contexts[index as usize];
+                let context = &mut self.contexts[index];
                 context.queue.front_mut().expect("it was found there").references = Some(references);
                 context.portion = Some(portion);
                 self.stirred = true;
                 true
             }
             Decision::Wait | Decision::WaitForTurn => {
-                self.contexts[index as usize].queue.front_mut().expect("it was found there").references =
-                    Some(references);
+                self.contexts[index].queue.front_mut().expect("it was found there").references = Some(references);
                 let waits_for_turn = matches!(decision, Decision::WaitForTurn);
                 if waits_for_turn {
                     self.stop(device, SuspendReason::WaitsForRoom, None, false);
-                    self.devices[device as usize].turn.takes_all = true;
+                    self.devices[device].turn.takes_all = true;
                 }
                 waits_for_turn
             }
             Decision::Impossible { offset, bytes } => {
                 let dma_buffer = references.number;
-                self.devices[device as usize].turn.takes_all = false;
-                self.contexts[index as usize].queue.front_mut().expect("it was found there").references =
-                    Some(references);
+                self.devices[device].turn.takes_all = false;
+                self.contexts[index].queue.front_mut().expect("it was found there").references = Some(references);
                 match self.patching.knobs.expect_preparation_failure {
                     true => self.drop_front(index, offset, bytes),
                     false => {
@@ -135,26 +133,25 @@ impl VidMm {
         }
     }
 
-    fn take_references(&mut self, index: u32) -> alloc::boxed::Box<References> {
-        let front = self.contexts[index as usize].queue.front_mut();
+    fn take_references(&mut self, index: ContextIx) -> alloc::boxed::Box<References> {
+        let front = self.contexts[index].queue.front_mut();
         front.and_then(|front| front.references.take()).expect("it was found there")
     }
 
     /// The next portion: as many groups of patch locations as fit together, from where the last one ended.
-    fn decide(&mut self, index: u32, references: &References) -> Decision {
+    fn decide(&mut self, index: ContextIx, references: &References) -> Decision {
         // A DMA buffer is cut only where nobody keeps memory from it, so that it can always go on to its end.
         let obstacle = match self.others_hold(index) {
             true => Some(Decision::Wait),
             false => self.lists_are_promised().then_some(Decision::WaitForTurn),
         };
         let may_cut = obstacle.is_none();
-        let size =
-            self.contexts[index as usize].queue.front().expect("it was found there").desc.dma_buffer.len() as u32;
+        let size = self.contexts[index].queue.front().expect("it was found there").desc.dma_buffer.len() as u32;
         let progress = &references.progress;
         let start = progress.start;
         let mut table = progress.table.clone();
         let mut trial = Trial::default();
-        let mut required: Vec<u32> = Vec::new();
+        let mut required: Vec<AllocationIx> = Vec::new();
         for &fixed in &progress.fixed {
             let is_there = self.try_member(&mut trial, fixed);
             debug_assert!(is_there, "what is held stays where it is");
@@ -186,8 +183,8 @@ impl VidMm {
                 }
                 if self.waits_for_unlock(allocation) {
                     self.undo(&mut trial, Mark::START);
-                    let device = self.contexts[index as usize].device;
-                    self.devices[device as usize].turn.takes_all = false;
+                    let device = self.contexts[index].device;
+                    self.devices[device].turn.takes_all = false;
                     return Decision::Wait;
                 }
                 if !self.try_member(&mut trial, allocation) {
@@ -215,7 +212,7 @@ impl VidMm {
             return Decision::Impossible { offset, bytes };
         }
         if let Some(obstacle) = obstacle
-            && !self.fits_promises(self.contexts[index as usize].device, &trial)
+            && !self.fits_promises(self.contexts[index].device, &trial)
         {
             self.undo(&mut trial, Mark::START);
             return obstacle;
@@ -226,10 +223,10 @@ impl VidMm {
     }
 
     /// Whether what a trial's members take of each pool is promised to nobody else.
-    fn fits_promises(&self, device: u32, trial: &Trial) -> bool {
+    fn fits_promises(&self, device: DeviceIx, trial: &Trial) -> bool {
         let mut added: PerPool<u64> = PerPool::default();
         for (&index, target) in &trial.members {
-            let allocation = &self.allocations[index as usize];
+            let allocation = &self.allocations[index];
             let is_listed = self.is_counted(index) || allocation.entry(device).is_none_or(|entry| entry.count > 0);
             let pool = match target {
                 Some(Target::Memory(_)) => Pool::Memory,
@@ -238,27 +235,35 @@ impl VidMm {
             };
             added[pool] += if is_listed { 0 } else { allocation.size };
         }
-        self.may_hold(device as usize, added)
+        self.may_hold(device, added)
     }
 
     /// Bytes that are bound together where a group of patch locations is applied to what is required already.
-    fn bytes_together(&self, references: &References, required: &[u32], group: core::ops::Range<usize>) -> u64 {
+    fn bytes_together(
+        &self,
+        references: &References,
+        required: &[AllocationIx],
+        group: core::ops::Range<usize>,
+    ) -> u64 {
         let bound = references.patch_locations[group].iter().filter_map(|at| references.bound_by(at));
-        let together: BTreeSet<u32> = required.iter().copied().chain(bound).collect();
-        together.into_iter().map(|index| self.allocations[index as usize].size).sum()
+        let together: BTreeSet<AllocationIx> = required.iter().copied().chain(bound).collect();
+        together.into_iter().map(|index| self.allocations[index].size).sum()
     }
 
     /// Whether other contexts have portions that are decided, or keep what is bound across a cut: they will go on.
-    fn others_hold(&self, index: u32) -> bool {
-        let decided = self
-            .queued
-            .iter()
-            .any(|queued| queued.context != index && self.contexts[queued.context as usize].portion.is_some());
+    fn others_hold(&self, index: ContextIx) -> bool {
+        let decided =
+            self.queued.iter().any(|queued| queued.context != index && self.contexts[queued.context].portion.is_some());
         decided || self.patching.splitting.is_some_and(|splitting| splitting != index)
     }
 
     /// Plans what a verdict asks for: who goes, who moves, who comes. Returns the plans that what is `required` waits for.
-    pub(super) fn carry_out_verdict(&mut self, device: u32, required: &[u32], verdict: Verdict) -> Vec<PlanNo> {
+    pub(super) fn carry_out_verdict(
+        &mut self,
+        device: DeviceIx,
+        required: &[AllocationIx],
+        verdict: Verdict,
+    ) -> Vec<PlanNo> {
         let Verdict { victims, members } = verdict;
         let mut draft = Draft { wanted_by: Some(device), ..Draft::default() };
         self.keep_all(members.keys().copied());
@@ -266,17 +271,18 @@ impl VidMm {
             self.plan_out(&mut draft, index, self.reason(index, EvictReason::RoomWanted));
         }
         let mut plans = Vec::new();
-        let named: BTreeSet<u32> = required.iter().copied().collect();
+        let named: BTreeSet<AllocationIx> = required.iter().copied().collect();
         let others = members.keys().copied().filter(|index| !named.contains(index));
         let in_order = Vec::from_iter(required.iter().copied().chain(others));
-        let (staying, moving): (Vec<u32>, Vec<u32>) = in_order.into_iter().partition(|index| members[index].is_none());
+        let (staying, moving): (Vec<AllocationIx>, Vec<AllocationIx>) =
+            in_order.into_iter().partition(|index| members[index].is_none());
         for index in staying {
-            let plan = self.allocations[index as usize].last_plan;
+            let plan = self.allocations[index].last_plan;
             plans.extend((!self.stream.is_retired(plan)).then_some(plan));
         }
         for &index in &moving {
-            if let Some(place) = self.allocations[index as usize].place {
-                let allocation = &mut self.allocations[index as usize];
+            if let Some(place) = self.allocations[index].place {
+                let allocation = &mut self.allocations[index];
                 // The work of those that hold it may have written to it.
                 let is_held = allocation.is_held();
                 allocation.state |= if is_held { AllocationState::DIRTY } else { AllocationState::empty() };
@@ -285,7 +291,7 @@ impl VidMm {
                 self.plan_out(&mut draft, index, reason);
             }
             let in_system = members[&index] == Some(Target::Aperture);
-            self.allocations[index as usize].state.set(AllocationState::LISTED_IN_SYSTEM, in_system);
+            self.allocations[index].state.set(AllocationState::LISTED_IN_SYSTEM, in_system);
         }
         for &index in &moving {
             if let Some(Target::Memory(range)) = members[&index] {
@@ -299,19 +305,19 @@ impl VidMm {
     }
 
     /// Puts what a portion requires on its device's list, besides what is there from the portion before.
-    fn require(&mut self, device: u32, portion: &Portion, references: &References) {
+    fn require(&mut self, device: DeviceIx, portion: &Portion, references: &References) {
         let fixed = &references.progress.fixed;
         for index in portion.required.iter().copied().filter(|index| !fixed.contains(index)) {
-            let place = self.allocations[index as usize].place.expect("it has been given a place");
+            let place = self.allocations[index].place.expect("it has been given a place");
             let in_system = place.pool() == Pool::System;
-            self.allocations[index as usize].state.set(AllocationState::LISTED_IN_SYSTEM, in_system);
-            let (pool, size) = (place.pool(), self.allocations[index as usize].size);
-            let entry = self.allocations[index as usize].entry_mut(device);
+            self.allocations[index].state.set(AllocationState::LISTED_IN_SYSTEM, in_system);
+            let (pool, size) = (place.pool(), self.allocations[index].size);
+            let entry = self.allocations[index].entry_mut(device);
             entry.count += 1;
             let is_first = entry.count == 1;
             let effect = entry.join_granted();
             if is_first {
-                self.set_list_bytes(device as usize, pool, self.devices[device as usize].list[pool].now() + size);
+                self.set_list_bytes(device, pool, self.devices[device].list[pool].now() + size);
             }
             self.with_holds(device, |vidmm| vidmm.apply(index, device, effect));
         }

@@ -14,7 +14,7 @@ use crate::{
     },
     error::Violation,
     event::Event,
-    id::PlanNo,
+    id::{AllocationIx, PlanNo},
     paging::{Abandoned, Coming, IoMmuRange, Leaving, Notice, Step},
     place::Place,
     poll::build::{Encoded, encode},
@@ -85,7 +85,7 @@ impl VidMm {
         let abandoned = self.stream.abandon();
         let halfway = Halfway::of(&abandoned, self.builder.plan, self.recovery.awaited);
         self.purge_io_mmu(host, &abandoned);
-        for index in Vec::from_iter(self.allocations.iter().map(|(index, _)| index as u32)) {
+        for index in Vec::from_iter(self.allocations.iter().map(|(index, _)| index)) {
             self.purge_allocation(host, index, &halfway);
         }
         self.placer.settle();
@@ -135,8 +135,8 @@ impl VidMm {
         BuildStatus::InsufficientDmaBuffer
     }
 
-    fn farewells(&self) -> Vec<(u32, PagingOperation)> {
-        let farewell = |(index, allocation): (usize, &Allocation)| {
+    fn farewells(&self) -> Vec<(AllocationIx, PagingOperation)> {
+        let farewell = |(index, allocation): (AllocationIx, &Allocation)| {
             let Allocation { handle, size, .. } = *allocation;
             let operation = match allocation.place? {
                 Place::Memory(place) => {
@@ -161,7 +161,7 @@ impl VidMm {
                 }),
                 Place::System => return None,
             };
-            Some((index as u32, operation))
+            Some((index, operation))
         };
         self.allocations.iter().filter_map(farewell).collect()
     }
@@ -186,7 +186,7 @@ impl VidMm {
             .flat_map(|abandoned| abandoned.plan.io_mmu_unmap.iter().map(|&range| (abandoned.number, range)));
         let mut mapped: Vec<_> = windows.chain(leaving).collect();
         for (index, allocation) in self.allocations.iter().filter(|(_, allocation)| allocation.place.is_some()) {
-            let ranges = allocation.mappings().filter_map(|mapping| self.io_mmu_range(index as u32, &mapping));
+            let ranges = allocation.mappings().filter_map(|mapping| self.io_mmu_range(index, &mapping));
             mapped.extend(ranges.map(|range| (0, range)));
         }
         for (plan, range) in mapped {
@@ -198,14 +198,14 @@ impl VidMm {
 
     /// The allocation is nowhere but in its backing store, if that has its content; else its content is zero, and its owner is
     /// told.
-    fn purge_allocation(&mut self, host: &mut dyn Host, index: u32, halfway: &Halfway) {
+    fn purge_allocation(&mut self, host: &mut dyn Host, index: AllocationIx, halfway: &Halfway) {
         self.keep(index);
         let worthless = self.is_worthless(index);
-        let allocation = &mut self.allocations[index as usize];
+        let allocation = &mut self.allocations[index];
         let (_, extents) = allocation.location(&self.adapter);
         let place = allocation.take_place();
         if let Some(place) = place {
-            self.processes[allocation.process as usize].standing.usage[place.pool()] -= allocation.size;
+            self.processes[allocation.process].standing.usage[place.pool()] -= allocation.size;
         }
         let is_news = allocation.state.contains(AllocationState::DIRTY);
         // The driver would have put it right before it left, from what the GPU knew of it.
@@ -238,8 +238,8 @@ impl VidMm {
     }
 
     /// What the allocation held is gone for good.
-    fn lose_content(&mut self, host: &mut dyn Host, index: u32) {
-        let allocation = &mut self.allocations[index as usize];
+    fn lose_content(&mut self, host: &mut dyn Host, index: AllocationIx) {
+        let allocation = &mut self.allocations[index];
         allocation.state -= AllocationState::BACKED;
         if !allocation.state.intersects(AllocationState::NOT_COMMITTED | AllocationState::EXISTING_SYS_MEM) {
             let address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: allocation.backing_store };

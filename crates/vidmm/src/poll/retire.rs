@@ -78,15 +78,15 @@ impl VidMm {
         let is_aborted = error.is_some();
         self.events.record(|| if is_aborted { Event::Aborted { signal } } else { Event::Completed { signal } });
         let Work::User { context, submission, signals, .. } = packet.work else { return };
-        let context = &mut self.contexts[context as usize];
+        let context = &mut self.contexts[context];
         context.in_flight -= 1;
         let device_index = context.device;
-        let device = &mut self.devices[device_index as usize];
+        let device = &mut self.devices[device_index];
         device.retirements.end(submission);
         device.turn.last_busy = self.now;
-        self.settle_list(device_index as usize);
+        self.settle_list(device_index);
         for named in signals {
-            let fence = &mut self.monitored_fences[named.fence.index()];
+            let fence = &mut self.monitored_fences[named.fence.ix()];
             fence.references -= 1;
             fence.dispatched.retain(|&(_, by)| by != signal);
             self.raise_fence(named.fence, if error.is_some() { u64::MAX } else { named.value });
@@ -134,7 +134,7 @@ impl VidMm {
                 Retire::Discard(index) => self.settle_discard(host, index, number),
                 Retire::Mapping(mapping) => {
                     self.end_mapping(&mapping);
-                    let process = self.processes.id(mapping.process as usize);
+                    let process = self.processes.id(mapping.process);
                     let (virtual_address, size) = (GpuVirtualAddress(mapping.virtual_address), mapping.size);
                     self.events.record(|| Event::GpuVirtualAddressReclaimed { process, virtual_address, size });
                 }
@@ -145,27 +145,27 @@ impl VidMm {
 
     /// Nothing uses or shows a mapping any more.
     fn end_mapping(&mut self, mapping: &Mapping) {
-        self.processes[mapping.process as usize].space.unmap(mapping.virtual_address, mapping.size);
+        self.processes[mapping.process].space.unmap(mapping.virtual_address, mapping.size);
         self.release_tables(mapping);
     }
 
     /// Tells the driver and the host of allocations that are gone.
     pub(crate) fn reap(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
         for (index, device) in core::mem::take(&mut self.closed) {
-            let closed = self.allocations[index as usize].forget_opening(device).expect("an opening ends once");
-            self.devices[device as usize].allocations -= 1;
+            let closed = self.allocations[index].forget_opening(device).expect("an opening ends once");
+            self.devices[device].allocations -= 1;
             if let Some(handle) = closed.handle {
                 kmd.close_allocation(handle);
             }
-            let books = &self.allocations[index as usize];
+            let books = &self.allocations[index];
             if books.state.contains(AllocationState::PURGE_DUE) && books.openings().next().is_none() {
-                self.defer(books.device as usize, DeferredAction::Purge(index));
+                self.defer(books.device, DeferredAction::Purge(index));
             }
         }
         for index in core::mem::take(&mut self.dead) {
             let id = self.allocation_id(index);
             self.end_locks(host, index);
-            let gone = self.allocations.remove(index as usize);
+            let gone = self.allocations.remove(index);
             if !self.adapter.has_bug(PlantedBug::LeakBooks) {
                 self.patching.allocations.remove(&index);
             }
@@ -175,7 +175,7 @@ impl VidMm {
                 host.decommit_backing_store(backing_store, gone.size);
             }
             kmd.destroy_allocation(gone.handle);
-            self.devices[gone.device as usize].allocations -= 1;
+            self.devices[gone.device].allocations -= 1;
             self.events.record(|| Event::AllocationReclaimed { allocation: id });
             if gone.state.contains(AllocationState::SYNCHRONOUS_DESTROY) {
                 self.outputs.push_back(Output::AllocationReclaimed { allocation: id });

@@ -8,7 +8,7 @@ use crate::{
     error::PageTableError,
     event::Event,
     gpu_va::{Mapping, PageTables, Table, TableKey},
-    id::PlanNo,
+    id::{PlanNo, ProcessIx},
     paging::{Retire, UnlinkedTable},
     planted::PlantedBug,
     pool::Pool,
@@ -22,10 +22,10 @@ impl VidMm {
     pub(crate) fn set_tables_aside(
         &mut self,
         host: &mut dyn Host,
-        process: u32,
+        process: ProcessIx,
         mappings: &[Mapping],
     ) -> Result<(), PageTableError> {
-        let tables = &self.processes[process as usize].tables;
+        let tables = &self.processes[process].tables;
         let needed = mappings.iter().flat_map(|mapping| self.tables_of(mapping));
         let mut missing: Vec<TableKey> = needed.filter(|&key| tables.get(key).is_none()).collect();
         missing.sort_unstable();
@@ -40,7 +40,7 @@ impl VidMm {
             }
             self.set_pinned(self.pinned_bytes + bytes);
             for key in missing {
-                self.processes[process as usize].tables.insert(key, Table::new(None));
+                self.processes[process].tables.insert(key, Table::new(None));
             }
         }
         mappings.iter().for_each(|mapping| self.hold_tables(mapping));
@@ -50,11 +50,11 @@ impl VidMm {
     fn commit_system_tables(
         &mut self,
         host: &mut dyn Host,
-        process: u32,
+        process: ProcessIx,
         missing: &[TableKey],
     ) -> Result<(), PageTableError> {
         let adapter = &self.adapter;
-        let tables = &mut self.processes[process as usize].tables;
+        let tables = &mut self.processes[process].tables;
         for (done, &key) in missing.iter().enumerate() {
             match host.commit_backing_store(key.bytes(adapter)) {
                 Ok(address) => tables.insert(key, Table::new(Some(address))),
@@ -73,14 +73,14 @@ impl VidMm {
     /// A mapping needs its tables, which are there.
     pub(super) fn hold_tables(&mut self, mapping: &Mapping) {
         for key in self.tables_of(mapping) {
-            self.processes[mapping.process as usize].tables.get_mut(key).users += 1;
+            self.processes[mapping.process].tables.get_mut(key).users += 1;
         }
     }
 
     /// A mapping needs its tables no more.
     pub(super) fn release_tables(&mut self, mapping: &Mapping) {
         for key in self.tables_of(mapping) {
-            let table = self.processes[mapping.process as usize].tables.get_mut(key);
+            let table = self.processes[mapping.process].tables.get_mut(key);
             table.users -= 1;
             let is_kept = key == TableKey::root(&self.adapter) || self.adapter.has_bug(PlantedBug::KeepEmptyTables);
             if table.users == 0 && !is_kept {
@@ -99,7 +99,7 @@ impl VidMm {
 
     /// Whether there is room for the tables that are set aside for a mapping, and not placed yet.
     pub(super) fn has_room_for_tables(&self, mapping: &Mapping) -> bool {
-        let tables = &self.processes[mapping.process as usize].tables;
+        let tables = &self.processes[mapping.process].tables;
         let unplaced = |key: &TableKey| tables.get(*key).is_some_and(|table| table.address.is_none());
         let bytes: u64 = self.tables_of(mapping).filter(unplaced).map(|key| key.segment_bytes(&self.adapter)).sum();
         bytes <= self.placer.available() + self.evictable[Pool::Memory].bytes()
@@ -110,7 +110,7 @@ impl VidMm {
     pub(super) fn plan_tables(&mut self, draft: &mut Draft, mapping: &Mapping) -> Vec<PlanNo> {
         let mut plans = Vec::new();
         for key in Vec::from_iter(self.tables_of(mapping)) {
-            let plan = self.processes[mapping.process as usize].tables.get_mut(key).plan;
+            let plan = self.processes[mapping.process].tables.get_mut(key).plan;
             if plan == 0 {
                 self.rootless.remove(&mapping.process);
                 self.plan_table(draft, mapping.process, key);
@@ -126,19 +126,19 @@ impl VidMm {
     pub(super) fn free_empty_tables(&mut self, host: &mut dyn Host) {
         let mut empty = core::mem::take(&mut self.empty_tables);
         while let Some(&(process, _)) = empty.first() {
-            let others = empty.split_off(&(process + 1, TableKey::FIRST));
+            let others = empty.split_off(&(process.next(), TableKey::FIRST));
             let keys = core::mem::replace(&mut empty, others);
             self.free_tables(host, process, keys.into_iter().map(|(_, key)| key).collect());
         }
     }
 
-    fn free_tables(&mut self, host: &mut dyn Host, process: u32, keys: Vec<TableKey>) {
+    fn free_tables(&mut self, host: &mut dyn Host, process: ProcessIx, keys: Vec<TableKey>) {
         let mut draft = Draft::default();
         let mut freed = Vec::new();
         // Leaves come first: while a table stays, so does its parent.
         let mut stays = BTreeSet::new();
         for key in keys {
-            let table = *self.processes[process as usize].tables.get_mut(key);
+            let table = *self.processes[process].tables.get_mut(key);
             if table.users > 0 {
                 continue;
             }
@@ -147,7 +147,7 @@ impl VidMm {
                 self.empty_tables.insert((process, key));
                 continue;
             }
-            self.processes[process as usize].tables.remove(key);
+            self.processes[process].tables.remove(key);
             self.plan_table_away(&mut draft, host, process, key, table);
             if table.plan > 0 {
                 freed.push(key);
@@ -160,15 +160,22 @@ impl VidMm {
     }
 
     /// Whether a plan under way writes to a table, or to its parent's entry: for the pages of another size, too.
-    fn is_table_in_use(&self, process: u32, key: TableKey, table: &Table) -> bool {
+    fn is_table_in_use(&self, process: ProcessIx, key: TableKey, table: &Table) -> bool {
         let sides = [PageSize::Kib4, PageSize::Kib64].map(|page_size| TableKey { page_size, ..key });
-        let tables = &self.processes[process as usize].tables;
+        let tables = &self.processes[process].tables;
         let plans = sides.into_iter().filter_map(|side| tables.get(side)).map(|side| side.plan);
         plans.chain([table.unlinked]).any(|plan| !self.stream.is_retired(plan))
     }
 
     /// Writes into `draft` that the memory of a table is free.
-    fn plan_table_away(&mut self, draft: &mut Draft, host: &mut dyn Host, process: u32, key: TableKey, table: Table) {
+    fn plan_table_away(
+        &mut self,
+        draft: &mut Draft,
+        host: &mut dyn Host,
+        process: ProcessIx,
+        key: TableKey,
+        table: Table,
+    ) {
         let size = key.segment_bytes(&self.adapter);
         let Some(address) = table.address else { return self.set_pinned(self.pinned_bytes - size) };
         let number = self.stream.next_number();
@@ -185,7 +192,7 @@ impl VidMm {
         }
         draft.decided = true;
         let first_address = GpuVirtualAddress(key.first_address(&self.adapter));
-        let process = self.processes.id(process as usize);
+        let process = self.processes.id(process);
         self.events.record(|| Event::PageTableFreed {
             plan: number,
             process,
@@ -198,13 +205,13 @@ impl VidMm {
     }
 
     /// Writes into `draft` that the parent of a freed table, if that stays, does not point to it any more.
-    fn plan_unlink(&mut self, draft: &mut Draft, process: u32, child: TableKey) {
+    fn plan_unlink(&mut self, draft: &mut Draft, process: ProcessIx, child: TableKey) {
         let number = self.stream.next_number();
         let (parent, _) = child.parent(&self.adapter).expect("the root stays");
-        if self.processes[process as usize].tables.get(parent).is_none() {
+        if self.processes[process].tables.get(parent).is_none() {
             return;
         }
-        let table = self.processes[process as usize].tables.get_mut(parent);
+        let table = self.processes[process].tables.get_mut(parent);
         let Table { plan, unlinked, .. } = *table;
         table.unlinked = number;
         let address = table.address.expect("what points to a table is placed");

@@ -5,6 +5,7 @@
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
+use crate::id::AllocationIx;
 use crate::{allocation::AllocationState, place::Place, pool::Pool, state::VidMm, units::Extent};
 
 mod anew;
@@ -15,11 +16,11 @@ mod moving;
 pub(super) struct Trial {
     done: Vec<Done>,
     /// Residents of the memory segment whose ranges were freed for it, in the order in which they would go.
-    victims: Vec<u32>,
+    victims: Vec<AllocationIx>,
     /// The last that was looked at among those that may go.
-    looked_at: Option<u32>,
+    looked_at: Option<AllocationIx>,
     /// What is required and where it goes; none is where it is.
-    pub members: BTreeMap<u32, Option<Target>>,
+    pub members: BTreeMap<AllocationIx, Option<Target>>,
     /// Bytes that members take of system memory, and take already.
     wanted_in_system: u64,
     kept_in_system: u64,
@@ -39,19 +40,19 @@ enum Done {
     Victim,
     /// The next candidate was looked for, from this one on.
     Looked {
-        before: Option<u32>,
+        before: Option<AllocationIx>,
     },
     Spared {
         position: usize,
-        index: u32,
+        index: AllocationIx,
     },
-    Assigned(u32),
+    Assigned(AllocationIx),
     Unassigned {
-        index: u32,
+        index: AllocationIx,
         range: Extent,
     },
     Member {
-        index: u32,
+        index: AllocationIx,
         before: Option<Option<Target>>,
     },
     /// What was wanted in system memory before, and kept.
@@ -80,15 +81,15 @@ impl Trial {
 /// What a trial has come to.
 pub(super) struct Verdict {
     /// Who must go, in that order.
-    pub victims: Vec<u32>,
+    pub victims: Vec<AllocationIx>,
     /// What is required, and where it goes; none is where it is.
-    pub members: BTreeMap<u32, Option<Target>>,
+    pub members: BTreeMap<AllocationIx, Option<Target>>,
 }
 
 impl VidMm {
     /// The range of the linear memory segment that an allocation has.
-    pub(super) fn memory_range(&self, index: u32) -> Option<Extent> {
-        let allocation = &self.allocations[index as usize];
+    pub(super) fn memory_range(&self, index: AllocationIx) -> Option<Extent> {
+        let allocation = &self.allocations[index];
         match allocation.place {
             Some(Place::Memory(place)) => allocation.extents(place).iter().next(),
             _ => None,
@@ -97,11 +98,11 @@ impl VidMm {
 
     /// Gives an allocation its place beside the other members. Returns whether it has one; if not, some steps are to be taken
     /// back.
-    pub(super) fn try_member(&mut self, trial: &mut Trial, index: u32) -> bool {
+    pub(super) fn try_member(&mut self, trial: &mut Trial, index: AllocationIx) -> bool {
         if trial.members.contains_key(&index) {
             return true;
         }
-        let is_there = match self.allocations[index as usize].place {
+        let is_there = match self.allocations[index].place {
             // Where a list counts it, and nowhere else.
             Some(place) if self.pools_of(index).all(|pool| pool != place.pool()) && self.is_counted(index) => false,
             Some(Place::Memory(_)) => self.keep_in_memory(trial, index),
@@ -114,18 +115,18 @@ impl VidMm {
     }
 
     /// The pools that a member may be in: what a device's list requires, in the one where that counts it.
-    fn pools_of(&self, index: u32) -> impl Iterator<Item = Pool> + use<> {
-        let allocation = &self.allocations[index as usize];
+    fn pools_of(&self, index: AllocationIx) -> impl Iterator<Item = Pool> + use<> {
+        let allocation = &self.allocations[index];
         let pools = if self.is_counted(index) { [Some(allocation.pool()), None] } else { allocation.allowed_pools() };
         pools.into_iter().flatten()
     }
 
     /// Whether it is fixed in which pool an allocation is counted: those of device lists are, while a list names them.
-    pub(super) fn is_counted(&self, index: u32) -> bool {
-        !self.devices[self.allocations[index as usize].device as usize].has_reference_lists()
+    pub(super) fn is_counted(&self, index: AllocationIx) -> bool {
+        !self.devices[self.allocations[index].device].has_reference_lists()
     }
 
-    fn try_in(&mut self, trial: &mut Trial, index: u32, pool: Pool) -> bool {
+    fn try_in(&mut self, trial: &mut Trial, index: AllocationIx, pool: Pool) -> bool {
         match pool {
             Pool::Memory => self.try_in_memory(trial, index),
             Pool::System => self.try_in_system(trial, index),
@@ -133,7 +134,7 @@ impl VidMm {
     }
 
     /// What is in the memory segment stays there; unless it was tried as a victim, and its room is taken.
-    fn keep_in_memory(&mut self, trial: &mut Trial, index: u32) -> bool {
+    fn keep_in_memory(&mut self, trial: &mut Trial, index: AllocationIx) -> bool {
         let range = self.memory_range(index).expect("it is in the memory segment");
         if let Some(position) = trial.victims.iter().position(|&victim| victim == index) {
             if self.placer.linear().take(range).is_none() {
@@ -147,8 +148,8 @@ impl VidMm {
         true
     }
 
-    fn keep_in_system(&mut self, trial: &mut Trial, index: u32) -> bool {
-        let allocation = &self.allocations[index as usize];
+    fn keep_in_system(&mut self, trial: &mut Trial, index: AllocationIx) -> bool {
+        let allocation = &self.allocations[index];
         let (size, shown_at) = (
             allocation.size,
             match allocation.place {
@@ -178,8 +179,8 @@ impl VidMm {
 
     /// A range of the memory segment for the allocation: where there is one; where victims make one; or where other members
     /// make one by moving.
-    fn try_in_memory(&mut self, trial: &mut Trial, index: u32) -> bool {
-        let size = self.allocations[index as usize].size;
+    fn try_in_memory(&mut self, trial: &mut Trial, index: AllocationIx) -> bool {
+        let size = self.allocations[index].size;
         if size > self.placer.size() {
             return false;
         }
@@ -197,7 +198,7 @@ impl VidMm {
     }
 
     /// Who goes next in the memory segment, in the documented order (CRE-31a).
-    fn next_candidate(&self, trial: &mut Trial) -> Option<u32> {
+    fn next_candidate(&self, trial: &mut Trial) -> Option<AllocationIx> {
         trial.done.push(Done::Looked { before: trial.looked_at });
         loop {
             let next = self.evictable[Pool::Memory].after(&self.allocations, trial.looked_at)?;
@@ -208,7 +209,7 @@ impl VidMm {
         }
     }
 
-    fn free_victim(&mut self, trial: &mut Trial, victim: u32) {
+    fn free_victim(&mut self, trial: &mut Trial, victim: AllocationIx) {
         let freed = self.memory_range(victim).expect("what is evictable there is there");
         self.free_for(trial, freed);
         trial.victims.push(victim);
@@ -221,8 +222,8 @@ impl VidMm {
     }
 
     /// A range of the aperture for the allocation, and a part of the commit limit.
-    fn try_in_system(&mut self, trial: &mut Trial, index: u32) -> bool {
-        let size = self.allocations[index as usize].size;
+    fn try_in_system(&mut self, trial: &mut Trial, index: AllocationIx) -> bool {
+        let size = self.allocations[index].size;
         if !self.fits_in_system(trial, size, 0) {
             return false;
         }
@@ -242,13 +243,13 @@ impl VidMm {
         trial.wanted_in_system + wanted <= self.commit.available() + evictable
     }
 
-    fn note_member(&mut self, trial: &mut Trial, index: u32, target: Option<Target>) {
+    fn note_member(&mut self, trial: &mut Trial, index: AllocationIx, target: Option<Target>) {
         let before = trial.members.insert(index, target);
         trial.done.push(Done::Member { index, before });
     }
 
     /// A member is in system memory: it comes, or stays.
-    fn note_in_system(&mut self, trial: &mut Trial, index: u32, target: Option<Target>) {
+    fn note_in_system(&mut self, trial: &mut Trial, index: AllocationIx, target: Option<Target>) {
         let (wanted, kept) = self.bytes_in_system(index, target);
         trial.done.push(Done::System { wanted: trial.wanted_in_system, kept: trial.kept_in_system });
         trial.wanted_in_system += wanted;
@@ -256,8 +257,8 @@ impl VidMm {
     }
 
     /// Bytes of system memory that a member takes, and those that it keeps from being taken.
-    fn bytes_in_system(&self, index: u32, target: Option<Target>) -> (u64, u64) {
-        let allocation = &self.allocations[index as usize];
+    fn bytes_in_system(&self, index: AllocationIx, target: Option<Target>) -> (u64, u64) {
+        let allocation = &self.allocations[index];
         let is_there = allocation.place.is_some_and(|place| place.pool() == Pool::System);
         match target {
             // It gives back what it takes.

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use crate::{
     budget::MemorySegmentGroup,
     event::Event,
+    id::{DeviceIx, ProcessIx},
     planted::PlantedBug,
     pool::Pool,
     state::{Output, VidMm},
@@ -39,8 +40,8 @@ impl VidMm {
         }
         for process in Vec::from_iter(self.shares[pool].over_budget()) {
             let moved = self.publish_budget(process, pool);
-            for device in Vec::from_iter(self.processes[process as usize].devices.iter().copied()) {
-                let books = &self.devices[device as usize];
+            for device in Vec::from_iter(self.processes[process].devices.iter().copied()) {
+                let books = &self.devices[device];
                 if books.notifications.is_empty() || books.error.is_some() {
                     continue;
                 }
@@ -48,7 +49,7 @@ impl VidMm {
                 match again_at {
                     Some(again_at) if !moved && self.now < again_at => self.wake_at(again_at),
                     _ => {
-                        self.devices[device as usize].turn.asked_to_trim_at = Some(self.now);
+                        self.devices[device].turn.asked_to_trim_at = Some(self.now);
                         self.notify_to_trim(device, TrimFlags::TRIM_TO_BUDGET);
                         self.wake_at(self.now.saturating_add(self.trim_intervals.min));
                     }
@@ -58,16 +59,16 @@ impl VidMm {
     }
 
     /// Tells a process its budget, if it listens or is above it, and the last that it was told does not stand any more.
-    fn publish_budget(&mut self, process: u32, pool: Pool) -> bool {
+    fn publish_budget(&mut self, process: ProcessIx, pool: Pool) -> bool {
         let Some(group) = self.group_of(pool) else { return false };
         let Some(mut budget) = self.shares[pool].publish(process) else { return false };
         if self.adapter.has_bug(PlantedBug::TellWrongBudget) {
             budget /= 2;
         }
         let requested = self.shares[pool].get(process).demand;
-        let id = self.processes.id(process as usize);
+        let id = self.processes.id(process);
         self.events.record(|| Event::BudgetChanged { process: id, group, budget, requested });
-        if self.processes[process as usize].standing.listens {
+        if self.processes[process].standing.listens {
             self.outputs.push_back(Output::BudgetChanged { process: id, group, budget });
         }
         true
@@ -85,7 +86,7 @@ impl VidMm {
     }
 
     /// What the process's lists name above its budgets, in bytes; 0 without pressure (RES-23).
-    pub(crate) fn num_bytes_to_trim(&self, process: u32) -> u64 {
+    pub(crate) fn num_bytes_to_trim(&self, process: ProcessIx) -> u64 {
         let over = |pool| {
             let shares = &self.shares[pool];
             let over = || shares.get(process).demand.saturating_sub(shares.budget(process));
@@ -95,17 +96,17 @@ impl VidMm {
     }
 
     /// Whether the process is above a budget that is imposed.
-    pub(crate) fn is_over_budget(&self, process: u32) -> bool {
+    pub(crate) fn is_over_budget(&self, process: ProcessIx) -> bool {
         self.num_bytes_to_trim(process) > 0
     }
 
-    fn notify_to_trim(&mut self, device: u32, flags: TrimFlags) {
-        let process = self.devices[device as usize].process;
+    fn notify_to_trim(&mut self, device: DeviceIx, flags: TrimFlags) {
+        let process = self.devices[device].process;
         let is_to_budget = flags.contains(TrimFlags::TRIM_TO_BUDGET);
         let num_bytes_to_trim = if is_to_budget { self.num_bytes_to_trim(process) } else { 0 };
         let id = self.device_id(device);
-        for registration in self.devices[device as usize].notifications.clone() {
-            let notification = self.trim_notifications.id(registration as usize);
+        for registration in self.devices[device].notifications.clone() {
+            let notification = self.trim_notifications.id(registration);
             self.events.record(|| Event::TrimNotified { notification, device: id, flags, num_bytes_to_trim });
             let output = Output::TrimNotification { notification, device: id, flags, num_bytes_to_trim };
             self.outputs.push_back(output);
@@ -113,8 +114,8 @@ impl VidMm {
     }
 
     /// A device that listens has submitted work: its period ends some time from now.
-    pub(crate) fn begin_period(&mut self, device: u32) {
-        let books = &mut self.devices[device as usize];
+    pub(crate) fn begin_period(&mut self, device: DeviceIx) {
+        let books = &mut self.devices[device];
         if books.notifications.is_empty() || core::mem::replace(&mut books.period_runs, true) {
             return;
         }
@@ -144,10 +145,10 @@ impl VidMm {
                 return self.wake_at(end);
             }
             self.periods.pop_first();
-            if !self.devices.contains(device as usize) {
+            if !self.devices.contains(device) {
                 continue;
             }
-            let books = &mut self.devices[device as usize];
+            let books = &mut self.devices[device];
             books.period_runs = false;
             let flags = match books.suspended_in_period || !books.is_active() {
                 true => TrimFlags::RESTART_PERIODIC_TRIM,

@@ -12,7 +12,7 @@ use crate::{
     allocation::AllocationState,
     budget::PriorityBand,
     event::{Event, ResumeReason, SuspendReason},
-    id::PlanNo,
+    id::{AllocationIx, DeviceIx, PlanNo},
     pool::{PerPool, Pool},
     residency::EntryFlags,
     spans::SpanNo,
@@ -47,7 +47,7 @@ impl VidMm {
             if has_room {
                 self.resume(device, ResumeReason::HasWork);
             }
-            if !self.devices[device as usize].is_active() && (has_room || self.make_way(device, needed, &spoken_for)) {
+            if !self.devices[device].is_active() && (has_room || self.make_way(device, needed, &spoken_for)) {
                 Pool::ALL.into_iter().for_each(|pool| spoken_for[pool] += needed[pool]);
             }
         }
@@ -57,11 +57,11 @@ impl VidMm {
 
     /// Notes which lists are back: from then on a device's slice runs.
     fn settle_resumed(&mut self) {
-        let mut next = 0;
+        let mut next = DeviceIx::FIRST;
         while let Some(device) = self.turns.resuming.next_from(next) {
-            next = device + 1;
+            next = device.next();
             let (stream, now) = (&self.stream, self.now);
-            let turn = &mut self.devices[device as usize].turn;
+            let turn = &mut self.devices[device].turn;
             if turn.unbuilt {
                 let Some(fence) = stream.fence_of_all(&turn.plans) else { continue };
                 (turn.paging_fence, turn.unbuilt) = (fence, false);
@@ -77,17 +77,17 @@ impl VidMm {
     }
 
     /// Devices that have work and no turn: who has starved first, then who is within its budget, then by band and time.
-    fn waiting(&mut self) -> Vec<u32> {
+    fn waiting(&mut self) -> Vec<DeviceIx> {
         let mut waiting = Vec::new();
         for device in Vec::from_iter(self.turns.stopped.iter().copied()) {
-            let wants = !self.devices[device as usize].turn.is_halted && self.wants_turn(device);
+            let wants = !self.devices[device].turn.is_halted && self.wants_turn(device);
             let now = self.now;
-            let turn = &mut self.devices[device as usize].turn;
+            let turn = &mut self.devices[device].turn;
             turn.waits_since = wants.then(|| turn.waits_since.unwrap_or(now));
             let Some(since) = turn.waits_since else { continue };
             let starved = now - since >= STARVATION;
-            let process = self.devices[device as usize].process;
-            let band = self.processes[process as usize].standing.band;
+            let process = self.devices[device].process;
+            let band = self.processes[process].standing.band;
             waiting.push((!starved, self.is_over_budget(process), band, since, device));
         }
         waiting.sort_unstable();
@@ -95,15 +95,15 @@ impl VidMm {
     }
 
     /// Whether a device has something to do that its turn would let it do.
-    fn wants_turn(&self, device: u32) -> bool {
-        let books = &self.devices[device as usize];
+    fn wants_turn(&self, device: DeviceIx) -> bool {
+        let books = &self.devices[device];
         books.error.is_none() && (books.granted < books.requests.len() || self.has_runnable_work(device))
     }
 
     /// Whether queued work of the device waits for nothing but its turn.
-    pub(super) fn has_runnable_work(&self, device: u32) -> bool {
-        let mut queued = self.queued.iter().map(|queued| &self.contexts[queued.context as usize]);
-        (self.devices[device as usize].has_undispatched() || self.adapter.is_physical())
+    pub(super) fn has_runnable_work(&self, device: DeviceIx) -> bool {
+        let mut queued = self.queued.iter().map(|queued| &self.contexts[queued.context]);
+        (self.devices[device].has_undispatched() || self.adapter.is_physical())
             && queued.any(|context| {
                 let next = context.queue.front().filter(|_| context.device == device);
                 next.is_some_and(|next| self.fence_waits(&next.desc.waits).all(|wait| wait.is_some()))
@@ -111,33 +111,33 @@ impl VidMm {
     }
 
     /// Whether a device has nothing to run and nothing under way.
-    fn has_nothing_to_run(&self, device: u32) -> bool {
-        let books = &self.devices[device as usize];
+    fn has_nothing_to_run(&self, device: DeviceIx) -> bool {
+        let books = &self.devices[device];
         books.error.is_some() || (books.requests.is_empty() && !books.is_in_flight() && !self.has_runnable_work(device))
     }
 
     /// What a device that waits needs for its turn. Where it may, what could be in system memory is placed anew for it.
-    fn place_for_turn(&mut self, device: u32) -> PerPool<u64> {
-        let process = self.devices[device as usize].process;
-        let waited = self.devices[device as usize].turn.waits_since.map_or(0, |since| self.now - since);
+    fn place_for_turn(&mut self, device: DeviceIx) -> PerPool<u64> {
+        let process = self.devices[device].process;
+        let waited = self.devices[device].turn.waits_since.map_or(0, |since| self.now - since);
         let may_be_demoted = self.is_over_budget(process) || waited >= STARVATION;
-        if self.devices[device as usize].is_suspended() {
+        if self.devices[device].is_suspended() {
             self.place_anew(device, may_be_demoted);
         }
         self.room_needed(device)
     }
 
     /// Whether what the device needs fits beside what others are promised and `spoken_for`.
-    fn has_room(&self, device: u32, needed: PerPool<u64>, spoken_for: &PerPool<u64>) -> bool {
-        Pool::ALL.into_iter().all(|pool| {
-            needed[pool].saturating_add(spoken_for[pool]) <= self.not_promised_to_others(device as usize, pool)
-        })
+    fn has_room(&self, device: DeviceIx, needed: PerPool<u64>, spoken_for: &PerPool<u64>) -> bool {
+        Pool::ALL
+            .into_iter()
+            .all(|pool| needed[pool].saturating_add(spoken_for[pool]) <= self.not_promised_to_others(device, pool))
     }
 
     /// Makes others yield, if those who may would make room for the device beside what is `spoken_for`; whether they would.
-    fn make_way(&mut self, device: u32, needed: PerPool<u64>, spoken_for: &PerPool<u64>) -> bool {
+    fn make_way(&mut self, device: DeviceIx, needed: PerPool<u64>, spoken_for: &PerPool<u64>) -> bool {
         let missing = |pool: Pool| {
-            let beside = self.not_promised_to_others(device as usize, pool);
+            let beside = self.not_promised_to_others(device, pool);
             needed[pool].saturating_add(spoken_for[pool]).saturating_sub(beside)
         };
         let mut missing = PerPool::new(missing(Pool::Memory), missing(Pool::System));
@@ -147,7 +147,7 @@ impl VidMm {
             if Pool::ALL.into_iter().all(|pool| missing[pool] == 0) {
                 break;
             }
-            let held = |pool| self.devices[other as usize].promised(pool);
+            let held = |pool| self.devices[other].promised(pool);
             if Pool::ALL.into_iter().any(|pool| missing[pool] > 0 && held(pool) > 0) {
                 Pool::ALL.into_iter().for_each(|pool| missing[pool] = missing[pool].saturating_sub(held(pool)));
                 asked.push((other, reason));
@@ -166,10 +166,10 @@ impl VidMm {
     }
 
     /// The devices that yield to another now, in the order in which they do; `when` becomes the time at which more may.
-    fn who_may_yield(&self, wanting: u32, when: &mut Option<Nanoseconds>) -> Vec<(u32, SuspendReason)> {
+    fn who_may_yield(&self, wanting: DeviceIx, when: &mut Option<Nanoseconds>) -> Vec<(DeviceIx, SuspendReason)> {
         let mut candidates = Vec::new();
         for (index, books) in self.devices.iter() {
-            let other = index as u32;
+            let other = index;
             let holds_nothing = Pool::ALL.into_iter().all(|pool| books.promised(pool) == 0);
             if other == wanting || holds_nothing || books.is_suspended() {
                 continue;
@@ -179,7 +179,7 @@ impl VidMm {
                     let over = self.is_over_budget(books.process);
                     let ran_since =
                         if self.has_nothing_to_run(other) { books.turn.last_busy } else { books.turn.began_at };
-                    let band = Reverse(self.processes[books.process as usize].standing.band);
+                    let band = Reverse(self.processes[books.process].standing.band);
                     candidates.push((!over, !self.has_nothing_to_run(other), band, ran_since, other, reason));
                 }
                 Yield::At(time) => *when = Some(when.map_or(time, |when: Nanoseconds| when.min(time))),
@@ -191,14 +191,14 @@ impl VidMm {
     }
 
     /// Whether a device yields to another that waits (U-30, U-38).
-    fn may_yield(&self, other: u32, wanting: u32) -> Yield {
-        let books = &self.devices[other as usize];
+    fn may_yield(&self, other: DeviceIx, wanting: DeviceIx) -> Yield {
+        let books = &self.devices[other];
         if books.turn.activity == Activity::Yielding {
             return Yield::Now(SuspendReason::WaitsForRoom);
         }
-        let process = &self.processes[books.process as usize];
+        let process = &self.processes[books.process];
         let slice_over = books.turn.began_at.saturating_add(books.turn.slice).max(self.resuming_until(other));
-        let waits_since = self.devices[wanting as usize].turn.waits_since.unwrap_or(self.now);
+        let waits_since = self.devices[wanting].turn.waits_since.unwrap_or(self.now);
         let starved_at = waits_since.saturating_add(STARVATION);
         let is_idle = self.has_nothing_to_run(other);
         if books.error.is_some() {
@@ -214,7 +214,7 @@ impl VidMm {
             };
         }
         // Who finds no place could not be refused for it: everybody drains for it now and then.
-        let is_needed = self.devices[wanting as usize].turn.takes_all;
+        let is_needed = self.devices[wanting].turn.takes_all;
         let is_foreground = process.standing.band != PriorityBand::Normal;
         let is_blocked = is_idle && books.has_undispatched();
         let is_reserved = Pool::ALL.into_iter().all(|pool| {
@@ -231,13 +231,19 @@ impl VidMm {
     }
 
     /// A device whose list is on its way back does not yield before it has run.
-    fn resuming_until(&self, device: u32) -> Nanoseconds {
+    fn resuming_until(&self, device: DeviceIx) -> Nanoseconds {
         if self.turns.resuming.contains(&device) { self.now.saturating_add(SLICE_MIN) } else { 0 }
     }
 
     /// Nothing of the device is dispatched or granted from now on.
-    pub(crate) fn stop(&mut self, device: u32, reason: SuspendReason, wanted_by: Option<u32>, gives_way: bool) {
-        let turn = &mut self.devices[device as usize].turn;
+    pub(crate) fn stop(
+        &mut self,
+        device: DeviceIx,
+        reason: SuspendReason,
+        wanted_by: Option<DeviceIx>,
+        gives_way: bool,
+    ) {
+        let turn = &mut self.devices[device].turn;
         turn.gives_way |= gives_way;
         // Who waits for its turn already waits for the same memory still, whoever else has its turn before.
         if turn.activity != Activity::Active {
@@ -254,8 +260,8 @@ impl VidMm {
 
     /// Suspends who gives way and has nothing in flight any more.
     fn suspend_drained(&mut self) {
-        let is_drained = |device: &u32| {
-            let books = &self.devices[*device as usize];
+        let is_drained = |device: &DeviceIx| {
+            let books = &self.devices[*device];
             let has_ended = !books.is_in_flight() && !self.is_amid_dma_buffer(*device);
             books.turn.activity == Activity::Yielding && books.turn.gives_way && has_ended
         };
@@ -265,9 +271,9 @@ impl VidMm {
     }
 
     /// The device's list is not required any more.
-    fn suspend(&mut self, device: u32) {
+    fn suspend(&mut self, device: DeviceIx) {
         self.set_activity(device, Activity::Suspended);
-        self.devices[device as usize].suspended_in_period = true;
+        self.devices[device].suspended_in_period = true;
         let id = self.device_id(device);
         self.events.record(|| Event::DeviceSuspended { device: id });
         self.with_holds(device, |vidmm| vidmm.release_all(device));
@@ -275,38 +281,37 @@ impl VidMm {
     }
 
     /// What entries of a device's list hold is to be held again when the device is resumed.
-    fn release_all(&mut self, device: u32) {
-        let halted = self.devices[device as usize].turn.is_halted;
-        for index in core::mem::take(&mut self.devices[device as usize].holdings) {
-            let is_open =
-                self.allocations.contains(index as usize) && self.allocations[index as usize].entry(device).is_some();
+    fn release_all(&mut self, device: DeviceIx) {
+        let halted = self.devices[device].turn.is_halted;
+        for index in core::mem::take(&mut self.devices[device].holdings) {
+            let is_open = self.allocations.contains(index) && self.allocations[index].entry(device).is_some();
             if !is_open {
                 continue;
             }
-            let entry = self.allocations[index as usize].entry_mut(device);
+            let entry = self.allocations[index].entry_mut(device);
             entry.is -= EntryFlags::IN_HOLDINGS;
             if !entry.is_holding() {
                 continue;
             }
-            self.devices[device as usize].to_bring_back.push(self.allocations.id(index as usize));
+            self.devices[device].to_bring_back.push(self.allocations.id(index));
             self.release(index, device);
-            let allocation = &mut self.allocations[index as usize];
+            let allocation = &mut self.allocations[index];
             allocation.entry_mut(device).is |= EntryFlags::OWED;
             let (pool, size) = (allocation.pool(), allocation.size);
-            self.devices[device as usize].owed[pool] += size;
+            self.devices[device].owed[pool] += size;
             // Its work may have written, and may write again.
             let mut state = AllocationState::DIRTY | AllocationState::SUSPENDED;
-            let is_to_be_seen = self.allocations[index as usize].state.contains(AllocationState::LOCK_PENDING);
+            let is_to_be_seen = self.allocations[index].state.contains(AllocationState::LOCK_PENDING);
             state.set(AllocationState::EVICT_SOON, halted || is_to_be_seen);
-            self.allocations[index as usize].state |= state;
+            self.allocations[index].state |= state;
             self.let_go(index);
         }
     }
 
     /// The device's turn has come: its list is brought back, and then its work runs.
-    fn resume(&mut self, device: u32, reason: ResumeReason) {
-        let was_suspended = self.devices[device as usize].is_suspended();
-        let has_list = !self.devices[device as usize].has_reference_lists();
+    fn resume(&mut self, device: DeviceIx, reason: ResumeReason) {
+        let was_suspended = self.devices[device].is_suspended();
+        let has_list = !self.devices[device].has_reference_lists();
         if has_list && !self.lists_may_run() {
             return;
         }
@@ -314,7 +319,7 @@ impl VidMm {
         self.set_activity(device, Activity::Active);
         self.turns.stopped.remove(&device);
         let plans = self.stream.unretired(plans);
-        let turn = &mut self.devices[device as usize].turn;
+        let turn = &mut self.devices[device].turn;
         (turn.gives_way, turn.waits_since, turn.resumed_at) = (false, None, self.now);
         (turn.began_at, turn.slice) = (self.now, SLICE_MIN);
         turn.takes_all &= !has_list;
@@ -322,7 +327,7 @@ impl VidMm {
         if was_suspended {
             turn.unbuilt = !plans.is_empty();
             turn.plans.clone_from(&plans);
-            self.devices[device as usize].to_bring_back.clear();
+            self.devices[device].to_bring_back.clear();
             self.turns.resuming.insert(device);
             self.statistics.resumes += 1;
         }
@@ -341,7 +346,7 @@ impl VidMm {
 
     /// Brings back what a device held, if it was suspended and there is room for all of it. Returns the plans for that, and whether
     /// its next request is granted with them.
-    fn bring_back_list(&mut self, device: u32) -> Option<(Vec<PlanNo>, bool)> {
+    fn bring_back_list(&mut self, device: DeviceIx) -> Option<(Vec<PlanNo>, bool)> {
         if self.adapter.is_physical() {
             return self.resume_if_placed(device);
         }
@@ -351,28 +356,28 @@ impl VidMm {
     }
 
     /// What was held when the device was suspended, and is still required.
-    pub(super) fn items_to_bring_back(&self, device: u32) -> Vec<(u32, Option<SpanNo>)> {
-        let books = &self.devices[device as usize];
+    pub(super) fn items_to_bring_back(&self, device: DeviceIx) -> Vec<(AllocationIx, Option<SpanNo>)> {
+        let books = &self.devices[device];
         let still_required = |&id| {
             let index = self.allocations.lookup(id).ok()?;
             let entry = self.allocations[index].entry(device)?;
-            entry.is_owed().then_some((index as u32, None))
+            entry.is_owed().then_some((index, None))
         };
         books.to_bring_back.iter().filter_map(still_required).collect()
     }
 
     /// Brings back who has nothing to run, when there is room again: who was pushed out last is the first.
     fn bring_back(&mut self) {
-        let is_waiting = |device: &u32| self.devices[*device as usize].turn.waits_since.is_some();
+        let is_waiting = |device: &DeviceIx| self.devices[*device].turn.waits_since.is_some();
         let stopped = || self.turns.stopped.iter().copied();
         if stopped().any(|device| is_waiting(&device)) || self.turns.power != Power::Up {
             return;
         }
         let idle = stopped().filter(|&device| {
-            let books = &self.devices[device as usize];
+            let books = &self.devices[device];
             books.is_suspended() && !books.turn.is_halted && books.error.is_none() && self.has_calm_room(device)
         });
-        let Some(device) = idle.max_by_key(|&device| self.devices[device as usize].turn.last_busy) else { return };
+        let Some(device) = idle.max_by_key(|&device| self.devices[device].turn.last_busy) else { return };
         let calm_at = self.turns.last_yield + CALM;
         if self.now < calm_at {
             return self.wake_at(calm_at);
@@ -382,17 +387,17 @@ impl VidMm {
     }
 
     /// Whether the device's list fits with room to spare.
-    fn has_calm_room(&self, device: u32) -> bool {
+    fn has_calm_room(&self, device: DeviceIx) -> bool {
         Pool::ALL.into_iter().all(|pool| {
             let spare = self.list_capacity(pool) / CALM_SHARE;
-            let needed = self.devices[device as usize].needed(pool);
-            needed == 0 || needed.saturating_add(spare) <= self.not_promised_to_others(device as usize, pool)
+            let needed = self.devices[device].needed(pool);
+            needed == 0 || needed.saturating_add(spare) <= self.not_promised_to_others(device, pool)
         })
     }
 
     /// Changes whether a device's work runs, and with it what it is promised.
-    pub(crate) fn set_activity(&mut self, device: u32, activity: Activity) {
-        let books = &mut self.devices[device as usize];
+    pub(crate) fn set_activity(&mut self, device: DeviceIx, activity: Activity) {
+        let books = &mut self.devices[device];
         Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] -= books.promised(pool));
         books.turn.activity = activity;
         Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] += books.promised(pool));

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use super::draft::Draft;
 use crate::{
     gpu_va::Mapping,
-    id::PlanNo,
+    id::{AllocationIx, DeviceIx, PlanNo, ProcessIx},
     paging::Retire,
     planted::PlantedBug,
     state::{DeferredAction, Freed, VidMm},
@@ -24,19 +24,19 @@ impl VidMm {
             return true;
         }
         let has_room = rests.iter().flatten().all(|rest| self.has_room_for_tables(rest));
-        let process = &mut self.processes[*process as usize];
-        let is_in_flight = |&device: &u32| self.devices[device as usize].is_in_flight();
+        let process = &mut self.processes[*process];
+        let is_in_flight = |&device: &DeviceIx| self.devices[device].is_in_flight();
         process.is_paused = has_room && process.devices.iter().any(is_in_flight);
         has_room && !process.is_paused
     }
 
     /// Writes into `draft` that what was freed of an allocation's mappings shows it no longer, and what is left of them does.
-    pub(super) fn plan_unmap(&mut self, draft: &mut Draft, index: u32, freed: Freed) {
+    pub(super) fn plan_unmap(&mut self, draft: &mut Draft, index: AllocationIx, freed: Freed) {
         let Freed { process, virtual_address: start, size, rests } = freed;
         let end = start + size;
         let is_touched =
             |mapping: &Mapping| mapping.process == process && mapping.virtual_address < end && start < mapping.end();
-        let touched = self.allocations[index as usize].mappings().filter(is_touched);
+        let touched = self.allocations[index].mappings().filter(is_touched);
         let cuts: Vec<Cut> = touched.map(|mapping| Cut::new(&mapping, start, end)).collect();
         debug_assert!(!cuts.is_empty(), "a mapping is freed once, and before its allocation is purged");
         let rests_now: Vec<Mapping> = cuts.iter().flat_map(|cut| cut.rests).flatten().collect();
@@ -44,11 +44,11 @@ impl VidMm {
         for rest in &rests_now {
             self.plan_tables(draft, rest);
         }
-        let touched = self.allocations[index as usize].take_mappings(is_touched);
+        let touched = self.allocations[index].take_mappings(is_touched);
         for (cut, whole) in cuts.iter().zip(&touched) {
             for kept in cut.kept.into_iter().chain(cut.rests).flatten() {
                 self.hold_tables(&kept);
-                self.allocations[index as usize].add_mapping(kept);
+                self.allocations[index].add_mapping(kept);
             }
             self.hold_tables(&cut.freed);
             self.release_tables(whole);
@@ -64,29 +64,29 @@ impl VidMm {
     }
 
     /// Writes into `draft` that a mapping, which is on no list any more, shows its allocation no longer.
-    pub(super) fn plan_mapping_away(&mut self, draft: &mut Draft, index: u32, mapping: Mapping) {
+    pub(super) fn plan_mapping_away(&mut self, draft: &mut Draft, index: AllocationIx, mapping: Mapping) {
         self.plan_freed(draft, index, mapping, mapping);
     }
 
     /// The entries of `hidden` become invalid; after that the addresses of `freed` are free.
-    fn plan_freed(&mut self, draft: &mut Draft, index: u32, hidden: Mapping, freed: Mapping) {
+    fn plan_freed(&mut self, draft: &mut Draft, index: AllocationIx, hidden: Mapping, freed: Mapping) {
         // Decided first: the plan is the allocation's, also without entries to write, so that it outlives its mappings.
         self.plan_retire(draft, Retire::Mapping(freed));
         self.plan_entries(draft, index, hidden, false);
     }
 
     /// Work of a process, of which nothing is in flight, waits for the plan that is written.
-    fn await_cut(&mut self, process: u32) {
+    fn await_cut(&mut self, process: ProcessIx) {
         let number = self.stream.next_number();
-        for device in Vec::from_iter(self.processes[process as usize].devices.iter().copied()) {
+        for device in Vec::from_iter(self.processes[process].devices.iter().copied()) {
             self.await_plan(device, number);
         }
     }
 
     /// Work of a device that is not handed out yet waits for a plan.
-    pub(super) fn await_plan(&mut self, device: u32, plan: PlanNo) {
+    pub(super) fn await_plan(&mut self, device: DeviceIx, plan: PlanNo) {
         let stream = &self.stream;
-        let awaited = &mut self.devices[device as usize].refreshes;
+        let awaited = &mut self.devices[device].refreshes;
         awaited.retain(|&plan| !stream.is_retired(plan));
         awaited.push(plan);
     }

@@ -4,8 +4,18 @@ use alloc::vec::Vec;
 
 use super::draft::Draft;
 use crate::{
-    allocation::AllocationState, buggify::Unlikely, event::EvictReason, evictable::Class, extents::Extents,
-    offer::OfferPriority, planted::PlantedBug, pool::Pool, residency::ListEntry, state::VidMm, units::Extent,
+    allocation::AllocationState,
+    buggify::Unlikely,
+    event::EvictReason,
+    evictable::Class,
+    extents::Extents,
+    id::{AllocationIx, DeviceIx},
+    offer::OfferPriority,
+    planted::PlantedBug,
+    pool::Pool,
+    residency::ListEntry,
+    state::VidMm,
+    units::Extent,
 };
 
 impl VidMm {
@@ -28,13 +38,13 @@ impl VidMm {
     }
 
     /// Makes victims until `index` fits under the commit limit, and its range of the aperture is free.
-    pub(super) fn make_commit_room(&mut self, draft: &mut Draft, index: u32) {
+    pub(super) fn make_commit_room(&mut self, draft: &mut Draft, index: AllocationIx) {
         if let Some(range) = self.aperture.assigned(index) {
             for occupant in Vec::from_iter(self.aperture.shown_in(range)) {
                 self.plan_out(draft, occupant, self.reason(occupant, EvictReason::RangeWanted));
             }
         }
-        while self.commit.available() < self.allocations[index as usize].size || self.evicts_more(Pool::System) {
+        while self.commit.available() < self.allocations[index].size || self.evicts_more(Pool::System) {
             let (victim, reason) = self.next_victim(Pool::System);
             self.plan_out(draft, victim, reason);
         }
@@ -46,7 +56,7 @@ impl VidMm {
     }
 
     /// Who goes next, in the documented order (CRE-31a).
-    fn next_victim(&self, pool: Pool) -> (u32, EvictReason) {
+    fn next_victim(&self, pool: Pool) -> (AllocationIx, EvictReason) {
         let victim = self.evictable[pool].iter(&self.allocations).next();
         let victim = victim.expect("a decision is made only when what is evictable makes enough room");
         (victim, self.reason(victim, EvictReason::RoomWanted))
@@ -54,7 +64,7 @@ impl VidMm {
 
     /// Why an allocation goes: what is dead goes for that, whatever else is wanted of it, and what is offered, unless its
     /// own range is wanted.
-    pub(super) fn reason(&self, index: u32, otherwise: EvictReason) -> EvictReason {
+    pub(super) fn reason(&self, index: AllocationIx, otherwise: EvictReason) -> EvictReason {
         match (self.class_of(index), otherwise) {
             (Class::Dead, _) => EvictReason::Destroyed,
             (_, EvictReason::RangeWanted) => EvictReason::RangeWanted,
@@ -65,46 +75,46 @@ impl VidMm {
     }
 
     /// Whether the content of an allocation is lost when it leaves the place where it is.
-    pub(super) fn is_worthless(&self, index: u32) -> bool {
+    pub(super) fn is_worthless(&self, index: AllocationIx) -> bool {
         self.is_dead(index) || self.is_discardable(index)
     }
 
     /// Whether an allocation was destroyed and no work will use it (RES-91).
-    pub(crate) fn is_dead(&self, index: u32) -> bool {
-        self.allocations[index as usize].state.contains(AllocationState::DESTROYED) && self.is_done_with(index)
+    pub(crate) fn is_dead(&self, index: AllocationIx) -> bool {
+        self.allocations[index].state.contains(AllocationState::DESTROYED) && self.is_done_with(index)
     }
 
     /// Whether an allocation is offered and no work that was submitted before will use it (RES-61).
-    pub(crate) fn is_discardable(&self, index: u32) -> bool {
-        self.allocations[index as usize].state.contains(AllocationState::OFFERED) && self.is_done_with(index)
+    pub(crate) fn is_discardable(&self, index: AllocationIx) -> bool {
+        self.allocations[index].state.contains(AllocationState::OFFERED) && self.is_done_with(index)
     }
 
     /// Whether nothing that was submitted and not dispatched requires the allocation. The work of a suspended device does,
     /// although nothing holds what it requires.
-    pub(crate) fn is_done_with(&self, index: u32) -> bool {
-        let is_used = |device: u32, entry: &ListEntry| self.is_to_be_used(device, entry);
-        !self.allocations[index as usize].any_entry(is_used) && !self.is_queued(index)
+    pub(crate) fn is_done_with(&self, index: AllocationIx) -> bool {
+        let is_used = |device: DeviceIx, entry: &ListEntry| self.is_to_be_used(device, entry);
+        !self.allocations[index].any_entry(is_used) && !self.is_queued(index)
     }
 
     /// Whether a device's list requires an allocation for what is not dispatched, or not submitted yet.
-    fn is_to_be_used(&self, device: u32, entry: &ListEntry) -> bool {
-        entry.is_open() || entry.has_ungranted_span() || entry.until() > self.devices[device as usize].dispatched()
+    fn is_to_be_used(&self, device: DeviceIx, entry: &ListEntry) -> bool {
+        entry.is_open() || entry.has_ungranted_span() || entry.until() > self.devices[device].dispatched()
     }
 
     /// Whether another device than `device` will still use an allocation, although it may not have it open any more.
-    pub(crate) fn is_to_be_used_by_others(&self, index: u32, device: u32) -> bool {
-        let is_used = |other: u32, entry: &ListEntry| other != device && self.is_to_be_used(other, entry);
-        self.allocations[index as usize].any_entry(is_used)
+    pub(crate) fn is_to_be_used_by_others(&self, index: AllocationIx, device: DeviceIx) -> bool {
+        let is_used = |other: DeviceIx, entry: &ListEntry| other != device && self.is_to_be_used(other, entry);
+        self.allocations[index].any_entry(is_used)
     }
 
     /// Whether a queued DMA buffer refers to an allocation.
-    pub(crate) fn is_queued(&self, index: u32) -> bool {
+    pub(crate) fn is_queued(&self, index: AllocationIx) -> bool {
         self.patching.allocations.get(&index).is_some_and(|patched| patched.queued > 0)
     }
 
     /// What an allocation that may be evicted is to its owner.
-    pub(crate) fn class_of(&self, index: u32) -> Class {
-        let allocation = &self.allocations[index as usize];
+    pub(crate) fn class_of(&self, index: AllocationIx) -> Class {
+        let allocation = &self.allocations[index];
         if self.is_dead(index) {
             return Class::Dead;
         }
@@ -122,14 +132,14 @@ impl VidMm {
     }
 
     /// Whether a victim of the memory segment stays resident in implicit system memory: where nobody must go for it.
-    fn can_be_demoted(&self, index: u32) -> bool {
-        let allocation = &self.allocations[index as usize];
+    fn can_be_demoted(&self, index: AllocationIx) -> bool {
+        let allocation = &self.allocations[index];
         let may_be_there = allocation.state.contains(AllocationState::MAY_BE_IN_SYSTEM);
         may_be_there && !self.is_worthless(index) && self.commit.available() >= allocation.size
     }
 
     /// A victim becomes resident in implicit system memory, in the plan that takes it out of the memory segment.
-    fn demote(&mut self, draft: &mut Draft, index: u32) {
+    fn demote(&mut self, draft: &mut Draft, index: AllocationIx) {
         let content = self.plan_into_system(draft, index);
         self.record_placed(index, content);
         self.statistics.demotions += 1;

@@ -8,7 +8,7 @@ use crate::{
     contract::Host,
     event::Event,
     extents::Extents,
-    id::PlanNo,
+    id::{AllocationIx, DeviceIx, PlanNo},
     paging::{PageIn, Rotation},
     place::Place,
     pool::Pool,
@@ -19,8 +19,8 @@ use crate::{
 impl VidMm {
     /// What of which segment the CPU sees, or would: the copy in system memory unless it sees the allocation in the memory
     /// segment. What the aperture shows is in system memory too.
-    pub(crate) fn view_of(&self, index: u32) -> (SegmentId, Extents) {
-        let allocation = &self.allocations[index as usize];
+    pub(crate) fn view_of(&self, index: AllocationIx) -> (SegmentId, Extents) {
+        let allocation = &self.allocations[index];
         let is_copy = allocation.state.contains(AllocationState::KEEPS_COPY);
         match allocation.place {
             Some(Place::Memory(place)) if !is_copy => (self.adapter.memory_id(), allocation.extents(place)),
@@ -32,8 +32,8 @@ impl VidMm {
     }
 
     /// Whether a locked allocation may not come in where its device's list counts it: the CPU would not see it (RES-84, U-40).
-    pub(super) fn waits_for_unlock(&self, index: u32) -> bool {
-        let allocation = &self.allocations[index as usize];
+    pub(super) fn waits_for_unlock(&self, index: AllocationIx) -> bool {
+        let allocation = &self.allocations[index];
         let is_hidden = allocation.pool() == Pool::Memory && !allocation.is_seen_anywhere();
         // Nobody can unlock what is destroyed.
         let is_destroyed = allocation.state.contains(AllocationState::DESTROYED);
@@ -41,8 +41,8 @@ impl VidMm {
     }
 
     /// Writes into `draft` that the CPU sees an allocation where it is now, if it is locked and what is seen moves.
-    pub(super) fn plan_view(&mut self, draft: &mut Draft, index: u32) {
-        let allocation = &mut self.allocations[index as usize];
+    pub(super) fn plan_view(&mut self, draft: &mut Draft, index: AllocationIx) {
+        let allocation = &mut self.allocations[index];
         // Of what is destroyed the CPU sees nothing new.
         let stays = AllocationState::KEEPS_COPY | AllocationState::DESTROYED;
         if !allocation.state.contains(AllocationState::LOCKED) || allocation.state.intersects(stays) {
@@ -76,15 +76,22 @@ impl VidMm {
     }
 
     /// After a reset nothing is anywhere else.
-    pub(super) fn show_backing_store(&mut self, host: &mut dyn Host, index: u32) {
-        if self.allocations[index as usize].state.contains(AllocationState::KEEPS_COPY) {
+    pub(super) fn show_backing_store(&mut self, host: &mut dyn Host, index: AllocationIx) {
+        if self.allocations[index].state.contains(AllocationState::KEEPS_COPY) {
             return;
         }
         let (segment, extents) = self.view_of(index);
         self.rotate(host, 0, index, segment, extents.iter().collect());
     }
 
-    fn rotate(&mut self, host: &mut dyn Host, plan: PlanNo, index: u32, segment: SegmentId, extents: Vec<Extent>) {
+    fn rotate(
+        &mut self,
+        host: &mut dyn Host,
+        plan: PlanNo,
+        index: AllocationIx,
+        segment: SegmentId,
+        extents: Vec<Extent>,
+    ) {
         let address = self.locks[&index].address;
         host.rotate_cpu_virtual_address(address, segment, &extents);
         let allocation = self.allocation_id(index);
@@ -93,8 +100,8 @@ impl VidMm {
 
     /// Copies what the CPU has written in system memory to where the allocation is in the memory segment, after the work that is
     /// under way. Work that is not dispatched yet waits for it.
-    pub(crate) fn refresh(&mut self, index: u32) {
-        let allocation = &self.allocations[index as usize];
+    pub(crate) fn refresh(&mut self, index: AllocationIx) {
+        let allocation = &self.allocations[index];
         let Allocation { handle, size, backing_store, last_plan, place, state, .. } = *allocation;
         let Some(Place::Memory(place)) = place else { return };
         if !state.contains(AllocationState::KEEPS_COPY) {
@@ -104,13 +111,13 @@ impl VidMm {
         let extents = allocation.extents(place);
         draft.plan.copy_in(PageIn { handle, size, extents, backing_store: Some(backing_store), is_as_left: false });
         follow(&self.stream, &mut draft.plan, last_plan);
-        let devices: Vec<u32> = self.allocations[index as usize].entries().map(|(device, _)| device).collect();
+        let devices: Vec<DeviceIx> = self.allocations[index].entries().map(|(device, _)| device).collect();
         let number = self.stream.next_number();
         for device in devices {
-            self.plan_wait(&mut draft, device, self.devices[device as usize].dispatched());
+            self.plan_wait(&mut draft, device, self.devices[device].dispatched());
             self.await_plan(device, number);
         }
-        let allocation = &mut self.allocations[index as usize];
+        let allocation = &mut self.allocations[index];
         allocation.last_plan = number;
         allocation.state -= AllocationState::DIRTY;
         self.statistics.bytes_paged_in += size;

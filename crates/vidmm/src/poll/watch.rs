@@ -3,6 +3,7 @@
 use crate::{
     error::{DeviceErrorReason, Violation},
     event::PreemptReason,
+    id::DeviceIx,
     recovery::{AdapterPhase, Phase},
     state::VidMm,
 };
@@ -69,8 +70,8 @@ impl VidMm {
     }
 
     /// A process that hangs engines again and again loses the GPU (FLT-31).
-    pub(super) fn note_timeout(&mut self, device: u32) {
-        let index = self.devices[device as usize].process as usize;
+    pub(super) fn note_timeout(&mut self, device: DeviceIx) {
+        let index = self.devices[device].process;
         let (now, tdr) = (self.now, self.tdr);
         let standing = &mut self.processes[index].standing;
         standing.timeouts.retain(|&at| now - at < tdr.limit_time);

@@ -5,6 +5,7 @@ use alloc::{collections::BTreeMap, vec, vec::Vec};
 use proptest::prelude::*;
 
 use super::{ProcessShare, Shares};
+use crate::id::ProcessIx;
 
 const fn share(weight: u32, reservation: u64, demand: u64) -> ProcessShare {
     ProcessShare { weight, reservation, demand }
@@ -12,32 +13,36 @@ const fn share(weight: u32, reservation: u64, demand: u64) -> ProcessShare {
 
 fn shares(capacity: u64, members: &[ProcessShare]) -> Shares {
     let mut shares = Shares::new(capacity);
-    members.iter().zip(0..).for_each(|(&member, process)| shares.insert(process, member));
+    members.iter().zip(0..).for_each(|(&member, process)| shares.insert(ProcessIx::new(process), member));
     shares
 }
 
 fn budgets(shares: &Shares, processes: core::ops::Range<u32>) -> Vec<u64> {
-    processes.map(|process| shares.budget(process)).collect()
+    processes.map(|process| shares.budget(ProcessIx::new(process))).collect()
 }
 
 #[test]
 fn one_process_may_have_everything() {
-    assert_eq!(shares(100, &[share(4, 0, 7)]).budget(0), 100);
-    assert_eq!(shares(100, &[share(4, 30, 7)]).budget(0), 100);
+    assert_eq!(shares(100, &[share(4, 0, 7)]).budget(ProcessIx::FIRST), 100);
+    assert_eq!(shares(100, &[share(4, 30, 7)]).budget(ProcessIx::FIRST), 100);
 }
 
 #[test]
 fn equal_processes_share_equally_whatever_they_demand_above_the_level() {
     let shares = shares(90, &[share(4, 0, 50), share(4, 0, 1000), share(4, 0, 31)]);
     assert_eq!(budgets(&shares, 0..3), [30; 3]);
-    assert_eq!(Vec::from_iter(shares.over_budget()), [1, 0, 2], "the furthest above the level first");
+    assert_eq!(
+        Vec::from_iter(shares.over_budget().map(ProcessIx::get)),
+        [1, 0, 2],
+        "the furthest above the level first"
+    );
 }
 
 #[test]
 fn who_asks_for_less_than_the_level_leaves_the_rest_to_the_others() {
     let shares = shares(90, &[share(1, 0, 10), share(1, 0, 200), share(1, 0, 200)]);
     assert_eq!(budgets(&shares, 0..3), [30, 40, 40]);
-    assert_eq!(Vec::from_iter(shares.over_budget()), [2, 1]);
+    assert_eq!(Vec::from_iter(shares.over_budget().map(ProcessIx::get)), [2, 1]);
 }
 
 #[test]
@@ -49,9 +54,9 @@ fn weight_multiplies_what_is_above_the_reservation_only() {
 #[test]
 fn a_reservation_that_is_not_used_is_lent_to_others_and_comes_back_with_the_demand() {
     let mut shares = shares(100, &[share(1, 40, 0), share(1, 0, 100)]);
-    assert_eq!(shares.budget(1), 100);
-    shares.set_demand(0, 40);
-    assert_eq!(shares.budget(1), 60);
+    assert_eq!(shares.budget(ProcessIx::new(1)), 100);
+    shares.set_demand(ProcessIx::new(0), 40);
+    assert_eq!(shares.budget(ProcessIx::new(1)), 60);
     assert_eq!(budgets(&shares, 0..1), [40 + 30], "its own demand does not change its budget");
 }
 
@@ -67,7 +72,7 @@ fn without_pressure_nobody_is_over_its_budget() {
 fn without_capacity_every_budget_is_nothing() {
     let shares = shares(0, &[share(1, 0, 1), share(2, 5, 5), share(3, 5, 0)]);
     assert_eq!(budgets(&shares, 0..3), [0; 3]);
-    assert_eq!(Vec::from_iter(shares.over_budget()), [0, 1]);
+    assert_eq!(Vec::from_iter(shares.over_budget().map(ProcessIx::get)), [0, 1]);
 }
 
 #[test]
@@ -80,7 +85,7 @@ fn reservations_that_do_not_fit_together_share_the_capacity_in_proportion() {
 #[test]
 fn the_maximum_budget_is_what_reservations_in_use_leave() {
     let shares = shares(100, &[share(1, 30, 80), share(1, 30, 10), share(1, 0, 500)]);
-    assert_eq!([0, 1, 2].map(|process| shares.maximum_budget(process)), [90, 70, 60]);
+    assert_eq!([0, 1, 2].map(|process| shares.maximum_budget(ProcessIx::new(process))), [90, 70, 60]);
 }
 
 #[test]
@@ -89,11 +94,11 @@ fn ten_thousand_equal_processes_share_to_the_last_byte_that_divides() {
     let mut shares = shares(1 << 40, &vec![share(4, 0, 1 << 30); PROCESSES as usize]);
     assert_eq!(budgets(&shares, 0..PROCESSES), [(1 << 40) / u64::from(PROCESSES); PROCESSES as usize]);
     let expected: Vec<u32> = (0..PROCESSES).rev().collect();
-    assert_eq!(Vec::from_iter(shares.over_budget()), expected);
+    assert_eq!(Vec::from_iter(shares.over_budget().map(ProcessIx::get)), expected);
 
     // All but the first become satisfied one by one.
-    (1..PROCESSES).for_each(|process| shares.set_demand(process, 1 << 20));
-    assert_eq!(shares.budget(0), (1 << 40) - (u64::from(PROCESSES - 1) << 20));
+    (1..PROCESSES).for_each(|process| shares.set_demand(ProcessIx::new(process), 1 << 20));
+    assert_eq!(shares.budget(ProcessIx::new(0)), (1 << 40) - (u64::from(PROCESSES - 1) << 20));
     assert!(!shares.is_pressed());
 }
 
@@ -107,30 +112,48 @@ fn absurd_demands_do_not_overflow() {
 #[test]
 fn a_published_budget_stands_until_the_budget_has_moved_by_more_than_a_twentieth() {
     let mut shares = shares(1000, &[share(1, 0, 2000), share(1, 0, 0)]);
-    assert_eq!(shares.published_budget(0), 1000, "nobody was told anything yet");
-    assert_eq!((shares.publish(0), shares.publish(0)), (Some(1000), None));
+    assert_eq!(shares.published_budget(ProcessIx::new(0)), 1000, "nobody was told anything yet");
+    assert_eq!((shares.publish(ProcessIx::new(0)), shares.publish(ProcessIx::new(0))), (Some(1000), None));
 
-    shares.set_demand(1, 50);
-    assert_eq!((shares.budget(0), shares.publish(0), shares.published_budget(0)), (950, None, 1000));
-    shares.set_demand(1, 51);
-    assert_eq!((shares.published_budget(0), shares.publish(0), shares.published_budget(0)), (949, Some(949), 949));
-    shares.set_demand(1, 60);
-    assert_eq!((shares.budget(0), shares.publish(0)), (940, None), "it moved from the new one by less");
+    shares.set_demand(ProcessIx::new(1), 50);
+    assert_eq!(
+        (
+            shares.budget(ProcessIx::new(0)),
+            shares.publish(ProcessIx::new(0)),
+            shares.published_budget(ProcessIx::new(0))
+        ),
+        (950, None, 1000)
+    );
+    shares.set_demand(ProcessIx::new(1), 51);
+    assert_eq!(
+        (
+            shares.published_budget(ProcessIx::new(0)),
+            shares.publish(ProcessIx::new(0)),
+            shares.published_budget(ProcessIx::new(0))
+        ),
+        (949, Some(949), 949)
+    );
+    shares.set_demand(ProcessIx::new(1), 60);
+    assert_eq!(
+        (shares.budget(ProcessIx::new(0)), shares.publish(ProcessIx::new(0))),
+        (940, None),
+        "it moved from the new one by less"
+    );
 }
 
 #[test]
 fn a_change_of_weight_or_reservation_is_published_whatever_it_changes() {
     let mut shares = shares(1000, &[share(1, 0, 2000), share(1, 0, 2000)]);
-    assert_eq!(shares.publish(0), Some(500));
-    shares.set_reservation(0, 10);
-    assert_eq!((shares.published_budget(0), shares.publish(0)), (505, Some(505)));
-    shares.set_weight(0, 2);
-    assert_eq!(shares.publish(0), Some(670));
-    shares.set_weight(1, 2);
-    assert_eq!(shares.publish(0), Some(505));
-    shares.set_weight(0, 1);
-    shares.set_weight(1, 1);
-    assert_eq!(shares.publish(0), None, "the same as before is no news");
+    assert_eq!(shares.publish(ProcessIx::new(0)), Some(500));
+    shares.set_reservation(ProcessIx::new(0), 10);
+    assert_eq!((shares.published_budget(ProcessIx::new(0)), shares.publish(ProcessIx::new(0))), (505, Some(505)));
+    shares.set_weight(ProcessIx::new(0), 2);
+    assert_eq!(shares.publish(ProcessIx::new(0)), Some(670));
+    shares.set_weight(ProcessIx::new(1), 2);
+    assert_eq!(shares.publish(ProcessIx::new(0)), Some(505));
+    shares.set_weight(ProcessIx::new(0), 1);
+    shares.set_weight(ProcessIx::new(1), 1);
+    assert_eq!(shares.publish(ProcessIx::new(0)), None, "the same as before is no news");
 }
 
 /// The definition: the level is tried out, for each process anew.
@@ -226,20 +249,20 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 fn apply(operation: &Operation, shares: &mut Shares, members: &mut BTreeMap<u32, ProcessShare>, capacity: &mut u64) {
     match *operation {
         Operation::Insert(process, share) if !members.contains_key(&process) => {
-            shares.insert(process, share);
+            shares.insert(ProcessIx::new(process), share);
             members.insert(process, share);
         }
-        Operation::Remove(process) if members.remove(&process).is_some() => shares.remove(process),
+        Operation::Remove(process) if members.remove(&process).is_some() => shares.remove(ProcessIx::new(process)),
         Operation::SetWeight(process, weight) if members.contains_key(&process) => {
-            shares.set_weight(process, weight);
+            shares.set_weight(ProcessIx::new(process), weight);
             members.get_mut(&process).unwrap().weight = weight;
         }
         Operation::SetReservation(process, reservation) if members.contains_key(&process) => {
-            shares.set_reservation(process, reservation);
+            shares.set_reservation(ProcessIx::new(process), reservation);
             members.get_mut(&process).unwrap().reservation = reservation;
         }
         Operation::SetDemand(process, demand) if members.contains_key(&process) => {
-            shares.set_demand(process, demand);
+            shares.set_demand(ProcessIx::new(process), demand);
             members.get_mut(&process).unwrap().demand = demand;
         }
         Operation::SetCapacity(bytes) => {
@@ -264,9 +287,9 @@ fn compare(shares: &mut Shares, members: &BTreeMap<u32, ProcessShare>, capacity:
     let (mut allowed, mut over) = (0, vec![]);
     for (&process, &member) in members {
         let budget = definition.budget(process);
-        prop_assert_eq!(shares.get(process), member);
-        prop_assert_eq!(shares.budget(process), budget, "process {}", process);
-        prop_assert!(shares.maximum_budget(process) >= budget && budget <= capacity);
+        prop_assert_eq!(shares.get(ProcessIx::new(process)), member);
+        prop_assert_eq!(shares.budget(ProcessIx::new(process)), budget, "process {}", process);
+        prop_assert!(shares.maximum_budget(ProcessIx::new(process)) >= budget && budget <= capacity);
         allowed += u128::from(member.demand.min(budget));
         if is_pressed && member.demand > budget {
             over.push(process);
@@ -275,17 +298,19 @@ fn compare(shares: &mut Shares, members: &BTreeMap<u32, ProcessShare>, capacity:
         // Who trims until it is within its budget with what it wants to add is within it then.
         let added = budget / 2;
         let to_trim = (u128::from(member.demand) + u128::from(added)).saturating_sub(budget.into()) as u64;
-        shares.set_demand(process, member.demand - to_trim);
-        prop_assert_eq!(shares.budget(process), budget, "process {} trims {}", process, to_trim);
-        prop_assert!(shares.maximum_budget(process) >= budget);
-        shares.set_demand(process, member.demand);
+        shares.set_demand(ProcessIx::new(process), member.demand - to_trim);
+        prop_assert_eq!(shares.budget(ProcessIx::new(process)), budget, "process {} trims {}", process, to_trim);
+        prop_assert!(shares.maximum_budget(ProcessIx::new(process)) >= budget);
+        shares.set_demand(ProcessIx::new(process), member.demand);
     }
     prop_assert!(allowed <= capacity.into(), "together they may have {} of {}", allowed, capacity);
     if definition.sum(|member| member.reservation) <= capacity.into() {
-        prop_assert!(members.iter().all(|(&process, member)| shares.budget(process) >= member.reservation));
+        prop_assert!(
+            members.iter().all(|(&process, member)| shares.budget(ProcessIx::new(process)) >= member.reservation)
+        );
     }
 
-    let found: Vec<u32> = shares.over_budget().collect();
+    let found: Vec<u32> = shares.over_budget().map(ProcessIx::get).collect();
     prop_assert_eq!(found.iter().collect::<alloc::collections::BTreeSet<_>>().len(), found.len());
     let above_level = |process: u32| members[&process].demand.saturating_sub(members[&process].reservation);
     let is_above = |&one: &u32, &other: &u32| {
@@ -319,11 +344,11 @@ proptest! {
         let (mut shares, mut members, mut capacity) = (Shares::new(0), BTreeMap::new(), 0);
         operations.iter().for_each(|operation| apply(operation, &mut shares, &mut members, &mut capacity));
         if let Some(&ProcessShare { demand, .. }) = members.get(&process) {
-            let before: BTreeMap<u32, u64> = members.keys().map(|&other| (other, shares.budget(other))).collect();
+            let before: BTreeMap<u32, u64> = members.keys().map(|&other| (other, shares.budget(ProcessIx::new(other)))).collect();
             for more in [1, more % 1000, more] {
-                shares.set_demand(process, demand.saturating_add(more));
-                prop_assert_eq!(shares.budget(process), before[&process], "its own stays");
-                prop_assert!(before.iter().all(|(&other, &budget)| shares.budget(other) <= budget));
+                shares.set_demand(ProcessIx::new(process), demand.saturating_add(more));
+                prop_assert_eq!(shares.budget(ProcessIx::new(process)), before[&process], "its own stays");
+                prop_assert!(before.iter().all(|(&other, &budget)| shares.budget(ProcessIx::new(other)) <= budget));
             }
         }
     }

@@ -4,16 +4,23 @@
 use alloc::vec::Vec;
 
 use super::{Done, Target, Trial};
+use crate::id::{AllocationIx, DeviceIx};
 use crate::{patching::Wish, pool::Pool, state::VidMm};
 
 impl VidMm {
     /// Gives all that `device` requires in a pool new places: what it holds, and `members`. Returns whether all have one; if
     /// not, some steps are to be taken back.
-    pub(in crate::poll) fn try_anew(&mut self, trial: &mut Trial, device: u32, members: &[u32], pool: Pool) -> bool {
+    pub(in crate::poll) fn try_anew(
+        &mut self,
+        trial: &mut Trial,
+        device: DeviceIx,
+        members: &[AllocationIx],
+        pool: Pool,
+    ) -> bool {
         let mut required = self.on_list(device, |entry| entry.is_holding());
         required.extend(members);
         let mut required = Vec::from_iter(required);
-        required.retain(|&index| self.allocations[index as usize].pool() == pool);
+        required.retain(|&index| self.allocations[index].pool() == pool);
         if !required.iter().all(|&index| self.may_move(index)) {
             return false;
         }
@@ -24,7 +31,7 @@ impl VidMm {
         }
     }
 
-    fn try_anew_in_memory(&mut self, trial: &mut Trial, required: &[u32]) -> bool {
+    fn try_anew_in_memory(&mut self, trial: &mut Trial, required: &[AllocationIx]) -> bool {
         for &index in required {
             if let Some(range) = self.memory_range(index) {
                 self.free_for(trial, range);
@@ -36,7 +43,7 @@ impl VidMm {
         }
         for &index in required {
             let wish = Wish { alignment: self.alignment(index, Pool::Memory), ..Wish::default() };
-            let size = self.allocations[index as usize].size;
+            let size = self.allocations[index].size;
             let Some(range) = self.placer.linear().allocate(size, &wish) else { return false };
             trial.done.push(Done::Taken(range));
             let stays = self.memory_range(index) == Some(range);
@@ -45,7 +52,7 @@ impl VidMm {
         true
     }
 
-    fn try_anew_in_aperture(&mut self, trial: &mut Trial, required: &[u32]) -> bool {
+    fn try_anew_in_aperture(&mut self, trial: &mut Trial, required: &[AllocationIx]) -> bool {
         for &index in required {
             if let Some(range) = self.aperture.assigned(index) {
                 self.aperture.release(index);
@@ -53,7 +60,7 @@ impl VidMm {
             }
         }
         for &index in required {
-            let size = self.allocations[index as usize].size;
+            let size = self.allocations[index].size;
             let Some(range) = self.aperture.assign(index, size, None) else { return false };
             trial.done.push(Done::Assigned(index));
             self.note_in_aperture(trial, index, range);

@@ -5,6 +5,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 
 use super::{Done, Target, Trial};
 use crate::{
+    id::{AllocationIx, DeviceIx},
     linear::Movable,
     place::Place,
     pool::Pool,
@@ -14,11 +15,11 @@ use crate::{
 
 impl VidMm {
     /// Lets those move that need not stay where they are, the largest first, until there is a place for all.
-    pub(super) fn try_by_moving(&mut self, trial: &mut Trial, index: u32) -> bool {
+    pub(super) fn try_by_moving(&mut self, trial: &mut Trial, index: AllocationIx) -> bool {
         let members = self.movable_in(trial, Pool::Memory);
-        let alignment = |index: u32| self.alignment(index, Pool::Memory);
+        let alignment = |index: AllocationIx| self.alignment(index, Pool::Memory);
         let movable = members.iter().map(|&(member, range)| Movable { range, alignment: alignment(member) });
-        let (movable, size) = (Vec::from_iter(movable), self.allocations[index as usize].size);
+        let (movable, size) = (Vec::from_iter(movable), self.allocations[index].size);
         let alignment = alignment(index);
         let Some(plan) = self.placer.linear().plan_compaction(&movable, size, alignment) else { return false };
         for moved in &plan.moves {
@@ -36,7 +37,7 @@ impl VidMm {
     }
 
     /// Lets members that may be elsewhere go there, the largest first, until there is a place in `pool` for one that may not.
-    pub(super) fn try_by_resettling(&mut self, trial: &mut Trial, index: u32, pool: Pool) -> bool {
+    pub(super) fn try_by_resettling(&mut self, trial: &mut Trial, index: AllocationIx, pool: Pool) -> bool {
         let start = trial.mark();
         for (member, range) in self.movable_members(trial, pool) {
             let mark = trial.mark();
@@ -53,43 +54,43 @@ impl VidMm {
     }
 
     /// Members in a pool that need not stay where they are, and their ranges; the largest first.
-    fn movable_members(&self, trial: &Trial, pool: Pool) -> Vec<(u32, Extent)> {
+    fn movable_members(&self, trial: &Trial, pool: Pool) -> Vec<(AllocationIx, Extent)> {
         let in_memory = |member, target: &Option<Target>| match target {
             Some(Target::Memory(range)) => Some(*range),
             Some(Target::Aperture) => None,
             None => self.memory_range(member),
         };
-        let range = |(&member, target): (&u32, &Option<Target>)| match pool {
+        let range = |(&member, target): (&AllocationIx, &Option<Target>)| match pool {
             Pool::Memory => Some((member, in_memory(member, target)?)),
             Pool::System => Some((member, self.aperture.assigned(member)?)),
         };
-        let mut movable: Vec<(u32, Extent)> = trial.members.iter().filter_map(range).collect();
+        let mut movable: Vec<(AllocationIx, Extent)> = trial.members.iter().filter_map(range).collect();
         movable.retain(|&(member, _)| self.may_move(member));
         movable.sort_by_key(|&(member, range)| (core::cmp::Reverse(range.size), member));
         movable
     }
 
     /// Members in a pool that need not stay where they are, and what else lists keep there while nothing uses it.
-    fn movable_in(&self, trial: &Trial, pool: Pool) -> Vec<(u32, Extent)> {
+    fn movable_in(&self, trial: &Trial, pool: Pool) -> Vec<(AllocationIx, Extent)> {
         let mut movable = self.movable_members(trial, pool);
-        let still = self.devices.iter().filter(|&(device, _)| self.is_still(device as u32));
+        let still = self.devices.iter().filter(|&(device, _)| self.is_still(device));
         let held = still.flat_map(|(_, books)| books.holdings.iter().copied());
-        let is_bystander = |&index: &u32| {
-            let is_there = self.allocations.contains(index as usize);
-            is_there && self.allocations[index as usize].is_held() && !trial.members.contains_key(&index)
+        let is_bystander = |&index: &AllocationIx| {
+            let is_there = self.allocations.contains(index);
+            is_there && self.allocations[index].is_held() && !trial.members.contains_key(&index)
         };
-        let range = |index: u32| match pool {
+        let range = |index: AllocationIx| match pool {
             Pool::Memory => Some((index, self.memory_range(index)?)),
             Pool::System => Some((index, self.aperture.assigned(index)?)),
         };
-        let bystanders: BTreeMap<u32, Extent> = held.filter(is_bystander).filter_map(range).collect();
+        let bystanders: BTreeMap<AllocationIx, Extent> = held.filter(is_bystander).filter_map(range).collect();
         movable.extend(bystanders.into_iter().filter(|&(index, _)| self.may_move(index)));
         movable.sort_by_key(|&(index, range)| (core::cmp::Reverse(range.size), index));
         movable
     }
 
     /// A member leaves the range that it has in a pool.
-    fn vacate(&mut self, trial: &mut Trial, member: u32, range: Extent, pool: Pool) {
+    fn vacate(&mut self, trial: &mut Trial, member: AllocationIx, range: Extent, pool: Pool) {
         match pool {
             Pool::Memory => {
                 self.free_for(trial, range);
@@ -106,22 +107,22 @@ impl VidMm {
     }
 
     /// Whether an allocation may be given another place.
-    pub(super) fn may_move(&self, index: u32) -> bool {
+    pub(super) fn may_move(&self, index: AllocationIx) -> bool {
         // What a decided portion, of this DMA buffer or another, relies on stays.
-        !self.allocations[index as usize].any_entry(|device, entry| entry.is_holding() && !self.is_still(device))
+        !self.allocations[index].any_entry(|device, entry| entry.is_holding() && !self.is_still(device))
     }
 
     /// Whether what a device's list holds may move: nothing of the device is in flight, and what it hands out next is patched then.
-    fn is_still(&self, device: u32) -> bool {
-        let books = &self.devices[device as usize];
+    fn is_still(&self, device: DeviceIx) -> bool {
+        let books = &self.devices[device];
         !books.has_reference_lists() && !books.is_in_flight()
     }
 
     /// Assigns a range of the aperture to an allocation by giving others, which need not stay where they are, other ranges.
-    pub(super) fn assign_by_moving(&mut self, trial: &mut Trial, index: u32) -> bool {
+    pub(super) fn assign_by_moving(&mut self, trial: &mut Trial, index: AllocationIx) -> bool {
         let members = self.movable_in(trial, Pool::System);
         let movable = members.iter().map(|&(_, range)| Movable { range, alignment: PAGE_SIZE_64K });
-        let (movable, size) = (Vec::from_iter(movable), self.allocations[index as usize].size);
+        let (movable, size) = (Vec::from_iter(movable), self.allocations[index].size);
         let Some(plan) = self.aperture.plan_compaction(&movable, size) else { return false };
         let member_at = |at: Extent| members.iter().find(|&&(_, range)| range == at).expect("members move").0;
         let moves = plan.moves.iter().map(|moved| (member_at(moved.range), moved.destination()));
@@ -142,15 +143,15 @@ impl VidMm {
     }
 
     /// A member is in the aperture from now on, at `range`; unless it is there already.
-    pub(super) fn note_in_aperture(&mut self, trial: &mut Trial, member: u32, range: Extent) {
+    pub(super) fn note_in_aperture(&mut self, trial: &mut Trial, member: AllocationIx, range: Extent) {
         let is_shown_there = |place| matches!(place, Place::Aperture(page) if page.bytes() == range.offset);
-        let stays = self.allocations[member as usize].place.is_some_and(is_shown_there);
+        let stays = self.allocations[member].place.is_some_and(is_shown_there);
         let target = (!stays).then_some(Target::Aperture);
         self.note_in_system(trial, member, target);
         self.note_member(trial, member, target);
     }
 
-    pub(super) fn assign_at(&mut self, trial: &mut Trial, index: u32, range: Extent) {
+    pub(super) fn assign_at(&mut self, trial: &mut Trial, index: AllocationIx, range: Extent) {
         let assigned = self.aperture.assign(index, range.size, Some(range.offset));
         debug_assert_eq!(assigned, Some(range), "the plan of moves says that it is unassigned");
         trial.done.push(Done::Assigned(index));
