@@ -304,7 +304,7 @@ impl VidMm {
 
     /// I34: nothing is kept of allocations that are gone.
     fn check_books(&self, audit: &mut Audit) {
-        let named = self.patching.allocations.keys().chain(self.offers.keys()).chain(self.discards.keys());
+        let named = self.patched.keys().chain(self.offers.keys()).chain(self.discards.keys());
         for &index in named.chain(self.locks.keys()) {
             audit.holds(self.allocations.contains(index), || {
                 format!("I34: books of allocation {index} are kept, but it is gone")

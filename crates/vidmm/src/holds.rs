@@ -11,18 +11,20 @@ use crate::{
 };
 
 impl VidMm {
-    /// Lets `change` hold and release allocations for a device, and then counts once what the device is promised.
-    ///
-    /// Nothing that `change` does may ask what devices are promised.
-    pub(crate) fn with_holds(&mut self, device: DeviceIx, change: impl FnOnce(&mut Self)) {
+    /// Takes back what the device is promised, while what it holds changes. Until [`renew_promise`](Self::renew_promise) nothing
+    /// may ask what devices are promised.
+    pub(crate) fn withdraw_promise(&mut self, device: DeviceIx) {
         let books = &self.devices[device];
         Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] -= books.promised(pool));
-        change(self);
+    }
+
+    /// Promises the device what it holds and lists now.
+    pub(crate) fn renew_promise(&mut self, device: DeviceIx) {
         let books = &self.devices[device];
         Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] += books.promised(pool));
     }
 
-    /// Carries out what a grant or an Evict of a device does to an allocation. Within [`with_holds`](Self::with_holds).
+    /// Carries out what a grant or an Evict of a device does to an allocation. While the promise is withdrawn.
     pub(crate) fn apply(&mut self, index: AllocationIx, device: DeviceIx, effect: Effect) {
         match effect {
             Effect::Nothing => {}
@@ -44,7 +46,7 @@ impl VidMm {
         }
     }
 
-    /// The device's entry holds the allocation in place. Within [`with_holds`](Self::with_holds).
+    /// The device's entry holds the allocation in place. While the promise is withdrawn.
     pub(crate) fn hold(&mut self, index: AllocationIx, device: DeviceIx) {
         let allocation = &mut self.allocations[index];
         let books = &mut self.devices[device];
@@ -65,7 +67,7 @@ impl VidMm {
         self.keep(index);
     }
 
-    /// The device's entry holds the allocation no more. Within [`with_holds`](Self::with_holds).
+    /// The device's entry holds the allocation no more. While the promise is withdrawn.
     pub(crate) fn release(&mut self, index: AllocationIx, device: DeviceIx) {
         let allocation = &mut self.allocations[index];
         let books = &mut self.devices[device];
@@ -111,8 +113,8 @@ impl VidMm {
         named.filter(|&index| self.allocations.contains(index))
     }
 
-    /// A span of the allocation ends on a device: the last submission made in it has been dispatched. Within
-    /// [`with_holds`](Self::with_holds).
+    /// A span of the allocation ends on a device: the last submission made in it has been dispatched. While the
+    /// promise is withdrawn.
     pub(crate) fn lapse(&mut self, index: AllocationIx, device: DeviceIx, flags: EvictFlags) {
         let allocation = &mut self.allocations[index];
         // To a device in error nothing is brought in, and its work writes nowhere.

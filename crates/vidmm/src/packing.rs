@@ -21,7 +21,7 @@ impl VidMm {
     pub(crate) fn alignment(&self, index: AllocationIx, pool: Pool) -> u64 {
         match pool {
             Pool::Memory => {
-                let known = self.patching.allocations.get(&index);
+                let known = self.patched.get(&index);
                 known.map_or(Wish::default().alignment, |known| known.wish.alignment)
             }
             Pool::System => PAGE_SIZE_64K,

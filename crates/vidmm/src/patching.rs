@@ -1,9 +1,9 @@
 //! What an adapter without GPU virtual addresses adds to the books (section 7).
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::vec::Vec;
 
 use crate::{
-    id::{AllocationIx, ContextIx},
+    id::ContextIx,
     linear::{Direction, HintedBank},
     units::{Extent, PAGE_SIZE},
 };
@@ -30,7 +30,6 @@ pub struct PreparationKnobs {
 #[derive(Debug, Default)]
 pub(crate) struct Patching {
     pub knobs: PreparationKnobs,
-    pub allocations: BTreeMap<AllocationIx, Patched>,
     /// The context whose DMA buffer has been cut and not come to its last portion: there is one at most, so that no two wait
     /// for what the other keeps in its place.
     pub splitting: Option<ContextIx>,

@@ -28,7 +28,7 @@ use crate::{
     offer::Offer,
     ordered_set::OrderedSet,
     paging::{Step, Stream, Windows},
-    patching::Patching,
+    patching::{Patched, Patching},
     placer::Placer,
     planted::PlantedBug,
     pool::{PerPool, Pool},
@@ -62,6 +62,8 @@ pub struct VidMm {
     pub(crate) placer: Placer,
     /// What an adapter without GPU virtual addresses adds.
     pub(crate) patching: Patching,
+    /// What is known of allocations on such an adapter.
+    pub(crate) patched: BTreeMap<AllocationIx, Patched>,
     pub(crate) commit: CommitLimit,
     pub(crate) aperture: ApertureRanges,
     pub(crate) evictable: PerPool<Evictable>,
@@ -79,6 +81,8 @@ pub struct VidMm {
     pub(crate) periods: BTreeSet<(Nanoseconds, DeviceIx)>,
     pub(crate) buggify: Buggify,
     pub(crate) turns: Turns,
+    /// Devices that are not active.
+    pub(crate) stopped: OrderedSet<DeviceIx>,
     /// The time of the last poll, and when the next one is wanted.
     pub(crate) now: Nanoseconds,
     pub(crate) wake: Option<Nanoseconds>,
@@ -613,7 +617,7 @@ impl VidMm {
     /// together, every other alone.
     pub(crate) fn not_promised(&self) -> u64 {
         let capacity = self.list_capacity(Pool::Memory);
-        let stopped = self.turns.stopped.iter().map(|&device| self.devices[device].needed(Pool::Memory));
+        let stopped = self.stopped.iter().map(|&device| self.devices[device].needed(Pool::Memory));
         capacity - stopped.max().unwrap_or(0).max(self.promised_bytes[Pool::Memory]).min(capacity)
     }
 

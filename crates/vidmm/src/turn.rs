@@ -84,8 +84,6 @@ impl Turn {
 /// Everybody's turns.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// Devices that are not active.
-    pub stopped: OrderedSet<DeviceIx>,
     /// Active devices whose list is on its way back.
     pub resuming: OrderedSet<DeviceIx>,
     /// Devices whose allocations are to be placed anew, as soon as they can yield for it.
@@ -100,15 +98,15 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Whether there is power, and every device has its turn, with its list there and where it prefers to be.
+    /// Whether there is power, and the list of every device that has its turn is there and where it prefers to be.
     pub fn is_calm(&self) -> bool {
         self.power == Power::Up
-            && [&self.stopped, &self.resuming, &self.to_replace, &self.demoted].into_iter().all(OrderedSet::is_empty)
+            && [&self.resuming, &self.to_replace, &self.demoted].into_iter().all(OrderedSet::is_empty)
     }
 
     /// The device is gone.
     pub fn forget(&mut self, device: DeviceIx) {
-        for devices in [&mut self.stopped, &mut self.resuming, &mut self.to_replace, &mut self.demoted] {
+        for devices in [&mut self.resuming, &mut self.to_replace, &mut self.demoted] {
             devices.remove(&device);
         }
     }

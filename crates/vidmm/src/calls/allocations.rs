@@ -207,7 +207,7 @@ impl VidMm {
         let hinted_banks = hints.map(|(bank, direction)| HintedBank { bank, direction }).collect();
         let wish = Wish { alignment: u64::from(info.alignment).max(PAGE_SIZE), direction, hinted_banks };
         let leaves_through_aperture = info.eviction_segment_set.contains(self.adapter.aperture.id);
-        let patched = self.patching.allocations.entry(index).or_default();
+        let patched = self.patched.entry(index).or_default();
         (patched.wish, patched.leaves_through_aperture) = (wish, leaves_through_aperture);
     }
 
@@ -307,7 +307,9 @@ impl VidMm {
         if self.is_to_be_used_by_others(index, device) && self.allocations[index].place.is_some() {
             self.allocations[index].state |= AllocationState::DIRTY;
         }
-        self.with_holds(device, |vidmm| vidmm.release(index, device));
+        self.withdraw_promise(device);
+        self.release(index, device);
+        self.renew_promise(device);
         self.devices[device].lapsing.forget(index);
         self.allocations[index].entry_mut(device).forget_uses(&mut self.spans);
         self.allocations[index].state |= AllocationState::DESTROYED;
@@ -333,7 +335,9 @@ impl VidMm {
             entry.count = 1;
             let effect = entry.leave(submitted, flags, &mut self.spans);
             self.set_list_bytes(device, pool, self.devices[device].list[pool].now() - size);
-            self.with_holds(device, |vidmm| vidmm.apply(index, device, effect));
+            self.withdraw_promise(device);
+            self.apply(index, device, effect);
+            self.renew_promise(device);
         }
     }
 

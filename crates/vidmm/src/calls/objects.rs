@@ -200,6 +200,7 @@ impl VidMm {
         let gone = self.devices.remove(index);
         Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] -= gone.promised(pool));
         self.processes[gone.process].devices.remove(&(index));
+        self.stopped.remove(&index);
         self.turns.forget(index);
         self.stream.forget_device(index);
         for registration in gone.notifications {

@@ -279,7 +279,9 @@ impl VidMm {
             if at_once {
                 let effect = entry.join_granted();
                 entry.count = count;
-                self.with_holds(device, |vidmm| vidmm.apply(index, device, effect));
+                self.withdraw_promise(device);
+                self.apply(index, device, effect);
+                self.renew_promise(device);
             } else {
                 items.push((index, entry.join_ungranted(&mut self.spans)));
                 entry.count = count;

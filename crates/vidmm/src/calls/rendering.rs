@@ -99,7 +99,7 @@ impl VidMm {
         };
         if is_prepared {
             for allocation in references.allocations() {
-                self.patching.allocations.entry(allocation).or_default().queued += 1;
+                self.patched.entry(allocation).or_default().queued += 1;
                 self.reclassify(allocation);
             }
         }

@@ -90,12 +90,12 @@ impl VidMm {
         if at_once {
             self.keep_all(indices.iter().copied());
             self.assign_where_shown(indices.iter().copied());
-            self.with_holds(device, |vidmm| {
-                for index in indices {
-                    let effect = vidmm.allocations[index].entry_mut(device).join_granted();
-                    vidmm.apply(index, device, effect);
-                }
-            });
+            self.withdraw_promise(device);
+            for index in indices {
+                let effect = self.allocations[index].entry_mut(device).join_granted();
+                self.apply(index, device, effect);
+            }
+            self.renew_promise(device);
             return Ok(Residency::Resident);
         }
         let join = |index| {
@@ -140,26 +140,26 @@ impl VidMm {
 
         let last = self.devices[device_index].submitted;
         let mut left: PerPool<u64> = PerPool::default();
-        self.with_holds(device_index, |vidmm| {
-            for index in indices {
-                let allocation = &mut vidmm.allocations[index];
-                if allocation.state.contains(AllocationState::OFFERED) {
-                    vidmm.leave_offered(index);
-                    continue;
-                }
-                let entry = allocation.entry_mut(device_index);
-                if vidmm.adapter.has_bug(PlantedBug::EvictTwice) && entry.count > 1 {
-                    entry.count -= 1;
-                }
-                let effect = entry.leave(last, flags, &mut vidmm.spans);
-                if entry.count == 0 {
-                    left[allocation.pool()] += allocation.size;
-                } else if flags.contains(EvictFlags::NOT_WRITTEN_TO) {
-                    vidmm.devices[device_index].not_written.push(index);
-                }
-                vidmm.apply(index, device_index, effect);
+        self.withdraw_promise(device_index);
+        for index in indices {
+            let allocation = &mut self.allocations[index];
+            if allocation.state.contains(AllocationState::OFFERED) {
+                self.leave_offered(index);
+                continue;
             }
-        });
+            let entry = allocation.entry_mut(device_index);
+            if self.adapter.has_bug(PlantedBug::EvictTwice) && entry.count > 1 {
+                entry.count -= 1;
+            }
+            let effect = entry.leave(last, flags, &mut self.spans);
+            if entry.count == 0 {
+                left[allocation.pool()] += allocation.size;
+            } else if flags.contains(EvictFlags::NOT_WRITTEN_TO) {
+                self.devices[device_index].not_written.push(index);
+            }
+            self.apply(index, device_index, effect);
+        }
+        self.renew_promise(device_index);
         for pool in Pool::ALL.into_iter().filter(|&pool| left[pool] > 0) {
             self.set_list_bytes(device_index, pool, self.devices[device_index].list[pool].now() - left[pool]);
         }

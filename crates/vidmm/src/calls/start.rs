@@ -109,6 +109,8 @@ impl VidMm {
             trim_intervals: TrimIntervals::default(),
             periods: BTreeSet::new(),
             turns: Turns::default(),
+            stopped: OrderedSet::default(),
+            patched: BTreeMap::new(),
             buggify: Buggify {
                 #[cfg(feature = "buggify")]
                 drawn: options.buggify.map(crate::buggify::Drawn::new),

@@ -60,21 +60,21 @@ impl VidMm {
         let last = self.devices[device].submitted;
         let listed = Vec::from_iter(self.named_by_list(device));
         let mut left: PerPool<u64> = PerPool::default();
-        self.with_holds(device, |vidmm| {
-            for index in listed {
-                let is_open = vidmm.allocations[index].entry(device).is_some();
-                if !is_open || vidmm.allocations[index].entry_mut(device).count == 0 {
-                    continue;
-                }
-                let allocation = &mut vidmm.allocations[index];
-                left[allocation.pool()] += allocation.size;
-                let entry = allocation.entry_mut(device);
-                entry.count = 1;
-                let effect = entry.leave(last, EvictFlags::EVICT_ONLY_IF_NECESSARY, &mut vidmm.spans);
-                allocation.state -= AllocationState::EVICT_SOON;
-                vidmm.apply(index, device, effect);
+        self.withdraw_promise(device);
+        for index in listed {
+            let is_open = self.allocations[index].entry(device).is_some();
+            if !is_open || self.allocations[index].entry_mut(device).count == 0 {
+                continue;
             }
-        });
+            let allocation = &mut self.allocations[index];
+            left[allocation.pool()] += allocation.size;
+            let entry = allocation.entry_mut(device);
+            entry.count = 1;
+            let effect = entry.leave(last, EvictFlags::EVICT_ONLY_IF_NECESSARY, &mut self.spans);
+            allocation.state -= AllocationState::EVICT_SOON;
+            self.apply(index, device, effect);
+        }
+        self.renew_promise(device);
         for pool in Pool::ALL.into_iter().filter(|&pool| left[pool] > 0) {
             let bytes = self.devices[device].list[pool].now() - left[pool];
             self.set_list_bytes(device, pool, bytes);

@@ -281,10 +281,10 @@ impl VidMm {
 
     #[inline(never)]
     fn lapse_up_to(&mut self, device: DeviceIx, dispatched: SubmissionNo) {
-        self.with_holds(device, |vidmm| {
-            while let Some((index, flags)) = vidmm.devices[device].lapsing.pop(dispatched) {
-                vidmm.lapse(index, device, flags);
-            }
-        });
+        self.withdraw_promise(device);
+        while let Some((index, flags)) = self.devices[device].lapsing.pop(dispatched) {
+            self.lapse(index, device, flags);
+        }
+        self.renew_promise(device);
     }
 }

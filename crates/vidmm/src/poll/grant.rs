@@ -229,7 +229,9 @@ impl VidMm {
             RequestKind::MakeResident(items) => {
                 // To a device in error nothing is brought in.
                 if self.devices[device].error.is_some() {
-                    self.with_holds(device, |vidmm| vidmm.hold_granted(device, items));
+                    self.withdraw_promise(device);
+                    self.hold_granted(device, items);
+                    self.renew_promise(device);
                     return Ok(Vec::new());
                 }
                 // What has lapsed since it was asked for is required by nothing any more.
@@ -372,7 +374,9 @@ impl VidMm {
             }
         }
         plans.extend(self.finish(draft));
-        self.with_holds(device, |vidmm| vidmm.hold_granted(device, items));
+        self.withdraw_promise(device);
+        self.hold_granted(device, items);
+        self.renew_promise(device);
         // What was held when it was asked for may have lapsed since.
         items.iter().for_each(|&(index, _)| self.let_go(index));
         plans

@@ -39,7 +39,9 @@ impl VidMm {
     }
 
     fn hold_list(&mut self, device: DeviceIx, items: &Items) {
-        self.with_holds(device, |vidmm| vidmm.hold_granted(device, items));
+        self.withdraw_promise(device);
+        self.hold_granted(device, items);
+        self.renew_promise(device);
         // What was held when it was asked for may have lapsed since.
         items.iter().for_each(|&(index, _)| self.let_go(index));
     }

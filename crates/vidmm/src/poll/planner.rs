@@ -74,7 +74,7 @@ impl VidMm {
 
     /// Takes the range of the linear memory segment that a portion's decision has assigned to an allocation.
     fn take_assigned(&mut self, draft: &mut Draft, index: AllocationIx) -> Extent {
-        let patched = self.patching.allocations.get_mut(&index);
+        let patched = self.patched.get_mut(&index);
         let range = patched.and_then(|patched| patched.assigned.take()).expect("it was decided where it goes");
         let linear = self.placer.linear();
         linear.take(range).expect("it was decided that it is free");
@@ -274,7 +274,7 @@ impl VidMm {
 
     /// The range of the aperture through which an allocation leaves, if its driver wants that and there is one (SEG-45).
     fn lend_aperture(&mut self, index: AllocationIx) -> Option<u64> {
-        let wants = self.patching.allocations.get(&index).is_some_and(|patched| patched.leaves_through_aperture);
+        let wants = self.patched.get(&index).is_some_and(|patched| patched.leaves_through_aperture);
         let size = self.allocations[index].size;
         let is_possible = wants && size <= self.commit.available();
         let range = is_possible.then(|| self.aperture.lend(self.stream.next_number(), size)).flatten();

@@ -173,7 +173,9 @@ impl VidMm {
             // Another portion of the device still requires it; what of this one has been handed out uses it too.
             self.allocations[index].entry_mut(device).extend(number);
         }
-        self.with_holds(device, |vidmm| vidmm.apply(index, device, effect));
+        self.withdraw_promise(device);
+        self.apply(index, device, effect);
+        self.renew_promise(device);
     }
 
     fn record_portion(
@@ -276,7 +278,7 @@ impl VidMm {
     /// A DMA buffer has been handed out to its end, or is dropped: it refers to nothing any more.
     pub(super) fn forget_references(&mut self, references: &References) {
         for index in references.allocations() {
-            let patched = self.patching.allocations.get_mut(&index).expect("it was counted when it was rendered");
+            let patched = self.patched.get_mut(&index).expect("it was counted when it was rendered");
             patched.queued -= 1;
             if patched.queued > 0 {
                 continue;

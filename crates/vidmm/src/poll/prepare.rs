@@ -37,10 +37,16 @@ enum Decision {
     },
 }
 
+/// Contexts whose portions are decided one after another.
+pub(super) struct Round {
+    contexts: alloc::vec::IntoIter<ContextIx>,
+    /// A context has no room, and takes what becomes free.
+    is_waited_for: bool,
+}
+
 impl VidMm {
-    /// Decides portions: of contexts with more urgent work first, then of those that were served longest ago. Who comes first
-    /// and has no room is waited for, but for the DMA buffer that is amid being cut: it goes on, so that it ends.
-    pub(super) fn prepare(&mut self) {
+    /// The contexts whose next portion can be decided: those with more urgent work first, then those that were served longest ago.
+    pub(super) fn begin_round(&self) -> Round {
         let mut contexts: Vec<ContextIx> = Vec::new();
         let mut next = Queued::FIRST;
         while let Some(queued) = self.queued.next_from(next) {
@@ -51,14 +57,23 @@ impl VidMm {
             let books = &self.contexts[context];
             (Reverse(books.priority), books.served, context)
         });
-        let mut is_waited_for = false;
-        for context in contexts {
+        Round { contexts: contexts.into_iter(), is_waited_for: false }
+    }
+
+    /// Decides portions until one cannot be brought in at all: its device is to be put in error, and the round goes on. The first
+    /// context that has no room is waited for; only the DMA buffer that is being split goes on before it, so that it ends.
+    pub(super) fn prepare(&mut self, round: &mut Round) -> Option<(DeviceIx, DeviceErrorReason)> {
+        while let Some(context) = round.contexts.next() {
             // Another context may have put this one's device in error, or have taken its engine.
-            let may_go = !is_waited_for || self.patching.splitting == Some(context);
+            let may_go = !round.is_waited_for || self.patching.splitting == Some(context);
             if may_go && self.can_prepare(context) {
-                is_waited_for |= !self.prepare_next(context);
+                match self.prepare_next(context) {
+                    Ok(others_may_go) => round.is_waited_for |= !others_may_go,
+                    Err(failure) => return Some(failure),
+                }
             }
         }
+        None
     }
 
     /// Whether the next portion of the DMA buffer in front of a context's queue can be decided now.
@@ -91,8 +106,8 @@ impl VidMm {
                 .is_none_or(|splitting| splitting == index || self.contexts[splitting].engine != engine)
     }
 
-    /// Decides a context's next portion. Returns whether others may be considered.
-    fn prepare_next(&mut self, index: ContextIx) -> bool {
+    /// Decides a context's next portion. Returns whether others may be considered, or the device that is to be put in error.
+    fn prepare_next(&mut self, index: ContextIx) -> Result<bool, (DeviceIx, DeviceErrorReason)> {
         let references = self.take_references(index);
         let device = self.contexts[index].device;
         let decision = self.decide(index, &references);
@@ -107,7 +122,7 @@ impl VidMm {
                 context.queue.front_mut().expect("it was found there").references = Some(references);
                 context.portion = Some(portion);
                 self.stirred = true;
-                true
+                Ok(true)
             }
             Decision::Wait | Decision::WaitForTurn => {
                 self.contexts[index].queue.front_mut().expect("it was found there").references = Some(references);
@@ -116,19 +131,17 @@ impl VidMm {
                     self.stop(device, SuspendReason::WaitsForRoom, None, false);
                     self.devices[device].turn.takes_all = true;
                 }
-                waits_for_turn
+                Ok(waits_for_turn)
             }
             Decision::Impossible { offset, bytes } => {
                 let dma_buffer = references.number;
                 self.devices[device].turn.takes_all = false;
                 self.contexts[index].queue.front_mut().expect("it was found there").references = Some(references);
-                match self.patching.knobs.expect_preparation_failure {
-                    true => self.drop_front(index, offset, bytes),
-                    false => {
-                        self.put_device_in_error(device, DeviceErrorReason::PreparationFailed { dma_buffer, bytes })
-                    }
+                if !self.patching.knobs.expect_preparation_failure {
+                    return Err((device, DeviceErrorReason::PreparationFailed { dma_buffer, bytes }));
                 }
-                true
+                self.drop_front(index, offset, bytes);
+                Ok(true)
             }
         }
     }
@@ -295,7 +308,7 @@ impl VidMm {
         }
         for &index in &moving {
             if let Some(Target::Memory(range)) = members[&index] {
-                self.patching.allocations.entry(index).or_default().assigned = Some(range);
+                self.patched.entry(index).or_default().assigned = Some(range);
             }
             self.plan_in(&mut draft, index);
         }
@@ -319,7 +332,9 @@ impl VidMm {
             if is_first {
                 self.set_list_bytes(device, pool, self.devices[device].list[pool].now() + size);
             }
-            self.with_holds(device, |vidmm| vidmm.apply(index, device, effect));
+            self.withdraw_promise(device);
+            self.apply(index, device, effect);
+            self.renew_promise(device);
         }
     }
 }

@@ -22,7 +22,7 @@ impl VidMm {
                 self.stop(device, SuspendReason::Replace, None, true);
             }
         }
-        if self.turns.demoted.is_empty() || !self.turns.stopped.is_empty() {
+        if self.turns.demoted.is_empty() || !self.stopped.is_empty() {
             return;
         }
         let calm_at = self.turns.last_yield + CALM;

@@ -167,7 +167,7 @@ impl VidMm {
             self.end_locks(host, index);
             let gone = self.allocations.remove(index);
             if !self.adapter.has_bug(PlantedBug::LeakBooks) {
-                self.patching.allocations.remove(&index);
+                self.patched.remove(&index);
             }
             gone.mappings().for_each(|mapping| self.end_mapping(&mapping));
             if !gone.state.intersects(AllocationState::NOT_COMMITTED | AllocationState::EXISTING_SYS_MEM) {

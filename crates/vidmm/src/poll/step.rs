@@ -78,7 +78,8 @@ impl VidMm {
     }
 
     fn has_put_off(&self) -> bool {
-        !self.turns.is_calm()
+        !self.stopped.is_empty()
+            || !self.turns.is_calm()
             || self.may_ask_to_trim()
             || !self.rootless.is_empty()
             || !self.empty_tables.is_empty()
@@ -116,7 +117,10 @@ impl VidMm {
         if self.turns.power != Power::Down {
             self.grant();
             if self.adapter.is_physical() {
-                self.prepare();
+                let mut round = self.begin_round();
+                while let Some((device, reason)) = self.prepare(&mut round) {
+                    self.put_device_in_error(device, reason);
+                }
             }
         }
         self.enter(host);

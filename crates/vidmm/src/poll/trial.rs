@@ -184,7 +184,7 @@ impl VidMm {
         if size > self.placer.size() {
             return false;
         }
-        let wish = self.patching.allocations.get(&index).map(|patched| patched.wish.clone()).unwrap_or_default();
+        let wish = self.patched.get(&index).map(|patched| patched.wish.clone()).unwrap_or_default();
         let range = loop {
             if let Some(range) = self.placer.linear().allocate(size, &wish) {
                 break range;

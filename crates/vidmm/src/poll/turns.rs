@@ -35,7 +35,7 @@ impl VidMm {
         self.settle_resumed();
         self.settle_takers();
         self.replace();
-        if self.turns.stopped.is_empty() {
+        if self.stopped.is_empty() {
             return;
         }
         self.suspend_drained();
@@ -79,7 +79,7 @@ impl VidMm {
     /// Devices that have work and no turn: who has starved first, then who is within its budget, then by band and time.
     fn waiting(&mut self) -> Vec<DeviceIx> {
         let mut waiting = Vec::new();
-        for device in Vec::from_iter(self.turns.stopped.iter().copied()) {
+        for device in Vec::from_iter(self.stopped.iter().copied()) {
             let wants = !self.devices[device].turn.is_halted && self.wants_turn(device);
             let now = self.now;
             let turn = &mut self.devices[device].turn;
@@ -251,7 +251,7 @@ impl VidMm {
         }
         turn.takes_all = false;
         self.set_activity(device, Activity::Yielding);
-        self.turns.stopped.insert(device);
+        self.stopped.insert(device);
         let (id, wanted_by) = (self.device_id(device), wanted_by.map(|other| self.device_id(other)));
         self.events.record(|| Event::DeviceYielded { device: id, reason, wanted_by });
         self.statistics.yields += 1;
@@ -265,7 +265,7 @@ impl VidMm {
             let has_ended = !books.is_in_flight() && !self.is_amid_dma_buffer(*device);
             books.turn.activity == Activity::Yielding && books.turn.gives_way && has_ended
         };
-        for device in Vec::from_iter(self.turns.stopped.iter().copied().filter(is_drained)) {
+        for device in Vec::from_iter(self.stopped.iter().copied().filter(is_drained)) {
             self.suspend(device);
         }
     }
@@ -276,7 +276,9 @@ impl VidMm {
         self.devices[device].suspended_in_period = true;
         let id = self.device_id(device);
         self.events.record(|| Event::DeviceSuspended { device: id });
-        self.with_holds(device, |vidmm| vidmm.release_all(device));
+        self.withdraw_promise(device);
+        self.release_all(device);
+        self.renew_promise(device);
         self.stirred = true;
     }
 
@@ -317,7 +319,7 @@ impl VidMm {
         }
         let Some((plans, grants)) = self.bring_back_list(device) else { return };
         self.set_activity(device, Activity::Active);
-        self.turns.stopped.remove(&device);
+        self.stopped.remove(&device);
         let plans = self.stream.unretired(plans);
         let turn = &mut self.devices[device].turn;
         (turn.gives_way, turn.waits_since, turn.resumed_at) = (false, None, self.now);
@@ -369,7 +371,7 @@ impl VidMm {
     /// Brings back who has nothing to run, when there is room again: who was pushed out last is the first.
     fn bring_back(&mut self) {
         let is_waiting = |device: &DeviceIx| self.devices[*device].turn.waits_since.is_some();
-        let stopped = || self.turns.stopped.iter().copied();
+        let stopped = || self.stopped.iter().copied();
         if stopped().any(|device| is_waiting(&device)) || self.turns.power != Power::Up {
             return;
         }

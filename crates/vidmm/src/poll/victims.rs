@@ -109,7 +109,7 @@ impl VidMm {
 
     /// Whether a queued DMA buffer refers to an allocation.
     pub(crate) fn is_queued(&self, index: AllocationIx) -> bool {
-        self.patching.allocations.get(&index).is_some_and(|patched| patched.queued > 0)
+        self.patched.get(&index).is_some_and(|patched| patched.queued > 0)
     }
 
     /// What an allocation that may be evicted is to its owner.
