@@ -4,12 +4,20 @@ use alloc::{format, string::String, vec::Vec};
 use core::fmt;
 
 use crate::{
-    allocation::{Allocation, AllocationState},
+    adapter::{Adapter, pool::Pool},
+    addresses,
     id::AllocationIx,
-    place::{PageOffset, Place},
-    pool::Pool,
-    residency::{EntryFlags, ListEntry},
-    state::VidMm,
+    manager::VidMm,
+    memory::Memory,
+    objects::{
+        Objects,
+        allocation::{Allocation, AllocationState},
+        list::{EntryFlags, ListEntry},
+        place::{PageOffset, Place},
+    },
+    plans::Plans,
+    residency::{Residents, weight},
+    state::State,
     units::Extent,
 };
 
@@ -37,295 +45,295 @@ impl VidMm {
     /// If an invariant of the manager does not hold: that is a bug of the manager, never of its caller or driver.
     pub fn check(&self) -> Result<(), CheckError> {
         let mut audit = Audit { broken: Vec::new() };
-        self.check_segment(&mut audit);
-        self.check_system_memory(&mut audit);
-        self.check_aperture(&mut audit);
+        check_segment(&self.state, &self.plans, &mut audit);
+        check_system_memory(&self.state.objects, &self.state.memory, &mut audit);
+        check_aperture(&self.state, &mut audit);
         for pool in Pool::ALL {
-            self.check_evictable(pool, &mut audit);
+            check_evictable(&self.state.objects, &self.state.residency, pool, &mut audit);
         }
-        for (index, allocation) in self.allocations.iter() {
-            self.check_allocation_books(index, allocation, &mut audit);
+        for (index, allocation) in self.state.objects.allocations.iter() {
+            check_allocation_books(&self.state.adapter, &self.state.objects, index, allocation, &mut audit);
         }
-        let entries = self.allocations.iter().flat_map(|(_, allocation)| allocation.entries());
-        let queued = entries.map(|(_, entry)| self.spans.len(entry.spans) as u64).sum();
-        audit.equal("D2: spans of ungranted requests", self.spans.used() as u64, queued);
-        self.check_offers(&mut audit);
-        self.check_locks(&mut audit);
-        self.check_devices(&mut audit);
-        self.check_plans(&mut audit);
-        self.check_books(&mut audit);
+        let entries = self.state.objects.allocations.iter().flat_map(|(_, allocation)| allocation.entries());
+        let queued = entries.map(|(_, entry)| self.state.residency.spans.len(entry.spans) as u64).sum();
+        audit.equal("D2: spans of ungranted requests", self.state.residency.spans.used() as u64, queued);
+        check_offers(&self.state.objects, &self.state.residency, &mut audit);
+        check_locks(&self.state.objects, &self.state.residency, &mut audit);
+        check_devices(&self.state, &mut audit);
+        check_plans(&self.state.objects, &self.plans, &mut audit);
+        check_books(&self.state.objects, &self.state.residency, &self.plans, &mut audit);
         if audit.broken.is_empty() { Ok(()) } else { Err(CheckError { broken: audit.broken }) }
     }
+}
 
-    /// I01: what is placed and what is free tile the segment, without overlap and without a leak.
-    fn check_segment(&self, audit: &mut Audit) {
-        let mut tables: Vec<Extent> = Vec::new();
-        let mut pinned = 0;
-        let spaces = self.processes.iter().map(|(_, process)| &process.tables);
-        for (key, table) in spaces.chain([&self.windows.tables]).flat_map(|tables| tables.iter()) {
-            let size = key.segment_bytes(&self.adapter);
-            match table.address {
-                Some(address) if address.segment.is_system() => {}
-                Some(address) => {
-                    pinned += size;
-                    tables.push(Extent { offset: address.offset, size });
-                }
-                None => pinned += size,
+/// I01: what is placed and what is free tile the segment, without overlap and without a leak.
+pub(crate) fn check_segment(state: &State, plans: &Plans, audit: &mut Audit) {
+    let mut tables: Vec<Extent> = Vec::new();
+    let mut pinned = 0;
+    let spaces = state.objects.processes.iter().map(|(_, process)| &process.tables);
+    for (key, table) in spaces.chain([&plans.windows.tables]).flat_map(|tables| tables.iter()) {
+        let size = key.segment_bytes(&state.adapter);
+        match table.address {
+            Some(address) if address.segment.is_system() => {}
+            Some(address) => {
+                pinned += size;
+                tables.push(Extent { offset: address.offset, size });
             }
+            None => pinned += size,
         }
-        audit.equal("D9: pinned bytes", self.pinned_bytes, pinned);
-        let holes: u64 = self.placer.holes().iter().map(|hole| hole.size).sum();
-        audit.equal("D4: available bytes", self.placer.available(), holes);
+    }
+    audit.equal("D9: pinned bytes", state.memory.pinned_bytes, pinned);
+    let holes: u64 = state.memory.placer.holes().iter().map(|hole| hole.size).sum();
+    audit.equal("D4: available bytes", state.memory.placer.available(), holes);
 
-        let placed = self.allocations.iter().filter_map(|(_, allocation)| match &allocation.place {
-            &Some(Place::Memory(place)) => Some(allocation.extents(place)),
-            _ => None,
+    let placed = state.objects.allocations.iter().filter_map(|(_, allocation)| match &allocation.place {
+        &Some(Place::Memory(place)) => Some(allocation.extents(place)),
+        _ => None,
+    });
+    let placed = placed.flat_map(|extents| Vec::from_iter(extents.iter()));
+    let mut all: Vec<Extent> = placed.chain(tables).chain(state.memory.placer.holes()).collect();
+    all.sort_unstable();
+    let mut end = 0;
+    for extent in all {
+        audit.holds(extent.offset == end, || {
+            format!("I01: the segment is not tiled at {end:#x}: the next range is {extent:?}")
         });
-        let placed = placed.flat_map(|extents| Vec::from_iter(extents.iter()));
-        let mut all: Vec<Extent> = placed.chain(tables).chain(self.placer.holes()).collect();
-        all.sort_unstable();
-        let mut end = 0;
-        for extent in all {
-            audit.holds(extent.offset == end, || {
-                format!("I01: the segment is not tiled at {end:#x}: the next range is {extent:?}")
-            });
-            end = extent.end();
-        }
-        audit.equal("I01: the end of the last range", end, self.placer.size());
+        end = extent.end();
     }
+    audit.equal("I01: the end of the last range", end, state.memory.placer.size());
+}
 
-    /// SEG-50: what is resident in system memory and what is left of the commit limit add up to it.
-    fn check_system_memory(&self, audit: &mut Audit) {
-        let in_system = self.allocations.iter().filter(|(_, a)| is_in(a, Pool::System));
-        let resident: u64 = in_system.map(|(_, allocation)| allocation.size).sum();
-        audit.equal("D4: available commit", self.commit.available(), self.commit.holes());
-        audit.equal("SEG-50: the commit limit", self.commit.limit(), resident + self.commit.holes());
-    }
+/// SEG-50: what is resident in system memory and what is left of the commit limit add up to it.
+pub(crate) fn check_system_memory(objects: &Objects, memory: &Memory, audit: &mut Audit) {
+    let in_system = objects.allocations.iter().filter(|(_, a)| is_in(a, Pool::System));
+    let resident: u64 = in_system.map(|(_, allocation)| allocation.size).sum();
+    audit.equal("D4: available commit", memory.commit.available(), memory.commit.holes());
+    audit.equal("SEG-50: the commit limit", memory.commit.limit(), resident + memory.commit.holes());
+}
 
-    /// SEG-13: assigned and unassigned ranges tile the aperture; what is mapped is where its allocation says, without overlap;
-    /// and who requires a range that shows another can evict that.
-    fn check_aperture(&self, audit: &mut Audit) {
-        let mut tiles: Vec<Extent> = self.aperture.tiles().collect();
-        tiles.sort_unstable();
-        let end = tiles.iter().try_fold(0, |end, tile| (tile.offset == end).then_some(tile.end()));
-        audit.holds(end == Some(self.aperture.size()), || format!("SEG-13: the aperture is not tiled: {tiles:?}"));
-        let mut end = 0;
-        let mut mapped = 0;
-        for (index, range) in self.aperture.shown() {
-            let place = self.allocations[index].place;
-            audit.holds(
-                place == Some(Place::Aperture(PageOffset::of_bytes(range.offset))) && range.offset >= end,
-                || format!("SEG-13: {range:?} of the aperture shows allocation {index}, which is at {place:?}"),
-            );
-            (end, mapped) = (range.end(), mapped + 1);
-        }
-        for vacant in self.aperture.vacant() {
-            let shown: Vec<AllocationIx> = self.aperture.shown_in(vacant).collect();
-            audit.holds(shown.is_empty(), || {
-                format!("SEG-13: {vacant:?} of the aperture is vacant and shows {shown:?}")
-            });
-        }
-        let placed = self.allocations.iter().filter(|(_, a)| matches!(a.place, Some(Place::Aperture(_)))).count();
-        audit.equal("SEG-13: allocations in the aperture", mapped, placed as u64);
-        for (index, allocation) in self.allocations.iter() {
-            let (assigned, held) = (self.aperture.assigned(index), allocation.is_held());
-            let is_elsewhere = matches!((allocation.place, assigned), (Some(Place::Aperture(at)), Some(range)) if range.offset != at.bytes());
-            let physical = allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY);
-            let is_unmapped = physical && allocation.place == Some(Place::System);
-            audit.holds(!is_unmapped, || format!("SEG-13: allocation {index} is resident outside the aperture"));
-            audit.holds(!(held && is_elsewhere), || format!("SEG-13: allocation {index} is held outside its range"));
-            audit.holds(assigned.is_none() || allocation.is_required() || self.is_listed_offered(index), || {
-                format!("SEG-13: allocation {index} keeps a range that nothing requires")
-            });
-        }
-    }
-
-    /// CRE-31a: the queues hold exactly the resident allocations that nobody requires.
-    fn check_evictable(&self, pool: Pool, audit: &mut Audit) {
-        let queued: Vec<AllocationIx> = self.evictable[pool].iter(&self.allocations).collect();
-        let is_marked = |a: &Allocation| a.state.contains(AllocationState::EVICTABLE) && is_in(a, pool);
-        let marked = self.allocations.iter().filter(|(_, a)| is_marked(a));
-        let (count, bytes) = marked.fold((0, 0), |(count, bytes), (_, a)| (count + 1, bytes + a.size));
-        audit.equal("CRE-31a: evictable allocations", queued.len() as u64, count);
-        audit.equal("CRE-31a: evictable bytes", self.evictable[pool].bytes(), bytes);
-        for index in queued {
-            let allocation = &self.allocations[index];
-            let is_marked = allocation.state.contains(AllocationState::EVICTABLE);
-            audit.holds(is_marked, || format!("CRE-31a: allocation {index} is queued but not marked evictable"));
-            let (stands, belongs) = (allocation.queued_class(), self.class_of(index));
-            audit.holds(stands == belongs, || {
-                format!("CRE-31a: allocation {index} stands among the {stands:?}, but is {belongs:?}")
-            });
-        }
-    }
-
-    /// I25: what is offered is on no list, and its room there is remembered; what was discarded or decommitted has no content.
-    fn check_offers(&self, audit: &mut Audit) {
-        let offered = self.allocations.iter().filter(|(_, a)| a.state.contains(AllocationState::OFFERED)).count();
-        audit.equal("I25: offered allocations", self.offers.len() as u64, offered as u64);
-        for &index in self.offers.keys() {
-            let allocation = &self.allocations[index];
-            audit.holds(allocation.state.contains(AllocationState::OFFERED), || {
-                format!("I25: allocation {index} has an offer, but is not offered")
-            });
-            let is_listed = allocation.entries().any(|(_, entry)| entry.count > 0 || entry.is_open());
-            audit.holds(!is_listed, || format!("I25: allocation {index} is offered, but a list requires it"));
-        }
-        for (index, Allocation { state, place, .. }) in self.allocations.iter() {
-            let has = |flag| state.contains(flag);
-            let is_lost = has(AllocationState::DISCARDED) || has(AllocationState::NOT_COMMITTED);
-            let has_content = has(AllocationState::BACKED) || has(AllocationState::DIRTY) || place.is_some();
-            audit.holds(!is_lost || !has_content, || {
-                format!("I25: allocation {index} is {state:?}, but is resident or has content")
-            });
-        }
-    }
-
-    /// RES-82, RES-84: what the CPU sees is where it sees it.
-    fn check_locks(&self, audit: &mut Audit) {
-        let locked = self.allocations.iter().filter(|(_, a)| a.state.contains(AllocationState::LOCKED)).count();
-        audit.equal("RES-80: locked allocations", self.locks.len() as u64, locked as u64);
-        for (&index, lock) in &self.locks {
-            let allocation = &self.allocations[index];
-            audit.holds(lock.count > 0 && allocation.state.contains(AllocationState::LOCKED), || {
-                format!("RES-80: allocation {index} has {lock:?}, but is not locked")
-            });
-            let is_destroyed = allocation.state.contains(AllocationState::DESTROYED);
-            audit.holds(!is_in(allocation, Pool::Memory) || allocation.is_seen_anywhere() || is_destroyed, || {
-                format!("RES-82: allocation {index} is locked, and where the CPU does not see it")
-            });
-        }
-    }
-
-    fn check_allocation_books(&self, index: AllocationIx, allocation: &Allocation, audit: &mut Audit) {
-        let (state, is_held) = (allocation.state, allocation.is_held());
-        for (device, entry) in allocation.entries() {
-            let device = &self.devices[device];
-            audit.holds(!entry.is_open() || entry.count > 0, || {
-                format!("D2: allocation {index} has an open span, but its entry is {entry:?}")
-            });
-            audit.holds(
-                entry.is_holding()
-                    == (!device.is_suspended() && (entry.is_open() || entry.until() > device.dispatched())),
-                || {
-                    format!(
-                        "D2: allocation {index} is held although its last span has lapsed, or is not held: {entry:?}"
-                    )
-                },
-            );
-            audit.holds(!entry.is_holding() || entry.is.contains(EntryFlags::IN_HOLDINGS), || {
-                format!("RES-71: allocation {index} is held, and its device has not noted it: {entry:?}")
-            });
-        }
-        audit.holds(!is_held || allocation.place.is_some(), || {
-            format!("I06: allocation {index} is required and granted, but has no place")
+/// SEG-13: assigned and unassigned ranges tile the aperture; what is mapped is where its allocation says, without overlap;
+/// and who requires a range that shows another can evict that.
+pub(crate) fn check_aperture(state: &State, audit: &mut Audit) {
+    let mut tiles: Vec<Extent> = state.memory.aperture.tiles().collect();
+    tiles.sort_unstable();
+    let end = tiles.iter().try_fold(0, |end, tile| (tile.offset == end).then_some(tile.end()));
+    audit.holds(end == Some(state.memory.aperture.size()), || format!("SEG-13: the aperture is not tiled: {tiles:?}"));
+    let mut end = 0;
+    let mut mapped = 0;
+    for (index, range) in state.memory.aperture.shown() {
+        let place = state.objects[index].place;
+        audit.holds(place == Some(Place::Aperture(PageOffset::of_bytes(range.offset))) && range.offset >= end, || {
+            format!("SEG-13: {range:?} of the aperture shows allocation {index}, which is at {place:?}")
         });
-        let evictable = allocation.place.is_some() && !is_held;
-        audit.holds(state.contains(AllocationState::EVICTABLE) == evictable, || {
-            format!("D3: allocation {index} is wrongly marked as to evictability: {state:?}")
+        (end, mapped) = (range.end(), mapped + 1);
+    }
+    for vacant in state.memory.aperture.vacant() {
+        let shown: Vec<AllocationIx> = state.memory.aperture.shown_in(vacant).collect();
+        audit.holds(shown.is_empty(), || format!("SEG-13: {vacant:?} of the aperture is vacant and shows {shown:?}"));
+    }
+    let placed = state.objects.allocations.iter().filter(|(_, a)| matches!(a.place, Some(Place::Aperture(_)))).count();
+    audit.equal("SEG-13: allocations in the aperture", mapped, placed as u64);
+    for (index, allocation) in state.objects.allocations.iter() {
+        let (assigned, held) = (state.memory.aperture.assigned(index), allocation.is_held());
+        let is_elsewhere = matches!((allocation.place, assigned), (Some(Place::Aperture(at)), Some(range)) if range.offset != at.bytes());
+        let physical = allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY);
+        let is_unmapped = physical && allocation.place == Some(Place::System);
+        audit.holds(!is_unmapped, || format!("SEG-13: allocation {index} is resident outside the aperture"));
+        audit.holds(!(held && is_elsewhere), || format!("SEG-13: allocation {index} is held outside its range"));
+        audit.holds(assigned.is_none() || allocation.is_required() || state.residency.is_listed_offered(index), || {
+            format!("SEG-13: allocation {index} keeps a range that nothing requires")
         });
-        if let Some(Place::Memory(place)) = allocation.place {
-            let extents = allocation.extents(place);
-            audit.equal("SEG-13: bytes of an allocation's extents", extents.bytes(), allocation.size);
-        }
-        audit.holds(!is_held || is_in(allocation, allocation.pool()), || {
-            format!("RES-11: allocation {index} is held, but not where its device's list counts it")
+    }
+}
+
+/// CRE-31a: the queues hold exactly the resident allocations that nobody requires.
+pub(crate) fn check_evictable(objects: &Objects, residency: &Residents, pool: Pool, audit: &mut Audit) {
+    let queued: Vec<AllocationIx> = residency.evictable[pool].iter(&objects.allocations).collect();
+    let is_marked = |a: &Allocation| a.state.contains(AllocationState::EVICTABLE) && is_in(a, pool);
+    let marked = objects.allocations.iter().filter(|(_, a)| is_marked(a));
+    let (count, bytes) = marked.fold((0, 0), |(count, bytes), (_, a)| (count + 1, bytes + a.size));
+    audit.equal("CRE-31a: evictable allocations", queued.len() as u64, count);
+    audit.equal("CRE-31a: evictable bytes", residency.evictable[pool].bytes(), bytes);
+    for index in queued {
+        let allocation = &objects[index];
+        let is_marked = allocation.state.contains(AllocationState::EVICTABLE);
+        audit.holds(is_marked, || format!("CRE-31a: allocation {index} is queued but not marked evictable"));
+        let (stands, belongs) = (allocation.queued_class(), residency.class_of(objects, index));
+        audit.holds(stands == belongs, || {
+            format!("CRE-31a: allocation {index} stands among the {stands:?}, but is {belongs:?}")
         });
-        let may_be_there = match &allocation.place {
-            Some(Place::Memory(_)) => AllocationState::MAY_BE_IN_MEMORY,
-            Some(Place::System | Place::Aperture(_)) => AllocationState::MAY_BE_IN_SYSTEM,
-            None => AllocationState::empty(),
-        };
-        audit.holds(state.contains(may_be_there), || format!("I01: allocation {index} is outside its segment set"));
-        for mapping in allocation.mappings() {
-            let space = &self.processes[mapping.process].space;
-            let shows = [mapping.virtual_address, mapping.end() - 1].map(|address| space.allocation_at(address));
-            audit.holds(shows == [Some(index); 2], || {
-                format!("GVA-50: {:#x} of allocation {index} is not in its address space", mapping.virtual_address)
+    }
+}
+
+/// I25: what is offered is on no list, and its room there is remembered; what was discarded or decommitted has no content.
+pub(crate) fn check_offers(objects: &Objects, residency: &Residents, audit: &mut Audit) {
+    let offered = objects.allocations.iter().filter(|(_, a)| a.state.contains(AllocationState::OFFERED)).count();
+    audit.equal("I25: offered allocations", residency.offers.len() as u64, offered as u64);
+    for &index in residency.offers.keys() {
+        let allocation = &objects[index];
+        audit.holds(allocation.state.contains(AllocationState::OFFERED), || {
+            format!("I25: allocation {index} has an offer, but is not offered")
+        });
+        let is_listed = allocation.entries().any(|(_, entry)| entry.count > 0 || entry.is_open());
+        audit.holds(!is_listed, || format!("I25: allocation {index} is offered, but a list requires it"));
+    }
+    for (index, Allocation { state, place, .. }) in objects.allocations.iter() {
+        let has = |flag| state.contains(flag);
+        let is_lost = has(AllocationState::DISCARDED) || has(AllocationState::NOT_COMMITTED);
+        let has_content = has(AllocationState::BACKED) || has(AllocationState::DIRTY) || place.is_some();
+        audit.holds(!is_lost || !has_content, || {
+            format!("I25: allocation {index} is {state:?}, but is resident or has content")
+        });
+    }
+}
+
+/// RES-82, RES-84: what the CPU sees is where it sees it.
+pub(crate) fn check_locks(objects: &Objects, residency: &Residents, audit: &mut Audit) {
+    let locked = objects.allocations.iter().filter(|(_, a)| a.state.contains(AllocationState::LOCKED)).count();
+    audit.equal("RES-80: locked allocations", residency.locks.len() as u64, locked as u64);
+    for (&index, lock) in &residency.locks {
+        let allocation = &objects[index];
+        audit.holds(lock.count > 0 && allocation.state.contains(AllocationState::LOCKED), || {
+            format!("RES-80: allocation {index} has {lock:?}, but is not locked")
+        });
+        let is_destroyed = allocation.state.contains(AllocationState::DESTROYED);
+        audit.holds(!is_in(allocation, Pool::Memory) || allocation.is_seen_anywhere() || is_destroyed, || {
+            format!("RES-82: allocation {index} is locked, and where the CPU does not see it")
+        });
+    }
+}
+
+pub(crate) fn check_allocation_books(
+    adapter: &Adapter,
+    objects: &Objects,
+    index: AllocationIx,
+    allocation: &Allocation,
+    audit: &mut Audit,
+) {
+    let (allocation_state, is_held) = (allocation.state, allocation.is_held());
+    for (device, entry) in allocation.entries() {
+        let device = &objects[device];
+        audit.holds(!entry.is_open() || entry.count > 0, || {
+            format!("D2: allocation {index} has an open span, but its entry is {entry:?}")
+        });
+        audit.holds(
+            entry.is_holding() == (!device.is_suspended() && (entry.is_open() || entry.until() > device.dispatched())),
+            || format!("D2: allocation {index} is held although its last span has lapsed, or is not held: {entry:?}"),
+        );
+        audit.holds(!entry.is_holding() || entry.is.contains(EntryFlags::IN_HOLDINGS), || {
+            format!("RES-71: allocation {index} is held, and its device has not noted it: {entry:?}")
+        });
+    }
+    audit.holds(!is_held || allocation.place.is_some(), || {
+        format!("I06: allocation {index} is required and granted, but has no place")
+    });
+    let evictable = allocation.place.is_some() && !is_held;
+    audit.holds(allocation_state.contains(AllocationState::EVICTABLE) == evictable, || {
+        format!("D3: allocation {index} is wrongly marked as to evictability: {allocation_state:?}")
+    });
+    if let Some(Place::Memory(place)) = allocation.place {
+        let extents = allocation.extents(place);
+        audit.equal("SEG-13: bytes of an allocation's extents", extents.bytes(), allocation.size);
+    }
+    audit.holds(!is_held || is_in(allocation, allocation.pool()), || {
+        format!("RES-11: allocation {index} is held, but not where its device's list counts it")
+    });
+    let may_be_there = match &allocation.place {
+        Some(Place::Memory(_)) => AllocationState::MAY_BE_IN_MEMORY,
+        Some(Place::System | Place::Aperture(_)) => AllocationState::MAY_BE_IN_SYSTEM,
+        None => AllocationState::empty(),
+    };
+    audit.holds(allocation_state.contains(may_be_there), || {
+        format!("I01: allocation {index} is outside its segment set")
+    });
+    for mapping in allocation.mappings() {
+        let space = &objects[mapping.process].space;
+        let shows = [mapping.virtual_address, mapping.end() - 1].map(|address| space.allocation_at(address));
+        audit.holds(shows == [Some(index); 2], || {
+            format!("GVA-50: {:#x} of allocation {index} is not in its address space", mapping.virtual_address)
+        });
+        for key in addresses::tables_of(adapter, &mapping) {
+            let users = objects[mapping.process].tables.get(key).map_or(0, |table| table.users);
+            audit.holds(users > 0, || {
+                format!("D9: allocation {index} is mapped through {key:?}, which it does not hold")
             });
-            for key in self.tables_of(&mapping) {
-                let users = self.processes[mapping.process].tables.get(key).map_or(0, |table| table.users);
-                audit.holds(users > 0, || {
-                    format!("D9: allocation {index} is mapped through {key:?}, which it does not hold")
-                });
-            }
         }
     }
+}
 
-    fn check_devices(&self, audit: &mut Audit) {
-        for (index, process) in self.processes.iter() {
-            for pool in Pool::ALL {
-                let own = self.allocations.iter().filter(|(_, a)| a.process == index && is_in(a, pool));
-                let usage: u64 = own.map(|(_, allocation)| allocation.size).sum();
-                audit.equal("I16: usage of a process", process.standing.usage[pool], usage);
-                let lists = process.devices.iter().map(|&device| self.devices[device].list[pool].now());
-                audit.equal("RES-53: demand of a process", self.shares[pool].get(index).demand, lists.sum());
-            }
-        }
+pub(crate) fn check_devices(state: &State, audit: &mut Audit) {
+    for (index, process) in state.objects.processes.iter() {
         for pool in Pool::ALL {
-            let promised: u64 = self.devices.iter().map(|(_, device)| device.promised(pool)).sum();
-            audit.equal("RES-11: promised bytes", self.promised_bytes[pool], promised);
-            audit.holds(promised <= self.list_capacity(pool), || {
-                format!("RES-11: {promised} bytes of {pool:?} are promised, {} are there", self.list_capacity(pool))
-            });
-        }
-        let overweight = self.overweight();
-        audit.holds(overweight.is_empty(), || format!("RES-19: the lists of devices {overweight:?} never fit"));
-        for (index, device) in self.devices.iter() {
-            let open = || {
-                let open = self.allocations.iter().filter_map(|(_, a)| Some((a, a.entry(index)?)));
-                open.collect::<Vec<_>>()
-            };
-            audit.equal("I28: allocations of a device", device.allocations.into(), open().len() as u64);
-            for pool in Pool::ALL {
-                let bytes = |counts: fn(&ListEntry) -> bool| -> u64 {
-                    open().into_iter().filter(|(a, entry)| a.pool() == pool && counts(entry)).map(|(a, _)| a.size).sum()
-                };
-                let (listed, held) = (bytes(|entry| entry.count > 0), bytes(ListEntry::is_holding));
-                audit.equal("D3: bytes that a device holds", device.held[pool], held);
-                let (needed, capacity) = (device.needed(pool), self.list_capacity(pool));
-                audit.holds(needed <= capacity, || {
-                    format!("D3: device {index} needs {needed} bytes of {pool:?}, and even alone has only {capacity}")
-                });
-                audit.equal("RES-71: bytes that a device is owed", device.owed[pool], bytes(ListEntry::is_owed));
-                audit.equal("I07: bytes of a device's list", device.list[pool].now(), listed);
-            }
-            audit.holds(device.ready <= device.granted && device.granted <= device.requests.len(), || {
-                format!("D3: device {index} has more requests granted than made")
-            });
-            let in_order = |(a, b): (&crate::request::Request, &crate::request::Request)| {
-                a.number < b.number && a.position <= b.position
-            };
-            audit.holds(device.requests.iter().zip(device.requests.iter().skip(1)).all(in_order), || {
-                format!("RES-33: the requests of device {index} are out of order")
-            });
+            let own = state.objects.allocations.iter().filter(|(_, a)| a.process == index && is_in(a, pool));
+            let usage: u64 = own.map(|(_, allocation)| allocation.size).sum();
+            audit.equal("I16: usage of a process", process.standing.usage[pool], usage);
+            let lists = process.devices.iter().map(|&device| state.objects[device].list[pool].now());
+            audit.equal("RES-53: demand of a process", state.shares.pools[pool].get(index).demand, lists.sum());
         }
     }
+    for pool in Pool::ALL {
+        let promised: u64 = state.objects.devices.iter().map(|(_, device)| device.promised(pool)).sum();
+        audit.equal("RES-11: promised bytes", state.shares.promised_bytes[pool], promised);
+        audit.holds(promised <= state.memory.list_capacity(pool), || {
+            format!("RES-11: {promised} bytes of {pool:?} are promised, {} are there", state.memory.list_capacity(pool))
+        });
+    }
+    let overweight = weight::overweight(&state.adapter, &state.objects, &state.memory);
+    audit.holds(overweight.is_empty(), || format!("RES-19: the lists of devices {overweight:?} never fit"));
+    for (index, device) in state.objects.devices.iter() {
+        let open = || {
+            let open = state.objects.allocations.iter().filter_map(|(_, a)| Some((a, a.entry(index)?)));
+            open.collect::<Vec<_>>()
+        };
+        audit.equal("I28: allocations of a device", device.allocations.into(), open().len() as u64);
+        for pool in Pool::ALL {
+            let bytes = |counts: fn(&ListEntry) -> bool| -> u64 {
+                open().into_iter().filter(|(a, entry)| a.pool() == pool && counts(entry)).map(|(a, _)| a.size).sum()
+            };
+            let (listed, held) = (bytes(|entry| entry.count > 0), bytes(ListEntry::is_holding));
+            audit.equal("D3: bytes that a device holds", device.held[pool], held);
+            let (needed, capacity) = (device.needed(pool), state.memory.list_capacity(pool));
+            audit.holds(needed <= capacity, || {
+                format!("D3: device {index} needs {needed} bytes of {pool:?}, and even alone has only {capacity}")
+            });
+            audit.equal("RES-71: bytes that a device is owed", device.owed[pool], bytes(ListEntry::is_owed));
+            audit.equal("I07: bytes of a device's list", device.list[pool].now(), listed);
+        }
+        audit.holds(device.ready <= device.granted && device.granted <= device.requests.len(), || {
+            format!("D3: device {index} has more requests granted than made")
+        });
+        let in_order = |(a, b): (&crate::objects::request::Request, &crate::objects::request::Request)| {
+            a.number < b.number && a.position <= b.position
+        };
+        audit.holds(device.requests.iter().zip(device.requests.iter().skip(1)).all(in_order), || {
+            format!("RES-33: the requests of device {index} are out of order")
+        });
+    }
+}
 
-    /// I34: nothing is kept of allocations that are gone.
-    fn check_books(&self, audit: &mut Audit) {
-        let named = self.patched.keys().chain(self.offers.keys()).chain(self.discards.keys());
-        for &index in named.chain(self.locks.keys()) {
-            audit.holds(self.allocations.contains(index), || {
-                format!("I34: books of allocation {index} are kept, but it is gone")
+/// I34: nothing is kept of allocations that are gone.
+pub(crate) fn check_books(objects: &Objects, residency: &Residents, plans: &Plans, audit: &mut Audit) {
+    let named = objects.patched.keys().chain(residency.offers.keys()).chain(plans.discards.keys());
+    for &index in named.chain(residency.locks.keys()) {
+        audit.holds(objects.allocations.contains(index), || {
+            format!("I34: books of allocation {index} are kept, but it is gone")
+        });
+    }
+}
+
+/// D5: a parked plan waits only for dispatched work and for earlier plans.
+pub(crate) fn check_plans(objects: &Objects, plans: &Plans, audit: &mut Audit) {
+    for number in plans.stream.numbers() {
+        let plan = plans.stream.get(number).expect("it was just listed");
+        for &(device, submission) in &plan.waits {
+            let dispatched = objects[device].dispatched();
+            audit.holds(submission <= dispatched, || {
+                format!("D5: plan {number} waits for submission {submission}, dispatched are {dispatched}")
             });
         }
-    }
-
-    /// D5: a parked plan waits only for dispatched work and for earlier plans.
-    fn check_plans(&self, audit: &mut Audit) {
-        for number in self.stream.numbers() {
-            let plan = self.stream.get(number).expect("it was just listed");
-            for &(device, submission) in &plan.waits {
-                let dispatched = self.devices[device].dispatched();
-                audit.holds(submission <= dispatched, || {
-                    format!("D5: plan {number} waits for submission {submission}, dispatched are {dispatched}")
-                });
-            }
-            let mut before = plan.after.iter().chain(&plan.after_retired);
-            let follows_later = before.any(|&before| before >= number);
-            audit.holds(!follows_later, || format!("D5: plan {number} follows a later plan: {:?}", plan.after));
-        }
+        let mut before = plan.after.iter().chain(&plan.after_retired);
+        let follows_later = before.any(|&before| before >= number);
+        audit.holds(!follows_later, || format!("D5: plan {number} follows a later plan: {:?}", plan.after));
     }
 }
 

@@ -1,7 +1,8 @@
 //! What the core knows of its adapter: adapter start checks what the driver reports.
 
-mod broken_rule;
-mod report;
+pub(crate) mod paging_va;
+pub(crate) mod patching;
+pub(crate) mod pool;
 
 use alloc::vec::Vec;
 
@@ -10,9 +11,11 @@ use crate::{
     planted::{Planted, PlantedBug},
     units::{PageSize, SegmentId},
 };
-
 pub use broken_rule::{BrokenRule, StartAdapterError};
 pub(crate) use report::validate;
+
+pub(crate) mod broken_rule;
+pub(crate) mod report;
 
 /// Which revision of the allocation notification's documents is followed (C-16, D16).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,14 +1,13 @@
 //! Budgets: how much memory each process may keep resident when not all can have what they want (5.6).
 
+use alloc::collections::VecDeque;
+
+use crate::{adapter::pool::PerPool, units::Nanoseconds};
+pub(crate) use shares::{PoolShares, ProcessShare};
+
 mod level;
 mod ranking;
 pub(crate) mod shares;
-
-pub(crate) use shares::{ProcessShare, Shares};
-
-use alloc::collections::VecDeque;
-
-use crate::{pool::PerPool, units::Nanoseconds};
 
 /// What a budget is for (RES-50).
 ///

@@ -8,9 +8,9 @@
 //! The tree is a treap: a node is above those whose scrambled number is smaller, which keeps it shallow and makes its shape a
 //! function of what is in it.
 
-use crate::id::ProcessIx;
-
 use alloc::{vec, vec::Vec};
+
+use crate::id::ProcessIx;
 
 const NONE: ProcessIx = ProcessIx::new(u32::MAX);
 

@@ -28,14 +28,13 @@
 //! Whatever the demands are, the sum of `min(demand, budget)` over all processes is at most the capacity: its own level gives no
 //! process more of what it demands than the common one does.
 
-use crate::id::ProcessIx;
-
-use alloc::vec::Vec;
-
 use super::{
     level::Level,
     ranking::{Parted, Rank, Ranking},
 };
+use alloc::vec::Vec;
+
+use crate::id::ProcessIx;
 
 /// A published budget stands while the present one is within this part of it: 1/20 is 5 %.
 const HYSTERESIS: u128 = 20;
@@ -79,7 +78,7 @@ struct Member {
 /// How processes share one pool. Changing one of them costs O(log n); asking for a budget costs as much at most, and nearly
 /// always O(1).
 #[derive(Debug)]
-pub(crate) struct Shares {
+pub(crate) struct PoolShares {
     capacity: u64,
     /// None where the reservations in use do not fit together. Every change of anything else here ends with finding it anew.
     level: Option<Level>,
@@ -92,7 +91,7 @@ pub(crate) struct Shares {
     covered: u128,
 }
 
-impl Shares {
+impl PoolShares {
     /// A pool of `capacity` bytes that nobody uses.
     pub fn new(capacity: u64) -> Self {
         let ranking = Ranking::default();

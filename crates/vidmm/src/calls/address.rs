@@ -1,15 +1,19 @@
 //! GPU virtual addresses: reserve and map (4.8).
 
 use crate::{
-    allocation::AllocationState,
+    adapter::Adapter,
+    addresses,
     calls::resident::REQUESTS_MAX,
     contract::Host,
-    error::{GpuVaError, MapError},
-    event::Event,
+    event::{
+        Event,
+        error::{GpuVaError, MapError},
+    },
     gpu_va::Mapping,
     id::{AllocationId, AllocationIx, DeviceIx, PagingQueueId, ProcessId},
-    request::RequestKind,
-    state::VidMm,
+    manager::VidMm,
+    objects::{Objects, allocation::AllocationState, request::RequestKind},
+    plans::{Plans, tables},
     units::{GpuVirtualAddress, PAGE_SIZE, PageSize},
 };
 
@@ -63,10 +67,10 @@ impl VidMm {
         base: Option<GpuVirtualAddress>,
         size: u64,
     ) -> Result<GpuVirtualAddress, GpuVaError> {
-        let index = self.processes.lookup(process)?;
-        let base = self.processes[index].space.reserve(base.map(|base| base.0), size)?;
+        let index = self.state.objects.processes.lookup(process)?;
+        let base = self.state.objects[index].space.reserve(base.map(|base| base.0), size)?;
         let virtual_address = GpuVirtualAddress(base);
-        self.events.record(|| Event::GpuVirtualAddressReserved { process, virtual_address, size });
+        self.state.moment.events.record(|| Event::GpuVirtualAddressReserved { process, virtual_address, size });
         Ok(virtual_address)
     }
 
@@ -86,24 +90,24 @@ impl VidMm {
         paging_queue: PagingQueueId,
         desc: &MapGpuVirtualAddress,
     ) -> Result<Mapped, MapError> {
-        let queue = self.paging_queues.lookup(paging_queue)?;
-        let device = self.paging_queues[queue].device;
-        self.check_device(device)?;
-        if self.adapter.is_physical() {
+        let queue = self.state.objects.paging_queues.lookup(paging_queue)?;
+        let device = self.state.objects[queue].device;
+        self.state.objects.check_device(&self.state.moment, device)?;
+        if self.state.adapter.is_physical() {
             return Err(MapError::PhysicalAddresses);
         }
-        let pending = self.devices[device].requests.len();
+        let pending = self.state.objects[device].requests.len();
         if pending >= REQUESTS_MAX {
             return Err(MapError::TooManyPending { pending });
         }
-        let allocation = self.lookup_allocation(desc.allocation)?;
-        if !self.allocations[allocation].is_open_on(device) {
+        let allocation = self.state.objects.lookup_allocation(&self.state.adapter, desc.allocation)?;
+        if !self.state.objects[allocation].is_open_on(device) {
             return Err(MapError::WrongDevice);
         }
-        let (size, pte_page_size) = self.part(allocation, desc)?;
-        let process = self.devices[device].process;
+        let (size, pte_page_size) = part(&self.state.adapter, &self.state.objects, allocation, desc)?;
+        let process = self.state.objects[device].process;
         let base = desc.base_address.map(|base| base.0);
-        let space = &mut self.processes[process].space;
+        let space = &mut self.state.objects[process].space;
         let virtual_address = space.map(base, size, PageSize::Kib4, allocation)?;
         let pte_page_size =
             if virtual_address.is_multiple_of(pte_page_size.bytes()) { pte_page_size } else { PageSize::Kib4 };
@@ -117,15 +121,15 @@ impl VidMm {
             allocation_offset: desc.offset,
             driver_protection: desc.driver_protection,
         };
-        if let Err(error) = self.set_tables_aside(host, process, &[mapping]) {
-            self.processes[process].space.unmap(virtual_address, size);
+        if let Err(error) = tables::set_tables_aside(&mut self.state, host, process, &[mapping]) {
+            self.state.objects[process].space.unmap(virtual_address, size);
             return Err(error.into());
         }
-        let at_once = self.maps_at_once(device, allocation, &mapping);
-        let paging_fence_value = if at_once { 0 } else { self.paging_queues[queue].last_value + 1 };
+        let at_once = maps_at_once(&self.state.adapter, &self.state.objects, &self.plans, device, allocation, &mapping);
+        let paging_fence_value = if at_once { 0 } else { self.state.objects[queue].last_value + 1 };
         let mapped = Mapped { virtual_address: GpuVirtualAddress(virtual_address), paging_fence_value };
-        let process = self.processes.id(process);
-        self.events.record(|| Event::GpuVirtualAddressMapped {
+        let process = self.state.objects.processes.id(process);
+        self.state.moment.events.record(|| Event::GpuVirtualAddressMapped {
             process,
             virtual_address: mapped.virtual_address,
             size,
@@ -138,40 +142,57 @@ impl VidMm {
             paging_fence_value,
         });
         if at_once {
-            self.allocations[allocation].add_mapping(mapping);
+            self.state.objects[allocation].add_mapping(mapping);
         } else {
-            self.request(queue, RequestKind::MapGpuVirtualAddress { allocation, mapping });
+            self.requests.request(
+                &mut self.state.moment,
+                &mut self.state.objects,
+                queue,
+                RequestKind::MapGpuVirtualAddress { allocation, mapping },
+            );
         }
         Ok(mapped)
     }
+}
 
-    /// The bytes of the part that `desc` names, and the largest page that can map it (GVA-41).
-    fn part(&self, allocation: AllocationIx, desc: &MapGpuVirtualAddress) -> Result<(u64, PageSize), MapError> {
-        let whole = self.allocations[allocation].size;
-        let rest = whole.checked_sub(desc.offset).filter(|&rest| rest > 0);
-        let size = if desc.size == 0 { rest } else { Some(desc.size) };
-        let fits = |&size: &u64| rest.is_some_and(|rest| size <= rest);
-        let Some(size) = size.filter(fits).filter(|size| (size | desc.offset).is_multiple_of(PAGE_SIZE)) else {
-            return Err(MapError::Part { page_size: PAGE_SIZE, size: whole });
-        };
-        // In system memory pages are small, and an allocation that may go there is mapped with small pages everywhere.
-        let may_be_small = self.allocations[allocation].state.contains(AllocationState::MAY_BE_IN_SYSTEM);
-        let memory_page_size = if may_be_small { PageSize::Kib4 } else { self.adapter.memory_page_size() };
-        let largest = self.adapter.pte_page_size(memory_page_size);
-        let aligned = (size | desc.offset).is_multiple_of(largest.bytes());
-        Ok((size, if aligned { largest } else { PageSize::Kib4 }))
-    }
+/// The bytes of the part that `desc` names, and the largest page that can map it (GVA-41).
+pub(crate) fn part(
+    adapter: &Adapter,
+    objects: &Objects,
+    allocation: AllocationIx,
+    desc: &MapGpuVirtualAddress,
+) -> Result<(u64, PageSize), MapError> {
+    let whole = objects[allocation].size;
+    let rest = whole.checked_sub(desc.offset).filter(|&rest| rest > 0);
+    let size = if desc.size == 0 { rest } else { Some(desc.size) };
+    let fits = |&size: &u64| rest.is_some_and(|rest| size <= rest);
+    let Some(size) = size.filter(fits).filter(|size| (size | desc.offset).is_multiple_of(PAGE_SIZE)) else {
+        return Err(MapError::Part { page_size: PAGE_SIZE, size: whole });
+    };
+    // In system memory pages are small, and an allocation that may go there is mapped with small pages everywhere.
+    let may_be_small = objects[allocation].state.contains(AllocationState::MAY_BE_IN_SYSTEM);
+    let memory_page_size = if may_be_small { PageSize::Kib4 } else { adapter.memory_page_size() };
+    let largest = adapter.pte_page_size(memory_page_size);
+    let aligned = (size | desc.offset).is_multiple_of(largest.bytes());
+    Ok((size, if aligned { largest } else { PageSize::Kib4 }))
+}
 
-    /// Whether a mapping needs no operation: its tables are ready, and the allocation has no valid entries to write.
-    fn maps_at_once(&self, device: DeviceIx, allocation: AllocationIx, mapping: &Mapping) -> bool {
-        let books = &self.devices[device];
-        let tables = &self.processes[mapping.process].tables;
-        let mut needed = self.tables_of(mapping);
-        let allocation = &self.allocations[allocation];
-        books.granted == books.requests.len()
-            && allocation.place.is_none()
-            && self.stream.is_retired(allocation.last_plan)
-            && needed
-                .all(|key| tables.get(key).is_some_and(|table| table.initialised && self.stream.is_retired(table.plan)))
-    }
+/// Whether a mapping needs no operation: its tables are ready, and the allocation has no valid entries to write.
+pub(crate) fn maps_at_once(
+    adapter: &Adapter,
+    objects: &Objects,
+    plans: &Plans,
+    device: DeviceIx,
+    allocation: AllocationIx,
+    mapping: &Mapping,
+) -> bool {
+    let books = &objects[device];
+    let tables = &objects[mapping.process].tables;
+    let mut needed = addresses::tables_of(adapter, mapping);
+    let allocation = &objects[allocation];
+    books.granted == books.requests.len()
+        && allocation.place.is_none()
+        && plans.stream.is_retired(allocation.last_plan)
+        && needed
+            .all(|key| tables.get(key).is_some_and(|table| table.initialised && plans.stream.is_retired(table.plan)))
 }

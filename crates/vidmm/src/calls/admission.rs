@@ -11,15 +11,19 @@
 use alloc::vec::Vec;
 
 use crate::{
-    allocation::AllocationState,
-    error::NoMemoryReason,
-    event::SuspendReason,
+    adapter::{
+        Adapter,
+        pool::{PerPool, Pool},
+    },
+    event::{error::NoMemoryReason, list_flags::MakeResidentFlags},
     id::{AllocationIx, DeviceIx},
-    place::Place,
+    memory::Memory,
+    objects::{Objects, allocation::AllocationState, place::Place},
     planted::PlantedBug,
-    pool::{PerPool, Pool},
-    residency::MakeResidentFlags,
-    state::VidMm,
+    residency::weight,
+    schedule::{Schedule, turns},
+    state::State,
+    work::Work,
 };
 
 /// What one MakeResident adds to its device's list.
@@ -44,153 +48,147 @@ pub(crate) struct Admission {
     pub num_bytes_to_trim: u64,
 }
 
-impl VidMm {
-    /// What may join a device's list: beside all others, or as its process is entitled to.
-    pub(super) fn begin_admission(&self, device: DeviceIx, entitled: Option<MakeResidentFlags>) -> Admission {
-        let process = self.devices[device].process;
-        let alone = |pool: Pool| {
-            let books = &self.devices[device];
-            i128::from(self.list_capacity(pool)) - i128::from(books.list[pool].now())
+/// What may join a device's list: beside all others, or as its process is entitled to.
+pub(crate) fn begin_admission(state: &State, device: DeviceIx, entitled: Option<MakeResidentFlags>) -> Admission {
+    let process = state.objects[device].process;
+    let alone = |pool: Pool| {
+        let books = &state.objects[device];
+        i128::from(state.memory.list_capacity(pool)) - i128::from(books.list[pool].now())
+    };
+    let left = |pool: Pool| {
+        let pool_shares = &state.shares.pools[pool];
+        let beside_all = i128::from(state.memory.list_capacity(pool)) - i128::from(pool_shares.demand_total());
+        let entitlement = match entitled {
+            None => 0,
+            Some(flags) if flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) => pool_shares.maximum_budget(process),
+            Some(_) if state.adapter.has_bug(PlantedBug::HalveBudget) => pool_shares.budget(process) / 2,
+            Some(_) => pool_shares.budget(process),
         };
-        let left = |pool: Pool| {
-            let shares = &self.shares[pool];
-            let beside_all = i128::from(self.list_capacity(pool)) - i128::from(shares.demand_total());
-            let entitlement = match entitled {
-                None => 0,
-                Some(flags) if flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) => shares.maximum_budget(process),
-                Some(_) if self.adapter.has_bug(PlantedBug::HalveBudget) => shares.budget(process) / 2,
-                Some(_) => shares.budget(process),
-            };
-            beside_all.max(i128::from(entitlement) - i128::from(shares.get(process).demand)).min(alone(pool))
+        beside_all.max(i128::from(entitlement) - i128::from(pool_shares.get(process).demand)).min(alone(pool))
+    };
+    Admission {
+        device,
+        left: PerPool::new(left(Pool::Memory), left(Pool::System)),
+        alone: PerPool::new(alone(Pool::Memory), alone(Pool::System)),
+        packing: weight::packing_room(&state.adapter, &state.objects, &state.memory, device),
+        added: PerPool::default(),
+        not_held: PerPool::default(),
+        moved: Vec::new(),
+        assigned: Vec::new(),
+        refused: None,
+        num_bytes_to_trim: 0,
+    }
+}
+
+/// Finds room for an allocation that joins the list, or adds to what must be trimmed.
+pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut Admission, index: AllocationIx) {
+    let allocation = &state.objects[index];
+    let (size, counted, pools) = (allocation.size, allocation.pool(), allocation.pools(admission.device));
+    let is_held = allocation.is_held_by(admission.device);
+    for &pool in pools.iter().flatten() {
+        let weight = i128::from(weight::weight(&state.adapter, &state.objects, index, pool));
+        let fits = i128::from(size) <= admission.left[pool] && weight <= admission.packing[pool];
+        if !fits || !has_range(&state.adapter, &mut state.objects, &mut state.memory, admission, index, pool) {
+            continue;
+        }
+        admission.packing[pool] -= weight;
+        admission.left[pool] -= i128::from(size);
+        admission.alone[pool] -= i128::from(size);
+        admission.added[pool] += size;
+        if !is_held {
+            admission.not_held[pool] += size;
+        }
+        if pools[0] != Some(pool) && !state.adapter.is_physical() {
+            schedule.turns.demoted.insert(admission.device);
+        }
+        if counted != pool {
+            state.objects[index].state.toggle(AllocationState::LISTED_IN_SYSTEM);
+            admission.moved.push(index);
+        }
+        return;
+    }
+    let fits_alone = pools.into_iter().flatten().any(|pool| i128::from(size) <= admission.alone[pool]);
+    let mut reason = if fits_alone { NoMemoryReason::OverBudget } else { NoMemoryReason::DoesNotFit };
+    // Whatever the caller trims, one of the pools then has enough.
+    for pool in pools.into_iter().flatten() {
+        let missing = i128::from(size) - core::mem::take(&mut admission.left[pool]);
+        let misplaced = i128::from(weight::weight(&state.adapter, &state.objects, index, pool))
+            - core::mem::take(&mut admission.packing[pool]);
+        if missing <= 0 && misplaced > 0 {
+            reason = NoMemoryReason::Fragmented;
+        }
+        // An allocation that leaves weighs no less than its size.
+        let mut missing = u64::try_from(missing.max(misplaced).max(0)).unwrap_or(u64::MAX);
+        if state.adapter.has_bug(PlantedBug::TrimTooLittle) {
+            missing /= 2;
+        }
+        if state.adapter.has_bug(PlantedBug::TrimTooMuch) {
+            missing += size;
+        }
+        let fragmented = if needs_range(&state.adapter, &state.objects, index, pool) {
+            assigned_before(&state.objects, &state.memory, admission).max(1)
+        } else {
+            0
         };
-        Admission {
-            device,
-            left: PerPool::new(left(Pool::Memory), left(Pool::System)),
-            alone: PerPool::new(alone(Pool::Memory), alone(Pool::System)),
-            packing: self.packing_room(device),
-            added: PerPool::default(),
-            not_held: PerPool::default(),
-            moved: Vec::new(),
-            assigned: Vec::new(),
-            refused: None,
-            num_bytes_to_trim: 0,
+        if missing == 0 {
+            reason = NoMemoryReason::Fragmented;
         }
+        admission.num_bytes_to_trim = admission.num_bytes_to_trim.saturating_add(missing.max(fragmented));
     }
+    admission.refused.get_or_insert(reason);
+}
 
-    /// Finds room for an allocation that joins the list, or adds to what must be trimmed.
-    pub(super) fn admit(&mut self, admission: &mut Admission, index: AllocationIx) {
-        let allocation = &self.allocations[index];
-        let (size, counted, pools) = (allocation.size, allocation.pool(), allocation.pools(admission.device));
-        let is_held = allocation.is_held_by(admission.device);
-        for &pool in pools.iter().flatten() {
-            let weight = i128::from(self.weight(index, pool));
-            let fits = i128::from(size) <= admission.left[pool] && weight <= admission.packing[pool];
-            if !fits || !self.has_range(admission, index, pool) {
-                continue;
-            }
-            admission.packing[pool] -= weight;
-            admission.left[pool] -= i128::from(size);
-            admission.alone[pool] -= i128::from(size);
-            admission.added[pool] += size;
-            if !is_held {
-                admission.not_held[pool] += size;
-            }
-            if pools[0] != Some(pool) && !self.adapter.is_physical() {
-                self.turns.demoted.insert(admission.device);
-            }
-            if counted != pool {
-                self.allocations[index].state.toggle(AllocationState::LISTED_IN_SYSTEM);
-                admission.moved.push(index);
-            }
-            return;
-        }
-        let fits_alone = pools.into_iter().flatten().any(|pool| i128::from(size) <= admission.alone[pool]);
-        let mut reason = if fits_alone { NoMemoryReason::OverBudget } else { NoMemoryReason::DoesNotFit };
-        // Whatever the caller trims, one of the pools then has enough.
-        for pool in pools.into_iter().flatten() {
-            let missing = i128::from(size) - core::mem::take(&mut admission.left[pool]);
-            let misplaced = i128::from(self.weight(index, pool)) - core::mem::take(&mut admission.packing[pool]);
-            if missing <= 0 && misplaced > 0 {
-                reason = NoMemoryReason::Fragmented;
-            }
-            // An allocation that leaves weighs no less than its size.
-            let mut missing = u64::try_from(missing.max(misplaced).max(0)).unwrap_or(u64::MAX);
-            if self.adapter.has_bug(PlantedBug::TrimTooLittle) {
-                missing /= 2;
-            }
-            if self.adapter.has_bug(PlantedBug::TrimTooMuch) {
-                missing += size;
-            }
-            let fragmented = if self.needs_range(index, pool) { self.assigned_before(admission).max(1) } else { 0 };
-            if missing == 0 {
-                reason = NoMemoryReason::Fragmented;
-            }
-            admission.num_bytes_to_trim = admission.num_bytes_to_trim.saturating_add(missing.max(fragmented));
-        }
-        admission.refused.get_or_insert(reason);
+/// Nothing joins the list: `indices` are counted no more.
+pub(crate) fn undo_admission(state: &mut State, admission: &Admission, indices: &[AllocationIx]) {
+    let is_undone = !state.adapter.has_bug(PlantedBug::SkipUndo);
+    for &index in indices.iter().filter(|_| is_undone) {
+        state.objects[index].entry_mut(admission.device).count -= 1;
     }
+    for &index in &admission.moved {
+        state.objects[index].state.toggle(AllocationState::LISTED_IN_SYSTEM);
+    }
+    admission.assigned.iter().for_each(|&index| state.memory.aperture.release(index));
+}
 
-    /// Assigns a range of the aperture if the allocation needs one; `false` if there is no hole for it.
-    fn has_range(&mut self, admission: &mut Admission, index: AllocationIx, pool: Pool) -> bool {
-        if !self.needs_range(index, pool) || self.aperture.assigned(index).is_some() {
-            return true;
-        }
-        let allocation = &self.allocations[index];
-        let shown_at = match allocation.place {
-            Some(Place::Aperture(offset)) => Some(offset.bytes()),
-            _ => None,
-        };
-        let assigned = self.aperture.assign(index, allocation.size, shown_at).is_some();
-        if assigned {
-            admission.assigned.push(index);
-        }
-        assigned
-    }
+/// What was admitted joins the list.
+pub(crate) fn accept_admission(state: &mut State, work: &mut Work, admission: &Admission) {
+    turns::add_to_list(state, work, admission.device, admission.added);
+}
 
-    fn needs_range(&self, index: AllocationIx, pool: Pool) -> bool {
-        // Without GPU virtual addresses ranges are found with the grant.
-        let accessed_physically = AllocationState::ACCESSED_PHYSICALLY;
-        let is_assigned_now = pool == Pool::System && !self.adapter.is_physical();
-        is_assigned_now && self.allocations[index].state.contains(accessed_physically)
+/// Assigns a range of the aperture if the allocation needs one; `false` if there is no hole for it.
+pub(crate) fn has_range(
+    adapter: &Adapter,
+    objects: &mut Objects,
+    memory: &mut Memory,
+    admission: &mut Admission,
+    index: AllocationIx,
+    pool: Pool,
+) -> bool {
+    if !needs_range(adapter, objects, index, pool) || memory.aperture.assigned(index).is_some() {
+        return true;
     }
+    let allocation = &objects[index];
+    let shown_at = match allocation.place {
+        Some(Place::Aperture(offset)) => Some(offset.bytes()),
+        _ => None,
+    };
+    let assigned = memory.aperture.assign(index, allocation.size, shown_at).is_some();
+    if assigned {
+        admission.assigned.push(index);
+    }
+    assigned
+}
 
-    /// Bytes of the aperture that allocations of the device had before the call: with all of them gone, no hole of its own is
-    /// too small.
-    fn assigned_before(&self, admission: &Admission) -> u64 {
-        let is_own = |other: AllocationIx| self.allocations[other].entry(admission.device).is_some();
-        self.aperture.assigned_bytes(|other| is_own(other) && !admission.assigned.contains(&other))
-    }
+pub(crate) fn needs_range(adapter: &Adapter, objects: &Objects, index: AllocationIx, pool: Pool) -> bool {
+    // Without GPU virtual addresses ranges are found with the grant.
+    let accessed_physically = AllocationState::ACCESSED_PHYSICALLY;
+    let is_assigned_now = pool == Pool::System && !adapter.is_physical();
+    is_assigned_now && objects[index].state.contains(accessed_physically)
+}
 
-    /// Nothing joins the list: `indices` are counted no more.
-    pub(super) fn undo_admission(&mut self, admission: &Admission, indices: &[AllocationIx]) {
-        let is_undone = !self.adapter.has_bug(PlantedBug::SkipUndo);
-        for &index in indices.iter().filter(|_| is_undone) {
-            self.allocations[index].entry_mut(admission.device).count -= 1;
-        }
-        for &index in &admission.moved {
-            self.allocations[index].state.toggle(AllocationState::LISTED_IN_SYSTEM);
-        }
-        admission.assigned.iter().for_each(|&index| self.aperture.release(index));
-    }
-
-    /// What was admitted joins the list.
-    pub(super) fn accept_admission(&mut self, admission: &Admission) {
-        self.add_to_list(admission.device, admission.added);
-    }
-
-    /// The device's list weighs more from now on. If it has no room beside those that are active now, it waits for its turn.
-    pub(super) fn add_to_list(&mut self, device: DeviceIx, added: PerPool<u64>) {
-        let has_room = Pool::ALL.into_iter().all(|pool| {
-            let books = &self.devices[device];
-            let needed = books.needed(pool).max(books.list[pool].now() + added[pool]);
-            needed <= self.not_promised_to_others(device, pool)
-        });
-        if !has_room || !self.lists_may_run() {
-            self.stop(device, SuspendReason::WaitsForRoom, None, false);
-        }
-        for pool in Pool::ALL.into_iter().filter(|&pool| added[pool] > 0) {
-            let weight = self.devices[device].list[pool].now() + added[pool];
-            self.set_list_bytes(device, pool, weight);
-        }
-    }
+/// Bytes of the aperture that allocations of the device had before the call: with all of them gone, no hole of its own is
+/// too small.
+pub(crate) fn assigned_before(objects: &Objects, memory: &Memory, admission: &Admission) -> u64 {
+    let is_own = |other: AllocationIx| objects[other].entry(admission.device).is_some();
+    memory.aperture.assigned_bytes(|other| is_own(other) && !admission.assigned.contains(&other))
 }

@@ -1,21 +1,31 @@
 //! Allocations: their creation and their end.
 
 use alloc::vec::Vec;
-
 use bitflags::bitflags;
 
 use crate::{
-    adapter::{Adapter, NotificationRevision},
-    allocation::{Allocation, AllocationState, Owner},
+    adapter::{Adapter, NotificationRevision, patching::Wish},
+    calls::sharing,
     contract::{AllocationFlags, AllocationFlags2, AllocationInfo, Direction, Host, Kmd, SegmentSet, WddmVersion},
-    error::{AllocationInfoRule, CreateError, DriverFinding, Violation},
-    event::Event,
+    event::{
+        Event,
+        destroy_flags::DestroyFlags,
+        error::{AllocationInfoRule, CreateError, DriverFinding, Violation},
+        list_flags::EvictFlags,
+    },
     id::{AllocationId, AllocationIx, DeviceId, DeviceIx, InvalidHandle},
     linear::HintedBank,
-    patching::Wish,
+    manager::VidMm,
+    moment::Moment,
+    objects::{
+        Objects,
+        allocation::{Allocation, AllocationState, Owner},
+        device::{Deferred, DeferredAction},
+    },
     planted::PlantedBug,
-    residency::EvictFlags,
-    state::{Deferred, DeferredAction, VidMm},
+    requests::Requests,
+    residency::holds,
+    state::State,
     units::{PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress},
 };
 
@@ -60,21 +70,6 @@ bitflags! {
     }
 }
 
-bitflags! {
-    /// How an allocation is destroyed (RES-90).
-    #[doc(alias = "D3DDDICB_DESTROYALLOCATION2FLAGS")]
-    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-    pub struct DestroyFlags: u32 {
-        /// Work that was submitted before does not use it: its memory is free without waiting for that. If such work uses it
-        /// all the same, it faults (RES-91).
-        const ASSUME_NOT_IN_USE = 1 << 0;
-        /// [`Output::AllocationReclaimed`](crate::Output::AllocationReclaimed) says when its memory is free; the caller waits
-        /// for that (RES-91).
-        const SYNCHRONOUS_DESTROY = 1 << 1;
-    }
-}
-
 impl VidMm {
     /// Creates an allocation. The driver decides what it is from its private data (CRE-03); the host commits its
     /// backing store (U-9). It is nowhere in the segment until MakeResident (CRE-43), and reads as zero (CRE-42).
@@ -92,29 +87,32 @@ impl VidMm {
         desc: impl Into<CreateAllocationDesc<'d>>,
     ) -> Result<AllocationId, CreateError> {
         let CreateAllocationDesc { private_driver_data, flags, existing_sys_mem } = desc.into();
-        let device_index = self.devices.lookup(device)?;
-        self.check_device(device_index)?;
+        let device_index = self.state.objects.devices.lookup(device)?;
+        self.state.objects.check_device(&self.state.moment, device_index)?;
         let info = kmd.create_allocation(private_driver_data)?;
         let is_shared = flags.contains(CreateAllocationFlags::CREATE_SHARED);
         let shared = if is_shared { AllocationState::SHARED } else { AllocationState::empty() };
-        let size = self.check_allocation(&info);
-        let state = self.notifications(&info).map(|notify| notify | self.residence(&info) | shared);
+        let size = check_allocation(&self.state.adapter, &info);
+        let allocation_state = notifications(&self.state.adapter, &info)
+            .map(|notify| notify | residence(&self.state.adapter, &info) | shared);
         let sys_mem = check_sys_mem(&info, existing_sys_mem);
-        let checked = size.and_then(|size| Ok((size, state? | sys_mem?)));
-        let committed = checked.and_then(|(size, state)| {
-            let committed = existing_sys_mem.map_or_else(|| self.commit_backing_store(host, size), Ok);
-            Ok((size, state, committed.map_err(CreateError::from)?))
+        let checked = size.and_then(|size| Ok((size, allocation_state? | sys_mem?)));
+        let committed = checked.and_then(|(size, allocation_state)| {
+            let committed =
+                existing_sys_mem.map_or_else(|| self.plans.commit_backing_store(&mut self.state, host, size), Ok);
+            Ok((size, allocation_state, committed.map_err(CreateError::from)?))
         });
-        let (size, state, backing_store) = committed.inspect_err(|_| kmd.destroy_allocation(info.allocation))?;
-        self.report_notifications(&info, size);
-        let owner = Owner { process: self.devices[device_index].process, device: device_index };
+        let (size, allocation_state, backing_store) =
+            committed.inspect_err(|_| kmd.destroy_allocation(info.allocation))?;
+        report_notifications(&self.state.adapter, &mut self.state.moment, &info, size);
+        let owner = Owner { process: self.state.objects[device_index].process, device: device_index };
         let (handle, priority) = (info.allocation, info.allocation_priority);
-        let allocation = Allocation::new(handle, size, backing_store.offset, owner, priority, state);
-        let allocation = self.allocations.insert(allocation);
-        self.note_wish(allocation.ix(), &info);
-        self.devices[device_index].allocations += 1;
-        let process = self.processes.id(owner.process);
-        self.events.record(|| Event::AllocationCreated {
+        let allocation = Allocation::new(handle, size, backing_store.offset, owner, priority, allocation_state);
+        let allocation = self.state.objects.allocations.insert(allocation);
+        note_wish(&self.state.adapter, &mut self.state.objects, allocation.ix(), &info);
+        self.state.objects[device_index].allocations += 1;
+        let process = self.state.objects.processes.id(owner.process);
+        self.state.moment.events.record(|| Event::AllocationCreated {
             allocation,
             device,
             process,
@@ -124,138 +122,12 @@ impl VidMm {
             backing_store: backing_store.offset,
             supported_segment_set: info.supported_segment_set.0,
             accessed_physically: info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY),
-            notify: notify_flags(state),
+            notify: notify_flags(allocation_state),
             shared: is_shared,
             existing_sys_mem: existing_sys_mem.is_some(),
             permanent_sys_mem: info.flags.contains(AllocationFlags::PERMANENT_SYS_MEM),
         });
         Ok(allocation)
-    }
-
-    /// The size of the allocation where it may live, or why it cannot be.
-    fn check_allocation(&self, info: &AllocationInfo) -> Result<u64, CreateError> {
-        let broken = |rule| Err(CreateError::Violation(Violation::AllocationInfo(rule)));
-        let SegmentSet(set) = info.supported_segment_set;
-        if set == 0 || set & !self.adapter.segments_mask != 0 {
-            return broken(AllocationInfoRule::SegmentSet(set));
-        }
-        let in_memory = self.adapter.memory.filter(|memory| info.supported_segment_set.contains(memory.id));
-        let page_size = in_memory.map_or(PageSize::Kib4, |memory| memory.page_size).bytes();
-        let size = info.size.checked_next_multiple_of(page_size).filter(|&size| size > 0);
-        let Some(size) = size.filter(|&size| size <= 1 << 62) else {
-            return broken(AllocationInfoRule::Size(info.size));
-        };
-        let alignment = u64::from(info.alignment);
-        if alignment != 0 && (!alignment.is_power_of_two() || alignment < page_size) {
-            return broken(AllocationInfoRule::Alignment(info.alignment));
-        }
-        let preferred = info.preferred_segment.segment_ids.into_iter().take_while(|segment| segment.0 != 0);
-        if let Some(outside) = preferred.into_iter().find(|&segment| !info.supported_segment_set.contains(segment)) {
-            return broken(AllocationInfoRule::PreferredSegment(outside.0));
-        }
-        if info.allocation_priority == 0 {
-            return broken(AllocationInfoRule::Priority);
-        }
-        let SegmentSet(eviction) = info.eviction_segment_set;
-        if self.adapter.is_physical() && eviction & !SegmentSet::of(self.adapter.aperture.id).0 != 0 {
-            return broken(AllocationInfoRule::EvictionSegmentSet(eviction));
-        }
-        // Backing stores and ranges of the aperture begin at multiples of 64 KiB.
-        let finest = if in_memory.is_some() { page_size } else { PAGE_SIZE_64K };
-        let contiguous = in_memory.is_some() && info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY);
-        let is_aligned_freely =
-            self.adapter.is_physical() && !info.supported_segment_set.contains(self.adapter.aperture.id);
-        if !is_aligned_freely && alignment > finest || contiguous && !self.adapter.is_physical() {
-            return Err(CreateError::NotSupported("contiguous placement in the memory segment"));
-        }
-        Ok(size)
-    }
-
-    /// Where the driver lets the allocation be resident. An aperture segment in its set is system memory (SEG-11, SEG-12).
-    fn residence(&self, info: &AllocationInfo) -> AllocationState {
-        let set = info.supported_segment_set;
-        let memory = self.adapter.memory.map(|memory| memory.id);
-        let ignores_set = self.adapter.has_bug(PlantedBug::IgnoreSegmentSet);
-        let mut state = AllocationState::empty();
-        state.set(AllocationState::MAY_BE_IN_MEMORY, memory.is_some_and(|memory| set.contains(memory) || ignores_set));
-        state.set(AllocationState::MAY_BE_IN_SYSTEM, set.contains(self.adapter.aperture.id));
-        let prefers_system = info.preferred_segment.segment_ids[0] == self.adapter.aperture.id;
-        state.set(AllocationState::PREFERS_SYSTEM, prefers_system && !ignores_set);
-        let physically = self.adapter.is_physical() || info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY);
-        state.set(AllocationState::ACCESSED_PHYSICALLY, physically);
-        let is_seen = info.flags.contains(AllocationFlags::CPU_VISIBLE);
-        let sees_memory = self.adapter.memory.is_some_and(|memory| memory.cpu_visible);
-        state.set(AllocationState::CPU_VISIBLE, is_seen && sees_memory);
-        state.set(AllocationState::LISTED_IN_SYSTEM, !state.contains(AllocationState::MAY_BE_IN_MEMORY));
-        state
-    }
-
-    /// Where in a linear memory segment an allocation had better be (SEG-42 to SEG-44).
-    fn note_wish(&mut self, index: AllocationIx, info: &AllocationInfo) {
-        if !self.adapter.is_physical() {
-            return;
-        }
-        let memory = self.adapter.memory.map(|memory| memory.id);
-        let preferred = info.preferred_segment.segment_ids.iter().position(|&id| Some(id) == memory);
-        let by_flag = match info.flags.contains(AllocationFlags::FROM_END_OF_SEGMENT) {
-            true => Direction::FromEnd,
-            false => Direction::FromStart,
-        };
-        let direction = preferred.map_or(by_flag, |at| info.preferred_segment.directions[at]);
-        let hints = info.hinted_bank.banks.into_iter().zip(info.hinted_bank.directions);
-        let hints = hints.take_while(|&(bank, _)| bank > 0).filter(|_| preferred == Some(0));
-        let hinted_banks = hints.map(|(bank, direction)| HintedBank { bank, direction }).collect();
-        let wish = Wish { alignment: u64::from(info.alignment).max(PAGE_SIZE), direction, hinted_banks };
-        let leaves_through_aperture = info.eviction_segment_set.contains(self.adapter.aperture.id);
-        let patched = self.patched.entry(index).or_default();
-        (patched.wish, patched.leaves_through_aperture) = (wish, leaves_through_aperture);
-    }
-
-    /// The notifications that the driver asked for and will get (CRE-07, NTF-05).
-    fn notifications(&self, info: &AllocationInfo) -> Result<AllocationState, CreateError> {
-        let mut state = AllocationState::empty();
-        if self.adapter.version < WddmVersion::WDDM3_2 && !self.adapter.has_bug(PlantedBug::NotifyOldDriver) {
-            return Ok(state);
-        }
-        let as_eviction = self.adapter.revision == NotificationRevision::August2024;
-        let unmapped = as_eviction || !self.adapter.has_page_tables();
-        let wants = |flag| info.flags2.contains(flag);
-        state.set(AllocationState::NOTIFY_EVICTION, wants(AllocationFlags2::NOTIFY_EVICTION));
-        state.set(AllocationState::NOTIFY_IO_MMU_UNMAP, unmapped && wants(AllocationFlags2::NOTIFY_IO_MMU_UNMAP));
-        if self.is_shown_in_window(info) && self.adapter.paging_va_size == 0 {
-            return Err(CreateError::NoPagingVa);
-        }
-        Ok(state)
-    }
-
-    /// Whether the notifications that the driver asks for show the allocation in a window of the paging process.
-    fn is_shown_in_window(&self, info: &AllocationInfo) -> bool {
-        let mut in_window = AllocationFlags2::NOTIFY_EVICTION;
-        if self.adapter.revision == NotificationRevision::August2024 {
-            in_window |= AllocationFlags2::NOTIFY_IO_MMU_UNMAP;
-        }
-        info.flags2.intersects(in_window)
-    }
-
-    /// Tells the driver's author what the flags of an allocation will not do.
-    fn report_notifications(&mut self, info: &AllocationInfo, size: u64) {
-        let known = AllocationFlags2::NOTIFY_EVICTION | AllocationFlags2::NOTIFY_IO_MMU_UNMAP;
-        let flags2 = info.flags2 & known;
-        let Adapter { version, revision, paging_va_size, .. } = self.adapter;
-        if version < WddmVersion::WDDM3_2 {
-            if !flags2.is_empty() {
-                self.report(DriverFinding::FlagsBeyondVersion { flags2, wddm_version: version.0 });
-            }
-            return;
-        }
-        let may_be_notified = info.supported_segment_set.contains(self.adapter.aperture.id);
-        if may_be_notified && self.is_shown_in_window(info) && size > paging_va_size {
-            self.report(DriverFinding::AllocationBeyondPagingVa { size, paging_va_size });
-        }
-        let never_sent = self.adapter.has_page_tables() && revision == NotificationRevision::Current;
-        if flags2.contains(AllocationFlags2::NOTIFY_IO_MMU_UNMAP) && never_sent {
-            self.report(DriverFinding::NotifyIoMmuUnmapWithoutIoMmu);
-        }
     }
 
     /// Destroys an allocation. Work submitted before may still use it (RES-91): its memory, its addresses and its backing
@@ -268,87 +140,210 @@ impl VidMm {
     /// If the handle names nothing.
     #[doc(alias = "D3DKMTDestroyAllocation2")]
     pub fn destroy_allocation(&mut self, allocation: AllocationId, flags: DestroyFlags) -> Result<(), InvalidHandle> {
-        let index = self.lookup_allocation(allocation)?;
-        self.events.record(|| Event::AllocationDestroyed { allocation, flags });
-        self.end_offer(index);
+        let index = self.state.objects.lookup_allocation(&self.state.adapter, allocation)?;
+        self.state.moment.events.record(|| Event::AllocationDestroyed { allocation, flags });
+        self.state.residency.end_offer(&mut self.state.objects, index);
         let is_synchronous = flags.contains(DestroyFlags::SYNCHRONOUS_DESTROY);
-        self.allocations[index].state.set(AllocationState::SYNCHRONOUS_DESTROY, is_synchronous);
-        if self.hand_over(index) {
+        self.state.objects[index].state.set(AllocationState::SYNCHRONOUS_DESTROY, is_synchronous);
+        if sharing::hand_over(&mut self.state, &mut self.requests, index) {
             return Ok(());
         }
-        let device_index = self.allocations[index].device;
+        let device_index = self.state.objects[index].device;
         // Nobody will miss what was written, unless another device has closed it and is still to read it.
         let mut leaves = EvictFlags::all();
-        leaves.set(EvictFlags::NOT_WRITTEN_TO, !self.is_to_be_used_by_others(index, device_index));
+        leaves.set(EvictFlags::NOT_WRITTEN_TO, !self.state.objects.is_to_be_used_by_others(index, device_index));
         // What a decided portion requires leaves its list when that has been handed out.
-        if !self.devices[device_index].has_reference_lists() {
-            self.leave_list(index, device_index, leaves);
+        if !self.state.objects[device_index].has_reference_lists() {
+            self.state.residency.leave_list(
+                &self.state.adapter,
+                &mut self.state.moment,
+                &mut self.state.objects,
+                &mut self.state.memory,
+                &mut self.state.shares,
+                index,
+                device_index,
+                leaves,
+            );
         }
         // Without GPU virtual addresses nothing would fault: what is queued is patched with where the allocation is.
-        if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) && !self.adapter.is_physical() {
-            self.destroy_at_once(index, device_index);
+        if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) && !self.state.adapter.is_physical() {
+            destroy_at_once(&mut self.state, &mut self.requests, index, device_index);
             return Ok(());
         }
         // Work that was submitted and still waits for its grant may need it: until then it can be evicted and come back.
-        self.allocations[index].state |= AllocationState::DESTROYED;
-        self.let_go(index);
-        if self.is_queued(index) {
+        self.state.objects[index].state |= AllocationState::DESTROYED;
+        self.state.residency.let_go(
+            &self.state.adapter,
+            &mut self.state.moment,
+            &mut self.state.objects,
+            &mut self.state.memory,
+            index,
+        );
+        if self.state.objects.is_queued(index) {
             // The last DMA buffer that refers to it purges it.
-            self.allocations[index].state |= AllocationState::PURGE_DUE;
+            self.state.objects[index].state |= AllocationState::PURGE_DUE;
             return Ok(());
         }
-        self.defer(device_index, DeferredAction::Purge(index));
+        self.requests.defer(
+            &mut self.state.moment,
+            &mut self.state.objects,
+            device_index,
+            DeferredAction::Purge(index),
+        );
         Ok(())
     }
+}
 
-    /// Work of the owner's device does not use the allocation, whatever that has submitted: nothing waits for it (RES-91).
-    fn destroy_at_once(&mut self, index: AllocationIx, device: DeviceIx) {
-        // What it has written others may still read.
-        if self.is_to_be_used_by_others(index, device) && self.allocations[index].place.is_some() {
-            self.allocations[index].state |= AllocationState::DIRTY;
-        }
-        self.withdraw_promise(device);
-        self.release(index, device);
-        self.renew_promise(device);
-        self.devices[device].lapsing.forget(index);
-        self.allocations[index].entry_mut(device).forget_uses(&mut self.spans);
-        self.allocations[index].state |= AllocationState::DESTROYED;
-        self.let_go(index);
-        let books = &self.devices[device];
-        let is_named = |deferred: &Deferred| deferred.action.allocation() == index;
-        if books.granted < books.requests.len() || books.deferred.iter().any(is_named) {
-            return self.defer(device, DeferredAction::Purge(index));
-        }
-        let purge = Deferred { submission: 0, request: 0, action: DeferredAction::Purge(index) };
-        self.devices[device].deferred.push_front(purge);
-        self.deferring.insert(device);
-        self.stirred = true;
+/// The size of the allocation where it may live, or why it cannot be.
+pub(crate) fn check_allocation(adapter: &Adapter, info: &AllocationInfo) -> Result<u64, CreateError> {
+    let broken = |rule| Err(CreateError::Violation(Violation::AllocationInfo(rule)));
+    let SegmentSet(set) = info.supported_segment_set;
+    if set == 0 || set & !adapter.segments_mask != 0 {
+        return broken(AllocationInfoRule::SegmentSet(set));
     }
+    let in_memory = adapter.memory.filter(|memory| info.supported_segment_set.contains(memory.id));
+    let page_size = in_memory.map_or(PageSize::Kib4, |memory| memory.page_size).bytes();
+    let size = info.size.checked_next_multiple_of(page_size).filter(|&size| size > 0);
+    let Some(size) = size.filter(|&size| size <= 1 << 62) else {
+        return broken(AllocationInfoRule::Size(info.size));
+    };
+    let alignment = u64::from(info.alignment);
+    if alignment != 0 && (!alignment.is_power_of_two() || alignment < page_size) {
+        return broken(AllocationInfoRule::Alignment(info.alignment));
+    }
+    let preferred = info.preferred_segment.segment_ids.into_iter().take_while(|segment| segment.0 != 0);
+    if let Some(outside) = preferred.into_iter().find(|&segment| !info.supported_segment_set.contains(segment)) {
+        return broken(AllocationInfoRule::PreferredSegment(outside.0));
+    }
+    if info.allocation_priority == 0 {
+        return broken(AllocationInfoRule::Priority);
+    }
+    let SegmentSet(eviction) = info.eviction_segment_set;
+    if adapter.is_physical() && eviction & !SegmentSet::of(adapter.aperture.id).0 != 0 {
+        return broken(AllocationInfoRule::EvictionSegmentSet(eviction));
+    }
+    // Backing stores and ranges of the aperture begin at multiples of 64 KiB.
+    let finest = if in_memory.is_some() { page_size } else { PAGE_SIZE_64K };
+    let contiguous = in_memory.is_some() && info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY);
+    let is_aligned_freely = adapter.is_physical() && !info.supported_segment_set.contains(adapter.aperture.id);
+    if !is_aligned_freely && alignment > finest || contiguous && !adapter.is_physical() {
+        return Err(CreateError::NotSupported("contiguous placement in the memory segment"));
+    }
+    Ok(size)
+}
 
-    /// Takes an allocation off a device's list, whatever its count; what is submitted still has it.
-    pub(super) fn leave_list(&mut self, index: AllocationIx, device: DeviceIx, flags: EvictFlags) {
-        let submitted = self.devices[device].submitted;
-        let allocation = &mut self.allocations[index];
-        let (size, pool) = (allocation.size, allocation.pool());
-        let entry = allocation.entry_mut(device);
-        if entry.count > 0 {
-            entry.count = 1;
-            let effect = entry.leave(submitted, flags, &mut self.spans);
-            self.set_list_bytes(device, pool, self.devices[device].list[pool].now() - size);
-            self.withdraw_promise(device);
-            self.apply(index, device, effect);
-            self.renew_promise(device);
-        }
-    }
+/// Where the driver lets the allocation be resident. An aperture segment in its set is system memory (SEG-11, SEG-12).
+pub(crate) fn residence(adapter: &Adapter, info: &AllocationInfo) -> AllocationState {
+    let set = info.supported_segment_set;
+    let memory = adapter.memory.map(|memory| memory.id);
+    let ignores_set = adapter.has_bug(PlantedBug::IgnoreSegmentSet);
+    let mut allocation_state = AllocationState::empty();
+    allocation_state
+        .set(AllocationState::MAY_BE_IN_MEMORY, memory.is_some_and(|memory| set.contains(memory) || ignores_set));
+    allocation_state.set(AllocationState::MAY_BE_IN_SYSTEM, set.contains(adapter.aperture.id));
+    let prefers_system = info.preferred_segment.segment_ids[0] == adapter.aperture.id;
+    allocation_state.set(AllocationState::PREFERS_SYSTEM, prefers_system && !ignores_set);
+    let physically = adapter.is_physical() || info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY);
+    allocation_state.set(AllocationState::ACCESSED_PHYSICALLY, physically);
+    let is_seen = info.flags.contains(AllocationFlags::CPU_VISIBLE);
+    let sees_memory = adapter.memory.is_some_and(|memory| memory.cpu_visible);
+    allocation_state.set(AllocationState::CPU_VISIBLE, is_seen && sees_memory);
+    allocation_state
+        .set(AllocationState::LISTED_IN_SYSTEM, !allocation_state.contains(AllocationState::MAY_BE_IN_MEMORY));
+    allocation_state
+}
 
-    /// Does `action` once all that was submitted and requested so far is dispatched and granted.
-    pub(crate) fn defer(&mut self, device: DeviceIx, action: DeferredAction) {
-        let books = &mut self.devices[device];
-        let deferred = Deferred { submission: books.submitted, request: books.last_request, action };
-        books.deferred.push_back(deferred);
-        self.deferring.insert(device);
-        self.stirred = true;
+/// Where in a linear memory segment an allocation had better be (SEG-42 to SEG-44).
+pub(crate) fn note_wish(adapter: &Adapter, objects: &mut Objects, index: AllocationIx, info: &AllocationInfo) {
+    if !adapter.is_physical() {
+        return;
     }
+    let memory = adapter.memory.map(|memory| memory.id);
+    let preferred = info.preferred_segment.segment_ids.iter().position(|&id| Some(id) == memory);
+    let by_flag = match info.flags.contains(AllocationFlags::FROM_END_OF_SEGMENT) {
+        true => Direction::FromEnd,
+        false => Direction::FromStart,
+    };
+    let direction = preferred.map_or(by_flag, |at| info.preferred_segment.directions[at]);
+    let hints = info.hinted_bank.banks.into_iter().zip(info.hinted_bank.directions);
+    let hints = hints.take_while(|&(bank, _)| bank > 0).filter(|_| preferred == Some(0));
+    let hinted_banks = hints.map(|(bank, direction)| HintedBank { bank, direction }).collect();
+    let wish = Wish { alignment: u64::from(info.alignment).max(PAGE_SIZE), direction, hinted_banks };
+    let leaves_through_aperture = info.eviction_segment_set.contains(adapter.aperture.id);
+    let patched = objects.patched.entry(index).or_default();
+    (patched.wish, patched.leaves_through_aperture) = (wish, leaves_through_aperture);
+}
+
+/// The notifications that the driver asked for and will get (CRE-07, NTF-05).
+pub(crate) fn notifications(adapter: &Adapter, info: &AllocationInfo) -> Result<AllocationState, CreateError> {
+    let mut allocation_state = AllocationState::empty();
+    if adapter.version < WddmVersion::WDDM3_2 && !adapter.has_bug(PlantedBug::NotifyOldDriver) {
+        return Ok(allocation_state);
+    }
+    let as_eviction = adapter.revision == NotificationRevision::August2024;
+    let unmapped = as_eviction || !adapter.has_page_tables();
+    let wants = |flag| info.flags2.contains(flag);
+    allocation_state.set(AllocationState::NOTIFY_EVICTION, wants(AllocationFlags2::NOTIFY_EVICTION));
+    allocation_state
+        .set(AllocationState::NOTIFY_IO_MMU_UNMAP, unmapped && wants(AllocationFlags2::NOTIFY_IO_MMU_UNMAP));
+    if is_shown_in_window(adapter, info) && adapter.paging_va_size == 0 {
+        return Err(CreateError::NoPagingVa);
+    }
+    Ok(allocation_state)
+}
+
+/// Whether the notifications that the driver asks for show the allocation in a window of the paging process.
+pub(crate) fn is_shown_in_window(adapter: &Adapter, info: &AllocationInfo) -> bool {
+    let mut in_window = AllocationFlags2::NOTIFY_EVICTION;
+    if adapter.revision == NotificationRevision::August2024 {
+        in_window |= AllocationFlags2::NOTIFY_IO_MMU_UNMAP;
+    }
+    info.flags2.intersects(in_window)
+}
+
+/// Tells the driver's author what the flags of an allocation will not do.
+pub(crate) fn report_notifications(adapter: &Adapter, moment: &mut Moment, info: &AllocationInfo, size: u64) {
+    let known = AllocationFlags2::NOTIFY_EVICTION | AllocationFlags2::NOTIFY_IO_MMU_UNMAP;
+    let flags2 = info.flags2 & known;
+    let &Adapter { version, revision, paging_va_size, .. } = adapter;
+    if version < WddmVersion::WDDM3_2 {
+        if !flags2.is_empty() {
+            moment.report(DriverFinding::FlagsBeyondVersion { flags2, wddm_version: version.0 });
+        }
+        return;
+    }
+    let may_be_notified = info.supported_segment_set.contains(adapter.aperture.id);
+    if may_be_notified && is_shown_in_window(adapter, info) && size > paging_va_size {
+        moment.report(DriverFinding::AllocationBeyondPagingVa { size, paging_va_size });
+    }
+    let never_sent = adapter.has_page_tables() && revision == NotificationRevision::Current;
+    if flags2.contains(AllocationFlags2::NOTIFY_IO_MMU_UNMAP) && never_sent {
+        moment.report(DriverFinding::NotifyIoMmuUnmapWithoutIoMmu);
+    }
+}
+
+/// Work of the owner's device does not use the allocation, whatever that has submitted: nothing waits for it (RES-91).
+pub(crate) fn destroy_at_once(state: &mut State, requests: &mut Requests, index: AllocationIx, device: DeviceIx) {
+    // What it has written others may still read.
+    if state.objects.is_to_be_used_by_others(index, device) && state.objects[index].place.is_some() {
+        state.objects[index].state |= AllocationState::DIRTY;
+    }
+    state.shares.withdraw_promise(&mut state.objects, device);
+    holds::release(&mut state.objects, index, device);
+    state.shares.renew_promise(&mut state.objects, device);
+    state.objects[device].lapsing.forget(index);
+    state.objects[index].entry_mut(device).forget_uses(&mut state.residency.spans);
+    state.objects[index].state |= AllocationState::DESTROYED;
+    state.residency.let_go(&state.adapter, &mut state.moment, &mut state.objects, &mut state.memory, index);
+    let books = &state.objects[device];
+    let is_named = |deferred: &Deferred| deferred.action.allocation() == index;
+    if books.granted < books.requests.len() || books.deferred.iter().any(is_named) {
+        return requests.defer(&mut state.moment, &mut state.objects, device, DeferredAction::Purge(index));
+    }
+    let purge = Deferred { submission: 0, request: 0, action: DeferredAction::Purge(index) };
+    state.objects[device].deferred.push_front(purge);
+    requests.deferring.insert(device);
+    state.moment.stirred = true;
 }
 
 /// What follows for an allocation whose content in system memory is the caller's, or is kept (2.2).

@@ -1,13 +1,15 @@
 //! What processes ask and say of their budgets (RES-50..RES-57).
 
 use crate::{
-    allocation::Allocation,
+    adapter::pool::Pool,
     budget::{MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility},
-    error::ReservationError,
-    event::Event,
+    event::{Event, error::ReservationError},
     id::{InvalidHandle, ProcessId, ProcessIx},
-    pool::Pool,
-    state::VidMm,
+    manager::VidMm,
+    memory::Memory,
+    objects::{Objects, allocation::Allocation},
+    residency::Residents,
+    shares::Shares,
 };
 
 impl VidMm {
@@ -22,14 +24,15 @@ impl VidMm {
         process: ProcessId,
         group: MemorySegmentGroup,
     ) -> Result<VideoMemoryInfo, InvalidHandle> {
-        let index = self.processes.lookup(process)?;
-        let Some(pool) = self.pool_of(group) else { return Ok(VideoMemoryInfo::default()) };
-        let share = self.shares[pool].get(index);
+        let index = self.state.objects.processes.lookup(process)?;
+        let Some(pool) = self.state.adapter.pool_of(group) else { return Ok(VideoMemoryInfo::default()) };
+        let share = self.state.shares.pools[pool].get(index);
         Ok(VideoMemoryInfo {
-            budget: self.shares[pool].published_budget(index),
-            current_usage: self.processes[index].standing.usage[pool] - self.offered_usage(index, pool),
+            budget: self.state.shares.pools[pool].published_budget(index),
+            current_usage: self.state.objects[index].standing.usage[pool]
+                - offered_usage(&self.state.objects, &self.state.residency, index, pool),
             current_reservation: share.reservation,
-            available_for_reservation: self.available_for_reservation(index, pool),
+            available_for_reservation: available_for_reservation(&self.state.memory, &self.state.shares, index, pool),
             requested: share.demand,
         })
     }
@@ -47,34 +50,19 @@ impl VidMm {
         group: MemorySegmentGroup,
         reservation: u64,
     ) -> Result<(), ReservationError> {
-        let index = self.processes.lookup(process)?;
-        let pool = self.pool_of(group);
-        let available_for_reservation = pool.map_or(0, |pool| self.available_for_reservation(index, pool));
+        let index = self.state.objects.processes.lookup(process)?;
+        let pool = self.state.adapter.pool_of(group);
+        let available_for_reservation =
+            pool.map_or(0, |pool| available_for_reservation(&self.state.memory, &self.state.shares, index, pool));
         if reservation > available_for_reservation {
             return Err(ReservationError::TooMuch { available_for_reservation });
         }
         if let Some(pool) = pool {
-            self.shares[pool].set_reservation(index, reservation);
+            self.state.shares.pools[pool].set_reservation(index, reservation);
         }
-        self.events.record(|| Event::ReservationChanged { process, group, reservation });
-        self.stirred = true;
+        self.state.moment.events.record(|| Event::ReservationChanged { process, group, reservation });
+        self.state.moment.stirred = true;
         Ok(())
-    }
-
-    /// Bytes of the process's allocations that are resident and offered (U-37).
-    fn offered_usage(&self, process: ProcessIx, pool: Pool) -> u64 {
-        let offered = self.offers.keys().map(|&index| &self.allocations[index]);
-        let is_there = |allocation: &&Allocation| {
-            allocation.process == process && allocation.place.is_some_and(|place| place.pool() == pool)
-        };
-        offered.filter(is_there).map(|allocation| allocation.size).sum()
-    }
-
-    /// Half of a pool can be reserved, by all processes together (U-31).
-    fn available_for_reservation(&self, process: ProcessIx, pool: Pool) -> u64 {
-        let shares = &self.shares[pool];
-        let others = shares.reservation_total() - shares.get(process).reservation;
-        (self.list_capacity(pool) / 2).saturating_sub(others)
     }
 
     /// Says how important a process is to the user, and what of it is seen: its weight in the sharing of memory (RES-53). A
@@ -89,13 +77,13 @@ impl VidMm {
         band: PriorityBand,
         visibility: Visibility,
     ) -> Result<(), InvalidHandle> {
-        let index = self.processes.lookup(process)?;
-        let standing = &mut self.processes[index].standing;
+        let index = self.state.objects.processes.lookup(process)?;
+        let standing = &mut self.state.objects[index].standing;
         (standing.band, standing.visibility) = (band, visibility);
         let weight = standing.weight();
-        Pool::ALL.into_iter().for_each(|pool| self.shares[pool].set_weight(index, weight));
-        self.events.record(|| Event::ProcessPriorityChanged { process, band, visibility });
-        self.stirred = true;
+        Pool::ALL.into_iter().for_each(|pool| self.state.shares.pools[pool].set_weight(index, weight));
+        self.state.moment.events.record(|| Event::ProcessPriorityChanged { process, band, visibility });
+        self.state.moment.stirred = true;
         Ok(())
     }
 
@@ -106,14 +94,30 @@ impl VidMm {
     /// If the handle names nothing.
     #[doc(alias = "RegisterVideoMemoryBudgetChangeNotification")]
     pub fn notify_budget_changes(&mut self, process: ProcessId, wanted: bool) -> Result<(), InvalidHandle> {
-        let index = self.processes.lookup(process)?;
-        self.processes[index].standing.listens = wanted;
+        let index = self.state.objects.processes.lookup(process)?;
+        self.state.objects[index].standing.listens = wanted;
         if wanted {
-            self.listeners.insert(index);
+            self.state.shares.listeners.insert(index);
         } else {
-            self.listeners.remove(&(index));
+            self.state.shares.listeners.remove(&(index));
         }
-        self.stirred = true;
+        self.state.moment.stirred = true;
         Ok(())
     }
+}
+
+/// Bytes of the process's allocations that are resident and offered (U-37).
+pub(crate) fn offered_usage(objects: &Objects, residency: &Residents, process: ProcessIx, pool: Pool) -> u64 {
+    let offered = residency.offers.keys().map(|&index| &objects[index]);
+    let is_there = |allocation: &&Allocation| {
+        allocation.process == process && allocation.place.is_some_and(|place| place.pool() == pool)
+    };
+    offered.filter(is_there).map(|allocation| allocation.size).sum()
+}
+
+/// Half of a pool can be reserved, by all processes together (U-31).
+pub(crate) fn available_for_reservation(memory: &Memory, shares: &Shares, process: ProcessIx, pool: Pool) -> u64 {
+    let pool_shares = &shares.pools[pool];
+    let others = pool_shares.reservation_total() - pool_shares.get(process).reservation;
+    (memory.list_capacity(pool) / 2).saturating_sub(others)
 }

@@ -1,14 +1,18 @@
 //! Lock2 and Unlock2: what the CPU sees of an allocation (5.9).
 
 use crate::{
-    allocation::AllocationState,
     contract::{CpuVirtualAddress, Host},
-    cpu_view::Lock,
-    error::{LockError, UnlockError},
-    event::Event,
+    event::{
+        Event,
+        error::{LockError, UnlockError},
+    },
     id::{AllocationId, AllocationIx, DeviceId},
-    place::Place,
-    state::VidMm,
+    manager::VidMm,
+    objects::{Objects, allocation::AllocationState, place::Place},
+    plans::Plans,
+    residency::{lock::Lock, views},
+    schedule::Schedule,
+    state::State,
 };
 
 /// How often an allocation can be locked at one time.
@@ -37,10 +41,10 @@ impl VidMm {
         device: DeviceId,
         allocation: AllocationId,
     ) -> Result<CpuVirtualAddress, LockError> {
-        let device_index = self.devices.lookup(device)?;
-        self.check_device(device_index)?;
-        let index = self.lookup_allocation(allocation)?;
-        let books = &self.allocations[index];
+        let device_index = self.state.objects.devices.lookup(device)?;
+        self.state.objects.check_device(&self.state.moment, device_index)?;
+        let index = self.state.objects.lookup_allocation(&self.state.adapter, allocation)?;
+        let books = &self.state.objects[index];
         if books.device != device_index {
             return Err(LockError::WrongDevice);
         }
@@ -50,72 +54,27 @@ impl VidMm {
         if books.state.contains(AllocationState::NOT_COMMITTED) {
             return Err(LockError::NotCommitted);
         }
-        let address = match self.locks.get_mut(&index) {
+        let address = match self.state.residency.locks.get_mut(&index) {
             Some(lock) if lock.count >= LOCKS_MAX => return Err(LockError::TooManyReferences { locks: lock.count }),
             // A plan moves it, and until that has retired the CPU sees nothing of it.
-            Some(lock) if !self.stream.is_retired(lock.moved_by) => return Err(LockError::AllocationBusy),
+            Some(lock) if !self.plans.stream.is_retired(lock.moved_by) => return Err(LockError::AllocationBusy),
             Some(lock) => {
                 lock.count += 1;
                 lock.address
             }
             None => {
-                self.make_visible(index)?;
-                self.map_view(host, index)?
+                make_visible(&mut self.state, &mut self.plans, &mut self.schedule, index)?;
+                map_view(&mut self.state, host, index)?
             }
         };
-        let (segment, extents) = self.view_of(index);
-        self.events.record(|| Event::Locked {
+        let (segment, extents) = views::view_of(&self.state.adapter, &self.state.objects, index);
+        self.state.moment.events.record(|| Event::Locked {
             device,
             allocation,
             address,
             segment,
             extents: extents.iter().collect(),
         });
-        Ok(address)
-    }
-
-    /// Whether the CPU can see an allocation where it is. If not, it is sent where it can be seen, if there is such a place.
-    fn make_visible(&mut self, index: AllocationIx) -> Result<(), LockError> {
-        let allocation = &self.allocations[index];
-        let is_hidden = matches!(allocation.place, Some(Place::Memory(_))) && !allocation.is_seen_anywhere();
-        if !is_hidden {
-            // Only a copy that nothing writes to is there at once wherever the allocation is.
-            let arrives = !self.stream.is_retired(allocation.last_plan) && !self.is_copy_still(index);
-            let is_on_its_way = arrives || self.discards.contains_key(&index);
-            return if is_on_its_way { Err(LockError::AllocationBusy) } else { Ok(()) };
-        }
-        if allocation.state.contains(AllocationState::EVICTABLE) {
-            self.allocations[index].state |= AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
-            self.evict_soon.push_back(index);
-        } else if !self.devices[allocation.device].has_reference_lists() {
-            let may_be_in_system = allocation.state.contains(AllocationState::MAY_BE_IN_SYSTEM);
-            if !may_be_in_system || allocation.openings().next().is_some() {
-                return Err(LockError::NotLockable);
-            }
-            let device = allocation.device;
-            self.allocations[index].state |= AllocationState::LOCK_PENDING;
-            self.turns.to_replace.insert(device);
-        }
-        self.stirred = true;
-        Err(LockError::AllocationBusy)
-    }
-
-    /// Whether the CPU sees a copy in system memory that paging reads at most.
-    fn is_copy_still(&self, index: AllocationIx) -> bool {
-        let allocation = &self.allocations[index];
-        allocation.state.contains(AllocationState::KEEPS_COPY) && matches!(allocation.place, Some(Place::Memory(_)))
-    }
-
-    fn map_view(&mut self, host: &mut dyn Host, index: AllocationIx) -> Result<CpuVirtualAddress, LockError> {
-        let (segment, extents) = self.view_of(index);
-        let extents: alloc::vec::Vec<_> = extents.iter().collect();
-        let address = host.map_cpu_virtual_address(segment, &extents)?;
-        self.locks.insert(index, Lock { count: 1, address, moved_by: 0 });
-        let state = &mut self.allocations[index].state;
-        *state -= AllocationState::LOCK_PENDING;
-        *state |= AllocationState::LOCKED;
-        // The CPU may write from now on.
-        *state |= if segment.is_system() { AllocationState::BACKED } else { AllocationState::DIRTY };
         Ok(address)
     }
 
@@ -128,24 +87,70 @@ impl VidMm {
     /// If it is not locked.
     #[doc(alias = "D3DKMTUnlock2")]
     pub fn unlock(&mut self, host: &mut dyn Host, allocation: AllocationId) -> Result<(), UnlockError> {
-        let index = self.lookup_allocation(allocation)?;
-        let lock = self.locks.get_mut(&index).ok_or(UnlockError::NotLocked)?;
+        let index = self.state.objects.lookup_allocation(&self.state.adapter, allocation)?;
+        let lock = self.state.residency.locks.get_mut(&index).ok_or(UnlockError::NotLocked)?;
         lock.count -= 1;
         let locks = lock.count;
-        self.events.record(|| Event::Unlocked { allocation, locks });
+        self.state.moment.events.record(|| Event::Unlocked { allocation, locks });
         if locks == 0 {
-            self.end_locks(host, index);
-            self.refresh(index);
-            self.stirred = true;
+            self.state.residency.end_locks(&mut self.state.objects, host, index);
+            self.plans.refresh(&mut self.state.moment, &mut self.state.objects, index);
+            self.state.moment.stirred = true;
         }
         Ok(())
     }
+}
 
-    /// The CPU no longer sees the allocation.
-    pub(crate) fn end_locks(&mut self, host: &mut dyn Host, index: AllocationIx) {
-        if let Some(lock) = self.locks.remove(&index) {
-            self.allocations[index].state -= AllocationState::LOCKED;
-            host.unmap_cpu_virtual_address(lock.address);
-        }
+/// Whether the CPU can see an allocation where it is. If not, it is sent where it can be seen, if there is such a place.
+pub(crate) fn make_visible(
+    state: &mut State,
+    plans: &mut Plans,
+    schedule: &mut Schedule,
+    index: AllocationIx,
+) -> Result<(), LockError> {
+    let allocation = &state.objects[index];
+    let is_hidden = matches!(allocation.place, Some(Place::Memory(_))) && !allocation.is_seen_anywhere();
+    if !is_hidden {
+        // Only a copy that nothing writes to is there at once wherever the allocation is.
+        let arrives = !plans.stream.is_retired(allocation.last_plan) && !is_copy_still(&state.objects, index);
+        let is_on_its_way = arrives || plans.discards.contains_key(&index);
+        return if is_on_its_way { Err(LockError::AllocationBusy) } else { Ok(()) };
     }
+    if allocation.state.contains(AllocationState::EVICTABLE) {
+        state.objects[index].state |= AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
+        state.residency.evict_soon.push_back(index);
+    } else if !state.objects[allocation.device].has_reference_lists() {
+        let may_be_in_system = allocation.state.contains(AllocationState::MAY_BE_IN_SYSTEM);
+        if !may_be_in_system || allocation.openings().next().is_some() {
+            return Err(LockError::NotLockable);
+        }
+        let device = allocation.device;
+        state.objects[index].state |= AllocationState::LOCK_PENDING;
+        schedule.turns.to_replace.insert(device);
+    }
+    state.moment.stirred = true;
+    Err(LockError::AllocationBusy)
+}
+
+/// Whether the CPU sees a copy in system memory that paging reads at most.
+pub(crate) fn is_copy_still(objects: &Objects, index: AllocationIx) -> bool {
+    let allocation = &objects[index];
+    allocation.state.contains(AllocationState::KEEPS_COPY) && matches!(allocation.place, Some(Place::Memory(_)))
+}
+
+pub(crate) fn map_view(
+    state: &mut State,
+    host: &mut dyn Host,
+    index: AllocationIx,
+) -> Result<CpuVirtualAddress, LockError> {
+    let (segment, extents) = views::view_of(&state.adapter, &state.objects, index);
+    let extents: alloc::vec::Vec<_> = extents.iter().collect();
+    let address = host.map_cpu_virtual_address(segment, &extents)?;
+    state.residency.locks.insert(index, Lock { count: 1, address, moved_by: 0 });
+    let allocation_state = &mut state.objects[index].state;
+    *allocation_state -= AllocationState::LOCK_PENDING;
+    *allocation_state |= AllocationState::LOCKED;
+    // The CPU may write from now on.
+    *allocation_state |= if segment.is_system() { AllocationState::BACKED } else { AllocationState::DIRTY };
+    Ok(address)
 }

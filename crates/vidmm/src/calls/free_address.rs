@@ -3,14 +3,20 @@
 use alloc::vec::Vec;
 
 use crate::{
-    allocation::AllocationState,
     contract::Host,
-    error::GpuVaError,
-    event::Event,
+    event::{Event, error::GpuVaError},
     gpu_va::{Mapping, VaRangeError},
     id::{AllocationIx, ProcessId, ProcessIx},
-    request::RequestKind,
-    state::{DeferredAction, Freed, VidMm},
+    manager::VidMm,
+    objects::{
+        Objects,
+        allocation::AllocationState,
+        device::{DeferredAction, Freed},
+    },
+    plans::tables,
+    requests::Requests,
+    residency::place,
+    state::State,
     units::GpuVirtualAddress,
 };
 
@@ -33,56 +39,52 @@ impl VidMm {
         base: GpuVirtualAddress,
         size: u64,
     ) -> Result<(), GpuVaError> {
-        let index = self.processes.lookup(process)?;
-        let space = &mut self.processes[index].space;
+        let index = self.state.objects.processes.lookup(process)?;
+        let space = &mut self.state.objects[index].space;
         match space.mapping_around(base.0, size)? {
             None => space.unreserve(base.0, size)?,
-            Some(allocation) => self.free_in_mapping(host, index, allocation, base.0, size)?,
+            Some(allocation) => {
+                free_in_mapping(&mut self.state, &mut self.requests, host, index, allocation, base.0, size)?
+            }
         }
-        self.events.record(|| Event::GpuVirtualAddressFreed { process, virtual_address: base, size });
+        self.state.moment.events.record(|| Event::GpuVirtualAddressFreed { process, virtual_address: base, size });
         Ok(())
     }
+}
 
-    fn free_in_mapping(
-        &mut self,
-        host: &mut dyn Host,
-        process: ProcessIx,
-        allocation: AllocationIx,
-        base: u64,
-        size: u64,
-    ) -> Result<(), GpuVaError> {
-        let end = base + size;
-        let books = &self.allocations[allocation];
-        let ends = [base, end - 1].map(|address| self.mapping_around(allocation, process, address));
-        // What neither is a mapping nor waits to be one is ending: its device has closed the allocation.
-        let is_its = |of: &Mapping| !books.state.contains(AllocationState::DESTROYED) && books.is_open_on(of.device);
-        let [Some(first), Some(last)] = ends.map(|of| of.filter(is_its)) else {
-            return Err(VaRangeError::NotFound.into());
-        };
-        let rests = [first.rest_before(base), last.rest_after(end)];
-        self.set_tables_aside(host, process, &Vec::from_iter(rests.into_iter().flatten()))?;
-        self.processes[process].space.free(base, size);
-        let freed = Freed { process, virtual_address: base, size, rests };
-        self.defer(first.device, DeferredAction::Unmap { allocation, freed });
-        Ok(())
-    }
+pub(crate) fn free_in_mapping(
+    state: &mut State,
+    requests: &mut Requests,
+    host: &mut dyn Host,
+    process: ProcessIx,
+    allocation: AllocationIx,
+    base: u64,
+    size: u64,
+) -> Result<(), GpuVaError> {
+    let end = base + size;
+    let books = &state.objects[allocation];
+    let ends = [base, end - 1].map(|address| mapping_around(&state.objects, allocation, process, address));
+    // What neither is a mapping nor waits to be one is ending: its device has closed the allocation.
+    let is_its = |of: &Mapping| !books.state.contains(AllocationState::DESTROYED) && books.is_open_on(of.device);
+    let [Some(first), Some(last)] = ends.map(|of| of.filter(is_its)) else {
+        return Err(VaRangeError::NotFound.into());
+    };
+    let rests = [first.rest_before(base), last.rest_after(end)];
+    tables::set_tables_aside(state, host, process, &Vec::from_iter(rests.into_iter().flatten()))?;
+    state.objects[process].space.free(base, size);
+    let freed = Freed { process, virtual_address: base, size, rests };
+    requests.defer(&mut state.moment, &mut state.objects, first.device, DeferredAction::Unmap { allocation, freed });
+    Ok(())
+}
 
-    /// What shows the allocation at an address of a process, or waits to.
-    fn mapping_around(&self, allocation: AllocationIx, process: ProcessIx, address: u64) -> Option<Mapping> {
-        let mut mappings = self.allocations[allocation].mappings();
-        let is_it = |mapping: &Mapping| mapping.is_around(process, address);
-        mappings.find(is_it).or_else(|| self.mappings_asked_for(allocation).find(is_it))
-    }
-
-    /// The mappings of an allocation that wait for their grant.
-    pub(super) fn mappings_asked_for(&self, index: AllocationIx) -> impl Iterator<Item = Mapping> {
-        let allocation = &self.allocations[index];
-        let openers = allocation.openings().map(|opening| opening.device);
-        let requests =
-            core::iter::once(allocation.device).chain(openers).flat_map(|device| &self.devices[device].requests);
-        requests.filter_map(move |request| match &request.kind {
-            RequestKind::MapGpuVirtualAddress { allocation, mapping } if *allocation == index => Some(*mapping),
-            _ => None,
-        })
-    }
+/// What shows the allocation at an address of a process, or waits to.
+pub(crate) fn mapping_around(
+    objects: &Objects,
+    allocation: AllocationIx,
+    process: ProcessIx,
+    address: u64,
+) -> Option<Mapping> {
+    let mut mappings = objects[allocation].mappings();
+    let is_it = |mapping: &Mapping| mapping.is_around(process, address);
+    mappings.find(is_it).or_else(|| place::mappings_asked_for(objects, allocation).find(is_it))
 }

@@ -1,28 +1,30 @@
 //! Calls admit: they validate, decide counts and feasibility, and answer at once. They never wait.
 
-mod address;
-mod admission;
-mod allocations;
-mod budgets;
-mod cpu_access;
-mod free_address;
-mod objects;
-mod offering;
-mod power;
-mod properties;
-mod rendering;
-mod resident;
-mod sharing;
-mod start;
-mod suspension;
-mod trimming;
-mod work;
+pub(crate) mod events;
 
 pub use address::{MapGpuVirtualAddress, Mapped};
-pub use allocations::{CreateAllocationDesc, CreateAllocationFlags, DestroyFlags};
+pub use allocations::{CreateAllocationDesc, CreateAllocationFlags};
 pub use objects::CreateDeviceDesc;
 pub use offering::Reclaimed;
 pub use properties::UpdateAllocationProperty;
 pub use rendering::{AllocationListDesc, RenderDesc};
 pub use resident::Residency;
 pub use start::AdapterOptions;
+
+pub(crate) mod address;
+pub(crate) mod admission;
+pub(crate) mod allocations;
+pub(crate) mod budgets;
+pub(crate) mod cpu_access;
+pub(crate) mod free_address;
+pub(crate) mod objects;
+pub(crate) mod offering;
+pub(crate) mod power;
+pub(crate) mod properties;
+pub(crate) mod rendering;
+pub(crate) mod resident;
+pub(crate) mod sharing;
+pub(crate) mod start;
+pub(crate) mod suspension;
+pub(crate) mod trimming;
+pub(crate) mod work;

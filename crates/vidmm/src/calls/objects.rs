@@ -3,19 +3,27 @@
 use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::{
+    adapter::pool::{PerPool, Pool},
     budget::{ProcessShare, Standing},
     contract::{Host, Kmd},
-    device_residency::DeviceResidency,
-    error::{CreateError, DestroyError},
-    event::Event,
-    gpu_va::{PageTables, Process, Table, TableKey, VaSpace},
+    data::{ordered_set::OrderedSet, progress::Progress},
+    event::{
+        Event,
+        device_residency::DeviceResidency,
+        error::{CreateError, DestroyError},
+    },
+    gpu_va::{PageTables, Table, TableKey, VaSpace},
     id::{ContextId, DeviceId, MonitoredFenceId, PagingQueueId, ProcessId},
-    ordered_set::OrderedSet,
-    pool::{PerPool, Pool},
-    progress::Progress,
-    residency::Lapsing,
-    state::{Context, Device, MonitoredFence, PagingQueue, VidMm},
-    turn::{Power, Turn},
+    manager::VidMm,
+    objects::{
+        context::Context,
+        device::Device,
+        list::Lapsing,
+        process::Process,
+        queue::{MonitoredFence, PagingQueue},
+        turn::{Power, Turn},
+    },
+    state::State,
     units::{Extent, PhysicalAddress},
 };
 
@@ -43,16 +51,19 @@ impl VidMm {
     /// If the driver has no memory, or the root table would not fit beside what others were promised.
     #[doc(alias = "DxgkDdiCreateProcess")]
     pub fn create_process(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) -> Result<ProcessId, CreateError> {
-        let (first, end) =
-            self.adapter.process_addresses(self.processes.next_index().at()).ok_or(CreateError::NoAddresses)?;
+        let (first, end) = self
+            .state
+            .adapter
+            .process_addresses(self.state.objects.processes.next_index().at())
+            .ok_or(CreateError::NoAddresses)?;
         let handle = kmd.create_process(false)?;
         let mut tables = PageTables::default();
-        if self.adapter.has_page_tables() {
-            let root = self.set_root_aside(host).inspect_err(|_| kmd.destroy_process(handle))?;
-            tables.insert(TableKey::root(&self.adapter), root);
+        if self.state.adapter.has_page_tables() {
+            let root = set_root_aside(&mut self.state, host).inspect_err(|_| kmd.destroy_process(handle))?;
+            tables.insert(TableKey::root(&self.state.adapter), root);
         }
         let space = VaSpace::new(first, end);
-        let process = self.processes.insert(Process {
+        let process = self.state.objects.processes.insert(Process {
             handle,
             space,
             tables,
@@ -60,31 +71,15 @@ impl VidMm {
             is_paused: false,
             standing: Standing::default(),
         });
-        let (weight, index) = (self.processes[process.ix()].standing.weight(), process.ix());
+        let (weight, index) = (self.state.objects[process.ix()].standing.weight(), process.ix());
         let share = ProcessShare { weight, reservation: 0, demand: 0 };
-        Pool::ALL.into_iter().for_each(|pool| self.shares[pool].insert(index, share));
-        if self.adapter.has_page_tables() {
-            self.rootless.insert(process.ix());
+        Pool::ALL.into_iter().for_each(|pool| self.state.shares.pools[pool].insert(index, share));
+        if self.state.adapter.has_page_tables() {
+            self.state.addresses.rootless.insert(process.ix());
         }
-        self.stirred = true;
-        self.events.record(|| Event::ProcessCreated { process, handle });
+        self.state.moment.stirred = true;
+        self.state.moment.events.record(|| Event::ProcessCreated { process, handle });
         Ok(process)
-    }
-
-    fn set_root_aside(&mut self, host: &mut dyn Host) -> Result<Table, CreateError> {
-        let root = TableKey::root(&self.adapter);
-        let mut table = Table::new(None);
-        if self.adapter.tables_in_system {
-            table.address = Some(host.commit_backing_store(root.bytes(&self.adapter))?);
-            return Ok(table);
-        }
-        let bytes = root.segment_bytes(&self.adapter);
-        let free = self.not_promised();
-        if bytes > free {
-            return Err(CreateError::NoMemory { num_bytes_to_trim: bytes - free });
-        }
-        self.set_pinned(self.pinned_bytes + bytes);
-        Ok(table)
     }
 
     /// A process ends; its page tables are freed.
@@ -99,32 +94,32 @@ impl VidMm {
         host: &mut dyn Host,
         process: ProcessId,
     ) -> Result<(), DestroyError> {
-        let index = self.processes.lookup(process)?;
-        let Process { ref devices, ref tables, .. } = self.processes[index];
-        let is_under_way = |table: &Table| !self.stream.is_retired(table.plan.max(table.unlinked));
+        let index = self.state.objects.processes.lookup(process)?;
+        let Process { ref devices, ref tables, .. } = self.state.objects[index];
+        let is_under_way = |table: &Table| !self.plans.stream.is_retired(table.plan.max(table.unlinked));
         let under_way = tables.iter().filter(|(_, table)| is_under_way(table)).count();
         in_use(devices.len() as u64 + under_way as u64)?;
-        self.rootless.remove(&(index));
-        self.empty_tables.retain(|&(process, _)| process != index);
-        self.listeners.remove(&(index));
-        Pool::ALL.into_iter().for_each(|pool| self.shares[pool].remove(index));
-        let gone = self.processes.remove(index);
+        self.state.addresses.rootless.remove(&(index));
+        self.state.addresses.empty_tables.retain(|&(process, _)| process != index);
+        self.state.shares.listeners.remove(&(index));
+        Pool::ALL.into_iter().for_each(|pool| self.state.shares.pools[pool].remove(index));
+        let gone = self.state.objects.processes.remove(index);
         for (key, table) in gone.tables.iter() {
-            let size = key.segment_bytes(&self.adapter);
+            let size = key.segment_bytes(&self.state.adapter);
             match table.address {
                 Some(address) if address.segment.is_system() => {
-                    host.decommit_backing_store(address, key.bytes(&self.adapter));
+                    host.decommit_backing_store(address, key.bytes(&self.state.adapter));
                 }
                 Some(PhysicalAddress { offset, .. }) => {
-                    self.placer.release(Extent { offset, size });
-                    self.set_pinned(self.pinned_bytes - size);
+                    self.state.memory.placer.release(Extent { offset, size });
+                    self.state.shares.unpin(&mut self.state.memory, size);
                 }
-                None => self.set_pinned(self.pinned_bytes - size),
+                None => self.state.shares.unpin(&mut self.state.memory, size),
             }
         }
         kmd.destroy_process(gone.handle);
-        self.events.record(|| Event::ProcessDestroyed { process });
-        self.stirred = true;
+        self.state.moment.events.record(|| Event::ProcessDestroyed { process });
+        self.state.moment.stirred = true;
         Ok(())
     }
 
@@ -138,8 +133,8 @@ impl VidMm {
     #[doc(alias = "DxgkDdiCreateDevice")]
     pub fn create_device(&mut self, desc: impl Into<CreateDeviceDesc>) -> Result<DeviceId, CreateError> {
         let CreateDeviceDesc { process, residency } = desc.into();
-        let process_index = self.processes.lookup(process)?;
-        let residency = match (self.adapter.is_physical(), residency) {
+        let process_index = self.state.objects.processes.lookup(process)?;
+        let residency = match (self.state.adapter.is_physical(), residency) {
             (true, None) => DeviceResidency::ReferenceLists,
             (false, Some(DeviceResidency::ReferenceLists)) => {
                 return Err(CreateError::NotSupported("a device with reference lists beside GPU virtual addresses"));
@@ -147,10 +142,10 @@ impl VidMm {
             (false, _) => DeviceResidency::DeviceList,
             (true, Some(residency)) => residency,
         };
-        if self.processes[process_index].standing.is_blocked {
+        if self.state.objects[process_index].standing.is_blocked {
             return Err(CreateError::ProcessBlocked);
         }
-        let device = self.devices.insert(Device {
+        let device = self.state.objects.devices.insert(Device {
             process: process_index,
             residency,
             error: None,
@@ -158,7 +153,7 @@ impl VidMm {
             paging_queues: 0,
             allocations: 0,
             list: PerPool::default(),
-            turn: Turn::new(self.now),
+            turn: Turn::new(self.state.moment.now),
             held: PerPool::default(),
             num_held: 0,
             owed: PerPool::default(),
@@ -179,10 +174,10 @@ impl VidMm {
             retirements: Progress::default(),
             deferred: VecDeque::new(),
         });
-        self.processes[process_index].devices.insert(device.ix());
-        self.events.record(|| Event::DeviceCreated { device, process, residency });
-        if self.processes[process_index].standing.halted.is_some() || self.turns.power != Power::Up {
-            self.halt(device.ix());
+        self.state.objects[process_index].devices.insert(device.ix());
+        self.state.moment.events.record(|| Event::DeviceCreated { device, process, residency });
+        if self.state.objects[process_index].standing.halted.is_some() || self.schedule.turns.power != Power::Up {
+            self.schedule.halt(&mut self.state, device.ix());
         }
         Ok(device)
     }
@@ -194,21 +189,21 @@ impl VidMm {
     /// If contexts, paging queues or allocations of it still live: an allocation lives until its last use has ended.
     #[doc(alias = "DxgkDdiDestroyDevice")]
     pub fn destroy_device(&mut self, device: DeviceId) -> Result<(), DestroyError> {
-        let index = self.devices.lookup(device)?;
-        let Device { contexts, paging_queues, allocations, .. } = self.devices[index];
+        let index = self.state.objects.devices.lookup(device)?;
+        let Device { contexts, paging_queues, allocations, .. } = self.state.objects[index];
         in_use(u64::from(contexts) + u64::from(paging_queues) + u64::from(allocations))?;
-        let gone = self.devices.remove(index);
-        Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] -= gone.promised(pool));
-        self.processes[gone.process].devices.remove(&(index));
-        self.stopped.remove(&index);
-        self.turns.forget(index);
-        self.stream.forget_device(index);
+        let gone = self.state.objects.devices.remove(index);
+        Pool::ALL.into_iter().for_each(|pool| self.state.shares.promised_bytes[pool] -= gone.promised(pool));
+        self.state.objects[gone.process].devices.remove(&(index));
+        self.state.shares.stopped.remove(&index);
+        self.schedule.turns.forget(index);
+        self.plans.stream.forget_device(index);
         for registration in gone.notifications {
-            let notification = self.trim_notifications.id(registration);
-            self.trim_notifications.remove(registration);
-            self.events.record(|| Event::TrimNotificationUnregistered { notification });
+            let notification = self.schedule.trim_notifications.id(registration);
+            self.schedule.trim_notifications.remove(registration);
+            self.state.moment.events.record(|| Event::TrimNotificationUnregistered { notification });
         }
-        self.events.record(|| Event::DeviceDestroyed { device });
+        self.state.moment.events.record(|| Event::DeviceDestroyed { device });
         Ok(())
     }
 
@@ -224,16 +219,16 @@ impl VidMm {
         device: DeviceId,
         engine: u32,
     ) -> Result<ContextId, CreateError> {
-        let device_index = self.devices.lookup(device)?;
-        self.check_device(device_index)?;
-        let paging = self.adapter.paging_engine;
-        if engine as usize >= self.engines.len() || engine == paging {
-            return Err(CreateError::Engine { engine, last: self.engines.len() as u32 - 1, paging });
+        let device_index = self.state.objects.devices.lookup(device)?;
+        self.state.objects.check_device(&self.state.moment, device_index)?;
+        let paging = self.state.adapter.paging_engine;
+        if engine as usize >= self.state.engines.engines.len() || engine == paging {
+            return Err(CreateError::Engine { engine, last: self.state.engines.engines.len() as u32 - 1, paging });
         }
-        let process = self.processes[self.devices[device_index].process].handle;
+        let process = self.state.objects[self.state.objects[device_index].process].handle;
         let handle = kmd.create_context(process, engine, false)?;
-        self.devices[device_index].contexts += 1;
-        let context = self.contexts.insert(Context {
+        self.state.objects[device_index].contexts += 1;
+        let context = self.state.objects.contexts.insert(Context {
             device: device_index,
             engine,
             handle,
@@ -244,7 +239,7 @@ impl VidMm {
             served: 0,
             root_is_set: false,
         });
-        self.events.record(|| Event::ContextCreated { context, device, engine });
+        self.state.moment.events.record(|| Event::ContextCreated { context, device, engine });
         Ok(context)
     }
 
@@ -255,12 +250,12 @@ impl VidMm {
     /// If work of it is queued or under way.
     #[doc(alias = "DxgkDdiDestroyContext")]
     pub fn destroy_context(&mut self, kmd: &mut dyn Kmd, context: ContextId) -> Result<(), DestroyError> {
-        let index = self.contexts.lookup(context)?;
-        in_use((self.contexts[index].queue.len() + self.contexts[index].in_flight) as u64)?;
-        let gone = self.contexts.remove(index);
-        self.devices[gone.device].contexts -= 1;
+        let index = self.state.objects.contexts.lookup(context)?;
+        in_use((self.state.objects[index].queue.len() + self.state.objects[index].in_flight) as u64)?;
+        let gone = self.state.objects.contexts.remove(index);
+        self.state.objects[gone.device].contexts -= 1;
         kmd.destroy_context(gone.handle);
-        self.events.record(|| Event::ContextDestroyed { context });
+        self.state.moment.events.record(|| Event::ContextDestroyed { context });
         Ok(())
     }
 
@@ -272,21 +267,21 @@ impl VidMm {
     /// If the device does not exist, is in error, or has reference lists.
     #[doc(alias = "D3DKMTCreatePagingQueue")]
     pub fn create_paging_queue(&mut self, device: DeviceId, priority: i32) -> Result<PagingQueueId, CreateError> {
-        let device_index = self.devices.lookup(device)?;
-        self.check_device(device_index)?;
-        if self.devices[device_index].has_reference_lists() {
+        let device_index = self.state.objects.devices.lookup(device)?;
+        self.state.objects.check_device(&self.state.moment, device_index)?;
+        if self.state.objects[device_index].has_reference_lists() {
             return Err(CreateError::ReferenceLists);
         }
-        self.devices[device_index].paging_queues += 1;
+        self.state.objects[device_index].paging_queues += 1;
         let device_number = device_index;
-        let queue = self.paging_queues.insert(PagingQueue {
+        let queue = self.state.objects.paging_queues.insert(PagingQueue {
             device: device_number,
             priority,
             pending: 0,
             last_value: 0,
             completed_value: 0,
         });
-        self.events.record(|| Event::PagingQueueCreated { queue, device, priority });
+        self.state.moment.events.record(|| Event::PagingQueueCreated { queue, device, priority });
         Ok(queue)
     }
 
@@ -297,19 +292,23 @@ impl VidMm {
     /// If operations of it are pending (RES-31).
     #[doc(alias = "D3DKMTDestroyPagingQueue")]
     pub fn destroy_paging_queue(&mut self, queue: PagingQueueId) -> Result<(), DestroyError> {
-        let index = self.paging_queues.lookup(queue)?;
-        in_use(self.paging_queues[index].pending.into())?;
-        let gone = self.paging_queues.remove(index);
-        self.devices[gone.device].paging_queues -= 1;
-        self.events.record(|| Event::PagingQueueDestroyed { queue });
+        let index = self.state.objects.paging_queues.lookup(queue)?;
+        in_use(self.state.objects[index].pending.into())?;
+        let gone = self.state.objects.paging_queues.remove(index);
+        self.state.objects[gone.device].paging_queues -= 1;
+        self.state.moment.events.record(|| Event::PagingQueueDestroyed { queue });
         Ok(())
     }
 
     /// Creates a monitored fence that begins at `value` (SYN-01).
     #[doc(alias = "D3DDDI_MONITORED_FENCE")]
     pub fn create_monitored_fence(&mut self, value: u64) -> MonitoredFenceId {
-        let fence = self.monitored_fences.insert(MonitoredFence { value, dispatched: VecDeque::new(), references: 0 });
-        self.events.record(|| Event::MonitoredFenceCreated { fence, value });
+        let fence = self.state.objects.monitored_fences.insert(MonitoredFence {
+            value,
+            dispatched: VecDeque::new(),
+            references: 0,
+        });
+        self.state.moment.events.record(|| Event::MonitoredFenceCreated { fence, value });
         fence
     }
 
@@ -319,12 +318,28 @@ impl VidMm {
     ///
     /// If queued or running work names it.
     pub fn destroy_monitored_fence(&mut self, fence: MonitoredFenceId) -> Result<(), DestroyError> {
-        let index = self.monitored_fences.lookup(fence)?;
-        in_use(self.monitored_fences[index].references.into())?;
-        self.monitored_fences.remove(index);
-        self.events.record(|| Event::MonitoredFenceDestroyed { fence });
+        let index = self.state.objects.monitored_fences.lookup(fence)?;
+        in_use(self.state.objects[index].references.into())?;
+        self.state.objects.monitored_fences.remove(index);
+        self.state.moment.events.record(|| Event::MonitoredFenceDestroyed { fence });
         Ok(())
     }
+}
+
+pub(crate) fn set_root_aside(state: &mut State, host: &mut dyn Host) -> Result<Table, CreateError> {
+    let root = TableKey::root(&state.adapter);
+    let mut table = Table::new(None);
+    if state.adapter.tables_in_system {
+        table.address = Some(host.commit_backing_store(root.bytes(&state.adapter))?);
+        return Ok(table);
+    }
+    let bytes = root.segment_bytes(&state.adapter);
+    let free = state.shares.not_promised(&state.objects, &state.memory);
+    if bytes > free {
+        return Err(CreateError::NoMemory { num_bytes_to_trim: bytes - free });
+    }
+    state.shares.pin(&mut state.memory, bytes);
+    Ok(table)
 }
 
 fn in_use(remaining: u64) -> Result<(), DestroyError> {

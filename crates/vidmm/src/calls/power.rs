@@ -2,32 +2,32 @@
 
 use alloc::vec::Vec;
 
-use crate::{state::VidMm, turn::Power};
+use crate::{manager::VidMm, objects::turn::Power};
 
 impl VidMm {
     /// The adapter is about to lose power: no work is dispatched from now on, and when nothing is in flight any more all that
     /// is resident goes to system memory. [`Output::PoweredDown`](crate::Output::PoweredDown) says when that is done. Calls
     /// are accepted meanwhile, and wait.
     pub fn power_down(&mut self) {
-        self.turns.power_up_wanted = false;
-        if self.turns.power != Power::Up {
+        self.schedule.turns.power_up_wanted = false;
+        if self.schedule.turns.power != Power::Up {
             return;
         }
-        self.turns.power = Power::GoingDown;
-        for device in Vec::from_iter(self.devices.iter().map(|(index, _)| index)) {
-            self.halt(device);
+        self.schedule.turns.power = Power::GoingDown;
+        for device in Vec::from_iter(self.state.objects.devices.iter().map(|(index, _)| index)) {
+            self.schedule.halt(&mut self.state, device);
         }
-        self.stirred = true;
+        self.state.moment.stirred = true;
     }
 
     /// The adapter has power again, and its memory segment holds nothing: page tables are built again, those of the paging
     /// process before any other operation, and lists are brought back. Without a power-down before it does nothing; one that
     /// is still under way ends first.
     pub fn power_up(&mut self) {
-        match self.turns.power {
+        match self.schedule.turns.power {
             Power::Up => {}
-            Power::GoingDown => self.turns.power_up_wanted = true,
-            Power::Down => self.regain_power(),
+            Power::GoingDown => self.schedule.turns.power_up_wanted = true,
+            Power::Down => self.schedule.regain_power(&mut self.state, &mut self.plans),
         }
     }
 }

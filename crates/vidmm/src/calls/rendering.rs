@@ -1,21 +1,31 @@
 //! Render: work without GPU virtual addresses (PAT-10 to PAT-16).
 
-use alloc::{boxed::Box, vec, vec::Vec};
-
-use crate::{
-    contract::{AllocationListElement, Kmd, PatchLocation, Render, RenderStatus},
-    error::{DeviceErrorReason, DriverFinding, Violation},
-    event::Event,
-    id::{AllocationId, AllocationIx, ContextId, ContextIx, DeviceIx},
-    patching::PatchListRule,
-    render_error::RenderError,
-    split::{Progress, Reference, References},
-    state::VidMm,
-    submission::{FenceValueDesc, Submission, SubmitDesc},
-    units::{PAGE_SIZE, PhysicalAddress},
-};
-
 use super::work::QUEUED_MAX;
+use crate::{
+    adapter::{Adapter, patching::PatchListRule},
+    calls::work,
+    contract::{AllocationListElement, Kmd, PatchLocation, Render, RenderStatus},
+    event::{
+        Event,
+        error::{DeviceErrorReason, DriverFinding, Violation},
+        render_error::RenderError,
+    },
+    id::{AllocationId, AllocationIx, ContextId, ContextIx, DeviceIx},
+    manager::VidMm,
+    moment::Moment,
+    objects::{
+        Objects,
+        split::{Progress, Reference, References},
+        submission::{FenceValueDesc, Submission, SubmitDesc},
+    },
+    recovery::device_error,
+    requests::Requests,
+    residency::place,
+    state::State,
+    units::PAGE_SIZE,
+    work::Work,
+};
+use alloc::{boxed::Box, vec, vec::Vec};
 
 /// Commands for an engine that uses physical addresses.
 #[doc(alias = "D3DKMT_RENDER")]
@@ -63,33 +73,42 @@ impl VidMm {
     /// device's list (FLT-02), nothing is queued, and the device is in error.
     #[doc(alias = "D3DKMTRender")]
     pub fn render(&mut self, kmd: &mut dyn Kmd, context: ContextId, desc: RenderDesc) -> Result<u64, RenderError> {
-        let index = self.contexts.lookup(context)?;
-        let device_index = self.contexts[index].device;
-        self.check_device(device_index)?;
-        if !self.adapter.is_physical() {
+        let index = self.state.objects.contexts.lookup(context)?;
+        let device_index = self.state.objects[index].device;
+        self.state.objects.check_device(&self.state.moment, device_index)?;
+        if !self.state.adapter.is_physical() {
             return Err(RenderError::GpuVirtualAddresses);
         }
-        let queued = self.contexts[index].queue.len();
+        let queued = self.state.objects[index].queue.len();
         if queued >= QUEUED_MAX {
             return Err(RenderError::QueueFull { queued });
         }
-        let list = self.look_up_list(device_index, &desc.allocations)?;
+        let list = look_up_list(&self.state.adapter, &self.state.objects, device_index, &desc.allocations)?;
         for named in desc.waits.iter().chain(&desc.signals) {
-            self.monitored_fences.lookup(named.fence)?;
+            self.state.objects.monitored_fences.lookup(named.fence)?;
         }
-        let is_prepared = self.devices[device_index].has_reference_lists();
+        let is_prepared = self.state.objects[device_index].has_reference_lists();
         if !is_prepared {
-            self.check_on_list(device_index, &desc.allocations)?;
+            check_on_list(&mut self.state, &mut self.requests, &mut self.work, device_index, &desc.allocations)?;
         }
-        let elements = self.list_elements(&list);
-        let Rendered { dma_buffer, patch_locations } = self.translate(kmd, index, &desc, &elements)?;
-        if let Err((position, rule)) = self.check_patch_locations(&patch_locations, &list, dma_buffer.len()) {
-            self.report(DriverFinding::PatchLocationList { position, rule });
-            self.put_device_in_error(device_index, DeviceErrorReason::PatchLocationList { rule });
+        let elements = list_elements(&self.state.adapter, &self.state.objects, &self.work, &list);
+        let Rendered { dma_buffer, patch_locations } =
+            translate(&mut self.state.moment, &mut self.state.objects, kmd, index, &desc, &elements)?;
+        if let Err((position, rule)) =
+            check_patch_locations(&self.state.adapter, &self.work, &patch_locations, &list, dma_buffer.len())
+        {
+            self.state.moment.report(DriverFinding::PatchLocationList { position, rule });
+            device_error::put_device_in_error(
+                &mut self.state,
+                &mut self.requests,
+                &mut self.work,
+                device_index,
+                DeviceErrorReason::PatchLocationList { rule },
+            );
             return Err(RenderError::PatchLocationList { position, rule });
         }
-        self.patching.num_dma_buffers += 1;
-        let number = self.patching.num_dma_buffers;
+        self.work.patching.num_dma_buffers += 1;
+        let number = self.work.patching.num_dma_buffers;
         let references = References {
             list,
             patch_locations,
@@ -99,12 +118,12 @@ impl VidMm {
         };
         if is_prepared {
             for allocation in references.allocations() {
-                self.patched.entry(allocation).or_default().queued += 1;
-                self.reclassify(allocation);
+                self.state.objects.patched.entry(allocation).or_default().queued += 1;
+                self.state.residency.reclassify(&mut self.state.objects, allocation);
             }
         }
-        let device = self.devices.id(device_index);
-        self.events.record(|| Event::Rendered {
+        let device = self.state.objects.devices.id(device_index);
+        self.state.moment.events.record(|| Event::Rendered {
             device,
             context,
             dma_buffer: number,
@@ -113,133 +132,163 @@ impl VidMm {
             patch_locations: references.patch_locations.clone(),
         });
         let desc = SubmitDesc { dma_buffer, waits: desc.waits, signals: desc.signals, allocations: Vec::new() };
-        let submission = if is_prepared { 0 } else { self.number_submission(context, device_index, &desc) };
-        self.queue(index, Submission { number: submission, desc, references: Some(Box::new(references)) });
+        let submission = if is_prepared {
+            0
+        } else {
+            crate::work::number_submission(
+                &mut self.state.moment,
+                &mut self.state.objects,
+                context,
+                device_index,
+                &desc,
+            )
+        };
+        self.schedule.queue(
+            &mut self.state,
+            &mut self.work,
+            index,
+            Submission { number: submission, desc, references: Some(Box::new(references)) },
+        );
         Ok(number)
     }
+}
 
-    /// What an allocation list names must be on the device's list (FLT-02): else the program is wrong, and its device in error.
-    fn check_on_list(&mut self, device: DeviceIx, listed: &[AllocationListDesc]) -> Result<(), RenderError> {
-        let is_missing = |desc: &AllocationListDesc| desc.allocation.is_some_and(|id| !self.is_on_list(device, id));
-        let Some(position) = listed.iter().position(is_missing) else { return Ok(()) };
-        let allocation = listed[position].allocation.expect("what is unbound is not missing");
-        self.put_device_in_error(device, DeviceErrorReason::NotResident { allocation });
-        Err(RenderError::NotResident { position })
-    }
+/// What an allocation list names must be on the device's list (FLT-02): else the program is wrong, and its device in error.
+pub(crate) fn check_on_list(
+    state: &mut State,
+    requests: &mut Requests,
+    work: &mut Work,
+    device: DeviceIx,
+    listed: &[AllocationListDesc],
+) -> Result<(), RenderError> {
+    let is_missing = |desc: &AllocationListDesc| {
+        desc.allocation.is_some_and(|id| !work::is_on_list(&state.adapter, &state.objects, device, id))
+    };
+    let Some(position) = listed.iter().position(is_missing) else { return Ok(()) };
+    let allocation = listed[position].allocation.expect("what is unbound is not missing");
+    device_error::put_device_in_error(state, requests, work, device, DeviceErrorReason::NotResident { allocation });
+    Err(RenderError::NotResident { position })
+}
 
-    fn look_up_list(&self, device: DeviceIx, listed: &[AllocationListDesc]) -> Result<Vec<Reference>, RenderError> {
-        let look_up = |(position, desc): (usize, &AllocationListDesc)| {
-            let found = |id| -> Result<AllocationIx, RenderError> {
-                let index = self.lookup_allocation(id)?;
-                let is_its = self.allocations[index].is_open_on(device);
-                if is_its { Ok(index) } else { Err(RenderError::WrongDevice { position }) }
-            };
-            let allocation = desc.allocation.map(found).transpose()?;
-            Ok(Reference { allocation, write_operation: desc.write_operation })
+pub(crate) fn look_up_list(
+    adapter: &Adapter,
+    objects: &Objects,
+    device: DeviceIx,
+    listed: &[AllocationListDesc],
+) -> Result<Vec<Reference>, RenderError> {
+    let look_up = |(position, desc): (usize, &AllocationListDesc)| {
+        let found = |id| -> Result<AllocationIx, RenderError> {
+            let index = objects.lookup_allocation(adapter, id)?;
+            let is_its = objects[index].is_open_on(device);
+            if is_its { Ok(index) } else { Err(RenderError::WrongDevice { position }) }
         };
-        listed.iter().enumerate().map(look_up).collect()
-    }
+        let allocation = desc.allocation.map(found).transpose()?;
+        Ok(Reference { allocation, write_operation: desc.write_operation })
+    };
+    listed.iter().enumerate().map(look_up).collect()
+}
 
-    /// What the driver is told of an allocation list before anything is brought in for it (PAT-14).
-    fn list_elements(&self, list: &[Reference]) -> Vec<AllocationListElement> {
-        let element = |reference: &Reference| AllocationListElement {
-            allocation: reference.allocation.map(|index| self.allocations[index].handle),
-            write_operation: reference.write_operation,
-            address: reference.allocation.filter(|_| !self.patching.knobs.never_prepatch).and_then(|i| self.address(i)),
+/// What the driver is told of an allocation list before anything is brought in for it (PAT-14).
+pub(crate) fn list_elements(
+    adapter: &Adapter,
+    objects: &Objects,
+    work: &Work,
+    list: &[Reference],
+) -> Vec<AllocationListElement> {
+    let element = |reference: &Reference| AllocationListElement {
+        allocation: reference.allocation.map(|index| objects[index].handle),
+        write_operation: reference.write_operation,
+        address: reference
+            .allocation
+            .filter(|_| !work.patching.knobs.never_prepatch)
+            .and_then(|i| place::address(adapter, objects, i)),
+    };
+    list.iter().map(element).collect()
+}
+
+/// Lets the driver translate, with as much room as it takes (PAT-12).
+pub(crate) fn translate(
+    moment: &mut Moment,
+    objects: &mut Objects,
+    kmd: &mut dyn Kmd,
+    context: ContextIx,
+    desc: &RenderDesc,
+    elements: &[AllocationListElement],
+) -> Result<Rendered, RenderError> {
+    let mut dma_buffer = vec![0; desc.command.len().next_multiple_of(PAGE_SIZE as usize).max(PAGE_SIZE as usize)];
+    let (mut used, mut multipass_offset, mut patch_locations) = (0, 0, Vec::new());
+    loop {
+        let mut render = Render {
+            context: objects[context].handle,
+            command: &desc.command,
+            dma_buffer: &mut dma_buffer[used..],
+            dma_buffer_write_offset: used as u32,
+            allocation_list: elements,
+            patch_location_list_in: &desc.patch_locations,
+            patch_location_list_out: &mut patch_locations,
+            dma_bytes_written: 0,
+            multipass_offset: &mut multipass_offset,
         };
-        list.iter().map(element).collect()
-    }
-
-    /// Where an allocation is, as engines that use physical addresses name it; none if it is not in a segment.
-    pub(crate) fn address(&self, index: AllocationIx) -> Option<PhysicalAddress> {
-        let allocation = &self.allocations[index];
-        allocation.place?;
-        let (segment, extents) = allocation.location(&self.adapter);
-        extents.iter().next().map(|extent| PhysicalAddress { segment, offset: extent.offset })
-    }
-
-    /// Lets the driver translate, with as much room as it takes (PAT-12).
-    fn translate(
-        &mut self,
-        kmd: &mut dyn Kmd,
-        context: ContextIx,
-        desc: &RenderDesc,
-        elements: &[AllocationListElement],
-    ) -> Result<Rendered, RenderError> {
-        let mut dma_buffer = vec![0; desc.command.len().next_multiple_of(PAGE_SIZE as usize).max(PAGE_SIZE as usize)];
-        let (mut used, mut multipass_offset, mut patch_locations) = (0, 0, Vec::new());
-        loop {
-            let mut render = Render {
-                context: self.contexts[context].handle,
-                command: &desc.command,
-                dma_buffer: &mut dma_buffer[used..],
-                dma_buffer_write_offset: used as u32,
-                allocation_list: elements,
-                patch_location_list_in: &desc.patch_locations,
-                patch_location_list_out: &mut patch_locations,
-                dma_bytes_written: 0,
-                multipass_offset: &mut multipass_offset,
-            };
-            let status = kmd.render(&mut render);
-            let written = render.dma_bytes_written;
-            if written > dma_buffer.len() - used {
-                let violation = Violation::BufferOverrun { operation: None, dma_bytes: written, private_bytes: 0 };
-                self.fail(violation);
-                return Err(RenderError::Driver(RenderStatus::InvalidParameter));
+        let status = kmd.render(&mut render);
+        let written = render.dma_bytes_written;
+        if written > dma_buffer.len() - used {
+            let violation = Violation::BufferOverrun { operation: None, dma_bytes: written, private_bytes: 0 };
+            moment.fail(violation);
+            return Err(RenderError::Driver(RenderStatus::InvalidParameter));
+        }
+        used += written;
+        match status {
+            Ok(()) => {
+                dma_buffer.truncate(used);
+                return Ok(Rendered { dma_buffer, patch_locations });
             }
-            used += written;
-            match status {
-                Ok(()) => {
-                    dma_buffer.truncate(used);
-                    return Ok(Rendered { dma_buffer, patch_locations });
-                }
-                // A driver that goes on in small steps has room for the next one.
-                Err(RenderStatus::InsufficientDmaBuffer) if (1..=dma_buffer.len() - used).contains(&written) => {}
-                Err(RenderStatus::InsufficientDmaBuffer) if dma_buffer.len() < DMA_BUFFER_MAX => {
-                    dma_buffer.resize(dma_buffer.len() * 2, 0);
-                }
-                Err(status) => return Err(RenderError::Driver(status)),
+            // A driver that goes on in small steps has room for the next one.
+            Err(RenderStatus::InsufficientDmaBuffer) if (1..=dma_buffer.len() - used).contains(&written) => {}
+            Err(RenderStatus::InsufficientDmaBuffer) if dma_buffer.len() < DMA_BUFFER_MAX => {
+                dma_buffer.resize(dma_buffer.len() * 2, 0);
             }
+            Err(status) => return Err(RenderError::Driver(status)),
         }
     }
+}
 
-    /// What a driver's patch-location list must be (SPL-02 to SPL-04, C-15).
-    fn check_patch_locations(
-        &self,
-        locations: &[PatchLocation],
-        list: &[Reference],
-        dma_buffer_size: usize,
-    ) -> Result<(), (usize, PatchListRule)> {
-        let num_slots = self.adapter.num_slots + u32::from(self.patching.knobs.accept_max_slot_id);
-        let size = dma_buffer_size as u64;
-        let mut end_of_group = size;
-        for (position, location) in locations.iter().enumerate().rev() {
-            let broken = |rule| Err((position, rule));
-            let PatchLocation { allocation_index, slot_id, patch_offset, split_offset, .. } = *location;
-            let Some(element) = list.get(allocation_index as usize) else {
-                return broken(PatchListRule::AllocationIndex);
-            };
-            if slot_id >= num_slots {
-                return broken(PatchListRule::SlotId);
-            }
-            if u64::from(split_offset) > size {
-                return broken(PatchListRule::SplitOffset);
-            }
-            if let Some(after) = locations.get(position + 1)
-                && after.split_offset != split_offset
-            {
-                if after.split_offset < split_offset {
-                    return Err((position + 1, PatchListRule::DecreasingSplitOffset));
-                }
-                end_of_group = after.split_offset.into();
-            }
-            let patched = u64::from(patch_offset)..u64::from(patch_offset) + ADDRESS_BYTES;
-            if element.allocation.is_some() && (patched.start < u64::from(split_offset) || patched.end > end_of_group) {
-                return broken(PatchListRule::PatchOffset);
-            }
+/// What a driver's patch-location list must be (SPL-02 to SPL-04, C-15).
+pub(crate) fn check_patch_locations(
+    adapter: &Adapter,
+    work: &Work,
+    locations: &[PatchLocation],
+    list: &[Reference],
+    dma_buffer_size: usize,
+) -> Result<(), (usize, PatchListRule)> {
+    let num_slots = adapter.num_slots + u32::from(work.patching.knobs.accept_max_slot_id);
+    let size = dma_buffer_size as u64;
+    let mut end_of_group = size;
+    for (position, location) in locations.iter().enumerate().rev() {
+        let broken = |rule| Err((position, rule));
+        let PatchLocation { allocation_index, slot_id, patch_offset, split_offset, .. } = *location;
+        let Some(element) = list.get(allocation_index as usize) else {
+            return broken(PatchListRule::AllocationIndex);
+        };
+        if slot_id >= num_slots {
+            return broken(PatchListRule::SlotId);
         }
-        Ok(())
+        if u64::from(split_offset) > size {
+            return broken(PatchListRule::SplitOffset);
+        }
+        if let Some(after) = locations.get(position + 1)
+            && after.split_offset != split_offset
+        {
+            if after.split_offset < split_offset {
+                return Err((position + 1, PatchListRule::DecreasingSplitOffset));
+            }
+            end_of_group = after.split_offset.into();
+        }
+        let patched = u64::from(patch_offset)..u64::from(patch_offset) + ADDRESS_BYTES;
+        if element.allocation.is_some() && (patched.start < u64::from(split_offset) || patched.end > end_of_group) {
+            return broken(PatchListRule::PatchOffset);
+        }
     }
+    Ok(())
 }
 
 /// What the driver made of commands.

@@ -1,21 +1,30 @@
 //! MakeResident and Evict (RES-10..RES-24).
 
-use alloc::vec::Vec;
-
 use super::admission::Admission;
 use crate::{
-    allocation::{Allocation, AllocationState},
-    error::{DeviceErrorReason, EvictError, MakeResidentError, NoMemoryReason},
-    event::Event,
-    id::{AllocationId, AllocationIx, DeviceId, DeviceIx, PagingQueueId, PagingQueueIx},
-    place::Place,
+    adapter::{
+        Adapter,
+        pool::{PerPool, Pool},
+    },
+    calls::{admission, offering},
+    event::{
+        Event,
+        error::{DeviceErrorReason, EvictError, MakeResidentError, NoMemoryReason},
+        list_flags::{EvictFlags, MakeResidentFlags},
+    },
+    id::{AllocationId, AllocationIx, DeviceId, DeviceIx, PagingQueueId},
+    manager::VidMm,
+    objects::{Objects, allocation::AllocationState, request::RequestKind},
+    plans::Plans,
     planted::PlantedBug,
-    pool::{PerPool, Pool},
-    request::{Request, RequestKind},
-    residency::{EntryFlags, EvictFlags, MakeResidentFlags},
-    state::VidMm,
-    units::Extent,
+    recovery::device_error,
+    requests::Requests,
+    residency::{Residents, place, weight},
+    schedule::Schedule,
+    state::State,
+    work::Work,
 };
+use alloc::vec::Vec;
 
 /// How many requests of a device may wait for their end (D14).
 pub(crate) const REQUESTS_MAX: usize = 4096;
@@ -59,27 +68,36 @@ impl VidMm {
         allocations: &[AllocationId],
         flags: MakeResidentFlags,
     ) -> Result<Residency, MakeResidentError> {
-        let queue = self.paging_queues.lookup(paging_queue)?;
-        let device = self.paging_queues[queue].device;
-        self.check_device(device)?;
+        let queue = self.state.objects.paging_queues.lookup(paging_queue)?;
+        let device = self.state.objects[queue].device;
+        self.state.objects.check_device(&self.state.moment, device)?;
         if allocations.is_empty() {
             return Err(MakeResidentError::Empty);
         }
         if flags.contains(MakeResidentFlags::MUST_SUCCEED) && !flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) {
             return Err(MakeResidentError::Flags);
         }
-        let pending = self.devices[device].requests.len();
+        let pending = self.state.objects[device].requests.len();
         if pending >= REQUESTS_MAX {
             return Err(MakeResidentError::TooManyPending { pending });
         }
-        let indices = self.joining(device, allocations)?;
-        let not_held = self.count_in(device, allocations, &indices, flags)?;
+        let indices = joining(&self.state.adapter, &self.state.objects, device, allocations)?;
+        let not_held = count_in(
+            &mut self.state,
+            &mut self.requests,
+            &mut self.work,
+            &mut self.schedule,
+            device,
+            allocations,
+            &indices,
+            flags,
+        )?;
 
-        let at_once = self.can_join_at_once(device, &indices, not_held);
-        let books = &self.devices[device];
-        let paging_fence_value = if at_once { 0 } else { self.paging_queues[queue].last_value + 1 };
-        let (device_id, after_submission) = (self.devices.id(device), books.submitted);
-        self.events.record(|| Event::MakeResident {
+        let at_once = can_join_at_once(&self.state, &self.plans, device, &indices, not_held);
+        let books = &self.state.objects[device];
+        let paging_fence_value = if at_once { 0 } else { self.state.objects[queue].last_value + 1 };
+        let (device_id, after_submission) = (self.state.objects.devices.id(device), books.submitted);
+        self.state.moment.events.record(|| Event::MakeResident {
             device: device_id,
             queue: paging_queue,
             allocations: allocations.to_vec(),
@@ -88,22 +106,30 @@ impl VidMm {
             paging_fence_value,
         });
         if at_once {
-            self.keep_all(indices.iter().copied());
-            self.assign_where_shown(indices.iter().copied());
-            self.withdraw_promise(device);
+            self.state.residency.keep_all(&mut self.state.objects, indices.iter().copied());
+            place::assign_where_shown(&mut self.state.objects, &mut self.state.memory, indices.iter().copied());
+            self.state.shares.withdraw_promise(&mut self.state.objects, device);
             for index in indices {
-                let effect = self.allocations[index].entry_mut(device).join_granted();
-                self.apply(index, device, effect);
+                let effect = self.state.objects[index].entry_mut(device).join_granted();
+                self.state.residency.apply(
+                    &self.state.adapter,
+                    &mut self.state.moment,
+                    &mut self.state.objects,
+                    &mut self.state.memory,
+                    index,
+                    device,
+                    effect,
+                );
             }
-            self.renew_promise(device);
+            self.state.shares.renew_promise(&mut self.state.objects, device);
             return Ok(Residency::Resident);
         }
-        let join = |index| {
-            let entry = self.allocations[index].entry_mut(device);
-            (index, entry.join_ungranted(&mut self.spans))
+        let join = |index: AllocationIx| {
+            let entry = self.state.objects[index].entry_mut(device);
+            (index, entry.join_ungranted(&mut self.state.residency.spans))
         };
         let items = indices.into_iter().map(join).collect();
-        self.request(queue, RequestKind::MakeResident(items));
+        self.requests.request(&mut self.state.moment, &mut self.state.objects, queue, RequestKind::MakeResident(items));
         Ok(Residency::Pending { paging_fence_value })
     }
 
@@ -124,9 +150,9 @@ impl VidMm {
         allocations: &[AllocationId],
         flags: EvictFlags,
     ) -> Result<u64, EvictError> {
-        let device_index = self.devices.lookup(device)?;
-        self.check_device(device_index)?;
-        if self.devices[device_index].has_reference_lists() {
+        let device_index = self.state.objects.devices.lookup(device)?;
+        self.state.objects.check_device(&self.state.moment, device_index)?;
+        if self.state.objects[device_index].has_reference_lists() {
             return Err(EvictError::ReferenceLists);
         }
         if allocations.is_empty() {
@@ -134,232 +160,200 @@ impl VidMm {
         }
         let mut indices = Vec::with_capacity(allocations.len());
         for &id in allocations {
-            indices.push(self.lookup_allocation(id)?);
+            indices.push(self.state.objects.lookup_allocation(&self.state.adapter, id)?);
         }
-        self.count_out(device_index, &indices)?;
+        count_out(&mut self.state.objects, &mut self.state.residency, device_index, &indices)?;
 
-        let last = self.devices[device_index].submitted;
+        let last = self.state.objects[device_index].submitted;
         let mut left: PerPool<u64> = PerPool::default();
-        self.withdraw_promise(device_index);
+        self.state.shares.withdraw_promise(&mut self.state.objects, device_index);
         for index in indices {
-            let allocation = &mut self.allocations[index];
+            let allocation = &mut self.state.objects[index];
             if allocation.state.contains(AllocationState::OFFERED) {
-                self.leave_offered(index);
+                offering::leave_offered(&mut self.state, index);
                 continue;
             }
             let entry = allocation.entry_mut(device_index);
-            if self.adapter.has_bug(PlantedBug::EvictTwice) && entry.count > 1 {
+            if self.state.adapter.has_bug(PlantedBug::EvictTwice) && entry.count > 1 {
                 entry.count -= 1;
             }
-            let effect = entry.leave(last, flags, &mut self.spans);
+            let effect = entry.leave(last, flags, &mut self.state.residency.spans);
             if entry.count == 0 {
                 left[allocation.pool()] += allocation.size;
             } else if flags.contains(EvictFlags::NOT_WRITTEN_TO) {
-                self.devices[device_index].not_written.push(index);
+                self.state.objects[device_index].not_written.push(index);
             }
-            self.apply(index, device_index, effect);
+            self.state.residency.apply(
+                &self.state.adapter,
+                &mut self.state.moment,
+                &mut self.state.objects,
+                &mut self.state.memory,
+                index,
+                device_index,
+                effect,
+            );
         }
-        self.renew_promise(device_index);
+        self.state.shares.renew_promise(&mut self.state.objects, device_index);
         for pool in Pool::ALL.into_iter().filter(|&pool| left[pool] > 0) {
-            self.set_list_bytes(device_index, pool, self.devices[device_index].list[pool].now() - left[pool]);
+            let bytes = self.state.objects[device_index].list[pool].now() - left[pool];
+            self.state.shares.set_list_bytes(
+                &mut self.state.moment,
+                &mut self.state.objects,
+                device_index,
+                pool,
+                bytes,
+            );
         }
-        let num_bytes_to_trim = self.num_bytes_to_trim(self.devices[device_index].process);
-        self.events.record(|| Event::Evict {
+        let num_bytes_to_trim = self.state.shares.num_bytes_to_trim(self.state.objects[device_index].process);
+        self.state.moment.events.record(|| Event::Evict {
             device,
             allocations: allocations.to_vec(),
             flags,
             after_submission: last,
             num_bytes_to_trim,
         });
-        self.stirred = true;
+        self.state.moment.stirred = true;
         Ok(num_bytes_to_trim)
     }
+}
 
-    /// What allocations are that may join the device's list.
-    fn joining(&self, device: DeviceIx, allocations: &[AllocationId]) -> Result<Vec<AllocationIx>, MakeResidentError> {
-        let mut indices = Vec::with_capacity(allocations.len());
-        for (position, &id) in allocations.iter().enumerate() {
-            let index = self.lookup_allocation(id)?;
-            let allocation = &self.allocations[index];
-            if !allocation.is_open_on(device) {
-                return Err(MakeResidentError::WrongDevice { position });
-            }
-            if allocation.state.contains(AllocationState::OFFERED) {
-                return Err(MakeResidentError::Offered { position });
-            }
-            if allocation.state.contains(AllocationState::NOT_COMMITTED) {
-                return Err(MakeResidentError::NotCommitted { position });
-            }
-            indices.push(index);
-        }
-        Ok(indices)
-    }
-
-    /// Counts allocations as often as they are named, and adds to the device's list what is not on it yet, if that fits.
-    /// Returns the bytes of what joins it and is not held in place.
-    fn count_in(
-        &mut self,
-        device: DeviceIx,
-        allocations: &[AllocationId],
-        indices: &[AllocationIx],
-        flags: MakeResidentFlags,
-    ) -> Result<PerPool<u64>, MakeResidentError> {
-        let mut admission = self.admission(device, indices, None);
-        if admission.refused.is_some() {
-            self.undo_admission(&admission, indices);
-            admission = self.admission(device, indices, Some(flags));
-        }
-        let Some(reason) = admission.refused else {
-            self.accept_admission(&admission);
-            return Ok(admission.not_held);
-        };
-        self.undo_admission(&admission, indices);
-        let cant_trim = flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER);
-        let reason = match reason {
-            NoMemoryReason::OverBudget if cant_trim => NoMemoryReason::OverMaximumBudget,
-            other => other,
-        };
-        let (num_bytes_to_trim, device_id) = (admission.num_bytes_to_trim, self.devices.id(device));
-        self.events.record(|| Event::MakeResidentRefused {
-            device: device_id,
-            allocations: allocations.to_vec(),
-            flags,
-            num_bytes_to_trim,
-            reason,
-        });
-        if flags.contains(MakeResidentFlags::MUST_SUCCEED) {
-            self.put_device_in_error(device, DeviceErrorReason::OutOfMemory);
-        }
-        Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason })
-    }
-
-    /// Whether allocations join the device's list without a request: it has its turn, nothing is ahead of them, and they are in
-    /// place (RES-16, U-25). `not_held` are the bytes of those that join it and that it does not hold: what was on the list of
-    /// such a device before, it holds.
-    pub(super) fn can_join_at_once(&self, device: DeviceIx, indices: &[AllocationIx], not_held: PerPool<u64>) -> bool {
-        let books = &self.devices[device];
-        books.granted == books.requests.len()
-            && self.recovery.is_working()
-            && books.is_active()
-            && books.turn.plans.is_empty()
-            && indices.iter().all(|&index| self.is_in_place(index))
-            && self.may_hold(device, not_held)
-            && self.packs_with(device, indices.iter().copied())
-    }
-
-    /// What joins a list at once is in place; where it is shown in the aperture, the range is its own from now on.
-    pub(super) fn assign_where_shown(&mut self, indices: impl Iterator<Item = AllocationIx>) {
-        for index in indices {
-            let Allocation { place, size, .. } = self.allocations[index];
-            if let Some(Place::Aperture(page)) = place
-                && self.aperture.assigned(index).is_none()
-            {
-                self.aperture.assign(index, size, Some(page.bytes()));
-            }
-        }
-    }
-
-    /// Counts allocations as often as they are named, and finds room for what is not on the device's list yet.
-    fn admission(
-        &mut self,
-        device: DeviceIx,
-        indices: &[AllocationIx],
-        entitled: Option<MakeResidentFlags>,
-    ) -> Admission {
-        let mut admission = self.begin_admission(device, entitled);
-        for &index in indices {
-            let count = &mut self.allocations[index].entry_mut(device).count;
-            *count += 1;
-            if *count == 1 {
-                self.admit(&mut admission, index);
-            }
-        }
-        admission
-    }
-
-    /// Checks that each allocation is on the device's list as often as it is named.
-    fn count_out(&mut self, device: DeviceIx, indices: &[AllocationIx]) -> Result<(), EvictError> {
-        // Counts go down, so that an allocation named twice is counted twice, and up again.
-        let left = indices.iter().position(|&index| {
-            let count = self.count_mut(device, index).filter(|count| **count > 0);
-            count.map(|count| *count -= 1).is_none()
-        });
-        for &index in &indices[..left.unwrap_or(indices.len())] {
-            *self.count_mut(device, index).expect("it was counted") += 1;
-        }
-        left.map_or(Ok(()), |position| Err(EvictError::NotResident { position }))
-    }
-
-    /// The device submits work, which may write what was said not to be written before.
-    pub(super) fn forget_not_written(&mut self, device: DeviceIx) {
-        if self.devices[device].not_written.is_empty() {
-            return;
-        }
-        for index in core::mem::take(&mut self.devices[device].not_written) {
-            let is_there = self.allocations.contains(index);
-            if is_there && self.allocations[index].entry(device).is_some() {
-                self.allocations[index].entry_mut(device).is -= EntryFlags::NOT_WRITTEN;
-            }
-        }
-    }
-
-    /// How often the device's list names the allocation; while it is offered, how often it will again. None if it is not open
-    /// on the device.
-    fn count_mut(&mut self, device: DeviceIx, index: AllocationIx) -> Option<&mut u32> {
-        let allocation = &mut self.allocations[index];
+/// What allocations are that may join the device's list.
+pub(crate) fn joining(
+    adapter: &Adapter,
+    objects: &Objects,
+    device: DeviceIx,
+    allocations: &[AllocationId],
+) -> Result<Vec<AllocationIx>, MakeResidentError> {
+    let mut indices = Vec::with_capacity(allocations.len());
+    for (position, &id) in allocations.iter().enumerate() {
+        let index = objects.lookup_allocation(adapter, id)?;
+        let allocation = &objects[index];
         if !allocation.is_open_on(device) {
-            return None;
+            return Err(MakeResidentError::WrongDevice { position });
         }
         if allocation.state.contains(AllocationState::OFFERED) {
-            return self.offers.get_mut(&index).map(|offer| &mut offer.count);
+            return Err(MakeResidentError::Offered { position });
         }
-        Some(&mut allocation.entry_mut(device).count)
+        if allocation.state.contains(AllocationState::NOT_COMMITTED) {
+            return Err(MakeResidentError::NotCommitted { position });
+        }
+        indices.push(index);
     }
+    Ok(indices)
+}
 
-    /// Whether the allocation is where it is to be, with its content, and nothing is under way for it.
-    pub(super) fn is_in_place(&self, index: AllocationIx) -> bool {
-        self.is_placed(index) && self.stream.is_retired(self.allocations[index].last_plan)
+/// Counts allocations as often as they are named, and adds to the device's list what is not on it yet, if that fits.
+/// Returns the bytes of what joins it and is not held in place.
+pub(crate) fn count_in(
+    state: &mut State,
+    requests: &mut Requests,
+    work: &mut Work,
+    schedule: &mut Schedule,
+    device: DeviceIx,
+    allocations: &[AllocationId],
+    indices: &[AllocationIx],
+    flags: MakeResidentFlags,
+) -> Result<PerPool<u64>, MakeResidentError> {
+    let mut admission = count_all_in(state, schedule, device, indices, None);
+    if admission.refused.is_some() {
+        admission::undo_admission(state, &admission, indices);
+        admission = count_all_in(state, schedule, device, indices, Some(flags));
     }
+    let Some(reason) = admission.refused else {
+        admission::accept_admission(state, work, &admission);
+        return Ok(admission.not_held);
+    };
+    admission::undo_admission(state, &admission, indices);
+    let cant_trim = flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER);
+    let reason = match reason {
+        NoMemoryReason::OverBudget if cant_trim => NoMemoryReason::OverMaximumBudget,
+        other => other,
+    };
+    let (num_bytes_to_trim, device_id) = (admission.num_bytes_to_trim, state.objects.devices.id(device));
+    state.moment.events.record(|| Event::MakeResidentRefused {
+        device: device_id,
+        allocations: allocations.to_vec(),
+        flags,
+        num_bytes_to_trim,
+        reason,
+    });
+    if flags.contains(MakeResidentFlags::MUST_SUCCEED) {
+        device_error::put_device_in_error(state, requests, work, device, DeviceErrorReason::OutOfMemory);
+    }
+    Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason })
+}
 
-    /// Whether it is decided that the allocation is where its device's list counts it.
-    pub(crate) fn is_placed(&self, index: AllocationIx) -> bool {
-        let allocation = &self.allocations[index];
-        match allocation.place {
-            Some(Place::Memory(_)) => allocation.pool() == Pool::Memory,
-            Some(Place::System) => {
-                allocation.pool() == Pool::System && !allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY)
-            }
-            Some(Place::Aperture(offset)) => {
-                let shown = Extent { offset: offset.bytes(), size: allocation.size };
-                // Without GPU virtual addresses nothing keeps a range for what nothing holds.
-                let can_be_had = || self.adapter.is_physical() && self.aperture.is_unassigned(shown);
-                let is_counted_there = allocation.pool() == Pool::System;
-                is_counted_there && self.aperture.assigned(index).map_or_else(can_be_had, |range| range == shown)
-            }
-            None => false,
+/// Whether allocations join the device's list without a request: it has its turn, nothing is ahead of them, and they are in
+/// place (RES-16, U-25). `not_held` are the bytes of those that join it and that it does not hold: what was on the list of
+/// such a device before, it holds.
+pub(crate) fn can_join_at_once(
+    state: &State,
+    plans: &Plans,
+    device: DeviceIx,
+    indices: &[AllocationIx],
+    not_held: PerPool<u64>,
+) -> bool {
+    let books = &state.objects[device];
+    books.granted == books.requests.len()
+        && state.engines.recovery.is_working()
+        && books.is_active()
+        && books.turn.plans.is_empty()
+        && indices.iter().all(|&index| plans.is_in_place(state, index))
+        && state.shares.may_hold(&state.objects, &state.memory, device, not_held)
+        && weight::packs_with(&state.adapter, &state.objects, &state.memory, device, indices.iter().copied())
+}
+
+/// Counts allocations as often as they are named, and finds room for what is not on the device's list yet.
+pub(crate) fn count_all_in(
+    state: &mut State,
+    schedule: &mut Schedule,
+    device: DeviceIx,
+    indices: &[AllocationIx],
+    entitled: Option<MakeResidentFlags>,
+) -> Admission {
+    let mut admission = admission::begin_admission(state, device, entitled);
+    for &index in indices {
+        let count = &mut state.objects[index].entry_mut(device).count;
+        *count += 1;
+        if *count == 1 {
+            admission::admit(state, schedule, &mut admission, index);
         }
     }
+    admission
+}
 
-    /// Appends a request of the queue's device.
-    pub(crate) fn request(&mut self, queue: PagingQueueIx, kind: RequestKind) {
-        let books = &mut self.paging_queues[queue];
-        books.last_value += 1;
-        books.pending += 1;
-        let (device_index, fence_value) = (books.device, books.last_value);
-        let device = &mut self.devices[device_index];
-        device.last_request += 1;
-        self.arrivals += 1;
-        device.requests.push_back(Request {
-            number: device.last_request,
-            arrival: self.arrivals,
-            queue,
-            fence_value,
-            position: device.submitted,
-            kind,
-            plans: Vec::new(),
-            paging_fence: 0,
-        });
-        self.requesting.insert(device_index);
-        self.stirred = true;
+/// Checks that each allocation is on the device's list as often as it is named.
+pub(crate) fn count_out(
+    objects: &mut Objects,
+    residency: &mut Residents,
+    device: DeviceIx,
+    indices: &[AllocationIx],
+) -> Result<(), EvictError> {
+    // Counts go down, so that an allocation named twice is counted twice, and up again.
+    let left = indices.iter().position(|&index| {
+        let count = count_mut(objects, residency, device, index).filter(|count| **count > 0);
+        count.map(|count| *count -= 1).is_none()
+    });
+    for &index in &indices[..left.unwrap_or(indices.len())] {
+        *count_mut(objects, residency, device, index).expect("it was counted") += 1;
     }
+    left.map_or(Ok(()), |position| Err(EvictError::NotResident { position }))
+}
+
+/// How often the device's list names the allocation; while it is offered, how often it will again. None if it is not open
+/// on the device.
+pub(crate) fn count_mut<'a>(
+    objects: &'a mut Objects,
+    residency: &'a mut Residents,
+    device: DeviceIx,
+    index: AllocationIx,
+) -> Option<&'a mut u32> {
+    let allocation = &mut objects[index];
+    if !allocation.is_open_on(device) {
+        return None;
+    }
+    if allocation.state.contains(AllocationState::OFFERED) {
+        return residency.offers.get_mut(&index).map(|offer| &mut offer.count);
+    }
+    Some(&mut allocation.entry_mut(device).count)
 }

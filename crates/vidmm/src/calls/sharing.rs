@@ -1,13 +1,16 @@
 //! Allocations that several devices use: opening, closing, and whose they are (RES-02, U-34).
 
 use crate::{
-    allocation::{Allocation, AllocationState, Owner},
     contract::Kmd,
-    error::OpenError,
-    event::Event,
+    event::{Event, error::OpenError, list_flags::EvictFlags},
     id::{AllocationId, AllocationIx, DeviceId, DeviceIx},
-    residency::EvictFlags,
-    state::{DeferredAction, VidMm},
+    manager::VidMm,
+    objects::{
+        allocation::{Allocation, AllocationState, Owner},
+        device::DeferredAction,
+    },
+    requests::Requests,
+    state::State,
 };
 
 impl VidMm {
@@ -28,28 +31,28 @@ impl VidMm {
         device: DeviceId,
         allocation: AllocationId,
     ) -> Result<(), OpenError> {
-        let device_index = self.devices.lookup(device)?;
-        self.check_device(device_index)?;
-        if self.devices[device_index].has_reference_lists() {
+        let device_index = self.state.objects.devices.lookup(device)?;
+        self.state.objects.check_device(&self.state.moment, device_index)?;
+        if self.state.objects[device_index].has_reference_lists() {
             return Err(OpenError::ReferenceLists);
         }
-        let index = self.lookup_allocation(allocation)?;
-        let books = &self.allocations[index];
+        let index = self.state.objects.lookup_allocation(&self.state.adapter, allocation)?;
+        let books = &self.state.objects[index];
         if !books.state.contains(AllocationState::SHARED) {
             return Err(OpenError::NotShared);
         }
-        if self.devices[books.device].has_reference_lists() {
+        if self.state.objects[books.device].has_reference_lists() {
             return Err(OpenError::ReferenceLists);
         }
         if books.entry(device_index).is_some() {
             return Err(OpenError::AlreadyOpen);
         }
-        let owner = Owner { process: self.devices[device_index].process, device: device_index };
-        let handle = kmd.open_allocation(self.processes[owner.process].handle, books.handle)?;
-        self.allocations[index].open(owner, handle);
-        self.devices[device_index].allocations += 1;
-        let process = self.processes.id(owner.process);
-        self.events.record(|| Event::AllocationOpened { allocation, device, process });
+        let owner = Owner { process: self.state.objects[device_index].process, device: device_index };
+        let handle = kmd.open_allocation(self.state.objects[owner.process].handle, books.handle)?;
+        self.state.objects[index].open(owner, handle);
+        self.state.objects[device_index].allocations += 1;
+        let process = self.state.objects.processes.id(owner.process);
+        self.state.moment.events.record(|| Event::AllocationOpened { allocation, device, process });
         Ok(())
     }
 
@@ -61,44 +64,53 @@ impl VidMm {
     /// If the device has not opened it. The creator destroys instead.
     #[doc(alias = "DxgkDdiCloseAllocation")]
     pub fn close_allocation(&mut self, device: DeviceId, allocation: AllocationId) -> Result<(), OpenError> {
-        let device_index = self.devices.lookup(device)?;
-        let index = self.lookup_allocation(allocation)?;
-        let books = &mut self.allocations[index];
+        let device_index = self.state.objects.devices.lookup(device)?;
+        let index = self.state.objects.lookup_allocation(&self.state.adapter, allocation)?;
+        let books = &mut self.state.objects[index];
         if books.device == device_index || !books.is_open_on(device_index) {
             return Err(OpenError::NotOpen);
         }
         books.close(device_index);
-        self.events.record(|| Event::AllocationClosed { allocation, device });
-        self.end_opening(index, device_index);
+        self.state.moment.events.record(|| Event::AllocationClosed { allocation, device });
+        end_opening(&mut self.state, &mut self.requests, index, device_index);
         Ok(())
     }
+}
 
-    /// A device that has closed an allocation uses it no more, once what it submitted has ended.
-    fn end_opening(&mut self, index: AllocationIx, device: DeviceIx) {
-        // What it wrote is there for the others.
-        self.leave_list(index, device, EvictFlags::EVICT_ONLY_IF_NECESSARY);
-        self.defer(device, DeferredAction::Close(index));
-    }
+/// A device that has closed an allocation uses it no more, once what it submitted has ended.
+pub(crate) fn end_opening(state: &mut State, requests: &mut Requests, index: AllocationIx, device: DeviceIx) {
+    // What it wrote is there for the others.
+    state.residency.leave_list(
+        &state.adapter,
+        &mut state.moment,
+        &mut state.objects,
+        &mut state.memory,
+        &mut state.shares,
+        index,
+        device,
+        EvictFlags::EVICT_ONLY_IF_NECESSARY,
+    );
+    requests.defer(&mut state.moment, &mut state.objects, device, DeferredAction::Close(index));
+}
 
-    /// The owner of a shared allocation destroys it while others have it open: it is the first of them whose it is from now on,
-    /// and the owner has closed it. `false` if nobody else has it.
-    pub(super) fn hand_over(&mut self, index: AllocationIx) -> bool {
-        let former = self.allocations[index].device;
-        let former_process = self.allocations[index].process;
-        if !self.allocations[index].transfer_ownership() {
-            return false;
-        }
-        let Allocation { process, size, ref place, .. } = self.allocations[index];
-        if let Some(place) = place {
-            self.processes[former_process].standing.usage[place.pool()] -= size;
-            self.processes[process].standing.usage[place.pool()] += size;
-        }
-        let allocation = self.allocation_id(index);
-        let (closed_on, books) = (self.device_id(former), &self.allocations[index]);
-        let (device, process) = (self.device_id(books.device), self.processes.id(books.process));
-        self.events.record(|| Event::AllocationClosed { allocation, device: closed_on });
-        self.events.record(|| Event::AllocationOwnershipTransferred { allocation, device, process });
-        self.end_opening(index, former);
-        true
+/// The owner of a shared allocation destroys it while others have it open: it is the first of them whose it is from now on,
+/// and the owner has closed it. `false` if nobody else has it.
+pub(crate) fn hand_over(state: &mut State, requests: &mut Requests, index: AllocationIx) -> bool {
+    let former = state.objects[index].device;
+    let former_process = state.objects[index].process;
+    if !state.objects[index].transfer_ownership() {
+        return false;
     }
+    let Allocation { process, size, place, .. } = state.objects.allocations[index];
+    if let Some(place) = place {
+        state.objects[former_process].standing.usage[place.pool()] -= size;
+        state.objects[process].standing.usage[place.pool()] += size;
+    }
+    let allocation = state.objects.allocation_id(index);
+    let (closed_on, books) = (state.objects.device_id(former), &state.objects.allocations[index]);
+    let (device, process) = (state.objects.device_id(books.device), state.objects.processes.id(books.process));
+    state.moment.events.record(|| Event::AllocationClosed { allocation, device: closed_on });
+    state.moment.events.record(|| Event::AllocationOwnershipTransferred { allocation, device, process });
+    end_opening(state, requests, index, former);
+    true
 }

@@ -8,29 +8,43 @@ use alloc::{
 };
 
 use crate::{
-    adapter::{self, Adapter, BrokenRule, NotificationRevision, StartAdapterError},
-    aperture::ApertureRanges,
-    budget::Shares,
+    adapter::{
+        self, Adapter, BrokenRule, NotificationRevision, StartAdapterError,
+        paging_va::{PagingVaQuery, QUERY_TYPE},
+        patching::{Patching, PreparationKnobs},
+        pool::PerPool,
+    },
+    addresses::Addresses,
+    budget::PoolShares,
     buggify::Buggify,
-    commit::CommitLimit,
     contract::{AdapterInfo, Host, Kmd, KmdContextHandle, KmdError, KmdProcessHandle, SegmentFlags, WddmVersion},
-    engine::Engine,
-    event::{ApertureSegmentFacts, Event, EventLog, MemorySegmentFacts},
+    data::ordered_set::OrderedSet,
+    engines::{
+        Engines,
+        engine::Engine,
+        recovering::{Recovery, TdrOptions},
+    },
+    event::{ApertureSegmentFacts, Event, EventLog, MemorySegmentFacts, trim::TrimIntervals},
     gpu_va::{PageTables, Table},
     id::Slots,
-    linear_placer::LinearPlacer,
-    ordered_set::OrderedSet,
-    paging::{Stream, Windows, initialise_table},
-    paging_va::{PagingVaQuery, QUERY_TYPE},
-    patching::{Patching, PreparationKnobs},
-    placer::{PagePlacer, Placer},
-    pool::PerPool,
-    recovery::{Recovery, TdrOptions},
-    spans::Spans,
-    state::{Builder, Statistics, VidMm},
-    trim::TrimIntervals,
-    turn::Turns,
+    manager::VidMm,
+    memory::{
+        Memory,
+        aperture::ApertureRanges,
+        commit::CommitLimit,
+        linear_placer::LinearPlacer,
+        placer::{PagePlacer, Placer},
+    },
+    moment::{Moment, Statistics},
+    objects::{Objects, turn::Turns},
+    plans::{Plans, Stream, Windows, builder::Builder},
+    requests::Requests,
+    residency::Residents,
+    schedule::Schedule,
+    shares::Shares,
+    state::State,
     units::{Extent, PAGE_SIZE, PhysicalAddress},
+    work::Work,
 };
 
 /// What the user of an adapter can choose.
@@ -95,130 +109,130 @@ impl VidMm {
             kmd.set_root_page_table(system_context, root);
         }
 
-        let mut manager = Self {
-            placer,
-            patching: Patching { knobs: options.preparation, ..Patching::default() },
-            commit: CommitLimit::new(adapter.system_commit_limit),
-            aperture: ApertureRanges::new(adapter.aperture.size),
-            evictable: PerPool::default(),
-            pinned_bytes: extents.iter().map(|extent| extent.size).sum(),
-            promised_bytes: PerPool::default(),
-            shares: PerPool::new(Shares::new(0), Shares::new(adapter.system_commit_limit)),
-            listeners: OrderedSet::default(),
-            trim_notifications: Slots::new(),
-            trim_intervals: TrimIntervals::default(),
-            periods: BTreeSet::new(),
-            turns: Turns::default(),
-            stopped: OrderedSet::default(),
-            patched: BTreeMap::new(),
+        let moment = Moment {
+            now: 0,
+            wake: None,
+            outputs: VecDeque::new(),
+            events: EventLog::new(options.events),
+            statistics: Statistics::default(),
+            driver_findings: Vec::new(),
             buggify: Buggify {
                 #[cfg(feature = "buggify")]
                 drawn: options.buggify.map(crate::buggify::Drawn::new),
             },
-            now: 0,
-            wake: None,
-            dummy_page,
-            driver_findings: Vec::new(),
-            processes: Slots::new(),
-            devices: Slots::new(),
-            contexts: Slots::new(),
-            paging_queues: Slots::new(),
-            monitored_fences: Slots::new(),
-            allocations: Slots::new(),
-            spans: Spans::default(),
-            windows,
-            stream: Stream::default(),
-            builder: Builder::new(system_context),
+            stirred: true,
+            failed: None,
+        };
+        let engines = Engines {
             engines: adapter.engines.iter().map(|_| Engine::default()).collect(),
             recovery: Recovery::default(),
             tdr: options.tdr,
-            arrivals: 0,
-            requesting: OrderedSet::default(),
-            granted: OrderedSet::default(),
-            deferring: OrderedSet::default(),
-            rootless: OrderedSet::default(),
-            empty_tables: BTreeSet::new(),
-            queued: OrderedSet::default(),
-            has_priorities: false,
-            offers: BTreeMap::new(),
-            discards: BTreeMap::new(),
-            locks: BTreeMap::new(),
-            evict_soon: VecDeque::new(),
-            dead: Vec::new(),
-            closed: Vec::new(),
-            outputs: VecDeque::new(),
-            events: EventLog::new(options.events),
-            statistics: Statistics::default(),
-            stirred: true,
-            failed: None,
-            adapter,
         };
-        manager.set_pinned(manager.pinned_bytes);
-        manager.record_start(process, extents);
+        let memory = Memory {
+            placer,
+            commit: CommitLimit::new(adapter.system_commit_limit),
+            aperture: ApertureRanges::new(adapter.aperture.size),
+            pinned_bytes: extents.iter().map(|extent| extent.size).sum(),
+            dummy_page,
+        };
+        let shares = Shares {
+            pools: PerPool::new(PoolShares::new(0), PoolShares::new(adapter.system_commit_limit)),
+            promised_bytes: PerPool::default(),
+            listeners: OrderedSet::default(),
+            stopped: OrderedSet::default(),
+        };
+        let mut manager = Self {
+            state: State {
+                adapter,
+                moment,
+                objects: Objects::new(),
+                engines,
+                memory,
+                shares,
+                residency: Residents::default(),
+                addresses: Addresses::default(),
+            },
+            plans: Plans {
+                stream: Stream::default(),
+                builder: Builder::new(system_context),
+                windows,
+                discards: BTreeMap::new(),
+            },
+            requests: Requests::default(),
+            work: Work {
+                queued: OrderedSet::default(),
+                has_priorities: false,
+                patching: Patching { knobs: options.preparation, ..Patching::default() },
+            },
+            schedule: Schedule {
+                turns: Turns::default(),
+                trim_notifications: Slots::new(),
+                trim_intervals: TrimIntervals::default(),
+                periods: BTreeSet::new(),
+            },
+        };
+        manager.state.shares.set_capacity(&manager.state.memory);
+        record_start(&mut manager.state, &manager.plans, process, extents);
         for query in queries {
-            manager.record_query(query);
+            record_query(&manager.state.adapter, &mut manager.state.moment, query);
         }
-        manager.initialise_paging_tables();
+        manager.plans.initialise_paging_tables(&manager.state.adapter);
         Ok(manager)
     }
+}
 
-    fn record_start(&mut self, paging_process: KmdProcessHandle, paging_tables: Vec<Extent>) {
-        let (adapter, windows) = (&self.adapter, &self.windows);
-        self.events.record(|| Event::AdapterStarted {
-            wddm_version: adapter.version.0,
-            addressing_model: adapter.model,
-            num_slots: if adapter.is_physical() { adapter.num_slots } else { 0 },
-            preemption_aware: adapter.is_physical() && adapter.preemption_aware,
-            notification_revision: adapter.revision,
-            memory: adapter.memory.map(|memory| MemorySegmentFacts {
-                segment: memory.id,
-                size: memory.size,
-                page_size: memory.page_size,
-            }),
-            aperture: ApertureSegmentFacts { segment: adapter.aperture.id, size: adapter.aperture.size },
-            system_commit_limit: adapter.system_commit_limit,
-            dummy_page: self.dummy_page,
-            engines: adapter.engines.clone(),
-            level_bits: adapter.levels.iter().map(|level| level.index_bits).collect(),
-            table_bytes: adapter.levels.iter().map(|level| level.table_bytes).collect(),
-            leaf_table_64kb_bytes: adapter.leaf_table_64kb,
-            invalid_tlb_entries_not_cached: adapter.invalid_not_cached,
-            paging_buffer_bytes: adapter.paging_buffer_size as u64,
-            va_bits: adapter.va_bits,
-            paging_va_size: adapter.paging_va_size,
-            paging_process,
-            paging_table_bytes: windows.tables.iter().map(|(key, _)| key.bytes(adapter)).sum(),
-            paging_tables,
-            tdr_limit_count: self.tdr.limit_count,
-            tdr_limit_time: self.tdr.limit_time,
-        });
+pub(crate) fn record_start(
+    state: &mut State,
+    plans: &Plans,
+    paging_process: KmdProcessHandle,
+    paging_tables: Vec<Extent>,
+) {
+    let (adapter, windows) = (&state.adapter, &plans.windows);
+    state.moment.events.record(|| Event::AdapterStarted {
+        wddm_version: adapter.version.0,
+        addressing_model: adapter.model,
+        num_slots: if adapter.is_physical() { adapter.num_slots } else { 0 },
+        preemption_aware: adapter.is_physical() && adapter.preemption_aware,
+        notification_revision: adapter.revision,
+        memory: adapter.memory.map(|memory| MemorySegmentFacts {
+            segment: memory.id,
+            size: memory.size,
+            page_size: memory.page_size,
+        }),
+        aperture: ApertureSegmentFacts { segment: adapter.aperture.id, size: adapter.aperture.size },
+        system_commit_limit: adapter.system_commit_limit,
+        dummy_page: state.memory.dummy_page,
+        engines: adapter.engines.clone(),
+        level_bits: adapter.levels.iter().map(|level| level.index_bits).collect(),
+        table_bytes: adapter.levels.iter().map(|level| level.table_bytes).collect(),
+        leaf_table_64kb_bytes: adapter.leaf_table_64kb,
+        invalid_tlb_entries_not_cached: adapter.invalid_not_cached,
+        paging_buffer_bytes: adapter.paging_buffer_size as u64,
+        va_bits: adapter.va_bits,
+        paging_va_size: adapter.paging_va_size,
+        paging_process,
+        paging_table_bytes: windows.tables.iter().map(|(key, _)| key.bytes(adapter)).sum(),
+        paging_tables,
+        tdr_limit_count: state.engines.tdr.limit_count,
+        tdr_limit_time: state.engines.tdr.limit_time,
+    });
+}
+
+pub(crate) fn record_query(adapter: &Adapter, moment: &mut Moment, query: PagingVaQuery) {
+    if !query.is_asked {
+        return;
     }
-
-    fn record_query(&mut self, query: PagingVaQuery) {
-        if !query.is_asked {
-            return;
-        }
-        let (paging_va_size, finding) = query.size(&self.adapter);
-        self.events.record(|| Event::PagingVaQueried {
-            query_type: QUERY_TYPE,
-            physical_adapter_index: query.physical_adapter_index,
-            input_data_size: size_of::<u32>() as u32,
-            output_data_size: size_of::<u32>() as u32,
-            answer_mib: query.answer_mib,
-            paging_va_size,
-        });
-        if let Some(finding) = finding {
-            self.report(finding);
-        }
-    }
-
-    /// The paging process's tables are written by the first paging buffer, not by the CPU as in GVA-33: then a GPU sees one
-    /// order of all updates (D1).
-    pub(crate) fn initialise_paging_tables(&mut self) {
-        for key in Windows::needed_tables(&self.adapter) {
-            let Windows { process, tables, .. } = &mut self.windows;
-            initialise_table(&self.adapter, *process, tables, key, &mut self.builder.steps);
-        }
+    let (paging_va_size, finding) = query.size(&adapter);
+    moment.events.record(|| Event::PagingVaQueried {
+        query_type: QUERY_TYPE,
+        physical_adapter_index: query.physical_adapter_index,
+        input_data_size: size_of::<u32>() as u32,
+        output_data_size: size_of::<u32>() as u32,
+        answer_mib: query.answer_mib,
+        paging_va_size,
+    });
+    if let Some(finding) = finding {
+        moment.report(finding);
     }
 }
 

@@ -1,11 +1,10 @@
 //! Who wants to be asked to trim (RES-40..RES-44).
 
 use crate::{
-    error::CreateError,
-    event::Event,
+    event::{Event, error::CreateError, trim::TrimIntervals},
     id::{DeviceId, InvalidHandle, TrimNotificationId},
-    state::{TrimRegistration, VidMm},
-    trim::TrimIntervals,
+    manager::VidMm,
+    objects::device::TrimRegistration,
 };
 
 impl VidMm {
@@ -26,12 +25,12 @@ impl VidMm {
     /// If the device does not exist or is in error.
     #[doc(alias = "D3DKMTRegisterTrimNotification")]
     pub fn register_trim_notification(&mut self, device: DeviceId) -> Result<TrimNotificationId, CreateError> {
-        let device_index = self.devices.lookup(device)?;
-        self.check_device(device_index)?;
-        let notification = self.trim_notifications.insert(TrimRegistration { device: device_index });
-        self.devices[device_index].notifications.push(notification.ix());
-        self.events.record(|| Event::TrimNotificationRegistered { notification, device });
-        self.stirred = true;
+        let device_index = self.state.objects.devices.lookup(device)?;
+        self.state.objects.check_device(&self.state.moment, device_index)?;
+        let notification = self.schedule.trim_notifications.insert(TrimRegistration { device: device_index });
+        self.state.objects[device_index].notifications.push(notification.ix());
+        self.state.moment.events.record(|| Event::TrimNotificationRegistered { notification, device });
+        self.state.moment.stirred = true;
         Ok(notification)
     }
 
@@ -42,17 +41,17 @@ impl VidMm {
     /// If the handle names nothing.
     #[doc(alias = "D3DKMTUnregisterTrimNotification")]
     pub fn unregister_trim_notification(&mut self, notification: TrimNotificationId) -> Result<(), InvalidHandle> {
-        let index = self.trim_notifications.lookup(notification)?;
-        let TrimRegistration { device } = self.trim_notifications.remove(index);
-        self.devices[device].notifications.retain(|&other| other != index);
-        self.events.record(|| Event::TrimNotificationUnregistered { notification });
+        let index = self.schedule.trim_notifications.lookup(notification)?;
+        let TrimRegistration { device } = self.schedule.trim_notifications.remove(index);
+        self.state.objects[device].notifications.retain(|&other| other != index);
+        self.state.moment.events.record(|| Event::TrimNotificationUnregistered { notification });
         Ok(())
     }
 
     /// Sets how often processes are asked to trim (RES-43).
     #[doc(alias = "D3DKMT_VIDMMESCAPETYPE_SET_TRIM_INTERVALS")]
     pub fn set_trim_intervals(&mut self, intervals: TrimIntervals) {
-        self.trim_intervals = intervals;
-        self.stirred = true;
+        self.schedule.trim_intervals = intervals;
+        self.state.moment.stirred = true;
     }
 }

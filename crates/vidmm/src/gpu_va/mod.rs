@@ -1,11 +1,9 @@
 //! GPU virtual address spaces: who uses which addresses, and the page tables that follow from it (D9).
 
-mod address_map;
-mod process;
-mod space;
-mod tables;
-
-pub(crate) use process::{Process, Processes};
 pub use space::VaRangeError;
 pub(crate) use space::{Mapping, VaSpace};
 pub(crate) use tables::{PageTables, Table, TableKey, leaf_runs};
+
+mod address_map;
+mod space;
+mod tables;

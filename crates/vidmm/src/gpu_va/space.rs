@@ -1,10 +1,10 @@
 //! Which addresses of a process are free, reserved, mapped.
 
+use super::address_map::AddressMap;
 use alloc::collections::BTreeMap;
 
-use super::address_map::AddressMap;
 use crate::{
-    free_ranges::FreeRanges,
+    data::free_ranges::FreeRanges,
     id::{AllocationIx, DeviceIx, ProcessIx},
     units::{Extent, GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PageSize},
 };

@@ -1,0 +1,72 @@
+//! Addresses: the page tables of processes, and what the IOMMU shows.
+
+use alloc::collections::BTreeSet;
+
+use crate::{
+    adapter::Adapter,
+    data::ordered_set::OrderedSet,
+    gpu_va::{Mapping, PageTables, TableKey},
+    id::{AllocationIx, ProcessIx},
+    objects::Objects,
+    plans::IoMmuRange,
+    planted::PlantedBug,
+    units::GpuVirtualAddress,
+};
+
+/// Tables that are to be planned or freed.
+#[derive(Default)]
+pub(crate) struct Addresses {
+    /// Processes whose root table is still to be planned.
+    pub rootless: OrderedSet<ProcessIx>,
+    /// Tables that nothing is mapped through any more, by process.
+    pub empty_tables: BTreeSet<(ProcessIx, TableKey)>,
+}
+
+/// What the host maps for a mapping; none if the GPU has page tables.
+pub(crate) fn io_mmu_range(
+    adapter: &Adapter,
+    objects: &Objects,
+    index: AllocationIx,
+    mapping: &Mapping,
+) -> Option<IoMmuRange> {
+    let domain = adapter.io_mmu_domain(objects[mapping.process].handle)?;
+    Some(IoMmuRange {
+        domain,
+        virtual_address: GpuVirtualAddress(mapping.virtual_address),
+        size: mapping.size,
+        system_offset: objects[index].backing_store + mapping.allocation_offset,
+        read_only: mapping.read_only,
+        allocation: objects.allocations.id(index),
+        allocation_offset: mapping.allocation_offset,
+        window: false,
+    })
+}
+
+/// A mapping needs its tables, which are there.
+pub(crate) fn hold_tables(adapter: &Adapter, objects: &mut Objects, mapping: &Mapping) {
+    for key in tables_of(adapter, mapping) {
+        objects[mapping.process].tables.get_mut(key).users += 1;
+    }
+}
+
+/// The tables that a mapping needs, roots first; none if the GPU has no page tables.
+pub(crate) fn tables_of(adapter: &Adapter, mapping: &Mapping) -> impl Iterator<Item = TableKey> + use<> {
+    let Mapping { virtual_address, size, pte_page_size, .. } = *mapping;
+    let tables = adapter.has_page_tables();
+    let needed = tables.then(|| PageTables::needed(&adapter, virtual_address, size, pte_page_size));
+    needed.into_iter().flatten()
+}
+
+impl Addresses {
+    /// A mapping needs its tables no more.
+    pub(crate) fn release_tables(&mut self, adapter: &Adapter, objects: &mut Objects, mapping: &Mapping) {
+        for key in tables_of(adapter, mapping) {
+            let table = objects[mapping.process].tables.get_mut(key);
+            table.users -= 1;
+            let is_kept = key == TableKey::root(&adapter) || adapter.has_bug(PlantedBug::KeepEmptyTables);
+            if table.users == 0 && !is_kept {
+                self.empty_tables.insert((mapping.process, key));
+            }
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Small containers that know nothing of memory management.
+
+pub(crate) mod extents;
+pub(crate) mod free_ranges;
+pub(crate) mod ordered_set;
+pub(crate) mod progress;
+pub(crate) mod u56;

@@ -1,0 +1,308 @@
+//! Preparation: which portion of a DMA buffer runs next, and what it takes to bring it in (SPL-05 to SPL-10).
+//!
+//! A portion is a requirement like a device's list, with another lifetime (D3): from its decision until it has been handed out
+//! its allocations are on its device's list. The next portion is decided when this one has been handed out. What stays bound
+//! across the cut stays on the list, and so in its place.
+
+use alloc::{collections::BTreeSet, vec::Vec};
+use core::cmp::Reverse;
+
+use crate::{
+    adapter::pool::{PerPool, Pool},
+    dispatch::portions,
+    event::{SuspendReason, error::DeviceErrorReason},
+    id::{AllocationIx, ContextIx, DeviceIx},
+    objects::{
+        Objects,
+        allocation::AllocationState,
+        context::Queued,
+        split::{Cut, Portion, References},
+        turn::Activity,
+    },
+    placement::{self, Mark, Target, Trial, Verdict},
+    plans::Plans,
+    planted::PlantedBug,
+    requests::Requests,
+    residency::{place, views},
+    schedule::turns,
+    state::State,
+    work::{self, Work},
+};
+
+/// What came of an attempt to decide a portion.
+enum Decision {
+    Decided(Portion, Verdict),
+    /// It must wait until others have handed out what they have decided.
+    Wait,
+    /// It has no room beside device lists: these must yield to it.
+    WaitForTurn,
+    /// What is bound together at one split point does not fit (SPL-10).
+    Impossible {
+        offset: u32,
+        bytes: u64,
+    },
+}
+
+/// Contexts whose portions are decided one after another.
+pub(crate) struct Round {
+    contexts: alloc::vec::IntoIter<ContextIx>,
+    /// A context has no room, and takes what becomes free.
+    is_waited_for: bool,
+}
+
+/// The contexts whose next portion can be decided: those with more urgent work first, then those that were served longest ago.
+pub(crate) fn begin_round(state: &State, work: &Work) -> Round {
+    let mut contexts: Vec<ContextIx> = Vec::new();
+    let mut next = Queued::FIRST;
+    while let Some(queued) = work.queued.next_from(next) {
+        next = queued.next();
+        contexts.extend(can_prepare(state, work, queued.context).then_some(queued.context));
+    }
+    contexts.sort_by_key(|&context| {
+        let books = &state.objects[context];
+        (Reverse(books.priority), books.served, context)
+    });
+    Round { contexts: contexts.into_iter(), is_waited_for: false }
+}
+
+/// Decides portions until one cannot be brought in at all: its device is to be put in error, and the round goes on. The first
+/// context that has no room is waited for; only the DMA buffer that is being split goes on before it, so that it ends.
+pub(crate) fn prepare(
+    state: &mut State,
+    plans: &mut Plans,
+    requests: &mut Requests,
+    work: &mut Work,
+    round: &mut Round,
+) -> Option<(DeviceIx, DeviceErrorReason)> {
+    while let Some(context) = round.contexts.next() {
+        // Another context may have put this one's device in error, or have taken its engine.
+        let may_go = !round.is_waited_for || work.patching.splitting == Some(context);
+        if may_go && can_prepare(state, work, context) {
+            match prepare_next(state, plans, requests, work, context) {
+                Ok(others_may_go) => round.is_waited_for |= !others_may_go,
+                Err(failure) => return Some(failure),
+            }
+        }
+    }
+    None
+}
+
+/// Whether the next portion of the DMA buffer in front of a context's queue can be decided now.
+pub(crate) fn can_prepare(state: &State, work: &Work, index: ContextIx) -> bool {
+    let context = &state.objects[index];
+    let Some(front) = context.queue.front().filter(|next| next.is_prepared()) else { return false };
+    let Some(references) = front.references.as_deref() else { return false };
+    let begun = references.progress.portions > 0;
+    let runs = match state.objects[context.device].turn.activity {
+        Activity::Active => true,
+        Activity::Yielding => begun,
+        Activity::Suspended => false,
+    };
+    // One portion is decided for each engine at a time: it will be handed out before another.
+    let of_engine = |queued: &&Queued| state.objects[queued.context].engine == context.engine;
+    let is_engine_free =
+        work.queued.iter().filter(of_engine).all(|queued| state.objects[queued.context].portion.is_none());
+    runs && is_engine_free
+        && work.is_engine_open(&state.adapter, &state.objects, index)
+        && work::is_front_unblocked(state, index)
+}
+
+/// Decides a context's next portion. Returns whether others may be considered, or the device that is to be put in error.
+pub(crate) fn prepare_next(
+    state: &mut State,
+    plans: &mut Plans,
+    requests: &mut Requests,
+    work: &mut Work,
+    index: ContextIx,
+) -> Result<bool, (DeviceIx, DeviceErrorReason)> {
+    let references = take_references(&mut state.objects, index);
+    let device = state.objects[index].device;
+    let decision = decide(state, work, index, &references);
+    match decision {
+        Decision::Decided(mut portion, verdict) => {
+            portion.plans = plans.carry_out_verdict(state, device, &portion.required, verdict);
+            require(state, device, &portion, &references);
+            if portion.cut.is_some() {
+                work.patching.splitting = Some(index);
+            }
+            let context = &mut state.objects[index];
+            context.queue.front_mut().expect("it was found there").references = Some(references);
+            context.portion = Some(portion);
+            state.moment.stirred = true;
+            Ok(true)
+        }
+        Decision::Wait | Decision::WaitForTurn => {
+            state.objects[index].queue.front_mut().expect("it was found there").references = Some(references);
+            let waits_for_turn = matches!(decision, Decision::WaitForTurn);
+            if waits_for_turn {
+                turns::stop(state, device, SuspendReason::WaitsForRoom, None, false);
+                state.objects[device].turn.takes_all = true;
+            }
+            Ok(waits_for_turn)
+        }
+        Decision::Impossible { offset, bytes } => {
+            let dma_buffer = references.number;
+            state.objects[device].turn.takes_all = false;
+            state.objects[index].queue.front_mut().expect("it was found there").references = Some(references);
+            if !work.patching.knobs.expect_preparation_failure {
+                return Err((device, DeviceErrorReason::PreparationFailed { dma_buffer, bytes }));
+            }
+            portions::drop_front(state, requests, work, index, offset, bytes);
+            Ok(true)
+        }
+    }
+}
+
+pub(crate) fn take_references(objects: &mut Objects, index: ContextIx) -> alloc::boxed::Box<References> {
+    let front = objects[index].queue.front_mut();
+    front.and_then(|front| front.references.take()).expect("it was found there")
+}
+
+/// The next portion: as many groups of patch locations as fit together, from where the last one ended.
+pub(crate) fn decide(state: &mut State, work: &mut Work, index: ContextIx, references: &References) -> Decision {
+    // A DMA buffer is cut only where nobody keeps memory from it, so that it can always go on to its end.
+    let obstacle = match others_hold(&state.objects, work, index) {
+        true => Some(Decision::Wait),
+        false => turns::lists_are_promised(&state.objects).then_some(Decision::WaitForTurn),
+    };
+    let may_cut = obstacle.is_none();
+    let size = state.objects[index].queue.front().expect("it was found there").desc.dma_buffer.len() as u32;
+    let progress = &references.progress;
+    let start = progress.start;
+    let mut table = progress.table.clone();
+    let mut trial = Trial::default();
+    let mut required: Vec<AllocationIx> = Vec::new();
+    for &fixed in &progress.fixed {
+        let is_there = placement::try_member(state, &mut trial, fixed);
+        debug_assert!(is_there, "what is held stays where it is");
+        required.push(fixed);
+    }
+    let mut next = progress.next;
+    let mut cut = None;
+    let mut end = size;
+    while let Some(offset) = references.split_offset(next) {
+        let mut group = references.group(next);
+        if state.adapter.has_bug(PlantedBug::TearGroup) {
+            group.end = next + 1;
+        }
+        if work.patching.knobs.take_split_point && offset > start && offset < size {
+            if let Some(obstacle) = obstacle {
+                placement::undo(&mut state.memory, &mut trial, Mark::START);
+                return obstacle;
+            }
+            (cut, end) = (Some(Cut::TakeSplitPoint), offset);
+            break;
+        }
+        let mark = trial.mark();
+        let bound = references.patch_locations[group.clone()].iter().filter_map(|at| references.bound_by(at));
+        let mut missing = None;
+        let mut members = Vec::new();
+        for allocation in bound {
+            if trial.members.contains_key(&allocation) {
+                continue;
+            }
+            if views::waits_for_unlock(&state.objects, allocation) {
+                placement::undo(&mut state.memory, &mut trial, Mark::START);
+                let device = state.objects[index].device;
+                state.objects[device].turn.takes_all = false;
+                return Decision::Wait;
+            }
+            if !placement::try_member(state, &mut trial, allocation) {
+                missing = Some(allocation);
+                break;
+            }
+            members.push(allocation);
+        }
+        let Some(missing) = missing else {
+            required.extend(members);
+            table.apply(references, group.clone(), !state.adapter.has_bug(PlantedBug::KeepUnbound));
+            next = group.end;
+            continue;
+        };
+        placement::undo(&mut state.memory, &mut trial, mark);
+        if offset > start && may_cut {
+            (cut, end) = (Some(Cut::NoRoom { allocation: missing }), offset);
+            break;
+        }
+        placement::undo(&mut state.memory, &mut trial, Mark::START);
+        if let Some(obstacle) = obstacle {
+            return obstacle;
+        }
+        let bytes = bytes_together(&state.objects, references, &required, group);
+        return Decision::Impossible { offset, bytes };
+    }
+    if let Some(obstacle) = obstacle
+        && !fits_promises(state, state.objects[index].device, &trial)
+    {
+        placement::undo(&mut state.memory, &mut trial, Mark::START);
+        return obstacle;
+    }
+    let patch_locations = references.progress.next..next;
+    let verdict = placement::conclude(&mut state.objects, &mut state.memory, trial);
+    Decision::Decided(Portion { end, patch_locations, required, table, plans: Vec::new(), cut }, verdict)
+}
+
+/// Whether what a trial's members take of each pool is promised to nobody else.
+pub(crate) fn fits_promises(state: &State, device: DeviceIx, trial: &Trial) -> bool {
+    let mut added: PerPool<u64> = PerPool::default();
+    for (&index, target) in &trial.members {
+        let allocation = &state.objects[index];
+        let is_listed =
+            place::is_counted(&state.objects, index) || allocation.entry(device).is_none_or(|entry| entry.count > 0);
+        let pool = match target {
+            Some(Target::Memory(_)) => Pool::Memory,
+            Some(Target::Aperture) => Pool::System,
+            None => allocation.place.expect("what stays is somewhere").pool(),
+        };
+        added[pool] += if is_listed { 0 } else { allocation.size };
+    }
+    state.shares.may_hold(&state.objects, &state.memory, device, added)
+}
+
+/// Bytes that are bound together where a group of patch locations is applied to what is required already.
+pub(crate) fn bytes_together(
+    objects: &Objects,
+    references: &References,
+    required: &[AllocationIx],
+    group: core::ops::Range<usize>,
+) -> u64 {
+    let bound = references.patch_locations[group].iter().filter_map(|at| references.bound_by(at));
+    let together: BTreeSet<AllocationIx> = required.iter().copied().chain(bound).collect();
+    together.into_iter().map(|index| objects[index].size).sum()
+}
+
+/// Whether other contexts have portions that are decided, or keep what is bound across a cut: they will go on.
+pub(crate) fn others_hold(objects: &Objects, work: &Work, index: ContextIx) -> bool {
+    let decided = work.queued.iter().any(|queued| queued.context != index && objects[queued.context].portion.is_some());
+    decided || work.patching.splitting.is_some_and(|splitting| splitting != index)
+}
+
+/// Puts what a portion requires on its device's list, besides what is there from the portion before.
+pub(crate) fn require(state: &mut State, device: DeviceIx, portion: &Portion, references: &References) {
+    let fixed = &references.progress.fixed;
+    for index in portion.required.iter().copied().filter(|index| !fixed.contains(index)) {
+        let place = state.objects[index].place.expect("it has been given a place");
+        let in_system = place.pool() == Pool::System;
+        state.objects[index].state.set(AllocationState::LISTED_IN_SYSTEM, in_system);
+        let (pool, size) = (place.pool(), state.objects[index].size);
+        let entry = state.objects[index].entry_mut(device);
+        entry.count += 1;
+        let is_first = entry.count == 1;
+        let effect = entry.join_granted();
+        if is_first {
+            let bytes = state.objects[device].list[pool].now() + size;
+            state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, pool, bytes);
+        }
+        state.shares.withdraw_promise(&mut state.objects, device);
+        state.residency.apply(
+            &state.adapter,
+            &mut state.moment,
+            &mut state.objects,
+            &mut state.memory,
+            index,
+            device,
+            effect,
+        );
+        state.shares.renew_promise(&mut state.objects, device);
+    }
+}

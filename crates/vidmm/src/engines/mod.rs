@@ -1,0 +1,63 @@
+//! The engines, seen from the host: what each was given, and how far its recovery is.
+
+pub(crate) mod engine;
+pub(crate) mod recovering;
+
+use alloc::vec::Vec;
+
+use crate::{
+    adapter::Adapter,
+    engines::{
+        engine::{Engine, PacketWork},
+        recovering::{Phase, Recovery, TdrOptions},
+    },
+    event::{Event, PreemptReason},
+    id::DeviceIx,
+    moment::{Moment, Output},
+    objects::Objects,
+    planted::PlantedBug,
+};
+
+/// The engines, and the adapter as a whole.
+pub(crate) struct Engines {
+    pub engines: Vec<Engine>,
+    /// Engines that are being recovered, and the adapter.
+    pub recovery: Recovery,
+    pub tdr: TdrOptions,
+}
+
+impl Engines {
+    pub(crate) fn paging_engine(&self, adapter: &Adapter) -> &Engine {
+        &self.engines[adapter.paging_engine as usize]
+    }
+
+    /// Asks an engine to yield.
+    pub(crate) fn preempt(&mut self, moment: &mut Moment, engine: u32, reason: PreemptReason) {
+        let delay = if reason == PreemptReason::Dependent { self.tdr.dependent_delay } else { self.tdr.delay };
+        let until = moment.now.saturating_add(delay);
+        self.recovery.engines.insert(engine, Phase::Preempting { until, reason });
+        let books = &mut self.engines[engine as usize];
+        books.preemption_fence_id += 1;
+        let preemption_fence_id = books.preemption_fence_id;
+        moment.statistics.preemptions += 1;
+        moment.events.record(|| Event::PreemptRequested { engine, preemption_fence_id, reason });
+        moment.outputs.push_back(Output::PreemptCommand { engine, preemption_fence_id });
+        moment.stirred = true;
+    }
+
+    /// The device whose packet an engine runs.
+    pub(crate) fn device_under_way(&self, adapter: &Adapter, objects: &Objects, engine: u32) -> Option<DeviceIx> {
+        let in_flight = &self.engines[engine as usize].in_flight;
+        let is_last = adapter.has_bug(PlantedBug::BlameLast);
+        match if is_last { in_flight.back()? } else { in_flight.front()? }.work {
+            PacketWork::Paging => None,
+            PacketWork::User { context, .. } => Some(objects[context].device),
+        }
+    }
+
+    /// Whether what an engine reports counts: not while it, or the adapter, is being reset (FLT-22).
+    pub(crate) fn hears(&self, engine: u32) -> bool {
+        let is_reset = matches!(self.recovery.phase(engine), Some(Phase::Resetting { .. }));
+        self.recovery.is_working() && !is_reset
+    }
+}

@@ -1,0 +1,899 @@
+//! What can go wrong: a caller's mistake is an error of the call and changes nothing; a driver's is a [`Violation`] and puts
+//! the adapter in error; a program's puts its device in error.
+
+use crate::{
+    adapter::patching::PatchListRule,
+    contract::{
+        AllocationFlags2, BackingStoreError, CpuAddressError, CreateAllocationError, EngineFence, KmdError,
+        PagingOperationKind,
+    },
+    gpu_va::VaRangeError,
+    id::{AllocationId, DeviceId, InvalidHandle},
+    units::{GpuVirtualAddress, PhysicalAddress},
+};
+
+/// A rule of the contract that the driver or the GPU broke. The text names the fact.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Violation {
+    /// The driver claims to have written more than the buffer holds.
+    #[error(
+        "BPB-02: the driver claims {dma_bytes} bytes of commands and {private_bytes} of private data for {}, more than were left",
+        of_what(*.operation)
+    )]
+    BufferOverrun {
+        /// What it was asked to encode; none is the commands of a user-mode driver.
+        operation: Option<PagingOperationKind>,
+        /// Bytes of commands claimed.
+        dma_bytes: usize,
+        /// Bytes of private data claimed.
+        private_bytes: usize,
+    },
+    /// A build was answered with a status that no document allows.
+    #[error("BPB-01: illegal status {status:#010x} from BuildPagingBuffer, for {operation}")]
+    IllegalStatus {
+        /// What the driver was asked to encode.
+        operation: PagingOperationKind,
+        /// The NTSTATUS.
+        status: i32,
+    },
+    /// A fresh full-size buffer brought no progress.
+    #[error(
+        "BPB-05, U-10: in a new buffer the driver wrote nothing, left its multipass offset unchanged, and asked for another"
+    )]
+    NoProgress,
+    /// Busy was answered although the allocation is idle.
+    #[error("BPB-06, U-11: the driver answered busy although the allocation is idle")]
+    BusyWhileIdle,
+    /// The packet that a reset is said to have aborted was not under way.
+    #[doc(alias = "VIDEO_SCHEDULER_INTERNAL_ERROR")]
+    #[error(
+        "FLT-22: after its reset engine {engine} names {last_aborted} as the last aborted fence; it must be from {last_completed} to {last_submitted}"
+    )]
+    AbortedFence {
+        /// The engine.
+        engine: u32,
+        /// What the driver answered.
+        last_aborted: u64,
+        /// The last fence that had been completed.
+        last_completed: u64,
+        /// The last fence that had been submitted.
+        last_submitted: u64,
+    },
+    /// An engine that has yielded, or was reset, did not give back a packet that it has not run.
+    #[error("FLT-22: engine {} has not run the packet of fence {}, and did not give it back", .missing.engine, .missing.fence_id)]
+    PacketNotReturned {
+        /// The packet.
+        missing: EngineFence,
+    },
+    /// The driver did not come back from a reset.
+    #[doc(alias = "VIDEO_TDR_FAILURE")]
+    #[error("FLT-30: the driver did not return from a reset within TdrDdiDelay")]
+    ResetDoesNotReturn,
+    /// The driver could not restart the adapter.
+    #[error("FLT-32: the driver could not restart the adapter after its reset")]
+    RestartFailed,
+    /// The driver did not encode what follows a reset.
+    #[error("BPB-27: the driver refused an operation between reset and restart; there is nothing in it to refuse")]
+    PurgeRefused,
+    /// The adapter was reset too often.
+    #[error("FLT-31: the adapter was reset {resets} times within {seconds} seconds, and hangs again")]
+    TooManyResets {
+        /// How many resets are tolerated.
+        resets: u32,
+        /// Within how many seconds.
+        seconds: u64,
+    },
+    /// The driver reports that the hardware is broken.
+    #[error("FLT-10: the driver reports a fatal hardware error")]
+    FatalHardwareError,
+    /// The driver created an allocation with an impossible property.
+    #[error("CRE-03: the driver created an allocation with {0}")]
+    AllocationInfo(AllocationInfoRule),
+}
+
+fn of_what(operation: Option<PagingOperationKind>) -> &'static str {
+    operation.map_or("a command buffer", PagingOperationKind::name)
+}
+
+/// What a driver's author should know, although nothing is refused for it. Each kind is reported once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum DriverFinding {
+    /// A patch-location list breaks a rule; the device is in error for it (U-45).
+    #[error("patch location number {position} of a DMA buffer breaks a rule: {rule}")]
+    PatchLocationList {
+        /// Its position in the driver's list.
+        position: usize,
+        /// The rule.
+        rule: PatchListRule,
+    },
+    /// The driver gave the paging process an address space that it does not get.
+    #[error(
+        "PGV-03: physical adapter {physical_adapter_index} asks for a paging process address space of {asked_mib} MiB, which is ignored: without a local memory segment and without hardware scheduling there is none"
+    )]
+    PagingVaIgnored {
+        /// The physical adapter.
+        physical_adapter_index: u32,
+        /// What the driver answered, in MiB.
+        asked_mib: u32,
+    },
+    /// The driver's size was cut down to what can be.
+    #[error(
+        "PGV-04: physical adapter {physical_adapter_index} asks for a paging process address space of {asked_mib} MiB and gets {} MiB: its page tables stay resident for ever, and no window can be larger than the address space or any allocation",
+        .paging_va_size >> 20
+    )]
+    PagingVaClamped {
+        /// The physical adapter.
+        physical_adapter_index: u32,
+        /// What the driver answered, in MiB.
+        asked_mib: u32,
+        /// What it gets, in bytes.
+        paging_va_size: u64,
+    },
+    /// The driver's size is larger than the default although the adapter has local memory.
+    #[error(
+        "PGV-04: physical adapter {physical_adapter_index} has local memory and asks for a paging process address space of {asked_mib} MiB, more than the default of {} MiB: its page tables take {table_bytes} bytes that stay resident for ever; answer 0 to leave the size to the system",
+        .default_size >> 20
+    )]
+    PagingVaNeedlesslyLarge {
+        /// The physical adapter.
+        physical_adapter_index: u32,
+        /// What the driver answered, in MiB.
+        asked_mib: u32,
+        /// What the system would choose, in bytes.
+        default_size: u64,
+        /// Bytes of page tables that it takes.
+        table_bytes: u64,
+    },
+    /// An allocation that is notified in windows of the paging process is larger than one: it is notified in chunks.
+    #[error(
+        "PGV-05: an allocation of {size} bytes that asks for notifications does not fit into the paging process's address space of {paging_va_size}: it is notified in {} chunks; answer PAGINGPROCESSGPUVASIZE with a larger size if the driver needs it whole",
+        .size.div_ceil(*.paging_va_size)
+    )]
+    AllocationBeyondPagingVa {
+        /// The allocation's size in bytes.
+        size: u64,
+        /// The size of a window in bytes.
+        paging_va_size: u64,
+    },
+    /// The driver set a flag that its interface version does not have.
+    #[error(
+        "CRE-07: an allocation sets flags {flags2:?}, which begin with WDDM 3.2 (0x11007); the driver declares {wddm_version:#x}, so they are ignored"
+    )]
+    FlagsBeyondVersion {
+        /// The flags.
+        flags2: AllocationFlags2,
+        /// The interface version that the driver declares.
+        wddm_version: u32,
+    },
+    /// The driver wants to hear of an IOMMU that allocations are never unmapped from.
+    #[error(
+        "NTF-05: an allocation sets NotifyIoMmuUnmap, but the adapter's addressing model is neither GpuVaIoMmu nor GpuVaIoMmuGlobal: it is never sent"
+    )]
+    NotifyIoMmuUnmapWithoutIoMmu,
+    /// An engine signalled a fence that had ended before: an interrupt that came late, or twice. It changes nothing.
+    #[error("SYN-13: engine {} signalled fence {}, which had ended before; that is ignored", .found.engine, .found.fence_id)]
+    CompletedAgain {
+        /// What was signalled.
+        found: EngineFence,
+    },
+    /// An engine signalled a fence that was never handed to it. It changes nothing.
+    #[error("SYN-13: engine {} signalled fence {}, which it was never given; that is ignored", .found.engine, .found.fence_id)]
+    CompletedForeign {
+        /// What was signalled.
+        found: EngineFence,
+    },
+    /// An engine signalled a fence before an earlier one: that has ended too, for engines run their packets in order.
+    #[error(
+        "SYN-13: engine {} has come to fence {}, and fence {expected} was never reported: its interrupt must have been lost",
+        .found.engine,
+        .found.fence_id
+    )]
+    InterruptLost {
+        /// What was signalled.
+        found: EngineFence,
+        /// The first fence that was not.
+        expected: u64,
+    },
+    /// An engine has yielded that was not asked to. It changes nothing.
+    #[error(
+        "FLT-22: engine {engine} answers a request to yield, number {preemption_fence_id}, that was not made or was answered"
+    )]
+    PreemptedUnasked {
+        /// The engine.
+        engine: u32,
+        /// The number that it names.
+        preemption_fence_id: u64,
+    },
+    /// The driver answered a reset that nobody asked for. It changes nothing.
+    #[error("FLT-21: the driver reports the reset of engine {engine}, which nobody asked for")]
+    ResetUnasked {
+        /// The engine.
+        engine: u32,
+    },
+    /// The driver answered a step of the adapter's reset that nobody asked for. It changes nothing.
+    #[error("FLT-32: the driver reports a step of a reset of the adapter that nobody asked for")]
+    AdapterResetUnasked,
+    /// A reported fault names no packet that is under way, or contradicts itself. It is ignored; if the engine has stopped, it
+    /// will be found hung.
+    #[error(
+        "FLT-11: a fault is reported of fence {fence_id} on engine {engine}, which is not under way there; without a known packet the fence is 0, FENCE_INVALID is set, and so is a reset bit"
+    )]
+    FaultData {
+        /// The engine that was named.
+        engine: u32,
+        /// The fence that was named.
+        fence_id: u64,
+    },
+    /// The driver answered busy to an operation for which that is not documented. It is called again once the GPU is idle.
+    #[error(
+        "BPB-06: the driver answered busy to {operation}; that is documented for TRANSFER, DISCARD_CONTENT and SPECIAL_LOCK_TRANSFER only"
+    )]
+    BusyUndocumented {
+        /// The operation.
+        operation: PagingOperationKind,
+    },
+}
+
+impl DriverFinding {
+    /// Whether both say the same of the same kind of thing.
+    pub(crate) fn is_of_kind(&self, other: &DriverFinding) -> bool {
+        match (self, other) {
+            (
+                DriverFinding::BusyUndocumented { operation: one },
+                DriverFinding::BusyUndocumented { operation: two },
+            ) => one == two,
+            (
+                DriverFinding::PagingVaIgnored { .. }
+                | DriverFinding::PagingVaClamped { .. }
+                | DriverFinding::PagingVaNeedlesslyLarge { .. },
+                _,
+            ) => self == other,
+            _ => core::mem::discriminant(self) == core::mem::discriminant(other),
+        }
+    }
+}
+
+/// What is impossible about an allocation that a driver created.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum AllocationInfoRule {
+    /// No bytes, or so many that rounding up overflows.
+    #[error("a size of {0} bytes")]
+    Size(u64),
+    /// Not a power of two, or finer than the pool's pages (SEG-46).
+    #[error("an alignment of {0} bytes; it must be 0 or a power of two that the segment's pages divide")]
+    Alignment(u32),
+    /// An empty set, or one that names a segment that was not reported (SEG-40).
+    #[error("a supported segment set of {0:#x}")]
+    SegmentSet(u32),
+    /// A preferred segment outside the supported set (SEG-42).
+    #[error("segment {0} as preferred, which is not in its supported set")]
+    PreferredSegment(u8),
+    /// An eviction segment set that names another segment than the aperture (SEG-45).
+    #[error("an eviction segment set of {0:#x}, which may name the aperture segment only")]
+    EvictionSegmentSet(u32),
+    /// Priority 0 (CRE-05).
+    #[error("an initial priority of 0")]
+    Priority,
+    /// PERMANENT_SYS_MEM of what the CPU does not see, or together with EXISTING_SYS_MEM (2.2).
+    #[error("PermanentSysMem, which needs CpuVisible and excludes ExistingSysMem")]
+    PermanentSysMem,
+    /// EXISTING_SYS_MEM, and no memory of the caller's that it could be, or the other way round (2.2).
+    #[error(
+        "ExistingSysMem of memory at {0:x?}: the caller must give memory with the flag and only with it, in system memory and at a multiple of 64 KiB"
+    )]
+    ExistingSysMem(Option<PhysicalAddress>),
+}
+
+/// Why a device is in error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum DeviceErrorReason {
+    /// Its work accessed memory that is not mapped or not resident (FLT-03).
+    #[error("its work accessed {virtual_address}, where nothing is resident (FLT-03)")]
+    PageFault {
+        /// The address.
+        virtual_address: GpuVirtualAddress,
+    },
+    /// Its work holds a command that means nothing to the GPU (FLT-12).
+    #[error("its work holds a command that means nothing to the GPU (FLT-12)")]
+    IllegalCommand,
+    /// Its work did not come to an end (FLT-31).
+    #[doc(alias = "VIDEO_ENGINE_TIMEOUT_DETECTED")]
+    #[error("its work ran for too long and did not yield, and its engine was reset (FLT-22)")]
+    EngineTimeout,
+    /// A reset of an engine failed, or did not help.
+    #[error("an engine could not be reset, and the adapter was (FLT-30)")]
+    EngineTimeoutPromotedToAdapterReset,
+    /// The paging engine did not come to an end.
+    #[error("the paging engine hung, and the adapter was reset (FLT-23)")]
+    PagingEngineTimeout,
+    /// The adapter was reset while a paging buffer was under way for an allocation of it.
+    #[error("a paging buffer for one of its allocations faulted, and the adapter was reset (FLT-23)")]
+    PagingBufferFault,
+    /// The adapter was reset (FLT-33).
+    #[doc(alias = "DXGI_ERROR_DEVICE_RESET")]
+    #[error("the adapter was reset; what was only in its memory is lost (FLT-33)")]
+    AdapterReset,
+    /// Its process hung engines too often (FLT-31).
+    #[error("its process hung engines too often, and has lost the GPU (FLT-31)")]
+    ProcessBlocked,
+    /// A submission named an allocation that is not on its list (FLT-02).
+    #[error("its work names {allocation}, which is not resident on it (FLT-02)")]
+    NotResident {
+        /// The allocation.
+        allocation: AllocationId,
+    },
+    /// A MakeResident that must succeed did not (RES-15).
+    #[error("a MakeResident with MustSucceed found no memory (RES-15)")]
+    OutOfMemory,
+    /// Its driver's patch-location list breaks a rule (U-45).
+    #[error("the patch-location list that its driver gave breaks a rule: {rule}")]
+    PatchLocationList {
+        /// The rule.
+        rule: PatchListRule,
+    },
+    /// What a DMA buffer requires at one split point does not fit, whatever goes and moves (SPL-10, U-46).
+    #[doc(alias = "D3DKMT_DEVICEEXECUTION_ERROR_OUTOFMEMORY")]
+    #[error(
+        "DMA buffer {dma_buffer} requires {bytes} bytes at once where it cannot be split, and there is no place for all of them (SPL-10)"
+    )]
+    PreparationFailed {
+        /// Its number.
+        dma_buffer: u64,
+        /// Bytes that are bound together there.
+        bytes: u64,
+    },
+    /// The adapter is in error.
+    #[error("the adapter is in error")]
+    AdapterInError,
+}
+
+/// The device or its adapter no longer works.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{device} is in error and takes no more calls: {reason}; destroy it and create another")]
+pub struct DeviceInError {
+    /// The device.
+    pub device: DeviceId,
+    /// Why.
+    pub reason: DeviceErrorReason,
+}
+
+/// Why an object was not created.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CreateError {
+    /// The device has reference lists: what its DMA buffers refer to is what is resident, and nothing is asked for on a paging
+    /// queue.
+    #[error("the references of the device's DMA buffers say what is resident: it has no paging queues")]
+    ReferenceLists,
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The device or the adapter is in error.
+    #[error(transparent)]
+    DeviceInError(#[from] DeviceInError),
+    /// The driver has no memory.
+    #[error(transparent)]
+    Kmd(#[from] KmdError),
+    /// The driver refused the allocation.
+    #[error(transparent)]
+    Allocation(#[from] CreateAllocationError),
+    /// The system has no memory for the backing store.
+    #[error(transparent)]
+    BackingStore(#[from] BackingStoreError),
+    /// There is no room for the root page table (D9).
+    #[error("the root page table would not fit: evict at least {num_bytes_to_trim} bytes and try again")]
+    NoMemory {
+        /// Evicting this many bytes makes room.
+        num_bytes_to_trim: u64,
+    },
+    /// The process has hung engines too often, and has lost the GPU (FLT-31).
+    #[error("the process hung engines too often and has lost the GPU; end it")]
+    ProcessBlocked,
+    /// All slices of the address space that processes share are in use (U-17).
+    #[error(
+        "no process can have addresses of its own any more: 255 processes share one address space; destroy one first"
+    )]
+    NoAddresses,
+    /// There is no such engine, or it is the paging engine, which runs no user's work.
+    #[error(
+        "engine {engine} takes no contexts; the adapter's engines are 0 to {last}, and {paging} runs paging buffers"
+    )]
+    Engine {
+        /// The engine asked for.
+        engine: u32,
+        /// The last one.
+        last: u32,
+        /// The paging engine.
+        paging: u32,
+    },
+    /// The driver broke a rule; the adapter is not harmed, the allocation does not exist.
+    #[error(transparent)]
+    Violation(Violation),
+    /// The driver asks for eviction notifications, which need a window of the paging process, and it has no addresses (NTF-02,
+    /// PGV-03).
+    #[error(
+        "PGV-03: the allocation sets NotifyEviction, but the paging process has no GPU virtual addresses to show it at: the adapter has neither a local memory segment nor hardware scheduling"
+    )]
+    NoPagingVa,
+    /// This version cannot place such an allocation.
+    #[error("the allocation needs what this version does not have yet: {0}")]
+    NotSupported(&'static str),
+}
+
+/// Why an object was not destroyed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DestroyError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// Something that belongs to it still lives. Destroy that first, and poll until its last use has ended.
+    #[error(
+        "it still has {remaining} object(s) or unfinished operations; destroy them first and poll until they are gone"
+    )]
+    InUse {
+        /// How many.
+        remaining: u64,
+    },
+}
+
+/// Why MakeResident was refused. Nothing changed (RES-11).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MakeResidentError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The device or the adapter is in error.
+    #[error(transparent)]
+    DeviceInError(#[from] DeviceInError),
+    /// The list of allocations is empty (RES-17).
+    #[error("the list of allocations is empty")]
+    Empty,
+    /// An allocation belongs to another device (RES-10).
+    #[error("allocation number {position} of the list was not created on the paging queue's device")]
+    WrongDevice {
+        /// Its position in the list.
+        position: usize,
+    },
+    /// Memory is short, and the list would be above the process's budget, or would not fit at all (RES-13).
+    #[doc(alias = "STATUS_NO_MEMORY")]
+    #[error(
+        "there is no room ({reason}): evict at least {num_bytes_to_trim} bytes of the device's list and try again; when nothing is left to trim, try with CantTrimFurther"
+    )]
+    NoMemory {
+        /// Evicting this many bytes of the list makes room, unless the budget shrinks meanwhile.
+        num_bytes_to_trim: u64,
+        /// What stands against it.
+        reason: NoMemoryReason,
+    },
+    /// `MUST_SUCCEED` without `CANT_TRIM_FURTHER` (RES-15).
+    #[error("MustSucceed is legal only together with CantTrimFurther")]
+    Flags,
+    /// An allocation is offered: reclaim it first (RES-62).
+    #[error("allocation number {position} of the list is offered; reclaim it first")]
+    Offered {
+        /// Its position in the list.
+        position: usize,
+    },
+    /// An allocation has no backing store any more: its reclaim said so (RES-66).
+    #[error("allocation number {position} of the list is not committed: destroy it and create another")]
+    NotCommitted {
+        /// Its position in the list.
+        position: usize,
+    },
+    /// Too many requests of the device wait for their grant (D14).
+    #[error("{pending} requests of the device are pending; poll and complete work before the next")]
+    TooManyPending {
+        /// How many.
+        pending: usize,
+    },
+}
+
+/// What stands against a MakeResident.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum NoMemoryReason {
+    /// Memory is short, and the process would be above its budget (RES-53).
+    #[error("memory is short and the process would be above its budget")]
+    OverBudget,
+    /// It would be above the maximum budget: what others have reserved, and what is pinned, is not to be had (U-24).
+    #[error("the process would be above its maximum budget")]
+    OverMaximumBudget,
+    /// The device's list would not fit into memory even with nobody else there.
+    #[error("the device's list would not fit even alone")]
+    DoesNotFit,
+    /// No hole of the aperture is large enough; or, without GPU virtual addresses, the list would not find its places even alone
+    /// (RES-19).
+    #[error("the bytes would fit, but not in one range for each allocation")]
+    Fragmented,
+}
+
+/// Why Offer was refused. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OfferError {
+    /// The device has reference lists: what no DMA buffer refers to makes room anyway.
+    #[error("the references of the device's DMA buffers say what is resident: there is nothing to offer")]
+    ReferenceLists,
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The device or the adapter is in error.
+    #[error(transparent)]
+    DeviceInError(#[from] DeviceInError),
+    /// The list of allocations is empty.
+    #[error("the list of allocations is empty")]
+    Empty,
+    /// An allocation belongs to another device.
+    #[error("allocation number {position} of the list was not created on the device")]
+    WrongDevice {
+        /// Its position in the list.
+        position: usize,
+    },
+    /// An allocation is offered already, or named twice.
+    #[error("allocation number {position} of the list is offered already")]
+    Offered {
+        /// Its position in the list.
+        position: usize,
+    },
+    /// An allocation has no backing store any more: its reclaim said so (RES-66).
+    #[error("allocation number {position} of the list is not committed: destroy it and create another")]
+    NotCommitted {
+        /// Its position in the list.
+        position: usize,
+    },
+    /// An allocation is locked (RES-62).
+    #[error("allocation number {position} of the list is locked; unlock it first")]
+    Locked {
+        /// Its position in the list.
+        position: usize,
+    },
+    /// An allocation is open on other devices as well (RES-62).
+    #[error("allocation number {position} of the list is shared; only who has it alone may offer it")]
+    Shared {
+        /// Its position in the list.
+        position: usize,
+    },
+    /// An allocation's content is the caller's own memory.
+    #[error("allocation number {position} of the list is backed by memory of the caller's; there is nothing to offer")]
+    ExistingSysMem {
+        /// Its position in the list.
+        position: usize,
+    },
+}
+
+/// Why Reclaim was refused. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReclaimError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The device or the adapter is in error.
+    #[error(transparent)]
+    DeviceInError(#[from] DeviceInError),
+    /// The list of allocations is empty.
+    #[error("the list of allocations is empty")]
+    Empty,
+    /// An allocation belongs to another device.
+    #[error("allocation number {position} of the list was not created on the paging queue's device")]
+    WrongDevice {
+        /// Its position in the list.
+        position: usize,
+    },
+    /// An allocation is not offered, or named twice.
+    #[error("allocation number {position} of the list is not offered")]
+    NotOffered {
+        /// Its position in the list.
+        position: usize,
+    },
+    /// The device's list would not fit into memory with what comes back to it, even alone.
+    #[doc(alias = "STATUS_NO_MEMORY")]
+    #[error("the device's list would not fit even alone: evict at least {num_bytes_to_trim} bytes of it and try again")]
+    NoMemory {
+        /// Evicting this many bytes of the list makes room.
+        num_bytes_to_trim: u64,
+    },
+    /// Too many requests of the device wait for their grant (D14).
+    #[error("{pending} requests of the device are pending; poll and complete work before the next")]
+    TooManyPending {
+        /// How many.
+        pending: usize,
+    },
+}
+
+/// Why Lock was refused. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The device or the adapter is in error.
+    #[error(transparent)]
+    DeviceInError(#[from] DeviceInError),
+    /// The allocation was created on another device: only its creator's process may lock it (2.2).
+    #[error("the allocation was not created on the device; only its creator may lock it")]
+    WrongDevice,
+    /// The allocation is offered (RES-62, U-35).
+    #[error("the allocation is offered; reclaim it first")]
+    Offered,
+    /// The allocation has no backing store any more.
+    #[error("the allocation is not committed: destroy it and create another")]
+    NotCommitted,
+    /// It is in a memory segment that the CPU does not see, and may not be in system memory (RES-82, RES-83).
+    #[error(
+        "the allocation is in a memory segment that the CPU does not see, and may not be in system memory: add an aperture segment to its set, or evict it first"
+    )]
+    NotLockable,
+    /// Its content is on its way to where the CPU can see it. Poll, let paging end, and try again.
+    #[doc(alias = "STATUS_GRAPHICS_ALLOCATION_BUSY")]
+    #[error("the allocation is on its way to where the CPU can see it; poll and try again")]
+    AllocationBusy,
+    /// It is locked too often.
+    #[doc(alias = "STATUS_GRAPHICS_TOO_MANY_REFERENCES")]
+    #[error("the allocation is locked {locks} times")]
+    TooManyReferences {
+        /// How often.
+        locks: u32,
+    },
+    /// No CPU addresses are left.
+    #[error(transparent)]
+    CpuAddress(#[from] CpuAddressError),
+}
+
+/// Why Unlock was refused. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnlockError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The allocation is not locked.
+    #[error("the allocation is not locked")]
+    NotLocked,
+}
+
+/// Why an allocation was not opened or closed. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The device, or the allocation's owner, has reference lists; this version shares allocations between device lists alone.
+    #[error("allocations of devices with reference lists are not shared, nor opened by such devices")]
+    ReferenceLists,
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The device or the adapter is in error.
+    #[error(transparent)]
+    DeviceInError(#[from] DeviceInError),
+    /// The allocation was not created to be shared (CRE-41).
+    #[error("the allocation was not created with CreateShared")]
+    NotShared,
+    /// It is open on the device already.
+    #[error("the allocation is open on the device already")]
+    AlreadyOpen,
+    /// It is not open on the device, or created there: then destroy it.
+    #[error("the allocation was not opened by the device")]
+    NotOpen,
+    /// The driver has no memory.
+    #[error(transparent)]
+    Kmd(#[from] KmdError),
+}
+
+/// Why a property was not changed. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UpdateError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The device or the adapter is in error.
+    #[error(transparent)]
+    DeviceInError(#[from] DeviceInError),
+    /// The allocation belongs to another device.
+    #[error("the allocation was not created on the paging queue's device")]
+    WrongDevice,
+    /// The new value is impossible (CRE-03, CRE-05).
+    #[error("the property cannot become {0}")]
+    Impossible(AllocationInfoRule),
+    /// The driver does not allow it (CRE-51).
+    #[error("the driver does not allow it")]
+    Vetoed,
+    /// This version cannot make the change.
+    #[error("the change needs what this version does not have yet: {0}")]
+    NotSupported(&'static str),
+    /// Too many requests of the device wait for their grant (D14).
+    #[error("{pending} requests of the device are pending; poll and complete work before the next")]
+    TooManyPending {
+        /// How many.
+        pending: usize,
+    },
+}
+
+/// Why a reservation was not changed. Nothing changed (RES-52).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReservationError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// More than can be had.
+    #[error("only {available_for_reservation} bytes can be reserved")]
+    TooMuch {
+        /// The most that the process can reserve now, in bytes.
+        available_for_reservation: u64,
+    },
+}
+
+/// Why Evict was refused. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EvictError {
+    /// The device has reference lists: what its DMA buffers refer to is what is resident, and there is no list to change.
+    #[error("the references of the device's DMA buffers say what is resident")]
+    ReferenceLists,
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The device is in error, and its list is empty.
+    #[error(transparent)]
+    DeviceInError(#[from] DeviceInError),
+    /// The list of allocations is empty.
+    #[error("the list of allocations is empty")]
+    Empty,
+    /// An allocation is not on the device's list as often as it is named (RES-02).
+    #[error("allocation number {position} of the list is not on the device's list, or not as often as it is named")]
+    NotResident {
+        /// Its position in the list.
+        position: usize,
+    },
+}
+
+/// Why a mapping was refused. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MapError {
+    /// Engines use physical addresses (PAT-17).
+    #[error("the adapter's engines use physical addresses: there is nothing to map")]
+    PhysicalAddresses,
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The device or the adapter is in error.
+    #[error(transparent)]
+    DeviceInError(#[from] DeviceInError),
+    /// The addresses cannot be had.
+    #[error(transparent)]
+    Range(#[from] VaRangeError),
+    /// The allocation belongs to another device.
+    #[error("the allocation was not created on the paging queue's device")]
+    WrongDevice,
+    /// The part of the allocation is empty, not made of its pages, or not inside it.
+    #[error(
+        "the part of the allocation is empty, not a multiple of its pages of {page_size} bytes, or not inside its {size} bytes"
+    )]
+    Part {
+        /// The page size of the allocation, in bytes.
+        page_size: u64,
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// There is no room for the page tables (D9).
+    #[error("the page tables would not fit: evict at least {num_bytes_to_trim} bytes and try again")]
+    NoMemory {
+        /// Evicting this many bytes makes room.
+        num_bytes_to_trim: u64,
+    },
+    /// The host has no memory for page tables.
+    #[error(transparent)]
+    BackingStore(#[from] BackingStoreError),
+    /// Too many requests of the device wait for their grant (D14).
+    #[error("{pending} requests of the device are pending; poll and complete work before the next")]
+    TooManyPending {
+        /// How many.
+        pending: usize,
+    },
+}
+
+/// Why a submission was refused. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The device or the adapter is in error (FLT-04).
+    #[error(transparent)]
+    DeviceInError(#[from] DeviceInError),
+    /// An allocation that it names is not on the device's list: the device is in error, and nothing was submitted (FLT-02).
+    #[error(
+        "allocation number {position} of the submission's list is not resident on the device, which is in error for it"
+    )]
+    NotResident {
+        /// Its position in the list.
+        position: usize,
+    },
+    /// The context's queue is full (D14).
+    #[error("{queued} submissions of the context are queued; poll and complete work before the next")]
+    QueueFull {
+        /// How many.
+        queued: usize,
+    },
+}
+
+/// Why the priority of a context was not changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PriorityError {
+    /// The handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// There is no such priority.
+    #[error("priority {priority} is not one of -7 to 7")]
+    Range {
+        /// The priority asked for.
+        priority: i32,
+    },
+}
+
+/// Why addresses were not reserved or freed. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GpuVaError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The range cannot be had, or names nothing.
+    #[error(transparent)]
+    Range(#[from] VaRangeError),
+    /// There is no room for the page tables of what is left of a page of 64 KiB (GVA-42).
+    #[error(
+        "a page of 64 KiB is cut, and the page tables of its rest would not fit: evict at least {num_bytes_to_trim} bytes and try again"
+    )]
+    NoMemory {
+        /// Evicting this many bytes makes room.
+        num_bytes_to_trim: u64,
+    },
+    /// The host has no memory for those page tables.
+    #[error(transparent)]
+    BackingStore(#[from] BackingStoreError),
+}
+
+/// Why page tables cannot be set aside.
+pub(crate) enum PageTableError {
+    NoMemory { num_bytes_to_trim: u64 },
+    BackingStore(BackingStoreError),
+}
+
+impl From<PageTableError> for MapError {
+    fn from(error: PageTableError) -> Self {
+        match error {
+            PageTableError::NoMemory { num_bytes_to_trim } => Self::NoMemory { num_bytes_to_trim },
+            PageTableError::BackingStore(error) => Self::BackingStore(error),
+        }
+    }
+}
+
+impl From<PageTableError> for GpuVaError {
+    fn from(error: PageTableError) -> Self {
+        match error {
+            PageTableError::NoMemory { num_bytes_to_trim } => Self::NoMemory { num_bytes_to_trim },
+            PageTableError::BackingStore(error) => Self::BackingStore(error),
+        }
+    }
+}

@@ -1,0 +1,1166 @@
+//! What happened, as whole facts.
+//!
+//! Every event has a number, counted whether or not anybody listens, so that a number means the same in a run with a log and
+//! in one without. Events are complete: someone with the log alone can rebuild who was where.
+
+pub(crate) mod destroy_flags;
+pub(crate) mod device_residency;
+pub(crate) mod error;
+pub(crate) mod list_flags;
+pub(crate) mod offer;
+pub(crate) mod render_error;
+pub(crate) mod trim;
+
+use alloc::vec::Vec;
+
+use crate::{
+    adapter::NotificationRevision,
+    budget::{MemorySegmentGroup, PriorityBand, Visibility},
+    contract::{
+        AddressingModel, AllocationFlags2, BuildStatus, CpuVirtualAddress, EngineFence, EngineKind, FaultErrorCode,
+        IoMmuDomain, KmdAllocationHandle, KmdProcessHandle, PageFaultFlags, PagingOperation, PatchLocation,
+    },
+    event::{
+        destroy_flags::DestroyFlags,
+        device_residency::DeviceResidency,
+        error::{DeviceErrorReason, DriverFinding, NoMemoryReason, Violation},
+        list_flags::{EvictFlags, MakeResidentFlags},
+        offer::{OfferFlags, OfferPriority, ReclaimResult},
+        trim::TrimFlags,
+    },
+    id::{AllocationId, ContextId, DeviceId, MonitoredFenceId, PagingQueueId, PlanNo, ProcessId, TrimNotificationId},
+    units::{Extent, GpuVirtualAddress, Nanoseconds, PageSize, PhysicalAddress, SegmentId},
+};
+
+/// A mapping near an address that faulted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Neighbour {
+    /// The allocation.
+    pub allocation: AllocationId,
+    /// Where the mapping begins.
+    pub virtual_address: GpuVirtualAddress,
+    /// Bytes of the mapping.
+    pub size: u64,
+}
+
+/// Why an engine is asked to yield.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum PreemptReason {
+    /// Its packet has run for a quantum.
+    Quantum,
+    /// It depends on an engine that is to be reset (FLT-26).
+    Dependent,
+    /// It has packets that wait for an engine which gives its own back.
+    WaitsForReset,
+    /// It was reset, and is to show that it runs.
+    AfterReset,
+    /// Work of higher priority is ready, and packets of lower priority are before it.
+    Priority,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(tag = "event", rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Event {
+    /// The adapter started.
+    AdapterStarted {
+        /// The interface version that the driver was written for.
+        wddm_version: u32,
+        /// How engines find memory.
+        addressing_model: AddressingModel,
+        /// Slots of a DMA buffer's resource table (SPL-02); 0 with GPU virtual addresses.
+        num_slots: u32,
+        /// Whether engines keep their state between packets, so that others may run between two portions (SPL-07).
+        preemption_aware: bool,
+        /// Which revision of the notification documents is followed (C-16).
+        notification_revision: NotificationRevision,
+        /// The memory segment, if there is one.
+        memory: Option<MemorySegmentFacts>,
+        /// The aperture segment.
+        aperture: ApertureSegmentFacts,
+        /// The most that may be resident in the aperture and in implicit system memory together, in bytes (SEG-50, U-6).
+        system_commit_limit: u64,
+        /// The page of system memory that unmapped aperture pages show (BPB-33).
+        dummy_page: PhysicalAddress,
+        /// Its engines, by ordinal.
+        engines: Vec<EngineKind>,
+        /// Index bits of the page-table levels, leaf first; the root's are what remains of the address.
+        level_bits: Vec<u32>,
+        /// Bytes of a table of each level, leaf first.
+        table_bytes: Vec<u64>,
+        /// Bytes of a leaf table of 64 KiB entries; none if level-1 entries are not dual (GVA-43).
+        leaf_table_64kb_bytes: Option<u64>,
+        /// Whether a valid entry that replaces an invalid one needs no flush.
+        invalid_tlb_entries_not_cached: bool,
+        /// Bytes of a paging buffer.
+        paging_buffer_bytes: u64,
+        /// Bits of a GPU virtual address.
+        va_bits: u32,
+        /// Bytes of a scratch window of the paging process, one on each side of a transfer (U-16); 0 if it has no address
+        /// space (PGV-03).
+        paging_va_size: u64,
+        /// The paging process, as the driver calls it.
+        paging_process: KmdProcessHandle,
+        /// Where the segment holds the paging process's tables: always resident (PGV-04).
+        paging_tables: Vec<Extent>,
+        /// Bytes of all its tables, wherever they live.
+        paging_table_bytes: u64,
+        /// How many resets of the adapter may be remembered; one more stops it (FLT-31).
+        tdr_limit_count: u32,
+        /// How long a reset is remembered, in nanoseconds.
+        tdr_limit_time: Nanoseconds,
+    },
+    /// A physical adapter was asked how large its paging process's address space is to be (PGV-01).
+    PagingVaQueried {
+        /// The type of the query: 48.
+        query_type: u32,
+        /// The input: the index of the physical adapter, 0 without a link.
+        physical_adapter_index: u32,
+        /// Bytes of the input.
+        input_data_size: u32,
+        /// Bytes of the output.
+        output_data_size: u32,
+        /// What the driver answered, in MiB; none if it failed the query.
+        answer_mib: Option<u32>,
+        /// What follows, in bytes: the size of a window; 0 is no address space (PGV-02, PGV-03).
+        paging_va_size: u64,
+    },
+    /// Something that the driver's author should know; nothing is refused for it.
+    DriverFinding {
+        /// What.
+        finding: DriverFinding,
+    },
+    /// A process was created.
+    ProcessCreated {
+        /// Its name.
+        process: ProcessId,
+        /// What the driver calls it.
+        handle: KmdProcessHandle,
+    },
+    /// A process was destroyed; its tables are free.
+    ProcessDestroyed {
+        /// Its name.
+        process: ProcessId,
+    },
+    /// A device was created.
+    DeviceCreated {
+        /// Its name.
+        device: DeviceId,
+        /// Its process.
+        process: ProcessId,
+        /// Which lists drive its residency.
+        #[cfg_attr(feature = "serde", serde(default))]
+        residency: DeviceResidency,
+    },
+    /// A device was destroyed.
+    DeviceDestroyed {
+        /// Its name.
+        device: DeviceId,
+    },
+    /// A context was created.
+    ContextCreated {
+        /// Its name.
+        context: ContextId,
+        /// Its device.
+        device: DeviceId,
+        /// The engine that runs its work.
+        engine: u32,
+    },
+    /// A context was destroyed.
+    ContextDestroyed {
+        /// Its name.
+        context: ContextId,
+    },
+    /// A paging queue was created.
+    PagingQueueCreated {
+        /// Its name.
+        queue: PagingQueueId,
+        /// Its device.
+        device: DeviceId,
+        /// Larger is granted first, between devices.
+        priority: i32,
+    },
+    /// A paging queue was destroyed.
+    PagingQueueDestroyed {
+        /// Its name.
+        queue: PagingQueueId,
+    },
+    /// A monitored fence was created.
+    MonitoredFenceCreated {
+        /// Its name.
+        fence: MonitoredFenceId,
+        /// Its value.
+        value: u64,
+    },
+    /// A monitored fence was destroyed.
+    MonitoredFenceDestroyed {
+        /// Its name.
+        fence: MonitoredFenceId,
+    },
+    /// An allocation was created. It is nowhere but in its backing store, and reads as zero (CRE-42).
+    AllocationCreated {
+        /// Its name.
+        allocation: AllocationId,
+        /// Its device.
+        device: DeviceId,
+        /// Its process.
+        process: ProcessId,
+        /// What the driver calls it.
+        handle: KmdAllocationHandle,
+        /// Its size in bytes, rounded up.
+        size: u64,
+        /// Its priority.
+        priority: u32,
+        /// Where its backing store begins in system memory.
+        backing_store: u64,
+        /// Where it may be resident: the driver's set, bit n is segment n + 1.
+        supported_segment_set: u32,
+        /// Whether it is mapped in the aperture while it is resident in system memory (SEG-13).
+        accessed_physically: bool,
+        /// The notifications that the driver asked for and will get.
+        notify: AllocationFlags2,
+        /// Whether other devices may open it.
+        shared: bool,
+        /// Whether its backing store is the caller's memory (EXISTING_SYS_MEM).
+        existing_sys_mem: bool,
+        /// Whether its content in system memory is kept while it is in the memory segment (2.2).
+        permanent_sys_mem: bool,
+    },
+    /// The caller destroyed an allocation; it lives until its last use has ended.
+    AllocationDestroyed {
+        /// Its name.
+        allocation: AllocationId,
+        /// How.
+        flags: DestroyFlags,
+    },
+    /// Nothing names the allocation any more; its backing store was returned.
+    AllocationReclaimed {
+        /// Its name.
+        allocation: AllocationId,
+    },
+    /// Addresses were reserved.
+    GpuVirtualAddressReserved {
+        /// The process.
+        process: ProcessId,
+        /// First address.
+        virtual_address: GpuVirtualAddress,
+        /// Size in bytes.
+        size: u64,
+    },
+    /// A mapping was admitted.
+    GpuVirtualAddressMapped {
+        /// The process.
+        process: ProcessId,
+        /// First address.
+        virtual_address: GpuVirtualAddress,
+        /// Size in bytes.
+        size: u64,
+        /// What it shows.
+        allocation: AllocationId,
+        /// From which byte on.
+        allocation_offset: u64,
+        /// Page size of its entries.
+        page_size: PageSize,
+        /// Whether writes through it fault.
+        read_only: bool,
+        /// What the driver gets back in its entries (GVA-57).
+        driver_protection: u64,
+        /// The paging queue.
+        queue: PagingQueueId,
+        /// The value of the queue's fence after which it can be used; 0 is at once.
+        paging_fence_value: u64,
+    },
+    /// A mapping or reservation was given back.
+    GpuVirtualAddressFreed {
+        /// The process.
+        process: ProcessId,
+        /// First address.
+        virtual_address: GpuVirtualAddress,
+        /// Size in bytes.
+        size: u64,
+    },
+    /// The work that could use a freed mapping has ended, and its entries are invalid: its addresses are free.
+    GpuVirtualAddressReclaimed {
+        /// The process.
+        process: ProcessId,
+        /// First address.
+        virtual_address: GpuVirtualAddress,
+        /// Size in bytes.
+        size: u64,
+    },
+    /// MakeResident was admitted.
+    MakeResident {
+        /// The device.
+        device: DeviceId,
+        /// The paging queue.
+        queue: PagingQueueId,
+        /// The allocations.
+        allocations: Vec<AllocationId>,
+        /// How it was asked for.
+        flags: MakeResidentFlags,
+        /// The last submission made before it.
+        after_submission: u64,
+        /// The value of the queue's fence that says when; 0 is at once.
+        paging_fence_value: u64,
+    },
+    /// MakeResident was refused; nothing changed.
+    MakeResidentRefused {
+        /// The device.
+        device: DeviceId,
+        /// The allocations.
+        allocations: Vec<AllocationId>,
+        /// How it was asked for.
+        flags: MakeResidentFlags,
+        /// How much to trim (RES-13).
+        num_bytes_to_trim: u64,
+        /// What stands against it.
+        reason: NoMemoryReason,
+    },
+    /// Evict was accepted.
+    Evict {
+        /// The device.
+        device: DeviceId,
+        /// The allocations.
+        allocations: Vec<AllocationId>,
+        /// How.
+        flags: EvictFlags,
+        /// The last submission that still requires them.
+        after_submission: u64,
+        /// What the process should still trim to meet its budget (RES-23); 0 is nothing.
+        num_bytes_to_trim: u64,
+    },
+    /// Allocations were offered: from `after_submission` on they are not used until they are reclaimed (RES-61). They stay on
+    /// their device's list, which does not require them meanwhile.
+    Offered {
+        /// The device.
+        device: DeviceId,
+        /// The allocations.
+        allocations: Vec<AllocationId>,
+        /// How reluctantly they are discarded.
+        priority: OfferPriority,
+        /// How.
+        flags: OfferFlags,
+        /// The last submission that still uses them.
+        after_submission: u64,
+    },
+    /// Offered allocations were taken back (RES-64).
+    Reclaimed {
+        /// The device.
+        device: DeviceId,
+        /// The paging queue.
+        queue: PagingQueueId,
+        /// The allocations.
+        allocations: Vec<AllocationId>,
+        /// What became of their content, in the same order.
+        results: Vec<ReclaimResult>,
+        /// Where their backing stores begin now, in the same order: a new one was committed for what had been decommitted.
+        backing_stores: Vec<u64>,
+        /// The last submission made before it.
+        after_submission: u64,
+        /// The value of the queue's fence that says when those on the list can be used by the GPU; 0 is at once (RES-65).
+        paging_fence_value: u64,
+    },
+    /// The host has no backing store for an allocation, so offered ones that allow it are decommitted next, and lose their content
+    /// (RES-66).
+    BackingStoreRefused {
+        /// Bytes that were asked for.
+        size: u64,
+    },
+    /// The backing store of an offered allocation was returned: its content is discarded, or the host has refused another (RES-66).
+    Decommitted {
+        /// The allocation.
+        allocation: AllocationId,
+    },
+    /// The CPU sees an allocation (RES-80).
+    Locked {
+        /// The device.
+        device: DeviceId,
+        /// The allocation.
+        allocation: AllocationId,
+        /// Where.
+        address: CpuVirtualAddress,
+        /// The segment that is seen there; 0 is system memory.
+        segment: SegmentId,
+        /// What of it.
+        extents: Vec<Extent>,
+    },
+    /// A locked allocation has moved, and is seen at the same address (RES-86).
+    Rotated {
+        /// The plan that moved it.
+        plan: PlanNo,
+        /// The allocation.
+        allocation: AllocationId,
+        /// Where the CPU sees it.
+        address: CpuVirtualAddress,
+        /// The segment that is seen there now; 0 is system memory.
+        segment: SegmentId,
+        /// What of it.
+        extents: Vec<Extent>,
+    },
+    /// One lock of an allocation ended.
+    Unlocked {
+        /// The allocation.
+        allocation: AllocationId,
+        /// Locks that are left; with 0 the CPU no longer sees it.
+        locks: u32,
+    },
+    /// A device opened an allocation that another one created (CRE-06).
+    AllocationOpened {
+        /// The allocation.
+        allocation: AllocationId,
+        /// The device.
+        device: DeviceId,
+        /// Its process.
+        process: ProcessId,
+    },
+    /// A device closed an allocation: it leaves the device's list, and its mappings end with the work submitted before.
+    AllocationClosed {
+        /// The allocation.
+        allocation: AllocationId,
+        /// The device.
+        device: DeviceId,
+    },
+    /// The owner of a shared allocation destroyed it, and others have it open: it is theirs now (U-34).
+    AllocationOwnershipTransferred {
+        /// The allocation.
+        allocation: AllocationId,
+        /// The device that it belongs to now.
+        device: DeviceId,
+        /// Its process, which is charged for it.
+        process: ProcessId,
+    },
+    /// The priority of an allocation changed (CRE-31).
+    AllocationPriorityChanged {
+        /// The allocation.
+        allocation: AllocationId,
+        /// Its priority now.
+        priority: u32,
+    },
+    /// Where an allocation may be resident changed (CRE-50).
+    AllocationPropertyUpdated {
+        /// The allocation.
+        allocation: AllocationId,
+        /// Where it may be now: bit n is segment n + 1.
+        supported_segment_set: u32,
+        /// The queue.
+        queue: PagingQueueId,
+        /// The value of the queue's fence that says when it is there; 0 is at once.
+        paging_fence_value: u64,
+    },
+    /// The weight of a process in the sharing of memory changed (RES-53).
+    ProcessPriorityChanged {
+        /// The process.
+        process: ProcessId,
+        /// Its band.
+        band: PriorityBand,
+        /// What the user sees of it.
+        visibility: Visibility,
+    },
+    /// A process changed its reservation (RES-52).
+    ReservationChanged {
+        /// The process.
+        process: ProcessId,
+        /// The group.
+        group: MemorySegmentGroup,
+        /// Its reservation now, in bytes.
+        reservation: u64,
+    },
+    /// The budget of a process that listens, or that is above it, was published anew (RES-53).
+    BudgetChanged {
+        /// The process.
+        process: ProcessId,
+        /// The group.
+        group: MemorySegmentGroup,
+        /// Its budget in bytes.
+        budget: u64,
+        /// What its lists name, in bytes.
+        requested: u64,
+    },
+    /// A device listens for trim notifications (RES-40).
+    TrimNotificationRegistered {
+        /// The registration.
+        notification: TrimNotificationId,
+        /// The device.
+        device: DeviceId,
+    },
+    /// A device listens no more.
+    TrimNotificationUnregistered {
+        /// The registration.
+        notification: TrimNotificationId,
+    },
+    /// A device is asked to trim (RES-41).
+    TrimNotified {
+        /// The registration.
+        notification: TrimNotificationId,
+        /// The device.
+        device: DeviceId,
+        /// Why.
+        flags: TrimFlags,
+        /// How many bytes its process is above its budget.
+        num_bytes_to_trim: u64,
+    },
+    /// A device's work is no longer dispatched: its memory is wanted, or it must wait for memory (RES-71). Until its work in
+    /// flight has retired its list stays in place.
+    DeviceYielded {
+        /// The device.
+        device: DeviceId,
+        /// Why.
+        reason: SuspendReason,
+        /// Who needs the memory, if that is another device.
+        wanted_by: Option<DeviceId>,
+    },
+    /// Nothing of a device that yielded is in flight any more: its list is not required until it is resumed.
+    DeviceSuspended {
+        /// The device.
+        device: DeviceId,
+    },
+    /// A device's turn has come: its list is required again, and these plans bring it back (RES-71).
+    DeviceResumed {
+        /// The device.
+        device: DeviceId,
+        /// Why.
+        reason: ResumeReason,
+        /// The plans that must retire before its work runs.
+        plans: Vec<PlanNo>,
+    },
+    /// A process was suspended by a call: none of its devices runs.
+    ProcessSuspended {
+        /// The process.
+        process: ProcessId,
+        /// Whether a submission of it resumes it.
+        allow_wake_on_submission: bool,
+    },
+    /// A process was resumed by a call, or by a submission.
+    ProcessResumed {
+        /// The process.
+        process: ProcessId,
+        /// Whether a submission woke it.
+        by_submission: bool,
+    },
+    /// Everything is in system memory, and the adapter may lose power.
+    PoweredDown,
+    /// The adapter has power again; its memory segment holds nothing.
+    PoweredUp,
+    /// Work was submitted; it requires the list as it stands now.
+    Submitted {
+        /// The device.
+        device: DeviceId,
+        /// The context.
+        context: ContextId,
+        /// Its number within the device.
+        submission: u64,
+        /// Monitored fences that must have reached their values before it runs.
+        waits: Vec<(MonitoredFenceId, u64)>,
+        /// Monitored fences that its end signals.
+        signals: Vec<(MonitoredFenceId, u64)>,
+    },
+    /// A driver translated commands into a DMA buffer that refers to allocations by patch locations; it is queued.
+    Rendered {
+        /// The device.
+        device: DeviceId,
+        /// The context.
+        context: ContextId,
+        /// Its number among the adapter's DMA buffers.
+        dma_buffer: u64,
+        /// Its size.
+        bytes: u32,
+        /// The allocation list; none unbinds a slot.
+        allocations: Vec<Option<AllocationId>>,
+        /// The driver's patch-location list.
+        patch_locations: Vec<PatchLocation>,
+    },
+    /// A portion of such a DMA buffer is handed to its engine, as the event that follows says (SPL-05).
+    Portion {
+        /// The device.
+        device: DeviceId,
+        /// The DMA buffer.
+        dma_buffer: u64,
+        /// Its number in the DMA buffer, from 0.
+        portion: u32,
+        /// The number that it has within the device.
+        submission: u64,
+        /// Its first byte, and the first that is not in it.
+        start_offset: u32,
+        /// The first byte that is not in it.
+        end_offset: u32,
+        /// Whether the DMA buffer ends with it.
+        is_last: bool,
+        /// The first of its patch locations, and how many they are (U-47).
+        patch_location_start: u32,
+        /// How many patch locations it has.
+        patch_location_length: u32,
+        /// What it requires: what stays bound at its first byte, then what its patch locations bind.
+        bindings: Vec<PortionBinding>,
+        /// Why it ends where it does.
+        cut: PortionEnd,
+        /// Whether the driver was asked to patch it.
+        patched: bool,
+    },
+    /// A DMA buffer is dropped, as was expected: what it requires at one split point does not fit (SPL-10, SPL-13).
+    PreparationFailed {
+        /// The device.
+        device: DeviceId,
+        /// The DMA buffer.
+        dma_buffer: u64,
+        /// What takes its place in its context: it has no commands, and signals what the DMA buffer would have signaled.
+        submission: u64,
+        /// Where it cannot be split.
+        offset: u32,
+        /// Bytes that are bound together there.
+        bytes: u64,
+    },
+    /// A context's work has become more urgent, or less.
+    ContextPriorityChanged {
+        /// The context.
+        context: ContextId,
+        /// From -7 to 7.
+        priority: i32,
+    },
+    /// The driver was told where a context finds its page tables (GVA-17).
+    RootPageTableSet {
+        /// The context.
+        context: ContextId,
+        /// The root table.
+        address: PhysicalAddress,
+    },
+    /// Work was handed to its engine.
+    Dispatched {
+        /// The device.
+        device: DeviceId,
+        /// Its number within the device.
+        submission: u64,
+        /// What its end signals.
+        signal: EngineFence,
+        /// What it waits for.
+        waits: Vec<EngineFence>,
+    },
+    /// A request was granted: its plans are decided.
+    Granted {
+        /// The device.
+        device: DeviceId,
+        /// Its paging queue.
+        queue: PagingQueueId,
+        /// Its fence value.
+        paging_fence_value: u64,
+        /// The plans that must retire first.
+        plans: Vec<PlanNo>,
+    },
+    /// A victim was chosen.
+    Evicted {
+        /// The plan that takes it out.
+        plan: PlanNo,
+        /// The victim.
+        allocation: AllocationId,
+        /// The segment that it leaves; 0 is implicit system memory.
+        segment: SegmentId,
+        /// What it leaves there; of implicit system memory its backing store.
+        extents: Vec<Extent>,
+        /// Whether its content is copied out.
+        copied: bool,
+        /// Why it goes.
+        reason: EvictReason,
+        /// Whether its content is lost: it was offered (RES-61).
+        discarded: bool,
+        /// The device for which room is made, if it is that.
+        wanted_by: Option<DeviceId>,
+    },
+    /// A place was chosen.
+    Placed {
+        /// The plan that brings it in.
+        plan: PlanNo,
+        /// The allocation.
+        allocation: AllocationId,
+        /// The segment that it goes to; 0 is implicit system memory.
+        segment: SegmentId,
+        /// Where it goes there; of implicit system memory its backing store.
+        extents: Vec<Extent>,
+        /// Where its content comes from.
+        content: ContentSource,
+    },
+    /// What is in the memory segment of an allocation that keeps a copy in system memory is brought up to date from that copy,
+    /// which the CPU may have written (2.2).
+    Refreshed {
+        /// The plan that copies it in.
+        plan: PlanNo,
+        /// The allocation, which keeps its place.
+        allocation: AllocationId,
+    },
+    /// A page table was placed.
+    PageTablePlaced {
+        /// The plan that initialises it.
+        plan: PlanNo,
+        /// The process.
+        process: ProcessId,
+        /// Its level; 0 is the leaf.
+        level: u32,
+        /// The size of the pages that its entries map.
+        page_size: PageSize,
+        /// The first address that it covers.
+        virtual_address: GpuVirtualAddress,
+        /// Where it lies.
+        address: PhysicalAddress,
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// Nothing is mapped through a page table any more: its memory is free.
+    PageTableFreed {
+        /// The plan after which nothing points to it.
+        plan: PlanNo,
+        /// The process.
+        process: ProcessId,
+        /// Its level; 0 is the leaf.
+        level: u32,
+        /// The size of the pages that its entries map.
+        page_size: PageSize,
+        /// The first address that it covered.
+        virtual_address: GpuVirtualAddress,
+        /// Where it lay.
+        address: PhysicalAddress,
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// A plan was decided, and is parked until its waits are over.
+    PlanDecided {
+        /// Its number.
+        plan: PlanNo,
+        /// Submissions that must retire before it enters the stream.
+        waits: Vec<(DeviceId, u64)>,
+        /// Plans that must enter before it.
+        after: Vec<PlanNo>,
+    },
+    /// A plan entered the stream: the ranges that it empties are free for what follows.
+    PlanEntered {
+        /// Its number.
+        plan: PlanNo,
+    },
+    /// A plan's last operation has completed.
+    PlanRetired {
+        /// Its number.
+        plan: PlanNo,
+    },
+    /// The driver was asked to encode an operation.
+    PagingOperation {
+        /// The plan that it belongs to; 0 is adapter start.
+        plan: PlanNo,
+        /// The operation.
+        operation: PagingOperation,
+        /// What the driver answered.
+        status: BuildStatus,
+        /// Where its commands begin in the buffer.
+        offset: u32,
+        /// Bytes that it wrote.
+        bytes: u32,
+        /// Its progress afterwards.
+        multipass_offset: u32,
+    },
+    /// The host mapped a range in the IOMMU.
+    IoMmuMapped {
+        /// The plan that wants it.
+        plan: PlanNo,
+        /// Whose addresses: one process's, or all.
+        domain: IoMmuDomain,
+        /// First address.
+        virtual_address: GpuVirtualAddress,
+        /// The allocation.
+        allocation: AllocationId,
+        /// Which part of it: bytes from its start.
+        allocation_offset: u64,
+        /// Size in bytes.
+        size: u64,
+        /// Whether it is a window of the paging process.
+        window: bool,
+    },
+    /// The host unmapped a range from the IOMMU.
+    IoMmuUnmapped {
+        /// The plan that wants it.
+        plan: PlanNo,
+        /// Whose addresses: one process's, or all.
+        domain: IoMmuDomain,
+        /// First address.
+        virtual_address: GpuVirtualAddress,
+        /// Size in bytes.
+        size: u64,
+        /// Whether it is a window of the paging process.
+        window: bool,
+    },
+    /// A paging buffer was handed to the paging engine.
+    PagingBufferSubmitted {
+        /// What its end signals.
+        signal: EngineFence,
+        /// Bytes of commands in it.
+        bytes: u32,
+    },
+    /// An engine has ended a packet.
+    Completed {
+        /// What it signalled.
+        signal: EngineFence,
+    },
+    /// A paging fence was signalled.
+    PagingFenceSignaled {
+        /// Its queue.
+        queue: PagingQueueId,
+        /// Its value now.
+        value: u64,
+    },
+    /// A monitored fence was signalled.
+    MonitoredFenceSignaled {
+        /// The fence.
+        fence: MonitoredFenceId,
+        /// Its value now.
+        value: u64,
+    },
+    /// A packet accessed an address where nothing is resident (FLT-03).
+    PageFault {
+        /// The packet.
+        signal: EngineFence,
+        /// The address.
+        virtual_address: GpuVirtualAddress,
+        /// Whether it was a write.
+        write: bool,
+        /// What is mapped there, if anything.
+        allocation: Option<AllocationId>,
+        /// What the driver said of it (FLT-10).
+        flags: PageFaultFlags,
+        /// The level of the page tables at which the walk ended.
+        page_table_level: u32,
+        /// What went wrong (FLT-12).
+        fault_error_code: FaultErrorCode,
+        /// The nearest mapping before the address.
+        below: Option<Neighbour>,
+        /// The nearest mapping after it.
+        above: Option<Neighbour>,
+        /// All packets that were under way.
+        in_flight: Vec<EngineFence>,
+    },
+    /// A packet holds a command that means nothing to the GPU; its engine has stopped.
+    IllegalCommand {
+        /// The packet.
+        signal: EngineFence,
+    },
+    /// A packet will not end: its engine was reset before it did, or its work was dropped.
+    Aborted {
+        /// The packet.
+        signal: EngineFence,
+    },
+    /// An engine was asked to end the packet under way and give the others back.
+    PreemptRequested {
+        /// The engine.
+        engine: u32,
+        /// The number of the request.
+        preemption_fence_id: u64,
+        /// Why.
+        reason: PreemptReason,
+    },
+    /// An engine has yielded.
+    Preempted {
+        /// The engine.
+        engine: u32,
+        /// The number of the request.
+        preemption_fence_id: u64,
+        /// The last packet that has ended.
+        last_completed_fence_id: u64,
+        /// The packets that came back.
+        returned: Vec<u64>,
+    },
+    /// The driver is to reset an engine (FLT-22).
+    EngineResetBegun {
+        /// The engine.
+        engine: u32,
+        /// Why.
+        reason: DeviceErrorReason,
+    },
+    /// The driver has reset an engine.
+    EngineReset {
+        /// The engine.
+        engine: u32,
+        /// The last packet that was aborted; none if the reset failed.
+        last_aborted_fence_id: Option<u64>,
+        /// The packets that came back.
+        returned: Vec<u64>,
+    },
+    /// A packet that an engine gave back was handed to it again: a paging buffer with its old fence, others with a new one
+    /// (FLT-23).
+    Resubmitted {
+        /// What it was to signal before.
+        before: EngineFence,
+        /// What it signals.
+        signal: EngineFence,
+        /// What must have ended before.
+        waits: Vec<EngineFence>,
+    },
+    /// A process has hung engines too often, and loses the GPU (FLT-31).
+    ProcessBlocked {
+        /// The process.
+        process: ProcessId,
+    },
+    /// The driver is to stop the GPU: all engines stop, all packets are aborted, and what the memory segment holds is lost
+    /// (FLT-32).
+    AdapterResetBegun {
+        /// Why.
+        cause: DeviceErrorReason,
+    },
+    /// Between reset and restart the driver was told that an allocation is not resident any more (BPB-27).
+    PurgeOperation {
+        /// The allocation.
+        allocation: AllocationId,
+        /// The operation.
+        operation: PagingOperation,
+        /// The driver's answer.
+        status: BuildStatus,
+    },
+    /// The adapter was reset before a plan had retired: it will not be carried out to its end.
+    PlanAbandoned {
+        /// The plan.
+        plan: PlanNo,
+    },
+    /// The only right copy of an allocation's content was lost with a reset; it reads as zero (FLT-34).
+    ContentLost {
+        /// The allocation.
+        allocation: AllocationId,
+    },
+    /// The GPU runs again: nothing is resident, nothing is under way.
+    AdapterRestarted,
+    /// A device was put in error; its work is dropped, and its list is empty (FLT-04).
+    DeviceInError {
+        /// The device.
+        device: DeviceId,
+        /// Why.
+        reason: DeviceErrorReason,
+    },
+    /// The adapter was put in error.
+    AdapterInError {
+        /// The rule that was broken.
+        violation: Violation,
+    },
+    /// A kernel's inputs were compared with what they must be. Recorded by whoever checks.
+    ContentChecked {
+        /// The kernel's number.
+        kernel: u64,
+        /// Pages compared.
+        pages: u64,
+        /// Pages that were wrong.
+        wrong: u64,
+    },
+    /// Something that was checked did not hold. Recorded by whoever checks.
+    Finding {
+        /// The kernel that read it.
+        kernel: u64,
+        /// What was read.
+        allocation: AllocationId,
+        /// Which page of it, counted from 0.
+        page: u64,
+        /// The digest that the page must have.
+        expected: u64,
+        /// The digest that it had.
+        found: u64,
+    },
+}
+
+/// The memory segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct MemorySegmentFacts {
+    /// Its number.
+    pub segment: SegmentId,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The size of its pages.
+    pub page_size: PageSize,
+}
+
+/// The aperture segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct ApertureSegmentFacts {
+    /// Its number.
+    pub segment: SegmentId,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+/// Why an allocation is taken out of its segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum EvictReason {
+    /// Its room is wanted, and it was next in the documented order (CRE-31a).
+    RoomWanted,
+    /// Its last Evict asked for it (RES-21).
+    EvictRequested,
+    /// It is required in the memory segment, and leaves system memory for it.
+    Promoted,
+    /// Its range of the aperture is wanted.
+    RangeWanted,
+    /// It was destroyed (RES-91).
+    Destroyed,
+    /// Its room is wanted and it is offered (RES-61); or it was to be discarded at once.
+    Offered,
+    /// The device that requires it is suspended, and its room is wanted (RES-71) or the suspension was a call's.
+    DeviceSuspended,
+    /// The CPU is to see it, and cannot where it is (RES-82).
+    Locked,
+    /// It may not be there any more (CRE-50).
+    PropertyUpdated,
+    /// The adapter is about to lose power.
+    PoweredDown,
+    /// Its budget or the room of its device puts it elsewhere now: it is demoted or comes back.
+    Replaced,
+    /// It comes back at another place of its segment, so that there is a hole for what else a portion requires (SPL-08).
+    Moved,
+}
+
+impl EvictReason {
+    /// Whether an allocation goes so that another device's comes.
+    pub(crate) const fn is_for_room(self) -> bool {
+        matches!(
+            self,
+            EvictReason::RoomWanted | EvictReason::RangeWanted | EvictReason::Offered | EvictReason::DeviceSuspended
+        )
+    }
+}
+
+/// A slot of a portion's resource table (SPL-02).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct PortionBinding {
+    /// The slot.
+    pub slot_id: u32,
+    /// What is bound to it; none is unbound by the patch location.
+    pub allocation: Option<AllocationId>,
+    /// Where that is.
+    pub address: PhysicalAddress,
+    /// It stays bound from the portion before, and so keeps its place (SPL-08).
+    pub fixed: bool,
+}
+
+/// Why a portion ends where it does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum PortionEnd {
+    /// The DMA buffer ends there.
+    EndOfDmaBuffer,
+    /// What is bound next does not fit beside what the portion requires (SPL-05).
+    NoRoom {
+        /// The first that does not.
+        allocation: AllocationId,
+    },
+    /// Every split point is taken (SPL-13).
+    TakeSplitPoint,
+}
+
+/// Why a device yields (RES-71, U-39).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum SuspendReason {
+    /// Its process is above its budget, it has nothing to run, and its memory is wanted.
+    IdleOverBudget,
+    /// Its process is above its budget, its time slice is over, and its memory is wanted.
+    SliceOver,
+    /// It has nothing to run, and another device has waited for memory for a long time.
+    Idle,
+    /// Another device has waited for memory for too long.
+    Starvation,
+    /// Its own list has grown, and must wait for room beside others.
+    WaitsForRoom,
+    /// Its allocations can be placed better now, or must leave where they are.
+    Replace,
+    /// Its process was suspended by a call.
+    ProcessSuspended,
+    /// The adapter is about to lose power.
+    PowerDown,
+}
+
+/// Why a device is resumed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum ResumeReason {
+    /// It has work, and there is room.
+    HasWork,
+    /// It has nothing to run, but there is room again: what was pushed out comes back.
+    PressureFell,
+}
+
+/// Where the content of an allocation that is brought in comes from (RES-18).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum ContentSource {
+    /// It never had any: it is filled with zeros (CRE-42).
+    Fill,
+    /// Its backing store.
+    BackingStore,
+    /// Nothing moves: it is resident where its backing store is.
+    InPlace,
+}
+
+/// An event with its number and its time.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct NumberedEvent {
+    /// Counted from 1.
+    pub number: u64,
+    /// The time of the last `poll`.
+    pub at: Nanoseconds,
+    /// What happened.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub event: Event,
+}
+
+/// Collects events for whoever drains them. Free when off: an event is then only counted.
+#[derive(Debug, Default)]
+pub struct EventLog {
+    enabled: bool,
+    number: u64,
+    at: Nanoseconds,
+    pending: Vec<NumberedEvent>,
+}
+
+impl EventLog {
+    /// A log that keeps events until they are drained, or only counts them.
+    pub(crate) fn new(enabled: bool) -> Self {
+        Self { enabled, ..Self::default() }
+    }
+
+    /// Whether events are kept.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.enabled
+    }
+
+    /// Counts an event, and keeps it if anybody listens. Returns its number.
+    #[inline]
+    pub fn record(&mut self, event: impl FnOnce() -> Event) -> u64 {
+        self.number += 1;
+        if self.enabled {
+            self.keep(event);
+        }
+        self.number
+    }
+
+    // Events are large: nobody makes room for one on its stack who only counts it.
+    #[inline(never)]
+    fn keep(&mut self, event: impl FnOnce() -> Event) {
+        self.pending.push(NumberedEvent { number: self.number, at: self.at, event: event() });
+    }
+
+    /// Takes the events that came since the last call.
+    pub fn drain(&mut self) -> impl Iterator<Item = NumberedEvent> {
+        self.pending.drain(..)
+    }
+
+    /// The number of the last event.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn set_time(&mut self, at: Nanoseconds) {
+        self.at = at;
+    }
+}

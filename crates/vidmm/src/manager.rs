@@ -1,0 +1,91 @@
+//! The manager's books. What changes them is in the files that build on this one: `calls` admit, `grant`, `build` and
+//! `dispatch` are the steps of `poll`, `retire` takes what engines report.
+
+use crate::{
+    contract::EngineKind,
+    event::{EventLog, error::DriverFinding},
+    id::{AllocationId, InvalidHandle},
+    moment::Statistics,
+    objects::allocation::AllocationState,
+    plans::Plans,
+    requests::Requests,
+    schedule::Schedule,
+    state::State,
+    units::{PhysicalAddress, SegmentId},
+    work::Work,
+};
+
+/// The video memory manager of one adapter.
+///
+/// It owns no driver, no GPU, no host and no clock. Its methods are of three kinds:
+///
+/// - *Calls* admit: `create_*`, `destroy_*`, [`make_resident`](Self::make_resident), [`evict`](Self::evict),
+///   [`map_gpu_virtual_address`](Self::map_gpu_virtual_address), [`submit`](Self::submit), ... They validate, answer at once,
+///   and never wait. A refused call changes nothing.
+/// - [`poll`](Self::poll) grants and builds, and hands out what is to be done. Call it until it returns `None`, after calls and
+///   after events.
+/// - *Events* retire: [`handle_completed`](Self::handle_completed), [`handle_interrupt`](Self::handle_interrupt), and the ends
+///   of resets.
+///
+/// The same calls with the same answers of the driver and the host give the same outputs.
+pub struct VidMm {
+    pub(crate) state: State,
+    pub(crate) plans: Plans,
+    pub(crate) requests: Requests,
+    pub(crate) work: Work,
+    pub(crate) schedule: Schedule,
+}
+
+impl VidMm {
+    /// The log of events: drain it after each call if the adapter was started with events on.
+    pub fn events(&mut self) -> &mut EventLog {
+        &mut self.state.moment.events
+    }
+
+    /// The adapter's engines, by ordinal.
+    pub fn engines(&self) -> &[EngineKind] {
+        &self.state.adapter.engines
+    }
+
+    /// What was done so far.
+    pub fn statistics(&self) -> Statistics {
+        self.state.moment.statistics
+    }
+
+    /// What the driver's author should know, in the order in which it was found.
+    pub fn driver_findings(&self) -> &[DriverFinding] {
+        &self.state.moment.driver_findings
+    }
+
+    /// The size of the paging process's address space in bytes, on each side of a transfer; 0 if it has none (PGV-03).
+    pub fn paging_va_size(&self) -> u64 {
+        self.state.adapter.paging_va_size
+    }
+
+    /// Where the content of an allocation is in system memory, as the CPU would read it; none while the allocation is
+    /// resident, or anything is under way for it, or it has no backing store (RES-66).
+    ///
+    /// # Errors
+    ///
+    /// If the handle names nothing.
+    pub fn system_copy(&self, allocation: AllocationId) -> Result<Option<PhysicalAddress>, InvalidHandle> {
+        let books = &self.state.objects[self.state.objects.lookup_allocation(&self.state.adapter, allocation)?];
+        let is_committed = !books.state.contains(AllocationState::NOT_COMMITTED);
+        let is_there = is_committed && books.place.is_none() && self.plans.stream.is_retired(books.last_plan);
+        let address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: books.backing_store };
+        Ok(is_there.then_some(address))
+    }
+
+    /// Whether nothing is under way or waiting.
+    pub fn is_idle(&self) -> bool {
+        self.plans.stream.is_empty()
+            && self.work.queued.is_empty()
+            && self.requests.requesting.is_empty()
+            && self.requests.granted.is_empty()
+            && self.requests.deferring.is_empty()
+            && self.state.addresses.rootless.is_empty()
+            && self.state.addresses.empty_tables.is_empty()
+            && self.state.engines.engines.iter().all(|engine| engine.in_flight.is_empty())
+            && self.state.engines.recovery.is_over()
+    }
+}

@@ -1,0 +1,41 @@
+//! Memory: which ranges of segments are free, taken and promised, and how much system memory may be resident.
+
+pub(crate) mod aperture;
+pub(crate) mod commit;
+pub(crate) mod linear_placer;
+pub(crate) mod placer;
+
+use crate::{
+    adapter::pool::Pool,
+    memory::{aperture::ApertureRanges, commit::CommitLimit, placer::Placer},
+    units::PhysicalAddress,
+};
+
+/// The places that allocations can be in.
+pub(crate) struct Memory {
+    pub placer: Placer,
+    pub commit: CommitLimit,
+    pub aperture: ApertureRanges,
+    /// Bytes of page tables that live in the segment, placed or promised to a mapping that was admitted (D9).
+    pub pinned_bytes: u64,
+    /// The page of system memory that unmapped pages of the aperture show (BPB-33).
+    pub dummy_page: PhysicalAddress,
+}
+
+impl Memory {
+    /// Bytes of a pool that lists may use: of the memory segment all but page tables.
+    pub(crate) fn list_capacity(&self, pool: Pool) -> u64 {
+        match pool {
+            Pool::Memory => self.placer.size() - self.pinned_bytes,
+            Pool::System => self.commit.limit(),
+        }
+    }
+
+    /// Bytes that can be taken in a pool without a victim.
+    pub(crate) fn available(&self, pool: Pool) -> u64 {
+        match pool {
+            Pool::Memory => self.placer.available(),
+            Pool::System => self.commit.available(),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Placement in a segment of pages: which ranges are free, and which will be.
+//!
+//! Without physical access a resident allocation is a list of extents (SEG-13), so fragmentation refuses nothing (D10). The
+//! smallest free range that holds the whole is taken, so that large ranges stay whole; only when none does, the largest are
+//! used up one after another.
+
+use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
+
+use crate::{
+    data::{extents::Extents, free_ranges::FreeRanges},
+    id::PlanNo,
+    memory::linear_placer::LinearPlacer,
+    units::Extent,
+};
+
+/// What places allocations in the memory segment: as pages, or as one range each (D10).
+#[derive(Debug)]
+pub(crate) enum Placer {
+    Pages(PagePlacer),
+    Linear(Box<LinearPlacer>),
+}
+
+impl Placer {
+    /// Bytes that can be taken.
+    pub fn available(&self) -> u64 {
+        match self {
+            Placer::Pages(pages) => pages.available(),
+            Placer::Linear(linear) => linear.available(),
+        }
+    }
+
+    /// The size of the segment in bytes.
+    pub fn size(&self) -> u64 {
+        match self {
+            Placer::Pages(pages) => pages.size(),
+            Placer::Linear(linear) => linear.size(),
+        }
+    }
+
+    /// `plan` empties these ranges.
+    pub fn promise(&mut self, plan: PlanNo, extents: impl IntoIterator<Item = Extent>) {
+        match self {
+            Placer::Pages(pages) => pages.promise(plan, extents),
+            Placer::Linear(linear) => linear.promise(plan, extents),
+        }
+    }
+
+    /// `plan` has entered the stream: what comes later in the stream may use its ranges without waiting.
+    pub fn entered(&mut self, plan: PlanNo) {
+        match self {
+            Placer::Pages(pages) => pages.entered(plan),
+            Placer::Linear(linear) => linear.entered(plan),
+        }
+    }
+
+    /// Gives a range back that nothing uses and no plan names.
+    pub fn release(&mut self, extent: Extent) {
+        match self {
+            Placer::Pages(pages) => pages.release(extent),
+            Placer::Linear(linear) => linear.release(extent),
+        }
+    }
+
+    /// All plans are over.
+    pub fn settle(&mut self) {
+        match self {
+            Placer::Pages(pages) => pages.settle(),
+            Placer::Linear(linear) => linear.settle(),
+        }
+    }
+
+    /// All ranges that can be taken, for the audit.
+    pub fn holes(&self) -> Vec<Extent> {
+        match self {
+            Placer::Pages(pages) => pages.holes().collect(),
+            Placer::Linear(linear) => linear.holes().collect(),
+        }
+    }
+
+    /// The segment as pages.
+    ///
+    /// # Panics
+    ///
+    /// If allocations are one range each: these are placed when a portion is decided.
+    pub fn pages(&mut self) -> &mut PagePlacer {
+        match self {
+            Placer::Pages(pages) => pages,
+            Placer::Linear(_) => unreachable!("a linear segment has no pages"),
+        }
+    }
+
+    /// The segment as one range for each allocation.
+    ///
+    /// # Panics
+    ///
+    /// If it is pages.
+    pub fn linear(&mut self) -> &mut LinearPlacer {
+        match self {
+            Placer::Linear(linear) => linear,
+            Placer::Pages(_) => unreachable!("pages have no order"),
+        }
+    }
+}
+
+/// The free and the promised ranges of a segment, in multiples of its page size.
+#[derive(Debug)]
+pub(crate) struct PagePlacer {
+    size: u64,
+    /// Free: nothing that has not entered the stream uses the range.
+    free: FreeRanges,
+    /// Promised: the plan that empties the range has not entered the stream yet. Whoever takes it comes after that plan.
+    promised: BTreeMap<PlanNo, Vec<Extent>>,
+    available: u64,
+}
+
+impl PagePlacer {
+    pub fn new(size: u64) -> Self {
+        let mut free = FreeRanges::default();
+        free.insert(Extent { offset: 0, size });
+        Self { size, free, promised: BTreeMap::new(), available: size }
+    }
+
+    /// Bytes that can be taken: free and promised.
+    pub fn available(&self) -> u64 {
+        self.available
+    }
+
+    /// Takes `bytes`, and tells `after` the plans that must enter the stream before the taker's; some more than once.
+    ///
+    /// # Panics
+    ///
+    /// If less is available: the caller has made room before it places.
+    pub fn take(&mut self, bytes: u64, mut after: impl FnMut(PlanNo)) -> Extents {
+        assert!(bytes <= self.available, "room is made before anything is placed");
+        self.available -= bytes;
+        let mut next = |missing| match self.take_free(missing) {
+            Some(extent) => extent,
+            None => self.take_promised(missing, &mut after),
+        };
+        let first = next(bytes);
+        if first.size == bytes {
+            return Extents::one(first);
+        }
+        let mut taken = Vec::from([first]);
+        let mut missing = bytes - first.size;
+        while missing > 0 {
+            let extent = next(missing);
+            missing -= extent.size;
+            taken.push(extent);
+        }
+        Extents::from(taken)
+    }
+
+    /// Gives back ranges that `plan` empties; they are promised until it enters the stream.
+    pub fn promise(&mut self, plan: PlanNo, extents: impl IntoIterator<Item = Extent>) {
+        let promised = self.promised.entry(plan).or_default();
+        for extent in extents {
+            self.available += extent.size;
+            promised.push(extent);
+        }
+    }
+
+    /// `plan` has entered the stream: what comes later in the stream may use its ranges without waiting.
+    pub fn entered(&mut self, plan: PlanNo) {
+        for extent in self.promised.remove(&plan).unwrap_or_default() {
+            self.free.insert(extent);
+        }
+    }
+
+    /// Gives a range back that nothing uses and no plan names.
+    pub fn release(&mut self, extent: Extent) {
+        self.available += extent.size;
+        self.free.insert(extent);
+    }
+
+    /// All free and promised ranges, for the audit.
+    pub fn holes(&self) -> impl Iterator<Item = Extent> {
+        self.free.iter().chain(self.promised.values().flatten().copied())
+    }
+
+    /// The size of the segment in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// All plans are over: what they promised is free.
+    pub fn settle(&mut self) {
+        for extent in core::mem::take(&mut self.promised).into_values().flatten() {
+            self.free.insert(extent);
+        }
+    }
+
+    fn take_free(&mut self, missing: u64) -> Option<Extent> {
+        let range = self.free.at_least(missing).next().or_else(|| self.free.largest())?;
+        let taken = Extent { offset: range.offset, size: range.size.min(missing) };
+        self.free.take(taken).expect("it was found free");
+        Some(taken)
+    }
+
+    fn take_promised(&mut self, missing: u64, mut after: impl FnMut(PlanNo)) -> Extent {
+        let mut entry = self.promised.first_entry().expect("available bytes are free or promised");
+        after(*entry.key());
+        let extents = entry.get_mut();
+        let last = extents.last_mut().expect("a promise names a range");
+        let taken = Extent { offset: last.offset, size: last.size.min(missing) };
+        if taken.size < last.size {
+            *last = Extent { offset: taken.end(), size: last.size - taken.size };
+        } else {
+            extents.pop();
+            if extents.is_empty() {
+                entry.remove();
+            }
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::PAGE_SIZE;
+
+    /// A range, in pages.
+    fn pages(offset: u64, size: u64) -> Extent {
+        Extent { offset: offset * PAGE_SIZE, size: size * PAGE_SIZE }
+    }
+
+    fn nobody(plan: PlanNo) {
+        unreachable!("nothing is promised by plan {plan}")
+    }
+
+    #[test]
+    fn the_smallest_range_that_holds_the_whole_is_taken() {
+        let mut placer = PagePlacer::new(100 * PAGE_SIZE);
+        assert_eq!(placer.take(100 * PAGE_SIZE, nobody), Extents::one(pages(0, 100)));
+        placer.promise(1, [pages(0, 40), pages(60, 10)]);
+        placer.entered(1);
+        assert_eq!(placer.take(8 * PAGE_SIZE, nobody), Extents::one(pages(60, 8)));
+    }
+
+    #[test]
+    fn where_no_range_holds_the_whole_the_largest_are_used_up() {
+        let mut placer = PagePlacer::new(100 * PAGE_SIZE);
+        placer.take(100 * PAGE_SIZE, nobody);
+        placer.promise(1, [pages(0, 4), pages(10, 20), pages(50, 8)]);
+        placer.entered(1);
+        let taken = placer.take(26 * PAGE_SIZE, nobody);
+        assert_eq!(taken.iter().collect::<Vec<_>>(), [pages(10, 20), pages(50, 6)]);
+    }
+
+    #[test]
+    fn a_promised_range_can_be_taken_by_who_comes_after_its_plan() {
+        let mut placer = PagePlacer::new(100 * PAGE_SIZE);
+        placer.take(100 * PAGE_SIZE, nobody);
+        placer.promise(7, [pages(10, 20)]);
+        assert_eq!(placer.available(), 20 * PAGE_SIZE);
+        let mut after = Vec::new();
+        assert_eq!(placer.take(15 * PAGE_SIZE, |plan| after.push(plan)), Extents::one(pages(10, 15)));
+        assert_eq!(after, [7]);
+        assert_eq!(placer.holes().collect::<Vec<_>>(), [pages(25, 5)]);
+    }
+
+    #[test]
+    fn neighbours_merge_when_they_become_free() {
+        let mut placer = PagePlacer::new(96 * PAGE_SIZE);
+        placer.take(96 * PAGE_SIZE, nobody);
+        for (plan, offset) in [(1, 0), (2, 64), (3, 32)] {
+            placer.promise(plan, [pages(offset, 32)]);
+            placer.entered(plan);
+        }
+        assert_eq!(placer.holes().collect::<Vec<_>>(), [pages(0, 96)]);
+    }
+}

@@ -1,0 +1,201 @@
+//! The moment: the time, what is handed out, what is told.
+
+use alloc::{collections::VecDeque, vec::Vec};
+
+use crate::{
+    budget::MemorySegmentGroup,
+    buggify::Buggify,
+    contract::Packet,
+    event::{
+        Event, EventLog,
+        error::{DeviceInError, DriverFinding, Violation},
+        trim::TrimFlags,
+    },
+    id::{AllocationId, DeviceId, MonitoredFenceId, PagingQueueId, ProcessId, TrimNotificationId},
+    units::Nanoseconds,
+};
+
+/// The sink that is passed down to every part: the time, what is handed out, and what is told.
+pub(crate) struct Moment {
+    /// The time of the last poll.
+    pub now: Nanoseconds,
+    /// When the next poll is wanted.
+    pub wake: Option<Nanoseconds>,
+    pub outputs: VecDeque<Output>,
+    pub events: EventLog,
+    pub statistics: Statistics,
+    pub driver_findings: Vec<DriverFinding>,
+    pub buggify: Buggify,
+    /// Something happened since the last poll came to its end.
+    pub stirred: bool,
+    /// The driver or the GPU broke a rule: nothing is built or dispatched any more.
+    pub failed: Option<Violation>,
+}
+
+/// What [`poll`](VidMm::poll) hands out.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Output {
+    /// Hand this to its engine.
+    Submit(Packet),
+    /// A paging queue's fence has reached this value.
+    PagingFenceSignaled {
+        /// The queue.
+        queue: PagingQueueId,
+        /// Its value now.
+        value: u64,
+    },
+    /// A monitored fence has reached this value.
+    MonitoredFenceSignaled {
+        /// The fence.
+        fence: MonitoredFenceId,
+        /// Its value now.
+        value: u64,
+    },
+    /// A device is in error: its queued work is dropped, its fences are signalled to the maximum (FLT-33).
+    DeviceInError(DeviceInError),
+    /// The driver or the GPU broke a rule; the adapter takes no more calls.
+    AdapterInError(Violation),
+    /// A device that asked for it is to trim (RES-40). Whoever evicts `num_bytes_to_trim` bytes of its lists meets the budget;
+    /// what happens to one who does not is told at [`VidMm::register_trim_notification`].
+    #[doc(alias = "D3DKMT_TRIMNOTIFICATION")]
+    TrimNotification {
+        /// The registration.
+        notification: TrimNotificationId,
+        /// The device.
+        device: DeviceId,
+        /// Why.
+        flags: TrimFlags,
+        /// How many bytes its process is above its budget; 0 without TRIM_TO_BUDGET.
+        num_bytes_to_trim: u64,
+    },
+    /// The budget of a process that listens has changed (RES-53).
+    BudgetChanged {
+        /// The process.
+        process: ProcessId,
+        /// The group.
+        group: MemorySegmentGroup,
+        /// Its budget now, in bytes.
+        budget: u64,
+    },
+    /// An allocation destroyed with [`DestroyFlags::SYNCHRONOUS_DESTROY`](crate::DestroyFlags) is gone (RES-91).
+    AllocationReclaimed {
+        /// The allocation.
+        allocation: AllocationId,
+    },
+    /// Everything is in system memory: the adapter may lose power.
+    PoweredDown,
+    /// Ask an engine to yield: it ends the packet under way, runs no other, and reports so to
+    /// [`VidMm::handle_preempted`], with the buffers of the packets that it has not run.
+    #[doc(alias = "DxgkDdiPreemptCommand")]
+    PreemptCommand {
+        /// The engine.
+        engine: u32,
+        /// The number of the request, which the answer repeats.
+        preemption_fence_id: u64,
+    },
+    /// Let the driver reset an engine; the answer goes to [`VidMm::handle_engine_reset`]. From now on what the engine reports
+    /// is ignored until then (FLT-22).
+    #[doc(alias = "DxgkDdiResetEngine")]
+    ResetEngine {
+        /// The engine.
+        engine: u32,
+    },
+    /// Let the driver stop the GPU; the answer goes to [`VidMm::handle_reset_from_timeout`] (FLT-32).
+    #[doc(alias = "DxgkDdiResetFromTimeout")]
+    ResetFromTimeout,
+    /// Let the driver start the GPU again; the answer goes to [`VidMm::handle_restart_from_timeout`].
+    #[doc(alias = "DxgkDdiRestartFromTimeout")]
+    RestartFromTimeout,
+}
+
+/// What was done so far.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Bytes copied from system memory into the segment.
+    pub bytes_paged_in: u64,
+    /// Bytes copied from the segment to system memory.
+    pub bytes_paged_out: u64,
+    /// Bytes filled because they had no content yet.
+    pub bytes_filled: u64,
+    /// Allocations taken out because room was wanted or an Evict asked for it.
+    pub evictions: u64,
+    /// Of those, with content that had to be copied out.
+    pub evictions_copied: u64,
+    /// Plans decided.
+    pub plans: u64,
+    /// Paging buffers handed to the paging engine.
+    pub paging_buffers: u64,
+    /// VIRTUAL_TRANSFER operations that drivers encoded.
+    pub virtual_transfers: u64,
+    /// VIRTUAL_FILL operations.
+    pub virtual_fills: u64,
+    /// TRANSFER operations.
+    pub transfers: u64,
+    /// FILL operations.
+    pub fills: u64,
+    /// DISCARD_CONTENT operations.
+    pub discarded_contents: u64,
+    /// UPDATE_PAGE_TABLE operations.
+    pub update_page_tables: u64,
+    /// FLUSH_TLB operations.
+    pub flush_tlbs: u64,
+    /// MAP_APERTURE_SEGMENT and UNMAP_APERTURE_SEGMENT operations.
+    pub aperture_operations: u64,
+    /// Allocations of which the driver was notified before they were evicted (NTF-02).
+    pub eviction_notifications: u64,
+    /// NOTIFY_ALLOC operations for eviction: the chunks of these notifications.
+    pub eviction_notification_chunks: u64,
+    /// Bytes of these chunks.
+    pub eviction_notification_bytes: u64,
+    /// NOTIFY_ALLOC operations for an IOMMU unmap (NTF-04).
+    pub io_mmu_unmap_notifications: u64,
+    /// Allocations that left local memory for implicit system memory and stayed resident.
+    pub demotions: u64,
+    /// Allocations that moved from system memory to local memory.
+    pub promotions: u64,
+    /// Calls of `build_paging_buffer`, repeated ones too.
+    pub build_calls: u64,
+    /// Values that paging fences were signalled with.
+    pub paging_fences_signaled: u64,
+    /// Submissions handed to engines, without paging buffers.
+    pub submissions: u64,
+    /// How often a device's work was no longer dispatched, for memory or by a call.
+    pub yields: u64,
+    /// How often a suspended device's list was brought back.
+    pub resumes: u64,
+    /// Engines that were asked to yield.
+    pub preemptions: u64,
+    /// Engines that were reset.
+    pub engine_resets: u64,
+    /// How often the adapter was reset.
+    pub adapter_resets: u64,
+}
+
+impl Moment {
+    /// Somebody waits for this time.
+    pub(crate) fn wake_at(&mut self, time: Nanoseconds) {
+        let later = time.max(self.now.saturating_add(1));
+        self.wake = Some(self.wake.map_or(later, |wake| wake.min(later)));
+    }
+
+    /// Tells the driver's author, once for each kind of finding.
+    pub(crate) fn report(&mut self, finding: DriverFinding) {
+        if self.driver_findings.iter().any(|known| known.is_of_kind(&finding)) {
+            return;
+        }
+        self.driver_findings.push(finding);
+        self.events.record(|| Event::DriverFinding { finding });
+    }
+
+    /// Puts the adapter in error: nothing is built or dispatched from now on.
+    pub(crate) fn fail(&mut self, violation: Violation) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.events.record(|| Event::AdapterInError { violation: violation.clone() });
+        self.outputs.push_back(Output::AdapterInError(violation.clone()));
+        self.failed = Some(violation);
+    }
+}

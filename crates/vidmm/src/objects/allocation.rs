@@ -1,0 +1,425 @@
+//! An allocation: what the driver said of it, where it is, and what it needs to be told apart from.
+
+use alloc::{boxed::Box, vec::Vec};
+use bitflags::bitflags;
+use core::num::NonZeroU64;
+
+use crate::{
+    adapter::{Adapter, pool::Pool},
+    contract::{KmdAllocationHandle, KmdOpenHandle},
+    data::extents::Extents,
+    gpu_va::Mapping,
+    id::{AllocationIx, DeviceIx, PlanNo, ProcessIx, Slots, kind},
+    objects::{
+        list::ListEntry,
+        place::{MemoryPlace, PageOffset, Place},
+    },
+    units::{Extent, PAGE_SIZE, PageSize, SegmentId},
+};
+
+pub(crate) type Allocations = Slots<kind::Allocation, Allocation>;
+
+/// The books of one allocation. What joining and leaving a list touches comes first, in the 64 bytes of one cache line or of
+/// two halves.
+#[derive(Debug)]
+#[repr(C, align(32))]
+pub(crate) struct Allocation {
+    /// The device of the owner that has it: its creator's, while that lives.
+    pub device: DeviceIx,
+    pub state: AllocationState,
+    /// How the list of its owner's device names it.
+    entry: ListEntry,
+    /// Size in bytes, rounded up to pages of where it may live (CRE-04, SEG-46).
+    pub size: u64,
+    /// *Decided* (D4): where the last plan makes it resident; none is nowhere: its content is in its backing store.
+    pub place: Option<Place>,
+    /// The last plan that names it. It is *in flight* while that plan has not retired (D4).
+    pub last_plan: PlanNo,
+    pub links: Links,
+    /// What nearly no allocation has.
+    more: Option<Box<More>>,
+    /// What the driver calls it.
+    pub handle: KmdAllocationHandle,
+    /// Where its backing store is, in system memory.
+    pub backing_store: u64,
+    /// The owner's mapping of all of it.
+    whole_mapping: Option<WholeMapping>,
+    /// The process that owns it, and is charged for it (U-34).
+    pub process: ProcessIx,
+    /// Larger stays longer (CRE-30).
+    pub priority: u32,
+}
+
+const _: () = assert!(size_of::<Option<Allocation>>() == 96, "a million of them are in the benchmark");
+
+/// Other mappings than the owner's of all of it, other devices that have it open, and where it is if it is in parts.
+#[derive(Debug, Default)]
+struct More {
+    /// Of the memory segment.
+    parts: Vec<Extent>,
+    mappings: Vec<Mapping>,
+    openings: Vec<Opening>,
+}
+
+/// A shared allocation on a device that does not own it (CRE-06).
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub device: DeviceIx,
+    pub process: ProcessIx,
+    /// What the driver calls it; the creator's has no such name.
+    pub handle: Option<KmdOpenHandle>,
+    /// How the device's list names it.
+    entry: ListEntry,
+    /// The device has closed it; submitted work may still use it.
+    pub is_closed: bool,
+}
+
+/// Whose an allocation is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owner {
+    pub process: ProcessIx,
+    pub device: DeviceIx,
+}
+
+/// Neighbours of an allocation in the queue of its priority while it is evictable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Links {
+    pub before: AllocationIx,
+    pub after: AllocationIx,
+}
+
+impl Links {
+    /// No neighbour.
+    pub const NONE: AllocationIx = AllocationIx::new(u32::MAX);
+    /// Of an allocation that stands in no queue.
+    pub const UNLINKED: Links = Links { before: Self::NONE, after: Self::NONE };
+}
+
+bitflags! {
+    /// What is known of an allocation's content and life.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub(crate) struct AllocationState: u32 {
+        /// The backing store holds content; otherwise the content is zero, and page-in is a fill (CRE-42, RES-18).
+        const BACKED = 1 << 0;
+        /// What the GPU has is newer than the backing store: eviction must copy it out, or is over with it in place (RES-22).
+        const DIRTY = 1 << 1;
+        /// It stands in a queue of [`Evictable`](crate::residency::evictable::Evictable).
+        const EVICTABLE = 1 << 2;
+        /// Its last Evict asked for eviction at the earliest opportunity (RES-21).
+        const EVICT_SOON = 1 << 3;
+        /// The caller destroyed it; it lives on until nothing names it (RES-91).
+        const DESTROYED = 1 << 4;
+        /// It may be resident in the memory segment.
+        const MAY_BE_IN_MEMORY = 1 << 5;
+        /// It may be resident in system memory.
+        const MAY_BE_IN_SYSTEM = 1 << 6;
+        /// Of both it had better be in system memory (SEG-42).
+        const PREFERS_SYSTEM = 1 << 7;
+        /// In system memory it is mapped in the aperture (SEG-13).
+        const ACCESSED_PHYSICALLY = 1 << 8;
+        /// The driver is told before it is evicted (NTF-02).
+        const NOTIFY_EVICTION = 1 << 9;
+        /// The driver is told before it is unmapped from the IOMMU (NTF-04).
+        const NOTIFY_IO_MMU_UNMAP = 1 << 10;
+        /// The list of its device counts it in system memory. Fixed while anything outstanding requires it.
+        const LISTED_IN_SYSTEM = 1 << 11;
+        /// Other devices may open it (CRE-41).
+        const SHARED = 1 << 12;
+        /// It was destroyed, and goes when the last device that has closed it is done with it.
+        const PURGE_DUE = 1 << 13;
+        /// Only devices that are suspended require it.
+        const SUSPENDED = 1 << 14;
+        /// Its owner can do without it until it is reclaimed (RES-61).
+        const OFFERED = 1 << 15;
+        /// It was discarded since it was offered.
+        const DISCARDED = 1 << 16;
+        /// It has no backing store: that was decommitted while it was offered (RES-66).
+        const NOT_COMMITTED = 1 << 18;
+        /// The CPU sees it (RES-80).
+        const LOCKED = 1 << 19;
+        /// The CPU is to see it, and it must leave the memory segment for that (RES-82).
+        const LOCK_PENDING = 1 << 20;
+        /// The CPU sees it in the memory segment too (RES-82).
+        const CPU_VISIBLE = 1 << 21;
+        /// The CPU sees its copy in system memory, which is kept wherever it is (2.2).
+        const KEEPS_COPY = 1 << 22;
+        /// Its backing store is the caller's (2.2).
+        const EXISTING_SYS_MEM = 1 << 23;
+        /// Who destroyed it waits for its end (RES-91).
+        const SYNCHRONOUS_DESTROY = 1 << 24;
+        /// It has been looked at already: set only while a list is walked in which it may be named twice.
+        const SEEN = 1 << 25;
+        /// While it is evictable, the class of the queue that it stands in.
+        const CLASS = 0b111 << 29;
+    }
+}
+
+impl AllocationState {
+    /// The lowest bit of [`CLASS`](Self::CLASS).
+    pub const LOWEST_CLASS_BIT: u32 = 1 << 29;
+}
+
+/// A mapping of all of an allocation without driver protection, as nearly all are: its address, and flags in the bits that a
+/// page's address has to spare.
+#[derive(Clone, Copy, Debug)]
+struct WholeMapping(NonZeroU64);
+
+impl WholeMapping {
+    const KIB64: u64 = 1 << 0;
+    const READ_ONLY: u64 = 1 << 1;
+
+    fn pack(mapping: &Mapping) -> Self {
+        let large = if mapping.pte_page_size == PageSize::Kib64 { Self::KIB64 } else { 0 };
+        let read_only = if mapping.read_only { Self::READ_ONLY } else { 0 };
+        Self(NonZeroU64::new(mapping.virtual_address | large | read_only).expect("address 0 is never mapped"))
+    }
+
+    fn unpack(self, owner: Owner, size: u64) -> Mapping {
+        Mapping {
+            process: owner.process,
+            device: owner.device,
+            pte_page_size: if self.0.get() & Self::KIB64 != 0 { PageSize::Kib64 } else { PageSize::Kib4 },
+            read_only: self.0.get() & Self::READ_ONLY != 0,
+            virtual_address: self.0.get() & !(PAGE_SIZE - 1),
+            size,
+            allocation_offset: 0,
+            driver_protection: 0,
+        }
+    }
+}
+
+impl Allocation {
+    /// A new allocation: nowhere but in its backing store.
+    pub fn new(
+        handle: KmdAllocationHandle,
+        size: u64,
+        backing_store: u64,
+        owner: Owner,
+        priority: u32,
+        state: AllocationState,
+    ) -> Self {
+        Self {
+            handle,
+            size,
+            backing_store,
+            place: None,
+            last_plan: 0,
+            links: Links::UNLINKED,
+            entry: ListEntry::default(),
+            whole_mapping: None,
+            more: None,
+            process: owner.process,
+            device: owner.device,
+            priority,
+            state,
+        }
+    }
+
+    /// All mappings.
+    pub fn mappings(&self) -> impl Iterator<Item = Mapping> {
+        self.whole_mapping().into_iter().chain(self.more.iter().flat_map(|more| more.mappings.iter().copied()))
+    }
+
+    fn owner(&self) -> Owner {
+        Owner { process: self.process, device: self.device }
+    }
+
+    fn whole_mapping(&self) -> Option<Mapping> {
+        self.whole_mapping.map(|whole| whole.unpack(self.owner(), self.size))
+    }
+
+    /// Adds a mapping.
+    pub fn add_mapping(&mut self, mapping: Mapping) {
+        let whole = WholeMapping::pack(&mapping);
+        if self.whole_mapping.is_none() && whole.unpack(self.owner(), self.size) == mapping {
+            self.whole_mapping = Some(whole);
+        } else {
+            self.more.get_or_insert_default().mappings.push(mapping);
+        }
+    }
+
+    /// Removes and returns the mappings that `is_taken`.
+    pub fn take_mappings(&mut self, is_taken: impl Fn(&Mapping) -> bool) -> Vec<Mapping> {
+        let whole = self.whole_mapping().filter(&is_taken);
+        if whole.is_some() {
+            self.whole_mapping = None;
+        }
+        let more = self.more.iter_mut().flat_map(|more| more.mappings.extract_if(.., |mapping| is_taken(mapping)));
+        whole.into_iter().chain(more).collect()
+    }
+
+    /// How the list of `device` names it; none if it is not open there.
+    pub fn entry(&self, device: DeviceIx) -> Option<&ListEntry> {
+        if device == self.device {
+            return Some(&self.entry);
+        }
+        self.openings().find(|opening| opening.device == device).map(|opening| &opening.entry)
+    }
+
+    /// How the list of `device` names it.
+    ///
+    /// # Panics
+    ///
+    /// If it is not open there.
+    pub fn entry_mut(&mut self, device: DeviceIx) -> &mut ListEntry {
+        if device == self.device {
+            return &mut self.entry;
+        }
+        let openings = self.more.iter_mut().flat_map(|more| &mut more.openings);
+        let opening = openings.into_iter().find(|opening| opening.device == device);
+        &mut opening.expect("a list names what is open on its device").entry
+    }
+
+    /// The devices that have it, and how their lists name it; the owner's first.
+    pub fn entries(&self) -> impl Iterator<Item = (DeviceIx, &ListEntry)> {
+        let own = core::iter::once((self.device, &self.entry));
+        own.chain(self.openings().map(|opening| (opening.device, &opening.entry)))
+    }
+
+    /// The devices that have it open besides its owner's, closed ones included.
+    pub fn openings(&self) -> impl Iterator<Item = &Opening> {
+        self.more.iter().flat_map(|more| &more.openings)
+    }
+
+    /// Whether a device may name it in calls.
+    pub fn is_open_on(&self, device: DeviceIx) -> bool {
+        device == self.device || self.openings().any(|opening| opening.device == device && !opening.is_closed)
+    }
+
+    /// Another device has it now.
+    pub fn open(&mut self, owner: Owner, handle: KmdOpenHandle) {
+        let Owner { process, device } = owner;
+        let opening = Opening { device, process, handle: Some(handle), entry: ListEntry::default(), is_closed: false };
+        self.more.get_or_insert_default().openings.push(opening);
+    }
+
+    /// A device closes it: calls cannot name it there any more.
+    pub fn close(&mut self, device: DeviceIx) {
+        let mut openings = self.more.iter_mut().flat_map(|more| &mut more.openings);
+        let opening = openings.find(|opening| opening.device == device);
+        opening.expect("only what is open is closed").is_closed = true;
+    }
+
+    /// Nothing of a device names it any more.
+    pub fn forget_opening(&mut self, device: DeviceIx) -> Option<Opening> {
+        let openings = &mut self.more.as_mut()?.openings;
+        let at = openings.iter().position(|opening| opening.device == device)?;
+        Some(openings.remove(at))
+    }
+
+    /// The owner closes it, and the first other device that has it becomes its owner (U-34). Does nothing, and returns `false`,
+    /// if there is none.
+    pub fn transfer_ownership(&mut self) -> bool {
+        let heir = self.openings().find(|opening| !opening.is_closed).map(|opening| opening.device);
+        let Some(mut heir) = heir.and_then(|device| self.forget_opening(device)) else { return false };
+        let whole = self.whole_mapping();
+        self.whole_mapping = None;
+        core::mem::swap(&mut self.entry, &mut heir.entry);
+        core::mem::swap(&mut self.device, &mut heir.device);
+        core::mem::swap(&mut self.process, &mut heir.process);
+        heir.is_closed = true;
+        let more = self.more.get_or_insert_default();
+        more.openings.push(heir);
+        more.mappings.extend(whole);
+        true
+    }
+
+    /// Whether any device's list names it so that `is_so`.
+    pub fn any_entry(&self, is_so: impl Fn(DeviceIx, &ListEntry) -> bool) -> bool {
+        let of_opening = |opening: &Opening| is_so(opening.device, &opening.entry);
+        is_so(self.device, &self.entry) || self.more.as_ref().is_some_and(|more| more.openings.iter().any(of_opening))
+    }
+
+    /// Whether a granted span, or the work in one that has ended, holds it in place.
+    pub fn is_held(&self) -> bool {
+        self.any_entry(|_, entry| entry.is_holding())
+    }
+
+    /// Whether one of `device` does.
+    pub fn is_held_by(&self, device: DeviceIx) -> bool {
+        self.entry(device).is_some_and(ListEntry::is_holding)
+    }
+
+    /// Where its device's list counts it.
+    pub fn pool(&self) -> Pool {
+        if self.state.contains(AllocationState::LISTED_IN_SYSTEM) { Pool::System } else { Pool::Memory }
+    }
+
+    /// Where it may be counted when it joins the list of `device`, first choice first. While something outstanding requires it,
+    /// that is where it is.
+    pub fn pools(&self, device: DeviceIx) -> [Option<Pool>; 2] {
+        let is_counted = |other, entry: &ListEntry| entry.is_outstanding() || (other != device && entry.count > 0);
+        if self.any_entry(is_counted) {
+            return [Some(self.pool()), None];
+        }
+        self.allowed_pools()
+    }
+
+    /// Where it may be, first choice first: what the CPU is to see, only where that sees it, if there is such a place.
+    pub fn allowed_pools(&self) -> [Option<Pool>; 2] {
+        let system = self.state.contains(AllocationState::MAY_BE_IN_SYSTEM).then_some(Pool::System);
+        let is_locked = self.state.intersects(AllocationState::LOCKED | AllocationState::LOCK_PENDING);
+        if is_locked && system.is_some() && !self.is_seen_anywhere() {
+            return [system, None];
+        }
+        let memory = self.state.contains(AllocationState::MAY_BE_IN_MEMORY).then_some(Pool::Memory);
+        match (memory, system) {
+            (Some(_), Some(_)) if self.state.contains(AllocationState::PREFERS_SYSTEM) => [system, memory],
+            (Some(_), _) => [memory, system],
+            (None, _) => [system, None],
+        }
+    }
+
+    /// Whether it is counted elsewhere than it had better be.
+    pub fn pools_differ(&self) -> bool {
+        self.allowed_pools()[0] != Some(self.pool())
+    }
+
+    /// Whether the CPU sees it wherever it is, or a copy.
+    pub fn is_seen_anywhere(&self) -> bool {
+        self.state.intersects(AllocationState::CPU_VISIBLE | AllocationState::KEEPS_COPY)
+    }
+
+    /// Whether something outstanding requires it: a granted span, or one that waits for its grant.
+    pub fn is_required(&self) -> bool {
+        self.any_entry(|_, entry| entry.count > 0 || entry.is_outstanding())
+    }
+
+    /// The segment that it is resident in, and its ranges there; its backing store if it is nowhere else.
+    pub fn location(&self, adapter: &Adapter) -> (SegmentId, Extents) {
+        let in_place = |offset| Extents::one(Extent { offset, size: self.size });
+        match self.place {
+            Some(Place::Memory(place)) => (adapter.memory_id(), self.extents(place)),
+            Some(Place::Aperture(offset)) => (adapter.aperture.id, in_place(offset.bytes())),
+            Some(Place::System) | None => (SegmentId::SYSTEM, in_place(self.backing_store)),
+        }
+    }
+
+    /// Its ranges of the memory segment, where it is.
+    pub fn extents(&self, place: MemoryPlace) -> Extents {
+        match place {
+            MemoryPlace::Whole(page) => Extents::one(Extent { offset: page.bytes(), size: self.size }),
+            MemoryPlace::Parts => Extents::from(self.more.as_ref().map_or(Vec::new(), |more| more.parts.clone())),
+        }
+    }
+
+    /// It is decided that it becomes resident in these ranges of the memory segment.
+    pub fn place_in_memory(&mut self, extents: &Extents) -> Place {
+        let mut all = extents.iter();
+        Place::Memory(match (all.next(), all.next()) {
+            (Some(only), None) => MemoryPlace::Whole(PageOffset::of_bytes(only.offset)),
+            _ => {
+                self.more.get_or_insert_default().parts = extents.iter().collect();
+                MemoryPlace::Parts
+            }
+        })
+    }
+
+    /// It is decided that it leaves the place where it is.
+    pub fn take_place(&mut self) -> Option<Place> {
+        if let Some(more) = &mut self.more {
+            more.parts = Vec::new();
+        }
+        self.place.take()
+    }
+}

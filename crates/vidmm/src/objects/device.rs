@@ -1,0 +1,173 @@
+//! A device: the unit that has a residency list.
+
+use alloc::{collections::VecDeque, vec::Vec};
+
+use crate::{
+    adapter::pool::{PerPool, Pool},
+    data::progress::Progress,
+    event::{device_residency::DeviceResidency, error::DeviceErrorReason},
+    gpu_va::Mapping,
+    id::{AllocationId, AllocationIx, DeviceIx, PlanNo, ProcessIx, SubmissionNo, TrimNotificationIx},
+    objects::{
+        list::{Lapsing, ListBytes},
+        request::Request,
+        turn::{Activity, Turn},
+    },
+};
+
+/// A device: the unit that has a residency list.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub process: ProcessIx,
+    /// Which lists drive its residency.
+    pub residency: DeviceResidency,
+    pub error: Option<DeviceErrorReason>,
+    pub contexts: u32,
+    pub paging_queues: u32,
+    pub allocations: u32,
+    pub list: PerPool<ListBytes>,
+    /// Whether its work runs.
+    pub turn: Turn,
+    /// Bytes that entries of the list hold in place, and how many entries do.
+    pub held: PerPool<u64>,
+    pub num_held: usize,
+    /// Bytes that it held when it was suspended, and is to hold again.
+    pub owed: PerPool<u64>,
+    /// The allocations that entries hold, and some that they held.
+    pub holdings: Vec<AllocationIx>,
+    /// What entries held when the device was suspended, to be held again when it is resumed.
+    pub to_bring_back: Vec<AllocationId>,
+    /// Its registrations for trim notifications.
+    pub notifications: Vec<TrimNotificationIx>,
+    /// It has submitted work since the last period ended, and whether it was suspended since.
+    pub period_runs: bool,
+    pub suspended_in_period: bool,
+    /// Plans that bring content up to date which the CPU has written: work waits for them.
+    pub refreshes: Vec<PlanNo>,
+    pub lapsing: Lapsing,
+    /// Allocations still on its list of which an Evict has said, since the last submission, that nothing was written.
+    pub not_written: Vec<AllocationIx>,
+    /// Not signalled yet, oldest first: `ready` of them are granted and built, `granted` are granted.
+    pub requests: VecDeque<Request>,
+    pub ready: usize,
+    pub granted: usize,
+    pub last_request: u64,
+    pub submitted: SubmissionNo,
+    /// Of the submissions, those that have been dispatched, and those that have retired.
+    pub dispatches: Progress,
+    pub retirements: Progress,
+    /// What was asked for and waits for earlier submissions and requests, oldest first.
+    pub deferred: VecDeque<Deferred>,
+}
+
+/// Something that follows a submission and a request of its device.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deferred {
+    pub submission: SubmissionNo,
+    pub request: u64,
+    pub action: DeferredAction,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum DeferredAction {
+    /// Take the last traces of a destroyed allocation away (RES-91).
+    Purge(AllocationIx),
+    /// Take the last traces of an allocation that the device has closed away.
+    Close(AllocationIx),
+    /// Discard an allocation that was offered with OFFER_IMMEDIATELY (RES-60).
+    Discard(AllocationIx),
+    /// Make what was freed of the mappings of an allocation invalid (GVA-53).
+    Unmap { allocation: AllocationIx, freed: Freed },
+}
+
+/// Addresses of a process that were freed and still show something.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Freed {
+    pub process: ProcessIx,
+    pub virtual_address: u64,
+    pub size: u64,
+    /// What is left of pages of 64 KiB that it cuts, as the call saw it: tables for them are set aside (GVA-42).
+    pub rests: [Option<Mapping>; 2],
+}
+
+impl DeferredAction {
+    /// The allocation that it is about.
+    pub fn allocation(self) -> AllocationIx {
+        match self {
+            DeferredAction::Purge(allocation)
+            | DeferredAction::Discard(allocation)
+            | DeferredAction::Close(allocation)
+            | DeferredAction::Unmap { allocation, .. } => allocation,
+        }
+    }
+}
+
+impl Device {
+    /// Whether the references of its DMA buffers drive its residency.
+    pub fn has_reference_lists(&self) -> bool {
+        self.residency == DeviceResidency::ReferenceLists
+    }
+
+    /// All submissions up to this one have been dispatched.
+    pub fn dispatched(&self) -> SubmissionNo {
+        self.dispatches.up_to()
+    }
+
+    /// All submissions up to this one have retired.
+    pub fn retired(&self) -> SubmissionNo {
+        self.retirements.up_to()
+    }
+
+    /// All requests up to this one are granted.
+    pub fn granted_request(&self) -> u64 {
+        self.requests.get(self.granted).map_or(self.last_request, |request| request.number - 1)
+    }
+
+    /// Bytes that must be there for the device to run: what it holds or is to hold again, and what its outstanding requests
+    /// were admitted with.
+    pub fn needed(&self, pool: Pool) -> u64 {
+        (self.held[pool] + self.owed[pool]).max(self.list[pool].peak())
+    }
+
+    /// Bytes that must be there for the device now.
+    pub fn promised(&self, pool: Pool) -> u64 {
+        match self.turn.activity {
+            Activity::Active => self.needed(pool),
+            Activity::Yielding | Activity::Suspended => self.held[pool],
+        }
+    }
+
+    pub fn is_active(&self) -> bool {
+        self.turn.activity == Activity::Active
+    }
+
+    pub fn is_suspended(&self) -> bool {
+        self.turn.activity == Activity::Suspended
+    }
+
+    /// Whether a submission waits for its dispatch.
+    pub fn has_undispatched(&self) -> bool {
+        self.dispatched() < self.submitted
+    }
+
+    /// Whether a submission has been dispatched that has not retired.
+    pub fn is_in_flight(&self) -> bool {
+        self.dispatches.count() > self.retirements.count()
+    }
+
+    /// The schedule gate (D2, I06): none while a request made before `submission` is not ready; else the fence of the paging
+    /// engine that completes all of them, 0 if it has.
+    pub fn gate(&self, submission: SubmissionNo) -> Option<u64> {
+        let made_before = self.requests.partition_point(|request| request.position < submission);
+        match made_before.checked_sub(1) {
+            None => Some(0),
+            Some(last) => (last < self.ready).then(|| self.requests[last].paging_fence),
+        }
+    }
+}
+
+/// A registration for trim notifications.
+#[derive(Debug)]
+pub(crate) struct TrimRegistration {
+    pub device: DeviceIx,
+}

@@ -1,0 +1,319 @@
+//! A device's residency requirement list (RES-01): what each submission requires, as the list stood when it was made (D2).
+//!
+//! MakeResident and Evict take effect between two submissions of their device. From the MakeResident that raises the count
+//! from 0 to the Evict that lowers it to 0 again is a *span*; a submission requires the allocations whose spans it was made
+//! in. A client may run far ahead of the GPU, so several spans of one allocation can be known before the first is granted;
+//! those wait in a queue, nearly always empty. Once granted, a span holds its allocation in place until the last submission
+//! made in it has been dispatched; then the allocation may be planned out, and that plan waits until the submission retired.
+
+use alloc::collections::VecDeque;
+use bitflags::bitflags;
+
+pub use crate::event::list_flags::EvictFlags;
+use crate::{
+    data::u56::U56,
+    id::{AllocationIx, SubmissionNo},
+    objects::spans::{SpanNo, SpanQueue, Spans},
+};
+
+/// An allocation on its device's list.
+#[derive(Debug)]
+pub(crate) struct ListEntry {
+    /// MakeResident less Evict, as the caller counts (RES-02).
+    pub count: u32,
+    /// Spans that requests not yet granted are to bring in.
+    pub spans: SpanQueue,
+    until: U56,
+    pub is: EntryFlags,
+}
+
+bitflags! {
+    /// What an entry is, besides listed.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub(crate) struct EntryFlags: u8 {
+        /// A granted span is open: it holds the allocation in place for ever.
+        const OPEN = 1 << 0;
+        /// The entry holds the allocation in place.
+        const HOLDING = 1 << 1;
+        /// It held the allocation when its device was suspended, and is to hold it again.
+        const OWED = 1 << 2;
+        /// Its device has noted that it holds the allocation, or did.
+        const IN_HOLDINGS = 1 << 3;
+        /// An Evict of the present span said that nothing was written (RES-22), and nothing was submitted since: it is said of
+        /// what was submitted by then.
+        const NOT_WRITTEN = 1 << 4;
+    }
+}
+
+impl Default for ListEntry {
+    fn default() -> Self {
+        Self { count: 0, spans: SpanQueue::EMPTY, until: U56::default(), is: EntryFlags::empty() }
+    }
+}
+
+/// What a grant or an Evict does to an entry.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub(crate) enum Effect {
+    /// The allocation stays as it is.
+    Nothing,
+    /// The entry holds the allocation until further notice.
+    Open,
+    /// The entry holds the allocation until this submission has been dispatched.
+    Until(SubmissionNo, EvictFlags),
+}
+
+impl ListEntry {
+    /// The last submission made in a granted span that has ended.
+    pub fn until(&self) -> SubmissionNo {
+        self.until.get()
+    }
+
+    /// Submission `last` uses it too.
+    pub fn extend(&mut self, last: SubmissionNo) {
+        self.until = U56::new(self.until().max(last));
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.is.contains(EntryFlags::OPEN)
+    }
+
+    pub fn is_holding(&self) -> bool {
+        self.is.contains(EntryFlags::HOLDING)
+    }
+
+    pub fn is_owed(&self) -> bool {
+        self.is.contains(EntryFlags::OWED)
+    }
+
+    /// Whether something outstanding is to bring the allocation in, or has.
+    pub fn is_outstanding(&self) -> bool {
+        self.is.intersects(EntryFlags::HOLDING | EntryFlags::OWED) || self.has_ungranted_span()
+    }
+
+    /// Sets a flag, or takes it away; whether it was set.
+    pub fn replace(&mut self, flag: EntryFlags, is_set: bool) -> bool {
+        let was_set = self.is.contains(flag);
+        self.is.set(flag, is_set);
+        was_set
+    }
+
+    /// A MakeResident that was granted at once, and has been counted.
+    pub fn join_granted(&mut self) -> Effect {
+        debug_assert!(!self.has_ungranted_span(), "nothing is granted before what came earlier");
+        if self.is_open() {
+            return Effect::Nothing;
+        }
+        self.is -= EntryFlags::NOT_WRITTEN;
+        self.is |= EntryFlags::OPEN;
+        Effect::Open
+    }
+
+    /// A MakeResident that waits for its grant, and has been counted. Returns the span that the grant is for; none if it is
+    /// held already.
+    pub fn join_ungranted(&mut self, spans: &mut Spans) -> Option<SpanNo> {
+        if self.is_open() {
+            return None;
+        }
+        if let Some((number, last)) = spans.last_mut(self.spans)
+            && last.ended.is_none()
+        {
+            last.ungranted += 1;
+            return Some(number);
+        }
+        self.is -= EntryFlags::NOT_WRITTEN;
+        let number = spans.push_back(&mut self.spans);
+        spans.get_mut(number).ungranted = 1;
+        Some(number)
+    }
+
+    /// A request for the span is granted.
+    pub fn grant(&mut self, number: SpanNo, spans: &mut Spans) -> Effect {
+        if self.spans.is_empty() {
+            // The allocation was destroyed, and its owner's uses are forgotten.
+            return Effect::Nothing;
+        }
+        let span = spans.get_mut(number);
+        span.ungranted -= 1;
+        let effect = match (core::mem::replace(&mut span.granted, true), span.ended) {
+            (true, None) => Effect::Nothing,
+            (false, None) => {
+                self.is |= EntryFlags::OPEN;
+                Effect::Open
+            }
+            // Again for each request of an ended span: without a submission in it, it may have lapsed since the last one.
+            (_, Some((last, flags))) => {
+                self.extend(last);
+                Effect::Until(last, flags)
+            }
+        };
+        while spans.first(self.spans).is_some_and(|first| first.granted && first.ungranted == 0) {
+            spans.pop_front(&mut self.spans);
+        }
+        effect
+    }
+
+    /// An Evict after submission `last`; the count must be above 0. Its flags count when the span ends with it; that nothing
+    /// was written may have been said by an earlier one, if nothing was submitted since.
+    pub fn leave(&mut self, last: SubmissionNo, flags: EvictFlags, spans: &mut Spans) -> Effect {
+        self.count -= 1;
+        if flags.contains(EvictFlags::NOT_WRITTEN_TO) {
+            self.is |= EntryFlags::NOT_WRITTEN;
+        }
+        if self.count > 0 {
+            return Effect::Nothing;
+        }
+        let mut flags = flags;
+        flags.set(EvictFlags::NOT_WRITTEN_TO, self.replace(EntryFlags::NOT_WRITTEN, false));
+        if let Some((_, span)) = spans.last_mut(self.spans)
+            && span.ended.is_none()
+        {
+            span.ended = Some((last, flags));
+            if !span.granted {
+                return Effect::Nothing;
+            }
+        }
+        self.is -= EntryFlags::OPEN;
+        self.extend(last);
+        Effect::Until(last, flags)
+    }
+
+    /// No work uses the allocation, and no request brings it in. Nothing holds it, and its count is 0.
+    pub fn forget_uses(&mut self, spans: &mut Spans) {
+        debug_assert!(!self.is_holding() && self.count == 0, "it has left the list, and was let go");
+        while !self.spans.is_empty() {
+            spans.pop_front(&mut self.spans);
+        }
+        *self = Self { is: self.is & EntryFlags::IN_HOLDINGS, ..Self::default() };
+    }
+
+    /// Whether a request that is not granted yet names the allocation.
+    pub fn has_ungranted_span(&self) -> bool {
+        !self.spans.is_empty()
+    }
+}
+
+/// What a device's list weighs, and weighed for what is still outstanding.
+///
+/// Admission compares lists by the largest that any outstanding request or submission was made under: whatever moments the
+/// devices' grants have reached, the lists of those moments fit together.
+#[derive(Debug, Default)]
+pub(crate) struct ListBytes {
+    /// Bytes of allocations with a count above 0.
+    now: u64,
+    /// Earlier weights that outweigh all later ones, oldest first.
+    earlier: VecDeque<Weight>,
+}
+
+#[derive(Debug)]
+struct Weight {
+    bytes: u64,
+    /// The last submission and the last request made under it.
+    last_submission: SubmissionNo,
+    last_request: u64,
+}
+
+impl ListBytes {
+    /// Bytes of the list as it stands.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// The largest weight that anything outstanding was made under.
+    pub fn peak(&self) -> u64 {
+        self.earlier.front().map_or(self.now, |earliest| earliest.bytes.max(self.now))
+    }
+
+    /// The list changes to `bytes` after submission `last_submission` and request `last_request` of its device.
+    pub fn set(&mut self, bytes: u64, last_submission: SubmissionNo, last_request: u64) {
+        while self.earlier.back().is_some_and(|weight| weight.bytes <= self.now) {
+            self.earlier.pop_back();
+        }
+        if self.now > bytes {
+            self.earlier.push_back(Weight { bytes: self.now, last_submission, last_request });
+        }
+        self.now = bytes;
+    }
+
+    /// A portion leaves that has been handed out: what it required is not remembered. Whoever takes its room waits for it, and
+    /// nothing that is outstanding is to find that room again.
+    pub fn lighten(&mut self, bytes: u64) {
+        self.now -= bytes;
+    }
+
+    /// What is outstanding weighs what the list weighs now: part of it is counted in another pool.
+    pub fn recount(&mut self) {
+        self.earlier.clear();
+    }
+
+    /// Whether an earlier weight is remembered.
+    pub fn remembers(&self) -> bool {
+        !self.earlier.is_empty()
+    }
+
+    /// All submissions up to `retired` have retired, and all requests up to `granted` are granted.
+    pub fn forget(&mut self, retired: SubmissionNo, granted: u64) {
+        while self.earlier.front().is_some_and(|w| w.last_submission <= retired && w.last_request <= granted) {
+            self.earlier.pop_front();
+        }
+    }
+}
+
+/// Holds that end when a submission has been dispatched, soonest first; of one submission in the order of the Evicts.
+#[derive(Debug, Default)]
+pub(crate) struct Lapsing {
+    lapses: VecDeque<Lapse>,
+    /// The room of one that is over, for the next.
+    spare: VecDeque<(AllocationIx, EvictFlags)>,
+}
+
+#[derive(Debug)]
+struct Lapse {
+    last: SubmissionNo,
+    /// The allocations, never none.
+    holds: VecDeque<(AllocationIx, EvictFlags)>,
+}
+
+impl Lapsing {
+    /// The hold of the device's entry on allocation `index` ends with `last`.
+    pub fn insert(&mut self, last: SubmissionNo, index: AllocationIx, flags: EvictFlags) {
+        let at = match self.lapses.back() {
+            Some(back) if back.last > last => self.lapses.partition_point(|lapse| lapse.last < last),
+            Some(back) if back.last == last => self.lapses.len() - 1,
+            _ => self.lapses.len(),
+        };
+        if self.lapses.get(at).is_none_or(|lapse| lapse.last != last) {
+            self.lapses.insert(at, Lapse { last, holds: core::mem::take(&mut self.spare) });
+        }
+        self.lapses[at].holds.push_back((index, flags));
+    }
+
+    /// No hold on allocation `index` ends any more.
+    pub fn forget(&mut self, index: AllocationIx) {
+        self.lapses.retain_mut(|lapse| {
+            lapse.holds.retain(|&(held, _)| held != index);
+            !lapse.holds.is_empty()
+        });
+    }
+
+    /// Holds that end with a submission up to `last`: the submission and the allocation.
+    pub fn up_to(&self, last: SubmissionNo) -> impl Iterator<Item = (SubmissionNo, AllocationIx)> {
+        let lapses = self.lapses.iter().take_while(move |lapse| lapse.last <= last);
+        lapses.flat_map(|lapse| lapse.holds.iter().map(|&(index, _)| (lapse.last, index)))
+    }
+
+    /// Whether a hold ends with a submission up to `dispatched`.
+    pub fn is_due(&self, dispatched: SubmissionNo) -> bool {
+        self.lapses.front().is_some_and(|first| first.last <= dispatched)
+    }
+
+    /// The next hold that ends with a submission up to `dispatched`.
+    pub fn pop(&mut self, dispatched: SubmissionNo) -> Option<(AllocationIx, EvictFlags)> {
+        let first = self.lapses.front_mut().filter(|first| first.last <= dispatched)?;
+        let hold = first.holds.pop_front();
+        if first.holds.is_empty() {
+            self.spare = core::mem::take(&mut first.holds);
+            self.lapses.pop_front();
+        }
+        hold
+    }
+}

@@ -1,0 +1,152 @@
+//! The objects that calls name: one record each.
+
+pub(crate) mod allocation;
+pub(crate) mod context;
+pub(crate) mod device;
+pub(crate) mod list;
+pub(crate) mod place;
+pub(crate) mod process;
+pub(crate) mod queue;
+pub(crate) mod request;
+pub(crate) mod spans;
+pub(crate) mod split;
+pub(crate) mod submission;
+pub(crate) mod turn;
+pub(crate) mod uses;
+
+use alloc::{collections::BTreeMap, vec::Vec};
+use core::ops::{Index, IndexMut};
+
+use crate::{
+    adapter::{Adapter, patching::Patched},
+    contract::EngineFence,
+    event::{
+        Event,
+        error::{DeviceErrorReason, DeviceInError},
+    },
+    id::{
+        AllocationId, AllocationIx, ContextIx, DeviceId, DeviceIx, InvalidHandle, MonitoredFenceId, MonitoredFenceIx,
+        PagingQueueIx, ProcessIx, Slots, kind,
+    },
+    moment::{Moment, Output},
+    objects::{
+        allocation::{Allocation, AllocationState, Allocations},
+        context::Context,
+        device::Device,
+        process::{Process, Processes},
+        queue::{MonitoredFence, PagingQueue},
+        submission::FenceValueDesc,
+    },
+    planted::PlantedBug,
+};
+
+/// The records of all objects.
+pub(crate) struct Objects {
+    pub processes: Processes,
+    pub devices: Slots<kind::Device, Device>,
+    pub contexts: Slots<kind::Context, Context>,
+    pub paging_queues: Slots<kind::PagingQueue, PagingQueue>,
+    pub monitored_fences: Slots<kind::MonitoredFence, MonitoredFence>,
+    pub allocations: Allocations,
+    /// What is known of allocations on an adapter without GPU virtual addresses.
+    pub patched: BTreeMap<AllocationIx, Patched>,
+    /// Allocations of which no trace is left; the driver and the host are still to be told.
+    pub dead: Vec<AllocationIx>,
+    /// Allocations and devices that have closed them and no longer use them; the driver is still to be told.
+    pub closed: Vec<(AllocationIx, DeviceIx)>,
+}
+
+impl Objects {
+    pub fn new() -> Self {
+        Self {
+            processes: Slots::new(),
+            devices: Slots::new(),
+            contexts: Slots::new(),
+            paging_queues: Slots::new(),
+            monitored_fences: Slots::new(),
+            allocations: Slots::new(),
+            patched: BTreeMap::new(),
+            dead: Vec::new(),
+            closed: Vec::new(),
+        }
+    }
+}
+
+macro_rules! index {
+    ($($table:ident: $ix:ty => $record:ty;)*) => {
+        $(impl Index<$ix> for Objects {
+            type Output = $record;
+            #[inline]
+            fn index(&self, index: $ix) -> &$record {
+                &self.$table[index]
+            }
+        }
+
+        impl IndexMut<$ix> for Objects {
+            #[inline]
+            fn index_mut(&mut self, index: $ix) -> &mut $record {
+                &mut self.$table[index]
+            }
+        })*
+    };
+}
+
+index! {
+    processes: ProcessIx => Process;
+    devices: DeviceIx => Device;
+    contexts: ContextIx => Context;
+    paging_queues: PagingQueueIx => PagingQueue;
+    monitored_fences: MonitoredFenceIx => MonitoredFence;
+    allocations: AllocationIx => Allocation;
+}
+
+impl Objects {
+    /// Raises a fence that exists to `value`, and says so.
+    pub(crate) fn raise_fence(&mut self, moment: &mut Moment, fence: MonitoredFenceId, value: u64) {
+        let books = &mut self[fence.ix()];
+        if value <= books.value {
+            return;
+        }
+        books.value = value;
+        moment.events.record(|| Event::MonitoredFenceSignaled { fence, value });
+        moment.outputs.push_back(Output::MonitoredFenceSignaled { fence, value });
+    }
+
+    /// What a submission waits for on the GPU because of the monitored fences that it names; none for one that waits for what
+    /// is not dispatched.
+    pub(crate) fn fence_waits(&self, waits: &[FenceValueDesc]) -> impl Iterator<Item = Option<EngineFence>> {
+        waits.iter().filter_map(|&FenceValueDesc { fence, value }| {
+            let fence = &self[fence.ix()];
+            let signal = || fence.dispatched.iter().find(|&&(dispatched, _)| dispatched >= value);
+            (fence.value < value).then(|| signal().map(|&(_, signal)| signal))
+        })
+    }
+
+    /// The index of an allocation that the caller has not destroyed.
+    pub(crate) fn lookup_allocation(&self, adapter: &Adapter, id: AllocationId) -> Result<AllocationIx, InvalidHandle> {
+        let is_reused = adapter.has_bug(PlantedBug::IgnoreGenerations) && self.allocations.contains(id.ix());
+        let index = if is_reused { id.ix() } else { self.allocations.lookup(id)? };
+        if self[index].state.contains(AllocationState::DESTROYED) {
+            return Err(InvalidHandle { kind: "allocation", index: index.get() });
+        }
+        Ok(index)
+    }
+
+    /// Refuses calls on a device that is in error.
+    pub(crate) fn check_device(&self, moment: &Moment, index: DeviceIx) -> Result<(), DeviceInError> {
+        let adapter = moment.failed.as_ref().map(|_| DeviceErrorReason::AdapterInError);
+        match adapter.or(self[index].error) {
+            Some(reason) => Err(DeviceInError { device: self.devices.id(index), reason }),
+            None => Ok(()),
+        }
+    }
+
+    /// The manager's allocation by its number in requests and plans.
+    pub(crate) fn allocation_id(&self, index: AllocationIx) -> AllocationId {
+        self.allocations.id(index)
+    }
+
+    pub(crate) fn device_id(&self, index: DeviceIx) -> DeviceId {
+        self.devices.id(index)
+    }
+}

@@ -1,0 +1,26 @@
+//! A process: an address space, and the tables that show it to the GPU.
+
+use crate::{
+    budget::Standing,
+    contract::KmdProcessHandle,
+    data::ordered_set::OrderedSet,
+    gpu_va::{PageTables, VaSpace},
+    id::{DeviceIx, Slots, kind},
+};
+
+pub(crate) type Processes = Slots<kind::Process, Process>;
+
+/// One process.
+#[derive(Debug)]
+pub(crate) struct Process {
+    /// What the driver calls it.
+    pub handle: KmdProcessHandle,
+    pub space: VaSpace,
+    pub tables: PageTables,
+    /// Its devices.
+    pub devices: OrderedSet<DeviceIx>,
+    /// Nothing more of it is handed out until nothing of it is in flight, and a page was cut.
+    pub is_paused: bool,
+    /// What it means to the user.
+    pub standing: Standing,
+}

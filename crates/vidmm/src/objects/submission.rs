@@ -1,0 +1,57 @@
+//! What a client submits.
+
+use alloc::{boxed::Box, vec::Vec};
+
+use crate::{
+    id::{AllocationId, MonitoredFenceId, SubmissionNo},
+    objects::split::References,
+};
+
+/// Work for an engine.
+#[derive(Clone, Debug, Default)]
+pub struct SubmitDesc {
+    /// The commands, encoded by the user-mode driver.
+    pub dma_buffer: Vec<u8>,
+    /// Fences that must have reached their values before it runs.
+    pub waits: Vec<FenceValueDesc>,
+    /// Fences that its end signals.
+    pub signals: Vec<FenceValueDesc>,
+    /// The allocations that it uses, if engines do not find them by GPU virtual addresses, or they are to be checked: all must be on
+    /// the device's list (RES-04).
+    #[doc(alias = "DXGK_ALLOCATIONLIST")]
+    pub allocations: Vec<AllocationId>,
+}
+
+/// A monitored fence and a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FenceValueDesc {
+    /// The fence.
+    pub fence: MonitoredFenceId,
+    /// The value.
+    pub value: u64,
+}
+
+impl SubmitDesc {
+    /// All that it names: while it is queued they exist.
+    pub(crate) fn fences(&self) -> impl Iterator<Item = &FenceValueDesc> {
+        self.waits.iter().chain(&self.signals)
+    }
+}
+
+/// Work that waits for its dispatch.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    /// Its number within the device; 0 if it is prepared portion by portion: then each portion gets its own when it is handed
+    /// out.
+    pub number: SubmissionNo,
+    pub desc: SubmitDesc,
+    /// What it refers to, without GPU virtual addresses.
+    pub references: Option<Box<References>>,
+}
+
+impl Submission {
+    /// Whether its references drive residency: its portions are decided one after the other (SPL-01).
+    pub fn is_prepared(&self) -> bool {
+        self.number == 0
+    }
+}

@@ -1,0 +1,124 @@
+//! Turns: which devices run while the lists of all do not fit together (RES-71, U-38, U-39).
+
+use alloc::vec::Vec;
+
+use crate::{
+    data::ordered_set::OrderedSet,
+    id::{DeviceIx, PlanNo},
+    units::Nanoseconds,
+};
+
+const MILLISECOND: Nanoseconds = 1_000_000;
+
+/// A busy device runs at least so long before it yields to another (U-39).
+pub(crate) const SLICE_MIN: Nanoseconds = 100 * MILLISECOND;
+
+/// Its slice is also so many times as long as its paging took: then most of the time is useful work.
+pub(crate) const SLICE_PER_PAGING: u64 = 4;
+
+/// A device that has waited so long goes first, and others yield to it even within their budget.
+pub(crate) const STARVATION: Nanoseconds = 1000 * MILLISECOND;
+
+/// How long a device that is asked to trim has for it before it yields.
+pub(crate) const TRIM_GRACE: Nanoseconds = 10 * MILLISECOND;
+
+/// What was pushed out comes back by itself only when nobody had to yield for so long.
+pub(crate) const CALM: Nanoseconds = 100 * MILLISECOND;
+
+/// And only if this part of the pool stays free: 1/16.
+pub(crate) const CALM_SHARE: u64 = 16;
+
+/// Whether a device's work runs (RES-71).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Activity {
+    /// It is promised what its list needs.
+    #[default]
+    Active,
+    /// Nothing is dispatched or granted any more; what is in flight, and what it holds, stays in place.
+    Yielding,
+    /// Nothing is in flight: its list is not required.
+    Suspended,
+}
+
+/// A device's turn.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    pub activity: Activity,
+    /// It yields for others, and is suspended as soon as nothing of it is in flight. Otherwise it yields because its own list
+    /// has grown, and is suspended only if that makes room for who comes before it.
+    pub gives_way: bool,
+    /// Without GPU virtual addresses: it finds no place beside what others hold, and waits for all memory. Who has reference lists
+    /// then keeps device lists from it until its slice is over or nothing of it is left to run.
+    pub takes_all: bool,
+    /// It was stopped by a call, and no turn comes before that ends.
+    pub is_halted: bool,
+    /// Since when it has had work and no turn.
+    pub waits_since: Option<Nanoseconds>,
+    /// When its list was brought back, and the plans for that which have not retired.
+    pub resumed_at: Nanoseconds,
+    pub plans: Vec<PlanNo>,
+    /// The paging engine's fence that completes these plans; none until they are built.
+    pub unbuilt: bool,
+    pub paging_fence: u64,
+    /// When its list was there, and how long it may run from then on.
+    pub began_at: Nanoseconds,
+    pub slice: Nanoseconds,
+    /// When it last submitted or ended something.
+    pub last_busy: Nanoseconds,
+    /// When it was last asked to trim to its budget.
+    pub asked_to_trim_at: Option<Nanoseconds>,
+}
+
+impl Turn {
+    /// The first turn of a device that is created at `now`.
+    pub fn new(now: Nanoseconds) -> Self {
+        Self { last_busy: now, began_at: now, slice: SLICE_MIN, ..Self::default() }
+    }
+
+    /// What work waits for on the paging engine; none while that is not known.
+    pub fn fence(&self) -> Option<u64> {
+        (!self.unbuilt).then_some(self.paging_fence)
+    }
+}
+
+/// Everybody's turns.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    /// Active devices whose list is on its way back.
+    pub resuming: OrderedSet<DeviceIx>,
+    /// Devices whose allocations are to be placed anew, as soon as they can yield for it.
+    pub to_replace: OrderedSet<DeviceIx>,
+    /// Active devices that may have allocations elsewhere than they prefer.
+    pub demoted: OrderedSet<DeviceIx>,
+    /// When a device last yielded for another.
+    pub last_yield: Nanoseconds,
+    /// Whether the adapter has power, and whether it is wanted back as soon as it is gone.
+    pub power: Power,
+    pub power_up_wanted: bool,
+}
+
+impl Turns {
+    /// Whether there is power, and the list of every device that has its turn is there and where it prefers to be.
+    pub fn is_calm(&self) -> bool {
+        self.power == Power::Up
+            && [&self.resuming, &self.to_replace, &self.demoted].into_iter().all(OrderedSet::is_empty)
+    }
+
+    /// The device is gone.
+    pub fn forget(&mut self, device: DeviceIx) {
+        for devices in [&mut self.resuming, &mut self.to_replace, &mut self.demoted] {
+            devices.remove(&device);
+        }
+    }
+}
+
+/// Whether the adapter has power.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Power {
+    #[default]
+    Up,
+    /// Devices drain, then everything leaves.
+    GoingDown,
+    /// Everything is in system memory.
+    Down,
+}

@@ -1,0 +1,44 @@
+use crate::{
+    id::{AllocationIx, DeviceIx},
+    objects::{Objects, allocation::AllocationState, list::ListEntry},
+};
+
+impl Objects {
+    /// Whether the content of an allocation is lost when it leaves the place where it is.
+    pub(crate) fn is_worthless(&self, index: AllocationIx) -> bool {
+        self.is_dead(index) || self.is_discardable(index)
+    }
+
+    /// Whether an allocation was destroyed and no work will use it (RES-91).
+    pub(crate) fn is_dead(&self, index: AllocationIx) -> bool {
+        self[index].state.contains(AllocationState::DESTROYED) && self.is_done_with(index)
+    }
+
+    /// Whether an allocation is offered and no work that was submitted before will use it (RES-61).
+    pub(crate) fn is_discardable(&self, index: AllocationIx) -> bool {
+        self[index].state.contains(AllocationState::OFFERED) && self.is_done_with(index)
+    }
+
+    /// Whether nothing that was submitted and not dispatched requires the allocation. The work of a suspended device does,
+    /// although nothing holds what it requires.
+    pub(crate) fn is_done_with(&self, index: AllocationIx) -> bool {
+        let is_used = |device: DeviceIx, entry: &ListEntry| self.is_to_be_used(device, entry);
+        !self[index].any_entry(is_used) && !self.is_queued(index)
+    }
+
+    /// Whether a device's list requires an allocation for what is not dispatched, or not submitted yet.
+    pub(crate) fn is_to_be_used(&self, device: DeviceIx, entry: &ListEntry) -> bool {
+        entry.is_open() || entry.has_ungranted_span() || entry.until() > self[device].dispatched()
+    }
+
+    /// Whether another device than `device` will still use an allocation, although it may not have it open any more.
+    pub(crate) fn is_to_be_used_by_others(&self, index: AllocationIx, device: DeviceIx) -> bool {
+        let is_used = |other: DeviceIx, entry: &ListEntry| other != device && self.is_to_be_used(other, entry);
+        self[index].any_entry(is_used)
+    }
+
+    /// Whether a queued DMA buffer refers to an allocation.
+    pub(crate) fn is_queued(&self, index: AllocationIx) -> bool {
+        self.patched.get(&index).is_some_and(|patched| patched.queued > 0)
+    }
+}

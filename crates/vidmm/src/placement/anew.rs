@@ -1,0 +1,72 @@
+//! A device's list placed anew: all that it requires leaves its place in thought, and gets one in the order that admission has
+//! proved (`packing.rs`). So whatever pieces the free ranges are in, a device with nobody beside it always finds its places.
+
+use alloc::vec::Vec;
+
+use crate::{
+    adapter::{patching::Wish, pool::Pool},
+    id::{AllocationIx, DeviceIx},
+    placement::{self, Done, Target, Trial, moving},
+    residency::{place, weight},
+    state::State,
+};
+
+/// Gives all that `device` requires in a pool new places: what it holds, and `members`. Returns whether all have one; if
+/// not, some steps are to be taken back.
+pub(crate) fn try_anew(
+    state: &mut State,
+    trial: &mut Trial,
+    device: DeviceIx,
+    members: &[AllocationIx],
+    pool: Pool,
+) -> bool {
+    let mut required = weight::on_list(&state.objects, device, |entry| entry.is_holding());
+    required.extend(members);
+    let mut required = Vec::from_iter(required);
+    required.retain(|&index| state.objects[index].pool() == pool);
+    if !required.iter().all(|&index| moving::may_move(&state.objects, index)) {
+        return false;
+    }
+    weight::sort_for_packing(&state.objects, &mut required, pool);
+    match pool {
+        Pool::Memory => try_anew_in_memory(state, trial, &required),
+        Pool::System => try_anew_in_aperture(state, trial, &required),
+    }
+}
+
+pub(crate) fn try_anew_in_memory(state: &mut State, trial: &mut Trial, required: &[AllocationIx]) -> bool {
+    for &index in required {
+        if let Some(range) = place::memory_range(&state.objects, index) {
+            placement::free_for(&mut state.memory, trial, range);
+        }
+        placement::note_member(trial, index, None);
+    }
+    while let Some(victim) = placement::next_candidate(&state.objects, &state.residency, trial) {
+        placement::free_victim(&mut state.objects, &mut state.memory, trial, victim);
+    }
+    for &index in required {
+        let wish = Wish { alignment: weight::alignment(&state.objects, index, Pool::Memory), ..Wish::default() };
+        let size = state.objects[index].size;
+        let Some(range) = state.memory.placer.linear().allocate(size, &wish) else { return false };
+        trial.done.push(Done::Taken(range));
+        let stays = place::memory_range(&state.objects, index) == Some(range);
+        placement::note_member(trial, index, (!stays).then_some(Target::Memory(range)));
+    }
+    true
+}
+
+pub(crate) fn try_anew_in_aperture(state: &mut State, trial: &mut Trial, required: &[AllocationIx]) -> bool {
+    for &index in required {
+        if let Some(range) = state.memory.aperture.assigned(index) {
+            state.memory.aperture.release(index);
+            trial.done.push(Done::Unassigned { index, range });
+        }
+    }
+    for &index in required {
+        let size = state.objects[index].size;
+        let Some(range) = state.memory.aperture.assign(index, size, None) else { return false };
+        trial.done.push(Done::Assigned(index));
+        moving::note_in_aperture(&mut state.objects, trial, index, range);
+    }
+    placement::fits_in_system(&state.memory, &state.residency, trial, 0, 0)
+}

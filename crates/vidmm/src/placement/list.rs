@@ -1,0 +1,134 @@
+//! Room for a device's list where each allocation is one range: the same trials as for portions, with other members (D3).
+//!
+//! A list finds its places beside what others require, or by moving what nothing uses; or, with nobody beside it, placed anew.
+//! Whoever finds none waits for its turn, and others yield to it (`turns.rs`).
+
+use alloc::{collections::BTreeSet, vec::Vec};
+use core::cmp::Reverse;
+
+use crate::{
+    adapter::{
+        Adapter,
+        pool::{PerPool, Pool},
+    },
+    id::{AllocationIx, DeviceIx},
+    objects::{Objects, allocation::AllocationState, request::RequestKind, spans::SpanNo, turn::CALM_SHARE},
+    placement::{self, Mark, Trial, anew},
+    residency::{holds, views, weight},
+    state::State,
+};
+
+/// What a request names, or what is to be brought back.
+pub(crate) type Items = [(AllocationIx, Option<SpanNo>)];
+
+/// Whether a device that waits for its turn would find its places now, if it had the turn.
+pub(crate) fn would_be_placed(state: &mut State, device: DeviceIx) -> bool {
+    if state.objects[device].is_in_flight() {
+        // What it runs keeps its places, and ends.
+        return true;
+    }
+    let mut items = holds::items_to_bring_back(&state.objects, device);
+    items.extend(next_with_turn(state, device).iter().flatten());
+    if items.iter().any(|&(index, _)| views::waits_for_unlock(&state.objects, index)) {
+        return true;
+    }
+    let mut trial = Trial::default();
+    let members = members_of(&state.objects, &items);
+    let is_placed = try_list(state, &mut trial, device, &members);
+    placement::undo(&mut state.memory, &mut trial, Mark::START);
+    is_placed
+}
+
+/// What the next request of a device that is not granted asks for, if the device may hold that beside what it held.
+pub(crate) fn next_with_turn(state: &State, device: DeviceIx) -> Option<Vec<(AllocationIx, Option<SpanNo>)>> {
+    let books = &state.objects[device];
+    let RequestKind::MakeResident(items) = &books.requests.get(books.granted)?.kind else { return None };
+    let is_required = |&(index, _): &(AllocationIx, _)| state.objects[index].is_required();
+    let items = Vec::from_iter(items.iter().copied().filter(is_required));
+    let indices: BTreeSet<AllocationIx> = items.iter().map(|&(index, _)| index).collect();
+    let mut added: PerPool<u64> = PerPool::default();
+    for &index in &indices {
+        let allocation = &state.objects[index];
+        let is_counted = allocation.entry(device).is_some_and(|entry| entry.is_holding() || entry.is_owed());
+        added[allocation.pool()] += if is_counted { 0 } else { allocation.size };
+    }
+    let is_visible = !items.iter().any(|&(index, _)| views::waits_for_unlock(&state.objects, index));
+    let may_be_held = state.shares.may_hold(&state.objects, &state.memory, device, added)
+        && weight::packs_with(&state.adapter, &state.objects, &state.memory, device, indices.into_iter());
+    (is_visible && may_be_held).then_some(items)
+}
+
+/// The allocations of `items`, each once: first what is somewhere already, then the largest.
+pub(crate) fn members_of(objects: &Objects, items: &Items) -> Vec<AllocationIx> {
+    let mut members: Vec<AllocationIx> = items.iter().map(|&(index, _)| index).collect();
+    members.sort_unstable_by_key(|&index| {
+        let allocation = &objects[index];
+        (allocation.place.is_none(), Reverse(allocation.size), index)
+    });
+    members.dedup();
+    members
+}
+
+/// Gives members of a device's list their places. Where the free ranges are in too small pieces, all that the device requires
+/// is placed anew.
+pub(crate) fn try_list(state: &mut State, trial: &mut Trial, device: DeviceIx, members: &[AllocationIx]) -> bool {
+    for pool in Pool::ALL {
+        let mark = trial.mark();
+        let of_pool = |index: &AllocationIx| state.objects[*index].pool() == pool;
+        let of_pool = Vec::from_iter(members.iter().copied().filter(of_pool));
+        if of_pool.iter().all(|&index| placement::try_member(state, trial, index)) {
+            continue;
+        }
+        placement::undo(&mut state.memory, trial, mark);
+        if !anew::try_anew(state, trial, device, &of_pool, pool) {
+            placement::undo(&mut state.memory, trial, Mark::START);
+            return false;
+        }
+    }
+    true
+}
+
+/// Whether all that a device has in system memory and would rather have in the memory segment fits there, with room to
+/// spare.
+pub(crate) fn could_come_back(state: &State, device: DeviceIx) -> bool {
+    let books = &state.objects[device];
+    let demoted: u64 = movable(&state.adapter, &state.objects, device)
+        .filter(|&(_, pools)| pools[0] == Some(Pool::Memory))
+        .map(|(index, _)| {
+            let allocation = &state.objects[index];
+            if allocation.pool() == Pool::System { allocation.size } else { 0 }
+        })
+        .sum();
+    let spare = state.memory.list_capacity(Pool::Memory) / CALM_SHARE;
+    let beside = state.shares.not_promised_to_others(&state.objects, &state.memory, device, Pool::Memory);
+    demoted > 0 && books.needed(Pool::Memory).saturating_add(demoted).saturating_add(spare) <= beside
+}
+
+/// Allocations of a device that may be elsewhere than they are, and that no other device counts; with the pools where they
+/// may be, first choice first.
+pub(crate) fn movable(
+    adapter: &Adapter,
+    objects: &Objects,
+    device: DeviceIx,
+) -> impl Iterator<Item = (AllocationIx, [Option<Pool>; 2])> {
+    let books = &objects[device];
+    let held = books.holdings.iter().copied();
+    let to_bring_back = books.to_bring_back.iter().filter_map(|&id| objects.allocations.lookup(id).ok());
+    held.chain(to_bring_back).filter_map(move |index| {
+        if !objects.allocations.contains(index) {
+            return None;
+        }
+        let allocation = &objects[index];
+        let is_only_here = allocation.openings().next().is_none() && allocation.device == device;
+        let is_listed = allocation.entry(device).is_some_and(|entry| entry.count > 0);
+        let allocation_state = allocation.state;
+        let pools = allocation.allowed_pools();
+        let may_move = is_only_here && is_listed && pools != [Some(allocation.pool()), None];
+        // A range of the aperture is assigned at admission; without GPU virtual addresses with the grant, but what was admitted
+        // to one pool stays there unless the CPU is to see it.
+        let is_to_be_seen = allocation_state.intersects(AllocationState::LOCKED | AllocationState::LOCK_PENDING);
+        let is_free = !allocation_state.contains(AllocationState::ACCESSED_PHYSICALLY)
+            || (adapter.is_physical() && is_to_be_seen);
+        (may_move && is_free).then_some((index, pools))
+    })
+}

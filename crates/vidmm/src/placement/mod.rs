@@ -1,0 +1,325 @@
+//! A trial: what a portion or a device's list would require is given its places one after another, and taken back if it does not
+//! fit.
+//!
+//! It works on the free ranges themselves, and writes down what it did: going back costs what was tried, and keeping it is free.
+
+pub(crate) mod list;
+pub(crate) mod room;
+
+use alloc::{collections::BTreeMap, vec::Vec};
+
+use crate::{
+    adapter::pool::Pool,
+    id::AllocationIx,
+    memory::Memory,
+    objects::{Objects, allocation::AllocationState, place::Place},
+    residency::{Residents, place},
+    state::State,
+    units::Extent,
+};
+
+pub(crate) mod anew;
+pub(crate) mod moving;
+
+/// What was tried so far.
+#[derive(Default)]
+pub(super) struct Trial {
+    done: Vec<Done>,
+    /// Residents of the memory segment whose ranges were freed for it, in the order in which they would go.
+    victims: Vec<AllocationIx>,
+    /// The last that was looked at among those that may go.
+    looked_at: Option<AllocationIx>,
+    /// What is required and where it goes; none is where it is.
+    pub members: BTreeMap<AllocationIx, Option<Target>>,
+    /// Bytes that members take of system memory, and take already.
+    wanted_in_system: u64,
+    kept_in_system: u64,
+}
+
+/// Where a member goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Target {
+    Memory(Extent),
+    Aperture,
+}
+
+/// A step of a trial.
+enum Done {
+    Taken(Extent),
+    Freed(Extent),
+    Victim,
+    /// The next candidate was looked for, from this one on.
+    Looked {
+        before: Option<AllocationIx>,
+    },
+    Spared {
+        position: usize,
+        index: AllocationIx,
+    },
+    Assigned(AllocationIx),
+    Unassigned {
+        index: AllocationIx,
+        range: Extent,
+    },
+    Member {
+        index: AllocationIx,
+        before: Option<Option<Target>>,
+    },
+    /// What was wanted in system memory before, and kept.
+    System {
+        wanted: u64,
+        kept: u64,
+    },
+}
+
+/// Where a trial was once.
+#[derive(Clone, Copy)]
+pub(super) struct Mark(usize);
+
+impl Mark {
+    /// Before anything was tried.
+    pub const START: Self = Self(0);
+}
+
+impl Trial {
+    /// Where the trial is.
+    pub fn mark(&self) -> Mark {
+        Mark(self.done.len())
+    }
+}
+
+/// What a trial has come to.
+pub(super) struct Verdict {
+    /// Who must go, in that order.
+    pub victims: Vec<AllocationIx>,
+    /// What is required, and where it goes; none is where it is.
+    pub members: BTreeMap<AllocationIx, Option<Target>>,
+}
+
+/// Gives an allocation its place beside the other members. Returns whether it has one; if not, some steps are to be taken
+/// back.
+pub(crate) fn try_member(state: &mut State, trial: &mut Trial, index: AllocationIx) -> bool {
+    if trial.members.contains_key(&index) {
+        return true;
+    }
+    let is_there = match state.objects[index].place {
+        // Where a list counts it, and nowhere else.
+        Some(place)
+            if pools_of(&state.objects, index).all(|pool| pool != place.pool())
+                && place::is_counted(&state.objects, index) =>
+        {
+            false
+        }
+        Some(Place::Memory(_)) => keep_in_memory(&mut state.objects, &mut state.memory, trial, index),
+        Some(_) => keep_in_system(state, trial, index),
+        None => false,
+    };
+    is_there
+        || pools_of(&state.objects, index).any(|pool| try_in(state, trial, index, pool))
+        || pools_of(&state.objects, index).any(|pool| moving::try_by_resettling(state, trial, index, pool))
+}
+
+/// The pools that a member may be in: what a device's list requires, in the one where that counts it.
+pub(crate) fn pools_of(objects: &Objects, index: AllocationIx) -> impl Iterator<Item = Pool> + use<> {
+    let allocation = &objects[index];
+    let pools =
+        if place::is_counted(objects, index) { [Some(allocation.pool()), None] } else { allocation.allowed_pools() };
+    pools.into_iter().flatten()
+}
+
+pub(crate) fn try_in(state: &mut State, trial: &mut Trial, index: AllocationIx, pool: Pool) -> bool {
+    match pool {
+        Pool::Memory => try_in_memory(state, trial, index),
+        Pool::System => try_in_system(state, trial, index),
+    }
+}
+
+/// What is in the memory segment stays there; unless it was tried as a victim, and its room is taken.
+pub(crate) fn keep_in_memory(
+    objects: &mut Objects,
+    memory: &mut Memory,
+    trial: &mut Trial,
+    index: AllocationIx,
+) -> bool {
+    let range = place::memory_range(objects, index).expect("it is in the memory segment");
+    if let Some(position) = trial.victims.iter().position(|&victim| victim == index) {
+        if memory.placer.linear().take(range).is_none() {
+            return false;
+        }
+        trial.done.push(Done::Taken(range));
+        trial.victims.remove(position);
+        trial.done.push(Done::Spared { position, index });
+    }
+    note_member(trial, index, None);
+    true
+}
+
+pub(crate) fn keep_in_system(state: &mut State, trial: &mut Trial, index: AllocationIx) -> bool {
+    let allocation = &state.objects[index];
+    let (size, shown_at) = (
+        allocation.size,
+        match allocation.place {
+            Some(Place::Aperture(page)) => Some(page.bytes()),
+            _ => None,
+        },
+    );
+    // It was counted among what may be taken, perhaps for a member that was looked at before.
+    let (_, kept) = bytes_in_system(&state.objects, index, None);
+    if !fits_in_system(&state.memory, &state.residency, trial, 0, kept) {
+        return false;
+    }
+    if state.memory.aperture.assigned(index).is_none() {
+        match state.memory.aperture.assign(index, size, shown_at) {
+            Some(range) if Some(range.offset) == shown_at => trial.done.push(Done::Assigned(index)),
+            found => {
+                // Its range is another's now: it goes elsewhere.
+                found.into_iter().for_each(|_| state.memory.aperture.release(index));
+                return false;
+            }
+        }
+    }
+    note_in_system(&mut state.objects, trial, index, None);
+    note_member(trial, index, None);
+    true
+}
+
+/// A range of the memory segment for the allocation: where there is one; where victims make one; or where other members
+/// make one by moving.
+pub(crate) fn try_in_memory(state: &mut State, trial: &mut Trial, index: AllocationIx) -> bool {
+    let size = state.objects[index].size;
+    if size > state.memory.placer.size() {
+        return false;
+    }
+    let wish = state.objects.patched.get(&index).map(|patched| patched.wish.clone()).unwrap_or_default();
+    let range = loop {
+        if let Some(range) = state.memory.placer.linear().allocate(size, &wish) {
+            break range;
+        }
+        let Some(victim) = next_candidate(&state.objects, &state.residency, trial) else {
+            return moving::try_by_moving(&mut state.objects, &mut state.memory, trial, index);
+        };
+        free_victim(&mut state.objects, &mut state.memory, trial, victim);
+    };
+    trial.done.push(Done::Taken(range));
+    note_member(trial, index, Some(Target::Memory(range)));
+    true
+}
+
+/// Who goes next in the memory segment, in the documented order (CRE-31a).
+pub(crate) fn next_candidate(objects: &Objects, residency: &Residents, trial: &mut Trial) -> Option<AllocationIx> {
+    trial.done.push(Done::Looked { before: trial.looked_at });
+    loop {
+        let next = residency.evictable[Pool::Memory].after(&objects.allocations, trial.looked_at)?;
+        trial.looked_at = Some(next);
+        if !trial.members.contains_key(&next) {
+            return Some(next);
+        }
+    }
+}
+
+pub(crate) fn free_victim(objects: &mut Objects, memory: &mut Memory, trial: &mut Trial, victim: AllocationIx) {
+    let freed = place::memory_range(objects, victim).expect("what is evictable there is there");
+    free_for(memory, trial, freed);
+    trial.victims.push(victim);
+    trial.done.push(Done::Victim);
+}
+
+pub(crate) fn free_for(memory: &mut Memory, trial: &mut Trial, range: Extent) {
+    memory.placer.linear().release(range);
+    trial.done.push(Done::Freed(range));
+}
+
+/// A range of the aperture for the allocation, and a part of the commit limit.
+pub(crate) fn try_in_system(state: &mut State, trial: &mut Trial, index: AllocationIx) -> bool {
+    let size = state.objects[index].size;
+    if !fits_in_system(&state.memory, &state.residency, trial, size, 0) {
+        return false;
+    }
+    if state.memory.aperture.assign(index, size, None).is_some() {
+        trial.done.push(Done::Assigned(index));
+    } else if !moving::assign_by_moving(&mut state.objects, &mut state.memory, trial, index) {
+        return false;
+    }
+    note_in_system(&mut state.objects, trial, index, Some(Target::Aperture));
+    note_member(trial, index, Some(Target::Aperture));
+    true
+}
+
+/// Whether what members want of system memory fits, with so many bytes more, beside what must stay there, and so many more.
+pub(crate) fn fits_in_system(memory: &Memory, residency: &Residents, trial: &Trial, wanted: u64, kept: u64) -> bool {
+    let evictable = residency.evictable[Pool::System].bytes() - trial.kept_in_system - kept;
+    trial.wanted_in_system + wanted <= memory.commit.available() + evictable
+}
+
+pub(crate) fn note_member(trial: &mut Trial, index: AllocationIx, target: Option<Target>) {
+    let before = trial.members.insert(index, target);
+    trial.done.push(Done::Member { index, before });
+}
+
+/// A member is in system memory: it comes, or stays.
+pub(crate) fn note_in_system(objects: &mut Objects, trial: &mut Trial, index: AllocationIx, target: Option<Target>) {
+    let (wanted, kept) = bytes_in_system(objects, index, target);
+    trial.done.push(Done::System { wanted: trial.wanted_in_system, kept: trial.kept_in_system });
+    trial.wanted_in_system += wanted;
+    trial.kept_in_system += kept;
+}
+
+/// Bytes of system memory that a member takes, and those that it keeps from being taken.
+pub(crate) fn bytes_in_system(objects: &Objects, index: AllocationIx, target: Option<Target>) -> (u64, u64) {
+    let allocation = &objects[index];
+    let is_there = allocation.place.is_some_and(|place| place.pool() == Pool::System);
+    match target {
+        // It gives back what it takes.
+        Some(_) if is_there && !allocation.state.contains(AllocationState::EVICTABLE) => (0, 0),
+        Some(_) => (allocation.size, 0),
+        None if allocation.state.contains(AllocationState::EVICTABLE) => (0, allocation.size),
+        None => (0, 0),
+    }
+}
+
+/// Ends a trial: nothing of the memory segment has changed yet, and ranges of the aperture are assigned. A victim whose range
+/// nobody needs after all is none.
+pub(crate) fn conclude(objects: &mut Objects, memory: &mut Memory, mut trial: Trial) -> Verdict {
+    let mut victims = core::mem::take(&mut trial.victims);
+    // A member whose range went to another moves.
+    victims.retain(|index| !trial.members.contains_key(index));
+    victims.retain(|&index| {
+        let range = place::memory_range(objects, index).expect("a victim is in the memory segment");
+        let is_needed = memory.placer.linear().take(range).is_none();
+        if !is_needed {
+            trial.done.push(Done::Taken(range));
+        }
+        is_needed
+    });
+    for done in trial.done.into_iter().rev() {
+        match done {
+            Done::Taken(range) => memory.placer.linear().release(range),
+            Done::Freed(range) => memory.placer.linear().take(range).expect("it was free then"),
+            _ => {}
+        }
+    }
+    Verdict { victims, members: trial.members }
+}
+
+/// Takes back all that was done since `mark`.
+pub(crate) fn undo(memory: &mut Memory, trial: &mut Trial, mark: Mark) {
+    while trial.done.len() > mark.0 {
+        match trial.done.pop().expect("there is more than at the mark") {
+            Done::Taken(range) => memory.placer.linear().release(range),
+            Done::Freed(range) => memory.placer.linear().take(range).expect("it was free then"),
+            Done::Victim => drop(trial.victims.pop()),
+            Done::Looked { before } => trial.looked_at = before,
+            Done::Spared { position, index } => trial.victims.insert(position, index),
+            Done::Assigned(index) => memory.aperture.release(index),
+            Done::Unassigned { index, range } => {
+                let again = memory.aperture.assign(index, range.size, Some(range.offset));
+                debug_assert_eq!(again, Some(range), "it was its own");
+            }
+            Done::Member { index, before: None } => drop(trial.members.remove(&index)),
+            Done::Member { index, before: Some(before) } => drop(trial.members.insert(index, before)),
+            Done::System { wanted, kept } => {
+                (trial.wanted_in_system, trial.kept_in_system) = (wanted, kept);
+            }
+        }
+    }
+}

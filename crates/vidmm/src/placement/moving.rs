@@ -1,0 +1,181 @@
+//! Room that is made by moving: members go elsewhere within their memory, or to the other one (SPL-08); and what lists keep in
+//! place moves too while nothing uses it.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+
+use crate::{
+    adapter::pool::Pool,
+    id::{AllocationIx, DeviceIx},
+    linear::Movable,
+    memory::Memory,
+    objects::{Objects, place::Place},
+    placement::{self, Done, Target, Trial},
+    residency::{place, weight},
+    state::State,
+    units::{Extent, PAGE_SIZE_64K},
+};
+
+/// Lets those move that need not stay where they are, the largest first, until there is a place for all.
+pub(crate) fn try_by_moving(
+    objects: &mut Objects,
+    memory: &mut Memory,
+    trial: &mut Trial,
+    index: AllocationIx,
+) -> bool {
+    let members = movable_in(objects, memory, trial, Pool::Memory);
+    let alignment = |index: AllocationIx| weight::alignment(objects, index, Pool::Memory);
+    let movable = members.iter().map(|&(member, range)| Movable { range, alignment: alignment(member) });
+    let (movable, size) = (Vec::from_iter(movable), objects[index].size);
+    let alignment = alignment(index);
+    let Some(plan) = memory.placer.linear().plan_compaction(&movable, size, alignment) else { return false };
+    for moved in &plan.moves {
+        placement::free_for(memory, trial, moved.range);
+    }
+    let member_at = |at: Extent| members.iter().find(|&&(_, range)| range == at).expect("members move").0;
+    let moves = plan.moves.iter().map(|moved| (member_at(moved.range), moved.destination()));
+    for (member, range) in Vec::from_iter(moves.chain([(index, plan.hole)])) {
+        memory.placer.linear().take(range).expect("the plan of moves says that it is free");
+        trial.done.push(Done::Taken(range));
+        let stays = place::memory_range(objects, member) == Some(range);
+        placement::note_member(trial, member, (!stays).then_some(Target::Memory(range)));
+    }
+    true
+}
+
+/// Lets members that may be elsewhere go there, the largest first, until there is a place in `pool` for one that may not.
+pub(crate) fn try_by_resettling(state: &mut State, trial: &mut Trial, index: AllocationIx, pool: Pool) -> bool {
+    let start = trial.mark();
+    for (member, range) in movable_members(&state.objects, &state.memory, trial, pool) {
+        let mark = trial.mark();
+        vacate(&mut state.objects, &mut state.memory, trial, member, range, pool);
+        let other = placement::pools_of(&state.objects, member).find(|&other| other != pool);
+        if !other.is_some_and(|other| placement::try_in(state, trial, member, other)) {
+            placement::undo(&mut state.memory, trial, mark);
+        } else if placement::try_in(state, trial, index, pool) {
+            return true;
+        }
+    }
+    placement::undo(&mut state.memory, trial, start);
+    false
+}
+
+/// Members in a pool that need not stay where they are, and their ranges; the largest first.
+pub(crate) fn movable_members(
+    objects: &Objects,
+    memory: &Memory,
+    trial: &Trial,
+    pool: Pool,
+) -> Vec<(AllocationIx, Extent)> {
+    let in_memory = |member, target: &Option<Target>| match target {
+        Some(Target::Memory(range)) => Some(*range),
+        Some(Target::Aperture) => None,
+        None => place::memory_range(objects, member),
+    };
+    let range = |(&member, target): (&AllocationIx, &Option<Target>)| match pool {
+        Pool::Memory => Some((member, in_memory(member, target)?)),
+        Pool::System => Some((member, memory.aperture.assigned(member)?)),
+    };
+    let mut movable: Vec<(AllocationIx, Extent)> = trial.members.iter().filter_map(range).collect();
+    movable.retain(|&(member, _)| may_move(objects, member));
+    movable.sort_by_key(|&(member, range)| (core::cmp::Reverse(range.size), member));
+    movable
+}
+
+/// Members in a pool that need not stay where they are, and what else lists keep there while nothing uses it.
+pub(crate) fn movable_in(objects: &Objects, memory: &Memory, trial: &Trial, pool: Pool) -> Vec<(AllocationIx, Extent)> {
+    let mut movable = movable_members(objects, memory, trial, pool);
+    let still = objects.devices.iter().filter(|&(device, _)| is_still(objects, device));
+    let held = still.flat_map(|(_, books)| books.holdings.iter().copied());
+    let is_bystander = |&index: &AllocationIx| {
+        let is_there = objects.allocations.contains(index);
+        is_there && objects[index].is_held() && !trial.members.contains_key(&index)
+    };
+    let range = |index: AllocationIx| match pool {
+        Pool::Memory => Some((index, place::memory_range(objects, index)?)),
+        Pool::System => Some((index, memory.aperture.assigned(index)?)),
+    };
+    let bystanders: BTreeMap<AllocationIx, Extent> = held.filter(is_bystander).filter_map(range).collect();
+    movable.extend(bystanders.into_iter().filter(|&(index, _)| may_move(objects, index)));
+    movable.sort_by_key(|&(index, range)| (core::cmp::Reverse(range.size), index));
+    movable
+}
+
+/// A member leaves the range that it has in a pool.
+pub(crate) fn vacate(
+    objects: &mut Objects,
+    memory: &mut Memory,
+    trial: &mut Trial,
+    member: AllocationIx,
+    range: Extent,
+    pool: Pool,
+) {
+    match pool {
+        Pool::Memory => {
+            placement::free_for(memory, trial, range);
+        }
+        Pool::System => {
+            memory.aperture.release(member);
+            trial.done.push(Done::Unassigned { index: member, range });
+            let (wanted, kept) = placement::bytes_in_system(objects, member, trial.members[&member]);
+            trial.done.push(Done::System { wanted: trial.wanted_in_system, kept: trial.kept_in_system });
+            trial.wanted_in_system -= wanted;
+            trial.kept_in_system -= kept;
+        }
+    }
+}
+
+/// Whether an allocation may be given another place.
+pub(crate) fn may_move(objects: &Objects, index: AllocationIx) -> bool {
+    // What a decided portion, of this DMA buffer or another, relies on stays.
+    !objects[index].any_entry(|device, entry| entry.is_holding() && !is_still(objects, device))
+}
+
+/// Whether what a device's list holds may move: nothing of the device is in flight, and what it hands out next is patched then.
+pub(crate) fn is_still(objects: &Objects, device: DeviceIx) -> bool {
+    let books = &objects[device];
+    !books.has_reference_lists() && !books.is_in_flight()
+}
+
+/// Assigns a range of the aperture to an allocation by giving others, which need not stay where they are, other ranges.
+pub(crate) fn assign_by_moving(
+    objects: &mut Objects,
+    memory: &mut Memory,
+    trial: &mut Trial,
+    index: AllocationIx,
+) -> bool {
+    let members = movable_in(objects, memory, trial, Pool::System);
+    let movable = members.iter().map(|&(_, range)| Movable { range, alignment: PAGE_SIZE_64K });
+    let (movable, size) = (Vec::from_iter(movable), objects[index].size);
+    let Some(plan) = memory.aperture.plan_compaction(&movable, size) else { return false };
+    let member_at = |at: Extent| members.iter().find(|&&(_, range)| range == at).expect("members move").0;
+    let moves = plan.moves.iter().map(|moved| (member_at(moved.range), moved.destination()));
+    let moves = Vec::from_iter(moves);
+    for moved in &plan.moves {
+        let member = member_at(moved.range);
+        if !trial.members.contains_key(&member) {
+            placement::note_member(trial, member, None);
+        }
+        vacate(objects, memory, trial, member, moved.range, Pool::System);
+    }
+    for &(member, range) in &moves {
+        assign_at(memory, trial, member, range);
+        note_in_aperture(objects, trial, member, range);
+    }
+    assign_at(memory, trial, index, plan.hole);
+    true
+}
+
+/// A member is in the aperture from now on, at `range`; unless it is there already.
+pub(crate) fn note_in_aperture(objects: &mut Objects, trial: &mut Trial, member: AllocationIx, range: Extent) {
+    let is_shown_there = |place| matches!(place, Place::Aperture(page) if page.bytes() == range.offset);
+    let stays = objects[member].place.is_some_and(is_shown_there);
+    let target = (!stays).then_some(Target::Aperture);
+    placement::note_in_system(objects, trial, member, target);
+    placement::note_member(trial, member, target);
+}
+
+pub(crate) fn assign_at(memory: &mut Memory, trial: &mut Trial, index: AllocationIx, range: Extent) {
+    let assigned = memory.aperture.assign(index, range.size, Some(range.offset));
+    debug_assert_eq!(assigned, Some(range), "the plan of moves says that it is unassigned");
+    trial.done.push(Done::Assigned(index));
+}

@@ -1,0 +1,336 @@
+//! Building: the head of the stream is encoded by the driver into paging buffers (section 3). Building decides nothing.
+
+use crate::{
+    adapter::Adapter,
+    buggify::Unlikely,
+    contract::{
+        BuildPagingBuffer, BuildStatus, DmaBuffer, EngineFence, Host, Kmd, KmdContextHandle, NotifyAllocFlags, Packet,
+        PagingBuffer, PagingOperation, SubmitCommand,
+    },
+    engines::engine::PacketWork,
+    event::{
+        Event,
+        error::{DriverFinding, Violation},
+    },
+    id::{DeviceIx, PlanNo},
+    moment::{Moment, Output, Statistics},
+    plans::{BuildEnv, IoMmuRange, Plans, Step, expand},
+    planted::PlantedBug,
+    state::State,
+    units::{PAGE_SIZE, PhysicalAddress, SegmentId},
+};
+
+/// Paging buffers that exist at most: what is beyond waits for one to come back (U-4, D14).
+const PAGING_BUFFERS_MAX: usize = 16;
+
+/// What became of an attempt to build the next operation.
+enum Built {
+    Operation,
+    /// A notification in a window of the paging process: it is submitted before the window goes (NTF-02).
+    InWindow,
+    /// The buffer is full; its content goes to the GPU.
+    Full,
+    /// The allocation must be idle first.
+    Busy,
+    /// The driver broke a rule.
+    Violation(Violation),
+}
+
+/// What the driver answered, and how many bytes of each kind it says that it has written.
+pub(crate) struct Encoded {
+    pub status: BuildStatus,
+    pub dma_bytes: usize,
+    pub private_bytes: usize,
+}
+
+/// The driver encodes an operation, or goes on with it at `multipass_offset`, behind what is in the buffer.
+pub(crate) fn encode(
+    kmd: &mut dyn Kmd,
+    buffer: &mut PagingBuffer,
+    operation: &PagingOperation,
+    multipass_offset: &mut u32,
+    allocation_is_idle: bool,
+    system_context: KmdContextHandle,
+) -> Encoded {
+    let dma_buffer_write_offset = buffer.write_offset() as u32;
+    let (dma_buffer, dma_buffer_private_data) = buffer.remaining();
+    let mut build = BuildPagingBuffer {
+        operation,
+        dma_buffer,
+        dma_buffer_write_offset,
+        dma_buffer_private_data,
+        dma_bytes_written: 0,
+        private_bytes_written: 0,
+        multipass_offset,
+        allocation_is_idle,
+        system_context,
+    };
+    let status = kmd.build_paging_buffer(&mut build);
+    Encoded { status, dma_bytes: build.dma_bytes_written, private_bytes: build.private_bytes_written }
+}
+
+impl Plans {
+    /// Lets parked plans enter the stream whose waits are over.
+    pub(crate) fn enter(&mut self, state: &mut State, host: &mut dyn Host) {
+        loop {
+            let devices = &state.objects.devices;
+            let forgets = state.adapter.has_bug(PlantedBug::ForgetParked);
+            let is_over = |device: DeviceIx, submission| devices[device].retired() >= submission && !forgets;
+            let Some((plan, io_mmu_map)) = self.stream.enter_next(is_over) else { return };
+            state.memory.placer.entered(plan);
+            state.memory.commit.entered(plan);
+            state.memory.aperture.entered(plan);
+            state.moment.events.record(|| Event::PlanEntered { plan });
+            self.conceal(state, host, plan);
+            for range in io_mmu_map {
+                map_io_mmu(&mut state.moment, host, plan, range);
+            }
+            state.moment.stirred = true;
+        }
+    }
+
+    /// Builds what the stream holds, as long as there are buffers.
+    pub(crate) fn build(&mut self, state: &mut State, kmd: &mut dyn Kmd, host: &mut dyn Host) {
+        if state.engines.recovery.holds(state.adapter.paging_engine) {
+            return;
+        }
+        while state.moment.failed.is_none() && self.next_step(state, kmd) {
+            let awaited = self.builder.idle_at.max(self.builder.host_step_at);
+            if awaited.is_some_and(|fence| state.engines.paging_engine(&state.adapter).retired < fence)
+                || !self.do_host_steps(state, kmd, host)
+            {
+                return;
+            }
+            if !matches!(self.builder.steps.front(), Some(Step::Operation(_))) {
+                continue;
+            }
+            if self.builder.current.is_none() && !self.take_buffer(&state.adapter) {
+                return;
+            }
+            let idle = self.builder.idle_at.is_some();
+            match self.build_operation(&state.adapter, &mut state.moment, kmd) {
+                Built::Operation => {
+                    if state.moment.buggify.makes(Unlikely::CloseBuffer) {
+                        self.submit_paging_buffer(state, kmd);
+                    }
+                }
+                Built::InWindow => self.submit_paging_buffer(state, kmd),
+                Built::Full => {
+                    self.submit_paging_buffer(state, kmd);
+                    // The first part uses the allocation: the next call must wait for it to be idle again (BPB-06).
+                    self.builder.idle_at = idle.then(|| state.engines.paging_engine(&state.adapter).submitted);
+                }
+                Built::Busy => {
+                    self.submit_paging_buffer(state, kmd);
+                    self.builder.idle_at = Some(match state.adapter.has_bug(PlantedBug::IgnoreBusy) {
+                        true => 0,
+                        false => state.engines.paging_engine(&state.adapter).submitted,
+                    });
+                }
+                Built::Violation(violation) => state.moment.fail(violation),
+            }
+        }
+    }
+
+    /// Does the host's steps that are next; `false` when one must wait until what was built before has completed.
+    pub(crate) fn do_host_steps(&mut self, state: &mut State, kmd: &mut dyn Kmd, host: &mut dyn Host) -> bool {
+        while let Some(&step) = self.builder.steps.front() {
+            let plan = self.builder.plan;
+            match step {
+                Step::Operation(_) => break,
+                Step::MapIoMmu(range) => map_io_mmu(&mut state.moment, host, plan, range),
+                Step::UnmapIoMmu(range) => {
+                    self.submit_paging_buffer(state, kmd);
+                    let submitted = state.engines.paging_engine(&state.adapter).submitted;
+                    let waits = !state.adapter.has_bug(PlantedBug::UnmapWindowEarly);
+                    if state.engines.paging_engine(&state.adapter).retired < submitted && waits {
+                        self.builder.host_step_at = Some(submitted);
+                        return false;
+                    }
+                    unmap_io_mmu(&mut state.moment, host, plan, range);
+                }
+            }
+            self.builder.host_step_at = None;
+            self.builder.steps.pop_front();
+        }
+        true
+    }
+
+    /// Makes sure that there is a step to do; `false` when the stream is empty, with nothing left unsubmitted.
+    pub(crate) fn next_step(&mut self, state: &mut State, kmd: &mut dyn Kmd) -> bool {
+        while self.builder.steps.is_empty() {
+            let Some((number, plan, cursor)) = self.stream.head() else {
+                self.submit_paging_buffer(state, kmd);
+                return false;
+            };
+            self.builder.plan = number;
+            let mut env = BuildEnv {
+                adapter: &state.adapter,
+                windows: &mut self.windows,
+                buggify: &mut state.moment.buggify,
+                processes: &mut state.objects.processes,
+                dummy_page: state.memory.dummy_page,
+            };
+            if !expand(plan, cursor, &mut env, &mut self.builder.steps) {
+                let moves_bytes =
+                    plan.bytes() > 0 || state.adapter.planted.has_every_third_time(PlantedBug::DependOnThePast);
+                let pending = self.builder.current.as_ref().is_some_and(|buffer| !buffer.is_empty());
+                self.stream.head_built(state.engines.paging_engine(&state.adapter).submitted + u64::from(pending));
+                state.moment.stirred = true;
+                // Content that has arrived should not wait for what comes after it in the buffer.
+                if moves_bytes {
+                    self.submit_paging_buffer(state, kmd);
+                }
+            }
+        }
+        true
+    }
+
+    pub(crate) fn take_buffer(&mut self, adapter: &Adapter) -> bool {
+        let builder = &mut self.builder;
+        builder.current = builder.pool.pop();
+        if builder.current.is_none() && builder.buffers < PAGING_BUFFERS_MAX {
+            builder.buffers += 1;
+            let adapter = &adapter;
+            builder.current = Some(PagingBuffer::new(adapter.paging_buffer_size, adapter.paging_private_size));
+        }
+        builder.current.is_some()
+    }
+
+    pub(crate) fn build_operation(&mut self, adapter: &Adapter, moment: &mut Moment, kmd: &mut dyn Kmd) -> Built {
+        let builder = &mut self.builder;
+        let (plan, system_context) = (builder.plan, builder.system_context);
+        let buffer = builder.current.as_mut().expect("a buffer was taken");
+        let Some(Step::Operation(operation)) = builder.steps.front_mut() else {
+            unreachable!("the host's steps are done before")
+        };
+        // It stays idle until the operation is built to its end.
+        if builder.idle_at.is_some() {
+            operation.note_idle();
+        }
+        let is_fresh = buffer.is_empty();
+        let offset = buffer.write_offset() as u32;
+        let progress_before = builder.multipass_offset;
+        let was_idle = builder.idle_at.is_some();
+        let multipass_offset = &mut builder.multipass_offset;
+        let Encoded { status, dma_bytes, private_bytes } =
+            encode(kmd, buffer, operation, multipass_offset, was_idle, system_context);
+        moment.statistics.build_calls += 1;
+        let multipass_offset = builder.multipass_offset;
+        moment.events.record(|| Event::PagingOperation {
+            plan,
+            operation: *operation,
+            status,
+            offset,
+            bytes: dma_bytes as u32,
+            multipass_offset,
+        });
+        let gap = if adapter.has_bug(PlantedBug::LeaveGap) { 8 } else { 0 };
+        if buffer.advance(dma_bytes + gap, private_bytes).is_none() {
+            let operation = Some(operation.kind());
+            return Built::Violation(Violation::BufferOverrun { operation, dma_bytes, private_bytes });
+        }
+        match status {
+            BuildStatus::Success => {
+                count(&mut moment.statistics, operation);
+                let is_in_window = matches!(operation, PagingOperation::NotifyAlloc(op) if op.process.is_none());
+                builder.steps.pop_front();
+                builder.multipass_offset = 0;
+                builder.idle_at = None;
+                if is_in_window { Built::InWindow } else { Built::Operation }
+            }
+            BuildStatus::InsufficientDmaBuffer => {
+                if is_fresh && dma_bytes == 0 && multipass_offset == progress_before {
+                    return Built::Violation(Violation::NoProgress);
+                }
+                if let (true, PagingOperation::Transfer(transfer)) =
+                    (adapter.has_bug(PlantedBug::AdvanceTransferOffset), operation)
+                {
+                    transfer.transfer_offset += PAGE_SIZE;
+                }
+                if adapter.has_bug(PlantedBug::LoseRest) {
+                    builder.steps.pop_front();
+                    builder.multipass_offset = 0;
+                }
+                Built::Full
+            }
+            BuildStatus::AllocationBusy if was_idle => Built::Violation(Violation::BusyWhileIdle),
+            BuildStatus::AllocationBusy => {
+                if !matches!(operation, PagingOperation::Transfer(_) | PagingOperation::DiscardContent(_)) {
+                    let operation = operation.kind();
+                    moment.report(DriverFinding::BusyUndocumented { operation });
+                }
+                Built::Busy
+            }
+            BuildStatus::Other(status) => {
+                Built::Violation(Violation::IllegalStatus { operation: operation.kind(), status })
+            }
+        }
+    }
+
+    /// Hands the buffer that is being built to the paging engine, if anything is in it.
+    pub(crate) fn submit_paging_buffer(&mut self, state: &mut State, kmd: &mut dyn Kmd) {
+        let Some(buffer) = self.builder.current.take_if(|buffer| !buffer.is_empty()) else { return };
+        let engine = state.adapter.paging_engine;
+        let fence_id = state.engines.engines[engine as usize].push(alloc::vec::Vec::new(), PacketWork::Paging);
+        let signal = EngineFence { engine, fence_id };
+        let submit = SubmitCommand {
+            context: self.builder.system_context,
+            node_ordinal: engine,
+            submission_fence_id: signal.fence_id,
+            paging: true,
+            dma_buffer_submission_offsets: None,
+        };
+        let mut preamble = alloc::vec::Vec::new();
+        kmd.submit_command(&submit, &mut preamble);
+        state.moment.statistics.paging_buffers += 1;
+        let bytes = buffer.commands().len() as u32;
+        state.moment.events.record(|| Event::PagingBufferSubmitted { signal, bytes });
+        let packet = Packet { waits: alloc::vec::Vec::new(), signal, preamble, buffer: DmaBuffer::Paging(buffer) };
+        state.moment.outputs.push_back(Output::Submit(packet));
+    }
+}
+
+pub(crate) fn map_io_mmu(moment: &mut Moment, host: &mut dyn Host, plan: PlanNo, range: IoMmuRange) {
+    let IoMmuRange { domain, virtual_address, size, system_offset, read_only, allocation, .. } = range;
+    let system_address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: system_offset };
+    host.map_io_mmu(domain, virtual_address, system_address, size, read_only);
+    let IoMmuRange { allocation_offset, window, .. } = range;
+    moment.events.record(|| Event::IoMmuMapped {
+        plan,
+        domain,
+        virtual_address,
+        allocation,
+        allocation_offset,
+        size,
+        window,
+    });
+}
+
+pub(crate) fn unmap_io_mmu(moment: &mut Moment, host: &mut dyn Host, plan: PlanNo, range: IoMmuRange) {
+    let IoMmuRange { domain, virtual_address, size, window, .. } = range;
+    host.unmap_io_mmu(domain, virtual_address, size);
+    moment.events.record(|| Event::IoMmuUnmapped { plan, domain, virtual_address, size, window });
+}
+
+fn count(statistics: &mut Statistics, operation: &PagingOperation) {
+    let counter = match operation {
+        PagingOperation::VirtualTransfer(_) => &mut statistics.virtual_transfers,
+        PagingOperation::VirtualFill(_) => &mut statistics.virtual_fills,
+        PagingOperation::UpdatePageTable(_) => &mut statistics.update_page_tables,
+        PagingOperation::FlushTlb(_) => &mut statistics.flush_tlbs,
+        PagingOperation::MapApertureSegment(_) | PagingOperation::UnmapApertureSegment(_) => {
+            &mut statistics.aperture_operations
+        }
+        PagingOperation::NotifyAlloc(op) if op.flags.contains(NotifyAllocFlags::EVICTION) => {
+            statistics.eviction_notifications += u64::from(op.offset_in_bytes == 0);
+            statistics.eviction_notification_bytes += op.size_in_bytes;
+            &mut statistics.eviction_notification_chunks
+        }
+        PagingOperation::NotifyAlloc(_) => &mut statistics.io_mmu_unmap_notifications,
+        PagingOperation::Transfer(_) => &mut statistics.transfers,
+        PagingOperation::Fill(_) => &mut statistics.fills,
+        PagingOperation::DiscardContent(_) => &mut statistics.discarded_contents,
+    };
+    *counter += 1;
+}

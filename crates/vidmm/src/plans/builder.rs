@@ -1,0 +1,43 @@
+//! The paging buffer that is being built.
+
+use alloc::{collections::VecDeque, vec::Vec};
+
+use crate::{
+    contract::{KmdContextHandle, PagingBuffer},
+    id::PlanNo,
+    plans::Step,
+};
+
+/// The paging buffer that is being built, and those that wait for use.
+#[derive(Debug)]
+pub(crate) struct Builder {
+    pub pool: Vec<PagingBuffer>,
+    /// Buffers that exist: in the pool, being built, submitted.
+    pub buffers: usize,
+    pub current: Option<PagingBuffer>,
+    /// Steps that are not done yet, all of one plan.
+    pub steps: VecDeque<Step>,
+    /// That plan; 0 is adapter start.
+    pub plan: PlanNo,
+    /// The driver's progress in the first of them.
+    pub multipass_offset: u32,
+    /// The driver wants the allocation idle: wait for this fence of the paging engine, then say so.
+    pub idle_at: Option<u64>,
+    /// The host's next step waits for this fence of the paging engine.
+    pub host_step_at: Option<u64>,
+    pub system_context: KmdContextHandle,
+}
+
+impl Builder {
+    /// What was being built or run is over, and no buffer comes back.
+    pub fn forget_work(&mut self) {
+        self.pool.clear();
+        (self.current, self.buffers, self.multipass_offset) = (None, 0, 0);
+        (self.idle_at, self.host_step_at) = (None, None);
+    }
+
+    /// Whether steps are left to do, or a buffer to hand out.
+    pub fn has_work(&self) -> bool {
+        !self.steps.is_empty() || self.current.is_some()
+    }
+}

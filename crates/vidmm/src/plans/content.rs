@@ -1,0 +1,89 @@
+use alloc::vec::Vec;
+
+use crate::{
+    contract::{BackingStoreError, Host},
+    event::{
+        Event,
+        offer::{OfferFlags, OfferPriority},
+    },
+    id::AllocationIx,
+    moment::Moment,
+    objects::{Objects, allocation::AllocationState},
+    plans::{Plans, discard},
+    planted::PlantedBug,
+    residency::Residents,
+    state::State,
+    units::{PhysicalAddress, SegmentId},
+};
+
+impl Plans {
+    /// Commits a backing store. Where the host has none left, offered allocations that allow it are decommitted for it, those
+    /// of lower priority first.
+    pub(crate) fn commit_backing_store(
+        &mut self,
+        state: &mut State,
+        host: &mut dyn Host,
+        size: u64,
+    ) -> Result<PhysicalAddress, BackingStoreError> {
+        if state.adapter.has_bug(PlantedBug::DecommitUnasked) {
+            let candidates = self.decommittable(&state.objects, &state.residency);
+            decommit_offered(&mut state.moment, &mut state.objects, host, candidates, size);
+        }
+        host.commit_backing_store(size).or_else(|error| {
+            let offered = self.decommittable(&state.objects, &state.residency);
+            if offered.is_empty() {
+                return Err(error);
+            }
+            state.moment.events.record(|| Event::BackingStoreRefused { size });
+            decommit_offered(&mut state.moment, &mut state.objects, host, offered, size);
+            host.commit_backing_store(size)
+        })
+    }
+
+    /// Offered allocations that allow it and are in no memory, the least wanted first.
+    pub(crate) fn decommittable(&self, objects: &Objects, residency: &Residents) -> Vec<AllocationIx> {
+        let mut candidates: Vec<(OfferPriority, AllocationIx)> = Vec::new();
+        for (&index, offer) in &residency.offers {
+            let allocation = &objects[index];
+            let can_go = offer.flags.contains(OfferFlags::ALLOW_DECOMMIT)
+                && objects.is_discardable(index)
+                && allocation.place.is_none()
+                && !allocation.state.contains(AllocationState::NOT_COMMITTED)
+                && self.stream.is_retired(allocation.last_plan);
+            if can_go {
+                candidates.push((offer.priority, index));
+            }
+        }
+        candidates.sort_unstable();
+        candidates.into_iter().map(|(_, index)| index).collect()
+    }
+}
+
+/// Decommits those of `offered`, in their order, until `size` bytes are free.
+pub(crate) fn decommit_offered(
+    moment: &mut Moment,
+    objects: &mut Objects,
+    host: &mut dyn Host,
+    offered: Vec<AllocationIx>,
+    size: u64,
+) {
+    let mut freed = 0;
+    for index in offered {
+        if freed >= size {
+            break;
+        }
+        discard::note_discarded(objects, index);
+        decommit(moment, objects, host, index);
+        freed += objects[index].size;
+    }
+}
+
+/// Gives back the backing store of an offered allocation whose content is lost (RES-66).
+pub(crate) fn decommit(moment: &mut Moment, objects: &mut Objects, host: &mut dyn Host, index: AllocationIx) {
+    let allocation = &mut objects[index];
+    allocation.state |= AllocationState::NOT_COMMITTED;
+    let address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: allocation.backing_store };
+    host.decommit_backing_store(address, allocation.size);
+    let allocation = objects.allocation_id(index);
+    moment.events.record(|| Event::Decommitted { allocation });
+}

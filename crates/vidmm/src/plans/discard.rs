@@ -1,0 +1,77 @@
+//! What becomes of the content of offered allocations: it is lost when their room is taken, or at once if they were offered so.
+
+use crate::{
+    contract::Host,
+    event::{
+        EvictReason,
+        offer::{Offer, OfferFlags},
+    },
+    id::{AllocationIx, PlanNo},
+    objects::{Objects, allocation::AllocationState},
+    plans::{
+        Plans, Retire, content,
+        draft::{self, Draft},
+    },
+    state::State,
+    units::{PhysicalAddress, SegmentId},
+};
+
+impl Plans {
+    /// Discards an allocation that was offered with OFFER_IMMEDIATELY, if it is still offered and nothing will use it.
+    pub(crate) fn discard_at_once(&mut self, state: &mut State, draft: &mut Draft, index: AllocationIx) {
+        let immediately = |offer: &Offer| offer.flags.contains(OfferFlags::OFFER_IMMEDIATELY);
+        if !state.residency.offers.get(&index).is_some_and(immediately) {
+            return;
+        }
+        let allocation = &state.objects[index];
+        if !state.objects.is_discardable(index) || allocation.state.contains(AllocationState::DISCARDED) {
+            return;
+        }
+        if allocation.place.is_some() {
+            return self.plan_out(state, draft, index, EvictReason::Offered);
+        }
+        if self.discards.get(&index) == Some(&allocation.last_plan) {
+            // It was nowhere else since: what is under way does for this time too.
+            return note_discarded(&mut state.objects, index);
+        }
+        let number = self.stream.next_number();
+        let last_plan = core::mem::replace(&mut state.objects[index].last_plan, number);
+        self.plan_after(draft, last_plan);
+        self.plan_discard(&mut state.objects, draft, index);
+    }
+
+    /// Writes into `draft` that the content of an allocation is lost: its backing store is reset when the plan has retired, for
+    /// until then something may write there. It comes in again only after that.
+    pub(crate) fn plan_discard(&mut self, objects: &mut Objects, draft: &mut Draft, index: AllocationIx) {
+        note_discarded(objects, index);
+        self.discards.insert(index, self.stream.next_number());
+        draft::plan_retire(draft, Retire::Discard(index));
+    }
+
+    /// A plan that discarded an allocation has retired. Later ones may bring it in again, and discard it again.
+    pub(crate) fn settle_discard(&mut self, state: &mut State, host: &mut dyn Host, index: AllocationIx, plan: PlanNo) {
+        let is_last = self.discards.get(&index) == Some(&plan);
+        if is_last {
+            self.discards.remove(&index);
+        }
+        // Work that was submitted between a reclaim and the destruction still reads it.
+        if state.objects.is_dead(index) {
+            return;
+        }
+        let allocation = &state.objects[index];
+        let allows = |offer: &Offer| offer.flags.contains(OfferFlags::ALLOW_DECOMMIT);
+        let is_discarded = is_last && allocation.state.contains(AllocationState::DISCARDED);
+        if is_discarded && state.residency.offers.get(&index).is_some_and(allows) {
+            return content::decommit(&mut state.moment, &mut state.objects, host, index);
+        }
+        let address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: allocation.backing_store };
+        host.reset_backing_store(address, allocation.size);
+    }
+}
+
+/// Notes that the content of an offered allocation is lost (RES-63).
+pub(crate) fn note_discarded(objects: &mut Objects, index: AllocationIx) {
+    let allocation = &mut objects[index];
+    allocation.state |= AllocationState::DISCARDED;
+    allocation.state -= AllocationState::BACKED | AllocationState::DIRTY;
+}

@@ -1,0 +1,99 @@
+//! Plans while they are written: what belongs to one decision, cut where it has grown large enough.
+
+use alloc::vec::Vec;
+
+use crate::{
+    event::Event,
+    id::{AllocationIx, DeviceIx, PlanNo},
+    moment::Moment,
+    objects::Objects,
+    plans::{Plan, Plans, Retire, Stream},
+    state::State,
+};
+
+/// A plan is cut when it moves this many bytes, so that paging and the work that waits for it overlap (D6).
+const PLAN_BYTES: u64 = 32 << 20;
+
+/// Plans being written for one decision: a plan is parked when it is full, and another begun.
+#[derive(Default)]
+pub(crate) struct Draft {
+    pub(super) plan: Plan,
+    /// Something was decided under the number of `plan`: it must be parked, even if it needs no operation.
+    pub(super) decided: bool,
+    /// The device for which it makes room.
+    pub(super) wanted_by: Option<DeviceIx>,
+    pub(super) parked: Vec<PlanNo>,
+}
+
+impl Plans {
+    /// An allocation is planned twice in one plan only to move it from one place to another: then no notification is given
+    /// after its content has moved.
+    pub(crate) fn cut_before(&mut self, state: &mut State, draft: &mut Draft, index: AllocationIx) {
+        let allocation = &state.objects[index];
+        let is_in_draft = draft.decided && allocation.last_plan == self.stream.next_number();
+        if is_in_draft && (state.adapter.is_behind_io_mmu() || allocation.place.is_some()) {
+            self.park_draft(&mut state.moment, &mut state.objects, draft);
+        }
+    }
+
+    /// Makes `draft` follow a plan that has not entered the stream.
+    pub(crate) fn plan_after(&self, draft: &mut Draft, plan: PlanNo) {
+        follow(&self.stream, &mut draft.plan, plan);
+    }
+
+    /// Parks what is left in `draft`. Returns the numbers of all its plans.
+    pub(crate) fn finish(&mut self, moment: &mut Moment, objects: &mut Objects, mut draft: Draft) -> Vec<PlanNo> {
+        if draft.decided {
+            self.park_draft(moment, objects, &mut draft);
+        }
+        draft.parked
+    }
+
+    /// Parks what is in `draft` if it has grown large enough, and begins another plan.
+    pub(crate) fn park_if_full(&mut self, moment: &mut Moment, objects: &mut Objects, draft: &mut Draft) {
+        if draft.plan.bytes() >= PLAN_BYTES {
+            self.park_draft(moment, objects, draft);
+        }
+    }
+
+    pub(crate) fn park_draft(&mut self, moment: &mut Moment, objects: &mut Objects, draft: &mut Draft) {
+        let plan = core::mem::take(&mut draft.plan);
+        draft.decided = false;
+        let number = self.stream.next_number();
+        let devices = &objects.devices;
+        moment.events.record(|| Event::PlanDecided {
+            plan: number,
+            waits: plan.waits.iter().map(|&(device, last)| (devices.id(device), last)).collect(),
+            after: plan.after.iter().chain(&plan.after_retired).copied().collect(),
+        });
+        moment.statistics.plans += 1;
+        self.stream.park(plan);
+        draft.parked.push(number);
+    }
+
+    /// Makes `draft` follow those of `plans` that are not its own.
+    pub(crate) fn plan_after_all(&self, draft: &mut Draft, numbers: Vec<PlanNo>) {
+        let number = self.stream.next_number();
+        numbers.into_iter().filter(|&plan| plan != number).for_each(|plan| draft.plan.follow(plan));
+    }
+}
+
+/// Makes `draft` wait for a submission, if it has not retired.
+pub(crate) fn plan_wait(objects: &Objects, draft: &mut Draft, device: DeviceIx, submission: u64) {
+    if submission > objects[device].retired() {
+        draft.plan.wait_for(device, submission);
+    }
+}
+
+/// Notes in `draft` what is to be done once it has retired.
+pub(crate) fn plan_retire(draft: &mut Draft, retire: Retire) {
+    draft.plan.retire.push(retire);
+    draft.decided = true;
+}
+
+/// Makes `plan` follow `before`, if that has not entered the stream.
+pub(super) fn follow(stream: &Stream, plan: &mut Plan, before: PlanNo) {
+    if stream.is_parked(before) {
+        plan.follow(before);
+    }
+}

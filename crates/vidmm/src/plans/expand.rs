@@ -1,0 +1,478 @@
+//! Expanding a plan: its operations, in the order of the grammar (D6). It decides nothing.
+
+use alloc::{collections::VecDeque, vec::Vec};
+
+use crate::{
+    adapter::Adapter,
+    buggify::{Buggify, Unlikely},
+    contract::{
+        DiscardContent, DiscardContentFlags, Fill, FillVirtual, FlushTlb, KmdAllocationHandle, MapApertureFlags,
+        MapApertureSegment, MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, PagingOperation, Pte, PteFlags,
+        Transfer, TransferFlags, TransferVirtual, TransferVirtualFlags, UnmapApertureSegment,
+    },
+    data::extents::Extents,
+    gpu_va::Mapping,
+    id::ProcessIx,
+    objects::process::Processes,
+    plans::{
+        ApertureRange, Coming, IoMmuRange, Leaving, Notice, PageIn, PageOut, Plan, PteRange, PteTarget, PteWriter,
+        Step, UnlinkedTable, UnmapNotice, Windows,
+        table::{initialise, unlink},
+    },
+    planted::PlantedBug,
+    units::{GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId},
+};
+
+/// How far a plan has been expanded into operations. Frozen with the first build.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Cursor {
+    phase: Phase,
+    item: usize,
+    offset: u64,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Notify,
+    Invalidate,
+    Unlink,
+    Out,
+    NotifyUnmap,
+    Tables,
+    In,
+    Validate,
+    Done,
+}
+
+/// What building looks at.
+pub(crate) struct BuildEnv<'a> {
+    pub adapter: &'a Adapter,
+    pub windows: &'a mut Windows,
+    pub buggify: &'a mut Buggify,
+    pub processes: &'a mut Processes,
+    /// What unmapped pages of the aperture show (BPB-33).
+    pub dummy_page: PhysicalAddress,
+}
+
+impl BuildEnv<'_> {
+    /// How much of what is `left` a window shows.
+    fn chunk(&mut self, left: u64) -> u64 {
+        let most = left.min(self.windows.size());
+        if self.buggify.makes(Unlikely::CutWindow) { most.min(PAGE_SIZE_64K) } else { most }
+    }
+}
+
+/// How many ranges are flushed one by one before one flush covers them all.
+const FLUSH_RANGES_MAX: usize = 16;
+
+/// Appends the next operations of `plan`; `false` when there are none left.
+pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> bool {
+    let before = steps.len();
+    while steps.len() == before {
+        match cursor.phase {
+            Phase::Notify => match plan.notify.get(cursor.item) {
+                Some(notice) => cursor.advance(notify(notice, cursor.offset, env, steps), notice.size),
+                None => cursor.enter(Phase::Invalidate),
+            },
+            Phase::Invalidate => {
+                if env.adapter.has_bug(PlantedBug::FlushBeforeInvalidate) {
+                    flush(spans(&plan.invalidate), env, steps);
+                }
+                if !env.adapter.has_bug(PlantedBug::SkipInvalidate) {
+                    write_entries(&plan.invalidate, false, env, steps);
+                }
+                if !env.adapter.has_bug(PlantedBug::SkipTlbFlush)
+                    && !env.adapter.has_bug(PlantedBug::FlushBeforeInvalidate)
+                {
+                    flush(spans(&plan.invalidate), env, steps);
+                }
+                cursor.enter(Phase::Unlink);
+            }
+            Phase::Unlink => {
+                if !env.adapter.has_bug(PlantedBug::KeepLink) {
+                    plan.unlink.iter().for_each(|unlinked| unlink(unlinked, env, steps));
+                }
+                flush(plan.unlink.iter().map(|unlinked| unlinked.span(env.adapter)).collect(), env, steps);
+                cursor.enter(Phase::Out);
+            }
+            Phase::Out => match plan.out.get(cursor.item) {
+                Some(Leaving::Memory(out)) => cursor.advance(page_out(out, cursor.offset, env, steps), out.size),
+                Some(&Leaving::Discarded { handle, offset }) => {
+                    steps.push_back(discard(handle, offset, env));
+                    cursor.item += 1;
+                }
+                Some(Leaving::Aperture(range)) => {
+                    unmap_aperture(range, env, steps);
+                    cursor.item += 1;
+                }
+                None => cursor.enter(Phase::NotifyUnmap),
+            },
+            Phase::NotifyUnmap => {
+                steps.extend(plan.notify_unmap.iter().map(notify_unmap));
+                cursor.enter(Phase::Tables);
+            }
+            Phase::Tables => match plan.tables.get(cursor.item) {
+                Some(table) => {
+                    initialise(table, env, steps);
+                    cursor.item += 1;
+                }
+                None => cursor.enter(Phase::In),
+            },
+            Phase::In => match plan.page_in.get(cursor.item) {
+                Some(Coming::Memory(page_in)) => {
+                    cursor.advance(bring_in(page_in, cursor.offset, env, steps), page_in.size);
+                }
+                Some(Coming::Aperture(range)) => {
+                    map_aperture(range, env, steps);
+                    cursor.item += 1;
+                }
+                None => cursor.enter(Phase::Validate),
+            },
+            Phase::Validate => {
+                write_entries(&plan.validate, true, env, steps);
+                if !env.adapter.invalid_not_cached {
+                    flush(spans(&plan.validate), env, steps);
+                }
+                cursor.enter(Phase::Done);
+            }
+            Phase::Done => return false,
+        }
+    }
+    true
+}
+
+impl Cursor {
+    fn enter(&mut self, phase: Phase) {
+        *self = Cursor { phase, item: 0, offset: 0 };
+    }
+
+    /// A chunk of the item's `size` bytes is done.
+    fn advance(&mut self, chunk: u64, size: u64) {
+        self.offset += chunk;
+        if self.offset == size {
+            self.item += 1;
+            self.offset = 0;
+        }
+    }
+}
+
+/// Writes the next chunk of a notification, from its byte `offset` on. Returns the chunk's bytes.
+fn notify(notice: &Notice, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
+    let &Notice { allocation, handle, flags, size, backing_store, .. } = notice;
+    let chunk = env.chunk(size - offset);
+    let system_offset = backing_store + offset;
+    let window = match env.adapter.io_mmu_domain(env.windows.process) {
+        None => env.windows.map_system(env.adapter, handle, offset, system_offset, chunk, steps),
+        Some(domain) => {
+            let range = IoMmuRange {
+                domain,
+                allocation,
+                allocation_offset: offset,
+                system_offset,
+                size: chunk,
+                read_only: false,
+                window: true,
+                virtual_address: GpuVirtualAddress(0),
+            };
+            env.windows.map_io_mmu(range, steps)
+        }
+    };
+    steps.push_back(Step::Operation(PagingOperation::NotifyAlloc(NotifyAlloc {
+        allocation: handle,
+        process: None,
+        flags,
+        offset_in_bytes: offset,
+        size_in_bytes: chunk,
+        gpu_virtual_address_at_offset: window.address(),
+    })));
+    env.windows.unmap(env.adapter, window, steps);
+    if env.adapter.has_bug(PlantedBug::NotifyFirstChunk) { size - offset } else { chunk }
+}
+
+fn notify_unmap(notice: &UnmapNotice) -> Step {
+    let Mapping { virtual_address, size, allocation_offset, .. } = notice.mapping;
+    Step::Operation(PagingOperation::NotifyAlloc(NotifyAlloc {
+        allocation: notice.handle,
+        process: Some(notice.process),
+        flags: NotifyAllocFlags::IO_MMU_UNMAP,
+        offset_in_bytes: allocation_offset,
+        size_in_bytes: size,
+        gpu_virtual_address_at_offset: GpuVirtualAddress(virtual_address),
+    }))
+}
+
+fn map_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+    let &ApertureRange { handle, size, offset, backing_store } = range;
+    let mut flags = MapApertureFlags::empty();
+    flags.set(MapApertureFlags::CACHE_COHERENT, env.adapter.aperture.cache_coherent);
+    steps.push_back(Step::Operation(PagingOperation::MapApertureSegment(MapApertureSegment {
+        allocation: handle,
+        segment_id: env.adapter.aperture.id,
+        offset_in_pages: offset / PAGE_SIZE,
+        number_of_pages: size / PAGE_SIZE,
+        mdl: PhysicalAddress { segment: SegmentId::SYSTEM, offset: backing_store },
+        flags,
+    })));
+}
+
+fn unmap_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+    let &ApertureRange { handle, size, offset, .. } = range;
+    steps.push_back(Step::Operation(PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
+        allocation: handle,
+        segment_id: env.adapter.aperture.id,
+        offset_in_pages: offset / PAGE_SIZE,
+        number_of_pages: size / PAGE_SIZE,
+        dummy_page: match env.adapter.has_bug(PlantedBug::SkipDummyPage) {
+            true => PhysicalAddress { segment: SegmentId::SYSTEM, offset: range.backing_store },
+            false => env.dummy_page,
+        },
+    })));
+}
+
+fn write_entries(ranges: &[PteRange], valid: bool, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+    for range in ranges {
+        let process = &env.processes[range.mapping.process];
+        let leaf = |key| {
+            let table = process.tables.get(key).and_then(|table| table.address);
+            table.expect("a mapping's tables are placed before its entries are written")
+        };
+        let writer = PteWriter { adapter: env.adapter, leaf, process: process.handle };
+        let Mapping { virtual_address, size, allocation_offset, pte_page_size, driver_protection, .. } = range.mapping;
+        let whole = PteTarget {
+            handle: Some(range.handle),
+            address: virtual_address,
+            size,
+            page_size: pte_page_size,
+            allocation_offset,
+            driver_protection,
+        };
+        if !valid {
+            writer.write(whole, Pte::INVALID, steps);
+            continue;
+        }
+        for (start, run) in range.extents.runs(allocation_offset, size) {
+            let mut pte = Pte::valid(PhysicalAddress { segment: range.segment, offset: run.offset });
+            let allows_writes = env.adapter.has_bug(PlantedBug::AllowWrites);
+            pte.flags.set(PteFlags::READ_ONLY, range.mapping.read_only && !allows_writes);
+            let address = virtual_address + (start - allocation_offset);
+            let missing = if env.adapter.has_bug(PlantedBug::ValidateShort) { pte_page_size.bytes() } else { 0 };
+            let target = PteTarget { address, size: run.size - missing, allocation_offset: start, ..whole };
+            writer.write(target, pte, steps);
+        }
+    }
+}
+
+/// Addresses of a process, from the first up to the end.
+type Span = (ProcessIx, u64, u64);
+
+fn spans(ranges: &[PteRange]) -> Vec<Span> {
+    let span = |PteRange { mapping, .. }: &PteRange| (mapping.process, mapping.virtual_address, mapping.end());
+    ranges.iter().map(span).collect()
+}
+
+impl UnlinkedTable {
+    /// What the table covered.
+    fn span(&self, adapter: &Adapter) -> Span {
+        let start = self.child.first_address(adapter);
+        (self.process, start, start + adapter.coverage(self.child.level))
+    }
+}
+
+/// One flush for each run of adjoining spans of a process, or one for the whole span where there are too many.
+fn flush(mut spans: Vec<Span>, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+    spans.sort_unstable();
+    merge(&mut spans, |before, next| before.2 >= next.1);
+    if spans.len() > FLUSH_RANGES_MAX {
+        merge(&mut spans, |_, _| true);
+    }
+    let missing = if env.adapter.has_bug(PlantedBug::FlushTooLittle) { PAGE_SIZE } else { 0 };
+    for (process, start, end) in spans {
+        let process = &env.processes[process];
+        let root = process.tables.root(env.adapter).expect("a mapping has its root table");
+        steps.push_back(Step::Operation(PagingOperation::FlushTlb(FlushTlb {
+            root_page_table_address: root,
+            process: process.handle,
+            start_virtual_address: GpuVirtualAddress(start),
+            end_virtual_address: GpuVirtualAddress(end - missing),
+        })));
+    }
+}
+
+/// Joins neighbours of one process that `joins` says belong together.
+fn merge(spans: &mut Vec<Span>, joins: impl Fn(&Span, &Span) -> bool) {
+    spans.dedup_by(|next, before| {
+        let join = before.0 == next.0 && joins(before, next);
+        if join {
+            before.2 = before.2.max(next.2);
+        }
+        join
+    });
+}
+
+/// Writes the next chunk of `out`, from its byte `offset` on. Returns the chunk's bytes.
+fn page_out(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
+    if env.adapter.is_physical() {
+        return page_out_physically(out, offset, env, steps);
+    }
+    let part = Part::next(out.handle, &out.extents, out.size, offset, env);
+    transfer(&part, out.backing_store, MemoryTransferDirection::LocalToSystem, env, steps);
+    let is_last = offset + part.size == out.size;
+    if env.adapter.has_bug(PlantedBug::OverlapChunks) && !is_last {
+        return part.size - PAGE_SIZE;
+    }
+    part.size
+}
+
+/// Writes the next chunk of `page_in`, from its byte `offset` on. Returns the chunk's bytes.
+fn bring_in(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
+    if env.adapter.is_physical() {
+        return bring_in_physically(page_in, offset, env, steps);
+    }
+    let part = Part::next(page_in.handle, &page_in.extents, page_in.size, offset, env);
+    match page_in.backing_store {
+        Some(backing_store) => {
+            transfer(&part, backing_store, MemoryTransferDirection::SystemToLocal, env, steps);
+        }
+        None => fill(&part, env, steps),
+    }
+    let is_last = offset + part.size == page_in.size;
+    if env.adapter.has_bug(PlantedBug::LeaveOutBetweenChunks) && !is_last {
+        return part.size + PAGE_SIZE;
+    }
+    part.size
+}
+
+fn page_out_physically(out: &PageOut, offset: u64, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
+    let &PageOut { handle, size, ref extents, backing_store, through_aperture } = out;
+    let source = in_memory(extents, env);
+    let Some(at) = through_aperture else {
+        return physical_transfer(handle, size, offset, source, in_system(backing_store), env, steps);
+    };
+    let range = ApertureRange { handle, size, offset: at, backing_store };
+    if offset == 0 {
+        map_aperture(&range, env, steps);
+    }
+    let destination = PhysicalAddress { segment: env.adapter.aperture.id, offset: at };
+    let bytes = physical_transfer(handle, size, offset, source, destination, env, steps);
+    if offset + bytes == size {
+        unmap_aperture(&range, env, steps);
+    }
+    bytes
+}
+
+/// Without GPU virtual addresses one operation fills an allocation, and the next part of a transfer follows.
+fn bring_in_physically(page_in: &PageIn, offset: u64, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
+    let &PageIn { handle, size, ref extents, backing_store, .. } = page_in;
+    let destination = in_memory(extents, env);
+    let Some(backing_store) = backing_store else {
+        let fill = Fill { allocation: handle, fill_size: size, fill_pattern: 0, destination };
+        steps.push_back(Step::Operation(PagingOperation::Fill(fill)));
+        return size;
+    };
+    physical_transfer(handle, size, offset, in_system(backing_store), destination, env, steps)
+}
+
+/// The most that one physical TRANSFER moves (BPB-20).
+const TRANSFER_BYTES_MAX: u64 = 64 << 20;
+
+/// The part of a transfer of `size` bytes that begins at `offset`. Returns its bytes.
+fn physical_transfer(
+    allocation: KmdAllocationHandle,
+    size: u64,
+    offset: u64,
+    source: PhysicalAddress,
+    destination: PhysicalAddress,
+    env: &BuildEnv<'_>,
+    steps: &mut VecDeque<Step>,
+) -> u64 {
+    let transfer_size = (size - offset).min(TRANSFER_BYTES_MAX);
+    let mut flags = TransferFlags::empty();
+    flags.set(TransferFlags::TRANSFER_START, offset == 0);
+    let says_end = !env.adapter.has_bug(PlantedBug::SkipTransferEnd);
+    flags.set(TransferFlags::TRANSFER_END, offset + transfer_size == size && says_end);
+    steps.push_back(Step::Operation(PagingOperation::Transfer(Transfer {
+        allocation,
+        transfer_offset: offset,
+        transfer_size,
+        source,
+        destination,
+        flags,
+        mdl_offset: (offset / PAGE_SIZE) as u32,
+    })));
+    transfer_size
+}
+
+fn discard(allocation: KmdAllocationHandle, offset: u64, env: &BuildEnv<'_>) -> Step {
+    let address = PhysicalAddress { segment: env.adapter.memory_id(), offset };
+    let flags = DiscardContentFlags::empty();
+    Step::Operation(PagingOperation::DiscardContent(DiscardContent { allocation, flags, address }))
+}
+
+/// Where an allocation that is one range of the memory segment begins.
+fn in_memory(extents: &Extents, env: &BuildEnv<'_>) -> PhysicalAddress {
+    let first = extents.iter().next().expect("a placed allocation has a range");
+    PhysicalAddress { segment: env.adapter.memory_id(), offset: first.offset }
+}
+
+fn in_system(offset: u64) -> PhysicalAddress {
+    PhysicalAddress { segment: SegmentId::SYSTEM, offset }
+}
+
+/// A part of an allocation that one window can show.
+struct Part<'a> {
+    handle: KmdAllocationHandle,
+    extents: &'a Extents,
+    offset: u64,
+    size: u64,
+}
+
+impl<'a> Part<'a> {
+    /// The part of an allocation of `size` bytes that begins at `offset`.
+    fn next(handle: KmdAllocationHandle, extents: &'a Extents, size: u64, offset: u64, env: &mut BuildEnv<'_>) -> Self {
+        Self { handle, extents, offset, size: env.chunk(size - offset) }
+    }
+}
+
+fn fill(part: &Part<'_>, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+    let &Part { handle, extents, offset, size } = part;
+    let local = env.windows.map_local(env.adapter, handle, extents, offset, size, steps);
+    steps.push_back(Step::Operation(PagingOperation::VirtualFill(FillVirtual {
+        allocation: handle,
+        allocation_offset_in_bytes: offset,
+        fill_size_in_bytes: size,
+        fill_pattern: 0,
+        destination_virtual_address: local.address(),
+    })));
+    env.windows.unmap(env.adapter, local, steps);
+}
+
+/// Copies a part between its extents and its backing store.
+fn transfer(
+    part: &Part<'_>,
+    backing_store: u64,
+    transfer_direction: MemoryTransferDirection,
+    env: &mut BuildEnv<'_>,
+    steps: &mut VecDeque<Step>,
+) {
+    let &Part { handle, extents, offset, size } = part;
+    let local = env.windows.map_local(env.adapter, handle, extents, offset, size, steps);
+    let system = env.windows.map_system(env.adapter, handle, offset, backing_store + offset, size, steps);
+    let (source, destination, local_side) = match transfer_direction {
+        MemoryTransferDirection::LocalToSystem => (local, system, TransferVirtualFlags::SRC_64KB_PAGES),
+        _ => (system, local, TransferVirtualFlags::DST_64KB_PAGES),
+    };
+    let mut flags = TransferVirtualFlags::empty();
+    flags.set(local_side, local.has_64kb_pages());
+    steps.push_back(Step::Operation(PagingOperation::VirtualTransfer(TransferVirtual {
+        allocation: handle,
+        allocation_offset_in_bytes: offset,
+        transfer_size_in_bytes: size,
+        source_virtual_address: source.address(),
+        destination_virtual_address: destination.address(),
+        transfer_direction,
+        flags,
+    })));
+    env.windows.unmap(env.adapter, local, steps);
+    env.windows.unmap(env.adapter, system, steps);
+}

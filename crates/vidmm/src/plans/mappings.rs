@@ -1,0 +1,88 @@
+//! What a move of an allocation does to its mappings: page-table entries, or what the host maps in the IOMMU.
+
+use crate::{
+    adapter::{Adapter, NotificationRevision},
+    addresses::io_mmu_range,
+    gpu_va::Mapping,
+    id::AllocationIx,
+    objects::{Objects, allocation::AllocationState},
+    plans::{
+        Plans,
+        draft::{Draft, follow},
+        plan::{PteRange, UnmapNotice},
+    },
+    planted::PlantedBug,
+};
+
+impl Plans {
+    /// Writes into `draft` that a mapping shows its allocation, or no longer, with the allocation where it is.
+    pub(crate) fn plan_entries(
+        &mut self,
+        adapter: &Adapter,
+        objects: &mut Objects,
+        draft: &mut Draft,
+        index: AllocationIx,
+        mapping: Mapping,
+        valid: bool,
+    ) {
+        let number = self.stream.next_number();
+        let allocation = &mut objects[index];
+        follow(&self.stream, &mut draft.plan, allocation.last_plan);
+        // Also without entries to write: whoever brings the allocation in writes them, and must follow the plan that
+        // initialises their tables.
+        if allocation.place.is_some() || draft.decided || !draft.plan.after.is_empty() {
+            allocation.last_plan = number;
+            draft.decided = true;
+        }
+        match (allocation.place.is_some(), valid) {
+            (false, _) => {}
+            (true, true) => show_mapping(adapter, objects, draft, index, mapping),
+            (true, false) => hide_mapping(adapter, objects, draft, index, mapping),
+        }
+    }
+}
+
+/// Writes into `draft` that a mapping shows its allocation where that is resident.
+pub(crate) fn show_mapping(
+    adapter: &Adapter,
+    objects: &Objects,
+    draft: &mut Draft,
+    index: AllocationIx,
+    mapping: Mapping,
+) {
+    let allocation = &objects[index];
+    match io_mmu_range(adapter, objects, index, &mapping) {
+        Some(range) => draft.plan.io_mmu_map.push(range),
+        None => {
+            let (segment, extents) = allocation.location(&adapter);
+            draft.plan.validate.push(PteRange { handle: allocation.handle, mapping, segment, extents });
+        }
+    }
+}
+
+/// Writes into `draft` that a mapping shows its allocation no longer. The driver is told before the host unmaps it from
+/// the IOMMU, whatever becomes of the content: it is about caches (U-15).
+pub(crate) fn hide_mapping(
+    adapter: &Adapter,
+    objects: &Objects,
+    draft: &mut Draft,
+    index: AllocationIx,
+    mapping: Mapping,
+) {
+    let allocation = &objects[index];
+    let handle = allocation.handle;
+    let Some(range) = io_mmu_range(adapter, objects, index, &mapping) else {
+        let (segment, extents) = allocation.location(&adapter);
+        draft.plan.invalidate.push(PteRange { handle, mapping, segment, extents });
+        return;
+    };
+    if !adapter.has_bug(PlantedBug::KeepIoMmu) {
+        draft.plan.io_mmu_unmap.push(range);
+    }
+    let is_current = adapter.revision == NotificationRevision::Current;
+    let is_told = is_current && !adapter.has_bug(PlantedBug::SkipUnmapNotice);
+    if is_told && allocation.state.contains(AllocationState::NOTIFY_IO_MMU_UNMAP) {
+        let process = objects[mapping.process].handle;
+        draft.plan.notify_unmap.push(UnmapNotice { handle, process, mapping });
+    }
+}

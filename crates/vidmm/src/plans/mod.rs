@@ -1,0 +1,49 @@
+//! Paging: what is to be done (plan), in what order (stream), where the paging process sees it (window), and how that is
+//! expanded into steps (expand).
+
+pub(crate) mod bring_in;
+pub(crate) mod build;
+pub(crate) mod builder;
+pub(crate) mod content;
+pub(crate) mod discard;
+pub(crate) mod draft;
+pub(crate) mod initialise;
+pub(crate) mod mappings;
+pub(crate) mod planner;
+pub(crate) mod retire;
+pub(crate) mod tables;
+pub(crate) mod unmapping;
+pub(crate) mod victims;
+pub(crate) mod views;
+
+use alloc::collections::BTreeMap;
+
+use crate::{
+    id::{AllocationIx, PlanNo},
+    plans::builder::Builder,
+};
+pub(crate) use expand::{BuildEnv, Cursor, expand};
+pub(crate) use plan::{
+    ApertureRange, Coming, Leaving, Notice, PageIn, PageOut, Plan, PlannedTable, PteRange, Retire, Rotation,
+    UnlinkedTable, UnmapNotice,
+};
+pub(crate) use step::{IoMmuRange, Step};
+pub(crate) use stream::{Abandoned, Stream};
+pub(crate) use table::{initialise_table, root_page_table};
+pub(crate) use window::{PteTarget, PteWriter, Windows};
+
+/// Plans from their decision to their end.
+pub(crate) struct Plans {
+    pub stream: Stream,
+    pub builder: Builder,
+    pub windows: Windows,
+    /// The last plan that discards an allocation, while that has not retired: then the backing store is reset.
+    pub discards: BTreeMap<AllocationIx, PlanNo>,
+}
+
+pub(crate) mod step;
+pub(crate) mod plan;
+pub(crate) mod window;
+pub(crate) mod table;
+pub(crate) mod expand;
+pub(crate) mod stream;

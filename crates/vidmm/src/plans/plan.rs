@@ -1,0 +1,235 @@
+//! A plan, and the grammar of the operations that carry it out (D6).
+//!
+//! ```text
+//! plan   := notify*      chunk(NOTIFY_ALLOC{Eviction})* of what leaves the aperture or implicit system memory, if its driver
+//!                        asked and its content is not discarded                                                         NTF-02 NTF-03
+//!           invalidate*  UPDATE_PAGE_TABLE(invalid) runs of what leaves or is unmapped; then FLUSH_TLB of those ranges   U-14 GVA-28
+//!           unlink*      UPDATE_PAGE_TABLE(invalid) of the entry of a freed table's parent; then FLUSH_TLB of what it covered  P57
+//!           out*         chunk(VIRTUAL_TRANSFER segment -> system) of what is dirty; nothing if clean                    RES-22
+//!                        | UNMAP_APERTURE_SEGMENT, to the dummy page                                                     BPB-33
+//!                        | without GPU virtual addresses: TRANSFER segment -> page list, in parts, or to the aperture,
+//!                          between MAP_APERTURE_SEGMENT and UNMAP_APERTURE_SEGMENT; DISCARD_CONTENT                 BPB-20 SEG-45 BPB-25
+//!           unmap*       NOTIFY_ALLOC{IoMmuUnmap} once for each mapping that leaves the IOMMU, if its driver asked       NTF-04 NTF-05
+//!           table*       UPDATE_PAGE_TABLE(invalid, InitialUpdate) of a new table; then the entry of its parent          GVA-25
+//!           in*          chunk(VIRTUAL_FILL | VIRTUAL_TRANSFER system -> segment)                                        RES-18 BPB-24
+//!                        | MAP_APERTURE_SEGMENT                                                                          BPB-30
+//!                        | without GPU virtual addresses: FILL | TRANSFER page list -> segment, in parts                 BPB-20 BPB-24
+//!           validate*    UPDATE_PAGE_TABLE(valid) runs of what came in or is mapped; FLUSH_TLB unless invalid entries
+//!                        are never cached                                                                                BPB-41
+//! chunk(op) := map windows, op, unmap windows; at most the size of a window                                              BPB-40 PGV-05
+//! ```
+//!
+//! Behind an IOMMU there are no page tables: the host maps when the plan enters the stream and unmaps when it has retired, that
+//! is, when all paging operations that were under way for the range have ended (NTF-04). Nothing waits for it but plans
+//! that map the same again, and those are parked.
+//!
+//! A plan is decided once. What follows from places and mappings is written down then and does not change, so building it
+//! decides nothing.
+
+use alloc::vec::Vec;
+
+use crate::{
+    contract::{KmdAllocationHandle, KmdProcessHandle, NotifyAllocFlags},
+    data::extents::Extents,
+    gpu_va::{Mapping, TableKey},
+    id::{AllocationId, AllocationIx, DeviceIx, PlanNo, ProcessIx, SubmissionNo},
+    plans::IoMmuRange,
+    units::{PhysicalAddress, SegmentId},
+};
+
+/// What is decided, and not yet carried out.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// Devices that must have retired a submission before the plan enters the stream. All are dispatched (D5).
+    pub waits: Vec<(DeviceIx, SubmissionNo)>,
+    /// Plans that must enter the stream before it: of the same allocation, or of a range that it was promised.
+    pub after: Vec<PlanNo>,
+    /// Plans that must have retired before it enters: they unmap from the IOMMU what it maps again.
+    pub after_retired: Vec<PlanNo>,
+    pub notify: Vec<Notice>,
+    pub invalidate: Vec<PteRange>,
+    pub unlink: Vec<UnlinkedTable>,
+    pub out: Vec<Leaving>,
+    pub notify_unmap: Vec<UnmapNotice>,
+    pub tables: Vec<PlannedTable>,
+    pub page_in: Vec<Coming>,
+    pub validate: Vec<PteRange>,
+    /// What the CPU sees of locked allocations when its last operation has completed.
+    pub rotate: Vec<Rotation>,
+    /// What the host maps when the plan enters the stream.
+    pub io_mmu_map: Vec<IoMmuRange>,
+    /// What the host unmaps when its last operation has completed.
+    pub io_mmu_unmap: Vec<IoMmuRange>,
+    /// What happens when its last operation has completed.
+    pub retire: Vec<Retire>,
+    bytes: u64,
+}
+
+/// The driver is told of an allocation that leaves device access, part by part (NTF-02).
+#[derive(Debug)]
+pub(crate) struct Notice {
+    pub allocation: AllocationId,
+    pub handle: KmdAllocationHandle,
+    pub flags: NotifyAllocFlags,
+    /// Work may have written to it: until the driver has been told, only the GPU can make sense of it.
+    pub has_news: bool,
+    pub size: u64,
+    pub backing_store: u64,
+}
+
+/// The driver is told of a mapping that leaves the IOMMU (NTF-04).
+#[derive(Debug)]
+pub(crate) struct UnmapNotice {
+    pub handle: KmdAllocationHandle,
+    pub process: KmdProcessHandle,
+    pub mapping: Mapping,
+}
+
+/// Entries of a mapping that become invalid, or valid.
+#[derive(Debug)]
+pub(crate) struct PteRange {
+    pub handle: KmdAllocationHandle,
+    pub mapping: Mapping,
+    /// Where the allocation lies; not read when the entries become invalid.
+    pub segment: SegmentId,
+    pub extents: Extents,
+}
+
+/// What leaves its segment.
+#[derive(Debug)]
+pub(crate) enum Leaving {
+    /// Content of the memory segment.
+    Memory(PageOut),
+    /// Content of the memory segment that is not wanted; named without GPU virtual addresses (BPB-25). Its offset is in bytes.
+    Discarded { handle: KmdAllocationHandle, offset: u64 },
+    /// A range of the aperture.
+    Aperture(ApertureRange),
+}
+
+/// What comes into a segment.
+#[derive(Debug)]
+pub(crate) enum Coming {
+    /// Content of the memory segment.
+    Memory(PageIn),
+    /// A range of the aperture.
+    Aperture(ApertureRange),
+}
+
+/// Content that leaves the memory segment.
+#[derive(Debug)]
+pub(crate) struct PageOut {
+    pub handle: KmdAllocationHandle,
+    pub size: u64,
+    pub extents: Extents,
+    pub backing_store: u64,
+    /// The range of the aperture, in bytes from its start, in which the backing store is mapped meanwhile (SEG-45).
+    pub through_aperture: Option<u64>,
+}
+
+/// Content that comes into the memory segment.
+#[derive(Debug)]
+pub(crate) struct PageIn {
+    pub handle: KmdAllocationHandle,
+    pub size: u64,
+    pub extents: Extents,
+    /// The backing store to read; none is a fill with zeros.
+    pub backing_store: Option<u64>,
+    /// It was promoted as the GPU had left it: without the GPU nobody can put right what is in its backing store.
+    pub is_as_left: bool,
+}
+
+/// An allocation in the aperture.
+#[derive(Debug)]
+pub(crate) struct ApertureRange {
+    pub handle: KmdAllocationHandle,
+    pub size: u64,
+    /// Bytes from the start of the aperture.
+    pub offset: u64,
+    pub backing_store: u64,
+}
+
+/// The CPU sees an allocation elsewhere (RES-86).
+#[derive(Debug)]
+pub(crate) struct Rotation {
+    pub allocation: AllocationIx,
+    pub segment: SegmentId,
+    pub extents: Extents,
+}
+
+/// A new table of a process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PlannedTable {
+    pub process: ProcessIx,
+    pub key: TableKey,
+}
+
+/// A table that was freed, and the entry of its parent that points to it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UnlinkedTable {
+    pub process: ProcessIx,
+    pub child: TableKey,
+    /// Where the parent lies.
+    pub parent: PhysicalAddress,
+}
+
+/// What follows when a plan has retired.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Retire {
+    /// The last traces of an allocation are gone.
+    Allocation(AllocationIx),
+    /// A device that has closed an allocation is done with it.
+    Opening { allocation: AllocationIx, device: DeviceIx },
+    /// The content of an allocation that was offered is lost, and nothing writes to its backing store any more.
+    Discard(AllocationIx),
+    /// A mapping is invalid everywhere: its addresses are free.
+    Mapping(Mapping),
+    /// Nothing points to a table any more, which lay in system memory.
+    Table { address: PhysicalAddress, bytes: u64 },
+}
+
+impl Plan {
+    /// Adds a plan that must enter first.
+    pub fn follow(&mut self, plan: PlanNo) {
+        if !self.after.contains(&plan) {
+            self.after.push(plan);
+        }
+    }
+
+    /// Adds a plan that must have retired first.
+    pub fn follow_retired(&mut self, plan: PlanNo) {
+        if !self.after_retired.contains(&plan) {
+            self.after_retired.push(plan);
+        }
+    }
+
+    /// Adds a submission that must retire first.
+    pub fn wait_for(&mut self, device: DeviceIx, submission: SubmissionNo) {
+        match self.waits.iter_mut().find(|(waited, _)| *waited == device) {
+            Some((_, last)) => *last = submission.max(*last),
+            None => self.waits.push((device, submission)),
+        }
+    }
+
+    /// Adds a notification.
+    pub fn notify(&mut self, notice: Notice) {
+        self.bytes += notice.size;
+        self.notify.push(notice);
+    }
+
+    /// Adds content that leaves the memory segment.
+    pub fn copy_out(&mut self, out: PageOut) {
+        self.bytes += out.size;
+        self.out.push(Leaving::Memory(out));
+    }
+
+    /// Adds content that comes into the memory segment.
+    pub fn copy_in(&mut self, page_in: PageIn) {
+        self.bytes += page_in.size;
+        self.page_in.push(Coming::Memory(page_in));
+    }
+
+    /// Bytes that are notified of or copied.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}

@@ -1,0 +1,398 @@
+//! Writing plans: who comes in, who must go for it, and what that entails.
+
+use alloc::vec::Vec;
+
+use crate::{
+    adapter::{Adapter, NotificationRevision, pool::Pool},
+    contract::NotifyAllocFlags,
+    data::extents::Extents,
+    event::{ContentSource, Event, EvictReason},
+    gpu_va::TableKey,
+    id::{AllocationIx, ProcessIx},
+    memory::Memory,
+    objects::{
+        Objects,
+        allocation::{Allocation, AllocationState},
+        place::{PageOffset, Place},
+    },
+    plans::{
+        ApertureRange, Coming, Leaving, Notice, PageIn, PageOut, PlannedTable, Plans,
+        draft::{Draft, follow},
+        mappings, views,
+    },
+    planted::PlantedBug,
+    state::State,
+    units::{Extent, GpuVirtualAddress, PAGE_SIZE_64K, PhysicalAddress},
+};
+
+impl Plans {
+    /// Writes into `draft` that `index` becomes resident where its device's list counts it. There must be room, if all that is
+    /// evictable there goes.
+    pub(crate) fn plan_in(&mut self, state: &mut State, draft: &mut Draft, index: AllocationIx) {
+        self.cut_before(state, draft, index);
+        let content = match state.objects[index].pool() {
+            Pool::Memory => self.plan_into_memory(state, draft, index),
+            Pool::System => {
+                self.make_commit_room(state, draft, index);
+                self.plan_into_system(state, draft, index)
+            }
+        };
+        record_placed(state, index, content);
+        self.park_if_full(&mut state.moment, &mut state.objects, draft);
+    }
+
+    pub(crate) fn plan_into_memory(
+        &mut self,
+        state: &mut State,
+        draft: &mut Draft,
+        index: AllocationIx,
+    ) -> ContentSource {
+        let Allocation { size, handle, backing_store, state: content, .. } = state.objects[index];
+        let mut extents = match state.adapter.is_physical() {
+            false => self.take(state, draft, size),
+            true => Extents::one(self.take_assigned(&mut state.objects, &mut state.memory, draft, index)),
+        };
+        if state.adapter.has_bug(PlantedBug::MisplaceByAPage) {
+            extents = extents
+                .iter()
+                .map(|extent| Extent { offset: extent.offset + PAGE_SIZE_64K, ..extent })
+                .collect::<Vec<_>>()
+                .into();
+        }
+        let backed = content.contains(AllocationState::BACKED) && !state.adapter.has_bug(PlantedBug::FillContent);
+        if backed || !state.adapter.has_bug(PlantedBug::SkipFill) {
+            draft.plan.copy_in(PageIn {
+                handle,
+                size,
+                extents: extents.clone(),
+                backing_store: backed.then_some(backing_store),
+                is_as_left: content.contains(AllocationState::DIRTY),
+            });
+        }
+        let place = state.objects[index].place_in_memory(&extents);
+        self.place(&state.adapter, &mut state.objects, draft, index, place);
+        match backed {
+            true => {
+                state.moment.statistics.bytes_paged_in += size;
+                ContentSource::BackingStore
+            }
+            false => {
+                state.moment.statistics.bytes_filled += size;
+                ContentSource::Fill
+            }
+        }
+    }
+
+    /// Takes the range of the linear memory segment that a portion's decision has assigned to an allocation.
+    pub(crate) fn take_assigned(
+        &mut self,
+        objects: &mut Objects,
+        memory: &mut Memory,
+        draft: &mut Draft,
+        index: AllocationIx,
+    ) -> Extent {
+        let patched = objects.patched.get_mut(&index);
+        let range = patched.and_then(|patched| patched.assigned.take()).expect("it was decided where it goes");
+        let linear = memory.placer.linear();
+        linear.take(range).expect("it was decided that it is free");
+        let mut after = Vec::new();
+        linear.follow(range, &mut after);
+        self.plan_after_all(draft, after);
+        range
+    }
+
+    /// Its content is where its backing store is, and reads as zero if it never had any: nothing is filled (I24).
+    pub(crate) fn plan_into_system(
+        &mut self,
+        state: &mut State,
+        draft: &mut Draft,
+        index: AllocationIx,
+    ) -> ContentSource {
+        let Allocation { size, handle, backing_store, .. } = state.objects[index];
+        let mut after = Vec::new();
+        state.memory.commit.take(size, &mut after);
+        let place = match state.memory.aperture.assigned(index) {
+            None => Place::System,
+            Some(range) => {
+                state.memory.aperture.show(index, range, &mut after);
+                let offset = range.offset;
+                draft.plan.page_in.push(Coming::Aperture(ApertureRange { handle, size, offset, backing_store }));
+                Place::Aperture(PageOffset::of_bytes(offset))
+            }
+        };
+        self.plan_after_all(draft, after);
+        self.place(&state.adapter, &mut state.objects, draft, index, place);
+        ContentSource::InPlace
+    }
+
+    /// Notes the place of an allocation, and that its mappings show it there.
+    pub(crate) fn place(
+        &mut self,
+        adapter: &Adapter,
+        objects: &mut Objects,
+        draft: &mut Draft,
+        index: AllocationIx,
+        place: Place,
+    ) {
+        let last_plan = objects[index].last_plan;
+        follow(&self.stream, &mut draft.plan, last_plan);
+        // What the host unmaps when that plan has retired is mapped again only then.
+        if adapter.is_behind_io_mmu() && !self.stream.is_retired(last_plan) {
+            draft.plan.follow_retired(last_plan);
+        }
+        // Until its backing store is reset, that holds what was discarded.
+        if let Some(&discard) = self.discards.get(&index) {
+            draft.plan.follow_retired(discard);
+        }
+        let number = self.stream.next_number();
+        let allocation = &mut objects.allocations[index];
+        objects.processes[allocation.process].standing.usage[place.pool()] += allocation.size;
+        allocation.place = Some(place);
+        allocation.state -= AllocationState::LOCK_PENDING;
+        allocation.last_plan = number;
+        draft.decided = true;
+        for mapping in Vec::from_iter(objects[index].mappings()) {
+            mappings::show_mapping(adapter, objects, draft, index, mapping);
+        }
+        views::plan_view(adapter, objects, draft, index);
+    }
+
+    /// Writes into `draft` that a table of a process is placed, initialised and linked.
+    pub(crate) fn plan_table(&mut self, state: &mut State, draft: &mut Draft, process: ProcessIx, key: TableKey) {
+        let size = key.segment_bytes(&state.adapter);
+        let address = match state.objects[process].tables.get_mut(key).address {
+            Some(system) => system,
+            None => PhysicalAddress {
+                segment: state.adapter.memory_id(),
+                offset: self.take_whole(state, draft, size).offset,
+            },
+        };
+        state.objects[process].tables.get_mut(key).address = Some(address);
+        // What its parent's entry pointed to before may still be on its way out.
+        let parent = key.parent(&state.adapter).and_then(|(parent, _)| state.objects[process].tables.get(parent));
+        if let Some(unlinked) = parent.map(|parent| parent.unlinked) {
+            self.plan_after(draft, unlinked);
+        }
+        let number = self.stream.next_number();
+        self.plan_table_content(&mut state.objects, draft, process, key);
+        let adapter = &state.adapter;
+        let process = state.objects.processes.id(process);
+        state.moment.events.record(|| Event::PageTablePlaced {
+            plan: number,
+            process,
+            level: key.level,
+            page_size: key.page_size,
+            virtual_address: GpuVirtualAddress(key.first_address(adapter)),
+            address,
+            size,
+        });
+    }
+
+    /// Writes into `draft` that a table that has its place is initialised and linked.
+    pub(crate) fn plan_table_content(
+        &mut self,
+        objects: &mut Objects,
+        draft: &mut Draft,
+        process: ProcessIx,
+        key: TableKey,
+    ) {
+        let table = objects[process].tables.get_mut(key);
+        (table.plan, table.initialised) = (self.stream.next_number(), false);
+        draft.plan.tables.push(PlannedTable { process, key });
+        draft.decided = true;
+    }
+
+    /// Writes into `draft` that `index` leaves the place where it is resident, with its content if that is not in its backing
+    /// store.
+    pub(crate) fn plan_out(&mut self, state: &mut State, draft: &mut Draft, index: AllocationIx, reason: EvictReason) {
+        self.cut_before(state, draft, index);
+        state.residency.keep(&mut state.objects, index);
+        let number = self.stream.next_number();
+        let (segment, extents) = state.objects[index].location(&state.adapter);
+        let allocation = &state.objects[index];
+        follow(&self.stream, &mut draft.plan, allocation.last_plan);
+        for (device, entry) in allocation.entries() {
+            let books = &state.objects[device];
+            let waits = !state.adapter.has_bug(PlantedBug::MoveInUse);
+            // Nothing of a suspended device is in flight, and what it has queued is not dispatched before it is resumed. Nor is
+            // anything of a device that holds what moves: what it has queued waits for the move.
+            if waits && !books.is_suspended() && !entry.is_holding() && entry.until() > books.retired() {
+                draft.plan.wait_for(device, entry.until());
+            }
+        }
+        let hidden = if state.adapter.has_bug(PlantedBug::ForgetAliases) { 1 } else { usize::MAX };
+        for mapping in Vec::from_iter(state.objects[index].mappings().take(hidden)) {
+            mappings::hide_mapping(&state.adapter, &state.objects, draft, index, mapping);
+        }
+        let (discarded, worthless) = (state.objects.is_discardable(index), state.objects.is_worthless(index));
+        let allocation = &mut state.objects.allocations[index];
+        let place = allocation.take_place().expect("what leaves a segment is in it");
+        if !state.adapter.has_bug(PlantedBug::KeepUsage) {
+            state.objects.processes[allocation.process].standing.usage[place.pool()] -= allocation.size;
+        }
+        let has_news = !worthless && allocation.state.contains(AllocationState::DIRTY);
+        let copied = has_news && matches!(place, Place::Memory(_)) && !state.adapter.has_bug(PlantedBug::SkipCopyOut);
+        if has_news {
+            allocation.state |= AllocationState::BACKED;
+            // What a driver would have put right in a notification is promoted as it is: it must be copied out again.
+            let as_it_is =
+                reason == EvictReason::Promoted && allocation.state.contains(AllocationState::NOTIFY_EVICTION);
+            allocation.state.set(AllocationState::DIRTY, as_it_is);
+        }
+        allocation.state -= AllocationState::EVICT_SOON;
+        // What is required comes in again, where the CPU sees it.
+        if !allocation.is_required() {
+            allocation.state -= AllocationState::LOCK_PENDING;
+        }
+        allocation.last_plan = number;
+        draft.decided = true;
+        match place {
+            Place::Memory(_) => self.plan_out_of_memory(state, draft, index, extents.clone(), copied),
+            Place::System => self.plan_out_of_system(state, draft, index, reason, has_news),
+            Place::Aperture(offset) => {
+                self.plan_out_of_system(state, draft, index, reason, has_news);
+                self.plan_out_of_aperture(state, draft, index, offset.bytes());
+            }
+        }
+        views::plan_view(&state.adapter, &mut state.objects, draft, index);
+        if discarded {
+            self.plan_discard(&mut state.objects, draft, index);
+        }
+        match reason {
+            EvictReason::Destroyed => {}
+            EvictReason::Promoted => state.moment.statistics.promotions += 1,
+            _ => state.moment.statistics.evictions += 1,
+        }
+        let allocation = state.objects.allocations.id(index);
+        let wanted_by = draft.wanted_by.filter(|_| reason.is_for_room()).map(|device| state.objects.device_id(device));
+        state.moment.events.record(|| Event::Evicted {
+            plan: number,
+            allocation,
+            segment,
+            extents: extents.iter().collect(),
+            copied,
+            reason,
+            discarded,
+            wanted_by,
+        });
+    }
+
+    pub(crate) fn plan_out_of_memory(
+        &mut self,
+        state: &mut State,
+        draft: &mut Draft,
+        index: AllocationIx,
+        extents: Extents,
+        copied: bool,
+    ) {
+        state.memory.placer.promise(self.stream.next_number(), extents.iter());
+        if state.adapter.has_bug(PlantedBug::NotifyFromLocal) {
+            let Allocation { handle, size, backing_store, .. } = state.objects[index];
+            let (allocation, flags) = (state.objects.allocations.id(index), NotifyAllocFlags::EVICTION);
+            draft.plan.notify(Notice { allocation, handle, flags, has_news: copied, size, backing_store });
+        }
+        if !copied {
+            plan_discard_content(&state.adapter, &state.objects, draft, index, &extents);
+            return;
+        }
+        let Allocation { handle, size, backing_store, .. } = state.objects[index];
+        let through_aperture = self.lend_aperture(&mut state.objects, &mut state.memory, index);
+        draft.plan.copy_out(PageOut { handle, size, extents, backing_store, through_aperture });
+        state.moment.statistics.bytes_paged_out += size;
+        state.moment.statistics.evictions_copied += 1;
+    }
+
+    /// The range of the aperture through which an allocation leaves, if its driver wants that and there is one (SEG-45).
+    pub(crate) fn lend_aperture(
+        &mut self,
+        objects: &mut Objects,
+        memory: &mut Memory,
+        index: AllocationIx,
+    ) -> Option<u64> {
+        let wants = objects.patched.get(&index).is_some_and(|patched| patched.leaves_through_aperture);
+        let size = objects[index].size;
+        let is_possible = wants && size <= memory.commit.available();
+        let range = is_possible.then(|| memory.aperture.lend(self.stream.next_number(), size)).flatten();
+        range.map(|range| range.offset)
+    }
+
+    /// The driver is notified, unless the content is discarded or moves to the memory segment (NTF-03, NTF-07, U-15).
+    pub(crate) fn plan_out_of_system(
+        &mut self,
+        state: &mut State,
+        draft: &mut Draft,
+        index: AllocationIx,
+        reason: EvictReason,
+        has_news: bool,
+    ) {
+        let id = state.objects.allocations.id(index);
+        let allocation = &state.objects[index];
+        state.memory.commit.promise(self.stream.next_number(), allocation.size);
+        if state.objects.is_worthless(index) || reason == EvictReason::Promoted {
+            return;
+        }
+        let notice = |flags| Notice {
+            allocation: id,
+            handle: allocation.handle,
+            flags,
+            has_news,
+            size: allocation.size,
+            backing_store: allocation.backing_store,
+        };
+        let wants = allocation.state.contains(AllocationState::NOTIFY_EVICTION);
+        if wants && !state.adapter.has_bug(PlantedBug::SkipNotice) {
+            draft.plan.notify(notice(NotifyAllocFlags::EVICTION));
+        }
+        if wants && state.adapter.has_bug(PlantedBug::NotifyTwice) {
+            draft.plan.notify(notice(NotifyAllocFlags::EVICTION));
+        }
+        let as_eviction = state.adapter.revision == NotificationRevision::August2024;
+        if as_eviction && allocation.state.contains(AllocationState::NOTIFY_IO_MMU_UNMAP) {
+            draft.plan.notify(notice(NotifyAllocFlags::IO_MMU_UNMAP));
+        }
+    }
+
+    pub(crate) fn plan_out_of_aperture(
+        &mut self,
+        state: &mut State,
+        draft: &mut Draft,
+        index: AllocationIx,
+        offset: u64,
+    ) {
+        let Allocation { handle, size, backing_store, .. } = state.objects[index];
+        state.memory.aperture.hide(self.stream.next_number(), Extent { offset, size });
+        if !state.adapter.has_bug(PlantedBug::KeepAperture) {
+            draft.plan.out.push(Leaving::Aperture(ApertureRange { handle, size, offset, backing_store }));
+        }
+    }
+}
+
+pub(crate) fn record_placed(state: &mut State, index: AllocationIx, content: ContentSource) {
+    let (allocations, adapter) = (&state.objects.allocations, &state.adapter);
+    state.moment.events.record(|| {
+        let allocation = &allocations[index];
+        let (segment, extents) = allocation.location(adapter);
+        Event::Placed {
+            plan: allocation.last_plan,
+            allocation: allocations.id(index),
+            segment,
+            extents: extents.iter().collect(),
+            content,
+        }
+    });
+}
+
+/// Without GPU virtual addresses the driver is told that content is left behind, unless its allocation was destroyed (U-13).
+pub(crate) fn plan_discard_content(
+    adapter: &Adapter,
+    objects: &Objects,
+    draft: &mut Draft,
+    index: AllocationIx,
+    extents: &Extents,
+) {
+    if !adapter.is_physical() || objects.is_dead(index) {
+        return;
+    }
+    let handle = objects[index].handle;
+    draft.plan.out.extend(extents.iter().map(|extent| Leaving::Discarded { handle, offset: extent.offset }));
+}

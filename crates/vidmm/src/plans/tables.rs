@@ -1,0 +1,227 @@
+//! Page tables come and go with what is mapped through them (D9).
+
+use alloc::{collections::BTreeSet, vec::Vec};
+
+use crate::{
+    adapter::{Adapter, pool::Pool},
+    addresses,
+    contract::Host,
+    event::{Event, error::PageTableError},
+    gpu_va::{Mapping, Table, TableKey},
+    id::{PlanNo, ProcessIx},
+    objects::Objects,
+    plans::{
+        Plans, Retire, UnlinkedTable,
+        draft::{self, Draft},
+    },
+    state::State,
+    units::{Extent, GpuVirtualAddress, PageSize},
+};
+
+impl Plans {
+    /// Plans the root tables of new processes, as there is room: no work runs without (GVA-17).
+    pub(crate) fn plan_roots(&mut self, state: &mut State) {
+        if state.addresses.rootless.is_empty() {
+            return;
+        }
+        let root = TableKey::root(&state.adapter);
+        while let Some(process) = state.addresses.rootless.first().copied() {
+            let placed = state.objects[process].tables.get_mut(root).address.is_some();
+            let bytes = root.segment_bytes(&state.adapter);
+            if !placed && bytes > state.memory.placer.available() + state.residency.evictable[Pool::Memory].bytes() {
+                return;
+            }
+            state.addresses.rootless.pop_first();
+            let mut draft = Draft::default();
+            self.plan_table(state, &mut draft, process, root);
+            self.finish(&mut state.moment, &mut state.objects, draft);
+        }
+    }
+}
+
+/// Creates the books of the tables that parts of a process's addresses need, and sets their memory aside; or changes nothing.
+/// They are there until [`release_tables`](Self::release_tables).
+pub(crate) fn set_tables_aside(
+    state: &mut State,
+    host: &mut dyn Host,
+    process: ProcessIx,
+    mappings: &[Mapping],
+) -> Result<(), PageTableError> {
+    let tables = &state.objects[process].tables;
+    let needed = mappings.iter().flat_map(|mapping| addresses::tables_of(&state.adapter, mapping));
+    let mut missing: Vec<TableKey> = needed.filter(|&key| tables.get(key).is_none()).collect();
+    missing.sort_unstable();
+    missing.dedup();
+    if state.adapter.tables_in_system {
+        commit_system_tables(&state.adapter, &mut state.objects, host, process, &missing)?;
+    } else {
+        let bytes: u64 = missing.iter().map(|key| key.segment_bytes(&state.adapter)).sum();
+        let free = state.shares.not_promised(&state.objects, &state.memory);
+        if bytes > free {
+            return Err(PageTableError::NoMemory { num_bytes_to_trim: bytes - free });
+        }
+        state.shares.pin(&mut state.memory, bytes);
+        for key in missing {
+            state.objects[process].tables.insert(key, Table::new(None));
+        }
+    }
+    mappings.iter().for_each(|mapping| addresses::hold_tables(&state.adapter, &mut state.objects, mapping));
+    Ok(())
+}
+
+pub(crate) fn commit_system_tables(
+    adapter: &Adapter,
+    objects: &mut Objects,
+    host: &mut dyn Host,
+    process: ProcessIx,
+    missing: &[TableKey],
+) -> Result<(), PageTableError> {
+    let adapter = &adapter;
+    let tables = &mut objects[process].tables;
+    for (done, &key) in missing.iter().enumerate() {
+        match host.commit_backing_store(key.bytes(adapter)) {
+            Ok(address) => tables.insert(key, Table::new(Some(address))),
+            Err(error) => {
+                for &key in &missing[..done] {
+                    let address = tables.remove(key).address.expect("it was just committed");
+                    host.decommit_backing_store(address, key.bytes(adapter));
+                }
+                return Err(PageTableError::BackingStore(error));
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Plans {
+    /// Writes into `draft` that the tables of a mapping are there before its entries are written. Returns the plans that see to
+    /// that for those which are planned already.
+    pub(crate) fn plan_tables(&mut self, state: &mut State, draft: &mut Draft, mapping: &Mapping) -> Vec<PlanNo> {
+        let mut numbers = Vec::new();
+        for key in Vec::from_iter(addresses::tables_of(&state.adapter, mapping)) {
+            let plan = state.objects[mapping.process].tables.get_mut(key).plan;
+            if plan == 0 {
+                state.addresses.rootless.remove(&mapping.process);
+                self.plan_table(state, draft, mapping.process, key);
+            } else {
+                self.plan_after(draft, plan);
+                numbers.push(plan);
+            }
+        }
+        numbers
+    }
+
+    /// Frees the tables that nothing is mapped through any more, but those that plans under way write to or point to: these later.
+    pub(crate) fn free_empty_tables(&mut self, state: &mut State, host: &mut dyn Host) {
+        let mut empty = core::mem::take(&mut state.addresses.empty_tables);
+        while let Some(&(process, _)) = empty.first() {
+            let others = empty.split_off(&(process.next(), TableKey::FIRST));
+            let keys = core::mem::replace(&mut empty, others);
+            self.free_tables(state, host, process, keys.into_iter().map(|(_, key)| key).collect());
+        }
+    }
+
+    pub(crate) fn free_tables(
+        &mut self,
+        state: &mut State,
+        host: &mut dyn Host,
+        process: ProcessIx,
+        keys: Vec<TableKey>,
+    ) {
+        let mut draft = Draft::default();
+        let mut freed = Vec::new();
+        // Leaves come first: while a table stays, so does its parent.
+        let mut stays = BTreeSet::new();
+        for key in keys {
+            let table = *state.objects[process].tables.get_mut(key);
+            if table.users > 0 {
+                continue;
+            }
+            if stays.contains(&key) || self.is_table_in_use(&state.objects, process, key, &table) {
+                stays.extend(key.parent(&state.adapter).map(|(parent, _)| parent));
+                state.addresses.empty_tables.insert((process, key));
+                continue;
+            }
+            state.objects[process].tables.remove(key);
+            self.plan_table_away(state, &mut draft, host, process, key, table);
+            if table.plan > 0 {
+                freed.push(key);
+            }
+        }
+        for key in freed {
+            self.plan_unlink(&state.adapter, &mut state.objects, &mut draft, process, key);
+        }
+        self.finish(&mut state.moment, &mut state.objects, draft);
+    }
+
+    /// Whether a plan under way writes to a table, or to its parent's entry: for the pages of another size, too.
+    pub(crate) fn is_table_in_use(&self, objects: &Objects, process: ProcessIx, key: TableKey, table: &Table) -> bool {
+        let sides = [PageSize::Kib4, PageSize::Kib64].map(|page_size| TableKey { page_size, ..key });
+        let tables = &objects[process].tables;
+        let numbers = sides.into_iter().filter_map(|side| tables.get(side)).map(|side| side.plan);
+        numbers.chain([table.unlinked]).any(|plan| !self.stream.is_retired(plan))
+    }
+
+    /// Writes into `draft` that the memory of a table is free.
+    pub(crate) fn plan_table_away(
+        &mut self,
+        state: &mut State,
+        draft: &mut Draft,
+        host: &mut dyn Host,
+        process: ProcessIx,
+        key: TableKey,
+        table: Table,
+    ) {
+        let size = key.segment_bytes(&state.adapter);
+        let Some(address) = table.address else {
+            return state.shares.unpin(&mut state.memory, size);
+        };
+        let number = self.stream.next_number();
+        if address.segment.is_system() {
+            let bytes = key.bytes(&state.adapter);
+            // What no plan has initialised nothing points to.
+            if table.plan == 0 {
+                return host.decommit_backing_store(address, bytes);
+            }
+            draft::plan_retire(draft, Retire::Table { address, bytes });
+        } else {
+            state.memory.placer.promise(number, [Extent { offset: address.offset, size }]);
+            state.shares.unpin(&mut state.memory, size);
+        }
+        draft.decided = true;
+        let first_address = GpuVirtualAddress(key.first_address(&state.adapter));
+        let process = state.objects.processes.id(process);
+        state.moment.events.record(|| Event::PageTableFreed {
+            plan: number,
+            process,
+            level: key.level,
+            page_size: key.page_size,
+            virtual_address: first_address,
+            address,
+            size,
+        });
+    }
+
+    /// Writes into `draft` that the parent of a freed table, if that stays, does not point to it any more.
+    pub(crate) fn plan_unlink(
+        &mut self,
+        adapter: &Adapter,
+        objects: &mut Objects,
+        draft: &mut Draft,
+        process: ProcessIx,
+        child: TableKey,
+    ) {
+        let number = self.stream.next_number();
+        let (parent, _) = child.parent(&adapter).expect("the root stays");
+        if objects[process].tables.get(parent).is_none() {
+            return;
+        }
+        let table = objects[process].tables.get_mut(parent);
+        let Table { plan, unlinked, .. } = *table;
+        table.unlinked = number;
+        let address = table.address.expect("what points to a table is placed");
+        self.plan_after(draft, plan);
+        self.plan_after(draft, unlinked);
+        draft.plan.unlink.push(UnlinkedTable { process, child, parent: address });
+    }
+}

@@ -1,0 +1,150 @@
+//! Addresses that were freed show nothing any more (GVA-53, U-22).
+//!
+//! What is left of a mapping of which a part was freed shows what it did. Its entries stay as they are but those for a page of
+//! 64 KiB that is cut: only one of the two sizes may be valid there (GVA-43), so its entry becomes invalid before those of the
+//! smaller pages become valid, and no work of the process runs in between (GVA-42).
+
+use alloc::vec::Vec;
+
+use crate::{
+    adapter::Adapter,
+    addresses,
+    gpu_va::Mapping,
+    id::{AllocationIx, DeviceIx, PlanNo, ProcessIx},
+    objects::{
+        Objects,
+        device::{DeferredAction, Freed},
+    },
+    placement::room,
+    plans::{
+        Plans, Retire,
+        draft::{self, Draft},
+    },
+    planted::PlantedBug,
+    state::State,
+};
+
+/// Gets ready to carry out something that is due, and says whether that is done. Where a page is cut, there must be room for the
+/// tables of its rest; then work of the process is held back until none is in flight, out of order or not.
+pub(crate) fn get_ready_for(state: &mut State, action: &DeferredAction) -> bool {
+    let DeferredAction::Unmap { freed: Freed { process, rests, .. }, .. } = action else { return true };
+    if rests == &[None, None] {
+        return true;
+    }
+    let has_room = rests.iter().flatten().all(|rest| room::has_room_for_tables(state, rest));
+    let process = &mut state.objects.processes[*process];
+    let is_in_flight = |&device: &DeviceIx| state.objects.devices[device].is_in_flight();
+    process.is_paused = has_room && process.devices.iter().any(is_in_flight);
+    has_room && !process.is_paused
+}
+
+impl Plans {
+    /// Writes into `draft` that what was freed of an allocation's mappings shows it no longer, and what is left of them does.
+    pub(crate) fn plan_unmap(&mut self, state: &mut State, draft: &mut Draft, index: AllocationIx, freed: Freed) {
+        let Freed { process, virtual_address: start, size, rests } = freed;
+        let end = start + size;
+        let is_touched =
+            |mapping: &Mapping| mapping.process == process && mapping.virtual_address < end && start < mapping.end();
+        let touched = state.objects[index].mappings().filter(is_touched);
+        let cuts: Vec<Cut> = touched.map(|mapping| Cut::new(&mapping, start, end)).collect();
+        debug_assert!(!cuts.is_empty(), "a mapping is freed once, and before its allocation is purged");
+        let rests_now: Vec<Mapping> = cuts.iter().flat_map(|cut| cut.rests).flatten().collect();
+        // The allocation itself may have to leave for them, as it is mapped up to now.
+        for rest in &rests_now {
+            self.plan_tables(state, draft, rest);
+        }
+        let touched = state.objects[index].take_mappings(is_touched);
+        for (cut, whole) in cuts.iter().zip(&touched) {
+            for kept in cut.kept.into_iter().chain(cut.rests).flatten() {
+                addresses::hold_tables(&state.adapter, &mut state.objects, &kept);
+                state.objects[index].add_mapping(kept);
+            }
+            addresses::hold_tables(&state.adapter, &mut state.objects, &cut.freed);
+            state.addresses.release_tables(&state.adapter, &mut state.objects, whole);
+            self.plan_freed(&state.adapter, &mut state.objects, draft, index, cut.hidden, cut.freed);
+        }
+        if !state.adapter.has_bug(PlantedBug::ForgetRest) {
+            rests_now
+                .iter()
+                .for_each(|&rest| self.plan_entries(&state.adapter, &mut state.objects, draft, index, rest, true));
+        }
+        rests
+            .iter()
+            .flatten()
+            .for_each(|rest| state.addresses.release_tables(&state.adapter, &mut state.objects, rest));
+        if !rests_now.is_empty() {
+            self.await_cut(&mut state.objects, process);
+        }
+    }
+
+    /// Writes into `draft` that a mapping, which is on no list any more, shows its allocation no longer.
+    pub(crate) fn plan_mapping_away(
+        &mut self,
+        adapter: &Adapter,
+        objects: &mut Objects,
+        draft: &mut Draft,
+        index: AllocationIx,
+        mapping: Mapping,
+    ) {
+        self.plan_freed(adapter, objects, draft, index, mapping, mapping);
+    }
+
+    /// The entries of `hidden` become invalid; after that the addresses of `freed` are free.
+    pub(crate) fn plan_freed(
+        &mut self,
+        adapter: &Adapter,
+        objects: &mut Objects,
+        draft: &mut Draft,
+        index: AllocationIx,
+        hidden: Mapping,
+        freed: Mapping,
+    ) {
+        // Decided first: the plan is the allocation's, also without entries to write, so that it outlives its mappings.
+        draft::plan_retire(draft, Retire::Mapping(freed));
+        self.plan_entries(adapter, objects, draft, index, hidden, false);
+    }
+
+    /// Work of a process, of which nothing is in flight, waits for the plan that is written.
+    pub(crate) fn await_cut(&mut self, objects: &mut Objects, process: ProcessIx) {
+        let number = self.stream.next_number();
+        for device in Vec::from_iter(objects[process].devices.iter().copied()) {
+            self.await_plan(objects, device, number);
+        }
+    }
+
+    /// Work of a device that is not handed out yet waits for a plan.
+    pub(crate) fn await_plan(&mut self, objects: &mut Objects, device: DeviceIx, plan: PlanNo) {
+        let stream = &self.stream;
+        let awaited = &mut objects[device].refreshes;
+        awaited.retain(|&plan| !stream.is_retired(plan));
+        awaited.push(plan);
+    }
+}
+
+/// What becomes of a mapping of which a part is freed.
+struct Cut {
+    /// What is freed.
+    freed: Mapping,
+    /// Whose entries become invalid: also the rest of pages that are cut.
+    hidden: Mapping,
+    /// What is left before and after these, as it is.
+    kept: [Option<Mapping>; 2],
+    /// What is left of pages that are cut.
+    rests: [Option<Mapping>; 2],
+}
+
+impl Cut {
+    /// Frees what lies from `start` to `end` of a mapping, which is not nothing.
+    fn new(mapping: &Mapping, start: u64, end: u64) -> Self {
+        let (start, end) = (start.max(mapping.virtual_address), end.min(mapping.end()));
+        let (first, last) = (mapping.page_of(start), mapping.page_end_of(end));
+        let part = |start, end| mapping.part(start, end, mapping.pte_page_size);
+        let some = |part: Option<Mapping>| part.expect("what is freed is not empty");
+        Self {
+            freed: some(part(start, end)),
+            hidden: some(part(first, last)),
+            kept: [part(mapping.virtual_address, first), part(last, mapping.end())],
+            rests: [mapping.rest_before(start), mapping.rest_after(end)],
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Room: who goes for what comes, in the documented order (CRE-31a), and who of them stays resident elsewhere.
+
+use alloc::vec::Vec;
+
+use crate::{
+    adapter::pool::Pool,
+    data::extents::Extents,
+    event::EvictReason,
+    id::AllocationIx,
+    memory::Memory,
+    objects::{Objects, allocation::AllocationState},
+    plans::{Plans, draft::Draft, planner},
+    planted::PlantedBug,
+    state::State,
+    units::Extent,
+};
+
+impl Plans {
+    /// Takes `bytes` of the memory segment, making victims until there is room.
+    pub(crate) fn take(&mut self, state: &mut State, draft: &mut Draft, bytes: u64) -> Extents {
+        while state.memory.placer.available() < bytes
+            || state.residency.evicts_more(&mut state.moment, &mut state.objects, Pool::Memory)
+        {
+            let (victim, reason) = state.residency.next_victim(&state.objects, Pool::Memory);
+            self.plan_out(state, draft, victim, reason);
+            if can_be_demoted(&state.objects, &state.memory, victim) {
+                self.demote(state, draft, victim);
+            }
+        }
+        let number = self.stream.next_number();
+        let takes_early = state.adapter.has_bug(PlantedBug::TakeEarly);
+        state.memory.placer.pages().take(bytes, |plan| {
+            if plan != number && !takes_early {
+                draft.plan.follow(plan);
+            }
+        })
+    }
+
+    /// Makes victims until `index` fits under the commit limit, and its range of the aperture is free.
+    pub(crate) fn make_commit_room(&mut self, state: &mut State, draft: &mut Draft, index: AllocationIx) {
+        if let Some(range) = state.memory.aperture.assigned(index) {
+            for occupant in Vec::from_iter(state.memory.aperture.shown_in(range)) {
+                self.plan_out(
+                    state,
+                    draft,
+                    occupant,
+                    state.residency.reason(&state.objects, occupant, EvictReason::RangeWanted),
+                );
+            }
+        }
+        while state.memory.commit.available() < state.objects[index].size
+            || state.residency.evicts_more(&mut state.moment, &mut state.objects, Pool::System)
+        {
+            let (victim, reason) = state.residency.next_victim(&state.objects, Pool::System);
+            self.plan_out(state, draft, victim, reason);
+        }
+    }
+
+    /// A victim becomes resident in implicit system memory, in the plan that takes it out of the memory segment.
+    pub(crate) fn demote(&mut self, state: &mut State, draft: &mut Draft, index: AllocationIx) {
+        let content = self.plan_into_system(state, draft, index);
+        planner::record_placed(state, index, content);
+        state.moment.statistics.demotions += 1;
+        state.residency.expose(&mut state.objects, index);
+    }
+
+    /// Takes one page of the segment for a table; adapter start refuses larger ones.
+    pub(crate) fn take_whole(&mut self, state: &mut State, draft: &mut Draft, bytes: u64) -> Extent {
+        self.take(state, draft, bytes).iter().next().expect("one page is one range")
+    }
+}
+
+/// Whether a victim of the memory segment stays resident in implicit system memory: where nobody must go for it.
+pub(crate) fn can_be_demoted(objects: &Objects, memory: &Memory, index: AllocationIx) -> bool {
+    let allocation = &objects[index];
+    let may_be_there = allocation.state.contains(AllocationState::MAY_BE_IN_SYSTEM);
+    may_be_there && !objects.is_worthless(index) && memory.commit.available() >= allocation.size
+}

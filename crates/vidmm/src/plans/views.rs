@@ -1,0 +1,112 @@
+//! What the CPU sees of locked allocations while they move (RES-86), and content that the CPU has brought up to date (2.2).
+
+use alloc::vec::Vec;
+
+use crate::{
+    adapter::Adapter,
+    contract::Host,
+    event::Event,
+    id::{AllocationIx, DeviceIx, PlanNo},
+    moment::Moment,
+    objects::{
+        Objects,
+        allocation::{Allocation, AllocationState},
+        place::Place,
+    },
+    plans::{
+        PageIn, Plans, Rotation,
+        draft::{self, Draft, follow},
+    },
+    residency::views,
+    state::State,
+    units::{Extent, SegmentId},
+};
+
+/// Writes into `draft` that the CPU sees an allocation where it is now, if it is locked and what is seen moves.
+pub(crate) fn plan_view(adapter: &Adapter, objects: &mut Objects, draft: &mut Draft, index: AllocationIx) {
+    let allocation = &mut objects[index];
+    // Of what is destroyed the CPU sees nothing new.
+    let stays = AllocationState::KEEPS_COPY | AllocationState::DESTROYED;
+    if !allocation.state.contains(AllocationState::LOCKED) || allocation.state.intersects(stays) {
+        return;
+    }
+    if matches!(allocation.place, Some(Place::Memory(_))) {
+        // The CPU may write there.
+        allocation.state |= AllocationState::DIRTY;
+    }
+    let (segment, extents) = views::view_of(adapter, objects, index);
+    draft.plan.rotate.push(Rotation { allocation: index, segment, extents });
+}
+
+/// A plan has retired: what it has moved is seen where it is.
+pub(crate) fn reveal(state: &mut State, host: &mut dyn Host, plan: PlanNo, rotation: &Rotation) {
+    let index = rotation.allocation;
+    if state.residency.locks.get(&index).is_some_and(|lock| lock.moved_by == plan) {
+        rotate(state, host, plan, index, rotation.segment, rotation.extents.iter().collect());
+    }
+}
+
+/// After a reset nothing is anywhere else.
+pub(crate) fn show_backing_store(state: &mut State, host: &mut dyn Host, index: AllocationIx) {
+    if state.objects[index].state.contains(AllocationState::KEEPS_COPY) {
+        return;
+    }
+    let (segment, extents) = views::view_of(&state.adapter, &state.objects, index);
+    rotate(state, host, 0, index, segment, extents.iter().collect());
+}
+
+pub(crate) fn rotate(
+    state: &mut State,
+    host: &mut dyn Host,
+    plan: PlanNo,
+    index: AllocationIx,
+    segment: SegmentId,
+    extents: Vec<Extent>,
+) {
+    let address = state.residency.locks[&index].address;
+    host.rotate_cpu_virtual_address(address, segment, &extents);
+    let allocation = state.objects.allocation_id(index);
+    state.moment.events.record(|| Event::Rotated { plan, allocation, address, segment, extents });
+}
+
+impl Plans {
+    /// A plan has entered the stream: what it moves is not seen until it has retired.
+    pub(crate) fn conceal(&mut self, state: &mut State, host: &mut dyn Host, plan: PlanNo) {
+        let rotations = self.stream.get(plan).map_or(&[][..], |plan| &plan.rotate);
+        for index in Vec::from_iter(rotations.iter().map(|rotation| rotation.allocation)) {
+            if let Some(lock) = state.residency.locks.get_mut(&index) {
+                lock.moved_by = plan;
+                rotate(state, host, plan, index, SegmentId::SYSTEM, Vec::new());
+            }
+        }
+    }
+
+    /// Copies what the CPU has written in system memory to where the allocation is in the memory segment, after the work that is
+    /// under way. Work that is not dispatched yet waits for it.
+    pub(crate) fn refresh(&mut self, moment: &mut Moment, objects: &mut Objects, index: AllocationIx) {
+        let allocation = &objects[index];
+        let Allocation { handle, size, backing_store, last_plan, place, state, .. } = *allocation;
+        let Some(Place::Memory(place)) = place else { return };
+        if !state.contains(AllocationState::KEEPS_COPY) {
+            return;
+        }
+        let mut draft = Draft::default();
+        let extents = allocation.extents(place);
+        draft.plan.copy_in(PageIn { handle, size, extents, backing_store: Some(backing_store), is_as_left: false });
+        follow(&self.stream, &mut draft.plan, last_plan);
+        let devices: Vec<DeviceIx> = objects[index].entries().map(|(device, _)| device).collect();
+        let number = self.stream.next_number();
+        for device in devices {
+            draft::plan_wait(objects, &mut draft, device, objects[device].dispatched());
+            self.await_plan(objects, device, number);
+        }
+        let allocation = &mut objects[index];
+        allocation.last_plan = number;
+        allocation.state -= AllocationState::DIRTY;
+        moment.statistics.bytes_paged_in += size;
+        draft.decided = true;
+        let allocation = objects.allocation_id(index);
+        moment.events.record(|| Event::Refreshed { plan: number, allocation });
+        self.finish(moment, objects, draft);
+    }
+}

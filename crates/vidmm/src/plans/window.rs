@@ -1,0 +1,311 @@
+//! Scratch windows: where the paging process sees what it moves (GVA-61, BPB-40).
+//!
+//! There is one ring of addresses for system memory and one for the segment, each as large as the paging process's VA size
+//! (U-16). The rings are used in stream order, so a window needs no waiting: the steps before it are over when its own
+//! begin. Its page tables are pinned from adapter start (PGV-04).
+
+use alloc::{collections::VecDeque, vec::Vec};
+
+use crate::{
+    adapter::Adapter,
+    contract::{
+        FlushTlb, KmdAllocationHandle, KmdProcessHandle, PagingOperation, Pte, PteFlags, PteRun, RootPageTable,
+        UpdatePageTable, UpdatePageTableFlags,
+    },
+    data::extents::Extents,
+    gpu_va::{PageTables, TableKey, leaf_runs},
+    plans::{IoMmuRange, Step},
+    planted::PlantedBug,
+    units::{Extent, GpuVirtualAddress, PageSize, PhysicalAddress, SegmentId},
+};
+
+/// The paging process: its address space, and who it is.
+#[derive(Debug)]
+pub(crate) struct Windows {
+    pub process: KmdProcessHandle,
+    /// Its root table; none without page tables.
+    pub root: Option<RootPageTable>,
+    pub tables: PageTables,
+    system: Ring,
+    local: Ring,
+}
+
+/// One ring of window addresses.
+#[derive(Debug)]
+struct Ring {
+    base: u64,
+    size: u64,
+    cursor: u64,
+    page_size: PageSize,
+    /// The number of the first leaf table that covers it, and where each lies.
+    first_leaf: u64,
+    leaves: Vec<PhysicalAddress>,
+}
+
+/// A range of an allocation that is mapped in a window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    address: u64,
+    size: u64,
+    page_size: PageSize,
+    /// What the host has mapped there; none if page-table entries map it.
+    io_mmu: Option<IoMmuRange>,
+}
+
+impl Window {
+    pub fn address(&self) -> GpuVirtualAddress {
+        GpuVirtualAddress(self.address)
+    }
+
+    pub fn has_64kb_pages(&self) -> bool {
+        self.page_size == PageSize::Kib64
+    }
+}
+
+impl Windows {
+    /// The paging process with its two rings; `tables` holds the tables that [`needed_tables`](Self::needed_tables) names.
+    pub fn new(adapter: &Adapter, process: KmdProcessHandle, tables: PageTables) -> Self {
+        let (system, local) = Self::bases(adapter);
+        let root = tables.root(adapter);
+        let local_page_size = adapter.pte_page_size(adapter.memory_page_size());
+        Self {
+            process,
+            root: root.map(|address| RootPageTable { address, num_entries: root_entries(adapter) }),
+            system: Ring::new(adapter, &tables, system, PageSize::Kib4),
+            local: Ring::new(adapter, &tables, local, local_page_size),
+            tables,
+        }
+    }
+
+    /// The tables that the rings need, roots first; none if there are no rings. They stay resident for ever.
+    pub fn needed_tables(adapter: &Adapter) -> Vec<TableKey> {
+        let size = adapter.paging_va_size;
+        if size == 0 || !adapter.has_page_tables() {
+            return Vec::new();
+        }
+        let (system, local) = Self::bases(adapter);
+        let mut keys: Vec<TableKey> = PageTables::needed(adapter, system, size, PageSize::Kib4).collect();
+        if let Some(memory) = adapter.memory {
+            keys.extend(PageTables::needed(adapter, local, size, adapter.pte_page_size(memory.page_size)));
+        }
+        keys.sort_by_key(|&key| (core::cmp::Reverse(key.level), key));
+        keys.dedup();
+        keys
+    }
+
+    /// Where the rings begin: behind the addresses that are never used (GVA-58).
+    fn bases(adapter: &Adapter) -> (u64, u64) {
+        let (system, _) = adapter.paging_addresses();
+        (system, system + adapter.paging_va_size)
+    }
+
+    /// Lets the host map a part of an allocation at the next window of system memory; where is decided here.
+    pub fn map_io_mmu(&mut self, range: IoMmuRange, steps: &mut VecDeque<Step>) -> Window {
+        let (window, _) = self.system.next(range.size);
+        let range = IoMmuRange { virtual_address: window.address(), ..range };
+        steps.push_back(Step::MapIoMmu(range));
+        Window { io_mmu: Some(range), ..window }
+    }
+
+    /// Bytes that a window can show at most.
+    pub fn size(&self) -> u64 {
+        self.system.size
+    }
+
+    /// Maps `size` bytes of system memory from `offset` on.
+    pub fn map_system(
+        &mut self,
+        adapter: &Adapter,
+        handle: KmdAllocationHandle,
+        allocation_offset: u64,
+        offset: u64,
+        size: u64,
+        steps: &mut VecDeque<Step>,
+    ) -> Window {
+        let extents = Extents::one(Extent { offset, size });
+        self.map(adapter, handle, allocation_offset, SegmentId::SYSTEM, &extents, 0, size, steps)
+    }
+
+    /// Maps `size` bytes of an allocation that lies at `extents` of the segment, from its byte `offset` on.
+    pub fn map_local(
+        &mut self,
+        adapter: &Adapter,
+        handle: KmdAllocationHandle,
+        extents: &Extents,
+        offset: u64,
+        size: u64,
+        steps: &mut VecDeque<Step>,
+    ) -> Window {
+        self.map(adapter, handle, offset, adapter.memory_id(), extents, offset, size, steps)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the two callers above name what they pass")]
+    fn map(
+        &mut self,
+        adapter: &Adapter,
+        handle: KmdAllocationHandle,
+        allocation_offset: u64,
+        segment: SegmentId,
+        extents: &Extents,
+        offset: u64,
+        size: u64,
+        steps: &mut VecDeque<Step>,
+    ) -> Window {
+        let ring = if segment.is_system() { &mut self.system } else { &mut self.local };
+        let (window, wrapped) = ring.next(size);
+        if wrapped && !adapter.has_bug(PlantedBug::SkipWindowFlush) {
+            steps.push_back(self.flush(ring_range(self.ring(window.address))));
+        }
+        let writer = self.writer(adapter, window.address);
+        for (start, run) in extents.runs(offset, size) {
+            let past = if adapter.has_bug(PlantedBug::ShowNextPage) { window.page_size.bytes() } else { 0 };
+            let pte = Pte::valid(PhysicalAddress { segment, offset: run.offset + past });
+            let in_window = start - offset;
+            let target = PteTarget {
+                handle: Some(handle),
+                address: window.address + in_window,
+                size: run.size,
+                page_size: window.page_size,
+                allocation_offset: allocation_offset + in_window,
+                driver_protection: 0,
+            };
+            writer.write(target, pte, steps);
+        }
+        if !adapter.invalid_not_cached {
+            steps.push_back(self.flush((window.address, window.address + window.size)));
+        }
+        window
+    }
+
+    /// Takes a window away. Its addresses are not used again before a flush: ours of its entries, or the driver's of what the
+    /// device caches of the IOMMU.
+    pub fn unmap(&self, adapter: &Adapter, window: Window, steps: &mut VecDeque<Step>) {
+        if let Some(range) = window.io_mmu {
+            steps.push_back(Step::UnmapIoMmu(range));
+            return;
+        }
+        if adapter.has_bug(PlantedBug::KeepWindows) {
+            return;
+        }
+        let writer = self.writer(adapter, window.address);
+        let target = PteTarget {
+            handle: None,
+            address: window.address,
+            size: window.size,
+            page_size: window.page_size,
+            allocation_offset: 0,
+            driver_protection: 0,
+        };
+        writer.write(target, Pte::INVALID, steps);
+    }
+
+    /// The ring of a window's address.
+    fn ring(&self, address: u64) -> &Ring {
+        if address < self.local.base { &self.system } else { &self.local }
+    }
+
+    fn writer<'a>(&'a self, adapter: &'a Adapter, address: u64) -> PteWriter<'a, impl Fn(TableKey) -> PhysicalAddress> {
+        let ring = self.ring(address);
+        PteWriter { adapter, leaf: |key| ring.leaf(key), process: self.process }
+    }
+
+    fn flush(&self, (start, end): (u64, u64)) -> Step {
+        let root = self.root.expect("a window of page-table entries has a root");
+        Step::Operation(PagingOperation::FlushTlb(FlushTlb {
+            root_page_table_address: root.address,
+            process: self.process,
+            start_virtual_address: GpuVirtualAddress(start),
+            end_virtual_address: GpuVirtualAddress(end),
+        }))
+    }
+}
+
+fn ring_range(ring: &Ring) -> (u64, u64) {
+    (ring.base, ring.base + ring.size)
+}
+
+/// How many entries the root of an address space has.
+pub(crate) fn root_entries(adapter: &Adapter) -> u32 {
+    1 << adapter.levels[adapter.root_level() as usize].index_bits
+}
+
+impl Ring {
+    fn new(adapter: &Adapter, tables: &PageTables, base: u64, page_size: PageSize) -> Self {
+        let size = adapter.paging_va_size;
+        let mut ring = Self { base, size, cursor: 0, page_size, first_leaf: 0, leaves: Vec::new() };
+        if adapter.has_page_tables() {
+            ring.first_leaf = TableKey::covering(adapter, 0, page_size, base).number;
+            // There is no ring of a segment that does not exist.
+            let leaves = leaf_runs(adapter, base, size).map_while(|(start, _)| {
+                tables.get(TableKey::covering(adapter, 0, page_size, start)).and_then(|table| table.address)
+            });
+            ring.leaves = leaves.collect();
+        }
+        ring
+    }
+
+    /// Where a leaf table lies: found without a search, since each transfer asks for some.
+    fn leaf(&self, key: TableKey) -> PhysicalAddress {
+        self.leaves[(key.number - self.first_leaf) as usize]
+    }
+
+    /// The next window of `size` bytes, and whether the ring began anew: its addresses may then still be cached.
+    fn next(&mut self, size: u64) -> (Window, bool) {
+        assert!(size <= self.size, "chunks are cut to the window");
+        let aligned = self.cursor.next_multiple_of(self.page_size.bytes());
+        let wrapped = aligned + size > self.size;
+        let start = if wrapped { 0 } else { aligned };
+        self.cursor = start + size;
+        (Window { address: self.base + start, size, page_size: self.page_size, io_mmu: None }, wrapped)
+    }
+}
+
+/// Encodes runs of leaf entries, table by table.
+pub(crate) struct PteWriter<'a, F> {
+    pub adapter: &'a Adapter,
+    /// Where a leaf table lies.
+    pub leaf: F,
+    pub process: KmdProcessHandle,
+}
+
+/// What a run of leaf entries maps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PteTarget {
+    pub handle: Option<KmdAllocationHandle>,
+    pub address: u64,
+    pub size: u64,
+    pub page_size: PageSize,
+    pub allocation_offset: u64,
+    pub driver_protection: u64,
+}
+
+impl<F: Fn(TableKey) -> PhysicalAddress> PteWriter<'_, F> {
+    /// Writes the entries of `target`, of which `first` is the first: each further one is a page on, unless it is invalid.
+    pub fn write(&self, target: PteTarget, first: Pte, steps: &mut VecDeque<Step>) {
+        let valid = first.flags.contains(PteFlags::VALID);
+        let mut flags = UpdatePageTableFlags::empty();
+        flags.set(UpdatePageTableFlags::REPEAT, !valid);
+        flags.set(UpdatePageTableFlags::USE_64KB_PAGES, target.page_size == PageSize::Kib64);
+        for (start, size) in leaf_runs(self.adapter, target.address, target.size) {
+            let key = TableKey::covering(self.adapter, 0, target.page_size, start);
+            let done = start - target.address;
+            let pages = |bytes: u64| bytes / target.page_size.bytes();
+            steps.push_back(Step::Operation(PagingOperation::UpdatePageTable(UpdatePageTable {
+                page_table_level: 0,
+                allocation: target.handle,
+                page_table_address: (self.leaf)(key),
+                page_table_entries: PteRun {
+                    first: first.advanced(pages(done), target.page_size),
+                    first_64kb: None,
+                    num_page_table_entries: pages(size) as u32,
+                },
+                start_index: pages(start - key.first_address(self.adapter)) as u32,
+                flags,
+                driver_protection: target.driver_protection,
+                allocation_offset_in_bytes: if valid { target.allocation_offset + done } else { 0 },
+                process: self.process,
+                first_pte_virtual_address: GpuVirtualAddress(start),
+            })));
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! One step after another, until nothing more can be done now.
+
+use crate::{
+    contract::{Host, Kmd},
+    dispatch::{self, prepare},
+    manager::VidMm,
+    moment::Output,
+    objects::turn::Power,
+    recovery::{adapter_reset, device_error, engine_reset, watch},
+    schedule::{deferred, grant, trims},
+    units::Nanoseconds,
+};
+
+impl VidMm {
+    /// When to call [`poll`](Self::poll) next if nothing else happens before: a time slice ends, or somebody is to be asked to
+    /// trim, or a time limit is over; `None` when nothing waits for time to pass.
+    pub fn next_wake(&self) -> Option<Nanoseconds> {
+        if self.state.moment.failed.is_some() {
+            return None;
+        }
+        self.state.moment.wake.into_iter().chain(self.state.engines.recovery.due).min()
+    }
+
+    /// Does what can be done at time `now`, and returns the next thing to be done by others; `None` when nothing is left.
+    ///
+    /// Call it again and again until it returns `None`: after calls, and after events.
+    pub fn poll(&mut self, now: Nanoseconds, kmd: &mut dyn Kmd, host: &mut dyn Host) -> Option<Output> {
+        self.state.moment.events.set_time(now);
+        self.state.moment.now = self.state.moment.now.max(now);
+        if self.state.moment.wake.is_some_and(|wake| wake <= now) {
+            self.state.moment.wake = None;
+            self.state.moment.stirred = true;
+        }
+        self.state.moment.stirred |= self.state.engines.recovery.due.is_some_and(|due| due <= now);
+        while self.state.moment.stirred && self.state.moment.failed.is_none() {
+            self.state.moment.stirred = false;
+            self.step(kmd, host);
+        }
+        self.state.moment.outputs.pop_front()
+    }
+
+    #[inline(never)]
+    pub(crate) fn step(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
+        if !self.state.engines.recovery.is_working() {
+            adapter_reset::clean_up(&mut self.state, &mut self.plans, &mut self.requests, &mut self.work, kmd, host);
+            return watch::watch(&mut self.state, &mut self.plans, &mut self.requests, &mut self.work);
+        }
+        if self.has_news() {
+            self.take_news(kmd, host);
+        }
+        // Work that can run is handed out before anything is decided: deciding looks at what runs.
+        if !self.work.queued.is_empty() {
+            dispatch::dispatch(&mut self.state, &mut self.plans, &mut self.requests, &mut self.work, kmd);
+        }
+        if self.has_put_off() {
+            self.tick(host);
+        }
+        if self.has_paging() {
+            self.page(kmd, host);
+        }
+        if !self.state.engines.recovery.engines.is_empty() {
+            engine_reset::recover(&mut self.state, &mut self.plans, &mut self.requests, &mut self.work, kmd);
+        }
+        if !self.state.moment.stirred {
+            watch::watch(&mut self.state, &mut self.plans, &mut self.requests, &mut self.work);
+        }
+    }
+
+    // All this is asked for at each submission, and nearly always only `dispatch` has something to do. The rest stays out of
+    // line, so that nothing of it is set up for a submission that only passes by.
+    pub(crate) fn has_news(&self) -> bool {
+        !self.plans.stream.is_empty()
+            || !self.state.objects.dead.is_empty()
+            || !self.state.objects.closed.is_empty()
+            || !self.requests.granted.is_empty()
+    }
+
+    /// Takes note of what has retired and what has been built.
+    #[inline(never)]
+    pub(crate) fn take_news(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
+        self.plans.retire_plans(&mut self.state, host);
+        self.requests.reap(&mut self.state, kmd, host);
+        self.requests.settle_requests(&mut self.state, &mut self.plans);
+    }
+
+    pub(crate) fn has_put_off(&self) -> bool {
+        !self.state.shares.stopped.is_empty()
+            || !self.schedule.turns.is_calm()
+            || self.schedule.may_ask_to_trim(&self.state.shares)
+            || !self.state.addresses.rootless.is_empty()
+            || !self.state.addresses.empty_tables.is_empty()
+            || !self.requests.deferring.is_empty()
+            || !self.state.residency.evict_soon.is_empty()
+    }
+
+    /// The scheduler's tick: what was put off and can be planned now (U-27).
+    #[inline(never)]
+    pub(crate) fn tick(&mut self, host: &mut dyn Host) {
+        if self.schedule.turns.power == Power::Down {
+            // What is said of budgets does not depend on what runs.
+            return trims::tell_all_budgets(&mut self.state);
+        }
+        self.schedule.ask_to_trim(&mut self.state);
+        self.schedule.take_turns(&mut self.state, &mut self.plans, &mut self.requests, &mut self.work);
+        self.plans.plan_roots(&mut self.state);
+        self.plans.free_empty_tables(&mut self.state, host);
+        deferred::follow_up_all(&mut self.state, &mut self.plans, &mut self.requests);
+        self.schedule.evict_soon(&mut self.state, &mut self.plans);
+        self.schedule.save_all(&mut self.state, &mut self.plans);
+    }
+
+    pub(crate) fn has_paging(&self) -> bool {
+        !self.requests.requesting.is_empty()
+            || !self.plans.stream.is_empty()
+            || self.plans.builder.has_work()
+            || (self.state.adapter.is_physical() && !self.work.queued.is_empty())
+    }
+
+    /// Grants what has room, and builds what is decided.
+    #[inline(never)]
+    pub(crate) fn page(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
+        // Without power nothing can be brought in, and no table written, for a device in error either.
+        if self.schedule.turns.power != Power::Down {
+            grant::grant(&mut self.state, &mut self.plans, &mut self.requests);
+            if self.state.adapter.is_physical() {
+                let mut round = prepare::begin_round(&self.state, &self.work);
+                while let Some((device, reason)) =
+                    prepare::prepare(&mut self.state, &mut self.plans, &mut self.requests, &mut self.work, &mut round)
+                {
+                    device_error::put_device_in_error(
+                        &mut self.state,
+                        &mut self.requests,
+                        &mut self.work,
+                        device,
+                        reason,
+                    );
+                }
+            }
+        }
+        self.plans.enter(&mut self.state, host);
+        self.plans.build(&mut self.state, kmd, host);
+    }
+}

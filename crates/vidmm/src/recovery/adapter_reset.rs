@@ -1,0 +1,121 @@
+//! The reset of the adapter (6.4): begun, cleaned up, and the GPU restarted.
+
+use alloc::vec::Vec;
+
+use crate::{
+    contract::{Host, Kmd},
+    engines::recovering::AdapterPhase,
+    event::{
+        Event,
+        error::{DeviceErrorReason, Violation},
+    },
+    id::DeviceIx,
+    moment::Output,
+    objects::Objects,
+    plans::Plans,
+    planted::PlantedBug,
+    recovery::{device_error, purge, retire},
+    requests::Requests,
+    state::State,
+    work::Work,
+};
+
+/// The adapter is to be reset, and no device is to blame.
+pub(crate) fn begin_adapter_reset(
+    state: &mut State,
+    plans: &mut Plans,
+    requests: &mut Requests,
+    work: &mut Work,
+    cause: DeviceErrorReason,
+) {
+    begin_adapter_reset_for(state, plans, requests, work, cause, None);
+}
+
+/// Nothing less helps: the driver is to stop the GPU. All devices are in error, each is told once (U-43); the one whose packet it
+/// is for, as far as is known, is told what it did. One reset too many within the limit's time stops the adapter for good
+/// (FLT-31).
+pub(crate) fn begin_adapter_reset_for(
+    state: &mut State,
+    plans: &mut Plans,
+    requests: &mut Requests,
+    work: &mut Work,
+    cause: DeviceErrorReason,
+    suspect: Option<(DeviceIx, DeviceErrorReason)>,
+) {
+    if !state.engines.recovery.is_working() || state.moment.failed.is_some() {
+        return;
+    }
+    let (now, tdr) = (state.moment.now, state.engines.tdr);
+    state.engines.recovery.resets.retain(|&at| now - at < tdr.limit_time);
+    let tolerated = usize::from(state.adapter.has_bug(PlantedBug::TolerateReset));
+    if state.engines.recovery.resets.len() >= tdr.limit_count as usize + tolerated {
+        return state
+            .moment
+            .fail(Violation::TooManyResets { resets: tdr.limit_count, seconds: tdr.limit_time / 1_000_000_000 });
+    }
+    state.engines.recovery.resets.push_back(now);
+    state.moment.statistics.adapter_resets += 1;
+    state.moment.events.record(|| Event::AdapterResetBegun { cause });
+    let owners = owners_under_way(&state.objects, plans);
+    for device in Vec::from_iter(state.objects.devices.iter().map(|(index, _)| index)) {
+        let reason = match (suspect, cause) {
+            (Some((suspect, reason)), _) if suspect == device => reason,
+            (_, DeviceErrorReason::PagingBufferFault) if owners.contains(&device) => cause,
+            _ => DeviceErrorReason::AdapterReset,
+        };
+        device_error::put_device_in_error(state, requests, work, device, reason);
+    }
+    state.engines.recovery.adapter = AdapterPhase::Resetting { until: now.saturating_add(tdr.ddi_delay) };
+    state.moment.outputs.push_back(Output::ResetFromTimeout);
+    state.moment.stirred = true;
+}
+
+/// The devices that own what paging buffers under way are about (FLT-23).
+pub(crate) fn owners_under_way(objects: &Objects, plans: &Plans) -> Vec<DeviceIx> {
+    let is_under_way = |last_plan| !plans.stream.is_retired(last_plan) && !plans.stream.is_parked(last_plan);
+    let named = objects.allocations.iter().filter(|(_, allocation)| is_under_way(allocation.last_plan));
+    named.map(|(_, allocation)| allocation.device).collect()
+}
+
+/// Between reset and restart: whatever was under way is over, and nothing is resident (FLT-32).
+#[inline(never)]
+pub(crate) fn clean_up(
+    state: &mut State,
+    plans: &mut Plans,
+    requests: &mut Requests,
+    work: &mut Work,
+    kmd: &mut dyn Kmd,
+    host: &mut dyn Host,
+) {
+    if state.engines.recovery.adapter != AdapterPhase::CleaningUp {
+        return;
+    }
+    // What had ended before the reset has ended.
+    plans.retire_plans(state, host);
+    abort_all(state, plans, requests, work);
+    purge::purge(state, plans, kmd, host);
+    if state.moment.failed.is_some() {
+        return;
+    }
+    state.engines.recovery.adapter =
+        AdapterPhase::Restarting { until: state.moment.now.saturating_add(state.engines.tdr.ddi_delay) };
+    state.moment.outputs.push_back(Output::RestartFromTimeout);
+}
+
+/// No packet is under way any more.
+pub(crate) fn abort_all(state: &mut State, plans: &mut Plans, requests: &mut Requests, work: &mut Work) {
+    state.engines.recovery.engines.clear();
+    let reason = Some(DeviceErrorReason::AdapterReset);
+    for returned in core::mem::take(&mut state.engines.recovery.returned) {
+        retire::ended(state, requests, work, returned.engine, returned.packet, reason);
+    }
+    for engine in 0..state.engines.engines.len() as u32 {
+        while let Some(packet) = state.engines.engines[engine as usize].pop_up_to(u64::MAX) {
+            retire::ended(state, requests, work, engine, packet, reason);
+        }
+        let books = &mut state.engines.engines[engine as usize];
+        books.retired = books.submitted;
+        books.last_answered = books.preemption_fence_id;
+    }
+    plans.builder.forget_work();
+}

@@ -1,0 +1,108 @@
+//! A device in error: its work is dropped, and it requires nothing any more (FLT-04, FLT-33).
+
+use alloc::vec::Vec;
+
+use crate::{
+    adapter::pool::{PerPool, Pool},
+    event::{
+        Event,
+        error::{DeviceErrorReason, DeviceInError},
+        list_flags::EvictFlags,
+    },
+    id::DeviceIx,
+    moment::Output,
+    objects::{allocation::AllocationState, context::Queued},
+    planted::PlantedBug,
+    requests::Requests,
+    residency::holds,
+    state::State,
+    work::{self, Work},
+};
+
+/// No more work of the device is accepted or dispatched, what waits for its fences waits no longer, and what it made
+/// resident is given back. It is told once.
+pub(crate) fn put_device_in_error(
+    state: &mut State,
+    requests: &mut Requests,
+    work: &mut Work,
+    index: DeviceIx,
+    reason: DeviceErrorReason,
+) {
+    if state.objects[index].error.is_some() && !state.adapter.has_bug(PlantedBug::TellTwice) {
+        return;
+    }
+    state.objects[index].error = Some(reason);
+    state.objects[index].turn.takes_all = false;
+    let device = state.objects.device_id(index);
+    state.moment.events.record(|| Event::DeviceInError { device, reason });
+    state.moment.outputs.push_back(Output::DeviceInError(DeviceInError { device, reason }));
+    drop_queued_work(state, requests, work, index);
+    empty_list(state, index);
+    state.residency.lapse_dispatched(
+        &state.adapter,
+        &mut state.moment,
+        &mut state.objects,
+        &mut state.memory,
+        &mut state.shares,
+        index,
+    );
+    state.shares.settle_list(&mut state.objects, index);
+    state.moment.stirred = true;
+}
+
+pub(crate) fn drop_queued_work(state: &mut State, requests: &mut Requests, work: &mut Work, index: DeviceIx) {
+    let of_device = |queued: &&Queued| state.objects[queued.context].device == index;
+    for queued in Vec::from_iter(work.queued.iter().filter(of_device).copied()) {
+        work.queued.remove(&queued);
+        work.give_up_portion(state, queued.context);
+        for dropped in core::mem::take(&mut state.objects[queued.context].queue) {
+            let device = &mut state.objects[index];
+            device.dispatches.end(dropped.number);
+            device.retirements.end(dropped.number);
+            if let Some(references) = dropped.references.as_ref().filter(|_| dropped.is_prepared()) {
+                work::forget_references(state, requests, references);
+            }
+            for wait in &dropped.desc.waits {
+                state.objects[wait.fence.ix()].references -= 1;
+            }
+            for named in &dropped.desc.signals {
+                state.objects[named.fence.ix()].references -= 1;
+                state.objects.raise_fence(&mut state.moment, named.fence, u64::MAX);
+            }
+        }
+    }
+}
+
+/// Takes everything off a device's list, as Evict would, however often it is on it. Work under way still has it.
+pub(crate) fn empty_list(state: &mut State, device: DeviceIx) {
+    let last = state.objects[device].submitted;
+    let listed = Vec::from_iter(holds::named_by_list(&state.objects, device));
+    let mut left: PerPool<u64> = PerPool::default();
+    state.shares.withdraw_promise(&mut state.objects, device);
+    for index in listed {
+        let is_open = state.objects[index].entry(device).is_some();
+        if !is_open || state.objects[index].entry_mut(device).count == 0 {
+            continue;
+        }
+        let allocation = &mut state.objects[index];
+        left[allocation.pool()] += allocation.size;
+        let entry = allocation.entry_mut(device);
+        entry.count = 1;
+        let effect = entry.leave(last, EvictFlags::EVICT_ONLY_IF_NECESSARY, &mut state.residency.spans);
+        allocation.state -= AllocationState::EVICT_SOON;
+        state.residency.apply(
+            &state.adapter,
+            &mut state.moment,
+            &mut state.objects,
+            &mut state.memory,
+            index,
+            device,
+            effect,
+        );
+    }
+    state.shares.renew_promise(&mut state.objects, device);
+    for pool in Pool::ALL.into_iter().filter(|&pool| left[pool] > 0) {
+        let bytes = state.objects[device].list[pool].now() - left[pool];
+        state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, pool, bytes);
+    }
+}

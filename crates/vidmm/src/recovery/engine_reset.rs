@@ -1,0 +1,292 @@
+//! Engines that are asked to yield, or reset (6.3): what they give back is handed out again.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    vec::Vec,
+};
+
+use crate::{
+    contract::{DmaBuffer, EngineFence, Kmd, Packet, ReturnedBuffers, SubmitCommand},
+    dispatch,
+    engines::{
+        Engines,
+        engine::{InFlight, PacketWork},
+        recovering::{Phase, Returned},
+    },
+    event::{
+        Event, PreemptReason,
+        error::{DeviceErrorReason, DriverFinding, Violation},
+    },
+    id::DeviceIx,
+    moment::{Moment, Output},
+    objects::Objects,
+    plans::Plans,
+    recovery::{adapter_reset, device_error, retire, watch},
+    requests::Requests,
+    state::State,
+    work::Work,
+};
+
+/// A packet that is handed out again, and the fence that it had.
+type Again = (EngineFence, InFlight, DmaBuffer);
+
+/// A device is to blame for the reset of an engine.
+pub(crate) fn blame(
+    state: &mut State,
+    requests: &mut Requests,
+    work: &mut Work,
+    device: Option<DeviceIx>,
+    reason: DeviceErrorReason,
+) {
+    let Some(device) = device else { return };
+    device_error::put_device_in_error(state, requests, work, device, reason);
+    if reason == DeviceErrorReason::EngineTimeout {
+        watch::note_timeout(state, requests, work, device);
+    }
+}
+
+/// Packets up to `fence_id` have ended; what was not reported is an interrupt that was lost.
+pub(crate) fn complete_lost(
+    state: &mut State,
+    plans: &mut Plans,
+    requests: &mut Requests,
+    work: &mut Work,
+    engine: u32,
+    fence_id: u64,
+) {
+    let first = state.engines.engines[engine as usize].in_flight.front().map(|packet| packet.fence_id);
+    if let Some(expected) = first.filter(|&first| first <= fence_id) {
+        state.moment.report(DriverFinding::InterruptLost { found: EngineFence { engine, fence_id }, expected });
+        retire::complete_up_to(state, plans, requests, work, engine, fence_id);
+    }
+}
+
+/// Takes packets in that an engine has not run.
+pub(crate) fn take_in(engines: &mut Engines, engine: u32, returned: ReturnedBuffers) {
+    for (fence_id, buffer) in returned {
+        let books = &mut engines.engines[engine as usize];
+        if let Some(at) = books.in_flight.iter().position(|packet| packet.fence_id == fence_id) {
+            let packet = books.in_flight.remove(at).expect("it is there");
+            books.running_since = None;
+            engines.recovery.returned.push(Returned { engine, packet, buffer });
+        }
+    }
+}
+
+/// An engine that has answered has nothing left.
+pub(crate) fn expect_nothing_more(moment: &mut Moment, engines: &mut Engines, engine: u32) {
+    if let Some(missing) = engines.engines[engine as usize].in_flight.front() {
+        let missing = EngineFence { engine, fence_id: missing.fence_id };
+        moment.fail(Violation::PacketNotReturned { missing });
+    }
+}
+
+/// An engine is to be reset.
+pub(crate) fn condemn(
+    state: &mut State,
+    plans: &mut Plans,
+    requests: &mut Requests,
+    work: &mut Work,
+    engine: u32,
+    reason: DeviceErrorReason,
+) {
+    if engine == state.adapter.paging_engine {
+        return adapter_reset::begin_adapter_reset(
+            state,
+            plans,
+            requests,
+            work,
+            DeviceErrorReason::PagingEngineTimeout,
+        );
+    }
+    let first = state.engines.engines[engine as usize].in_flight.front().map_or(0, |packet| packet.fence_id);
+    state.engines.recovery.engines.insert(engine, Phase::Condemned { reason, first, asked: false });
+    state.moment.stirred = true;
+}
+
+/// One step of the recovery of engines: who must yield too, who is reset, and when all have answered, what runs again.
+#[inline(never)]
+pub(crate) fn recover(
+    state: &mut State,
+    plans: &mut Plans,
+    requests: &mut Requests,
+    work: &mut Work,
+    kmd: &mut dyn Kmd,
+) {
+    if state.engines.recovery.engines.is_empty() || !state.engines.recovery.is_working() {
+        return;
+    }
+    ask_dependent_engines(&mut state.moment, &mut state.engines, kmd);
+    ask_waiting_engines(state);
+    if state.engines.recovery.engines.values().any(|phase| matches!(phase, Phase::Preempting { .. })) {
+        return;
+    }
+    reset_condemned(&mut state.moment, &mut state.engines);
+    if state.engines.recovery.engines.values().all(|&phase| phase == Phase::Answered) {
+        dispatch::dispatch_urgent(state, plans, requests, work, kmd);
+        state.engines.recovery.engines.clear();
+        resubmit(state, plans, requests, work, kmd);
+    }
+}
+
+/// Engines that a reset harms yield first (FLT-26).
+pub(crate) fn ask_dependent_engines(moment: &mut Moment, engines: &mut Engines, kmd: &mut dyn Kmd) {
+    for engine in 0..engines.engines.len() as u32 {
+        let Some(Phase::Condemned { asked: asked @ false, .. }) = engines.recovery.engines.get_mut(&engine) else {
+            continue;
+        };
+        *asked = true;
+        let group = kmd.query_dependent_engine_group(engine);
+        for other in 0..engines.engines.len() as u32 {
+            let is_busy = !engines.engines[other as usize].in_flight.is_empty();
+            if other != engine && group >> other & 1 == 1 && is_busy && !engines.recovery.holds(other) {
+                engines.preempt(moment, other, PreemptReason::Dependent);
+            }
+        }
+    }
+}
+
+/// Engines with packets that wait for one which gives its own back yield too: those packets will have other fences.
+pub(crate) fn ask_waiting_engines(state: &mut State) {
+    let mut settled = false;
+    while !settled {
+        settled = true;
+        for engine in 0..state.engines.engines.len() as u32 {
+            let mut waits = state.engines.engines[engine as usize].in_flight.iter().flat_map(|packet| &packet.waits);
+            let waits_for_held = waits.any(|wait| {
+                state.engines.recovery.holds(wait.engine)
+                    && state.engines.engines[wait.engine as usize].retired < wait.fence_id
+                    && wait.engine != state.adapter.paging_engine
+            });
+            if waits_for_held && !state.engines.recovery.holds(engine) {
+                state.engines.preempt(&mut state.moment, engine, PreemptReason::WaitsForReset);
+                settled = false;
+            }
+        }
+    }
+}
+
+pub(crate) fn reset_condemned(moment: &mut Moment, engines: &mut Engines) {
+    let until = moment.now.saturating_add(engines.tdr.ddi_delay);
+    for engine in 0..engines.engines.len() as u32 {
+        let Some(&Phase::Condemned { reason, first, .. }) = engines.recovery.engines.get(&engine) else { continue };
+        if reason == DeviceErrorReason::EngineTimeout && !engines.engines[engine as usize].has(first) {
+            // It has gone on after all (FLT-22).
+            engines.recovery.engines.insert(engine, Phase::Answered);
+            continue;
+        }
+        engines.recovery.engines.insert(engine, Phase::Resetting { reason, until });
+        engines.recovery.due_at(until);
+        moment.events.record(|| Event::EngineResetBegun { engine, reason });
+        moment.outputs.push_back(Output::ResetEngine { engine });
+    }
+}
+
+/// Hands out again what engines gave back, in the order in which it was: paging buffers with the fences that they had,
+/// others with new ones (FLT-23).
+pub(crate) fn resubmit(
+    state: &mut State,
+    plans: &mut Plans,
+    requests: &mut Requests,
+    work: &mut Work,
+    kmd: &mut dyn Kmd,
+) {
+    let mut returned = core::mem::take(&mut state.engines.recovery.returned);
+    let paging_engine = state.adapter.paging_engine;
+    returned.sort_by_key(|returned| (returned.engine != paging_engine, returned.engine, returned.packet.fence_id));
+    let mut renewed = BTreeMap::new();
+    let mut again = Vec::new();
+    for Returned { engine, mut packet, buffer } in returned {
+        let before = EngineFence { engine, fence_id: packet.fence_id };
+        if let Some(reason) = error_of(&state.objects, &packet) {
+            retire::ended(state, requests, work, engine, packet, Some(reason));
+            continue;
+        }
+        if let PacketWork::User { .. } = packet.work {
+            let books = &mut state.engines.engines[engine as usize];
+            books.submitted += 1;
+            packet.fence_id = books.submitted;
+        }
+        renewed.insert(before, packet.fence_id);
+        again.push((before, packet, buffer));
+    }
+    for (before, mut packet, buffer) in in_order_of_waits(again) {
+        packet.waits.retain_mut(|wait| {
+            let is_renewed = renewed.get(wait).map(|&fence_id| wait.fence_id = fence_id).is_some();
+            is_renewed || state.engines.engines[wait.engine as usize].has(wait.fence_id)
+        });
+        hand_out_again(state, plans, kmd, before, packet, buffer);
+    }
+    state.moment.stirred = true;
+}
+
+pub(crate) fn hand_out_again(
+    state: &mut State,
+    plans: &mut Plans,
+    kmd: &mut dyn Kmd,
+    before: EngineFence,
+    packet: InFlight,
+    buffer: DmaBuffer,
+) {
+    let signal = EngineFence { engine: before.engine, fence_id: packet.fence_id };
+    rename_signals(&mut state.objects, &packet, before, signal);
+    let (context, paging, dma_buffer_submission_offsets) = match packet.work {
+        PacketWork::Paging => (plans.builder.system_context, true, None),
+        PacketWork::User { context, offsets, .. } => (state.objects[context].handle, false, offsets),
+    };
+    let mut preamble = Vec::new();
+    let submit = SubmitCommand {
+        context,
+        node_ordinal: signal.engine,
+        submission_fence_id: signal.fence_id,
+        paging,
+        dma_buffer_submission_offsets,
+    };
+    kmd.submit_command(&submit, &mut preamble);
+    let waits = packet.waits.clone();
+    state.moment.events.record(|| Event::Resubmitted { before, signal, waits: waits.clone() });
+    state.engines.engines[signal.engine as usize].in_flight.push_back(packet);
+    state.moment.outputs.push_back(Output::Submit(Packet { waits, signal, preamble, buffer }));
+}
+
+/// Why the work of a packet is dropped, if it is.
+pub(crate) fn error_of(objects: &Objects, packet: &InFlight) -> Option<DeviceErrorReason> {
+    let PacketWork::User { context, .. } = packet.work else { return None };
+    objects[objects[context].device].error
+}
+
+/// The monitored fences that a packet signals are signalled under its new fence.
+pub(crate) fn rename_signals(objects: &mut Objects, packet: &InFlight, before: EngineFence, signal: EngineFence) {
+    let PacketWork::User { signals, .. } = &packet.work else { return };
+    for named in signals {
+        for (_, by) in &mut objects[named.fence.ix()].dispatched {
+            if *by == before {
+                *by = signal;
+            }
+        }
+    }
+}
+
+/// Packets of each engine in their order, and none before one that it waits for (D7).
+fn in_order_of_waits(again: Vec<Again>) -> Vec<Again> {
+    let mut left: BTreeSet<EngineFence> = again.iter().map(|&(before, ..)| before).collect();
+    let mut ordered = Vec::with_capacity(again.len());
+    let mut engines: Vec<VecDeque<Again>> = Vec::new();
+    for packet in again {
+        match engines.last_mut() {
+            Some(queue) if queue[0].0.engine == packet.0.engine => queue.push_back(packet),
+            _ => engines.push(VecDeque::from([packet])),
+        }
+    }
+    let waits_for_none = |queue: &VecDeque<Again>, left: &BTreeSet<EngineFence>| {
+        queue.front().is_some_and(|(_, packet, _)| packet.waits.iter().all(|wait| !left.contains(wait)))
+    };
+    // What was handed out first of all that is left waits for none of it.
+    while let Some(queue) = engines.iter_mut().find(|queue| waits_for_none(queue, &left)) {
+        let packet = queue.pop_front().expect("it has a first");
+        left.remove(&packet.0);
+        ordered.push(packet);
+    }
+    debug_assert!(left.is_empty(), "packets wait for each other: {left:?}");
+    ordered
+}

@@ -1,0 +1,265 @@
+//! What a reset of the adapter leaves: nothing is resident, and what had its only copy in the memory segment is lost (FLT-32,
+//! FLT-34).
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
+
+use crate::{
+    adapter::Adapter,
+    addresses,
+    contract::{
+        BuildStatus, Host, IoMmuDomain, Kmd, KmdAllocationHandle, NotifyAllocFlags, PagingBuffer, PagingOperation,
+        Transfer, TransferFlags, UnmapApertureSegment,
+    },
+    event::{Event, error::Violation},
+    id::{AllocationIx, PlanNo},
+    moment::Moment,
+    objects::{
+        Objects,
+        allocation::{Allocation, AllocationState},
+        place::Place,
+    },
+    plans::{
+        Abandoned, Coming, IoMmuRange, Leaving, Notice, Plans, Step,
+        build::{self, Encoded, encode},
+        views,
+    },
+    state::State,
+    units::{Extent, PAGE_SIZE, PhysicalAddress, SegmentId},
+};
+
+/// Whose content was under way.
+struct Halfway {
+    /// What was to be copied to the backing store had not all arrived, or a notification had not put it right in place.
+    leaving: BTreeSet<KmdAllocationHandle>,
+    /// What was to be copied to the memory segment, or filled there, and that no work can have written to since; and whether it
+    /// was promoted as the GPU had left it.
+    coming: BTreeMap<KmdAllocationHandle, bool>,
+}
+
+impl Halfway {
+    /// Work was handed out that may run once the paging engine has reached `awaited`, heard or not.
+    fn of(abandoned: &[Abandoned], being_built: PlanNo, awaited: u64) -> Self {
+        let mut halfway = Self { leaving: BTreeSet::new(), coming: BTreeMap::new() };
+        for Abandoned { number, plan, fence_id, .. } in abandoned {
+            halfway.leaving.extend(plan.out.iter().filter_map(|leaving| match leaving {
+                Leaving::Memory(out) => Some(out.handle),
+                Leaving::Aperture(_) | Leaving::Discarded { .. } => None,
+            }));
+            let may_be_used = fence_id.is_some_and(|fence_id| fence_id <= awaited);
+            halfway.coming.extend(plan.page_in.iter().filter_map(|coming| match coming {
+                Coming::Memory(page_in) if !may_be_used => Some((page_in.handle, page_in.is_as_left)),
+                Coming::Memory(_) | Coming::Aperture(_) => None,
+            }));
+            // What the driver was not told of yet is as the work before has left it.
+            let has_begun = fence_id.is_some() || *number == being_built;
+            let evictions = plan.notify.iter().filter(|notice| notice.flags == NotifyAllocFlags::EVICTION);
+            let is_unreadable = |notice: &&Notice| has_begun || notice.has_news;
+            halfway.leaving.extend(evictions.filter(is_unreadable).map(|notice| notice.handle));
+        }
+        halfway
+    }
+}
+
+/// The addresses that plans which never entered the stream were to map, in their order. What came, left and came again while they
+/// waited is there once for each time.
+struct NeverMapped(Vec<(IoMmuDomain, Extent)>);
+
+impl NeverMapped {
+    /// Whether a range that is to be unmapped is here; then it is not, from now on.
+    ///
+    /// A mapping of which a part is freed is unmapped by parts from then on: what is left of it here stays.
+    fn take(&mut self, range: &IoMmuRange) -> bool {
+        let (domain, part) = domain_addresses(range);
+        let is_around =
+            |&(of, whole): &(_, Extent)| of == domain && whole.offset <= part.offset && part.end() <= whole.end();
+        let Some(at) = self.0.iter().position(is_around) else { return false };
+        let (_, whole) = self.0[at];
+        self.0.splice(at..=at, whole.without(part).map(|rest| (domain, rest)));
+        true
+    }
+}
+
+fn domain_addresses(range: &IoMmuRange) -> (IoMmuDomain, Extent) {
+    (range.domain, Extent { offset: range.virtual_address.0, size: range.size })
+}
+
+/// Tells the driver of all that was resident, and the books that nothing is.
+pub(crate) fn purge(state: &mut State, plans: &mut Plans, kmd: &mut dyn Kmd, host: &mut dyn Host) {
+    purge_driver(state, plans, kmd);
+    let abandoned = plans.stream.abandon();
+    let halfway = Halfway::of(&abandoned, plans.builder.plan, state.engines.recovery.awaited);
+    purge_io_mmu(state, plans, host, &abandoned);
+    for index in Vec::from_iter(state.objects.allocations.iter().map(|(index, _)| index)) {
+        purge_allocation(state, host, index, &halfway);
+    }
+    state.memory.placer.settle();
+    state.memory.commit.clear();
+    state.memory.aperture.clear_shown();
+    for Abandoned { number, plan, .. } in abandoned {
+        state.moment.events.record(|| Event::PlanAbandoned { plan: number });
+        plans.follow_plan(state, host, number, plan);
+    }
+    for index in Vec::from_iter(state.residency.locks.keys().copied()) {
+        views::show_backing_store(state, host, index);
+    }
+    plans.builder.steps.clear();
+}
+
+/// Each allocation in the memory segment gets a transfer of no bytes, each in the aperture is unmapped; the driver leaves the
+/// GPU alone (BPB-27).
+pub(crate) fn purge_driver(state: &mut State, plans: &mut Plans, kmd: &mut dyn Kmd) {
+    for (index, operation) in farewells(state) {
+        let status = say_farewell(&state.adapter, &mut state.moment, plans, kmd, &operation);
+        let allocation = state.objects.allocation_id(index);
+        state.moment.events.record(|| Event::PurgeOperation { allocation, operation, status });
+        if status != BuildStatus::Success {
+            return state.moment.fail(Violation::PurgeRefused);
+        }
+    }
+}
+
+/// A driver that encodes all the same has as many buffers as it needs, and encodes a page in each at least; nobody runs them.
+pub(crate) fn say_farewell(
+    adapter: &Adapter,
+    moment: &mut Moment,
+    plans: &mut Plans,
+    kmd: &mut dyn Kmd,
+    operation: &PagingOperation,
+) -> BuildStatus {
+    let pages = match operation {
+        PagingOperation::UnmapApertureSegment(unmap) => unmap.number_of_pages,
+        _ => 0,
+    };
+    let mut multipass_offset = 0;
+    for _ in 0..=pages {
+        let mut buffer = PagingBuffer::new(adapter.paging_buffer_size, adapter.paging_private_size);
+        // Nothing runs any more.
+        let is_idle = true;
+        let Encoded { status, dma_bytes, .. } =
+            encode(kmd, &mut buffer, operation, &mut multipass_offset, is_idle, plans.builder.system_context);
+        moment.statistics.build_calls += 1;
+        if status != BuildStatus::InsufficientDmaBuffer || dma_bytes == 0 {
+            return status;
+        }
+    }
+    BuildStatus::InsufficientDmaBuffer
+}
+
+pub(crate) fn farewells(state: &State) -> Vec<(AllocationIx, PagingOperation)> {
+    let farewell = |(index, allocation): (AllocationIx, &Allocation)| {
+        let Allocation { handle, size, .. } = *allocation;
+        let operation = match allocation.place? {
+            Place::Memory(place) => {
+                let offset = allocation.extents(place).iter().next().map_or(0, |extent| extent.offset);
+                let place = PhysicalAddress { segment: state.adapter.memory_id(), offset };
+                PagingOperation::Transfer(Transfer {
+                    allocation: handle,
+                    transfer_offset: 0,
+                    transfer_size: 0,
+                    source: place,
+                    destination: place,
+                    flags: TransferFlags::TRANSFER_START | TransferFlags::TRANSFER_END,
+                    mdl_offset: 0,
+                })
+            }
+            Place::Aperture(offset) => PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
+                allocation: handle,
+                segment_id: state.adapter.aperture.id,
+                offset_in_pages: offset.bytes() / PAGE_SIZE,
+                number_of_pages: size / PAGE_SIZE,
+                dummy_page: state.memory.dummy_page,
+            }),
+            Place::System => return None,
+        };
+        Some((index, operation))
+    };
+    state.objects.allocations.iter().filter_map(farewell).collect()
+}
+
+/// The host unmaps all that is in the IOMMU.
+pub(crate) fn purge_io_mmu(state: &mut State, plans: &mut Plans, host: &mut dyn Host, abandoned: &[Abandoned]) {
+    if state.adapter.has_page_tables() {
+        return;
+    }
+    let waiting = abandoned.iter().filter(|abandoned| !abandoned.has_entered);
+    let steps = core::mem::take(&mut plans.builder.steps);
+    let is_shown = |step: &Step| !matches!(step, Step::MapIoMmu(_));
+    debug_assert!(steps.iter().all(is_shown), "a window is mapped as soon as there are steps for it");
+    let mut never_mapped =
+        NeverMapped(waiting.flat_map(|abandoned| &abandoned.plan.io_mmu_map).map(domain_addresses).collect());
+    let windows = steps.iter().filter_map(|step| match step {
+        Step::UnmapIoMmu(range) => Some((plans.builder.plan, *range)),
+        _ => None,
+    });
+    let leaving = abandoned
+        .iter()
+        .flat_map(|abandoned| abandoned.plan.io_mmu_unmap.iter().map(|&range| (abandoned.number, range)));
+    let mut mapped: Vec<_> = windows.chain(leaving).collect();
+    for (index, allocation) in state.objects.allocations.iter().filter(|(_, allocation)| allocation.place.is_some()) {
+        let ranges = allocation
+            .mappings()
+            .filter_map(|mapping| addresses::io_mmu_range(&state.adapter, &state.objects, index, &mapping));
+        mapped.extend(ranges.map(|range| (0, range)));
+    }
+    for (plan, range) in mapped {
+        if !never_mapped.take(&range) {
+            build::unmap_io_mmu(&mut state.moment, host, plan, range);
+        }
+    }
+}
+
+/// The allocation is nowhere but in its backing store, if that has its content; else its content is zero, and its owner is
+/// told.
+pub(crate) fn purge_allocation(state: &mut State, host: &mut dyn Host, index: AllocationIx, halfway: &Halfway) {
+    state.residency.keep(&mut state.objects, index);
+    let worthless = state.objects.is_worthless(index);
+    let allocation = &mut state.objects.allocations[index];
+    let (_, extents) = allocation.location(&state.adapter);
+    let place = allocation.take_place();
+    if let Some(place) = place {
+        state.objects.processes[allocation.process].standing.usage[place.pool()] -= allocation.size;
+    }
+    let is_news = allocation.state.contains(AllocationState::DIRTY);
+    // The driver would have put it right before it left, from what the GPU knew of it.
+    let is_put_right = allocation.state.contains(AllocationState::NOTIFY_EVICTION);
+    let needs_gpu = match place {
+        // What nothing has written there is right where it comes from (I03), unless it was promoted as the GPU has left it.
+        Some(Place::Memory(_)) => match halfway.coming.get(&allocation.handle) {
+            Some(&is_as_left) => is_put_right && is_as_left,
+            None => true,
+        },
+        Some(Place::System | Place::Aperture(_)) => is_put_right,
+        None => false,
+    };
+    let is_lost = halfway.leaving.contains(&allocation.handle) || (is_news && needs_gpu);
+    allocation.state -= AllocationState::DIRTY
+        | AllocationState::EVICT_SOON
+        | AllocationState::SUSPENDED
+        | AllocationState::LOCK_PENDING;
+    if is_news && matches!(place, Some(Place::System | Place::Aperture(_))) {
+        allocation.state |= AllocationState::BACKED;
+    }
+    let size = allocation.size;
+    if is_lost && !worthless {
+        lose_content(&mut state.moment, &mut state.objects, host, index);
+    }
+    if let Some(Place::Memory(_)) = place {
+        debug_assert_eq!(extents.bytes(), size);
+        extents.iter().for_each(|extent| state.memory.placer.release(extent));
+    }
+}
+
+/// What the allocation held is gone for good.
+pub(crate) fn lose_content(moment: &mut Moment, objects: &mut Objects, host: &mut dyn Host, index: AllocationIx) {
+    let allocation = &mut objects[index];
+    allocation.state -= AllocationState::BACKED;
+    if !allocation.state.intersects(AllocationState::NOT_COMMITTED | AllocationState::EXISTING_SYS_MEM) {
+        let address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: allocation.backing_store };
+        host.reset_backing_store(address, allocation.size);
+    }
+    let allocation = objects.allocation_id(index);
+    moment.events.record(|| Event::ContentLost { allocation });
+}

@@ -1,0 +1,89 @@
+//! Events retire: what engines report. They call no driver; what follows is done by the next `poll`.
+
+use crate::{
+    contract::EngineFence,
+    engines::engine::{InFlight, PacketWork},
+    event::{
+        Event,
+        error::{DeviceErrorReason, DriverFinding},
+    },
+    plans::Plans,
+    recovery::device_error,
+    requests::Requests,
+    state::State,
+    work::Work,
+};
+
+/// An engine reports another packet than its first: whether one that is under way. Then those before it have ended.
+#[inline(never)]
+pub(crate) fn has_missed_interrupts(
+    state: &mut State,
+    plans: &mut Plans,
+    requests: &mut Requests,
+    work: &mut Work,
+    found: EngineFence,
+) -> bool {
+    let Some(engine) = state.engines.engines.get(found.engine as usize).filter(|engine| engine.has(found.fence_id))
+    else {
+        let was_submitted =
+            state.engines.engines.get(found.engine as usize).is_some_and(|engine| found.fence_id <= engine.submitted);
+        state.moment.report(match was_submitted && found.fence_id > 0 {
+            true => DriverFinding::CompletedAgain { found },
+            false => DriverFinding::CompletedForeign { found },
+        });
+        return false;
+    };
+    let expected = engine.in_flight[0].fence_id;
+    state.moment.report(DriverFinding::InterruptLost { found, expected });
+    complete_up_to(state, plans, requests, work, found.engine, found.fence_id - 1);
+    true
+}
+
+/// All packets of an engine up to `fence_id` have ended, although that was not reported: their buffers will not come back.
+pub(crate) fn complete_up_to(
+    state: &mut State,
+    plans: &mut Plans,
+    requests: &mut Requests,
+    work: &mut Work,
+    engine: u32,
+    fence_id: u64,
+) {
+    while let Some(packet) = state.engines.engines[engine as usize].pop_up_to(fence_id) {
+        if matches!(packet.work, PacketWork::Paging) {
+            plans.builder.buffers -= 1;
+        }
+        ended(state, requests, work, engine, packet, None);
+    }
+}
+
+/// A packet has left its engine: it has come to its end, or with an error it has not.
+pub(crate) fn ended(
+    state: &mut State,
+    requests: &mut Requests,
+    work: &mut Work,
+    engine: u32,
+    packet: InFlight,
+    error: Option<DeviceErrorReason>,
+) {
+    state.moment.stirred = true;
+    let signal = EngineFence { engine, fence_id: packet.fence_id };
+    let is_aborted = error.is_some();
+    state.moment.events.record(|| if is_aborted { Event::Aborted { signal } } else { Event::Completed { signal } });
+    let PacketWork::User { context, submission, signals, .. } = packet.work else { return };
+    let context = &mut state.objects[context];
+    context.in_flight -= 1;
+    let device_index = context.device;
+    let device = &mut state.objects[device_index];
+    device.retirements.end(submission);
+    device.turn.last_busy = state.moment.now;
+    state.shares.settle_list(&mut state.objects, device_index);
+    for named in signals {
+        let fence = &mut state.objects[named.fence.ix()];
+        fence.references -= 1;
+        fence.dispatched.retain(|&(_, by)| by != signal);
+        state.objects.raise_fence(&mut state.moment, named.fence, if error.is_some() { u64::MAX } else { named.value });
+    }
+    if let Some(reason) = error {
+        device_error::put_device_in_error(state, requests, work, device_index, reason);
+    }
+}

@@ -1,0 +1,177 @@
+//! Requests: admitted, granted, built, signalled.
+
+use alloc::vec::Vec;
+
+use crate::{
+    contract::{Host, Kmd},
+    data::ordered_set::OrderedSet,
+    event::Event,
+    id::{DeviceIx, PagingQueueIx, PlanNo},
+    moment::{Moment, Output},
+    objects::{
+        Objects,
+        allocation::AllocationState,
+        device::{Deferred, DeferredAction},
+        request::{Request, RequestKind},
+    },
+    plans::{Plans, retire},
+    planted::PlantedBug,
+    state::State,
+    units::{PhysicalAddress, SegmentId},
+};
+
+/// Which devices have requests, and in what state.
+#[derive(Default)]
+pub(crate) struct Requests {
+    /// Requests made so far, by all devices: their order of arrival.
+    pub arrivals: u64,
+    /// Devices that have requests which are not granted.
+    pub requesting: OrderedSet<DeviceIx>,
+    /// Devices that have requests which are granted and not signalled.
+    pub granted: OrderedSet<DeviceIx>,
+    /// Devices that have something to do once a submission is dispatched and a request granted.
+    pub deferring: OrderedSet<DeviceIx>,
+}
+
+impl Requests {
+    /// Does `action` once all that was submitted and requested so far is dispatched and granted.
+    pub(crate) fn defer(
+        &mut self,
+        moment: &mut Moment,
+        objects: &mut Objects,
+        device: DeviceIx,
+        action: DeferredAction,
+    ) {
+        let books = &mut objects[device];
+        let deferred = Deferred { submission: books.submitted, request: books.last_request, action };
+        books.deferred.push_back(deferred);
+        self.deferring.insert(device);
+        moment.stirred = true;
+    }
+
+    /// Appends a request of the queue's device.
+    pub(crate) fn request(
+        &mut self,
+        moment: &mut Moment,
+        objects: &mut Objects,
+        queue: PagingQueueIx,
+        kind: RequestKind,
+    ) {
+        let books = &mut objects[queue];
+        books.last_value += 1;
+        books.pending += 1;
+        let (device_index, fence_value) = (books.device, books.last_value);
+        let device = &mut objects[device_index];
+        device.last_request += 1;
+        self.arrivals += 1;
+        device.requests.push_back(Request {
+            number: device.last_request,
+            arrival: self.arrivals,
+            queue,
+            fence_value,
+            position: device.submitted,
+            kind,
+            plans: Vec::new(),
+            paging_fence: 0,
+        });
+        self.requesting.insert(device_index);
+        moment.stirred = true;
+    }
+
+    /// Notes which granted requests are built to their end: their submissions may follow.
+    pub(crate) fn settle_requests(&mut self, state: &mut State, plans: &mut Plans) {
+        let mut next = DeviceIx::FIRST;
+        while let Some(device) = self.granted.next_from(next) {
+            next = device.next();
+            let books = &mut state.objects[device];
+            while books.ready < books.granted {
+                let Some(fence) = plans.stream.fence_of_all(&books.requests[books.ready].plans) else { break };
+                let earlier = books.ready.checked_sub(1).map_or(0, |before| books.requests[before].paging_fence);
+                books.requests[books.ready].paging_fence = fence.max(earlier);
+                books.ready += 1;
+                state.moment.stirred = true;
+            }
+            self.signal_requests(state, plans, device);
+        }
+    }
+
+    /// Signals requests whose plans have retired, in their order (RES-33).
+    pub(crate) fn signal_requests(&mut self, state: &mut State, plans: &mut Plans, device: DeviceIx) {
+        let books = &mut state.objects.devices[device];
+        let is_early = state.adapter.has_bug(PlantedBug::SignalEarly);
+        let has_retired = |plan: &PlanNo| plans.stream.is_retired(*plan) || is_early;
+        while books.ready > 0 && books.requests[0].plans.iter().all(has_retired) {
+            let request = books.requests.pop_front().expect("ready requests are queued");
+            books.ready -= 1;
+            books.granted -= 1;
+            let queue = &mut state.objects.paging_queues[request.queue];
+            queue.pending -= 1;
+            queue.completed_value = request.fence_value;
+            let past = u64::from(state.adapter.has_bug(PlantedBug::SignalTooFar));
+            let (queue, value) = (state.objects.paging_queues.id(request.queue), request.fence_value + past);
+            state.moment.statistics.paging_fences_signaled += 1;
+            state.moment.events.record(|| Event::PagingFenceSignaled { queue, value });
+            state.moment.outputs.push_back(Output::PagingFenceSignaled { queue, value });
+        }
+        if books.granted == 0 {
+            self.granted.remove(&device);
+        }
+    }
+
+    pub(crate) fn note_grant(&mut self, state: &mut State, plans: &mut Plans, device: DeviceIx, numbers: Vec<PlanNo>) {
+        let numbers = plans.stream.unretired(numbers);
+        let device_id = state.objects.device_id(device);
+        let books = &mut state.objects.devices[device];
+        let request = &mut books.requests[books.granted];
+        request.plans = numbers;
+        let queue = state.objects.paging_queues.id(request.queue);
+        state.moment.events.record(|| Event::Granted {
+            device: device_id,
+            queue,
+            paging_fence_value: request.fence_value,
+            plans: request.plans.clone(),
+        });
+        books.granted += 1;
+        if books.granted == books.requests.len() {
+            self.requesting.remove(&device);
+        }
+        self.granted.insert(device);
+        state.moment.stirred = true;
+        state.shares.settle_list(&mut state.objects, device);
+    }
+
+    /// Tells the driver and the host of allocations that are gone.
+    pub(crate) fn reap(&mut self, state: &mut State, kmd: &mut dyn Kmd, host: &mut dyn Host) {
+        for (index, device) in core::mem::take(&mut state.objects.closed) {
+            let closed = state.objects[index].forget_opening(device).expect("an opening ends once");
+            state.objects[device].allocations -= 1;
+            if let Some(handle) = closed.handle {
+                kmd.close_allocation(handle);
+            }
+            let books = &state.objects[index];
+            let owner = books.device;
+            if books.state.contains(AllocationState::PURGE_DUE) && books.openings().next().is_none() {
+                self.defer(&mut state.moment, &mut state.objects, owner, DeferredAction::Purge(index));
+            }
+        }
+        for index in core::mem::take(&mut state.objects.dead) {
+            let id = state.objects.allocation_id(index);
+            state.residency.end_locks(&mut state.objects, host, index);
+            let gone = state.objects.allocations.remove(index);
+            if !state.adapter.has_bug(PlantedBug::LeakBooks) {
+                state.objects.patched.remove(&index);
+            }
+            gone.mappings().for_each(|mapping| retire::end_mapping(state, &mapping));
+            if !gone.state.intersects(AllocationState::NOT_COMMITTED | AllocationState::EXISTING_SYS_MEM) {
+                let backing_store = PhysicalAddress { segment: SegmentId::SYSTEM, offset: gone.backing_store };
+                host.decommit_backing_store(backing_store, gone.size);
+            }
+            kmd.destroy_allocation(gone.handle);
+            state.objects[gone.device].allocations -= 1;
+            state.moment.events.record(|| Event::AllocationReclaimed { allocation: id });
+            if gone.state.contains(AllocationState::SYNCHRONOUS_DESTROY) {
+                state.moment.outputs.push_back(Output::AllocationReclaimed { allocation: id });
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Who may be evicted, in the order in which they go.
+//!
+//! What nobody misses goes first: the dead, then what is offered (RES-60). Then the documented order holds (CRE-31a): lower
+//! priority first, at equal priority the less recently used. What a suspended device will want again goes last. An allocation
+//! enters when the last submission that requires it has been dispatched, so the order of entering is the order of last use,
+//! and each priority of a class needs only a queue. The queues are linked through the allocations: entering and leaving touch
+//! at most three of them, however many there are.
+
+use alloc::collections::BTreeMap;
+use core::ops::Bound;
+
+use crate::{
+    id::AllocationIx,
+    objects::allocation::{Allocation, AllocationState, Allocations, Links},
+};
+
+const NONE: AllocationIx = Links::NONE;
+
+/// What an allocation that may be evicted is to its owner, in the order in which they go.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Class {
+    /// It was destroyed, and nothing will use it any more (RES-91).
+    Dead,
+    /// It is offered with priority LOW (RES-60, U-37).
+    OfferedLow,
+    /// It is offered with priority NORMAL.
+    OfferedNormal,
+    /// It is offered with priority HIGH.
+    OfferedHigh,
+    /// Nobody requires it, but its content is wanted.
+    NotRequired,
+    /// A device requires it that is suspended (RES-71).
+    DeviceSuspended,
+}
+
+impl Class {
+    const COUNT: usize = 6;
+    const ALL: [Class; Self::COUNT] = [
+        Class::Dead,
+        Class::OfferedLow,
+        Class::OfferedNormal,
+        Class::OfferedHigh,
+        Class::NotRequired,
+        Class::DeviceSuspended,
+    ];
+
+    /// Whether the content of such an allocation is lost when it goes, so that taking it costs nothing.
+    pub fn is_worthless(self) -> bool {
+        self < Class::NotRequired
+    }
+}
+
+impl Allocation {
+    /// The class of the queue that the allocation stands in; it stands in one.
+    pub fn queued_class(&self) -> Class {
+        Class::ALL[(self.state.bits() / AllocationState::LOWEST_CLASS_BIT) as usize]
+    }
+
+    fn set_queued_class(&mut self, class: Class) {
+        let bits = AllocationState::from_bits_retain(class as u32 * AllocationState::LOWEST_CLASS_BIT);
+        self.state = self.state.difference(AllocationState::CLASS) | bits;
+    }
+
+    /// Of the worthless, age alone decides.
+    fn queue_key(&self, class: Class) -> (Class, u32) {
+        (class, if class.is_worthless() { 0 } else { self.priority })
+    }
+}
+
+/// Resident allocations that may be evicted.
+#[derive(Debug, Default)]
+pub(crate) struct Evictable {
+    /// First and last of the queue of each class and priority.
+    queues: BTreeMap<(Class, u32), (AllocationIx, AllocationIx)>,
+    bytes: [u64; Class::COUNT],
+}
+
+impl Evictable {
+    /// The sum of their sizes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.iter().sum()
+    }
+
+    /// The sum of the sizes of those whose content is lost when they go.
+    pub fn worthless_bytes(&self) -> u64 {
+        Class::ALL.into_iter().filter(|class| class.is_worthless()).map(|class| self.bytes[class as usize]).sum()
+    }
+
+    /// Appends `index` as the most recently used of its class and priority. Does nothing if it is in already.
+    pub fn push(&mut self, allocations: &mut Allocations, index: AllocationIx, class: Class) {
+        let allocation = &mut allocations[index];
+        if allocation.state.contains(AllocationState::EVICTABLE) {
+            return;
+        }
+        allocation.state |= AllocationState::EVICTABLE;
+        allocation.set_queued_class(class);
+        self.bytes[class as usize] += allocation.size;
+        let (_, last) = self.queues.entry(allocation.queue_key(class)).or_insert((index, NONE));
+        let before = core::mem::replace(last, index);
+        allocation.links = Links { before, after: NONE };
+        if before != NONE {
+            allocations[before].links.after = index;
+        }
+    }
+
+    /// Takes `index` out. Does nothing if it is not in. Its priority is what it was when it entered.
+    pub fn remove(&mut self, allocations: &mut Allocations, index: AllocationIx) {
+        let allocation = &mut allocations[index];
+        if !allocation.state.contains(AllocationState::EVICTABLE) {
+            return;
+        }
+        allocation.state -= AllocationState::EVICTABLE;
+        let class = allocation.queued_class();
+        self.bytes[class as usize] -= allocation.size;
+        let key = allocation.queue_key(class);
+        let Links { before, after } = core::mem::replace(&mut allocation.links, Links::UNLINKED);
+        if before == NONE && after == NONE {
+            self.queues.remove(&key);
+            return;
+        }
+        if before == NONE {
+            self.ends(key).0 = after;
+        } else {
+            allocations[before].links.after = after;
+        }
+        if after == NONE {
+            self.ends(key).1 = before;
+        } else {
+            allocations[after].links.before = before;
+        }
+    }
+
+    fn ends(&mut self, key: (Class, u32)) -> &mut (AllocationIx, AllocationIx) {
+        self.queues.get_mut(&key).expect("a linked allocation is in a queue")
+    }
+
+    /// Who goes after `index`, which is one of them; after none, the first.
+    pub fn after(&self, allocations: &Allocations, index: Option<AllocationIx>) -> Option<AllocationIx> {
+        let Some(index) = index else { return self.queues.values().next().map(|&(first, _)| first) };
+        let allocation = &allocations[index];
+        if allocation.links.after != NONE {
+            return Some(allocation.links.after);
+        }
+        let later = (Bound::Excluded(allocation.queue_key(allocation.queued_class())), Bound::Unbounded);
+        self.queues.range(later).next().map(|(_, &(first, _))| first)
+    }
+
+    /// All of them in the order in which they go.
+    pub fn iter(&self, allocations: &Allocations) -> impl Iterator<Item = AllocationIx> {
+        self.queues.values().flat_map(move |&(first, _)| queue(allocations, first))
+    }
+}
+
+/// A queue from `first` on.
+fn queue(allocations: &Allocations, first: AllocationIx) -> impl Iterator<Item = AllocationIx> {
+    core::iter::successors(Some(first), move |&index| {
+        let after = allocations[index].links.after;
+        (after != NONE).then_some(after)
+    })
+}

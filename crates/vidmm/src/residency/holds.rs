@@ -1,0 +1,329 @@
+//! Holds: what the entries of devices' lists keep in place, and who may go because nothing keeps it there any more (D3).
+
+use alloc::vec::Vec;
+
+use crate::{
+    adapter::Adapter,
+    event::list_flags::EvictFlags,
+    id::{AllocationIx, DeviceIx, SubmissionNo},
+    memory::Memory,
+    moment::Moment,
+    objects::{
+        Objects,
+        allocation::AllocationState,
+        list::{Effect, EntryFlags, ListEntry},
+        request::RequestKind,
+        spans::SpanNo,
+    },
+    planted::PlantedBug,
+    residency::Residents,
+    shares::Shares,
+};
+
+impl Residents {
+    /// Takes an allocation off a device's list, whatever its count; what is submitted still has it.
+    pub(crate) fn leave_list(
+        &mut self,
+        adapter: &Adapter,
+        moment: &mut Moment,
+        objects: &mut Objects,
+        memory: &mut Memory,
+        shares: &mut Shares,
+        index: AllocationIx,
+        device: DeviceIx,
+        flags: EvictFlags,
+    ) {
+        let submitted = objects[device].submitted;
+        let allocation = &mut objects[index];
+        let (size, pool) = (allocation.size, allocation.pool());
+        let entry = allocation.entry_mut(device);
+        if entry.count > 0 {
+            entry.count = 1;
+            let effect = entry.leave(submitted, flags, &mut self.spans);
+            shares.set_list_bytes(moment, objects, device, pool, objects[device].list[pool].now() - size);
+            shares.withdraw_promise(objects, device);
+            self.apply(adapter, moment, objects, memory, index, device, effect);
+            shares.renew_promise(objects, device);
+        }
+    }
+}
+
+/// The device submits work, which may write what was said not to be written before.
+pub(crate) fn forget_not_written(objects: &mut Objects, device: DeviceIx) {
+    if objects[device].not_written.is_empty() {
+        return;
+    }
+    for index in core::mem::take(&mut objects[device].not_written) {
+        let is_there = objects.allocations.contains(index);
+        if is_there && objects[index].entry(device).is_some() {
+            objects[index].entry_mut(device).is -= EntryFlags::NOT_WRITTEN;
+        }
+    }
+}
+
+impl Residents {
+    /// Carries out what a grant or an Evict of a device does to an allocation. While the promise is withdrawn.
+    pub(crate) fn apply(
+        &mut self,
+        adapter: &Adapter,
+        moment: &mut Moment,
+        objects: &mut Objects,
+        memory: &mut Memory,
+        index: AllocationIx,
+        device: DeviceIx,
+        effect: Effect,
+    ) {
+        match effect {
+            Effect::Nothing => {}
+            Effect::Open => {
+                objects[index].state -= AllocationState::EVICT_SOON;
+                self.hold(objects, index, device);
+            }
+            Effect::Until(last, flags) => {
+                let books = &mut objects[device];
+                if last <= books.dispatched() {
+                    return self.lapse(adapter, moment, objects, memory, index, device, flags);
+                }
+                books.lapsing.insert(last, index, flags);
+                // What a suspended device still needs is brought back, and held, when it is resumed.
+                if !books.is_suspended() {
+                    self.hold(objects, index, device);
+                }
+            }
+        }
+    }
+
+    /// The device's entry holds the allocation in place. While the promise is withdrawn.
+    pub(crate) fn hold(&mut self, objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
+        let allocation = &mut objects.allocations[index];
+        let books = &mut objects.devices[device];
+        let (pool, size) = (allocation.pool(), allocation.size);
+        allocation.state -= AllocationState::SUSPENDED;
+        let entry = allocation.entry_mut(device);
+        if entry.replace(EntryFlags::OWED, false) {
+            books.owed[pool] -= size;
+        }
+        if !entry.replace(EntryFlags::HOLDING, true) {
+            let is_noted = entry.replace(EntryFlags::IN_HOLDINGS, true);
+            books.held[pool] += size;
+            books.num_held += 1;
+            if !is_noted {
+                note_holding(objects, device, index);
+            }
+        }
+        self.keep(objects, index);
+    }
+
+    /// A span of the allocation ends on a device: the last submission made in it has been dispatched. While the
+    /// promise is withdrawn.
+    pub(crate) fn lapse(
+        &mut self,
+        adapter: &Adapter,
+        moment: &mut Moment,
+        objects: &mut Objects,
+        memory: &mut Memory,
+        index: AllocationIx,
+        device: DeviceIx,
+        flags: EvictFlags,
+    ) {
+        let allocation = &mut objects.allocations[index];
+        // To a device in error nothing is brought in, and its work writes nowhere.
+        let may_be_written = allocation.place.is_some() && !flags.contains(EvictFlags::NOT_WRITTEN_TO);
+        if may_be_written && !adapter.has_bug(PlantedBug::ForgetDirty) {
+            allocation.state |= AllocationState::DIRTY;
+        }
+        let Some(entry) = allocation.entry(device) else { return };
+        if entry.is_open() || entry.until() > objects.devices[device].dispatched() {
+            return;
+        }
+        // Of several spans that end with one submission the last decides (RES-21). What was offered since stays where it is until
+        // memory is wanted (RES-61).
+        let is_hastened = !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY);
+        let is_offered = allocation.state.contains(AllocationState::OFFERED);
+        allocation.state.set(AllocationState::EVICT_SOON, is_hastened && !is_offered);
+        release(objects, index, device);
+        self.let_go(adapter, moment, objects, memory, index);
+    }
+
+    /// Whoever is resident and required by nobody may be evicted from now on. What is offered or destroyed goes first when nothing
+    /// will use it any more, which changes only here: where a span of it ends.
+    pub(crate) fn let_go(
+        &mut self,
+        adapter: &Adapter,
+        moment: &mut Moment,
+        objects: &mut Objects,
+        memory: &mut Memory,
+        index: AllocationIx,
+    ) {
+        let allocation = &objects[index];
+        // Where a range is assigned with each grant, nobody keeps one that nothing is in.
+        let keeps_range = !adapter.is_physical() && (allocation.is_required() || self.is_listed_offered(index));
+        if allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY) && !allocation.is_held() && !keeps_range {
+            memory.aperture.release(index);
+        }
+        if allocation.place.is_none() || allocation.is_held() {
+            return;
+        }
+        if allocation.state.contains(AllocationState::SUSPENDED) && !allocation.is_required() {
+            objects[index].state -= AllocationState::SUSPENDED;
+        }
+        if objects[index].state.contains(AllocationState::EVICT_SOON) {
+            self.evict_soon.push_back(index);
+            moment.stirred = true;
+        }
+        self.expose(objects, index);
+    }
+
+    /// The allocation is no victim any more.
+    pub(crate) fn keep(&mut self, objects: &mut Objects, index: AllocationIx) {
+        let allocation = &objects[index];
+        if allocation.state.contains(AllocationState::EVICTABLE)
+            && let Some(place) = &allocation.place
+        {
+            self.evictable[place.pool()].remove(&mut objects.allocations, index);
+        }
+    }
+
+    /// The allocations are no victims any more. Their neighbours in the queues lie anywhere in memory: with nothing else between
+    /// one and the next, the processor waits for several of them at once.
+    pub(crate) fn keep_all(&mut self, objects: &mut Objects, indices: impl Iterator<Item = AllocationIx>) {
+        indices.for_each(|index| self.keep(objects, index));
+    }
+
+    /// The allocation may be a victim, as what it is to its owner now: as the most recently used of that class and its priority
+    /// if it was none, or of another class.
+    pub(crate) fn expose(&mut self, objects: &mut Objects, index: AllocationIx) {
+        let Some(place) = objects[index].place else { return };
+        let class = self.class_of(objects, index);
+        let allocation = &objects[index];
+        if allocation.state.contains(AllocationState::EVICTABLE) {
+            if allocation.queued_class() == class {
+                return;
+            }
+            self.keep(objects, index);
+        }
+        self.evictable[place.pool()].push(&mut objects.allocations, index, class);
+    }
+
+    /// What the allocation is to its owner has changed by a call.
+    pub(crate) fn reclassify(&mut self, objects: &mut Objects, index: AllocationIx) {
+        if objects[index].state.contains(AllocationState::EVICTABLE) {
+            self.expose(objects, index);
+        }
+    }
+}
+
+/// The device's entry holds the allocation no more. While the promise is withdrawn.
+pub(crate) fn release(objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
+    let allocation = &mut objects.allocations[index];
+    let books = &mut objects.devices[device];
+    let (pool, size) = (allocation.pool(), allocation.size);
+    let entry = allocation.entry_mut(device);
+    if entry.replace(EntryFlags::OWED, false) {
+        books.owed[pool] -= size;
+    } else if entry.replace(EntryFlags::HOLDING, false) {
+        books.held[pool] -= size;
+        books.num_held -= 1;
+    }
+}
+
+/// Notes that the device holds the allocation, for when all that it holds must be found. What it holds no more is struck
+/// out when that is the larger part.
+pub(crate) fn note_holding(objects: &mut Objects, device: DeviceIx, index: AllocationIx) {
+    let books = &mut objects.devices[device];
+    books.holdings.push(index);
+    let held_before = books.num_held - 1;
+    if books.holdings.len() <= 2 * held_before + 64 {
+        return;
+    }
+    let allocations = &mut objects.allocations;
+    books.holdings.retain(|&index| {
+        let is_open = allocations.contains(index) && allocations[index].entry(device).is_some();
+        is_open && {
+            let entry = allocations[index].entry_mut(device);
+            entry.is.set(EntryFlags::IN_HOLDINGS, entry.is_holding());
+            entry.is_holding()
+        }
+    });
+}
+
+/// All that a device's list names, now or for what is outstanding, and some that it named; some more than once.
+pub(crate) fn named_by_list(objects: &Objects, device: DeviceIx) -> impl Iterator<Item = AllocationIx> {
+    let books = &objects[device];
+    let owed = books.to_bring_back.iter().filter_map(|&id| objects.allocations.lookup(id).ok());
+    let asked_for = books.requests.iter().flat_map(|request| match &request.kind {
+        RequestKind::MakeResident(items) => &items[..],
+        _ => &[],
+    });
+    let named = books.holdings.iter().copied().chain(owed).chain(asked_for.map(|&(index, _)| index));
+    named.filter(|&index| objects.allocations.contains(index))
+}
+
+impl Residents {
+    /// Ends the holds of spans whose last submission has been dispatched.
+    #[inline]
+    pub(crate) fn lapse_dispatched(
+        &mut self,
+        adapter: &Adapter,
+        moment: &mut Moment,
+        objects: &mut Objects,
+        memory: &mut Memory,
+        shares: &mut Shares,
+        device: DeviceIx,
+    ) {
+        let books = &objects[device];
+        if books.lapsing.is_due(books.dispatched()) {
+            self.lapse_up_to(adapter, moment, objects, memory, shares, device, books.dispatched());
+        }
+    }
+
+    #[inline(never)]
+    pub(crate) fn lapse_up_to(
+        &mut self,
+        adapter: &Adapter,
+        moment: &mut Moment,
+        objects: &mut Objects,
+        memory: &mut Memory,
+        shares: &mut Shares,
+        device: DeviceIx,
+        dispatched: SubmissionNo,
+    ) {
+        shares.withdraw_promise(objects, device);
+        while let Some((index, flags)) = objects[device].lapsing.pop(dispatched) {
+            self.lapse(adapter, moment, objects, memory, index, device, flags);
+        }
+        shares.renew_promise(objects, device);
+    }
+
+    /// The spans that the items name are granted.
+    pub(crate) fn hold_granted(
+        &mut self,
+        adapter: &Adapter,
+        moment: &mut Moment,
+        objects: &mut Objects,
+        memory: &mut Memory,
+        device: DeviceIx,
+        items: &[(AllocationIx, Option<SpanNo>)],
+    ) {
+        for &(index, span) in items {
+            if let Some(span) = span {
+                let effect = objects[index].entry_mut(device).grant(span, &mut self.spans);
+                self.apply(adapter, moment, objects, memory, index, device, effect);
+            } else if objects[index].entry(device).is_some_and(ListEntry::is_owed) {
+                // What was held before its device was suspended is held again.
+                self.hold(objects, index, device);
+            }
+        }
+    }
+}
+
+/// What was held when the device was suspended, and is still required.
+pub(crate) fn items_to_bring_back(objects: &Objects, device: DeviceIx) -> Vec<(AllocationIx, Option<SpanNo>)> {
+    let books = &objects[device];
+    let still_required = |&id| {
+        let index = objects.allocations.lookup(id).ok()?;
+        let entry = objects[index].entry(device)?;
+        entry.is_owed().then_some((index, None))
+    };
+    books.to_bring_back.iter().filter_map(still_required).collect()
+}

@@ -1,0 +1,54 @@
+use crate::{
+    adapter::pool::Pool,
+    buggify::Unlikely,
+    event::{EvictReason, offer::OfferPriority},
+    id::AllocationIx,
+    moment::Moment,
+    objects::{Objects, allocation::AllocationState},
+    residency::{Residents, evictable::Class},
+};
+
+impl Residents {
+    /// Whether one more goes than must.
+    pub(crate) fn evicts_more(&mut self, moment: &mut Moment, objects: &mut Objects, pool: Pool) -> bool {
+        moment.buggify.makes(Unlikely::EvictMore) && self.evictable[pool].iter(&objects.allocations).next().is_some()
+    }
+
+    /// Who goes next, in the documented order (CRE-31a).
+    pub(crate) fn next_victim(&self, objects: &Objects, pool: Pool) -> (AllocationIx, EvictReason) {
+        let victim = self.evictable[pool].iter(&objects.allocations).next();
+        let victim = victim.expect("a decision is made only when what is evictable makes enough room");
+        (victim, self.reason(objects, victim, EvictReason::RoomWanted))
+    }
+
+    /// Why an allocation goes: what is dead goes for that, whatever else is wanted of it, and what is offered, unless its
+    /// own range is wanted.
+    pub(crate) fn reason(&self, objects: &Objects, index: AllocationIx, otherwise: EvictReason) -> EvictReason {
+        match (self.class_of(objects, index), otherwise) {
+            (Class::Dead, _) => EvictReason::Destroyed,
+            (_, EvictReason::RangeWanted) => EvictReason::RangeWanted,
+            (Class::OfferedLow | Class::OfferedNormal | Class::OfferedHigh, _) => EvictReason::Offered,
+            (Class::DeviceSuspended, EvictReason::RoomWanted) => EvictReason::DeviceSuspended,
+            (Class::NotRequired | Class::DeviceSuspended, _) => otherwise,
+        }
+    }
+
+    /// What an allocation that may be evicted is to its owner.
+    pub(crate) fn class_of(&self, objects: &Objects, index: AllocationIx) -> Class {
+        let allocation = &objects[index];
+        if objects.is_dead(index) {
+            return Class::Dead;
+        }
+        if allocation.state.contains(AllocationState::SUSPENDED) {
+            return Class::DeviceSuspended;
+        }
+        if !objects.is_discardable(index) {
+            return Class::NotRequired;
+        }
+        match self.offers[&index].priority {
+            OfferPriority::Low => Class::OfferedLow,
+            OfferPriority::Normal | OfferPriority::Auto => Class::OfferedNormal,
+            OfferPriority::High => Class::OfferedHigh,
+        }
+    }
+}

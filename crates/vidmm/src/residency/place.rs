@@ -1,0 +1,93 @@
+use crate::{
+    adapter::{Adapter, pool::Pool},
+    event::EvictReason,
+    gpu_va::Mapping,
+    id::AllocationIx,
+    memory::Memory,
+    objects::{
+        Objects,
+        allocation::{Allocation, AllocationState},
+        place::Place,
+        request::RequestKind,
+    },
+    units::{Extent, PhysicalAddress},
+};
+
+/// The mappings of an allocation that wait for their grant.
+pub(crate) fn mappings_asked_for(objects: &Objects, index: AllocationIx) -> impl Iterator<Item = Mapping> {
+    let allocation = &objects[index];
+    let openers = allocation.openings().map(|opening| opening.device);
+    let pending = core::iter::once(allocation.device).chain(openers).flat_map(|device| &objects[device].requests);
+    pending.filter_map(move |request| match &request.kind {
+        RequestKind::MapGpuVirtualAddress { allocation, mapping } if *allocation == index => Some(*mapping),
+        _ => None,
+    })
+}
+
+/// Where an allocation is, as engines that use physical addresses name it; none if it is not in a segment.
+pub(crate) fn address(adapter: &Adapter, objects: &Objects, index: AllocationIx) -> Option<PhysicalAddress> {
+    let allocation = &objects[index];
+    allocation.place?;
+    let (segment, extents) = allocation.location(&adapter);
+    extents.iter().next().map(|extent| PhysicalAddress { segment, offset: extent.offset })
+}
+
+/// What joins a list at once is in place; where it is shown in the aperture, the range is its own from now on.
+pub(crate) fn assign_where_shown(
+    objects: &mut Objects,
+    memory: &mut Memory,
+    indices: impl Iterator<Item = AllocationIx>,
+) {
+    for index in indices {
+        let Allocation { place, size, .. } = objects[index];
+        if let Some(Place::Aperture(page)) = place
+            && memory.aperture.assigned(index).is_none()
+        {
+            memory.aperture.assign(index, size, Some(page.bytes()));
+        }
+    }
+}
+
+/// Whether it is decided that the allocation is where its device's list counts it.
+pub(crate) fn is_placed(adapter: &Adapter, objects: &Objects, memory: &Memory, index: AllocationIx) -> bool {
+    let allocation = &objects[index];
+    match allocation.place {
+        Some(Place::Memory(_)) => allocation.pool() == Pool::Memory,
+        Some(Place::System) => {
+            allocation.pool() == Pool::System && !allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY)
+        }
+        Some(Place::Aperture(offset)) => {
+            let shown = Extent { offset: offset.bytes(), size: allocation.size };
+            // Without GPU virtual addresses nothing keeps a range for what nothing holds.
+            let can_be_had = || adapter.is_physical() && memory.aperture.is_unassigned(shown);
+            let is_counted_there = allocation.pool() == Pool::System;
+            is_counted_there && memory.aperture.assigned(index).map_or_else(can_be_had, |range| range == shown)
+        }
+        None => false,
+    }
+}
+
+/// Why an allocation that is resident, but not where its device's list counts it, goes there.
+pub(crate) fn reason_to_move(objects: &Objects, index: AllocationIx) -> EvictReason {
+    let allocation = &objects[index];
+    match (&allocation.place, allocation.pool()) {
+        _ if allocation.state.contains(AllocationState::LOCK_PENDING) => EvictReason::Locked,
+        (_, Pool::Memory) => EvictReason::Promoted,
+        (Some(Place::Memory(_)), Pool::System) => EvictReason::RoomWanted,
+        (_, Pool::System) => EvictReason::RangeWanted,
+    }
+}
+
+/// The range of the linear memory segment that an allocation has.
+pub(crate) fn memory_range(objects: &Objects, index: AllocationIx) -> Option<Extent> {
+    let allocation = &objects[index];
+    match allocation.place {
+        Some(Place::Memory(place)) => allocation.extents(place).iter().next(),
+        _ => None,
+    }
+}
+
+/// Whether it is fixed in which pool an allocation is counted: those of device lists are, while a list names them.
+pub(crate) fn is_counted(objects: &Objects, index: AllocationIx) -> bool {
+    !objects[objects[index].device].has_reference_lists()
+}

@@ -1,0 +1,42 @@
+use crate::{
+    adapter::{Adapter, pool::Pool},
+    contract::Host,
+    data::extents::Extents,
+    id::AllocationIx,
+    objects::{Objects, allocation::AllocationState, place::Place},
+    residency::Residents,
+    units::{Extent, SegmentId},
+};
+
+impl Residents {
+    /// The CPU no longer sees the allocation.
+    pub(crate) fn end_locks(&mut self, objects: &mut Objects, host: &mut dyn Host, index: AllocationIx) {
+        if let Some(lock) = self.locks.remove(&index) {
+            objects[index].state -= AllocationState::LOCKED;
+            host.unmap_cpu_virtual_address(lock.address);
+        }
+    }
+}
+
+/// What of which segment the CPU sees, or would: the copy in system memory unless it sees the allocation in the memory
+/// segment. What the aperture shows is in system memory too.
+pub(crate) fn view_of(adapter: &Adapter, objects: &Objects, index: AllocationIx) -> (SegmentId, Extents) {
+    let allocation = &objects[index];
+    let is_copy = allocation.state.contains(AllocationState::KEEPS_COPY);
+    match allocation.place {
+        Some(Place::Memory(place)) if !is_copy => (adapter.memory_id(), allocation.extents(place)),
+        _ => {
+            let extent = Extent { offset: allocation.backing_store, size: allocation.size };
+            (SegmentId::SYSTEM, Extents::one(extent))
+        }
+    }
+}
+
+/// Whether a locked allocation may not come in where its device's list counts it: the CPU would not see it (RES-84, U-40).
+pub(crate) fn waits_for_unlock(objects: &Objects, index: AllocationIx) -> bool {
+    let allocation = &objects[index];
+    let is_hidden = allocation.pool() == Pool::Memory && !allocation.is_seen_anywhere();
+    // Nobody can unlock what is destroyed.
+    let is_destroyed = allocation.state.contains(AllocationState::DESTROYED);
+    allocation.state.contains(AllocationState::LOCKED) && is_hidden && !is_destroyed
+}

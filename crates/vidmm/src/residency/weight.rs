@@ -1,0 +1,131 @@
+//! Packing: whether what a device requires fits together where each allocation is one range (RES-19).
+//!
+//! Without GPU virtual addresses an allocation *weighs* its size, rounded up to its alignment. Ranges that lie one behind the
+//! other, those with the larger alignment first, take no more than they weigh: each begins where those before it end. So what
+//! weighs no more than its segment fits into it when nothing else is there, and so does any part of it. That is what a device's
+//! list is admitted by; with GPU virtual addresses a weight is the size, and the segment is never too fragmented (D10).
+
+use alloc::{collections::BTreeSet, vec::Vec};
+
+use crate::{
+    adapter::{
+        Adapter,
+        patching::Wish,
+        pool::{PerPool, Pool},
+    },
+    id::{AllocationIx, DeviceIx},
+    memory::Memory,
+    objects::{Objects, list::ListEntry},
+    residency::holds,
+    units::PAGE_SIZE_64K,
+};
+
+/// What the ranges of an allocation must be multiples of in a pool, in bytes.
+pub(crate) fn alignment(objects: &Objects, index: AllocationIx, pool: Pool) -> u64 {
+    match pool {
+        Pool::Memory => {
+            let known = objects.patched.get(&index);
+            known.map_or(Wish::default().alignment, |known| known.wish.alignment)
+        }
+        Pool::System => PAGE_SIZE_64K,
+    }
+}
+
+/// What an allocation weighs in a pool, in bytes: with GPU virtual addresses its size.
+pub(crate) fn weight(adapter: &Adapter, objects: &Objects, index: AllocationIx, pool: Pool) -> u64 {
+    let alignment = if adapter.is_physical() { alignment(objects, index, pool) } else { 1 };
+    objects[index].size.next_multiple_of(alignment)
+}
+
+/// The size of the segment that a pool's allocations have ranges of, in bytes.
+pub(crate) fn range_capacity(memory: &Memory, pool: Pool) -> u64 {
+    match pool {
+        Pool::Memory => memory.placer.size(),
+        Pool::System => memory.aperture.size(),
+    }
+}
+
+/// What may still join a device's list, in bytes of weight. Below 0 is nothing.
+pub(crate) fn packing_room(adapter: &Adapter, objects: &Objects, memory: &Memory, device: DeviceIx) -> PerPool<i128> {
+    if !adapter.is_physical() {
+        return PerPool::new(i128::MAX, i128::MAX);
+    }
+    let listed = on_list(objects, device, |entry| entry.count > 0);
+    let weights = weights(adapter, objects, listed);
+    PerPool::new(Pool::Memory, Pool::System)
+        .map(|pool| i128::from(range_capacity(memory, pool)) - i128::from(weights[pool]))
+}
+
+/// Whether a device's list still fits together when these of its allocations are in the other pool.
+pub(crate) fn packs_if_moved(
+    adapter: &Adapter,
+    objects: &Objects,
+    memory: &Memory,
+    device: DeviceIx,
+    moved: &[AllocationIx],
+) -> bool {
+    if !adapter.is_physical() {
+        return true;
+    }
+    let mut room = packing_room(adapter, objects, memory, device);
+    for &index in moved {
+        let from = objects[index].pool();
+        for pool in Pool::ALL {
+            let weight = i128::from(weight(adapter, objects, index, pool));
+            room[pool] += if pool == from { weight } else { -weight };
+        }
+    }
+    Pool::ALL.into_iter().all(|pool| room[pool] >= 0)
+}
+
+/// Whether what a device holds, or is to hold again, fits together with `joining`, if nothing else is there.
+pub(crate) fn packs_with(
+    adapter: &Adapter,
+    objects: &Objects,
+    memory: &Memory,
+    device: DeviceIx,
+    joining: impl Iterator<Item = AllocationIx>,
+) -> bool {
+    if !adapter.is_physical() {
+        return true;
+    }
+    let mut all = on_list(objects, device, |entry| entry.is_holding() || entry.is_owed());
+    all.extend(joining);
+    let weights = weights(adapter, objects, all);
+    Pool::ALL.into_iter().all(|pool| weights[pool] <= range_capacity(memory, pool))
+}
+
+pub(crate) fn weights(adapter: &Adapter, objects: &Objects, allocations: BTreeSet<AllocationIx>) -> PerPool<u64> {
+    let mut weights: PerPool<u64> = PerPool::default();
+    for index in allocations {
+        let pool = objects[index].pool();
+        weights[pool] += weight(adapter, objects, index, pool);
+    }
+    weights
+}
+
+/// The allocations that a device's list names so that `is_so`.
+pub(crate) fn on_list(
+    objects: &Objects,
+    device: DeviceIx,
+    is_so: impl Fn(&ListEntry) -> bool,
+) -> BTreeSet<AllocationIx> {
+    let is_listed = |index: &AllocationIx| objects[*index].entry(device).is_some_and(&is_so);
+    holds::named_by_list(objects, device).filter(is_listed).collect()
+}
+
+/// Allocations in the order in which their ranges lie one behind the other, and waste nothing but what their weights say.
+pub(crate) fn sort_for_packing(objects: &Objects, allocations: &mut [AllocationIx], pool: Pool) {
+    allocations.sort_unstable_by_key(|&index| {
+        let (alignment, size) = (alignment(objects, index, pool), objects[index].size);
+        (core::cmp::Reverse((alignment, size)), index)
+    });
+}
+
+/// Devices with device lists whose lists weigh more than fits, for the audit.
+pub(crate) fn overweight(adapter: &Adapter, objects: &Objects, memory: &Memory) -> Vec<DeviceIx> {
+    let is_over =
+        |index: &DeviceIx| Pool::ALL.into_iter().any(|pool| packing_room(adapter, objects, memory, *index)[pool] < 0);
+    let devices = objects.devices.iter().filter(|(_, books)| !books.has_reference_lists());
+    devices.map(|(index, _)| index).filter(is_over).collect()
+}

@@ -1,0 +1,81 @@
+use crate::{
+    event::EvictReason,
+    gpu_va::Mapping,
+    id::DeviceIx,
+    objects::{
+        allocation::{Allocation, AllocationState},
+        device::{Deferred, DeferredAction},
+    },
+    plans::{
+        Plans, Retire,
+        draft::{self, Draft},
+        unmapping,
+    },
+    planted::PlantedBug,
+    requests::Requests,
+    state::State,
+};
+
+/// Plans what waited for submissions to be dispatched and requests to be granted.
+pub(crate) fn follow_up_all(state: &mut State, plans: &mut Plans, requests: &mut Requests) {
+    let mut next = DeviceIx::FIRST;
+    while let Some(device) = requests.deferring.next_from(next) {
+        next = device.next();
+        follow_up(state, plans, requests, device);
+    }
+}
+
+pub(crate) fn follow_up(state: &mut State, plans: &mut Plans, requests: &mut Requests, device: DeviceIx) {
+    let is_due = |deferred: &Deferred, books: &crate::objects::device::Device| {
+        deferred.submission <= books.dispatched() && deferred.request <= books.granted_request()
+    };
+    while let Some(next) = state.objects[device].deferred.front().copied() {
+        if !is_due(&next, &state.objects[device]) || !unmapping::get_ready_for(state, &next.action) {
+            return;
+        }
+        state.objects[device].deferred.pop_front();
+        carry_out(state, plans, device, next);
+    }
+    requests.deferring.remove(&device);
+}
+
+pub(crate) fn carry_out(state: &mut State, plans: &mut Plans, device: DeviceIx, deferred: Deferred) {
+    let mut draft = Draft::default();
+    match deferred.action {
+        DeferredAction::Purge(index) if state.objects[index].openings().next().is_some() => {
+            // Devices that have closed it may still use it: the last of them purges it.
+            state.objects[index].state |= AllocationState::PURGE_DUE;
+            return;
+        }
+        DeferredAction::Purge(index) => {
+            let Allocation { ref place, last_plan, .. } = state.objects[index];
+            let retired = state.objects[device].retired() >= deferred.submission;
+            if state.adapter.has_bug(PlantedBug::ReapEarly) {
+                state.objects.dead.push(index);
+                state.moment.stirred = true;
+                return;
+            }
+            if place.is_some() {
+                plans.plan_out(state, &mut draft, index, EvictReason::Destroyed);
+            } else if retired && plans.stream.is_retired(last_plan) {
+                state.objects.dead.push(index);
+                state.moment.stirred = true;
+                return;
+            }
+            plans.plan_after(&mut draft, last_plan);
+            draft::plan_retire(&mut draft, Retire::Allocation(index));
+        }
+        DeferredAction::Discard(index) => plans.discard_at_once(state, &mut draft, index),
+        DeferredAction::Unmap { allocation, freed } => plans.plan_unmap(state, &mut draft, allocation, freed),
+        DeferredAction::Close(index) => {
+            let of_device = |mapping: &Mapping| mapping.device == device;
+            for mapping in state.objects[index].take_mappings(of_device) {
+                plans.plan_mapping_away(&state.adapter, &mut state.objects, &mut draft, index, mapping);
+            }
+            draft::plan_retire(&mut draft, Retire::Opening { allocation: index, device });
+            plans.plan_after(&mut draft, state.objects[index].last_plan);
+        }
+    }
+    draft::plan_wait(&state.objects, &mut draft, device, deferred.submission);
+    plans.finish(&mut state.moment, &mut state.objects, draft);
+}

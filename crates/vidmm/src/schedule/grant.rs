@@ -1,0 +1,186 @@
+//! Granting: where a request is decided (D3). `satisfy` is the one place where room is found; it decides all of a request or
+//! nothing.
+
+use alloc::{collections::BTreeSet, vec::Vec};
+use core::cmp::Reverse;
+
+use crate::{
+    buggify::{MOMENT, Unlikely},
+    event::EvictReason,
+    id::{AllocationIx, DeviceIx, PlanNo, SubmissionNo},
+    objects::{Objects, allocation::AllocationState, request::RequestKind, spans::SpanNo, turn::Power},
+    placement::room,
+    plans::{Plans, draft::Draft},
+    requests::Requests,
+    residency::weight,
+    schedule::{Schedule, turns},
+    state::State,
+};
+
+/// Why a request is not granted yet.
+pub(crate) enum Shortfall {
+    /// Its device would hold what others are promised, until work that it submitted before has been dispatched.
+    Promise,
+    /// The CPU sees what would leave its sight, until it is unlocked (U-40).
+    Unlock,
+    /// There is no room at present.
+    Room,
+}
+
+impl Schedule {
+    /// Plans the eviction of what was to go at the earliest opportunity: each device's on its own, so that none waits for
+    /// another's work (D5).
+    pub(crate) fn evict_soon(&mut self, state: &mut State, plans: &mut Plans) {
+        if state.residency.evict_soon.is_empty() {
+            return;
+        }
+        let mut draft = Draft::default();
+        let mut device = None;
+        while let Some(index) = state.residency.evict_soon.pop_front() {
+            let wanted = AllocationState::EVICTABLE | AllocationState::EVICT_SOON;
+            if !state.objects.allocations.contains(index) || !state.objects[index].state.contains(wanted) {
+                continue;
+            }
+            let owner = state.objects[index].device;
+            if device.replace(owner) != Some(owner) {
+                plans.finish(&mut state.moment, &mut state.objects, core::mem::take(&mut draft));
+            }
+            let suspended = state.objects[index].state.contains(AllocationState::SUSPENDED);
+            let locked = state.objects[index].state.contains(AllocationState::LOCK_PENDING);
+            let reason = match (self.turns.power, suspended) {
+                (Power::Up, _) if locked => EvictReason::Locked,
+                (Power::Up, true) => EvictReason::DeviceSuspended,
+                (Power::Up, false) => EvictReason::EvictRequested,
+                (Power::GoingDown | Power::Down, _) => EvictReason::PoweredDown,
+            };
+            plans.plan_out(state, &mut draft, index, state.residency.reason(&state.objects, index, reason));
+        }
+        plans.finish(&mut state.moment, &mut state.objects, draft);
+    }
+}
+
+/// Grants requests until one does not fit yet: queues of higher priority first, then by arrival (U-28). Nobody is
+/// passed over for want of room: what the first one waits for would otherwise be taken by the next, again and again. A
+/// device that must first let go of what it holds itself keeps nobody waiting.
+pub(crate) fn grant(state: &mut State, plans: &mut Plans, requests: &mut Requests) {
+    let mut held_back = BTreeSet::new();
+    while let Some(device) = next_to_grant(&state.objects, requests, &held_back) {
+        if state.moment.buggify.makes(Unlikely::HoldRequests) {
+            return state.moment.wake_at(state.moment.now + MOMENT);
+        }
+        match grant_next(state, plans, requests, device) {
+            Ok(()) => {}
+            Err(Shortfall::Promise | Shortfall::Unlock) => drop(held_back.insert(device)),
+            Err(Shortfall::Room) => return,
+        }
+    }
+}
+
+/// Grants what a device has asked for, as far as there is room: with its turn, before others take that.
+pub(crate) fn grant_to(state: &mut State, plans: &mut Plans, requests: &mut Requests, device: DeviceIx) {
+    while state.objects[device].is_active() && state.objects[device].granted < state.objects[device].requests.len() {
+        if grant_next(state, plans, requests, device).is_err() {
+            return;
+        }
+    }
+}
+
+/// Decides the next request of a device, if it can be granted.
+pub(crate) fn grant_next(
+    state: &mut State,
+    plans: &mut Plans,
+    requests: &mut Requests,
+    device: DeviceIx,
+) -> Result<(), Shortfall> {
+    let books = &mut state.objects[device];
+    let granted = books.granted;
+    let request = &mut books.requests[granted];
+    let position = request.position;
+    let kind = core::mem::replace(&mut request.kind, RequestKind::MakeResident(Vec::new()));
+    match satisfy(state, plans, device, position, &kind) {
+        Ok(numbers) => {
+            requests.note_grant(state, plans, device, numbers);
+            Ok(())
+        }
+        Err(shortfall) => {
+            state.objects[device].requests[granted].kind = kind;
+            Err(shortfall)
+        }
+    }
+}
+
+pub(crate) fn next_to_grant(
+    objects: &Objects,
+    requests: &Requests,
+    held_back: &BTreeSet<DeviceIx>,
+) -> Option<DeviceIx> {
+    let is_candidate = |device: &DeviceIx| {
+        let books = &objects[*device];
+        !held_back.contains(device) && (books.is_active() || books.error.is_some())
+    };
+    let candidates = requests.requesting.iter().copied().filter(is_candidate);
+    candidates.min_by_key(|&device| {
+        let books = &objects[device];
+        let request = &books.requests[books.granted];
+        (Reverse(objects[request.queue].priority), request.arrival)
+    })
+}
+
+/// Decides a whole request, or nothing of it.
+pub(crate) fn satisfy(
+    state: &mut State,
+    plans: &mut Plans,
+    device: DeviceIx,
+    position: SubmissionNo,
+    kind: &RequestKind,
+) -> Result<Vec<PlanNo>, Shortfall> {
+    match kind {
+        RequestKind::MakeResident(items) => {
+            // To a device in error nothing is brought in.
+            if state.objects[device].error.is_some() {
+                state.shares.withdraw_promise(&mut state.objects, device);
+                state.residency.hold_granted(
+                    &state.adapter,
+                    &mut state.moment,
+                    &mut state.objects,
+                    &mut state.memory,
+                    device,
+                    items,
+                );
+                state.shares.renew_promise(&mut state.objects, device);
+                return Ok(Vec::new());
+            }
+            // What has lapsed since it was asked for is required by nothing any more.
+            let is_required = |&(index, _): &(AllocationIx, _)| state.objects[index].is_required();
+            let items: Vec<(AllocationIx, Option<SpanNo>)> = items.iter().copied().filter(is_required).collect();
+            let needs = room::needs(&mut state.objects, device, &items);
+            if needs.unlock {
+                return Err(Shortfall::Unlock);
+            }
+            let joining = items.iter().map(|&(index, _)| index);
+            if !state.shares.may_hold(&state.objects, &state.memory, device, needs.not_held)
+                || !weight::packs_with(&state.adapter, &state.objects, &state.memory, device, joining)
+            {
+                return Err(Shortfall::Promise);
+            }
+            if state.adapter.is_physical() {
+                let numbers = plans.bring_in_if_placed(state, device, &items);
+                return numbers.ok_or_else(|| {
+                    turns::note_no_place(state, device);
+                    Shortfall::Promise
+                });
+            }
+            if !room::has_room_for(state, device, position, &needs) {
+                return Err(Shortfall::Room);
+            }
+            Ok(plans.bring_in(state, device, &items))
+        }
+        RequestKind::Decided(numbers) => Ok(numbers.clone()),
+        RequestKind::MapGpuVirtualAddress { allocation, mapping } => {
+            if !room::has_room_for_tables(state, mapping) {
+                return Err(Shortfall::Room);
+            }
+            Ok(plans.make_mapping(state, *allocation, *mapping))
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Where the allocations of a device are while it has no turn: what has no room where it prefers to be is demoted, and comes
+//! back when there is room (RES-55). Only a suspended device's allocations are placed anew: nothing outstanding requires them.
+
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use crate::{
+    adapter::pool::{PerPool, Pool},
+    event::SuspendReason,
+    id::{AllocationIx, DeviceIx},
+    objects::{allocation::AllocationState, list::ListEntry, turn::CALM},
+    placement::list,
+    residency::weight,
+    schedule::{Schedule, turns},
+    state::State,
+};
+
+impl Schedule {
+    /// Lets devices yield whose allocations must or can be placed better.
+    pub(crate) fn replace(&mut self, state: &mut State) {
+        while let Some(device) = self.turns.to_replace.pop_first() {
+            if state.objects.devices.contains(device) && state.objects[device].is_active() {
+                turns::stop(state, device, SuspendReason::Replace, None, true);
+            }
+        }
+        if self.turns.demoted.is_empty() || !state.shares.stopped.is_empty() {
+            return;
+        }
+        let calm_at = self.turns.last_yield + CALM;
+        if state.moment.now < calm_at {
+            return state.moment.wake_at(calm_at);
+        }
+        for device in Vec::from_iter(self.turns.demoted.iter().copied()) {
+            if list::could_come_back(state, device) {
+                self.turns.last_yield = state.moment.now;
+                turns::stop(state, device, SuspendReason::Replace, None, true);
+                return;
+            }
+        }
+    }
+
+    /// Chooses anew where the allocations of a suspended device will be: each where it prefers, those of higher priority
+    /// first, as there is room; if `may_be_demoted`, the rest elsewhere. Changes nothing if that is no better.
+    pub(crate) fn place_anew(&mut self, state: &mut State, device: DeviceIx, may_be_demoted: bool) {
+        let books = &state.objects[device];
+        let remembers = Pool::ALL.into_iter().any(|pool| books.list[pool].remembers());
+        if remembers || books.granted < books.requests.len() {
+            return;
+        }
+        let mut movable: Vec<(AllocationIx, [Option<Pool>; 2])> =
+            list::movable(&state.adapter, &state.objects, device).collect();
+        if movable.is_empty() {
+            return;
+        }
+        movable.sort_by_key(|&(index, _)| Reverse(state.objects[index].priority));
+        let mut left = PerPool::new(Pool::Memory, Pool::System).map(|pool| {
+            let moving = movable.iter().filter(|&&(index, _)| state.objects[index].pool() == pool);
+            let moving: u64 = moving.map(|&(index, _)| state.objects[index].size).sum();
+            let fixed = books.list[pool].now() - moving;
+            state.shares.not_promised_to_others(&state.objects, &state.memory, device, pool).saturating_sub(fixed)
+        });
+        let mut to_toggle = Vec::new();
+        let mut is_demoted = false;
+        for (index, [prefers, other]) in movable {
+            let allocation = &state.objects[index];
+            let fits = |pool: &Pool| allocation.size <= left[*pool];
+            let other = other.filter(fits).filter(|_| may_be_demoted);
+            let Some(pool) = prefers.filter(fits).or(other) else { return };
+            is_demoted |= Some(pool) != prefers;
+            left[pool] -= allocation.size;
+            if pool != allocation.pool() {
+                to_toggle.push(index);
+            }
+        }
+        // There are bytes for it; there need not be a range.
+        if !weight::packs_if_moved(&state.adapter, &state.objects, &state.memory, device, &to_toggle) {
+            return;
+        }
+        for index in to_toggle {
+            let allocation = &mut state.objects[index];
+            let (from, size) = (allocation.pool(), allocation.size);
+            allocation.state.toggle(AllocationState::LISTED_IN_SYSTEM);
+            let to = state.objects[index].pool();
+            if state.objects[index].entry(device).is_some_and(ListEntry::is_owed) {
+                state.objects[device].owed[from] -= size;
+                state.objects[device].owed[to] += size;
+            }
+            for (pool, bytes) in [
+                (from, state.objects[device].list[from].now() - size),
+                (to, state.objects[device].list[to].now() + size),
+            ] {
+                state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, pool, bytes);
+                // Work that is queued finds it in its new place too, so no earlier weight counts.
+                state.shares.account(&mut state.objects, device, pool, |books| books.list[pool].recount());
+            }
+        }
+        if is_demoted {
+            self.turns.demoted.insert(device);
+        } else {
+            self.turns.demoted.remove(&device);
+        }
+    }
+}

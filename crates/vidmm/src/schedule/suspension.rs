@@ -1,0 +1,88 @@
+use alloc::vec::Vec;
+
+use crate::{
+    event::{Event, SuspendReason},
+    id::{ContextIx, DeviceIx, ProcessIx},
+    moment::Moment,
+    objects::{Objects, allocation::AllocationState, context::Queued, submission::Submission, turn::Power},
+    schedule::{Schedule, turns},
+    state::State,
+    work::Work,
+};
+
+impl Schedule {
+    /// Ends the suspension of a process, if it is suspended.
+    pub(crate) fn end_suspension(
+        &mut self,
+        moment: &mut Moment,
+        objects: &mut Objects,
+        index: ProcessIx,
+        by_submission: bool,
+    ) {
+        if objects[index].standing.halted.take().is_none() {
+            return;
+        }
+        let process = objects.processes.id(index);
+        moment.events.record(|| Event::ProcessResumed { process, by_submission });
+        for device in Vec::from_iter(objects[index].devices.iter().copied()) {
+            self.let_run(moment, objects, device);
+        }
+    }
+
+    /// No turn of the device comes until [`let_run`](Self::let_run).
+    pub(crate) fn halt(&mut self, state: &mut State, device: DeviceIx) {
+        let reason = match self.turns.power {
+            Power::Up => SuspendReason::ProcessSuspended,
+            Power::GoingDown | Power::Down => SuspendReason::PowerDown,
+        };
+        state.objects[device].turn.is_halted = true;
+        turns::stop(state, device, reason, None, true);
+        if state.objects[device].is_suspended() {
+            evict_suspended(state, device);
+        }
+    }
+
+    /// The device may have turns, if nothing else stands against it.
+    pub(crate) fn let_run(&mut self, moment: &mut Moment, objects: &mut Objects, device: DeviceIx) {
+        let books = &mut objects.devices[device];
+        let process_runs = objects.processes[books.process].standing.halted.is_none();
+        books.turn.is_halted = !process_runs || self.turns.power != Power::Up;
+        moment.stirred = true;
+    }
+}
+
+/// What a suspended device held is evicted soon.
+pub(crate) fn evict_suspended(state: &mut State, device: DeviceIx) {
+    for id in state.objects[device].to_bring_back.clone() {
+        if let Ok(index) = state.objects.allocations.lookup(id)
+            && state.objects[index].state.contains(AllocationState::SUSPENDED)
+        {
+            state.objects[index].state |= AllocationState::EVICT_SOON;
+            state.residency.let_go(&state.adapter, &mut state.moment, &mut state.objects, &mut state.memory, index);
+        }
+    }
+}
+
+impl Schedule {
+    /// Queues work of a context.
+    #[inline(always)]
+    pub(crate) fn queue(&mut self, state: &mut State, work: &mut Work, context: ContextIx, submission: Submission) {
+        for named in submission.desc.fences() {
+            state.objects[named.fence.ix()].references += 1;
+        }
+        self.note_work(state, state.objects[context].device);
+        work.queued.insert(Queued::new(state.objects[context].priority, context));
+        state.objects[context].queue.push_back(submission);
+        state.moment.stirred = true;
+    }
+
+    /// A device has submitted work: its period begins, and it ends a suspension that allows it (P10).
+    pub(crate) fn note_work(&mut self, state: &mut State, device: DeviceIx) {
+        state.objects[device].turn.last_busy = state.moment.now;
+        self.begin_period(state, device);
+        let process = state.objects[device].process;
+        if state.objects[process].standing.halted == Some(true) {
+            self.end_suspension(&mut state.moment, &mut state.objects, process, true);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Who is asked to trim, and who is told its budget (RES-40..RES-44, RES-53).
+
+use alloc::vec::Vec;
+
+use crate::{
+    adapter::pool::Pool,
+    event::{Event, trim::TrimFlags},
+    id::{DeviceIx, ProcessIx},
+    memory::Memory,
+    moment::Output,
+    planted::PlantedBug,
+    schedule::Schedule,
+    shares::Shares,
+    state::State,
+    units::Nanoseconds,
+};
+
+/// Above this share of a pool on lists periodic trims come at the larger interval: 70 %.
+const BUSY_PERCENT: u64 = 70;
+
+impl Schedule {
+    /// Whether anybody may be told anything: memory is short, somebody listens, or a period runs.
+    pub(crate) fn may_ask_to_trim(&self, shares: &Shares) -> bool {
+        let is_pressed = |pool| shares.pools[pool].is_pressed();
+        Pool::ALL.into_iter().any(is_pressed) || !shares.listeners.is_empty() || !self.periods.is_empty()
+    }
+
+    /// Asks those to trim who are above their budget, tells those their budget who listen, and lets periods end.
+    pub(crate) fn ask_to_trim(&mut self, state: &mut State) {
+        for pool in Pool::ALL {
+            self.trim_to_budget(state, pool);
+            tell_budgets(state, pool);
+        }
+        self.end_periods(state);
+    }
+
+    /// A process above its budget is asked when it comes to that, when its budget has moved by more than 5 %, and again after
+    /// each minimum interval (RES-44).
+    pub(crate) fn trim_to_budget(&mut self, state: &mut State, pool: Pool) {
+        if !state.shares.pools[pool].is_pressed() {
+            return;
+        }
+        for process in Vec::from_iter(state.shares.pools[pool].over_budget()) {
+            let moved = publish_budget(state, process, pool);
+            for device in Vec::from_iter(state.objects[process].devices.iter().copied()) {
+                let books = &state.objects[device];
+                if books.notifications.is_empty() || books.error.is_some() {
+                    continue;
+                }
+                let again_at = books.turn.asked_to_trim_at.map(|asked| asked.saturating_add(self.trim_intervals.min));
+                match again_at {
+                    Some(again_at) if !moved && state.moment.now < again_at => state.moment.wake_at(again_at),
+                    _ => {
+                        state.objects[device].turn.asked_to_trim_at = Some(state.moment.now);
+                        self.notify_to_trim(state, device, TrimFlags::TRIM_TO_BUDGET);
+                        state.moment.wake_at(state.moment.now.saturating_add(self.trim_intervals.min));
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) fn notify_to_trim(&mut self, state: &mut State, device: DeviceIx, flags: TrimFlags) {
+        let process = state.objects[device].process;
+        let is_to_budget = flags.contains(TrimFlags::TRIM_TO_BUDGET);
+        let num_bytes_to_trim = if is_to_budget { state.shares.num_bytes_to_trim(process) } else { 0 };
+        let id = state.objects.device_id(device);
+        for registration in state.objects[device].notifications.clone() {
+            let notification = self.trim_notifications.id(registration);
+            state.moment.events.record(|| Event::TrimNotified { notification, device: id, flags, num_bytes_to_trim });
+            let output = Output::TrimNotification { notification, device: id, flags, num_bytes_to_trim };
+            state.moment.outputs.push_back(output);
+        }
+    }
+
+    /// A device that listens has submitted work: its period ends some time from now.
+    pub(crate) fn begin_period(&mut self, state: &mut State, device: DeviceIx) {
+        let books = &mut state.objects[device];
+        if books.notifications.is_empty() || core::mem::replace(&mut books.period_runs, true) {
+            return;
+        }
+        books.suspended_in_period = false;
+        let end = state.moment.now.saturating_add(self.period(&state.memory, &state.shares));
+        self.periods.insert((end, device));
+    }
+
+    pub(crate) fn period(&self, memory: &Memory, shares: &Shares) -> Nanoseconds {
+        let is_pressed = Pool::ALL.into_iter().any(|pool| shares.pools[pool].is_pressed());
+        let is_busy = Pool::ALL.into_iter().any(|pool| {
+            let listed = u128::from(shares.pools[pool].demand_total());
+            listed * 100 > u128::from(memory.list_capacity(pool)) * u128::from(BUSY_PERCENT)
+        });
+        match (is_pressed, is_busy) {
+            (true, _) => self.trim_intervals.min,
+            (false, true) => self.trim_intervals.max,
+            (false, false) => self.trim_intervals.idle,
+        }
+    }
+
+    /// Periods that are over: whoever ran all the time trims; whoever was suspended begins anew, since what it did not use it
+    /// could not use (RES-42).
+    pub(crate) fn end_periods(&mut self, state: &mut State) {
+        while let Some(&(end, device)) = self.periods.first() {
+            if end > state.moment.now {
+                return state.moment.wake_at(end);
+            }
+            self.periods.pop_first();
+            if !state.objects.devices.contains(device) {
+                continue;
+            }
+            let books = &mut state.objects[device];
+            books.period_runs = false;
+            let flags = match books.suspended_in_period || !books.is_active() {
+                true => TrimFlags::RESTART_PERIODIC_TRIM,
+                false => TrimFlags::PERIODIC_TRIM,
+            };
+            self.notify_to_trim(state, device, flags);
+        }
+    }
+}
+
+/// Tells a process its budget, if it listens or is above it, and the last that it was told does not stand any more.
+pub(crate) fn publish_budget(state: &mut State, process: ProcessIx, pool: Pool) -> bool {
+    let Some(group) = state.adapter.group_of(pool) else { return false };
+    let Some(mut budget) = state.shares.pools[pool].publish(process) else { return false };
+    if state.adapter.has_bug(PlantedBug::TellWrongBudget) {
+        budget /= 2;
+    }
+    let requested = state.shares.pools[pool].get(process).demand;
+    let id = state.objects.processes.id(process);
+    state.moment.events.record(|| Event::BudgetChanged { process: id, group, budget, requested });
+    if state.objects[process].standing.listens {
+        state.moment.outputs.push_back(Output::BudgetChanged { process: id, group, budget });
+    }
+    true
+}
+
+/// Tells those their budgets who listen.
+pub(crate) fn tell_all_budgets(state: &mut State) {
+    Pool::ALL.into_iter().for_each(|pool| tell_budgets(state, pool));
+}
+
+pub(crate) fn tell_budgets(state: &mut State, pool: Pool) {
+    for process in Vec::from_iter(state.shares.listeners.iter().copied()) {
+        publish_budget(state, process, pool);
+    }
+}

@@ -1,0 +1,538 @@
+//! Who yields, who is suspended, whose turn comes (RES-71, RES-75, D3).
+//!
+//! The lists of active devices always fit together. A device whose list has no room beside them waits for its turn; others
+//! yield to it: first those of processes above their budget, idle ones before busy ones whose time slice is over; after
+//! a long wait also those within their budget, but never the foreground. So the list of a device that fits alone gets its turn,
+//! and whoever stays within its budget keeps what it has.
+
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use crate::{
+    adapter::{
+        Adapter,
+        pool::{PerPool, Pool},
+    },
+    budget::PriorityBand,
+    event::{Event, ResumeReason, SuspendReason},
+    id::{DeviceIx, PlanNo},
+    moment::Moment,
+    objects::{
+        Objects,
+        allocation::AllocationState,
+        device::Device,
+        list::EntryFlags,
+        request::RequestKind,
+        turn::{Activity, CALM, CALM_SHARE, Power, SLICE_MIN, SLICE_PER_PAGING, STARVATION, TRIM_GRACE},
+    },
+    placement::{list, room},
+    plans::{Plans, bring_in},
+    requests::Requests,
+    residency::{holds, views},
+    schedule::{Schedule, grant},
+    state::State,
+    units::Nanoseconds,
+    work::Work,
+};
+
+/// The device's list weighs more from now on. If it has no room beside those that are active now, it waits for its turn.
+pub(crate) fn add_to_list(state: &mut State, work: &mut Work, device: DeviceIx, added: PerPool<u64>) {
+    let has_room = Pool::ALL.into_iter().all(|pool| {
+        let books = &state.objects[device];
+        let needed = books.needed(pool).max(books.list[pool].now() + added[pool]);
+        needed <= state.shares.not_promised_to_others(&state.objects, &state.memory, device, pool)
+    });
+    if !has_room || !lists_may_run(&state.adapter, &state.objects, work) {
+        stop(state, device, SuspendReason::WaitsForRoom, None, false);
+    }
+    for pool in Pool::ALL.into_iter().filter(|&pool| added[pool] > 0) {
+        let weight = state.objects[device].list[pool].now() + added[pool];
+        state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, pool, weight);
+    }
+}
+
+/// Lets a device have its turn, if it finds its places: what it held is brought back, and what it asks for next is granted
+/// with it, before others take the room. Returns the plans for that, and whether a request was granted with them.
+pub(crate) fn resume_if_placed(state: &mut State, plans: &mut Plans, device: DeviceIx) -> Option<(Vec<PlanNo>, bool)> {
+    let mut items = holds::items_to_bring_back(&state.objects, device);
+    let next = list::next_with_turn(state, device);
+    items.extend(next.iter().flatten());
+    if items.iter().any(|&(index, _)| views::waits_for_unlock(&state.objects, index)) {
+        return None;
+    }
+    // While it counts as suspended, no plan waits for what it has queued.
+    let numbers = plans.place_list(state, device, &items)?;
+    state.shares.set_activity(&mut state.objects, device, Activity::Active);
+    bring_in::hold_list(state, device, &items);
+    if next.is_some() {
+        let books = &mut state.objects[device];
+        let granted = books.granted;
+        books.requests[granted].kind = RequestKind::MakeResident(Vec::new());
+    }
+    Some((numbers, next.is_some()))
+}
+
+/// A granted list has found no place. What runs keeps its own, and ends by itself; when nothing of the device runs, those
+/// beside it must go.
+pub(crate) fn note_no_place(state: &mut State, device: DeviceIx) {
+    let is_alone = !state.shares.others_are_promised(&state.objects, device);
+    let is_in_flight = state.objects[device].is_in_flight();
+    debug_assert!(!is_alone || is_in_flight, "what admission has proved to fit has its place with nobody else there");
+    if !is_alone && !is_in_flight {
+        stop(state, device, crate::event::SuspendReason::WaitsForRoom, None, false);
+    }
+}
+
+/// Whether anything is promised to a device list.
+pub(crate) fn lists_are_promised(objects: &Objects) -> bool {
+    let is_promised = |pool| {
+        let of_lists = objects.devices.iter().filter(|(_, books)| !books.has_reference_lists());
+        of_lists.into_iter().any(|(_, books)| books.promised(pool) > 0)
+    };
+    Pool::ALL.into_iter().any(is_promised)
+}
+
+/// Whether devices with device lists may have turns: not while a DMA buffer is amid being cut, or is about to be, which takes
+/// whatever memory there is.
+pub(crate) fn lists_may_run(adapter: &Adapter, objects: &Objects, work: &Work) -> bool {
+    let takes_all = |(_, books): (DeviceIx, &Device)| books.is_active() && books.turn.takes_all;
+    !adapter.is_physical() || (work.patching.splitting.is_none() && !objects.devices.iter().any(takes_all))
+}
+
+/// Who takes all memory for its DMA buffers leaves it to lists when its slice is over, or nothing of it is left to run.
+pub(crate) fn settle_takers(state: &mut State, work: &mut Work) {
+    if !state.adapter.is_physical() {
+        return;
+    }
+    let takes_all = |(_, books): &(DeviceIx, &Device)| books.is_active() && books.turn.takes_all;
+    for device in Vec::from_iter(state.objects.devices.iter().filter(takes_all).map(|(device, _)| device)) {
+        let turn = &state.objects[device].turn;
+        let slice_over = turn.began_at.saturating_add(turn.slice);
+        let has_more = work.has_runnable_work(&state.adapter, &state.objects, device)
+            || work.is_amid_dma_buffer(&state.adapter, &state.objects, device);
+        if state.moment.now < slice_over && has_more {
+            state.moment.wake_at(slice_over);
+        } else {
+            state.objects[device].turn.takes_all = false;
+        }
+    }
+}
+
+/// What must be there for a device that waits for its turn: what it is promised then; or all, if it finds no place beside
+/// what others hold.
+pub(crate) fn room_needed(state: &mut State, device: DeviceIx) -> PerPool<u64> {
+    let pools = PerPool::new(Pool::Memory, Pool::System);
+    let books = &state.objects[device];
+    let needed = pools.map(|pool| books.needed(pool));
+    if !state.adapter.is_physical() {
+        return needed;
+    }
+    let fits = |pool| needed[pool] <= state.shares.not_promised_to_others(&state.objects, &state.memory, device, pool);
+    let is_apart = match books.has_reference_lists() {
+        true => books.turn.takes_all,
+        false => Pool::ALL.into_iter().all(fits) && !list::would_be_placed(state, device),
+    };
+    state.objects[device].turn.takes_all = is_apart;
+    if is_apart { pools.map(|pool| state.memory.list_capacity(pool)) } else { needed }
+}
+
+/// What may be asked of a device that is to yield.
+enum Yield {
+    Now(SuspendReason),
+    /// Not before this time.
+    At(Nanoseconds),
+    Never,
+}
+
+impl Schedule {
+    /// Gives turns: one step of the scheduler.
+    pub(crate) fn take_turns(
+        &mut self,
+        state: &mut State,
+        plans: &mut Plans,
+        requests: &mut Requests,
+        work: &mut Work,
+    ) {
+        self.settle_resumed(&mut state.moment, &mut state.objects, plans);
+        settle_takers(state, work);
+        self.replace(state);
+        if state.shares.stopped.is_empty() {
+            return;
+        }
+        suspend_drained(state, work);
+        // Whoever comes later in the order, also one who is about to yield, leaves the room that is made for those before it.
+        let mut spoken_for = PerPool::default();
+        for device in waiting(state, work) {
+            let needed = self.place_for_turn(state, device);
+            let has_room = has_room(state, device, needed, &spoken_for);
+            if has_room {
+                self.resume(state, plans, requests, work, device, ResumeReason::HasWork);
+            }
+            if !state.objects[device].is_active()
+                && (has_room || self.make_way(state, work, device, needed, &spoken_for))
+            {
+                Pool::ALL.into_iter().for_each(|pool| spoken_for[pool] += needed[pool]);
+            }
+        }
+        suspend_drained(state, work);
+        self.bring_back(state, plans, requests, work);
+    }
+
+    /// Notes which lists are back: from then on a device's slice runs.
+    pub(crate) fn settle_resumed(&mut self, moment: &mut Moment, objects: &mut Objects, plans: &mut Plans) {
+        let mut next = DeviceIx::FIRST;
+        while let Some(device) = self.turns.resuming.next_from(next) {
+            next = device.next();
+            let (stream, now) = (&plans.stream, moment.now);
+            let turn = &mut objects[device].turn;
+            if turn.unbuilt {
+                let Some(fence) = stream.fence_of_all(&turn.plans) else { continue };
+                (turn.paging_fence, turn.unbuilt) = (fence, false);
+                moment.stirred = true;
+            }
+            if turn.plans.iter().all(|&plan| stream.is_retired(plan)) {
+                turn.plans.clear();
+                turn.began_at = now;
+                turn.slice = SLICE_MIN.max(SLICE_PER_PAGING.saturating_mul(now - turn.resumed_at));
+                self.turns.resuming.remove(&device);
+            }
+        }
+    }
+
+    /// What a device that waits needs for its turn. Where it may, what could be in system memory is placed anew for it.
+    pub(crate) fn place_for_turn(&mut self, state: &mut State, device: DeviceIx) -> PerPool<u64> {
+        let process = state.objects[device].process;
+        let waited = state.objects[device].turn.waits_since.map_or(0, |since| state.moment.now - since);
+        let may_be_demoted = state.shares.is_over_budget(process) || waited >= STARVATION;
+        if state.objects[device].is_suspended() {
+            self.place_anew(state, device, may_be_demoted);
+        }
+        room_needed(state, device)
+    }
+
+    /// Makes others yield, if those who may would make room for the device beside what is `spoken_for`; whether they would.
+    pub(crate) fn make_way(
+        &mut self,
+        state: &mut State,
+        work: &mut Work,
+        device: DeviceIx,
+        needed: PerPool<u64>,
+        spoken_for: &PerPool<u64>,
+    ) -> bool {
+        let missing = |pool: Pool| {
+            let beside = state.shares.not_promised_to_others(&state.objects, &state.memory, device, pool);
+            needed[pool].saturating_add(spoken_for[pool]).saturating_sub(beside)
+        };
+        let mut missing = PerPool::new(missing(Pool::Memory), missing(Pool::System));
+        let mut asked = Vec::new();
+        let mut when = None;
+        for (other, reason) in self.who_may_yield(state, work, device, &mut when) {
+            if Pool::ALL.into_iter().all(|pool| missing[pool] == 0) {
+                break;
+            }
+            let held = |pool| state.objects[other].promised(pool);
+            if Pool::ALL.into_iter().any(|pool| missing[pool] > 0 && held(pool) > 0) {
+                Pool::ALL.into_iter().for_each(|pool| missing[pool] = missing[pool].saturating_sub(held(pool)));
+                asked.push((other, reason));
+            }
+        }
+        let is_made = Pool::ALL.into_iter().all(|pool| missing[pool] == 0);
+        if is_made {
+            for (other, reason) in asked {
+                self.turns.last_yield = state.moment.now;
+                stop(state, other, reason, Some(device), true);
+            }
+        } else if let Some(when) = when {
+            state.moment.wake_at(when);
+        }
+        is_made
+    }
+
+    /// The devices that yield to another now, in the order in which they do; `when` becomes the time at which more may.
+    pub(crate) fn who_may_yield(
+        &self,
+        state: &State,
+        work: &Work,
+        wanting: DeviceIx,
+        when: &mut Option<Nanoseconds>,
+    ) -> Vec<(DeviceIx, SuspendReason)> {
+        let mut candidates = Vec::new();
+        for (index, books) in state.objects.devices.iter() {
+            let other = index;
+            let holds_nothing = Pool::ALL.into_iter().all(|pool| books.promised(pool) == 0);
+            if other == wanting || holds_nothing || books.is_suspended() {
+                continue;
+            }
+            match self.may_yield(state, work, other, wanting) {
+                Yield::Now(reason) => {
+                    let over = state.shares.is_over_budget(books.process);
+                    let ran_since = if work.has_nothing_to_run(&state.adapter, &state.objects, other) {
+                        books.turn.last_busy
+                    } else {
+                        books.turn.began_at
+                    };
+                    let band = Reverse(state.objects[books.process].standing.band);
+                    candidates.push((
+                        !over,
+                        !work.has_nothing_to_run(&state.adapter, &state.objects, other),
+                        band,
+                        ran_since,
+                        other,
+                        reason,
+                    ));
+                }
+                Yield::At(time) => *when = Some(when.map_or(time, |when: Nanoseconds| when.min(time))),
+                Yield::Never => {}
+            }
+        }
+        candidates.sort_unstable_by_key(|&(within, busy, band, since, other, _)| (within, busy, band, since, other));
+        candidates.into_iter().map(|(.., other, reason)| (other, reason)).collect()
+    }
+
+    /// Whether a device yields to another that waits (U-30, U-38).
+    pub(crate) fn may_yield(&self, state: &State, work: &Work, other: DeviceIx, wanting: DeviceIx) -> Yield {
+        let books = &state.objects[other];
+        if books.turn.activity == Activity::Yielding {
+            return Yield::Now(SuspendReason::WaitsForRoom);
+        }
+        let process = &state.objects[books.process];
+        let slice_over =
+            books.turn.began_at.saturating_add(books.turn.slice).max(self.resuming_until(&state.moment, other));
+        let waits_since = state.objects[wanting].turn.waits_since.unwrap_or(state.moment.now);
+        let starved_at = waits_since.saturating_add(STARVATION);
+        let is_idle = work.has_nothing_to_run(&state.adapter, &state.objects, other);
+        if books.error.is_some() {
+            return Yield::Now(SuspendReason::Idle);
+        }
+        let at =
+            |time: Nanoseconds, reason| if time <= state.moment.now { Yield::Now(reason) } else { Yield::At(time) };
+        if state.shares.is_over_budget(books.process) {
+            // Who is asked again and again has its moment each time, but starves nobody.
+            let grace = books.turn.asked_to_trim_at.map_or(0, |asked| asked.saturating_add(TRIM_GRACE)).min(starved_at);
+            return match is_idle {
+                true => at(grace, SuspendReason::IdleOverBudget),
+                false => at(grace.max(slice_over), SuspendReason::SliceOver),
+            };
+        }
+        // Who finds no place could not be refused for it: everybody drains for it now and then.
+        let is_needed = state.objects[wanting].turn.takes_all;
+        let is_foreground = process.standing.band != PriorityBand::Normal;
+        let is_blocked = is_idle && books.has_undispatched();
+        let is_reserved = Pool::ALL.into_iter().all(|pool| {
+            let share = state.shares.pools[pool].get(books.process);
+            share.demand.max(books.promised(pool)) <= share.reservation
+        });
+        if (is_foreground || is_reserved) && !is_blocked && !is_needed {
+            return Yield::Never;
+        }
+        match is_idle {
+            true => at(starved_at, SuspendReason::Idle),
+            false => at(starved_at.max(slice_over), SuspendReason::Starvation),
+        }
+    }
+
+    /// A device whose list is on its way back does not yield before it has run.
+    pub(crate) fn resuming_until(&self, moment: &Moment, device: DeviceIx) -> Nanoseconds {
+        if self.turns.resuming.contains(&device) { moment.now.saturating_add(SLICE_MIN) } else { 0 }
+    }
+
+    /// The device's turn has come: its list is brought back, and then its work runs.
+    pub(crate) fn resume(
+        &mut self,
+        state: &mut State,
+        plans: &mut Plans,
+        requests: &mut Requests,
+        work: &mut Work,
+        device: DeviceIx,
+        reason: ResumeReason,
+    ) {
+        let was_suspended = state.objects[device].is_suspended();
+        let has_list = !state.objects[device].has_reference_lists();
+        if has_list && !lists_may_run(&state.adapter, &state.objects, work) {
+            return;
+        }
+        let Some((numbers, grants)) = bring_back_list(state, plans, device) else { return };
+        state.shares.set_activity(&mut state.objects, device, Activity::Active);
+        state.shares.stopped.remove(&device);
+        let numbers = plans.stream.unretired(numbers);
+        let turn = &mut state.objects[device].turn;
+        (turn.gives_way, turn.waits_since, turn.resumed_at) = (false, None, state.moment.now);
+        (turn.began_at, turn.slice) = (state.moment.now, SLICE_MIN);
+        turn.takes_all &= !has_list;
+        // A device that only yielded may still wait for the plans of its last turn.
+        if was_suspended {
+            turn.unbuilt = !numbers.is_empty();
+            turn.plans.clone_from(&numbers);
+            state.objects[device].to_bring_back.clear();
+            self.turns.resuming.insert(device);
+            state.moment.statistics.resumes += 1;
+        }
+        let id = state.objects.device_id(device);
+        // Who only yielded has lost nothing: these plans are those of the request that is granted with its turn.
+        let returning = || if was_suspended { numbers.clone() } else { Vec::new() };
+        state.moment.events.record(|| Event::DeviceResumed { device: id, reason, plans: returning() });
+        state.moment.stirred = true;
+        if grants {
+            requests.note_grant(state, plans, device, numbers);
+        }
+        if state.adapter.is_physical() {
+            grant::grant_to(state, plans, requests, device);
+        }
+    }
+
+    /// Brings back who has nothing to run, when there is room again: who was pushed out last is the first.
+    pub(crate) fn bring_back(
+        &mut self,
+        state: &mut State,
+        plans: &mut Plans,
+        requests: &mut Requests,
+        work: &mut Work,
+    ) {
+        let is_waiting = |device: &DeviceIx| state.objects[*device].turn.waits_since.is_some();
+        let stopped = || state.shares.stopped.iter().copied();
+        if stopped().any(|device| is_waiting(&device)) || self.turns.power != Power::Up {
+            return;
+        }
+        let idle = stopped().filter(|&device| {
+            let books = &state.objects[device];
+            books.is_suspended() && !books.turn.is_halted && books.error.is_none() && has_calm_room(state, device)
+        });
+        let Some(device) = idle.max_by_key(|&device| state.objects[device].turn.last_busy) else { return };
+        let calm_at = self.turns.last_yield + CALM;
+        if state.moment.now < calm_at {
+            return state.moment.wake_at(calm_at);
+        }
+        self.place_anew(state, device, false);
+        self.resume(state, plans, requests, work, device, ResumeReason::PressureFell);
+    }
+}
+
+/// Devices that have work and no turn: who has starved first, then who is within its budget, then by band and time.
+pub(crate) fn waiting(state: &mut State, work: &mut Work) -> Vec<DeviceIx> {
+    let mut waiting = Vec::new();
+    for device in Vec::from_iter(state.shares.stopped.iter().copied()) {
+        let wants = !state.objects[device].turn.is_halted && wants_turn(&state.adapter, &state.objects, work, device);
+        let now = state.moment.now;
+        let turn = &mut state.objects[device].turn;
+        turn.waits_since = wants.then(|| turn.waits_since.unwrap_or(now));
+        let Some(since) = turn.waits_since else { continue };
+        let starved = now - since >= STARVATION;
+        let process = state.objects[device].process;
+        let band = state.objects[process].standing.band;
+        waiting.push((!starved, state.shares.is_over_budget(process), band, since, device));
+    }
+    waiting.sort_unstable();
+    waiting.into_iter().map(|(.., device)| device).collect()
+}
+
+/// Whether a device has something to do that its turn would let it do.
+pub(crate) fn wants_turn(adapter: &Adapter, objects: &Objects, work: &Work, device: DeviceIx) -> bool {
+    let books = &objects[device];
+    books.error.is_none() && (books.granted < books.requests.len() || work.has_runnable_work(adapter, objects, device))
+}
+
+/// Whether what the device needs fits beside what others are promised and `spoken_for`.
+pub(crate) fn has_room(state: &State, device: DeviceIx, needed: PerPool<u64>, spoken_for: &PerPool<u64>) -> bool {
+    Pool::ALL.into_iter().all(|pool| {
+        needed[pool].saturating_add(spoken_for[pool])
+            <= state.shares.not_promised_to_others(&state.objects, &state.memory, device, pool)
+    })
+}
+
+/// Nothing of the device is dispatched or granted from now on.
+pub(crate) fn stop(
+    state: &mut State,
+    device: DeviceIx,
+    reason: SuspendReason,
+    wanted_by: Option<DeviceIx>,
+    gives_way: bool,
+) {
+    let turn = &mut state.objects[device].turn;
+    turn.gives_way |= gives_way;
+    // Who waits for its turn already waits for the same memory still, whoever else has its turn before.
+    if turn.activity != Activity::Active {
+        return;
+    }
+    turn.takes_all = false;
+    state.shares.set_activity(&mut state.objects, device, Activity::Yielding);
+    state.shares.stopped.insert(device);
+    let (id, wanted_by) = (state.objects.device_id(device), wanted_by.map(|other| state.objects.device_id(other)));
+    state.moment.events.record(|| Event::DeviceYielded { device: id, reason, wanted_by });
+    state.moment.statistics.yields += 1;
+    state.moment.stirred = true;
+}
+
+/// Suspends who gives way and has nothing in flight any more.
+pub(crate) fn suspend_drained(state: &mut State, work: &mut Work) {
+    let is_drained = |device: &DeviceIx| {
+        let books = &state.objects[*device];
+        let has_ended = !books.is_in_flight() && !work.is_amid_dma_buffer(&state.adapter, &state.objects, *device);
+        books.turn.activity == Activity::Yielding && books.turn.gives_way && has_ended
+    };
+    for device in Vec::from_iter(state.shares.stopped.iter().copied().filter(is_drained)) {
+        suspend(state, device);
+    }
+}
+
+/// The device's list is not required any more.
+pub(crate) fn suspend(state: &mut State, device: DeviceIx) {
+    state.shares.set_activity(&mut state.objects, device, Activity::Suspended);
+    state.objects[device].suspended_in_period = true;
+    let id = state.objects.device_id(device);
+    state.moment.events.record(|| Event::DeviceSuspended { device: id });
+    state.shares.withdraw_promise(&mut state.objects, device);
+    release_all(state, device);
+    state.shares.renew_promise(&mut state.objects, device);
+    state.moment.stirred = true;
+}
+
+/// What entries of a device's list hold is to be held again when the device is resumed.
+pub(crate) fn release_all(state: &mut State, device: DeviceIx) {
+    let halted = state.objects[device].turn.is_halted;
+    for index in core::mem::take(&mut state.objects[device].holdings) {
+        let is_open = state.objects.allocations.contains(index) && state.objects[index].entry(device).is_some();
+        if !is_open {
+            continue;
+        }
+        let entry = state.objects[index].entry_mut(device);
+        entry.is -= EntryFlags::IN_HOLDINGS;
+        if !entry.is_holding() {
+            continue;
+        }
+        let id = state.objects.allocation_id(index);
+        state.objects[device].to_bring_back.push(id);
+        holds::release(&mut state.objects, index, device);
+        let allocation = &mut state.objects[index];
+        allocation.entry_mut(device).is |= EntryFlags::OWED;
+        let (pool, size) = (allocation.pool(), allocation.size);
+        state.objects[device].owed[pool] += size;
+        // Its work may have written, and may write again.
+        let mut allocation_state = AllocationState::DIRTY | AllocationState::SUSPENDED;
+        let is_to_be_seen = state.objects[index].state.contains(AllocationState::LOCK_PENDING);
+        allocation_state.set(AllocationState::EVICT_SOON, halted || is_to_be_seen);
+        state.objects[index].state |= allocation_state;
+        state.residency.let_go(&state.adapter, &mut state.moment, &mut state.objects, &mut state.memory, index);
+    }
+}
+
+/// Brings back what a device held, if it was suspended and there is room for all of it. Returns the plans for that, and whether
+/// its next request is granted with them.
+pub(crate) fn bring_back_list(state: &mut State, plans: &mut Plans, device: DeviceIx) -> Option<(Vec<PlanNo>, bool)> {
+    if state.adapter.is_physical() {
+        return resume_if_placed(state, plans, device);
+    }
+    let items = holds::items_to_bring_back(&state.objects, device);
+    // While it counts as suspended, no plan waits for what it has queued.
+    room::can_bring_in(state, device, &items).then(|| (plans.bring_in(state, device, &items), false))
+}
+
+/// Whether the device's list fits with room to spare.
+pub(crate) fn has_calm_room(state: &State, device: DeviceIx) -> bool {
+    Pool::ALL.into_iter().all(|pool| {
+        let spare = state.memory.list_capacity(pool) / CALM_SHARE;
+        let needed = state.objects[device].needed(pool);
+        needed == 0
+            || needed.saturating_add(spare)
+                <= state.shares.not_promised_to_others(&state.objects, &state.memory, device, pool)
+    })
+}
