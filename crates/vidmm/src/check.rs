@@ -4,8 +4,9 @@ use alloc::{format, string::String, vec::Vec};
 use core::fmt;
 
 use crate::{
-    adapter::{Adapter, pool::Pool},
+    adapter::Adapter,
     addresses,
+    budget::pool::Pool,
     id::AllocationIx,
     manager::VidMm,
     memory::Memory,
@@ -20,7 +21,6 @@ use crate::{
     state::State,
     units::Extent,
 };
-
 /// What the audit found: each line names the invariant and what breaks it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CheckError {
@@ -67,7 +67,7 @@ impl VidMm {
 }
 
 /// I01: what is placed and what is free tile the segment, without overlap and without a leak.
-pub(crate) fn check_segment(state: &State, plans: &Plans, audit: &mut Audit) {
+fn check_segment(state: &State, plans: &Plans, audit: &mut Audit) {
     let mut tables: Vec<Extent> = Vec::new();
     let mut pinned = 0;
     let spaces = state.objects.processes.iter().map(|(_, process)| &process.tables);
@@ -104,7 +104,7 @@ pub(crate) fn check_segment(state: &State, plans: &Plans, audit: &mut Audit) {
 }
 
 /// SEG-50: what is resident in system memory and what is left of the commit limit add up to it.
-pub(crate) fn check_system_memory(objects: &Objects, memory: &Memory, audit: &mut Audit) {
+fn check_system_memory(objects: &Objects, memory: &Memory, audit: &mut Audit) {
     let in_system = objects.allocations.iter().filter(|(_, a)| is_in(a, Pool::System));
     let resident: u64 = in_system.map(|(_, allocation)| allocation.size).sum();
     audit.equal("D4: available commit", memory.commit.available(), memory.commit.holes());
@@ -113,7 +113,7 @@ pub(crate) fn check_system_memory(objects: &Objects, memory: &Memory, audit: &mu
 
 /// SEG-13: assigned and unassigned ranges tile the aperture; what is mapped is where its allocation says, without overlap;
 /// and who requires a range that shows another can evict that.
-pub(crate) fn check_aperture(state: &State, audit: &mut Audit) {
+fn check_aperture(state: &State, audit: &mut Audit) {
     let mut tiles: Vec<Extent> = state.memory.aperture.tiles().collect();
     tiles.sort_unstable();
     let end = tiles.iter().try_fold(0, |end, tile| (tile.offset == end).then_some(tile.end()));
@@ -147,7 +147,7 @@ pub(crate) fn check_aperture(state: &State, audit: &mut Audit) {
 }
 
 /// CRE-31a: the queues hold exactly the resident allocations that nobody requires.
-pub(crate) fn check_evictable(objects: &Objects, residency: &Residents, pool: Pool, audit: &mut Audit) {
+fn check_evictable(objects: &Objects, residency: &Residents, pool: Pool, audit: &mut Audit) {
     let queued: Vec<AllocationIx> = residency.evictable[pool].iter(&objects.allocations).collect();
     let is_marked = |a: &Allocation| a.state.contains(AllocationState::EVICTABLE) && is_in(a, pool);
     let marked = objects.allocations.iter().filter(|(_, a)| is_marked(a));
@@ -166,7 +166,7 @@ pub(crate) fn check_evictable(objects: &Objects, residency: &Residents, pool: Po
 }
 
 /// I25: what is offered is on no list, and its room there is remembered; what was discarded or decommitted has no content.
-pub(crate) fn check_offers(objects: &Objects, residency: &Residents, audit: &mut Audit) {
+fn check_offers(objects: &Objects, residency: &Residents, audit: &mut Audit) {
     let offered = objects.allocations.iter().filter(|(_, a)| a.state.contains(AllocationState::OFFERED)).count();
     audit.equal("I25: offered allocations", residency.offers.len() as u64, offered as u64);
     for &index in residency.offers.keys() {
@@ -188,7 +188,7 @@ pub(crate) fn check_offers(objects: &Objects, residency: &Residents, audit: &mut
 }
 
 /// RES-82, RES-84: what the CPU sees is where it sees it.
-pub(crate) fn check_locks(objects: &Objects, residency: &Residents, audit: &mut Audit) {
+fn check_locks(objects: &Objects, residency: &Residents, audit: &mut Audit) {
     let locked = objects.allocations.iter().filter(|(_, a)| a.state.contains(AllocationState::LOCKED)).count();
     audit.equal("RES-80: locked allocations", residency.locks.len() as u64, locked as u64);
     for (&index, lock) in &residency.locks {
@@ -203,7 +203,7 @@ pub(crate) fn check_locks(objects: &Objects, residency: &Residents, audit: &mut 
     }
 }
 
-pub(crate) fn check_allocation_books(
+fn check_allocation_books(
     adapter: &Adapter,
     objects: &Objects,
     index: AllocationIx,
@@ -261,7 +261,7 @@ pub(crate) fn check_allocation_books(
     }
 }
 
-pub(crate) fn check_devices(state: &State, audit: &mut Audit) {
+fn check_devices(state: &State, audit: &mut Audit) {
     for (index, process) in state.objects.processes.iter() {
         for pool in Pool::ALL {
             let own = state.objects.allocations.iter().filter(|(_, a)| a.process == index && is_in(a, pool));
@@ -312,7 +312,7 @@ pub(crate) fn check_devices(state: &State, audit: &mut Audit) {
 }
 
 /// I34: nothing is kept of allocations that are gone.
-pub(crate) fn check_books(objects: &Objects, residency: &Residents, plans: &Plans, audit: &mut Audit) {
+fn check_books(objects: &Objects, residency: &Residents, plans: &Plans, audit: &mut Audit) {
     let named = objects.patched.keys().chain(residency.offers.keys()).chain(plans.discards.keys());
     for &index in named.chain(residency.locks.keys()) {
         audit.holds(objects.allocations.contains(index), || {
@@ -322,7 +322,7 @@ pub(crate) fn check_books(objects: &Objects, residency: &Residents, plans: &Plan
 }
 
 /// D5: a parked plan waits only for dispatched work and for earlier plans.
-pub(crate) fn check_plans(objects: &Objects, plans: &Plans, audit: &mut Audit) {
+fn check_plans(objects: &Objects, plans: &Plans, audit: &mut Audit) {
     for number in plans.stream.numbers() {
         let plan = plans.stream.get(number).expect("it was just listed");
         for &(device, submission) in &plan.waits {

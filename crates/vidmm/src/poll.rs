@@ -43,14 +43,14 @@ impl VidMm {
     pub(crate) fn step(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
         if !self.state.engines.recovery.is_working() {
             adapter_reset::clean_up(&mut self.state, &mut self.plans, &mut self.requests, &mut self.work, kmd, host);
-            return watch::watch(&mut self.state, &mut self.plans, &mut self.requests, &mut self.work);
+            return watch::watch(&mut self.state, &self.plans, &mut self.requests, &mut self.work);
         }
         if self.has_news() {
             self.take_news(kmd, host);
         }
         // Work that can run is handed out before anything is decided: deciding looks at what runs.
         if !self.work.queued.is_empty() {
-            dispatch::dispatch(&mut self.state, &mut self.plans, &mut self.requests, &mut self.work, kmd);
+            dispatch::dispatch(&mut self.state, &self.plans, &mut self.requests, &mut self.work, kmd);
         }
         if self.has_put_off() {
             self.tick(host);
@@ -59,10 +59,10 @@ impl VidMm {
             self.page(kmd, host);
         }
         if !self.state.engines.recovery.engines.is_empty() {
-            engine_reset::recover(&mut self.state, &mut self.plans, &mut self.requests, &mut self.work, kmd);
+            engine_reset::recover(&mut self.state, &self.plans, &mut self.requests, &mut self.work, kmd);
         }
         if !self.state.moment.stirred {
-            watch::watch(&mut self.state, &mut self.plans, &mut self.requests, &mut self.work);
+            watch::watch(&mut self.state, &self.plans, &mut self.requests, &mut self.work);
         }
     }
 
@@ -77,13 +77,13 @@ impl VidMm {
 
     /// Takes note of what has retired and what has been built.
     #[inline(never)]
-    pub(crate) fn take_news(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
+    fn take_news(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
         self.plans.retire_plans(&mut self.state, host);
         self.requests.reap(&mut self.state, kmd, host);
-        self.requests.settle_requests(&mut self.state, &mut self.plans);
+        self.requests.settle_requests(&mut self.state, &self.plans);
     }
 
-    pub(crate) fn has_put_off(&self) -> bool {
+    fn has_put_off(&self) -> bool {
         !self.state.shares.stopped.is_empty()
             || !self.schedule.turns.is_calm()
             || self.schedule.may_ask_to_trim(&self.state.shares)
@@ -95,13 +95,13 @@ impl VidMm {
 
     /// The scheduler's tick: what was put off and can be planned now (U-27).
     #[inline(never)]
-    pub(crate) fn tick(&mut self, host: &mut dyn Host) {
+    fn tick(&mut self, host: &mut dyn Host) {
         if self.schedule.turns.power == Power::Down {
             // What is said of budgets does not depend on what runs.
             return trims::tell_all_budgets(&mut self.state);
         }
         self.schedule.ask_to_trim(&mut self.state);
-        self.schedule.take_turns(&mut self.state, &mut self.plans, &mut self.requests, &mut self.work);
+        self.schedule.take_turns(&mut self.state, &mut self.plans, &mut self.requests, &self.work);
         self.plans.plan_roots(&mut self.state);
         self.plans.free_empty_tables(&mut self.state, host);
         deferred::follow_up_all(&mut self.state, &mut self.plans, &mut self.requests);
@@ -109,7 +109,7 @@ impl VidMm {
         self.schedule.save_all(&mut self.state, &mut self.plans);
     }
 
-    pub(crate) fn has_paging(&self) -> bool {
+    fn has_paging(&self) -> bool {
         !self.requests.requesting.is_empty()
             || !self.plans.stream.is_empty()
             || self.plans.builder.has_work()

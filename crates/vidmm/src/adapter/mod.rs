@@ -1,12 +1,11 @@
 //! What the core knows of its adapter: adapter start checks what the driver reports.
 
-pub(crate) mod paging_va;
 pub(crate) mod patching;
-pub(crate) mod pool;
 
 use alloc::vec::Vec;
 
 use crate::{
+    budget::{MemorySegmentGroup, pool::Pool},
     contract::{AddressingModel, EngineKind, IoMmuDomain, KmdProcessHandle, WddmVersion},
     planted::{Planted, PlantedBug},
     units::{PageSize, SegmentId},
@@ -100,6 +99,24 @@ const GLOBAL_SLICES: u64 = 256;
 const NULL_GUARD: u64 = 2 << 20;
 
 impl Adapter {
+    /// The group that a pool's budget is for; none for a memory segment that the adapter does not have (RES-50, U-3).
+    pub(crate) fn group_of(&self, pool: Pool) -> Option<MemorySegmentGroup> {
+        match (pool, self.memory.is_some()) {
+            (Pool::Memory, true) | (Pool::System, false) => Some(MemorySegmentGroup::Local),
+            (Pool::System, true) => Some(MemorySegmentGroup::NonLocal),
+            (Pool::Memory, false) => None,
+        }
+    }
+
+    /// The pool that a group's budget is for; none if the adapter has nothing of it.
+    pub(crate) fn pool_of(&self, group: MemorySegmentGroup) -> Option<Pool> {
+        match (group, self.memory.is_some()) {
+            (MemorySegmentGroup::Local, true) => Some(Pool::Memory),
+            (MemorySegmentGroup::Local, false) | (MemorySegmentGroup::NonLocal, true) => Some(Pool::System),
+            (MemorySegmentGroup::NonLocal, false) => None,
+        }
+    }
+
     /// Whether a bug is planted in the manager.
     #[inline]
     pub const fn has_bug(&self, bug: PlantedBug) -> bool {

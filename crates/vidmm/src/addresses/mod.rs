@@ -4,14 +4,29 @@ use alloc::collections::BTreeSet;
 
 use crate::{
     adapter::Adapter,
+    contract::IoMmuDomain,
     data::ordered_set::OrderedSet,
     gpu_va::{Mapping, PageTables, TableKey},
-    id::{AllocationIx, ProcessIx},
+    id::{AllocationId, AllocationIx, ProcessIx},
     objects::Objects,
-    plans::IoMmuRange,
     planted::PlantedBug,
     units::GpuVirtualAddress,
 };
+
+/// A part of an allocation's backing store in the IOMMU.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IoMmuRange {
+    pub domain: IoMmuDomain,
+    pub virtual_address: GpuVirtualAddress,
+    pub size: u64,
+    /// Where it is in system memory.
+    pub system_offset: u64,
+    pub read_only: bool,
+    pub allocation: AllocationId,
+    pub allocation_offset: u64,
+    /// Whether it is a window of the paging process.
+    pub window: bool,
+}
 
 /// Tables that are to be planned or freed.
 #[derive(Default)]

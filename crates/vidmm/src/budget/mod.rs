@@ -2,10 +2,11 @@
 
 use alloc::collections::VecDeque;
 
-use crate::{adapter::pool::PerPool, units::Nanoseconds};
+use crate::{budget::pool::PerPool, units::Nanoseconds};
 pub(crate) use shares::{PoolShares, ProcessShare};
 
 mod level;
+pub(crate) mod pool;
 mod ranking;
 pub(crate) mod shares;
 

@@ -178,7 +178,7 @@ pub(crate) fn part(
 }
 
 /// Whether a mapping needs no operation: its tables are ready, and the allocation has no valid entries to write.
-pub(crate) fn maps_at_once(
+fn maps_at_once(
     adapter: &Adapter,
     objects: &Objects,
     plans: &Plans,

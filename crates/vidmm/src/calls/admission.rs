@@ -11,10 +11,8 @@
 use alloc::vec::Vec;
 
 use crate::{
-    adapter::{
-        Adapter,
-        pool::{PerPool, Pool},
-    },
+    adapter::Adapter,
+    budget::pool::{PerPool, Pool},
     event::{error::NoMemoryReason, list_flags::MakeResidentFlags},
     id::{AllocationIx, DeviceIx},
     memory::Memory,
@@ -25,7 +23,6 @@ use crate::{
     state::State,
     work::Work,
 };
-
 /// What one MakeResident adds to its device's list.
 pub(crate) struct Admission {
     device: DeviceIx,
@@ -88,7 +85,7 @@ pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut 
     for &pool in pools.iter().flatten() {
         let weight = i128::from(weight::weight(&state.adapter, &state.objects, index, pool));
         let fits = i128::from(size) <= admission.left[pool] && weight <= admission.packing[pool];
-        if !fits || !has_range(&state.adapter, &mut state.objects, &mut state.memory, admission, index, pool) {
+        if !fits || !has_range(&state.adapter, &state.objects, &mut state.memory, admission, index, pool) {
             continue;
         }
         admission.packing[pool] -= weight;
@@ -151,14 +148,14 @@ pub(crate) fn undo_admission(state: &mut State, admission: &Admission, indices: 
 }
 
 /// What was admitted joins the list.
-pub(crate) fn accept_admission(state: &mut State, work: &mut Work, admission: &Admission) {
+pub(crate) fn accept_admission(state: &mut State, work: &Work, admission: &Admission) {
     turns::add_to_list(state, work, admission.device, admission.added);
 }
 
 /// Assigns a range of the aperture if the allocation needs one; `false` if there is no hole for it.
-pub(crate) fn has_range(
+fn has_range(
     adapter: &Adapter,
-    objects: &mut Objects,
+    objects: &Objects,
     memory: &mut Memory,
     admission: &mut Admission,
     index: AllocationIx,
@@ -179,7 +176,7 @@ pub(crate) fn has_range(
     assigned
 }
 
-pub(crate) fn needs_range(adapter: &Adapter, objects: &Objects, index: AllocationIx, pool: Pool) -> bool {
+fn needs_range(adapter: &Adapter, objects: &Objects, index: AllocationIx, pool: Pool) -> bool {
     // Without GPU virtual addresses ranges are found with the grant.
     let accessed_physically = AllocationState::ACCESSED_PHYSICALLY;
     let is_assigned_now = pool == Pool::System && !adapter.is_physical();
@@ -188,7 +185,7 @@ pub(crate) fn needs_range(adapter: &Adapter, objects: &Objects, index: Allocatio
 
 /// Bytes of the aperture that allocations of the device had before the call: with all of them gone, no hole of its own is
 /// too small.
-pub(crate) fn assigned_before(objects: &Objects, memory: &Memory, admission: &Admission) -> u64 {
+fn assigned_before(objects: &Objects, memory: &Memory, admission: &Admission) -> u64 {
     let is_own = |other: AllocationIx| objects[other].entry(admission.device).is_some();
     memory.aperture.assigned_bytes(|other| is_own(other) && !admission.assigned.contains(&other))
 }

@@ -195,7 +195,7 @@ impl VidMm {
 }
 
 /// The size of the allocation where it may live, or why it cannot be.
-pub(crate) fn check_allocation(adapter: &Adapter, info: &AllocationInfo) -> Result<u64, CreateError> {
+fn check_allocation(adapter: &Adapter, info: &AllocationInfo) -> Result<u64, CreateError> {
     let broken = |rule| Err(CreateError::Violation(Violation::AllocationInfo(rule)));
     let SegmentSet(set) = info.supported_segment_set;
     if set == 0 || set & !adapter.segments_mask != 0 {
@@ -254,7 +254,7 @@ pub(crate) fn residence(adapter: &Adapter, info: &AllocationInfo) -> AllocationS
 }
 
 /// Where in a linear memory segment an allocation had better be (SEG-42 to SEG-44).
-pub(crate) fn note_wish(adapter: &Adapter, objects: &mut Objects, index: AllocationIx, info: &AllocationInfo) {
+fn note_wish(adapter: &Adapter, objects: &mut Objects, index: AllocationIx, info: &AllocationInfo) {
     if !adapter.is_physical() {
         return;
     }
@@ -293,7 +293,7 @@ pub(crate) fn notifications(adapter: &Adapter, info: &AllocationInfo) -> Result<
 }
 
 /// Whether the notifications that the driver asks for show the allocation in a window of the paging process.
-pub(crate) fn is_shown_in_window(adapter: &Adapter, info: &AllocationInfo) -> bool {
+fn is_shown_in_window(adapter: &Adapter, info: &AllocationInfo) -> bool {
     let mut in_window = AllocationFlags2::NOTIFY_EVICTION;
     if adapter.revision == NotificationRevision::August2024 {
         in_window |= AllocationFlags2::NOTIFY_IO_MMU_UNMAP;
@@ -302,7 +302,7 @@ pub(crate) fn is_shown_in_window(adapter: &Adapter, info: &AllocationInfo) -> bo
 }
 
 /// Tells the driver's author what the flags of an allocation will not do.
-pub(crate) fn report_notifications(adapter: &Adapter, moment: &mut Moment, info: &AllocationInfo, size: u64) {
+fn report_notifications(adapter: &Adapter, moment: &mut Moment, info: &AllocationInfo, size: u64) {
     let known = AllocationFlags2::NOTIFY_EVICTION | AllocationFlags2::NOTIFY_IO_MMU_UNMAP;
     let flags2 = info.flags2 & known;
     let &Adapter { version, revision, paging_va_size, .. } = adapter;
@@ -323,14 +323,14 @@ pub(crate) fn report_notifications(adapter: &Adapter, moment: &mut Moment, info:
 }
 
 /// Work of the owner's device does not use the allocation, whatever that has submitted: nothing waits for it (RES-91).
-pub(crate) fn destroy_at_once(state: &mut State, requests: &mut Requests, index: AllocationIx, device: DeviceIx) {
+fn destroy_at_once(state: &mut State, requests: &mut Requests, index: AllocationIx, device: DeviceIx) {
     // What it has written others may still read.
     if state.objects.is_to_be_used_by_others(index, device) && state.objects[index].place.is_some() {
         state.objects[index].state |= AllocationState::DIRTY;
     }
-    state.shares.withdraw_promise(&mut state.objects, device);
+    state.shares.withdraw_promise(&state.objects, device);
     holds::release(&mut state.objects, index, device);
-    state.shares.renew_promise(&mut state.objects, device);
+    state.shares.renew_promise(&state.objects, device);
     state.objects[device].lapsing.forget(index);
     state.objects[index].entry_mut(device).forget_uses(&mut state.residency.spans);
     state.objects[index].state |= AllocationState::DESTROYED;

@@ -1,8 +1,7 @@
 //! What processes ask and say of their budgets (RES-50..RES-57).
 
 use crate::{
-    adapter::pool::Pool,
-    budget::{MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility},
+    budget::{MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility, pool::Pool},
     event::{Event, error::ReservationError},
     id::{InvalidHandle, ProcessId, ProcessIx},
     manager::VidMm,
@@ -11,7 +10,6 @@ use crate::{
     residency::Residents,
     shares::Shares,
 };
-
 impl VidMm {
     /// What the process may use of a group, and what it uses (RES-51).
     ///
@@ -107,7 +105,7 @@ impl VidMm {
 }
 
 /// Bytes of the process's allocations that are resident and offered (U-37).
-pub(crate) fn offered_usage(objects: &Objects, residency: &Residents, process: ProcessIx, pool: Pool) -> u64 {
+fn offered_usage(objects: &Objects, residency: &Residents, process: ProcessIx, pool: Pool) -> u64 {
     let offered = residency.offers.keys().map(|&index| &objects[index]);
     let is_there = |allocation: &&Allocation| {
         allocation.process == process && allocation.place.is_some_and(|place| place.pool() == pool)

@@ -63,7 +63,7 @@ impl VidMm {
                 lock.address
             }
             None => {
-                make_visible(&mut self.state, &mut self.plans, &mut self.schedule, index)?;
+                make_visible(&mut self.state, &self.plans, &mut self.schedule, index)?;
                 map_view(&mut self.state, host, index)?
             }
         };
@@ -102,9 +102,9 @@ impl VidMm {
 }
 
 /// Whether the CPU can see an allocation where it is. If not, it is sent where it can be seen, if there is such a place.
-pub(crate) fn make_visible(
+fn make_visible(
     state: &mut State,
-    plans: &mut Plans,
+    plans: &Plans,
     schedule: &mut Schedule,
     index: AllocationIx,
 ) -> Result<(), LockError> {
@@ -133,16 +133,12 @@ pub(crate) fn make_visible(
 }
 
 /// Whether the CPU sees a copy in system memory that paging reads at most.
-pub(crate) fn is_copy_still(objects: &Objects, index: AllocationIx) -> bool {
+fn is_copy_still(objects: &Objects, index: AllocationIx) -> bool {
     let allocation = &objects[index];
     allocation.state.contains(AllocationState::KEEPS_COPY) && matches!(allocation.place, Some(Place::Memory(_)))
 }
 
-pub(crate) fn map_view(
-    state: &mut State,
-    host: &mut dyn Host,
-    index: AllocationIx,
-) -> Result<CpuVirtualAddress, LockError> {
+fn map_view(state: &mut State, host: &mut dyn Host, index: AllocationIx) -> Result<CpuVirtualAddress, LockError> {
     let (segment, extents) = views::view_of(&state.adapter, &state.objects, index);
     let extents: alloc::vec::Vec<_> = extents.iter().collect();
     let address = host.map_cpu_virtual_address(segment, &extents)?;

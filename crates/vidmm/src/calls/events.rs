@@ -96,7 +96,7 @@ impl VidMm {
             if let Phase::Preempting { .. } = phase {
                 *phase = Phase::Answered;
             }
-            engine_reset::expect_nothing_more(&mut self.state.moment, &mut self.state.engines, engine);
+            engine_reset::expect_nothing_more(&mut self.state.moment, &self.state.engines, engine);
         }
         self.state.moment.stirred = true;
     }
@@ -130,7 +130,7 @@ impl VidMm {
             let cause = DeviceErrorReason::EngineTimeoutPromotedToAdapterReset;
             return adapter_reset::begin_adapter_reset_for(
                 &mut self.state,
-                &mut self.plans,
+                &self.plans,
                 &mut self.requests,
                 &mut self.work,
                 cause,
@@ -172,7 +172,7 @@ impl VidMm {
             retire::ended(&mut self.state, &mut self.requests, &mut self.work, engine, aborted, reason);
         }
         engine_reset::take_in(&mut self.state.engines, engine, returned);
-        engine_reset::expect_nothing_more(&mut self.state.moment, &mut self.state.engines, engine);
+        engine_reset::expect_nothing_more(&mut self.state.moment, &self.state.engines, engine);
         // An engine that runs answers; one that still hangs is found out before anything is handed to it.
         self.state.engines.preempt(&mut self.state.moment, engine, PreemptReason::AfterReset);
     }
@@ -230,7 +230,7 @@ impl VidMm {
         if engine == self.state.adapter.paging_engine {
             return adapter_reset::begin_adapter_reset(
                 &mut self.state,
-                &mut self.plans,
+                &self.plans,
                 &mut self.requests,
                 &mut self.work,
                 DeviceErrorReason::PagingBufferFault,
@@ -248,19 +248,14 @@ impl VidMm {
         match resets_adapter {
             true => adapter_reset::begin_adapter_reset(
                 &mut self.state,
-                &mut self.plans,
+                &self.plans,
                 &mut self.requests,
                 &mut self.work,
                 DeviceErrorReason::AdapterReset,
             ),
-            false => engine_reset::condemn(
-                &mut self.state,
-                &mut self.plans,
-                &mut self.requests,
-                &mut self.work,
-                engine,
-                reason,
-            ),
+            false => {
+                engine_reset::condemn(&mut self.state, &self.plans, &mut self.requests, &mut self.work, engine, reason)
+            }
         }
     }
 

@@ -52,7 +52,7 @@ impl VidMm {
     }
 }
 
-pub(crate) fn free_in_mapping(
+fn free_in_mapping(
     state: &mut State,
     requests: &mut Requests,
     host: &mut dyn Host,

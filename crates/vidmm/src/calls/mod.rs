@@ -24,6 +24,7 @@ pub(crate) mod properties;
 pub(crate) mod rendering;
 pub(crate) mod resident;
 pub(crate) mod sharing;
+pub(crate) mod paging_va;
 pub(crate) mod start;
 pub(crate) mod suspension;
 pub(crate) mod trimming;

@@ -3,8 +3,10 @@
 use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::{
-    adapter::pool::{PerPool, Pool},
-    budget::{ProcessShare, Standing},
+    budget::{
+        ProcessShare, Standing,
+        pool::{PerPool, Pool},
+    },
     contract::{Host, Kmd},
     data::{ordered_set::OrderedSet, progress::Progress},
     event::{
@@ -26,7 +28,6 @@ use crate::{
     state::State,
     units::{Extent, PhysicalAddress},
 };
-
 /// A device to be created. A process alone makes one of the adapter's usual kind.
 #[doc(alias = "D3DKMT_CREATEDEVICE")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -326,7 +327,7 @@ impl VidMm {
     }
 }
 
-pub(crate) fn set_root_aside(state: &mut State, host: &mut dyn Host) -> Result<Table, CreateError> {
+fn set_root_aside(state: &mut State, host: &mut dyn Host) -> Result<Table, CreateError> {
     let root = TableKey::root(&state.adapter);
     let mut table = Table::new(None);
     if state.adapter.tables_in_system {

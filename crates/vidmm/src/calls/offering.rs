@@ -1,10 +1,8 @@
 //! Offer and Reclaim (RES-60..RES-68).
 
 use super::resident::REQUESTS_MAX;
-use alloc::{collections::BTreeSet, vec::Vec};
-
 use crate::{
-    adapter::pool::{PerPool, Pool},
+    budget::pool::{PerPool, Pool},
     calls::resident,
     contract::Host,
     event::{
@@ -24,6 +22,7 @@ use crate::{
     state::State,
     work::Work,
 };
+use alloc::{collections::BTreeSet, vec::Vec};
 
 /// What Reclaim answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -152,13 +151,13 @@ impl VidMm {
         let mut results = Vec::with_capacity(indices.len());
         let mut listed = Vec::new();
         for &index in &indices {
-            let (result, count) = reclaim(&mut self.state, &mut self.plans, host, index);
+            let (result, count) = reclaim(&mut self.state, &self.plans, host, index);
             results.push(result);
             if count > 0 {
                 listed.push(Listed { index, count });
             }
         }
-        let not_held = count_in_again(&mut self.state, &mut self.work, device, &listed);
+        let not_held = count_in_again(&mut self.state, &self.work, device, &listed);
         let joining: Vec<AllocationIx> = listed.iter().map(|listed| listed.index).collect();
         let at_once =
             joining.is_empty() || resident::can_join_at_once(&self.state, &self.plans, device, &joining, not_held);
@@ -176,7 +175,7 @@ impl VidMm {
             paging_fence_value,
         });
         if at_once {
-            place::assign_where_shown(&mut self.state.objects, &mut self.state.memory, joining.into_iter());
+            place::assign_where_shown(&self.state.objects, &mut self.state.memory, joining.into_iter());
         }
         join_again(&mut self.state, &mut self.requests, queue, listed, at_once);
         self.state.moment.stirred = true;
@@ -216,7 +215,7 @@ pub(crate) fn offer(
 }
 
 /// The device's list must fit alone with what comes back to it: then its turn comes (D3).
-pub(crate) fn check_fits_again(state: &State, device: DeviceIx, indices: &[AllocationIx]) -> Result<(), ReclaimError> {
+fn check_fits_again(state: &State, device: DeviceIx, indices: &[AllocationIx]) -> Result<(), ReclaimError> {
     let mut num_bytes_to_trim = 0;
     let packing = weight::packing_room(&state.adapter, &state.objects, &state.memory, device);
     for pool in Pool::ALL {
@@ -237,7 +236,7 @@ pub(crate) fn check_fits_again(state: &State, device: DeviceIx, indices: &[Alloc
 /// Ends an offer. Returns what became of the content, and how often the allocation is on its device's list from now on.
 pub(crate) fn reclaim(
     state: &mut State,
-    plans: &mut Plans,
+    plans: &Plans,
     host: &mut dyn Host,
     index: AllocationIx,
 ) -> (ReclaimResult, u32) {
@@ -277,7 +276,7 @@ pub(crate) fn leave_offered(state: &mut State, index: AllocationIx) {
 
 /// Puts what was offered back on the device's list. Where it is counted is what it was: room was kept there for it. Returns
 /// the bytes of what is not held in place.
-pub(crate) fn count_in_again(state: &mut State, work: &mut Work, device: DeviceIx, listed: &[Listed]) -> PerPool<u64> {
+fn count_in_again(state: &mut State, work: &Work, device: DeviceIx, listed: &[Listed]) -> PerPool<u64> {
     let (mut added, mut not_held): (PerPool<u64>, PerPool<u64>) = Default::default();
     for &Listed { index, .. } in listed {
         let allocation = &state.objects[index];
@@ -290,13 +289,7 @@ pub(crate) fn count_in_again(state: &mut State, work: &mut Work, device: DeviceI
     not_held
 }
 
-pub(crate) fn join_again(
-    state: &mut State,
-    requests: &mut Requests,
-    queue: PagingQueueIx,
-    listed: Vec<Listed>,
-    at_once: bool,
-) {
+fn join_again(state: &mut State, requests: &mut Requests, queue: PagingQueueIx, listed: Vec<Listed>, at_once: bool) {
     let mut items = Vec::new();
     let device = state.objects[queue].device;
     for Listed { index, count } in listed {
@@ -304,7 +297,7 @@ pub(crate) fn join_again(
         if at_once {
             let effect = entry.join_granted();
             entry.count = count;
-            state.shares.withdraw_promise(&mut state.objects, device);
+            state.shares.withdraw_promise(&state.objects, device);
             state.residency.apply(
                 &state.adapter,
                 &mut state.moment,
@@ -314,7 +307,7 @@ pub(crate) fn join_again(
                 device,
                 effect,
             );
-            state.shares.renew_promise(&mut state.objects, device);
+            state.shares.renew_promise(&state.objects, device);
         } else {
             items.push((index, entry.join_ungranted(&mut state.residency.spans)));
             entry.count = count;

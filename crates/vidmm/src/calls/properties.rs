@@ -1,9 +1,9 @@
 //! What of an allocation can be changed later: its priority and its segments (CRE-31, 2.6).
 
 use super::resident::REQUESTS_MAX;
-
 use crate::{
-    adapter::{Adapter, pool::Pool},
+    adapter::Adapter,
+    budget::pool::Pool,
     contract::{Kmd, SegmentPreference, SegmentSet},
     event::{
         Event, EvictReason,
@@ -120,7 +120,7 @@ impl VidMm {
 }
 
 /// What an allocation's segments would be.
-pub(crate) fn updated(
+fn updated(
     adapter: &Adapter,
     objects: &Objects,
     index: AllocationIx,
@@ -142,7 +142,7 @@ pub(crate) fn updated(
 }
 
 /// Where an allocation may be from now on, as bits of its state, or why it may not.
-pub(crate) fn check_update(
+fn check_update(
     adapter: &Adapter,
     objects: &Objects,
     index: AllocationIx,
@@ -178,7 +178,7 @@ pub(crate) fn check_update(
 }
 
 /// Changes where an allocation may be. It leaves the place where it may be no more; returns the plans for that.
-pub(crate) fn change_residence(
+fn change_residence(
     state: &mut State,
     plans: &mut Plans,
     schedule: &mut Schedule,
@@ -203,7 +203,7 @@ pub(crate) fn change_residence(
     if is_outside {
         plans.plan_out(state, &mut draft, index, EvictReason::PropertyUpdated);
     }
-    plans.finish(&mut state.moment, &mut state.objects, draft)
+    plans.finish(&mut state.moment, &state.objects, draft)
 }
 
 /// The bits that say where an allocation may be.

@@ -93,7 +93,7 @@ impl VidMm {
         }
         let elements = list_elements(&self.state.adapter, &self.state.objects, &self.work, &list);
         let Rendered { dma_buffer, patch_locations } =
-            translate(&mut self.state.moment, &mut self.state.objects, kmd, index, &desc, &elements)?;
+            translate(&mut self.state.moment, &self.state.objects, kmd, index, &desc, &elements)?;
         if let Err((position, rule)) =
             check_patch_locations(&self.state.adapter, &self.work, &patch_locations, &list, dma_buffer.len())
         {
@@ -154,7 +154,7 @@ impl VidMm {
 }
 
 /// What an allocation list names must be on the device's list (FLT-02): else the program is wrong, and its device in error.
-pub(crate) fn check_on_list(
+fn check_on_list(
     state: &mut State,
     requests: &mut Requests,
     work: &mut Work,
@@ -170,7 +170,7 @@ pub(crate) fn check_on_list(
     Err(RenderError::NotResident { position })
 }
 
-pub(crate) fn look_up_list(
+fn look_up_list(
     adapter: &Adapter,
     objects: &Objects,
     device: DeviceIx,
@@ -189,12 +189,7 @@ pub(crate) fn look_up_list(
 }
 
 /// What the driver is told of an allocation list before anything is brought in for it (PAT-14).
-pub(crate) fn list_elements(
-    adapter: &Adapter,
-    objects: &Objects,
-    work: &Work,
-    list: &[Reference],
-) -> Vec<AllocationListElement> {
+fn list_elements(adapter: &Adapter, objects: &Objects, work: &Work, list: &[Reference]) -> Vec<AllocationListElement> {
     let element = |reference: &Reference| AllocationListElement {
         allocation: reference.allocation.map(|index| objects[index].handle),
         write_operation: reference.write_operation,
@@ -207,9 +202,9 @@ pub(crate) fn list_elements(
 }
 
 /// Lets the driver translate, with as much room as it takes (PAT-12).
-pub(crate) fn translate(
+fn translate(
     moment: &mut Moment,
-    objects: &mut Objects,
+    objects: &Objects,
     kmd: &mut dyn Kmd,
     context: ContextIx,
     desc: &RenderDesc,
@@ -253,7 +248,7 @@ pub(crate) fn translate(
 }
 
 /// What a driver's patch-location list must be (SPL-02 to SPL-04, C-15).
-pub(crate) fn check_patch_locations(
+fn check_patch_locations(
     adapter: &Adapter,
     work: &Work,
     locations: &[PatchLocation],

@@ -2,10 +2,8 @@
 
 use super::admission::Admission;
 use crate::{
-    adapter::{
-        Adapter,
-        pool::{PerPool, Pool},
-    },
+    adapter::Adapter,
+    budget::pool::{PerPool, Pool},
     calls::{admission, offering},
     event::{
         Event,
@@ -107,8 +105,8 @@ impl VidMm {
         });
         if at_once {
             self.state.residency.keep_all(&mut self.state.objects, indices.iter().copied());
-            place::assign_where_shown(&mut self.state.objects, &mut self.state.memory, indices.iter().copied());
-            self.state.shares.withdraw_promise(&mut self.state.objects, device);
+            place::assign_where_shown(&self.state.objects, &mut self.state.memory, indices.iter().copied());
+            self.state.shares.withdraw_promise(&self.state.objects, device);
             for index in indices {
                 let effect = self.state.objects[index].entry_mut(device).join_granted();
                 self.state.residency.apply(
@@ -121,7 +119,7 @@ impl VidMm {
                     effect,
                 );
             }
-            self.state.shares.renew_promise(&mut self.state.objects, device);
+            self.state.shares.renew_promise(&self.state.objects, device);
             return Ok(Residency::Resident);
         }
         let join = |index: AllocationIx| {
@@ -166,7 +164,7 @@ impl VidMm {
 
         let last = self.state.objects[device_index].submitted;
         let mut left: PerPool<u64> = PerPool::default();
-        self.state.shares.withdraw_promise(&mut self.state.objects, device_index);
+        self.state.shares.withdraw_promise(&self.state.objects, device_index);
         for index in indices {
             let allocation = &mut self.state.objects[index];
             if allocation.state.contains(AllocationState::OFFERED) {
@@ -193,7 +191,7 @@ impl VidMm {
                 effect,
             );
         }
-        self.state.shares.renew_promise(&mut self.state.objects, device_index);
+        self.state.shares.renew_promise(&self.state.objects, device_index);
         for pool in Pool::ALL.into_iter().filter(|&pool| left[pool] > 0) {
             let bytes = self.state.objects[device_index].list[pool].now() - left[pool];
             self.state.shares.set_list_bytes(
@@ -244,7 +242,7 @@ pub(crate) fn joining(
 
 /// Counts allocations as often as they are named, and adds to the device's list what is not on it yet, if that fits.
 /// Returns the bytes of what joins it and is not held in place.
-pub(crate) fn count_in(
+fn count_in(
     state: &mut State,
     requests: &mut Requests,
     work: &mut Work,
@@ -304,7 +302,7 @@ pub(crate) fn can_join_at_once(
 }
 
 /// Counts allocations as often as they are named, and finds room for what is not on the device's list yet.
-pub(crate) fn count_all_in(
+fn count_all_in(
     state: &mut State,
     schedule: &mut Schedule,
     device: DeviceIx,
@@ -323,7 +321,7 @@ pub(crate) fn count_all_in(
 }
 
 /// Checks that each allocation is on the device's list as often as it is named.
-pub(crate) fn count_out(
+fn count_out(
     objects: &mut Objects,
     residency: &mut Residents,
     device: DeviceIx,
@@ -342,7 +340,7 @@ pub(crate) fn count_out(
 
 /// How often the device's list names the allocation; while it is offered, how often it will again. None if it is not open
 /// on the device.
-pub(crate) fn count_mut<'a>(
+fn count_mut<'a>(
     objects: &'a mut Objects,
     residency: &'a mut Residents,
     device: DeviceIx,

@@ -78,7 +78,7 @@ impl VidMm {
 }
 
 /// A device that has closed an allocation uses it no more, once what it submitted has ended.
-pub(crate) fn end_opening(state: &mut State, requests: &mut Requests, index: AllocationIx, device: DeviceIx) {
+fn end_opening(state: &mut State, requests: &mut Requests, index: AllocationIx, device: DeviceIx) {
     // What it wrote is there for the others.
     state.residency.leave_list(
         &state.adapter,

@@ -10,13 +10,12 @@ use alloc::{
 use crate::{
     adapter::{
         self, Adapter, BrokenRule, NotificationRevision, StartAdapterError,
-        paging_va::{PagingVaQuery, QUERY_TYPE},
         patching::{Patching, PreparationKnobs},
-        pool::PerPool,
     },
     addresses::Addresses,
-    budget::PoolShares,
+    budget::{PoolShares, pool::PerPool},
     buggify::Buggify,
+    calls::paging_va::{PagingVaQuery, QUERY_TYPE},
     contract::{AdapterInfo, Host, Kmd, KmdContextHandle, KmdError, KmdProcessHandle, SegmentFlags, WddmVersion},
     data::ordered_set::OrderedSet,
     engines::{
@@ -181,12 +180,7 @@ impl VidMm {
     }
 }
 
-pub(crate) fn record_start(
-    state: &mut State,
-    plans: &Plans,
-    paging_process: KmdProcessHandle,
-    paging_tables: Vec<Extent>,
-) {
+fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHandle, paging_tables: Vec<Extent>) {
     let (adapter, windows) = (&state.adapter, &plans.windows);
     state.moment.events.record(|| Event::AdapterStarted {
         wddm_version: adapter.version.0,
@@ -218,7 +212,7 @@ pub(crate) fn record_start(
     });
 }
 
-pub(crate) fn record_query(adapter: &Adapter, moment: &mut Moment, query: PagingVaQuery) {
+fn record_query(adapter: &Adapter, moment: &mut Moment, query: PagingVaQuery) {
     if !query.is_asked {
         return;
     }

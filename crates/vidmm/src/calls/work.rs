@@ -105,7 +105,7 @@ impl VidMm {
 }
 
 /// What is named must be on the device's list (RES-04): else the program is wrong, and its device in error (FLT-02).
-pub(crate) fn check_allocation_list(
+fn check_allocation_list(
     state: &mut State,
     requests: &mut Requests,
     work: &mut Work,

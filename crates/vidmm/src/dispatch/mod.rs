@@ -43,13 +43,7 @@ pub(super) struct Job {
 }
 
 /// Hands queued work to engines, context by context.
-pub(crate) fn dispatch(
-    state: &mut State,
-    plans: &mut Plans,
-    requests: &mut Requests,
-    work: &mut Work,
-    kmd: &mut dyn Kmd,
-) {
+pub(crate) fn dispatch(state: &mut State, plans: &Plans, requests: &mut Requests, work: &mut Work, kmd: &mut dyn Kmd) {
     let mut next = Queued::FIRST;
     while let Some(queued) = work.queued.next_from(next) {
         next = queued.next();
@@ -72,7 +66,7 @@ pub(crate) fn dispatch(
 
 /// Whether the context's next submission could run now, and its engine has been given less urgent work that it has not begun.
 /// One that still waits for something does not overtake what it may wait for.
-pub(crate) fn overtakes(state: &State, context: ContextIx, paging_fence: u64) -> bool {
+fn overtakes(state: &State, context: ContextIx, paging_fence: u64) -> bool {
     let Context { engine, priority, ref queue, .. } = state.objects[context];
     let waits = queue.front().map_or(&[][..], |next| &next.desc.waits);
     // Without saved state nothing comes between the portions of a DMA buffer (SPL-07).
@@ -88,7 +82,7 @@ pub(crate) fn overtakes(state: &State, context: ContextIx, paging_fence: u64) ->
 }
 
 /// How urgent a packet is; none for a paging buffer.
-pub(crate) fn priority_of(objects: &Objects, packet: &InFlight) -> Option<i32> {
+fn priority_of(objects: &Objects, packet: &InFlight) -> Option<i32> {
     match packet.work {
         PacketWork::Paging => None,
         PacketWork::User { context, .. } => Some(objects[context].priority),
@@ -98,7 +92,7 @@ pub(crate) fn priority_of(objects: &Objects, packet: &InFlight) -> Option<i32> {
 /// Hands out what overtakes packets that engines have given back, before these are handed out again.
 pub(crate) fn dispatch_urgent(
     state: &mut State,
-    plans: &mut Plans,
+    plans: &Plans,
     requests: &mut Requests,
     work: &mut Work,
     kmd: &mut dyn Kmd,
@@ -129,7 +123,7 @@ pub(crate) fn dispatchable(state: &State, plans: &Plans, work: &Work, context: C
     dispatchable_on(state, plans, work, context, |engine| !state.engines.recovery.holds(engine))
 }
 
-pub(crate) fn dispatchable_on(
+fn dispatchable_on(
     state: &State,
     plans: &Plans,
     work: &Work,
@@ -168,7 +162,7 @@ pub(crate) fn dispatchable_on(
 }
 
 /// The fence of the paging engine that completes the root table of a process: 0 if it has, none until it is built.
-pub(crate) fn root_fence(adapter: &Adapter, objects: &Objects, plans: &Plans, process: ProcessIx) -> Option<u64> {
+fn root_fence(adapter: &Adapter, objects: &Objects, plans: &Plans, process: ProcessIx) -> Option<u64> {
     if !adapter.has_page_tables() {
         return Some(0);
     }
@@ -177,7 +171,7 @@ pub(crate) fn root_fence(adapter: &Adapter, objects: &Objects, plans: &Plans, pr
 }
 
 /// Tells the driver the root page table of a context whose work runs for the first time, or again after power-up.
-pub(crate) fn set_root(state: &mut State, kmd: &mut dyn Kmd, index: ContextIx) {
+fn set_root(state: &mut State, kmd: &mut dyn Kmd, index: ContextIx) {
     let context = &mut state.objects.contexts[index];
     if context.root_is_set || !state.adapter.has_page_tables() {
         return;
@@ -191,7 +185,7 @@ pub(crate) fn set_root(state: &mut State, kmd: &mut dyn Kmd, index: ContextIx) {
     state.moment.events.record(|| Event::RootPageTableSet { context, address: root.address });
 }
 
-pub(crate) fn hand_out(
+fn hand_out(
     state: &mut State,
     requests: &mut Requests,
     work: &mut Work,
@@ -254,7 +248,7 @@ pub(crate) fn hand_out(
 }
 
 /// What a context hands out next.
-pub(crate) fn next_job(
+fn next_job(
     state: &mut State,
     requests: &mut Requests,
     work: &mut Work,

@@ -45,18 +45,8 @@ pub(crate) fn next_portion(
     let start = references.progress.start;
     let mut commands = submission.desc.dma_buffer[start as usize..portion.end as usize].to_vec();
     let size = submission.desc.dma_buffer.len() as u32;
-    let patched = patch(
-        &state.adapter,
-        &mut state.objects,
-        work,
-        kmd,
-        index,
-        fence_id,
-        &references,
-        &portion,
-        size,
-        &mut commands,
-    );
+    let patched =
+        patch(&state.adapter, &state.objects, work, kmd, index, fence_id, &references, &portion, size, &mut commands);
     record_portion(state, device, number, &references, &portion, patched);
     note_written(&mut state.objects, &references, &portion);
     let is_first = references.progress.portions == 0;
@@ -86,7 +76,7 @@ pub(crate) fn next_portion(
 /// A DMA buffer whose device list has brought in what it refers to: one portion, with the addresses of now (RES-04).
 pub(crate) fn patch_whole(
     state: &mut State,
-    work: &mut Work,
+    work: &Work,
     kmd: &mut dyn Kmd,
     index: ContextIx,
     fence_id: u64,
@@ -104,25 +94,15 @@ pub(crate) fn patch_whole(
         plans: Vec::new(),
         cut: None,
     };
-    let patched = patch(
-        &state.adapter,
-        &mut state.objects,
-        work,
-        kmd,
-        index,
-        fence_id,
-        references,
-        &portion,
-        size,
-        &mut commands,
-    );
+    let patched =
+        patch(&state.adapter, &state.objects, work, kmd, index, fence_id, references, &portion, size, &mut commands);
     let device = state.objects[index].device;
     record_portion(state, device, number, references, &portion, patched);
     Job { number, commands, waits, signals, offsets: Some((0, size)) }
 }
 
 /// The patch locations at the split point where a portion ends: what they bind is reprogrammed there (SPL-08).
-pub(crate) fn next_group(references: &References, portion: &Portion) -> core::ops::Range<usize> {
+fn next_group(references: &References, portion: &Portion) -> core::ops::Range<usize> {
     let next = portion.patch_locations.end;
     if references.split_offset(next) == Some(portion.end) { references.group(next) } else { next..next }
 }
@@ -131,8 +111,8 @@ pub(crate) fn next_group(references: &References, portion: &Portion) -> core::op
 #[expect(clippy::too_many_arguments, reason = "a portion is described by the DMA buffer that it is of")]
 pub(crate) fn patch(
     adapter: &Adapter,
-    objects: &mut Objects,
-    work: &mut Work,
+    objects: &Objects,
+    work: &Work,
     kmd: &mut dyn Kmd,
     index: ContextIx,
     fence_id: u64,
@@ -175,7 +155,7 @@ pub(crate) fn patch(
 }
 
 /// What the GPU may write to in a portion must be copied when it goes.
-pub(crate) fn note_written(objects: &mut Objects, references: &References, portion: &Portion) {
+fn note_written(objects: &mut Objects, references: &References, portion: &Portion) {
     let required: BTreeSet<AllocationIx> = portion.required.iter().copied().collect();
     for index in references.written().filter(|index| required.contains(index)) {
         objects[index].state |= AllocationState::DIRTY;
@@ -183,7 +163,7 @@ pub(crate) fn note_written(objects: &mut Objects, references: &References, porti
 }
 
 /// Takes what a portion required off its device's list, but for what keeps its place across the cut.
-pub(crate) fn leave_portion(
+fn leave_portion(
     state: &mut State,
     device: DeviceIx,
     number: SubmissionNo,
@@ -195,7 +175,7 @@ pub(crate) fn leave_portion(
     }
 }
 
-pub(crate) fn record_portion(
+fn record_portion(
     state: &mut State,
     device: DeviceIx,
     submission: SubmissionNo,

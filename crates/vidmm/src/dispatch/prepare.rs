@@ -8,7 +8,7 @@ use alloc::{collections::BTreeSet, vec::Vec};
 use core::cmp::Reverse;
 
 use crate::{
-    adapter::pool::{PerPool, Pool},
+    budget::pool::{PerPool, Pool},
     dispatch::portions,
     event::{SuspendReason, error::DeviceErrorReason},
     id::{AllocationIx, ContextIx, DeviceIx},
@@ -28,7 +28,6 @@ use crate::{
     state::State,
     work::{self, Work},
 };
-
 /// What came of an attempt to decide a portion.
 enum Decision {
     Decided(Portion, Verdict),
@@ -88,7 +87,7 @@ pub(crate) fn prepare(
 }
 
 /// Whether the next portion of the DMA buffer in front of a context's queue can be decided now.
-pub(crate) fn can_prepare(state: &State, work: &Work, index: ContextIx) -> bool {
+fn can_prepare(state: &State, work: &Work, index: ContextIx) -> bool {
     let context = &state.objects[index];
     let Some(front) = context.queue.front().filter(|next| next.is_prepared()) else { return false };
     let Some(references) = front.references.as_deref() else { return false };
@@ -108,7 +107,7 @@ pub(crate) fn can_prepare(state: &State, work: &Work, index: ContextIx) -> bool 
 }
 
 /// Decides a context's next portion. Returns whether others may be considered, or the device that is to be put in error.
-pub(crate) fn prepare_next(
+fn prepare_next(
     state: &mut State,
     plans: &mut Plans,
     requests: &mut Requests,
@@ -153,13 +152,13 @@ pub(crate) fn prepare_next(
     }
 }
 
-pub(crate) fn take_references(objects: &mut Objects, index: ContextIx) -> alloc::boxed::Box<References> {
+fn take_references(objects: &mut Objects, index: ContextIx) -> alloc::boxed::Box<References> {
     let front = objects[index].queue.front_mut();
     front.and_then(|front| front.references.take()).expect("it was found there")
 }
 
 /// The next portion: as many groups of patch locations as fit together, from where the last one ended.
-pub(crate) fn decide(state: &mut State, work: &mut Work, index: ContextIx, references: &References) -> Decision {
+fn decide(state: &mut State, work: &Work, index: ContextIx, references: &References) -> Decision {
     // A DMA buffer is cut only where nobody keeps memory from it, so that it can always go on to its end.
     let obstacle = match others_hold(&state.objects, work, index) {
         true => Some(Decision::Wait),
@@ -238,12 +237,12 @@ pub(crate) fn decide(state: &mut State, work: &mut Work, index: ContextIx, refer
         return obstacle;
     }
     let patch_locations = references.progress.next..next;
-    let verdict = placement::conclude(&mut state.objects, &mut state.memory, trial);
+    let verdict = placement::conclude(&state.objects, &mut state.memory, trial);
     Decision::Decided(Portion { end, patch_locations, required, table, plans: Vec::new(), cut }, verdict)
 }
 
 /// Whether what a trial's members take of each pool is promised to nobody else.
-pub(crate) fn fits_promises(state: &State, device: DeviceIx, trial: &Trial) -> bool {
+fn fits_promises(state: &State, device: DeviceIx, trial: &Trial) -> bool {
     let mut added: PerPool<u64> = PerPool::default();
     for (&index, target) in &trial.members {
         let allocation = &state.objects[index];
@@ -260,7 +259,7 @@ pub(crate) fn fits_promises(state: &State, device: DeviceIx, trial: &Trial) -> b
 }
 
 /// Bytes that are bound together where a group of patch locations is applied to what is required already.
-pub(crate) fn bytes_together(
+fn bytes_together(
     objects: &Objects,
     references: &References,
     required: &[AllocationIx],
@@ -272,13 +271,13 @@ pub(crate) fn bytes_together(
 }
 
 /// Whether other contexts have portions that are decided, or keep what is bound across a cut: they will go on.
-pub(crate) fn others_hold(objects: &Objects, work: &Work, index: ContextIx) -> bool {
+fn others_hold(objects: &Objects, work: &Work, index: ContextIx) -> bool {
     let decided = work.queued.iter().any(|queued| queued.context != index && objects[queued.context].portion.is_some());
     decided || work.patching.splitting.is_some_and(|splitting| splitting != index)
 }
 
 /// Puts what a portion requires on its device's list, besides what is there from the portion before.
-pub(crate) fn require(state: &mut State, device: DeviceIx, portion: &Portion, references: &References) {
+fn require(state: &mut State, device: DeviceIx, portion: &Portion, references: &References) {
     let fixed = &references.progress.fixed;
     for index in portion.required.iter().copied().filter(|index| !fixed.contains(index)) {
         let place = state.objects[index].place.expect("it has been given a place");
@@ -293,7 +292,7 @@ pub(crate) fn require(state: &mut State, device: DeviceIx, portion: &Portion, re
             let bytes = state.objects[device].list[pool].now() + size;
             state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, pool, bytes);
         }
-        state.shares.withdraw_promise(&mut state.objects, device);
+        state.shares.withdraw_promise(&state.objects, device);
         state.residency.apply(
             &state.adapter,
             &mut state.moment,
@@ -303,6 +302,6 @@ pub(crate) fn require(state: &mut State, device: DeviceIx, portion: &Portion, re
             device,
             effect,
         );
-        state.shares.renew_promise(&mut state.objects, device);
+        state.shares.renew_promise(&state.objects, device);
     }
 }

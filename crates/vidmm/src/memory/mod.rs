@@ -6,11 +6,10 @@ pub(crate) mod linear_placer;
 pub(crate) mod placer;
 
 use crate::{
-    adapter::pool::Pool,
+    budget::pool::Pool,
     memory::{aperture::ApertureRanges, commit::CommitLimit, placer::Placer},
     units::PhysicalAddress,
 };
-
 /// The places that allocations can be in.
 pub(crate) struct Memory {
     pub placer: Placer,

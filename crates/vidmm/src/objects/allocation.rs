@@ -5,7 +5,8 @@ use bitflags::bitflags;
 use core::num::NonZeroU64;
 
 use crate::{
-    adapter::{Adapter, pool::Pool},
+    adapter::Adapter,
+    budget::pool::Pool,
     contract::{KmdAllocationHandle, KmdOpenHandle},
     data::extents::Extents,
     gpu_va::Mapping,
@@ -16,7 +17,6 @@ use crate::{
     },
     units::{Extent, PAGE_SIZE, PageSize, SegmentId},
 };
-
 pub(crate) type Allocations = Slots<kind::Allocation, Allocation>;
 
 /// The books of one allocation. What joining and leaving a list touches comes first, in the 64 bytes of one cache line or of

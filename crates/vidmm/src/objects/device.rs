@@ -3,7 +3,7 @@
 use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::{
-    adapter::pool::{PerPool, Pool},
+    budget::pool::{PerPool, Pool},
     data::progress::Progress,
     event::{device_residency::DeviceResidency, error::DeviceErrorReason},
     gpu_va::Mapping,
@@ -14,7 +14,6 @@ use crate::{
         turn::{Activity, Turn},
     },
 };
-
 /// A device: the unit that has a residency list.
 #[derive(Debug)]
 pub(crate) struct Device {

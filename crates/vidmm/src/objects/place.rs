@@ -1,7 +1,6 @@
 //! Where an allocation is resident, in one word.
 
-use crate::{adapter::pool::Pool, data::u56::U56, units::PAGE_SIZE};
-
+use crate::{budget::pool::Pool, data::u56::U56, units::PAGE_SIZE};
 /// Where an allocation is resident (1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {

@@ -27,7 +27,7 @@ impl Objects {
     }
 
     /// Whether a device's list requires an allocation for what is not dispatched, or not submitted yet.
-    pub(crate) fn is_to_be_used(&self, device: DeviceIx, entry: &ListEntry) -> bool {
+    fn is_to_be_used(&self, device: DeviceIx, entry: &ListEntry) -> bool {
         entry.is_open() || entry.has_ungranted_span() || entry.until() > self[device].dispatched()
     }
 

@@ -4,13 +4,13 @@
 use alloc::vec::Vec;
 
 use crate::{
-    adapter::{patching::Wish, pool::Pool},
+    adapter::patching::Wish,
+    budget::pool::Pool,
     id::{AllocationIx, DeviceIx},
     placement::{self, Done, Target, Trial, moving},
     residency::{place, weight},
     state::State,
 };
-
 /// Gives all that `device` requires in a pool new places: what it holds, and `members`. Returns whether all have one; if
 /// not, some steps are to be taken back.
 pub(crate) fn try_anew(
@@ -34,7 +34,7 @@ pub(crate) fn try_anew(
     }
 }
 
-pub(crate) fn try_anew_in_memory(state: &mut State, trial: &mut Trial, required: &[AllocationIx]) -> bool {
+fn try_anew_in_memory(state: &mut State, trial: &mut Trial, required: &[AllocationIx]) -> bool {
     for &index in required {
         if let Some(range) = place::memory_range(&state.objects, index) {
             placement::free_for(&mut state.memory, trial, range);
@@ -42,7 +42,7 @@ pub(crate) fn try_anew_in_memory(state: &mut State, trial: &mut Trial, required:
         placement::note_member(trial, index, None);
     }
     while let Some(victim) = placement::next_candidate(&state.objects, &state.residency, trial) {
-        placement::free_victim(&mut state.objects, &mut state.memory, trial, victim);
+        placement::free_victim(&state.objects, &mut state.memory, trial, victim);
     }
     for &index in required {
         let wish = Wish { alignment: weight::alignment(&state.objects, index, Pool::Memory), ..Wish::default() };
@@ -55,7 +55,7 @@ pub(crate) fn try_anew_in_memory(state: &mut State, trial: &mut Trial, required:
     true
 }
 
-pub(crate) fn try_anew_in_aperture(state: &mut State, trial: &mut Trial, required: &[AllocationIx]) -> bool {
+fn try_anew_in_aperture(state: &mut State, trial: &mut Trial, required: &[AllocationIx]) -> bool {
     for &index in required {
         if let Some(range) = state.memory.aperture.assigned(index) {
             state.memory.aperture.release(index);
@@ -66,7 +66,7 @@ pub(crate) fn try_anew_in_aperture(state: &mut State, trial: &mut Trial, require
         let size = state.objects[index].size;
         let Some(range) = state.memory.aperture.assign(index, size, None) else { return false };
         trial.done.push(Done::Assigned(index));
-        moving::note_in_aperture(&mut state.objects, trial, index, range);
+        moving::note_in_aperture(&state.objects, trial, index, range);
     }
     placement::fits_in_system(&state.memory, &state.residency, trial, 0, 0)
 }

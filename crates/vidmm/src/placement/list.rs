@@ -7,17 +7,14 @@ use alloc::{collections::BTreeSet, vec::Vec};
 use core::cmp::Reverse;
 
 use crate::{
-    adapter::{
-        Adapter,
-        pool::{PerPool, Pool},
-    },
+    adapter::Adapter,
+    budget::pool::{PerPool, Pool},
     id::{AllocationIx, DeviceIx},
     objects::{Objects, allocation::AllocationState, request::RequestKind, spans::SpanNo, turn::CALM_SHARE},
     placement::{self, Mark, Trial, anew},
     residency::{holds, views, weight},
     state::State,
 };
-
 /// What a request names, or what is to be brought back.
 pub(crate) type Items = [(AllocationIx, Option<SpanNo>)];
 

@@ -8,8 +8,11 @@ pub(crate) mod room;
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
+pub(crate) mod anew;
+pub(crate) mod moving;
+
 use crate::{
-    adapter::pool::Pool,
+    budget::pool::Pool,
     id::AllocationIx,
     memory::Memory,
     objects::{Objects, allocation::AllocationState, place::Place},
@@ -17,10 +20,6 @@ use crate::{
     state::State,
     units::Extent,
 };
-
-pub(crate) mod anew;
-pub(crate) mod moving;
-
 /// What was tried so far.
 #[derive(Default)]
 pub(super) struct Trial {
@@ -110,7 +109,7 @@ pub(crate) fn try_member(state: &mut State, trial: &mut Trial, index: Allocation
         {
             false
         }
-        Some(Place::Memory(_)) => keep_in_memory(&mut state.objects, &mut state.memory, trial, index),
+        Some(Place::Memory(_)) => keep_in_memory(&state.objects, &mut state.memory, trial, index),
         Some(_) => keep_in_system(state, trial, index),
         None => false,
     };
@@ -135,12 +134,7 @@ pub(crate) fn try_in(state: &mut State, trial: &mut Trial, index: AllocationIx, 
 }
 
 /// What is in the memory segment stays there; unless it was tried as a victim, and its room is taken.
-pub(crate) fn keep_in_memory(
-    objects: &mut Objects,
-    memory: &mut Memory,
-    trial: &mut Trial,
-    index: AllocationIx,
-) -> bool {
+fn keep_in_memory(objects: &Objects, memory: &mut Memory, trial: &mut Trial, index: AllocationIx) -> bool {
     let range = place::memory_range(objects, index).expect("it is in the memory segment");
     if let Some(position) = trial.victims.iter().position(|&victim| victim == index) {
         if memory.placer.linear().take(range).is_none() {
@@ -154,7 +148,7 @@ pub(crate) fn keep_in_memory(
     true
 }
 
-pub(crate) fn keep_in_system(state: &mut State, trial: &mut Trial, index: AllocationIx) -> bool {
+fn keep_in_system(state: &mut State, trial: &mut Trial, index: AllocationIx) -> bool {
     let allocation = &state.objects[index];
     let (size, shown_at) = (
         allocation.size,
@@ -178,14 +172,14 @@ pub(crate) fn keep_in_system(state: &mut State, trial: &mut Trial, index: Alloca
             }
         }
     }
-    note_in_system(&mut state.objects, trial, index, None);
+    note_in_system(&state.objects, trial, index, None);
     note_member(trial, index, None);
     true
 }
 
 /// A range of the memory segment for the allocation: where there is one; where victims make one; or where other members
 /// make one by moving.
-pub(crate) fn try_in_memory(state: &mut State, trial: &mut Trial, index: AllocationIx) -> bool {
+fn try_in_memory(state: &mut State, trial: &mut Trial, index: AllocationIx) -> bool {
     let size = state.objects[index].size;
     if size > state.memory.placer.size() {
         return false;
@@ -196,9 +190,9 @@ pub(crate) fn try_in_memory(state: &mut State, trial: &mut Trial, index: Allocat
             break range;
         }
         let Some(victim) = next_candidate(&state.objects, &state.residency, trial) else {
-            return moving::try_by_moving(&mut state.objects, &mut state.memory, trial, index);
+            return moving::try_by_moving(&state.objects, &mut state.memory, trial, index);
         };
-        free_victim(&mut state.objects, &mut state.memory, trial, victim);
+        free_victim(&state.objects, &mut state.memory, trial, victim);
     };
     trial.done.push(Done::Taken(range));
     note_member(trial, index, Some(Target::Memory(range)));
@@ -217,7 +211,7 @@ pub(crate) fn next_candidate(objects: &Objects, residency: &Residents, trial: &m
     }
 }
 
-pub(crate) fn free_victim(objects: &mut Objects, memory: &mut Memory, trial: &mut Trial, victim: AllocationIx) {
+pub(crate) fn free_victim(objects: &Objects, memory: &mut Memory, trial: &mut Trial, victim: AllocationIx) {
     let freed = place::memory_range(objects, victim).expect("what is evictable there is there");
     free_for(memory, trial, freed);
     trial.victims.push(victim);
@@ -230,17 +224,17 @@ pub(crate) fn free_for(memory: &mut Memory, trial: &mut Trial, range: Extent) {
 }
 
 /// A range of the aperture for the allocation, and a part of the commit limit.
-pub(crate) fn try_in_system(state: &mut State, trial: &mut Trial, index: AllocationIx) -> bool {
+fn try_in_system(state: &mut State, trial: &mut Trial, index: AllocationIx) -> bool {
     let size = state.objects[index].size;
     if !fits_in_system(&state.memory, &state.residency, trial, size, 0) {
         return false;
     }
     if state.memory.aperture.assign(index, size, None).is_some() {
         trial.done.push(Done::Assigned(index));
-    } else if !moving::assign_by_moving(&mut state.objects, &mut state.memory, trial, index) {
+    } else if !moving::assign_by_moving(&state.objects, &mut state.memory, trial, index) {
         return false;
     }
-    note_in_system(&mut state.objects, trial, index, Some(Target::Aperture));
+    note_in_system(&state.objects, trial, index, Some(Target::Aperture));
     note_member(trial, index, Some(Target::Aperture));
     true
 }
@@ -257,7 +251,7 @@ pub(crate) fn note_member(trial: &mut Trial, index: AllocationIx, target: Option
 }
 
 /// A member is in system memory: it comes, or stays.
-pub(crate) fn note_in_system(objects: &mut Objects, trial: &mut Trial, index: AllocationIx, target: Option<Target>) {
+pub(crate) fn note_in_system(objects: &Objects, trial: &mut Trial, index: AllocationIx, target: Option<Target>) {
     let (wanted, kept) = bytes_in_system(objects, index, target);
     trial.done.push(Done::System { wanted: trial.wanted_in_system, kept: trial.kept_in_system });
     trial.wanted_in_system += wanted;
@@ -279,7 +273,7 @@ pub(crate) fn bytes_in_system(objects: &Objects, index: AllocationIx, target: Op
 
 /// Ends a trial: nothing of the memory segment has changed yet, and ranges of the aperture are assigned. A victim whose range
 /// nobody needs after all is none.
-pub(crate) fn conclude(objects: &mut Objects, memory: &mut Memory, mut trial: Trial) -> Verdict {
+pub(crate) fn conclude(objects: &Objects, memory: &mut Memory, mut trial: Trial) -> Verdict {
     let mut victims = core::mem::take(&mut trial.victims);
     // A member whose range went to another moves.
     victims.retain(|index| !trial.members.contains_key(index));

@@ -4,7 +4,7 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use crate::{
-    adapter::pool::Pool,
+    budget::pool::Pool,
     id::{AllocationIx, DeviceIx},
     linear::Movable,
     memory::Memory,
@@ -14,14 +14,8 @@ use crate::{
     state::State,
     units::{Extent, PAGE_SIZE_64K},
 };
-
 /// Lets those move that need not stay where they are, the largest first, until there is a place for all.
-pub(crate) fn try_by_moving(
-    objects: &mut Objects,
-    memory: &mut Memory,
-    trial: &mut Trial,
-    index: AllocationIx,
-) -> bool {
+pub(crate) fn try_by_moving(objects: &Objects, memory: &mut Memory, trial: &mut Trial, index: AllocationIx) -> bool {
     let members = movable_in(objects, memory, trial, Pool::Memory);
     let alignment = |index: AllocationIx| weight::alignment(objects, index, Pool::Memory);
     let movable = members.iter().map(|&(member, range)| Movable { range, alignment: alignment(member) });
@@ -47,7 +41,7 @@ pub(crate) fn try_by_resettling(state: &mut State, trial: &mut Trial, index: All
     let start = trial.mark();
     for (member, range) in movable_members(&state.objects, &state.memory, trial, pool) {
         let mark = trial.mark();
-        vacate(&mut state.objects, &mut state.memory, trial, member, range, pool);
+        vacate(&state.objects, &mut state.memory, trial, member, range, pool);
         let other = placement::pools_of(&state.objects, member).find(|&other| other != pool);
         if !other.is_some_and(|other| placement::try_in(state, trial, member, other)) {
             placement::undo(&mut state.memory, trial, mark);
@@ -60,12 +54,7 @@ pub(crate) fn try_by_resettling(state: &mut State, trial: &mut Trial, index: All
 }
 
 /// Members in a pool that need not stay where they are, and their ranges; the largest first.
-pub(crate) fn movable_members(
-    objects: &Objects,
-    memory: &Memory,
-    trial: &Trial,
-    pool: Pool,
-) -> Vec<(AllocationIx, Extent)> {
+fn movable_members(objects: &Objects, memory: &Memory, trial: &Trial, pool: Pool) -> Vec<(AllocationIx, Extent)> {
     let in_memory = |member, target: &Option<Target>| match target {
         Some(Target::Memory(range)) => Some(*range),
         Some(Target::Aperture) => None,
@@ -82,7 +71,7 @@ pub(crate) fn movable_members(
 }
 
 /// Members in a pool that need not stay where they are, and what else lists keep there while nothing uses it.
-pub(crate) fn movable_in(objects: &Objects, memory: &Memory, trial: &Trial, pool: Pool) -> Vec<(AllocationIx, Extent)> {
+fn movable_in(objects: &Objects, memory: &Memory, trial: &Trial, pool: Pool) -> Vec<(AllocationIx, Extent)> {
     let mut movable = movable_members(objects, memory, trial, pool);
     let still = objects.devices.iter().filter(|&(device, _)| is_still(objects, device));
     let held = still.flat_map(|(_, books)| books.holdings.iter().copied());
@@ -102,7 +91,7 @@ pub(crate) fn movable_in(objects: &Objects, memory: &Memory, trial: &Trial, pool
 
 /// A member leaves the range that it has in a pool.
 pub(crate) fn vacate(
-    objects: &mut Objects,
+    objects: &Objects,
     memory: &mut Memory,
     trial: &mut Trial,
     member: AllocationIx,
@@ -131,18 +120,13 @@ pub(crate) fn may_move(objects: &Objects, index: AllocationIx) -> bool {
 }
 
 /// Whether what a device's list holds may move: nothing of the device is in flight, and what it hands out next is patched then.
-pub(crate) fn is_still(objects: &Objects, device: DeviceIx) -> bool {
+fn is_still(objects: &Objects, device: DeviceIx) -> bool {
     let books = &objects[device];
     !books.has_reference_lists() && !books.is_in_flight()
 }
 
 /// Assigns a range of the aperture to an allocation by giving others, which need not stay where they are, other ranges.
-pub(crate) fn assign_by_moving(
-    objects: &mut Objects,
-    memory: &mut Memory,
-    trial: &mut Trial,
-    index: AllocationIx,
-) -> bool {
+pub(crate) fn assign_by_moving(objects: &Objects, memory: &mut Memory, trial: &mut Trial, index: AllocationIx) -> bool {
     let members = movable_in(objects, memory, trial, Pool::System);
     let movable = members.iter().map(|&(_, range)| Movable { range, alignment: PAGE_SIZE_64K });
     let (movable, size) = (Vec::from_iter(movable), objects[index].size);
@@ -166,7 +150,7 @@ pub(crate) fn assign_by_moving(
 }
 
 /// A member is in the aperture from now on, at `range`; unless it is there already.
-pub(crate) fn note_in_aperture(objects: &mut Objects, trial: &mut Trial, member: AllocationIx, range: Extent) {
+pub(crate) fn note_in_aperture(objects: &Objects, trial: &mut Trial, member: AllocationIx, range: Extent) {
     let is_shown_there = |place| matches!(place, Place::Aperture(page) if page.bytes() == range.offset);
     let stays = objects[member].place.is_some_and(is_shown_there);
     let target = (!stays).then_some(Target::Aperture);
@@ -174,7 +158,7 @@ pub(crate) fn note_in_aperture(objects: &mut Objects, trial: &mut Trial, member:
     placement::note_member(trial, member, target);
 }
 
-pub(crate) fn assign_at(memory: &mut Memory, trial: &mut Trial, index: AllocationIx, range: Extent) {
+fn assign_at(memory: &mut Memory, trial: &mut Trial, index: AllocationIx, range: Extent) {
     let assigned = memory.aperture.assign(index, range.size, Some(range.offset));
     debug_assert_eq!(assigned, Some(range), "the plan of moves says that it is unassigned");
     trial.done.push(Done::Assigned(index));

@@ -1,15 +1,14 @@
 use alloc::collections::BTreeSet;
 
 use crate::{
-    adapter::pool::{PerPool, Pool},
     addresses,
+    budget::pool::{PerPool, Pool},
     gpu_va::{Mapping, TableKey},
     id::{AllocationIx, DeviceIx, SubmissionNo},
     objects::{Objects, allocation::AllocationState, spans::SpanNo},
     residency::views,
     state::State,
 };
-
 /// What it takes to bring allocations in for a device, in bytes.
 #[derive(Default)]
 pub(crate) struct Needs {
@@ -64,7 +63,7 @@ pub(crate) fn has_room_for(state: &State, device: DeviceIx, position: Submission
 /// Where it fits without a victim once the dead and the offered are gone, that is waited for while work of the device runs:
 /// copying living content out and in again costs more. When nothing runs any more, what dies may itself wait for this
 /// request.
-pub(crate) fn has_room_in(state: &State, pool: Pool, device: DeviceIx, position: SubmissionNo, needs: &Needs) -> bool {
+fn has_room_in(state: &State, pool: Pool, device: DeviceIx, position: SubmissionNo, needs: &Needs) -> bool {
     let (missing, kept) = (needs.missing[pool], needs.kept[pool]);
     let (available, evictable) = (state.memory.available(pool), &state.residency.evictable[pool]);
     if missing <= available {
@@ -82,7 +81,7 @@ pub(crate) fn has_room_in(state: &State, pool: Pool, device: DeviceIx, position:
 }
 
 /// Bytes of destroyed allocations that are held only for submissions of the device up to `position`.
-pub(crate) fn dying_bytes(objects: &Objects, pool: Pool, device: DeviceIx, position: SubmissionNo) -> u64 {
+fn dying_bytes(objects: &Objects, pool: Pool, device: DeviceIx, position: SubmissionNo) -> u64 {
     let lapsing = objects[device].lapsing.up_to(position);
     let dying = lapsing.filter(|&(last, index)| {
         let allocation = &objects[index];

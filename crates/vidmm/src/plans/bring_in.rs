@@ -1,7 +1,7 @@
 use alloc::{collections::BTreeSet, vec::Vec};
 
 use crate::{
-    adapter::pool::Pool,
+    budget::pool::Pool,
     event::EvictReason,
     gpu_va::Mapping,
     id::{AllocationIx, DeviceIx, PlanNo},
@@ -15,7 +15,6 @@ use crate::{
     residency::place,
     state::State,
 };
-
 impl Plans {
     /// Whether the allocation is where it is to be, with its content, and nothing is under way for it.
     pub(crate) fn is_in_place(&self, state: &State, index: AllocationIx) -> bool {
@@ -59,8 +58,8 @@ impl Plans {
                 }
             }
         }
-        numbers.extend(self.finish(&mut state.moment, &mut state.objects, draft));
-        state.shares.withdraw_promise(&mut state.objects, device);
+        numbers.extend(self.finish(&mut state.moment, &state.objects, draft));
+        state.shares.withdraw_promise(&state.objects, device);
         state.residency.hold_granted(
             &state.adapter,
             &mut state.moment,
@@ -69,7 +68,7 @@ impl Plans {
             device,
             items,
         );
-        state.shares.renew_promise(&mut state.objects, device);
+        state.shares.renew_promise(&state.objects, device);
         // What was held when it was asked for may have lapsed since.
         items.iter().for_each(|&(index, _)| {
             state.residency.let_go(&state.adapter, &mut state.moment, &mut state.objects, &mut state.memory, index)
@@ -83,7 +82,7 @@ impl Plans {
         numbers.push(state.objects[index].last_plan);
         state.objects[index].add_mapping(mapping);
         self.plan_entries(&state.adapter, &mut state.objects, &mut draft, index, mapping, true);
-        numbers.extend(self.finish(&mut state.moment, &mut state.objects, draft));
+        numbers.extend(self.finish(&mut state.moment, &state.objects, draft));
         numbers
     }
 
@@ -106,12 +105,12 @@ impl Plans {
         if !list::try_list(state, &mut trial, device, &members) {
             return None;
         }
-        let verdict = placement::conclude(&mut state.objects, &mut state.memory, trial);
+        let verdict = placement::conclude(&state.objects, &mut state.memory, trial);
         Some(self.carry_out_verdict(state, device, &members, verdict))
     }
 
     /// Work of the devices that hold an allocation waits for the plan that has moved it.
-    pub(crate) fn await_move(&mut self, objects: &mut Objects, index: AllocationIx) {
+    fn await_move(&self, objects: &mut Objects, index: AllocationIx) {
         let plan = objects[index].last_plan;
         let holders = objects[index].entries().filter(|(_, entry)| entry.is_holding());
         for device in Vec::from_iter(holders.map(|(device, _)| device)) {
@@ -121,7 +120,7 @@ impl Plans {
 }
 
 pub(crate) fn hold_list(state: &mut State, device: DeviceIx, items: &Items) {
-    state.shares.withdraw_promise(&mut state.objects, device);
+    state.shares.withdraw_promise(&state.objects, device);
     state.residency.hold_granted(
         &state.adapter,
         &mut state.moment,
@@ -130,7 +129,7 @@ pub(crate) fn hold_list(state: &mut State, device: DeviceIx, items: &Items) {
         device,
         items,
     );
-    state.shares.renew_promise(&mut state.objects, device);
+    state.shares.renew_promise(&state.objects, device);
     // What was held when it was asked for may have lapsed since.
     items.iter().for_each(|&(index, _)| {
         state.residency.let_go(&state.adapter, &mut state.moment, &mut state.objects, &mut state.memory, index)
@@ -186,7 +185,7 @@ impl Plans {
             }
             self.plan_in(state, &mut draft, index);
         }
-        numbers.extend(self.finish(&mut state.moment, &mut state.objects, draft));
+        numbers.extend(self.finish(&mut state.moment, &state.objects, draft));
         moving.iter().for_each(|&index| self.await_move(&mut state.objects, index));
         self.stream.unretired(numbers)
     }

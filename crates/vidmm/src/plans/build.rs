@@ -2,6 +2,7 @@
 
 use crate::{
     adapter::Adapter,
+    addresses::IoMmuRange,
     buggify::Unlikely,
     contract::{
         BuildPagingBuffer, BuildStatus, DmaBuffer, EngineFence, Host, Kmd, KmdContextHandle, NotifyAllocFlags, Packet,
@@ -14,12 +15,11 @@ use crate::{
     },
     id::{DeviceIx, PlanNo},
     moment::{Moment, Output, Statistics},
-    plans::{BuildEnv, IoMmuRange, Plans, Step, expand},
+    plans::{BuildEnv, Plans, Step, expand},
     planted::PlantedBug,
     state::State,
     units::{PAGE_SIZE, PhysicalAddress, SegmentId},
 };
-
 /// Paging buffers that exist at most: what is beyond waits for one to come back (U-4, D14).
 const PAGING_BUFFERS_MAX: usize = 16;
 
@@ -133,7 +133,7 @@ impl Plans {
     }
 
     /// Does the host's steps that are next; `false` when one must wait until what was built before has completed.
-    pub(crate) fn do_host_steps(&mut self, state: &mut State, kmd: &mut dyn Kmd, host: &mut dyn Host) -> bool {
+    fn do_host_steps(&mut self, state: &mut State, kmd: &mut dyn Kmd, host: &mut dyn Host) -> bool {
         while let Some(&step) = self.builder.steps.front() {
             let plan = self.builder.plan;
             match step {
@@ -157,7 +157,7 @@ impl Plans {
     }
 
     /// Makes sure that there is a step to do; `false` when the stream is empty, with nothing left unsubmitted.
-    pub(crate) fn next_step(&mut self, state: &mut State, kmd: &mut dyn Kmd) -> bool {
+    fn next_step(&mut self, state: &mut State, kmd: &mut dyn Kmd) -> bool {
         while self.builder.steps.is_empty() {
             let Some((number, plan, cursor)) = self.stream.head() else {
                 self.submit_paging_buffer(state, kmd);
@@ -186,7 +186,7 @@ impl Plans {
         true
     }
 
-    pub(crate) fn take_buffer(&mut self, adapter: &Adapter) -> bool {
+    fn take_buffer(&mut self, adapter: &Adapter) -> bool {
         let builder = &mut self.builder;
         builder.current = builder.pool.pop();
         if builder.current.is_none() && builder.buffers < PAGING_BUFFERS_MAX {
@@ -197,7 +197,7 @@ impl Plans {
         builder.current.is_some()
     }
 
-    pub(crate) fn build_operation(&mut self, adapter: &Adapter, moment: &mut Moment, kmd: &mut dyn Kmd) -> Built {
+    fn build_operation(&mut self, adapter: &Adapter, moment: &mut Moment, kmd: &mut dyn Kmd) -> Built {
         let builder = &mut self.builder;
         let (plan, system_context) = (builder.plan, builder.system_context);
         let buffer = builder.current.as_mut().expect("a buffer was taken");
@@ -269,7 +269,7 @@ impl Plans {
     }
 
     /// Hands the buffer that is being built to the paging engine, if anything is in it.
-    pub(crate) fn submit_paging_buffer(&mut self, state: &mut State, kmd: &mut dyn Kmd) {
+    fn submit_paging_buffer(&mut self, state: &mut State, kmd: &mut dyn Kmd) {
         let Some(buffer) = self.builder.current.take_if(|buffer| !buffer.is_empty()) else { return };
         let engine = state.adapter.paging_engine;
         let fence_id = state.engines.engines[engine as usize].push(alloc::vec::Vec::new(), PacketWork::Paging);

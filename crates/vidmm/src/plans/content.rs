@@ -20,7 +20,7 @@ impl Plans {
     /// Commits a backing store. Where the host has none left, offered allocations that allow it are decommitted for it, those
     /// of lower priority first.
     pub(crate) fn commit_backing_store(
-        &mut self,
+        &self,
         state: &mut State,
         host: &mut dyn Host,
         size: u64,
@@ -41,7 +41,7 @@ impl Plans {
     }
 
     /// Offered allocations that allow it and are in no memory, the least wanted first.
-    pub(crate) fn decommittable(&self, objects: &Objects, residency: &Residents) -> Vec<AllocationIx> {
+    fn decommittable(&self, objects: &Objects, residency: &Residents) -> Vec<AllocationIx> {
         let mut candidates: Vec<(OfferPriority, AllocationIx)> = Vec::new();
         for (&index, offer) in &residency.offers {
             let allocation = &objects[index];
@@ -60,7 +60,7 @@ impl Plans {
 }
 
 /// Decommits those of `offered`, in their order, until `size` bytes are free.
-pub(crate) fn decommit_offered(
+fn decommit_offered(
     moment: &mut Moment,
     objects: &mut Objects,
     host: &mut dyn Host,

@@ -32,7 +32,7 @@ impl Plans {
         let allocation = &state.objects[index];
         let is_in_draft = draft.decided && allocation.last_plan == self.stream.next_number();
         if is_in_draft && (state.adapter.is_behind_io_mmu() || allocation.place.is_some()) {
-            self.park_draft(&mut state.moment, &mut state.objects, draft);
+            self.park_draft(&mut state.moment, &state.objects, draft);
         }
     }
 
@@ -42,7 +42,7 @@ impl Plans {
     }
 
     /// Parks what is left in `draft`. Returns the numbers of all its plans.
-    pub(crate) fn finish(&mut self, moment: &mut Moment, objects: &mut Objects, mut draft: Draft) -> Vec<PlanNo> {
+    pub(crate) fn finish(&mut self, moment: &mut Moment, objects: &Objects, mut draft: Draft) -> Vec<PlanNo> {
         if draft.decided {
             self.park_draft(moment, objects, &mut draft);
         }
@@ -50,13 +50,13 @@ impl Plans {
     }
 
     /// Parks what is in `draft` if it has grown large enough, and begins another plan.
-    pub(crate) fn park_if_full(&mut self, moment: &mut Moment, objects: &mut Objects, draft: &mut Draft) {
+    pub(crate) fn park_if_full(&mut self, moment: &mut Moment, objects: &Objects, draft: &mut Draft) {
         if draft.plan.bytes() >= PLAN_BYTES {
             self.park_draft(moment, objects, draft);
         }
     }
 
-    pub(crate) fn park_draft(&mut self, moment: &mut Moment, objects: &mut Objects, draft: &mut Draft) {
+    fn park_draft(&mut self, moment: &mut Moment, objects: &Objects, draft: &mut Draft) {
         let plan = core::mem::take(&mut draft.plan);
         draft.decided = false;
         let number = self.stream.next_number();

@@ -4,6 +4,7 @@ use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::{
     adapter::Adapter,
+    addresses::IoMmuRange,
     buggify::{Buggify, Unlikely},
     contract::{
         DiscardContent, DiscardContentFlags, Fill, FillVirtual, FlushTlb, KmdAllocationHandle, MapApertureFlags,
@@ -15,8 +16,8 @@ use crate::{
     id::ProcessIx,
     objects::process::Processes,
     plans::{
-        ApertureRange, Coming, IoMmuRange, Leaving, Notice, PageIn, PageOut, Plan, PteRange, PteTarget, PteWriter,
-        Step, UnlinkedTable, UnmapNotice, Windows,
+        ApertureRange, Coming, Leaving, Notice, PageIn, PageOut, Plan, PteRange, PteTarget, PteWriter, Step,
+        UnlinkedTable, UnmapNotice, Windows,
         table::{initialise, unlink},
     },
     planted::PlantedBug,

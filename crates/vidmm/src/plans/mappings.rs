@@ -17,7 +17,7 @@ use crate::{
 impl Plans {
     /// Writes into `draft` that a mapping shows its allocation, or no longer, with the allocation where it is.
     pub(crate) fn plan_entries(
-        &mut self,
+        &self,
         adapter: &Adapter,
         objects: &mut Objects,
         draft: &mut Draft,

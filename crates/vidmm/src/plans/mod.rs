@@ -27,7 +27,7 @@ pub(crate) use plan::{
     ApertureRange, Coming, Leaving, Notice, PageIn, PageOut, Plan, PlannedTable, PteRange, Retire, Rotation,
     UnlinkedTable, UnmapNotice,
 };
-pub(crate) use step::{IoMmuRange, Step};
+pub(crate) use step::Step;
 pub(crate) use stream::{Abandoned, Stream};
 pub(crate) use table::{initialise_table, root_page_table};
 pub(crate) use window::{PteTarget, PteWriter, Windows};

@@ -29,14 +29,13 @@
 use alloc::vec::Vec;
 
 use crate::{
+    addresses::IoMmuRange,
     contract::{KmdAllocationHandle, KmdProcessHandle, NotifyAllocFlags},
     data::extents::Extents,
     gpu_va::{Mapping, TableKey},
     id::{AllocationId, AllocationIx, DeviceIx, PlanNo, ProcessIx, SubmissionNo},
-    plans::IoMmuRange,
     units::{PhysicalAddress, SegmentId},
 };
-
 /// What is decided, and not yet carried out.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {

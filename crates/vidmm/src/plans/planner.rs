@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 
 use crate::{
-    adapter::{Adapter, NotificationRevision, pool::Pool},
+    adapter::{Adapter, NotificationRevision},
+    budget::pool::Pool,
     contract::NotifyAllocFlags,
     data::extents::Extents,
     event::{ContentSource, Event, EvictReason},
@@ -24,7 +25,6 @@ use crate::{
     state::State,
     units::{Extent, GpuVirtualAddress, PAGE_SIZE_64K, PhysicalAddress},
 };
-
 impl Plans {
     /// Writes into `draft` that `index` becomes resident where its device's list counts it. There must be room, if all that is
     /// evictable there goes.
@@ -38,15 +38,10 @@ impl Plans {
             }
         };
         record_placed(state, index, content);
-        self.park_if_full(&mut state.moment, &mut state.objects, draft);
+        self.park_if_full(&mut state.moment, &state.objects, draft);
     }
 
-    pub(crate) fn plan_into_memory(
-        &mut self,
-        state: &mut State,
-        draft: &mut Draft,
-        index: AllocationIx,
-    ) -> ContentSource {
+    fn plan_into_memory(&mut self, state: &mut State, draft: &mut Draft, index: AllocationIx) -> ContentSource {
         let Allocation { size, handle, backing_store, state: content, .. } = state.objects[index];
         let mut extents = match state.adapter.is_physical() {
             false => self.take(state, draft, size),
@@ -84,8 +79,8 @@ impl Plans {
     }
 
     /// Takes the range of the linear memory segment that a portion's decision has assigned to an allocation.
-    pub(crate) fn take_assigned(
-        &mut self,
+    fn take_assigned(
+        &self,
         objects: &mut Objects,
         memory: &mut Memory,
         draft: &mut Draft,
@@ -102,12 +97,7 @@ impl Plans {
     }
 
     /// Its content is where its backing store is, and reads as zero if it never had any: nothing is filled (I24).
-    pub(crate) fn plan_into_system(
-        &mut self,
-        state: &mut State,
-        draft: &mut Draft,
-        index: AllocationIx,
-    ) -> ContentSource {
+    pub(crate) fn plan_into_system(&self, state: &mut State, draft: &mut Draft, index: AllocationIx) -> ContentSource {
         let Allocation { size, handle, backing_store, .. } = state.objects[index];
         let mut after = Vec::new();
         state.memory.commit.take(size, &mut after);
@@ -127,7 +117,7 @@ impl Plans {
 
     /// Notes the place of an allocation, and that its mappings show it there.
     pub(crate) fn place(
-        &mut self,
+        &self,
         adapter: &Adapter,
         objects: &mut Objects,
         draft: &mut Draft,
@@ -190,7 +180,7 @@ impl Plans {
 
     /// Writes into `draft` that a table that has its place is initialised and linked.
     pub(crate) fn plan_table_content(
-        &mut self,
+        &self,
         objects: &mut Objects,
         draft: &mut Draft,
         process: ProcessIx,
@@ -277,8 +267,8 @@ impl Plans {
         });
     }
 
-    pub(crate) fn plan_out_of_memory(
-        &mut self,
+    fn plan_out_of_memory(
+        &self,
         state: &mut State,
         draft: &mut Draft,
         index: AllocationIx,
@@ -296,19 +286,14 @@ impl Plans {
             return;
         }
         let Allocation { handle, size, backing_store, .. } = state.objects[index];
-        let through_aperture = self.lend_aperture(&mut state.objects, &mut state.memory, index);
+        let through_aperture = self.lend_aperture(&state.objects, &mut state.memory, index);
         draft.plan.copy_out(PageOut { handle, size, extents, backing_store, through_aperture });
         state.moment.statistics.bytes_paged_out += size;
         state.moment.statistics.evictions_copied += 1;
     }
 
     /// The range of the aperture through which an allocation leaves, if its driver wants that and there is one (SEG-45).
-    pub(crate) fn lend_aperture(
-        &mut self,
-        objects: &mut Objects,
-        memory: &mut Memory,
-        index: AllocationIx,
-    ) -> Option<u64> {
+    fn lend_aperture(&self, objects: &Objects, memory: &mut Memory, index: AllocationIx) -> Option<u64> {
         let wants = objects.patched.get(&index).is_some_and(|patched| patched.leaves_through_aperture);
         let size = objects[index].size;
         let is_possible = wants && size <= memory.commit.available();
@@ -317,8 +302,8 @@ impl Plans {
     }
 
     /// The driver is notified, unless the content is discarded or moves to the memory segment (NTF-03, NTF-07, U-15).
-    pub(crate) fn plan_out_of_system(
-        &mut self,
+    fn plan_out_of_system(
+        &self,
         state: &mut State,
         draft: &mut Draft,
         index: AllocationIx,
@@ -352,13 +337,7 @@ impl Plans {
         }
     }
 
-    pub(crate) fn plan_out_of_aperture(
-        &mut self,
-        state: &mut State,
-        draft: &mut Draft,
-        index: AllocationIx,
-        offset: u64,
-    ) {
+    fn plan_out_of_aperture(&self, state: &mut State, draft: &mut Draft, index: AllocationIx, offset: u64) {
         let Allocation { handle, size, backing_store, .. } = state.objects[index];
         state.memory.aperture.hide(self.stream.next_number(), Extent { offset, size });
         if !state.adapter.has_bug(PlantedBug::KeepAperture) {
@@ -383,7 +362,7 @@ pub(crate) fn record_placed(state: &mut State, index: AllocationIx, content: Con
 }
 
 /// Without GPU virtual addresses the driver is told that content is left behind, unless its allocation was destroyed (U-13).
-pub(crate) fn plan_discard_content(
+fn plan_discard_content(
     adapter: &Adapter,
     objects: &Objects,
     draft: &mut Draft,

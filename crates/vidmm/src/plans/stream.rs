@@ -10,9 +10,10 @@ use alloc::{
 };
 
 use crate::{
+    addresses::IoMmuRange,
     data::ordered_set::OrderedSet,
     id::{DeviceIx, PlanNo},
-    plans::{Cursor, IoMmuRange, Plan},
+    plans::{Cursor, Plan},
 };
 
 /// All plans that have not retired.

@@ -18,7 +18,7 @@ pub(super) fn initialise(table: &PlannedTable, env: &mut BuildEnv<'_>, steps: &m
 
 /// The entry of the parent of a table that was freed says what is there now: nothing, or only the table for pages of the other
 /// size.
-pub(super) fn unlink(table: &UnlinkedTable, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+pub(super) fn unlink(table: &UnlinkedTable, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) {
     let process = &env.processes[table.process];
     steps.push_back(link(env.adapter, process.handle, &process.tables, table.child, table.parent));
 }

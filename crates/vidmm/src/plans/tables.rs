@@ -3,8 +3,9 @@
 use alloc::{collections::BTreeSet, vec::Vec};
 
 use crate::{
-    adapter::{Adapter, pool::Pool},
+    adapter::Adapter,
     addresses,
+    budget::pool::Pool,
     contract::Host,
     event::{Event, error::PageTableError},
     gpu_va::{Mapping, Table, TableKey},
@@ -17,7 +18,6 @@ use crate::{
     state::State,
     units::{Extent, GpuVirtualAddress, PageSize},
 };
-
 impl Plans {
     /// Plans the root tables of new processes, as there is room: no work runs without (GVA-17).
     pub(crate) fn plan_roots(&mut self, state: &mut State) {
@@ -34,7 +34,7 @@ impl Plans {
             state.addresses.rootless.pop_first();
             let mut draft = Draft::default();
             self.plan_table(state, &mut draft, process, root);
-            self.finish(&mut state.moment, &mut state.objects, draft);
+            self.finish(&mut state.moment, &state.objects, draft);
         }
     }
 }
@@ -69,7 +69,7 @@ pub(crate) fn set_tables_aside(
     Ok(())
 }
 
-pub(crate) fn commit_system_tables(
+fn commit_system_tables(
     adapter: &Adapter,
     objects: &mut Objects,
     host: &mut dyn Host,
@@ -121,13 +121,7 @@ impl Plans {
         }
     }
 
-    pub(crate) fn free_tables(
-        &mut self,
-        state: &mut State,
-        host: &mut dyn Host,
-        process: ProcessIx,
-        keys: Vec<TableKey>,
-    ) {
+    fn free_tables(&mut self, state: &mut State, host: &mut dyn Host, process: ProcessIx, keys: Vec<TableKey>) {
         let mut draft = Draft::default();
         let mut freed = Vec::new();
         // Leaves come first: while a table stays, so does its parent.
@@ -151,11 +145,11 @@ impl Plans {
         for key in freed {
             self.plan_unlink(&state.adapter, &mut state.objects, &mut draft, process, key);
         }
-        self.finish(&mut state.moment, &mut state.objects, draft);
+        self.finish(&mut state.moment, &state.objects, draft);
     }
 
     /// Whether a plan under way writes to a table, or to its parent's entry: for the pages of another size, too.
-    pub(crate) fn is_table_in_use(&self, objects: &Objects, process: ProcessIx, key: TableKey, table: &Table) -> bool {
+    fn is_table_in_use(&self, objects: &Objects, process: ProcessIx, key: TableKey, table: &Table) -> bool {
         let sides = [PageSize::Kib4, PageSize::Kib64].map(|page_size| TableKey { page_size, ..key });
         let tables = &objects[process].tables;
         let numbers = sides.into_iter().filter_map(|side| tables.get(side)).map(|side| side.plan);
@@ -163,8 +157,8 @@ impl Plans {
     }
 
     /// Writes into `draft` that the memory of a table is free.
-    pub(crate) fn plan_table_away(
-        &mut self,
+    fn plan_table_away(
+        &self,
         state: &mut State,
         draft: &mut Draft,
         host: &mut dyn Host,
@@ -203,8 +197,8 @@ impl Plans {
     }
 
     /// Writes into `draft` that the parent of a freed table, if that stays, does not point to it any more.
-    pub(crate) fn plan_unlink(
-        &mut self,
+    fn plan_unlink(
+        &self,
         adapter: &Adapter,
         objects: &mut Objects,
         draft: &mut Draft,

@@ -79,7 +79,7 @@ impl Plans {
 
     /// Writes into `draft` that a mapping, which is on no list any more, shows its allocation no longer.
     pub(crate) fn plan_mapping_away(
-        &mut self,
+        &self,
         adapter: &Adapter,
         objects: &mut Objects,
         draft: &mut Draft,
@@ -90,8 +90,8 @@ impl Plans {
     }
 
     /// The entries of `hidden` become invalid; after that the addresses of `freed` are free.
-    pub(crate) fn plan_freed(
-        &mut self,
+    fn plan_freed(
+        &self,
         adapter: &Adapter,
         objects: &mut Objects,
         draft: &mut Draft,
@@ -105,7 +105,7 @@ impl Plans {
     }
 
     /// Work of a process, of which nothing is in flight, waits for the plan that is written.
-    pub(crate) fn await_cut(&mut self, objects: &mut Objects, process: ProcessIx) {
+    fn await_cut(&self, objects: &mut Objects, process: ProcessIx) {
         let number = self.stream.next_number();
         for device in Vec::from_iter(objects[process].devices.iter().copied()) {
             self.await_plan(objects, device, number);
@@ -113,7 +113,7 @@ impl Plans {
     }
 
     /// Work of a device that is not handed out yet waits for a plan.
-    pub(crate) fn await_plan(&mut self, objects: &mut Objects, device: DeviceIx, plan: PlanNo) {
+    pub(crate) fn await_plan(&self, objects: &mut Objects, device: DeviceIx, plan: PlanNo) {
         let stream = &self.stream;
         let awaited = &mut objects[device].refreshes;
         awaited.retain(|&plan| !stream.is_retired(plan));

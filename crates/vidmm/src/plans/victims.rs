@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    adapter::pool::Pool,
+    budget::pool::Pool,
     data::extents::Extents,
     event::EvictReason,
     id::AllocationIx,
@@ -14,12 +14,11 @@ use crate::{
     state::State,
     units::Extent,
 };
-
 impl Plans {
     /// Takes `bytes` of the memory segment, making victims until there is room.
     pub(crate) fn take(&mut self, state: &mut State, draft: &mut Draft, bytes: u64) -> Extents {
         while state.memory.placer.available() < bytes
-            || state.residency.evicts_more(&mut state.moment, &mut state.objects, Pool::Memory)
+            || state.residency.evicts_more(&mut state.moment, &state.objects, Pool::Memory)
         {
             let (victim, reason) = state.residency.next_victim(&state.objects, Pool::Memory);
             self.plan_out(state, draft, victim, reason);
@@ -49,7 +48,7 @@ impl Plans {
             }
         }
         while state.memory.commit.available() < state.objects[index].size
-            || state.residency.evicts_more(&mut state.moment, &mut state.objects, Pool::System)
+            || state.residency.evicts_more(&mut state.moment, &state.objects, Pool::System)
         {
             let (victim, reason) = state.residency.next_victim(&state.objects, Pool::System);
             self.plan_out(state, draft, victim, reason);
@@ -57,7 +56,7 @@ impl Plans {
     }
 
     /// A victim becomes resident in implicit system memory, in the plan that takes it out of the memory segment.
-    pub(crate) fn demote(&mut self, state: &mut State, draft: &mut Draft, index: AllocationIx) {
+    fn demote(&self, state: &mut State, draft: &mut Draft, index: AllocationIx) {
         let content = self.plan_into_system(state, draft, index);
         planner::record_placed(state, index, content);
         state.moment.statistics.demotions += 1;
@@ -71,7 +70,7 @@ impl Plans {
 }
 
 /// Whether a victim of the memory segment stays resident in implicit system memory: where nobody must go for it.
-pub(crate) fn can_be_demoted(objects: &Objects, memory: &Memory, index: AllocationIx) -> bool {
+fn can_be_demoted(objects: &Objects, memory: &Memory, index: AllocationIx) -> bool {
     let allocation = &objects[index];
     let may_be_there = allocation.state.contains(AllocationState::MAY_BE_IN_SYSTEM);
     may_be_there && !objects.is_worthless(index) && memory.commit.available() >= allocation.size

@@ -71,7 +71,7 @@ pub(crate) fn rotate(
 
 impl Plans {
     /// A plan has entered the stream: what it moves is not seen until it has retired.
-    pub(crate) fn conceal(&mut self, state: &mut State, host: &mut dyn Host, plan: PlanNo) {
+    pub(crate) fn conceal(&self, state: &mut State, host: &mut dyn Host, plan: PlanNo) {
         let rotations = self.stream.get(plan).map_or(&[][..], |plan| &plan.rotate);
         for index in Vec::from_iter(rotations.iter().map(|rotation| rotation.allocation)) {
             if let Some(lock) = state.residency.locks.get_mut(&index) {

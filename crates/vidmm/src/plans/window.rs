@@ -8,17 +8,17 @@ use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::{
     adapter::Adapter,
+    addresses::IoMmuRange,
     contract::{
         FlushTlb, KmdAllocationHandle, KmdProcessHandle, PagingOperation, Pte, PteFlags, PteRun, RootPageTable,
         UpdatePageTable, UpdatePageTableFlags,
     },
     data::extents::Extents,
     gpu_va::{PageTables, TableKey, leaf_runs},
-    plans::{IoMmuRange, Step},
+    plans::Step,
     planted::PlantedBug,
     units::{Extent, GpuVirtualAddress, PageSize, PhysicalAddress, SegmentId},
 };
-
 /// The paging process: its address space, and who it is.
 #[derive(Debug)]
 pub(crate) struct Windows {

@@ -23,7 +23,7 @@ use crate::{
 /// The adapter is to be reset, and no device is to blame.
 pub(crate) fn begin_adapter_reset(
     state: &mut State,
-    plans: &mut Plans,
+    plans: &Plans,
     requests: &mut Requests,
     work: &mut Work,
     cause: DeviceErrorReason,
@@ -36,7 +36,7 @@ pub(crate) fn begin_adapter_reset(
 /// (FLT-31).
 pub(crate) fn begin_adapter_reset_for(
     state: &mut State,
-    plans: &mut Plans,
+    plans: &Plans,
     requests: &mut Requests,
     work: &mut Work,
     cause: DeviceErrorReason,
@@ -71,7 +71,7 @@ pub(crate) fn begin_adapter_reset_for(
 }
 
 /// The devices that own what paging buffers under way are about (FLT-23).
-pub(crate) fn owners_under_way(objects: &Objects, plans: &Plans) -> Vec<DeviceIx> {
+fn owners_under_way(objects: &Objects, plans: &Plans) -> Vec<DeviceIx> {
     let is_under_way = |last_plan| !plans.stream.is_retired(last_plan) && !plans.stream.is_parked(last_plan);
     let named = objects.allocations.iter().filter(|(_, allocation)| is_under_way(allocation.last_plan));
     named.map(|(_, allocation)| allocation.device).collect()
@@ -103,7 +103,7 @@ pub(crate) fn clean_up(
 }
 
 /// No packet is under way any more.
-pub(crate) fn abort_all(state: &mut State, plans: &mut Plans, requests: &mut Requests, work: &mut Work) {
+fn abort_all(state: &mut State, plans: &mut Plans, requests: &mut Requests, work: &mut Work) {
     state.engines.recovery.engines.clear();
     let reason = Some(DeviceErrorReason::AdapterReset);
     for returned in core::mem::take(&mut state.engines.recovery.returned) {

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    adapter::pool::{PerPool, Pool},
+    budget::pool::{PerPool, Pool},
     event::{
         Event,
         error::{DeviceErrorReason, DeviceInError},
@@ -18,7 +18,6 @@ use crate::{
     state::State,
     work::{self, Work},
 };
-
 /// No more work of the device is accepted or dispatched, what waits for its fences waits no longer, and what it made
 /// resident is given back. It is told once.
 pub(crate) fn put_device_in_error(
@@ -50,7 +49,7 @@ pub(crate) fn put_device_in_error(
     state.moment.stirred = true;
 }
 
-pub(crate) fn drop_queued_work(state: &mut State, requests: &mut Requests, work: &mut Work, index: DeviceIx) {
+fn drop_queued_work(state: &mut State, requests: &mut Requests, work: &mut Work, index: DeviceIx) {
     let of_device = |queued: &&Queued| state.objects[queued.context].device == index;
     for queued in Vec::from_iter(work.queued.iter().filter(of_device).copied()) {
         work.queued.remove(&queued);
@@ -74,11 +73,11 @@ pub(crate) fn drop_queued_work(state: &mut State, requests: &mut Requests, work:
 }
 
 /// Takes everything off a device's list, as Evict would, however often it is on it. Work under way still has it.
-pub(crate) fn empty_list(state: &mut State, device: DeviceIx) {
+fn empty_list(state: &mut State, device: DeviceIx) {
     let last = state.objects[device].submitted;
     let listed = Vec::from_iter(holds::named_by_list(&state.objects, device));
     let mut left: PerPool<u64> = PerPool::default();
-    state.shares.withdraw_promise(&mut state.objects, device);
+    state.shares.withdraw_promise(&state.objects, device);
     for index in listed {
         let is_open = state.objects[index].entry(device).is_some();
         if !is_open || state.objects[index].entry_mut(device).count == 0 {
@@ -100,7 +99,7 @@ pub(crate) fn empty_list(state: &mut State, device: DeviceIx) {
             effect,
         );
     }
-    state.shares.renew_promise(&mut state.objects, device);
+    state.shares.renew_promise(&state.objects, device);
     for pool in Pool::ALL.into_iter().filter(|&pool| left[pool] > 0) {
         let bytes = state.objects[device].list[pool].now() - left[pool];
         state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, pool, bytes);

@@ -74,7 +74,7 @@ pub(crate) fn take_in(engines: &mut Engines, engine: u32, returned: ReturnedBuff
 }
 
 /// An engine that has answered has nothing left.
-pub(crate) fn expect_nothing_more(moment: &mut Moment, engines: &mut Engines, engine: u32) {
+pub(crate) fn expect_nothing_more(moment: &mut Moment, engines: &Engines, engine: u32) {
     if let Some(missing) = engines.engines[engine as usize].in_flight.front() {
         let missing = EngineFence { engine, fence_id: missing.fence_id };
         moment.fail(Violation::PacketNotReturned { missing });
@@ -84,7 +84,7 @@ pub(crate) fn expect_nothing_more(moment: &mut Moment, engines: &mut Engines, en
 /// An engine is to be reset.
 pub(crate) fn condemn(
     state: &mut State,
-    plans: &mut Plans,
+    plans: &Plans,
     requests: &mut Requests,
     work: &mut Work,
     engine: u32,
@@ -106,13 +106,7 @@ pub(crate) fn condemn(
 
 /// One step of the recovery of engines: who must yield too, who is reset, and when all have answered, what runs again.
 #[inline(never)]
-pub(crate) fn recover(
-    state: &mut State,
-    plans: &mut Plans,
-    requests: &mut Requests,
-    work: &mut Work,
-    kmd: &mut dyn Kmd,
-) {
+pub(crate) fn recover(state: &mut State, plans: &Plans, requests: &mut Requests, work: &mut Work, kmd: &mut dyn Kmd) {
     if state.engines.recovery.engines.is_empty() || !state.engines.recovery.is_working() {
         return;
     }
@@ -130,7 +124,7 @@ pub(crate) fn recover(
 }
 
 /// Engines that a reset harms yield first (FLT-26).
-pub(crate) fn ask_dependent_engines(moment: &mut Moment, engines: &mut Engines, kmd: &mut dyn Kmd) {
+fn ask_dependent_engines(moment: &mut Moment, engines: &mut Engines, kmd: &mut dyn Kmd) {
     for engine in 0..engines.engines.len() as u32 {
         let Some(Phase::Condemned { asked: asked @ false, .. }) = engines.recovery.engines.get_mut(&engine) else {
             continue;
@@ -147,7 +141,7 @@ pub(crate) fn ask_dependent_engines(moment: &mut Moment, engines: &mut Engines, 
 }
 
 /// Engines with packets that wait for one which gives its own back yield too: those packets will have other fences.
-pub(crate) fn ask_waiting_engines(state: &mut State) {
+fn ask_waiting_engines(state: &mut State) {
     let mut settled = false;
     while !settled {
         settled = true;
@@ -166,7 +160,7 @@ pub(crate) fn ask_waiting_engines(state: &mut State) {
     }
 }
 
-pub(crate) fn reset_condemned(moment: &mut Moment, engines: &mut Engines) {
+fn reset_condemned(moment: &mut Moment, engines: &mut Engines) {
     let until = moment.now.saturating_add(engines.tdr.ddi_delay);
     for engine in 0..engines.engines.len() as u32 {
         let Some(&Phase::Condemned { reason, first, .. }) = engines.recovery.engines.get(&engine) else { continue };
@@ -184,13 +178,7 @@ pub(crate) fn reset_condemned(moment: &mut Moment, engines: &mut Engines) {
 
 /// Hands out again what engines gave back, in the order in which it was: paging buffers with the fences that they had,
 /// others with new ones (FLT-23).
-pub(crate) fn resubmit(
-    state: &mut State,
-    plans: &mut Plans,
-    requests: &mut Requests,
-    work: &mut Work,
-    kmd: &mut dyn Kmd,
-) {
+fn resubmit(state: &mut State, plans: &Plans, requests: &mut Requests, work: &mut Work, kmd: &mut dyn Kmd) {
     let mut returned = core::mem::take(&mut state.engines.recovery.returned);
     let paging_engine = state.adapter.paging_engine;
     returned.sort_by_key(|returned| (returned.engine != paging_engine, returned.engine, returned.packet.fence_id));
@@ -220,9 +208,9 @@ pub(crate) fn resubmit(
     state.moment.stirred = true;
 }
 
-pub(crate) fn hand_out_again(
+fn hand_out_again(
     state: &mut State,
-    plans: &mut Plans,
+    plans: &Plans,
     kmd: &mut dyn Kmd,
     before: EngineFence,
     packet: InFlight,
@@ -250,13 +238,13 @@ pub(crate) fn hand_out_again(
 }
 
 /// Why the work of a packet is dropped, if it is.
-pub(crate) fn error_of(objects: &Objects, packet: &InFlight) -> Option<DeviceErrorReason> {
+fn error_of(objects: &Objects, packet: &InFlight) -> Option<DeviceErrorReason> {
     let PacketWork::User { context, .. } = packet.work else { return None };
     objects[objects[context].device].error
 }
 
 /// The monitored fences that a packet signals are signalled under its new fence.
-pub(crate) fn rename_signals(objects: &mut Objects, packet: &InFlight, before: EngineFence, signal: EngineFence) {
+fn rename_signals(objects: &mut Objects, packet: &InFlight, before: EngineFence, signal: EngineFence) {
     let PacketWork::User { signals, .. } = &packet.work else { return };
     for named in signals {
         for (_, by) in &mut objects[named.fence.ix()].dispatched {

@@ -8,7 +8,7 @@ use alloc::{
 
 use crate::{
     adapter::Adapter,
-    addresses,
+    addresses::{self, IoMmuRange},
     contract::{
         BuildStatus, Host, IoMmuDomain, Kmd, KmdAllocationHandle, NotifyAllocFlags, PagingBuffer, PagingOperation,
         Transfer, TransferFlags, UnmapApertureSegment,
@@ -22,7 +22,7 @@ use crate::{
         place::Place,
     },
     plans::{
-        Abandoned, Coming, IoMmuRange, Leaving, Notice, Plans, Step,
+        Abandoned, Coming, Leaving, Notice, Plans, Step,
         build::{self, Encoded, encode},
         views,
     },
@@ -110,7 +110,7 @@ pub(crate) fn purge(state: &mut State, plans: &mut Plans, kmd: &mut dyn Kmd, hos
 
 /// Each allocation in the memory segment gets a transfer of no bytes, each in the aperture is unmapped; the driver leaves the
 /// GPU alone (BPB-27).
-pub(crate) fn purge_driver(state: &mut State, plans: &mut Plans, kmd: &mut dyn Kmd) {
+fn purge_driver(state: &mut State, plans: &Plans, kmd: &mut dyn Kmd) {
     for (index, operation) in farewells(state) {
         let status = say_farewell(&state.adapter, &mut state.moment, plans, kmd, &operation);
         let allocation = state.objects.allocation_id(index);
@@ -122,10 +122,10 @@ pub(crate) fn purge_driver(state: &mut State, plans: &mut Plans, kmd: &mut dyn K
 }
 
 /// A driver that encodes all the same has as many buffers as it needs, and encodes a page in each at least; nobody runs them.
-pub(crate) fn say_farewell(
+fn say_farewell(
     adapter: &Adapter,
     moment: &mut Moment,
-    plans: &mut Plans,
+    plans: &Plans,
     kmd: &mut dyn Kmd,
     operation: &PagingOperation,
 ) -> BuildStatus {
@@ -148,7 +148,7 @@ pub(crate) fn say_farewell(
     BuildStatus::InsufficientDmaBuffer
 }
 
-pub(crate) fn farewells(state: &State) -> Vec<(AllocationIx, PagingOperation)> {
+fn farewells(state: &State) -> Vec<(AllocationIx, PagingOperation)> {
     let farewell = |(index, allocation): (AllocationIx, &Allocation)| {
         let Allocation { handle, size, .. } = *allocation;
         let operation = match allocation.place? {
@@ -180,7 +180,7 @@ pub(crate) fn farewells(state: &State) -> Vec<(AllocationIx, PagingOperation)> {
 }
 
 /// The host unmaps all that is in the IOMMU.
-pub(crate) fn purge_io_mmu(state: &mut State, plans: &mut Plans, host: &mut dyn Host, abandoned: &[Abandoned]) {
+fn purge_io_mmu(state: &mut State, plans: &mut Plans, host: &mut dyn Host, abandoned: &[Abandoned]) {
     if state.adapter.has_page_tables() {
         return;
     }
@@ -213,7 +213,7 @@ pub(crate) fn purge_io_mmu(state: &mut State, plans: &mut Plans, host: &mut dyn 
 
 /// The allocation is nowhere but in its backing store, if that has its content; else its content is zero, and its owner is
 /// told.
-pub(crate) fn purge_allocation(state: &mut State, host: &mut dyn Host, index: AllocationIx, halfway: &Halfway) {
+fn purge_allocation(state: &mut State, host: &mut dyn Host, index: AllocationIx, halfway: &Halfway) {
     state.residency.keep(&mut state.objects, index);
     let worthless = state.objects.is_worthless(index);
     let allocation = &mut state.objects.allocations[index];
@@ -253,7 +253,7 @@ pub(crate) fn purge_allocation(state: &mut State, host: &mut dyn Host, index: Al
 }
 
 /// What the allocation held is gone for good.
-pub(crate) fn lose_content(moment: &mut Moment, objects: &mut Objects, host: &mut dyn Host, index: AllocationIx) {
+fn lose_content(moment: &mut Moment, objects: &mut Objects, host: &mut dyn Host, index: AllocationIx) {
     let allocation = &mut objects[index];
     allocation.state -= AllocationState::BACKED;
     if !allocation.state.intersects(AllocationState::NOT_COMMITTED | AllocationState::EXISTING_SYS_MEM) {

@@ -20,7 +20,7 @@ use crate::{
 
 /// Acts on the limits that are over, and notes when the next one is.
 #[inline(never)]
-pub(crate) fn watch(state: &mut State, plans: &mut Plans, requests: &mut Requests, work: &mut Work) {
+pub(crate) fn watch(state: &mut State, plans: &Plans, requests: &mut Requests, work: &mut Work) {
     state.engines.recovery.due = None;
     if let AdapterPhase::Resetting { until } | AdapterPhase::Restarting { until } = state.engines.recovery.adapter {
         return expect_driver(&mut state.moment, &mut state.engines, until);
@@ -41,7 +41,7 @@ pub(crate) fn watch(state: &mut State, plans: &mut Plans, requests: &mut Request
 }
 
 /// The driver does not come back from a reset.
-pub(crate) fn expect_driver(moment: &mut Moment, engines: &mut Engines, until: u64) {
+fn expect_driver(moment: &mut Moment, engines: &mut Engines, until: u64) {
     if moment.now < until {
         engines.recovery.due_at(until);
     } else {
@@ -50,7 +50,7 @@ pub(crate) fn expect_driver(moment: &mut Moment, engines: &mut Engines, until: u
 }
 
 /// A packet that has run for a quantum is asked to yield. The engine has one.
-pub(crate) fn watch_packet(moment: &mut Moment, engines: &mut Engines, engine: u32) {
+fn watch_packet(moment: &mut Moment, engines: &mut Engines, engine: u32) {
     let books = &engines.engines[engine as usize];
     let first = &books.in_flight[0];
     let can_run = first.waits.iter().all(|wait| engines.engines[wait.engine as usize].retired >= wait.fence_id);
@@ -68,9 +68,9 @@ pub(crate) fn watch_packet(moment: &mut Moment, engines: &mut Engines, engine: u
 
 /// An engine does not yield: its packet hangs, and who is to blame turns out when it has been reset. After a reset it means that
 /// the driver has not told the truth.
-pub(crate) fn time_out(
+fn time_out(
     state: &mut State,
-    plans: &mut Plans,
+    plans: &Plans,
     requests: &mut Requests,
     work: &mut Work,
     engine: u32,

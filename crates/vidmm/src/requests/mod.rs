@@ -79,7 +79,7 @@ impl Requests {
     }
 
     /// Notes which granted requests are built to their end: their submissions may follow.
-    pub(crate) fn settle_requests(&mut self, state: &mut State, plans: &mut Plans) {
+    pub(crate) fn settle_requests(&mut self, state: &mut State, plans: &Plans) {
         let mut next = DeviceIx::FIRST;
         while let Some(device) = self.granted.next_from(next) {
             next = device.next();
@@ -96,7 +96,7 @@ impl Requests {
     }
 
     /// Signals requests whose plans have retired, in their order (RES-33).
-    pub(crate) fn signal_requests(&mut self, state: &mut State, plans: &mut Plans, device: DeviceIx) {
+    fn signal_requests(&mut self, state: &mut State, plans: &Plans, device: DeviceIx) {
         let books = &mut state.objects.devices[device];
         let is_early = state.adapter.has_bug(PlantedBug::SignalEarly);
         let has_retired = |plan: &PlanNo| plans.stream.is_retired(*plan) || is_early;
@@ -118,7 +118,7 @@ impl Requests {
         }
     }
 
-    pub(crate) fn note_grant(&mut self, state: &mut State, plans: &mut Plans, device: DeviceIx, numbers: Vec<PlanNo>) {
+    pub(crate) fn note_grant(&mut self, state: &mut State, plans: &Plans, device: DeviceIx, numbers: Vec<PlanNo>) {
         let numbers = plans.stream.unretired(numbers);
         let device_id = state.objects.device_id(device);
         let books = &mut state.objects.devices[device];

@@ -229,7 +229,7 @@ pub(crate) fn release(objects: &mut Objects, index: AllocationIx, device: Device
 
 /// Notes that the device holds the allocation, for when all that it holds must be found. What it holds no more is struck
 /// out when that is the larger part.
-pub(crate) fn note_holding(objects: &mut Objects, device: DeviceIx, index: AllocationIx) {
+fn note_holding(objects: &mut Objects, device: DeviceIx, index: AllocationIx) {
     let books = &mut objects.devices[device];
     books.holdings.push(index);
     let held_before = books.num_held - 1;
@@ -278,7 +278,7 @@ impl Residents {
     }
 
     #[inline(never)]
-    pub(crate) fn lapse_up_to(
+    fn lapse_up_to(
         &mut self,
         adapter: &Adapter,
         moment: &mut Moment,

@@ -12,13 +12,12 @@ pub(crate) mod weight;
 use alloc::collections::{BTreeMap, VecDeque};
 
 use crate::{
-    adapter::pool::PerPool,
+    budget::pool::PerPool,
     event::offer::Offer,
     id::AllocationIx,
     objects::spans::Spans,
     residency::{evictable::Evictable, lock::Lock},
 };
-
 /// What keeps allocations resident, and what lets them go.
 #[derive(Default)]
 pub(crate) struct Residents {

@@ -1,5 +1,5 @@
 use crate::{
-    adapter::pool::Pool,
+    budget::pool::Pool,
     buggify::Unlikely,
     event::{EvictReason, offer::OfferPriority},
     id::AllocationIx,
@@ -7,10 +7,9 @@ use crate::{
     objects::{Objects, allocation::AllocationState},
     residency::{Residents, evictable::Class},
 };
-
 impl Residents {
     /// Whether one more goes than must.
-    pub(crate) fn evicts_more(&mut self, moment: &mut Moment, objects: &mut Objects, pool: Pool) -> bool {
+    pub(crate) fn evicts_more(&self, moment: &mut Moment, objects: &Objects, pool: Pool) -> bool {
         moment.buggify.makes(Unlikely::EvictMore) && self.evictable[pool].iter(&objects.allocations).next().is_some()
     }
 

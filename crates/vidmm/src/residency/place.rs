@@ -1,5 +1,6 @@
 use crate::{
-    adapter::{Adapter, pool::Pool},
+    adapter::Adapter,
+    budget::pool::Pool,
     event::EvictReason,
     gpu_va::Mapping,
     id::AllocationIx,
@@ -12,7 +13,6 @@ use crate::{
     },
     units::{Extent, PhysicalAddress},
 };
-
 /// The mappings of an allocation that wait for their grant.
 pub(crate) fn mappings_asked_for(objects: &Objects, index: AllocationIx) -> impl Iterator<Item = Mapping> {
     let allocation = &objects[index];
@@ -33,11 +33,7 @@ pub(crate) fn address(adapter: &Adapter, objects: &Objects, index: AllocationIx)
 }
 
 /// What joins a list at once is in place; where it is shown in the aperture, the range is its own from now on.
-pub(crate) fn assign_where_shown(
-    objects: &mut Objects,
-    memory: &mut Memory,
-    indices: impl Iterator<Item = AllocationIx>,
-) {
+pub(crate) fn assign_where_shown(objects: &Objects, memory: &mut Memory, indices: impl Iterator<Item = AllocationIx>) {
     for index in indices {
         let Allocation { place, size, .. } = objects[index];
         if let Some(Place::Aperture(page)) = place

@@ -1,5 +1,6 @@
 use crate::{
-    adapter::{Adapter, pool::Pool},
+    adapter::Adapter,
+    budget::pool::Pool,
     contract::Host,
     data::extents::Extents,
     id::AllocationIx,
@@ -7,7 +8,6 @@ use crate::{
     residency::Residents,
     units::{Extent, SegmentId},
 };
-
 impl Residents {
     /// The CPU no longer sees the allocation.
     pub(crate) fn end_locks(&mut self, objects: &mut Objects, host: &mut dyn Host, index: AllocationIx) {

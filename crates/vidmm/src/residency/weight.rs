@@ -8,18 +8,14 @@
 use alloc::{collections::BTreeSet, vec::Vec};
 
 use crate::{
-    adapter::{
-        Adapter,
-        patching::Wish,
-        pool::{PerPool, Pool},
-    },
+    adapter::{Adapter, patching::Wish},
+    budget::pool::{PerPool, Pool},
     id::{AllocationIx, DeviceIx},
     memory::Memory,
     objects::{Objects, list::ListEntry},
     residency::holds,
     units::PAGE_SIZE_64K,
 };
-
 /// What the ranges of an allocation must be multiples of in a pool, in bytes.
 pub(crate) fn alignment(objects: &Objects, index: AllocationIx, pool: Pool) -> u64 {
     match pool {
@@ -38,7 +34,7 @@ pub(crate) fn weight(adapter: &Adapter, objects: &Objects, index: AllocationIx, 
 }
 
 /// The size of the segment that a pool's allocations have ranges of, in bytes.
-pub(crate) fn range_capacity(memory: &Memory, pool: Pool) -> u64 {
+fn range_capacity(memory: &Memory, pool: Pool) -> u64 {
     match pool {
         Pool::Memory => memory.placer.size(),
         Pool::System => memory.aperture.size(),
@@ -95,7 +91,7 @@ pub(crate) fn packs_with(
     Pool::ALL.into_iter().all(|pool| weights[pool] <= range_capacity(memory, pool))
 }
 
-pub(crate) fn weights(adapter: &Adapter, objects: &Objects, allocations: BTreeSet<AllocationIx>) -> PerPool<u64> {
+fn weights(adapter: &Adapter, objects: &Objects, allocations: BTreeSet<AllocationIx>) -> PerPool<u64> {
     let mut weights: PerPool<u64> = PerPool::default();
     for index in allocations {
         let pool = objects[index].pool();

@@ -25,7 +25,7 @@ pub(crate) fn follow_up_all(state: &mut State, plans: &mut Plans, requests: &mut
     }
 }
 
-pub(crate) fn follow_up(state: &mut State, plans: &mut Plans, requests: &mut Requests, device: DeviceIx) {
+fn follow_up(state: &mut State, plans: &mut Plans, requests: &mut Requests, device: DeviceIx) {
     let is_due = |deferred: &Deferred, books: &crate::objects::device::Device| {
         deferred.submission <= books.dispatched() && deferred.request <= books.granted_request()
     };
@@ -39,7 +39,7 @@ pub(crate) fn follow_up(state: &mut State, plans: &mut Plans, requests: &mut Req
     requests.deferring.remove(&device);
 }
 
-pub(crate) fn carry_out(state: &mut State, plans: &mut Plans, device: DeviceIx, deferred: Deferred) {
+fn carry_out(state: &mut State, plans: &mut Plans, device: DeviceIx, deferred: Deferred) {
     let mut draft = Draft::default();
     match deferred.action {
         DeferredAction::Purge(index) if state.objects[index].openings().next().is_some() => {
@@ -77,5 +77,5 @@ pub(crate) fn carry_out(state: &mut State, plans: &mut Plans, device: DeviceIx, 
         }
     }
     draft::plan_wait(&state.objects, &mut draft, device, deferred.submission);
-    plans.finish(&mut state.moment, &mut state.objects, draft);
+    plans.finish(&mut state.moment, &state.objects, draft);
 }

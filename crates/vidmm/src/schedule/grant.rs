@@ -30,7 +30,7 @@ pub(crate) enum Shortfall {
 impl Schedule {
     /// Plans the eviction of what was to go at the earliest opportunity: each device's on its own, so that none waits for
     /// another's work (D5).
-    pub(crate) fn evict_soon(&mut self, state: &mut State, plans: &mut Plans) {
+    pub(crate) fn evict_soon(&self, state: &mut State, plans: &mut Plans) {
         if state.residency.evict_soon.is_empty() {
             return;
         }
@@ -43,7 +43,7 @@ impl Schedule {
             }
             let owner = state.objects[index].device;
             if device.replace(owner) != Some(owner) {
-                plans.finish(&mut state.moment, &mut state.objects, core::mem::take(&mut draft));
+                plans.finish(&mut state.moment, &state.objects, core::mem::take(&mut draft));
             }
             let suspended = state.objects[index].state.contains(AllocationState::SUSPENDED);
             let locked = state.objects[index].state.contains(AllocationState::LOCK_PENDING);
@@ -55,7 +55,7 @@ impl Schedule {
             };
             plans.plan_out(state, &mut draft, index, state.residency.reason(&state.objects, index, reason));
         }
-        plans.finish(&mut state.moment, &mut state.objects, draft);
+        plans.finish(&mut state.moment, &state.objects, draft);
     }
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn grant_to(state: &mut State, plans: &mut Plans, requests: &mut Requ
 }
 
 /// Decides the next request of a device, if it can be granted.
-pub(crate) fn grant_next(
+fn grant_next(
     state: &mut State,
     plans: &mut Plans,
     requests: &mut Requests,
@@ -109,11 +109,7 @@ pub(crate) fn grant_next(
     }
 }
 
-pub(crate) fn next_to_grant(
-    objects: &Objects,
-    requests: &Requests,
-    held_back: &BTreeSet<DeviceIx>,
-) -> Option<DeviceIx> {
+fn next_to_grant(objects: &Objects, requests: &Requests, held_back: &BTreeSet<DeviceIx>) -> Option<DeviceIx> {
     let is_candidate = |device: &DeviceIx| {
         let books = &objects[*device];
         !held_back.contains(device) && (books.is_active() || books.error.is_some())
@@ -127,7 +123,7 @@ pub(crate) fn next_to_grant(
 }
 
 /// Decides a whole request, or nothing of it.
-pub(crate) fn satisfy(
+fn satisfy(
     state: &mut State,
     plans: &mut Plans,
     device: DeviceIx,
@@ -138,7 +134,7 @@ pub(crate) fn satisfy(
         RequestKind::MakeResident(items) => {
             // To a device in error nothing is brought in.
             if state.objects[device].error.is_some() {
-                state.shares.withdraw_promise(&mut state.objects, device);
+                state.shares.withdraw_promise(&state.objects, device);
                 state.residency.hold_granted(
                     &state.adapter,
                     &mut state.moment,
@@ -147,7 +143,7 @@ pub(crate) fn satisfy(
                     device,
                     items,
                 );
-                state.shares.renew_promise(&mut state.objects, device);
+                state.shares.renew_promise(&state.objects, device);
                 return Ok(Vec::new());
             }
             // What has lapsed since it was asked for is required by nothing any more.

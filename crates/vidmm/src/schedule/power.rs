@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    adapter::pool::Pool,
+    budget::pool::Pool,
     event::{Event, EvictReason},
     gpu_va::TableKey,
     id::{AllocationIx, ProcessIx},
@@ -13,7 +13,6 @@ use crate::{
     schedule::Schedule,
     state::State,
 };
-
 impl Schedule {
     /// While power goes down: when all devices are suspended, whatever is resident leaves; when that is done, says so.
     pub(crate) fn save_all(&mut self, state: &mut State, plans: &mut Plans) {
@@ -36,15 +35,15 @@ impl Schedule {
                 index,
                 state.residency.reason(&state.objects, index, EvictReason::PoweredDown),
             );
-            plans.park_if_full(&mut state.moment, &mut state.objects, &mut draft);
+            plans.park_if_full(&mut state.moment, &state.objects, &mut draft);
         }
-        plans.finish(&mut state.moment, &mut state.objects, draft);
+        plans.finish(&mut state.moment, &state.objects, draft);
         state.moment.stirred = true;
     }
 
     /// Nothing is resident; once nothing is under way either, and every engine that was reset has proved that it runs, power may
     /// go.
-    pub(crate) fn lose_power(&mut self, state: &mut State, plans: &mut Plans) {
+    fn lose_power(&mut self, state: &mut State, plans: &mut Plans) {
         let engines_idle = state.engines.engines.iter().all(|engine| engine.in_flight.is_empty());
         if !plans.stream.is_empty()
             || !plans.builder.steps.is_empty()
@@ -86,7 +85,7 @@ pub(crate) fn write_all_tables_again(state: &mut State, plans: &mut Plans) {
     }
 }
 
-pub(crate) fn write_tables_again(moment: &mut Moment, objects: &mut Objects, plans: &mut Plans, process: ProcessIx) {
+fn write_tables_again(moment: &mut Moment, objects: &mut Objects, plans: &mut Plans, process: ProcessIx) {
     let tables = &objects[process].tables;
     let written = tables.iter().filter(|(_, table)| table.plan > 0).map(|(key, _)| key);
     let mut written: Vec<TableKey> = written.collect();

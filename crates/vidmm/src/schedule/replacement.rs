@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::{
-    adapter::pool::{PerPool, Pool},
+    budget::pool::{PerPool, Pool},
     event::SuspendReason,
     id::{AllocationIx, DeviceIx},
     objects::{allocation::AllocationState, list::ListEntry, turn::CALM},
@@ -14,7 +14,6 @@ use crate::{
     schedule::{Schedule, turns},
     state::State,
 };
-
 impl Schedule {
     /// Lets devices yield whose allocations must or can be placed better.
     pub(crate) fn replace(&mut self, state: &mut State) {

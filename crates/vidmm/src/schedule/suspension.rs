@@ -13,7 +13,7 @@ use crate::{
 impl Schedule {
     /// Ends the suspension of a process, if it is suspended.
     pub(crate) fn end_suspension(
-        &mut self,
+        &self,
         moment: &mut Moment,
         objects: &mut Objects,
         index: ProcessIx,
@@ -30,7 +30,7 @@ impl Schedule {
     }
 
     /// No turn of the device comes until [`let_run`](Self::let_run).
-    pub(crate) fn halt(&mut self, state: &mut State, device: DeviceIx) {
+    pub(crate) fn halt(&self, state: &mut State, device: DeviceIx) {
         let reason = match self.turns.power {
             Power::Up => SuspendReason::ProcessSuspended,
             Power::GoingDown | Power::Down => SuspendReason::PowerDown,
@@ -43,7 +43,7 @@ impl Schedule {
     }
 
     /// The device may have turns, if nothing else stands against it.
-    pub(crate) fn let_run(&mut self, moment: &mut Moment, objects: &mut Objects, device: DeviceIx) {
+    pub(crate) fn let_run(&self, moment: &mut Moment, objects: &mut Objects, device: DeviceIx) {
         let books = &mut objects.devices[device];
         let process_runs = objects.processes[books.process].standing.halted.is_none();
         books.turn.is_halted = !process_runs || self.turns.power != Power::Up;
@@ -52,7 +52,7 @@ impl Schedule {
 }
 
 /// What a suspended device held is evicted soon.
-pub(crate) fn evict_suspended(state: &mut State, device: DeviceIx) {
+fn evict_suspended(state: &mut State, device: DeviceIx) {
     for id in state.objects[device].to_bring_back.clone() {
         if let Ok(index) = state.objects.allocations.lookup(id)
             && state.objects[index].state.contains(AllocationState::SUSPENDED)
@@ -77,7 +77,7 @@ impl Schedule {
     }
 
     /// A device has submitted work: its period begins, and it ends a suspension that allows it (P10).
-    pub(crate) fn note_work(&mut self, state: &mut State, device: DeviceIx) {
+    fn note_work(&mut self, state: &mut State, device: DeviceIx) {
         state.objects[device].turn.last_busy = state.moment.now;
         self.begin_period(state, device);
         let process = state.objects[device].process;

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    adapter::pool::Pool,
+    budget::pool::Pool,
     event::{Event, trim::TrimFlags},
     id::{DeviceIx, ProcessIx},
     memory::Memory,
@@ -14,7 +14,6 @@ use crate::{
     state::State,
     units::Nanoseconds,
 };
-
 /// Above this share of a pool on lists periodic trims come at the larger interval: 70 %.
 const BUSY_PERCENT: u64 = 70;
 
@@ -36,7 +35,7 @@ impl Schedule {
 
     /// A process above its budget is asked when it comes to that, when its budget has moved by more than 5 %, and again after
     /// each minimum interval (RES-44).
-    pub(crate) fn trim_to_budget(&mut self, state: &mut State, pool: Pool) {
+    fn trim_to_budget(&self, state: &mut State, pool: Pool) {
         if !state.shares.pools[pool].is_pressed() {
             return;
         }
@@ -60,7 +59,7 @@ impl Schedule {
         }
     }
 
-    pub(crate) fn notify_to_trim(&mut self, state: &mut State, device: DeviceIx, flags: TrimFlags) {
+    fn notify_to_trim(&self, state: &mut State, device: DeviceIx, flags: TrimFlags) {
         let process = state.objects[device].process;
         let is_to_budget = flags.contains(TrimFlags::TRIM_TO_BUDGET);
         let num_bytes_to_trim = if is_to_budget { state.shares.num_bytes_to_trim(process) } else { 0 };
@@ -84,7 +83,7 @@ impl Schedule {
         self.periods.insert((end, device));
     }
 
-    pub(crate) fn period(&self, memory: &Memory, shares: &Shares) -> Nanoseconds {
+    fn period(&self, memory: &Memory, shares: &Shares) -> Nanoseconds {
         let is_pressed = Pool::ALL.into_iter().any(|pool| shares.pools[pool].is_pressed());
         let is_busy = Pool::ALL.into_iter().any(|pool| {
             let listed = u128::from(shares.pools[pool].demand_total());
@@ -99,7 +98,7 @@ impl Schedule {
 
     /// Periods that are over: whoever ran all the time trims; whoever was suspended begins anew, since what it did not use it
     /// could not use (RES-42).
-    pub(crate) fn end_periods(&mut self, state: &mut State) {
+    fn end_periods(&mut self, state: &mut State) {
         while let Some(&(end, device)) = self.periods.first() {
             if end > state.moment.now {
                 return state.moment.wake_at(end);
@@ -120,7 +119,7 @@ impl Schedule {
 }
 
 /// Tells a process its budget, if it listens or is above it, and the last that it was told does not stand any more.
-pub(crate) fn publish_budget(state: &mut State, process: ProcessIx, pool: Pool) -> bool {
+fn publish_budget(state: &mut State, process: ProcessIx, pool: Pool) -> bool {
     let Some(group) = state.adapter.group_of(pool) else { return false };
     let Some(mut budget) = state.shares.pools[pool].publish(process) else { return false };
     if state.adapter.has_bug(PlantedBug::TellWrongBudget) {
@@ -140,7 +139,7 @@ pub(crate) fn tell_all_budgets(state: &mut State) {
     Pool::ALL.into_iter().for_each(|pool| tell_budgets(state, pool));
 }
 
-pub(crate) fn tell_budgets(state: &mut State, pool: Pool) {
+fn tell_budgets(state: &mut State, pool: Pool) {
     for process in Vec::from_iter(state.shares.listeners.iter().copied()) {
         publish_budget(state, process, pool);
     }

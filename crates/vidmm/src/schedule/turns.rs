@@ -9,11 +9,11 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::{
-    adapter::{
-        Adapter,
+    adapter::Adapter,
+    budget::{
+        PriorityBand,
         pool::{PerPool, Pool},
     },
-    budget::PriorityBand,
     event::{Event, ResumeReason, SuspendReason},
     id::{DeviceIx, PlanNo},
     moment::Moment,
@@ -34,9 +34,8 @@ use crate::{
     units::Nanoseconds,
     work::Work,
 };
-
 /// The device's list weighs more from now on. If it has no room beside those that are active now, it waits for its turn.
-pub(crate) fn add_to_list(state: &mut State, work: &mut Work, device: DeviceIx, added: PerPool<u64>) {
+pub(crate) fn add_to_list(state: &mut State, work: &Work, device: DeviceIx, added: PerPool<u64>) {
     let has_room = Pool::ALL.into_iter().all(|pool| {
         let books = &state.objects[device];
         let needed = books.needed(pool).max(books.list[pool].now() + added[pool]);
@@ -53,7 +52,7 @@ pub(crate) fn add_to_list(state: &mut State, work: &mut Work, device: DeviceIx, 
 
 /// Lets a device have its turn, if it finds its places: what it held is brought back, and what it asks for next is granted
 /// with it, before others take the room. Returns the plans for that, and whether a request was granted with them.
-pub(crate) fn resume_if_placed(state: &mut State, plans: &mut Plans, device: DeviceIx) -> Option<(Vec<PlanNo>, bool)> {
+fn resume_if_placed(state: &mut State, plans: &mut Plans, device: DeviceIx) -> Option<(Vec<PlanNo>, bool)> {
     let mut items = holds::items_to_bring_back(&state.objects, device);
     let next = list::next_with_turn(state, device);
     items.extend(next.iter().flatten());
@@ -94,13 +93,13 @@ pub(crate) fn lists_are_promised(objects: &Objects) -> bool {
 
 /// Whether devices with device lists may have turns: not while a DMA buffer is amid being cut, or is about to be, which takes
 /// whatever memory there is.
-pub(crate) fn lists_may_run(adapter: &Adapter, objects: &Objects, work: &Work) -> bool {
+fn lists_may_run(adapter: &Adapter, objects: &Objects, work: &Work) -> bool {
     let takes_all = |(_, books): (DeviceIx, &Device)| books.is_active() && books.turn.takes_all;
     !adapter.is_physical() || (work.patching.splitting.is_none() && !objects.devices.iter().any(takes_all))
 }
 
 /// Who takes all memory for its DMA buffers leaves it to lists when its slice is over, or nothing of it is left to run.
-pub(crate) fn settle_takers(state: &mut State, work: &mut Work) {
+fn settle_takers(state: &mut State, work: &Work) {
     if !state.adapter.is_physical() {
         return;
     }
@@ -120,7 +119,7 @@ pub(crate) fn settle_takers(state: &mut State, work: &mut Work) {
 
 /// What must be there for a device that waits for its turn: what it is promised then; or all, if it finds no place beside
 /// what others hold.
-pub(crate) fn room_needed(state: &mut State, device: DeviceIx) -> PerPool<u64> {
+fn room_needed(state: &mut State, device: DeviceIx) -> PerPool<u64> {
     let pools = PerPool::new(Pool::Memory, Pool::System);
     let books = &state.objects[device];
     let needed = pools.map(|pool| books.needed(pool));
@@ -146,13 +145,7 @@ enum Yield {
 
 impl Schedule {
     /// Gives turns: one step of the scheduler.
-    pub(crate) fn take_turns(
-        &mut self,
-        state: &mut State,
-        plans: &mut Plans,
-        requests: &mut Requests,
-        work: &mut Work,
-    ) {
+    pub(crate) fn take_turns(&mut self, state: &mut State, plans: &mut Plans, requests: &mut Requests, work: &Work) {
         self.settle_resumed(&mut state.moment, &mut state.objects, plans);
         settle_takers(state, work);
         self.replace(state);
@@ -179,7 +172,7 @@ impl Schedule {
     }
 
     /// Notes which lists are back: from then on a device's slice runs.
-    pub(crate) fn settle_resumed(&mut self, moment: &mut Moment, objects: &mut Objects, plans: &mut Plans) {
+    fn settle_resumed(&mut self, moment: &mut Moment, objects: &mut Objects, plans: &Plans) {
         let mut next = DeviceIx::FIRST;
         while let Some(device) = self.turns.resuming.next_from(next) {
             next = device.next();
@@ -200,7 +193,7 @@ impl Schedule {
     }
 
     /// What a device that waits needs for its turn. Where it may, what could be in system memory is placed anew for it.
-    pub(crate) fn place_for_turn(&mut self, state: &mut State, device: DeviceIx) -> PerPool<u64> {
+    fn place_for_turn(&mut self, state: &mut State, device: DeviceIx) -> PerPool<u64> {
         let process = state.objects[device].process;
         let waited = state.objects[device].turn.waits_since.map_or(0, |since| state.moment.now - since);
         let may_be_demoted = state.shares.is_over_budget(process) || waited >= STARVATION;
@@ -211,10 +204,10 @@ impl Schedule {
     }
 
     /// Makes others yield, if those who may would make room for the device beside what is `spoken_for`; whether they would.
-    pub(crate) fn make_way(
+    fn make_way(
         &mut self,
         state: &mut State,
-        work: &mut Work,
+        work: &Work,
         device: DeviceIx,
         needed: PerPool<u64>,
         spoken_for: &PerPool<u64>,
@@ -249,7 +242,7 @@ impl Schedule {
     }
 
     /// The devices that yield to another now, in the order in which they do; `when` becomes the time at which more may.
-    pub(crate) fn who_may_yield(
+    fn who_may_yield(
         &self,
         state: &State,
         work: &Work,
@@ -290,7 +283,7 @@ impl Schedule {
     }
 
     /// Whether a device yields to another that waits (U-30, U-38).
-    pub(crate) fn may_yield(&self, state: &State, work: &Work, other: DeviceIx, wanting: DeviceIx) -> Yield {
+    fn may_yield(&self, state: &State, work: &Work, other: DeviceIx, wanting: DeviceIx) -> Yield {
         let books = &state.objects[other];
         if books.turn.activity == Activity::Yielding {
             return Yield::Now(SuspendReason::WaitsForRoom);
@@ -332,17 +325,17 @@ impl Schedule {
     }
 
     /// A device whose list is on its way back does not yield before it has run.
-    pub(crate) fn resuming_until(&self, moment: &Moment, device: DeviceIx) -> Nanoseconds {
+    fn resuming_until(&self, moment: &Moment, device: DeviceIx) -> Nanoseconds {
         if self.turns.resuming.contains(&device) { moment.now.saturating_add(SLICE_MIN) } else { 0 }
     }
 
     /// The device's turn has come: its list is brought back, and then its work runs.
-    pub(crate) fn resume(
+    fn resume(
         &mut self,
         state: &mut State,
         plans: &mut Plans,
         requests: &mut Requests,
-        work: &mut Work,
+        work: &Work,
         device: DeviceIx,
         reason: ResumeReason,
     ) {
@@ -381,13 +374,7 @@ impl Schedule {
     }
 
     /// Brings back who has nothing to run, when there is room again: who was pushed out last is the first.
-    pub(crate) fn bring_back(
-        &mut self,
-        state: &mut State,
-        plans: &mut Plans,
-        requests: &mut Requests,
-        work: &mut Work,
-    ) {
+    fn bring_back(&mut self, state: &mut State, plans: &mut Plans, requests: &mut Requests, work: &Work) {
         let is_waiting = |device: &DeviceIx| state.objects[*device].turn.waits_since.is_some();
         let stopped = || state.shares.stopped.iter().copied();
         if stopped().any(|device| is_waiting(&device)) || self.turns.power != Power::Up {
@@ -408,7 +395,7 @@ impl Schedule {
 }
 
 /// Devices that have work and no turn: who has starved first, then who is within its budget, then by band and time.
-pub(crate) fn waiting(state: &mut State, work: &mut Work) -> Vec<DeviceIx> {
+pub(crate) fn waiting(state: &mut State, work: &Work) -> Vec<DeviceIx> {
     let mut waiting = Vec::new();
     for device in Vec::from_iter(state.shares.stopped.iter().copied()) {
         let wants = !state.objects[device].turn.is_halted && wants_turn(&state.adapter, &state.objects, work, device);
@@ -426,7 +413,7 @@ pub(crate) fn waiting(state: &mut State, work: &mut Work) -> Vec<DeviceIx> {
 }
 
 /// Whether a device has something to do that its turn would let it do.
-pub(crate) fn wants_turn(adapter: &Adapter, objects: &Objects, work: &Work, device: DeviceIx) -> bool {
+fn wants_turn(adapter: &Adapter, objects: &Objects, work: &Work, device: DeviceIx) -> bool {
     let books = &objects[device];
     books.error.is_none() && (books.granted < books.requests.len() || work.has_runnable_work(adapter, objects, device))
 }
@@ -463,7 +450,7 @@ pub(crate) fn stop(
 }
 
 /// Suspends who gives way and has nothing in flight any more.
-pub(crate) fn suspend_drained(state: &mut State, work: &mut Work) {
+fn suspend_drained(state: &mut State, work: &Work) {
     let is_drained = |device: &DeviceIx| {
         let books = &state.objects[*device];
         let has_ended = !books.is_in_flight() && !work.is_amid_dma_buffer(&state.adapter, &state.objects, *device);
@@ -475,19 +462,19 @@ pub(crate) fn suspend_drained(state: &mut State, work: &mut Work) {
 }
 
 /// The device's list is not required any more.
-pub(crate) fn suspend(state: &mut State, device: DeviceIx) {
+fn suspend(state: &mut State, device: DeviceIx) {
     state.shares.set_activity(&mut state.objects, device, Activity::Suspended);
     state.objects[device].suspended_in_period = true;
     let id = state.objects.device_id(device);
     state.moment.events.record(|| Event::DeviceSuspended { device: id });
-    state.shares.withdraw_promise(&mut state.objects, device);
+    state.shares.withdraw_promise(&state.objects, device);
     release_all(state, device);
-    state.shares.renew_promise(&mut state.objects, device);
+    state.shares.renew_promise(&state.objects, device);
     state.moment.stirred = true;
 }
 
 /// What entries of a device's list hold is to be held again when the device is resumed.
-pub(crate) fn release_all(state: &mut State, device: DeviceIx) {
+fn release_all(state: &mut State, device: DeviceIx) {
     let halted = state.objects[device].turn.is_halted;
     for index in core::mem::take(&mut state.objects[device].holdings) {
         let is_open = state.objects.allocations.contains(index) && state.objects[index].entry(device).is_some();
@@ -517,7 +504,7 @@ pub(crate) fn release_all(state: &mut State, device: DeviceIx) {
 
 /// Brings back what a device held, if it was suspended and there is room for all of it. Returns the plans for that, and whether
 /// its next request is granted with them.
-pub(crate) fn bring_back_list(state: &mut State, plans: &mut Plans, device: DeviceIx) -> Option<(Vec<PlanNo>, bool)> {
+fn bring_back_list(state: &mut State, plans: &mut Plans, device: DeviceIx) -> Option<(Vec<PlanNo>, bool)> {
     if state.adapter.is_physical() {
         return resume_if_placed(state, plans, device);
     }
@@ -527,7 +514,7 @@ pub(crate) fn bring_back_list(state: &mut State, plans: &mut Plans, device: Devi
 }
 
 /// Whether the device's list fits with room to spare.
-pub(crate) fn has_calm_room(state: &State, device: DeviceIx) -> bool {
+fn has_calm_room(state: &State, device: DeviceIx) -> bool {
     Pool::ALL.into_iter().all(|pool| {
         let spare = state.memory.list_capacity(pool) / CALM_SHARE;
         let needed = state.objects[device].needed(pool);

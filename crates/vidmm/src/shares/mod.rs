@@ -1,15 +1,16 @@
 //! Shares: what each process may have of a pool, what each device is promised, and which devices are active.
 
 use crate::{
-    adapter::pool::{PerPool, Pool},
-    budget::PoolShares,
+    budget::{
+        PoolShares,
+        pool::{PerPool, Pool},
+    },
     data::ordered_set::OrderedSet,
     id::{DeviceIx, ProcessIx},
     memory::Memory,
     moment::Moment,
     objects::{Objects, device::Device, turn::Activity},
 };
-
 /// What processes and devices share.
 pub(crate) struct Shares {
     /// How processes share each pool.
@@ -25,13 +26,13 @@ pub(crate) struct Shares {
 impl Shares {
     /// Takes back what the device is promised, while what it holds changes. Until [`renew_promise`](Self::renew_promise) nothing
     /// may ask what devices are promised.
-    pub(crate) fn withdraw_promise(&mut self, objects: &mut Objects, device: DeviceIx) {
+    pub(crate) fn withdraw_promise(&mut self, objects: &Objects, device: DeviceIx) {
         let books = &objects[device];
         Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] -= books.promised(pool));
     }
 
     /// Promises the device what it holds and lists now.
-    pub(crate) fn renew_promise(&mut self, objects: &mut Objects, device: DeviceIx) {
+    pub(crate) fn renew_promise(&mut self, objects: &Objects, device: DeviceIx) {
         let books = &objects[device];
         Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] += books.promised(pool));
     }
@@ -129,7 +130,7 @@ impl Shares {
         self.change_list(moment, objects, device, pool, |books| books.list[pool].lighten(bytes));
     }
 
-    pub(crate) fn change_list(
+    fn change_list(
         &mut self,
         moment: &mut Moment,
         objects: &mut Objects,

@@ -83,7 +83,7 @@ pub(crate) fn leave_required(state: &mut State, device: DeviceIx, number: Submis
         // Another portion of the device still requires it; what of this one has been handed out uses it too.
         state.objects[index].entry_mut(device).extend(number);
     }
-    state.shares.withdraw_promise(&mut state.objects, device);
+    state.shares.withdraw_promise(&state.objects, device);
     state.residency.apply(
         &state.adapter,
         &mut state.moment,
@@ -93,7 +93,7 @@ pub(crate) fn leave_required(state: &mut State, device: DeviceIx, number: Submis
         device,
         effect,
     );
-    state.shares.renew_promise(&mut state.objects, device);
+    state.shares.renew_promise(&state.objects, device);
 }
 
 /// A DMA buffer has been handed out to its end, or is dropped: it refers to nothing any more.

@@ -2,28 +2,6 @@
 
 use core::ops::{Index, IndexMut};
 
-use crate::{adapter::Adapter, budget::MemorySegmentGroup};
-
-impl Adapter {
-    /// The group that a pool's budget is for; none for a memory segment that the adapter does not have (RES-50, U-3).
-    pub(crate) fn group_of(&self, pool: Pool) -> Option<MemorySegmentGroup> {
-        match (pool, self.memory.is_some()) {
-            (Pool::Memory, true) | (Pool::System, false) => Some(MemorySegmentGroup::Local),
-            (Pool::System, true) => Some(MemorySegmentGroup::NonLocal),
-            (Pool::Memory, false) => None,
-        }
-    }
-
-    /// The pool that a group's budget is for; none if the adapter has nothing of it.
-    pub(crate) fn pool_of(&self, group: MemorySegmentGroup) -> Option<Pool> {
-        match (group, self.memory.is_some()) {
-            (MemorySegmentGroup::Local, true) => Some(Pool::Memory),
-            (MemorySegmentGroup::Local, false) | (MemorySegmentGroup::NonLocal, true) => Some(Pool::System),
-            (MemorySegmentGroup::NonLocal, false) => None,
-        }
-    }
-}
-
 /// What an allocation takes while it is resident.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pool {
