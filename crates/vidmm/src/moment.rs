@@ -32,7 +32,7 @@ pub(crate) struct Moment {
     pub failed: Option<Violation>,
 }
 
-/// What [`poll`](VidMm::poll) hands out.
+/// What [`poll`](crate::VidMm::poll) hands out.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Output {
@@ -57,7 +57,7 @@ pub enum Output {
     /// The driver or the GPU broke a rule; the adapter takes no more calls.
     AdapterInError(Violation),
     /// A device that asked for it is to trim (RES-40). Whoever evicts `num_bytes_to_trim` bytes of its lists meets the budget;
-    /// what happens to one who does not is told at [`VidMm::register_trim_notification`].
+    /// what happens to one who does not is told at [`VidMm::register_trim_notification`](crate::VidMm::register_trim_notification).
     #[doc(alias = "D3DKMT_TRIMNOTIFICATION")]
     TrimNotification {
         /// The registration.
@@ -86,7 +86,7 @@ pub enum Output {
     /// Everything is in system memory: the adapter may lose power.
     PoweredDown,
     /// Ask an engine to yield: it ends the packet under way, runs no other, and reports so to
-    /// [`VidMm::handle_preempted`], with the buffers of the packets that it has not run.
+    /// [`VidMm::handle_preempted`](crate::VidMm::handle_preempted), with the buffers of the packets that it has not run.
     #[doc(alias = "DxgkDdiPreemptCommand")]
     PreemptCommand {
         /// The engine.
@@ -94,17 +94,17 @@ pub enum Output {
         /// The number of the request, which the answer repeats.
         preemption_fence_id: u64,
     },
-    /// Let the driver reset an engine; the answer goes to [`VidMm::handle_engine_reset`]. From now on what the engine reports
+    /// Let the driver reset an engine; the answer goes to [`VidMm::handle_engine_reset`](crate::VidMm::handle_engine_reset). From now on what the engine reports
     /// is ignored until then (FLT-22).
     #[doc(alias = "DxgkDdiResetEngine")]
     ResetEngine {
         /// The engine.
         engine: u32,
     },
-    /// Let the driver stop the GPU; the answer goes to [`VidMm::handle_reset_from_timeout`] (FLT-32).
+    /// Let the driver stop the GPU; the answer goes to [`VidMm::handle_reset_from_timeout`](crate::VidMm::handle_reset_from_timeout) (FLT-32).
     #[doc(alias = "DxgkDdiResetFromTimeout")]
     ResetFromTimeout,
-    /// Let the driver start the GPU again; the answer goes to [`VidMm::handle_restart_from_timeout`].
+    /// Let the driver start the GPU again; the answer goes to [`VidMm::handle_restart_from_timeout`](crate::VidMm::handle_restart_from_timeout).
     #[doc(alias = "DxgkDdiRestartFromTimeout")]
     RestartFromTimeout,
 }

@@ -22,7 +22,7 @@ const BANKS_MAX: usize = MAX_BANKS;
 const PAGING_BUFFER_MAX: u32 = 64 << 20;
 
 /// Checks what the driver reports. The size of the paging process's address space is left to
-/// [`paging_va`](crate::adapter::paging_va).
+/// [`paging_va`](crate::calls::paging_va).
 pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<Adapter, Vec<BrokenRule>> {
     let mut broken = Vec::new();
     if info.wddm_version < WddmVersion::WDDM2_0 {

@@ -68,7 +68,7 @@ pub(crate) fn hold_tables(adapter: &Adapter, objects: &mut Objects, mapping: &Ma
 pub(crate) fn tables_of(adapter: &Adapter, mapping: &Mapping) -> impl Iterator<Item = TableKey> + use<> {
     let Mapping { virtual_address, size, pte_page_size, .. } = *mapping;
     let tables = adapter.has_page_tables();
-    let needed = tables.then(|| PageTables::needed(&adapter, virtual_address, size, pte_page_size));
+    let needed = tables.then(|| PageTables::needed(adapter, virtual_address, size, pte_page_size));
     needed.into_iter().flatten()
 }
 
@@ -78,7 +78,7 @@ impl Addresses {
         for key in tables_of(adapter, mapping) {
             let table = objects[mapping.process].tables.get_mut(key);
             table.users -= 1;
-            let is_kept = key == TableKey::root(&adapter) || adapter.has_bug(PlantedBug::KeepEmptyTables);
+            let is_kept = key == TableKey::root(adapter) || adapter.has_bug(PlantedBug::KeepEmptyTables);
             if table.users == 0 && !is_kept {
                 self.empty_tables.insert((mapping.process, key));
             }

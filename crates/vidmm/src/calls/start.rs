@@ -216,7 +216,7 @@ fn record_query(adapter: &Adapter, moment: &mut Moment, query: PagingVaQuery) {
     if !query.is_asked {
         return;
     }
-    let (paging_va_size, finding) = query.size(&adapter);
+    let (paging_va_size, finding) = query.size(adapter);
     moment.events.record(|| Event::PagingVaQueried {
         query_type: QUERY_TYPE,
         physical_adapter_index: query.physical_adapter_index,

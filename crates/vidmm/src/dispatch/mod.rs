@@ -166,7 +166,7 @@ fn root_fence(adapter: &Adapter, objects: &Objects, plans: &Plans, process: Proc
     if !adapter.has_page_tables() {
         return Some(0);
     }
-    let root = objects[process].tables.get(TableKey::root(&adapter))?;
+    let root = objects[process].tables.get(TableKey::root(adapter))?;
     plans.stream.fence_of(Some(root.plan).filter(|&plan| plan > 0)?)
 }
 

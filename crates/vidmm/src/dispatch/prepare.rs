@@ -73,7 +73,7 @@ pub(crate) fn prepare(
     work: &mut Work,
     round: &mut Round,
 ) -> Option<(DeviceIx, DeviceErrorReason)> {
-    while let Some(context) = round.contexts.next() {
+    for context in round.contexts.by_ref() {
         // Another context may have put this one's device in error, or have taken its engine.
         let may_go = !round.is_waited_for || work.patching.splitting == Some(context);
         if may_go && can_prepare(state, work, context) {

@@ -54,7 +54,7 @@ pub(crate) fn show_mapping(
     match io_mmu_range(adapter, objects, index, &mapping) {
         Some(range) => draft.plan.io_mmu_map.push(range),
         None => {
-            let (segment, extents) = allocation.location(&adapter);
+            let (segment, extents) = allocation.location(adapter);
             draft.plan.validate.push(PteRange { handle: allocation.handle, mapping, segment, extents });
         }
     }
@@ -72,7 +72,7 @@ pub(crate) fn hide_mapping(
     let allocation = &objects[index];
     let handle = allocation.handle;
     let Some(range) = io_mmu_range(adapter, objects, index, &mapping) else {
-        let (segment, extents) = allocation.location(&adapter);
+        let (segment, extents) = allocation.location(adapter);
         draft.plan.invalidate.push(PteRange { handle, mapping, segment, extents });
         return;
     };

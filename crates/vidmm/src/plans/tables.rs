@@ -40,7 +40,7 @@ impl Plans {
 }
 
 /// Creates the books of the tables that parts of a process's addresses need, and sets their memory aside; or changes nothing.
-/// They are there until [`release_tables`](Self::release_tables).
+/// They are there until [`Addresses::release_tables`](crate::addresses::Addresses::release_tables).
 pub(crate) fn set_tables_aside(
     state: &mut State,
     host: &mut dyn Host,
@@ -206,7 +206,7 @@ impl Plans {
         child: TableKey,
     ) {
         let number = self.stream.next_number();
-        let (parent, _) = child.parent(&adapter).expect("the root stays");
+        let (parent, _) = child.parent(adapter).expect("the root stays");
         if objects[process].tables.get(parent).is_none() {
             return;
         }

@@ -28,7 +28,7 @@ pub(crate) fn mappings_asked_for(objects: &Objects, index: AllocationIx) -> impl
 pub(crate) fn address(adapter: &Adapter, objects: &Objects, index: AllocationIx) -> Option<PhysicalAddress> {
     let allocation = &objects[index];
     allocation.place?;
-    let (segment, extents) = allocation.location(&adapter);
+    let (segment, extents) = allocation.location(adapter);
     extents.iter().next().map(|extent| PhysicalAddress { segment, offset: extent.offset })
 }
 
