@@ -12,6 +12,7 @@ use crate::{
         trim::TrimFlags,
     },
     id::{AllocationId, DeviceId, MonitoredFenceId, PagingQueueId, ProcessId, TrimNotificationId},
+    planted::Planted,
     units::Nanoseconds,
 };
 
@@ -26,6 +27,7 @@ pub(crate) struct Moment {
     pub statistics: Statistics,
     pub driver_findings: Vec<DriverFinding>,
     pub buggify: Buggify,
+    pub planted: Planted,
     /// Something happened since the last poll came to its end.
     pub stirred: bool,
     /// The driver or the GPU broke a rule: nothing is built or dispatched any more.

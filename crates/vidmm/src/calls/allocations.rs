@@ -5,7 +5,7 @@ use bitflags::bitflags;
 
 use crate::{
     adapter::{Adapter, NotificationRevision, patching::Wish},
-    calls::sharing,
+    calls::{resident, sharing},
     contract::{AllocationFlags, AllocationFlags2, AllocationInfo, Direction, Host, Kmd, SegmentSet, WddmVersion},
     event::{
         Event,
@@ -154,16 +154,7 @@ impl VidMm {
         leaves.set(EvictFlags::NOT_WRITTEN_TO, !self.state.objects.is_to_be_used_by_others(index, device_index));
         // What a decided portion requires leaves its list when that has been handed out.
         if !self.state.objects[device_index].has_reference_lists() {
-            self.state.residency.leave_list(
-                &self.state.adapter,
-                &mut self.state.moment,
-                &mut self.state.objects,
-                &mut self.state.memory,
-                &mut self.state.shares,
-                index,
-                device_index,
-                leaves,
-            );
+            resident::leave_list(&mut self.state, index, device_index, leaves);
         }
         // Without GPU virtual addresses nothing would fault: what is queued is patched with where the allocation is.
         if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) && !self.state.adapter.is_physical() {
@@ -172,13 +163,7 @@ impl VidMm {
         }
         // Work that was submitted and still waits for its grant may need it: until then it can be evicted and come back.
         self.state.objects[index].state |= AllocationState::DESTROYED;
-        self.state.residency.let_go(
-            &self.state.adapter,
-            &mut self.state.moment,
-            &mut self.state.objects,
-            &mut self.state.memory,
-            index,
-        );
+        self.state.residency.let_go(&mut self.state.moment, &mut self.state.objects, &mut self.state.memory, index);
         if self.state.objects.is_queued(index) {
             // The last DMA buffer that refers to it purges it.
             self.state.objects[index].state |= AllocationState::PURGE_DUE;
@@ -334,7 +319,7 @@ fn destroy_at_once(state: &mut State, requests: &mut Requests, index: Allocation
     state.objects[device].lapsing.forget(index);
     state.objects[index].entry_mut(device).forget_uses(&mut state.residency.spans);
     state.objects[index].state |= AllocationState::DESTROYED;
-    state.residency.let_go(&state.adapter, &mut state.moment, &mut state.objects, &mut state.memory, index);
+    state.residency.let_go(&mut state.moment, &mut state.objects, &mut state.memory, index);
     let books = &state.objects[device];
     let is_named = |deferred: &Deferred| deferred.action.allocation() == index;
     if books.granted < books.requests.len() || books.deferred.iter().any(is_named) {

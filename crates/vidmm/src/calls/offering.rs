@@ -198,16 +198,7 @@ pub(crate) fn offer(
     // An earlier Evict no longer hastens it: it stays where it is until memory is wanted.
     allocation.state -= AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
     state.residency.offers.insert(index, Offer { count, priority, flags });
-    state.residency.leave_list(
-        &state.adapter,
-        &mut state.moment,
-        &mut state.objects,
-        &mut state.memory,
-        &mut state.shares,
-        index,
-        device,
-        EvictFlags::EVICT_ONLY_IF_NECESSARY,
-    );
+    resident::leave_list(state, index, device, EvictFlags::EVICT_ONLY_IF_NECESSARY);
     state.residency.reclassify(&mut state.objects, index);
     if flags.contains(OfferFlags::OFFER_IMMEDIATELY) {
         requests.defer(&mut state.moment, &mut state.objects, device, DeferredAction::Discard(index));
@@ -258,7 +249,7 @@ pub(crate) fn reclaim(
         }
         Err(_) => {
             if offer.count > 0 {
-                state.residency.let_go(&state.adapter, &mut state.moment, &mut state.objects, &mut state.memory, index);
+                state.residency.let_go(&mut state.moment, &mut state.objects, &mut state.memory, index);
             }
             (ReclaimResult::NotCommitted, 0)
         }
@@ -270,7 +261,7 @@ pub(crate) fn leave_offered(state: &mut State, index: AllocationIx) {
     let offer = state.residency.offers.get_mut(&index).expect("an offered allocation has an offer");
     offer.count -= 1;
     if offer.count == 0 {
-        state.residency.let_go(&state.adapter, &mut state.moment, &mut state.objects, &mut state.memory, index);
+        state.residency.let_go(&mut state.moment, &mut state.objects, &mut state.memory, index);
     }
 }
 
@@ -298,15 +289,7 @@ fn join_again(state: &mut State, requests: &mut Requests, queue: PagingQueueIx, 
             let effect = entry.join_granted();
             entry.count = count;
             state.shares.withdraw_promise(&state.objects, device);
-            state.residency.apply(
-                &state.adapter,
-                &mut state.moment,
-                &mut state.objects,
-                &mut state.memory,
-                index,
-                device,
-                effect,
-            );
+            state.residency.apply(&mut state.moment, &mut state.objects, &mut state.memory, index, device, effect);
             state.shares.renew_promise(&state.objects, device);
         } else {
             items.push((index, entry.join_ungranted(&mut state.residency.spans)));

@@ -16,7 +16,6 @@ use crate::{
     plans::Plans,
     planted::PlantedBug,
     recovery::device_error,
-    requests::Requests,
     residency::{Residents, place, weight},
     schedule::Schedule,
     state::State,
@@ -80,16 +79,8 @@ impl VidMm {
             return Err(MakeResidentError::TooManyPending { pending });
         }
         let indices = joining(&self.state.adapter, &self.state.objects, device, allocations)?;
-        let not_held = count_in(
-            &mut self.state,
-            &mut self.requests,
-            &mut self.work,
-            &mut self.schedule,
-            device,
-            allocations,
-            &indices,
-            flags,
-        )?;
+        let not_held = count_in(&mut self.state, &self.work, &mut self.schedule, device, &indices, flags)
+            .map_err(|refusal| self.refuse_make_resident(device, allocations, flags, refusal))?;
 
         let at_once = can_join_at_once(&self.state, &self.plans, device, &indices, not_held);
         let books = &self.state.objects[device];
@@ -110,7 +101,6 @@ impl VidMm {
             for index in indices {
                 let effect = self.state.objects[index].entry_mut(device).join_granted();
                 self.state.residency.apply(
-                    &self.state.adapter,
                     &mut self.state.moment,
                     &mut self.state.objects,
                     &mut self.state.memory,
@@ -182,7 +172,6 @@ impl VidMm {
                 self.state.objects[device_index].not_written.push(index);
             }
             self.state.residency.apply(
-                &self.state.adapter,
                 &mut self.state.moment,
                 &mut self.state.objects,
                 &mut self.state.memory,
@@ -213,6 +202,29 @@ impl VidMm {
         self.state.moment.stirred = true;
         Ok(num_bytes_to_trim)
     }
+
+    /// Tells of a MakeResident that is refused. A device that said that it must succeed is in error.
+    fn refuse_make_resident(
+        &mut self,
+        device: DeviceIx,
+        allocations: &[AllocationId],
+        flags: MakeResidentFlags,
+        Refusal { num_bytes_to_trim, reason }: Refusal,
+    ) -> MakeResidentError {
+        let device_id = self.state.objects.device_id(device);
+        self.state.moment.events.record(|| Event::MakeResidentRefused {
+            device: device_id,
+            allocations: allocations.to_vec(),
+            flags,
+            num_bytes_to_trim,
+            reason,
+        });
+        if flags.contains(MakeResidentFlags::MUST_SUCCEED) {
+            let reason = DeviceErrorReason::OutOfMemory;
+            device_error::put_device_in_error(&mut self.state, &mut self.requests, &mut self.work, device, reason);
+        }
+        MakeResidentError::NoMemory { num_bytes_to_trim, reason }
+    }
 }
 
 /// What allocations are that may join the device's list.
@@ -240,18 +252,22 @@ pub(crate) fn joining(
     Ok(indices)
 }
 
+/// A MakeResident for which there is no memory.
+struct Refusal {
+    num_bytes_to_trim: u64,
+    reason: NoMemoryReason,
+}
+
 /// Counts allocations as often as they are named, and adds to the device's list what is not on it yet, if that fits.
 /// Returns the bytes of what joins it and is not held in place.
 fn count_in(
     state: &mut State,
-    requests: &mut Requests,
-    work: &mut Work,
+    work: &Work,
     schedule: &mut Schedule,
     device: DeviceIx,
-    allocations: &[AllocationId],
     indices: &[AllocationIx],
     flags: MakeResidentFlags,
-) -> Result<PerPool<u64>, MakeResidentError> {
+) -> Result<PerPool<u64>, Refusal> {
     let mut admission = count_all_in(state, schedule, device, indices, None);
     if admission.refused.is_some() {
         admission::undo_admission(state, &admission, indices);
@@ -267,18 +283,7 @@ fn count_in(
         NoMemoryReason::OverBudget if cant_trim => NoMemoryReason::OverMaximumBudget,
         other => other,
     };
-    let (num_bytes_to_trim, device_id) = (admission.num_bytes_to_trim, state.objects.devices.id(device));
-    state.moment.events.record(|| Event::MakeResidentRefused {
-        device: device_id,
-        allocations: allocations.to_vec(),
-        flags,
-        num_bytes_to_trim,
-        reason,
-    });
-    if flags.contains(MakeResidentFlags::MUST_SUCCEED) {
-        device_error::put_device_in_error(state, requests, work, device, DeviceErrorReason::OutOfMemory);
-    }
-    Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason })
+    Err(Refusal { num_bytes_to_trim: admission.num_bytes_to_trim, reason })
 }
 
 /// Whether allocations join the device's list without a request: it has its turn, nothing is ahead of them, and they are in
@@ -354,4 +359,22 @@ fn count_mut<'a>(
         return residency.offers.get_mut(&index).map(|offer| &mut offer.count);
     }
     Some(&mut allocation.entry_mut(device).count)
+}
+
+/// Takes an allocation off a device's list, whatever its count; what is submitted still has it.
+pub(crate) fn leave_list(state: &mut State, index: AllocationIx, device: DeviceIx, flags: EvictFlags) {
+    let books = &state.objects[device];
+    let submitted = books.submitted;
+    let allocation = &mut state.objects[index];
+    let (size, pool) = (allocation.size, allocation.pool());
+    let entry = allocation.entry_mut(device);
+    if entry.count > 0 {
+        entry.count = 1;
+        let effect = entry.leave(submitted, flags, &mut state.residency.spans);
+        let bytes = state.objects[device].list[pool].now() - size;
+        state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, pool, bytes);
+        state.shares.withdraw_promise(&state.objects, device);
+        state.residency.apply(&mut state.moment, &mut state.objects, &mut state.memory, index, device, effect);
+        state.shares.renew_promise(&state.objects, device);
+    }
 }

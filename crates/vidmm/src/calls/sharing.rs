@@ -1,6 +1,7 @@
 //! Allocations that several devices use: opening, closing, and whose they are (RES-02, U-34).
 
 use crate::{
+    calls::resident,
     contract::Kmd,
     event::{Event, error::OpenError, list_flags::EvictFlags},
     id::{AllocationId, AllocationIx, DeviceId, DeviceIx},
@@ -80,16 +81,7 @@ impl VidMm {
 /// A device that has closed an allocation uses it no more, once what it submitted has ended.
 fn end_opening(state: &mut State, requests: &mut Requests, index: AllocationIx, device: DeviceIx) {
     // What it wrote is there for the others.
-    state.residency.leave_list(
-        &state.adapter,
-        &mut state.moment,
-        &mut state.objects,
-        &mut state.memory,
-        &mut state.shares,
-        index,
-        device,
-        EvictFlags::EVICT_ONLY_IF_NECESSARY,
-    );
+    resident::leave_list(state, index, device, EvictFlags::EVICT_ONLY_IF_NECESSARY);
     requests.defer(&mut state.moment, &mut state.objects, device, DeferredAction::Close(index));
 }
 

@@ -119,6 +119,7 @@ impl VidMm {
                 #[cfg(feature = "buggify")]
                 drawn: options.buggify.map(crate::buggify::Drawn::new),
             },
+            planted: adapter.planted,
             stirred: true,
             failed: None,
         };

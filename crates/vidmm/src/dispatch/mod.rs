@@ -237,7 +237,6 @@ fn hand_out(
     });
     state.objects[device_index].dispatches.end(number);
     state.residency.lapse_dispatched(
-        &state.adapter,
         &mut state.moment,
         &mut state.objects,
         &mut state.memory,

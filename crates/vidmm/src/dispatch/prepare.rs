@@ -293,15 +293,7 @@ fn require(state: &mut State, device: DeviceIx, portion: &Portion, references: &
             state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, pool, bytes);
         }
         state.shares.withdraw_promise(&state.objects, device);
-        state.residency.apply(
-            &state.adapter,
-            &mut state.moment,
-            &mut state.objects,
-            &mut state.memory,
-            index,
-            device,
-            effect,
-        );
+        state.residency.apply(&mut state.moment, &mut state.objects, &mut state.memory, index, device, effect);
         state.shares.renew_promise(&state.objects, device);
     }
 }

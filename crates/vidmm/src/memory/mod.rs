@@ -22,6 +22,11 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    /// Whether ranges are assigned with each grant, and not when allocations join a list: where each allocation is one range.
+    pub(crate) fn assigns_with_grant(&self) -> bool {
+        matches!(self.placer, Placer::Linear(_))
+    }
+
     /// Bytes of a pool that lists may use: of the memory segment all but page tables.
     pub(crate) fn list_capacity(&self, pool: Pool) -> u64 {
         match pool {

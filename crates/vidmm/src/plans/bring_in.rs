@@ -60,18 +60,11 @@ impl Plans {
         }
         numbers.extend(self.finish(&mut state.moment, &state.objects, draft));
         state.shares.withdraw_promise(&state.objects, device);
-        state.residency.hold_granted(
-            &state.adapter,
-            &mut state.moment,
-            &mut state.objects,
-            &mut state.memory,
-            device,
-            items,
-        );
+        state.residency.hold_granted(&mut state.moment, &mut state.objects, &mut state.memory, device, items);
         state.shares.renew_promise(&state.objects, device);
         // What was held when it was asked for may have lapsed since.
         items.iter().for_each(|&(index, _)| {
-            state.residency.let_go(&state.adapter, &mut state.moment, &mut state.objects, &mut state.memory, index)
+            state.residency.let_go(&mut state.moment, &mut state.objects, &mut state.memory, index)
         });
         numbers
     }
@@ -121,18 +114,11 @@ impl Plans {
 
 pub(crate) fn hold_list(state: &mut State, device: DeviceIx, items: &Items) {
     state.shares.withdraw_promise(&state.objects, device);
-    state.residency.hold_granted(
-        &state.adapter,
-        &mut state.moment,
-        &mut state.objects,
-        &mut state.memory,
-        device,
-        items,
-    );
+    state.residency.hold_granted(&mut state.moment, &mut state.objects, &mut state.memory, device, items);
     state.shares.renew_promise(&state.objects, device);
     // What was held when it was asked for may have lapsed since.
     items.iter().for_each(|&(index, _)| {
-        state.residency.let_go(&state.adapter, &mut state.moment, &mut state.objects, &mut state.memory, index)
+        state.residency.let_go(&mut state.moment, &mut state.objects, &mut state.memory, index)
     });
 }
 

@@ -38,7 +38,6 @@ pub(crate) fn put_device_in_error(
     drop_queued_work(state, requests, work, index);
     empty_list(state, index);
     state.residency.lapse_dispatched(
-        &state.adapter,
         &mut state.moment,
         &mut state.objects,
         &mut state.memory,
@@ -89,15 +88,7 @@ fn empty_list(state: &mut State, device: DeviceIx) {
         entry.count = 1;
         let effect = entry.leave(last, EvictFlags::EVICT_ONLY_IF_NECESSARY, &mut state.residency.spans);
         allocation.state -= AllocationState::EVICT_SOON;
-        state.residency.apply(
-            &state.adapter,
-            &mut state.moment,
-            &mut state.objects,
-            &mut state.memory,
-            index,
-            device,
-            effect,
-        );
+        state.residency.apply(&mut state.moment, &mut state.objects, &mut state.memory, index, device, effect);
     }
     state.shares.renew_promise(&state.objects, device);
     for pool in Pool::ALL.into_iter().filter(|&pool| left[pool] > 0) {

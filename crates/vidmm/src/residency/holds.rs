@@ -3,7 +3,6 @@
 use alloc::vec::Vec;
 
 use crate::{
-    adapter::Adapter,
     event::list_flags::EvictFlags,
     id::{AllocationIx, DeviceIx, SubmissionNo},
     memory::Memory,
@@ -19,34 +18,6 @@ use crate::{
     residency::Residents,
     shares::Shares,
 };
-
-impl Residents {
-    /// Takes an allocation off a device's list, whatever its count; what is submitted still has it.
-    pub(crate) fn leave_list(
-        &mut self,
-        adapter: &Adapter,
-        moment: &mut Moment,
-        objects: &mut Objects,
-        memory: &mut Memory,
-        shares: &mut Shares,
-        index: AllocationIx,
-        device: DeviceIx,
-        flags: EvictFlags,
-    ) {
-        let submitted = objects[device].submitted;
-        let allocation = &mut objects[index];
-        let (size, pool) = (allocation.size, allocation.pool());
-        let entry = allocation.entry_mut(device);
-        if entry.count > 0 {
-            entry.count = 1;
-            let effect = entry.leave(submitted, flags, &mut self.spans);
-            shares.set_list_bytes(moment, objects, device, pool, objects[device].list[pool].now() - size);
-            shares.withdraw_promise(objects, device);
-            self.apply(adapter, moment, objects, memory, index, device, effect);
-            shares.renew_promise(objects, device);
-        }
-    }
-}
 
 /// The device submits work, which may write what was said not to be written before.
 pub(crate) fn forget_not_written(objects: &mut Objects, device: DeviceIx) {
@@ -65,7 +36,6 @@ impl Residents {
     /// Carries out what a grant or an Evict of a device does to an allocation. While the promise is withdrawn.
     pub(crate) fn apply(
         &mut self,
-        adapter: &Adapter,
         moment: &mut Moment,
         objects: &mut Objects,
         memory: &mut Memory,
@@ -82,7 +52,7 @@ impl Residents {
             Effect::Until(last, flags) => {
                 let books = &mut objects[device];
                 if last <= books.dispatched() {
-                    return self.lapse(adapter, moment, objects, memory, index, device, flags);
+                    return self.lapse(moment, objects, memory, index, device, flags);
                 }
                 books.lapsing.insert(last, index, flags);
                 // What a suspended device still needs is brought back, and held, when it is resumed.
@@ -118,7 +88,6 @@ impl Residents {
     /// promise is withdrawn.
     pub(crate) fn lapse(
         &mut self,
-        adapter: &Adapter,
         moment: &mut Moment,
         objects: &mut Objects,
         memory: &mut Memory,
@@ -129,7 +98,7 @@ impl Residents {
         let allocation = &mut objects.allocations[index];
         // To a device in error nothing is brought in, and its work writes nowhere.
         let may_be_written = allocation.place.is_some() && !flags.contains(EvictFlags::NOT_WRITTEN_TO);
-        if may_be_written && !adapter.has_bug(PlantedBug::ForgetDirty) {
+        if may_be_written && !moment.planted.has(PlantedBug::ForgetDirty) {
             allocation.state |= AllocationState::DIRTY;
         }
         let Some(entry) = allocation.entry(device) else { return };
@@ -142,14 +111,13 @@ impl Residents {
         let is_offered = allocation.state.contains(AllocationState::OFFERED);
         allocation.state.set(AllocationState::EVICT_SOON, is_hastened && !is_offered);
         release(objects, index, device);
-        self.let_go(adapter, moment, objects, memory, index);
+        self.let_go(moment, objects, memory, index);
     }
 
     /// Whoever is resident and required by nobody may be evicted from now on. What is offered or destroyed goes first when nothing
     /// will use it any more, which changes only here: where a span of it ends.
     pub(crate) fn let_go(
         &mut self,
-        adapter: &Adapter,
         moment: &mut Moment,
         objects: &mut Objects,
         memory: &mut Memory,
@@ -157,7 +125,7 @@ impl Residents {
     ) {
         let allocation = &objects[index];
         // Where a range is assigned with each grant, nobody keeps one that nothing is in.
-        let keeps_range = !adapter.is_physical() && (allocation.is_required() || self.is_listed_offered(index));
+        let keeps_range = !memory.assigns_with_grant() && (allocation.is_required() || self.is_listed_offered(index));
         if allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY) && !allocation.is_held() && !keeps_range {
             memory.aperture.release(index);
         }
@@ -264,7 +232,6 @@ impl Residents {
     #[inline]
     pub(crate) fn lapse_dispatched(
         &mut self,
-        adapter: &Adapter,
         moment: &mut Moment,
         objects: &mut Objects,
         memory: &mut Memory,
@@ -273,14 +240,13 @@ impl Residents {
     ) {
         let books = &objects[device];
         if books.lapsing.is_due(books.dispatched()) {
-            self.lapse_up_to(adapter, moment, objects, memory, shares, device, books.dispatched());
+            self.lapse_up_to(moment, objects, memory, shares, device, books.dispatched());
         }
     }
 
     #[inline(never)]
     fn lapse_up_to(
         &mut self,
-        adapter: &Adapter,
         moment: &mut Moment,
         objects: &mut Objects,
         memory: &mut Memory,
@@ -290,7 +256,7 @@ impl Residents {
     ) {
         shares.withdraw_promise(objects, device);
         while let Some((index, flags)) = objects[device].lapsing.pop(dispatched) {
-            self.lapse(adapter, moment, objects, memory, index, device, flags);
+            self.lapse(moment, objects, memory, index, device, flags);
         }
         shares.renew_promise(objects, device);
     }
@@ -298,7 +264,6 @@ impl Residents {
     /// The spans that the items name are granted.
     pub(crate) fn hold_granted(
         &mut self,
-        adapter: &Adapter,
         moment: &mut Moment,
         objects: &mut Objects,
         memory: &mut Memory,
@@ -308,7 +273,7 @@ impl Residents {
         for &(index, span) in items {
             if let Some(span) = span {
                 let effect = objects[index].entry_mut(device).grant(span, &mut self.spans);
-                self.apply(adapter, moment, objects, memory, index, device, effect);
+                self.apply(moment, objects, memory, index, device, effect);
             } else if objects[index].entry(device).is_some_and(ListEntry::is_owed) {
                 // What was held before its device was suspended is held again.
                 self.hold(objects, index, device);

@@ -135,14 +135,7 @@ fn satisfy(
             // To a device in error nothing is brought in.
             if state.objects[device].error.is_some() {
                 state.shares.withdraw_promise(&state.objects, device);
-                state.residency.hold_granted(
-                    &state.adapter,
-                    &mut state.moment,
-                    &mut state.objects,
-                    &mut state.memory,
-                    device,
-                    items,
-                );
+                state.residency.hold_granted(&mut state.moment, &mut state.objects, &mut state.memory, device, items);
                 state.shares.renew_promise(&state.objects, device);
                 return Ok(Vec::new());
             }

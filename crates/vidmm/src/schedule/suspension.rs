@@ -58,7 +58,7 @@ fn evict_suspended(state: &mut State, device: DeviceIx) {
             && state.objects[index].state.contains(AllocationState::SUSPENDED)
         {
             state.objects[index].state |= AllocationState::EVICT_SOON;
-            state.residency.let_go(&state.adapter, &mut state.moment, &mut state.objects, &mut state.memory, index);
+            state.residency.let_go(&mut state.moment, &mut state.objects, &mut state.memory, index);
         }
     }
 }

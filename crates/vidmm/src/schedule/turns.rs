@@ -498,7 +498,7 @@ fn release_all(state: &mut State, device: DeviceIx) {
         let is_to_be_seen = state.objects[index].state.contains(AllocationState::LOCK_PENDING);
         allocation_state.set(AllocationState::EVICT_SOON, halted || is_to_be_seen);
         state.objects[index].state |= allocation_state;
-        state.residency.let_go(&state.adapter, &mut state.moment, &mut state.objects, &mut state.memory, index);
+        state.residency.let_go(&mut state.moment, &mut state.objects, &mut state.memory, index);
     }
 }
 

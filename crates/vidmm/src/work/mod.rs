@@ -84,15 +84,7 @@ pub(crate) fn leave_required(state: &mut State, device: DeviceIx, number: Submis
         state.objects[index].entry_mut(device).extend(number);
     }
     state.shares.withdraw_promise(&state.objects, device);
-    state.residency.apply(
-        &state.adapter,
-        &mut state.moment,
-        &mut state.objects,
-        &mut state.memory,
-        index,
-        device,
-        effect,
-    );
+    state.residency.apply(&mut state.moment, &mut state.objects, &mut state.memory, index, device, effect);
     state.shares.renew_promise(&state.objects, device);
 }
 
