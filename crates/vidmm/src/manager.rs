@@ -39,7 +39,7 @@ pub struct VidMm {
 impl VidMm {
     /// The log of events: drain it after each call if the adapter was started with events on.
     pub fn events(&mut self) -> &mut EventLog {
-        &mut self.state.moment.events
+        self.state.moment.events()
     }
 
     /// The adapter's engines, by ordinal.
@@ -49,12 +49,12 @@ impl VidMm {
 
     /// What was done so far.
     pub fn statistics(&self) -> Statistics {
-        self.state.moment.statistics
+        self.state.moment.statistics()
     }
 
     /// What the driver's author should know, in the order in which it was found.
     pub fn driver_findings(&self) -> &[DriverFinding] {
-        &self.state.moment.driver_findings
+        self.state.moment.driver_findings()
     }
 
     /// The size of the paging process's address space in bytes, on each side of a transfer; 0 if it has none (PGV-03).

@@ -4,7 +4,7 @@ use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::{
     budget::MemorySegmentGroup,
-    buggify::Buggify,
+    buggify::{Buggify, Unlikely},
     contract::Packet,
     event::{
         Event, EventLog,
@@ -12,26 +12,26 @@ use crate::{
         trim::TrimFlags,
     },
     id::{AllocationId, DeviceId, MonitoredFenceId, PagingQueueId, ProcessId, TrimNotificationId},
-    planted::Planted,
+    planted::{Planted, PlantedBug},
     units::Nanoseconds,
 };
 
 /// The sink that is passed down to every part: the time, what is handed out, and what is told.
 pub(crate) struct Moment {
     /// The time of the last poll.
-    pub now: Nanoseconds,
+    now: Nanoseconds,
     /// When the next poll is wanted.
-    pub wake: Option<Nanoseconds>,
-    pub outputs: VecDeque<Output>,
-    pub events: EventLog,
-    pub statistics: Statistics,
-    pub driver_findings: Vec<DriverFinding>,
-    pub buggify: Buggify,
-    pub planted: Planted,
+    wake: Option<Nanoseconds>,
+    outputs: VecDeque<Output>,
+    events: EventLog,
+    statistics: Statistics,
+    driver_findings: Vec<DriverFinding>,
+    buggify: Buggify,
+    planted: Planted,
     /// Something happened since the last poll came to its end.
-    pub stirred: bool,
+    stirred: bool,
     /// The driver or the GPU broke a rule: nothing is built or dispatched any more.
-    pub failed: Option<Violation>,
+    failed: Option<Violation>,
 }
 
 /// What [`poll`](crate::VidMm::poll) hands out.
@@ -176,6 +176,123 @@ pub struct Statistics {
 }
 
 impl Moment {
+    /// The moment at which an adapter starts.
+    pub(crate) fn new(events: EventLog, buggify: Buggify, planted: Planted) -> Self {
+        Self {
+            now: 0,
+            wake: None,
+            outputs: VecDeque::new(),
+            events,
+            statistics: Statistics::default(),
+            driver_findings: Vec::new(),
+            buggify,
+            planted,
+            stirred: true,
+            failed: None,
+        }
+    }
+
+    /// The time of the last poll.
+    #[inline]
+    pub(crate) fn now(&self) -> Nanoseconds {
+        self.now
+    }
+
+    /// When the next poll is wanted, if nothing else happens before.
+    pub(crate) fn wake(&self) -> Option<Nanoseconds> {
+        self.wake
+    }
+
+    /// A poll begins.
+    pub(crate) fn advance(&mut self, now: Nanoseconds) {
+        self.events.set_time(now);
+        self.now = self.now.max(now);
+        if self.wake.is_some_and(|wake| wake <= now) {
+            self.wake = None;
+            self.stirred = true;
+        }
+    }
+
+    /// Something happened: a poll may find more to do.
+    #[inline]
+    pub(crate) fn stir(&mut self) {
+        self.stirred = true;
+    }
+
+    /// Something may have happened.
+    #[inline]
+    pub(crate) fn stir_if(&mut self, has_happened: bool) {
+        self.stirred |= has_happened;
+    }
+
+    /// Whether something happened since the last step began.
+    #[inline]
+    pub(crate) fn is_stirred(&self) -> bool {
+        self.stirred
+    }
+
+    /// Begins a step, if something happened since the last one began and nothing is broken.
+    pub(crate) fn begin_step(&mut self) -> bool {
+        self.failed.is_none() && core::mem::take(&mut self.stirred)
+    }
+
+    /// Tells what happened.
+    #[inline]
+    pub(crate) fn record(&mut self, event: impl FnOnce() -> Event) {
+        self.events.record(event);
+    }
+
+    pub(crate) fn keeps_events(&self) -> bool {
+        self.events.is_kept()
+    }
+
+    pub(crate) fn events(&mut self) -> &mut EventLog {
+        &mut self.events
+    }
+
+    /// Hands something out to be done by others.
+    pub(crate) fn hand_out(&mut self, output: Output) {
+        self.outputs.push_back(output);
+    }
+
+    /// The next thing to be done by others.
+    pub(crate) fn next_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    pub(crate) fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    pub(crate) fn statistics_mut(&mut self) -> &mut Statistics {
+        &mut self.statistics
+    }
+
+    pub(crate) fn driver_findings(&self) -> &[DriverFinding] {
+        &self.driver_findings
+    }
+
+    /// Whether an unlikely choice is made this time.
+    pub(crate) fn makes(&mut self, choice: Unlikely) -> bool {
+        self.buggify.makes(choice)
+    }
+
+    /// What makes unlikely choices, for who makes many.
+    pub(crate) fn buggify_mut(&mut self) -> &mut Buggify {
+        &mut self.buggify
+    }
+
+    /// Whether a bug is planted in the manager.
+    pub(crate) fn has_bug(&self, bug: PlantedBug) -> bool {
+        self.planted.has(bug)
+    }
+
+    /// Whether the driver or the GPU has broken a rule: nothing is built or dispatched any more.
+    #[inline]
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
     /// Somebody waits for this time.
     pub(crate) fn wake_at(&mut self, time: Nanoseconds) {
         let later = time.max(self.now.saturating_add(1));

@@ -15,28 +15,22 @@ impl VidMm {
     /// When to call [`poll`](Self::poll) next if nothing else happens before: a time slice ends, or somebody is to be asked to
     /// trim, or a time limit is over; `None` when nothing waits for time to pass.
     pub fn next_wake(&self) -> Option<Nanoseconds> {
-        if self.state.moment.failed.is_some() {
+        if self.state.moment.has_failed() {
             return None;
         }
-        self.state.moment.wake.into_iter().chain(self.state.engines.recovery.due).min()
+        self.state.moment.wake().into_iter().chain(self.state.engines.recovery.due).min()
     }
 
     /// Does what can be done at time `now`, and returns the next thing to be done by others; `None` when nothing is left.
     ///
     /// Call it again and again until it returns `None`: after calls, and after events.
     pub fn poll(&mut self, now: Nanoseconds, kmd: &mut dyn Kmd, host: &mut dyn Host) -> Option<Output> {
-        self.state.moment.events.set_time(now);
-        self.state.moment.now = self.state.moment.now.max(now);
-        if self.state.moment.wake.is_some_and(|wake| wake <= now) {
-            self.state.moment.wake = None;
-            self.state.moment.stirred = true;
-        }
-        self.state.moment.stirred |= self.state.engines.recovery.due.is_some_and(|due| due <= now);
-        while self.state.moment.stirred && self.state.moment.failed.is_none() {
-            self.state.moment.stirred = false;
+        self.state.moment.advance(now);
+        self.state.moment.stir_if(self.state.engines.recovery.due.is_some_and(|due| due <= now));
+        while self.state.moment.begin_step() {
             self.step(kmd, host);
         }
-        self.state.moment.outputs.pop_front()
+        self.state.moment.next_output()
     }
 
     #[inline(never)]
@@ -61,7 +55,7 @@ impl VidMm {
         if !self.state.engines.recovery.engines.is_empty() {
             engine_reset::recover(&mut self.state, &self.plans, &mut self.requests, &mut self.work, kmd);
         }
-        if !self.state.moment.stirred {
+        if !self.state.moment.is_stirred() {
             watch::watch(&mut self.state, &self.plans, &mut self.requests, &mut self.work);
         }
     }

@@ -70,7 +70,7 @@ impl VidMm {
         let index = self.state.objects.processes.lookup(process)?;
         let base = self.state.objects[index].space.reserve(base.map(|base| base.0), size)?;
         let virtual_address = GpuVirtualAddress(base);
-        self.state.moment.events.record(|| Event::GpuVirtualAddressReserved { process, virtual_address, size });
+        self.state.moment.record(|| Event::GpuVirtualAddressReserved { process, virtual_address, size });
         Ok(virtual_address)
     }
 
@@ -129,7 +129,7 @@ impl VidMm {
         let paging_fence_value = if at_once { 0 } else { self.state.objects[queue].last_value + 1 };
         let mapped = Mapped { virtual_address: GpuVirtualAddress(virtual_address), paging_fence_value };
         let process = self.state.objects.processes.id(process);
-        self.state.moment.events.record(|| Event::GpuVirtualAddressMapped {
+        self.state.moment.record(|| Event::GpuVirtualAddressMapped {
             process,
             virtual_address: mapped.virtual_address,
             size,

@@ -112,7 +112,7 @@ impl VidMm {
         note_wish(&self.state.adapter, &mut self.state.objects, allocation.ix(), &info);
         self.state.objects[device_index].allocations += 1;
         let process = self.state.objects.processes.id(owner.process);
-        self.state.moment.events.record(|| Event::AllocationCreated {
+        self.state.moment.record(|| Event::AllocationCreated {
             allocation,
             device,
             process,
@@ -141,7 +141,7 @@ impl VidMm {
     #[doc(alias = "D3DKMTDestroyAllocation2")]
     pub fn destroy_allocation(&mut self, allocation: AllocationId, flags: DestroyFlags) -> Result<(), InvalidHandle> {
         let index = self.state.objects.lookup_allocation(&self.state.adapter, allocation)?;
-        self.state.moment.events.record(|| Event::AllocationDestroyed { allocation, flags });
+        self.state.moment.record(|| Event::AllocationDestroyed { allocation, flags });
         self.state.residency.end_offer(&mut self.state.objects, index);
         let is_synchronous = flags.contains(DestroyFlags::SYNCHRONOUS_DESTROY);
         self.state.objects[index].state.set(AllocationState::SYNCHRONOUS_DESTROY, is_synchronous);
@@ -328,7 +328,7 @@ fn destroy_at_once(state: &mut State, requests: &mut Requests, index: Allocation
     let purge = Deferred { submission: 0, request: 0, action: DeferredAction::Purge(index) };
     state.objects[device].deferred.push_front(purge);
     requests.deferring.insert(device);
-    state.moment.stirred = true;
+    state.moment.stir();
 }
 
 /// What follows for an allocation whose content in system memory is the caller's, or is kept (2.2).

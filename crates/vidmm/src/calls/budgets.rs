@@ -58,8 +58,8 @@ impl VidMm {
         if let Some(pool) = pool {
             self.state.shares.pools[pool].set_reservation(index, reservation);
         }
-        self.state.moment.events.record(|| Event::ReservationChanged { process, group, reservation });
-        self.state.moment.stirred = true;
+        self.state.moment.record(|| Event::ReservationChanged { process, group, reservation });
+        self.state.moment.stir();
         Ok(())
     }
 
@@ -80,8 +80,8 @@ impl VidMm {
         (standing.band, standing.visibility) = (band, visibility);
         let weight = standing.weight();
         Pool::ALL.into_iter().for_each(|pool| self.state.shares.pools[pool].set_weight(index, weight));
-        self.state.moment.events.record(|| Event::ProcessPriorityChanged { process, band, visibility });
-        self.state.moment.stirred = true;
+        self.state.moment.record(|| Event::ProcessPriorityChanged { process, band, visibility });
+        self.state.moment.stir();
         Ok(())
     }
 
@@ -99,7 +99,7 @@ impl VidMm {
         } else {
             self.state.shares.listeners.remove(&(index));
         }
-        self.state.moment.stirred = true;
+        self.state.moment.stir();
         Ok(())
     }
 }

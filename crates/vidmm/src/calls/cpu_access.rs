@@ -68,7 +68,7 @@ impl VidMm {
             }
         };
         let (segment, extents) = views::view_of(&self.state.adapter, &self.state.objects, index);
-        self.state.moment.events.record(|| Event::Locked {
+        self.state.moment.record(|| Event::Locked {
             device,
             allocation,
             address,
@@ -91,11 +91,11 @@ impl VidMm {
         let lock = self.state.residency.locks.get_mut(&index).ok_or(UnlockError::NotLocked)?;
         lock.count -= 1;
         let locks = lock.count;
-        self.state.moment.events.record(|| Event::Unlocked { allocation, locks });
+        self.state.moment.record(|| Event::Unlocked { allocation, locks });
         if locks == 0 {
             self.state.residency.end_locks(&mut self.state.objects, host, index);
             self.plans.refresh(&mut self.state.moment, &mut self.state.objects, index);
-            self.state.moment.stirred = true;
+            self.state.moment.stir();
         }
         Ok(())
     }
@@ -128,7 +128,7 @@ fn make_visible(
         state.objects[index].state |= AllocationState::LOCK_PENDING;
         schedule.turns.to_replace.insert(device);
     }
-    state.moment.stirred = true;
+    state.moment.stir();
     Err(LockError::AllocationBusy)
 }
 

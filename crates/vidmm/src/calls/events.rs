@@ -30,7 +30,7 @@ impl VidMm {
         // None is run again: a paging buffer may have begun, and users' devices are in error.
         drop(returned);
         self.state.engines.recovery.adapter = AdapterPhase::CleaningUp;
-        self.state.moment.stirred = true;
+        self.state.moment.stir();
     }
 
     /// The driver has started the GPU again, or could not.
@@ -43,12 +43,12 @@ impl VidMm {
             return self.state.moment.fail(Violation::RestartFailed);
         }
         self.state.engines.recovery.adapter = AdapterPhase::Working;
-        self.state.moment.events.record(|| Event::AdapterRestarted);
+        self.state.moment.record(|| Event::AdapterRestarted);
         // Without power they would be lost: they are written when it is back.
         if self.schedule.turns.power != Power::Down {
             power::write_all_tables_again(&mut self.state, &mut self.plans);
         }
-        self.state.moment.stirred = true;
+        self.state.moment.stir();
     }
 
     /// An engine has yielded: packets up to `last_completed_fence_id` have ended, the others come back.
@@ -75,7 +75,7 @@ impl VidMm {
             engine_reset::take_in(&mut self.state.engines, engine, returned);
             return self.state.moment.report(DriverFinding::PreemptedUnasked { engine, preemption_fence_id });
         }
-        self.state.moment.events.record(|| Event::Preempted {
+        self.state.moment.record(|| Event::Preempted {
             engine,
             preemption_fence_id,
             last_completed_fence_id,
@@ -98,7 +98,7 @@ impl VidMm {
             }
             engine_reset::expect_nothing_more(&mut self.state.moment, &self.state.engines, engine);
         }
-        self.state.moment.stirred = true;
+        self.state.moment.stir();
     }
 
     /// The driver has reset an engine, or could not. The last aborted packet did not end, those before it did, those after
@@ -116,9 +116,9 @@ impl VidMm {
         if !self.state.engines.recovery.is_working() {
             return;
         }
-        self.state.moment.stirred = true;
+        self.state.moment.stir();
         let last_aborted_fence_id = result.ok();
-        self.state.moment.events.record(|| Event::EngineReset {
+        self.state.moment.record(|| Event::EngineReset {
             engine,
             last_aborted_fence_id,
             returned: returned.iter().map(|&(fence_id, _)| fence_id).collect(),
@@ -147,7 +147,7 @@ impl VidMm {
                 last_submitted,
             });
         }
-        self.state.moment.statistics.engine_resets += 1;
+        self.state.moment.statistics_mut().engine_resets += 1;
         // What it was asked before is over.
         self.state.engines.engines[engine as usize].last_answered =
             self.state.engines.engines[engine as usize].preemption_fence_id;
@@ -223,7 +223,7 @@ impl VidMm {
                 DeviceErrorReason::PageFault { virtual_address: fault.faulted_virtual_address }
             }
             NotifyInterrupt::DmaFaulted { .. } => {
-                self.state.moment.events.record(|| Event::IllegalCommand { signal });
+                self.state.moment.record(|| Event::IllegalCommand { signal });
                 DeviceErrorReason::IllegalCommand
             }
         };

@@ -47,7 +47,7 @@ impl VidMm {
                 free_in_mapping(&mut self.state, &mut self.requests, host, index, allocation, base.0, size)?
             }
         }
-        self.state.moment.events.record(|| Event::GpuVirtualAddressFreed { process, virtual_address: base, size });
+        self.state.moment.record(|| Event::GpuVirtualAddressFreed { process, virtual_address: base, size });
         Ok(())
     }
 }

@@ -78,8 +78,8 @@ impl VidMm {
         if self.state.adapter.has_page_tables() {
             self.state.addresses.rootless.insert(process.ix());
         }
-        self.state.moment.stirred = true;
-        self.state.moment.events.record(|| Event::ProcessCreated { process, handle });
+        self.state.moment.stir();
+        self.state.moment.record(|| Event::ProcessCreated { process, handle });
         Ok(process)
     }
 
@@ -119,8 +119,8 @@ impl VidMm {
             }
         }
         kmd.destroy_process(gone.handle);
-        self.state.moment.events.record(|| Event::ProcessDestroyed { process });
-        self.state.moment.stirred = true;
+        self.state.moment.record(|| Event::ProcessDestroyed { process });
+        self.state.moment.stir();
         Ok(())
     }
 
@@ -154,7 +154,7 @@ impl VidMm {
             paging_queues: 0,
             allocations: 0,
             list: PerPool::default(),
-            turn: Turn::new(self.state.moment.now),
+            turn: Turn::new(self.state.moment.now()),
             held: PerPool::default(),
             num_held: 0,
             owed: PerPool::default(),
@@ -176,7 +176,7 @@ impl VidMm {
             deferred: VecDeque::new(),
         });
         self.state.objects[process_index].devices.insert(device.ix());
-        self.state.moment.events.record(|| Event::DeviceCreated { device, process, residency });
+        self.state.moment.record(|| Event::DeviceCreated { device, process, residency });
         if self.state.objects[process_index].standing.halted.is_some() || self.schedule.turns.power != Power::Up {
             self.schedule.halt(&mut self.state, device.ix());
         }
@@ -202,9 +202,9 @@ impl VidMm {
         for registration in gone.notifications {
             let notification = self.schedule.trim_notifications.id(registration);
             self.schedule.trim_notifications.remove(registration);
-            self.state.moment.events.record(|| Event::TrimNotificationUnregistered { notification });
+            self.state.moment.record(|| Event::TrimNotificationUnregistered { notification });
         }
-        self.state.moment.events.record(|| Event::DeviceDestroyed { device });
+        self.state.moment.record(|| Event::DeviceDestroyed { device });
         Ok(())
     }
 
@@ -240,7 +240,7 @@ impl VidMm {
             served: 0,
             root_is_set: false,
         });
-        self.state.moment.events.record(|| Event::ContextCreated { context, device, engine });
+        self.state.moment.record(|| Event::ContextCreated { context, device, engine });
         Ok(context)
     }
 
@@ -256,7 +256,7 @@ impl VidMm {
         let gone = self.state.objects.contexts.remove(index);
         self.state.objects[gone.device].contexts -= 1;
         kmd.destroy_context(gone.handle);
-        self.state.moment.events.record(|| Event::ContextDestroyed { context });
+        self.state.moment.record(|| Event::ContextDestroyed { context });
         Ok(())
     }
 
@@ -282,7 +282,7 @@ impl VidMm {
             last_value: 0,
             completed_value: 0,
         });
-        self.state.moment.events.record(|| Event::PagingQueueCreated { queue, device, priority });
+        self.state.moment.record(|| Event::PagingQueueCreated { queue, device, priority });
         Ok(queue)
     }
 
@@ -297,7 +297,7 @@ impl VidMm {
         in_use(self.state.objects[index].pending.into())?;
         let gone = self.state.objects.paging_queues.remove(index);
         self.state.objects[gone.device].paging_queues -= 1;
-        self.state.moment.events.record(|| Event::PagingQueueDestroyed { queue });
+        self.state.moment.record(|| Event::PagingQueueDestroyed { queue });
         Ok(())
     }
 
@@ -309,7 +309,7 @@ impl VidMm {
             dispatched: VecDeque::new(),
             references: 0,
         });
-        self.state.moment.events.record(|| Event::MonitoredFenceCreated { fence, value });
+        self.state.moment.record(|| Event::MonitoredFenceCreated { fence, value });
         fence
     }
 
@@ -322,7 +322,7 @@ impl VidMm {
         let index = self.state.objects.monitored_fences.lookup(fence)?;
         in_use(self.state.objects[index].references.into())?;
         self.state.objects.monitored_fences.remove(index);
-        self.state.moment.events.record(|| Event::MonitoredFenceDestroyed { fence });
+        self.state.moment.record(|| Event::MonitoredFenceDestroyed { fence });
         Ok(())
     }
 }

@@ -95,7 +95,7 @@ impl VidMm {
             indices.push(index);
         }
         let after_submission = self.state.objects[device_index].submitted;
-        self.state.moment.events.record(|| Event::Offered {
+        self.state.moment.record(|| Event::Offered {
             device,
             allocations: allocations.to_vec(),
             priority,
@@ -105,7 +105,7 @@ impl VidMm {
         indices
             .into_iter()
             .for_each(|index| offer(&mut self.state, &mut self.requests, device_index, index, priority, flags));
-        self.state.moment.stirred = true;
+        self.state.moment.stir();
         Ok(())
     }
 
@@ -165,7 +165,7 @@ impl VidMm {
         let (device_id, after_submission) =
             (self.state.objects.devices.id(device), self.state.objects[device].submitted);
         let books = &self.state.objects.allocations;
-        self.state.moment.events.record(|| Event::Reclaimed {
+        self.state.moment.record(|| Event::Reclaimed {
             device: device_id,
             queue: paging_queue,
             allocations: allocations.to_vec(),
@@ -178,7 +178,7 @@ impl VidMm {
             place::assign_where_shown(&self.state.objects, &mut self.state.memory, joining.into_iter());
         }
         join_again(&mut self.state, &mut self.requests, queue, listed, at_once);
-        self.state.moment.stirred = true;
+        self.state.moment.stir();
         Ok(Reclaimed { results, paging_fence_value })
     }
 }

@@ -17,7 +17,7 @@ impl VidMm {
         for device in Vec::from_iter(self.state.objects.devices.iter().map(|(index, _)| index)) {
             self.schedule.halt(&mut self.state, device);
         }
-        self.state.moment.stirred = true;
+        self.state.moment.stir();
     }
 
     /// The adapter has power again, and its memory segment holds nothing: page tables are built again, those of the paging

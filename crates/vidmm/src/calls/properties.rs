@@ -47,7 +47,7 @@ impl VidMm {
         if is_evictable {
             self.state.residency.expose(&mut self.state.objects, index);
         }
-        self.state.moment.events.record(|| Event::AllocationPriorityChanged { allocation, priority });
+        self.state.moment.record(|| Event::AllocationPriorityChanged { allocation, priority });
         Ok(())
     }
 
@@ -100,7 +100,7 @@ impl VidMm {
         let numbers =
             change_residence(&mut self.state, &mut self.plans, &mut self.schedule, index, residence, may_stay);
         let paging_fence_value = if numbers.is_empty() { 0 } else { self.state.objects[queue].last_value + 1 };
-        self.state.moment.events.record(|| Event::AllocationPropertyUpdated {
+        self.state.moment.record(|| Event::AllocationPropertyUpdated {
             allocation,
             supported_segment_set: set.0,
             queue: paging_queue,
@@ -114,7 +114,7 @@ impl VidMm {
                 RequestKind::Decided(numbers),
             );
         }
-        self.state.moment.stirred = true;
+        self.state.moment.stir();
         Ok(paging_fence_value)
     }
 }

@@ -123,7 +123,7 @@ impl VidMm {
             }
         }
         let device = self.state.objects.devices.id(device_index);
-        self.state.moment.events.record(|| Event::Rendered {
+        self.state.moment.record(|| Event::Rendered {
             device,
             context,
             dma_buffer: number,

@@ -86,7 +86,7 @@ impl VidMm {
         let books = &self.state.objects[device];
         let paging_fence_value = if at_once { 0 } else { self.state.objects[queue].last_value + 1 };
         let (device_id, after_submission) = (self.state.objects.devices.id(device), books.submitted);
-        self.state.moment.events.record(|| Event::MakeResident {
+        self.state.moment.record(|| Event::MakeResident {
             device: device_id,
             queue: paging_queue,
             allocations: allocations.to_vec(),
@@ -192,14 +192,14 @@ impl VidMm {
             );
         }
         let num_bytes_to_trim = self.state.shares.num_bytes_to_trim(self.state.objects[device_index].process);
-        self.state.moment.events.record(|| Event::Evict {
+        self.state.moment.record(|| Event::Evict {
             device,
             allocations: allocations.to_vec(),
             flags,
             after_submission: last,
             num_bytes_to_trim,
         });
-        self.state.moment.stirred = true;
+        self.state.moment.stir();
         Ok(num_bytes_to_trim)
     }
 
@@ -212,7 +212,7 @@ impl VidMm {
         Refusal { num_bytes_to_trim, reason }: Refusal,
     ) -> MakeResidentError {
         let device_id = self.state.objects.device_id(device);
-        self.state.moment.events.record(|| Event::MakeResidentRefused {
+        self.state.moment.record(|| Event::MakeResidentRefused {
             device: device_id,
             allocations: allocations.to_vec(),
             flags,

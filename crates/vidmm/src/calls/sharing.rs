@@ -53,7 +53,7 @@ impl VidMm {
         self.state.objects[index].open(owner, handle);
         self.state.objects[device_index].allocations += 1;
         let process = self.state.objects.processes.id(owner.process);
-        self.state.moment.events.record(|| Event::AllocationOpened { allocation, device, process });
+        self.state.moment.record(|| Event::AllocationOpened { allocation, device, process });
         Ok(())
     }
 
@@ -72,7 +72,7 @@ impl VidMm {
             return Err(OpenError::NotOpen);
         }
         books.close(device_index);
-        self.state.moment.events.record(|| Event::AllocationClosed { allocation, device });
+        self.state.moment.record(|| Event::AllocationClosed { allocation, device });
         end_opening(&mut self.state, &mut self.requests, index, device_index);
         Ok(())
     }
@@ -101,8 +101,8 @@ pub(crate) fn hand_over(state: &mut State, requests: &mut Requests, index: Alloc
     let allocation = state.objects.allocation_id(index);
     let (closed_on, books) = (state.objects.device_id(former), &state.objects.allocations[index]);
     let (device, process) = (state.objects.device_id(books.device), state.objects.processes.id(books.process));
-    state.moment.events.record(|| Event::AllocationClosed { allocation, device: closed_on });
-    state.moment.events.record(|| Event::AllocationOwnershipTransferred { allocation, device, process });
+    state.moment.record(|| Event::AllocationClosed { allocation, device: closed_on });
+    state.moment.record(|| Event::AllocationOwnershipTransferred { allocation, device, process });
     end_opening(state, requests, index, former);
     true
 }

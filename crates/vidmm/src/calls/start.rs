@@ -34,7 +34,7 @@ use crate::{
         linear_placer::LinearPlacer,
         placer::{PagePlacer, Placer},
     },
-    moment::{Moment, Statistics},
+    moment::Moment,
     objects::{Objects, turn::Turns},
     plans::{Plans, Stream, Windows, builder::Builder},
     requests::Requests,
@@ -108,21 +108,11 @@ impl VidMm {
             kmd.set_root_page_table(system_context, root);
         }
 
-        let moment = Moment {
-            now: 0,
-            wake: None,
-            outputs: VecDeque::new(),
-            events: EventLog::new(options.events),
-            statistics: Statistics::default(),
-            driver_findings: Vec::new(),
-            buggify: Buggify {
-                #[cfg(feature = "buggify")]
-                drawn: options.buggify.map(crate::buggify::Drawn::new),
-            },
-            planted: adapter.planted,
-            stirred: true,
-            failed: None,
+        let buggify = Buggify {
+            #[cfg(feature = "buggify")]
+            drawn: options.buggify.map(crate::buggify::Drawn::new),
         };
+        let moment = Moment::new(EventLog::new(options.events), buggify, adapter.planted);
         let engines = Engines {
             engines: adapter.engines.iter().map(|_| Engine::default()).collect(),
             recovery: Recovery::default(),
@@ -183,7 +173,7 @@ impl VidMm {
 
 fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHandle, paging_tables: Vec<Extent>) {
     let (adapter, windows) = (&state.adapter, &plans.windows);
-    state.moment.events.record(|| Event::AdapterStarted {
+    state.moment.record(|| Event::AdapterStarted {
         wddm_version: adapter.version.0,
         addressing_model: adapter.model,
         num_slots: if adapter.is_physical() { adapter.num_slots } else { 0 },
@@ -218,7 +208,7 @@ fn record_query(adapter: &Adapter, moment: &mut Moment, query: PagingVaQuery) {
         return;
     }
     let (paging_va_size, finding) = query.size(adapter);
-    moment.events.record(|| Event::PagingVaQueried {
+    moment.record(|| Event::PagingVaQueried {
         query_type: QUERY_TYPE,
         physical_adapter_index: query.physical_adapter_index,
         input_data_size: size_of::<u32>() as u32,

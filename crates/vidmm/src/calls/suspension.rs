@@ -19,7 +19,7 @@ impl VidMm {
     pub fn suspend_process(&mut self, process: ProcessId, allow_wake_on_submission: bool) -> Result<(), InvalidHandle> {
         let index = self.state.objects.processes.lookup(process)?;
         self.state.objects[index].standing.halted = Some(allow_wake_on_submission);
-        self.state.moment.events.record(|| Event::ProcessSuspended { process, allow_wake_on_submission });
+        self.state.moment.record(|| Event::ProcessSuspended { process, allow_wake_on_submission });
         for device in Vec::from_iter(self.state.objects[index].devices.iter().copied()) {
             self.schedule.halt(&mut self.state, device);
         }

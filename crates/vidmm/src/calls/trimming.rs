@@ -29,8 +29,8 @@ impl VidMm {
         self.state.objects.check_device(&self.state.moment, device_index)?;
         let notification = self.schedule.trim_notifications.insert(TrimRegistration { device: device_index });
         self.state.objects[device_index].notifications.push(notification.ix());
-        self.state.moment.events.record(|| Event::TrimNotificationRegistered { notification, device });
-        self.state.moment.stirred = true;
+        self.state.moment.record(|| Event::TrimNotificationRegistered { notification, device });
+        self.state.moment.stir();
         Ok(notification)
     }
 
@@ -44,7 +44,7 @@ impl VidMm {
         let index = self.schedule.trim_notifications.lookup(notification)?;
         let TrimRegistration { device } = self.schedule.trim_notifications.remove(index);
         self.state.objects[device].notifications.retain(|&other| other != index);
-        self.state.moment.events.record(|| Event::TrimNotificationUnregistered { notification });
+        self.state.moment.record(|| Event::TrimNotificationUnregistered { notification });
         Ok(())
     }
 
@@ -52,6 +52,6 @@ impl VidMm {
     #[doc(alias = "D3DKMT_VIDMMESCAPETYPE_SET_TRIM_INTERVALS")]
     pub fn set_trim_intervals(&mut self, intervals: TrimIntervals) {
         self.schedule.trim_intervals = intervals;
-        self.state.moment.stirred = true;
+        self.state.moment.stir();
     }
 }

@@ -48,8 +48,8 @@ pub(crate) fn dispatch(state: &mut State, plans: &Plans, requests: &mut Requests
     while let Some(queued) = work.queued.next_from(next) {
         next = queued.next();
         while let Some(paging_fence) = dispatchable(state, plans, work, queued.context) {
-            if state.moment.buggify.makes(Unlikely::HoldPacket) {
-                state.moment.wake_at(state.moment.now + MOMENT);
+            if state.moment.makes(Unlikely::HoldPacket) {
+                state.moment.wake_at(state.moment.now() + MOMENT);
                 break;
             }
             if work.has_priorities && overtakes(state, queued.context, paging_fence) {
@@ -182,7 +182,7 @@ fn set_root(state: &mut State, kmd: &mut dyn Kmd, index: ContextIx) {
     kmd.set_root_page_table(context.handle, root);
     context.root_is_set = true;
     let context = state.objects.contexts.id(index);
-    state.moment.events.record(|| Event::RootPageTableSet { context, address: root.address });
+    state.moment.record(|| Event::RootPageTableSet { context, address: root.address });
 }
 
 fn hand_out(
@@ -216,7 +216,7 @@ fn hand_out(
         state.objects[fence.fence.ix()].dispatched.push_back((fence.value, signal));
     }
     // Other packet_work may wait for a fence that this one signals: now it can be handed out.
-    state.moment.stirred |= !signals.is_empty();
+    state.moment.stir_if(!signals.is_empty());
     let packet_work = PacketWork::User { context: index, submission: number, signals, offsets };
     state.engines.engines[engine as usize].push(packet.waits.clone(), packet_work);
     let submit = SubmitCommand {
@@ -227,14 +227,9 @@ fn hand_out(
         dma_buffer_submission_offsets: offsets,
     };
     kmd.submit_command(&submit, &mut packet.preamble);
-    state.moment.statistics.submissions += 1;
+    state.moment.statistics_mut().submissions += 1;
     let device = state.objects.device_id(device_index);
-    state.moment.events.record(|| Event::Dispatched {
-        device,
-        submission: number,
-        signal,
-        waits: packet.waits.clone(),
-    });
+    state.moment.record(|| Event::Dispatched { device, submission: number, signal, waits: packet.waits.clone() });
     state.objects[device_index].dispatches.end(number);
     state.residency.lapse_dispatched(
         &mut state.moment,
@@ -243,7 +238,7 @@ fn hand_out(
         &mut state.shares,
         device_index,
     );
-    state.moment.outputs.push_back(Output::Submit(packet));
+    state.moment.hand_out(Output::Submit(packet));
 }
 
 /// What a context hands out next.

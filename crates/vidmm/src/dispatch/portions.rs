@@ -61,7 +61,7 @@ pub(crate) fn next_portion(
     let signals = if is_last { core::mem::take(&mut submission.desc.signals) } else { Vec::new() };
     if is_last {
         work.patching.splitting = work.patching.splitting.filter(|&splitting| splitting != index);
-        state.moment.stirred = true;
+        state.moment.stir();
         work::forget_references(state, requests, &references);
     } else {
         let progress = &mut references.progress;
@@ -224,8 +224,8 @@ fn record_portion(
             patched,
         }
     };
-    let event = state.moment.events.is_kept().then(event);
-    state.moment.events.record(|| event.expect("it is kept"));
+    let event = state.moment.keeps_events().then(event);
+    state.moment.record(|| event.expect("it is kept"));
 }
 
 /// Gives up the DMA buffer in front of a context's queue, which cannot be brought in, as was expected (SPL-13). A submission
@@ -249,6 +249,6 @@ pub(crate) fn drop_front(
     let dma_buffer = references.number;
     work::forget_references(state, requests, &references);
     let device = state.objects.device_id(device);
-    state.moment.events.record(|| Event::PreparationFailed { device, dma_buffer, submission: number, offset, bytes });
-    state.moment.stirred = true;
+    state.moment.record(|| Event::PreparationFailed { device, dma_buffer, submission: number, offset, bytes });
+    state.moment.stir();
 }

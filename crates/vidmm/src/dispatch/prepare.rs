@@ -127,7 +127,7 @@ fn prepare_next(
             let context = &mut state.objects[index];
             context.queue.front_mut().expect("it was found there").references = Some(references);
             context.portion = Some(portion);
-            state.moment.stirred = true;
+            state.moment.stir();
             Ok(true)
         }
         Decision::Wait | Decision::WaitForTurn => {

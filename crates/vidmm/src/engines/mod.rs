@@ -34,15 +34,15 @@ impl Engines {
     /// Asks an engine to yield.
     pub(crate) fn preempt(&mut self, moment: &mut Moment, engine: u32, reason: PreemptReason) {
         let delay = if reason == PreemptReason::Dependent { self.tdr.dependent_delay } else { self.tdr.delay };
-        let until = moment.now.saturating_add(delay);
+        let until = moment.now().saturating_add(delay);
         self.recovery.engines.insert(engine, Phase::Preempting { until, reason });
         let books = &mut self.engines[engine as usize];
         books.preemption_fence_id += 1;
         let preemption_fence_id = books.preemption_fence_id;
-        moment.statistics.preemptions += 1;
-        moment.events.record(|| Event::PreemptRequested { engine, preemption_fence_id, reason });
-        moment.outputs.push_back(Output::PreemptCommand { engine, preemption_fence_id });
-        moment.stirred = true;
+        moment.statistics_mut().preemptions += 1;
+        moment.record(|| Event::PreemptRequested { engine, preemption_fence_id, reason });
+        moment.hand_out(Output::PreemptCommand { engine, preemption_fence_id });
+        moment.stir();
     }
 
     /// The device whose packet an engine runs.

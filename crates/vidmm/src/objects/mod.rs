@@ -108,8 +108,8 @@ impl Objects {
             return;
         }
         books.value = value;
-        moment.events.record(|| Event::MonitoredFenceSignaled { fence, value });
-        moment.outputs.push_back(Output::MonitoredFenceSignaled { fence, value });
+        moment.record(|| Event::MonitoredFenceSignaled { fence, value });
+        moment.hand_out(Output::MonitoredFenceSignaled { fence, value });
     }
 
     /// What a submission waits for on the GPU because of the monitored fences that it names; none for one that waits for what
@@ -134,7 +134,7 @@ impl Objects {
 
     /// Refuses calls on a device that is in error.
     pub(crate) fn check_device(&self, moment: &Moment, index: DeviceIx) -> Result<(), DeviceInError> {
-        let adapter = moment.failed.as_ref().map(|_| DeviceErrorReason::AdapterInError);
+        let adapter = moment.has_failed().then_some(DeviceErrorReason::AdapterInError);
         match adapter.or(self[index].error) {
             Some(reason) => Err(DeviceInError { device: self.devices.id(index), reason }),
             None => Ok(()),

@@ -80,12 +80,12 @@ impl Plans {
             state.memory.placer.entered(plan);
             state.memory.commit.entered(plan);
             state.memory.aperture.entered(plan);
-            state.moment.events.record(|| Event::PlanEntered { plan });
+            state.moment.record(|| Event::PlanEntered { plan });
             self.conceal(state, host, plan);
             for range in io_mmu_map {
                 map_io_mmu(&mut state.moment, host, plan, range);
             }
-            state.moment.stirred = true;
+            state.moment.stir();
         }
     }
 
@@ -94,7 +94,7 @@ impl Plans {
         if state.engines.recovery.holds(state.adapter.paging_engine) {
             return;
         }
-        while state.moment.failed.is_none() && self.next_step(state, kmd) {
+        while !state.moment.has_failed() && self.next_step(state, kmd) {
             let awaited = self.builder.idle_at.max(self.builder.host_step_at);
             if awaited.is_some_and(|fence| state.engines.paging_engine(&state.adapter).retired < fence)
                 || !self.do_host_steps(state, kmd, host)
@@ -110,7 +110,7 @@ impl Plans {
             let idle = self.builder.idle_at.is_some();
             match self.build_operation(&state.adapter, &mut state.moment, kmd) {
                 Built::Operation => {
-                    if state.moment.buggify.makes(Unlikely::CloseBuffer) {
+                    if state.moment.makes(Unlikely::CloseBuffer) {
                         self.submit_paging_buffer(state, kmd);
                     }
                 }
@@ -167,7 +167,7 @@ impl Plans {
             let mut env = BuildEnv {
                 adapter: &state.adapter,
                 windows: &mut self.windows,
-                buggify: &mut state.moment.buggify,
+                buggify: state.moment.buggify_mut(),
                 processes: &mut state.objects.processes,
                 dummy_page: state.memory.dummy_page,
             };
@@ -176,7 +176,7 @@ impl Plans {
                     plan.bytes() > 0 || state.adapter.planted.has_every_third_time(PlantedBug::DependOnThePast);
                 let pending = self.builder.current.as_ref().is_some_and(|buffer| !buffer.is_empty());
                 self.stream.head_built(state.engines.paging_engine(&state.adapter).submitted + u64::from(pending));
-                state.moment.stirred = true;
+                state.moment.stir();
                 // Content that has arrived should not wait for what comes after it in the buffer.
                 if moves_bytes {
                     self.submit_paging_buffer(state, kmd);
@@ -215,9 +215,9 @@ impl Plans {
         let multipass_offset = &mut builder.multipass_offset;
         let Encoded { status, dma_bytes, private_bytes } =
             encode(kmd, buffer, operation, multipass_offset, was_idle, system_context);
-        moment.statistics.build_calls += 1;
+        moment.statistics_mut().build_calls += 1;
         let multipass_offset = builder.multipass_offset;
-        moment.events.record(|| Event::PagingOperation {
+        moment.record(|| Event::PagingOperation {
             plan,
             operation: *operation,
             status,
@@ -232,7 +232,7 @@ impl Plans {
         }
         match status {
             BuildStatus::Success => {
-                count(&mut moment.statistics, operation);
+                count(moment.statistics_mut(), operation);
                 let is_in_window = matches!(operation, PagingOperation::NotifyAlloc(op) if op.process.is_none());
                 builder.steps.pop_front();
                 builder.multipass_offset = 0;
@@ -283,11 +283,11 @@ impl Plans {
         };
         let mut preamble = alloc::vec::Vec::new();
         kmd.submit_command(&submit, &mut preamble);
-        state.moment.statistics.paging_buffers += 1;
+        state.moment.statistics_mut().paging_buffers += 1;
         let bytes = buffer.commands().len() as u32;
-        state.moment.events.record(|| Event::PagingBufferSubmitted { signal, bytes });
+        state.moment.record(|| Event::PagingBufferSubmitted { signal, bytes });
         let packet = Packet { waits: alloc::vec::Vec::new(), signal, preamble, buffer: DmaBuffer::Paging(buffer) };
-        state.moment.outputs.push_back(Output::Submit(packet));
+        state.moment.hand_out(Output::Submit(packet));
     }
 }
 
@@ -296,21 +296,13 @@ pub(crate) fn map_io_mmu(moment: &mut Moment, host: &mut dyn Host, plan: PlanNo,
     let system_address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: system_offset };
     host.map_io_mmu(domain, virtual_address, system_address, size, read_only);
     let IoMmuRange { allocation_offset, window, .. } = range;
-    moment.events.record(|| Event::IoMmuMapped {
-        plan,
-        domain,
-        virtual_address,
-        allocation,
-        allocation_offset,
-        size,
-        window,
-    });
+    moment.record(|| Event::IoMmuMapped { plan, domain, virtual_address, allocation, allocation_offset, size, window });
 }
 
 pub(crate) fn unmap_io_mmu(moment: &mut Moment, host: &mut dyn Host, plan: PlanNo, range: IoMmuRange) {
     let IoMmuRange { domain, virtual_address, size, window, .. } = range;
     host.unmap_io_mmu(domain, virtual_address, size);
-    moment.events.record(|| Event::IoMmuUnmapped { plan, domain, virtual_address, size, window });
+    moment.record(|| Event::IoMmuUnmapped { plan, domain, virtual_address, size, window });
 }
 
 fn count(statistics: &mut Statistics, operation: &PagingOperation) {

@@ -34,7 +34,7 @@ impl Plans {
             if offered.is_empty() {
                 return Err(error);
             }
-            state.moment.events.record(|| Event::BackingStoreRefused { size });
+            state.moment.record(|| Event::BackingStoreRefused { size });
             decommit_offered(&mut state.moment, &mut state.objects, host, offered, size);
             host.commit_backing_store(size)
         })
@@ -85,5 +85,5 @@ pub(crate) fn decommit(moment: &mut Moment, objects: &mut Objects, host: &mut dy
     let address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: allocation.backing_store };
     host.decommit_backing_store(address, allocation.size);
     let allocation = objects.allocation_id(index);
-    moment.events.record(|| Event::Decommitted { allocation });
+    moment.record(|| Event::Decommitted { allocation });
 }

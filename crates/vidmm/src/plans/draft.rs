@@ -61,12 +61,12 @@ impl Plans {
         draft.decided = false;
         let number = self.stream.next_number();
         let devices = &objects.devices;
-        moment.events.record(|| Event::PlanDecided {
+        moment.record(|| Event::PlanDecided {
             plan: number,
             waits: plan.waits.iter().map(|&(device, last)| (devices.id(device), last)).collect(),
             after: plan.after.iter().chain(&plan.after_retired).copied().collect(),
         });
-        moment.statistics.plans += 1;
+        moment.statistics_mut().plans += 1;
         self.stream.park(plan);
         draft.parked.push(number);
     }

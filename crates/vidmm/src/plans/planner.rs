@@ -68,11 +68,11 @@ impl Plans {
         self.place(&state.adapter, &mut state.objects, draft, index, place);
         match backed {
             true => {
-                state.moment.statistics.bytes_paged_in += size;
+                state.moment.statistics_mut().bytes_paged_in += size;
                 ContentSource::BackingStore
             }
             false => {
-                state.moment.statistics.bytes_filled += size;
+                state.moment.statistics_mut().bytes_filled += size;
                 ContentSource::Fill
             }
         }
@@ -167,7 +167,7 @@ impl Plans {
         self.plan_table_content(&mut state.objects, draft, process, key);
         let adapter = &state.adapter;
         let process = state.objects.processes.id(process);
-        state.moment.events.record(|| Event::PageTablePlaced {
+        state.moment.record(|| Event::PageTablePlaced {
             plan: number,
             process,
             level: key.level,
@@ -250,12 +250,12 @@ impl Plans {
         }
         match reason {
             EvictReason::Destroyed => {}
-            EvictReason::Promoted => state.moment.statistics.promotions += 1,
-            _ => state.moment.statistics.evictions += 1,
+            EvictReason::Promoted => state.moment.statistics_mut().promotions += 1,
+            _ => state.moment.statistics_mut().evictions += 1,
         }
         let allocation = state.objects.allocations.id(index);
         let wanted_by = draft.wanted_by.filter(|_| reason.is_for_room()).map(|device| state.objects.device_id(device));
-        state.moment.events.record(|| Event::Evicted {
+        state.moment.record(|| Event::Evicted {
             plan: number,
             allocation,
             segment,
@@ -288,8 +288,8 @@ impl Plans {
         let Allocation { handle, size, backing_store, .. } = state.objects[index];
         let through_aperture = self.lend_aperture(&state.objects, &mut state.memory, index);
         draft.plan.copy_out(PageOut { handle, size, extents, backing_store, through_aperture });
-        state.moment.statistics.bytes_paged_out += size;
-        state.moment.statistics.evictions_copied += 1;
+        state.moment.statistics_mut().bytes_paged_out += size;
+        state.moment.statistics_mut().evictions_copied += 1;
     }
 
     /// The range of the aperture through which an allocation leaves, if its driver wants that and there is one (SEG-45).
@@ -348,7 +348,7 @@ impl Plans {
 
 pub(crate) fn record_placed(state: &mut State, index: AllocationIx, content: ContentSource) {
     let (allocations, adapter) = (&state.objects.allocations, &state.adapter);
-    state.moment.events.record(|| {
+    state.moment.record(|| {
         let allocation = &allocations[index];
         let (segment, extents) = allocation.location(adapter);
         Event::Placed {

@@ -28,12 +28,12 @@ impl Plans {
         let completed = state.engines.paging_engine(&state.adapter).retired
             + u64::from(state.adapter.has_bug(PlantedBug::RetireEarly));
         while let Some((number, plan)) = self.stream.retire_next(completed) {
-            state.moment.stirred = true;
+            state.moment.stir();
             // All paging operations that were under way for these ranges have ended with it (NTF-04).
             for &range in &plan.io_mmu_unmap {
                 build::unmap_io_mmu(&mut state.moment, host, number, range);
             }
-            state.moment.events.record(|| Event::PlanRetired { plan: number });
+            state.moment.record(|| Event::PlanRetired { plan: number });
             for rotation in &plan.rotate {
                 views::reveal(state, host, number, rotation);
             }
@@ -52,7 +52,7 @@ impl Plans {
                     end_mapping(state, &mapping);
                     let process = state.objects.processes.id(mapping.process);
                     let (virtual_address, size) = (GpuVirtualAddress(mapping.virtual_address), mapping.size);
-                    state.moment.events.record(|| Event::GpuVirtualAddressReclaimed { process, virtual_address, size });
+                    state.moment.record(|| Event::GpuVirtualAddressReclaimed { process, virtual_address, size });
                 }
                 Retire::Table { address, bytes } => host.decommit_backing_store(address, bytes),
             }

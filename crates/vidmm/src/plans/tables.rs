@@ -185,7 +185,7 @@ impl Plans {
         draft.decided = true;
         let first_address = GpuVirtualAddress(key.first_address(&state.adapter));
         let process = state.objects.processes.id(process);
-        state.moment.events.record(|| Event::PageTableFreed {
+        state.moment.record(|| Event::PageTableFreed {
             plan: number,
             process,
             level: key.level,

@@ -59,7 +59,7 @@ impl Plans {
     fn demote(&self, state: &mut State, draft: &mut Draft, index: AllocationIx) {
         let content = self.plan_into_system(state, draft, index);
         planner::record_placed(state, index, content);
-        state.moment.statistics.demotions += 1;
+        state.moment.statistics_mut().demotions += 1;
         state.residency.expose(&mut state.objects, index);
     }
 

@@ -66,7 +66,7 @@ pub(crate) fn rotate(
     let address = state.residency.locks[&index].address;
     host.rotate_cpu_virtual_address(address, segment, &extents);
     let allocation = state.objects.allocation_id(index);
-    state.moment.events.record(|| Event::Rotated { plan, allocation, address, segment, extents });
+    state.moment.record(|| Event::Rotated { plan, allocation, address, segment, extents });
 }
 
 impl Plans {
@@ -103,10 +103,10 @@ impl Plans {
         let allocation = &mut objects[index];
         allocation.last_plan = number;
         allocation.state -= AllocationState::DIRTY;
-        moment.statistics.bytes_paged_in += size;
+        moment.statistics_mut().bytes_paged_in += size;
         draft.decided = true;
         let allocation = objects.allocation_id(index);
-        moment.events.record(|| Event::Refreshed { plan: number, allocation });
+        moment.record(|| Event::Refreshed { plan: number, allocation });
         self.finish(moment, objects, draft);
     }
 }

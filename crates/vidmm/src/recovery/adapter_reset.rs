@@ -42,10 +42,10 @@ pub(crate) fn begin_adapter_reset_for(
     cause: DeviceErrorReason,
     suspect: Option<(DeviceIx, DeviceErrorReason)>,
 ) {
-    if !state.engines.recovery.is_working() || state.moment.failed.is_some() {
+    if !state.engines.recovery.is_working() || state.moment.has_failed() {
         return;
     }
-    let (now, tdr) = (state.moment.now, state.engines.tdr);
+    let (now, tdr) = (state.moment.now(), state.engines.tdr);
     state.engines.recovery.resets.retain(|&at| now - at < tdr.limit_time);
     let tolerated = usize::from(state.adapter.has_bug(PlantedBug::TolerateReset));
     if state.engines.recovery.resets.len() >= tdr.limit_count as usize + tolerated {
@@ -54,8 +54,8 @@ pub(crate) fn begin_adapter_reset_for(
             .fail(Violation::TooManyResets { resets: tdr.limit_count, seconds: tdr.limit_time / 1_000_000_000 });
     }
     state.engines.recovery.resets.push_back(now);
-    state.moment.statistics.adapter_resets += 1;
-    state.moment.events.record(|| Event::AdapterResetBegun { cause });
+    state.moment.statistics_mut().adapter_resets += 1;
+    state.moment.record(|| Event::AdapterResetBegun { cause });
     let owners = owners_under_way(&state.objects, plans);
     for device in Vec::from_iter(state.objects.devices.iter().map(|(index, _)| index)) {
         let reason = match (suspect, cause) {
@@ -66,8 +66,8 @@ pub(crate) fn begin_adapter_reset_for(
         device_error::put_device_in_error(state, requests, work, device, reason);
     }
     state.engines.recovery.adapter = AdapterPhase::Resetting { until: now.saturating_add(tdr.ddi_delay) };
-    state.moment.outputs.push_back(Output::ResetFromTimeout);
-    state.moment.stirred = true;
+    state.moment.hand_out(Output::ResetFromTimeout);
+    state.moment.stir();
 }
 
 /// The devices that own what paging buffers under way are about (FLT-23).
@@ -94,12 +94,12 @@ pub(crate) fn clean_up(
     plans.retire_plans(state, host);
     abort_all(state, plans, requests, work);
     purge::purge(state, plans, kmd, host);
-    if state.moment.failed.is_some() {
+    if state.moment.has_failed() {
         return;
     }
     state.engines.recovery.adapter =
-        AdapterPhase::Restarting { until: state.moment.now.saturating_add(state.engines.tdr.ddi_delay) };
-    state.moment.outputs.push_back(Output::RestartFromTimeout);
+        AdapterPhase::Restarting { until: state.moment.now().saturating_add(state.engines.tdr.ddi_delay) };
+    state.moment.hand_out(Output::RestartFromTimeout);
 }
 
 /// No packet is under way any more.

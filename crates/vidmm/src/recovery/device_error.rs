@@ -33,8 +33,8 @@ pub(crate) fn put_device_in_error(
     state.objects[index].error = Some(reason);
     state.objects[index].turn.takes_all = false;
     let device = state.objects.device_id(index);
-    state.moment.events.record(|| Event::DeviceInError { device, reason });
-    state.moment.outputs.push_back(Output::DeviceInError(DeviceInError { device, reason }));
+    state.moment.record(|| Event::DeviceInError { device, reason });
+    state.moment.hand_out(Output::DeviceInError(DeviceInError { device, reason }));
     drop_queued_work(state, requests, work, index);
     empty_list(state, index);
     state.residency.lapse_dispatched(
@@ -45,7 +45,7 @@ pub(crate) fn put_device_in_error(
         index,
     );
     state.shares.settle_list(&mut state.objects, index);
-    state.moment.stirred = true;
+    state.moment.stir();
 }
 
 fn drop_queued_work(state: &mut State, requests: &mut Requests, work: &mut Work, index: DeviceIx) {

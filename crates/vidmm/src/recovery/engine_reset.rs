@@ -101,7 +101,7 @@ pub(crate) fn condemn(
     }
     let first = state.engines.engines[engine as usize].in_flight.front().map_or(0, |packet| packet.fence_id);
     state.engines.recovery.engines.insert(engine, Phase::Condemned { reason, first, asked: false });
-    state.moment.stirred = true;
+    state.moment.stir();
 }
 
 /// One step of the recovery of engines: who must yield too, who is reset, and when all have answered, what runs again.
@@ -161,7 +161,7 @@ fn ask_waiting_engines(state: &mut State) {
 }
 
 fn reset_condemned(moment: &mut Moment, engines: &mut Engines) {
-    let until = moment.now.saturating_add(engines.tdr.ddi_delay);
+    let until = moment.now().saturating_add(engines.tdr.ddi_delay);
     for engine in 0..engines.engines.len() as u32 {
         let Some(&Phase::Condemned { reason, first, .. }) = engines.recovery.engines.get(&engine) else { continue };
         if reason == DeviceErrorReason::EngineTimeout && !engines.engines[engine as usize].has(first) {
@@ -171,8 +171,8 @@ fn reset_condemned(moment: &mut Moment, engines: &mut Engines) {
         }
         engines.recovery.engines.insert(engine, Phase::Resetting { reason, until });
         engines.recovery.due_at(until);
-        moment.events.record(|| Event::EngineResetBegun { engine, reason });
-        moment.outputs.push_back(Output::ResetEngine { engine });
+        moment.record(|| Event::EngineResetBegun { engine, reason });
+        moment.hand_out(Output::ResetEngine { engine });
     }
 }
 
@@ -205,7 +205,7 @@ fn resubmit(state: &mut State, plans: &Plans, requests: &mut Requests, work: &mu
         });
         hand_out_again(state, plans, kmd, before, packet, buffer);
     }
-    state.moment.stirred = true;
+    state.moment.stir();
 }
 
 fn hand_out_again(
@@ -232,9 +232,9 @@ fn hand_out_again(
     };
     kmd.submit_command(&submit, &mut preamble);
     let waits = packet.waits.clone();
-    state.moment.events.record(|| Event::Resubmitted { before, signal, waits: waits.clone() });
+    state.moment.record(|| Event::Resubmitted { before, signal, waits: waits.clone() });
     state.engines.engines[signal.engine as usize].in_flight.push_back(packet);
-    state.moment.outputs.push_back(Output::Submit(Packet { waits, signal, preamble, buffer }));
+    state.moment.hand_out(Output::Submit(Packet { waits, signal, preamble, buffer }));
 }
 
 /// Why the work of a packet is dropped, if it is.

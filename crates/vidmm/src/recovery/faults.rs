@@ -15,7 +15,7 @@ use crate::{
 pub(crate) fn record_page_fault(state: &mut State, signal: EngineFence, fault: &DmaPageFaulted) {
     let virtual_address = fault.faulted_virtual_address;
     let device = state.engines.device_under_way(&state.adapter, &state.objects, signal.engine);
-    state.moment.events.record(|| {
+    state.moment.record(|| {
         let space = device.map(|device| &state.objects[state.objects[device].process].space);
         let (below, above) = space.map_or((None, None), |space| space.neighbours(virtual_address.0));
         let neighbour = |found: Option<(u64, u64, AllocationIx)>| {

@@ -99,7 +99,7 @@ pub(crate) fn purge(state: &mut State, plans: &mut Plans, kmd: &mut dyn Kmd, hos
     state.memory.commit.clear();
     state.memory.aperture.clear_shown();
     for Abandoned { number, plan, .. } in abandoned {
-        state.moment.events.record(|| Event::PlanAbandoned { plan: number });
+        state.moment.record(|| Event::PlanAbandoned { plan: number });
         plans.follow_plan(state, host, number, plan);
     }
     for index in Vec::from_iter(state.residency.locks.keys().copied()) {
@@ -114,7 +114,7 @@ fn purge_driver(state: &mut State, plans: &Plans, kmd: &mut dyn Kmd) {
     for (index, operation) in farewells(state) {
         let status = say_farewell(&state.adapter, &mut state.moment, plans, kmd, &operation);
         let allocation = state.objects.allocation_id(index);
-        state.moment.events.record(|| Event::PurgeOperation { allocation, operation, status });
+        state.moment.record(|| Event::PurgeOperation { allocation, operation, status });
         if status != BuildStatus::Success {
             return state.moment.fail(Violation::PurgeRefused);
         }
@@ -140,7 +140,7 @@ fn say_farewell(
         let is_idle = true;
         let Encoded { status, dma_bytes, .. } =
             encode(kmd, &mut buffer, operation, &mut multipass_offset, is_idle, plans.builder.system_context);
-        moment.statistics.build_calls += 1;
+        moment.statistics_mut().build_calls += 1;
         if status != BuildStatus::InsufficientDmaBuffer || dma_bytes == 0 {
             return status;
         }
@@ -261,5 +261,5 @@ fn lose_content(moment: &mut Moment, objects: &mut Objects, host: &mut dyn Host,
         host.reset_backing_store(address, allocation.size);
     }
     let allocation = objects.allocation_id(index);
-    moment.events.record(|| Event::ContentLost { allocation });
+    moment.record(|| Event::ContentLost { allocation });
 }

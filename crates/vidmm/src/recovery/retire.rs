@@ -65,17 +65,17 @@ pub(crate) fn ended(
     packet: InFlight,
     error: Option<DeviceErrorReason>,
 ) {
-    state.moment.stirred = true;
+    state.moment.stir();
     let signal = EngineFence { engine, fence_id: packet.fence_id };
     let is_aborted = error.is_some();
-    state.moment.events.record(|| if is_aborted { Event::Aborted { signal } } else { Event::Completed { signal } });
+    state.moment.record(|| if is_aborted { Event::Aborted { signal } } else { Event::Completed { signal } });
     let PacketWork::User { context, submission, signals, .. } = packet.work else { return };
     let context = &mut state.objects[context];
     context.in_flight -= 1;
     let device_index = context.device;
     let device = &mut state.objects[device_index];
     device.retirements.end(submission);
-    device.turn.last_busy = state.moment.now;
+    device.turn.last_busy = state.moment.now();
     state.shares.settle_list(&mut state.objects, device_index);
     for named in signals {
         let fence = &mut state.objects[named.fence.ix()];

@@ -32,7 +32,7 @@ pub(crate) fn watch(state: &mut State, plans: &Plans, requests: &mut Requests, w
         match state.engines.recovery.phase(engine) {
             None if state.engines.engines[engine as usize].in_flight.is_empty() => {}
             None => watch_packet(&mut state.moment, &mut state.engines, engine),
-            Some(Phase::Preempting { until, .. }) if state.moment.now < until => state.engines.recovery.due_at(until),
+            Some(Phase::Preempting { until, .. }) if state.moment.now() < until => state.engines.recovery.due_at(until),
             Some(Phase::Preempting { reason, .. }) => time_out(state, plans, requests, work, engine, reason),
             Some(Phase::Resetting { until, .. }) => expect_driver(&mut state.moment, &mut state.engines, until),
             Some(Phase::Condemned { .. } | Phase::Answered) => {}
@@ -42,7 +42,7 @@ pub(crate) fn watch(state: &mut State, plans: &Plans, requests: &mut Requests, w
 
 /// The driver does not come back from a reset.
 fn expect_driver(moment: &mut Moment, engines: &mut Engines, until: u64) {
-    if moment.now < until {
+    if moment.now() < until {
         engines.recovery.due_at(until);
     } else {
         moment.fail(Violation::ResetDoesNotReturn);
@@ -58,9 +58,9 @@ fn watch_packet(moment: &mut Moment, engines: &mut Engines, engine: u32) {
         engines.engines[engine as usize].running_since = None;
         return;
     }
-    let since = *engines.engines[engine as usize].running_since.get_or_insert(moment.now);
+    let since = *engines.engines[engine as usize].running_since.get_or_insert(moment.now());
     let until = since.saturating_add(engines.tdr.quantum);
-    if moment.now < until {
+    if moment.now() < until {
         return engines.recovery.due_at(until);
     }
     engines.preempt(moment, engine, PreemptReason::Quantum);
@@ -76,7 +76,7 @@ fn time_out(
     engine: u32,
     asked_for: PreemptReason,
 ) {
-    state.moment.stirred = true;
+    state.moment.stir();
     match asked_for {
         PreemptReason::AfterReset => {
             adapter_reset::begin_adapter_reset(
@@ -94,7 +94,7 @@ fn time_out(
 /// A process that hangs engines again and again loses the GPU (FLT-31).
 pub(crate) fn note_timeout(state: &mut State, requests: &mut Requests, work: &mut Work, device: DeviceIx) {
     let index = state.objects[device].process;
-    let (now, tdr) = (state.moment.now, state.engines.tdr);
+    let (now, tdr) = (state.moment.now(), state.engines.tdr);
     let standing = &mut state.objects[index].standing;
     standing.timeouts.retain(|&at| now - at < tdr.limit_time);
     standing.timeouts.push_back(now);
@@ -103,7 +103,7 @@ pub(crate) fn note_timeout(state: &mut State, requests: &mut Requests, work: &mu
     }
     standing.is_blocked = true;
     let process = state.objects.processes.id(index);
-    state.moment.events.record(|| crate::event::Event::ProcessBlocked { process });
+    state.moment.record(|| crate::event::Event::ProcessBlocked { process });
     for device in alloc::vec::Vec::from_iter(state.objects[index].devices.iter().copied()) {
         device_error::put_device_in_error(state, requests, work, device, DeviceErrorReason::ProcessBlocked);
     }

@@ -46,7 +46,7 @@ impl Requests {
         let deferred = Deferred { submission: books.submitted, request: books.last_request, action };
         books.deferred.push_back(deferred);
         self.deferring.insert(device);
-        moment.stirred = true;
+        moment.stir();
     }
 
     /// Appends a request of the queue's device.
@@ -75,7 +75,7 @@ impl Requests {
             paging_fence: 0,
         });
         self.requesting.insert(device_index);
-        moment.stirred = true;
+        moment.stir();
     }
 
     /// Notes which granted requests are built to their end: their submissions may follow.
@@ -89,7 +89,7 @@ impl Requests {
                 let earlier = books.ready.checked_sub(1).map_or(0, |before| books.requests[before].paging_fence);
                 books.requests[books.ready].paging_fence = fence.max(earlier);
                 books.ready += 1;
-                state.moment.stirred = true;
+                state.moment.stir();
             }
             self.signal_requests(state, plans, device);
         }
@@ -109,9 +109,9 @@ impl Requests {
             queue.completed_value = request.fence_value;
             let past = u64::from(state.adapter.has_bug(PlantedBug::SignalTooFar));
             let (queue, value) = (state.objects.paging_queues.id(request.queue), request.fence_value + past);
-            state.moment.statistics.paging_fences_signaled += 1;
-            state.moment.events.record(|| Event::PagingFenceSignaled { queue, value });
-            state.moment.outputs.push_back(Output::PagingFenceSignaled { queue, value });
+            state.moment.statistics_mut().paging_fences_signaled += 1;
+            state.moment.record(|| Event::PagingFenceSignaled { queue, value });
+            state.moment.hand_out(Output::PagingFenceSignaled { queue, value });
         }
         if books.granted == 0 {
             self.granted.remove(&device);
@@ -125,7 +125,7 @@ impl Requests {
         let request = &mut books.requests[books.granted];
         request.plans = numbers;
         let queue = state.objects.paging_queues.id(request.queue);
-        state.moment.events.record(|| Event::Granted {
+        state.moment.record(|| Event::Granted {
             device: device_id,
             queue,
             paging_fence_value: request.fence_value,
@@ -136,7 +136,7 @@ impl Requests {
             self.requesting.remove(&device);
         }
         self.granted.insert(device);
-        state.moment.stirred = true;
+        state.moment.stir();
         state.shares.settle_list(&mut state.objects, device);
     }
 
@@ -168,9 +168,9 @@ impl Requests {
             }
             kmd.destroy_allocation(gone.handle);
             state.objects[gone.device].allocations -= 1;
-            state.moment.events.record(|| Event::AllocationReclaimed { allocation: id });
+            state.moment.record(|| Event::AllocationReclaimed { allocation: id });
             if gone.state.contains(AllocationState::SYNCHRONOUS_DESTROY) {
-                state.moment.outputs.push_back(Output::AllocationReclaimed { allocation: id });
+                state.moment.hand_out(Output::AllocationReclaimed { allocation: id });
             }
         }
     }

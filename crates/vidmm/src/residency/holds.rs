@@ -98,7 +98,7 @@ impl Residents {
         let allocation = &mut objects.allocations[index];
         // To a device in error nothing is brought in, and its work writes nowhere.
         let may_be_written = allocation.place.is_some() && !flags.contains(EvictFlags::NOT_WRITTEN_TO);
-        if may_be_written && !moment.planted.has(PlantedBug::ForgetDirty) {
+        if may_be_written && !moment.has_bug(PlantedBug::ForgetDirty) {
             allocation.state |= AllocationState::DIRTY;
         }
         let Some(entry) = allocation.entry(device) else { return };
@@ -137,7 +137,7 @@ impl Residents {
         }
         if objects[index].state.contains(AllocationState::EVICT_SOON) {
             self.evict_soon.push_back(index);
-            moment.stirred = true;
+            moment.stir();
         }
         self.expose(objects, index);
     }

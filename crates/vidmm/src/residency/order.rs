@@ -10,7 +10,7 @@ use crate::{
 impl Residents {
     /// Whether one more goes than must.
     pub(crate) fn evicts_more(&self, moment: &mut Moment, objects: &Objects, pool: Pool) -> bool {
-        moment.buggify.makes(Unlikely::EvictMore) && self.evictable[pool].iter(&objects.allocations).next().is_some()
+        moment.makes(Unlikely::EvictMore) && self.evictable[pool].iter(&objects.allocations).next().is_some()
     }
 
     /// Who goes next, in the documented order (CRE-31a).

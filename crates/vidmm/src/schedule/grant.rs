@@ -65,8 +65,8 @@ impl Schedule {
 pub(crate) fn grant(state: &mut State, plans: &mut Plans, requests: &mut Requests) {
     let mut held_back = BTreeSet::new();
     while let Some(device) = next_to_grant(&state.objects, requests, &held_back) {
-        if state.moment.buggify.makes(Unlikely::HoldRequests) {
-            return state.moment.wake_at(state.moment.now + MOMENT);
+        if state.moment.makes(Unlikely::HoldRequests) {
+            return state.moment.wake_at(state.moment.now() + MOMENT);
         }
         match grant_next(state, plans, requests, device) {
             Ok(()) => {}

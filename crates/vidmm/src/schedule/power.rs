@@ -38,7 +38,7 @@ impl Schedule {
             plans.park_if_full(&mut state.moment, &state.objects, &mut draft);
         }
         plans.finish(&mut state.moment, &state.objects, draft);
-        state.moment.stirred = true;
+        state.moment.stir();
     }
 
     /// Nothing is resident; once nothing is under way either, and every engine that was reset has proved that it runs, power may
@@ -53,8 +53,8 @@ impl Schedule {
             return;
         }
         self.turns.power = Power::Down;
-        state.moment.events.record(|| Event::PoweredDown);
-        state.moment.outputs.push_back(Output::PoweredDown);
+        state.moment.record(|| Event::PoweredDown);
+        state.moment.hand_out(Output::PoweredDown);
         if core::mem::take(&mut self.turns.power_up_wanted) {
             self.regain_power(state, plans);
         }
@@ -63,12 +63,12 @@ impl Schedule {
     /// Power is back.
     pub(crate) fn regain_power(&mut self, state: &mut State, plans: &mut Plans) {
         self.turns.power = Power::Up;
-        state.moment.events.record(|| Event::PoweredUp);
+        state.moment.record(|| Event::PoweredUp);
         write_all_tables_again(state, plans);
         for device in Vec::from_iter(state.objects.devices.iter().map(|(index, _)| index)) {
             self.let_run(&mut state.moment, &mut state.objects, device);
         }
-        state.moment.stirred = true;
+        state.moment.stir();
     }
 }
 

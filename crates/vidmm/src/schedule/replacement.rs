@@ -26,12 +26,12 @@ impl Schedule {
             return;
         }
         let calm_at = self.turns.last_yield + CALM;
-        if state.moment.now < calm_at {
+        if state.moment.now() < calm_at {
             return state.moment.wake_at(calm_at);
         }
         for device in Vec::from_iter(self.turns.demoted.iter().copied()) {
             if list::could_come_back(state, device) {
-                self.turns.last_yield = state.moment.now;
+                self.turns.last_yield = state.moment.now();
                 turns::stop(state, device, SuspendReason::Replace, None, true);
                 return;
             }

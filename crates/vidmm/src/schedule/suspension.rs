@@ -23,7 +23,7 @@ impl Schedule {
             return;
         }
         let process = objects.processes.id(index);
-        moment.events.record(|| Event::ProcessResumed { process, by_submission });
+        moment.record(|| Event::ProcessResumed { process, by_submission });
         for device in Vec::from_iter(objects[index].devices.iter().copied()) {
             self.let_run(moment, objects, device);
         }
@@ -47,7 +47,7 @@ impl Schedule {
         let books = &mut objects.devices[device];
         let process_runs = objects.processes[books.process].standing.halted.is_none();
         books.turn.is_halted = !process_runs || self.turns.power != Power::Up;
-        moment.stirred = true;
+        moment.stir();
     }
 }
 
@@ -73,12 +73,12 @@ impl Schedule {
         self.note_work(state, state.objects[context].device);
         work.queued.insert(Queued::new(state.objects[context].priority, context));
         state.objects[context].queue.push_back(submission);
-        state.moment.stirred = true;
+        state.moment.stir();
     }
 
     /// A device has submitted work: its period begins, and it ends a suspension that allows it (P10).
     fn note_work(&mut self, state: &mut State, device: DeviceIx) {
-        state.objects[device].turn.last_busy = state.moment.now;
+        state.objects[device].turn.last_busy = state.moment.now();
         self.begin_period(state, device);
         let process = state.objects[device].process;
         if state.objects[process].standing.halted == Some(true) {

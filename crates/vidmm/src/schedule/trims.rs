@@ -48,11 +48,11 @@ impl Schedule {
                 }
                 let again_at = books.turn.asked_to_trim_at.map(|asked| asked.saturating_add(self.trim_intervals.min));
                 match again_at {
-                    Some(again_at) if !moved && state.moment.now < again_at => state.moment.wake_at(again_at),
+                    Some(again_at) if !moved && state.moment.now() < again_at => state.moment.wake_at(again_at),
                     _ => {
-                        state.objects[device].turn.asked_to_trim_at = Some(state.moment.now);
+                        state.objects[device].turn.asked_to_trim_at = Some(state.moment.now());
                         self.notify_to_trim(state, device, TrimFlags::TRIM_TO_BUDGET);
-                        state.moment.wake_at(state.moment.now.saturating_add(self.trim_intervals.min));
+                        state.moment.wake_at(state.moment.now().saturating_add(self.trim_intervals.min));
                     }
                 }
             }
@@ -66,9 +66,9 @@ impl Schedule {
         let id = state.objects.device_id(device);
         for registration in state.objects[device].notifications.clone() {
             let notification = self.trim_notifications.id(registration);
-            state.moment.events.record(|| Event::TrimNotified { notification, device: id, flags, num_bytes_to_trim });
+            state.moment.record(|| Event::TrimNotified { notification, device: id, flags, num_bytes_to_trim });
             let output = Output::TrimNotification { notification, device: id, flags, num_bytes_to_trim };
-            state.moment.outputs.push_back(output);
+            state.moment.hand_out(output);
         }
     }
 
@@ -79,7 +79,7 @@ impl Schedule {
             return;
         }
         books.suspended_in_period = false;
-        let end = state.moment.now.saturating_add(self.period(&state.memory, &state.shares));
+        let end = state.moment.now().saturating_add(self.period(&state.memory, &state.shares));
         self.periods.insert((end, device));
     }
 
@@ -100,7 +100,7 @@ impl Schedule {
     /// could not use (RES-42).
     fn end_periods(&mut self, state: &mut State) {
         while let Some(&(end, device)) = self.periods.first() {
-            if end > state.moment.now {
+            if end > state.moment.now() {
                 return state.moment.wake_at(end);
             }
             self.periods.pop_first();
@@ -127,9 +127,9 @@ fn publish_budget(state: &mut State, process: ProcessIx, pool: Pool) -> bool {
     }
     let requested = state.shares.pools[pool].get(process).demand;
     let id = state.objects.processes.id(process);
-    state.moment.events.record(|| Event::BudgetChanged { process: id, group, budget, requested });
+    state.moment.record(|| Event::BudgetChanged { process: id, group, budget, requested });
     if state.objects[process].standing.listens {
-        state.moment.outputs.push_back(Output::BudgetChanged { process: id, group, budget });
+        state.moment.hand_out(Output::BudgetChanged { process: id, group, budget });
     }
     true
 }

@@ -109,7 +109,7 @@ fn settle_takers(state: &mut State, work: &Work) {
         let slice_over = turn.began_at.saturating_add(turn.slice);
         let has_more = work.has_runnable_work(&state.adapter, &state.objects, device)
             || work.is_amid_dma_buffer(&state.adapter, &state.objects, device);
-        if state.moment.now < slice_over && has_more {
+        if state.moment.now() < slice_over && has_more {
             state.moment.wake_at(slice_over);
         } else {
             state.objects[device].turn.takes_all = false;
@@ -176,12 +176,12 @@ impl Schedule {
         let mut next = DeviceIx::FIRST;
         while let Some(device) = self.turns.resuming.next_from(next) {
             next = device.next();
-            let (stream, now) = (&plans.stream, moment.now);
+            let (stream, now) = (&plans.stream, moment.now());
             let turn = &mut objects[device].turn;
             if turn.unbuilt {
                 let Some(fence) = stream.fence_of_all(&turn.plans) else { continue };
                 (turn.paging_fence, turn.unbuilt) = (fence, false);
-                moment.stirred = true;
+                moment.stir();
             }
             if turn.plans.iter().all(|&plan| stream.is_retired(plan)) {
                 turn.plans.clear();
@@ -195,7 +195,7 @@ impl Schedule {
     /// What a device that waits needs for its turn. Where it may, what could be in system memory is placed anew for it.
     fn place_for_turn(&mut self, state: &mut State, device: DeviceIx) -> PerPool<u64> {
         let process = state.objects[device].process;
-        let waited = state.objects[device].turn.waits_since.map_or(0, |since| state.moment.now - since);
+        let waited = state.objects[device].turn.waits_since.map_or(0, |since| state.moment.now() - since);
         let may_be_demoted = state.shares.is_over_budget(process) || waited >= STARVATION;
         if state.objects[device].is_suspended() {
             self.place_anew(state, device, may_be_demoted);
@@ -232,7 +232,7 @@ impl Schedule {
         let is_made = Pool::ALL.into_iter().all(|pool| missing[pool] == 0);
         if is_made {
             for (other, reason) in asked {
-                self.turns.last_yield = state.moment.now;
+                self.turns.last_yield = state.moment.now();
                 stop(state, other, reason, Some(device), true);
             }
         } else if let Some(when) = when {
@@ -291,14 +291,14 @@ impl Schedule {
         let process = &state.objects[books.process];
         let slice_over =
             books.turn.began_at.saturating_add(books.turn.slice).max(self.resuming_until(&state.moment, other));
-        let waits_since = state.objects[wanting].turn.waits_since.unwrap_or(state.moment.now);
+        let waits_since = state.objects[wanting].turn.waits_since.unwrap_or(state.moment.now());
         let starved_at = waits_since.saturating_add(STARVATION);
         let is_idle = work.has_nothing_to_run(&state.adapter, &state.objects, other);
         if books.error.is_some() {
             return Yield::Now(SuspendReason::Idle);
         }
         let at =
-            |time: Nanoseconds, reason| if time <= state.moment.now { Yield::Now(reason) } else { Yield::At(time) };
+            |time: Nanoseconds, reason| if time <= state.moment.now() { Yield::Now(reason) } else { Yield::At(time) };
         if state.shares.is_over_budget(books.process) {
             // Who is asked again and again has its moment each time, but starves nobody.
             let grace = books.turn.asked_to_trim_at.map_or(0, |asked| asked.saturating_add(TRIM_GRACE)).min(starved_at);
@@ -326,7 +326,7 @@ impl Schedule {
 
     /// A device whose list is on its way back does not yield before it has run.
     fn resuming_until(&self, moment: &Moment, device: DeviceIx) -> Nanoseconds {
-        if self.turns.resuming.contains(&device) { moment.now.saturating_add(SLICE_MIN) } else { 0 }
+        if self.turns.resuming.contains(&device) { moment.now().saturating_add(SLICE_MIN) } else { 0 }
     }
 
     /// The device's turn has come: its list is brought back, and then its work runs.
@@ -349,8 +349,8 @@ impl Schedule {
         state.shares.stopped.remove(&device);
         let numbers = plans.stream.unretired(numbers);
         let turn = &mut state.objects[device].turn;
-        (turn.gives_way, turn.waits_since, turn.resumed_at) = (false, None, state.moment.now);
-        (turn.began_at, turn.slice) = (state.moment.now, SLICE_MIN);
+        (turn.gives_way, turn.waits_since, turn.resumed_at) = (false, None, state.moment.now());
+        (turn.began_at, turn.slice) = (state.moment.now(), SLICE_MIN);
         turn.takes_all &= !has_list;
         // A device that only yielded may still wait for the plans of its last turn.
         if was_suspended {
@@ -358,13 +358,13 @@ impl Schedule {
             turn.plans.clone_from(&numbers);
             state.objects[device].to_bring_back.clear();
             self.turns.resuming.insert(device);
-            state.moment.statistics.resumes += 1;
+            state.moment.statistics_mut().resumes += 1;
         }
         let id = state.objects.device_id(device);
         // Who only yielded has lost nothing: these plans are those of the request that is granted with its turn.
         let returning = || if was_suspended { numbers.clone() } else { Vec::new() };
-        state.moment.events.record(|| Event::DeviceResumed { device: id, reason, plans: returning() });
-        state.moment.stirred = true;
+        state.moment.record(|| Event::DeviceResumed { device: id, reason, plans: returning() });
+        state.moment.stir();
         if grants {
             requests.note_grant(state, plans, device, numbers);
         }
@@ -386,7 +386,7 @@ impl Schedule {
         });
         let Some(device) = idle.max_by_key(|&device| state.objects[device].turn.last_busy) else { return };
         let calm_at = self.turns.last_yield + CALM;
-        if state.moment.now < calm_at {
+        if state.moment.now() < calm_at {
             return state.moment.wake_at(calm_at);
         }
         self.place_anew(state, device, false);
@@ -399,7 +399,7 @@ pub(crate) fn waiting(state: &mut State, work: &Work) -> Vec<DeviceIx> {
     let mut waiting = Vec::new();
     for device in Vec::from_iter(state.shares.stopped.iter().copied()) {
         let wants = !state.objects[device].turn.is_halted && wants_turn(&state.adapter, &state.objects, work, device);
-        let now = state.moment.now;
+        let now = state.moment.now();
         let turn = &mut state.objects[device].turn;
         turn.waits_since = wants.then(|| turn.waits_since.unwrap_or(now));
         let Some(since) = turn.waits_since else { continue };
@@ -444,9 +444,9 @@ pub(crate) fn stop(
     state.shares.set_activity(&mut state.objects, device, Activity::Yielding);
     state.shares.stopped.insert(device);
     let (id, wanted_by) = (state.objects.device_id(device), wanted_by.map(|other| state.objects.device_id(other)));
-    state.moment.events.record(|| Event::DeviceYielded { device: id, reason, wanted_by });
-    state.moment.statistics.yields += 1;
-    state.moment.stirred = true;
+    state.moment.record(|| Event::DeviceYielded { device: id, reason, wanted_by });
+    state.moment.statistics_mut().yields += 1;
+    state.moment.stir();
 }
 
 /// Suspends who gives way and has nothing in flight any more.
@@ -466,11 +466,11 @@ fn suspend(state: &mut State, device: DeviceIx) {
     state.shares.set_activity(&mut state.objects, device, Activity::Suspended);
     state.objects[device].suspended_in_period = true;
     let id = state.objects.device_id(device);
-    state.moment.events.record(|| Event::DeviceSuspended { device: id });
+    state.moment.record(|| Event::DeviceSuspended { device: id });
     state.shares.withdraw_promise(&state.objects, device);
     release_all(state, device);
     state.shares.renew_promise(&state.objects, device);
-    state.moment.stirred = true;
+    state.moment.stir();
 }
 
 /// What entries of a device's list hold is to be held again when the device is resumed.

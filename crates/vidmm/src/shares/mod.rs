@@ -145,7 +145,7 @@ impl Shares {
         let demand = self.pools[pool].get(process).demand;
         self.pools[pool].set_demand(process, demand - before + bytes);
         // Whoever is above its budget, and whoever listens, is to hear of it.
-        moment.stirred |= self.pools[pool].is_pressed() || !self.listeners.is_empty();
+        moment.stir_if(self.pools[pool].is_pressed() || !self.listeners.is_empty());
     }
 
     /// Forgets what the device's list weighed for what is no longer outstanding: others may have the room.

@@ -48,7 +48,7 @@ pub(crate) fn number_submission(
     let number = device.submitted;
     let device = objects.devices.id(device_index);
     let values = |descs: &[FenceValueDesc]| descs.iter().map(|desc| (desc.fence, desc.value)).collect();
-    moment.events.record(|| Event::Submitted {
+    moment.record(|| Event::Submitted {
         device,
         context,
         submission: number,
