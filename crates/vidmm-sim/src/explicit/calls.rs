@@ -15,7 +15,7 @@ use crate::scenario::Notification;
 use crate::scenario::steps::{
     Answer, Answered, CheckContent, CloseAllocation, CpuAccess, CreateAllocation, CreateDevice, CreateFence,
     CreateProcess, DEFAULT_DEVICE, DEFAULT_PROCESS, DestroyAllocation, DestroyFlag, FreeVa, Kernel, KernelEngine, Make,
-    Map, OpenAllocation, Signal, Undone,
+    Map, OpenAllocation, SetContextPriority, Signal, Undone,
 };
 
 /// Backing stores begin at multiples of this many bytes, and are whole ones.
@@ -405,6 +405,14 @@ impl Make<Session<'_>> for Kernel {
             return Err(Undone::Races);
         }
         session.submit(self)
+    }
+}
+
+impl Make<Session<'_>> for SetContextPriority {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        session.device(&self.device)?;
+        let context = session.objects.devices[&self.device].engines[self.engine as usize].context;
+        Answered::of(session.runtime.vidmm().set_context_scheduling_priority(context, self.priority))
     }
 }
 

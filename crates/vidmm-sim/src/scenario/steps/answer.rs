@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use vidmm::contract::RenderStatus;
 use vidmm::{
     CreateError, EvictError, GpuVaError, InvalidHandle, LockError, MakeResidentError, MapError, OfferError, OpenError,
-    ReclaimError, RenderError, ReservationError, SubmitError, UnlockError, UpdateError, VaRangeError,
+    PriorityError, ReclaimError, RenderError, ReservationError, SubmitError, UnlockError, UpdateError, VaRangeError,
 };
 
 /// The answer of a call: that it was done, or the refusal by name.
@@ -47,7 +47,7 @@ pub enum Answer {
     NotResident,
     /// The part of the allocation is not inside it, or not made of its pages.
     Part,
-    /// The addresses cannot be had.
+    /// The addresses cannot be had, or there is no such priority.
     Range,
     /// The context's queue is full.
     QueueFull,
@@ -202,5 +202,6 @@ by_name! { Answer:
         BackingStore, TooManyPending,
     }
     SubmitError { InvalidHandle, DeviceInError, NotResident, QueueFull, }
+    PriorityError { InvalidHandle, Range, }
     GpuVaError { InvalidHandle, Range, NoMemory, BackingStore, }
 }

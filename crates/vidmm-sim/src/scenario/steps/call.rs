@@ -144,6 +144,7 @@ verbs! {
     "power" => Power,
     "kernel" => Kernel,
     "render" => Render,
+    "set-context-priority" => SetContextPriority,
     "signal" => Signal,
     "destroy-allocation" => DestroyAllocation,
     "free-va" => FreeVa,

@@ -88,6 +88,31 @@ pub enum KernelEngine {
     Copy,
 }
 
+/// D3DKMTSetContextSchedulingPriority: how urgent the work of a device on an engine is.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SetContextPriority {
+    /// The device.
+    #[serde(rename = "set-context-priority", with = "names")]
+    pub device: String,
+    /// The engine of the context.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub engine: KernelEngine,
+    /// From -7 to 7; what else there is, is refused.
+    pub priority: i32,
+}
+
+impl Verb for SetContextPriority {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {}: {}", self.device, self.priority)?;
+        if self.engine == KernelEngine::Copy { f.write_str(", on the copy engine") } else { Ok(()) }
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.one(Kind::Device, &self.device)
+    }
+}
+
 impl Verb for Kernel {
     fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, " {}", self.name)?;
