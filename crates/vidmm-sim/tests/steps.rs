@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use vidmm_sim::steps::{
-    Action, AllocationPriority, Answer, ApertureShows, Call, CpuAccess, DestroyFlag, Evict, EvictFlag, Group,
-    KernelEngine, Look, MakeResident, MakeResidentFlag, OfferFlag, OfferPriority, Power, ReclaimResult, TrimFlag,
-    Until, Whereabouts,
+    Action, AllocationPriority, Answer, ApertureShows, Call, CheckContent, CheckResidency, CheckSystem, CheckWaiting,
+    CpuAccess, CpuRead, CpuWrite, DestroyFlag, Evict, EvictFlag, Group, KernelEngine, Look, MakeResident,
+    MakeResidentFlag, OfferFlag, OfferPriority, Power, PowerState, QueryPagingVa, ReclaimResult, SuspendProcess,
+    TrimFlag, Until, Wait, Whereabouts,
 };
 use vidmm_sim::{Content, Duration, ExplicitScenario, Notification, ScenarioFile};
 use vidmm_trace::ByteSize;
@@ -97,7 +98,10 @@ fn a_group_stands_for_its_members() {
         Call::Evict(Evict { allocations, flags, .. })
             if allocations == names(&["A2", "A1", "A2"]) && flags == [EvictFlag::NotWrittenTo]
     ));
-    assert_eq!(last_call(&format!("{group}[[step]]\ncheck-content = \"A\"")), Call::CheckContent(names(&["A1", "A2"])));
+    assert_eq!(
+        last_call(&format!("{group}[[step]]\ncheck-content = \"A\"")),
+        CheckContent { names: names(&["A1", "A2"]) }.into()
+    );
     refused(&format!("{group}[[step]]\nfree-va = \"A\""), &["line 7", "`A` is a group"]);
     refused(&format!("{group}[[step]]\nmap = \"A\"\nas = \"B\""), &["line 7", "names one mapping"]);
 }
@@ -123,19 +127,25 @@ fn what_is_looked_at_is_read() {
         other => panic!("{text}: {other:?}"),
     };
     let kernel = "[[step]]\nkernel = \"K\"\n";
-    assert_eq!(looks("[[step]]\nwait = \"idle\""), Look::Wait(Until::Idle));
-    assert_eq!(looks("[[step]]\nwait = \"quiet\""), Look::Wait(Until::Quiet));
-    assert_eq!(looks("[[step]]\nwait = \"powered-down\""), Look::Wait(Until::PoweredDown));
-    assert_eq!(looks("[[step]]\nwait = \"20 ms\""), Look::Wait(Until::For(Duration { ns: 20_000_000 })));
-    assert_eq!(looks(&format!("{kernel}[[step]]\nwait = \"K\"")), Look::Wait(Until::Kernel("K".to_owned())));
-    assert_eq!(looks("[[step]]\ncheck-system = \"A\""), Look::System(names(&["A"])));
-    assert_eq!(looks("[[step]]\ncpu-write = \"A\""), Look::CpuWrite(names(&["A"])));
-    assert_eq!(looks("[[step]]\ncpu-read = \"A\""), Look::CpuRead(names(&["A"])));
-    assert_eq!(looks(&format!("{kernel}[[step]]\ncheck-waiting = \"K\"")), Look::Waiting(names(&["K"])));
+    let waits = |text: &str, until: Until| assert_eq!(looks(text), Wait { until }.into());
+    waits("[[step]]\nwait = \"idle\"", Until::Idle);
+    waits("[[step]]\nwait = \"quiet\"", Until::Quiet);
+    waits("[[step]]\nwait = \"powered-down\"", Until::PoweredDown);
+    waits("[[step]]\nwait = \"20 ms\"", Until::For(Duration { ns: 20_000_000 }));
+    waits(&format!("{kernel}[[step]]\nwait = \"K\""), Until::Kernel("K".to_owned()));
+    let allocations = names(&["A"]);
+    assert_eq!(looks("[[step]]\ncheck-system = \"A\""), CheckSystem { allocations: allocations.clone() }.into());
+    assert_eq!(looks("[[step]]\ncpu-write = \"A\""), CpuWrite { allocations: allocations.clone() }.into());
+    assert_eq!(looks("[[step]]\ncpu-read = \"A\""), CpuRead { allocations: allocations.clone() }.into());
+    let waiting = CheckWaiting { kernels: names(&["K"]) };
+    assert_eq!(looks(&format!("{kernel}[[step]]\ncheck-waiting = \"K\"")), waiting.into());
     let residency = "[[step]]\ncheck-residency = \"A\"\nin = \"nowhere\"";
-    assert_eq!(looks(residency), Look::Residency(names(&["A"]), Whereabouts::Nowhere));
-    assert_eq!(looks("[[step]]\nquery-paging-va = 1\nsize = \"16 MiB\""), Look::PagingVa(1, Some(ByteSize::mib(16))));
-    let Look::Aperture(check) = looks("[[step]]\ncheck-aperture = \"A\"\nshows = \"dummy-page\"") else { panic!() };
+    assert_eq!(looks(residency), CheckResidency { allocations, r#in: Whereabouts::Nowhere }.into());
+    let query = QueryPagingVa { adapter: 1, size: Some(ByteSize::mib(16)) };
+    assert_eq!(looks("[[step]]\nquery-paging-va = 1\nsize = \"16 MiB\""), query.into());
+    let Look::CheckAperture(check) = looks("[[step]]\ncheck-aperture = \"A\"\nshows = \"dummy-page\"") else {
+        panic!()
+    };
     assert_eq!((check.allocations, check.shows), (names(&["A"]), ApertureShows::DummyPage));
 }
 
@@ -147,6 +157,22 @@ fn a_step_without_one_verb_is_refused() {
     refused("step = 3", &["line 1", "`[[step]]`"]);
     refused("step = [3]", &["line 1", "`[[step]]`"]);
     refused("[step]\nwait = \"idle\"", &["line 1", "`[[step]]`"]);
+}
+
+/// The verb of a step in the table of all steps, and the key that its struct reads.
+#[test]
+fn every_verb_is_a_key_of_its_step() {
+    let error = |text: &str| match ScenarioFile::parse(text, Path::new("tiny.toml")) {
+        Err(error) => error.to_string(),
+        Ok(_) => panic!("{text}: accepted"),
+    };
+    let nothing = error("[[step]]\n");
+    let verbs: Vec<&str> = nothing.split('`').skip(1).step_by(2).collect();
+    assert!(verbs.len() > 40, "{nothing}");
+    for verb in verbs {
+        let error = error(&format!("[[step]]\n{verb} = {{}}"));
+        assert!(error.contains("line 2") && !error.contains("unknown field"), "{verb}: {error}");
+    }
 }
 
 #[test]
@@ -235,9 +261,10 @@ fn every_key_of_residency_is_read() {
     let Call::CreateAllocation(call) = last_call(create) else { panic!("it creates") };
     assert_eq!((call.priority, call.cpu), (Some(AllocationPriority::High), Some(CpuAccess::PermanentSysMem)));
     assert!(call.shared);
-    assert_eq!(last_call("[[step]]\npower = \"down\""), Call::Power(Power::Down));
+    assert_eq!(last_call("[[step]]\npower = \"down\""), Power { power: PowerState::Down }.into());
     let suspend = "[[step]]\nsuspend-process = \"P\"\nallow-wake-on-submission = true";
-    assert_eq!(last_call(suspend), Call::SuspendProcess("P".to_owned(), true));
+    let step = SuspendProcess { process: "P".to_owned(), allow_wake_on_submission: true };
+    assert_eq!(last_call(suspend), step.into());
 }
 
 #[test]
@@ -246,22 +273,22 @@ fn every_key_of_budgets_and_trims_is_read() {
         Some(Action::Look(look)) => look,
         other => panic!("{text}: {other:?}"),
     };
-    let Look::VideoMemory(query) = looks(
+    let Look::QueryVideoMemory(query) = looks(
         "[[step]]\nquery-video-memory = \"P\"\ngroup = \"non-local\"\nbudget = \"3 MiB\"\nusage = 0\nrequested = 4096",
     ) else {
         panic!("it asks")
     };
     assert_eq!((query.group, query.budget), (Group::NonLocal, Some(ByteSize::mib(3))));
     assert_eq!((query.usage, query.requested, query.reservation), (Some(ByteSize(0)), Some(ByteSize::kib(4)), None));
-    let Look::Trim(trim) =
+    let Look::ExpectTrim(trim) =
         looks("[[step]]\nexpect-trim = \"D\"\nflags = [\"periodic\", \"to-budget\"]\nnum-bytes-to-trim = 1")
     else {
         panic!("it expects")
     };
     assert_eq!((trim.flags, trim.num_bytes_to_trim), (vec![TrimFlag::Periodic, TrimFlag::ToBudget], Some(ByteSize(1))));
     let set = "[[step]]\ntrim-intervals = { min = \"10 ms\", max = \"1 s\", idle = \"2 s\" }";
-    let Call::TrimIntervals(intervals) = last_call(set) else { panic!("it sets") };
-    assert_eq!((intervals.min.ns, intervals.idle.ns), (10_000_000, 2_000_000_000));
+    let Call::TrimIntervals(set) = last_call(set) else { panic!("it sets") };
+    assert_eq!((set.intervals.min.ns, set.intervals.idle.ns), (10_000_000, 2_000_000_000));
     refused("[[step]]\ntrim-intervals = { min = \"10\", max = \"1 s\", idle = \"2 s\" }", &["line 2", "`20 ms`"]);
     refused("[[step]]\nprocess-priority = \"P\"\nband = \"background\"", &["line 3", "`focus`"]);
     refused("[[step]]\nregister-trim = \"E\"", &["line 1", "no device `E`", "`D`"]);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use vidmm_sim::steps::{Action, Call, Kernel, KernelEngine, Look, Step, Until};
+use vidmm_sim::steps::{Action, CheckFinding, Kernel, KernelEngine, Step, Until, Wait};
 use vidmm_sim::{Content, Duration, ExplicitScenario, Fault, FaultKind, JudgedBy, ScenarioFile, When};
 use vidmm_trace::{ByteSize, LocalMemory};
 
@@ -34,8 +34,8 @@ fn one_step() -> ExplicitScenario {
     parse("[[step]]\nwait = \"idle\"")
 }
 
-fn step(action: Action) -> Step {
-    Step { line: 0, action, expect: None }
+fn step(action: impl Into<Action>) -> Step {
+    Step { line: 0, action: action.into(), expect: None }
 }
 
 /// All scenario files below a folder.
@@ -120,7 +120,7 @@ fn tables_in_tables_keep_only_what_is_said() {
 #[test]
 fn words_may_have_any_characters() {
     let mut scenario = one_step();
-    scenario.steps.push(step(Action::Look(Look::Finding("a \"quote\",\na line, a \\ and \u{1}".to_owned()))));
+    scenario.steps.push(step(CheckFinding { words: "a \"quote\",\na line, a \\ and \u{1}".to_owned() }));
     scenario.name = "a 'name' of \"its\" own = [x]".to_owned();
     survives(&scenario);
 }
@@ -153,7 +153,7 @@ fn a_kernel_has_other_defaults_than_its_parts() {
     for (content, nanoseconds, engine) in
         [(Content::Uniform, 1000, KernelEngine::Render), (Content::Ramp, 1, KernelEngine::Copy)]
     {
-        scenario.steps.push(step(Action::Call(Call::Kernel(kernel(content, nanoseconds, engine)))));
+        scenario.steps.push(step(kernel(content, nanoseconds, engine)));
     }
     let text = survives(&scenario);
     assert!(
@@ -197,6 +197,6 @@ fn steps_made_in_memory_are_checked_as_those_of_a_file() {
     let (at, problem) = scenario.check().expect_err("nobody has created it");
     assert_eq!(at, 0);
     assert!(problem.contains("there is no allocation `A`"), "{problem}");
-    scenario.steps = vec![step(Action::Look(Look::Wait(Until::For(Duration { ns: 5 }))))];
+    scenario.steps = vec![step(Wait { until: Until::For(Duration { ns: 5 }) })];
     assert_eq!(scenario.check(), Ok(()));
 }

@@ -5,54 +5,30 @@ use vidmm::{
     CreateAllocationDesc, CreateAllocationFlags, CreateDeviceDesc, CreateError, DestroyFlags, DeviceResidency,
     FenceValueDesc, GpuVirtualAddress, MapGpuVirtualAddress, PAGE_SIZE, PhysicalAddress, ProcessId, SubmitDesc,
 };
-use vidmm_runtime::{AllocationDesc, AllocationSegments, KernelCommand, PageRange, Placement, Surface};
+use vidmm_runtime::{AllocationDesc, KernelCommand, PageRange, Placement, Surface};
 
-use super::answered::{Absent, Answered};
 use super::ledger::{Part, Work};
 use super::objects::{Allocation, Device, EngineQueue, KernelState, Mapping};
 use super::session::Session;
 use crate::prediction::Content;
 use crate::scenario::Notification;
 use crate::scenario::steps::{
-    Answer, CpuAccess, CreateAllocation, CreateDevice, DEFAULT_DEVICE, DEFAULT_PROCESS, DestroyAllocation, DestroyFlag,
-    FreeVa, Kernel, KernelEngine, MapAllocation, OnDevice,
+    Answer, Answered, CheckContent, CloseAllocation, CpuAccess, CreateAllocation, CreateDevice, CreateFence,
+    CreateProcess, DEFAULT_DEVICE, DEFAULT_PROCESS, DestroyAllocation, DestroyFlag, FreeVa, Kernel, KernelEngine, Make,
+    Map, OpenAllocation, SetContextPriority, Signal, Undone,
 };
 
 /// Backing stores begin at multiples of this many bytes, and are whole ones.
 const STORE_UNIT: u64 = 1 << 16;
 
 impl Session<'_> {
-    pub fn create_process(&mut self, name: &str) -> Answered {
-        let (vidmm, kmd, host) = self.runtime.borrow();
-        match vidmm.create_process(kmd, host) {
-            Ok(process) => {
-                self.objects.processes.insert(name.to_owned(), process);
-                self.narrator.names.processes.insert(process, name.to_owned());
-                Answered::ok()
-            }
-            Err(error) => Answered::refused(&error),
-        }
-    }
-
     /// The process of that name, which is made if it is the default.
-    pub fn process(&mut self, name: &str) -> Result<ProcessId, Absent> {
+    pub fn process(&mut self, name: &str) -> Result<ProcessId, Undone> {
         if name == DEFAULT_PROCESS && !self.objects.processes.contains_key(name) {
-            self.create_process(name);
+            // That it was refused shows by its absence.
+            let _ = CreateProcess { process: name.to_owned() }.make(self);
         }
         self.objects.process(name)
-    }
-
-    pub fn create_device(&mut self, create: &CreateDevice) -> Result<Answered, Absent> {
-        let process = self.process(create.process.as_deref().unwrap_or(DEFAULT_PROCESS))?;
-        let made = self.make_device(process, create);
-        Ok(match made {
-            Ok(device) => {
-                self.narrator.names.devices.insert(device.device, create.device.clone());
-                self.objects.devices.insert(create.device.clone(), device);
-                Answered::ok()
-            }
-            Err(error) => Answered::refused(&error),
-        })
     }
 
     fn make_device(&mut self, process: ProcessId, create: &CreateDevice) -> Result<Device, CreateError> {
@@ -91,40 +67,14 @@ impl Session<'_> {
     }
 
     /// The device of that name, which is made if it is the default.
-    pub fn device(&mut self, name: &str) -> Result<(), Absent> {
+    pub fn device(&mut self, name: &str) -> Result<(), Undone> {
         if name == DEFAULT_DEVICE && !self.objects.devices.contains_key(name) {
             let device = CreateDevice { device: name.to_owned(), process: None, priority: 0, residency: None };
-            self.create_device(&device)?;
-        }
-        if self.objects.devices.contains_key(name) { Ok(()) } else { Err(Absent(name.to_owned())) }
-    }
-
-    pub fn create_fence(&mut self, name: &str) -> Answered {
-        let fence = self.runtime.vidmm().create_monitored_fence(0);
-        self.narrator.names.fences.insert(fence, name.to_owned());
-        self.objects.fences.insert(name.to_owned(), fence);
-        Answered::ok()
-    }
-
-    pub fn signal(&mut self, name: &str) -> Answered {
-        Answered::of(self.runtime.vidmm().signal_monitored_fence(self.objects.fences[name], 1))
-    }
-
-    /// Creates allocations, up to the first that is refused.
-    pub fn create_allocations(
-        &mut self,
-        create: &CreateAllocation,
-        default: AllocationSegments,
-    ) -> Result<Answered, Absent> {
-        let device = create.device.as_deref().unwrap_or(DEFAULT_DEVICE);
-        self.device(device)?;
-        for name in create.names() {
-            let created = self.create_allocation(&name, device, create, default);
-            if let Err(error) = created {
-                return Ok(Answered::refused(&error));
+            if let Err(absent @ Undone::Absent(_)) = device.make(self) {
+                return Err(absent);
             }
         }
-        Ok(Answered::ok())
+        if self.objects.devices.contains_key(name) { Ok(()) } else { Err(Undone::Absent(name.to_owned())) }
     }
 
     fn create_allocation(
@@ -132,13 +82,12 @@ impl Session<'_> {
         name: &str,
         device_name: &str,
         create: &CreateAllocation,
-        default: AllocationSegments,
     ) -> Result<(), CreateError> {
         // A surface of its own: names are never used twice.
         let surface = create.compression.then_some(self.objects.allocations.len() as u32);
         let desc = AllocationDesc {
             size: create.size.bytes(),
-            segments: create.segments.unwrap_or(default),
+            segments: create.segments.unwrap_or(self.default_segments),
             accessed_physically: create.accessed_physically,
             surface,
             // Nobody else would decompress what leaves system memory.
@@ -186,106 +135,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// A device opens allocations, up to the first that is refused.
-    pub fn open_allocations(&mut self, OnDevice { allocations, device }: &OnDevice) -> Result<Answered, Absent> {
-        self.device(device)?;
-        let id = self.objects.devices[device].device;
-        for name in allocations {
-            let allocation = self.objects.allocation(name)?.id;
-            let (vidmm, kmd, _) = self.runtime.borrow();
-            if let Err(error) = vidmm.open_allocation(kmd, id, allocation) {
-                return Ok(Answered::refused(&error));
-            }
-            self.objects.allocations.entry(name.clone()).and_modify(|known| known.openers.push(device.clone()));
-        }
-        Ok(Answered::ok())
-    }
-
-    /// A device closes allocations, up to the first that is refused.
-    pub fn close_allocations(&mut self, OnDevice { allocations, device }: &OnDevice) -> Result<Answered, Absent> {
-        let id = self.objects.device(device)?.device;
-        for name in allocations {
-            let allocation = self.objects.allocation(name)?.id;
-            if let Err(error) = self.runtime.vidmm().close_allocation(id, allocation) {
-                return Ok(Answered::refused(&error));
-            }
-            let known = self.objects.allocations.get_mut(name).expect("it was found");
-            known.openers.retain(|opener| opener != device);
-        }
-        Ok(Answered::ok())
-    }
-
-    /// Maps each of the allocations, up to the first that is refused.
-    pub fn map(&mut self, map: &MapAllocation) -> Result<Answered, Absent> {
-        let mut answered = Answered::ok();
-        for name in &map.allocations {
-            let Allocation { id, device, pages, .. } = self.objects.allocation(name)?;
-            let (id, pages) = (*id, *pages);
-            let device = map.device.clone().unwrap_or_else(|| device.clone());
-            let Device { process, queue, .. } = *self.objects.device(&device)?;
-            let Some(queue) = queue else { return Ok(Answered::no_paging_queue()) };
-            let (offset, size) = (map.offset.bytes(), map.size.bytes());
-            let desc = MapGpuVirtualAddress { offset, size, write: !map.read_only, ..MapGpuVirtualAddress::whole(id) };
-            let (vidmm, _, host) = self.runtime.borrow();
-            let mapped = match vidmm.map_gpu_virtual_address(host, queue, &desc) {
-                Ok(mapped) => mapped,
-                Err(error) => return Ok(Answered::refused(&error)),
-            };
-            let virtual_address = mapped.virtual_address;
-            // The allocation is rounded up: what is mapped behind its last page is no kernel's.
-            let first_page = (offset / PAGE_SIZE).min(pages);
-            let rest = pages - first_page;
-            let part_pages = if size == 0 { rest } else { rest.min(size / PAGE_SIZE) };
-            let part = Part { allocation: name.clone(), first_page, pages: part_pages };
-            let read_only = map.read_only;
-            let mapping = Mapping { process, device, virtual_address, size, part, read_only, is_freed: false };
-            let mapping_name = map.name.clone().unwrap_or_else(|| name.clone());
-            self.objects.mappings.insert(mapping_name, mapping);
-            answered = Answered::pending(mapped.paging_fence_value);
-        }
-        Ok(answered)
-    }
-
-    /// Frees a mapping, or a part of it. What is left before the part keeps its name, what is left after it gets another, or none.
-    pub fn free_va(&mut self, free: &FreeVa) -> Result<Answered, Absent> {
-        // The size of a whole mapping is the manager's to say, in the event of the mapping.
-        self.settle();
-        let known = self.objects.mappings.get(&free.mapping).ok_or_else(|| Absent(free.mapping.clone()))?;
-        let Mapping { process, virtual_address, size, .. } = *known;
-        let whole = self.narrator.names.mapped.get(&(process, virtual_address)).copied().unwrap_or(size);
-        let mapping = Mapping { size: whole, ..known.clone() };
-        let offset = free.offset.bytes();
-        let size = if free.size.bytes() == 0 { whole.saturating_sub(offset) } else { free.size.bytes() };
-        let base = GpuVirtualAddress(virtual_address.0.saturating_add(offset));
-        let (vidmm, _, host) = self.runtime.borrow();
-        let freed = vidmm.free_gpu_virtual_address(host, process, base, size);
-        if freed.is_ok() {
-            let [before, after] = mapping.without(offset, offset + size);
-            let before = before.map(|before| (free.mapping.clone(), before));
-            let after = free.rest.clone().zip(after);
-            self.objects.mappings.extend(before.into_iter().chain(after));
-        }
-        Ok(Answered::of(freed))
-    }
-
-    /// Destroys allocations, up to the first that is refused. Synchronously, it lasts until their memory is free.
-    pub fn destroy_allocations(&mut self, destroy: &DestroyAllocation) -> Result<Answered, Absent> {
-        let mut flags = DestroyFlags::empty();
-        flags.set(DestroyFlags::ASSUME_NOT_IN_USE, destroy.flags.contains(&DestroyFlag::AssumeNotInUse));
-        flags.set(DestroyFlags::SYNCHRONOUS_DESTROY, destroy.flags.contains(&DestroyFlag::Synchronous));
-        for allocation in self.objects.ids(&destroy.allocations)? {
-            if let Err(error) = self.runtime.vidmm().destroy_allocation(allocation, flags) {
-                return Ok(Answered::refused(&error));
-            }
-            if flags.contains(DestroyFlags::SYNCHRONOUS_DESTROY) {
-                self.awaited.insert(allocation);
-            }
-        }
-        Ok(Answered::ok())
-    }
-
     /// Submits a kernel that reads mappings, to see what is there.
-    pub fn read_content(&mut self, mappings: &[String], expect: Option<Answer>) -> Result<Answered, Absent> {
+    fn read_content(&mut self, mappings: &[String]) -> Result<Answered, Undone> {
         let reader = Kernel {
             name: format!("check {}", self.objects.kernels.len() + 1),
             reads: mappings.to_owned(),
@@ -298,10 +149,11 @@ impl Session<'_> {
             allocations: Vec::new(),
             device: None,
         };
-        self.submit(&reader, expect)
+        self.submit(&reader)
     }
 
-    pub fn submit(&mut self, kernel: &Kernel, expect: Option<Answer>) -> Result<Answered, Absent> {
+    /// Submits a kernel.
+    fn submit(&mut self, kernel: &Kernel) -> Result<Answered, Undone> {
         let ranges = |names: &[String]| names.iter().map(|name| self.range(name)).collect::<Result<Vec<_>, _>>();
         let (inputs, reads) = ranges(&kernel.reads)?.into_iter().unzip();
         let (outputs, writes) = ranges(&kernel.writes)?.into_iter().unzip();
@@ -331,10 +183,7 @@ impl Session<'_> {
         let queue = &mut device.engines[kernel.engine as usize];
         let (fence, value) = (queue.fence, queue.submitted + 1);
         let desc = SubmitDesc { dma_buffer, waits, signals: vec![FenceValueDesc { fence, value }], allocations };
-        let submission = match self.runtime.vidmm().submit(queue.context, desc) {
-            Ok(submission) => submission,
-            Err(error) => return Ok(Answered::refused(&error)),
-        };
+        let submission = self.runtime.vidmm().submit(queue.context, desc)?;
         queue.submitted = value;
         let device = device.device;
         self.narrator.names.kernels.insert((device, submission), kernel.name.clone());
@@ -346,7 +195,7 @@ impl Session<'_> {
             device,
             fence,
             value,
-            fault_is_expected: expect == Some(Answer::PageFault),
+            fault_is_expected: self.expect == Some(Answer::PageFault),
             is_covered,
             faulted: false,
             aborted: false,
@@ -358,8 +207,8 @@ impl Session<'_> {
     }
 
     /// What a kernel reads or writes of a mapping, and which pages of which allocation these are.
-    fn range(&self, name: &str) -> Result<(PageRange, Part), Absent> {
-        let mapping = self.objects.mappings.get(name).ok_or_else(|| Absent(name.to_owned()))?;
+    fn range(&self, name: &str) -> Result<(PageRange, Part), Undone> {
+        let mapping = self.objects.mappings.get(name).ok_or_else(|| Undone::Absent(name.to_owned()))?;
         let Part { first_page, pages, .. } = mapping.part;
         let surface = self.objects.allocation(&mapping.part.allocation)?.surface;
         let surface = surface.map(|number| Surface { number, first_page });
@@ -367,11 +216,11 @@ impl Session<'_> {
         Ok((range, mapping.part.clone()))
     }
 
-    pub fn wait_for(&self, name: &str) -> Result<FenceValueDesc, Absent> {
+    pub fn wait_for(&self, name: &str) -> Result<FenceValueDesc, Undone> {
         if let Some(&fence) = self.objects.fences.get(name) {
             return Ok(FenceValueDesc { fence, value: 1 });
         }
-        let kernel = self.objects.last_kernel(name).ok_or_else(|| Absent(name.to_owned()))?;
+        let kernel = self.objects.last_kernel(name).ok_or_else(|| Undone::Absent(name.to_owned()))?;
         let kernel = &self.objects.kernels[kernel];
         Ok(FenceValueDesc { fence: kernel.fence, value: kernel.value })
     }
@@ -389,5 +238,191 @@ fn placement(create: &CreateAllocation) -> Placement {
         directions: [direction; 5],
         hinted_bank,
         evict_through_aperture: create.evict_through_aperture,
+    }
+}
+
+impl Make<Session<'_>> for CreateProcess {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        let (vidmm, kmd, host) = session.runtime.borrow();
+        let process = vidmm.create_process(kmd, host)?;
+        session.objects.processes.insert(self.process.clone(), process);
+        session.narrator.names.processes.insert(process, self.process.clone());
+        Ok(Answered::ok())
+    }
+}
+
+impl Make<Session<'_>> for CreateDevice {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        let process = session.process(self.process.as_deref().unwrap_or(DEFAULT_PROCESS))?;
+        let device = session.make_device(process, self)?;
+        session.narrator.names.devices.insert(device.device, self.device.clone());
+        session.objects.devices.insert(self.device.clone(), device);
+        Ok(Answered::ok())
+    }
+}
+
+/// Creates allocations, up to the first that is refused.
+impl Make<Session<'_>> for CreateAllocation {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        let device = self.device.as_deref().unwrap_or(DEFAULT_DEVICE);
+        session.device(device)?;
+        for name in self.names() {
+            session.create_allocation(&name, device, self)?;
+        }
+        Ok(Answered::ok())
+    }
+}
+
+/// A device opens allocations, up to the first that is refused.
+impl Make<Session<'_>> for OpenAllocation {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        session.device(&self.device)?;
+        let id = session.objects.devices[&self.device].device;
+        for name in &self.allocations {
+            let allocation = session.objects.allocation(name)?.id;
+            let (vidmm, kmd, _) = session.runtime.borrow();
+            vidmm.open_allocation(kmd, id, allocation)?;
+            session.objects.allocations.entry(name.clone()).and_modify(|known| known.openers.push(self.device.clone()));
+        }
+        Ok(Answered::ok())
+    }
+}
+
+/// A device closes allocations, up to the first that is refused.
+impl Make<Session<'_>> for CloseAllocation {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        let id = session.objects.device(&self.device)?.device;
+        for name in &self.allocations {
+            let allocation = session.objects.allocation(name)?.id;
+            session.runtime.vidmm().close_allocation(id, allocation)?;
+            let known = session.objects.allocations.get_mut(name).expect("it was found");
+            known.openers.retain(|opener| *opener != self.device);
+        }
+        session.forget_lists(&self.allocations, &self.device);
+        session.free_mappings(&self.allocations, Some(&self.device));
+        Ok(Answered::ok())
+    }
+}
+
+/// Maps each of the allocations, up to the first that is refused.
+impl Make<Session<'_>> for Map {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        let mut answered = Answered::ok();
+        for name in &self.allocations {
+            let Allocation { id, device, pages, .. } = session.objects.allocation(name)?;
+            let (id, pages) = (*id, *pages);
+            let device = self.device.clone().unwrap_or_else(|| device.clone());
+            let Device { process, queue, .. } = *session.objects.device(&device)?;
+            let queue = queue.ok_or_else(Undone::no_paging_queue)?;
+            let (offset, size) = (self.offset.bytes(), self.size.bytes());
+            let desc = MapGpuVirtualAddress { offset, size, write: !self.read_only, ..MapGpuVirtualAddress::whole(id) };
+            let (vidmm, _, host) = session.runtime.borrow();
+            let mapped = vidmm.map_gpu_virtual_address(host, queue, &desc)?;
+            let virtual_address = mapped.virtual_address;
+            // The allocation is rounded up: what is mapped behind its last page is no kernel's.
+            let first_page = (offset / PAGE_SIZE).min(pages);
+            let rest = pages - first_page;
+            let part_pages = if size == 0 { rest } else { rest.min(size / PAGE_SIZE) };
+            let part = Part { allocation: name.clone(), first_page, pages: part_pages };
+            let read_only = self.read_only;
+            let mapping = Mapping { process, device, virtual_address, size, part, read_only, is_freed: false };
+            let mapping_name = self.name.clone().unwrap_or_else(|| name.clone());
+            session.objects.mappings.insert(mapping_name, mapping);
+            answered = Answered::pending(mapped.paging_fence_value);
+        }
+        Ok(answered)
+    }
+}
+
+/// Frees a mapping, or a part of it. What is left before the part keeps its name, what is left after it gets another, or none.
+impl Make<Session<'_>> for FreeVa {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        // The address may be that of another mapping by now.
+        if session.rules.is_some() && session.objects.mappings.get(&self.mapping).is_some_and(|known| known.is_freed) {
+            return Err(Undone::Races);
+        }
+        // The size of a whole mapping is the manager's to say, in the event of the mapping.
+        session.settle();
+        let known = session.objects.mappings.get(&self.mapping).ok_or_else(|| Undone::Absent(self.mapping.clone()))?;
+        let Mapping { process, virtual_address, size, .. } = *known;
+        let whole = session.narrator.names.mapped.get(&(process, virtual_address)).copied().unwrap_or(size);
+        let mapping = Mapping { size: whole, ..known.clone() };
+        let offset = self.offset.bytes();
+        let size = if self.size.bytes() == 0 { whole.saturating_sub(offset) } else { self.size.bytes() };
+        let base = GpuVirtualAddress(virtual_address.0.saturating_add(offset));
+        let (vidmm, _, host) = session.runtime.borrow();
+        vidmm.free_gpu_virtual_address(host, process, base, size)?;
+        let [before, after] = mapping.without(offset, offset + size);
+        let before = before.map(|before| (self.mapping.clone(), before));
+        let after = self.rest.clone().zip(after);
+        session.objects.mappings.extend(before.into_iter().chain(after));
+        if offset == 0 {
+            session.objects.mappings.entry(self.mapping.clone()).and_modify(|mapping| mapping.is_freed = true);
+        }
+        Ok(Answered::ok())
+    }
+}
+
+/// Destroys allocations, up to the first that is refused. Synchronously, it lasts until their memory is free.
+impl Make<Session<'_>> for DestroyAllocation {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        let mut flags = DestroyFlags::empty();
+        flags.set(DestroyFlags::ASSUME_NOT_IN_USE, self.flags.contains(&DestroyFlag::AssumeNotInUse));
+        flags.set(DestroyFlags::SYNCHRONOUS_DESTROY, self.flags.contains(&DestroyFlag::Synchronous));
+        for allocation in session.objects.ids(&self.allocations)? {
+            session.runtime.vidmm().destroy_allocation(allocation, flags)?;
+            if flags.contains(DestroyFlags::SYNCHRONOUS_DESTROY) {
+                session.awaited.insert(allocation);
+            }
+        }
+        session.free_mappings(&self.allocations, None);
+        if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) {
+            session.uncover(&self.allocations);
+        }
+        Ok(Answered::ok())
+    }
+}
+
+impl Make<Session<'_>> for Signal {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        let fence = session.objects.fences.get(&self.fence).ok_or_else(|| Undone::Absent(self.fence.clone()))?;
+        Answered::of(session.runtime.vidmm().signal_monitored_fence(*fence, 1))
+    }
+}
+
+impl Make<Session<'_>> for CreateFence {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        let fence = session.runtime.vidmm().create_monitored_fence(0);
+        session.narrator.names.fences.insert(fence, self.fence.clone());
+        session.objects.fences.insert(self.fence.clone(), fence);
+        Ok(Answered::ok())
+    }
+}
+
+impl Make<Session<'_>> for Kernel {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        if session.rules.is_some() && session.uses_others_addresses(self) {
+            return Err(Undone::Races);
+        }
+        session.submit(self)
+    }
+}
+
+impl Make<Session<'_>> for SetContextPriority {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        session.device(&self.device)?;
+        let context = session.objects.devices[&self.device].engines[self.engine as usize].context;
+        Answered::of(session.runtime.vidmm().set_context_scheduling_priority(context, self.priority))
+    }
+}
+
+impl Make<Session<'_>> for CheckContent {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        let answered = match session.is_physical {
+            true => session.render_readers(&self.names),
+            false => session.read_content(&self.names),
+        }?;
+        session.awaited_reader = Some(session.objects.kernels.len() - 1);
+        Ok(answered)
     }
 }

@@ -1,16 +1,18 @@
 //! Looking at memory from outside: what the CPU sees, and what the aperture shows.
 
 use vidmm::{AllocationId, PAGE_SIZE};
+use vidmm_trace::ByteSize;
 
-use super::answered::Absent;
 use super::ledger::Part;
 use super::session::Session;
 use crate::exact::exact;
-use crate::scenario::steps::{ApertureShows, CheckAperture, Whereabouts};
+use crate::scenario::steps::{
+    ApertureShows, CheckAperture, CheckResidency, CheckSystem, CheckWaiting, QueryPagingVa, See, Undone,
+};
 
 impl Session<'_> {
     /// Compares what the CPU sees of allocations with what was written last.
-    pub fn check_system(&mut self, names: &[String]) -> Result<(), Absent> {
+    pub fn check_system(&mut self, names: &[String]) -> Result<(), Undone> {
         for name in names {
             let allocation = self.objects.allocation(name)?;
             let (id, pages) = (allocation.id, allocation.pages);
@@ -43,81 +45,103 @@ impl Session<'_> {
             self.broke("I24", format!("{name} has left the aperture, but page {page} of it is still seen there"));
         }
     }
+}
 
-    /// Looks at the pages of the aperture where allocations are, or were last.
-    pub fn check_aperture(&mut self, check: &CheckAperture) -> Result<(), Absent> {
-        for name in &check.allocations {
-            let id = self.objects.allocation(name)?.id;
-            let names = &self.narrator.names;
+impl See<Session<'_>> for CheckSystem {
+    fn see(&self, session: &mut Session<'_>) -> Result<(), Undone> {
+        if session.rules.is_some() && self.allocations.iter().any(|name| session.is_in_use(name)) {
+            return Err(Undone::Races);
+        }
+        session.check_system(&self.allocations)
+    }
+}
+
+/// Looks at the pages of the aperture where allocations are, or were last.
+impl See<Session<'_>> for CheckAperture {
+    fn see(&self, session: &mut Session<'_>) -> Result<(), Undone> {
+        for name in &self.allocations {
+            let id = session.objects.allocation(name)?.id;
+            let names = &session.narrator.names;
             let (Some((range, pages)), Some(store), Some(dummy_page)) =
                 (names.aperture_range(id), names.backing_store(id), names.dummy_page)
             else {
-                self.found(format!("{name} was never mapped in the aperture"));
+                session.found(format!("{name} was never mapped in the aperture"));
                 continue;
             };
-            let digest = |address| self.runtime.page_digest(address);
+            let digest = |address| session.runtime.page_digest(address);
             let dummy = digest(dummy_page);
             let stored = |page: u64| digest(store.offset_by(page * PAGE_SIZE));
             if (0..pages).all(|page| stored(page) == dummy) {
-                self.found(format!(
+                session.found(format!(
                     "{name} looks like the dummy page; let a kernel write it before the aperture is checked"
                 ));
                 continue;
             }
             let wrong = (0..pages).filter(|&page| {
-                let expected = match check.shows {
+                let expected = match self.shows {
                     ApertureShows::Allocation => stored(page),
                     ApertureShows::DummyPage => dummy,
                 };
                 digest(range.offset_by(page * PAGE_SIZE)) != expected
             });
             let wrong: Vec<u64> = wrong.collect();
-            self.report.aperture_pages_checked += pages;
-            self.report.pages_wrong += wrong.len() as u64;
-            let shown = match check.shows {
+            session.report.aperture_pages_checked += pages;
+            session.report.pages_wrong += wrong.len() as u64;
+            let shown = match self.shows {
                 ApertureShows::Allocation => format!("the bytes of {name}"),
                 ApertureShows::DummyPage => "the dummy page".to_owned(),
             };
             let at = range.offset;
-            self.narrator
+            session
+                .narrator
                 .checked(format!("{pages} pages of the aperture from {at:#x} on show {shown}, {} wrong", wrong.len()));
             if let Some(first) = wrong.first() {
-                self.found(format!("page {first} of {pages} in the aperture from {at:#x} on does not show {shown}"));
+                session.found(format!("page {first} of {pages} in the aperture from {at:#x} on does not show {shown}"));
             }
         }
         Ok(())
     }
+}
 
-    /// Compares the size of the paging process's address space with what is expected.
-    pub fn query(&mut self, adapter: u32, expected: Option<u64>) {
-        let Some(&(answer, size)) = self.narrator.names.queried.get(&adapter) else {
-            return self.found(format!("physical adapter {adapter} was never asked for the size of its paging VA"));
+/// Compares the size of the paging process's address space with what is expected.
+impl See<Session<'_>> for QueryPagingVa {
+    fn see(&self, session: &mut Session<'_>) -> Result<(), Undone> {
+        let adapter = self.adapter;
+        let Some(&(answer, size)) = session.narrator.names.queried.get(&adapter) else {
+            session.found(format!("physical adapter {adapter} was never asked for the size of its paging VA"));
+            return Ok(());
         };
         let answer = answer.map_or_else(|| "fails the query".to_owned(), |mib| format!("answers {mib} MiB"));
         let in_words = |size: u64| if size == 0 { "none".to_owned() } else { exact(size) };
-        self.narrator.checked(format!("the driver {answer}; the paging VA is {}", in_words(size)));
-        if let Some(expected) = expected.filter(|&expected| expected != size) {
-            self.found(format!("the paging VA is {}, but {} was expected", in_words(size), in_words(expected)));
+        session.narrator.checked(format!("the driver {answer}; the paging VA is {}", in_words(size)));
+        if let Some(ByteSize(expected)) = self.size.filter(|expected| expected.bytes() != size) {
+            session.found(format!("the paging VA is {}, but {} was expected", in_words(size), in_words(expected)));
         }
+        Ok(())
     }
+}
 
-    /// Compares where allocations are, by the event log, with where they must be.
-    pub fn check_residency(&mut self, names: &[String], expected: Whereabouts) -> Result<(), Absent> {
-        for name in names {
-            let found = self.truth.whereabouts(self.objects.allocation(name)?.id);
-            if found != expected {
-                self.found(format!("{name} is {found}, but must be {expected}"));
+/// Compares where allocations are, by the event log, with where they must be.
+impl See<Session<'_>> for CheckResidency {
+    fn see(&self, session: &mut Session<'_>) -> Result<(), Undone> {
+        for name in &self.allocations {
+            let found = session.truth.whereabouts(session.objects.allocation(name)?.id);
+            if found != self.r#in {
+                session.found(format!("{name} is {found}, but must be {}", self.r#in));
             }
         }
         Ok(())
     }
+}
 
-    /// Checks that kernels have not begun to run.
-    pub fn check_waiting(&mut self, kernels: &[String]) {
-        for name in kernels {
-            if self.objects.last_kernel(name).is_none() || self.objects.has_begun(name) {
-                self.found(format!("kernel {name} does not wait any more"));
+/// Checks that kernels have not begun to run.
+impl See<Session<'_>> for CheckWaiting {
+    fn see(&self, session: &mut Session<'_>) -> Result<(), Undone> {
+        for name in &self.kernels {
+            if session.objects.last_kernel(name).is_none() || session.objects.has_begun(name) {
+                session.found(format!("kernel {name} does not wait any more"));
             }
         }
+        Ok(())
     }
 }

@@ -2,19 +2,18 @@
 
 use vidmm::DeviceErrorReason;
 
-use super::answered::Absent;
 use super::session::Session;
-use crate::scenario::steps::{Action, CheckError, CheckResets, ErrorReason, Look, Step};
+use crate::scenario::steps::{
+    Action, CheckAdapterError, CheckError, CheckFinding, CheckResets, ErrorReason, Look, Resets, See, Step, Undone,
+};
 
 impl Session<'_> {
     /// A step is about to be made: what is in error by now must be expected, unless the step says so itself.
     pub fn before_step(&mut self, step: &Step) {
-        let tells = matches!(
-            step.action,
-            Action::Look(
-                Look::Wait(_) | Look::DeviceError(_) | Look::AdapterError(_) | Look::Resets(_) | Look::Finding(_)
-            )
-        );
+        let tells = match &step.action {
+            Action::Call(_) => false,
+            Action::Look(look) => matches!(look, Look::Wait(_)) || look.tells_of_faults(),
+        };
         if !tells {
             self.find_unexpected_errors();
         }
@@ -45,59 +44,71 @@ impl Session<'_> {
             self.found(problem);
         }
     }
+}
 
-    pub fn check_error(&mut self, check: &CheckError) -> Result<(), Absent> {
-        if matches!(check.reason, ErrorReason::AdapterReset | ErrorReason::PagingBufferFault) {
-            self.paging_faults.clear();
+impl See<Session<'_>> for CheckError {
+    fn see(&self, session: &mut Session<'_>) -> Result<(), Undone> {
+        if matches!(self.reason, ErrorReason::AdapterReset | ErrorReason::PagingBufferFault) {
+            session.paging_faults.clear();
         }
-        for name in &check.devices {
-            let device = self.objects.device(name)?.device;
-            let problem = match self.errors.get_mut(&device) {
+        for name in &self.devices {
+            let device = session.objects.device(name)?.device;
+            let problem = match session.errors.get_mut(&device) {
                 None => format!("{name} is not in error"),
                 Some(error) => {
                     error.is_expected = true;
-                    let reason = ErrorReason::from(error.why);
-                    if reason == check.reason {
-                        self.narrator.checked(format!("{name} is in error: {}", error.why));
+                    let reason = ErrorReason::from(&error.why);
+                    if reason == self.reason {
+                        session.narrator.checked(format!("{name} is in error: {}", error.why));
                         continue;
                     }
                     format!("{name} is in error for `{reason}`: {}", error.why)
                 }
             };
-            self.found(format!("{problem}, but `{}` was expected", check.reason));
+            session.found(format!("{problem}, but `{}` was expected", self.reason));
         }
         Ok(())
     }
+}
 
-    pub fn check_adapter_error(&mut self, words: &str) {
-        for error in self.errors.values_mut() {
+impl See<Session<'_>> for CheckAdapterError {
+    fn see(&self, session: &mut Session<'_>) -> Result<(), Undone> {
+        for error in session.errors.values_mut() {
             error.is_expected |= error.why == DeviceErrorReason::AdapterInError;
         }
-        let problem = match &mut self.adapter_error {
+        let problem = match &mut session.adapter_error {
             None => "the adapter is not in error".to_owned(),
             Some(error) => {
                 error.is_expected = true;
-                if error.why.contains(words) {
-                    return self.narrator.checked(format!("the adapter is in error: {}", error.why));
+                if error.why.contains(&self.words) {
+                    session.narrator.checked(format!("the adapter is in error: {}", error.why));
+                    return Ok(());
                 }
                 format!("the adapter is in error: {}", error.why)
             }
         };
-        self.found(format!("{problem}; `{words}` was expected"));
+        session.found(format!("{problem}; `{}` was expected", self.words));
+        Ok(())
     }
+}
 
-    pub fn check_resets(&mut self, expected: CheckResets) {
-        let statistics = self.runtime.statistics();
-        let found = CheckResets { engines: statistics.engine_resets, adapter: statistics.adapter_resets };
-        if found != expected {
-            let CheckResets { engines, adapter } = found;
-            self.found(format!("engines were reset {engines} times, and the adapter {adapter} times"));
+impl See<Session<'_>> for CheckResets {
+    fn see(&self, session: &mut Session<'_>) -> Result<(), Undone> {
+        let statistics = session.runtime.statistics();
+        let found = Resets { engines: statistics.engine_resets, adapter: statistics.adapter_resets };
+        if found != self.resets {
+            let Resets { engines, adapter } = found;
+            session.found(format!("engines were reset {engines} times, and the adapter {adapter} times"));
         }
+        Ok(())
     }
+}
 
-    pub fn check_finding(&mut self, words: &str) {
-        if !self.driver_findings.iter().any(|finding| finding.contains(words)) {
-            self.found(format!("the driver's author was told nothing of `{words}`"));
+impl See<Session<'_>> for CheckFinding {
+    fn see(&self, session: &mut Session<'_>) -> Result<(), Undone> {
+        if !session.driver_findings.iter().any(|finding| finding.contains(&self.words)) {
+            session.found(format!("the driver's author was told nothing of `{}`", self.words));
         }
+        Ok(())
     }
 }

@@ -3,10 +3,9 @@
 use vidmm::{AllocationId, ContextId, DeviceId, MonitoredFenceId, PagingQueueId, ProcessId};
 use vidmm_trace::SplitMix64;
 
-use super::answered::Absent;
 use super::objects::{Allocation, Device, EngineQueue};
 use super::session::Session;
-use crate::scenario::steps::{DEFAULT_DEVICE, ForgeHandle, HandleKind};
+use crate::scenario::steps::{DEFAULT_DEVICE, ForgeHandle, HandleKind, See, Undone};
 
 /// Handles with this in their upper half name nothing: no scenario destroys so many objects in one place.
 const NEVER_GIVEN: u64 = 1 << 47;
@@ -14,21 +13,21 @@ const NEVER_GIVEN: u64 = 1 << 47;
 /// Half of the drawn handles point at a place below this, where there may be an object.
 const NEAR: u64 = 16;
 
-impl Session<'_> {
-    pub fn forge_handle(&mut self, forge: &ForgeHandle) -> Result<(), Absent> {
-        let mut random = SplitMix64::stream(self.seed, self.objects.num_forged);
-        self.objects.num_forged += 1;
+impl See<Session<'_>> for ForgeHandle {
+    fn see(&self, session: &mut Session<'_>) -> Result<(), Undone> {
+        let mut random = SplitMix64::stream(session.seed, session.objects.num_forged);
+        session.objects.num_forged += 1;
         let mut drawn = || {
             let place = if random.below(2) == 0 { random.below(NEAR) } else { random.below(1 << 32) };
             NEVER_GIVEN | random.below(1 << 15) << 32 | place
         };
-        let mut bits = || forge.value.map_or_else(&mut drawn, u64::from);
-        let name = forge.name.clone();
-        match forge.of {
-            HandleKind::Process => drop(self.objects.processes.insert(name, ProcessId::from_bits(bits()))),
+        let mut bits = || self.value.map_or_else(&mut drawn, u64::from);
+        let name = self.name.clone();
+        match self.of {
+            HandleKind::Process => drop(session.objects.processes.insert(name, ProcessId::from_bits(bits()))),
             HandleKind::Fence => {
-                self.objects.forged_fences.insert(name.clone());
-                self.objects.fences.insert(name, MonitoredFenceId::from_bits(bits()));
+                session.objects.forged_fences.insert(name.clone());
+                session.objects.fences.insert(name, MonitoredFenceId::from_bits(bits()));
             }
             HandleKind::Device => {
                 let mut engine = || EngineQueue {
@@ -44,12 +43,12 @@ impl Session<'_> {
                     engines,
                     trim_notification: None,
                 };
-                self.objects.devices.insert(name, device);
+                session.objects.devices.insert(name, device);
             }
             HandleKind::Allocation => {
                 let id = AllocationId::from_bits(bits());
-                self.device(DEFAULT_DEVICE)?;
-                self.ledger.create(&name, 1);
+                session.device(DEFAULT_DEVICE)?;
+                session.ledger.create(&name, 1);
                 let allocation = Allocation {
                     id,
                     device: DEFAULT_DEVICE.to_owned(),
@@ -61,7 +60,7 @@ impl Session<'_> {
                     lock: None,
                     existing: None,
                 };
-                self.objects.allocations.insert(name, allocation);
+                session.objects.allocations.insert(name, allocation);
             }
         }
         Ok(())

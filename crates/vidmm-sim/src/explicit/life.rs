@@ -2,45 +2,11 @@
 
 use vidmm::{DestroyError, DestroyFlags, InvalidHandle, ProcessId};
 
-use super::answered::{Absent, Answered};
 use super::objects::{Allocation, Doomed};
 use super::session::Session;
-use crate::scenario::steps::{KillProcess, Power};
+use crate::scenario::steps::{Answered, KillProcess, Make, Power, PowerState, ResumeProcess, SuspendProcess, Undone};
 
 impl Session<'_> {
-    pub fn suspend_process(&mut self, name: &str, allow_wake_on_submission: bool) -> Result<Answered, Absent> {
-        let process = self.process(name)?;
-        self.suspended.insert(process);
-        Ok(Answered::of(self.runtime.vidmm().suspend_process(process, allow_wake_on_submission)))
-    }
-
-    pub fn resume_process(&mut self, name: &str) -> Result<Answered, Absent> {
-        let process = self.process(name)?;
-        self.suspended.remove(&process);
-        Ok(Answered::of(self.runtime.vidmm().resume_process(process)))
-    }
-
-    pub fn power(&mut self, power: Power) -> Answered {
-        match power {
-            Power::Down => self.runtime.vidmm().power_down(),
-            Power::Up => self.runtime.vidmm().power_up(),
-        }
-        self.is_down = power == Power::Down;
-        self.has_powered_down = false;
-        Answered::ok()
-    }
-
-    /// Kills a process now, or soon.
-    pub fn kill_process(&mut self, step: &KillProcess) -> Result<Answered, Absent> {
-        let process = self.process(&step.process)?;
-        if step.after > 0 {
-            self.doomed.push(Doomed { process: step.process.clone(), steps_left: step.after });
-        } else {
-            self.kill(process);
-        }
-        Ok(Answered::ok())
-    }
-
     /// The GPU has made a step: whoever's time has come dies.
     pub fn count_down(&mut self) {
         self.doomed.iter_mut().for_each(|doomed| doomed.steps_left -= 1);
@@ -157,5 +123,46 @@ impl Session<'_> {
             }
         }
         refused
+    }
+}
+
+impl Make<Session<'_>> for SuspendProcess {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        let process = session.process(&self.process)?;
+        session.suspended.insert(process);
+        Answered::of(session.runtime.vidmm().suspend_process(process, self.allow_wake_on_submission))
+    }
+}
+
+impl Make<Session<'_>> for ResumeProcess {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        let process = session.process(&self.process)?;
+        session.suspended.remove(&process);
+        Answered::of(session.runtime.vidmm().resume_process(process))
+    }
+}
+
+impl Make<Session<'_>> for Power {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        match self.power {
+            PowerState::Down => session.runtime.vidmm().power_down(),
+            PowerState::Up => session.runtime.vidmm().power_up(),
+        }
+        session.is_down = self.power == PowerState::Down;
+        session.has_powered_down = false;
+        Ok(Answered::ok())
+    }
+}
+
+/// Kills a process now, or soon.
+impl Make<Session<'_>> for KillProcess {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        let process = session.process(&self.process)?;
+        if self.after > 0 {
+            session.doomed.push(Doomed { process: self.process.clone(), steps_left: self.after });
+        } else {
+            session.kill(process);
+        }
+        Ok(Answered::ok())
     }
 }

@@ -2,7 +2,6 @@
 //! compared with a ledger.
 
 // A file imports only from those above it.
-mod answered;
 mod ledger;
 mod objects;
 mod report;

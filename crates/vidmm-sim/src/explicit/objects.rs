@@ -9,8 +9,8 @@ use vidmm::{
     ProcessId, TrimNotificationId,
 };
 
-use super::answered::Absent;
 use super::ledger::{Part, Work};
+use crate::scenario::steps::Undone;
 
 /// Everything that steps have created.
 #[derive(Debug, Default)]
@@ -160,28 +160,28 @@ impl Objects {
         self.kernels.iter().any(|kernel| kernel.submission == submission && kernel.begun)
     }
 
-    pub fn process(&self, name: &str) -> Result<ProcessId, Absent> {
-        self.processes.get(name).copied().ok_or_else(|| Absent(name.to_owned()))
+    pub fn process(&self, name: &str) -> Result<ProcessId, Undone> {
+        self.processes.get(name).copied().ok_or_else(|| Undone::Absent(name.to_owned()))
     }
 
-    pub fn device(&self, name: &str) -> Result<&Device, Absent> {
-        self.devices.get(name).ok_or_else(|| Absent(name.to_owned()))
+    pub fn device(&self, name: &str) -> Result<&Device, Undone> {
+        self.devices.get(name).ok_or_else(|| Undone::Absent(name.to_owned()))
     }
 
-    pub fn allocation(&self, name: &str) -> Result<&Allocation, Absent> {
-        self.allocations.get(name).ok_or_else(|| Absent(name.to_owned()))
+    pub fn allocation(&self, name: &str) -> Result<&Allocation, Undone> {
+        self.allocations.get(name).ok_or_else(|| Undone::Absent(name.to_owned()))
     }
 
-    pub fn ids(&self, names: &[String]) -> Result<Vec<AllocationId>, Absent> {
+    pub fn ids(&self, names: &[String]) -> Result<Vec<AllocationId>, Undone> {
         names.iter().map(|name| Ok(self.allocation(name)?.id)).collect()
     }
 
-    /// The device that a step names, or that created the first of the allocations; none without allocations.
-    pub fn device_of(&self, device: Option<&str>, allocations: &[String]) -> Result<Option<&Device>, Absent> {
+    /// The device that a step names, or that created the first of the allocations: without any, it is refused.
+    pub fn device_of(&self, device: Option<&str>, allocations: &[String]) -> Result<&Device, Undone> {
         match (device, allocations.first()) {
-            (Some(device), _) => self.device(device).map(Some),
-            (None, Some(first)) => self.device(&self.allocation(first)?.device).map(Some),
-            (None, None) => Ok(None),
+            (Some(device), _) => self.device(device),
+            (None, Some(first)) => self.device(&self.allocation(first)?.device),
+            (None, None) => Err(Undone::empty()),
         }
     }
 }

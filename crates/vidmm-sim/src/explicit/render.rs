@@ -3,12 +3,13 @@
 use vidmm::{AllocationListDesc, FenceValueDesc, RenderDesc};
 use vidmm_runtime::{BoundKernel, BoundRange, CommandStep, Surface, UserCommands};
 
-use super::answered::{Absent, Answered};
 use super::ledger::{Part, Work};
 use super::objects::KernelState;
 use super::session::Session;
 use crate::prediction::Content;
-use crate::scenario::steps::{Bound, DEFAULT_DEVICE, HostileList, KernelEngine, Render, RenderCommand};
+use crate::scenario::steps::{
+    Answered, Bound, DEFAULT_DEVICE, HostileList, KernelEngine, Make, Render, RenderCommand, Undone,
+};
 
 /// What a user-mode driver makes of a command buffer.
 #[derive(Default)]
@@ -21,16 +22,8 @@ struct Written {
 }
 
 impl Session<'_> {
-    /// Renders a command buffer.
-    pub fn render(&mut self, render: &Render) -> Result<Answered, Absent> {
-        Ok(match self.render_numbered(render)? {
-            Ok(number) => Answered::ok().and(&format!("DMA buffer {number}")),
-            Err(refused) => refused,
-        })
-    }
-
-    /// Renders a command buffer. Returns its number, or why it was refused.
-    fn render_numbered(&mut self, render: &Render) -> Result<Result<u64, Answered>, Absent> {
+    /// Renders a command buffer. Returns its number.
+    fn render(&mut self, render: &Render) -> Result<u64, Undone> {
         let device_name = self.device_of_render(render)?;
         let mut waits = render.after.iter().map(|name| self.wait_for(name)).collect::<Result<Vec<_>, _>>()?;
         let Written { steps, elements, work } = self.write(render)?;
@@ -57,10 +50,7 @@ impl Session<'_> {
         let signals = vec![FenceValueDesc { fence, value }];
         let desc = RenderDesc { command: commands, allocations, patch_locations, waits, signals };
         let (vidmm, kmd, _) = self.runtime.borrow();
-        let number = match vidmm.render(kmd, queue.context, desc) {
-            Ok(number) => number,
-            Err(error) => return Ok(Err(Answered::refused(&error))),
-        };
+        let number = vidmm.render(kmd, queue.context, desc)?;
         queue.submitted = value;
         let device = device.device;
         self.narrator.names.dma_buffers.insert(number, render.name.clone());
@@ -85,16 +75,16 @@ impl Session<'_> {
             });
             self.add_user(index);
         }
-        Ok(Ok(number))
+        Ok(number)
     }
 
     /// Renders a command buffer that reads allocations one by one, to see what is there.
-    pub fn render_readers(&mut self, allocations: &[String]) -> Result<Answered, Absent> {
+    pub fn render_readers(&mut self, allocations: &[String]) -> Result<Answered, Undone> {
         let read = |allocation: &String| {
             let bound = Bound { allocation: allocation.clone(), slot: 0, pages: None };
             [RenderCommand::Split, RenderCommand::Kernel { reads: vec![bound], writes: Vec::new() }]
         };
-        let rendered = self.render_numbered(&Render {
+        let number = self.render(&Render {
             name: format!("check {}", self.objects.kernels.len() + 1),
             commands: allocations.iter().flat_map(read).collect(),
             content: Content::Ramp,
@@ -104,16 +94,11 @@ impl Session<'_> {
             device: None,
             hostile: None,
         })?;
-        Ok(match rendered {
-            Ok(number) => {
-                self.narrator.names.looks.insert(number);
-                Answered::ok()
-            }
-            Err(refused) => refused,
-        })
+        self.narrator.names.looks.insert(number);
+        Ok(Answered::ok())
     }
 
-    fn device_of_render(&mut self, render: &Render) -> Result<String, Absent> {
+    fn device_of_render(&mut self, render: &Render) -> Result<String, Undone> {
         let device = match (&render.device, render.bound().next()) {
             (Some(device), _) => device.clone(),
             (None, Some(first)) => self.objects.allocation(&first.allocation)?.device.clone(),
@@ -124,7 +109,7 @@ impl Session<'_> {
     }
 
     /// Lays out a command buffer: everything is bound anew where a kernel uses it.
-    fn write(&self, render: &Render) -> Result<Written, Absent> {
+    fn write(&self, render: &Render) -> Result<Written, Undone> {
         let mut written = Written::default();
         for bound in render.bound() {
             if !written.elements.iter().any(|(name, _)| *name == bound.allocation) {
@@ -155,7 +140,7 @@ impl Session<'_> {
         ranges: &[Bound],
         write: bool,
         written: &mut Written,
-    ) -> Result<(Vec<BoundRange>, Vec<Part>), Absent> {
+    ) -> Result<(Vec<BoundRange>, Vec<Part>), Undone> {
         let mut bound = (Vec::new(), Vec::new());
         for Bound { allocation, slot, pages } in ranges {
             let known = self.objects.allocation(allocation)?;
@@ -170,5 +155,12 @@ impl Session<'_> {
             bound.1.push(Part { allocation: allocation.clone(), first_page, pages: num_pages });
         }
         Ok(bound)
+    }
+}
+
+impl Make<Session<'_>> for Render {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        let number = session.render(self)?;
+        Ok(Answered::ok().and(&format!("DMA buffer {number}")))
     }
 }

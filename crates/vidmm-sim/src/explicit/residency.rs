@@ -6,118 +6,22 @@ use vidmm::{
     UpdateAllocationProperty,
 };
 use vidmm_runtime::AllocationSegments;
+use vidmm_trace::ByteSize;
 
-use super::answered::{Absent, Answered};
 use super::session::Session;
 use crate::exact::exact;
 use crate::scenario::steps::{
-    Evict, EvictFlag, MakeResident, MakeResidentFlag, Offer, OfferFlag, OfferPriority as Priority, Reclaim,
-    ReclaimResult, SetPriority, UpdateProperty,
+    Answer, Answered, Evict, EvictFlag, Make, MakeResident, MakeResidentFlag, Offer, OfferFlag,
+    OfferPriority as Priority, Reclaim, ReclaimResult, SetPriority, Undone, UpdateProperty,
 };
 
 impl Session<'_> {
-    pub fn make_resident(&mut self, step: &MakeResident) -> Result<Answered, Absent> {
-        let allocations = self.objects.ids(&step.allocations)?;
-        let Some(device) = self.objects.device_of(step.device.as_deref(), &step.allocations)? else {
-            return Ok(Answered::empty());
-        };
-        let (Some(queue), device) = (device.queue, device.device) else { return Ok(Answered::no_paging_queue()) };
-        let flags = step.flags.iter().map(|flag| match flag {
-            MakeResidentFlag::CantTrimFurther => MakeResidentFlags::CANT_TRIM_FURTHER,
-            MakeResidentFlag::MustSucceed => MakeResidentFlags::MUST_SUCCEED,
-        });
-        let answer = self.runtime.vidmm().make_resident(queue, &allocations, flags.collect());
-        let trim = match &answer {
-            Err(MakeResidentError::NoMemory { num_bytes_to_trim, .. }) => *num_bytes_to_trim,
-            _ => 0,
-        };
-        self.judge_trim(step.num_bytes_to_trim.map(|size| size.bytes()), trim);
-        Ok(match answer {
-            Ok(Residency::Resident) => Answered::ok(),
-            Ok(Residency::Pending { paging_fence_value }) => Answered::pending(paging_fence_value),
-            Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason }) => {
-                if step.flags.contains(&MakeResidentFlag::MustSucceed) {
-                    self.failed.insert(device);
-                }
-                let error = MakeResidentError::NoMemory { num_bytes_to_trim, reason };
-                let mut refused = Answered::refused(&error);
-                refused.detail = format!("{reason}; trim {}", exact(num_bytes_to_trim));
-                refused
-            }
-            Err(error) => Answered::refused(&error),
-        })
-    }
-
-    pub fn evict(&mut self, step: &Evict) -> Result<Answered, Absent> {
-        let allocations = self.objects.ids(&step.allocations)?;
-        let Some(device) = self.objects.device_of(step.device.as_deref(), &step.allocations)? else {
-            return Ok(Answered::empty());
-        };
-        let device = device.device;
-        let flags = step.flags.iter().map(|flag| match flag {
-            EvictFlag::OnlyIfNecessary => EvictFlags::EVICT_ONLY_IF_NECESSARY,
-            EvictFlag::NotWrittenTo => EvictFlags::NOT_WRITTEN_TO,
-        });
-        let evicted = self.runtime.vidmm().evict(device, &allocations, flags.collect());
-        let trim = *evicted.as_ref().unwrap_or(&0);
-        self.judge_trim(step.num_bytes_to_trim.map(|size| size.bytes()), trim);
-        let more = if trim > 0 { format!("trim {}", exact(trim)) } else { String::new() };
-        Ok(Answered::of(evicted).and(&more))
-    }
-
     /// Compares what an answer asks to trim with what it must.
-    fn judge_trim(&mut self, expected: Option<u64>, found: u64) {
-        if let Some(expected) = expected.filter(|&expected| expected != found) {
-            let [expected, found] = [expected, found].map(exact);
+    fn judge_trim(&mut self, expected: Option<ByteSize>, found: u64) {
+        if let Some(expected) = expected.filter(|expected| expected.bytes() != found) {
+            let [expected, found] = [expected.bytes(), found].map(exact);
             self.found(format!("the answer asks to trim {found}, but {expected} was expected"));
         }
-    }
-
-    pub fn offer(&mut self, step: &Offer) -> Result<Answered, Absent> {
-        let allocations = self.objects.ids(&step.allocations)?;
-        let Some(device) = self.objects.device_of(None, &step.allocations)? else { return Ok(Answered::empty()) };
-        let device = device.device;
-        let priority = match step.priority {
-            Priority::Low => OfferPriority::Low,
-            Priority::Normal => OfferPriority::Normal,
-            Priority::High => OfferPriority::High,
-            Priority::Auto => OfferPriority::Auto,
-        };
-        let flags = step.flags.iter().map(|flag| match flag {
-            OfferFlag::Immediately => OfferFlags::OFFER_IMMEDIATELY,
-            OfferFlag::AllowDecommit => OfferFlags::ALLOW_DECOMMIT,
-        });
-        Ok(Answered::of(self.runtime.vidmm().offer_allocations(device, &allocations, priority, flags.collect())))
-    }
-
-    /// Takes offered allocations back. What was discarded must read as zero from now on (U-36).
-    pub fn reclaim(&mut self, step: &Reclaim) -> Result<Answered, Absent> {
-        let allocations = self.objects.ids(&step.allocations)?;
-        let Some(device) = self.objects.device_of(None, &step.allocations)? else { return Ok(Answered::empty()) };
-        let Some(queue) = device.queue else { return Ok(Answered::no_paging_queue()) };
-        let (vidmm, _, host) = self.runtime.borrow();
-        let Reclaimed { results, paging_fence_value } = match vidmm.reclaim_allocations(host, queue, &allocations) {
-            Ok(reclaimed) => reclaimed,
-            Err(error) => return Ok(Answered::refused(&error)),
-        };
-        let mut in_words = Vec::new();
-        for (number, (name, result)) in step.allocations.iter().zip(&results).enumerate() {
-            let result = match result {
-                vidmm::ReclaimResult::Ok => ReclaimResult::Ok,
-                vidmm::ReclaimResult::Discarded => ReclaimResult::Discarded,
-                vidmm::ReclaimResult::NotCommitted => ReclaimResult::NotCommitted,
-            };
-            if result != ReclaimResult::Ok {
-                self.content_lost(name);
-                self.content_discarded(name);
-            }
-            let expected = step.results.get(number).or(step.results.first().filter(|_| step.results.len() == 1));
-            if let Some(expected) = expected.filter(|&&expected| expected != result) {
-                self.found(format!("{name} is {result}, but `{expected}` was expected"));
-            }
-            in_words.push(format!("{name}: {result}"));
-        }
-        Ok(Answered::pending(paging_fence_value).and(&in_words.join(", ")))
     }
 
     /// What an allocation held is gone: its bytes are zero (U-36).
@@ -130,28 +34,125 @@ impl Session<'_> {
             false => self.ledger.discard(name),
         }
     }
+}
 
-    pub fn set_priority(&mut self, step: &SetPriority) -> Result<Answered, Absent> {
-        for allocation in self.objects.ids(&step.allocations)? {
-            let set = self.runtime.vidmm().set_allocation_priority(allocation, step.priority.value());
-            if let Err(error) = set {
-                return Ok(Answered::refused(&error));
+impl Make<Session<'_>> for MakeResident {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        let allocations = session.objects.ids(&self.allocations)?;
+        let device = session.objects.device_of(self.device.as_deref(), &self.allocations)?;
+        let (queue, device) = (device.queue.ok_or_else(Undone::no_paging_queue)?, device.device);
+        let flags = self.flags.iter().map(|flag| match flag {
+            MakeResidentFlag::CantTrimFurther => MakeResidentFlags::CANT_TRIM_FURTHER,
+            MakeResidentFlag::MustSucceed => MakeResidentFlags::MUST_SUCCEED,
+        });
+        let answer = session.runtime.vidmm().make_resident(queue, &allocations, flags.collect());
+        let trim = match &answer {
+            Err(MakeResidentError::NoMemory { num_bytes_to_trim, .. }) => *num_bytes_to_trim,
+            _ => 0,
+        };
+        session.judge_trim(self.num_bytes_to_trim, trim);
+        let paging_fence_value = match answer {
+            Ok(Residency::Resident) => 0,
+            Ok(Residency::Pending { paging_fence_value }) => paging_fence_value,
+            Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason }) => {
+                if self.flags.contains(&MakeResidentFlag::MustSucceed) {
+                    session.failed.insert(device);
+                }
+                let detail = format!("{reason}; trim {}", exact(num_bytes_to_trim));
+                return Err(Undone::refused(Answer::NoMemory, detail));
             }
+            Err(error) => return Err(error.into()),
+        };
+        session.book_list(device, &self.allocations, true);
+        Ok(Answered::pending(paging_fence_value))
+    }
+}
+
+impl Make<Session<'_>> for Evict {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        let allocations = session.objects.ids(&self.allocations)?;
+        let device = session.objects.device_of(self.device.as_deref(), &self.allocations)?.device;
+        let flags = self.flags.iter().map(|flag| match flag {
+            EvictFlag::OnlyIfNecessary => EvictFlags::EVICT_ONLY_IF_NECESSARY,
+            EvictFlag::NotWrittenTo => EvictFlags::NOT_WRITTEN_TO,
+        });
+        let evicted = session.runtime.vidmm().evict(device, &allocations, flags.collect());
+        session.judge_trim(self.num_bytes_to_trim, *evicted.as_ref().unwrap_or(&0));
+        let trim = evicted?;
+        session.book_list(device, &self.allocations, false);
+        let more = if trim > 0 { format!("trim {}", exact(trim)) } else { String::new() };
+        Ok(Answered::ok().and(&more))
+    }
+}
+
+impl Make<Session<'_>> for Offer {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        let allocations = session.objects.ids(&self.allocations)?;
+        let device = session.objects.device_of(None, &self.allocations)?.device;
+        let priority = match self.priority {
+            Priority::Low => OfferPriority::Low,
+            Priority::Normal => OfferPriority::Normal,
+            Priority::High => OfferPriority::High,
+            Priority::Auto => OfferPriority::Auto,
+        };
+        let flags = self.flags.iter().map(|flag| match flag {
+            OfferFlag::Immediately => OfferFlags::OFFER_IMMEDIATELY,
+            OfferFlag::AllowDecommit => OfferFlags::ALLOW_DECOMMIT,
+        });
+        Answered::of(session.runtime.vidmm().offer_allocations(device, &allocations, priority, flags.collect()))
+    }
+}
+
+/// Takes offered allocations back. What was discarded must read as zero from now on (U-36).
+impl Make<Session<'_>> for Reclaim {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        let allocations = session.objects.ids(&self.allocations)?;
+        let device = session.objects.device_of(None, &self.allocations)?;
+        let queue = device.queue.ok_or_else(Undone::no_paging_queue)?;
+        let (vidmm, _, host) = session.runtime.borrow();
+        let Reclaimed { results, paging_fence_value } = vidmm.reclaim_allocations(host, queue, &allocations)?;
+        let mut in_words = Vec::new();
+        for (number, (name, result)) in self.allocations.iter().zip(&results).enumerate() {
+            let result = match result {
+                vidmm::ReclaimResult::Ok => ReclaimResult::Ok,
+                vidmm::ReclaimResult::Discarded => ReclaimResult::Discarded,
+                vidmm::ReclaimResult::NotCommitted => ReclaimResult::NotCommitted,
+            };
+            if result != ReclaimResult::Ok {
+                session.content_lost(name);
+                session.content_discarded(name);
+            }
+            let expected = self.results.get(number).or(self.results.first().filter(|_| self.results.len() == 1));
+            if let Some(expected) = expected.filter(|&&expected| expected != result) {
+                session.found(format!("{name} is {result}, but `{expected}` was expected"));
+            }
+            in_words.push(format!("{name}: {result}"));
+        }
+        Ok(Answered::pending(paging_fence_value).and(&in_words.join(", ")))
+    }
+}
+
+impl Make<Session<'_>> for SetPriority {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        for allocation in session.objects.ids(&self.allocations)? {
+            session.runtime.vidmm().set_allocation_priority(allocation, self.priority.value())?;
         }
         Ok(Answered::ok())
     }
+}
 
-    pub fn update_property(&mut self, step: &UpdateProperty) -> Result<Answered, Absent> {
-        let Some(device) = self.objects.device_of(None, &step.allocations)? else { return Ok(Answered::empty()) };
-        let Some(queue) = device.queue else { return Ok(Answered::no_paging_queue()) };
-        let names = &self.narrator.names;
+impl Make<Session<'_>> for UpdateProperty {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        let device = session.objects.device_of(None, &self.allocations)?;
+        let queue = device.queue.ok_or_else(Undone::no_paging_queue)?;
+        let names = &session.narrator.names;
         let (local, system) = (names.memory, names.aperture);
         let segments = |choice| match choice {
             AllocationSegments::Local => vec![local.or(system)],
             AllocationSegments::System => vec![system],
             AllocationSegments::LocalOrSystem => vec![local, system],
         };
-        let segments: Option<Vec<_>> = step.segments.map(|choice| segments(choice).into_iter().flatten().collect());
+        let segments: Option<Vec<_>> = self.segments.map(|choice| segments(choice).into_iter().flatten().collect());
         let update = UpdateAllocationProperty {
             supported_segment_set: segments
                 .as_ref()
@@ -163,12 +164,9 @@ impl Session<'_> {
             }),
         };
         let mut answered = Answered::ok();
-        for allocation in self.objects.ids(&step.allocations)? {
-            let (vidmm, kmd, _) = self.runtime.borrow();
-            match vidmm.update_allocation_property(kmd, queue, allocation, &update) {
-                Ok(paging_fence_value) => answered = Answered::pending(paging_fence_value),
-                Err(error) => return Ok(Answered::refused(&error)),
-            }
+        for allocation in session.objects.ids(&self.allocations)? {
+            let (vidmm, kmd, _) = session.runtime.borrow();
+            answered = Answered::pending(vidmm.update_allocation_property(kmd, queue, allocation, &update)?);
         }
         Ok(answered)
     }

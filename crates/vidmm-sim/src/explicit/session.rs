@@ -7,7 +7,7 @@ use vidmm::{
     AllocationId, CheckError, DeviceErrorReason, DeviceId, Event, MemorySegmentGroup, MonitoredFenceId, Nanoseconds,
     NumberedEvent, ProcessId, TrimFlags,
 };
-use vidmm_runtime::{Happening, Runtime};
+use vidmm_runtime::{AllocationSegments, Happening, Runtime};
 
 use super::graves::Graves;
 use super::in_error::InError;
@@ -17,6 +17,7 @@ use super::report::{ExplicitReport, StepFinding};
 use super::rules::known::Rules;
 use super::truth::Truth;
 use crate::run::Observer;
+use crate::scenario::steps::Answer;
 use crate::sequence::Narrator;
 
 /// How long nothing but the manager's clock may move before a wait gives up.
@@ -37,6 +38,10 @@ pub(crate) struct Session<'a> {
     pub is_physical: bool,
     /// The line and the words of the step that is being made.
     pub step: (usize, String),
+    /// What the step is expected to answer.
+    pub expect: Option<Answer>,
+    /// Where allocations may be of which steps say nothing.
+    pub default_segments: AllocationSegments,
     /// All is being destroyed, and nobody watches.
     pub closing: bool,
     /// Where everything is, by the log alone.
@@ -48,6 +53,8 @@ pub(crate) struct Session<'a> {
     pub trims: BTreeMap<DeviceId, VecDeque<(TrimFlags, u64)>>,
     /// The budgets that were notified last.
     pub budgets: BTreeMap<(ProcessId, MemorySegmentGroup), u64>,
+    /// The kernel that the step reads with.
+    pub awaited_reader: Option<usize>,
     /// Allocations whose synchronous destruction has not ended.
     pub awaited: BTreeSet<AllocationId>,
     /// Devices that a MustSucceed was refused.
@@ -92,12 +99,15 @@ impl<'a> Session<'a> {
             seed: 0,
             is_physical,
             step: (0, String::new()),
+            expect: None,
+            default_segments: AllocationSegments::Local,
             closing: false,
             truth: Truth::default(),
             graves: Graves::default(),
             cpu_writes: 0,
             trims: BTreeMap::new(),
             budgets: BTreeMap::new(),
+            awaited_reader: None,
             awaited: BTreeSet::new(),
             failed: BTreeSet::new(),
             errors: BTreeMap::new(),

@@ -6,7 +6,7 @@ use super::adapter::AdapterSettings;
 use super::cost::CostSettings;
 use super::fault::{Fault, FaultKind, When};
 use super::judged_by::JudgedBy;
-use super::steps::{Action, Answer, Call, Look, Step, check_steps, drop_orphans};
+use super::steps::{Action, Answer, Call, Step, check_steps, drop_orphans};
 use vidmm_trace::{ByteSize, LocalMemory};
 
 /// The local memory of a scenario of steps that does not say.
@@ -81,12 +81,9 @@ impl ExplicitScenario {
 
     /// Whether its steps say what faults on purpose must bring about.
     pub fn tells_of_faults(&self) -> bool {
-        let tells = |step: &Step| {
-            let looks = matches!(
-                step.action,
-                Action::Look(Look::DeviceError(_) | Look::AdapterError(_) | Look::Resets(_) | Look::Finding(_))
-            );
-            looks || matches!(step.expect, Some(Answer::Kmd | Answer::Allocation))
+        let tells = |step: &Step| match &step.action {
+            Action::Call(_) => matches!(step.expect, Some(Answer::Kmd | Answer::Allocation)),
+            Action::Look(look) => look.tells_of_faults(),
         };
         self.steps.iter().any(tells)
     }

@@ -7,9 +7,9 @@ use vidmm_trace::ByteSize;
 use super::cast::{Allocation, View};
 use super::player::Player;
 use crate::scenario::steps::{
-    AllocationPriority, Answer, Call, CpuAccess, CreateAllocation, DestroyAllocation, DestroyFlag, DirectionName,
-    Evict, EvictFlag, FreeVa, Look, MakeResident, MakeResidentFlag, MapAllocation, Offer, OfferFlag, OfferPriority,
-    OnDevice, Reclaim, SetPriority, UpdateProperty,
+    AllocationPriority, Answer, CloseAllocation, CpuAccess, CpuRead, CpuWrite, CreateAllocation, DestroyAllocation,
+    DestroyFlag, DirectionName, Evict, EvictFlag, FreeVa, Lock, MakeResident, MakeResidentFlag, Map, Offer, OfferFlag,
+    OfferPriority, OpenAllocation, Reclaim, SetPriority, Unlock, UpdateProperty,
 };
 use crate::scenario::{Notification, Wddm};
 
@@ -54,13 +54,13 @@ impl Player<'_, '_> {
             size = size.next_multiple_of(1 << 12);
         }
         let mut create = self.draw_allocation(device, segments, size);
-        let mut answer = self.call(Call::CreateAllocation(create.clone()));
+        let mut answer = self.call(create.clone());
         if answer == Answer::NoPagingVa {
             // Nobody could notify it: it does without.
             create.notify.retain(|&notification| notification == Notification::IoMmuUnmap);
             create.compression = false;
             create.name = self.cast.name("a");
-            answer = self.call(Call::CreateAllocation(create.clone()));
+            answer = self.call(create.clone());
         }
         if answer.is_done() {
             self.add(device, &create);
@@ -141,7 +141,7 @@ impl Player<'_, '_> {
         let (of, pages) = (of.clone(), *pages);
         // Parts are made of the pages of the memory segment, which may be of 64 KiB.
         let offset = if pages > 32 && self.dice.chance(10) { 16 } else { 0 };
-        let map = MapAllocation {
+        let map = Map {
             allocations: vec![of],
             name: Some(name.clone()),
             device: Some(self.cast.devices[device].name.clone()),
@@ -149,7 +149,7 @@ impl Player<'_, '_> {
             size: ByteSize(0),
             read_only: is_read_only,
         };
-        if self.call(Call::Map(map)).is_done() {
+        if self.call(map).is_done() {
             self.cast.allocations[allocation].views.push(View { name, device, is_read_only, pages: pages - offset });
         }
     }
@@ -168,7 +168,7 @@ impl Player<'_, '_> {
             _ => Vec::new(),
         };
         let allocations = self.cast.names(&[chosen]);
-        if self.call(Call::DestroyAllocation(DestroyAllocation { allocations, flags })).is_done() {
+        if self.call(DestroyAllocation { allocations, flags }).is_done() {
             self.cast.allocations[chosen].lives = false;
         }
     }
@@ -183,7 +183,7 @@ impl Player<'_, '_> {
         }
         let bytes = |pages| ByteSize(pages * vidmm::PAGE_SIZE);
         let free = FreeVa { mapping: view.name.clone(), offset: bytes(offset), size: bytes(size), rest: rest.clone() };
-        if !self.call(Call::FreeVa(free)).is_done() {
+        if !self.call(free).is_done() {
             return;
         }
         let views = &mut self.cast.allocations[allocation].views;
@@ -227,7 +227,7 @@ impl Player<'_, '_> {
                 flags: flags.clone(),
                 num_bytes_to_trim: None,
             };
-            match self.call(Call::MakeResident(step)) {
+            match self.call(step) {
                 answer if answer.is_done() => {
                     for &allocation in &wanted {
                         *self.cast.allocations[allocation].lists.entry(device).or_default() += 1;
@@ -257,7 +257,7 @@ impl Player<'_, '_> {
             flags,
             num_bytes_to_trim: None,
         };
-        if self.call(Call::Evict(step)).is_done() {
+        if self.call(step).is_done() {
             for allocation in leaving {
                 if let Some(count) = self.cast.allocations[allocation].lists.get_mut(&device) {
                     *count = count.saturating_sub(1);
@@ -272,7 +272,7 @@ impl Player<'_, '_> {
         if !offered.is_empty() && self.dice.chance(50) {
             let chosen = self.dice.some(&offered, 4);
             let step = Reclaim { allocations: self.cast.names(&chosen), results: Vec::new() };
-            if self.call(Call::Reclaim(step)).is_done() {
+            if self.call(step).is_done() {
                 chosen.iter().for_each(|&known| self.cast.allocations[known].is_offered = false);
             }
             return;
@@ -290,7 +290,7 @@ impl Player<'_, '_> {
         };
         let priority = self.dice.pick(&priorities).unwrap_or_default();
         let step = Offer { allocations: self.cast.names(&chosen), priority, flags };
-        if self.call(Call::Offer(step)).is_done() {
+        if self.call(step).is_done() {
             chosen.iter().for_each(|&known| self.cast.allocations[known].is_offered = true);
         }
     }
@@ -299,17 +299,17 @@ impl Player<'_, '_> {
     pub fn use_cpu(&mut self, device: usize) {
         let lockable = self.cast.those(|known| known.device == device && known.is_lockable && !known.is_offered);
         let Some(chosen) = self.dice.pick(&lockable) else { return };
-        let names = self.cast.names(&[chosen]);
+        let allocations = self.cast.names(&[chosen]);
         let locks = self.cast.allocations[chosen].locks;
         match self.dice.below(4) {
-            0 | 1 if locks > 0 && self.dice.chance(50) => self.see(Look::CpuWrite(names)),
-            0 | 1 if locks > 0 => self.see(Look::CpuRead(names)),
+            0 | 1 if locks > 0 && self.dice.chance(50) => self.see(CpuWrite { allocations }),
+            0 | 1 if locks > 0 => self.see(CpuRead { allocations }),
             2 if locks > 0 => {
-                let ended = u32::from(self.call(Call::Unlock(names)).is_done());
+                let ended = u32::from(self.call(Unlock { allocations }).is_done());
                 self.cast.allocations[chosen].locks -= ended;
             }
             _ if locks < 3 => {
-                let begun = u32::from(self.call(Call::Lock(names)).is_done());
+                let begun = u32::from(self.call(Lock { allocations }).is_done());
                 self.cast.allocations[chosen].locks += begun;
             }
             _ => {}
@@ -326,10 +326,10 @@ impl Player<'_, '_> {
         let allocations = self.cast.names(&chosen);
         if self.is_physical() || self.dice.chance(50) {
             let priority = self.dice.pick(&PRIORITIES).unwrap_or(AllocationPriority::Normal);
-            self.call(Call::SetPriority(SetPriority { allocations, priority }));
+            self.call(SetPriority { allocations, priority });
         } else {
             let segments = Some(self.draw_segments());
-            self.call(Call::UpdateProperty(UpdateProperty { allocations, segments }));
+            self.call(UpdateProperty { allocations, segments });
         }
     }
 
@@ -344,7 +344,7 @@ impl Player<'_, '_> {
         match (self.dice.pick(&open), self.dice.pick(&shared)) {
             (Some(chosen), _) if self.dice.chance(25) => {
                 let allocations = self.cast.names(&[chosen]);
-                if self.call(Call::CloseAllocation(OnDevice { allocations, device: name })).is_done() {
+                if self.call(CloseAllocation { allocations, device: name }).is_done() {
                     let known = &mut self.cast.allocations[chosen];
                     known.openers.retain(|&opener| opener != device);
                     known.lists.remove(&device);
@@ -352,7 +352,7 @@ impl Player<'_, '_> {
             }
             (_, Some(chosen)) => {
                 let allocations = self.cast.names(&[chosen]);
-                if self.call(Call::OpenAllocation(OnDevice { allocations, device: name })).is_done() {
+                if self.call(OpenAllocation { allocations, device: name }).is_done() {
                     self.cast.allocations[chosen].openers.push(device);
                     if !self.is_physical() {
                         self.map(chosen, device);

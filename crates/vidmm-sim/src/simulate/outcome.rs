@@ -103,7 +103,7 @@ pub fn replay(
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RunError> {
     let mut session = by_rules(scenario, factory, observer)?;
-    let panic = caught(|| session.play_all(&scenario.steps, scenario.default_segments()));
+    let panic = caught(|| session.play_all(&scenario.steps));
     Ok(finish(session, scenario.clone(), panic))
 }
 

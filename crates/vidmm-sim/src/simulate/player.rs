@@ -1,12 +1,12 @@
 //! A player makes calls as programs do: what it does next depends on the answers that it got.
 
-use vidmm_runtime::AllocationSegments;
-
 use super::cast::{Cast, Device, Process};
 use super::dice::Dice;
 use super::world::World;
 use crate::explicit::Session;
-use crate::scenario::steps::{Action, Answer, Call, CreateDevice, KillProcess, Look, ResidencyLists, Step};
+use crate::scenario::steps::{
+    Action, Answer, Call, CreateDevice, CreateProcess, KillProcess, Look, ResidencyLists, Step,
+};
 
 /// All programs of a world, and what they did.
 pub(super) struct Player<'s, 'a> {
@@ -16,7 +16,6 @@ pub(super) struct Player<'s, 'a> {
     pub cast: Cast,
     /// What was played so far.
     pub steps: Vec<Step>,
-    default: AllocationSegments,
 }
 
 /// What a player may do next.
@@ -53,8 +52,7 @@ const MOVES: [(u32, Move); 12] = [
 
 impl<'s, 'a> Player<'s, 'a> {
     pub fn new(session: &'s mut Session<'a>, world: World, dice: Dice) -> Self {
-        let default = world.scenario.default_segments();
-        Self { session, world, dice, cast: Cast::default(), steps: Vec::new(), default }
+        Self { session, world, dice, cast: Cast::default(), steps: Vec::new() }
     }
 
     /// Whether something was found, or the adapter is in error, so that nothing more can be learnt.
@@ -83,13 +81,13 @@ impl<'s, 'a> Player<'s, 'a> {
     }
 
     /// Makes a call. Returns its answer; a call that names what was never made is refused.
-    pub fn call(&mut self, call: Call) -> Answer {
-        self.play(Action::Call(call))
+    pub fn call(&mut self, call: impl Into<Call>) -> Answer {
+        self.play(Action::Call(call.into()))
     }
 
     /// Looks at something, or lets time pass.
-    pub fn see(&mut self, look: Look) {
-        self.play(Action::Look(look));
+    pub fn see(&mut self, look: impl Into<Look>) {
+        self.play(Action::Look(look.into()));
     }
 
     fn play(&mut self, action: Action) -> Answer {
@@ -99,7 +97,7 @@ impl<'s, 'a> Player<'s, 'a> {
         let line = self.steps.len() + 1;
         self.steps.push(Step { line, action, expect: None });
         self.session.step.0 = line;
-        let answer = self.session.play(&self.steps[line - 1], self.default);
+        let answer = self.session.play(&self.steps[line - 1]);
         answer.unwrap_or(Answer::Other)
     }
 
@@ -138,7 +136,7 @@ impl<'s, 'a> Player<'s, 'a> {
             Some(process) if living.len() >= self.world.max_processes || self.dice.chance(25) => process,
             _ => {
                 let name = self.cast.name("p");
-                if !self.call(Call::CreateProcess(name.clone())).is_done() {
+                if !self.call(CreateProcess { process: name.clone() }).is_done() {
                     return None;
                 }
                 self.cast.processes.push(Process { name, lives: true, is_suspended: false });
@@ -151,7 +149,7 @@ impl<'s, 'a> Player<'s, 'a> {
         let has_list = !is_physical || self.dice.chance(50);
         let residency = (is_physical && has_list).then_some(ResidencyLists::DeviceList);
         let create = CreateDevice { device: device.clone(), process: Some(name), priority, residency };
-        if !self.call(Call::CreateDevice(create)).is_done() {
+        if !self.call(create).is_done() {
             return None;
         }
         self.cast.devices.push(Device { name: device, process, lives: true, listens: false, has_list });
@@ -162,7 +160,7 @@ impl<'s, 'a> Player<'s, 'a> {
     pub fn kill(&mut self, process: usize, after: u32) {
         self.cast.processes[process].lives = false;
         let name = self.cast.processes[process].name.clone();
-        self.call(Call::KillProcess(KillProcess { process: name, after, after_up_to: 0 }));
+        self.call(KillProcess { process: name, after, after_up_to: 0 });
         for device in self.cast.living_devices() {
             if self.cast.devices[device].process == process {
                 self.cast.bury_device(device);

@@ -163,7 +163,7 @@ fn steps(table: &mut Table) -> &mut Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::steps::Look;
+    use crate::scenario::steps::{Look, Until, Wait};
 
     fn parse(text: &str) -> ExplicitScenario {
         match ScenarioFile::parse(text, Path::new("tiny.toml")) {
@@ -274,7 +274,7 @@ mod tests {
     fn waits_become_short() {
         let waits = |scenario: &ExplicitScenario| {
             let long = |step: &Step| match &step.action {
-                Action::Look(Look::Wait(crate::scenario::steps::Until::For(duration))) => duration.ns >= 1000,
+                Action::Look(Look::Wait(Wait { until: Until::For(duration) })) => duration.ns >= 1000,
                 _ => false,
             };
             scenario.steps.iter().any(long).then_some("I22")

@@ -6,7 +6,8 @@ use vidmm_trace::ByteSize;
 use super::player::Player;
 use crate::scenario::Duration;
 use crate::scenario::steps::{
-    Call, Group, Intervals, Look, Power, ProcessPriority, QueryVideoMemory, ReserveVideoMemory, Until,
+    Group, Intervals, NotifyBudget, Power, PowerState, ProcessPriority, QueryVideoMemory, RegisterTrim,
+    ReserveVideoMemory, ResumeProcess, Signal, SuspendProcess, TrimIntervals, UnregisterTrim, Until, Wait,
 };
 
 impl Player<'_, '_> {
@@ -14,7 +15,7 @@ impl Player<'_, '_> {
     pub fn let_time_pass(&mut self) {
         if !self.cast.fences.is_empty() && self.dice.chance(40) {
             let fence = self.cast.fences.swap_remove(0);
-            self.call(Call::Signal(fence));
+            self.call(Signal { fence });
         }
         let until = match self.dice.below(40) {
             0 => Until::For(Duration { ns: self.dice.log_within(50_000_000, 6_000_000_000) }),
@@ -24,7 +25,7 @@ impl Player<'_, '_> {
         // What is suspended or without power may wait for ever.
         let is_held = self.session.is_down || self.cast.processes.iter().any(|known| known.lives && known.is_suspended);
         if until != Until::Idle || !is_held {
-            self.see(Look::Wait(until));
+            self.see(Wait { until });
         }
     }
 
@@ -40,27 +41,27 @@ impl Player<'_, '_> {
                 let seen = [Visibility::Minimized, Visibility::Occluded, Visibility::Visible];
                 let band = self.dice.pick(&bands).unwrap_or_default();
                 let visibility = self.dice.pick(&seen).unwrap_or_default();
-                self.call(Call::ProcessPriority(ProcessPriority { process: name, band, visibility }));
+                self.call(ProcessPriority { process: name, band, visibility });
             }
             2 => {
                 let most = self.world.scenario.local_memory_bytes.max(1 << 20) / 2;
                 let size = if self.dice.chance(30) { 0 } else { self.dice.within(0, most) & !0xFFFF };
-                self.call(Call::ReserveVideoMemory(ReserveVideoMemory { process: name, group, size: ByteSize(size) }));
+                self.call(ReserveVideoMemory { process: name, group, size: ByteSize(size) });
             }
-            3 => _ = self.call(Call::NotifyBudget(name)),
+            3 => _ = self.call(NotifyBudget { process: name }),
             4 if self.cast.devices[device].listens => {
                 self.cast.devices[device].listens = false;
-                self.call(Call::UnregisterTrim(device_name));
+                self.call(UnregisterTrim { device: device_name });
             }
             4 | 5 => {
-                if !self.cast.devices[device].listens && self.call(Call::RegisterTrim(device_name)).is_done() {
+                if !self.cast.devices[device].listens && self.call(RegisterTrim { device: device_name }).is_done() {
                     self.cast.devices[device].listens = true;
                 }
             }
             _ => {
                 let min = self.dice.log_within(1_000_000, 1_000_000_000);
                 let [min, max, idle] = [min, min * 4, min * 60].map(|ns| Duration { ns });
-                self.call(Call::TrimIntervals(Intervals { min, max, idle }));
+                self.call(TrimIntervals { intervals: Intervals { min, max, idle } });
             }
         }
     }
@@ -69,15 +70,7 @@ impl Player<'_, '_> {
     pub fn look(&mut self, device: usize) {
         let process = self.cast.processes[self.cast.devices[device].process].name.clone();
         let group = if self.dice.chance(70) { Group::Local } else { Group::NonLocal };
-        self.see(Look::VideoMemory(QueryVideoMemory {
-            process,
-            group,
-            budget: None,
-            usage: None,
-            requested: None,
-            reservation: None,
-            available_for_reservation: None,
-        }));
+        self.see(QueryVideoMemory { process, group, ..QueryVideoMemory::default() });
     }
 
     /// A process ends, is suspended or resumed, or power goes or comes.
@@ -86,7 +79,7 @@ impl Player<'_, '_> {
             return;
         }
         if self.session.is_down {
-            self.call(Call::Power(Power::Up));
+            self.call(Power { power: PowerState::Up });
             return;
         }
         let living = self.cast.living_processes();
@@ -96,13 +89,16 @@ impl Player<'_, '_> {
                 let after = if self.dice.chance(50) { 0 } else { self.dice.log_within(1, 64) as u32 };
                 self.kill(process, after);
             }
-            2 => _ = self.call(Call::Power(Power::Down)),
+            2 => _ = self.call(Power { power: PowerState::Down }),
             _ => {
-                let (name, suspends) =
-                    (self.cast.processes[process].name.clone(), !self.cast.processes[process].is_suspended);
-                self.cast.processes[process].is_suspended = suspends;
-                let wakes = self.dice.chance(50);
-                self.call(if suspends { Call::SuspendProcess(name, wakes) } else { Call::ResumeProcess(name) });
+                let known = &mut self.cast.processes[process];
+                known.is_suspended = !known.is_suspended;
+                let (process, suspends) = (known.name.clone(), known.is_suspended);
+                let allow_wake_on_submission = self.dice.chance(50);
+                match suspends {
+                    true => self.call(SuspendProcess { process, allow_wake_on_submission }),
+                    false => self.call(ResumeProcess { process }),
+                };
             }
         }
     }

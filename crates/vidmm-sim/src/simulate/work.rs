@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::player::Player;
 use crate::prediction::Content;
-use crate::scenario::steps::{Bound, Call, HostileList, Kernel, KernelEngine, Render, RenderCommand};
+use crate::scenario::steps::{Bound, CreateFence, HostileList, Kernel, KernelEngine, Render, RenderCommand};
 
 /// The most pages that a kernel reads or writes of one allocation.
 const MOST_PAGES: u64 = 1 << 12;
@@ -55,7 +55,7 @@ impl Player<'_, '_> {
             device: Some(self.cast.devices[device].name.clone()),
         };
         let kernel = Kernel { after: self.draw_fence(), ..kernel };
-        self.call(Call::Kernel(kernel));
+        self.call(kernel);
     }
 
     fn render(&mut self, device: usize) {
@@ -103,7 +103,7 @@ impl Player<'_, '_> {
             device: Some(self.cast.devices[device].name.clone()),
             hostile: hostile.flatten(),
         };
-        self.call(Call::Render(render));
+        self.call(render);
     }
 
     /// What a kernel uses, each through a slot that holds nothing else since the last split point.
@@ -154,7 +154,7 @@ impl Player<'_, '_> {
             return Vec::new();
         }
         let name = self.cast.name("f");
-        if !self.call(Call::CreateFence(name.clone())).is_done() {
+        if !self.call(CreateFence { fence: name.clone() }).is_done() {
             return Vec::new();
         }
         self.cast.fences.push(name.clone());

@@ -8,7 +8,7 @@ use vidmm::contract::EngineFence;
 use crate::explicit::Session;
 use crate::explicit::ledger::Part;
 use crate::explicit::objects::{KernelState, WrittenCopy};
-use crate::scenario::steps::{Action, Call, Kernel, Look, Whereabouts};
+use crate::scenario::steps::{Kernel, Whereabouts};
 
 impl Session<'_> {
     /// A kernel that uses what its device has not made resident writes to whatever is mapped at its addresses by now.
@@ -154,31 +154,14 @@ impl Session<'_> {
     }
 
     /// Whether the CPU may see another content than kernels do: that of its copy.
-    fn sees_copy(&mut self, name: &str) -> bool {
+    pub(in crate::explicit) fn sees_copy(&mut self, name: &str) -> bool {
         let is_moving = !self.runtime.vidmm().is_idle();
         let Some(known) = self.objects.allocations.get(name) else { return true };
         known.keeps_copy && (is_moving || self.truth.whereabouts(known.id) == Whereabouts::Local)
     }
 
-    /// Whether the step looks at what kernels are at work on.
-    pub(super) fn is_racing(&mut self, action: &Action) -> bool {
-        match action {
-            Action::Call(Call::Kernel(kernel)) => return self.uses_others_addresses(kernel),
-            // The address may be that of another mapping by now.
-            Action::Call(Call::FreeVa(free)) => {
-                return self.objects.mappings.get(&free.mapping).is_some_and(|mapping| mapping.is_freed);
-            }
-            Action::Call(Call::Unlock(names)) => return names.iter().any(|name| self.is_copy_in_use(name)),
-            _ => {}
-        }
-        let Action::Look(Look::CpuRead(names) | Look::CpuWrite(names) | Look::System(names)) = action else {
-            return false;
-        };
-        names.iter().any(|name| self.is_in_use(name) || !self.is_seen(name, action))
-    }
-
     /// Whether a kernel uses addresses of another process than its own, or such as are free: nobody can say what it finds there.
-    fn uses_others_addresses(&self, kernel: &Kernel) -> bool {
+    pub(in crate::explicit) fn uses_others_addresses(&self, kernel: &Kernel) -> bool {
         let mappings = kernel.reads.iter().chain(&kernel.writes).filter_map(|name| self.objects.mappings.get(name));
         let device = kernel.device.as_ref().and_then(|name| self.objects.devices.get(name));
         let first = mappings.clone().next().map(|mapping| mapping.process);
@@ -188,25 +171,19 @@ impl Session<'_> {
 
     /// Whether the copy of an allocation would be taken while any kernel is under way: a kernel that was handed out before one
     /// that waits is not waited for (a known limit).
-    fn is_copy_in_use(&self, name: &str) -> bool {
+    pub(in crate::explicit) fn is_copy_in_use(&self, name: &str) -> bool {
         let keeps_copy = self.objects.allocations.get(name).is_some_and(|known| known.keeps_copy);
         keeps_copy && self.objects.waiting.values().any(|kernels| !kernels.is_empty())
     }
 
-    fn is_in_use(&self, name: &str) -> bool {
+    pub(in crate::explicit) fn is_in_use(&self, name: &str) -> bool {
         let Some(rules) = &self.rules else { return false };
         let mut users = rules.users.get(name).into_iter().flatten();
         users.any(|&user| !self.objects.kernels[user].ended)
     }
 
-    /// Whether the CPU sees an allocation now, and as kernels do. What a plan moves it does not see.
-    fn is_seen(&mut self, name: &str, action: &Action) -> bool {
-        if matches!(action, Action::Look(Look::System(_))) {
-            return true;
-        }
-        if matches!(action, Action::Look(Look::CpuRead(_))) && self.sees_copy(name) {
-            return false;
-        }
+    /// Whether the CPU sees an allocation now. What a plan moves it does not see.
+    pub(in crate::explicit) fn is_seen(&self, name: &str) -> bool {
         let lock = self.objects.allocations.get(name).and_then(|known| known.lock);
         lock.is_some_and(|(address, _)| self.runtime.cpu_page_digest(address).is_some())
     }

@@ -11,13 +11,11 @@ pub(crate) mod known;
 use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::{DeviceId, FenceValueDesc};
-use vidmm_runtime::AllocationSegments;
 
-use crate::explicit::answered::Absent;
 use crate::explicit::ledger::Part;
 use crate::explicit::objects::Mapping;
 use crate::explicit::session::Session;
-use crate::scenario::steps::{Action, Answer, Call, DestroyFlag, Step};
+use crate::scenario::steps::{Action, Answer, Step, Undone};
 
 /// How many steps of the machine are between two looks at all of the manager's books.
 const STEPS_BETWEEN_AUDITS: u64 = 1000;
@@ -25,27 +23,34 @@ const STEPS_BETWEEN_AUDITS: u64 = 1000;
 impl Session<'_> {
     /// Makes a step whatever it answers, and judges what followed. Returns the answer; none if the step names what was never
     /// made, or cannot be made now.
-    pub(crate) fn play(&mut self, step: &Step, default: AllocationSegments) -> Option<Answer> {
-        if self.is_racing(&step.action) {
-            return None;
-        }
+    pub(crate) fn play(&mut self, step: &Step) -> Option<Answer> {
+        self.expect = step.expect;
         let played = match &step.action {
             Action::Call(call) => {
-                let answered = self.play_call(call, step.expect, default);
+                let answer = call.make(self).or_else(Undone::answer).map(|answered| answered.answer);
                 if !self.narrator.silent {
-                    let absent = |Absent(name): &Absent| format!("passed over: `{name}` was never made");
-                    let answer = answered.as_ref().map_or_else(absent, ToString::to_string);
-                    self.narrator.step(step.action.to_string(), Some(answer));
+                    let words = answer.as_ref().map_or_else(Undone::in_words, Answer::to_string);
+                    self.narrator.step(call.to_string(), Some(words));
                 }
-                answered
+                answer
             }
             Action::Look(look) => {
                 if !self.narrator.silent {
                     self.narrator.step(look.to_string(), None);
                 }
-                self.look(look).map(|()| Answer::Ok)
+                let looked = self.look(look).map(|()| Answer::Ok);
+                looked.inspect_err(|undone| self.narrator.checked(undone.in_words()))
             }
         };
+        if matches!(played, Err(Undone::Races)) {
+            return None;
+        }
+        if matches!(step.action, Action::Call(_)) {
+            self.num_machine_steps += 1;
+            if let (Ok(answer), Some(digest)) = (&played, self.rules.as_mut().and_then(|rules| rules.digest.as_mut())) {
+                digest.add(answer);
+            }
+        }
         self.settle();
         self.judge_rules();
         self.show_lines();
@@ -53,10 +58,10 @@ impl Session<'_> {
     }
 
     /// Makes steps, up to the first that shows something.
-    pub(crate) fn play_all(&mut self, steps: &[Step], default: AllocationSegments) {
+    pub(crate) fn play_all(&mut self, steps: &[Step]) {
         for step in steps {
             self.step = (step.line, if self.narrator.silent { String::new() } else { step.action.to_string() });
-            self.play(step, default);
+            self.play(step);
             self.report.steps_done += 1;
             if !self.report.findings.is_empty() || self.adapter_error.is_some() {
                 return;
@@ -64,48 +69,8 @@ impl Session<'_> {
         }
     }
 
-    fn play_call(
-        &mut self,
-        call: &Call,
-        expect: Option<Answer>,
-        default: AllocationSegments,
-    ) -> Result<Answer, Absent> {
-        self.num_machine_steps += 1;
-        let answer = self.call(call, expect, default)?.answer;
-        if let Some(digest) = self.rules.as_mut().and_then(|rules| rules.digest.as_mut()) {
-            digest.add(&answer);
-        }
-        if answer.is_done() {
-            self.book(call);
-        }
-        Ok(answer)
-    }
-
-    /// Keeps the books of a call that was done.
-    fn book(&mut self, call: &Call) {
-        match call {
-            Call::MakeResident(step) => self.book_list(step.device.as_deref(), &step.allocations, true),
-            Call::Evict(step) => self.book_list(step.device.as_deref(), &step.allocations, false),
-            Call::CloseAllocation(close) => {
-                self.forget_lists(&close.allocations, Some(&close.device));
-                self.free_mappings(&close.allocations, Some(&close.device));
-            }
-            Call::FreeVa(free) if free.offset.bytes() == 0 => {
-                self.objects.mappings.entry(free.mapping.clone()).and_modify(|mapping| mapping.is_freed = true);
-            }
-            Call::DestroyAllocation(destroy) => {
-                self.free_mappings(&destroy.allocations, None);
-                if destroy.flags.contains(&DestroyFlag::AssumeNotInUse) {
-                    self.uncover(&destroy.allocations);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn book_list(&mut self, device: Option<&str>, allocations: &[String], joins: bool) {
-        let Ok(Some(device)) = self.objects.device_of(device, allocations) else { return };
-        let device = device.device;
+    /// Allocations join a device's list, or leave it.
+    pub(super) fn book_list(&mut self, device: DeviceId, allocations: &[String], joins: bool) {
         let Some(rules) = &mut self.rules else { return };
         for allocation in allocations {
             let count = rules.lists.entry((device, allocation.clone())).or_default();
@@ -114,7 +79,7 @@ impl Session<'_> {
     }
 
     /// A device knows allocations no more, or their owner does not: its addresses of them are free.
-    fn free_mappings(&mut self, allocations: &[String], device: Option<&str>) {
+    pub(super) fn free_mappings(&mut self, allocations: &[String], device: Option<&str>) {
         for name in allocations {
             let Some(owner) = self.objects.allocations.get(name).map(|known| known.device.clone()) else { continue };
             let device = device.unwrap_or(&owner);
@@ -124,11 +89,10 @@ impl Session<'_> {
     }
 
     /// A device knows allocations no more: they are on its list no more.
-    fn forget_lists(&mut self, allocations: &[String], device: Option<&str>) {
-        let Some(device) = device.and_then(|name| self.objects.devices.get(name)).map(|device| device.device) else {
+    pub(super) fn forget_lists(&mut self, allocations: &[String], device: &str) {
+        let (Ok(device), Some(rules)) = (self.objects.device(device).map(|known| known.device), &mut self.rules) else {
             return;
         };
-        let Some(rules) = &mut self.rules else { return };
         rules.lists.retain(|(of, allocation), _| *of != device || !allocations.contains(allocation));
     }
 
@@ -142,7 +106,7 @@ impl Session<'_> {
     }
 
     /// Their owner has promised that nobody uses them: whoever does may fault.
-    fn uncover(&mut self, allocations: &[String]) {
+    pub(super) fn uncover(&mut self, allocations: &[String]) {
         let Some(rules) = &self.rules else { return };
         for allocation in allocations {
             for &kernel in rules.users.get(allocation).into_iter().flatten() {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use vidmm::contract::RenderStatus;
 use vidmm::{
     CreateError, EvictError, GpuVaError, InvalidHandle, LockError, MakeResidentError, MapError, OfferError, OpenError,
-    ReclaimError, RenderError, ReservationError, SubmitError, UnlockError, UpdateError, VaRangeError,
+    PriorityError, ReclaimError, RenderError, ReservationError, SubmitError, UnlockError, UpdateError, VaRangeError,
 };
 
 /// The answer of a call: that it was done, or the refusal by name.
@@ -47,7 +47,7 @@ pub enum Answer {
     NotResident,
     /// The part of the allocation is not inside it, or not made of its pages.
     Part,
-    /// The addresses cannot be had.
+    /// The addresses cannot be had, or there is no such priority.
     Range,
     /// The context's queue is full.
     QueueFull,
@@ -108,61 +108,12 @@ impl Answer {
     pub fn is_done(self) -> bool {
         matches!(self, Self::Ok | Self::Pending)
     }
-
-    /// The name, as scenarios write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Pending => "pending",
-            Self::NoMemory => "no-memory",
-            Self::InvalidHandle => "invalid-handle",
-            Self::DeviceInError => "device-in-error",
-            Self::Kmd => "kmd",
-            Self::Allocation => "allocation",
-            Self::BackingStore => "backing-store",
-            Self::Engine => "engine",
-            Self::Violation => "violation",
-            Self::NoPagingVa => "no-paging-va",
-            Self::NotSupported => "not-supported",
-            Self::Empty => "empty",
-            Self::WrongDevice => "wrong-device",
-            Self::TooManyPending => "too-many-pending",
-            Self::NotResident => "not-resident",
-            Self::Part => "part",
-            Self::Range => "range",
-            Self::QueueFull => "queue-full",
-            Self::Flags => "flags",
-            Self::Offered => "offered",
-            Self::NotOffered => "not-offered",
-            Self::NotCommitted => "not-committed",
-            Self::Locked => "locked",
-            Self::NotLocked => "not-locked",
-            Self::NotLockable => "not-lockable",
-            Self::Busy => "busy",
-            Self::TooManyReferences => "too-many-references",
-            Self::CpuAddress => "cpu-address",
-            Self::Shared => "shared",
-            Self::NotShared => "not-shared",
-            Self::AlreadyOpen => "already-open",
-            Self::NotOpen => "not-open",
-            Self::ExistingSysMem => "existing-sys-mem",
-            Self::Impossible => "impossible",
-            Self::Vetoed => "vetoed",
-            Self::TooMuch => "too-much",
-            Self::PageFault => "page-fault",
-            Self::ProcessBlocked => "process-blocked",
-            Self::InvalidParameter => "invalid-parameter",
-            Self::PrivilegedInstruction => "privileged-instruction",
-            Self::IllegalInstruction => "illegal-instruction",
-            Self::PatchLocationList => "patch-location-list",
-            Self::Other => "other",
-        }
-    }
 }
 
 impl fmt::Display for Answer {
+    /// As scenarios write it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        self.serialize(f)
     }
 }
 
@@ -178,177 +129,14 @@ impl From<&VaRangeError> for Answer {
     }
 }
 
-impl From<&CreateError> for Answer {
-    fn from(error: &CreateError) -> Self {
-        match error {
-            CreateError::InvalidHandle(_) => Self::InvalidHandle,
-            CreateError::DeviceInError(_) => Self::DeviceInError,
-            CreateError::Kmd(_) => Self::Kmd,
-            CreateError::Allocation(_) => Self::Allocation,
-            CreateError::BackingStore(_) => Self::BackingStore,
-            CreateError::NoMemory { .. } => Self::NoMemory,
-            CreateError::Engine { .. } => Self::Engine,
-            CreateError::Violation(_) => Self::Violation,
-            CreateError::ProcessBlocked => Self::ProcessBlocked,
-            CreateError::NoPagingVa => Self::NoPagingVa,
-            CreateError::NotSupported(_) | CreateError::ReferenceLists => Self::NotSupported,
-            _ => Self::Other,
-        }
-    }
-}
-
-impl From<&MakeResidentError> for Answer {
-    fn from(error: &MakeResidentError) -> Self {
-        match error {
-            MakeResidentError::InvalidHandle(_) => Self::InvalidHandle,
-            MakeResidentError::DeviceInError(_) => Self::DeviceInError,
-            MakeResidentError::Empty => Self::Empty,
-            MakeResidentError::WrongDevice { .. } => Self::WrongDevice,
-            MakeResidentError::NoMemory { .. } => Self::NoMemory,
-            MakeResidentError::Flags => Self::Flags,
-            MakeResidentError::Offered { .. } => Self::Offered,
-            MakeResidentError::NotCommitted { .. } => Self::NotCommitted,
-            MakeResidentError::TooManyPending { .. } => Self::TooManyPending,
-            _ => Self::Other,
-        }
-    }
-}
-
-impl From<&EvictError> for Answer {
-    fn from(error: &EvictError) -> Self {
-        match error {
-            EvictError::InvalidHandle(_) => Self::InvalidHandle,
-            EvictError::Empty => Self::Empty,
-            EvictError::NotResident { .. } => Self::NotResident,
-            EvictError::ReferenceLists => Self::NotSupported,
-            _ => Self::Other,
-        }
-    }
-}
-
-impl From<&OfferError> for Answer {
-    fn from(error: &OfferError) -> Self {
-        match error {
-            OfferError::InvalidHandle(_) => Self::InvalidHandle,
-            OfferError::DeviceInError(_) => Self::DeviceInError,
-            OfferError::Empty => Self::Empty,
-            OfferError::ReferenceLists => Self::NotSupported,
-            OfferError::WrongDevice { .. } => Self::WrongDevice,
-            OfferError::Offered { .. } => Self::Offered,
-            OfferError::Locked { .. } => Self::Locked,
-            OfferError::Shared { .. } => Self::Shared,
-            OfferError::ExistingSysMem { .. } => Self::ExistingSysMem,
-            _ => Self::Other,
-        }
-    }
-}
-
-impl From<&ReclaimError> for Answer {
-    fn from(error: &ReclaimError) -> Self {
-        match error {
-            ReclaimError::InvalidHandle(_) => Self::InvalidHandle,
-            ReclaimError::DeviceInError(_) => Self::DeviceInError,
-            ReclaimError::Empty => Self::Empty,
-            ReclaimError::WrongDevice { .. } => Self::WrongDevice,
-            ReclaimError::NotOffered { .. } => Self::NotOffered,
-            ReclaimError::TooManyPending { .. } => Self::TooManyPending,
-            _ => Self::Other,
-        }
-    }
-}
-
-impl From<&LockError> for Answer {
-    fn from(error: &LockError) -> Self {
-        match error {
-            LockError::InvalidHandle(_) => Self::InvalidHandle,
-            LockError::DeviceInError(_) => Self::DeviceInError,
-            LockError::WrongDevice => Self::WrongDevice,
-            LockError::Offered => Self::Offered,
-            LockError::NotCommitted => Self::NotCommitted,
-            LockError::NotLockable => Self::NotLockable,
-            LockError::AllocationBusy => Self::Busy,
-            LockError::TooManyReferences { .. } => Self::TooManyReferences,
-            LockError::CpuAddress(_) => Self::CpuAddress,
-            _ => Self::Other,
-        }
-    }
-}
-
-impl From<&UnlockError> for Answer {
-    fn from(error: &UnlockError) -> Self {
-        match error {
-            UnlockError::InvalidHandle(_) => Self::InvalidHandle,
-            UnlockError::NotLocked => Self::NotLocked,
-            _ => Self::Other,
-        }
-    }
-}
-
-impl From<&OpenError> for Answer {
-    fn from(error: &OpenError) -> Self {
-        match error {
-            OpenError::InvalidHandle(_) => Self::InvalidHandle,
-            OpenError::DeviceInError(_) => Self::DeviceInError,
-            OpenError::NotShared => Self::NotShared,
-            OpenError::AlreadyOpen => Self::AlreadyOpen,
-            OpenError::NotOpen => Self::NotOpen,
-            OpenError::ReferenceLists => Self::NotSupported,
-            OpenError::Kmd(_) => Self::Kmd,
-            _ => Self::Other,
-        }
-    }
-}
-
-impl From<&UpdateError> for Answer {
-    fn from(error: &UpdateError) -> Self {
-        match error {
-            UpdateError::InvalidHandle(_) => Self::InvalidHandle,
-            UpdateError::DeviceInError(_) => Self::DeviceInError,
-            UpdateError::WrongDevice => Self::WrongDevice,
-            UpdateError::Impossible(_) => Self::Impossible,
-            UpdateError::Vetoed => Self::Vetoed,
-            UpdateError::NotSupported(_) => Self::NotSupported,
-            UpdateError::TooManyPending { .. } => Self::TooManyPending,
-            _ => Self::Other,
-        }
-    }
-}
-
-impl From<&ReservationError> for Answer {
-    fn from(error: &ReservationError) -> Self {
-        match error {
-            ReservationError::InvalidHandle(_) => Self::InvalidHandle,
-            ReservationError::TooMuch { .. } => Self::TooMuch,
-            _ => Self::Other,
-        }
-    }
-}
-
-impl From<&MapError> for Answer {
-    fn from(error: &MapError) -> Self {
-        match error {
-            MapError::PhysicalAddresses => Self::NotSupported,
-            MapError::InvalidHandle(_) => Self::InvalidHandle,
-            MapError::DeviceInError(_) => Self::DeviceInError,
-            MapError::Range(_) => Self::Range,
-            MapError::WrongDevice => Self::WrongDevice,
-            MapError::Part { .. } => Self::Part,
-            MapError::NoMemory { .. } => Self::NoMemory,
-            MapError::BackingStore(_) => Self::BackingStore,
-            MapError::TooManyPending { .. } => Self::TooManyPending,
-            _ => Self::Other,
-        }
-    }
-}
-
-impl From<&SubmitError> for Answer {
-    fn from(error: &SubmitError) -> Self {
-        match error {
-            SubmitError::InvalidHandle(_) => Self::InvalidHandle,
-            SubmitError::DeviceInError(_) => Self::DeviceInError,
-            SubmitError::NotResident { .. } => Self::NotResident,
-            SubmitError::QueueFull { .. } => Self::QueueFull,
-            _ => Self::Other,
+impl From<&RenderStatus> for Answer {
+    fn from(status: &RenderStatus) -> Self {
+        match status {
+            RenderStatus::InsufficientDmaBuffer | RenderStatus::NoMemory => Self::Kmd,
+            RenderStatus::PrivilegedInstruction => Self::PrivilegedInstruction,
+            RenderStatus::IllegalInstruction => Self::IllegalInstruction,
+            RenderStatus::InvalidParameter => Self::InvalidParameter,
+            RenderStatus::InvalidHandle => Self::InvalidHandle,
         }
     }
 }
@@ -363,26 +151,57 @@ impl From<&RenderError> for Answer {
             RenderError::NotResident { .. } => Self::NotResident,
             RenderError::QueueFull { .. } => Self::QueueFull,
             RenderError::PatchLocationList { .. } => Self::PatchLocationList,
-            RenderError::Driver(status) => match status {
-                RenderStatus::InsufficientDmaBuffer | RenderStatus::NoMemory => Self::Kmd,
-                RenderStatus::PrivilegedInstruction => Self::PrivilegedInstruction,
-                RenderStatus::IllegalInstruction => Self::IllegalInstruction,
-                RenderStatus::InvalidParameter => Self::InvalidParameter,
-                RenderStatus::InvalidHandle => Self::InvalidHandle,
-            },
+            RenderError::Driver(status) => status.into(),
             _ => Self::Other,
         }
     }
 }
 
-impl From<&GpuVaError> for Answer {
-    fn from(error: &GpuVaError) -> Self {
-        match error {
-            GpuVaError::InvalidHandle(_) => Self::InvalidHandle,
-            GpuVaError::Range(_) => Self::Range,
-            GpuVaError::NoMemory { .. } => Self::NoMemory,
-            GpuVaError::BackingStore(_) => Self::BackingStore,
-            _ => Self::Other,
-        }
+/// Says by which name scenarios know what the manager calls by its own, or by another one.
+macro_rules! by_name {
+    ($Name:ident: $($Error:ident { $($reason:ident $(as $name:ident)?,)* })*) => {
+        $(impl From<&$Error> for $Name {
+            fn from(error: &$Error) -> Self {
+                match error {
+                    $($Error::$reason { .. } => by_name!(@ $reason $($name)?),)*
+                    _ => Self::Other,
+                }
+            }
+        })*
+    };
+    (@ $reason:ident) => { Self::$reason };
+    (@ $reason:ident $name:ident) => { Self::$name };
+}
+
+pub(super) use by_name;
+
+by_name! { Answer:
+    CreateError {
+        InvalidHandle, DeviceInError, Kmd, Allocation, BackingStore, NoMemory, Engine, Violation, ProcessBlocked,
+        NoPagingVa, NotSupported, ReferenceLists as NotSupported,
     }
+    MakeResidentError {
+        InvalidHandle, DeviceInError, Empty, WrongDevice, NoMemory, Flags, Offered, NotCommitted, TooManyPending,
+    }
+    EvictError { InvalidHandle, Empty, NotResident, ReferenceLists as NotSupported, }
+    OfferError {
+        InvalidHandle, DeviceInError, Empty, ReferenceLists as NotSupported, WrongDevice, Offered, Locked, Shared,
+        ExistingSysMem,
+    }
+    ReclaimError { InvalidHandle, DeviceInError, Empty, WrongDevice, NotOffered, TooManyPending, }
+    LockError {
+        InvalidHandle, DeviceInError, WrongDevice, Offered, NotCommitted, NotLockable, AllocationBusy as Busy,
+        TooManyReferences, CpuAddress,
+    }
+    UnlockError { InvalidHandle, NotLocked, }
+    OpenError { InvalidHandle, DeviceInError, NotShared, AlreadyOpen, NotOpen, ReferenceLists as NotSupported, Kmd, }
+    UpdateError { InvalidHandle, DeviceInError, WrongDevice, Impossible, Vetoed, NotSupported, TooManyPending, }
+    ReservationError { InvalidHandle, TooMuch, }
+    MapError {
+        PhysicalAddresses as NotSupported, InvalidHandle, DeviceInError, Range, WrongDevice, Part, NoMemory,
+        BackingStore, TooManyPending,
+    }
+    SubmitError { InvalidHandle, DeviceInError, NotResident, QueueFull, }
+    PriorityError { InvalidHandle, Range, }
+    GpuVaError { InvalidHandle, Range, NoMemory, BackingStore, }
 }

@@ -3,10 +3,12 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use vidmm::{MemorySegmentGroup, PriorityBand, TrimIntervals, Visibility};
+use vidmm::{MemorySegmentGroup, PriorityBand, Visibility};
 use vidmm_trace::ByteSize;
 
-use super::names::name;
+use super::known::{Kind, Known};
+use super::names;
+use super::verb::{Verb, only_names};
 use crate::exact::exact;
 use crate::scenario::duration::Duration;
 use crate::scenario::keys::{exactly, is_default};
@@ -32,20 +34,27 @@ impl From<Group> for MemorySegmentGroup {
 }
 
 impl fmt::Display for Group {
+    /// As scenarios write it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Local => "local",
-            Self::NonLocal => "non-local",
-        })
+        self.serialize(f)
     }
 }
 
-/// QueryVideoMemoryInfo, and what it must answer.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+only_names! {
+    /// RegisterVideoMemoryBudgetChangeNotification.
+    "notify-budget" => NotifyBudget { process: String }, one Process;
+    /// D3DKMTRegisterTrimNotification.
+    "register-trim" => RegisterTrim { device: String }, one Device;
+    /// D3DKMTUnregisterTrimNotification.
+    "unregister-trim" => UnregisterTrim { device: String }, one Device;
+}
+
+/// D3DKMTQueryVideoMemoryInfo, and what it must answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct QueryVideoMemory {
     /// The process.
-    #[serde(rename = "query-video-memory", deserialize_with = "name")]
+    #[serde(rename = "query-video-memory", with = "names")]
     pub process: String,
     /// The group.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -67,18 +76,22 @@ pub struct QueryVideoMemory {
     pub available_for_reservation: Option<ByteSize>,
 }
 
-impl fmt::Display for QueryVideoMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "query-video-memory of {}, {} group", self.process, self.group)
+impl Verb for QueryVideoMemory {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " of {}, {} group", self.process, self.group)
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.one(Kind::Process, &self.process)
     }
 }
 
-/// ChangeVideoMemoryReservation.
+/// D3DKMTChangeVideoMemoryReservation.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ReserveVideoMemory {
     /// The process.
-    #[serde(rename = "reserve-video-memory", deserialize_with = "name")]
+    #[serde(rename = "reserve-video-memory", with = "names")]
     pub process: String,
     /// The group.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -88,47 +101,33 @@ pub struct ReserveVideoMemory {
     pub size: ByteSize,
 }
 
-impl fmt::Display for ReserveVideoMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "reserve-video-memory {}: {}, {} group", self.process, exact(self.size.bytes()), self.group)
+impl Verb for ReserveVideoMemory {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {}: {}, {} group", self.process, exact(self.size.bytes()), self.group)
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.one(Kind::Process, &self.process)
     }
 }
 
-/// The importance of a process.
+/// The user turns to a process, or away from it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ProcessPriority {
     /// The process.
-    #[serde(rename = "process-priority", deserialize_with = "name")]
+    #[serde(rename = "process-priority", with = "names")]
     pub process: String,
     /// Its band.
-    #[serde(default, with = "Band", skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub band: PriorityBand,
     /// What of it is seen.
-    #[serde(default, with = "Seen", skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub visibility: Visibility,
 }
 
-/// The names of [`PriorityBand`].
-#[derive(Deserialize, Serialize)]
-#[serde(remote = "PriorityBand", rename_all = "kebab-case")]
-enum Band {
-    Dwm,
-    Focus,
-    Normal,
-}
-
-/// The names of [`Visibility`].
-#[derive(Deserialize, Serialize)]
-#[serde(remote = "Visibility", rename_all = "kebab-case")]
-enum Seen {
-    Minimized,
-    Occluded,
-    Visible,
-}
-
-impl fmt::Display for ProcessPriority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Verb for ProcessPriority {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let band = match self.band {
             PriorityBand::Dwm => "compositor",
             PriorityBand::Focus => "in focus",
@@ -139,7 +138,11 @@ impl fmt::Display for ProcessPriority {
             Visibility::Occluded => "occluded",
             Visibility::Visible => "visible",
         };
-        write!(f, "process-priority {}: {band}, {seen}", self.process)
+        write!(f, " {}: {band}, {seen}", self.process)
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.one(Kind::Process, &self.process)
     }
 }
 
@@ -148,7 +151,7 @@ impl fmt::Display for ProcessPriority {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ExpectTrim {
     /// The device.
-    #[serde(rename = "expect-trim", deserialize_with = "name")]
+    #[serde(rename = "expect-trim", with = "names")]
     pub device: String,
     /// The flags of the oldest that was not looked at yet; none of them: no notification is left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -170,10 +173,14 @@ pub enum TrimFlag {
     ToBudget,
 }
 
-impl fmt::Display for ExpectTrim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "expect-trim of {}", self.device)?;
+impl Verb for ExpectTrim {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " of {}", self.device)?;
         if self.flags.is_empty() { f.write_str(": none") } else { Ok(()) }
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.one(Kind::Device, &self.device)
     }
 }
 
@@ -189,14 +196,28 @@ pub struct Intervals {
     pub idle: Duration,
 }
 
-impl From<Intervals> for TrimIntervals {
+impl From<Intervals> for vidmm::TrimIntervals {
     fn from(Intervals { min, max, idle }: Intervals) -> Self {
         Self { min: min.ns, max: max.ns, idle: idle.ns }
     }
 }
 
-impl fmt::Display for Intervals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "trim-intervals: {} to {}, {} when idle", self.min, self.max, self.idle)
+/// D3DKMT_VIDMMESCAPETYPE_SET_TRIM_INTERVALS.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrimIntervals {
+    /// The intervals.
+    #[serde(rename = "trim-intervals")]
+    pub intervals: Intervals,
+}
+
+impl Verb for TrimIntervals {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Intervals { min, max, idle } = self.intervals;
+        write!(f, ": {min} to {max}, {idle} when idle")
+    }
+
+    fn check(&mut self, _: &mut Known) -> Result<(), String> {
+        Ok(())
     }
 }

@@ -1,24 +1,28 @@
-//! What steps do.
+//! All steps, by their verbs. A call is a row here, a [`Verb`] in the file of its subject, and what it does to a session
+//! ([`Make`]).
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-use vidmm_trace::ByteSize;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+use toml::de::{DeValue, ValueDeserializer};
 
-use super::budget::{ExpectTrim, Intervals, ProcessPriority, QueryVideoMemory, ReserveVideoMemory};
-use super::fault::{CheckError, CheckResets};
-use super::kernel::Kernel;
-use super::names;
-use super::objects::{
-    CreateAllocation, CreateDevice, DestroyAllocation, ForgeHandle, FreeVa, KillProcess, MapAllocation, OnDevice,
-};
-use super::render::Render;
-use super::residency::{Evict, MakeResident, Offer, Reclaim, SetPriority, UpdateProperty};
-use crate::scenario::duration::Duration;
-use crate::scenario::keys::is_default;
+use super::answered::{Answered, Undone};
+use super::budget::*;
+use super::fault::*;
+use super::kernel::*;
+use super::known::Known;
+use super::life::*;
+use super::look::*;
+use super::objects::*;
+use super::render::*;
+use super::residency::*;
+use super::verb::Verb;
 
 /// What a step does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum Action {
     /// It makes a call, which is answered.
     Call(Call),
@@ -26,191 +30,174 @@ pub enum Action {
     Look(Look),
 }
 
-/// A call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Call {
-    /// A process begins to use the adapter.
-    CreateProcess(String),
-    /// A process creates a device, with a paging queue and a context on each engine.
-    CreateDevice(CreateDevice),
-    /// A monitored fence is created, for kernels to wait for.
-    CreateFence(String),
-    /// D3DKMTCreateAllocation2.
-    CreateAllocation(CreateAllocation),
-    /// D3DKMTOpenResource: a device opens shared allocations.
-    OpenAllocation(OnDevice),
-    /// DxgkDdiCloseAllocation.
-    CloseAllocation(OnDevice),
-    /// D3DKMTMapGpuVirtualAddress.
-    Map(MapAllocation),
-    /// D3DKMTMakeResident.
-    MakeResident(MakeResident),
-    /// D3DKMTEvict.
-    Evict(Evict),
-    /// D3DKMTOfferAllocations.
-    Offer(Offer),
-    /// D3DKMTReclaimAllocations2.
-    Reclaim(Reclaim),
-    /// D3DKMTLock2.
-    Lock(Vec<String>),
-    /// D3DKMTUnlock2.
-    Unlock(Vec<String>),
-    /// D3DKMTSetAllocationPriority.
-    SetPriority(SetPriority),
-    /// D3DKMTUpdateAllocationProperty.
-    UpdateProperty(UpdateProperty),
-    /// D3DKMTChangeVideoMemoryReservation.
-    ReserveVideoMemory(ReserveVideoMemory),
-    /// The user turns to a process, or away from it.
-    ProcessPriority(ProcessPriority),
-    /// RegisterVideoMemoryBudgetChangeNotification.
-    NotifyBudget(String),
-    /// D3DKMTRegisterTrimNotification.
-    RegisterTrim(String),
-    /// D3DKMTUnregisterTrimNotification.
-    UnregisterTrim(String),
-    /// D3DKMT_VIDMMESCAPETYPE_SET_TRIM_INTERVALS.
-    TrimIntervals(Intervals),
-    /// D3DKMT_VIDMMESCAPETYPE_SUSPEND_PROCESS, and whether a submission wakes the process.
-    SuspendProcess(String, bool),
-    /// D3DKMT_VIDMMESCAPETYPE_RESUME_PROCESS.
-    ResumeProcess(String),
-    /// A process ends, with all that it has.
-    KillProcess(KillProcess),
-    /// The adapter is about to lose power, or has it again.
-    Power(Power),
-    /// A kernel is submitted.
-    Kernel(Kernel),
-    /// D3DKMTRender: a command buffer is translated and queued.
-    Render(Render),
-    /// The CPU signals a monitored fence.
-    Signal(String),
-    /// D3DKMTDestroyAllocation2.
-    DestroyAllocation(DestroyAllocation),
-    /// D3DKMTFreeGpuVirtualAddress.
-    FreeVa(FreeVa),
-    /// A kernel reads mappings, or allocations where there are no GPU virtual addresses, and every page must be what was
-    /// written last.
-    CheckContent(Vec<String>),
+/// A call that can be made in a session.
+pub(crate) trait Make<S> {
+    /// Makes it.
+    ///
+    /// # Errors
+    ///
+    /// Why it was not done.
+    fn make(&self, session: &mut S) -> Result<Answered, Undone>;
 }
 
-/// What is done from outside.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Look {
-    /// Time passes.
-    Wait(Until),
-    /// A name is given to a handle that names nothing.
-    ForgeHandle(ForgeHandle),
-    /// What the CPU sees of allocations that are not resident must be what was written last, in plain bytes.
-    System(Vec<String>),
-    /// The CPU writes every page of allocations that are locked.
-    CpuWrite(Vec<String>),
-    /// The CPU reads every page of allocations that are locked, which must be what was written last.
-    CpuRead(Vec<String>),
-    /// What the aperture shows where an allocation is, or was.
-    Aperture(CheckAperture),
-    /// The size of the paging process's address space of a physical adapter: the driver's answer, and what follows.
-    PagingVa(u32, Option<ByteSize>),
-    /// D3DKMTQueryVideoMemoryInfo.
-    VideoMemory(QueryVideoMemory),
-    /// A trim notification, or that there is none.
-    Trim(ExpectTrim),
-    /// Where allocations are.
-    Residency(Vec<String>, Whereabouts),
-    /// Kernels that must not have begun to run.
-    Waiting(Vec<String>),
-    /// Devices that must be in error.
-    DeviceError(CheckError),
-    /// The adapter must be in error, and this is said of it.
-    AdapterError(String),
-    /// How often engines and the adapter must have been reset.
-    Resets(CheckResets),
-    /// The driver's author must have been told something with these words.
-    Finding(String),
+/// A look that can be taken at a session.
+pub(crate) trait See<S> {
+    /// Takes it. What does not hold is found.
+    ///
+    /// # Errors
+    ///
+    /// Why it was not taken.
+    fn see(&self, session: &mut S) -> Result<(), Undone>;
 }
 
-/// Whether the adapter has power.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Power {
-    /// It is about to lose it.
-    Down,
-    /// It has it again.
-    Up,
+/// Reads what a step does from its table, for one verb.
+pub(super) type Read = fn(Spanned<DeValue<'_>>) -> Result<Action, toml::de::Error>;
+
+fn read<T: DeserializeOwned>(step: Spanned<DeValue<'_>>) -> Result<T, toml::de::Error> {
+    T::deserialize(ValueDeserializer::from(step))
 }
 
-/// Where an allocation is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Whereabouts {
-    /// In local memory.
-    Local,
-    /// In implicit system memory.
-    System,
-    /// In the aperture.
-    Aperture,
-    /// Not resident.
-    Nowhere,
+/// Defines what steps do, each by its verb, the key of its table that says what it is.
+macro_rules! verbs {
+    ($(#[$doc:meta])* $Which:ident, $done:ident by $Do:ident: $Answer:ty; $($verb:literal => $Step:ident,)*) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+        #[serde(untagged)]
+        pub enum $Which {
+            $(#[doc = concat!("`", $verb, "`.")] $Step($Step),)*
+        }
+
+        impl $Which {
+            /// The verbs, and how the tables are read that have them.
+            pub(super) const VERBS: &[(&'static str, Read)] = &[$(($verb, |step| Ok(read::<$Step>(step)?.into()))),*];
+
+            /// Shows the names that it has, and checks what is to be checked before it is made.
+            pub(super) fn check(&mut self, known: &mut Known) -> Result<(), String> {
+                match self {
+                    $(Self::$Step(step) => step.check(known),)*
+                }
+            }
+
+            /// Does it in a session.
+            pub(crate) fn $done<S>(&self, session: &mut S) -> Result<$Answer, Undone>
+            where
+                $($Step: $Do<S>,)*
+            {
+                match self {
+                    $(Self::$Step(step) => step.$done(session),)*
+                }
+            }
+        }
+
+        impl fmt::Display for $Which {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$Step(step) => {
+                        f.write_str($verb)?;
+                        step.words(f)
+                    })*
+                }
+            }
+        }
+
+        $(impl From<$Step> for $Which {
+            fn from(step: $Step) -> Self {
+                Self::$Step(step)
+            }
+        }
+
+        impl From<$Step> for Action {
+            fn from(step: $Step) -> Self {
+                Self::$Which(step.into())
+            }
+        })*
+    };
 }
 
-/// How long time passes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Until {
-    /// Until nothing is under way or waiting.
-    Idle,
-    /// Until nothing more happens by itself.
-    Quiet,
-    /// Until everything is in system memory, and the adapter may lose power.
-    PoweredDown,
-    /// For so long.
-    For(Duration),
-    /// Until a kernel has ended.
-    Kernel(String),
+verbs! {
+    /// A call.
+    Call, make by Make: Answered;
+    "create-process" => CreateProcess,
+    "create-device" => CreateDevice,
+    "create-fence" => CreateFence,
+    "create-allocation" => CreateAllocation,
+    "open-allocation" => OpenAllocation,
+    "close-allocation" => CloseAllocation,
+    "map" => Map,
+    "make-resident" => MakeResident,
+    "evict" => Evict,
+    "offer" => Offer,
+    "reclaim" => Reclaim,
+    "lock" => Lock,
+    "unlock" => Unlock,
+    "set-priority" => SetPriority,
+    "update-property" => UpdateProperty,
+    "reserve-video-memory" => ReserveVideoMemory,
+    "process-priority" => ProcessPriority,
+    "notify-budget" => NotifyBudget,
+    "register-trim" => RegisterTrim,
+    "unregister-trim" => UnregisterTrim,
+    "trim-intervals" => TrimIntervals,
+    "suspend-process" => SuspendProcess,
+    "resume-process" => ResumeProcess,
+    "kill-process" => KillProcess,
+    "power" => Power,
+    "kernel" => Kernel,
+    "render" => Render,
+    "set-context-priority" => SetContextPriority,
+    "signal" => Signal,
+    "destroy-allocation" => DestroyAllocation,
+    "free-va" => FreeVa,
+    "check-content" => CheckContent,
 }
 
-impl fmt::Display for Until {
-    /// As scenarios write it.
+verbs! {
+    /// What is done from outside.
+    Look, see by See: ();
+    "wait" => Wait,
+    "cpu-write" => CpuWrite,
+    "cpu-read" => CpuRead,
+    "forge-handle" => ForgeHandle,
+    "check-system" => CheckSystem,
+    "check-aperture" => CheckAperture,
+    "query-paging-va" => QueryPagingVa,
+    "query-video-memory" => QueryVideoMemory,
+    "expect-trim" => ExpectTrim,
+    "check-residency" => CheckResidency,
+    "check-waiting" => CheckWaiting,
+    "check-error" => CheckError,
+    "check-adapter-error" => CheckAdapterError,
+    "check-resets" => CheckResets,
+    "check-finding" => CheckFinding,
+}
+
+impl Look {
+    /// Whether it says what faults must bring about.
+    pub(crate) fn tells_of_faults(&self) -> bool {
+        match self {
+            Self::CheckError(_) | Self::CheckAdapterError(_) | Self::CheckResets(_) | Self::CheckFinding(_) => true,
+            Self::Wait(_) | Self::CpuWrite(_) | Self::CpuRead(_) | Self::ForgeHandle(_) | Self::CheckSystem(_) => false,
+            Self::CheckAperture(_) | Self::QueryPagingVa(_) | Self::QueryVideoMemory(_) | Self::ExpectTrim(_) => false,
+            Self::CheckResidency(_) | Self::CheckWaiting(_) => false,
+        }
+    }
+}
+
+impl Action {
+    /// Shows the names that it has, and checks what is to be checked before it is made.
+    pub(super) fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        match self {
+            Self::Call(call) => call.check(known),
+            Self::Look(look) => look.check(known),
+        }
+    }
+}
+
+impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Idle => f.write_str("idle"),
-            Self::Quiet => f.write_str("quiet"),
-            Self::PoweredDown => f.write_str("powered-down"),
-            Self::For(duration) => duration.fmt(f),
-            Self::Kernel(name) => f.write_str(name),
+            Self::Call(call) => call.fmt(f),
+            Self::Look(look) => look.fmt(f),
         }
     }
-}
-
-impl From<String> for Until {
-    fn from(text: String) -> Self {
-        match text.as_str() {
-            "idle" => Self::Idle,
-            "quiet" => Self::Quiet,
-            "powered-down" => Self::PoweredDown,
-            _ => text.parse().map_or(Self::Kernel(text), Self::For),
-        }
-    }
-}
-
-/// A look at the aperture.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct CheckAperture {
-    /// The allocations whose ranges are looked at.
-    #[serde(rename = "check-aperture", with = "names")]
-    pub allocations: Vec<String>,
-    /// What every page must show.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub shows: ApertureShows,
-}
-
-/// What pages of the aperture show.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ApertureShows {
-    /// The bytes of the allocation's backing store.
-    #[default]
-    Allocation,
-    /// The dummy page (BPB-33).
-    DummyPage,
 }

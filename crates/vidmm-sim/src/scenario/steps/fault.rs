@@ -5,8 +5,11 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use vidmm::DeviceErrorReason;
 
+use super::answer::by_name;
+use super::known::{Kind, Known};
 use super::list::list;
 use super::names;
+use super::verb::Verb;
 
 /// Devices that must be in error.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -19,25 +22,80 @@ pub struct CheckError {
     pub reason: ErrorReason,
 }
 
-impl fmt::Display for CheckError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "check-error {}: {}", list(&self.devices), self.reason)
+impl Verb for CheckError {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {}: {}", list(&self.devices), self.reason)
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.about(Kind::Device, &mut self.devices)
     }
 }
 
 /// How often something must have been reset since the adapter started.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckResets {
+    /// How often.
+    #[serde(rename = "check-resets")]
+    pub resets: Resets,
+}
+
+/// Numbers of resets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct CheckResets {
-    /// Engines, all together.
+pub struct Resets {
+    /// Of engines, all together.
     pub engines: u64,
-    /// The adapter.
+    /// Of the adapter.
     pub adapter: u64,
 }
 
-impl fmt::Display for CheckResets {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "check-resets: {} of engines, {} of the adapter", self.engines, self.adapter)
+impl Verb for CheckResets {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, ": {} of engines, {} of the adapter", self.resets.engines, self.resets.adapter)
+    }
+
+    fn check(&mut self, _: &mut Known) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// The adapter must be in error, and this is said of it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckAdapterError {
+    /// Words of what is said.
+    #[serde(rename = "check-adapter-error")]
+    pub words: String,
+}
+
+impl Verb for CheckAdapterError {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, ": {}", self.words)
+    }
+
+    fn check(&mut self, _: &mut Known) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// The driver's author must have been told something with these words.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckFinding {
+    /// The words.
+    #[serde(rename = "check-finding")]
+    pub words: String,
+}
+
+impl Verb for CheckFinding {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, ": {}", self.words)
+    }
+
+    fn check(&mut self, _: &mut Known) -> Result<(), String> {
+        Ok(())
     }
 }
 
@@ -71,49 +129,17 @@ pub enum ErrorReason {
     Other,
 }
 
-impl ErrorReason {
-    /// The name, as scenarios write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::PageFault => "page-fault",
-            Self::IllegalCommand => "illegal-command",
-            Self::EngineTimeout => "engine-timeout",
-            Self::PagingBufferFault => "paging-buffer-fault",
-            Self::AdapterReset => "adapter-reset",
-            Self::ProcessBlocked => "process-blocked",
-            Self::NotResident => "not-resident",
-            Self::OutOfMemory => "out-of-memory",
-            Self::PatchLocationList => "patch-location-list",
-            Self::PreparationFailed => "preparation-failed",
-            Self::AdapterInError => "adapter-in-error",
-            Self::Other => "other",
-        }
-    }
-}
-
 impl fmt::Display for ErrorReason {
+    /// As scenarios write it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        self.serialize(f)
     }
 }
 
-impl From<DeviceErrorReason> for ErrorReason {
-    fn from(reason: DeviceErrorReason) -> Self {
-        match reason {
-            DeviceErrorReason::PageFault { .. } => Self::PageFault,
-            DeviceErrorReason::IllegalCommand => Self::IllegalCommand,
-            DeviceErrorReason::EngineTimeout => Self::EngineTimeout,
-            DeviceErrorReason::PagingBufferFault => Self::PagingBufferFault,
-            DeviceErrorReason::EngineTimeoutPromotedToAdapterReset
-            | DeviceErrorReason::PagingEngineTimeout
-            | DeviceErrorReason::AdapterReset => Self::AdapterReset,
-            DeviceErrorReason::ProcessBlocked => Self::ProcessBlocked,
-            DeviceErrorReason::NotResident { .. } => Self::NotResident,
-            DeviceErrorReason::OutOfMemory => Self::OutOfMemory,
-            DeviceErrorReason::PatchLocationList { .. } => Self::PatchLocationList,
-            DeviceErrorReason::PreparationFailed { .. } => Self::PreparationFailed,
-            DeviceErrorReason::AdapterInError => Self::AdapterInError,
-            _ => Self::Other,
-        }
+by_name! { ErrorReason:
+    DeviceErrorReason {
+        PageFault, IllegalCommand, EngineTimeout, PagingBufferFault, AdapterReset, ProcessBlocked, NotResident,
+        EngineTimeoutPromotedToAdapterReset as AdapterReset, PagingEngineTimeout as AdapterReset, OutOfMemory,
+        PatchLocationList, PreparationFailed, AdapterInError,
     }
 }

@@ -4,18 +4,45 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::known::{Kind, Known};
 use super::list::list;
-use super::names::{self, name, optional_name};
+use super::names;
+use super::verb::{Verb, only_names};
 use crate::prediction::Content;
 use crate::scenario::keys::is_default;
 use crate::scenario::number::within;
+
+/// A monitored fence is created, for kernels to wait for.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateFence {
+    /// Its name.
+    #[serde(rename = "create-fence", with = "names")]
+    pub fence: String,
+}
+
+impl Verb for CreateFence {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {}", self.fence)
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.is_new(Kind::Kernel, &self.fence)?;
+        known.add(Kind::Fence, &self.fence)
+    }
+}
+
+only_names! {
+    /// The CPU signals a monitored fence.
+    "signal" => Signal { fence: String }, one Fence;
+}
 
 /// A kernel to be submitted.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Kernel {
     /// Its name.
-    #[serde(rename = "kernel", deserialize_with = "name")]
+    #[serde(rename = "kernel", with = "names")]
     pub name: String,
     /// The mappings that it reads, in order.
     #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
@@ -46,7 +73,7 @@ pub struct Kernel {
     #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
     pub allocations: Vec<String>,
     /// The device; none is that of what it reads and writes.
-    #[serde(default, deserialize_with = "optional_name")]
+    #[serde(default, with = "names", skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
 }
 
@@ -61,9 +88,34 @@ pub enum KernelEngine {
     Copy,
 }
 
-impl fmt::Display for Kernel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kernel {}", self.name)?;
+/// D3DKMTSetContextSchedulingPriority: how urgent the work of a device on an engine is.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SetContextPriority {
+    /// The device.
+    #[serde(rename = "set-context-priority", with = "names")]
+    pub device: String,
+    /// The engine of the context.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub engine: KernelEngine,
+    /// From -7 to 7; what else there is, is refused.
+    pub priority: i32,
+}
+
+impl Verb for SetContextPriority {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {}: {}", self.device, self.priority)?;
+        if self.engine == KernelEngine::Copy { f.write_str(", on the copy engine") } else { Ok(()) }
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.one(Kind::Device, &self.device)
+    }
+}
+
+impl Verb for Kernel {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {}", self.name)?;
         let mut lead = ":";
         let lists =
             [("reads", &self.reads), ("writes", &self.writes), ("names", &self.allocations), ("after", &self.after)];
@@ -78,6 +130,15 @@ impl fmt::Display for Kernel {
             lead = ",";
         }
         if self.engine == KernelEngine::Copy { write!(f, "{lead} on the copy engine") } else { Ok(()) }
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.list(Kind::Mapping, &mut self.reads)?;
+        known.list(Kind::Mapping, &mut self.writes)?;
+        known.list(Kind::Allocation, &mut self.allocations)?;
+        known.optional(Kind::Device, &self.device)?;
+        known.after(&mut self.after)?;
+        known.add_work(&self.name)
     }
 }
 

@@ -17,38 +17,41 @@
 
 // A file imports only from those above it.
 mod answer;
-mod names;
+mod answered;
 mod list;
+mod names;
+mod until;
+mod known;
+mod verb;
 mod objects;
 mod residency;
 mod budget;
+mod life;
 mod kernel;
 mod render;
 mod fault;
+mod look;
 mod call;
-mod display;
-mod lists;
 mod check;
-mod tables;
 mod read;
-mod write;
+
+use serde::Serialize;
 
 pub use answer::Answer;
-pub use budget::{ExpectTrim, Group, Intervals, ProcessPriority, QueryVideoMemory, ReserveVideoMemory, TrimFlag};
-pub use call::{Action, ApertureShows, Call, CheckAperture, Look, Power, Until, Whereabouts};
+pub(crate) use answered::{Answered, Undone};
+pub use budget::*;
+pub use call::{Action, Call, Look};
+pub(crate) use call::{Make, See};
 pub(super) use check::{check_steps, drop_orphans};
-pub use fault::{CheckError, CheckResets, ErrorReason};
-pub use kernel::{Kernel, KernelEngine};
-pub use objects::{
-    AllocationPriority, CpuAccess, CreateAllocation, CreateDevice, DestroyAllocation, DestroyFlag, DirectionName,
-    ForgeHandle, FreeVa, HandleKind, KillProcess, MapAllocation, OnDevice, ResidencyLists,
-};
+pub use fault::*;
+pub use kernel::*;
+pub use life::*;
+pub use look::*;
+pub use objects::*;
 pub(super) use read::read_steps;
-pub use render::{Bound, HostileList, Render, RenderCommand};
-pub use residency::{
-    Evict, EvictFlag, MakeResident, MakeResidentFlag, Offer, OfferFlag, OfferPriority, Reclaim, ReclaimResult,
-    SetPriority, UpdateProperty,
-};
+pub use render::*;
+pub use residency::*;
+pub use until::Until;
 
 /// The device of steps that name none.
 pub const DEFAULT_DEVICE: &str = "D";
@@ -57,12 +60,15 @@ pub const DEFAULT_DEVICE: &str = "D";
 pub const DEFAULT_PROCESS: &str = "P";
 
 /// What is done at one time, and what it must answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Step {
     /// The line of its table in the file, counted from 1.
+    #[serde(skip)]
     pub line: usize,
     /// What it does.
+    #[serde(flatten)]
     pub action: Action,
     /// The answer that a call must give; none is anything but a refusal.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub expect: Option<Answer>,
 }

@@ -1,34 +1,71 @@
-//! Names that steps give to what they create.
+//! Names that steps give to what they create: how they are read, written and said.
 
 use std::fmt;
 
-use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
-use serde::ser::Serializer;
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::list::list;
 
 /// The longest name, in characters.
 const MAX_NAME: usize = 40;
 
-/// Reads a name.
-pub(super) fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    check_name(String::deserialize(deserializer)?)
+/// A name, one that may be left out, or a list of which one name is short for itself.
+pub(super) trait Named: Serialize + Sized {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error>;
+
+    fn write<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.serialize(serializer)
+    }
+
+    /// In a sentence.
+    fn in_words(&self) -> String;
 }
 
-/// Reads a name that may be left out.
-pub(super) fn optional_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    name(deserializer).map(Some)
+/// Reads names.
+pub(super) fn deserialize<'de, T: Named, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    T::read(deserializer)
 }
 
-/// Reads one name, or a list of them.
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    deserializer.deserialize_any(NamesVisitor)
+/// Writes names.
+pub(super) fn serialize<T: Named, S: Serializer>(names: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    names.write(serializer)
 }
 
-/// Writes one name, or a list of them.
-pub(super) fn serialize<S: Serializer>(names: &[String], serializer: S) -> Result<S::Ok, S::Error> {
-    match names {
-        [name] => serializer.serialize_str(name),
-        names => serializer.collect_seq(names),
+impl Named for String {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        check_name(String::deserialize(deserializer)?)
+    }
+
+    fn in_words(&self) -> String {
+        self.clone()
+    }
+}
+
+impl Named for Option<String> {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::read(deserializer).map(Some)
+    }
+
+    fn in_words(&self) -> String {
+        self.clone().unwrap_or_default()
+    }
+}
+
+impl Named for Vec<String> {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NamesVisitor)
+    }
+
+    fn write<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self[..] {
+            [name] => serializer.serialize_str(name),
+            names => serializer.collect_seq(names),
+        }
+    }
+
+    fn in_words(&self) -> String {
+        list(self)
     }
 }
 

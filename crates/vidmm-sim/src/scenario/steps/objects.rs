@@ -9,23 +9,30 @@ use vidmm::{DeviceResidency, PAGE_SIZE};
 use vidmm_runtime::AllocationSegments;
 use vidmm_trace::ByteSize;
 
+use super::known::{Kind, Known};
 use super::list::list;
-use super::names::{self, name, optional_name};
+use super::names;
+use super::verb::{Verb, only_names};
 use crate::exact::exact;
 use crate::scenario::keys::{exactly, is_default};
 use crate::scenario::limits::MAX_LOCAL_MEMORY;
 use crate::scenario::memory::{Notification, optional_segments, write_segments};
 use crate::scenario::number::within;
 
-/// A device to be created.
+only_names! {
+    /// A process begins to use the adapter.
+    "create-process" => CreateProcess { process: String }, add Process;
+}
+
+/// A device to be created: with a paging queue, and a context on each engine.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CreateDevice {
     /// Its name.
-    #[serde(rename = "create-device", deserialize_with = "name")]
+    #[serde(rename = "create-device", with = "names")]
     pub device: String,
     /// Its process; none is the default's.
-    #[serde(default, deserialize_with = "optional_name")]
+    #[serde(default, with = "names", skip_serializing_if = "Option::is_none")]
     pub process: Option<String>,
     /// The priority of its paging queue.
     #[serde(default, deserialize_with = "queue_priority", skip_serializing_if = "is_default")]
@@ -54,9 +61,9 @@ impl From<ResidencyLists> for DeviceResidency {
     }
 }
 
-impl fmt::Display for CreateDevice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "create-device {}", self.device)?;
+impl Verb for CreateDevice {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {}", self.device)?;
         if let Some(process) = &self.process {
             write!(f, " of {process}")?;
         }
@@ -66,6 +73,11 @@ impl fmt::Display for CreateDevice {
             Some(ResidencyLists::ReferenceLists) => f.write_str(", with reference lists"),
         }
     }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.optional(Kind::Process, &self.process)?;
+        known.add(Kind::Device, &self.device)
+    }
 }
 
 /// A handle that nobody was given, to see what calls make of it.
@@ -73,7 +85,7 @@ impl fmt::Display for CreateDevice {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ForgeHandle {
     /// Its name.
-    #[serde(rename = "forge-handle", deserialize_with = "name")]
+    #[serde(rename = "forge-handle", with = "names")]
     pub name: String,
     /// What it is to be taken for.
     pub of: HandleKind,
@@ -96,25 +108,30 @@ pub enum HandleKind {
     Fence,
 }
 
-impl fmt::Display for ForgeHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.of {
-            HandleKind::Process => "process",
-            HandleKind::Device => "device",
-            HandleKind::Allocation => "allocation",
-            HandleKind::Fence => "fence",
-        };
-        write!(f, "forge-handle {} of a {kind}", self.name)?;
+impl Verb for ForgeHandle {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {} of a ", self.name)?;
+        self.of.serialize(&mut *f)?;
         self.value.map_or(Ok(()), |value| write!(f, ": {value}"))
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        let kind = match self.of {
+            HandleKind::Process => Kind::Process,
+            HandleKind::Device => Kind::Device,
+            HandleKind::Allocation => Kind::Allocation,
+            HandleKind::Fence => Kind::Fence,
+        };
+        known.add(kind, &self.name)
     }
 }
 
-/// Allocations to be created.
+/// D3DKMTCreateAllocation2.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CreateAllocation {
     /// The name of one, or of all of a group, which then have the numbers from 1 behind it.
-    #[serde(rename = "create-allocation", deserialize_with = "name")]
+    #[serde(rename = "create-allocation", with = "names")]
     pub name: String,
     /// How many bytes each has.
     #[serde(deserialize_with = "size", serialize_with = "exactly")]
@@ -157,7 +174,7 @@ pub struct CreateAllocation {
     #[serde(default, skip_serializing_if = "is_default")]
     pub evict_through_aperture: bool,
     /// The device; none is the default's.
-    #[serde(default, deserialize_with = "optional_name")]
+    #[serde(default, with = "names", skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
 }
 
@@ -171,50 +188,43 @@ impl CreateAllocation {
     }
 }
 
-impl fmt::Display for CreateAllocation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "create-allocation {}: ", self.name)?;
+impl Verb for CreateAllocation {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {}: ", self.name)?;
         if let Some(count) = self.count {
             write!(f, "{count} of ")?;
         }
         f.write_str(&exact(self.size.bytes()))?;
-        if let Some(segments) = self.segments {
-            write!(f, ", {}", places(segments))?;
-        }
+        let marked = |is_so: bool, words: &str| is_so.then(|| words.to_owned());
+        let banks: Vec<String> = self.banks.iter().map(u8::to_string).collect();
         let marks = [
-            (self.accessed_physically, "accessed physically"),
-            (self.compression, "compressed"),
-            (self.shared, "shared"),
+            self.segments.map(|segments| places(segments).to_owned()),
+            marked(self.accessed_physically, "accessed physically"),
+            marked(self.compression, "compressed"),
+            marked(self.shared, "shared"),
+            self.alignment.map(|alignment| format!("aligned to {}", exact(alignment.bytes()))),
+            marked(self.direction == Some(DirectionName::FromStart), "from the start of its segment"),
+            marked(self.direction == Some(DirectionName::FromEnd), "from the end of its segment"),
+            (!banks.is_empty()).then(|| format!("in bank {}", banks.join(" or "))),
+            marked(self.evict_through_aperture, "leaves through the aperture"),
+            self.priority.map(|priority| format!("priority {priority}")),
+            self.cpu.map(|cpu| match cpu {
+                CpuAccess::Visible => "CpuVisible".to_owned(),
+                CpuAccess::PermanentSysMem => "PermanentSysMem".to_owned(),
+                CpuAccess::ExistingSysMem => "ExistingSysMem".to_owned(),
+            }),
         ];
-        marks.iter().filter(|(is_set, _)| *is_set).try_for_each(|(_, words)| write!(f, ", {words}"))?;
-        if let Some(alignment) = self.alignment {
-            write!(f, ", aligned to {}", exact(alignment.bytes()))?;
-        }
-        match self.direction {
-            None => {}
-            Some(DirectionName::FromStart) => f.write_str(", from the start of its segment")?,
-            Some(DirectionName::FromEnd) => f.write_str(", from the end of its segment")?,
-        }
-        if !self.banks.is_empty() {
-            let banks: Vec<String> = self.banks.iter().map(u8::to_string).collect();
-            write!(f, ", in bank {}", banks.join(" or "))?;
-        }
-        if self.evict_through_aperture {
-            f.write_str(", leaves through the aperture")?;
-        }
-        if let Some(priority) = self.priority {
-            write!(f, ", priority {priority}")?;
-        }
-        match self.cpu {
-            None => {}
-            Some(CpuAccess::Visible) => f.write_str(", CpuVisible")?,
-            Some(CpuAccess::PermanentSysMem) => f.write_str(", PermanentSysMem")?,
-            Some(CpuAccess::ExistingSysMem) => f.write_str(", ExistingSysMem")?,
-        }
+        marks.iter().flatten().try_for_each(|mark| write!(f, ", {mark}"))?;
         self.notify.iter().try_for_each(|notification| match notification {
             Notification::Eviction => f.write_str(", NotifyEviction"),
             Notification::IoMmuUnmap => f.write_str(", NotifyIoMmuUnmap"),
         })
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.optional(Kind::Device, &self.device)?;
+        let group = self.count.map(|_| self.name.clone());
+        known.add_group(Kind::Allocation, group, &self.names())
     }
 }
 
@@ -276,14 +286,9 @@ impl AllocationPriority {
 }
 
 impl fmt::Display for AllocationPriority {
+    /// As scenarios write it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Minimum => "minimum",
-            Self::Low => "low",
-            Self::Normal => "normal",
-            Self::High => "high",
-            Self::Maximum => "maximum",
-        })
+        self.serialize(f)
     }
 }
 
@@ -299,22 +304,53 @@ pub enum CpuAccess {
     ExistingSysMem,
 }
 
-/// A device opens shared allocations, or closes them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OnDevice {
+/// D3DKMTOpenResource: a device opens shared allocations.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct OpenAllocation {
     /// The allocations.
+    #[serde(rename = "open-allocation", with = "names")]
     pub allocations: Vec<String>,
     /// The device.
+    #[serde(with = "names")]
     pub device: String,
 }
 
-impl fmt::Display for OnDevice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} on {}", list(&self.allocations), self.device)
+impl Verb for OpenAllocation {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {} on {}", list(&self.allocations), self.device)
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.one(Kind::Device, &self.device)?;
+        known.about(Kind::Allocation, &mut self.allocations)
     }
 }
 
-/// Allocations to be destroyed.
+/// DxgkDdiCloseAllocation: a device closes shared allocations.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct CloseAllocation {
+    /// The allocations.
+    #[serde(rename = "close-allocation", with = "names")]
+    pub allocations: Vec<String>,
+    /// The device.
+    #[serde(with = "names")]
+    pub device: String,
+}
+
+impl Verb for CloseAllocation {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {} on {}", list(&self.allocations), self.device)
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.one(Kind::Device, &self.device)?;
+        known.about(Kind::Allocation, &mut self.allocations)
+    }
+}
+
+/// D3DKMTDestroyAllocation2.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DestroyAllocation {
@@ -336,43 +372,32 @@ pub enum DestroyFlag {
     Synchronous,
 }
 
-impl fmt::Display for DestroyAllocation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "destroy-allocation {}", list(&self.allocations))?;
+impl Verb for DestroyAllocation {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {}", list(&self.allocations))?;
         self.flags.iter().try_for_each(|flag| match flag {
             DestroyFlag::AssumeNotInUse => f.write_str(", not in use"),
             DestroyFlag::Synchronous => f.write_str(", synchronously"),
         })
     }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.about(Kind::Allocation, &mut self.allocations)
+    }
 }
 
-/// A process to be killed.
+/// D3DKMTMapGpuVirtualAddress.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct KillProcess {
-    /// Which.
-    #[serde(rename = "kill-process", deserialize_with = "name")]
-    pub process: String,
-    /// After how many more steps of the GPU: commands that begin or end. 0 is at once.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub after: u32,
-    /// With another seed than the scenario's own it is another number of steps, from 1 to this; 0 is the same.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub after_up_to: u32,
-}
-
-/// A mapping to be made.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct MapAllocation {
+pub struct Map {
     /// What to map: an allocation, or each of a group.
     #[serde(rename = "map", with = "names")]
     pub allocations: Vec<String>,
     /// The mapping's name; none is the allocation's.
-    #[serde(rename = "as", default, deserialize_with = "optional_name")]
+    #[serde(rename = "as", default, with = "names", skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The device, whose process sees it; none is the allocation's own.
-    #[serde(default, deserialize_with = "optional_name")]
+    #[serde(default, with = "names", skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// From which byte on.
     #[serde(default, skip_serializing_if = "is_default", serialize_with = "exactly")]
@@ -385,9 +410,9 @@ pub struct MapAllocation {
     pub read_only: bool,
 }
 
-impl fmt::Display for MapAllocation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "map {}", list(&self.allocations))?;
+impl Verb for Map {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {}", list(&self.allocations))?;
         if let Some(name) = &self.name {
             write!(f, " as {name}")?;
         }
@@ -397,14 +422,27 @@ impl fmt::Display for MapAllocation {
         f.write_str(&bytes(self.offset, self.size))?;
         if self.read_only { f.write_str(", read only") } else { Ok(()) }
     }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.about(Kind::Allocation, &mut self.allocations)?;
+        known.optional(Kind::Device, &self.device)?;
+        match (&self.name, &self.allocations[..]) {
+            (Some(name), [_]) => known.add(Kind::Mapping, name),
+            (Some(name), _) => Err(format!("`as = \"{name}\"` names one mapping; map one allocation there")),
+            (None, names) => {
+                let group = known.group_of(names);
+                known.add_group(Kind::Mapping, group, names)
+            }
+        }
+    }
 }
 
-/// A mapping, or a part of one, that is given back.
+/// D3DKMTFreeGpuVirtualAddress: a mapping, or a part of one, is given back.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FreeVa {
     /// The mapping. What is left of it before the part keeps its name.
-    #[serde(rename = "free-va", deserialize_with = "name")]
+    #[serde(rename = "free-va", with = "names")]
     pub mapping: String,
     /// From which of its bytes on.
     #[serde(default, skip_serializing_if = "is_default", serialize_with = "exactly")]
@@ -413,14 +451,19 @@ pub struct FreeVa {
     #[serde(default, skip_serializing_if = "is_default", serialize_with = "exactly")]
     pub size: ByteSize,
     /// The name of what is left of it after the part.
-    #[serde(default, deserialize_with = "optional_name")]
+    #[serde(default, with = "names", skip_serializing_if = "Option::is_none")]
     pub rest: Option<String>,
 }
 
-impl fmt::Display for FreeVa {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "free-va {}{}", self.mapping, bytes(self.offset, self.size))?;
+impl Verb for FreeVa {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {}{}", self.mapping, bytes(self.offset, self.size))?;
         self.rest.iter().try_for_each(|rest| write!(f, ", the rest is {rest}"))
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.single(Kind::Mapping, &self.mapping, "free one mapping at a time")?;
+        self.rest.iter().try_for_each(|rest| known.add(Kind::Mapping, rest))
     }
 }
 

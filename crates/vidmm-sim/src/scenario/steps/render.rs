@@ -6,18 +6,20 @@ use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::kernel::{KernelEngine, is_microsecond, is_ramp, microsecond, ramp};
+use super::known::{Kind, Known};
 use super::list::list;
-use super::names::{self, check_name, name, optional_name};
+use super::names::{self, check_name};
+use super::verb::Verb;
 use crate::prediction::Content;
 use crate::scenario::keys::is_default;
 use crate::scenario::number::within;
 
-/// A command buffer to be rendered: kernels that find memory through slots.
+/// D3DKMTRender: a command buffer is translated and queued, kernels that find memory through slots.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Render {
     /// Its name.
-    #[serde(rename = "render", deserialize_with = "name")]
+    #[serde(rename = "render", with = "names")]
     pub name: String,
     /// Its commands, in order.
     #[serde(deserialize_with = "commands")]
@@ -39,7 +41,7 @@ pub struct Render {
     #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
     /// The device; none is that of the first allocation.
-    #[serde(default, deserialize_with = "optional_name")]
+    #[serde(default, with = "names", skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// What is wrong with the list of patch locations that the user-mode driver hands in.
     #[serde(default)]
@@ -99,7 +101,7 @@ impl Render {
     /// # Errors
     ///
     /// What is wrong, and what to write instead.
-    pub fn check_slots(&self) -> Result<(), String> {
+    fn check_slots(&self) -> Result<(), String> {
         let (mut bound_here, mut held) = (std::collections::BTreeMap::new(), std::collections::BTreeSet::new());
         for command in &self.commands {
             match command {
@@ -127,9 +129,9 @@ impl Render {
     }
 }
 
-impl fmt::Display for Render {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "render {}", self.name)?;
+impl Verb for Render {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {}", self.name)?;
         if let Some(device) = &self.device {
             write!(f, " on {device}")?;
         }
@@ -157,6 +159,16 @@ impl fmt::Display for Render {
             Some(HostileList::SplitOffsetBeyondTheEnd) => f.write_str(", a split offset is beyond its end"),
             Some(HostileList::AddressWithoutPatchLocation) => f.write_str(", an address is no patch location's"),
         }
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        for bound in self.bound() {
+            known.single(Kind::Allocation, &bound.allocation, "a slot holds one allocation")?;
+        }
+        self.check_slots()?;
+        known.optional(Kind::Device, &self.device)?;
+        known.after(&mut self.after)?;
+        known.add_work(&self.name)
     }
 }
 

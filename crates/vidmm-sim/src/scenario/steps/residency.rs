@@ -6,13 +6,22 @@ use serde::{Deserialize, Serialize};
 use vidmm_runtime::AllocationSegments;
 use vidmm_trace::ByteSize;
 
+use super::known::{Kind, Known};
 use super::list::list;
-use super::names::{self, optional_name};
+use super::names;
 use super::objects::{AllocationPriority, places};
+use super::verb::{Verb, only_names};
 use crate::scenario::keys::{exactly, is_default};
 use crate::scenario::memory::{optional_segments, write_segments};
 
-/// MakeResident.
+only_names! {
+    /// D3DKMTLock2.
+    "lock" => Lock { allocations: Vec<String> }, about Allocation;
+    /// D3DKMTUnlock2.
+    "unlock" => Unlock { allocations: Vec<String> }, about Allocation;
+}
+
+/// D3DKMTMakeResident.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct MakeResident {
@@ -20,7 +29,7 @@ pub struct MakeResident {
     #[serde(rename = "make-resident", with = "names")]
     pub allocations: Vec<String>,
     /// The device; none is that of the first allocation.
-    #[serde(default, deserialize_with = "optional_name")]
+    #[serde(default, with = "names", skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// How it is meant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -40,17 +49,22 @@ pub enum MakeResidentFlag {
     MustSucceed,
 }
 
-impl fmt::Display for MakeResident {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "make-resident {}{}", list(&self.allocations), on(self.device.as_deref()))?;
+impl Verb for MakeResident {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {}{}", list(&self.allocations), on(self.device.as_deref()))?;
         self.flags.iter().try_for_each(|flag| match flag {
             MakeResidentFlag::CantTrimFurther => f.write_str(", cannot trim further"),
             MakeResidentFlag::MustSucceed => f.write_str(", must succeed"),
         })
     }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.optional(Kind::Device, &self.device)?;
+        known.about(Kind::Allocation, &mut self.allocations)
+    }
 }
 
-/// Evict.
+/// D3DKMTEvict.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Evict {
@@ -58,7 +72,7 @@ pub struct Evict {
     #[serde(rename = "evict", with = "names")]
     pub allocations: Vec<String>,
     /// The device; none is that of the first allocation.
-    #[serde(default, deserialize_with = "optional_name")]
+    #[serde(default, with = "names", skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// How it is meant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -78,13 +92,18 @@ pub enum EvictFlag {
     NotWrittenTo,
 }
 
-impl fmt::Display for Evict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "evict {}{}", list(&self.allocations), on(self.device.as_deref()))?;
+impl Verb for Evict {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {}{}", list(&self.allocations), on(self.device.as_deref()))?;
         self.flags.iter().try_for_each(|flag| match flag {
             EvictFlag::OnlyIfNecessary => f.write_str(", only if necessary"),
             EvictFlag::NotWrittenTo => f.write_str(", not written to"),
         })
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.optional(Kind::Device, &self.device)?;
+        known.about(Kind::Allocation, &mut self.allocations)
     }
 }
 
@@ -92,7 +111,7 @@ fn on(device: Option<&str>) -> String {
     device.map_or_else(String::new, |device| format!(" on {device}"))
 }
 
-/// OfferAllocations.
+/// D3DKMTOfferAllocations.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Offer {
@@ -132,23 +151,27 @@ pub enum OfferFlag {
     AllowDecommit,
 }
 
-impl fmt::Display for Offer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Verb for Offer {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let priority = match self.priority {
             OfferPriority::Low => "low",
             OfferPriority::Normal => "normal",
             OfferPriority::High => "high",
             OfferPriority::Auto => "automatic",
         };
-        write!(f, "offer {}, {priority} priority", list(&self.allocations))?;
+        write!(f, " {}, {priority} priority", list(&self.allocations))?;
         self.flags.iter().try_for_each(|flag| match flag {
             OfferFlag::Immediately => f.write_str(", immediately"),
             OfferFlag::AllowDecommit => f.write_str(", may be decommitted"),
         })
     }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.about(Kind::Allocation, &mut self.allocations)
+    }
 }
 
-/// ReclaimAllocations2.
+/// D3DKMTReclaimAllocations2.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Reclaim {
@@ -182,7 +205,24 @@ impl fmt::Display for ReclaimResult {
     }
 }
 
-/// SetAllocationPriority.
+impl Verb for Reclaim {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {}", list(&self.allocations))
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.about(Kind::Allocation, &mut self.allocations)?;
+        match (self.allocations.len(), self.results.len()) {
+            (_, 0 | 1) => Ok(()),
+            (allocations, results) if allocations == results => Ok(()),
+            (allocations, results) => Err(format!(
+                "`results` has {results} results for {allocations} allocations; write one for each, or one for all"
+            )),
+        }
+    }
+}
+
+/// D3DKMTSetAllocationPriority.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SetPriority {
@@ -193,7 +233,17 @@ pub struct SetPriority {
     pub priority: AllocationPriority,
 }
 
-/// UpdateAllocationProperty.
+impl Verb for SetPriority {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {}: {}", list(&self.allocations), self.priority)
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.about(Kind::Allocation, &mut self.allocations)
+    }
+}
+
+/// D3DKMTUpdateAllocationProperty.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct UpdateProperty {
@@ -205,9 +255,13 @@ pub struct UpdateProperty {
     pub segments: Option<AllocationSegments>,
 }
 
-impl fmt::Display for UpdateProperty {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "update-property {}", list(&self.allocations))?;
+impl Verb for UpdateProperty {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {}", list(&self.allocations))?;
         self.segments.map_or(Ok(()), |segments| write!(f, ": {}", places(segments)))
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.about(Kind::Allocation, &mut self.allocations)
     }
 }

@@ -1,0 +1,170 @@
+//! The names that steps have given so far, and whether others name what there is.
+
+use std::collections::BTreeMap;
+
+use super::until::Until;
+use super::{DEFAULT_DEVICE, DEFAULT_PROCESS};
+
+/// What a name is of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Kind {
+    Process,
+    Device,
+    Allocation,
+    Mapping,
+    /// Kernels and command buffers.
+    Kernel,
+    Fence,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::Device => "device",
+            Self::Allocation => "allocation",
+            Self::Mapping => "mapping",
+            Self::Kernel => "kernel",
+            Self::Fence => "fence",
+        }
+    }
+}
+
+/// The names that steps have given so far. It is shown all names of each step, in the order in which they are checked.
+#[derive(Debug)]
+pub(super) struct Known {
+    /// Whether there are no GPU virtual addresses.
+    pub is_physical: bool,
+    /// What each name of a kind stands for: itself, or the members of a group.
+    names: BTreeMap<Kind, BTreeMap<String, Vec<String>>>,
+    /// Set while nothing is checked, and names of what is not there are taken out of lists.
+    pub prunes: bool,
+    /// A step was about something of which nothing is there.
+    pub is_orphan: bool,
+}
+
+impl Known {
+    /// The names that are there before the first step.
+    pub fn new(is_physical: bool) -> Self {
+        let default = |name: &str| [(name.to_owned(), vec![name.to_owned()])].into();
+        let names = [(Kind::Process, default(DEFAULT_PROCESS)), (Kind::Device, default(DEFAULT_DEVICE))].into();
+        Self { is_physical, names, prunes: false, is_orphan: false }
+    }
+
+    /// The list that a step is about. Without any of them it does nothing.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, and what to write instead; so it is with all that follow.
+    pub fn about(&mut self, kind: Kind, list: &mut Vec<String>) -> Result<(), String> {
+        let was_empty = list.is_empty();
+        self.list(kind, list)?;
+        self.is_orphan |= list.is_empty() && !was_empty;
+        Ok(())
+    }
+
+    /// Another list of names. Members are put in the place of groups.
+    pub fn list(&self, kind: Kind, list: &mut Vec<String>) -> Result<(), String> {
+        if self.prunes {
+            list.retain(|name| self.has(kind, name));
+            return Ok(());
+        }
+        let unmapped =
+            |name: &&String| kind == Kind::Mapping && !self.has(kind, name) && self.has(Kind::Allocation, name);
+        if let Some(name) = list.iter().find(unmapped) {
+            return Err(format!("`{name}` is not mapped; write a step with `map = \"{name}\"` before this one"));
+        }
+        let members = list.iter().map(|name| self.members(kind, name)).collect::<Result<Vec<_>, _>>()?;
+        *list = members.concat();
+        Ok(())
+    }
+
+    /// What work waits for: other work, or fences.
+    pub fn after(&self, list: &mut Vec<String>) -> Result<(), String> {
+        let is_there = |name: &str| self.has(Kind::Kernel, name) || self.has(Kind::Fence, name);
+        if self.prunes {
+            list.retain(|name| is_there(name));
+        }
+        let missing = list.iter().find(|name| !is_there(name));
+        missing.map_or(Ok(()), |name| Err(self.missing("kernel or fence", Kind::Kernel, name)))
+    }
+
+    /// A name.
+    pub fn one(&self, kind: Kind, name: &str) -> Result<(), String> {
+        if self.prunes { Ok(()) } else { self.members(kind, name).map(drop) }
+    }
+
+    /// A name that may be left out.
+    pub fn optional(&self, kind: Kind, name: &Option<String>) -> Result<(), String> {
+        name.iter().try_for_each(|name| self.one(kind, name))
+    }
+
+    /// A name that is no group's; `advice` says what to do without groups.
+    pub fn single(&self, kind: Kind, name: &str, advice: &str) -> Result<(), String> {
+        let mut members = vec![name.to_owned()];
+        self.list(kind, &mut members)?;
+        if self.prunes || members == [name] { Ok(()) } else { Err(format!("`{name}` is a group; {advice}")) }
+    }
+
+    /// The name of something new.
+    pub fn add(&mut self, kind: Kind, name: &str) -> Result<(), String> {
+        self.add_group(kind, None, &[name.to_owned()])
+    }
+
+    /// The names of new things, and of the group that they make.
+    pub fn add_group(&mut self, kind: Kind, group: Option<String>, members: &[String]) -> Result<(), String> {
+        if self.prunes {
+            return Ok(());
+        }
+        let with_members = group.map(|group| (group, members.to_owned()));
+        let each = members.iter().map(|member| (member.clone(), vec![member.clone()]));
+        for (name, members) in each.chain(with_members) {
+            self.is_new(kind, &name)?;
+            self.names.entry(kind).or_default().insert(name, members);
+        }
+        Ok(())
+    }
+
+    /// The name of a new kernel or command buffer.
+    pub fn add_work(&mut self, name: &str) -> Result<(), String> {
+        if !matches!(Until::from(name.to_owned()), Until::Kernel(_)) {
+            return Err(format!("`wait = \"{name}\"` means something else; give the kernel another name"));
+        }
+        self.is_new(Kind::Fence, name)?;
+        self.add(Kind::Kernel, name)
+    }
+
+    /// That nothing of a kind has this name.
+    pub fn is_new(&self, kind: Kind, name: &str) -> Result<(), String> {
+        match self.has(kind, name) && !self.prunes {
+            true => Err(format!("there is already the {} `{name}`; give this one another name", kind.name())),
+            false => Ok(()),
+        }
+    }
+
+    /// The group that has exactly these allocations, if there is one.
+    pub fn group_of(&self, members: &[String]) -> Option<String> {
+        let mut allocations = self.names.get(&Kind::Allocation).into_iter().flatten();
+        let group = allocations.find(|(name, group)| group.as_slice() == members && group[0] != **name);
+        group.map(|(name, _)| name.clone())
+    }
+
+    fn has(&self, kind: Kind, name: &str) -> bool {
+        self.names.get(&kind).is_some_and(|names| names.contains_key(name))
+    }
+
+    fn members(&self, kind: Kind, name: &str) -> Result<&[String], String> {
+        let members = self.names.get(&kind).and_then(|names| names.get(name));
+        members.map(Vec::as_slice).ok_or_else(|| self.missing(kind.name(), kind, name))
+    }
+
+    fn missing(&self, what: &str, kind: Kind, name: &str) -> String {
+        let known = self.names.get(&kind).into_iter().flatten();
+        let known: Vec<String> = known.map(|(name, _)| format!("`{name}`")).collect();
+        let so_far = match &known[..] {
+            [] => "there are none so far".to_owned(),
+            known => format!("so far there are {}", known.join(", ")),
+        };
+        format!("there is no {what} `{name}`; {so_far}")
+    }
+}
