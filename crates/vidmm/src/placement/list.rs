@@ -40,8 +40,7 @@ pub(crate) fn would_be_placed(state: &mut State, device: DeviceIx) -> bool {
 pub(crate) fn next_with_turn(state: &State, device: DeviceIx) -> Option<Vec<(AllocationIx, Option<SpanNo>)>> {
     let books = &state.objects[device];
     let RequestKind::MakeResident(items) = &books.requests.get(books.granted)?.kind else { return None };
-    let is_required = |&(index, _): &(AllocationIx, _)| state.objects[index].is_required();
-    let items = Vec::from_iter(items.iter().copied().filter(is_required));
+    let items = holds::still_wanted(&state.objects, device, items);
     let indices: BTreeSet<AllocationIx> = items.iter().map(|&(index, _)| index).collect();
     let mut added: PerPool<u64> = PerPool::default();
     for &index in &indices {

@@ -292,3 +292,19 @@ pub(crate) fn items_to_bring_back(objects: &Objects, device: DeviceIx) -> Vec<(A
     };
     books.to_bring_back.iter().filter_map(still_required).collect()
 }
+
+/// The items of a request that it is still to bring in: those that it added to the list, and those that the device held then and
+/// holds still. An allocation that has left the list since, and has joined it again, is for the later request to bring in: its home
+/// may be another one by now.
+pub(crate) fn still_wanted(
+    objects: &Objects,
+    device: DeviceIx,
+    items: &[(AllocationIx, Option<SpanNo>)],
+) -> Vec<(AllocationIx, Option<SpanNo>)> {
+    let is_held = |entry: &ListEntry| entry.is_holding() || entry.is_owed();
+    let is_wanted = |&(index, span): &(AllocationIx, Option<SpanNo>)| {
+        let allocation = &objects[index];
+        allocation.is_required() && (span.is_some() || allocation.entry(device).is_some_and(is_held))
+    };
+    items.iter().copied().filter(is_wanted).collect()
+}

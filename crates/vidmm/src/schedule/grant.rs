@@ -7,12 +7,12 @@ use core::cmp::Reverse;
 use crate::{
     buggify::{MOMENT, Unlikely},
     event::EvictReason,
-    id::{AllocationIx, DeviceIx, PlanNo, SubmissionNo},
-    objects::{Objects, allocation::AllocationState, request::RequestKind, spans::SpanNo, turn::Power},
+    id::{DeviceIx, PlanNo, SubmissionNo},
+    objects::{Objects, allocation::AllocationState, request::RequestKind, turn::Power},
     placement::room,
     plans::{Plans, draft::Draft},
     requests::Requests,
-    residency::weight,
+    residency::{holds, weight},
     schedule::{Schedule, turns},
     state::State,
 };
@@ -139,9 +139,7 @@ fn satisfy(
                 state.shares.renew_promise(&state.objects, device);
                 return Ok(Vec::new());
             }
-            // What has lapsed since it was asked for is required by nothing any more.
-            let is_required = |&(index, _): &(AllocationIx, _)| state.objects[index].is_required();
-            let items: Vec<(AllocationIx, Option<SpanNo>)> = items.iter().copied().filter(is_required).collect();
+            let items = holds::still_wanted(&state.objects, device, items);
             let needs = room::needs(&mut state.objects, device, &items);
             if needs.unlock {
                 return Err(Shortfall::Unlock);
