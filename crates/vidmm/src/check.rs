@@ -82,7 +82,7 @@ fn check_segment(state: &State, plans: &Plans, audit: &mut Audit) {
             None => pinned += size,
         }
     }
-    audit.equal("D9: pinned bytes", state.memory.pinned_bytes, pinned);
+    audit.equal("D9: pinned bytes", state.memory.pinned_bytes(), pinned);
     let holes: u64 = state.memory.placer.holes().iter().map(|hole| hole.size).sum();
     audit.equal("D4: available bytes", state.memory.placer.available(), holes);
 
@@ -273,7 +273,7 @@ fn check_devices(state: &State, audit: &mut Audit) {
     }
     for pool in Pool::ALL {
         let promised: u64 = state.objects.devices.iter().map(|(_, device)| device.promised(pool)).sum();
-        audit.equal("RES-11: promised bytes", state.shares.promised_bytes[pool], promised);
+        audit.equal("RES-11: promised bytes", state.shares.promised_bytes(pool), promised);
         audit.holds(promised <= state.memory.list_capacity(pool), || {
             format!("RES-11: {promised} bytes of {pool:?} are promised, {} are there", state.memory.list_capacity(pool))
         });

@@ -80,11 +80,8 @@ impl VidMm {
     pub fn is_idle(&self) -> bool {
         self.plans.stream.is_empty()
             && self.work.queued.is_empty()
-            && self.requests.requesting.is_empty()
-            && self.requests.granted.is_empty()
-            && self.requests.deferring.is_empty()
-            && self.state.addresses.rootless.is_empty()
-            && self.state.addresses.empty_tables.is_empty()
+            && self.requests.is_idle()
+            && self.state.addresses.is_settled()
             && self.state.engines.engines.iter().all(|engine| engine.in_flight.is_empty())
             && self.state.engines.recovery.is_over()
     }

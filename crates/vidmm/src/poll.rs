@@ -66,7 +66,7 @@ impl VidMm {
         !self.plans.stream.is_empty()
             || !self.state.objects.dead.is_empty()
             || !self.state.objects.closed.is_empty()
-            || !self.requests.granted.is_empty()
+            || self.requests.has_granted()
     }
 
     /// Takes note of what has retired and what has been built.
@@ -78,12 +78,11 @@ impl VidMm {
     }
 
     fn has_put_off(&self) -> bool {
-        !self.state.shares.stopped.is_empty()
+        self.state.shares.has_stopped()
             || !self.schedule.turns.is_calm()
             || self.schedule.may_ask_to_trim(&self.state.shares)
-            || !self.state.addresses.rootless.is_empty()
-            || !self.state.addresses.empty_tables.is_empty()
-            || !self.requests.deferring.is_empty()
+            || !self.state.addresses.is_settled()
+            || self.requests.has_deferred()
             || !self.state.residency.evict_soon.is_empty()
     }
 
@@ -104,7 +103,7 @@ impl VidMm {
     }
 
     fn has_paging(&self) -> bool {
-        !self.requests.requesting.is_empty()
+        self.requests.has_ungranted()
             || !self.plans.stream.is_empty()
             || self.plans.builder.has_work()
             || (self.state.adapter.is_physical() && !self.work.queued.is_empty())

@@ -32,9 +32,9 @@ pub(crate) struct IoMmuRange {
 #[derive(Default)]
 pub(crate) struct Addresses {
     /// Processes whose root table is still to be planned.
-    pub rootless: OrderedSet<ProcessIx>,
+    rootless: OrderedSet<ProcessIx>,
     /// Tables that nothing is mapped through any more, by process.
-    pub empty_tables: BTreeSet<(ProcessIx, TableKey)>,
+    empty_tables: BTreeSet<(ProcessIx, TableKey)>,
 }
 
 /// What the host maps for a mapping; none if the GPU has page tables.
@@ -73,6 +73,42 @@ pub(crate) fn tables_of(adapter: &Adapter, mapping: &Mapping) -> impl Iterator<I
 }
 
 impl Addresses {
+    /// Whether no table is to be planned or freed.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.rootless.is_empty() && self.empty_tables.is_empty()
+    }
+
+    /// The root table of a process is to be planned.
+    pub(crate) fn await_root(&mut self, process: ProcessIx) {
+        self.rootless.insert(process);
+    }
+
+    /// The first process whose root table is to be planned.
+    pub(crate) fn next_rootless(&self) -> Option<ProcessIx> {
+        self.rootless.first().copied()
+    }
+
+    /// The root table of a process is planned.
+    pub(crate) fn note_root(&mut self, process: ProcessIx) {
+        self.rootless.remove(&process);
+    }
+
+    /// Takes the tables that nothing is mapped through any more.
+    pub(crate) fn take_empty_tables(&mut self) -> BTreeSet<(ProcessIx, TableKey)> {
+        core::mem::take(&mut self.empty_tables)
+    }
+
+    /// Nothing is mapped through a table any more: it is to be freed.
+    pub(crate) fn note_empty_table(&mut self, process: ProcessIx, key: TableKey) {
+        self.empty_tables.insert((process, key));
+    }
+
+    /// A process is gone.
+    pub(crate) fn forget_process(&mut self, process: ProcessIx) {
+        self.rootless.remove(&process);
+        self.empty_tables.retain(|&(owner, _)| owner != process);
+    }
+
     /// A mapping needs its tables no more.
     pub(crate) fn release_tables(&mut self, adapter: &Adapter, objects: &mut Objects, mapping: &Mapping) {
         for key in tables_of(adapter, mapping) {

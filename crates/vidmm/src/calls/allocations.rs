@@ -325,10 +325,7 @@ fn destroy_at_once(state: &mut State, requests: &mut Requests, index: Allocation
     if books.granted < books.requests.len() || books.deferred.iter().any(is_named) {
         return requests.defer(&mut state.moment, &mut state.objects, device, DeferredAction::Purge(index));
     }
-    let purge = Deferred { submission: 0, request: 0, action: DeferredAction::Purge(index) };
-    state.objects[device].deferred.push_front(purge);
-    requests.deferring.insert(device);
-    state.moment.stir();
+    requests.defer_first(&mut state.moment, &mut state.objects, device, DeferredAction::Purge(index));
 }
 
 /// What follows for an allocation whose content in system memory is the caller's, or is kept (2.2).

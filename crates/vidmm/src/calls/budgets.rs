@@ -94,11 +94,7 @@ impl VidMm {
     pub fn notify_budget_changes(&mut self, process: ProcessId, wanted: bool) -> Result<(), InvalidHandle> {
         let index = self.state.objects.processes.lookup(process)?;
         self.state.objects[index].standing.listens = wanted;
-        if wanted {
-            self.state.shares.listeners.insert(index);
-        } else {
-            self.state.shares.listeners.remove(&(index));
-        }
+        self.state.shares.set_listens(index, wanted);
         self.state.moment.stir();
         Ok(())
     }

@@ -76,7 +76,7 @@ impl VidMm {
         let share = ProcessShare { weight, reservation: 0, demand: 0 };
         Pool::ALL.into_iter().for_each(|pool| self.state.shares.pools[pool].insert(index, share));
         if self.state.adapter.has_page_tables() {
-            self.state.addresses.rootless.insert(process.ix());
+            self.state.addresses.await_root(process.ix());
         }
         self.state.moment.stir();
         self.state.moment.record(|| Event::ProcessCreated { process, handle });
@@ -100,10 +100,8 @@ impl VidMm {
         let is_under_way = |table: &Table| !self.plans.stream.is_retired(table.plan.max(table.unlinked));
         let under_way = tables.iter().filter(|(_, table)| is_under_way(table)).count();
         in_use(devices.len() as u64 + under_way as u64)?;
-        self.state.addresses.rootless.remove(&(index));
-        self.state.addresses.empty_tables.retain(|&(process, _)| process != index);
-        self.state.shares.listeners.remove(&(index));
-        Pool::ALL.into_iter().for_each(|pool| self.state.shares.pools[pool].remove(index));
+        self.state.addresses.forget_process(index);
+        self.state.shares.forget_process(index);
         let gone = self.state.objects.processes.remove(index);
         for (key, table) in gone.tables.iter() {
             let size = key.segment_bytes(&self.state.adapter);
@@ -194,9 +192,8 @@ impl VidMm {
         let Device { contexts, paging_queues, allocations, .. } = self.state.objects[index];
         in_use(u64::from(contexts) + u64::from(paging_queues) + u64::from(allocations))?;
         let gone = self.state.objects.devices.remove(index);
-        Pool::ALL.into_iter().for_each(|pool| self.state.shares.promised_bytes[pool] -= gone.promised(pool));
+        self.state.shares.forget_device(index, &gone);
         self.state.objects[gone.process].devices.remove(&(index));
-        self.state.shares.stopped.remove(&index);
         self.schedule.turns.forget(index);
         self.plans.stream.forget_device(index);
         for registration in gone.notifications {

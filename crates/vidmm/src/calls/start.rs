@@ -18,11 +18,7 @@ use crate::{
     calls::paging_va::{PagingVaQuery, QUERY_TYPE},
     contract::{AdapterInfo, Host, Kmd, KmdContextHandle, KmdError, KmdProcessHandle, SegmentFlags, WddmVersion},
     data::ordered_set::OrderedSet,
-    engines::{
-        Engines,
-        engine::Engine,
-        recovering::{Recovery, TdrOptions},
-    },
+    engines::{Engines, recovering::TdrOptions},
     event::{ApertureSegmentFacts, Event, EventLog, MemorySegmentFacts, trim::TrimIntervals},
     gpu_va::{PageTables, Table},
     id::Slots,
@@ -113,24 +109,15 @@ impl VidMm {
             drawn: options.buggify.map(crate::buggify::Drawn::new),
         };
         let moment = Moment::new(EventLog::new(options.events), buggify, adapter.planted);
-        let engines = Engines {
-            engines: adapter.engines.iter().map(|_| Engine::default()).collect(),
-            recovery: Recovery::default(),
-            tdr: options.tdr,
-        };
-        let memory = Memory {
+        let engines = Engines::new(adapter.engines.len(), options.tdr);
+        let memory = Memory::new(
             placer,
-            commit: CommitLimit::new(adapter.system_commit_limit),
-            aperture: ApertureRanges::new(adapter.aperture.size),
-            pinned_bytes: extents.iter().map(|extent| extent.size).sum(),
+            CommitLimit::new(adapter.system_commit_limit),
+            ApertureRanges::new(adapter.aperture.size),
+            extents.iter().map(|extent| extent.size).sum(),
             dummy_page,
-        };
-        let shares = Shares {
-            pools: PerPool::new(PoolShares::new(0), PoolShares::new(adapter.system_commit_limit)),
-            promised_bytes: PerPool::default(),
-            listeners: OrderedSet::default(),
-            stopped: OrderedSet::default(),
-        };
+        );
+        let shares = Shares::new(PerPool::new(PoolShares::new(0), PoolShares::new(adapter.system_commit_limit)));
         let mut manager = Self {
             state: State {
                 adapter,
@@ -186,7 +173,7 @@ fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHand
         }),
         aperture: ApertureSegmentFacts { segment: adapter.aperture.id, size: adapter.aperture.size },
         system_commit_limit: adapter.system_commit_limit,
-        dummy_page: state.memory.dummy_page,
+        dummy_page: state.memory.dummy_page(),
         engines: adapter.engines.clone(),
         level_bits: adapter.levels.iter().map(|level| level.index_bits).collect(),
         table_bytes: adapter.levels.iter().map(|level| level.table_bytes).collect(),
@@ -198,8 +185,8 @@ fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHand
         paging_process,
         paging_table_bytes: windows.tables.iter().map(|(key, _)| key.bytes(adapter)).sum(),
         paging_tables,
-        tdr_limit_count: state.engines.tdr.limit_count,
-        tdr_limit_time: state.engines.tdr.limit_time,
+        tdr_limit_count: state.engines.tdr().limit_count,
+        tdr_limit_time: state.engines.tdr().limit_time,
     });
 }
 

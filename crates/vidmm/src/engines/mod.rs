@@ -23,10 +23,20 @@ pub(crate) struct Engines {
     pub engines: Vec<Engine>,
     /// Engines that are being recovered, and the adapter.
     pub recovery: Recovery,
-    pub tdr: TdrOptions,
+    tdr: TdrOptions,
 }
 
 impl Engines {
+    /// The engines of an adapter: nothing was handed to them.
+    pub(crate) fn new(count: usize, tdr: TdrOptions) -> Self {
+        Self { engines: (0..count).map(|_| Engine::default()).collect(), recovery: Recovery::default(), tdr }
+    }
+
+    /// How long things may take before they count as hung.
+    pub(crate) fn tdr(&self) -> TdrOptions {
+        self.tdr
+    }
+
     pub(crate) fn paging_engine(&self, adapter: &Adapter) -> &Engine {
         &self.engines[adapter.paging_engine as usize]
     }

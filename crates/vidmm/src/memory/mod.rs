@@ -16,12 +16,38 @@ pub(crate) struct Memory {
     pub commit: CommitLimit,
     pub aperture: ApertureRanges,
     /// Bytes of page tables that live in the segment, placed or promised to a mapping that was admitted (D9).
-    pub pinned_bytes: u64,
+    pinned_bytes: u64,
     /// The page of system memory that unmapped pages of the aperture show (BPB-33).
-    pub dummy_page: PhysicalAddress,
+    dummy_page: PhysicalAddress,
 }
 
 impl Memory {
+    /// The memory of an adapter whose paging process has `pinned_bytes` of tables in the segment.
+    pub(crate) fn new(
+        placer: Placer,
+        commit: CommitLimit,
+        aperture: ApertureRanges,
+        pinned_bytes: u64,
+        dummy_page: PhysicalAddress,
+    ) -> Self {
+        Self { placer, commit, aperture, pinned_bytes, dummy_page }
+    }
+
+    /// Bytes of page tables that live in the segment, placed or promised to a mapping that was admitted (D9).
+    pub(crate) fn pinned_bytes(&self) -> u64 {
+        self.pinned_bytes
+    }
+
+    /// Page tables take so much of the segment from now on.
+    pub(crate) fn set_pinned_bytes(&mut self, bytes: u64) {
+        self.pinned_bytes = bytes;
+    }
+
+    /// The page of system memory that unmapped pages of the aperture show (BPB-33).
+    pub(crate) fn dummy_page(&self) -> PhysicalAddress {
+        self.dummy_page
+    }
+
     /// Whether ranges are assigned with each grant, and not when allocations join a list: where each allocation is one range.
     pub(crate) fn assigns_with_grant(&self) -> bool {
         matches!(self.placer, Placer::Linear(_))

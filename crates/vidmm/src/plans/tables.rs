@@ -21,17 +21,14 @@ use crate::{
 impl Plans {
     /// Plans the root tables of new processes, as there is room: no work runs without (GVA-17).
     pub(crate) fn plan_roots(&mut self, state: &mut State) {
-        if state.addresses.rootless.is_empty() {
-            return;
-        }
-        let root = TableKey::root(&state.adapter);
-        while let Some(process) = state.addresses.rootless.first().copied() {
+        while let Some(process) = state.addresses.next_rootless() {
+            let root = TableKey::root(&state.adapter);
             let placed = state.objects[process].tables.get_mut(root).address.is_some();
             let bytes = root.segment_bytes(&state.adapter);
             if !placed && bytes > state.memory.placer.available() + state.residency.evictable[Pool::Memory].bytes() {
                 return;
             }
-            state.addresses.rootless.pop_first();
+            state.addresses.note_root(process);
             let mut draft = Draft::default();
             self.plan_table(state, &mut draft, process, root);
             self.finish(&mut state.moment, &state.objects, draft);
@@ -101,7 +98,7 @@ impl Plans {
         for key in Vec::from_iter(addresses::tables_of(&state.adapter, mapping)) {
             let plan = state.objects[mapping.process].tables.get_mut(key).plan;
             if plan == 0 {
-                state.addresses.rootless.remove(&mapping.process);
+                state.addresses.note_root(mapping.process);
                 self.plan_table(state, draft, mapping.process, key);
             } else {
                 self.plan_after(draft, plan);
@@ -113,7 +110,7 @@ impl Plans {
 
     /// Frees the tables that nothing is mapped through any more, but those that plans under way write to or point to: these later.
     pub(crate) fn free_empty_tables(&mut self, state: &mut State, host: &mut dyn Host) {
-        let mut empty = core::mem::take(&mut state.addresses.empty_tables);
+        let mut empty = state.addresses.take_empty_tables();
         while let Some(&(process, _)) = empty.first() {
             let others = empty.split_off(&(process.next(), TableKey::FIRST));
             let keys = core::mem::replace(&mut empty, others);
@@ -133,7 +130,7 @@ impl Plans {
             }
             if stays.contains(&key) || self.is_table_in_use(&state.objects, process, key, &table) {
                 stays.extend(key.parent(&state.adapter).map(|(parent, _)| parent));
-                state.addresses.empty_tables.insert((process, key));
+                state.addresses.note_empty_table(process, key);
                 continue;
             }
             state.objects[process].tables.remove(key);

@@ -45,7 +45,7 @@ pub(crate) fn begin_adapter_reset_for(
     if !state.engines.recovery.is_working() || state.moment.has_failed() {
         return;
     }
-    let (now, tdr) = (state.moment.now(), state.engines.tdr);
+    let (now, tdr) = (state.moment.now(), state.engines.tdr());
     state.engines.recovery.resets.retain(|&at| now - at < tdr.limit_time);
     let tolerated = usize::from(state.adapter.has_bug(PlantedBug::TolerateReset));
     if state.engines.recovery.resets.len() >= tdr.limit_count as usize + tolerated {
@@ -98,7 +98,7 @@ pub(crate) fn clean_up(
         return;
     }
     state.engines.recovery.adapter =
-        AdapterPhase::Restarting { until: state.moment.now().saturating_add(state.engines.tdr.ddi_delay) };
+        AdapterPhase::Restarting { until: state.moment.now().saturating_add(state.engines.tdr().ddi_delay) };
     state.moment.hand_out(Output::RestartFromTimeout);
 }
 

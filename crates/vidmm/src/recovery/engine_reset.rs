@@ -161,7 +161,7 @@ fn ask_waiting_engines(state: &mut State) {
 }
 
 fn reset_condemned(moment: &mut Moment, engines: &mut Engines) {
-    let until = moment.now().saturating_add(engines.tdr.ddi_delay);
+    let until = moment.now().saturating_add(engines.tdr().ddi_delay);
     for engine in 0..engines.engines.len() as u32 {
         let Some(&Phase::Condemned { reason, first, .. }) = engines.recovery.engines.get(&engine) else { continue };
         if reason == DeviceErrorReason::EngineTimeout && !engines.engines[engine as usize].has(first) {

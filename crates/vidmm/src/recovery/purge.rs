@@ -170,7 +170,7 @@ fn farewells(state: &State) -> Vec<(AllocationIx, PagingOperation)> {
                 segment_id: state.adapter.aperture.id,
                 offset_in_pages: offset.bytes() / PAGE_SIZE,
                 number_of_pages: size / PAGE_SIZE,
-                dummy_page: state.memory.dummy_page,
+                dummy_page: state.memory.dummy_page(),
             }),
             Place::System => return None,
         };

@@ -59,7 +59,7 @@ fn watch_packet(moment: &mut Moment, engines: &mut Engines, engine: u32) {
         return;
     }
     let since = *engines.engines[engine as usize].running_since.get_or_insert(moment.now());
-    let until = since.saturating_add(engines.tdr.quantum);
+    let until = since.saturating_add(engines.tdr().quantum);
     if moment.now() < until {
         return engines.recovery.due_at(until);
     }
@@ -94,7 +94,7 @@ fn time_out(
 /// A process that hangs engines again and again loses the GPU (FLT-31).
 pub(crate) fn note_timeout(state: &mut State, requests: &mut Requests, work: &mut Work, device: DeviceIx) {
     let index = state.objects[device].process;
-    let (now, tdr) = (state.moment.now(), state.engines.tdr);
+    let (now, tdr) = (state.moment.now(), state.engines.tdr());
     let standing = &mut state.objects[index].standing;
     standing.timeouts.retain(|&at| now - at < tdr.limit_time);
     standing.timeouts.push_back(now);

@@ -24,16 +24,64 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Requests {
     /// Requests made so far, by all devices: their order of arrival.
-    pub arrivals: u64,
+    arrivals: u64,
     /// Devices that have requests which are not granted.
-    pub requesting: OrderedSet<DeviceIx>,
+    requesting: OrderedSet<DeviceIx>,
     /// Devices that have requests which are granted and not signalled.
-    pub granted: OrderedSet<DeviceIx>,
+    granted: OrderedSet<DeviceIx>,
     /// Devices that have something to do once a submission is dispatched and a request granted.
-    pub deferring: OrderedSet<DeviceIx>,
+    deferring: OrderedSet<DeviceIx>,
 }
 
 impl Requests {
+    /// The devices that have requests which are not granted.
+    pub(crate) fn requesting(&self) -> impl Iterator<Item = DeviceIx> {
+        self.requesting.iter().copied()
+    }
+
+    /// Whether a request is not granted.
+    pub(crate) fn has_ungranted(&self) -> bool {
+        !self.requesting.is_empty()
+    }
+
+    /// Whether a request is granted and not signalled.
+    pub(crate) fn has_granted(&self) -> bool {
+        !self.granted.is_empty()
+    }
+
+    /// Whether a device has something to do once a submission is dispatched and a request granted.
+    pub(crate) fn has_deferred(&self) -> bool {
+        !self.deferring.is_empty()
+    }
+
+    /// Whether nothing is requested or deferred.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.has_ungranted() && !self.has_granted() && !self.has_deferred()
+    }
+
+    /// The first device from `from` on that has something deferred.
+    pub(crate) fn next_deferring(&self, from: DeviceIx) -> Option<DeviceIx> {
+        self.deferring.next_from(from)
+    }
+
+    /// Nothing of a device is deferred any more.
+    pub(crate) fn settle_deferred(&mut self, device: DeviceIx) {
+        self.deferring.remove(&device);
+    }
+
+    /// Does `action` before all else that a device has deferred, as soon as anything is carried out.
+    pub(crate) fn defer_first(
+        &mut self,
+        moment: &mut Moment,
+        objects: &mut Objects,
+        device: DeviceIx,
+        action: DeferredAction,
+    ) {
+        objects[device].deferred.push_front(Deferred { submission: 0, request: 0, action });
+        self.deferring.insert(device);
+        moment.stir();
+    }
+
     /// Does `action` once all that was submitted and requested so far is dispatched and granted.
     pub(crate) fn defer(
         &mut self,

@@ -19,7 +19,7 @@ use crate::{
 /// Plans what waited for submissions to be dispatched and requests to be granted.
 pub(crate) fn follow_up_all(state: &mut State, plans: &mut Plans, requests: &mut Requests) {
     let mut next = DeviceIx::FIRST;
-    while let Some(device) = requests.deferring.next_from(next) {
+    while let Some(device) = requests.next_deferring(next) {
         next = device.next();
         follow_up(state, plans, requests, device);
     }
@@ -36,7 +36,7 @@ fn follow_up(state: &mut State, plans: &mut Plans, requests: &mut Requests, devi
         state.objects[device].deferred.pop_front();
         carry_out(state, plans, device, next);
     }
-    requests.deferring.remove(&device);
+    requests.settle_deferred(device);
 }
 
 fn carry_out(state: &mut State, plans: &mut Plans, device: DeviceIx, deferred: Deferred) {

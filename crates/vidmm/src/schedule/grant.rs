@@ -114,7 +114,7 @@ fn next_to_grant(objects: &Objects, requests: &Requests, held_back: &BTreeSet<De
         let books = &objects[*device];
         !held_back.contains(device) && (books.is_active() || books.error.is_some())
     };
-    let candidates = requests.requesting.iter().copied().filter(is_candidate);
+    let candidates = requests.requesting().filter(is_candidate);
     candidates.min_by_key(|&device| {
         let books = &objects[device];
         let request = &books.requests[books.granted];

@@ -21,7 +21,7 @@ impl Schedule {
     /// Whether anybody may be told anything: memory is short, somebody listens, or a period runs.
     pub(crate) fn may_ask_to_trim(&self, shares: &Shares) -> bool {
         let is_pressed = |pool| shares.pools[pool].is_pressed();
-        Pool::ALL.into_iter().any(is_pressed) || !shares.listeners.is_empty() || !self.periods.is_empty()
+        Pool::ALL.into_iter().any(is_pressed) || shares.has_listeners() || !self.periods.is_empty()
     }
 
     /// Asks those to trim who are above their budget, tells those their budget who listen, and lets periods end.
@@ -140,7 +140,7 @@ pub(crate) fn tell_all_budgets(state: &mut State) {
 }
 
 fn tell_budgets(state: &mut State, pool: Pool) {
-    for process in Vec::from_iter(state.shares.listeners.iter().copied()) {
+    for process in Vec::from_iter(state.shares.listeners()) {
         publish_budget(state, process, pool);
     }
 }

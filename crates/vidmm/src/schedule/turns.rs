@@ -149,7 +149,7 @@ impl Schedule {
         self.settle_resumed(&mut state.moment, &mut state.objects, plans);
         settle_takers(state, work);
         self.replace(state);
-        if state.shares.stopped.is_empty() {
+        if !state.shares.has_stopped() {
             return;
         }
         suspend_drained(state, work);
@@ -346,7 +346,6 @@ impl Schedule {
         }
         let Some((numbers, grants)) = bring_back_list(state, plans, device) else { return };
         state.shares.set_activity(&mut state.objects, device, Activity::Active);
-        state.shares.stopped.remove(&device);
         let numbers = plans.stream.unretired(numbers);
         let turn = &mut state.objects[device].turn;
         (turn.gives_way, turn.waits_since, turn.resumed_at) = (false, None, state.moment.now());
@@ -376,7 +375,7 @@ impl Schedule {
     /// Brings back who has nothing to run, when there is room again: who was pushed out last is the first.
     fn bring_back(&mut self, state: &mut State, plans: &mut Plans, requests: &mut Requests, work: &Work) {
         let is_waiting = |device: &DeviceIx| state.objects[*device].turn.waits_since.is_some();
-        let stopped = || state.shares.stopped.iter().copied();
+        let stopped = || state.shares.stopped();
         if stopped().any(|device| is_waiting(&device)) || self.turns.power != Power::Up {
             return;
         }
@@ -397,7 +396,7 @@ impl Schedule {
 /// Devices that have work and no turn: who has starved first, then who is within its budget, then by band and time.
 pub(crate) fn waiting(state: &mut State, work: &Work) -> Vec<DeviceIx> {
     let mut waiting = Vec::new();
-    for device in Vec::from_iter(state.shares.stopped.iter().copied()) {
+    for device in Vec::from_iter(state.shares.stopped()) {
         let wants = !state.objects[device].turn.is_halted && wants_turn(&state.adapter, &state.objects, work, device);
         let now = state.moment.now();
         let turn = &mut state.objects[device].turn;
@@ -442,7 +441,6 @@ pub(crate) fn stop(
     }
     turn.takes_all = false;
     state.shares.set_activity(&mut state.objects, device, Activity::Yielding);
-    state.shares.stopped.insert(device);
     let (id, wanted_by) = (state.objects.device_id(device), wanted_by.map(|other| state.objects.device_id(other)));
     state.moment.record(|| Event::DeviceYielded { device: id, reason, wanted_by });
     state.moment.statistics_mut().yields += 1;
@@ -456,7 +454,7 @@ fn suspend_drained(state: &mut State, work: &Work) {
         let has_ended = !books.is_in_flight() && !work.is_amid_dma_buffer(&state.adapter, &state.objects, *device);
         books.turn.activity == Activity::Yielding && books.turn.gives_way && has_ended
     };
-    for device in Vec::from_iter(state.shares.stopped.iter().copied().filter(is_drained)) {
+    for device in Vec::from_iter(state.shares.stopped().filter(is_drained)) {
         suspend(state, device);
     }
 }

@@ -16,14 +16,24 @@ pub(crate) struct Shares {
     /// How processes share each pool.
     pub pools: PerPool<PoolShares>,
     /// The sum over all devices of [`Device::promised`].
-    pub promised_bytes: PerPool<u64>,
+    promised_bytes: PerPool<u64>,
     /// Processes that want to be told their budgets.
-    pub listeners: OrderedSet<ProcessIx>,
+    listeners: OrderedSet<ProcessIx>,
     /// Devices that are not active.
-    pub stopped: OrderedSet<DeviceIx>,
+    stopped: OrderedSet<DeviceIx>,
 }
 
 impl Shares {
+    /// Processes share each pool; no device is promised anything yet.
+    pub(crate) fn new(pools: PerPool<PoolShares>) -> Self {
+        Self {
+            pools,
+            promised_bytes: PerPool::default(),
+            listeners: OrderedSet::default(),
+            stopped: OrderedSet::default(),
+        }
+    }
+
     /// Takes back what the device is promised, while what it holds changes. Until [`renew_promise`](Self::renew_promise) nothing
     /// may ask what devices are promised.
     pub(crate) fn withdraw_promise(&mut self, objects: &Objects, device: DeviceIx) {
@@ -63,6 +73,55 @@ impl Shares {
         Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] -= books.promised(pool));
         books.turn.activity = activity;
         Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] += books.promised(pool));
+        match activity {
+            Activity::Active => self.stopped.remove(&device),
+            Activity::Yielding | Activity::Suspended => self.stopped.insert(device),
+        };
+    }
+
+    /// Whether a device is not active.
+    pub(crate) fn has_stopped(&self) -> bool {
+        !self.stopped.is_empty()
+    }
+
+    /// The devices that are not active.
+    pub(crate) fn stopped(&self) -> impl Iterator<Item = DeviceIx> {
+        self.stopped.iter().copied()
+    }
+
+    /// A device is gone that had no work and no list.
+    pub(crate) fn forget_device(&mut self, device: DeviceIx, gone: &Device) {
+        Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] -= gone.promised(pool));
+        self.stopped.remove(&device);
+    }
+
+    /// Bytes of a pool that are promised to devices.
+    pub(crate) fn promised_bytes(&self, pool: Pool) -> u64 {
+        self.promised_bytes[pool]
+    }
+
+    /// A process wants to be told its budgets, or does not any more.
+    pub(crate) fn set_listens(&mut self, process: ProcessIx, listens: bool) {
+        match listens {
+            true => self.listeners.insert(process),
+            false => self.listeners.remove(&process),
+        };
+    }
+
+    /// Whether a process wants to be told its budgets.
+    pub(crate) fn has_listeners(&self) -> bool {
+        !self.listeners.is_empty()
+    }
+
+    /// The processes that want to be told their budgets.
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = ProcessIx> {
+        self.listeners.iter().copied()
+    }
+
+    /// A process is gone.
+    pub(crate) fn forget_process(&mut self, process: ProcessIx) {
+        self.listeners.remove(&process);
+        Pool::ALL.into_iter().for_each(|pool| self.pools[pool].remove(process));
     }
 
     /// Bytes of a pool that are promised to nobody but the device.
@@ -87,13 +146,13 @@ impl Shares {
 
     /// Page tables take `bytes` more of the memory segment.
     pub(crate) fn pin(&mut self, memory: &mut Memory, bytes: u64) {
-        memory.pinned_bytes += bytes;
+        memory.set_pinned_bytes(memory.pinned_bytes() + bytes);
         self.set_capacity(memory);
     }
 
     /// Page tables take `bytes` less of the memory segment.
     pub(crate) fn unpin(&mut self, memory: &mut Memory, bytes: u64) {
-        memory.pinned_bytes -= bytes;
+        memory.set_pinned_bytes(memory.pinned_bytes() - bytes);
         self.set_capacity(memory);
     }
 
