@@ -118,7 +118,7 @@ impl World {
                     }
                 }
                 Happening::PageFault { .. } => outcome.page_faults += 1,
-                Happening::DeviceInError(_) => outcome.devices_in_error += 1,
+                Happening::Output(Output::DeviceInError(_)) => outcome.devices_in_error += 1,
                 _ => {}
             }
         }

@@ -260,7 +260,8 @@ impl World {
                 Happening::KernelRead { kernel, inputs } => {
                     prop_assert_eq!(Some(inputs), self.model.reads.remove(&kernel), "kernel {}", kernel);
                 }
-                Happening::PageFault { .. } | Happening::DeviceInError(_) | Happening::AdapterInError(_) => {
+                Happening::PageFault { .. }
+                | Happening::Output(Output::DeviceInError(_) | Output::AdapterInError(_)) => {
                     prop_assert!(false, "{:?}", happening);
                 }
                 _ => {}
