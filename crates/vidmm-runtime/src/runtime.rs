@@ -20,13 +20,13 @@ pub struct Machine {
     pub gpu: Box<dyn Gpu>,
     /// The operating system's part.
     pub host: Box<dyn Host>,
-    /// What the CPU sees at the addresses that the host hands out.
+    /// The CPU's view of the addresses that the host hands out.
     pub cpu: Box<dyn CpuView>,
     /// Ends the faults that were put into it.
     pub fault_switch: FaultSwitch,
 }
 
-/// What a client learns from the loop.
+/// News for a client from the loop.
 #[derive(Debug)]
 pub enum Happening {
     /// The manager says this. The loop itself handles the outputs that are for the GPU; clients see all others.
@@ -40,7 +40,7 @@ pub enum Happening {
     },
     /// A packet has ended.
     PacketEnded {
-        /// What it signalled.
+        /// The fence that it signalled.
         signal: EngineFence,
         /// Whether it was a paging buffer.
         paging: bool,
@@ -51,7 +51,7 @@ pub enum Happening {
     },
     /// A packet was aborted.
     PageFault {
-        /// What it would have signalled.
+        /// The fence that it would have signalled.
         signal: EngineFence,
         /// The address.
         virtual_address: GpuVirtualAddress,
@@ -127,7 +127,7 @@ impl Runtime {
         self.machine.gpu.bytes_decompressed()
     }
 
-    /// What the manager did so far.
+    /// The manager's counters so far.
     pub fn statistics(&self) -> Statistics {
         self.vidmm.statistics()
     }

@@ -48,7 +48,8 @@ impl Number {
     }
 }
 
-/// What files cite: numbers, each with one file that does, and ranges such as "RES-60 to RES-68" or "PGV-01..05".
+/// The citations in files: numbers, each with one file that cites it, and ranges such as "RES-60 to RES-68" or
+/// "PGV-01..05".
 #[derive(Default)]
 struct Cited {
     numbers: BTreeMap<Number, String>,

@@ -33,7 +33,7 @@ struct World {
     io_mmu: IoMmu,
 }
 
-/// What came of what was rendered.
+/// The outcome of what was rendered.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     right_pages: u64,
