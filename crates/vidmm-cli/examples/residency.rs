@@ -5,8 +5,8 @@
 use std::error::Error;
 
 use vidmm::{
-    AdapterOptions, EvictFlags, FenceValueDesc, MakeResidentError, MakeResidentFlags, MapGpuVirtualAddress, Residency,
-    SubmitDesc,
+    AdapterOptions, EvictFlags, FenceValueDesc, MakeResidentError, MakeResidentFlags, MapGpuVirtualAddress, Output,
+    Residency, SubmitDesc,
 };
 use vidmm_runtime::{AllocationDesc, Content, Happening, KernelCommand, Machine, PageRange, Runtime};
 use vidmm_soft::{CostModel, ModelGpuFaults, RENDER_ENGINE, SoftAdapterConfig};
@@ -67,8 +67,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         let now = runtime.now();
         while let Some(happening) = runtime.next_happening() {
             match happening {
-                Happening::PagingFenceSignaled { value, .. } => println!("{now:>10} ns  paging fence {value}"),
-                Happening::MonitoredFenceSignaled { value, .. } => println!("{now:>10} ns  kernel {} ended", value - 1),
+                Happening::Output(Output::PagingFenceSignaled { value, .. }) => {
+                    println!("{now:>10} ns  paging fence {value}")
+                }
+                Happening::Output(Output::MonitoredFenceSignaled { value, .. }) => {
+                    println!("{now:>10} ns  kernel {} ended", value - 1)
+                }
                 _ => {}
             }
         }

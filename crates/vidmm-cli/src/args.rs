@@ -57,7 +57,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE|PERCENT", value_parser = vidmm_sim::local_memory)]
     pub local_memory: Option<LocalMemory>,
 
-    /// What everything random follows from, and how fast the machine is if it is not the scenario's own [default: the scenario's]
+    /// Everything random follows from this number, and how fast the machine is if it is not the scenario's own
+    /// [default: the scenario's]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
@@ -89,15 +90,18 @@ pub struct RunArgs {
     #[arg(long, value_name = "FAULT[@N]", value_delimiter = ',')]
     pub faults: Vec<Fault>,
 
-    /// What kernels write: `uniform` pages, which take little space, or `ramp` pages, in which all words differ [default: the scenario's]
+    /// Kernels write `uniform` pages, which take little space, or `ramp` pages, in which all words differ [default: the
+    /// scenario's]
     #[arg(long, value_enum)]
     pub content: Option<ContentArg>,
 
-    /// What a process does with a buffer behind its last use: `destroy` it, `offer` it and reclaim it for the next, or `ignore` that it was the last [default: the scenario's]
+    /// Behind the last use of a buffer a process does one of these: `destroy` it, `offer` it and reclaim it for the
+    /// next, or `ignore` that it was the last [default: the scenario's]
     #[arg(long, value_enum)]
     pub lifetimes: Option<LifetimesArg>,
 
-    /// What a process does about its residency list: its buffers are on it for `each-kernel`, are `kept` until memory is short, or are `evicted-at-once` behind the kernel [default: the scenario's]
+    /// A process has its buffers on its residency list in one of these ways: on it for `each-kernel`, `kept` until
+    /// memory is short, or `evicted-at-once` behind the kernel [default: the scenario's]
     #[arg(long, value_enum)]
     pub residency: Option<ResidencyArg>,
 
@@ -172,7 +176,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
 
-    /// What worlds are drawn: `any`, `calm` without mistakes of anybody, `speed` with 64 allocations on a discrete GPU
+    /// The worlds to draw: `any`, `calm` without mistakes of anybody, `speed` with 64 allocations on a discrete GPU
     #[arg(long, value_name = "PROFILE", default_value_t)]
     pub profile: Profile,
 

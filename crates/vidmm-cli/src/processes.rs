@@ -1,4 +1,4 @@
-//! What became of each process of a run, as a table, and what those did that have the habits of clients that exist.
+//! The fate of each process of a run, as a table, and the deeds of those that have the habits of clients that exist.
 
 use std::io::{self, Write};
 

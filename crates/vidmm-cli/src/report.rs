@@ -36,7 +36,7 @@ pub fn print(
     unless_closed(written)
 }
 
-/// Whoever reads may have seen enough.
+/// The reader of the output may have seen enough.
 pub fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -153,7 +153,7 @@ fn write(
     }
 }
 
-/// What was reset, if anything was, and whose device was in error for it.
+/// The resets, if there were any, and whose device was in error for them.
 fn write_recovery(out: &mut impl Write, report: &Report) -> io::Result<()> {
     let Figures { preemptions, engine_resets, adapter_resets, .. } = report.figures;
     let lost: Vec<_> = report.processes.iter().filter(|process| process.device_errors > 0).collect();
@@ -177,7 +177,7 @@ fn write_recovery(out: &mut impl Write, report: &Report) -> io::Result<()> {
     writeln!(out, "              devices in error: {}{more}", names.join(", "))
 }
 
-/// What there is to tell of the first devices in error and the first resets.
+/// The tale of the first devices in error and the first resets.
 fn write_faults(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for fault in report.faults.iter().take(MOST_FAULTS) {
         let mut lines = fault.lines();
@@ -190,7 +190,7 @@ fn write_faults(out: &mut impl Write, report: &Report) -> io::Result<()> {
     }
 }
 
-/// What the run in which the processes behave otherwise came to.
+/// The outcome of the run in which the processes behave otherwise.
 fn write_comparison(out: &mut impl Write, report: &Report, other: &Report) -> io::Result<()> {
     let useful = |report: &Report| 100.0 * report.time.work_ns as f64 / report.time.virtual_ns.max(1) as f64;
     let copied = |report: &Report| ByteSize(report.figures.bytes_paged_in + report.figures.bytes_paged_out);
@@ -205,7 +205,7 @@ fn write_comparison(out: &mut impl Write, report: &Report, other: &Report) -> io
     )
 }
 
-/// What only some machines and allocations bring about.
+/// Figures that only some machines and allocations bring about.
 fn write_notifications(out: &mut impl Write, figures: &Figures) -> io::Result<()> {
     let size = ByteSize(figures.eviction_notification_bytes);
     let chunks = counted(figures.eviction_notification_chunks, "chunk", "chunks");

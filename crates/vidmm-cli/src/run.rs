@@ -48,7 +48,7 @@ pub fn run(args: &RunArgs) -> Result<bool, Box<dyn Error>> {
     }
 }
 
-/// What the arguments say instead of the scenario.
+/// Puts the arguments in the place of what the scenario says.
 fn change_workload(scenario: &mut Scenario, args: &RunArgs) -> Result<(), &'static str> {
     scenario.adapter.local_memory = args.local_memory.or(scenario.adapter.local_memory);
     if let Some(seed) = args.seed {
@@ -111,7 +111,7 @@ fn change_source(scenario: &mut Scenario, args: &RunArgs) -> Result<(), &'static
     Ok(())
 }
 
-/// What the arguments say instead of a scenario of steps, which has no workload.
+/// Puts the arguments in the place of what a scenario of steps says, which has no workload.
 fn change_explicit(scenario: &mut ExplicitScenario, args: &RunArgs) -> Result<(), String> {
     let of_workloads = [
         ("--ahead", args.ahead.is_some()),

@@ -23,7 +23,7 @@ use crate::{
     workload,
 };
 
-/// What came of a scenario.
+/// The outcome of a scenario.
 enum Swept {
     /// All that was checked held, for every seed.
     Held,
@@ -118,7 +118,7 @@ fn missing_trace(scenario: &Scenario, base: &Path) -> Option<PathBuf> {
     traces.into_iter().find(|trace| !trace.exists())
 }
 
-/// What does not hold with a seed.
+/// The first thing that does not hold with a seed.
 fn problem(scenario: ScenarioFile, seed: u64, base: &Path) -> Option<String> {
     let mut judged = Ok(None);
     let panic = caught(|| judged = judge(scenario, seed, base));

@@ -1,4 +1,4 @@
-//! What may be fed with arbitrary bytes, and what must hold then.
+//! Targets: what may be fed with arbitrary bytes, and what must hold then.
 //!
 //! Each [`Target`] is one function from bytes that panics when something does not hold: parsers refuse or read, the manager refuses
 //! or works, and neither ever panics, hangs or leaks. The same functions serve the fuzzer of this crate, which needs no nightly

@@ -20,7 +20,7 @@ struct Args {
     /// How many inputs to make for each target.
     #[arg(long)]
     executions: Option<u64>,
-    /// What the inputs follow from.
+    /// The number that the inputs follow from.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Feeds this file to the target, and nothing else.
@@ -49,7 +49,7 @@ fn run(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
     }
     if let Some(file) = &args.input {
         let input = std::fs::read(file)?;
-        // What fails says where, as any panic does.
+        // A failure says where it is, as any panic does.
         targets.iter().for_each(|target| (target.run)(&input));
         return Ok(true);
     }

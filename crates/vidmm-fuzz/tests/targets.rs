@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use vidmm_fuzz::fuzzer::{Campaign, Corpus, Found, Until, be_quiet, failure};
 use vidmm_fuzz::{TARGETS, Target};
 
-/// What is executed beyond the corpus: enough to see that the target still works, not to find what is rare.
+/// Inputs beyond the corpus: enough to see that the target still works, not to find what is rare.
 const EXECUTIONS: u64 = 2000;
 
 fn holds(name: &str) {

@@ -31,7 +31,7 @@ driver_faults! {
     SkipDecompression, "skip-decompression";
     /// A notification of eviction is taken to be about the start of the allocation. Its occasions are those that are not.
     IgnoreChunkOffset, "ignore-chunk-offset";
-    /// What a notification asks for is encoded only with the next operation, the unmapping of its window aside: too late.
+    /// The driver encodes a notification only with the next operation, the unmapping of its window aside: too late.
     LateNotification, "late-notification";
     /// A notification of an IOMMU unmap is answered with success, and nothing is encoded: the GPU keeps what it cached.
     SkipCacheFlush, "skip-cache-flush";
@@ -80,7 +80,7 @@ driver_faults! {
     MapNextPages, "map-next-pages";
     /// UNMAP_APERTURE_SEGMENT is answered with success, and nothing is encoded.
     SkipUnmapAperture, "skip-unmap-aperture";
-    /// What is patched with an allocation's address gets that of the next element of the list.
+    /// A patch location gets the address of the next element of the list instead of its own.
     PatchNextElement, "patch-next-element";
     /// The last patch location of a portion is not patched.
     SkipLastPatch, "skip-last-patch";

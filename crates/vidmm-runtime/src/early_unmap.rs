@@ -15,7 +15,7 @@ pub struct EarlyHost(Rc<RefCell<Shared>>);
 struct Shared {
     host: Box<dyn Host>,
     is_global: bool,
-    /// What was unmapped early: domain and first address.
+    /// Mappings that were unmapped early: domain and first address.
     early: BTreeSet<(IoMmuDomain, GpuVirtualAddress)>,
 }
 

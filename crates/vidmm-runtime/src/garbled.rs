@@ -1,4 +1,4 @@
-//! What a driver with a mistake encodes instead of what it was asked for.
+//! A driver with a mistake: it encodes something else than it was asked for.
 
 use vidmm::contract::{
     AllocationListElement, Fill, FillVirtual, FlushTlb, Kmd, KmdProcessHandle, MapApertureSegment,
@@ -71,7 +71,7 @@ fn is_valid(op: &UpdatePageTable) -> bool {
     is_valid(entries.first) || entries.first_64kb.is_some_and(is_valid)
 }
 
-/// What is encoded instead of `operation`, which is an occasion of `fault`; none if nothing is.
+/// The operation that is encoded instead of `operation`, which is an occasion of `fault`; none if nothing is.
 pub(crate) fn operation(
     fault: DriverFault,
     operation: &PagingOperation,

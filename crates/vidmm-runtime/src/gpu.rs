@@ -95,12 +95,12 @@ impl CpuView for () {
     }
 }
 
-/// What a GPU reports.
+/// A GPU's reports.
 #[derive(Debug)]
 pub enum GpuEvent {
     /// A packet has ended; its buffer comes back.
     Completed {
-        /// What it signals.
+        /// The fence that it signals.
         signal: EngineFence,
         /// When it began to run: its waits were over and the engine was free.
         started_at: Nanoseconds,

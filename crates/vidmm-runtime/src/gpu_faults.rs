@@ -107,7 +107,7 @@ struct FaultyGpu {
     gpu: Box<dyn Gpu>,
     fault: GpuFault,
     occasions: Occasions,
-    /// What is still to be reported, and when, in the order in which it came up.
+    /// Events that are still to be reported, and when, in the order in which they came up.
     pending: Vec<(Nanoseconds, GpuEvent)>,
     /// The engine and the completion that waits for the engine's next one.
     held: Option<(u32, GpuEvent)>,
@@ -129,7 +129,8 @@ impl FaultyGpu {
         let again = |signal, buffer| GpuEvent::Completed { signal, started_at, ended_at, buffer };
         let decoy = self.decoy(&buffer);
         let completed = again(signal, buffer);
-        // What another fault has forged is reported at once: later its fence may have been handed out, and nobody could tell.
+        // An event that another fault has forged is reported at once: later its fence may have been handed out, and
+        // nobody could tell.
         if signal.fence_id > submitted {
             return events.push(completed);
         }

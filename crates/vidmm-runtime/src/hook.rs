@@ -6,20 +6,20 @@ use vidmm::contract::{
     RootPageTable, SegmentPreference, SegmentSet, SubmitCommand,
 };
 
-/// What stands between the core and a driver: it encodes paging operations and patches in the driver's place, with or without
-/// its help, and may change what the driver makes of an interrupt.
+/// A hook between the core and a driver: it encodes paging operations and patches in the driver's place, with or
+/// without its help, and may change what the driver makes of an interrupt.
 pub trait KmdHook {
-    /// What `driver` would be asked to encode. Without an answer of the hook's own it is.
+    /// Encodes in the place of `driver`, which is asked if the hook has no answer of its own.
     fn build_paging_buffer(&mut self, driver: &mut dyn Kmd, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
         driver.build_paging_buffer(build)
     }
 
-    /// What `driver` would be asked to patch. Without an answer of the hook's own it is.
+    /// Patches in the place of `driver`, which is asked if the hook has no answer of its own.
     fn patch(&mut self, driver: &mut dyn Kmd, patch: &mut Patch<'_>) {
         driver.patch(patch);
     }
 
-    /// What `driver` would be asked to translate. Without an answer of the hook's own it is.
+    /// Translates in the place of `driver`, which is asked if the hook has no answer of its own.
     fn render(&mut self, driver: &mut dyn Kmd, render: &mut Render<'_>) -> Result<(), RenderStatus> {
         driver.render(render)
     }
@@ -33,7 +33,7 @@ pub trait KmdHook {
         Ok(())
     }
 
-    /// What the core is told of an interrupt that the driver takes for `interrupt`.
+    /// The core hears this of an interrupt that the driver takes for `interrupt`.
     fn interrupt_decoded(&mut self, interrupt: NotifyInterrupt) -> NotifyInterrupt {
         interrupt
     }
@@ -49,7 +49,7 @@ pub trait KmdHook {
     }
 }
 
-/// A driver with a [`KmdHook`] before it. What the hook is not asked about goes to the driver as it is.
+/// A driver with a [`KmdHook`] before it. Calls that the hook is not asked about go to the driver as they are.
 pub struct HookedKmd<H> {
     driver: Box<dyn Kmd>,
     hook: H,
@@ -61,7 +61,7 @@ impl<H: KmdHook> HookedKmd<H> {
         Self { driver, hook }
     }
 
-    /// What the adapter itself needs to start is created in any case.
+    /// The adapter's own contexts and processes, which it needs to start, are created in any case.
     fn allocate_for(&mut self, client: bool) -> Result<(), KmdError> {
         if client { self.hook.allocate() } else { Ok(()) }
     }

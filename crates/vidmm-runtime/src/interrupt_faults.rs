@@ -6,7 +6,7 @@ use crate::hook::{HookedKmd, KmdHook};
 use crate::occasions::{Hits, Occasions};
 use crate::runtime::Machine;
 
-/// What a driver may get wrong, or not know, about a page fault. Its occasions are page faults.
+/// A mistake that a driver may make about a page fault, or a thing that it may not know. Its occasions are page faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InterruptFault {
     /// The packet is not known; a reset of the engine helps: FENCE_INVALID and ENGINE_RESET_REQUIRED (FLT-11).
@@ -46,7 +46,7 @@ impl InterruptFault {
         }
     }
 
-    /// What becomes of a right report.
+    /// Turns a right report into the wrong one.
     fn garble(self, fault: DmaPageFaulted) -> DmaPageFaulted {
         let resets = PageFaultFlags::ENGINE_RESET_REQUIRED | PageFaultFlags::ADAPTER_RESET_REQUIRED;
         let hidden = |reset| DmaPageFaulted {

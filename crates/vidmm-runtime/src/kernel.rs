@@ -1,8 +1,8 @@
 //! Kernels: user work whose result can be judged.
 //!
-//! A kernel reads every page of its inputs and writes every page of its outputs through its process's address space. What it
-//! writes is a function of all that it read and of the kernel, so one wrong page spreads to everything computed from it.
-//! The function is fixed here, in words, for everyone who executes or predicts it:
+//! A kernel reads every page of its inputs and writes every page of its outputs through its process's address space.
+//! Its output is a function of all that it read and of the kernel, so one wrong page spreads to everything computed
+//! from it. The function is fixed here, in words, for everyone who executes or predicts it:
 //!
 //! - All arithmetic is on 64-bit words, modulo 2^64. `mix(a, b)`: `x = (a ^ rotate_left(b, 32)) * 0x9E3779B97F4A7C15`;
 //!   `x ^= x >> 29; x *= 0xBF58476D1CE4E5B9; x ^= x >> 32`; the result is `x + b`.
@@ -15,7 +15,7 @@
 
 use vidmm::GpuVirtualAddress;
 
-/// What fills the pages that a kernel writes.
+/// Content that fills the pages that a kernel writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Content {
     /// All words of a page are equal. Large runs need it: such a page costs the model GPU a few bytes.
@@ -63,10 +63,10 @@ pub struct KernelCommand {
     pub kernel: u64,
     /// How long it runs, in nanoseconds.
     pub nanoseconds: u64,
-    /// What fills its outputs.
+    /// Content that fills its outputs.
     pub content: Content,
-    /// What it reads, in order.
+    /// The ranges that it reads, in order.
     pub inputs: Vec<PageRange>,
-    /// What it writes, in order.
+    /// The ranges that it writes, in order.
     pub outputs: Vec<PageRange>,
 }

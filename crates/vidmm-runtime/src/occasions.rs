@@ -19,7 +19,7 @@ pub enum Hits {
     },
 }
 
-/// Ends faults: from then on none of those that share it hits any more. What went wrong already stays wrong.
+/// Ends faults: from then on none of those that share it hits any more. A mistake that was made already stays.
 #[derive(Clone, Debug, Default)]
 pub struct FaultSwitch(Rc<Cell<Phase>>);
 
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_start_needs_is_no_occasion() {
+    fn calls_of_adapter_start_are_no_occasions() {
         let switch = FaultSwitch::default();
         let mut first = Occasions::new(Hits::Nth(1), &switch);
         assert!(!first.strike_once_started());

@@ -4,7 +4,7 @@ use vidmm::contract::PatchLocation;
 
 use crate::kernel::{Content, Surface};
 
-/// What a client lays into a command buffer, in order.
+/// A step of a command buffer. A client lays steps into it in order.
 ///
 /// Binding is bookkeeping of the core's and the driver's (SPL-02): what a kernel finds through a slot is the address that the
 /// driver patches into its command. Between two split points a slot holds one allocation, or the driver refuses the buffer.
@@ -36,11 +36,12 @@ pub struct BoundKernel {
     pub kernel: u64,
     /// How long it runs, in nanoseconds.
     pub nanoseconds: u64,
-    /// What fills its outputs.
+    /// Content that fills its outputs.
     pub content: Content,
-    /// What it reads, in order.
+    /// The ranges that it reads, in order.
     pub inputs: Vec<BoundRange>,
-    /// What it writes, in order. The elements must be [write operations](vidmm::contract::AllocationListElement).
+    /// The ranges that it writes, in order. The elements must be [write
+    /// operations](vidmm::contract::AllocationListElement).
     pub outputs: Vec<BoundRange>,
 }
 

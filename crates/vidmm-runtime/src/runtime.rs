@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 
 use vidmm::contract::{CpuVirtualAddress, DmaBuffer, EngineFence, Host, Kmd, NotifyInterrupt, PageFaultFlags};
 use vidmm::{
-    AdapterOptions, AllocationId, DeviceId, DeviceInError, GpuVirtualAddress, MemorySegmentGroup, MonitoredFenceId,
-    Nanoseconds, NumberedEvent, Output, PagingQueueId, PhysicalAddress, ProcessId, StartAdapterError, Statistics,
-    TrimFlags, TrimNotificationId, VidMm, Violation,
+    AdapterOptions, GpuVirtualAddress, Nanoseconds, NumberedEvent, Output, PhysicalAddress, StartAdapterError,
+    Statistics, VidMm,
 };
 
 use crate::{Content, CpuView, FaultSwitch, Gpu, GpuEvent, Umd};
@@ -21,60 +20,17 @@ pub struct Machine {
     pub gpu: Box<dyn Gpu>,
     /// The operating system's part.
     pub host: Box<dyn Host>,
-    /// What the CPU sees at the addresses that the host hands out.
+    /// The CPU's view of the addresses that the host hands out.
     pub cpu: Box<dyn CpuView>,
     /// Ends the faults that were put into it.
     pub fault_switch: FaultSwitch,
 }
 
-/// What a client learns from the loop.
+/// News for a client from the loop.
 #[derive(Debug)]
 pub enum Happening {
-    /// A paging queue's fence has reached this value.
-    PagingFenceSignaled {
-        /// The queue.
-        queue: PagingQueueId,
-        /// The value.
-        value: u64,
-    },
-    /// A monitored fence has reached this value.
-    MonitoredFenceSignaled {
-        /// The fence.
-        fence: MonitoredFenceId,
-        /// The value.
-        value: u64,
-    },
-    /// A device is in error.
-    DeviceInError(DeviceInError),
-    /// The adapter is in error.
-    AdapterInError(Violation),
-    /// A device is to trim (RES-40).
-    TrimNotification {
-        /// The registration.
-        notification: TrimNotificationId,
-        /// The device.
-        device: DeviceId,
-        /// Why.
-        flags: TrimFlags,
-        /// How many bytes its process is above its budget.
-        num_bytes_to_trim: u64,
-    },
-    /// A process's budget has changed (RES-53).
-    BudgetChanged {
-        /// The process.
-        process: ProcessId,
-        /// The group.
-        group: MemorySegmentGroup,
-        /// Its budget now, in bytes.
-        budget: u64,
-    },
-    /// An allocation destroyed with SYNCHRONOUS_DESTROY is gone (RES-91).
-    AllocationReclaimed {
-        /// The allocation.
-        allocation: AllocationId,
-    },
-    /// Everything is in system memory: the adapter has lost its power.
-    PoweredDown,
+    /// The manager says this. The loop itself handles the outputs that are for the GPU; clients see all others.
+    Output(Output),
     /// A kernel has read its inputs.
     KernelRead {
         /// Its number.
@@ -84,7 +40,7 @@ pub enum Happening {
     },
     /// A packet has ended.
     PacketEnded {
-        /// What it signalled.
+        /// The fence that it signalled.
         signal: EngineFence,
         /// Whether it was a paging buffer.
         paging: bool,
@@ -95,7 +51,7 @@ pub enum Happening {
     },
     /// A packet was aborted.
     PageFault {
-        /// What it would have signalled.
+        /// The fence that it would have signalled.
         signal: EngineFence,
         /// The address.
         virtual_address: GpuVirtualAddress,
@@ -171,7 +127,7 @@ impl Runtime {
         self.machine.gpu.bytes_decompressed()
     }
 
-    /// What the manager did so far.
+    /// The manager's counters so far.
     pub fn statistics(&self) -> Statistics {
         self.vidmm.statistics()
     }
@@ -189,43 +145,20 @@ impl Runtime {
     /// Hands out what the manager has decided, until it has nothing more to say.
     pub fn pump(&mut self) {
         while let Some(output) = self.vidmm.poll(self.now, &mut *self.machine.kmd, &mut *self.machine.host) {
-            let happening = match output {
-                Output::Submit(packet) => {
-                    self.machine.gpu.submit(self.now, packet);
-                    continue;
+            let (now, gpu) = (self.now, &mut *self.machine.gpu);
+            match output {
+                Output::Submit(packet) => gpu.submit(now, packet),
+                Output::PreemptCommand { engine, preemption_fence_id } => gpu.preempt(now, engine, preemption_fence_id),
+                Output::ResetEngine { engine } => gpu.reset_engine(now, engine),
+                Output::ResetFromTimeout => gpu.reset_from_timeout(now),
+                Output::RestartFromTimeout => gpu.restart_from_timeout(now),
+                for_client => {
+                    if let Output::PoweredDown = for_client {
+                        gpu.lose_power();
+                    }
+                    self.happenings.push_back(Happening::Output(for_client));
                 }
-                Output::PreemptCommand { engine, preemption_fence_id } => {
-                    self.machine.gpu.preempt(self.now, engine, preemption_fence_id);
-                    continue;
-                }
-                Output::ResetEngine { engine } => {
-                    self.machine.gpu.reset_engine(self.now, engine);
-                    continue;
-                }
-                Output::ResetFromTimeout => {
-                    self.machine.gpu.reset_from_timeout(self.now);
-                    continue;
-                }
-                Output::RestartFromTimeout => {
-                    self.machine.gpu.restart_from_timeout(self.now);
-                    continue;
-                }
-                Output::PagingFenceSignaled { queue, value } => Happening::PagingFenceSignaled { queue, value },
-                Output::MonitoredFenceSignaled { fence, value } => Happening::MonitoredFenceSignaled { fence, value },
-                Output::DeviceInError(error) => Happening::DeviceInError(error),
-                Output::AdapterInError(violation) => Happening::AdapterInError(violation),
-                Output::TrimNotification { notification, device, flags, num_bytes_to_trim } => {
-                    Happening::TrimNotification { notification, device, flags, num_bytes_to_trim }
-                }
-                Output::BudgetChanged { process, group, budget } => Happening::BudgetChanged { process, group, budget },
-                Output::AllocationReclaimed { allocation } => Happening::AllocationReclaimed { allocation },
-                Output::PoweredDown => {
-                    self.machine.gpu.lose_power();
-                    Happening::PoweredDown
-                }
-                _ => unreachable!("the core and its runtime are of one version"),
-            };
-            self.happenings.push_back(happening);
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use crate::{
     patching::{CommandStep, UserCommands},
 };
 
-/// What a client asks of an allocation.
+/// A client's wishes for an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AllocationDesc {
     /// Bytes.
@@ -24,7 +24,7 @@ pub struct AllocationDesc {
     pub notify_io_mmu_unmap: bool,
     /// Its priority: larger stays longer (CRE-30). 0 leaves it to the driver.
     pub priority: u32,
-    /// What the CPU may do with it.
+    /// The CPU's access to it.
     pub cpu: CpuAccess,
     /// Where in a segment it had better be.
     pub placement: Placement,
@@ -62,7 +62,7 @@ pub struct Placement {
     pub evict_through_aperture: bool,
 }
 
-/// What the CPU may do with an allocation (2.2).
+/// The CPU's access to an allocation (2.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CpuAccess {
     /// Nothing.

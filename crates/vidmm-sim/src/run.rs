@@ -3,7 +3,7 @@
 use vidmm::contract::{EngineFence, EngineKind};
 use vidmm::{
     AdapterOptions, AllocationId, CheckError, DeviceErrorReason, DeviceInError, Event, GpuVirtualAddress,
-    MemorySegmentGroup, Nanoseconds, NumberedEvent, StartAdapterError,
+    MemorySegmentGroup, Nanoseconds, NumberedEvent, Output, StartAdapterError,
 };
 use vidmm_runtime::{AllocationSegments, Happening, Runtime};
 use vidmm_trace::{ByteSize, Workload};
@@ -303,12 +303,6 @@ impl Run<'_> {
 
     fn take_note(&mut self, happening: Happening, client: &mut Client<'_>) -> Result<(), RunError> {
         match happening {
-            Happening::MonitoredFenceSignaled { fence, value } => {
-                let process = client.fence_signaled(fence, value);
-                if let Some(process) = process.filter(|_| self.findings.is_empty()) {
-                    client.fence_reached(&mut self.runtime, process)?;
-                }
-            }
             Happening::KernelRead { kernel, inputs } => self.judge(kernel as usize, &inputs, client),
             Happening::PacketEnded { signal, paging, started_at, ended_at } => {
                 self.timeline.ran(paging, started_at, ended_at);
@@ -318,22 +312,30 @@ impl Run<'_> {
                     client.kernel_ended(process, submission, ended_at);
                 }
             }
-            Happening::TrimNotification { device, flags, num_bytes_to_trim, .. } if self.findings.is_empty() => {
-                client.trim(&mut self.runtime, device, flags, num_bytes_to_trim)?;
-            }
             // What becomes of the device decides.
             Happening::PageFault { signal, .. } if self.is_survived(signal, client) => {}
             Happening::PageFault { signal, virtual_address, write } => {
                 self.faulted(signal, virtual_address.0, write, client);
             }
-            Happening::AdapterInError(violation) => self.violated(&violation),
-            Happening::DeviceInError(error) if self.findings.is_empty() => self.lost_device(&error, client)?,
-            Happening::DeviceInError(_)
-            | Happening::TrimNotification { .. }
-            | Happening::PagingFenceSignaled { .. }
-            | Happening::BudgetChanged { .. }
-            | Happening::AllocationReclaimed { .. }
-            | Happening::PoweredDown => {}
+            Happening::Output(output) => self.told(output, client)?,
+        }
+        Ok(())
+    }
+
+    fn told(&mut self, output: Output, client: &mut Client<'_>) -> Result<(), RunError> {
+        match output {
+            Output::MonitoredFenceSignaled { fence, value } => {
+                let process = client.fence_signaled(fence, value);
+                if let Some(process) = process.filter(|_| self.findings.is_empty()) {
+                    client.fence_reached(&mut self.runtime, process)?;
+                }
+            }
+            Output::TrimNotification { device, flags, num_bytes_to_trim, .. } if self.findings.is_empty() => {
+                client.trim(&mut self.runtime, device, flags, num_bytes_to_trim)?;
+            }
+            Output::AdapterInError(violation) => self.violated(&violation),
+            Output::DeviceInError(error) if self.findings.is_empty() => self.lost_device(&error, client)?,
+            _ => {}
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use vidmm::{
     AdapterOptions, AllocationId, ContextId, DestroyError, DestroyFlags, DeviceErrorReason, DeviceId, EvictFlags,
     GpuVirtualAddress, MakeResidentFlags, MapGpuVirtualAddress, MemorySegmentGroup, MonitoredFenceId, Nanoseconds,
-    PagingQueueId, ProcessId, Residency, SubmitDesc,
+    Output, PagingQueueId, ProcessId, Residency, SubmitDesc,
 };
 use vidmm_runtime::{AllocationDesc, Content, Happening, KernelCommand, Machine, PageRange, Runtime};
 use vidmm_soft::{CostModel, ModelGpuFaults, RENDER_ENGINE, SoftAdapterConfig};
@@ -123,14 +123,14 @@ fn eight_that_page_do_not_wait_for_one_that_hangs() {
             runtime.advance(Some(next));
             while let Some(happening) = runtime.next_happening() {
                 match happening {
-                    Happening::PagingFenceSignaled { queue, value } => {
+                    Happening::Output(Output::PagingFenceSignaled { queue, value }) => {
                         let pager = pagers.iter_mut().find(|pager| pager.program.queue == queue).expect("it is one's");
                         if let Some((_, since)) = pager.waits.take_if(|(waited, _)| *waited <= value) {
                             longest = longest.max(runtime.now() - since);
                             waits += 1;
                         }
                     }
-                    Happening::DeviceInError(error) => in_error = Some((error, runtime.now() - begun)),
+                    Happening::Output(Output::DeviceInError(error)) => in_error = Some((error, runtime.now() - begun)),
                     _ => {}
                 }
             }
@@ -174,7 +174,7 @@ fn nothing_is_left_of_ten_thousand_devices_in_error() {
         while !is_in_error {
             assert!(runtime.advance(None), "fault {fault} is never found");
             while let Some(happening) = runtime.next_happening() {
-                is_in_error |= matches!(happening, Happening::DeviceInError(error) if error.device == broken.device);
+                is_in_error |= matches!(happening, Happening::Output(Output::DeviceInError(error)) if error.device == broken.device);
             }
         }
         runtime.vidmm().destroy_allocation(allocation, DestroyFlags::empty()).expect("nobody else destroys it");

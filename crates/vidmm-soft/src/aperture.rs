@@ -4,7 +4,7 @@ use vidmm::{PAGE_SIZE, SegmentId};
 
 const PAGES_PER_CHUNK: u64 = 512;
 
-/// What each page of the aperture segment shows. A page that nothing was ever shown at cannot be accessed.
+/// The memory behind each page of the aperture segment. A page that nothing was ever shown at cannot be accessed.
 #[derive(Debug)]
 pub struct Aperture {
     segment: SegmentId,

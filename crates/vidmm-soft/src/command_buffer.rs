@@ -11,9 +11,9 @@ use crate::physical_addresses::UNPATCHED_ADDRESS;
 
 /// Lays out commands, and keeps the list of what is to be patched in them.
 ///
-/// After every split point the state is programmed again (SPL-06), and a kernel binds its slots again, which lets the core move
-/// what is in them (SPL-08). What stays bound and is not used keeps its place. Until they are patched the addresses of kernels
-/// are [`UNPATCHED_ADDRESS`].
+/// After every split point the state is programmed again (SPL-06), and a kernel binds its slots again, which lets the
+/// core move what is in them (SPL-08). An allocation that stays bound and is not used keeps its place. Until they are
+/// patched the addresses of kernels are [`UNPATCHED_ADDRESS`].
 #[derive(Debug)]
 pub struct CommandBuffer {
     commands: Vec<u8>,
@@ -43,7 +43,7 @@ impl CommandBuffer {
         buffer
     }
 
-    /// What [`CommandStep`] says.
+    /// Adds the step that [`CommandStep`] describes.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! What the adapter of the reference driver looks like.
+//! The configuration of the reference driver's adapter.
 
 use vidmm::contract::{AddressingModel, WddmVersion};
 use vidmm::{PAGE_SIZE, PageSize, SegmentId};
@@ -69,7 +69,7 @@ pub struct SoftAdapterConfig {
     pub dependent_engines: Vec<Vec<u32>>,
 }
 
-/// What a further physical adapter of a link looks like.
+/// The configuration of a further physical adapter of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkedAdapterConfig {
     /// Bytes of its local memory; a multiple of the first adapter's `page_size`, 0 if it has none.

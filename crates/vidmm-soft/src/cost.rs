@@ -6,7 +6,7 @@ use vidmm_runtime::mixed;
 
 use crate::encoding::Command;
 
-/// What commands cost in virtual time. Kernels bring their own duration.
+/// The cost of commands in virtual time. Kernels bring their own duration.
 ///
 /// Engines do not compete: two transfers at once take as long as one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

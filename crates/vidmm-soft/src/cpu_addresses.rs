@@ -1,4 +1,4 @@
-//! What the CPU sees: addresses that the host hands out, and the memory behind them.
+//! The CPU's view: addresses that the host hands out, and the memory behind them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! What commands do to memory, without the time that they take.
+//! The effect of commands on memory, without the time that they take.
 //!
 //! A command is executed in two halves. It reads when it begins and writes when it ends. Two commands that overlap in time
 //! and use the same memory, which the manager should have kept apart, therefore see each other's old bytes: the error shows
@@ -20,7 +20,7 @@ use crate::surface::{Surfaces, page_key};
 use crate::tlb::{Access, PageFault};
 use crate::translation::{AddressSpace, Translation};
 
-/// What the model GPU has done so far.
+/// The model GPU's counters so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ModelGpuCounters {
     /// Pages that kernels read.
@@ -129,7 +129,7 @@ impl Device {
         Self { translation, memories, surfaces, faults, counters }
     }
 
-    /// What was done so far.
+    /// The counters so far.
     pub fn counters(&self) -> ModelGpuCounters {
         ModelGpuCounters {
             tlb_fills: self.translation.tlb_fills(),
@@ -210,7 +210,7 @@ impl Device {
     /// A command that does not end: half of what it would have written is there, as with a GPU that is stopped at some moment.
     pub fn abandon(&mut self, mut space: Option<AddressSpace>, begun: Begun) {
         let counters = self.counters;
-        // What cannot be accessed is not written: its engine is being reset anyway.
+        // Pages that cannot be accessed are not written: their engine is being reset anyway.
         let _ = self.finish(&mut space, begun.first_half());
         self.counters = counters;
     }
@@ -275,7 +275,7 @@ impl Device {
         self.translate(space, access)
     }
 
-    /// What `runs` hold.
+    /// The content of `runs`.
     fn read(&mut self, runs: &[PhysicalRun]) -> Result<PageContents, Abort> {
         let memory = self.memories.lock();
         let mut contents = PageContents::default();

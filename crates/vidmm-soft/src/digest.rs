@@ -10,7 +10,7 @@ pub type PageWords = [u64; WORDS_PER_PAGE];
 
 const MULTIPLIER: u64 = 0xD6E8_FEB8_6659_FD93;
 
-/// What each word of a ramp page is more than the word before it.
+/// The difference between a word of a ramp page and the word before it.
 pub const RAMP_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The weight of each word in the digest: `MULTIPLIER` to the power of `511 - i`.

@@ -42,9 +42,9 @@ const PRIORITY_NORMAL: u32 = 0x7800_0000;
 /// commands of [`max_entries_per_command`](SoftAdapterConfig::max_entries_per_command), a flush is one, and everything else is
 /// cut into parts of [`max_command_bytes`](SoftAdapterConfig::max_command_bytes).
 ///
-/// What the GPU holds compressed is made plain before it leaves the GPU: by a notification of eviction (NTF-01), and part for
-/// part before a transfer to system memory. A fill begins the same way, so that no mark of lost content is left, and so does the
-/// discarding of content.
+/// The driver makes plain, before it leaves the GPU, what the GPU holds compressed: by a notification of eviction
+/// (NTF-01), and part for part before a transfer to system memory. A fill begins the same way, so that no mark of lost
+/// content is left, and so does the discarding of content.
 ///
 /// Without GPU virtual addresses it translates command buffers of kernels: [`render`](Kmd::render) copies whole commands, one to
 /// one, and refuses what could reach memory that the allocation list does not name.
@@ -62,7 +62,7 @@ pub struct SoftKmd {
     notifications_asked: u32,
 }
 
-/// What the driver knows of an allocation.
+/// The driver's record of an allocation.
 #[derive(Clone, Copy, Debug)]
 struct Allocation {
     /// In bytes.
@@ -312,7 +312,7 @@ impl SoftKmd {
         })
     }
 
-    /// The chunk becomes plain where the window shows it. What the GPU cached of the window's addresses is of an earlier
+    /// The chunk becomes plain where the window shows it. The GPU's cache of the window's addresses is of an earlier
     /// window: with page tables the core flushes it, behind an IOMMU only the driver can.
     fn notify_eviction(&self, op: &NotifyAlloc, index: u64) -> Option<Command> {
         let chunk = AllocationRange {
@@ -328,7 +328,7 @@ impl SoftKmd {
         }
     }
 
-    /// What the GPU cached of the IOMMU is forgotten; a GPU with page tables cached nothing of it. A notification that names no
+    /// The GPU forgets its cached mappings of the IOMMU; a GPU with page tables has none. A notification that names no
     /// process, as the revision of August 2024 has them, does not tell where the allocation is mapped (NTF-06): then everything
     /// is forgotten.
     fn notify_io_mmu_unmap(&self, op: &NotifyAlloc, index: u64) -> Option<FlushRange> {

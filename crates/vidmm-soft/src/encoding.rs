@@ -19,7 +19,7 @@
 //! the key of page `p` of surface `n` is `mix(n + 1, p) | 1`. So no word of a compressed page is what it was, a page whose
 //! words are equal stays one, and a page that is decompressed as another becomes neither.
 //!
-//! What a kernel writes to a range with a surface is compressed and marked; what it reads from one is decompressed on the way
+//! A kernel's output to a range with a surface is compressed and marked; its input from one is decompressed on the way
 //! where it is marked. [`Decompress`] makes marked pages plain in memory. Nothing else looks at marks, or changes them.
 //!
 //! # Addresses

@@ -17,7 +17,7 @@ pub const NEVER: Nanoseconds = Nanoseconds::MAX;
 #[derive(Debug, Default)]
 pub struct Engine {
     queue: VecDeque<Queued>,
-    /// What it does now, and when that ends.
+    /// Its activity, and when that ends.
     pub state: State,
     /// The address space of its commands. It outlives the packet that set it.
     pub space: Option<AddressSpace>,
@@ -45,7 +45,7 @@ struct Preemption {
     requested_at: Nanoseconds,
 }
 
-/// What an engine does.
+/// An engine's activity.
 #[derive(Debug, Default)]
 pub enum State {
     /// Nothing: there is no packet, or it waits.
@@ -85,11 +85,11 @@ pub enum State {
 pub struct Running {
     /// The packet.
     pub packet: Packet,
-    /// What is left of its commands.
+    /// The rest of its commands.
     pub commands: VecDeque<Result<Command, DecodeError>>,
     /// When it began.
     pub started_at: Nanoseconds,
-    /// What befalls it.
+    /// The fault that befalls it.
     pub mishap: Option<Mishap>,
 }
 

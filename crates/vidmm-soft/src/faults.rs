@@ -1,4 +1,4 @@
-//! What can go wrong in the model GPU and its host on purpose.
+//! Faults of the model GPU and its host that can be made on purpose.
 
 use vidmm::GpuVirtualAddress;
 use vidmm_runtime::Occasions;
@@ -33,7 +33,7 @@ pub struct PacketHits {
     pub occasions: Occasions,
 }
 
-/// What becomes of a packet that is hit.
+/// The fate of a packet that is hit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mishap {
     /// It never ends.
@@ -43,7 +43,7 @@ pub enum Mishap {
 }
 
 impl ModelGpuFaults {
-    /// What befalls the packet that `engine` begins.
+    /// The fault that befalls the packet that `engine` begins.
     pub(crate) fn mishap(&mut self, engine: u32) -> Option<Mishap> {
         let is_hit = |packets: &mut Vec<PacketHits>| {
             let mut is_hit = false;

@@ -19,7 +19,7 @@ use crate::translation::Translation;
 
 /// A GPU that executes the [`encoding`](crate::encoding) on real content, in virtual time.
 ///
-/// What happens at one time happens in the order of the engines' ordinals, so that two runs are equal.
+/// Events at one time happen in the order of the engines' ordinals, so that two runs are equal.
 ///
 /// A packet is aborted when an address cannot be accessed or a command means nothing: nothing more of it runs, its fence counts
 /// as signalled for those who wait for it (FLT-11), and its engine has stopped until it is reset. The GPU raises an interrupt
@@ -54,7 +54,7 @@ enum Power {
     Restarting(Nanoseconds),
 }
 
-/// What can be next to do.
+/// The next thing to do.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Step {
     /// All engines together: a reset or a restart ends.
@@ -89,7 +89,7 @@ impl ModelGpu {
         }
     }
 
-    /// What the GPU has done so far.
+    /// The GPU's counters so far.
     pub fn counters(&self) -> ModelGpuCounters {
         self.device.counters()
     }

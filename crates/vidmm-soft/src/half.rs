@@ -1,4 +1,4 @@
-//! What a command has written when it is stopped half-way: the first half of its pages or entries.
+//! The part that a command has written when it is stopped half-way: the first half of its pages or entries.
 
 use vidmm::PAGE_SIZE;
 use vidmm_runtime::{KernelCommand, PageRange};
@@ -36,7 +36,7 @@ impl Begun {
     }
 }
 
-/// Half of some pages, in bytes. What is no multiple of a page stays so, and is refused like the whole.
+/// Half of some pages, in bytes. A size that is no multiple of a page stays so, and is refused like the whole.
 fn half(bytes: u64) -> u64 {
     bytes / PAGE_SIZE / 2 * PAGE_SIZE + bytes % PAGE_SIZE
 }

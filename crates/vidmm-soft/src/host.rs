@@ -67,7 +67,7 @@ impl SoftHost {
         &self.io_mmu
     }
 
-    /// What the CPU sees.
+    /// The CPU's view of memory.
     pub fn cpu_addresses(&self) -> &CpuAddresses {
         &self.cpu_addresses
     }
@@ -144,7 +144,7 @@ impl Host for SoftHost {
         self.total_system_memory
     }
 
-    /// What breaks the contract is noted as one of the IOMMU's [`misuses`](IoMmu::misuses).
+    /// A breach of the contract is noted as one of the IOMMU's [`misuses`](IoMmu::misuses).
     fn map_io_mmu(
         &mut self,
         domain: IoMmuDomain,
@@ -160,7 +160,7 @@ impl Host for SoftHost {
         self.io_mmu.map(domain, virtual_address, system_address.offset, size, read_only);
     }
 
-    /// What breaks the contract is noted as one of the IOMMU's [`misuses`](IoMmu::misuses).
+    /// A breach of the contract is noted as one of the IOMMU's [`misuses`](IoMmu::misuses).
     fn unmap_io_mmu(&mut self, domain: IoMmuDomain, virtual_address: GpuVirtualAddress, size: u64) {
         self.io_mmu.unmap(domain, virtual_address, size);
     }

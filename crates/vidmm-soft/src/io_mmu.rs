@@ -8,7 +8,7 @@ use vidmm::{GpuVirtualAddress, PAGE_SIZE, PhysicalAddress, SegmentId};
 
 /// The IOMMU's mappings (U-17): a handle that the GPU and the host share.
 ///
-/// What the host does wrong is noted, and otherwise ignored: see [`misuses`](Self::misuses).
+/// A host's mistakes are noted, and otherwise ignored: see [`misuses`](Self::misuses).
 #[derive(Clone, Debug, Default)]
 pub struct IoMmu(Arc<Mutex<Table>>);
 
@@ -43,7 +43,7 @@ impl IoMmuMapping {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{kind}: {size} bytes at {virtual_address} of {domain:?}")]
 pub struct IoMmuMisuse {
-    /// What is wrong.
+    /// The mistake.
     pub kind: IoMmuMisuseKind,
     /// The domain.
     pub domain: IoMmuDomain,
@@ -53,7 +53,7 @@ pub struct IoMmuMisuse {
     pub size: u64,
 }
 
-/// What is wrong with a call.
+/// A mistake in a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IoMmuMisuseKind {
     /// A range is mapped of which a part is mapped already.
@@ -92,7 +92,7 @@ impl IoMmu {
         Some(PhysicalAddress { segment: SegmentId::SYSTEM, offset })
     }
 
-    /// What the host did wrong so far, in order.
+    /// The host's mistakes so far, in order.
     pub fn misuses(&self) -> Vec<IoMmuMisuse> {
         self.lock().misuses.clone()
     }

@@ -1,4 +1,4 @@
-//! What the GPU remembers of the IOMMU's mappings.
+//! The GPU's cache of the IOMMU's mappings.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ impl IoMmuCache {
     ///
     /// # Errors
     ///
-    /// The first page that is neither cached nor mapped. What was translated before it is cached all the same.
+    /// The first page that is neither cached nor mapped. Pages that were translated before it are cached all the same.
     pub fn translate(
         &mut self,
         memory: &PhysicalMemory<'_>,

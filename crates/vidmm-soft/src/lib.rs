@@ -11,13 +11,13 @@
 //! - [`SoftHost`], the system memory that allocations are kept in while they are not in local memory, and the host's side of
 //!   the [`IoMmu`].
 //!
-//! What is modelled: engines that run side by side and wait for each other's fences, the page-table layouts of
+//! The model has: engines that run side by side and wait for each other's fences, the page-table layouts of
 //! [`SoftAdapterConfig`], 4 KiB and 64 KiB pages, dual level-1 entries, a TLB for each process that may or may not cache
 //! invalid entries, read-only and zero entries, the aperture, an IOMMU behind a cache of the device's own, physical addresses
 //! and engine state that other work on the GPU clobbers, compression, what things cost ([`CostModel`]), and what goes wrong: faults that stop an engine, kernels that never end, preemption between
 //! packets, resets of one engine and of the adapter, and errors made on purpose ([`ModelGpuFaults`]).
 //!
-//! What is not: preemption inside a packet, CPU access, large pages, and engines that slow each other down.
+//! It does not have: preemption inside a packet, CPU access, large pages, and engines that slow each other down.
 
 mod aperture;
 mod command_buffer;

@@ -65,7 +65,7 @@ impl Mmu {
     ///
     /// # Errors
     ///
-    /// The first page that cannot be accessed. What was translated before it is cached all the same.
+    /// The first page that cannot be accessed. Pages that were translated before it are cached all the same.
     pub fn translate(
         &mut self,
         memory: &PhysicalMemory<'_>,
@@ -102,7 +102,7 @@ struct Walker<'a> {
     leaf: Option<LeafTables>,
 }
 
-/// What the level-1 entry of an address says: where its leaf tables are.
+/// The level-1 entry of an address, decoded: where its leaf tables are.
 #[derive(Clone, Copy)]
 struct LeafTables {
     number: u64,
@@ -180,7 +180,7 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// What an entry that points to no table maps: zeros or nothing.
+/// The mapping of an entry that points to no table: zeros or nothing.
 fn unmapped(entry: HardwareEntry) -> HardwareEntry {
     if entry.is_zero() { HardwareEntry::ZERO } else { HardwareEntry::INVALID }
 }

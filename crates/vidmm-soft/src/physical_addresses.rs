@@ -31,7 +31,7 @@ impl PhysicalAddressMap {
         }
     }
 
-    /// What engines call `place`; [`UNPATCHED_ADDRESS`] outside of all memories.
+    /// The engines' address of `place`; [`UNPATCHED_ADDRESS`] outside of all memories.
     pub fn address(&self, place: PhysicalAddress) -> GpuVirtualAddress {
         let memory = [self.aperture(), self.local(), self.system()].into_iter().find(|m| m.segment == place.segment);
         let inside = memory.filter(|memory| place.offset < memory.bytes);
@@ -60,7 +60,7 @@ impl PhysicalAddressMap {
         Ok(())
     }
 
-    /// What is at page `page` of address, and how many pages of the same memory begin there.
+    /// The memory at page `page` of address, and how many pages of the same memory begin there.
     pub fn place(&self, page: u64) -> Option<(Place, u64)> {
         [self.local(), self.aperture(), self.system()].into_iter().find_map(|memory| {
             let inside = page.checked_sub(memory.base / PAGE_SIZE)?;

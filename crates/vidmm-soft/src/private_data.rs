@@ -1,4 +1,4 @@
-//! What the two halves of the driver tell each other about an allocation.
+//! The private data by which the two halves of the driver tell each other about an allocation.
 
 use vidmm::contract::{AllocationFlags, AllocationFlags2, CreateAllocationError, Direction, SegmentBankPreference};
 use vidmm_runtime::{AllocationSegments, Placement};

@@ -1,4 +1,4 @@
-//! What an engine of an adapter without GPU virtual addresses is programmed with, and when it is lost.
+//! The programmed state of an engine of an adapter without GPU virtual addresses, and when it is lost.
 
 use std::collections::BTreeMap;
 

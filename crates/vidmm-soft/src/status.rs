@@ -8,7 +8,7 @@ const ILLEGAL_COMMAND: u32 = 2;
 const WRITE: u32 = 1 << 0;
 const IO_MMU: u32 = 1 << 1;
 
-/// What the registers hold after an engine has stopped.
+/// The content of the registers after an engine has stopped.
 ///
 /// They are 44 bytes, little-endian and without gaps:
 ///
@@ -24,7 +24,7 @@ const IO_MMU: u32 = 1 << 1;
 /// | 40 | 4 | the error code, as [`FaultErrorCode`] has it |
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StatusRegisters {
-    /// What happened.
+    /// The kind of event.
     pub kind: StatusKind,
     /// The engine that has stopped.
     pub engine: u32,
@@ -56,7 +56,7 @@ impl StatusRegisters {
     /// The bytes of the registers.
     pub const SIZE: usize = 44;
 
-    /// What the registers read as.
+    /// The bytes that the registers read as.
     pub fn to_bytes(self) -> Vec<u8> {
         let (kind, address, process, flags, level, code) = match self.kind {
             StatusKind::PageFault { virtual_address, write, io_mmu, page_table_level, process } => {
@@ -73,7 +73,7 @@ impl StatusRegisters {
         bytes
     }
 
-    /// What `bytes` say; `None` if these registers never read so.
+    /// Decodes `bytes`; `None` if these registers never read so.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::SIZE] = bytes.try_into().ok()?;
         let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));

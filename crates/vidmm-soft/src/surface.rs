@@ -9,7 +9,7 @@ use vidmm_runtime::Surface;
 
 use crate::digest::mix;
 
-/// What the words of page `page` of surface `number` are combined with when they are compressed.
+/// The key that the words of page `page` of surface `number` are combined with when they are compressed.
 pub fn page_key(number: u32, page: u64) -> u64 {
     mix(u64::from(number) + 1, page) | 1
 }

@@ -1,4 +1,4 @@
-//! What the GPU remembers of how addresses are translated, by page tables or by the IOMMU.
+//! The TLB: how the GPU remembers the translation of addresses, by page tables or by the IOMMU.
 //!
 //! This TLB is *endless*: it never forgets by itself, only when it is told to. A real one forgets by chance, and so a missing
 //! flush goes unnoticed most of the time; here it always shows, as bytes of the page that was there before.
@@ -126,7 +126,7 @@ impl Tlb {
     ///
     /// # Errors
     ///
-    /// The first page that cannot be accessed. What was translated before it is cached all the same.
+    /// The first page that cannot be accessed. Pages that were translated before it are cached all the same.
     pub fn translate(
         &mut self,
         memory: &PhysicalMemory<'_>,
@@ -191,7 +191,7 @@ impl TlbChunk {
         Self(Box::new([const { Slot::Empty }; SLOTS_PER_CHUNK]))
     }
 
-    /// What is cached of `page`.
+    /// The cached translation of `page`.
     #[inline]
     fn lookup(&self, page: u64) -> Option<Cached> {
         match &self.0[slot_in_chunk(page)] {

@@ -16,9 +16,9 @@ use crate::tlb::{Access, PageFault};
 /// The address space that an engine's commands run in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AddressSpace {
-    /// What page tables map.
+    /// Mappings by page tables.
     PageTables(SetRootPageTable),
-    /// What the IOMMU maps for a process.
+    /// Mappings of a process by the IOMMU.
     IoMmu(KmdProcessHandle),
     /// Physical addresses, of a context.
     Physical(SetContext),
@@ -109,7 +109,7 @@ impl Translation {
     ///
     /// # Errors
     ///
-    /// The first page that cannot be accessed. What was translated before it is cached all the same.
+    /// The first page that cannot be accessed. Pages that were translated before it are cached all the same.
     pub fn translate(
         &mut self,
         memory: &PhysicalMemory<'_>,

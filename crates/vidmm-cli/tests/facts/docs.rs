@@ -1,5 +1,6 @@
-//! What the documents show was printed by the program: a block of text that follows the comment `<!-- vidmm run FILE -->`
-//! is what that command prints. `UPDATE_EXPECTED=1 cargo test -p vidmm-cli --test facts docs` prints it again.
+//! The runs that documents show were printed by the program: a block of text that follows the comment `<!-- vidmm run
+//! FILE -->` is what that command prints. `UPDATE_EXPECTED=1 cargo test -p vidmm-cli --test facts docs` prints it
+//! again.
 
 use std::{fs, path::PathBuf};
 

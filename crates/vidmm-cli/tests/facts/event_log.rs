@@ -99,7 +99,7 @@ fn logs_of_steps_hold() {
     scenarios.iter().for_each(|scenario| log_holds(scenario, &[scenario]));
 }
 
-/// P51: what a driver says that it has written is in the log as well, and is too much.
+/// P51: the size that a driver says it has written is in the log as well, and is too much.
 #[test]
 fn the_log_has_the_overrun() {
     let findings = findings_in_log(OVERRUN, &[OVERRUN]);

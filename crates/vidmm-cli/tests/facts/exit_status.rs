@@ -7,7 +7,7 @@ use crate::common::{Run, Scratch, replay_command, shell, short_scenarios, vidmm_
 use vidmm::Event;
 use vidmm_trace::LogReader;
 
-/// What a run with a wrong page says about it.
+/// The message of a run with a wrong page.
 #[derive(Debug, PartialEq, Eq)]
 struct Shown {
     page: u64,

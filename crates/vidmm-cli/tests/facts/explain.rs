@@ -32,7 +32,7 @@ fn is_as_expected(name: &str, text: &str) {
 }
 
 #[test]
-fn who_left_and_came_back_is_told_with_who_took_its_room() {
+fn an_eviction_and_a_return_are_told_with_the_allocation_that_took_the_room() {
     is_as_expected("explain-demotion.txt", &explained("scenarios/notification/p21-demotion.toml", "allocation 0"));
 }
 
@@ -42,13 +42,13 @@ fn why_a_texture_was_moved_is_told() {
 }
 
 #[test]
-fn what_ends_a_portion_is_told() {
+fn the_end_of_a_portion_is_told_with_its_reason() {
     let text = explained("scenarios/splitting/p34-slot-replaced.toml", "1");
     assert!(text.contains("It did not fit beside what portion 1 of DMA buffer 1"), "{text}");
 }
 
 #[test]
-fn what_repeats_is_told_once() {
+fn repetitions_are_told_once() {
     let text = explained("scenarios/cyclic.toml", "3");
     assert!(text.contains(" more times, up to event "), "{text}");
     let asked = text.matches("asked for it to be resident").count();
@@ -67,7 +67,7 @@ fn an_unknown_name_is_refused_with_those_that_there_are() {
 }
 
 #[test]
-fn what_is_no_log_is_refused() {
+fn a_file_that_is_no_log_is_refused() {
     let scratch = Scratch::new();
     let missing = explain(&scratch.path("nothing.jsonl"), "0").expect(2);
     assert!(missing.stderr.contains("cannot read"), "{missing}");

@@ -1,5 +1,5 @@
-//! What goes wrong, from outside: who is innocent reads right pages whatever is made to go wrong, and what nobody expected is a
-//! finding.
+//! Faults, from outside: an innocent process reads right pages whatever is made to go wrong, and an unexpected fault is
+//! a finding.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ fn run(text: &str) -> Run {
     vidmm_run(&[&scratch.file("scenario.toml", text)])
 }
 
-/// What a run of the desktop that recovers comes to with other faults, but for how often devices are in error.
+/// The figures of the desktop that recovers, with other faults, but for how often devices are in error.
 fn desktop_with(fault: &str) -> serde_json::Value {
     let scratch = Scratch::new();
     let figures = scratch.path("figures.json");
@@ -96,7 +96,7 @@ fn a_device_in_error_is_told_of_with_all_that_was_going_on() {
 }
 
 #[test]
-fn what_a_scenario_says_of_faults_is_checked() {
+fn the_faults_of_a_scenario_are_checked() {
     let wrong = [
         (
             "faults/p43-not-resident.toml",

@@ -1,4 +1,4 @@
-//! What it saves that a client gives up the buffers that it is done with: no manager could copy much less.
+//! The savings when a client gives up the buffers that it no longer uses: no manager could copy much less.
 //!
 //! The recorded traces are not part of the repository. The tests look for them in the folder that `VIDMM_TRACES` names, or else
 //! in `../shared/traces` beside the workspace, and do without them where they are absent.
@@ -113,7 +113,7 @@ fn least_bytes(workload: &Workload, local_memory: u64) -> u64 {
 }
 
 #[test]
-fn who_gives_up_the_dead_has_an_eighth_more_copied_than_must_be_at_most() {
+fn giving_up_dead_buffers_copies_an_eighth_more_than_must_be_at_most() {
     let scratch = Scratch::new();
     for subject in Subject::all(&scratch) {
         for lifetimes in ["destroy", "offer"] {
@@ -140,7 +140,7 @@ fn nothing_is_copied_out_that_is_not_wanted_again() {
 }
 
 #[test]
-fn who_ignores_lifetimes_has_the_dead_copied_out() {
+fn ignoring_lifetimes_copies_dead_buffers_out() {
     let scratch = Scratch::new();
     for subject in Subject::all(&scratch) {
         for residency in ["each-kernel", "kept"] {
@@ -152,7 +152,7 @@ fn who_ignores_lifetimes_has_the_dead_copied_out() {
 
 #[test]
 fn lifetimes_save_most_copies_of_a_recorded_training_iteration() {
-    // Nobody could do with less than 0.255 of them in half of the memory: that is `least_bytes`.
+    // No manager could do with less than 0.255 of them in half of the memory: that is `least_bytes`.
     for (share, at_most) in [("50%", 0.27), ("65%", 0.2), ("75%", 0.15)] {
         for subject in ["g10_bert_base_256.txt", "g10_vit_256.txt"].into_iter().filter_map(Subject::trace) {
             let without = subject.run(share, "ignore", "each-kernel").sum() as f64;

@@ -8,6 +8,7 @@ mod docs;
 mod event_log;
 mod exit_status;
 mod explain;
+mod fact_numbers;
 mod faults;
 mod found;
 mod lifetimes;

@@ -185,7 +185,7 @@ fn a_kernel_that_does_not_fault_as_expected_is_a_finding() {
 }
 
 #[test]
-fn what_never_ends_is_a_finding() {
+fn work_that_never_ends_is_a_finding() {
     let held = "[[step]]\ncreate-fence = \"gate\"\n[[step]]\nkernel = \"K\"\nafter = \"gate\"\n";
     for wait in ["idle", "K"] {
         let run = steps(&format!("{held}[[step]]\nwait = \"{wait}\"\n"), &[]).expect(1);

@@ -23,7 +23,7 @@ const WORKLOADS: [(&str, u64); 4] = [
     ),
 ];
 
-/// What `[adapter]` has beside the memory.
+/// The lines of `[adapter]` beside the memory.
 const MACHINES: [&str; 8] = [
     "page-size = \"64 KiB\"",
     "page-size = \"64 KiB\"\ndual-pte = false",

@@ -36,7 +36,7 @@ fn a_process_may_be_killed_at_any_of_fifty_moments_of_paging() {
 }
 
 #[test]
-fn what_is_not_saved_before_a_power_down_is_found() {
+fn content_that_is_not_saved_before_a_power_down_is_found() {
     let run = vidmm_run(&["scenarios/residency/p60-power.toml", "--faults", "drop-page-out"]).expect(1);
     assert!(run.stdout.contains("a wrong page"), "{run}");
 }
@@ -101,7 +101,7 @@ fn answers_that_were_not_expected_are_findings() {
 }
 
 #[test]
-fn what_the_cpu_does_needs_a_lock() {
+fn cpu_access_needs_a_lock() {
     let text = "[[step]]\ncreate-allocation = \"A\"\nsize = 1\ncpu = \"visible\"\n[[step]]\ncpu-write = \"A\"\n";
     let run = steps(text).expect(1);
     assert!(run.stdout.contains("A is not locked; write a step with `lock = \"A\"`"), "{run}");

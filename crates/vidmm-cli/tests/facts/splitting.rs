@@ -63,7 +63,7 @@ fn each_portion_ends_at_the_first_allocation_that_does_not_fit() {
 }
 
 #[test]
-fn what_stays_bound_keeps_its_address() {
+fn bound_allocations_keep_their_address() {
     let addresses: Vec<String> = portions("p36-bound-means-fixed", &[])
         .iter()
         .flat_map(|row| row["slots"].as_array().expect("a list").clone())

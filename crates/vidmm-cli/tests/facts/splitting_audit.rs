@@ -18,7 +18,7 @@ fn log_of(scenario: &str) -> Vec<NumberedEvent> {
     LogReader::new(file).expect("it is a log").map(|event| event.expect("it is whole")).collect()
 }
 
-/// What the audit finds: the names of invariants, with what is said.
+/// The audit's findings: the names of invariants, with what is said.
 fn findings(events: &[NumberedEvent]) -> Vec<String> {
     let mut audit = Audit::new();
     events.iter().for_each(|event| audit.event(event));
@@ -53,7 +53,7 @@ fn right_logs_hold() {
 }
 
 #[test]
-fn what_stays_bound_and_moves_is_found() {
+fn a_bound_allocation_that_moves_is_found() {
     is_found("p36-bound-means-fixed", 1, "I11", |event| match event {
         Event::Portion { bindings, .. } => {
             bindings.iter_mut().filter(|b| b.fixed).map(|b| b.address.offset += 4096).count() > 0
@@ -63,7 +63,7 @@ fn what_stays_bound_and_moves_is_found() {
 }
 
 #[test]
-fn what_is_bound_and_not_required_is_found() {
+fn a_bound_allocation_that_is_not_required_is_found() {
     is_found("p36-bound-means-fixed", 1, "I11", |event| match event {
         Event::Portion { bindings, .. } => bindings.pop().is_some(),
         _ => false,
@@ -153,7 +153,7 @@ fn a_portion_of_another_between_two_is_found() {
 }
 
 #[test]
-fn what_is_kept_and_taken_out_is_found() {
+fn a_kept_allocation_that_is_taken_out_is_found() {
     let events = log_of("scenarios/splitting/p36-bound-means-fixed.toml");
     let k = events.iter().find_map(|numbered| match &numbered.event {
         Event::Portion { bindings, .. } => bindings.iter().find(|b| b.fixed).and_then(|b| b.allocation),

@@ -118,7 +118,7 @@ fn without_its_trace_a_scenario_is_skipped() {
 
 /// A scenario that shows how a mistake is found must find it, with these words.
 #[test]
-fn what_is_to_be_shown_must_be_found() {
+fn a_problem_to_be_shown_must_be_found() {
     let scratch = Scratch::new();
     let right = swept(&scratch.file("right.toml", format!("shows = \"anything\"\n{WORKLOAD}")), "1..2").expect(1);
     assert!(right.stdout.contains("nothing was found, but `anything` must be"), "{right}");
@@ -130,7 +130,7 @@ fn what_is_to_be_shown_must_be_found() {
 }
 
 #[test]
-fn what_is_about_one_run_is_refused() {
+fn options_of_one_run_are_refused() {
     for arguments in [
         &["scenarios/training.toml", "--seeds", "1..2", "--seed", "1"][..],
         &["scenarios/training.toml", "--seeds", "1..2", "--events", "log.jsonl"],

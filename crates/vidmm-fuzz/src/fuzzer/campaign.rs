@@ -24,7 +24,7 @@ pub enum Until {
 /// An input that failed.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// What the panic said.
+    /// The panic's message.
     pub said: String,
     /// The file in the corpus that holds it, made small.
     pub file: PathBuf,

@@ -7,7 +7,7 @@ use crate::Target;
 
 thread_local! {
     static IS_EXECUTING: Cell<bool> = const { Cell::new(false) };
-    /// What the last panic said.
+    /// The message of the last panic.
     static SAID: RefCell<String> = const { RefCell::new(String::new()) };
 }
 

@@ -37,13 +37,13 @@ mod tests {
     use super::shrink;
 
     #[test]
-    fn what_does_not_matter_is_left_out() {
+    fn bytes_that_do_not_matter_are_left_out() {
         let fails = |input: &[u8]| input.windows(2).any(|pair| pair == b"x3");
         assert_eq!(shrink(b"some text with x3 and more", fails), b"x3");
     }
 
     #[test]
-    fn what_may_be_anything_is_made_0() {
+    fn bytes_that_may_be_anything_are_made_0() {
         let fails = |input: &[u8]| input.len() >= 3 && input.contains(&b'x');
         let mut small = shrink(b"an x among others", fails);
         small.sort();

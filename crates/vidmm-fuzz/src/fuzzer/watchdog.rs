@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use cpu_time::ProcessTime;
 
-/// How much time of the CPU an execution may take: on a busy machine the clock says nothing. What other threads of the process take
-/// counts, too.
+/// How much time of the CPU an execution may take: on a busy machine the clock says nothing. The time of other threads
+/// of the process counts, too.
 pub const LONGEST: Duration = Duration::from_secs(15);
 
-/// What is being executed, and since when.
+/// The input that is being executed, and since when.
 type Current = Arc<Mutex<Option<(ProcessTime, Vec<u8>)>>>;
 
 /// Watches executions from a thread of its own.

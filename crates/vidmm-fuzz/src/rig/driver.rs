@@ -20,9 +20,9 @@ pub struct Driver<'d> {
     choices: Choices<'d>,
     /// Whether it answers what it likes.
     pub is_wild: bool,
-    /// What it answers for the size of the paging process's addresses.
+    /// Its answer for the size of the paging process's addresses.
     pub paging_va_mib: Option<u32>,
-    /// What the next allocation is.
+    /// Its answer for the next allocation.
     pub next_allocation: Option<AllocationInfo>,
     /// Handles of objects that were created and not destroyed.
     pub live: BTreeSet<u64>,
@@ -265,7 +265,7 @@ impl Kmd for Driver<'_> {
         assert_eq!(patch.dma_buffer.len() as u32, end - start, "PAT-10: a portion is what is submitted of it");
         for location in &patch.patch_location_list[first as usize..][..len as usize] {
             if patch.allocation_list[location.allocation_index as usize].allocation.is_some() {
-                // What the list names must be inside the portion: the core has checked it.
+                // The patch location must be inside the portion: the core has checked it.
                 patch.dma_buffer[(location.patch_offset - start) as usize..][..8].fill(2);
             }
         }

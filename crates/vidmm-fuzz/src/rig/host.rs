@@ -10,7 +10,7 @@ use crate::choices::Choices;
 /// From this address on memory is the caller's own.
 pub const CALLERS_MEMORY: u64 = 1 << 52;
 
-/// What it was asked for must fit together: it is given back what it gave out.
+/// A host that checks its calls: it must be given back what it gave out.
 pub struct Host<'d> {
     choices: Choices<'d>,
     /// Whether it refuses at times.
@@ -21,7 +21,7 @@ pub struct Host<'d> {
     /// Backing stores, by their address, with their sizes.
     pub committed: BTreeMap<u64, u64>,
     views: BTreeMap<u64, u64>,
-    /// What the IOMMU maps, with the sizes.
+    /// The IOMMU's mappings, with their sizes.
     pub io_mmu: BTreeMap<(IoMmuDomain, u64), u64>,
 }
 
@@ -40,7 +40,7 @@ impl HostContract for Host<'_> {
     fn commit_backing_store(&mut self, size: u64) -> Result<PhysicalAddress, BackingStoreError> {
         assert!(size > 0 && size.is_multiple_of(PAGE_SIZE), "a backing store of {size} bytes");
         let end = self.next.checked_add(size).and_then(|end| end.checked_next_multiple_of(PAGE_SIZE_64K));
-        // What a physical address of 56 bits does not reach, no host has.
+        // No host has memory that a physical address of 56 bits does not reach.
         let Some(end) = end.filter(|&end| end <= CALLERS_MEMORY && !self.refuses()) else {
             return Err(BackingStoreError { size });
         };

@@ -17,7 +17,7 @@ pub use names::{Names, name, names};
 
 use crate::choices::Choices;
 
-/// What the driver was asked for and has not answered.
+/// The operation that the driver was asked for and has not answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owed {
     Yield(u32, u64),
@@ -33,7 +33,7 @@ pub struct Rig<'d> {
     /// Driver, host and caller draw from the same.
     pub choices: Choices<'d>,
     pub names: Names,
-    /// What engines were handed and have not ended, oldest first.
+    /// The packets that engines were handed and have not ended, oldest first.
     pub engines: Vec<VecDeque<Packet>>,
     /// The last fence that each engine has ended.
     pub completed: Vec<u64>,
@@ -76,7 +76,7 @@ impl<'d> Rig<'d> {
         Ok(rig)
     }
 
-    /// The manager's audit of itself. What happened is forgotten: its events are nobody's concern here.
+    /// The manager's audit of itself. It forgets the events, which concern nobody here.
     pub fn check(&mut self) {
         self.vidmm.check().unwrap();
         self.vidmm.events().drain().for_each(drop);

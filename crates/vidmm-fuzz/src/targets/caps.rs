@@ -121,7 +121,7 @@ fn reference(allocation: AllocationId) -> RenderDesc {
     }
 }
 
-/// What every adapter that has started can do.
+/// The calls that every adapter that has started can take.
 fn works(rig: &mut Rig<'_>) {
     rig.check();
     rig.run_all();

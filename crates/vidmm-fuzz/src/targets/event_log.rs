@@ -70,7 +70,7 @@ fn written(events: Vec<Event>) -> String {
     String::from_utf8(log.finish().expect("memory takes it")).expect("a log is text")
 }
 
-/// What a line calls its event.
+/// The name that a line has for its event.
 fn kind(line: &str) -> String {
     let named = line.split_once("\"event\":\"").and_then(|(_, rest)| rest.split_once('"'));
     named.map_or_else(String::new, |(kind, _)| kind.to_owned())
@@ -84,7 +84,7 @@ fn run(data: &[u8]) {
     tell((1..).zip(events).map(|(number, event)| NumberedEvent { number, ..event }));
 }
 
-/// As a log: read to its end, or to the first error. What was read is written and read as the same.
+/// As a log: read to its end, or to the first error. The events that were read are written and read as the same.
 fn read_whole(data: &[u8]) {
     let reader = match LogReader::new(Cursor::new(data)) {
         Ok(reader) => reader,

@@ -14,7 +14,7 @@ mod gpu_va;
 /// Something that bytes are fed to.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// What the command line and the corpus call it.
+    /// Its name on the command line and in the corpus.
     pub name: &'static str,
     /// Feeds it; panics if something does not hold.
     pub run: fn(&[u8]),

@@ -20,7 +20,7 @@ struct Lists<'d> {
     world: World,
     choices: Choices<'d>,
     hostile: Client,
-    /// What it has, has had, and what is the other's.
+    /// The allocations that it has or has had, and those of the other.
     allocations: Vec<AllocationId>,
     other: Client,
     theirs: AllocationId,
@@ -32,7 +32,7 @@ fn run(data: &[u8]) {
     play(data);
 }
 
-/// What the events of such work are.
+/// The events of such work.
 pub fn events(data: &[u8]) -> Vec<Event> {
     play(data).events
 }
@@ -92,7 +92,7 @@ impl<'d> Lists<'d> {
         self.world.driver.patch_locations = None;
     }
 
-    /// Who is in error begins anew.
+    /// A client that is in error begins anew.
     fn renew(&mut self) {
         self.hostile = self.world.client();
         let created = [2, 4].map(|pages| self.world.local(self.hostile, pages));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use vidmm::contract::{EngineFence, EngineKind};
 use vidmm::{
     AllocationId, CheckError, DeviceErrorReason, DeviceId, Event, MemorySegmentGroup, MonitoredFenceId, Nanoseconds,
-    NumberedEvent, ProcessId, TrimFlags,
+    NumberedEvent, Output, ProcessId, TrimFlags,
 };
 use vidmm_runtime::{AllocationSegments, Happening, Runtime};
 
@@ -279,39 +279,46 @@ impl<'a> Session<'a> {
     fn happened(&mut self, happening: Happening) {
         match happening {
             Happening::KernelRead { kernel, inputs } => self.judge(kernel as usize - 1, &inputs),
-            Happening::MonitoredFenceSignaled { fence, value } => self.fence_signaled(fence, value),
             Happening::PageFault { signal, virtual_address, write } => {
                 let access = if write { "wrote to" } else { "read" };
                 self.page_fault(signal, format!("{access} {virtual_address}, where nothing is resident"));
             }
-            Happening::AdapterInError(violation) => {
+            Happening::PacketEnded { paging: false, .. } => self.last_activity = self.runtime.now(),
+            Happening::PacketEnded { .. } => {}
+            Happening::Output(output) => self.told(output),
+        }
+    }
+
+    fn told(&mut self, output: Output) {
+        match output {
+            Output::MonitoredFenceSignaled { fence, value } => self.fence_signaled(fence, value),
+            Output::AdapterInError(violation) => {
                 if self.rules.as_ref().is_some_and(|rules| !rules.may_fail()) {
                     self.broke("I12", format!("the adapter is in error, and nobody made a mistake: {violation}"));
                 }
                 self.adapter_error = Some(InError::unexpected(violation.to_string()));
             }
-            Happening::DeviceInError(error) => {
+            Output::DeviceInError(error) => {
                 self.empty_list(error.device);
                 let mut kernels = self.objects.kernels.iter();
                 let is_expected = self.failed.contains(&error.device)
                     || kernels.any(|kernel| kernel.device == error.device && kernel.fault_is_expected);
                 self.errors.insert(error.device, InError { why: error.reason, is_expected });
             }
-            Happening::TrimNotification { device, flags, num_bytes_to_trim, .. } => {
+            Output::TrimNotification { device, flags, num_bytes_to_trim, .. } => {
                 if flags.contains(TrimFlags::PERIODIC_TRIM | TrimFlags::RESTART_PERIODIC_TRIM) {
                     self.found("RES-41: a notification has PeriodicTrim and RestartPeriodicTrim at once");
                 }
                 self.trims.entry(device).or_default().push_back((flags, num_bytes_to_trim));
             }
-            Happening::BudgetChanged { process, group, budget } => {
+            Output::BudgetChanged { process, group, budget } => {
                 self.budgets.insert((process, group), budget);
             }
-            Happening::AllocationReclaimed { allocation } => {
+            Output::AllocationReclaimed { allocation } => {
                 self.awaited.remove(&allocation);
             }
-            Happening::PoweredDown => self.has_powered_down = true,
-            Happening::PacketEnded { paging: false, .. } => self.last_activity = self.runtime.now(),
-            Happening::PacketEnded { .. } | Happening::PagingFenceSignaled { .. } => {}
+            Output::PoweredDown => self.has_powered_down = true,
+            _ => {}
         }
     }
 

@@ -15,7 +15,8 @@ impl SoftKmd {
         }
     }
 
-    /// Command number `index`. What leaves local memory becomes plain first; a transfer of no bytes has no command (BPB-27).
+    /// Command number `index`. Content that leaves local memory becomes plain first; a transfer of no bytes has no
+    /// command (BPB-27).
     pub(super) fn physical_transfer(&self, op: &Transfer, index: u64) -> Option<Command> {
         let (source, destination) = (op.first_source(), op.first_destination());
         let direction = self.direction(source, destination);

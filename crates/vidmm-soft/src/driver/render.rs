@@ -23,7 +23,7 @@ impl SoftKmd {
         let num_done = *render.multipass_offset as usize;
         let rest = commands.starts.get(num_done..).ok_or(RenderStatus::InvalidParameter)?;
         let start = rest[0];
-        // What a byte's offset in the DMA buffer is more than in the command buffer.
+        // The difference between a byte's offset in the DMA buffer and in the command buffer.
         let shift = (render.dma_buffer_write_offset as usize).checked_sub(start).map(u32::try_from);
         let Some(Ok(shift)) = shift else { return Err(RenderStatus::InvalidParameter) };
         if u32::try_from(shift as usize + render.command.len()).is_err() {

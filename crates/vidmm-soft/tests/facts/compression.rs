@@ -1,4 +1,4 @@
-//! What a kernel writes to a surface is stored compressed, and made plain page for page.
+//! Compression: a kernel's output to a surface is stored compressed, and made plain page for page.
 
 use crate::common::*;
 use proptest::prelude::*;
@@ -87,7 +87,7 @@ fn memory_holds_other_bytes_than_kernels_see() {
 }
 
 #[test]
-fn what_kernels_compute_does_not_depend_on_compression() {
+fn results_of_kernels_do_not_depend_on_compression() {
     let (mut rig, process) = rig();
     write(&mut rig, process, Content::Ramp);
     rig.run_well(process, kernel(2, 0, &[surface_pages(0, 4)], &[surface_pages(8, 4)]));

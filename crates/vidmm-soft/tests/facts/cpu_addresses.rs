@@ -1,4 +1,4 @@
-//! What the CPU sees at the addresses that the host hands out.
+//! The CPU's view of the addresses that the host hands out.
 
 use vidmm::contract::CpuVirtualAddress;
 use vidmm::{Extent, PhysicalAddress, SegmentId};
@@ -31,7 +31,7 @@ fn extents_are_seen_one_after_another_and_nothing_behind_them() {
 }
 
 #[test]
-fn what_moves_is_seen_at_the_same_address() {
+fn memory_that_moves_is_seen_at_the_same_address() {
     let cpu = CpuAddresses::default();
     let first = cpu.map(SYSTEM, &[extent(0x10000, 0x1000)]).unwrap();
     let second = cpu.map(SYSTEM, &[extent(0x20000, 0x1000)]).unwrap();

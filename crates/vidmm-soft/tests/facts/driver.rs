@@ -248,7 +248,7 @@ proptest! {
     }
 
     #[test]
-    fn what_may_be_compressed_is_made_plain_before_it_is_paged_out_or_filled(
+    fn compressible_pages_are_made_plain_before_they_are_paged_out_or_filled(
         pages in 1u64..40, per_command in 1u64..9, size in 52usize..400, to_system: bool,
     ) {
         let mut kmd = driver(SoftAdapterConfig { max_command_bytes: per_command * PAGE, ..Default::default() });

@@ -305,7 +305,7 @@ fn a_range_is_unmapped_when_its_notification_is_built() {
                 faulty.machine.host.unmap_io_mmu(domain, address, BYTES);
             }
         }
-        // What no notification was about goes when it should.
+        // A mapping that no notification was about goes when it should.
         faulty.machine.host.map_io_mmu(domain(faulty.process), GpuVirtualAddress(WINDOW), memory, BYTES, false);
         faulty.machine.host.unmap_io_mmu(domain(faulty.process), GpuVirtualAddress(WINDOW), BYTES);
         assert_eq!((faulty.io_mmu.num_mappings(), faulty.io_mmu.misuses()), (0, vec![]));

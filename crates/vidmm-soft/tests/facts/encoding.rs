@@ -134,7 +134,7 @@ fn command() -> impl Strategy<Value = Command> {
 
 proptest! {
     #[test]
-    fn what_was_encoded_is_decoded(commands in prop::collection::vec(command(), 0..8)) {
+    fn encoded_commands_are_decoded(commands in prop::collection::vec(command(), 0..8)) {
         let mut bytes = Vec::new();
         for command in &commands {
             encode_to_vec(command, &mut bytes);

@@ -1,4 +1,4 @@
-//! What the GPU refuses, and the errors that it can be asked to make.
+//! The GPU's refusals, and the errors that it can be asked to make.
 
 use crate::common::*;
 use proptest::prelude::*;

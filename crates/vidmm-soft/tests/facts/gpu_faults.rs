@@ -33,7 +33,7 @@ fn submit_kernels(machine: &mut Machine, count: u64) {
     }
 }
 
-/// What the GPU reports until nothing is to come, but for what kernels read.
+/// The GPU's reports until nothing is to come, but for those of what kernels read.
 fn drain(machine: &mut Machine) -> Vec<GpuEvent> {
     let mut events = Vec::new();
     while let Some(at) = machine.gpu.next_event_at() {
@@ -63,7 +63,7 @@ fn a_completion_is_lost_late_repeated_forged_or_swapped() {
 }
 
 #[test]
-fn what_is_forged_is_neither_swapped_nor_late() {
+fn forged_events_are_neither_swapped_nor_late() {
     for fault in [GpuFault::SwapInterrupts, GpuFault::DelayInterrupt] {
         let machine = machine_with(GpuFault::ForgeInterrupt, Hits::Nth(2));
         // Its occasions are the completions of packets that were submitted.

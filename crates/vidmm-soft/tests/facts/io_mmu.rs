@@ -98,7 +98,7 @@ fn writes_to_a_read_only_mapping_fault() {
 }
 
 #[test]
-fn what_was_unmapped_can_be_used_until_the_driver_flushes_it() {
+fn unmapped_pages_can_be_used_until_the_driver_flushes_them() {
     for model in [AddressingModel::GpuVaIoMmu, AddressingModel::GpuVaIoMmuGlobal] {
         // 64 KiB that are cached as one entry, and less.
         for pages in [16, 3] {
@@ -149,7 +149,7 @@ fn a_notification_that_names_no_process_makes_the_driver_flush_everything() {
 }
 
 #[test]
-fn what_becomes_mapped_is_seen_at_once() {
+fn new_mappings_are_seen_at_once() {
     let mut machine = Machine::new(AddressingModel::GpuVaIoMmu);
     let process = machine.rig.process();
     assert_eq!(machine.fault_of(process, VA), [(VA, false)]);
@@ -293,7 +293,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     /// Ranges that come and go, in 64 KiB that are mapped as a whole, in parts, or by several mappings.
     #[test]
-    fn what_is_flushed_whenever_it_is_unmapped_is_read_as_it_is_mapped(
+    fn pages_flushed_at_each_unmapping_are_read_as_they_are_mapped(
         steps in prop::collection::vec((0u64..60, 1u64..40), 1..20),
     ) {
         let mut machine = Machine::new(AddressingModel::GpuVaIoMmu);

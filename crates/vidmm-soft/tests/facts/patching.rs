@@ -33,7 +33,7 @@ struct World {
     io_mmu: IoMmu,
 }
 
-/// What came of what was rendered.
+/// The outcome of what was rendered.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     right_pages: u64,
@@ -118,7 +118,7 @@ impl World {
                     }
                 }
                 Happening::PageFault { .. } => outcome.page_faults += 1,
-                Happening::DeviceInError(_) => outcome.devices_in_error += 1,
+                Happening::Output(Output::DeviceInError(_)) => outcome.devices_in_error += 1,
                 _ => {}
             }
         }

@@ -1,4 +1,4 @@
-//! Whatever DMA buffers clients render without GPU virtual addresses, in a memory that holds a part of what they use: every
+//! Random DMA buffers of clients without GPU virtual addresses, in a memory that holds a part of what they use: every
 //! kernel reads what a model of plain memory says.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ struct Shape {
     placement: Placement,
 }
 
-/// What a client does to an allocation in a kernel.
+/// A client's use of an allocation in a kernel.
 #[derive(Clone, Copy, Debug)]
 struct Touch {
     allocation: usize,
@@ -108,10 +108,10 @@ fn knobs() -> impl Strategy<Value = (PreparationKnobs, SoftAdapterConfig)> {
     )
 }
 
-/// What memory holds according to the model: the digest of each page, by client and allocation.
+/// The model's memory: the digest of each page, by client and allocation.
 struct Model {
     pages: BTreeMap<(usize, usize), Vec<u64>>,
-    /// What each kernel has to read.
+    /// The inputs that each kernel has to read.
     reads: BTreeMap<u64, Vec<Vec<u64>>>,
 }
 
@@ -260,7 +260,8 @@ impl World {
                 Happening::KernelRead { kernel, inputs } => {
                     prop_assert_eq!(Some(inputs), self.model.reads.remove(&kernel), "kernel {}", kernel);
                 }
-                Happening::PageFault { .. } | Happening::DeviceInError(_) | Happening::AdapterInError(_) => {
+                Happening::PageFault { .. }
+                | Happening::Output(Output::DeviceInError(_) | Output::AdapterInError(_)) => {
                     prop_assert!(false, "{:?}", happening);
                 }
                 _ => {}
@@ -273,7 +274,7 @@ impl World {
     }
 }
 
-/// What a step binds, if it is behind the last split point.
+/// The allocation that a step binds, if it is behind the last split point.
 fn bound_here(step: &CommandStep) -> Option<Option<(u32, u32)>> {
     match step {
         CommandStep::SplitPoint => None,

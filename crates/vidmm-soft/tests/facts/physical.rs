@@ -182,7 +182,7 @@ fn kernels_do_not_reach_system_memory_but_through_the_aperture() {
 }
 
 #[test]
-fn what_is_compressed_is_made_plain_before_it_leaves_local_memory_and_when_it_is_discarded() {
+fn compressed_pages_are_made_plain_before_they_leave_local_memory_and_when_they_are_discarded() {
     let (mut rig, _) = rig();
     let allocation = rig.allocation(4 * PAGE, Some(2));
     let pages = compressed(range(0, 4), 2, 0);
@@ -193,7 +193,7 @@ fn what_is_compressed_is_made_plain_before_it_leaves_local_memory_and_when_it_is
     assert_ne!(rig.digests(local(PAGE << 8), 4), plain, "inside local memory it may stay as it is");
     rig.page(&transfer(allocation, local(0), system(STORE), 0, 4));
     assert_eq!(rig.digests(system(STORE), 4), plain);
-    // What comes back is plain, whatever was written in between.
+    // Content that comes back is plain, whatever was written in between.
     rig.run(kernel(4, 0, &[], &[pages]));
     rig.page(&PagingOperation::DiscardContent(DiscardContent {
         allocation,

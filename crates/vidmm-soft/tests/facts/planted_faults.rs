@@ -13,7 +13,7 @@ use vidmm_runtime::{
 };
 use vidmm_soft::*;
 
-/// What a window of the paging process shows.
+/// The memory that a window of the paging process shows.
 const WINDOW: u64 = 4 << 20;
 /// Two and a half windows.
 const BYTES: u64 = 10 << 20;
@@ -31,7 +31,7 @@ struct World {
     virtual_address: GpuVirtualAddress,
 }
 
-/// What became of an allocation that was written compressed and evicted.
+/// The state of an allocation that was written compressed and evicted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Outcome {
     /// Its pages in system memory that are what the kernel wrote.

@@ -1,4 +1,4 @@
-//! What the CPU writes, and what is left of it when the adapter has lost its power.
+//! The CPU's writes, and what is left of them when the adapter has lost its power.
 
 use vidmm::{PAGE_SIZE, PhysicalAddress, SegmentId};
 use vidmm_runtime::{Content, Gpu};

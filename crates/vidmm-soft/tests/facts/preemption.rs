@@ -56,7 +56,7 @@ fn an_idle_engine_answers_at_once_and_so_does_one_that_waits() {
 }
 
 #[test]
-fn what_would_begin_at_the_same_moment_comes_back_unbegun() {
+fn a_packet_that_would_begin_at_the_same_moment_comes_back_unbegun() {
     let (mut rig, process) = rig();
     rig.submit(process, RENDER_ENGINE, &[], kernel(1, 10, &[], &[]));
     rig.gpu.preempt(rig.now, RENDER_ENGINE, 1);

@@ -3,7 +3,7 @@
 use vidmm::contract::AddressingModel;
 use vidmm::{
     AdapterOptions, ContextId, DeviceId, FenceValueDesc, GpuVirtualAddress, MakeResidentFlags, MapGpuVirtualAddress,
-    MonitoredFenceId, SubmitDesc, Violation,
+    MonitoredFenceId, Output, SubmitDesc, Violation,
 };
 use vidmm_runtime::{
     AllocationDesc, AllocationSegments, Content, GpuFault, Happening, Hits, InterruptFault, KernelCommand, Machine,
@@ -128,20 +128,20 @@ impl World {
     fn take_note(&mut self) {
         while let Some(happening) = self.runtime.next_happening() {
             match happening {
-                Happening::DeviceInError(error) => {
+                Happening::Output(Output::DeviceInError(error)) => {
                     match self.programs.iter_mut().find(|program| program.device == error.device) {
                         Some(told) => assert!(!std::mem::replace(&mut told.is_in_error, true), "a device is told once"),
                         None => self.others_in_error += 1,
                     }
                 }
-                Happening::MonitoredFenceSignaled { fence, value } => {
+                Happening::Output(Output::MonitoredFenceSignaled { fence, value }) => {
                     let program = self.programs.iter_mut().find(|program| program.fence == fence).unwrap();
                     if value != u64::MAX {
                         program.reached = value;
                     }
                 }
                 Happening::KernelRead { kernel, inputs } if !inputs.is_empty() => self.judge(kernel, &inputs[0]),
-                Happening::AdapterInError(violation) => self.stopped = Some(violation),
+                Happening::Output(Output::AdapterInError(violation)) => self.stopped = Some(violation),
                 _ => {}
             }
         }

@@ -163,7 +163,7 @@ fn a_portion_is_patched_with_the_addresses_that_it_runs_with() {
 }
 
 #[test]
-fn what_is_used_behind_a_split_point_is_bound_there_again() {
+fn slots_used_behind_a_split_point_are_bound_there_again() {
     let user = CommandBuffer::new()
         .bind(0, A)
         .bind(1, B)
@@ -257,7 +257,7 @@ fn a_patch_location_has_no_room_for_large_offsets() {
     CommandBuffer::new().bind(0, A).kernel(&bound_kernel(1, &[(0, 1 << 20, 1)], &[]));
 }
 
-/// What the driver answers to commands that use both allocations.
+/// The driver's answer to commands that use both allocations.
 fn answer(user: &UserCommands) -> Result<(), RenderStatus> {
     let (mut rig, a, b) = rig();
     render_in(&mut rig.rig.kmd, user, &list(a, b, [None, None]), 4096).map(|_| ())
@@ -329,7 +329,7 @@ fn patch_locations_that_lead_astray_are_refused() {
 }
 
 #[test]
-fn what_is_only_read_must_not_be_written() {
+fn read_only_elements_must_not_be_written() {
     let (mut rig, a, b) = rig();
     let elements = [NULL, element(a, true, None), element(b, false, None)];
     let answer = render_in(&mut rig.rig.kmd, &two_portions(), &elements, 4096).unwrap_err();

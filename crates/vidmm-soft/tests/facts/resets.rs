@@ -104,7 +104,7 @@ fn a_reset_without_a_packet_under_way_names_the_last_that_ended() {
 }
 
 #[test]
-fn what_is_submitted_during_a_reset_comes_back_with_it() {
+fn packets_submitted_during_a_reset_come_back_with_it() {
     let (mut rig, process) = rig();
     rig.gpu.reset_engine(rig.now, RENDER_ENGINE);
     let during = rig.submit(process, RENDER_ENGINE, &[], kernel(1, 0, &[], &[]));

@@ -14,6 +14,7 @@
 //!
 //! ```
 #![doc = include_str!("example_driver.rs")]
+#![doc = include_str!("example_build.rs")]
 //! ```
 
 mod adapter;

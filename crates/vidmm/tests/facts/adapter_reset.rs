@@ -80,9 +80,9 @@ fn the_driver_is_told_of_all_that_was_resident() {
     world.tear_down();
 }
 
-/// FLT-34: what had its only copy in the memory segment is lost, and named; backing stores survive.
+/// FLT-34: content that had its only copy in the memory segment is lost, and named; backing stores survive.
 #[test]
-fn what_was_only_in_memory_is_lost_and_named() {
+fn content_only_in_local_memory_is_lost_and_named() {
     let mut world = World::new(Config::pages(16));
     let client = world.client();
     let (written, at) = world.resident(client, 2);
@@ -204,9 +204,10 @@ fn answers_to_no_reset_are_named_and_harmless() {
     world.tear_down();
 }
 
-/// NTF-02, FLT-34: what its driver had not put right yet is lost, although it lies in system memory: only the GPU could read it.
+/// NTF-02, FLT-34: content that its driver had not put right yet is lost, although it lies in system memory: only the
+/// GPU could read it.
 #[test]
-fn what_waits_for_its_notification_is_lost() {
+fn content_that_waits_for_its_notification_is_lost() {
     let mut world = World::new(Config::integrated(AddressingModel::GpuMmu, 64));
     let client = world.client();
     let (told_late, at) = world.create_resident(client, Place::System, 2, EVICTION);
@@ -231,7 +232,7 @@ fn what_waits_for_its_notification_is_lost() {
 /// I03: work that waits for a page-in may have run before the GPU stopped, although nobody has heard that the page-in ended:
 /// the copy that it came from need not be right.
 #[test]
-fn what_work_may_have_written_since_it_came_in_is_lost() {
+fn content_that_work_may_have_written_since_it_came_in_is_lost() {
     for has_work in [false, true] {
         let mut world = World::new(Config { stops_at_once: false, ..Config::pages(16) });
         let (client, other) = (world.client(), world.client());
@@ -313,7 +314,7 @@ fn a_restart_that_fails_stops_the_adapter() {
     assert!(world.engines.iter().all(VecDeque::is_empty), "nothing runs any more");
 }
 
-/// FLT-32, BPB-27: what the driver is told between reset and restart it cannot refuse; a new buffer has room for it.
+/// FLT-32, BPB-27: the driver cannot refuse a call between reset and restart; a new buffer has room for it.
 #[test]
 fn a_driver_that_refuses_to_be_told_what_was_resident_stops_the_adapter() {
     for refusal in [BuildStatus::InsufficientDmaBuffer, BuildStatus::AllocationBusy] {
@@ -330,7 +331,7 @@ fn a_driver_that_refuses_to_be_told_what_was_resident_stops_the_adapter() {
     }
 }
 
-/// FLT-31: what goes wrong while the GPU is stopped is no further reset.
+/// FLT-31: an error while the GPU is stopped is no further reset.
 #[test]
 fn a_fault_of_a_gpu_that_is_being_stopped_is_no_further_reset() {
     let mut world = World::new(Config { stops_at_once: false, ..Config::pages(16) });

@@ -268,7 +268,7 @@ fn other_update_modes_are_refused() {
     }
 }
 
-/// PGV-04: what is pinned for ever must leave room for the rest.
+/// PGV-04: tables that are pinned for ever must leave room for the rest.
 #[test]
 fn the_paging_tables_fit_into_the_segment() {
     let broken = broken_of(Config { tables_in_system: false, ..Config::pages(4) }, |_| {});
@@ -333,7 +333,7 @@ fn a_root_of_two_entries_is_refused_or_works() {
     assert_eq!(world.paging_fence(client), 1);
 }
 
-/// SEG-05, PGV-04: what the core does with a segment of any size is bounded by what fits into it, not by its number.
+/// SEG-05, PGV-04: the core's work for a segment of any size is bounded by what fits into it, not by its number.
 #[test]
 fn a_segment_of_an_exbibyte_is_no_trouble() {
     let mut driver = Driver::new(&nine_bits(1 << 40));

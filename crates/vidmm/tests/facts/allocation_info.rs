@@ -1,4 +1,4 @@
-//! What a driver may say of an allocation, and what becomes of it (CRE-, SEG-40..46).
+//! The driver's description of an allocation, and what becomes of it (CRE-, SEG-40..46).
 
 use crate::world::*;
 use vidmm::contract::*;
@@ -118,9 +118,9 @@ fn a_driver_may_refuse() {
     assert_eq!(world.fingerprint(), before);
 }
 
-/// What this version does not have is refused, not done wrong.
+/// Flags that this version does not support are refused, not done wrong.
 #[test]
-fn what_is_not_supported_is_refused() {
+fn unsupported_flags_are_refused() {
     let (mut world, client) = World::with_pages(8);
     let before = world.fingerprint();
     let contiguous = AllocationInfo { flags: AllocationFlags::ACCESSED_PHYSICALLY, ..usual() };

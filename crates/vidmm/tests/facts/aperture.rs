@@ -37,7 +37,7 @@ fn count(world: &World, of: &str) -> usize {
 
 /// SEG-13, SEG-15: contiguous, whole, its own memory, whenever it is resident; entries point to the aperture.
 #[test]
-fn what_is_accessed_physically_is_mapped_while_it_is_resident() {
+fn physically_accessed_allocations_are_mapped_while_they_are_resident() {
     for model in MODELS {
         let (mut world, client) = integrated(model, 256);
         let (a, at) = world.create_resident(client, Place::Aperture, 20, SILENT);
@@ -62,7 +62,7 @@ fn what_is_accessed_physically_is_mapped_while_it_is_resident() {
     }
 }
 
-/// SEG-12, BPB-35: whatever is not accessed physically takes no range and is not mapped.
+/// SEG-12, BPB-35: an allocation that is not accessed physically takes no range and is not mapped.
 #[test]
 fn implicit_system_memory_takes_no_aperture() {
     for model in MODELS {
@@ -137,7 +137,7 @@ fn only_a_cache_coherent_aperture_is_mapped_cache_coherent() {
     }
 }
 
-/// SEG-50, U-6: what is resident outside local memory counts against one limit, wherever it is.
+/// SEG-50, U-6: an allocation that is resident outside local memory counts against one limit, wherever it is.
 #[test]
 fn the_commit_limit_counts_both_places() {
     for model in MODELS {
@@ -275,7 +275,7 @@ fn trimming_what_is_said_makes_a_hole() {
     }
 }
 
-/// What nobody requires gives its range up for who does, even in pieces.
+/// An allocation that nobody requires gives its range up for one that is required, even in pieces.
 #[test]
 fn ranges_of_the_idle_are_taken_together() {
     for model in MODELS {
@@ -292,7 +292,7 @@ fn ranges_of_the_idle_are_taken_together() {
     }
 }
 
-/// Who is in nobody's way stays.
+/// An allocation that is in nobody's way stays.
 #[test]
 fn a_free_range_is_preferred_to_one_that_is_shown() {
     for model in MODELS {
@@ -305,7 +305,7 @@ fn a_free_range_is_preferred_to_one_that_is_shown() {
     }
 }
 
-/// RES-02: what is listed again before anybody wanted its range is where it was, and nothing is sent.
+/// RES-02: an allocation that is listed again before anybody wanted its range is where it was, and nothing is sent.
 #[test]
 fn listed_again_at_the_same_range() {
     for model in MODELS {
@@ -323,7 +323,8 @@ fn listed_again_at_the_same_range() {
     }
 }
 
-/// U-15: what is listed again when its range was assigned to another is evicted from there, told of, and mapped elsewhere.
+/// U-15: an allocation that is listed again when its range was assigned to another is evicted from there, told of, and
+/// mapped elsewhere.
 #[test]
 fn listed_again_at_another_range() {
     for model in MODELS {
@@ -443,10 +444,10 @@ fn accessed_physically_with_a_memory_segment_is_refused() {
     assert_eq!(world.fingerprint(), before);
 }
 
-/// SEG-13: what was held when it was asked for, and has lapsed before the grant, is required by nothing: it keeps its range until
-/// that is wanted, and is mapped when it is resident again.
+/// SEG-13: an allocation that was held when it was asked for, and has lapsed before the grant, is required by nothing:
+/// it keeps its range until that is wanted, and is mapped when it is resident again.
 #[test]
-fn what_lapses_before_its_grant_is_not_resident_outside_the_aperture() {
+fn an_allocation_that_lapses_before_its_grant_is_not_resident_outside_the_aperture() {
     for model in MODELS {
         let (mut world, client) = integrated(model, 256);
         let (a, _) = world.create_resident(client, Place::Aperture, 16, SILENT);
@@ -461,9 +462,9 @@ fn what_lapses_before_its_grant_is_not_resident_outside_the_aperture() {
     }
 }
 
-/// U-15: what is destroyed before the grant of a request that names it is taken out once.
+/// U-15: an allocation that is destroyed before the grant of a request that names it is taken out once.
 #[test]
-fn what_is_destroyed_before_its_grant_is_taken_out_once() {
+fn an_allocation_destroyed_before_its_grant_is_taken_out_once() {
     let (mut world, client) = integrated(AddressingModel::GpuVaIoMmu, 256);
     let (a, _) = world.create_resident(client, Place::Aperture, 16, BOTH);
     let b = world.create(client, Place::System, 4, SILENT);
@@ -504,9 +505,10 @@ fn a_refusal_in_implicit_system_memory_asks_for_the_bytes_that_are_too_much() {
     }
 }
 
-/// RES-13: what is to be trimmed is what the device had in the aperture before the call, not what the call was given.
+/// RES-13: the bytes to trim are those that the device had in the aperture before the call, not those that the call was
+/// given.
 #[test]
-fn what_a_refused_call_was_given_is_not_to_be_trimmed() {
+fn ranges_given_to_a_refused_call_are_not_to_be_trimmed() {
     let (mut world, client) = integrated(AddressingModel::GpuMmu, 8 * UNIT);
     let other = world.client();
     world.create_resident(client, Place::Aperture, UNIT, SILENT);

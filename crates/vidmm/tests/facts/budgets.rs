@@ -33,7 +33,7 @@ fn listen(world: &mut World, client: Client) {
 
 /// RES-53: however little a process weighs, it may have what nobody else wants.
 #[test]
-fn nobody_s_budget_is_imposed_while_all_lists_fit() {
+fn no_budget_is_imposed_while_all_lists_fit() {
     let (mut world, small) = World::with_pages(8);
     world.set_priority(small, PriorityBand::Normal, Visibility::Minimized);
     let large = world.client();
@@ -63,7 +63,7 @@ fn a_refused_make_resident_counts_nothing() {
     world.tear_down();
 }
 
-/// P03, I08: whoever trims what it was asked for succeeds with the same call, and one page less is not enough.
+/// P03, I08: a process that trims what it was asked for succeeds with the same call, and one page less is not enough.
 #[test]
 fn trimming_what_was_asked_for_is_enough_and_not_absurd() {
     let (mut world, client) = World::with_pages(16);
@@ -137,9 +137,9 @@ fn cant_trim_further_goes_up_to_what_others_have_reserved() {
     world.tear_down();
 }
 
-/// RES-13: what is larger than all of the memory never fits.
+/// RES-13: a list that is larger than all of the memory never fits.
 #[test]
-fn what_does_not_fit_alone_never_fits() {
+fn a_list_that_does_not_fit_alone_never_fits() {
     let (mut world, client) = World::with_pages(8);
     let a = world.allocate(client, 9);
     assert_eq!(world.make_resident(client, &[a]), no_memory(1, NoMemoryReason::DoesNotFit));
@@ -211,7 +211,7 @@ fn a_budget_is_never_below_the_reservation() {
     world.tear_down();
 }
 
-/// U-32: what all want is shared by band and visibility.
+/// U-32: memory that all want is shared by band and visibility.
 #[test]
 fn memory_is_shared_by_band_and_visibility() {
     use {PriorityBand::*, Visibility::*};
@@ -237,9 +237,9 @@ fn memory_is_shared_by_band_and_visibility() {
     }
 }
 
-/// U-32: who wants less than its share leaves the rest to the others.
+/// U-32: a process that wants less than its share leaves the rest to the others.
 #[test]
-fn what_one_does_not_want_is_left_to_the_others() {
+fn an_unwanted_share_is_left_to_the_others() {
     let (mut world, a) = World::with_pages(24);
     let [b, c] = [(); 2].map(|()| world.client());
     world.resident(c, 4);
@@ -278,7 +278,7 @@ fn a_budget_is_told_when_it_has_moved_by_more_than_a_twentieth() {
     world.tear_down();
 }
 
-/// U-32: what the process itself changed it is told at once.
+/// U-32: a process is told at once of a change of its own.
 #[test]
 fn a_new_reservation_or_priority_is_seen_at_once() {
     let (mut world, client) = World::with_pages(160);
@@ -301,7 +301,7 @@ fn a_new_reservation_or_priority_is_seen_at_once() {
 
 /// RES-53: only who asked is told.
 #[test]
-fn who_does_not_listen_is_told_nothing() {
+fn a_process_that_does_not_listen_is_told_nothing() {
     let (mut world, client) = World::with_pages(100);
     listen(&mut world, client);
     world.call(|vidmm, _, _| vidmm.notify_budget_changes(client.process, false)).unwrap();
@@ -363,7 +363,7 @@ fn an_adapter_without_local_memory_has_one_group() {
     world.tear_down();
 }
 
-/// I16: what moves a budget is told whatever it was, also a list that grows by what is resident already.
+/// I16: a moved budget is told whatever moved it, also a list that grows by what is resident already.
 #[test]
 fn a_list_that_grows_at_once_moves_the_budgets_that_are_told() {
     let (mut world, client) = World::with_pages(16);

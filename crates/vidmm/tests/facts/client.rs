@@ -133,7 +133,7 @@ fn only_what_is_missing_is_made_resident_in_one_call() {
 }
 
 #[test]
-fn what_is_pending_is_waited_for_and_what_is_there_is_not() {
+fn the_client_waits_for_pending_allocations_and_for_no_others() {
     let mut app = App::new(8, Ladder::Trim);
     let [a, b] = [app.manage(1), app.manage(2)];
     let mut set = set_of(&[a]);
@@ -223,7 +223,7 @@ fn an_unchanged_set_that_is_begun_again_makes_no_call_and_still_counts_as_used()
     app.world.tear_down();
 }
 
-/// RES-42: what was last used before the last period began is evicted.
+/// RES-42: an allocation that was last used before the last period began is evicted.
 #[test]
 fn a_periodic_trim_evicts_what_a_whole_period_did_not_use() {
     let mut app = App::new(16, Ladder::Trim);
@@ -247,7 +247,7 @@ fn a_periodic_trim_evicts_what_a_whole_period_did_not_use() {
 
 /// RES-42: the period begins with what the GPU has ended, not with what was submitted.
 #[test]
-fn what_the_gpu_has_not_ended_belongs_to_the_next_period() {
+fn work_that_the_gpu_has_not_ended_belongs_to_the_next_period() {
     let mut app = App::new(16, Ladder::Trim);
     let [a, b] = [app.manage(1), app.manage(2)];
     app.submit(&[a]);
@@ -365,7 +365,7 @@ fn a_forgotten_allocation_is_refused_even_when_its_number_is_anothers() {
     app.world.tear_down();
 }
 
-/// What somebody else evicted is found, and the manager's books are as they were.
+/// An eviction by somebody else is found, and the manager's books are as they were.
 #[test]
 fn an_evict_behind_the_managers_back_is_reported() {
     let mut app = App::new(4, Ladder::Trim);

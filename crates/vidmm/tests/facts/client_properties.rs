@@ -41,7 +41,7 @@ enum Step {
     GoIdle,
 }
 
-/// What the model knows of an allocation.
+/// The model's record of an allocation.
 #[derive(Clone, Copy)]
 struct Known {
     managed: Managed,
@@ -73,7 +73,7 @@ struct Model {
     submissions: Vec<(u64, u64)>,
     known: Vec<Known>,
     sets: Vec<(ResidencySet, Vec<usize>)>,
-    /// Whoever's last fence is not above this was not used in the present period, unless begun since.
+    /// An allocation whose last fence is not above this was not used in the present period, unless begun since.
     period_fence: u64,
     period_begun: u64,
     /// Tokens that work must have read, in the order of submission.

@@ -37,7 +37,7 @@ fn a_destroyed_allocation_has_no_handle() {
     world.tear_down();
 }
 
-/// RES-91: what is destroyed is not copied out.
+/// RES-91: a destroyed allocation is not copied out.
 #[test]
 fn destroyed_content_is_not_copied_out() {
     let (mut world, client) = World::with_pages(8);
@@ -98,7 +98,8 @@ fn work_submitted_before_the_end_finds_its_content() {
     }
 }
 
-/// RES-91, RES-11, I32: what was admitted is granted, even if its room is that of an allocation that is destroyed meanwhile.
+/// RES-91, RES-11, I32: every admitted request is granted, even if its room is that of an allocation that is destroyed
+/// meanwhile.
 #[test]
 fn an_earlier_request_gets_the_room_of_what_is_destroyed() {
     let (mut world, client) = World::with_pages(8);

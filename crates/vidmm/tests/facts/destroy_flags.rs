@@ -9,7 +9,7 @@ fn is_reclaimed(world: &World, allocation: AllocationId) -> bool {
 
 /// RES-91: with ASSUME_NOT_IN_USE nothing waits for work that was submitted before.
 #[test]
-fn what_is_assumed_not_in_use_is_free_while_work_runs() {
+fn memory_assumed_not_in_use_is_free_while_work_runs() {
     for (flags, freed) in [(DestroyFlags::empty(), false), (DestroyFlags::ASSUME_NOT_IN_USE, true)] {
         let (mut world, client) = World::with_pages(8);
         let [(a, _), (_, b_at)] = [(); 2].map(|()| world.resident(client, 4));
@@ -45,7 +45,7 @@ fn work_that_uses_it_all_the_same_finds_nothing() {
 
 /// U-41: a MakeResident of it that is pending, and spans that queued work was made in, become no-ops; fences still signal.
 #[test]
-fn what_was_pending_for_it_comes_to_its_end() {
+fn pending_operations_on_a_destroyed_allocation_end() {
     let (mut world, client) = World::with_pages(8);
     let (a, _) = world.resident(client, 4);
     let fence = world.fence();
@@ -105,7 +105,7 @@ fn a_synchronous_destroy_says_when_the_memory_is_free() {
 /// U-41, RES-91: the same of a shared allocation that another device has closed while its work may still use it: nobody can
 /// inherit it, and a request of the owner's for it passes by.
 #[test]
-fn what_was_pending_for_it_comes_to_its_end_though_another_device_has_just_closed_it() {
+fn pending_operations_end_though_another_device_has_just_closed_the_allocation() {
     let (mut world, owner) = World::with_pages(16);
     let other = world.client();
     let shared = world.create_shared(owner, 4);

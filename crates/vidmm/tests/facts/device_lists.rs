@@ -27,9 +27,9 @@ fn read(world: &mut World, lister: Lister, allocations: &[(AllocationId, u64)]) 
     world.try_render(lister.context, writer.finish())
 }
 
-/// RES-02, RES-11: what is on the list is there with its content whenever work of the device runs.
+/// RES-02, RES-11: an allocation on the list is there with its content whenever work of the device runs.
 #[test]
-fn what_is_made_resident_is_where_the_dma_buffer_is_patched_to() {
+fn resident_allocations_are_where_the_dma_buffer_is_patched_to() {
     let mut world = World::new(Config::pages(16));
     let lister = world.lister();
     let [a, b] = [5, 7].map(|pages| world.local(*lister, pages));
@@ -207,9 +207,9 @@ fn a_list_that_cannot_be_packed_is_refused_with_what_to_trim() {
     assert_eq!(world.read, [2, 3, 4]);
 }
 
-/// I08: whatever is on the list, and whichever of it goes.
+/// I08: this holds for any list, and whichever of its allocations go.
 #[test]
-fn who_trims_what_the_answer_says_is_admitted() {
+fn trimming_what_the_answer_says_is_enough() {
     let mut random = Random(3);
     let mut refused = 0;
     for _ in 0..300 {
@@ -245,9 +245,9 @@ fn who_trims_what_the_answer_says_is_admitted() {
     assert!(refused > 1000);
 }
 
-/// What is on no list makes room, and comes back with its content.
+/// An allocation on no list makes room, and comes back with its content.
 #[test]
-fn what_was_evicted_comes_back_as_it_was() {
+fn evicted_allocations_come_back_as_they_were() {
     let mut world = World::new(Config::pages(8));
     let lister = world.lister();
     let [a, b] = [6, 6].map(|pages| world.local(*lister, pages));
@@ -275,9 +275,9 @@ fn holes(world: &mut World, lister: Lister) -> [AllocationId; 4] {
     all
 }
 
-/// D3: what a list keeps in place moves while nothing uses it, and nobody must yield for that.
+/// D3: an allocation that a list keeps in place moves while nothing uses it, and nobody must yield for that.
 #[test]
-fn what_a_list_holds_moves_out_of_the_way_while_nothing_uses_it() {
+fn listed_allocations_move_out_of_the_way_while_nothing_uses_them() {
     let mut world = World::new(Config::pages(8));
     let (lister, other) = (world.lister(), world.lister());
     let all = holes(&mut world, lister);
@@ -294,7 +294,7 @@ fn what_a_list_holds_moves_out_of_the_way_while_nothing_uses_it() {
 
 /// The same with work in flight: its addresses stay until it has ended.
 #[test]
-fn what_running_work_uses_stays_until_it_has_ended() {
+fn allocations_of_running_work_stay_until_it_has_ended() {
     let mut world = World::new(Config::pages(8));
     let (lister, other) = (world.lister(), world.lister());
     let all = holes(&mut world, lister);
@@ -315,7 +315,7 @@ fn what_running_work_uses_stays_until_it_has_ended() {
 
 /// The same with work in flight of another device that shares what would move.
 #[test]
-fn what_running_work_of_another_device_uses_stays_too() {
+fn allocations_of_another_devices_running_work_stay_too() {
     let mut world = World::new(Config::pages(8));
     let lister = world.lister();
     let [running, other] = [(); 2].map(|()| world.lister_of(lister.process));
@@ -352,7 +352,8 @@ fn what_running_work_of_another_device_uses_stays_too() {
     assert_eq!(world.read_in(running.context), [70, 72]);
 }
 
-/// RES-71, D3: who always has work in flight yields when another has waited for long, although all bytes would fit.
+/// RES-71, D3: a device that always has work in flight yields when another has waited for long, although all bytes
+/// would fit.
 #[test]
 fn a_busy_device_yields_to_one_that_finds_no_place_beside_it() {
     let mut world = World::new(slow(8));
@@ -410,7 +411,7 @@ fn devices_that_do_not_fit_together_take_turns() {
     }
 }
 
-/// What portions require is decided beside lists: none of what an active list requires goes for them.
+/// The requirements of portions are decided beside lists: none of what an active list requires goes for them.
 #[test]
 fn portions_run_beside_a_list_and_take_nothing_from_it() {
     let mut world = World::new(Config::pages(8));
@@ -516,7 +517,7 @@ fn a_list_gets_its_turn_against_a_device_that_always_renders() {
 
 /// RES-61 to RES-66: what is offered makes room without being copied, and comes back as nothing.
 #[test]
-fn what_is_offered_makes_room_and_what_nobody_needed_is_what_it_was() {
+fn offered_allocations_make_room_and_unneeded_ones_keep_their_content() {
     let mut world = World::new(Config::pages(8));
     let (lister, other) = (world.lister(), world.lister());
     let [a, b] = [4, 4].map(|pages| world.local(*lister, pages));
@@ -568,7 +569,7 @@ fn a_shared_allocation_is_one_for_all_lists() {
 
 /// SEG-13: an allocation in the aperture keeps nothing from others while no list holds it, and is found there.
 #[test]
-fn what_stays_in_the_aperture_is_found_there() {
+fn allocations_that_stay_in_the_aperture_are_found_there() {
     let mut world = World::new(Config { aperture_pages: 32, ..Config::pages(8) });
     let lister = world.lister();
     let [a, b, c] = [1, 1, 1].map(|pages| world.create(*lister, info(pages, SegmentSet::of(APERTURE))));
@@ -593,7 +594,7 @@ fn what_stays_in_the_aperture_is_found_there() {
 
 /// RES-91: work that was rendered before has what is destroyed.
 #[test]
-fn what_is_destroyed_lives_until_work_that_was_rendered_before_has_ended() {
+fn destroyed_allocations_live_until_work_rendered_before_has_ended() {
     for flags in [DestroyFlags::empty(), DestroyFlags::ASSUME_NOT_IN_USE] {
         let mut world = World::new(Config::pages(8));
         let lister = world.lister();
@@ -647,9 +648,9 @@ fn calls_of_the_other_kind_are_refused() {
     assert_eq!(world.errors(), []);
 }
 
-/// RES-82: what is to be seen by the CPU goes where that sees it, and what it holds with it.
+/// RES-82: an allocation that the CPU is to see goes where the CPU sees it, and its content with it.
 #[test]
-fn what_is_locked_goes_to_the_aperture() {
+fn locked_allocations_go_to_the_aperture() {
     let mut world = World::new(Config { aperture_pages: 16, ..Config::pages(16) });
     let lister = world.lister();
     let either = SegmentSet(SegmentSet::of(LOCAL).0 | SegmentSet::of(APERTURE).0);
@@ -667,7 +668,7 @@ fn what_is_locked_goes_to_the_aperture() {
     assert_eq!(world.read, [8, 8]);
 }
 
-/// RES-19, RES-82: what is to be seen by the CPU does not go where the list has bytes left for it, but no range.
+/// RES-19, RES-82: an allocation that the CPU is to see does not go where the list has bytes left for it, but no range.
 #[test]
 fn a_lock_for_which_there_is_no_range_leaves_the_list_as_it_is() {
     // The aperture has one range of 64 KiB, and the alignment of ranges there is as much.

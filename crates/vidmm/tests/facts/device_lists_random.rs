@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use crate::patching::{lister::Lister, random::Random, *};
 use vidmm::{contract::*, *};
 
-/// What the test knows of an allocation.
+/// The test's record of an allocation.
 #[derive(Clone, Debug)]
 struct Known {
     id: AllocationId,
-    /// What each page must hold.
+    /// The token that each page must hold.
     tokens: Vec<u64>,
     /// How often it is on its device's list.
     count: u32,
@@ -31,7 +31,7 @@ struct Actor {
 }
 
 impl Actor {
-    /// What waits for all that was rendered so far.
+    /// The fence that waits for all that was rendered so far.
     fn last(&self) -> FenceValueDesc {
         FenceValueDesc { fence: self.fence, value: self.rendered }
     }
@@ -45,7 +45,7 @@ struct Shared {
     last_use: Option<FenceValueDesc>,
 }
 
-/// What happened in a run.
+/// The counts of a run.
 #[derive(Default, Debug)]
 struct Tally {
     refused: u32,
@@ -60,7 +60,7 @@ struct Play {
     random: Random,
     actors: Vec<Actor>,
     shared: Vec<Shared>,
-    /// What the CPU signals, what waits for it, and what it has signalled.
+    /// The fence that the CPU signals, what waits for it, and what it has signalled.
     cpu_fence: MonitoredFenceId,
     cpu_awaited: u64,
     cpu_signalled: u64,
@@ -265,7 +265,7 @@ impl Play {
             }
             let known = &mut self.actors[at].allocations[index];
             let page = self.random.below(known.tokens.len() as u64);
-            // What stays bound across a cut keeps its place: nothing does.
+            // An allocation that stays bound across a cut keeps its place: none does.
             let slot = if is_prepared { 0 } else { index as u32 };
             if self.random.one_in(2) {
                 writer = writer.write(slot, known.id, page, self.next_token);

@@ -40,7 +40,7 @@ fn a_fault_stops_its_engine_alone() {
     world.tear_down();
 }
 
-/// FLT-10: what is said of a fault names what is mapped there, and the nearest mappings on either side.
+/// FLT-10: the report of a fault names what is mapped there, and the nearest mappings on either side.
 #[test]
 fn a_fault_names_what_is_mapped_there_and_beside_it() {
     const BASE: u64 = 1 << 20;
@@ -81,7 +81,7 @@ fn a_fault_names_what_is_mapped_there_and_beside_it() {
 
 /// FLT-23: work of others that was behind the fault runs again, in its order, with new fences, and nothing is run twice.
 #[test]
-fn what_was_behind_the_guilty_packet_runs_again_in_order() {
+fn packets_behind_the_guilty_one_run_again_in_order() {
     let mut world = World::new(Config::pages(16));
     let (other, guilty) = (world.client(), world.client());
     let fence = world.fence();
@@ -111,7 +111,7 @@ fn what_was_behind_the_guilty_packet_runs_again_in_order() {
 
 /// FLT-23, D7: a packet of another engine that waits for one which gets a new fence waits for that.
 #[test]
-fn who_waits_for_what_runs_again_waits_for_its_new_fence() {
+fn a_packet_that_waits_for_one_that_runs_again_waits_for_its_new_fence() {
     let mut world = World::new(Config::pages(16));
     let (guilty, other) = (world.client(), world.client());
     let copy = world.context(other, COPY);
@@ -130,9 +130,9 @@ fn who_waits_for_what_runs_again_waits_for_its_new_fence() {
     world.tear_down();
 }
 
-/// FLT-23: who waited for what has ended before the fault is not disturbed.
+/// FLT-23: a packet whose wait was over before the fault is not disturbed.
 #[test]
-fn who_waits_for_nothing_that_runs_again_goes_on() {
+fn a_packet_that_waits_for_none_that_runs_again_goes_on() {
     let mut world = World::new(Config::pages(16));
     let (guilty, other) = (world.client(), world.client());
     let copy = world.context(other, COPY);
@@ -174,7 +174,7 @@ fn a_reset_that_fails_becomes_one_of_the_adapter() {
     world.tear_down();
 }
 
-/// FLT-22, 0x119: what a driver says that it has aborted must have been under way.
+/// FLT-22, 0x119: a packet that a driver says it has aborted must have been under way.
 #[test]
 fn an_aborted_fence_must_have_been_under_way() {
     for (last_aborted, is_right) in [(0, false), (1, true), (2, true), (3, true), (4, false), (u64::MAX, false)] {
@@ -217,9 +217,9 @@ fn a_hang_is_found_and_costs_its_device_alone() {
     world.tear_down();
 }
 
-/// FLT-22: who yields is not harmed: what it gives back runs again.
+/// FLT-22: an engine that yields harms no packet: those that it gives back run again.
 #[test]
-fn who_yields_goes_on() {
+fn an_engine_that_yields_goes_on() {
     let mut world = timed(16);
     let client = world.client();
     world.submit(client, &[Access::Tag(1)]);
@@ -356,7 +356,7 @@ fn a_list_that_names_what_is_not_resident_is_refused() {
     world.tear_down();
 }
 
-/// FLT-04, U-43: what a device in error had made resident is given back, so that others can have the room.
+/// FLT-04, U-43: the memory of a device in error is given back, so that others can have the room.
 #[test]
 fn a_device_in_error_requires_nothing() {
     let mut world = World::new(Config::pages(16));
@@ -387,7 +387,7 @@ fn broken_hardware_stops_the_adapter() {
 
 /// D7: packets of several engines run again in an order in which none comes before one that it waits for.
 #[test]
-fn what_engines_give_back_comes_again_in_the_order_of_its_waits() {
+fn packets_that_engines_give_back_come_again_in_the_order_of_their_waits() {
     let mut world = timed(16);
     let client = world.client();
     let copy = world.context(client, COPY);
@@ -407,7 +407,7 @@ fn what_engines_give_back_comes_again_in_the_order_of_its_waits() {
 /// FLT-22: an answer that comes when the engine is being reset brings packets back that the answer to the reset does not; nothing
 /// was aborted, so nobody is to blame.
 #[test]
-fn what_an_engine_gives_back_too_late_is_kept() {
+fn buffers_that_an_engine_gives_back_too_late_are_kept() {
     let mut world = World::new(Config { resets_at_once: false, tdr: TdrOptions::default(), ..Config::pages(16) });
     let (guilty, other) = (world.client(), world.client());
     world.submit(guilty, &[Access::Tag(1)]);
@@ -545,7 +545,7 @@ fn a_fault_of_an_unknown_packet_is_whose_the_reset_aborts() {
 /// FLT-22, FLT-24: an interrupt that arrives while its engine is reset does not count, and its device is in error if the reset
 /// fails.
 #[test]
-fn who_ends_while_its_engine_is_reset_is_in_error_all_the_same() {
+fn a_packet_that_ends_during_its_engines_reset_costs_its_device_all_the_same() {
     let mut world = World::new(Config { resets_at_once: false, tdr: TdrOptions::default(), ..Config::pages(16) });
     let (slow, other) = (world.client(), world.client());
     world.submit(slow, &[]);
@@ -580,7 +580,7 @@ fn only_resets_of_engines_cost_a_process_the_gpu() {
 
 /// FLT-22: an engine that was reset has nothing left: what its driver does not give back would never end.
 #[test]
-fn what_a_reset_engine_does_not_give_back_stops_the_adapter() {
+fn a_packet_that_a_reset_engine_does_not_give_back_stops_the_adapter() {
     for kept in 0..3 {
         let mut world = World::new(Config { resets_at_once: false, ..Config::pages(16) });
         let client = world.client();

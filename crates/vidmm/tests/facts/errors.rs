@@ -1,4 +1,4 @@
-//! What goes wrong, and who suffers for it (section 7, P42, P43, P47, I12).
+//! Errors, and which device suffers for them (section 7, P42, P43, P47, I12).
 
 use crate::world::*;
 use vidmm::contract::*;
@@ -37,7 +37,7 @@ fn a_page_fault_puts_its_device_in_error() {
     world.tear_down();
 }
 
-/// FLT-04, FLT-33: what was queued is dropped, and its fences reach the maximum, so that nobody waits for ever.
+/// FLT-04, FLT-33: queued work is dropped, and its fences reach the maximum, so that nobody waits for ever.
 #[test]
 fn fences_of_dropped_work_reach_the_maximum() {
     let mut world = World::new(Config::pages(16));

@@ -66,13 +66,14 @@ fn at_most_one_is_told(trouble: &Trouble) {
 
 fn all_are_told(trouble: &Trouble) {
     let told = at_every_step(trouble);
-    // Nobody, if nothing was there that it could happen to; one more, if one was to blame before the adapter was reset.
+    // No device, if nothing was there that it could happen to; one more, if one was to blame before the adapter was
+    // reset.
     assert!(told.iter().all(|&devices| devices == 0 || devices >= 3), "U-43: each user device: {told:?}");
     let happened = told.iter().filter(|&&devices| devices >= 3).count();
     assert!(happened > STEPS / 2, "it happened only {happened} times");
 }
 
-fn nobody_is_told(trouble: &Trouble) {
+fn no_device_is_told(trouble: &Trouble) {
     assert_eq!(at_every_step(trouble), [0; STEPS]);
 }
 
@@ -122,18 +123,18 @@ fn paging_that_hangs_is_a_reset_of_the_adapter() {
 
 #[test]
 fn an_interrupt_that_is_lost_harms_nobody() {
-    nobody_is_told(&Trouble::Interrupt { engine: RENDER, ending: Ending::Lost });
-    nobody_is_told(&Trouble::Interrupt { engine: PAGING, ending: Ending::Lost });
+    no_device_is_told(&Trouble::Interrupt { engine: RENDER, ending: Ending::Lost });
+    no_device_is_told(&Trouble::Interrupt { engine: PAGING, ending: Ending::Lost });
 }
 
 #[test]
 fn an_interrupt_that_comes_late_harms_nobody() {
-    nobody_is_told(&Trouble::Interrupt { engine: RENDER, ending: Ending::Late });
-    nobody_is_told(&Trouble::Interrupt { engine: PAGING, ending: Ending::Late });
+    no_device_is_told(&Trouble::Interrupt { engine: RENDER, ending: Ending::Late });
+    no_device_is_told(&Trouble::Interrupt { engine: PAGING, ending: Ending::Late });
 }
 
 #[test]
 fn an_interrupt_that_comes_twice_harms_nobody() {
-    nobody_is_told(&Trouble::Interrupt { engine: RENDER, ending: Ending::Twice });
-    nobody_is_told(&Trouble::Interrupt { engine: PAGING, ending: Ending::Twice });
+    no_device_is_told(&Trouble::Interrupt { engine: RENDER, ending: Ending::Twice });
+    no_device_is_told(&Trouble::Interrupt { engine: PAGING, ending: Ending::Twice });
 }

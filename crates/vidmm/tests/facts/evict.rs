@@ -80,9 +80,9 @@ fn of_two_spans_that_end_together_the_later_decides() {
     }
 }
 
-/// RES-22, P18: what was not written to is not copied out, and comes back from its backing store.
+/// RES-22, P18: an allocation that was not written to is not copied out, and comes back from its backing store.
 #[test]
-fn what_was_not_written_to_is_not_copied_out() {
+fn unwritten_allocations_are_not_copied_out() {
     let (mut world, client) = World::with_pages(8);
     let (a, at) = world.resident(client, 4);
     write(&mut world, client, at, 7);
@@ -96,9 +96,9 @@ fn what_was_not_written_to_is_not_copied_out() {
     assert_eq!(world.token(client, at), Some(7));
 }
 
-/// RES-22, P18, I26: what never had content is filled again, and shows nothing of others.
+/// RES-22, P18, I26: an allocation that never had content is filled again, and shows nothing of others.
 #[test]
-fn what_never_had_content_is_filled_again() {
+fn an_allocation_that_never_had_content_is_filled_again() {
     let (mut world, client) = World::with_pages(4);
     let (a, at) = world.resident(client, 4);
     world.evict(client, &[a], NOT_WRITTEN).unwrap();
@@ -225,7 +225,7 @@ fn no_more_is_evicted_than_needed() {
     assert_eq!(world.evicted().len(), 2);
 }
 
-/// D3: what a request names is no victim of it.
+/// D3: a request's own allocations are no victims of it.
 #[test]
 fn a_request_does_not_evict_what_it_names() {
     let (mut world, client) = World::with_pages(8);
@@ -238,7 +238,7 @@ fn a_request_does_not_evict_what_it_names() {
     assert_eq!(world.token(client, a_at), Some(0));
 }
 
-/// I04, I05, P58: nobody sees memory that is not his any more.
+/// I04, I05, P58: no process sees memory that is not its own any more.
 #[test]
 fn evicted_memory_is_out_of_sight_before_it_is_used_again() {
     let (mut world, client) = World::with_pages(4);

@@ -1,6 +1,6 @@
-//! What is sent when an allocation becomes resident and leaves again, for every combination of addressing model, place,
-//! flags, chunks, mappings and revision: as text beside this file, and each checked against the rules of the documents
-//! (NTF-01..09, U-15, SEG-12, SEG-13, PGV-05).
+//! The operations that are sent when an allocation becomes resident and leaves again, for every combination of
+//! addressing model, place, flags, chunks, mappings and revision: as text beside this file, and each checked against
+//! the rules of the documents (NTF-01..09, U-15, SEG-12, SEG-13, PGV-05).
 //!
 //! `UPDATE_EXPECTED=1 cargo test -p vidmm --test facts golden` makes the text again.
 
@@ -52,7 +52,7 @@ struct Case {
     revision: NotificationRevision,
 }
 
-/// What was sent in a case.
+/// The operations of a case.
 struct Run {
     subject: Subject,
     entry: Vec<Step>,
@@ -210,7 +210,7 @@ fn the_rules_reject_a_sequence_with_one_step_more_or_less() {
         for (is_entry, steps) in [(true, entry), (false, exit)] {
             let check = if is_entry { check_entry } else { check_exit };
             for number in 0..steps.len() {
-                // What the machine's strict TLB finds: the documents leave the flushes of windows open.
+                // The findings of the machine's strict TLB: the documents leave the flushes of windows open.
                 if matches!(steps[number], Step::Flush { .. } | Step::PagingEnded) {
                     continue;
                 }

@@ -325,7 +325,7 @@ fn a_part_of_what_is_not_mapped_yet_can_be_freed() {
 
 /// U-22, U-34: so can one that a device has asked for which has opened the allocation.
 #[test]
-fn what_an_opener_has_asked_for_can_be_freed() {
+fn mappings_that_an_opener_asked_for_can_be_freed() {
     let (mut world, client) = World::with_pages(32);
     let other = world.client();
     let shared = world.create_shared(client, 4);
@@ -405,7 +405,7 @@ fn a_page_of_64_kib_is_cut_again_and_again() {
 
 /// GVA-42, D9: the allocation whose page is cut may have to leave for the table of its rest.
 #[test]
-fn what_is_cut_makes_room_for_its_own_table() {
+fn an_allocation_whose_page_is_cut_makes_room_for_its_own_table() {
     let config = Config { tables_in_system: false, level_bits: vec![8, 6], ..Config::pages_64kb(12, true) };
     let mut world = World::new(config);
     let client = world.client();
@@ -471,7 +471,7 @@ fn a_cut_waits_for_work_that_has_overtaken_other_work() {
     let (first, second) = (world.fence(), world.fence());
     world.submit_to(client.context, &[], &[(first, 1)], &[]);
     world.free(client, address + 4 * PAGE_SIZE, 1).unwrap();
-    // What waits for the second fence was submitted before what runs.
+    // The packet that waits for the second fence was submitted before the one that runs.
     world.submit_to(copy, &[], &[(second, 1)], &[]);
     world.submit(client, &[Access::Write(address, 7), Access::Write(address + 15 * PAGE_SIZE, 8)]);
     world.signal(first, 1);

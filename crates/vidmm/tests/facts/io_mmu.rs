@@ -15,7 +15,7 @@ fn io_mmu(model: AddressingModel) -> (World, Client) {
     (world, client)
 }
 
-/// What the IOMMU maps, without the paging process's windows.
+/// The mappings of the IOMMU, without the paging process's windows.
 fn mapped(world: &World) -> Vec<(IoMmuDomain, u64, u64)> {
     let mapping = |(&(domain, address), mapping): (&(IoMmuDomain, u64), &IoMmuMapping)| (domain, address, mapping.size);
     let all = world.host.io_mmu.iter().map(mapping);
@@ -52,7 +52,7 @@ fn an_adapter_behind_an_io_mmu_has_no_page_tables_and_moves_nothing() {
     }
 }
 
-/// GVA-02, PGV-20: what such an adapter cannot have is refused at its start.
+/// GVA-02, PGV-20: a report of what such an adapter cannot have is refused at its start.
 #[test]
 fn impossible_reports_are_refused() {
     for model in MODELS {
@@ -229,7 +229,7 @@ fn the_host_unmaps_when_paging_has_ended() {
             world.evict(client, &[a], SOON).unwrap();
             world.poll();
             let domain = world.config.domain(client.kmd_process);
-            // What was built before and with the notice is under way until it was executed.
+            // All that was built before and with the notice is under way until it was executed.
             let is_notice = |operation: &PagingOperation| kind(operation) == "io mmu unmap";
             while world.can_complete(PAGING) {
                 let is_under_way = world.driver.operations[world.executed..].iter().any(is_notice);

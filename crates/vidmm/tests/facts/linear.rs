@@ -128,7 +128,7 @@ fn a_range_is_taken_where_it_is_free_and_nowhere_else() {
 
 #[test]
 #[should_panic(expected = "was not all taken")]
-fn what_is_free_cannot_be_given_back() {
+fn free_ranges_cannot_be_given_back() {
     segment_with_holes(100, &[(10, 20)]).free(pages(29, 2));
 }
 
@@ -191,7 +191,7 @@ fn neighbours_slide_where_no_window_can_be_emptied() {
 }
 
 #[test]
-fn what_is_fixed_between_all_gaps_proves_that_no_moves_help() {
+fn fixed_ranges_between_all_gaps_prove_that_no_moves_help() {
     let segment = segment_with_holes(20, &[(0, 4), (6, 4), (14, 6)]);
     let plan = |movers: &[Movable], len: u64| segment.plan_compaction(movers, len * PAGE_SIZE, PAGE_SIZE);
     assert_eq!(plan(&[], 7), Err(CompactionError::Impossible));

@@ -18,7 +18,7 @@ fn extent(start: u64, end: u64) -> Extent {
 /// A range of pages, as start and end.
 type Pages = (u64, u64);
 
-/// What is placed, sorted.
+/// The ranges that are placed, sorted.
 #[derive(Clone, Debug)]
 struct Oracle {
     pages: u64,
@@ -149,7 +149,7 @@ fn bank_ends(pages: u64) -> impl Strategy<Value = Vec<u64>> {
     prop::collection::btree_set(1..=pages, 0..4).prop_map(Vec::from_iter)
 }
 
-/// What both a segment and a trial can do.
+/// The operations that both a segment and a trial have.
 trait Segment {
     fn allocate(&mut self, request: &Request) -> Option<Extent>;
     fn allocate_at(&mut self, range: Extent) -> Option<()>;

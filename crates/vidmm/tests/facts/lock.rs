@@ -64,9 +64,9 @@ fn the_address_stays_while_the_allocation_moves() {
     world.tear_down();
 }
 
-/// RES-83: what must be in memory that the CPU does not see can be locked only while it is not resident.
+/// RES-83: an allocation that must be in memory that the CPU does not see can be locked only while it is not resident.
 #[test]
-fn what_is_required_in_hidden_memory_and_may_be_nowhere_else_is_not_lockable() {
+fn allocations_required_in_hidden_memory_and_allowed_nowhere_else_are_not_lockable() {
     let (mut world, client) = World::with_pages(8);
     let (a, at) = world.resident(client, 4);
     write(&mut world, client, at, 7);
@@ -100,9 +100,10 @@ fn a_make_resident_of_what_is_locked_waits_for_the_unlock() {
     world.tear_down();
 }
 
-/// RES-82: what may be in system memory goes there to be seen, also if the list requires it; the GPU finds it there.
+/// RES-82: an allocation that may be in system memory goes there to be seen, also if the list requires it; the GPU
+/// finds it there.
 #[test]
-fn what_may_be_in_system_memory_goes_there_to_be_seen() {
+fn allocations_allowed_in_system_memory_go_there_to_be_seen() {
     let mut world = World::new(Config::discrete(8, 32));
     let client = world.client();
     let (a, at) = world.create_resident(client, Place::LocalOrSystem, 4, SILENT);
@@ -143,9 +144,9 @@ fn system_memory_is_always_seen() {
     }
 }
 
-/// RES-18: what the CPU wrote before the first MakeResident is content, not zeros.
+/// RES-18: bytes that the CPU wrote before the first MakeResident are content, not zeros.
 #[test]
-fn what_the_cpu_wrote_first_is_paged_in() {
+fn first_writes_of_the_cpu_are_paged_in() {
     let (mut world, client) = World::with_pages(8);
     let a = world.allocate(client, 4);
     let at = world.map(client, a);
@@ -196,9 +197,10 @@ fn a_refused_lock_locks_nothing() {
     world.tear_down();
 }
 
-/// RES-65: what was discarded and reclaimed can be locked at once, before it is brought in, and reads as zero.
+/// RES-65: an allocation that was discarded and reclaimed can be locked at once, before it is brought in, and reads as
+/// zero.
 #[test]
-fn what_is_reclaimed_can_be_locked_at_once() {
+fn reclaimed_allocations_can_be_locked_at_once() {
     let (mut world, client) = World::with_pages(8);
     let (a, at) = world.resident(client, 4);
     write(&mut world, client, at, 7);

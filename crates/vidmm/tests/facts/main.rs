@@ -1,6 +1,6 @@
 //! The core against what its documents say: a file for each family of facts, in one program, which is built much faster than one for each.
 
-// What the tests stand on: a driver, a machine and its memory, and ways to ask for much.
+// The ground of the tests: a driver, a machine and its memory, and ways to ask for much.
 mod caller;
 mod model;
 mod patching;

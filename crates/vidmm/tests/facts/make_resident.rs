@@ -106,7 +106,7 @@ fn trimming_what_was_said_is_enough() {
 
 /// I08: never more than what is asked for, beyond what is there.
 #[test]
-fn what_to_trim_is_not_absurd() {
+fn the_bytes_to_trim_are_not_absurd() {
     let (mut world, client) = World::with_pages(8);
     world.resident(client, 4);
     let (fits, larger) = (world.allocate(client, 5), world.allocate(client, 9));
@@ -129,9 +129,9 @@ fn the_lists_of_others_are_not_touched() {
     assert_eq!(world.token(client, at), Some(0));
 }
 
-/// RES-13, I08: what an idle device gave up is room for others at once.
+/// RES-13, I08: memory that an idle device gave up is room for others at once.
 #[test]
-fn what_an_idle_device_evicted_is_room_for_others() {
+fn evictions_of_an_idle_device_are_room_for_others() {
     let (mut world, client) = World::with_pages(8);
     let (a, _) = world.resident(client, 8);
     world.evict(client, &[a], IF_NECESSARY).unwrap();
@@ -144,7 +144,7 @@ fn what_an_idle_device_evicted_is_room_for_others() {
 
 /// RES-13, RES-91: so is what it destroyed.
 #[test]
-fn what_an_idle_device_destroyed_is_room_for_others() {
+fn destructions_of_an_idle_device_are_room_for_others() {
     let (mut world, client) = World::with_pages(8);
     let (a, _) = world.resident(client, 8);
     world.destroy(a);
@@ -155,9 +155,9 @@ fn what_an_idle_device_destroyed_is_room_for_others() {
     assert_eq!(world.paging_fence(other), 1);
 }
 
-/// RES-11, RES-16, P05, U-25: what is in place needs no fence.
+/// RES-11, RES-16, P05, U-25: an allocation in place needs no fence.
 #[test]
-fn what_is_in_place_is_usable_at_once() {
+fn allocations_in_place_are_usable_at_once() {
     let (mut world, client) = World::with_pages(8);
     let (a, at) = world.resident(client, 4);
     world.evict(client, &[a], IF_NECESSARY).unwrap();
@@ -187,7 +187,7 @@ fn a_pending_fence_says_when_all_pages_are_there() {
 
 /// RES-11: two requests for one allocation both wait for it.
 #[test]
-fn what_is_on_its_way_is_not_there_yet() {
+fn allocations_on_their_way_are_not_there_yet() {
     let (mut world, client) = World::with_pages(8);
     let a = world.allocate(client, 4);
     assert_eq!(world.make_resident(client, &[a]), pending(1));
@@ -275,7 +275,7 @@ fn fragments_are_as_good_as_a_whole() {
     world.tear_down();
 }
 
-/// RES-02: what was held when it was named, and evicted before the grant, is not held by the grant.
+/// RES-02: an allocation that was held when it was named, and evicted before the grant, is not held by the grant.
 #[test]
 fn evicting_before_the_grant_leaves_nothing_held() {
     let (mut world, client) = World::with_pages(8);

@@ -75,7 +75,7 @@ fn findings(world: &World) -> Vec<DriverFinding> {
 
 /// NTF-01, NTF-02, P23, P25: the driver can decompress in time, and the content is what it was.
 #[test]
-fn what_leaves_the_aperture_or_implicit_system_memory_leaves_as_plain_bytes() {
+fn content_leaves_the_aperture_and_implicit_system_memory_as_plain_bytes() {
     for model in MODELS {
         for place in SYSTEM_PLACES {
             let (mut world, client) = integrated(model);
@@ -94,7 +94,7 @@ fn what_leaves_the_aperture_or_implicit_system_memory_leaves_as_plain_bytes() {
 
 /// P26: no flag, no word.
 #[test]
-fn who_did_not_ask_is_not_told() {
+fn a_driver_that_did_not_ask_is_not_told() {
     for model in MODELS {
         for revision in [NotificationRevision::Current, NotificationRevision::August2024] {
             let (mut world, client) = of(Config { revision, ..Config::integrated(model, 256) });
@@ -146,10 +146,10 @@ fn demotion_and_promotion_tell_nothing() {
     world.tear_down();
 }
 
-/// What was compressed while it was demoted goes to local memory as it is, and is plain when it leaves, even if nothing was
-/// written to it there: the backing store holds compressed bytes.
+/// Content that was compressed while it was demoted goes to local memory as it is, and is plain when it leaves, even if
+/// nothing was written to it there: the backing store holds compressed bytes.
 #[test]
-fn what_was_compressed_before_its_promotion_leaves_as_plain_bytes() {
+fn content_compressed_before_its_promotion_leaves_as_plain_bytes() {
     for flags in [SOON, NOT_WRITTEN] {
         let (mut world, client) = of(Config::discrete(8, 64));
         let (a, at) = world.create_resident(client, Place::LocalOrSystem, 8, EVICTION);
@@ -199,7 +199,7 @@ fn flags_of_a_newer_version_mean_nothing() {
                 let info = world.config.allocation(Place::System, 4, BOTH);
                 let a = world.try_create(client, info).unwrap();
                 let handle = world.handle(a);
-                // What the driver does not get, it does not count on.
+                // The driver does not count on notifications that it does not get.
                 world.machine.known.get_mut(&handle).unwrap().info.flags2 = SILENT;
                 world.map(client, a);
                 world.bring_in(client, &[a]);
@@ -402,7 +402,7 @@ fn busy_for_ever_is_an_error_of_the_driver() {
     }
 }
 
-/// U-15: nobody reads what is destroyed, but caches know its addresses.
+/// U-15: a destroyed allocation is read by nobody, but caches know its addresses.
 #[test]
 fn the_eviction_of_what_is_destroyed_is_not_told_and_its_io_mmu_unmap_is() {
     for model in MODELS {
@@ -422,7 +422,7 @@ fn the_eviction_of_what_is_destroyed_is_not_told_and_its_io_mmu_unmap_is() {
 
 /// U-15: the same for what is destroyed while it is idle in its place.
 #[test]
-fn what_is_destroyed_off_every_list_is_not_told_of_either() {
+fn an_allocation_destroyed_off_every_list_is_not_told_of_either() {
     for model in MODELS {
         let (mut world, client) = integrated(model);
         let (a, _) = world.create_resident(client, Place::System, 4, BOTH);
@@ -602,9 +602,9 @@ fn two_devices_are_told_of_their_chunks() {
     }
 }
 
-/// U-15: what is listed again while it is on its way out comes in when it is out, with its content.
+/// U-15: an allocation that is listed again while it is on its way out comes in when it is out, with its content.
 #[test]
-fn what_is_listed_again_on_its_way_out_comes_back() {
+fn allocations_listed_again_on_their_way_out_come_back() {
     for model in MODELS {
         for place in SYSTEM_PLACES {
             // After how many paging buffers it is listed again.
@@ -703,7 +703,7 @@ fn a_device_in_error_leaves_without_evictions() {
     }
 }
 
-/// What the world is worth: each mistake of a driver is found.
+/// The worth of the world: each mistake of a driver is found.
 mod mistakes {
     use super::*;
 

@@ -218,7 +218,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_comes_and_goes_is_told_of_as_the_documents_say(
+    fn evictions_and_unmaps_are_notified_as_the_documents_say(
         config in adapter(),
         plans in prop::collection::vec(plan(), 1..4),
         busy_every in 0..6u32,

@@ -27,7 +27,7 @@ struct Caller {
     devices: [Option<DeviceId>; DEVICES],
     contexts: [Option<(ContextId, KmdContextHandle)>; DEVICES],
     allocs: [Option<Alloc>; SLOTS],
-    /// What the work of each context must have read.
+    /// The tokens that the work of each context must have read.
     expected: BTreeMap<u64, Vec<u64>>,
     next_token: u64,
     refused: usize,
@@ -118,7 +118,7 @@ impl Caller {
         let mut tokens = Vec::new();
         for slot in (number..SLOTS).step_by(DEVICES) {
             let Some(Alloc { id, pages, token }) = &self.allocs[slot] else { continue };
-            // What was never written is read by nobody: the world's memory holds anything there.
+            // Pages that were never written are read by nobody: the world's memory holds anything there.
             let token = if writes { self.next_token + 1 } else { *token };
             writer = writer.split();
             if writes {

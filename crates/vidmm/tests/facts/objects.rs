@@ -135,9 +135,9 @@ fn handles_are_not_given_twice() {
     world.tear_down();
 }
 
-/// I28: what others need is not destroyed.
+/// I28: an object that others need is not destroyed.
 #[test]
-fn what_is_in_use_is_not_destroyed() {
+fn objects_in_use_are_not_destroyed() {
     let (mut world, client) = World::with_pages(16);
     let in_use = |remaining| Err(DestroyError::InUse { remaining });
     let fence = world.fence();

@@ -11,9 +11,9 @@ fn results(reclaimed: Result<Reclaimed, ReclaimError>) -> Vec<ReclaimResult> {
     reclaimed.unwrap().results
 }
 
-/// P55, RES-64, U-37: what nobody needed is where and what it was.
+/// P55, RES-64, U-37: offered memory that nobody needed is where and what it was.
 #[test]
-fn what_nobody_needed_is_what_it_was() {
+fn offered_memory_that_nobody_needed_keeps_its_content() {
     let (mut world, client) = World::with_pages(8);
     let (a, at) = world.resident(client, 4);
     write(&mut world, client, at, 7);
@@ -28,7 +28,7 @@ fn what_nobody_needed_is_what_it_was() {
 
 /// P56, P18, RES-61: it goes when memory is wanted, nothing is copied, and it reads as zero afterwards (U-36).
 #[test]
-fn what_was_needed_is_discarded_and_reads_as_zero() {
+fn offered_memory_that_was_needed_is_discarded_and_reads_as_zero() {
     let (mut world, client) = World::with_pages(8);
     let (a, at) = world.resident(client, 4);
     write(&mut world, client, at, 7);
@@ -183,9 +183,10 @@ fn a_reclaim_without_room_waits_for_its_turn() {
     assert_eq!(read(&mut world, other, b_at), 7);
 }
 
-/// P56: what is offered makes room on the device's own list too; what does not fit any more, even alone, is not reclaimed.
+/// P56: an offered allocation makes room on the device's own list too; what does not fit any more, even alone, is not
+/// reclaimed.
 #[test]
-fn what_is_offered_takes_no_room_on_the_own_list() {
+fn offered_allocations_take_no_room_on_the_own_list() {
     let (mut world, client) = World::with_pages(8);
     let (a, _) = world.resident(client, 6);
     world.offer(client, &[a], LOW).unwrap();
@@ -216,9 +217,9 @@ fn an_evict_while_offered_takes_it_off_the_list() {
     world.tear_down();
 }
 
-/// RES-65: what is not on the list is not brought in by Reclaim, and an offer of it is like any other.
+/// RES-65: an allocation that is not on the list is not brought in by Reclaim, and an offer of it is like any other.
 #[test]
-fn what_is_on_no_list_can_be_offered() {
+fn unlisted_allocations_can_be_offered() {
     let (mut world, client) = World::with_pages(8);
     let (a, at) = world.resident(client, 4);
     write(&mut world, client, at, 7);
@@ -232,9 +233,10 @@ fn what_is_on_no_list_can_be_offered() {
     world.tear_down();
 }
 
-/// U-37: what is not resident keeps its content in its backing store; memory pressure does not reach it there.
+/// U-37: an allocation that is not resident keeps its content in its backing store; memory pressure does not reach it
+/// there.
 #[test]
-fn what_is_not_resident_keeps_its_content() {
+fn allocations_that_are_not_resident_keep_their_content() {
     let (mut world, client) = World::with_pages(8);
     let (a, at) = world.resident(client, 4);
     write(&mut world, client, at, 7);
@@ -247,7 +249,7 @@ fn what_is_not_resident_keeps_its_content() {
     assert_eq!(read(&mut world, client, at), 7);
 }
 
-/// RES-62: what is refused changes nothing, and none of the list is offered.
+/// RES-62: a refused call changes nothing, and none of the list is offered.
 #[test]
 fn a_refused_offer_offers_nothing() {
     let (mut world, client) = World::with_pages(16);
@@ -355,7 +357,7 @@ fn a_decommitted_allocation_gets_a_new_backing_store() {
 
 /// RES-66: if the system has no memory for another one, the allocation can only be destroyed.
 #[test]
-fn what_cannot_be_committed_again_can_only_be_destroyed() {
+fn an_allocation_without_backing_store_can_only_be_destroyed() {
     let (mut world, client) = World::with_pages(8);
     let (a, _) = world.resident(client, 4);
     let flags = OfferFlags::ALLOW_DECOMMIT | OfferFlags::OFFER_IMMEDIATELY;
@@ -396,7 +398,7 @@ fn a_commit_that_finds_no_memory_decommits_what_is_offered() {
 
 /// NTF-03: the driver is not told of an eviction whose content is discarded.
 #[test]
-fn what_is_discarded_is_not_notified() {
+fn discarded_content_is_not_notified() {
     let mut world = World::new(Config::discrete(8, 8));
     let client = world.client();
     for place in [Place::System, Place::Aperture] {
@@ -424,7 +426,7 @@ fn what_is_discarded_is_not_notified() {
 
 /// U-36: a Reclaim that comes before the discard has been carried out finds zeros too, and what is written then stays.
 #[test]
-fn what_is_written_after_an_early_reclaim_is_not_reset() {
+fn writes_after_an_early_reclaim_are_not_reset() {
     for place in [Place::Local, Place::System, Place::Aperture] {
         let mut world = World::new(Config::discrete(16, 16));
         let client = world.client();
@@ -447,8 +449,8 @@ fn what_is_written_after_an_early_reclaim_is_not_reset() {
     }
 }
 
-/// RES-66: what was reclaimed and offered again is decommitted when the second offer's discard is over, not the first's: between
-/// them it comes in.
+/// RES-66: an allocation that was reclaimed and offered again is decommitted when the second offer's discard is over,
+/// not the first's: between them it comes in.
 #[test]
 fn a_discard_that_is_over_does_not_decommit_for_a_later_offer() {
     for place in [Place::Local, Place::System, Place::Aperture] {
@@ -476,9 +478,9 @@ fn a_discard_that_is_over_does_not_decommit_for_a_later_offer() {
     }
 }
 
-/// D5, U-36: what was reclaimed before its discard is carried out can be demoted meanwhile.
+/// D5, U-36: an allocation that was reclaimed before its discard is carried out can be demoted meanwhile.
 #[test]
-fn what_waits_for_its_discard_can_be_demoted() {
+fn an_allocation_that_waits_for_its_discard_can_be_demoted() {
     let mut world = World::new(Config::discrete(8, 16));
     let client = world.client();
     let (a, at) = world.create_resident(client, Place::LocalOrSystem, 4, SILENT);
@@ -503,7 +505,7 @@ fn what_waits_for_its_discard_can_be_demoted() {
 
 /// RES-91: an offered allocation can be destroyed, resident, discarded or decommitted.
 #[test]
-fn what_is_offered_can_be_destroyed() {
+fn offered_allocations_can_be_destroyed() {
     for flags in [OfferFlags::empty(), OfferFlags::OFFER_IMMEDIATELY, OfferFlags::all()] {
         for ended in [false, true] {
             let (mut world, client) = World::with_pages(8);
@@ -536,9 +538,9 @@ fn the_aperture_keeps_a_range_for_what_is_offered() {
     world.tear_down();
 }
 
-/// I25: what was made resident twice and offered before it was brought in is among the first to go.
+/// I25: an allocation that was made resident twice and offered before it was brought in is among the first to go.
 #[test]
-fn what_is_offered_before_it_is_granted_stays_offered() {
+fn an_offer_before_the_grant_stays_in_force() {
     let (mut world, client) = World::with_pages(8);
     let a = world.allocate(client, 1);
     let _: Residency = world.make_resident(client, &[a, a]).unwrap();
@@ -551,9 +553,10 @@ fn what_is_offered_before_it_is_granted_stays_offered() {
     world.tear_down();
 }
 
-/// U-36, RES-91: what is reclaimed after it was discarded reads as zero, also for work that was submitted before it is destroyed.
+/// U-36, RES-91: an allocation that is reclaimed after it was discarded reads as zero, also for work that was submitted
+/// before it is destroyed.
 #[test]
-fn what_is_destroyed_after_a_reclaim_reads_as_zero_until_then() {
+fn discarded_allocations_read_as_zero_until_they_are_destroyed() {
     let mut world = World::new(Config::integrated(contract::AddressingModel::GpuMmu, 16));
     let client = world.client();
     let (a, at) = world.create_resident(client, Place::System, 4, SILENT);
@@ -576,7 +579,7 @@ fn what_is_destroyed_after_a_reclaim_reads_as_zero_until_then() {
 /// RES-64, RES-11: a device that still holds what has left its list does not hold what comes back as well, where the room for it was
 /// promised to another.
 #[test]
-fn what_is_still_in_place_waits_if_its_room_was_promised_to_another() {
+fn an_allocation_in_place_waits_if_its_room_was_promised_to_another() {
     let (mut world, client) = World::with_pages(8);
     let other = world.client();
     let (a, at) = world.resident(client, 4);

@@ -1,4 +1,4 @@
-//! What is sent for what: the grammar of plans, chunks and windows (D6, U-14, BPB-40..42, PGV-05).
+//! The operations that are sent, and for what: the grammar of plans, chunks and windows (D6, U-14, BPB-40..42, PGV-05).
 
 use crate::world::*;
 use vidmm::contract::*;
@@ -84,7 +84,7 @@ fn an_eviction_hides_what_it_copies_out() {
     assert_eq!(phases(&world, since), ["invalid", "flush"], "what is clean is not copied");
 }
 
-/// U-14: what goes goes before what comes.
+/// U-14: evictions go before page-ins.
 #[test]
 fn victims_leave_before_others_come_in() {
     let (mut world, client) = World::with_pages(4);
@@ -127,7 +127,8 @@ fn a_transfer_has_a_window_on_each_side() {
     assert_eq!(kinds(&world, since).iter().filter(|&&kind| kind == "invalid").count(), 2);
 }
 
-/// GVA-57, GVA-32: what the user-mode driver passed comes back in leaf entries of the process, and nowhere else.
+/// GVA-57, GVA-32: the bits that the user-mode driver passed come back in leaf entries of the process, and nowhere
+/// else.
 #[test]
 fn driver_protection_is_handed_back_in_leaf_entries() {
     let (mut world, client) = World::with_pages(8);

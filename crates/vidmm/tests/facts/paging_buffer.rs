@@ -4,7 +4,7 @@ use crate::world::*;
 use vidmm::contract::*;
 use vidmm::*;
 
-/// What a driver answers instead of encoding, the first time that it is asked for a fill.
+/// The driver's answer instead of encoding, the first time that it is asked for a fill.
 fn at_first_fill(world: &mut World, mut answer: impl FnMut(&mut BuildPagingBuffer<'_>) -> BuildStatus + 'static) {
     let mut is_first = true;
     world.driver.answer = Box::new(move |build| {

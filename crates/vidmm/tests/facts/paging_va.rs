@@ -21,7 +21,7 @@ fn config(model: AddressingModel, local: u64) -> Config {
     }
 }
 
-/// What is known of an adapter that has just started.
+/// The facts of an adapter that has just started.
 struct Started {
     vidmm: VidMm,
     driver: Driver,
@@ -139,7 +139,7 @@ fn each_linked_adapter_is_asked_with_its_index() {
     assert!(findings.iter().any(needlessly), "{findings:?}");
 }
 
-/// PGV-04: what the driver asks for beyond the default is reported with what it costs.
+/// PGV-04: a size beyond the default is reported with what it costs.
 #[test]
 fn a_needlessly_large_answer_is_reported() {
     let size = |paging_va_mib| start(&Config { paging_va_mib, ..config(AddressingModel::GpuMmu, 64 * MIB) });

@@ -1,4 +1,4 @@
-//! What the driver is asked for without GPU virtual addresses: TRANSFER, FILL, DISCARD_CONTENT, and the aperture (BPB-20 to
+//! The operations without GPU virtual addresses: TRANSFER, FILL, DISCARD_CONTENT, and the aperture (BPB-20 to
 //! BPB-25, BPB-30 to BPB-33); and where in a segment an allocation goes (SEG-31, SEG-42 to SEG-44).
 
 use crate::patching::*;
@@ -70,7 +70,7 @@ fn a_large_allocation_moves_in_parts_from_its_start_to_its_end() {
     assert_eq!(world.read, tested.map(|page| page + 1));
 }
 
-/// BPB-30, BPB-33: what lives in system memory is mapped while it is used, and unmapped when its range is wanted.
+/// BPB-30, BPB-33: an allocation in system memory is mapped while it is used, and unmapped when its range is wanted.
 #[test]
 fn allocations_of_the_aperture_are_mapped_and_make_way_for_each_other() {
     let mut world = World::new(Config { aperture_pages: 32, ..Config::pages(4) });
@@ -92,9 +92,9 @@ fn allocations_of_the_aperture_are_mapped_and_make_way_for_each_other() {
     assert_eq!(world.read, [1, 2, 3, 4]);
 }
 
-/// What may be in either segment does not keep out what may only be in one.
+/// An allocation that may be in either segment does not keep out one that may only be in one.
 #[test]
-fn what_may_be_in_the_aperture_makes_way_for_what_may_only_be_in_memory() {
+fn allocations_allowed_in_the_aperture_make_way_for_those_allowed_only_in_memory() {
     let mut world = World::new(Config::pages(4));
     let client = world.client();
     let either = world.create(client, info(2, SegmentSet(0b11)));
@@ -107,7 +107,7 @@ fn what_may_be_in_the_aperture_makes_way_for_what_may_only_be_in_memory() {
 
 /// And the other way round, where that is in the aperture already.
 #[test]
-fn what_may_be_in_memory_makes_way_for_what_may_only_be_in_the_aperture() {
+fn allocations_allowed_in_memory_make_way_for_those_allowed_only_in_the_aperture() {
     let mut world = World::new(Config { aperture_pages: 32, ..Config::pages(32) });
     let client = world.client();
     let either = world.create(client, info(16, SegmentSet(0b11)));
@@ -130,7 +130,7 @@ fn first_and(local: AllocationId, either: AllocationId) -> RenderDesc {
 
 /// A range of the aperture that is not bound across the cut may move there too (SPL-08).
 #[test]
-fn what_a_portion_requires_in_the_aperture_may_move_so_that_the_rest_fits() {
+fn a_portions_allocations_in_the_aperture_may_move_so_that_the_rest_fits() {
     let mut world = World::new(Config { aperture_pages: 64, ..Config::pages(4) });
     let client = world.client();
     let aperture = SegmentSet::of(APERTURE);

@@ -53,7 +53,7 @@ fn content_leaves_directly_where_the_aperture_has_no_room() {
     assert_eq!(read(&mut world, client, a, 31), 77);
 }
 
-/// BPB-25, U-13: what was not written is left behind, and the driver is told.
+/// BPB-25, U-13: content that was not written is left behind, and the driver is told.
 #[test]
 fn clean_content_is_discarded() {
     let mut world = World::new(Config::pages(4));

@@ -99,7 +99,7 @@ fn demotion_and_promotion_keep_the_content() {
     world.tear_down();
 }
 
-/// Who may not be in system memory is evicted, not demoted.
+/// An allocation that may not be in system memory is evicted, not demoted.
 #[test]
 fn only_who_may_be_in_system_memory_is_demoted() {
     let (mut world, client) = of(Config::discrete(16, 64));
@@ -138,7 +138,8 @@ fn an_unconditional_evict_does_not_demote() {
     assert_eq!(world.vidmm.statistics().demotions, 0);
 }
 
-/// What was demoted counts against the commit limit until it is evicted from there; it goes when the room is wanted.
+/// A demoted allocation counts against the commit limit until it is evicted from there; it goes when the room is
+/// wanted.
 #[test]
 fn the_demoted_make_room_in_system_memory() {
     let (mut world, client) = of(Config::discrete(16, 32));
@@ -281,9 +282,9 @@ struct Listed {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// RES-13, RES-14, I08: whatever is listed where, trimming what is said and trying again ends with success, or with nothing
-    /// left to trim and a request that is too large by itself. Where all that is wanted must be in one pool and needs no
-    /// range of the aperture, one round is enough (P03), in whatever order that pool is trimmed.
+    /// RES-13, RES-14, I08: wherever allocations are listed, trimming what is said and trying again ends with success,
+    /// or with nothing left to trim and a request that is too large by itself. Where all that is wanted must be in one
+    /// pool and needs no range of the aperture, one round is enough (P03), in whatever order that pool is trimmed.
     #[test]
     fn trimming_is_enough_for_random_lists(
         pages in 8..40u64,
@@ -350,7 +351,7 @@ proptest! {
 
 /// RES-13: allocations beyond all measure are refused, however many.
 #[test]
-fn what_could_never_fit_is_refused_without_overflow() {
+fn sizes_that_could_never_fit_are_refused_without_overflow() {
     let (mut world, client) = World::with_pages(64);
     let info = world.config.allocation(Place::LocalOrSystem, 1 << 50, SILENT);
     let all: Vec<AllocationId> = (0..3).map(|_| world.try_create(client, info).unwrap()).collect();

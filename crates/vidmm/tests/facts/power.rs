@@ -87,7 +87,7 @@ fn the_tables_of_the_paging_process_come_first() {
     }
 }
 
-/// P60: what is under way ends first; then all of it is saved, what was brought in a moment ago too.
+/// P60: work under way ends first; then all content is saved, also content that was brought in a moment ago.
 #[test]
 fn power_goes_down_while_paging() {
     let (mut world, client) = World::with_pages(8);
@@ -180,7 +180,7 @@ fn calls_while_power_is_down_wait() {
 
 /// Things can end while power is down.
 #[test]
-fn what_is_destroyed_while_power_is_down_does_not_come_back() {
+fn allocations_destroyed_while_power_is_down_do_not_come_back() {
     let (mut world, client) = World::with_pages(8);
     let (a, _) = world.resident(client, 4);
     let (_, b_at) = world.resident(client, 2);
@@ -218,9 +218,9 @@ fn a_suspended_process_stays_suspended() {
     world.tear_down();
 }
 
-/// What is offered is discarded, not saved: its owner can do without it.
+/// Offered content is discarded, not saved: its owner can do without it.
 #[test]
-fn what_is_offered_is_not_saved() {
+fn offered_content_is_not_saved() {
     let (mut world, client) = World::with_pages(8);
     let (a, at) = world.resident(client, 4);
     write(&mut world, client, at, 7);
@@ -261,7 +261,7 @@ fn power_calls_do_not_add_up() {
     world.tear_down();
 }
 
-/// I16: what a process that listens was told last is its budget, also while there is no power.
+/// I16: the budget of a process that listens is the one that it was told last, also while there is no power.
 #[test]
 fn a_budget_that_changes_without_power_is_told() {
     let mut world = World::new(Config::pages(16));

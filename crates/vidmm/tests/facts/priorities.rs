@@ -21,7 +21,7 @@ fn the_more_urgent_goes_first() {
     world.tear_down();
 }
 
-/// What an engine was given and has not begun is taken back for it, and runs afterwards in its order.
+/// Packets that an engine was given and has not begun are taken back for it, and run afterwards in their order.
 #[test]
 fn urgent_work_overtakes_what_has_not_begun() {
     let (mut world, usual, urgent) = prioritised();
@@ -53,7 +53,7 @@ fn urgent_work_waits_for_what_it_needs() {
     world.tear_down();
 }
 
-/// What runs is not less urgent: nobody makes way.
+/// A packet that runs is not less urgent: no packet makes way.
 #[test]
 fn equals_do_not_overtake() {
     let (mut world, _, urgent) = prioritised();

@@ -1,4 +1,4 @@
-//! What of an allocation changes later: its priority, and the segments that it may be in (CRE-31, 2.6).
+//! The properties of an allocation that change later: its priority, and the segments that it may be in (CRE-31, 2.6).
 
 use crate::world::*;
 use vidmm::contract::{SegmentPreference, SegmentSet};
@@ -63,7 +63,7 @@ fn an_allocation_leaves_a_segment_that_is_no_longer_its() {
 
 /// CRE-51: the same value again is ignored; what may stay where it is changes at once.
 #[test]
-fn what_may_stay_changes_at_once() {
+fn a_change_that_moves_nothing_is_made_at_once() {
     let (mut world, client, a, _, [local, system]) = both();
     let both = SegmentSet(local.0 | system.0);
     world.driver.vetoes = true;
@@ -76,7 +76,7 @@ fn what_may_stay_changes_at_once() {
     world.tear_down();
 }
 
-/// CRE-50: what prefers another segment from now on goes there when it joins the list again.
+/// CRE-50: an allocation that prefers another segment from now on goes there when it joins the list again.
 #[test]
 fn a_preference_is_followed_when_the_list_is_joined_again() {
     let (mut world, client, a, at, _) = both();
@@ -92,7 +92,7 @@ fn a_preference_is_followed_when_the_list_is_joined_again() {
     world.tear_down();
 }
 
-/// CRE-50, CRE-51: what is impossible, vetoed, or not built yet, changes nothing.
+/// CRE-50, CRE-51: a change that is impossible, vetoed, or not built yet, changes nothing.
 #[test]
 fn a_refused_change_changes_nothing() {
     let (mut world, client, a, _, [local, system]) = both();
@@ -116,10 +116,10 @@ fn a_refused_change_changes_nothing() {
     world.tear_down();
 }
 
-/// RES-55: what would rather be elsewhere is not placed anew while something outstanding needs it where it is, and its device does
-/// not yield for it again and again.
+/// RES-55: an allocation that would rather be elsewhere is not placed anew while something outstanding needs it where
+/// it is, and its device does not yield for it again and again.
 #[test]
-fn nobody_yields_for_a_placement_that_cannot_be() {
+fn no_device_yields_for_a_placement_that_cannot_be() {
     let mut world = World::new(Config::discrete(24, 24));
     let client = world.client();
     let other = world.sibling(client);

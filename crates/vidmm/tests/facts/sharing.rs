@@ -180,7 +180,7 @@ fn closing_waits_for_work_that_is_queued() {
     world.tear_down();
 }
 
-/// What one requires alone leaves when that one closes it.
+/// An allocation that one device requires alone leaves when that one closes it.
 #[test]
 fn closing_ends_the_count() {
     let Shared { mut world, owner, opener, allocation, .. } = shared(4, 8);
@@ -214,7 +214,7 @@ fn destroying_waits_for_the_owner_s_work() {
 
 /// It can be closed and opened again, also while what uses it is under way.
 #[test]
-fn what_was_closed_can_be_opened_again() {
+fn closed_allocations_can_be_opened_again() {
     let Shared { mut world, owner, opener, allocation, at } = shared(4, 8);
     world.bring_in(opener, &[allocation]);
     write(&mut world, opener, at[1], 7);
@@ -231,7 +231,7 @@ fn what_was_closed_can_be_opened_again() {
 
 /// CRE-41: only what was created to be shared can be opened, by each device once; only who opened it closes it.
 #[test]
-fn what_cannot_be_opened_or_closed_is_refused() {
+fn illegal_opens_and_closes_are_refused() {
     let Shared { mut world, owner, opener, allocation, .. } = shared(4, 8);
     let own = world.allocate(owner, 1);
     assert_eq!(world.open(opener, own), Err(OpenError::NotShared));
@@ -265,10 +265,10 @@ fn devices_of_one_process_have_counts_of_their_own() {
     world.tear_down();
 }
 
-/// RES-91: what its owner has written before it destroyed an allocation, queued work of who has closed it still reads; also if its
-/// owner says that nobody uses it, which speaks for the owner's own work.
+/// RES-91: content that its owner has written before it destroyed an allocation, queued work of who has closed it still
+/// reads; also if its owner says that nobody uses it, which speaks for the owner's own work.
 #[test]
-fn what_was_written_before_a_destruction_is_read_by_work_that_is_queued() {
+fn writes_before_a_destruction_are_read_by_queued_work() {
     for flags in [DestroyFlags::empty(), DestroyFlags::ASSUME_NOT_IN_USE] {
         let Shared { mut world, owner, opener, allocation, at } = shared(4, 8);
         world.bring_in(owner, &[allocation]);
@@ -294,9 +294,9 @@ fn what_was_written_before_a_destruction_is_read_by_work_that_is_queued() {
     }
 }
 
-/// I02: what a device has written before it closed or destroyed its part is there for the others.
+/// I02: content that a device has written before it closed or destroyed its part is there for the others.
 #[test]
-fn what_was_written_before_a_close_or_a_hand_over_is_kept() {
+fn writes_before_a_close_or_a_hand_over_are_kept() {
     for closes in [true, false] {
         let Shared { mut world, owner, opener, allocation, at } = shared(4, 8);
         let [writer, reader] = if closes { [opener, owner] } else { [owner, opener] };
@@ -318,7 +318,7 @@ fn what_was_written_before_a_close_or_a_hand_over_is_kept() {
     }
 }
 
-/// U-34: what a device has closed it does not free: its mappings end with the work that may use them.
+/// U-34: a close frees no allocation: the device's mappings end with the work that may use them.
 #[test]
 fn a_mapping_that_ends_with_its_close_is_not_freed() {
     let Shared { mut world, opener, allocation, at, .. } = shared(4, 8);

@@ -36,7 +36,7 @@ fn a_buffer_is_cut_at_the_split_offset_of_what_does_not_fit() {
 
 /// P34: until the split point that binds another in its slot an allocation stays where it is; from there on it may go.
 #[test]
-fn what_is_replaced_in_its_slot_may_be_evicted_from_that_split_point_on() {
+fn an_allocation_replaced_in_its_slot_may_be_evicted_from_that_split_point_on() {
     let mut world = World::new(Config::pages(8));
     let client = world.client();
     let [first, second, third, fourth] = [4; 4].map(|pages| world.local(client, pages));
@@ -54,7 +54,7 @@ fn what_is_replaced_in_its_slot_may_be_evicted_from_that_split_point_on() {
 
 /// P35: a NULL allocation frees the slot at its split point, and what was in it may go. Without it the rest would not fit.
 #[test]
-fn what_is_unbound_may_be_evicted_from_that_split_point_on() {
+fn an_unbound_allocation_may_be_evicted_from_that_split_point_on() {
     let buffer = |unbinds: bool, first, second| {
         let writer = Writer::new().split().write(0, first, 0, 5).split();
         let writer = if unbinds { writer.unbind(0) } else { writer };
@@ -73,9 +73,9 @@ fn what_is_unbound_may_be_evicted_from_that_split_point_on() {
     }
 }
 
-/// P36: what stays bound and is not reprogrammed is where it was, whatever goes and comes around it.
+/// P36: an allocation that stays bound and is not reprogrammed is where it was, whatever goes and comes around it.
 #[test]
-fn what_stays_bound_keeps_its_address_across_every_cut() {
+fn bound_allocations_keep_their_address_across_every_cut() {
     let mut world = World::new(Config::pages(8));
     let client = world.client();
     let kept = world.local(client, 2);
@@ -110,9 +110,9 @@ fn in_the_middle(reprograms: bool) -> (World, Vec<u64>) {
     (world, read)
 }
 
-/// P37, SPL-08: what is reprogrammed at the split point may move, and takes its content along.
+/// P37, SPL-08: an allocation that is reprogrammed at the split point may move, and takes its content along.
 #[test]
-fn what_is_reprogrammed_may_move_so_that_the_rest_fits() {
+fn reprogrammed_allocations_may_move_so_that_the_rest_fits() {
     let (world, read) = in_the_middle(true);
     assert_eq!(read, [70, 71, 72]);
     let (before, after) = (world.place(0, 1).unwrap(), world.place(1, 1).unwrap());
@@ -121,9 +121,9 @@ fn what_is_reprogrammed_may_move_so_that_the_rest_fits() {
     assert_eq!(world.errors(), []);
 }
 
-/// SPL-08, SPL-10: what is bound and not reprogrammed does not move, even if nothing else fits then.
+/// SPL-08, SPL-10: an allocation that is bound and not reprogrammed does not move, even if nothing else fits then.
 #[test]
-fn what_is_not_reprogrammed_does_not_move_even_if_the_rest_does_not_fit() {
+fn allocations_not_reprogrammed_do_not_move_even_if_the_rest_does_not_fit() {
     let (world, read) = in_the_middle(false);
     assert_eq!(read, []);
     assert_eq!(world.portions().len(), 1);
@@ -132,7 +132,7 @@ fn what_is_not_reprogrammed_does_not_move_even_if_the_rest_does_not_fit() {
 
 /// I19: patch locations that share a split offset are taken together or not at all.
 #[test]
-fn what_is_bound_at_one_split_point_is_taken_whole() {
+fn bindings_of_one_split_point_are_taken_whole() {
     let mut world = World::new(Config::pages(8));
     let client = world.client();
     let [first, second, third] = [4; 3].map(|pages| world.local(client, pages));
@@ -144,7 +144,7 @@ fn what_is_bound_at_one_split_point_is_taken_whole() {
     assert_eq!(world.read, [2, 3]);
 }
 
-/// SPL-02: what comes before the first split offset requires nothing.
+/// SPL-02: the part before the first split offset requires nothing.
 #[test]
 fn a_buffer_may_begin_without_any_binding_and_need_none_at_all() {
     let mut world = World::new(Config::pages(4));
@@ -188,7 +188,7 @@ fn a_buffer_that_cannot_ever_fit_puts_its_device_alone_in_error() {
 
 /// Whose room was taken for another, and who is required himself then, has no other room to give.
 #[test]
-fn what_must_go_for_another_and_is_required_too_comes_in_the_next_portion() {
+fn a_required_allocation_that_must_go_for_another_comes_in_the_next_portion() {
     let mut world = World::new(Config::pages(4));
     let client = world.client();
     let [first, second, large] = [2, 2, 3].map(|pages| world.local(client, pages));

@@ -93,7 +93,7 @@ fn two_contexts_of_different_engines_that_must_both_be_cut_both_end() {
     }
 }
 
-/// SYN-13: what a DMA buffer waits for comes before its first portion, and what it signals after its last.
+/// SYN-13: a DMA buffer's waits come before its first portion, and its signals after its last.
 #[test]
 fn a_cut_buffer_waits_before_its_first_portion_and_signals_after_its_last() {
     let mut world = World::new(Config::pages(8));
@@ -187,7 +187,8 @@ fn allocations_that_are_destroyed_amid_a_split_are_there_until_its_end() {
     }
 }
 
-/// What was suspended ends the DMA buffer that it has begun: what is bound keeps its place until then. What had not begun waits.
+/// A suspended device ends the DMA buffer that it has begun: what is bound keeps its place until then. A DMA buffer
+/// that had not begun waits.
 #[test]
 fn a_process_that_is_suspended_amid_a_split_ends_what_it_has_begun_and_goes_on_when_it_is_resumed() {
     for steps in 0..STEPS {
@@ -248,9 +249,9 @@ fn a_device_in_error_amid_a_split_leaves_nothing_behind() {
     }
 }
 
-/// RES-11: whoever takes the room of a portion that runs waits for it; nobody is promised the same room twice.
+/// RES-11: a request that takes the room of a running portion waits for it; the same room is not promised twice.
 #[test]
-fn what_a_portion_that_runs_requires_is_promised_to_nobody() {
+fn memory_of_a_running_portion_is_promised_to_no_other() {
     let mut world = World::new(Config::pages(8));
     let (client, other) = (world.client(), world.client());
     let copy = world.context(other.device, COPY);

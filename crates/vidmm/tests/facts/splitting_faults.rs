@@ -1,4 +1,5 @@
-//! What goes wrong amid a split DMA buffer: only its device suffers, and what it kept in place is free again (FLT-20 to FLT-34, P39).
+//! Faults in the middle of a split DMA buffer: only its device suffers, and what it kept in place is free again (FLT-20
+//! to FLT-34, P39).
 
 use crate::patching::*;
 use vidmm::contract::*;
@@ -94,9 +95,9 @@ fn a_fault_in_the_middle_of_a_split_buffer_ends_it_and_frees_the_cut_for_others(
     }
 }
 
-/// What the portions of a buffer keep in place across a cut is free when its device is in error.
+/// Memory that the portions of a buffer keep in place across a cut is free when its device is in error.
 #[test]
-fn what_stayed_bound_may_go_when_its_device_is_in_error() {
+fn bound_allocations_may_go_when_their_device_is_in_error() {
     let mut world = World::new(Config::pages(8));
     let (guilty, other) = (world.client(), world.client());
     let bound = world.local(guilty, 4);

@@ -1,4 +1,4 @@
-//! What a driver author can force (SPL-13), and when Patch is called (PAT-10, PAT-14, U-47).
+//! The switches that a driver author can set (SPL-13), and when Patch is called (PAT-10, PAT-14, U-47).
 
 use crate::patching::*;
 use vidmm::*;
@@ -150,7 +150,7 @@ fn a_buffer_that_cannot_be_brought_in_is_dropped_where_that_is_expected() {
     assert_eq!(world.events.iter().filter(failed).count(), 1);
 }
 
-/// SPL-13: what was dropped signals its fences in their order: not while what was handed out before it runs.
+/// SPL-13: dropped work signals its fences in their order: not while work that was handed out before it runs.
 #[test]
 fn a_dropped_buffer_signals_after_what_came_before() {
     let (mut world, client, allocations) = world(6, PreparationKnobs { expect_preparation_failure: true, ..PLAIN });

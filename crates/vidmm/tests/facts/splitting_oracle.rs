@@ -30,7 +30,7 @@ struct Bench {
     tokens: Vec<u64>,
 }
 
-/// What came of a list.
+/// The outcome of a list.
 struct Run {
     entries: Vec<Entry>,
     end: u32,
@@ -285,7 +285,7 @@ fn ranges_of_two_memories_are_cut_only_where_no_placement_would_do() {
 
 /// Which of two memories each is in is not searched for exhaustively: it may be cut more often than it must be.
 #[test]
-fn what_may_be_in_either_memory_is_required_and_kept_as_the_description_says() {
+fn allocations_allowed_in_either_memory_are_required_and_kept_as_the_description_says() {
     let either = SegmentSet(0b11);
     on_two_memories(&[SegmentSet::of(LOCAL), SegmentSet::of(APERTURE), either], Bench::check_against_its_own_cuts);
 }

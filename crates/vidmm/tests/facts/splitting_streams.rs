@@ -1,4 +1,4 @@
-//! What is computed does not depend on where DMA buffers are cut (SPL-01, SPL-06, I02): the same command streams run in a memory
+//! Results do not depend on where DMA buffers are cut (SPL-01, SPL-06, I02): the same command streams run in a memory
 //! that holds all, in one that holds little, and cut at every split point.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +40,7 @@ struct Author<'a> {
     table: BTreeMap<u32, usize>,
     /// Slots of the GPU that hold what the table says.
     programmed: BTreeMap<u32, usize>,
-    /// What this split point requires together with what stays bound.
+    /// The requirements of this split point together with what stays bound.
     required: BTreeSet<usize>,
     /// Slots that this split point has not reprogrammed, and those of them that it has used: these it cannot reprogram any more,
     /// as what is reprogrammed at a split point is not there from the split point on.
@@ -164,7 +164,8 @@ fn command_buffer(ops: &[Op], allocations: &[AllocationId]) -> Writer {
     })
 }
 
-/// What came of a stream: what each context read, and at last every page of every allocation; and how many portions it took.
+/// The outcome of a stream: what each context read, and at last every page of every allocation; and how many portions
+/// it took.
 fn run(stream: &Stream, config: Config, order: u64) -> (Vec<Vec<u64>>, usize) {
     let mut random = Random(order);
     let mut world = World::new(config);

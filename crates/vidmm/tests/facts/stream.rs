@@ -30,7 +30,7 @@ fn a_hung_kernel_delays_nobody_elses_paging() {
     world.tear_down();
 }
 
-/// D5, U-27: what must wait for work is parked, and enters when the work has ended.
+/// D5, U-27: a plan that must wait for work is parked, and enters when the work has ended.
 #[test]
 fn a_plan_that_waits_is_parked() {
     let (mut world, client) = World::with_pages(4);

@@ -170,15 +170,16 @@ fn run_ahead_into_anothers_room(third_is_in_place: bool, priority: i32) {
     assert_eq!(world.paging_fence(other), 1);
 }
 
-/// D5, RES-11, I32: what was admitted is granted: a device that runs ahead never holds more than it was admitted with.
+/// D5, RES-11, I32: every admitted request is granted: a device that runs ahead never holds more than it was admitted
+/// with.
 #[test]
-fn what_is_in_place_is_not_held_beyond_what_was_admitted() {
+fn allocations_in_place_are_not_held_beyond_what_was_admitted() {
     run_ahead_into_anothers_room(true, 0);
 }
 
 /// D5, RES-11, I32: nor does a request of higher priority take what another device was promised.
 #[test]
-fn what_is_urgent_is_not_held_beyond_what_was_admitted() {
+fn urgent_allocations_are_not_held_beyond_what_was_admitted() {
     run_ahead_into_anothers_room(false, 1);
 }
 

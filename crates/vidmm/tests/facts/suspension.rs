@@ -118,7 +118,7 @@ fn a_submission_wakes_only_who_may_be_woken() {
     }
 }
 
-/// What a suspended process had is there for others meanwhile, and they keep running.
+/// The memory of a suspended process is there for others meanwhile, and they keep running.
 #[test]
 fn others_run_and_have_the_room() {
     let (mut world, client) = World::with_pages(8);
@@ -207,9 +207,9 @@ fn a_suspended_process_can_end() {
     world.tear_down();
 }
 
-/// P10, I03: what a device holds is found however much it held before.
+/// P10, I03: a device's allocations are found however much it held before.
 #[test]
-fn what_is_held_after_much_has_come_and_gone_is_evicted_and_comes_back() {
+fn held_allocations_are_evicted_and_come_back_after_many_others_came_and_went() {
     let (mut world, client) = World::with_pages(8);
     let (kept, kept_at) = world.resident(client, 2);
     let (twice, twice_at) = world.resident(client, 2);

@@ -17,7 +17,7 @@ fn unregister(world: &mut World, notification: TrimNotificationId) -> Result<(),
     world.call(|vidmm, _, _| vidmm.unregister_trim_notification(notification))
 }
 
-/// What was asked since the last look: which registration, why, and how many pages.
+/// The requests since the last look: which registration, why, and how many pages.
 fn asked(world: &mut World) -> Vec<(TrimNotificationId, TrimFlags, u64)> {
     let asked = |output| match output {
         Output::TrimNotification { notification, flags, num_bytes_to_trim, .. } => {
@@ -86,9 +86,9 @@ fn a_process_above_its_budget_is_asked_to_trim_the_difference() {
     world.tear_down();
 }
 
-/// RES-40, RES-43: who does not trim is asked again after each minimum interval, and not before.
+/// RES-40, RES-43: a process that does not trim is asked again after each minimum interval, and not before.
 #[test]
-fn who_does_not_trim_is_asked_again_after_each_minimum_interval() {
+fn a_process_that_does_not_trim_is_asked_again_after_each_minimum_interval() {
     let (mut world, client, listed, other) = with_44_of_64_pages();
     set_intervals(&mut world, 30, 1000, 1000);
     let notification = register(&mut world, client);
@@ -119,7 +119,7 @@ fn a_budget_that_falls_further_is_asked_for_at_once() {
 
 /// RES-44: when pressure has fallen and comes back, the process is asked again.
 #[test]
-fn nobody_is_asked_after_pressure_has_fallen() {
+fn no_process_is_asked_after_pressure_has_fallen() {
     let (mut world, client, _, other) = with_44_of_64_pages();
     set_intervals(&mut world, 30, 1000, 1000);
     let notification = register(&mut world, client);

@@ -17,7 +17,7 @@ struct Player {
     done: u64,
 }
 
-/// Who ran when: device, from, to.
+/// The turns: device, from, to.
 type Turn = (DeviceId, Nanoseconds, Nanoseconds);
 
 /// Its list has one allocation of `pages` pages, whatever its budget is.
@@ -231,9 +231,10 @@ fn a_device_that_listens_has_a_moment_to_trim() {
     }
 }
 
-/// RES-44, I32: who is asked to trim more often than it could answer yields when another has waited for a second.
+/// RES-44, I32: a device that is asked to trim more often than it could answer yields when another has waited for a
+/// second.
 #[test]
-fn who_is_asked_to_trim_again_and_again_starves_nobody() {
+fn repeated_trim_requests_do_not_starve_other_devices() {
     let (mut world, client) = World::with_pages(8);
     let often = TrimIntervals { min: MILLISECOND, max: MILLISECOND, idle: MILLISECOND };
     world.call(|vidmm, _, _| vidmm.set_trim_intervals(often));
@@ -273,9 +274,10 @@ fn idle_devices_yield_before_busy_ones() {
     world.tear_down();
 }
 
-/// RES-71: what an idle device had comes back by itself when there is room again, and not in the moment after somebody yielded.
+/// RES-71: an idle device's memory comes back by itself when there is room again, and not in the moment after somebody
+/// yielded.
 #[test]
-fn what_was_pushed_out_comes_back_when_pressure_falls() {
+fn demoted_allocations_come_back_when_pressure_falls() {
     let (mut world, client) = World::with_pages(32);
     let (a, at) = world.resident(client, 20);
     world.submit(client, &[Access::Write(at, 7)]);
@@ -301,7 +303,7 @@ fn what_was_pushed_out_comes_back_when_pressure_falls() {
 
 /// The same, while devices yield: not before nobody has yielded for 100 ms.
 #[test]
-fn what_was_pushed_out_comes_back_only_when_it_is_calm() {
+fn demoted_allocations_come_back_only_when_it_is_calm() {
     let (mut world, client) = World::with_pages(32);
     let (a, _) = world.resident(client, 20);
     let other = world.client();
@@ -404,9 +406,10 @@ fn a_device_yields_for_nothing_that_is_not_on_its_list() {
     world.tear_down();
 }
 
-/// RES-55: what had better be in system memory, and is there, needs no room in memory when the rest comes back.
+/// RES-55: an allocation that had better be in system memory, and is there, needs no room in memory when the rest comes
+/// back.
 #[test]
-fn what_prefers_system_memory_stays_there_when_the_rest_comes_back() {
+fn allocations_that_prefer_system_memory_stay_there_when_the_rest_comes_back() {
     let mut world = World::new(Config::discrete(16, 32));
     let client = world.client();
     let a = world.create(client, Place::LocalOrSystem, 12, SILENT);
@@ -440,9 +443,9 @@ fn a_process_within_its_budget_is_not_demoted() {
     world.tear_down();
 }
 
-/// RES-55, U-34: what another device has opened is demoted for nobody.
+/// RES-55, U-34: an allocation that another device has opened is demoted for nobody.
 #[test]
-fn what_is_shared_is_not_demoted() {
+fn shared_allocations_are_not_demoted() {
     let mut world = World::new(Config::discrete(8, 32));
     let (client, other) = (world.client(), world.client());
     let info = world.config.allocation(Place::LocalOrSystem, 6, SILENT);
@@ -515,9 +518,9 @@ fn a_device_is_suspended_when_its_work_has_ended() {
     world.tear_down();
 }
 
-/// RES-71: who has none of the memory that is wanted keeps what it has.
+/// RES-71: a device that has none of the memory that is wanted keeps what it has.
 #[test]
-fn nobody_yields_whose_memory_is_of_no_use() {
+fn no_device_yields_whose_memory_is_of_no_use() {
     let mut world = World::new(Config::discrete(8, 64));
     let [elsewhere, holder, waiting] = [0; 3].map(|_| world.client());
     world.create_resident(elsewhere, Place::System, 8, SILENT);

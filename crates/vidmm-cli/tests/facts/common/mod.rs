@@ -7,15 +7,15 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What one run of the program did.
+/// The outcome of one run of the program.
 pub struct Run {
     /// The command, to try it by hand in the root of the workspace.
     pub command: String,
     /// The exit status; none if a signal ended it.
     pub status: Option<i32>,
-    /// What it printed.
+    /// Its output.
     pub stdout: String,
-    /// What it complained about.
+    /// Its complaints.
     pub stderr: String,
 }
 

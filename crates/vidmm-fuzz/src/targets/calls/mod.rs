@@ -18,7 +18,7 @@ fn run(data: &[u8]) {
     model.world.tear_down();
 }
 
-/// What the events of such a sequence are, for those who need events of every kind.
+/// The events of such a sequence, for tests that need events of every kind.
 pub fn events(data: &[u8]) -> Vec<Event> {
     play(data).world.events
 }

@@ -39,7 +39,7 @@ pub fn adapter(choices: &Choices<'_>) -> (Config, bool) {
     (Config { operation_bytes, buffer_bytes, invalid_not_cached, ..config }, only_local)
 }
 
-/// What happens next.
+/// The next step.
 pub fn step(choices: &Choices<'_>) -> Step {
     let device = choices.index(3);
     match choices.below(32) {

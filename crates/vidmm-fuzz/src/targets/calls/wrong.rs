@@ -7,7 +7,7 @@ use vidmm::*;
 use crate::choices::Choices;
 use crate::world::World;
 
-/// What lives, as the events have it.
+/// The objects that live, as the events have it.
 #[derive(Default)]
 struct Known {
     /// On which devices the allocations that live are open.
@@ -34,7 +34,8 @@ impl Known {
                     known.alive.remove(&allocation);
                     known.dead.push(allocation);
                 }
-                // What its owner destroys is somebody else's if it was shared. Such ones are neither wrong nor right here.
+                // A shared allocation that its owner destroys is somebody else's then. Such ones are neither wrong nor
+                // right here.
                 Event::AllocationOwnershipTransferred { allocation, .. } => {
                     known.dead.retain(|dead| *dead != allocation);
                 }

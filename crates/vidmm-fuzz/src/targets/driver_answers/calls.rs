@@ -1,4 +1,4 @@
-//! Whatever a caller may ask for of what there is.
+//! Every call that a caller may make with the objects that there are.
 
 use vidmm::contract::{PatchLocation, SegmentPreference, SegmentSet};
 use vidmm::*;

@@ -1,4 +1,4 @@
-//! What engines and their driver report, right or not; and time.
+//! Reports of engines and their driver, right or not; and time.
 
 use vidmm::GpuVirtualAddress;
 use vidmm::contract::{
@@ -9,7 +9,7 @@ use vidmm::contract::{
 use crate::rig::{Owed, Rig};
 
 impl Rig<'_> {
-    /// What should happen does: the manager is polled, an engine comes to its end, the driver answers, or time passes.
+    /// Does what should happen: the manager is polled, an engine comes to its end, the driver answers, or time passes.
     pub(super) fn go_on(&mut self) {
         match self.choices.below(8) {
             0..=2 => _ = self.complete(self.choices.index(self.engines.len())),

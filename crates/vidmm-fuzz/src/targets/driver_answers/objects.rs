@@ -1,4 +1,4 @@
-//! What is created, and what is destroyed.
+//! Objects that are created, and objects that are destroyed.
 
 use vidmm::*;
 

@@ -222,7 +222,7 @@ impl<'d> Spaces<'d> {
                 for page in 0..mapping.range.size / PAGE_SIZE {
                     let at = mapping.range.base + page * PAGE_SIZE;
                     let place = self.world.translate(*client, at);
-                    // What is on no list may be in or not; where it is seen, all of its mappings show it.
+                    // An allocation on no list may be in or not; where it is seen, all of its mappings show it.
                     assert!(place.is_some() || !alloc.is_resident, "P04: {at:#x} is mapped and resident, but faults");
                     let content = (alloc.id, mapping.first_page + page);
                     let known = *seen.entry(content).or_insert(place);

@@ -44,7 +44,7 @@ impl Mapping {
     }
 }
 
-/// What a call may answer.
+/// The legal answers of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     Done,
@@ -98,7 +98,7 @@ impl Shadow {
         self.reserved.iter().copied().find(|reserved| reserved.holds(range))
     }
 
-    /// What stands against taking a range that is valid, which only what was freed may have left.
+    /// The obstacle to taking a range that is valid, which only freed mappings may have left.
     fn room(&self, range: Range, may_be_reserved: bool) -> Answer {
         let reserved = self.reserved.iter().filter(|_| !may_be_reserved).any(|reserved| reserved.overlaps(range));
         let mut mapped = self.mapped.iter().filter(|mapping| mapping.range.overlaps(range)).peekable();
@@ -109,7 +109,7 @@ impl Shadow {
         }
     }
 
-    /// What a reservation at an address answers.
+    /// The answer to a reservation at an address.
     pub fn reserves_at(&self, range: Range) -> Answer {
         if !self.is_valid(range, PAGE_SIZE_64K) {
             return Answer::Refused(Reason::Invalid);
@@ -117,7 +117,7 @@ impl Shadow {
         self.room(range, false)
     }
 
-    /// What a mapping at an address answers, whose size is one of whole pages.
+    /// The answer to a mapping at an address, whose size is one of whole pages.
     pub fn maps_at(&self, range: Range) -> Answer {
         if !self.is_valid(range, PAGE_SIZE) {
             return Answer::Refused(Reason::Invalid);
@@ -125,7 +125,7 @@ impl Shadow {
         self.room(range, self.reservation_around(range).is_some())
     }
 
-    /// What freeing a range answers.
+    /// The answer to freeing a range.
     pub fn frees(&self, range: Range) -> Answer {
         if !self.is_valid(range, PAGE_SIZE) {
             return Answer::Refused(Reason::Invalid);
@@ -139,7 +139,7 @@ impl Shadow {
             (None, ..) => Answer::Refused(Reason::NotFound),
             (_, None, _) => Answer::Done,
             (_, _, false) => Answer::Refused(Reason::HasMappings),
-            // What is ending may be over, and the addresses that it filled are then free to go.
+            // A mapping that is ending may be over, and the addresses that it filled are then free to go.
             _ => Answer::Either(around.and_then(|mapping| mapping.ending).unwrap_or(Reason::HasMappings)),
         }
     }

@@ -427,7 +427,7 @@ impl Rig {
     }
 }
 
-/// What the kernels among `events` read.
+/// The inputs of the kernels among `events`.
 pub fn reads(events: &[GpuEvent]) -> Vec<(u64, Vec<Vec<u64>>)> {
     let read = |event: &GpuEvent| match event {
         GpuEvent::KernelRead { kernel, inputs } => Some((*kernel, inputs.clone())),
@@ -436,7 +436,7 @@ pub fn reads(events: &[GpuEvent]) -> Vec<(u64, Vec<Vec<u64>>)> {
     events.iter().filter_map(read).collect()
 }
 
-/// What the status registers held at each interrupt among `events`.
+/// The content of the status registers at each interrupt among `events`.
 pub fn interrupts(events: &[GpuEvent]) -> Vec<StatusRegisters> {
     let registers = |event: &GpuEvent| match event {
         GpuEvent::Interrupt { status, .. } => Some(StatusRegisters::from_bytes(status).unwrap()),

@@ -187,7 +187,7 @@ impl PatchRig {
         self.rig.run(self.user, [set_state(), commands].concat())
     }
 
-    /// What a kernel reads at a physical address.
+    /// The digests that a kernel reads at a physical address.
     pub fn read(&mut self, place: PhysicalAddress, pages: u64) -> Vec<u64> {
         let events = self.run(kernel(0, 0, &[range(self.address(place), pages)], &[]));
         assert_eq!(interrupts(&events), []);
