@@ -1,5 +1,4 @@
-//! The manager's books. What changes them is in the files that build on this one: `calls` admit, `grant`, `build` and
-//! `dispatch` are the steps of `poll`, `retire` takes what engines report.
+//! The manager: the parts that it is made of, and what it tells of itself. Its calls are in `calls`, its loop in `poll`.
 
 use crate::{
     contract::EngineKind,

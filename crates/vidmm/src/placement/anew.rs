@@ -1,5 +1,5 @@
 //! A device's list placed anew: all that it requires leaves its place in thought, and gets one in the order that admission has
-//! proved (`packing.rs`). So whatever pieces the free ranges are in, a device with nobody beside it always finds its places.
+//! proved (`residency/weight.rs`). So whatever pieces the free ranges are in, a device with nobody beside it always finds its places.
 
 use alloc::vec::Vec;
 

@@ -1,5 +1,5 @@
-//! Paging: what is to be done (plan), in what order (stream), where the paging process sees it (window), and how that is
-//! expanded into steps (expand).
+//! Plans: what is to be done (plan), in what order (stream), where the paging process sees it (window), and how the driver encodes it
+//! (expand, build). The planner alone writes plans.
 
 pub(crate) mod bring_in;
 pub(crate) mod build;

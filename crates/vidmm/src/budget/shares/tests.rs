@@ -1,14 +1,11 @@
 //! The sharing against its definition, computed anew for each process by trial.
 
-use super::{PoolShares, ProcessShare};
-use alloc::{
-    collections::{BTreeMap, BTreeSet},
-    vec,
-    vec::Vec,
-};
+use alloc::{collections::BTreeMap, vec, vec::Vec};
 
-use crate::id::{ProcessIx, kind};
 use proptest::prelude::*;
+
+use super::{PoolShares, ProcessShare};
+use crate::id::ProcessIx;
 
 const fn share(weight: u32, reservation: u64, demand: u64) -> ProcessShare {
     ProcessShare { weight, reservation, demand }
