@@ -37,6 +37,7 @@ impl Audit {
             Event::EngineReset { engine, last_aborted_fence_id, ref returned } => {
                 self.engine_reset(engine, last_aborted_fence_id, returned);
             }
+            Event::Resubmitted { before, signal, ref waits } => self.resubmitted(before, signal, waits),
             _ => {}
         }
     }
