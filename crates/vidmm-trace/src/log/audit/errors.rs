@@ -42,7 +42,9 @@ impl Audit {
             DeviceErrorReason::EngineTimeoutPromotedToAdapterReset | DeviceErrorReason::PagingEngineTimeout => false,
             DeviceErrorReason::ProcessBlocked => self.blocked.contains(&process),
             DeviceErrorReason::NotResident { allocation } => {
-                let entry = self.allocations.get(&allocation).and_then(|books| books.lists.get(&id));
+                // What is offered is not resident, whatever list it is on (RES-62).
+                let books = self.allocations.get(&allocation);
+                let entry = books.filter(|books| books.offer.is_none()).and_then(|books| books.lists.get(&id));
                 entry.is_none_or(|entry| entry.count == 0)
             }
             _ => true,
