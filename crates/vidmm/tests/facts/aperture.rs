@@ -55,7 +55,7 @@ fn what_is_accessed_physically_is_mapped_while_it_is_resident() {
         world.submit(client, &[Access::Write(at + 19 * PAGE_SIZE, 4)]);
         world.evict(client, &[a], SOON).unwrap();
         world.run_all();
-        assert_eq!(shown(&world, a), []);
+        assert_eq!(shown(&world, a), [0u64; 0]);
         assert_eq!(world.machine.read(store.offset_by(19 * PAGE_SIZE), &world.host), 4, "it stays where it is");
         assert_eq!(world.statistics_of_copies(), (0, 0), "nothing moves");
         world.tear_down();
@@ -403,7 +403,7 @@ fn run_ahead(place: Place) -> Vec<u64> {
 /// D2: in implicit system memory a device is promised its largest list, not the sum of those that it had.
 #[test]
 fn a_client_may_run_ahead_in_implicit_system_memory() {
-    assert_eq!(run_ahead(Place::System), []);
+    assert_eq!(run_ahead(Place::System), [0u64; 0]);
 }
 
 /// SEG-13, a known limit: a range of the aperture belongs to its allocation until the last work that requires it has been

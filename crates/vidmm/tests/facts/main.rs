@@ -2,6 +2,7 @@
 
 // What the tests stand on: a driver, a machine and its memory, and ways to ask for much.
 mod caller;
+mod judge;
 mod model;
 mod patching;
 mod support;
