@@ -1,6 +1,6 @@
 //! The aperture segment: who is mapped there, where, and what its pages show (SEG-12, SEG-13, BPB-30 to BPB-35, SEG-50).
 
-use crate::support::*;
+use crate::transcript::*;
 use crate::world::*;
 use vidmm::contract::*;
 use vidmm::event::EvictReason;

@@ -5,7 +5,7 @@ mod caller;
 mod judge;
 mod model;
 mod patching;
-mod support;
+mod transcript;
 mod world;
 
 mod adapter_reset;
