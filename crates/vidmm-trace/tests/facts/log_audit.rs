@@ -374,7 +374,7 @@ fn i14_a_window_is_not_mapped() {
     let mut story = broken();
     let at = story.position(transfer(5, WINDOW)) - 1;
     story.0.remove(at);
-    story.breaks_only(I14);
+    story.breaks(I14);
 }
 
 #[test]

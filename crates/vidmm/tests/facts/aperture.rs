@@ -1,6 +1,6 @@
 //! The aperture segment: who is mapped there, where, and what its pages show (SEG-12, SEG-13, BPB-30 to BPB-35, SEG-50).
 
-use crate::support::*;
+use crate::transcript::*;
 use crate::world::*;
 use vidmm::contract::*;
 use vidmm::event::EvictReason;
@@ -55,7 +55,7 @@ fn physically_accessed_allocations_are_mapped_while_they_are_resident() {
         world.submit(client, &[Access::Write(at + 19 * PAGE_SIZE, 4)]);
         world.evict(client, &[a], SOON).unwrap();
         world.run_all();
-        assert_eq!(shown(&world, a), []);
+        assert_eq!(shown(&world, a), [0u64; 0]);
         assert_eq!(world.machine.read(store.offset_by(19 * PAGE_SIZE), &world.host), 4, "it stays where it is");
         assert_eq!(world.statistics_of_copies(), (0, 0), "nothing moves");
         world.tear_down();
@@ -404,7 +404,7 @@ fn run_ahead(place: Place) -> Vec<u64> {
 /// D2: in implicit system memory a device is promised its largest list, not the sum of those that it had.
 #[test]
 fn a_client_may_run_ahead_in_implicit_system_memory() {
-    assert_eq!(run_ahead(Place::System), []);
+    assert_eq!(run_ahead(Place::System), [0u64; 0]);
 }
 
 /// SEG-13, a known limit: a range of the aperture belongs to its allocation until the last work that requires it has been

@@ -24,6 +24,10 @@ fn start() -> Model {
     model
 }
 
+fn mishap(engine: u32, steps: usize, mishap: Mishap) -> Trouble {
+    Trouble::Mishap { engine, steps, mishap }
+}
+
 /// The same steps in each run.
 fn script() -> Vec<Step> {
     let mut runner = TestRunner::deterministic();
@@ -93,32 +97,32 @@ fn the_script_pages() {
 
 #[test]
 fn a_page_fault_costs_its_device_alone() {
-    at_most_one_is_told(&Trouble::Fault { engine: RENDER, steps: 2, is_packet_known: true });
+    at_most_one_is_told(&mishap(RENDER, 2, Mishap::Fault));
 }
 
 #[test]
 fn a_hang_costs_its_device_alone() {
-    at_most_one_is_told(&Trouble::Hang { engine: RENDER, steps: 6 });
+    at_most_one_is_told(&mishap(RENDER, 6, Mishap::Hang));
 }
 
 #[test]
 fn a_reset_that_fails_is_one_of_the_adapter() {
-    all_are_told(&Trouble::ResetFails { engine: RENDER, steps: 4 });
+    all_are_told(&mishap(RENDER, 4, Mishap::ResetFails));
 }
 
 #[test]
 fn a_reset_that_lies_is_one_of_the_adapter() {
-    all_are_told(&Trouble::ResetLies { engine: RENDER, steps: 0 });
+    all_are_told(&mishap(RENDER, 0, Mishap::ResetLies));
 }
 
 #[test]
 fn a_fault_of_paging_is_a_reset_of_the_adapter() {
-    all_are_told(&Trouble::PagingFault { steps: 1 });
+    all_are_told(&mishap(PAGING, 1, Mishap::Fault));
 }
 
 #[test]
 fn paging_that_hangs_is_a_reset_of_the_adapter() {
-    all_are_told(&Trouble::PagingHang { steps: 2 });
+    all_are_told(&mishap(PAGING, 2, Mishap::Hang));
 }
 
 #[test]

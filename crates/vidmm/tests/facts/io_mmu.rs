@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::support::*;
+use crate::transcript::*;
 use crate::world::*;
 use vidmm::contract::*;
 use vidmm::*;

@@ -2,9 +2,10 @@
 
 // The ground of the tests: a driver, a machine and its memory, and ways to ask for much.
 mod caller;
+mod judge;
 mod model;
 mod patching;
-mod support;
+mod transcript;
 mod world;
 
 mod adapter_reset;

@@ -1,6 +1,6 @@
 //! Allocation notification (NTF-01 to NTF-09, U-15): what is sent when, and what must hold meanwhile.
 
-use crate::support::*;
+use crate::transcript::*;
 use crate::world::*;
 use vidmm::contract::*;
 use vidmm::event::EvictReason;

@@ -3,6 +3,7 @@
 use crate::world::*;
 use vidmm::contract::*;
 use vidmm::*;
+use vidmm_trace::Invariant;
 
 /// The driver's answer instead of encoding, the first time that it is asked for a fill.
 fn at_first_fill(world: &mut World, mut answer: impl FnMut(&mut BuildPagingBuffer<'_>) -> BuildStatus + 'static) {
@@ -168,6 +169,7 @@ fn an_overrun_is_found() {
     for status in [BuildStatus::Success, BuildStatus::InsufficientDmaBuffer, BuildStatus::AllocationBusy] {
         for (more, more_private) in [(1, 0), (0, 1), (usize::MAX / 2, 0), (0, usize::MAX)] {
             let (mut world, client) = World::with_pages(8);
+            world.audit.expect(Invariant::I21);
             at_first_fill(&mut world, move |build| {
                 build.dma_bytes_written = build.dma_buffer.len().min(usize::MAX - more) + more;
                 build.private_bytes_written = build.dma_buffer_private_data.len() + more_private;

@@ -1,6 +1,6 @@
 //! How large the paging process's address space is, and what follows from it (PGV-01 to PGV-06, U-16, P31, P32).
 
-use crate::support::*;
+use crate::transcript::*;
 use crate::world::*;
 use vidmm::contract::*;
 use vidmm::*;

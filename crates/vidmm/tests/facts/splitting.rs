@@ -125,7 +125,7 @@ fn reprogrammed_allocations_may_move_so_that_the_rest_fits() {
 #[test]
 fn allocations_not_reprogrammed_do_not_move_even_if_the_rest_does_not_fit() {
     let (world, read) = in_the_middle(false);
-    assert_eq!(read, []);
+    assert_eq!(read, [0u64; 0]);
     assert_eq!(world.portions().len(), 1);
     assert_eq!(world.errors(), [DeviceErrorReason::PreparationFailed { dma_buffer: 1, bytes: 6 * PAGE_SIZE }],);
 }

@@ -62,7 +62,7 @@ fn nothing_of_a_suspended_process_is_dispatched() {
     assert_eq!(world.evicted(), [(a, EvictReason::DeviceSuspended)]);
     world.wait(60_000 * MILLISECOND);
     assert_eq!(waiting(&world), 0);
-    assert_eq!(world.read, []);
+    assert_eq!(world.read, [0u64; 0]);
     resume(&mut world, client);
     world.run_all();
     assert_eq!(world.read, [7]);

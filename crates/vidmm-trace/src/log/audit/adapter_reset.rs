@@ -48,6 +48,7 @@ impl Audit {
             Event::ContentLost { allocation } => self.content_lost(allocation),
             Event::PlanAbandoned { plan } => self.plan_abandoned(plan),
             Event::AdapterRestarted => self.restarted(),
+            Event::AdapterInError { ref violation } => self.adapter_failed(violation),
             _ => {}
         }
     }
@@ -194,7 +195,7 @@ impl Audit {
     }
 
     /// The adapter stops for being reset too often only if it was (FLT-31).
-    pub(super) fn adapter_failed(&mut self, violation: &Violation) {
+    fn adapter_failed(&mut self, violation: &Violation) {
         self.has_failed = true;
         if let Some(reset) = self.reset.as_mut().filter(|_| *violation == Violation::PurgeRefused) {
             reset.is_refused = true;

@@ -101,12 +101,11 @@ impl Audit {
         self.check_all_moved(plan, id, how, moved, must, Invariant::I10);
     }
 
-    /// The same of what comes in. Where nothing was filled, there is what others have left (I26).
+    /// The same of what comes in.
     pub(super) fn check_arrived(&mut self, plan: PlanNo, arrival: &Arrival) {
         let Arrival { allocation, content, moved, .. } = *arrival;
-        let invariant = if content == ContentSource::Fill && moved == 0 { Invariant::I26 } else { Invariant::I10 };
         let must = content != ContentSource::InPlace;
-        self.check_all_moved(plan, allocation, "brought in", moved, must, invariant);
+        self.check_all_moved(plan, allocation, "brought in", moved, must, arrival.rule());
     }
 
     fn check_all_moved(
@@ -123,6 +122,17 @@ impl Audit {
         self.findings.check(moved == right, invariant, || {
             format!("plan {plan} ends with {moved} bytes of {id} {how}, which must be {right}")
         });
+    }
+
+    /// Entries become valid: the content of what they show has come, all of it (U-14).
+    pub(super) fn check_has_come(&mut self, id: AllocationId) {
+        let Some(allocation) = self.allocations.get(&id) else { return };
+        let arrivals = self.building.as_ref().map_or(&[][..], |building| &building.steps.arrivals);
+        let mut coming = arrivals.iter().filter(|arrival| arrival.content != ContentSource::InPlace);
+        if let Some(partial) = coming.find(|arrival| arrival.allocation == id && arrival.moved < allocation.size) {
+            let message = format!("entries for {id} become valid with {} bytes of it brought in", partial.moved);
+            self.findings.report(partial.rule(), message);
+        }
     }
 
     /// Memory is used again: whoever left it in this plan must be hidden.
@@ -168,6 +178,15 @@ impl Audit {
         let mapped = self.shadow.is_mapped(op.process, start, end);
         self.findings.check(!mapped, Invariant::I10, || {
             format!("a window is mapped at {} before the last one there is unmapped", op.first_pte_virtual_address)
+        });
+    }
+
+    /// What processes see changes when all chunks before are done, and their windows are gone.
+    pub(super) fn check_no_window(&mut self, op: &UpdatePageTable) {
+        let open = self.adapter.paging_process.and_then(|process| self.shadow.first_mapped(process));
+        self.findings.check(open.is_none(), Invariant::I14, || {
+            let address = op.first_pte_virtual_address;
+            format!("entries at {address} are written while a window is mapped at {:#x}", open.unwrap_or_default())
         });
     }
 

@@ -1,10 +1,10 @@
 //! The schedule gate: work is handed to its engine when all that it requires is in, or once it waits for it (I06).
 
 use vidmm::contract::EngineFence;
-use vidmm::{AllocationId, ContextId, DeviceId, PlanNo};
+use vidmm::{AllocationId, ContextId, DeviceId, DeviceResidency, PlanNo};
 
 use super::Audit;
-use super::device::Submission;
+use super::device::{Device, Submission};
 use super::fences::Work;
 use super::finding::Invariant;
 use super::monitored::FenceValue;
@@ -76,10 +76,15 @@ impl Audit {
         });
     }
 
-    /// Each monitored fence that the work waits for has its value, or the work waits for a packet that will signal it.
+    /// Each monitored fence that the work waits for has its value, or the work waits for a packet that will signal it. What packets
+    /// of a device with reference lists signal the log does not say.
     fn check_monitored_waits(&mut self, dispatch: Dispatch, fences: &[FenceValue], waits: &[EngineFence]) {
         for &(fence, value) in fences {
-            let signals = |work: &Work| work.signals.iter().any(|&(of, to)| of == fence && value <= to);
+            let is_told = |device: &Device| device.residency == DeviceResidency::DeviceList;
+            let signals = |work: &Work| {
+                let is_untold = self.devices.get(&work.device).is_some_and(|device| !is_told(device));
+                is_untold || work.signals.iter().any(|&(of, to)| of == fence && value <= to)
+            };
             let awaited = || waits.iter().any(|wait| self.fences.work.get(wait).is_some_and(signals));
             let done = self.fences.monitored.has_reached((fence, value)) || awaited();
             self.findings.check(done, Invariant::I06, || {

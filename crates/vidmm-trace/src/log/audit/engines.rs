@@ -37,6 +37,7 @@ impl Audit {
             Event::EngineReset { engine, last_aborted_fence_id, ref returned } => {
                 self.engine_reset(engine, last_aborted_fence_id, returned);
             }
+            Event::Resubmitted { before, signal, ref waits } => self.resubmitted(before, signal, waits),
             _ => {}
         }
     }
@@ -72,7 +73,10 @@ impl Audit {
 
     fn preempted(&mut self, id: u32, number: u64, last_completed: u64, returned: &[u64]) {
         let Some(engine) = self.fences.engine_mut(id) else { return };
-        let is_answer = std::mem::take(&mut engine.asked) && number == engine.preemptions && !engine.resetting;
+        // It may come late, when the engine is asked again already (FLT-22).
+        let is_answer = engine.answered < number && number <= engine.preemptions && !engine.resetting;
+        engine.answered = number.max(engine.answered);
+        engine.asked &= number != engine.preemptions;
         self.findings.check(is_answer, Invariant::I30, || {
             format!("engine {id} answers request {number}, which it was not asked, or had answered")
         });
@@ -133,6 +137,8 @@ impl Audit {
     fn engine_reset(&mut self, id: u32, last_aborted: Option<u64>, returned: &[u64]) {
         let Some(engine) = self.fences.engine_mut(id) else { return };
         let was_resetting = std::mem::take(&mut engine.resetting);
+        // What it was asked before is over.
+        engine.answered = engine.preemptions;
         (engine.stopped, engine.asked, engine.aborted) = (false, false, last_aborted);
         let (completed, submitted) = (engine.completed, engine.submitted);
         self.findings.check(was_resetting, Invariant::I30, || format!("engine {id} was reset, which had not begun"));

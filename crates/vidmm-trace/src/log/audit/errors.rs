@@ -6,7 +6,15 @@ use super::Audit;
 use super::finding::Invariant;
 
 impl Audit {
-    pub(super) fn device_in_error(&mut self, id: DeviceId, reason: DeviceErrorReason) {
+    pub(super) fn error(&mut self, event: &Event) {
+        match *event {
+            Event::DeviceInError { device, reason } => self.device_in_error(device, reason),
+            Event::ProcessBlocked { process } => self.process_blocked(process),
+            _ => {}
+        }
+    }
+
+    fn device_in_error(&mut self, id: DeviceId, reason: DeviceErrorReason) {
         self.check_blame(id, reason);
         self.blamed.remove(&id);
         if let Some(reset) = &mut self.reset {
@@ -34,7 +42,9 @@ impl Audit {
             DeviceErrorReason::EngineTimeoutPromotedToAdapterReset | DeviceErrorReason::PagingEngineTimeout => false,
             DeviceErrorReason::ProcessBlocked => self.blocked.contains(&process),
             DeviceErrorReason::NotResident { allocation } => {
-                let entry = self.allocations.get(&allocation).and_then(|books| books.lists.get(&id));
+                // What is offered is not resident, whatever list it is on (RES-62).
+                let books = self.allocations.get(&allocation);
+                let entry = books.filter(|books| books.offer.is_none()).and_then(|books| books.lists.get(&id));
                 entry.is_none_or(|entry| entry.count == 0)
             }
             _ => true,
@@ -56,7 +66,7 @@ impl Audit {
     }
 
     /// A process loses the GPU: all its devices are in error at once.
-    pub(super) fn process_blocked(&mut self, id: ProcessId) {
+    fn process_blocked(&mut self, id: ProcessId) {
         let is_new = self.blocked.insert(id);
         self.findings.check(is_new, Invariant::I12, || format!("{id} is blocked twice"));
     }

@@ -47,6 +47,8 @@ pub(super) struct Engine {
     pub returned: Vec<u64>,
     /// Requests to yield that were made.
     pub preemptions: u64,
+    /// The last that was answered.
+    pub answered: u64,
     /// The last of them is not answered.
     pub asked: bool,
     /// It has stopped at a packet that cannot go on.
@@ -61,7 +63,7 @@ impl Engine {
     /// The GPU runs again: nothing is under way, and nothing will end that was.
     pub fn restart(&mut self) {
         let (submitted, preemptions) = (self.submitted, self.preemptions);
-        *self = Self { submitted, preemptions, completed: submitted, ..Self::default() };
+        *self = Self { submitted, preemptions, answered: preemptions, completed: submitted, ..Self::default() };
     }
 
     /// Whether nothing may be handed to it: what it has must end, or come back, first.

@@ -2,166 +2,128 @@
 
 use std::fmt;
 
-/// A rule that an event log must hold to. The names are those of the project's list of invariants and decisions.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[non_exhaustive]
-pub enum Invariant {
-    /// No overlap: places lie inside the segment, on its pages, and no two share a byte. A range that an earlier plan
-    /// empties may be taken only by that plan and by those that follow it.
-    I01,
-    /// Content: what was written is copied out, and what is brought in comes from where the content is.
-    I02,
-    /// One authoritative copy: an allocation has one place, and leaves the place that it has.
-    I03,
-    /// A page-table entry is valid only while its allocation is exactly where it points; and then all of them are.
-    I04,
-    /// Entries are invalid, and the TLB is flushed, before the first byte moves or the memory is used again.
-    I05,
-    /// The schedule gate: nothing runs before all that it requires is in, or without waiting for it.
-    I06,
-    /// MakeResident and Evict are counted, and the count is never negative.
-    I07,
-    /// How much to trim is enough, and not more than that.
-    I08,
-    /// Notifications are sent exactly by rule: whoever asked hears of what they asked for, all of it and in time, and of
-    /// nothing else.
-    I09,
-    /// The chunks of a move or of a notification are the allocation: in ascending order, without gap or overlap, and one after
-    /// another.
-    I10,
-    /// Portions of a DMA buffer cover it once and in order; what the resource table has is there at one address, which it keeps
-    /// unless it is reprogrammed; nothing of another context comes between, without preemption.
-    I11,
-    /// Errors are isolated: a device is in error for what it did, is told so once, and makes no call that succeeds.
-    I12,
-    /// Fences: issued in order, each completed once and in order; a done paging fence means that what it stands for is
-    /// done.
-    I13,
-    /// A scratch window shows exactly what its operation moves, and nothing outside it.
-    I14,
-    /// Page tables are where entries are written to, and are reached from their root.
-    I15,
-    /// Budgets are imposed only under pressure and follow from what all demand; refusals are for what they say (P03).
-    I16,
-    /// What is in use never moves, and a driver that answered busy finds the GPU idle.
-    I17,
-    /// Slots and split points of patch locations are in bounds and in order.
-    I18,
-    /// Patch locations with one split point are taken as a whole or not at all.
-    I19,
-    /// Each operation of a plan is built once, to its end, after its plan entered the stream and before it retires.
-    I20,
-    /// Paging buffers: commands are packed without gaps, and not beyond the end.
-    I21,
-    /// What is asked again is asked as before, and the first and the last part of a transfer say that they are.
-    I22,
-    /// Nothing is asked of a driver, or sent to it, that its interface version or its addressing model does not have.
-    I23,
-    /// The aperture: its pages show a backing store while an allocation is there, and the dummy page otherwise; nothing is
-    /// moved or filled that is resident in system memory.
-    I24,
-    /// Offered memory is not used before it is reclaimed; what was reclaimed with its content was never discarded.
-    I25,
-    /// Memory that shows nothing of its allocation's yet is filled: nobody reads what others left there.
-    I26,
-    /// A call names what lives.
-    I27,
-    /// Nothing is left of what is gone, and nobody names it.
-    I28,
-    /// Entries of the IOMMU are what processes have mapped of what is resident, and nothing uses one that is gone.
-    I29,
-    /// Resets: nothing ends that was aborted, nothing is lost that an engine gave back, and nothing waits for what will not
-    /// be signalled.
-    I30,
-    /// The adapter is reset only so often.
-    I31,
-    /// A plan enters the stream when its waits are over and the plans that it follows have entered.
-    D5,
-    /// The reset of an engine aborts a packet that it has.
-    Flt22,
-    /// What came back is handed out again in its order: paging buffers with their fences, other work with new ones.
-    Flt23,
-    /// The reset of the adapter: the driver hears of all that was resident, once, and nothing is left of it.
-    Flt32,
-    /// What is resident in the aperture and in implicit system memory keeps to its limit.
-    Seg50,
-    /// The size of the paging process's windows is asked of the driver, and follows from its answer (PGV-01 to PGV-05).
-    U16,
-    /// A shared allocation that its owner destroys belongs to the first who has it open.
-    U34,
-    /// Who is offered makes room first, lower priorities before higher ones.
-    U37,
-    /// The turn: requests of queues with higher priority are granted first, then those that were made first.
-    U28,
-    /// An innocent neighbour is left alone: who keeps to its budget yields to nobody but one who has waited for long.
-    P08,
-    /// Without power nothing is in the adapter's memory, and nothing runs.
-    P60,
-    /// A MakeResident that must succeed, and does not, puts its device in error.
-    Res15,
-    /// Who listens is asked to trim, and to trim to the budget who is above it.
-    Res41,
-    /// A device that yields runs nothing until it is resumed; it is suspended when nothing of it is in flight.
-    Res71,
-    /// What is locked is seen by the CPU at one address, wherever it moves.
-    Res86,
-    /// The log does not contradict itself: events are numbered, times do not fall, names name what lives.
-    Log,
+macro_rules! invariants {
+    ($($(#[$doc:meta])* $invariant:ident = $name:literal,)*) => {
+        /// A rule that an event log must hold to. The names are those of the project's list of invariants and decisions.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[non_exhaustive]
+        pub enum Invariant {
+            $($(#[$doc])* $invariant,)*
+        }
+
+        impl Invariant {
+            /// Its name, as the documents have it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$invariant => $name,)*
+                }
+            }
+        }
+    };
 }
 
-impl Invariant {
-    /// Its name, as the documents have it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::I01 => "I01",
-            Self::I02 => "I02",
-            Self::I03 => "I03",
-            Self::I04 => "I04",
-            Self::I05 => "I05",
-            Self::I06 => "I06",
-            Self::I07 => "I07",
-            Self::I08 => "I08",
-            Self::I09 => "I09",
-            Self::I10 => "I10",
-            Self::I11 => "I11",
-            Self::I12 => "I12",
-            Self::I13 => "I13",
-            Self::I14 => "I14",
-            Self::I15 => "I15",
-            Self::I16 => "I16",
-            Self::I17 => "I17",
-            Self::I18 => "I18",
-            Self::I19 => "I19",
-            Self::I20 => "I20",
-            Self::I21 => "I21",
-            Self::I22 => "I22",
-            Self::I23 => "I23",
-            Self::I24 => "I24",
-            Self::I25 => "I25",
-            Self::I26 => "I26",
-            Self::I27 => "I27",
-            Self::I28 => "I28",
-            Self::I29 => "I29",
-            Self::I30 => "I30",
-            Self::I31 => "I31",
-            Self::D5 => "D5",
-            Self::Flt22 => "FLT-22",
-            Self::Flt23 => "FLT-23",
-            Self::Flt32 => "FLT-32",
-            Self::Seg50 => "SEG-50",
-            Self::U16 => "U-16",
-            Self::U28 => "U-28",
-            Self::U34 => "U-34",
-            Self::U37 => "U-37",
-            Self::P08 => "P08",
-            Self::P60 => "P60",
-            Self::Res15 => "RES-15",
-            Self::Res41 => "RES-41",
-            Self::Res71 => "RES-71",
-            Self::Res86 => "RES-86",
-            Self::Log => "LOG",
-        }
-    }
+invariants! {
+    /// No overlap: places lie inside the segment, on its pages, and no two share a byte. A range that an earlier plan
+    /// empties may be taken only by that plan and by those that follow it.
+    I01 = "I01",
+    /// Content: what was written is copied out, and what is brought in comes from where the content is.
+    I02 = "I02",
+    /// One authoritative copy: an allocation has one place, and leaves the place that it has.
+    I03 = "I03",
+    /// A page-table entry is valid only while its allocation is exactly where it points; and then all of them are.
+    I04 = "I04",
+    /// Entries are invalid, and the TLB is flushed, before the first byte moves or the memory is used again.
+    I05 = "I05",
+    /// The schedule gate: nothing runs before all that it requires is in, or without waiting for it.
+    I06 = "I06",
+    /// MakeResident and Evict are counted, and the count is never negative.
+    I07 = "I07",
+    /// How much to trim is enough, and not more than that.
+    I08 = "I08",
+    /// Notifications are sent exactly by rule: whoever asked hears of what they asked for, all of it and in time, and of
+    /// nothing else.
+    I09 = "I09",
+    /// The chunks of a move or of a notification are the allocation: in ascending order, without gap or overlap, and one after
+    /// another.
+    I10 = "I10",
+    /// Portions of a DMA buffer cover it once and in order; what the resource table has is there at one address, which it keeps
+    /// unless it is reprogrammed; nothing of another context comes between, without preemption.
+    I11 = "I11",
+    /// Errors are isolated: a device is in error for what it did, is told so once, and makes no call that succeeds.
+    I12 = "I12",
+    /// Fences: issued in order, each completed once and in order; a done paging fence means that what it stands for is
+    /// done.
+    I13 = "I13",
+    /// A scratch window shows exactly what its operation moves, and nothing outside it.
+    I14 = "I14",
+    /// Page tables are where entries are written to, and are reached from their root.
+    I15 = "I15",
+    /// Budgets are imposed only under pressure and follow from what all demand; refusals are for what they say (P03).
+    I16 = "I16",
+    /// What is in use never moves, and a driver that answered busy finds the GPU idle.
+    I17 = "I17",
+    /// Slots and split points of patch locations are in bounds and in order.
+    I18 = "I18",
+    /// Patch locations with one split point are taken as a whole or not at all.
+    I19 = "I19",
+    /// Each operation of a plan is built once, to its end, after its plan entered the stream and before it retires.
+    I20 = "I20",
+    /// Paging buffers: commands are packed without gaps, and not beyond the end.
+    I21 = "I21",
+    /// What is asked again is asked as before, and the first and the last part of a transfer say that they are.
+    I22 = "I22",
+    /// Nothing is asked of a driver, or sent to it, that its interface version or its addressing model does not have.
+    I23 = "I23",
+    /// The aperture: its pages show a backing store while an allocation is there, and the dummy page otherwise; nothing is
+    /// moved or filled that is resident in system memory.
+    I24 = "I24",
+    /// Offered memory is not used before it is reclaimed; what was reclaimed with its content was never discarded.
+    I25 = "I25",
+    /// Memory that shows nothing of its allocation's yet is filled: nobody reads what others left there.
+    I26 = "I26",
+    /// A call names what lives.
+    I27 = "I27",
+    /// Nothing is left of what is gone, and nobody names it.
+    I28 = "I28",
+    /// Entries of the IOMMU are what processes have mapped of what is resident, and nothing uses one that is gone.
+    I29 = "I29",
+    /// Resets: nothing ends that was aborted, nothing is lost that an engine gave back, and nothing waits for what will not
+    /// be signalled.
+    I30 = "I30",
+    /// The adapter is reset only so often.
+    I31 = "I31",
+    /// A plan enters the stream when its waits are over and the plans that it follows have entered.
+    D5 = "D5",
+    /// The reset of an engine aborts a packet that it has.
+    Flt22 = "FLT-22",
+    /// What came back is handed out again in its order: paging buffers with their fences, other work with new ones.
+    Flt23 = "FLT-23",
+    /// The reset of the adapter: the driver hears of all that was resident, once, and nothing is left of it.
+    Flt32 = "FLT-32",
+    /// What is resident in the aperture and in implicit system memory keeps to its limit.
+    Seg50 = "SEG-50",
+    /// The size of the paging process's windows is asked of the driver, and follows from its answer (PGV-01 to PGV-05).
+    U16 = "U-16",
+    /// A shared allocation that its owner destroys belongs to the first who has it open.
+    U34 = "U-34",
+    /// Who is offered makes room first, lower priorities before higher ones.
+    U37 = "U-37",
+    /// The turn: requests of queues with higher priority are granted first, then those that were made first.
+    U28 = "U-28",
+    /// An innocent neighbour is left alone: who keeps to its budget yields to nobody but one who has waited for long.
+    P08 = "P08",
+    /// Without power nothing is in the adapter's memory, and nothing runs.
+    P60 = "P60",
+    /// A MakeResident that must succeed, and does not, puts its device in error.
+    Res15 = "RES-15",
+    /// Who listens is asked to trim, and to trim to the budget who is above it.
+    Res41 = "RES-41",
+    /// A device that yields runs nothing until it is resumed; it is suspended when nothing of it is in flight.
+    Res71 = "RES-71",
+    /// What is locked is seen by the CPU at one address, wherever it moves.
+    Res86 = "RES-86",
+    /// The log does not contradict itself: events are numbered, times do not fall, names name what lives.
+    Log = "LOG",
 }
 
 impl fmt::Display for Invariant {

@@ -234,89 +234,27 @@ impl Audit {
         self.check_resubmission(event);
         self.check_during_reset(event);
         self.check_caller(event);
-        match event {
-            Event::AdapterStarted { .. } | Event::PagingVaQueried { .. } | Event::DriverFinding { .. } => {
-                self.start(event);
-            }
-            Event::ProcessCreated { .. }
-            | Event::DeviceCreated { .. }
-            | Event::ContextCreated { .. }
-            | Event::PagingQueueCreated { .. }
-            | Event::MonitoredFenceCreated { .. }
-            | Event::AllocationCreated { .. } => self.create(event),
-            Event::ProcessDestroyed { .. }
-            | Event::DeviceDestroyed { .. }
-            | Event::ContextDestroyed { .. }
-            | Event::PagingQueueDestroyed { .. }
-            | Event::MonitoredFenceDestroyed { .. }
-            | Event::AllocationDestroyed { .. }
-            | Event::AllocationReclaimed { .. } => self.end(event),
-            Event::GpuVirtualAddressMapped { .. }
-            | Event::GpuVirtualAddressFreed { .. }
-            | Event::GpuVirtualAddressReclaimed { .. } => self.addresses(event),
-            Event::MakeResident { .. }
-            | Event::Evict { .. }
-            | Event::Granted { .. }
-            | Event::PagingFenceSignaled { .. } => self.request(event),
-            Event::Evicted { .. }
-            | Event::Placed { .. }
-            | Event::Refreshed { .. }
-            | Event::PageTablePlaced { .. }
-            | Event::PageTableFreed { .. }
-            | Event::PlanDecided { .. }
-            | Event::PlanEntered { .. }
-            | Event::PlanRetired { .. } => self.decision(event),
-            Event::PagingOperation { .. } | Event::PagingBufferSubmitted { .. } => self.paging(event),
-            Event::IoMmuMapped { .. } | Event::IoMmuUnmapped { .. } => self.io_mmu(event),
-            Event::Submitted { .. }
-            | Event::RootPageTableSet { .. }
-            | Event::Dispatched { .. }
-            | Event::Completed { .. }
-            | Event::MonitoredFenceSignaled { .. }
-            | Event::Aborted { .. } => self.work(event),
-            Event::Rendered { .. } | Event::Portion { .. } | Event::PreparationFailed { .. } => self.portions(event),
-            Event::PageFault { .. }
-            | Event::IllegalCommand { .. }
-            | Event::PreemptRequested { .. }
-            | Event::Preempted { .. }
-            | Event::EngineResetBegun { .. }
-            | Event::EngineReset { .. } => self.engine(event),
-            Event::Resubmitted { before, signal, waits } => self.resubmitted(*before, *signal, waits),
-            Event::DeviceInError { device, reason } => self.device_in_error(*device, *reason),
-            Event::ContextPriorityChanged { context, priority } => {
-                if let Some(context) = self.contexts.get_mut(context) {
-                    context.priority = *priority;
-                }
-            }
-            Event::ProcessBlocked { process } => self.process_blocked(*process),
-            Event::AdapterResetBegun { .. }
-            | Event::PurgeOperation { .. }
-            | Event::PlanAbandoned { .. }
-            | Event::ContentLost { .. }
-            | Event::AdapterRestarted => self.adapter_reset(event),
-            Event::AdapterInError { violation } => self.adapter_failed(violation),
-            Event::Offered { .. } | Event::Reclaimed { .. } | Event::Decommitted { .. } => self.offer(event),
-            Event::BackingStoreRefused { .. } => self.memory_was_refused = true,
-            Event::Locked { .. } | Event::Rotated { .. } | Event::Unlocked { .. } => self.cpu_access(event),
-            Event::AllocationOpened { .. }
-            | Event::AllocationClosed { .. }
-            | Event::AllocationOwnershipTransferred { .. } => self.sharing(event),
-            Event::AllocationPriorityChanged { .. } | Event::AllocationPropertyUpdated { .. } => self.properties(event),
-            Event::ProcessPriorityChanged { .. }
-            | Event::ReservationChanged { .. }
-            | Event::BudgetChanged { .. }
-            | Event::MakeResidentRefused { .. }
-            | Event::TrimNotificationRegistered { .. }
-            | Event::TrimNotificationUnregistered { .. }
-            | Event::TrimNotified { .. } => self.budget_event(event),
-            Event::DeviceYielded { .. } | Event::DeviceSuspended { .. } | Event::DeviceResumed { .. } => {
-                self.suspension(event);
-            }
-            Event::PoweredDown => self.powered_down(),
-            Event::PoweredUp => self.powered_up(),
-            // The rest changes nothing that is checked.
-            _ => {}
-        }
+        // An event is looked at by the subject that it belongs to, and passed over by the others.
+        self.start(event);
+        self.create(event);
+        self.end(event);
+        self.addresses(event);
+        self.request(event);
+        self.decision(event);
+        self.paging(event);
+        self.io_mmu(event);
+        self.work(event);
+        self.portions(event);
+        self.engine(event);
+        self.error(event);
+        self.adapter_reset(event);
+        self.offer(event);
+        self.cpu_access(event);
+        self.sharing(event);
+        self.properties(event);
+        self.budget_event(event);
+        self.suspension(event);
+        self.power(event);
     }
 
     /// Reports that a driver's handle names nothing.

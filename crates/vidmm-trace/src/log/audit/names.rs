@@ -126,6 +126,9 @@ impl Audit {
 
 /// What an event names, without what it creates or removes. Those who check a run may name what is gone.
 fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
+    macro_rules! look {
+        ($($name:ident),*) => {{ $(look((*$name).into());)* }};
+    }
     match event {
         Event::DeviceCreated { process, .. }
         | Event::GpuVirtualAddressReserved { process, .. }
@@ -138,7 +141,7 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
         | Event::ProcessBlocked { process }
         | Event::ProcessResumed { process, .. }
         | Event::PageTablePlaced { process, .. }
-        | Event::PageTableFreed { process, .. } => look((*process).into()),
+        | Event::PageTableFreed { process, .. } => look!(process),
         Event::ContextCreated { device, .. }
         | Event::PagingQueueCreated { device, .. }
         | Event::Dispatched { device, .. }
@@ -146,33 +149,19 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
         | Event::DeviceSuspended { device }
         | Event::DeviceResumed { device, .. }
         | Event::TrimNotificationRegistered { device, .. }
-        | Event::DeviceInError { device, .. } => look((*device).into()),
-        Event::AllocationCreated { device, process, .. } => {
-            look((*device).into());
-            look((*process).into());
-        }
-        Event::TrimNotified { notification, device, .. } => {
-            look((*notification).into());
-            look((*device).into());
-        }
+        | Event::DeviceInError { device, .. } => look!(device),
+        Event::AllocationCreated { device, process, .. } => look!(device, process),
+        Event::TrimNotified { notification, device, .. } => look!(notification, device),
         Event::AllocationOpened { allocation, device, process }
-        | Event::AllocationOwnershipTransferred { allocation, device, process } => {
-            look((*allocation).into());
-            look((*device).into());
-            look((*process).into());
-        }
+        | Event::AllocationOwnershipTransferred { allocation, device, process } => look!(allocation, device, process),
         Event::AllocationClosed { allocation, device } | Event::Locked { allocation, device, .. } => {
-            look((*allocation).into());
-            look((*device).into());
+            look!(allocation, device)
         }
         Event::Evicted { allocation, wanted_by, .. } => {
-            look((*allocation).into());
+            look!(allocation);
             wanted_by.inspect(|&device| look(device.into()));
         }
-        Event::AllocationPropertyUpdated { allocation, queue, .. } => {
-            look((*allocation).into());
-            look((*queue).into());
-        }
+        Event::AllocationPropertyUpdated { allocation, queue, .. } => look!(allocation, queue),
         Event::AllocationDestroyed { allocation, .. }
         | Event::AllocationPriorityChanged { allocation, .. }
         | Event::Decommitted { allocation }
@@ -183,49 +172,37 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
         | Event::IoMmuMapped { allocation, .. }
         | Event::PurgeOperation { allocation, .. }
         | Event::ContentLost { allocation }
-        | Event::PageFault { allocation: Some(allocation), .. } => look((*allocation).into()),
-        Event::GpuVirtualAddressMapped { process, allocation, queue, .. } => {
-            look((*process).into());
-            look((*allocation).into());
-            look((*queue).into());
-        }
+        | Event::PageFault { allocation: Some(allocation), .. } => look!(allocation),
+        Event::GpuVirtualAddressMapped { process, allocation, queue, .. } => look!(process, allocation, queue),
         Event::MakeResident { device, queue, allocations, .. }
         | Event::Reclaimed { device, queue, allocations, .. } => {
-            look((*device).into());
-            look((*queue).into());
+            look!(device, queue);
             allocations.iter().for_each(|&allocation| look(allocation.into()));
         }
         Event::MakeResidentRefused { device, allocations, .. }
         | Event::Evict { device, allocations, .. }
         | Event::Offered { device, allocations, .. } => {
-            look((*device).into());
+            look!(device);
             allocations.iter().for_each(|&allocation| look(allocation.into()));
         }
         Event::Submitted { device, context, waits, signals, .. } => {
-            look((*device).into());
-            look((*context).into());
+            look!(device, context);
             waits.iter().chain(signals).for_each(|&(fence, _)| look(fence.into()));
         }
         Event::Rendered { device, context, allocations, .. } => {
-            look((*device).into());
-            look((*context).into());
+            look!(device, context);
             allocations.iter().flatten().for_each(|&allocation| look(allocation.into()));
         }
         Event::Portion { device, bindings, .. } => {
-            look((*device).into());
+            look!(device);
             bindings.iter().filter_map(|binding| binding.allocation).for_each(|allocation| look(allocation.into()));
         }
-        Event::PreparationFailed { device, .. } => look((*device).into()),
-        Event::Granted { device, queue, .. } => {
-            look((*device).into());
-            look((*queue).into());
-        }
-        Event::RootPageTableSet { context, .. } | Event::ContextPriorityChanged { context, .. } => {
-            look((*context).into())
-        }
+        Event::PreparationFailed { device, .. } => look!(device),
+        Event::Granted { device, queue, .. } => look!(device, queue),
+        Event::RootPageTableSet { context, .. } | Event::ContextPriorityChanged { context, .. } => look!(context),
         Event::PlanDecided { waits, .. } => waits.iter().for_each(|&(device, _)| look(device.into())),
-        Event::PagingFenceSignaled { queue, .. } => look((*queue).into()),
-        Event::MonitoredFenceSignaled { fence, .. } => look((*fence).into()),
+        Event::PagingFenceSignaled { queue, .. } => look!(queue),
+        Event::MonitoredFenceSignaled { fence, .. } => look!(fence),
         _ => {}
     }
 }

@@ -30,6 +30,7 @@ impl Audit {
                 self.reclaimed(event, device, queue, paging_fence_value);
             }
             Event::Decommitted { allocation } => self.decommitted(allocation),
+            Event::BackingStoreRefused { .. } => self.memory_was_refused = true,
             _ => {}
         }
     }

@@ -78,7 +78,8 @@ impl Audit {
 
     fn update_page_table(&mut self, op: &UpdatePageTable) {
         let of_paging_process = self.adapter.paging_process == Some(op.process);
-        if op.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE) {
+        let is_initial = op.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE);
+        if is_initial {
             self.check_victims_hidden();
         }
         if !of_paging_process {
@@ -93,12 +94,19 @@ impl Audit {
             return;
         }
         match (of_paging_process, op.page_table_entries.first.flags.contains(PteFlags::VALID)) {
+            (true, false) if is_initial => {}
             (true, true) => self.check_window_is_new(op),
             (true, false) => self.check_chunk_submitted(),
-            (false, true) => self.check_valid_entries(op),
-            (false, false) => self.check_told_before(op),
+            (false, is_valid) => {
+                self.check_no_window(op);
+                if is_valid { self.check_valid_entries(op) } else { self.check_told_before(op) }
+            }
         }
-        self.shadow.write(op);
+        let changes = self.shadow.write(op);
+        self.findings.check(changes || is_initial, Invariant::I20, || {
+            let (address, process) = (op.first_pte_virtual_address, op.process.0);
+            format!("entries of process {process} from {address} on are written, but say the same already")
+        });
     }
 
     /// Entries become invalid: whose driver is to hear that it leaves has heard it.
@@ -130,6 +138,7 @@ impl Audit {
         let entries = op.page_table_entries;
         let repeated = op.flags.contains(UpdatePageTableFlags::REPEAT) && entries.num_page_table_entries > 1;
         self.check_mapped_in_aperture(id);
+        self.check_has_come(id);
         let place = self.allocations.get(&id).and_then(|allocation| allocation.built.as_ref());
         let right = place.map_or_else(Vec::new, |place| place.runs(offset, leaf_bytes(op)));
         let shown = (entries.first.address, leaf_bytes(op));

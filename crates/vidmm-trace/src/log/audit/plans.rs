@@ -111,6 +111,13 @@ pub(super) struct Arrival {
     pub mappings: Vec<Mapping>,
 }
 
+impl Arrival {
+    /// The rule by which all of it comes. Where nothing was filled, there is what others have left (I26).
+    pub fn rule(&self) -> Invariant {
+        if self.content == ContentSource::Fill && self.moved == 0 { Invariant::I26 } else { Invariant::I10 }
+    }
+}
+
 /// Where the last operation so far of a plan is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Built {

@@ -16,6 +16,11 @@ impl Audit {
             Event::AllocationPropertyUpdated { allocation, supported_segment_set, queue, paging_fence_value } => {
                 self.property_updated(allocation, supported_segment_set, queue, paging_fence_value);
             }
+            Event::ContextPriorityChanged { context, priority } => {
+                if let Some(context) = self.contexts.get_mut(&context) {
+                    context.priority = priority;
+                }
+            }
             _ => {}
         }
     }

@@ -43,8 +43,9 @@ pub(super) fn leaf_bytes(op: &UpdatePageTable) -> u64 {
 }
 
 impl Shadow {
-    /// Leaf entries are written. What a TLB may remember otherwise is stale until it is flushed.
-    pub fn write(&mut self, op: &UpdatePageTable) {
+    /// Leaf entries are written. What a TLB may remember otherwise is stale until it is flushed. Whether any of them says something
+    /// else than before.
+    pub fn write(&mut self, op: &UpdatePageTable) -> bool {
         let start = op.first_pte_virtual_address.0;
         let end = start.saturating_add(leaf_bytes(op));
         let space = self.spaces.entry((op.process, page_size(op))).or_default();
@@ -53,14 +54,17 @@ impl Shadow {
         let valid = first.flags.contains(PteFlags::VALID);
         let replaced = if valid { space.insert(start, end, target) } else { space.remove(start, end) };
         let stale = |start, end, allocation| Stale { process: op.process, start, end, allocation };
+        let mut changes = valid && gaps(&replaced, start, end).next().is_some();
         if valid && self.tlb.remembers_invalid {
             gaps(&replaced, start, end).for_each(|(from, to)| self.tlb.written(stale(from, to, None)));
         }
         for (from, to, before) in replaced {
             if !valid || target.advanced(from - start) != before {
+                changes = true;
                 self.tlb.written(stale(from, to, before.allocation));
             }
         }
+        changes
     }
 
     /// Whether a valid entry in a range of a process shows the allocation.

@@ -1,11 +1,11 @@
-//! A ledger of what the manager promised, that knows nothing of how it is kept: how often each allocation was made resident, the
-//! token that each of its pages must hold, and what must come to its end.
+//! Clients that call at random, and the ledger of bytes: the token that each page must hold, whatever was answered and whatever
+//! went wrong. The auditor judges what the log says of it.
 
 mod end;
 mod steps;
 mod trouble;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use vidmm::contract::*;
 use vidmm::*;
@@ -13,17 +13,17 @@ use vidmm::*;
 use crate::world::*;
 
 pub use steps::{Step, adapter, step};
-pub use trouble::{Tempers, Trouble, tempers, trouble};
+pub use trouble::{Mishap, Tempers, Trouble, tempers, trouble};
 
 pub struct Dev {
     client: Client,
     contexts: [ContextId; 2],
-    last_fence: u64,
     /// For how many steps it has been in error.
     in_error_for: u32,
 }
 
 /// An allocation on one device. Of an allocation that others have opened there are several, with one content.
+#[derive(Clone)]
 pub struct Alloc {
     id: AllocationId,
     device: usize,
@@ -37,20 +37,9 @@ pub struct Alloc {
     count: u32,
     /// Work submitted since it was put on the list writes to it.
     written: bool,
-    /// How often it left the list.
-    left: u32,
     /// Address, first page of the allocation, pages.
     mappings: Vec<(u64, u64, u64)>,
     alive: bool,
-}
-
-/// What a fence promises: this allocation, unless it leaves the list, at these addresses.
-pub struct Promise {
-    queue: PagingQueueId,
-    value: u64,
-    alloc: usize,
-    left: u32,
-    addresses: Vec<u64>,
 }
 
 /// Work, with the contents that it reads and writes.
@@ -58,7 +47,6 @@ pub struct Program {
     reads: Vec<(usize, u64)>,
     writes: Vec<(usize, u64, u64)>,
     device: DeviceId,
-    signals: Option<(MonitoredFenceId, u64)>,
     /// It ran, or as far as it came.
     done: bool,
 }
@@ -72,9 +60,6 @@ pub struct Model {
     /// The devices that have an allocation open, its owner first.
     open_on: BTreeMap<AllocationId, Vec<usize>>,
     programs: Vec<Program>,
-    promises: Vec<Promise>,
-    /// Pages of 64 KiB of processes that may be about to be cut: nothing runs while their entries change (GVA-42).
-    cuts: BTreeSet<(ProcessId, u64)>,
     fence: MonitoredFenceId,
     chained: u64,
     /// No allocation may be outside local memory.
@@ -111,10 +96,10 @@ impl Model {
                 _ => world.client(),
             };
             let contexts = [client.context, world.context(client, COPY)];
-            devices.push(Dev { client, contexts, last_fence: 0, in_error_for: 0 });
+            devices.push(Dev { client, contexts, in_error_for: 0 });
         }
-        let (allocs, programs, promises) = (Vec::new(), Vec::new(), Vec::new());
-        let (contents, open_on, cuts) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+        let (allocs, programs) = (Vec::new(), Vec::new());
+        let (contents, open_on) = (Vec::new(), BTreeMap::new());
         let (patience, resets_allowed, num_events, chained) = (0, 0, 0, 0);
         Self {
             world,
@@ -123,8 +108,6 @@ impl Model {
             contents,
             open_on,
             programs,
-            promises,
-            cuts,
             fence,
             chained,
             only_local,
@@ -173,14 +156,8 @@ impl Model {
             Step::RunAll => self.run_all(),
             Step::Suffer(ref trouble) => _ = self.has_trouble() && self.suffer(trouble),
         }
-        self.settle();
-        self.renew_devices();
-    }
-
-    /// What has happened is taken note of, and promises are kept.
-    fn settle(&mut self) {
         self.learn();
-        self.keep_promises();
+        self.renew_devices();
     }
 
     fn client(&self, device: usize) -> Client {
@@ -194,7 +171,7 @@ impl Model {
 
     /// The place and the notifications follow from `kind`, as far as the adapter has them.
     pub fn create(&mut self, device: usize, pages: u64, priority: u32, kind: u32) {
-        if self.is_refused(device) {
+        if self.is_in_error(device) {
             return;
         }
         let config = &self.world.config;
@@ -227,7 +204,6 @@ impl Model {
             is_offered: false,
             count: 0,
             written: false,
-            left: 0,
             mappings: Vec::new(),
             alive: true,
         });
@@ -237,11 +213,11 @@ impl Model {
 
     fn open(&mut self, pick: usize, device: usize) {
         let Some(index) = self.pick(pick) else { return };
-        if self.is_refused(device) {
+        if self.is_in_error(device) {
             return;
         }
         let process = |device: usize| self.devices[device].client.process;
-        let Alloc { id, place, surface, pages, content, is_offered, .. } = self.allocs[index];
+        let Alloc { id, is_offered, .. } = self.allocs[index];
         if is_offered || self.open_on[&id].iter().any(|&other| process(other) == process(device)) {
             return;
         }
@@ -251,33 +227,17 @@ impl Model {
             answer => answer.unwrap(),
         }
         self.open_on.get_mut(&id).unwrap().push(device);
-        let (count, left, mappings) = (0, 0, Vec::new());
-        let (is_offered, written, alive) = (false, false, true);
-        self.allocs.push(Alloc {
-            id,
-            device,
-            place,
-            surface,
-            pages,
-            content,
-            is_offered,
-            count,
-            written,
-            left,
-            mappings,
-            alive,
-        });
+        let opened = self.allocs[index].clone();
+        self.allocs.push(Alloc { device, count: 0, written: false, mappings: Vec::new(), ..opened });
         self.map(usize::MAX, false);
     }
 
     fn offer(&mut self, pick: usize, flags: OfferFlags) {
         let Some(index) = self.pick(pick) else { return };
         let Alloc { id, device, is_offered, .. } = self.allocs[index];
-        if !self.is_refused(device) && !is_offered && self.open_on[&id].len() == 1 {
+        if !self.is_in_error(device) && !is_offered && self.open_on[&id].len() == 1 {
             self.world.offer_with(self.devices[device].client, &[id], OfferPriority::Auto, flags).unwrap();
             self.allocs[index].is_offered = true;
-            // A fence promises nothing for the time after that: Reclaim has its own.
-            self.allocs[index].left += 1;
         }
     }
 
@@ -286,7 +246,7 @@ impl Model {
             (0..self.allocs.len()).filter(|&index| self.allocs[index].alive && self.allocs[index].is_offered).collect();
         let Some(index) = pick.checked_rem(offered.len()).map(|pick| offered[pick]) else { return };
         let Alloc { id, device, pages, .. } = self.allocs[index];
-        if self.is_refused(device) {
+        if self.is_in_error(device) {
             return;
         }
         let answer = match self.world.reclaim(self.devices[device].client, &[id]) {
@@ -303,15 +263,12 @@ impl Model {
         } else {
             assert_eq!(answer.results, [ReclaimResult::Ok], "the host has memory");
         }
-        if alloc.count > 0 {
-            self.note_fence(index, answer.paging_fence_value, Vec::new());
-        }
     }
 
     fn map(&mut self, pick: usize, part: bool) {
         let pick = if pick == usize::MAX { self.allocs.len().checked_sub(1) } else { self.pick(pick) };
         let Some(index) = pick else { return };
-        if self.is_refused(self.allocs[index].device) {
+        if self.is_in_error(self.allocs[index].device) {
             return;
         }
         let alloc = &mut self.allocs[index];
@@ -325,7 +282,6 @@ impl Model {
             Err(error) => panic!("{error}"),
         };
         alloc.mappings.push((mapped.virtual_address.0, first, alloc.pages - first));
-        self.note_fence(index, mapped.paging_fence_value, Vec::new());
     }
 
     fn free(&mut self, pick: usize) {
@@ -342,10 +298,6 @@ impl Model {
             Err(GpuVaError::NoMemory { .. }) => return alloc.mappings.push((address, first, pages)),
             answer => answer.unwrap(),
         }
-        assert!(self.world.free(client, at(before), freed).is_err(), "GVA-53: it is freed once");
-        if freed < pages {
-            self.cuts.extend([at(before), at(before + freed)].map(|end| (client.process, page_64kb(end))));
-        }
         let rests = [(address, first, before), (at(before + freed), first + before + freed, pages - before - freed)];
         alloc.mappings.extend(rests.into_iter().filter(|&(_, _, pages)| pages > 0));
     }
@@ -357,7 +309,7 @@ impl Model {
                 alloc.alive && alloc.device == device && !alloc.is_offered
             })
             .collect();
-        if own.is_empty() || self.is_refused(device) {
+        if own.is_empty() || self.is_in_error(device) {
             return;
         }
         let picks: Vec<usize> = picks.iter().map(|pick| own[pick % own.len()]).collect();
@@ -365,36 +317,26 @@ impl Model {
         let client = self.devices[device].client;
         let one_pool = self.allocs.iter().all(|alloc| alloc.place == Place::Local);
         let mut rounds = 0;
-        let answer = loop {
-            match self.world.make_resident(client, &ids) {
-                Err(MakeResidentError::NoMemory { num_bytes_to_trim, .. }) => {
-                    assert!(!one_pool || rounds == 0, "P03: what was asked for was trimmed");
-                    // RES-14: trim and try again, until there is nothing left to trim.
-                    let trimmed = self.trim(device, num_bytes_to_trim, &ids);
-                    if trimmed == 0 || one_pool && trimmed < num_bytes_to_trim {
-                        let flags = MakeResidentFlags::CANT_TRIM_FURTHER;
-                        match self.world.call(|vidmm, _, _| vidmm.make_resident(client.queue, &ids, flags)) {
-                            Ok(answer) => break answer,
-                            Err(_) => return,
-                        }
-                    }
-                    rounds += 1;
+        let mut answer = self.world.make_resident(client, &ids);
+        while let Err(MakeResidentError::NoMemory { num_bytes_to_trim, .. }) = answer {
+            assert!(!one_pool || rounds == 0, "P03: what was asked for was trimmed");
+            // RES-14: trim and try again, until there is nothing left to trim.
+            let trimmed = self.trim(device, num_bytes_to_trim, &ids);
+            if trimmed == 0 || one_pool && trimmed < num_bytes_to_trim {
+                answer = self.world.cant_trim(client, &ids);
+                if answer.is_err() {
+                    return;
                 }
-                answer => break answer.unwrap(),
+            } else {
+                answer = self.world.make_resident(client, &ids);
             }
-        };
+            rounds += 1;
+        }
+        let _: Residency = answer.unwrap();
         for &index in &picks {
             let alloc = &mut self.allocs[index];
             alloc.written &= alloc.count > 0;
             alloc.count += 1;
-        }
-        let value = match answer {
-            Residency::Resident => 0,
-            Residency::Pending { paging_fence_value } => paging_fence_value,
-        };
-        for index in picks {
-            let addresses = self.allocs[index].mappings.iter().map(|mapping| mapping.0).collect();
-            self.note_fence(index, value, addresses);
         }
     }
 
@@ -407,50 +349,18 @@ impl Model {
             if trimmed < bytes && !kept.contains(&alloc.id) {
                 let all = vec![alloc.id; alloc.count as usize];
                 self.world.evict(self.devices[device].client, &all, SOON).unwrap();
-                (alloc.count, alloc.left) = (0, alloc.left + 1);
+                alloc.count = 0;
                 trimmed += alloc.pages * PAGE_SIZE;
             }
         }
         trimmed
     }
 
-    fn note_fence(&mut self, alloc: usize, value: u64, addresses: Vec<u64>) {
-        let device = &mut self.devices[self.allocs[alloc].device];
-        assert!(value == 0 || value >= device.last_fence, "RES-31: fence values rise");
-        device.last_fence = device.last_fence.max(value);
-        let (queue, left) = (device.client.queue, self.allocs[alloc].left);
-        self.promises.push(Promise { queue, value, alloc, left, addresses });
-    }
-
-    /// P04: whatever a signalled fence promised is in place.
-    fn keep_promises(&mut self) {
-        let Self { world, promises, allocs, devices, cuts, .. } = self;
-        promises.retain(|promise| {
-            if world.vidmm.paging_fence_value(promise.queue).unwrap() < promise.value {
-                return true;
-            }
-            let alloc = &allocs[promise.alloc];
-            // What a suspended device requires comes back with its turn (RES-71).
-            let client = devices[alloc.device].client;
-            let is_suspended = world.suspended.contains(&client.device);
-            if alloc.left == promise.left && alloc.count > 0 && alloc.alive && !alloc.is_offered && !is_suspended {
-                let is_looked_at = |address: &u64| {
-                    promise.addresses.contains(address) && !cuts.contains(&(client.process, page_64kb(*address)))
-                };
-                for address in alloc.mappings.iter().map(|mapping| mapping.0).filter(is_looked_at) {
-                    let page = world.translate(client, address);
-                    assert!(page.is_some(), "P04: the fence was signalled, but {address:#x} faults");
-                }
-            }
-            false
-        });
-    }
-
     fn evict(&mut self, picks: &[usize], flags: u32) {
         let picks: Vec<usize> = picks.iter().filter_map(|&pick| self.pick(pick)).collect();
         let Some(&first) = picks.first() else { return };
         let device = self.allocs[first].device;
-        if self.is_refused(device) {
+        if self.is_in_error(device) {
             return;
         }
         let on_device = |pick: usize| {
@@ -474,17 +384,13 @@ impl Model {
             Some(position) => assert_eq!(answer, Err(EvictError::NotResident { position }), "RES-02"),
             None => {
                 answer.unwrap();
-                for index in picks {
-                    let alloc = &mut self.allocs[index];
-                    alloc.count -= 1;
-                    alloc.left += u32::from(alloc.count == 0);
-                }
+                picks.into_iter().for_each(|index| self.allocs[index].count -= 1);
             }
         }
     }
 
     fn submit(&mut self, device: usize, copy: bool, writes: bool, chain: bool, seed: u64) {
-        if self.is_refused(device) {
+        if self.is_in_error(device) {
             return;
         }
         let number = self.programs.len() as u64;
@@ -493,7 +399,7 @@ impl Model {
         let (reads, writes_done) = (Vec::new(), Vec::new());
         let signals = chain.then(|| self.next_link());
         let mut program =
-            Program { reads, writes: writes_done, device: self.devices[device].client.device, signals, done: false };
+            Program { reads, writes: writes_done, device: self.devices[device].client.device, done: false };
         for (index, alloc) in self.allocs.iter_mut().enumerate() {
             let is_usable = alloc.alive && alloc.count > 0 && !alloc.is_offered;
             if !is_usable || alloc.device != device || alloc.mappings.is_empty() {
@@ -585,8 +491,4 @@ impl Alloc {
             None => Access::Read(address),
         }
     }
-}
-
-fn page_64kb(address: u64) -> u64 {
-    address / PAGE_SIZE_64K
 }

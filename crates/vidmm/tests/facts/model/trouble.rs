@@ -19,46 +19,19 @@ pub struct Tempers {
     pub dependent: bool,
 }
 
-/// One thing that goes wrong. `steps` is how far a packet comes before.
+/// One thing that goes wrong.
 #[derive(Clone, Debug)]
 pub enum Trouble {
-    Fault {
+    /// A packet comes so far, and then this happens.
+    Mishap {
         engine: u32,
         steps: usize,
-        is_packet_known: bool,
-    },
-    FaultForAdapter {
-        engine: u32,
-        steps: usize,
-    },
-    IllegalCommand {
-        engine: u32,
-        steps: usize,
+        mishap: Mishap,
     },
     /// The driver reports a fault of a packet that is not under way.
     FaultOfNothing {
         engine: u32,
         ahead: u64,
-    },
-    Hang {
-        engine: u32,
-        steps: usize,
-    },
-    /// A hang that a reset does not end, although the driver says so.
-    ResetLies {
-        engine: u32,
-        steps: usize,
-    },
-    /// The driver cannot reset the engine that hangs.
-    ResetFails {
-        engine: u32,
-        steps: usize,
-    },
-    PagingFault {
-        steps: usize,
-    },
-    PagingHang {
-        steps: usize,
     },
     Interrupt {
         engine: u32,
@@ -85,8 +58,27 @@ pub enum Trouble {
     Answer,
 }
 
+/// What happens to a packet that is under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mishap {
+    Fault,
+    /// The driver does not say whose packet it was.
+    UnknownFault,
+    /// Only a reset of the adapter helps.
+    FaultForAdapter,
+    IllegalCommand,
+    Hang,
+    /// A hang that a reset does not end, although the driver says so.
+    ResetLies,
+    /// The driver cannot reset the engine that hangs.
+    ResetFails,
+}
+
 /// How many resets of the adapter a run may see: fewer than would stop it (FLT-31).
 const RESETS_MAX: usize = 4;
+
+/// Where nothing is.
+const FOUND: u64 = 0xDEAD_0000;
 
 impl Model {
     /// With time limits, and these tempers.
@@ -117,75 +109,27 @@ impl Model {
     pub fn suffer(&mut self, trouble: &Trouble) -> bool {
         let happens = self.happens(trouble);
         self.world.poll();
-        self.settle();
+        self.learn();
         happens
     }
 
     fn happens(&mut self, trouble: &Trouble) -> bool {
-        const FOUND: u64 = 0xDEAD_0000;
         match *trouble {
-            Trouble::Fault { engine, steps, is_packet_known } => {
-                self.begins(engine, steps) && {
-                    let mut fault = page_fault(FOUND);
-                    fault.page_fault_flags.set(PageFaultFlags::FENCE_INVALID, !is_packet_known);
-                    self.world.fault_with(engine, fault);
-                    true
+            Trouble::Mishap { engine, steps, mishap } => {
+                let needs_reset = matches!(mishap, Mishap::FaultForAdapter | Mishap::ResetLies | Mishap::ResetFails);
+                let resets = usize::from(needs_reset || engine == PAGING);
+                let happens = self.resets_allowed + resets <= RESETS_MAX && self.begins(engine, steps);
+                if happens {
+                    self.resets_allowed += resets;
+                    self.befalls(engine, mishap);
                 }
-            }
-            Trouble::FaultForAdapter { engine, steps } => {
-                self.allows_reset() && self.begins(engine, steps) && {
-                    self.resets_allowed += 1;
-                    let page_fault_flags = PageFaultFlags::WRITE | PageFaultFlags::ADAPTER_RESET_REQUIRED;
-                    self.world.fault_with(engine, DmaPageFaulted { page_fault_flags, ..page_fault(FOUND) });
-                    true
-                }
-            }
-            Trouble::IllegalCommand { engine, steps } => {
-                self.begins(engine, steps) && {
-                    self.world.illegal_command(engine);
-                    true
-                }
+                happens
             }
             Trouble::FaultOfNothing { engine, ahead } => {
                 let faulted_fence_id = self.world.last_submitted(engine) + 1 + ahead;
                 let fault = DmaPageFaulted { faulted_fence_id, node_ordinal: engine, ..page_fault(FOUND) };
                 self.world.call(|vidmm, _, _| vidmm.handle_interrupt(&NotifyInterrupt::DmaPageFaulted(fault)));
                 true
-            }
-            Trouble::Hang { engine, steps } => {
-                self.begins(engine, steps) && {
-                    self.world.trouble.hangs[engine as usize] = true;
-                    true
-                }
-            }
-            Trouble::ResetLies { engine, steps } => {
-                self.allows_reset() && self.begins(engine, steps) && {
-                    self.resets_allowed += 1;
-                    self.world.hung[engine as usize] = true;
-                    true
-                }
-            }
-            Trouble::ResetFails { engine, steps } => {
-                self.allows_reset() && self.begins(engine, steps) && {
-                    self.resets_allowed += 1;
-                    self.world.trouble.hangs[engine as usize] = true;
-                    self.world.trouble.failing_resets = 1;
-                    true
-                }
-            }
-            Trouble::PagingFault { steps } => {
-                self.allows_reset() && self.begins(PAGING, steps) && {
-                    self.resets_allowed += 1;
-                    self.world.fault_quietly(PAGING, FOUND);
-                    true
-                }
-            }
-            Trouble::PagingHang { steps } => {
-                self.allows_reset() && self.begins(PAGING, steps) && {
-                    self.resets_allowed += 1;
-                    self.world.trouble.hangs[PAGING as usize] = true;
-                    true
-                }
             }
             Trouble::Interrupt { engine, ending } => {
                 self.world.can_complete(engine) && {
@@ -221,8 +165,27 @@ impl Model {
         }
     }
 
-    fn allows_reset(&self) -> bool {
-        self.resets_allowed < RESETS_MAX
+    /// What becomes of the packet that the engine has begun.
+    fn befalls(&mut self, engine: u32, mishap: Mishap) {
+        let mut fault = page_fault(FOUND);
+        match mishap {
+            Mishap::Fault | Mishap::UnknownFault if engine == PAGING => self.world.fault_quietly(PAGING, FOUND),
+            Mishap::Fault | Mishap::UnknownFault => {
+                fault.page_fault_flags.set(PageFaultFlags::FENCE_INVALID, mishap == Mishap::UnknownFault);
+                self.world.fault_with(engine, fault);
+            }
+            Mishap::FaultForAdapter => {
+                fault.page_fault_flags = PageFaultFlags::WRITE | PageFaultFlags::ADAPTER_RESET_REQUIRED;
+                self.world.fault_with(engine, fault);
+            }
+            Mishap::IllegalCommand => self.world.illegal_command(engine),
+            Mishap::Hang => self.world.trouble.hangs[engine as usize] = true,
+            Mishap::ResetLies => self.world.hung[engine as usize] = true,
+            Mishap::ResetFails => {
+                self.world.trouble.hangs[engine as usize] = true;
+                self.world.trouble.failing_resets = 1;
+            }
+        }
     }
 
     /// The engine comes so far with its next packet, and no farther.
@@ -260,18 +223,6 @@ impl Model {
         self.world.trouble.told.contains_key(&self.devices[device].client.device)
     }
 
-    /// FLT-04: a device in error is refused whatever it asks for.
-    pub(super) fn is_refused(&mut self, device: usize) -> bool {
-        let Dev { client, contexts, .. } = self.devices[device];
-        let Some(&reason) = self.world.trouble.told.get(&client.device) else { return false };
-        let error = DeviceInError { device: client.device, reason };
-        let submitted = self.world.call(|vidmm, _, _| vidmm.submit(contexts[0], SubmitDesc::default()));
-        assert_eq!(submitted, Err(SubmitError::DeviceInError(error)));
-        let created = self.world.try_allocate(client, PAGE_SIZE, NORMAL);
-        assert_eq!(created, Err(CreateError::DeviceInError(error)));
-        true
-    }
-
     /// What events say.
     pub(super) fn learn(&mut self) {
         let events = self.world.events[self.num_events..].to_vec();
@@ -286,8 +237,6 @@ impl Model {
                         resets <= self.resets_allowed,
                         "I12: the adapter is reset for {cause:?}, but nothing happened"
                     );
-                    let all_told = (0..self.devices.len()).all(|device| self.is_in_error(device));
-                    assert!(all_told, "U-43: the adapter is reset, and not every device is in error");
                 }
                 Event::ContentLost { allocation } => {
                     // FLT-34: it reads as zero from now on.
@@ -300,14 +249,12 @@ impl Model {
         }
     }
 
-    /// FLT-04: a device in error requires nothing, and nothing is promised to it.
+    /// FLT-04: a device in error requires nothing.
     fn forget_list(&mut self, device: DeviceId) {
         let Some(index) = self.devices.iter().position(|dev| dev.client.device == device) else { return };
         for alloc in self.allocs.iter_mut().filter(|alloc| alloc.device == index) {
-            (alloc.count, alloc.left) = (0, alloc.left + 1);
+            alloc.count = 0;
         }
-        let queue = self.devices[index].client.queue;
-        self.promises.retain(|promise| promise.queue != queue);
     }
 
     /// I03: a reset leaves every content in the backing store, but of what was named.
@@ -340,7 +287,7 @@ impl Model {
         }
         self.world.leave(client, &contexts);
         let contexts = [again.context, self.world.context(again, COPY)];
-        self.devices[device] = Dev { client: again, contexts, last_fence: 0, in_error_for: 0 };
+        self.devices[device] = Dev { client: again, contexts, in_error_for: 0 };
         for (kind, pages) in [(0, 3), (5, 2)] {
             self.create(device, pages, 0, kind);
         }
@@ -364,17 +311,20 @@ pub fn trouble() -> impl Strategy<Value = Trouble> {
     let any_engine = || PAGING..=COPY;
     let steps = || prop_oneof![0..4usize, 0..40usize];
     let endings = || prop::sample::select(vec![Ending::Lost, Ending::Late, Ending::Twice]);
+    let mishap = |engine, mishap| {
+        (engine, steps()).prop_map(move |(engine, steps)| Trouble::Mishap { engine, steps, mishap }).boxed()
+    };
     prop_oneof![
-        4 => (engine(), steps(), prop::bool::weighted(0.8))
-            .prop_map(|(engine, steps, is_packet_known)| Trouble::Fault { engine, steps, is_packet_known }),
-        1 => (engine(), steps()).prop_map(|(engine, steps)| Trouble::FaultForAdapter { engine, steps }),
-        1 => (engine(), steps()).prop_map(|(engine, steps)| Trouble::IllegalCommand { engine, steps }),
+        3 => mishap(engine(), Mishap::Fault),
+        1 => mishap(engine(), Mishap::UnknownFault),
+        1 => mishap(engine(), Mishap::FaultForAdapter),
+        1 => mishap(engine(), Mishap::IllegalCommand),
         1 => (any_engine(), 0..3u64).prop_map(|(engine, ahead)| Trouble::FaultOfNothing { engine, ahead }),
-        3 => (engine(), steps()).prop_map(|(engine, steps)| Trouble::Hang { engine, steps }),
-        1 => (engine(), steps()).prop_map(|(engine, steps)| Trouble::ResetLies { engine, steps }),
-        1 => (engine(), steps()).prop_map(|(engine, steps)| Trouble::ResetFails { engine, steps }),
-        2 => steps().prop_map(|steps| Trouble::PagingFault { steps }),
-        1 => steps().prop_map(|steps| Trouble::PagingHang { steps }),
+        3 => mishap(engine(), Mishap::Hang),
+        1 => mishap(engine(), Mishap::ResetLies),
+        1 => mishap(engine(), Mishap::ResetFails),
+        2 => mishap(PAGING..=PAGING, Mishap::Fault),
+        1 => mishap(PAGING..=PAGING, Mishap::Hang),
         4 => (any_engine(), endings()).prop_map(|(engine, ending)| Trouble::Interrupt { engine, ending }),
         2 => Just(Trouble::Deliver),
         1 => (0..5u32, 0..3u64).prop_map(|(engine, ahead)| Trouble::ForeignInterrupt { engine, ahead }),

@@ -7,6 +7,7 @@ pub mod lister;
 pub mod random;
 pub mod splitter;
 
+use crate::judge::Judge;
 use crate::world::{Failing, Fallible};
 use vidmm::contract::*;
 use vidmm::*;
@@ -377,6 +378,8 @@ pub struct World {
     pub read: Vec<u64>,
     pub read_by: BTreeMap<u64, Vec<u64>>,
     pub events: Vec<Event>,
+    /// What judges them.
+    pub audit: Judge,
     pub outputs: Vec<Output>,
     pub ran: Vec<Ran>,
     /// The portions that each engine has been given.
@@ -436,6 +439,7 @@ impl World {
             read: Vec::new(),
             read_by: BTreeMap::new(),
             events: Vec::new(),
+            audit: Judge::default(),
             outputs: Vec::new(),
             ran: Vec::new(),
             given: Default::default(),
@@ -449,7 +453,7 @@ impl World {
     pub fn call<T>(&mut self, call: impl FnOnce(&mut VidMm, &mut Driver, &mut Memory) -> T) -> T {
         let answer = call(&mut self.vidmm, &mut self.driver, &mut self.host);
         self.vidmm.check().unwrap();
-        self.events.extend(self.vidmm.events().drain().map(|event| event.event));
+        self.events.extend(self.audit.drain(&mut self.vidmm));
         answer
     }
 

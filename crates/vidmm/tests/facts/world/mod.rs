@@ -17,6 +17,7 @@ use vidmm::contract::*;
 use vidmm::event::{EvictReason, ResumeReason, SuspendReason};
 use vidmm::*;
 
+use crate::judge::Judge;
 pub use driver::{Call, Config, Driver, LOCAL, NORMAL, Place, allocation_info, private_data, words};
 pub use failing::{Failing, Fallible};
 pub use faults::{Ending, Faults, Owed};
@@ -104,6 +105,8 @@ pub struct World {
     /// What `poll` handed out besides packets.
     pub outputs: Vec<Output>,
     pub events: Vec<Event>,
+    /// What judges them.
+    pub audit: Judge,
     /// Tokens that completed work has read.
     pub read: Vec<u64>,
     pub config: Config,
@@ -168,6 +171,7 @@ impl World {
             trouble: Faults::default(),
             outputs: Vec::new(),
             events: Vec::new(),
+            audit: Judge::default(),
             read: Vec::new(),
             config,
             is_audited: true,
@@ -471,7 +475,7 @@ impl World {
         if self.is_audited {
             self.vidmm.check().unwrap();
         }
-        let events: Vec<Event> = self.vidmm.events().drain().map(|numbered| numbered.event).collect();
+        let events = self.audit.drain(&mut self.vidmm);
         self.read_journal();
         for event in &events {
             self.learn(event);

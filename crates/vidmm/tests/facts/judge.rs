@@ -1,0 +1,29 @@
+//! The auditor of event logs, for every world of these tests: whatever a test looks at, its events hold together.
+
+use vidmm::{Event, VidMm};
+use vidmm_trace::{Audit, Invariant};
+
+#[derive(Debug, Default)]
+pub struct Judge {
+    audit: Audit,
+    /// What a driver breaks on purpose.
+    expected: Vec<Invariant>,
+}
+
+impl Judge {
+    /// The driver breaks this rule on purpose.
+    pub fn expect(&mut self, invariant: Invariant) {
+        self.expected.push(invariant);
+    }
+
+    /// What happened since the last call; a finding that nobody expects is a panic.
+    pub fn drain(&mut self, vidmm: &mut VidMm) -> Vec<Event> {
+        let events: Vec<Event> =
+            vidmm.events().drain().inspect(|event| self.audit.event(event)).map(|numbered| numbered.event).collect();
+        let is_expected = |invariant| self.expected.contains(&invariant);
+        if let Some(finding) = self.audit.findings().iter().find(|finding| !is_expected(finding.invariant)) {
+            panic!("{finding}");
+        }
+        events
+    }
+}
