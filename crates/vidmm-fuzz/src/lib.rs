@@ -6,6 +6,9 @@
 
 // A file imports only from those above it; the test worlds of the core are shared by path, and used in part.
 #[allow(dead_code, unused_imports)]
+#[path = "../../vidmm/tests/facts/judge.rs"]
+mod judge;
+#[allow(dead_code, unused_imports)]
 #[path = "../../vidmm/tests/facts/world/mod.rs"]
 mod world;
 #[allow(dead_code, unused_imports)]

@@ -4,8 +4,8 @@ use vidmm::contract::AddressingModel;
 use vidmm::{NotificationRevision, PAGE_SIZE, PriorityBand, Visibility};
 
 use crate::choices::Choices;
-use crate::model::{Step, Trouble};
-use crate::world::{Config, Ending};
+use crate::model::{Mishap, Step, Trouble};
+use crate::world::{Config, Ending, PAGING};
 
 /// An adapter, and whether allocations may be in local memory only.
 pub fn adapter(choices: &Choices<'_>) -> (Config, bool) {
@@ -100,16 +100,17 @@ fn trouble(choices: &Choices<'_>) -> Trouble {
     let (engine, any_engine) = (1 + choices.below(2) as u32, choices.below(3) as u32);
     let steps = choices.index(8);
     let ahead = choices.below(3);
+    let befalls = |engine, mishap| Trouble::Mishap { engine, steps, mishap };
     match choices.below(16) {
-        0 | 1 => Trouble::Fault { engine, steps, is_packet_known: !choices.one_in(4) },
-        2 => Trouble::FaultForAdapter { engine, steps },
-        3 => Trouble::IllegalCommand { engine, steps },
+        0 | 1 => befalls(engine, if choices.one_in(4) { Mishap::UnknownFault } else { Mishap::Fault }),
+        2 => befalls(engine, Mishap::FaultForAdapter),
+        3 => befalls(engine, Mishap::IllegalCommand),
         4 => Trouble::FaultOfNothing { engine: any_engine, ahead },
-        5 => Trouble::Hang { engine, steps },
-        6 => Trouble::ResetLies { engine, steps },
-        7 => Trouble::ResetFails { engine, steps },
-        8 => Trouble::PagingFault { steps },
-        9 => Trouble::PagingHang { steps },
+        5 => befalls(engine, Mishap::Hang),
+        6 => befalls(engine, Mishap::ResetLies),
+        7 => befalls(engine, Mishap::ResetFails),
+        8 => befalls(PAGING, Mishap::Fault),
+        9 => befalls(PAGING, Mishap::Hang),
         10 => Trouble::Interrupt {
             engine: any_engine,
             ending: choices.pick(&[Ending::Lost, Ending::Late, Ending::Twice]),
