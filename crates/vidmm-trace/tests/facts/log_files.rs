@@ -14,7 +14,7 @@ use vidmm::*;
 use vidmm_trace::{Audit, LogError, LogHeader, LogReader, LogWriter};
 
 const SCHEMA: &str = include_str!("../../../../docs/events.md");
-const EVENT_RS: &str = include_str!("../../../vidmm/src/event.rs");
+const EVENT_RS: &str = include_str!("../../../vidmm/src/event/mod.rs");
 
 /// Above 2^53, where a reader that goes through floating point loses bits.
 const LARGE: u64 = u64::MAX - 2;
