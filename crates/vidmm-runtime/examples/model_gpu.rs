@@ -1,6 +1,6 @@
 //! One allocation becomes resident: the shortest program with a driver and a GPU.
 //!
-//! `cargo run -p vidmm-runtime --example make_resident`
+//! `cargo run -p vidmm-runtime --example model_gpu`
 
 use std::error::Error;
 
