@@ -236,7 +236,7 @@ impl Moment {
         self.failed.is_none() && core::mem::take(&mut self.stirred)
     }
 
-    /// Tells what happened.
+    /// Records an event.
     #[inline]
     pub(crate) fn record(&mut self, event: impl FnOnce() -> Event) {
         self.events.record(event);
@@ -277,7 +277,7 @@ impl Moment {
         self.buggify.makes(choice)
     }
 
-    /// What makes unlikely choices, for who makes many.
+    /// The source of unlikely choices, for a caller that makes many.
     pub(crate) fn buggify_mut(&mut self) -> &mut Buggify {
         &mut self.buggify
     }
@@ -293,7 +293,7 @@ impl Moment {
         self.failed.is_some()
     }
 
-    /// Somebody waits for this time.
+    /// A poll is wanted at this time.
     pub(crate) fn wake_at(&mut self, time: Nanoseconds) {
         let later = time.max(self.now.saturating_add(1));
         self.wake = Some(self.wake.map_or(later, |wake| wake.min(later)));

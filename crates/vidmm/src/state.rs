@@ -1,4 +1,4 @@
-//! What is true now: the parts that a decision reads, in the order in which they stand on one another.
+//! The state: the parts that say what is true now, in the order in which they stand on one another.
 
 use crate::{
     adapter::Adapter, addresses::Addresses, engines::Engines, memory::Memory, moment::Moment, objects::Objects,

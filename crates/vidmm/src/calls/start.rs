@@ -42,7 +42,7 @@ use crate::{
     work::Work,
 };
 
-/// What the user of an adapter can choose.
+/// The choices of an adapter's user.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AdapterOptions {
     /// Keep events until [`events`](VidMm::events) is drained; without, they are only counted.

@@ -1,4 +1,4 @@
-//! The engines, seen from the host: what each was given, and how far its recovery is.
+//! The engines, seen from the host: the packets that each was given, and how far its recovery is.
 
 pub(crate) mod engine;
 pub(crate) mod recovering;

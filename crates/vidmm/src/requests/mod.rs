@@ -20,7 +20,7 @@ use crate::{
     units::{PhysicalAddress, SegmentId},
 };
 
-/// Which devices have requests, and in what state.
+/// The devices that have requests, by how far these are.
 #[derive(Default)]
 pub(crate) struct Requests {
     /// Requests made so far, by all devices: their order of arrival.

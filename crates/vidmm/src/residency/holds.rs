@@ -1,4 +1,4 @@
-//! Holds: what the entries of devices' lists keep in place, and who may go because nothing keeps it there any more (D3).
+//! Pins: the entries of devices' lists keep allocations in place; an allocation that nothing keeps may be evicted (D3).
 
 use alloc::vec::Vec;
 
@@ -33,7 +33,7 @@ pub(crate) fn forget_not_written(objects: &mut Objects, device: DeviceIx) {
 }
 
 impl Residents {
-    /// Carries out what a grant or an Evict of a device does to an allocation. While the promise is withdrawn.
+    /// Carries out what a grant or an Evict of a device does to an allocation. Called while the promise is withdrawn.
     pub(crate) fn apply(
         &mut self,
         moment: &mut Moment,
@@ -63,7 +63,7 @@ impl Residents {
         }
     }
 
-    /// The device's entry holds the allocation in place. While the promise is withdrawn.
+    /// The device's entry holds the allocation in place. Called while the promise is withdrawn.
     pub(crate) fn hold(&mut self, objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
         let allocation = &mut objects.allocations[index];
         let books = &mut objects.devices[device];
@@ -114,8 +114,8 @@ impl Residents {
         self.let_go(moment, objects, memory, index);
     }
 
-    /// Whoever is resident and required by nobody may be evicted from now on. What is offered or destroyed goes first when nothing
-    /// will use it any more, which changes only here: where a span of it ends.
+    /// An allocation that is resident and that nothing requires may be evicted from now on. An offered or destroyed one goes first
+    /// when nothing will use it any more, which changes only here: where a span of it ends.
     pub(crate) fn let_go(
         &mut self,
         moment: &mut Moment,
@@ -124,7 +124,7 @@ impl Residents {
         index: AllocationIx,
     ) {
         let allocation = &objects[index];
-        // Where a range is assigned with each grant, nobody keeps one that nothing is in.
+        // Where a range is assigned with each grant, an allocation keeps none that nothing is in.
         let keeps_range = !memory.assigns_with_grant() && (allocation.is_required() || self.is_listed_offered(index));
         if allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY) && !allocation.is_held() && !keeps_range {
             memory.aperture.release(index);
@@ -181,7 +181,7 @@ impl Residents {
     }
 }
 
-/// The device's entry holds the allocation no more. While the promise is withdrawn.
+/// The device's entry holds the allocation no more. Called while the promise is withdrawn.
 pub(crate) fn release(objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
     let allocation = &mut objects.allocations[index];
     let books = &mut objects.devices[device];

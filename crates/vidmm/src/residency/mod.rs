@@ -1,4 +1,4 @@
-//! Residency: what lists keep in place, what is offered, what the CPU sees, and who may go in which order.
+//! Residency: allocations that lists keep in place, that are offered, that the CPU sees, and the order of victims.
 
 pub(crate) mod evictable;
 pub(crate) mod holds;
@@ -18,7 +18,7 @@ use crate::{
     objects::spans::Spans,
     residency::{evictable::Evictable, lock::Lock},
 };
-/// What keeps allocations resident, and what lets them go.
+/// The pins, offers and locks of allocations, and the order of victims.
 #[derive(Default)]
 pub(crate) struct Residents {
     pub evictable: PerPool<Evictable>,
@@ -28,6 +28,6 @@ pub(crate) struct Residents {
     pub locks: BTreeMap<AllocationIx, Lock>,
     /// Evictable allocations whose last Evict asked for eviction at the earliest opportunity.
     pub evict_soon: VecDeque<AllocationIx>,
-    /// What requests that are not granted are to bring in.
+    /// The spans that requests are to bring in which are not granted.
     pub spans: Spans,
 }

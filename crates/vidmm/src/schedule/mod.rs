@@ -1,4 +1,4 @@
-//! The schedule: whose turn it is, who is asked to trim, power, and the order of grants.
+//! The schedule: turns of devices, trims, power, and the order of grants.
 
 pub(crate) mod deferred;
 pub(crate) mod grant;
@@ -17,7 +17,7 @@ use crate::{
     units::Nanoseconds,
 };
 
-/// Whose turn it is, and who is to be asked to trim.
+/// The turns of devices, and the registrations for trim notifications.
 pub(crate) struct Schedule {
     pub turns: Turns,
     pub trim_notifications: Slots<kind::TrimNotification, TrimRegistration>,

@@ -1,4 +1,4 @@
-//! Shares: what each process may have of a pool, what each device is promised, and which devices are active.
+//! Shares: the budgets of processes, the promises to devices, and which devices are active.
 
 use crate::{
     budget::{
@@ -11,7 +11,7 @@ use crate::{
     moment::Moment,
     objects::{Objects, device::Device, turn::Activity},
 };
-/// What processes and devices share.
+/// The budgets of processes and the promises to devices.
 pub(crate) struct Shares {
     /// How processes share each pool.
     pub pools: PerPool<PoolShares>,

@@ -1,4 +1,4 @@
-//! Work: what contexts have queued, and what it refers to.
+//! Work: the queues of contexts, and the allocations that queued work refers to.
 
 use alloc::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ pub(crate) struct Work {
     pub queued: OrderedSet<Queued>,
     /// A context has another priority than most.
     pub has_priorities: bool,
-    /// What an adapter without GPU virtual addresses adds.
+    /// The state of an adapter without GPU virtual addresses.
     pub patching: Patching,
 }
 
