@@ -34,7 +34,7 @@ impl VidMm {
     }
 
     #[inline(never)]
-    pub(crate) fn step(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
+    fn step(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
         if !self.state.engines.recovery.is_working() {
             adapter_reset::clean_up(&mut self.state, &mut self.plans, &mut self.requests, &mut self.work, kmd, host);
             return watch::watch(&mut self.state, &self.plans, &mut self.requests, &mut self.work);
@@ -62,7 +62,7 @@ impl VidMm {
 
     // All this is asked for at each submission, and nearly always only `dispatch` has something to do. The rest stays out of
     // line, so that nothing of it is set up for a submission that only passes by.
-    pub(crate) fn has_news(&self) -> bool {
+    fn has_news(&self) -> bool {
         !self.plans.stream.is_empty()
             || !self.state.objects.dead.is_empty()
             || !self.state.objects.closed.is_empty()
@@ -111,7 +111,7 @@ impl VidMm {
 
     /// Grants what has room, and builds what is decided.
     #[inline(never)]
-    pub(crate) fn page(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
+    fn page(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
         // Without power nothing can be brought in, and no table written, for a device in error either.
         if self.schedule.turns.power != Power::Down {
             grant::grant(&mut self.state, &mut self.plans, &mut self.requests);

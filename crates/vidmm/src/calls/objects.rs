@@ -191,9 +191,9 @@ impl VidMm {
         let index = self.state.objects.devices.lookup(device)?;
         let Device { contexts, paging_queues, allocations, .. } = self.state.objects[index];
         in_use(u64::from(contexts) + u64::from(paging_queues) + u64::from(allocations))?;
+        self.state.shares.forget_device(&self.state.objects, index);
         let gone = self.state.objects.devices.remove(index);
-        self.state.shares.forget_device(index, &gone);
-        self.state.objects[gone.process].devices.remove(&(index));
+        self.state.objects[gone.process].devices.remove(&index);
         self.schedule.turns.forget(index);
         self.plans.stream.forget_device(index);
         for registration in gone.notifications {

@@ -38,9 +38,14 @@ impl Memory {
         self.pinned_bytes
     }
 
-    /// Page tables take so much of the segment from now on.
-    pub(crate) fn set_pinned_bytes(&mut self, bytes: u64) {
-        self.pinned_bytes = bytes;
+    /// Page tables take `bytes` more of the segment.
+    pub(crate) fn pin(&mut self, bytes: u64) {
+        self.pinned_bytes += bytes;
+    }
+
+    /// Page tables take `bytes` less of the segment.
+    pub(crate) fn unpin(&mut self, bytes: u64) {
+        self.pinned_bytes -= bytes;
     }
 
     /// The page of system memory that unmapped pages of the aperture show (BPB-33).

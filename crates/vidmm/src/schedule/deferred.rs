@@ -4,7 +4,7 @@ use crate::{
     id::DeviceIx,
     objects::{
         allocation::{Allocation, AllocationState},
-        device::{Deferred, DeferredAction},
+        device::{Deferred, DeferredAction, Device},
     },
     plans::{
         Plans, Retire,
@@ -26,7 +26,7 @@ pub(crate) fn follow_up_all(state: &mut State, plans: &mut Plans, requests: &mut
 }
 
 fn follow_up(state: &mut State, plans: &mut Plans, requests: &mut Requests, device: DeviceIx) {
-    let is_due = |deferred: &Deferred, books: &crate::objects::device::Device| {
+    let is_due = |deferred: &Deferred, books: &Device| {
         deferred.submission <= books.dispatched() && deferred.request <= books.granted_request()
     };
     while let Some(next) = state.objects[device].deferred.front().copied() {

@@ -69,10 +69,9 @@ impl Shares {
 
     /// Changes whether a device's work runs, and with it what it is promised.
     pub(crate) fn set_activity(&mut self, objects: &mut Objects, device: DeviceIx, activity: Activity) {
-        let books = &mut objects[device];
-        Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] -= books.promised(pool));
-        books.turn.activity = activity;
-        Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] += books.promised(pool));
+        self.withdraw_promise(objects, device);
+        objects[device].turn.activity = activity;
+        self.renew_promise(objects, device);
         match activity {
             Activity::Active => self.stopped.remove(&device),
             Activity::Yielding | Activity::Suspended => self.stopped.insert(device),
@@ -89,9 +88,9 @@ impl Shares {
         self.stopped.iter().copied()
     }
 
-    /// A device is gone that had no work and no list.
-    pub(crate) fn forget_device(&mut self, device: DeviceIx, gone: &Device) {
-        Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] -= gone.promised(pool));
+    /// A device goes that has no work and no list.
+    pub(crate) fn forget_device(&mut self, objects: &Objects, device: DeviceIx) {
+        self.withdraw_promise(objects, device);
         self.stopped.remove(&device);
     }
 
@@ -146,13 +145,13 @@ impl Shares {
 
     /// Page tables take `bytes` more of the memory segment.
     pub(crate) fn pin(&mut self, memory: &mut Memory, bytes: u64) {
-        memory.set_pinned_bytes(memory.pinned_bytes() + bytes);
+        memory.pin(bytes);
         self.set_capacity(memory);
     }
 
     /// Page tables take `bytes` less of the memory segment.
     pub(crate) fn unpin(&mut self, memory: &mut Memory, bytes: u64) {
-        memory.set_pinned_bytes(memory.pinned_bytes() - bytes);
+        memory.unpin(bytes);
         self.set_capacity(memory);
     }
 
