@@ -70,17 +70,17 @@ impl VidMm {
         let books = &mut self.state.engines.engines[engine as usize];
         books.last_answered = preemption_fence_id;
         let is_last = books.preemption_fence_id == preemption_fence_id;
-        if !self.state.engines.hears(engine) {
-            // It comes too late, but the answer to the reset will not bring them again.
-            engine_reset::take_in(&mut self.state.engines, engine, returned);
-            return self.state.moment.report(DriverFinding::PreemptedUnasked { engine, preemption_fence_id });
-        }
         self.state.moment.record(|| Event::Preempted {
             engine,
             preemption_fence_id,
             last_completed_fence_id,
             returned: returned.iter().map(|&(fence_id, _)| fence_id).collect(),
         });
+        if !self.state.engines.hears(engine) {
+            // It comes too late, but the answer to the reset will not bring them again.
+            engine_reset::take_in(&mut self.state.engines, engine, returned);
+            return self.state.moment.report(DriverFinding::PreemptedUnasked { engine, preemption_fence_id });
+        }
         engine_reset::complete_lost(
             &mut self.state,
             &mut self.plans,

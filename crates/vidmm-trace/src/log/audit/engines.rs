@@ -73,8 +73,8 @@ impl Audit {
 
     fn preempted(&mut self, id: u32, number: u64, last_completed: u64, returned: &[u64]) {
         let Some(engine) = self.fences.engine_mut(id) else { return };
-        // It may come late, when the engine is asked again already (FLT-22).
-        let is_answer = engine.answered < number && number <= engine.preemptions && !engine.resetting;
+        // It may come late, when the engine is asked again already, or is reset (FLT-22).
+        let is_answer = engine.answered < number && number <= engine.preemptions;
         engine.answered = number.max(engine.answered);
         engine.asked &= number != engine.preemptions;
         self.findings.check(is_answer, Invariant::I30, || {
@@ -84,10 +84,15 @@ impl Audit {
         self.findings.check(last_completed <= submitted, Invariant::I30, || {
             format!("engine {id} says that packet {last_completed} was the last to end, but {submitted} was the last")
         });
+        if self.fences.engine_mut(id).is_some_and(|engine| engine.resetting) {
+            // The answer to the reset says what has ended, and settles the rest.
+            return self.take_back(id, 0, returned);
+        }
         self.take_back(id, last_completed, returned);
+        self.settling = Some(id);
     }
 
-    /// Packets came back that an engine has not run. What it has besides has ended, or was aborted, which is said at once.
+    /// Packets came back that an engine has not run.
     fn take_back(&mut self, id: u32, last: u64, returned: &[u64]) {
         let Some(engine) = self.fences.engine_mut(id) else { return };
         // Of what has ended only the buffer comes back; what it never had is nothing to anybody.
@@ -97,7 +102,6 @@ impl Audit {
                 engine.returned.push(packet);
             }
         }
-        self.settling = Some(id);
     }
 
     /// What an engine did not give back when it yielded, or was reset, has ended or was aborted; else the adapter stops.
@@ -159,6 +163,7 @@ impl Audit {
             return;
         }
         self.take_back(id, last_aborted, returned);
+        self.settling = Some(id);
     }
 
     /// The manager does what it must.
