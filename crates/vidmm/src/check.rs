@@ -6,7 +6,7 @@ use core::fmt;
 use crate::{
     adapter::Adapter,
     addresses,
-    budget::pool::Pool,
+    budget::account::Account,
     id::AllocationIx,
     manager::VidMm,
     memory::Memory,
@@ -48,8 +48,8 @@ impl VidMm {
         check_segment(&self.state, &self.plans, &mut audit);
         check_system_memory(&self.state.objects, &self.state.memory, &mut audit);
         check_aperture(&self.state, &mut audit);
-        for pool in Pool::ALL {
-            check_evictable(&self.state.objects, &self.state.residency, pool, &mut audit);
+        for account in Account::ALL {
+            check_evictable(&self.state.objects, &self.state.residency, account, &mut audit);
         }
         for (index, allocation) in self.state.objects.allocations.iter() {
             check_allocation_books(&self.state.adapter, &self.state.objects, index, allocation, &mut audit);
@@ -105,7 +105,7 @@ fn check_segment(state: &State, plans: &Plans, audit: &mut Audit) {
 
 /// SEG-50: what is resident in system memory and what is left of the commit limit add up to it.
 fn check_system_memory(objects: &Objects, memory: &Memory, audit: &mut Audit) {
-    let in_system = objects.allocations.iter().filter(|(_, a)| is_in(a, Pool::System));
+    let in_system = objects.allocations.iter().filter(|(_, a)| is_in(a, Account::System));
     let resident: u64 = in_system.map(|(_, allocation)| allocation.size).sum();
     audit.equal("D4: available commit", memory.commit.available(), memory.commit.holes());
     audit.equal("SEG-50: the commit limit", memory.commit.limit(), resident + memory.commit.holes());
@@ -147,13 +147,13 @@ fn check_aperture(state: &State, audit: &mut Audit) {
 }
 
 /// CRE-31a: the queues hold exactly the resident allocations that nobody requires.
-fn check_evictable(objects: &Objects, residency: &Residents, pool: Pool, audit: &mut Audit) {
-    let queued: Vec<AllocationIx> = residency.evictable[pool].iter(&objects.allocations).collect();
-    let is_marked = |a: &Allocation| a.state.contains(AllocationState::EVICTABLE) && is_in(a, pool);
+fn check_evictable(objects: &Objects, residency: &Residents, account: Account, audit: &mut Audit) {
+    let queued: Vec<AllocationIx> = residency.evictable[account].iter(&objects.allocations).collect();
+    let is_marked = |a: &Allocation| a.state.contains(AllocationState::EVICTABLE) && is_in(a, account);
     let marked = objects.allocations.iter().filter(|(_, a)| is_marked(a));
     let (count, bytes) = marked.fold((0, 0), |(count, bytes), (_, a)| (count + 1, bytes + a.size));
     audit.equal("CRE-31a: evictable allocations", queued.len() as u64, count);
-    audit.equal("CRE-31a: evictable bytes", residency.evictable[pool].bytes(), bytes);
+    audit.equal("CRE-31a: evictable bytes", residency.evictable[account].bytes(), bytes);
     for index in queued {
         let allocation = &objects[index];
         let is_marked = allocation.state.contains(AllocationState::EVICTABLE);
@@ -197,7 +197,7 @@ fn check_locks(objects: &Objects, residency: &Residents, audit: &mut Audit) {
             format!("RES-80: allocation {index} has {lock:?}, but is not locked")
         });
         let is_destroyed = allocation.state.contains(AllocationState::DESTROYED);
-        audit.holds(!is_in(allocation, Pool::Memory) || allocation.is_seen_anywhere() || is_destroyed, || {
+        audit.holds(!is_in(allocation, Account::Memory) || allocation.is_seen_anywhere() || is_destroyed, || {
             format!("RES-82: allocation {index} is locked, and where the CPU does not see it")
         });
     }
@@ -235,7 +235,7 @@ fn check_allocation_books(
         let extents = allocation.extents(place);
         audit.equal("SEG-13: bytes of an allocation's extents", extents.bytes(), allocation.size);
     }
-    audit.holds(!is_held || is_in(allocation, allocation.pool()), || {
+    audit.holds(!is_held || is_in(allocation, allocation.account()), || {
         format!("RES-11: allocation {index} is held, but not where its device's list counts it")
     });
     let may_be_there = match &allocation.place {
@@ -263,19 +263,22 @@ fn check_allocation_books(
 
 fn check_devices(state: &State, audit: &mut Audit) {
     for (index, process) in state.objects.processes.iter() {
-        for pool in Pool::ALL {
-            let own = state.objects.allocations.iter().filter(|(_, a)| a.process == index && is_in(a, pool));
+        for account in Account::ALL {
+            let own = state.objects.allocations.iter().filter(|(_, a)| a.process == index && is_in(a, account));
             let usage: u64 = own.map(|(_, allocation)| allocation.size).sum();
-            audit.equal("I16: usage of a process", process.standing.usage[pool], usage);
-            let lists = process.devices.iter().map(|&device| state.objects[device].list[pool].now());
-            audit.equal("RES-53: demand of a process", state.shares.pools[pool].get(index).demand, lists.sum());
+            audit.equal("I16: usage of a process", process.standing.usage[account], usage);
+            let lists = process.devices.iter().map(|&device| state.objects[device].list[account].now());
+            audit.equal("RES-53: demand of a process", state.shares.accounts[account].get(index).demand, lists.sum());
         }
     }
-    for pool in Pool::ALL {
-        let promised: u64 = state.objects.devices.iter().map(|(_, device)| device.promised(pool)).sum();
-        audit.equal("RES-11: promised bytes", state.shares.promised_bytes(pool), promised);
-        audit.holds(promised <= state.memory.list_capacity(pool), || {
-            format!("RES-11: {promised} bytes of {pool:?} are promised, {} are there", state.memory.list_capacity(pool))
+    for account in Account::ALL {
+        let promised: u64 = state.objects.devices.iter().map(|(_, device)| device.promised(account)).sum();
+        audit.equal("RES-11: promised bytes", state.shares.promised_bytes(account), promised);
+        audit.holds(promised <= state.memory.list_capacity(account), || {
+            format!(
+                "RES-11: {promised} bytes of {account:?} are promised, {} are there",
+                state.memory.list_capacity(account)
+            )
         });
     }
     let overweight = weight::overweight(&state.adapter, &state.objects, &state.memory);
@@ -286,18 +289,22 @@ fn check_devices(state: &State, audit: &mut Audit) {
             open.collect::<Vec<_>>()
         };
         audit.equal("I28: allocations of a device", device.allocations.into(), open().len() as u64);
-        for pool in Pool::ALL {
+        for account in Account::ALL {
             let bytes = |counts: fn(&ListEntry) -> bool| -> u64 {
-                open().into_iter().filter(|(a, entry)| a.pool() == pool && counts(entry)).map(|(a, _)| a.size).sum()
+                open()
+                    .into_iter()
+                    .filter(|(a, entry)| a.account() == account && counts(entry))
+                    .map(|(a, _)| a.size)
+                    .sum()
             };
             let (listed, held) = (bytes(|entry| entry.count > 0), bytes(ListEntry::is_holding));
-            audit.equal("D3: bytes that a device holds", device.held[pool], held);
-            let (needed, capacity) = (device.needed(pool), state.memory.list_capacity(pool));
+            audit.equal("D3: bytes that a device holds", device.held[account], held);
+            let (needed, capacity) = (device.needed(account), state.memory.list_capacity(account));
             audit.holds(needed <= capacity, || {
-                format!("D3: device {index} needs {needed} bytes of {pool:?}, and even alone has only {capacity}")
+                format!("D3: device {index} needs {needed} bytes of {account:?}, and even alone has only {capacity}")
             });
-            audit.equal("RES-71: bytes that a device is owed", device.owed[pool], bytes(ListEntry::is_owed));
-            audit.equal("I07: bytes of a device's list", device.list[pool].now(), listed);
+            audit.equal("RES-71: bytes that a device is owed", device.owed[account], bytes(ListEntry::is_owed));
+            audit.equal("I07: bytes of a device's list", device.list[account].now(), listed);
         }
         audit.holds(device.ready <= device.granted && device.granted <= device.requests.len(), || {
             format!("D3: device {index} has more requests granted than made")
@@ -337,8 +344,8 @@ fn check_plans(objects: &Objects, plans: &Plans, audit: &mut Audit) {
     }
 }
 
-fn is_in(allocation: &Allocation, pool: Pool) -> bool {
-    allocation.place.is_some_and(|place| place.pool() == pool)
+fn is_in(allocation: &Allocation, account: Account) -> bool {
+    allocation.place.is_some_and(|place| place.account() == account)
 }
 
 struct Audit {

@@ -5,7 +5,7 @@ pub(crate) mod patching;
 use alloc::vec::Vec;
 
 use crate::{
-    budget::{MemorySegmentGroup, pool::Pool},
+    budget::{MemorySegmentGroup, account::Account},
     contract::{AddressingModel, EngineKind, IoMmuDomain, KmdProcessHandle, WddmVersion},
     planted::{Planted, PlantedBug},
     units::{PageSize, SegmentId},
@@ -99,20 +99,20 @@ const GLOBAL_SLICES: u64 = 256;
 const NULL_GUARD: u64 = 2 << 20;
 
 impl Adapter {
-    /// The group that a pool's budget is for; none for a memory segment that the adapter does not have (RES-50, U-3).
-    pub(crate) fn group_of(&self, pool: Pool) -> Option<MemorySegmentGroup> {
-        match (pool, self.memory.is_some()) {
-            (Pool::Memory, true) | (Pool::System, false) => Some(MemorySegmentGroup::Local),
-            (Pool::System, true) => Some(MemorySegmentGroup::NonLocal),
-            (Pool::Memory, false) => None,
+    /// The group that an account's budget is for; none for a memory segment that the adapter does not have (RES-50, U-3).
+    pub(crate) fn group_of(&self, account: Account) -> Option<MemorySegmentGroup> {
+        match (account, self.memory.is_some()) {
+            (Account::Memory, true) | (Account::System, false) => Some(MemorySegmentGroup::Local),
+            (Account::System, true) => Some(MemorySegmentGroup::NonLocal),
+            (Account::Memory, false) => None,
         }
     }
 
-    /// The pool that a group's budget is for; none if the adapter has nothing of it.
-    pub(crate) fn pool_of(&self, group: MemorySegmentGroup) -> Option<Pool> {
+    /// The account that a group's budget is for; none if the adapter has nothing of it.
+    pub(crate) fn account_of(&self, group: MemorySegmentGroup) -> Option<Account> {
         match (group, self.memory.is_some()) {
-            (MemorySegmentGroup::Local, true) => Some(Pool::Memory),
-            (MemorySegmentGroup::Local, false) | (MemorySegmentGroup::NonLocal, true) => Some(Pool::System),
+            (MemorySegmentGroup::Local, true) => Some(Account::Memory),
+            (MemorySegmentGroup::Local, false) | (MemorySegmentGroup::NonLocal, true) => Some(Account::System),
             (MemorySegmentGroup::NonLocal, false) => None,
         }
     }

@@ -2,11 +2,11 @@
 
 use alloc::collections::VecDeque;
 
-use crate::{budget::pool::PerPool, units::Nanoseconds};
-pub(crate) use shares::{PoolShares, ProcessShare};
+use crate::{budget::account::PerAccount, units::Nanoseconds};
+pub(crate) use shares::{AccountShares, ProcessShare};
 
 mod level;
-pub(crate) mod pool;
+pub(crate) mod account;
 mod ranking;
 pub(crate) mod shares;
 
@@ -80,7 +80,7 @@ pub(crate) struct Standing {
     pub band: PriorityBand,
     pub visibility: Visibility,
     /// Bytes of its allocations that are resident.
-    pub usage: PerPool<u64>,
+    pub usage: PerAccount<u64>,
     /// It wants to be told its budgets.
     pub listens: bool,
     /// It was suspended by a call, and whether a submission ends that.

@@ -1,7 +1,7 @@
-//! The level at which processes share a pool (RES-53, U-31, U-32).
+//! The level at which processes share an account (RES-53, U-31, U-32).
 //!
 //! Each process has a *weight*, a *reservation* and a *demand*: what the lists of its devices name. Its column is as wide as its
-//! weight and stands on its reservation; the pool's capacity is poured over all columns like water, up to one level `L`. Who
+//! weight and stands on its reservation; the account's capacity is poured over all columns like water, up to one level `L`. Who
 //! asks for less than the level leaves the rest to the others.
 //!
 //! ```text
@@ -39,7 +39,7 @@ use crate::id::ProcessIx;
 /// A published budget stands while the present one is within this part of it: 1/20 is 5 %.
 const HYSTERESIS: u128 = 20;
 
-/// What a process brings to the sharing of a pool.
+/// What a process brings to the sharing of an account.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ProcessShare {
     /// From 1 to 16.
@@ -75,10 +75,10 @@ struct Member {
     published: Option<Published>,
 }
 
-/// How processes share one pool. Changing one of them costs O(log n); asking for a budget costs as much at most, and nearly
+/// How processes share one account. Changing one of them costs O(log n); asking for a budget costs as much at most, and nearly
 /// always O(1).
 #[derive(Debug)]
-pub(crate) struct PoolShares {
+pub(crate) struct AccountShares {
     capacity: u64,
     /// None where the reservations in use do not fit together. Every change of anything else here ends with finding it anew.
     level: Option<Level>,
@@ -91,8 +91,8 @@ pub(crate) struct PoolShares {
     covered: u128,
 }
 
-impl PoolShares {
-    /// A pool of `capacity` bytes that nobody uses.
+impl AccountShares {
+    /// An account of `capacity` bytes that nobody uses.
     pub fn new(capacity: u64) -> Self {
         let ranking = Ranking::default();
         let mut shares =
@@ -119,7 +119,7 @@ impl PoolShares {
             self.members.resize(index + 1, None);
         }
         let before = self.members[index].replace(Member { share, published: None });
-        assert!(before.is_none(), "a process shares a pool once");
+        assert!(before.is_none(), "a process shares an account once");
         self.add(share);
         self.ranking.insert(process, share.rank());
         self.find_level();
@@ -195,7 +195,7 @@ impl PoolShares {
         if left >= share.reservation { left } else { self.budget_of_the_crowded(share, left) }
     }
 
-    /// Processes that demand more than their budget while the pool is pressed; those that are above the level by most for
+    /// Processes that demand more than their budget while the account is pressed; those that are above the level by most for
     /// their weight come first, among equals the higher number.
     pub fn over_budget(&self) -> impl Iterator<Item = ProcessIx> {
         let level = self.level;
@@ -257,7 +257,7 @@ impl PoolShares {
 
     fn member(&self, process: ProcessIx) -> &Member {
         let member = self.members.get(process.at()).and_then(Option::as_ref);
-        member.expect("a process that is asked for shares the pool")
+        member.expect("a process that is asked for shares the account")
     }
 
     fn change(&mut self, process: ProcessIx, change: impl FnOnce(&mut ProcessShare)) {
@@ -271,7 +271,7 @@ impl PoolShares {
             self.ranking.insert(process, after.rank());
         }
         let member = self.members[process.at()].as_mut();
-        member.expect("a process that is changed shares the pool").share = after;
+        member.expect("a process that is changed shares the account").share = after;
         self.find_level();
     }
 

@@ -4,15 +4,15 @@
 //! budget; who has more is then asked to trim, and yields (RES-53, RES-75). With CantTrimFurther it may have all that others
 //! have not reserved (RES-15, U-24). In any case the device's list must fit alone: then its turn comes (D3).
 //!
-//! An allocation that may be resident in either pool is counted in the one that it prefers, or in the other one if only that
-//! has room (SEG-47): the choice is fixed while anything outstanding requires it, so that each pool's promises can be summed
+//! An allocation that may be resident in either account is counted in the one that it prefers, or in the other one if only that
+//! has room (SEG-47): the choice is fixed while anything outstanding requires it, so that each account's promises can be summed
 //! up on their own. When it joins the list again, the choice is made anew: so what was demoted comes back.
 
 use alloc::vec::Vec;
 
 use crate::{
     adapter::Adapter,
-    budget::pool::{PerPool, Pool},
+    budget::account::{Account, PerAccount},
     event::{error::NoMemoryReason, list_flags::MakeResidentFlags},
     id::{AllocationIx, DeviceIx},
     memory::Memory,
@@ -27,14 +27,14 @@ use crate::{
 pub(crate) struct Admission {
     device: DeviceIx,
     /// Bytes that are left for the device's list, and would be with nobody else there; below 0 is what must be trimmed first.
-    left: PerPool<i128>,
-    alone: PerPool<i128>,
+    left: PerAccount<i128>,
+    alone: PerAccount<i128>,
     /// What may join it so that each allocation has a range when nobody else is there, in bytes of weight.
-    packing: PerPool<i128>,
+    packing: PerAccount<i128>,
     /// Bytes that join it.
-    added: PerPool<u64>,
+    added: PerAccount<u64>,
     /// Of those, bytes that it does not hold in place.
-    pub not_held: PerPool<u64>,
+    pub not_held: PerAccount<u64>,
     /// Who is counted elsewhere than before.
     moved: Vec<AllocationIx>,
     /// Who got a range of the aperture for it.
@@ -48,28 +48,30 @@ pub(crate) struct Admission {
 /// What may join a device's list: beside all others, or as its process is entitled to.
 pub(crate) fn begin_admission(state: &State, device: DeviceIx, entitled: Option<MakeResidentFlags>) -> Admission {
     let process = state.objects[device].process;
-    let alone = |pool: Pool| {
+    let alone = |account: Account| {
         let books = &state.objects[device];
-        i128::from(state.memory.list_capacity(pool)) - i128::from(books.list[pool].now())
+        i128::from(state.memory.list_capacity(account)) - i128::from(books.list[account].now())
     };
-    let left = |pool: Pool| {
-        let pool_shares = &state.shares.pools[pool];
-        let beside_all = i128::from(state.memory.list_capacity(pool)) - i128::from(pool_shares.demand_total());
+    let left = |account: Account| {
+        let account_shares = &state.shares.accounts[account];
+        let beside_all = i128::from(state.memory.list_capacity(account)) - i128::from(account_shares.demand_total());
         let entitlement = match entitled {
             None => 0,
-            Some(flags) if flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) => pool_shares.maximum_budget(process),
-            Some(_) if state.adapter.has_bug(PlantedBug::HalveBudget) => pool_shares.budget(process) / 2,
-            Some(_) => pool_shares.budget(process),
+            Some(flags) if flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) => {
+                account_shares.maximum_budget(process)
+            }
+            Some(_) if state.adapter.has_bug(PlantedBug::HalveBudget) => account_shares.budget(process) / 2,
+            Some(_) => account_shares.budget(process),
         };
-        beside_all.max(i128::from(entitlement) - i128::from(pool_shares.get(process).demand)).min(alone(pool))
+        beside_all.max(i128::from(entitlement) - i128::from(account_shares.get(process).demand)).min(alone(account))
     };
     Admission {
         device,
-        left: PerPool::new(left(Pool::Memory), left(Pool::System)),
-        alone: PerPool::new(alone(Pool::Memory), alone(Pool::System)),
+        left: PerAccount::new(left(Account::Memory), left(Account::System)),
+        alone: PerAccount::new(alone(Account::Memory), alone(Account::System)),
         packing: weight::packing_room(&state.adapter, &state.objects, &state.memory, device),
-        added: PerPool::default(),
-        not_held: PerPool::default(),
+        added: PerAccount::default(),
+        not_held: PerAccount::default(),
         moved: Vec::new(),
         assigned: Vec::new(),
         refused: None,
@@ -80,37 +82,37 @@ pub(crate) fn begin_admission(state: &State, device: DeviceIx, entitled: Option<
 /// Finds room for an allocation that joins the list, or adds to what must be trimmed.
 pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut Admission, index: AllocationIx) {
     let allocation = &state.objects[index];
-    let (size, counted, pools) = (allocation.size, allocation.pool(), allocation.pools(admission.device));
+    let (size, counted, accounts) = (allocation.size, allocation.account(), allocation.accounts(admission.device));
     let is_held = allocation.is_held_by(admission.device);
-    for &pool in pools.iter().flatten() {
-        let weight = i128::from(weight::weight(&state.adapter, &state.objects, index, pool));
-        let fits = i128::from(size) <= admission.left[pool] && weight <= admission.packing[pool];
-        if !fits || !has_range(&state.adapter, &state.objects, &mut state.memory, admission, index, pool) {
+    for &account in accounts.iter().flatten() {
+        let weight = i128::from(weight::weight(&state.adapter, &state.objects, index, account));
+        let fits = i128::from(size) <= admission.left[account] && weight <= admission.packing[account];
+        if !fits || !has_range(&state.adapter, &state.objects, &mut state.memory, admission, index, account) {
             continue;
         }
-        admission.packing[pool] -= weight;
-        admission.left[pool] -= i128::from(size);
-        admission.alone[pool] -= i128::from(size);
-        admission.added[pool] += size;
+        admission.packing[account] -= weight;
+        admission.left[account] -= i128::from(size);
+        admission.alone[account] -= i128::from(size);
+        admission.added[account] += size;
         if !is_held {
-            admission.not_held[pool] += size;
+            admission.not_held[account] += size;
         }
-        if pools[0] != Some(pool) && !state.adapter.is_physical() {
+        if accounts[0] != Some(account) && !state.adapter.is_physical() {
             schedule.turns.demoted.insert(admission.device);
         }
-        if counted != pool {
+        if counted != account {
             state.objects[index].state.toggle(AllocationState::LISTED_IN_SYSTEM);
             admission.moved.push(index);
         }
         return;
     }
-    let fits_alone = pools.into_iter().flatten().any(|pool| i128::from(size) <= admission.alone[pool]);
+    let fits_alone = accounts.into_iter().flatten().any(|account| i128::from(size) <= admission.alone[account]);
     let mut reason = if fits_alone { NoMemoryReason::OverBudget } else { NoMemoryReason::DoesNotFit };
-    // Whatever the caller trims, one of the pools then has enough.
-    for pool in pools.into_iter().flatten() {
-        let missing = i128::from(size) - core::mem::take(&mut admission.left[pool]);
-        let misplaced = i128::from(weight::weight(&state.adapter, &state.objects, index, pool))
-            - core::mem::take(&mut admission.packing[pool]);
+    // Whatever the caller trims, one of the accounts then has enough.
+    for account in accounts.into_iter().flatten() {
+        let missing = i128::from(size) - core::mem::take(&mut admission.left[account]);
+        let misplaced = i128::from(weight::weight(&state.adapter, &state.objects, index, account))
+            - core::mem::take(&mut admission.packing[account]);
         if missing <= 0 && misplaced > 0 {
             reason = NoMemoryReason::Fragmented;
         }
@@ -122,7 +124,7 @@ pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut 
         if state.adapter.has_bug(PlantedBug::TrimTooMuch) {
             missing += size;
         }
-        let fragmented = if needs_range(&state.adapter, &state.objects, index, pool) {
+        let fragmented = if needs_range(&state.adapter, &state.objects, index, account) {
             assigned_before(&state.objects, &state.memory, admission).max(1)
         } else {
             0
@@ -159,9 +161,9 @@ fn has_range(
     memory: &mut Memory,
     admission: &mut Admission,
     index: AllocationIx,
-    pool: Pool,
+    account: Account,
 ) -> bool {
-    if !needs_range(adapter, objects, index, pool) || memory.aperture.assigned(index).is_some() {
+    if !needs_range(adapter, objects, index, account) || memory.aperture.assigned(index).is_some() {
         return true;
     }
     let allocation = &objects[index];
@@ -176,10 +178,10 @@ fn has_range(
     assigned
 }
 
-fn needs_range(adapter: &Adapter, objects: &Objects, index: AllocationIx, pool: Pool) -> bool {
+fn needs_range(adapter: &Adapter, objects: &Objects, index: AllocationIx, account: Account) -> bool {
     // Without GPU virtual addresses ranges are found with the grant.
     let accessed_physically = AllocationState::ACCESSED_PHYSICALLY;
-    let is_assigned_now = pool == Pool::System && !adapter.is_physical();
+    let is_assigned_now = account == Account::System && !adapter.is_physical();
     is_assigned_now && objects[index].state.contains(accessed_physically)
 }
 

@@ -1,7 +1,7 @@
 //! What processes ask and say of their budgets (RES-50..RES-57).
 
 use crate::{
-    budget::{MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility, pool::Pool},
+    budget::{MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility, account::Account},
     event::{Event, error::ReservationError},
     id::{InvalidHandle, ProcessId, ProcessIx},
     manager::VidMm,
@@ -23,14 +23,19 @@ impl VidMm {
         group: MemorySegmentGroup,
     ) -> Result<VideoMemoryInfo, InvalidHandle> {
         let index = self.state.objects.processes.lookup(process)?;
-        let Some(pool) = self.state.adapter.pool_of(group) else { return Ok(VideoMemoryInfo::default()) };
-        let share = self.state.shares.pools[pool].get(index);
+        let Some(account) = self.state.adapter.account_of(group) else { return Ok(VideoMemoryInfo::default()) };
+        let share = self.state.shares.accounts[account].get(index);
         Ok(VideoMemoryInfo {
-            budget: self.state.shares.pools[pool].published_budget(index),
-            current_usage: self.state.objects[index].standing.usage[pool]
-                - offered_usage(&self.state.objects, &self.state.residency, index, pool),
+            budget: self.state.shares.accounts[account].published_budget(index),
+            current_usage: self.state.objects[index].standing.usage[account]
+                - offered_usage(&self.state.objects, &self.state.residency, index, account),
             current_reservation: share.reservation,
-            available_for_reservation: available_for_reservation(&self.state.memory, &self.state.shares, index, pool),
+            available_for_reservation: available_for_reservation(
+                &self.state.memory,
+                &self.state.shares,
+                index,
+                account,
+            ),
             requested: share.demand,
         })
     }
@@ -49,14 +54,14 @@ impl VidMm {
         reservation: u64,
     ) -> Result<(), ReservationError> {
         let index = self.state.objects.processes.lookup(process)?;
-        let pool = self.state.adapter.pool_of(group);
-        let available_for_reservation =
-            pool.map_or(0, |pool| available_for_reservation(&self.state.memory, &self.state.shares, index, pool));
+        let account = self.state.adapter.account_of(group);
+        let available_for_reservation = account
+            .map_or(0, |account| available_for_reservation(&self.state.memory, &self.state.shares, index, account));
         if reservation > available_for_reservation {
             return Err(ReservationError::TooMuch { available_for_reservation });
         }
-        if let Some(pool) = pool {
-            self.state.shares.pools[pool].set_reservation(index, reservation);
+        if let Some(account) = account {
+            self.state.shares.accounts[account].set_reservation(index, reservation);
         }
         self.state.moment.record(|| Event::ReservationChanged { process, group, reservation });
         self.state.moment.stir();
@@ -79,7 +84,7 @@ impl VidMm {
         let standing = &mut self.state.objects[index].standing;
         (standing.band, standing.visibility) = (band, visibility);
         let weight = standing.weight();
-        Pool::ALL.into_iter().for_each(|pool| self.state.shares.pools[pool].set_weight(index, weight));
+        Account::ALL.into_iter().for_each(|account| self.state.shares.accounts[account].set_weight(index, weight));
         self.state.moment.record(|| Event::ProcessPriorityChanged { process, band, visibility });
         self.state.moment.stir();
         Ok(())
@@ -101,17 +106,17 @@ impl VidMm {
 }
 
 /// Bytes of the process's allocations that are resident and offered (U-37).
-fn offered_usage(objects: &Objects, residency: &Residents, process: ProcessIx, pool: Pool) -> u64 {
+fn offered_usage(objects: &Objects, residency: &Residents, process: ProcessIx, account: Account) -> u64 {
     let offered = residency.offers.keys().map(|&index| &objects[index]);
     let is_there = |allocation: &&Allocation| {
-        allocation.process == process && allocation.place.is_some_and(|place| place.pool() == pool)
+        allocation.process == process && allocation.place.is_some_and(|place| place.account() == account)
     };
     offered.filter(is_there).map(|allocation| allocation.size).sum()
 }
 
-/// Half of a pool can be reserved, by all processes together (U-31).
-pub(crate) fn available_for_reservation(memory: &Memory, shares: &Shares, process: ProcessIx, pool: Pool) -> u64 {
-    let pool_shares = &shares.pools[pool];
-    let others = pool_shares.reservation_total() - pool_shares.get(process).reservation;
-    (memory.list_capacity(pool) / 2).saturating_sub(others)
+/// Half of an account can be reserved, by all processes together (U-31).
+pub(crate) fn available_for_reservation(memory: &Memory, shares: &Shares, process: ProcessIx, account: Account) -> u64 {
+    let account_shares = &shares.accounts[account];
+    let others = account_shares.reservation_total() - account_shares.get(process).reservation;
+    (memory.list_capacity(account) / 2).saturating_sub(others)
 }

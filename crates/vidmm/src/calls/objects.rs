@@ -5,7 +5,7 @@ use alloc::{collections::VecDeque, vec::Vec};
 use crate::{
     budget::{
         ProcessShare, Standing,
-        pool::{PerPool, Pool},
+        account::{Account, PerAccount},
     },
     contract::{Host, Kmd},
     data::{ordered_set::OrderedSet, progress::Progress},
@@ -74,7 +74,7 @@ impl VidMm {
         });
         let (weight, index) = (self.state.objects[process.ix()].standing.weight(), process.ix());
         let share = ProcessShare { weight, reservation: 0, demand: 0 };
-        Pool::ALL.into_iter().for_each(|pool| self.state.shares.pools[pool].insert(index, share));
+        Account::ALL.into_iter().for_each(|account| self.state.shares.accounts[account].insert(index, share));
         if self.state.adapter.has_page_tables() {
             self.state.addresses.await_root(process.ix());
         }
@@ -151,11 +151,11 @@ impl VidMm {
             contexts: 0,
             paging_queues: 0,
             allocations: 0,
-            list: PerPool::default(),
+            list: PerAccount::default(),
             turn: Turn::new(self.state.moment.now()),
-            held: PerPool::default(),
+            held: PerAccount::default(),
             num_held: 0,
-            owed: PerPool::default(),
+            owed: PerAccount::default(),
             holdings: Vec::new(),
             to_bring_back: Vec::new(),
             notifications: Vec::new(),

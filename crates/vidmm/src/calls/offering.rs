@@ -2,7 +2,7 @@
 
 use super::resident::REQUESTS_MAX;
 use crate::{
-    budget::pool::{PerPool, Pool},
+    budget::account::{Account, PerAccount},
     calls::resident,
     contract::Host,
     event::{
@@ -209,16 +209,17 @@ pub(crate) fn offer(
 fn check_fits_again(state: &State, device: DeviceIx, indices: &[AllocationIx]) -> Result<(), ReclaimError> {
     let mut num_bytes_to_trim = 0;
     let packing = weight::packing_room(&state.adapter, &state.objects, &state.memory, device);
-    for pool in Pool::ALL {
-        let comes_back =
-            |&&index: &&AllocationIx| state.residency.is_listed_offered(index) && state.objects[index].pool() == pool;
+    for account in Account::ALL {
+        let comes_back = |&&index: &&AllocationIx| {
+            state.residency.is_listed_offered(index) && state.objects[index].account() == account
+        };
         let sum = |bytes: &dyn Fn(AllocationIx) -> u64| -> u64 {
             indices.iter().filter(comes_back).map(|&index| bytes(index)).sum()
         };
-        let list = state.objects[device].list[pool].now() + sum(&|index| state.objects[index].size);
-        let missing = i128::from(list) - i128::from(state.memory.list_capacity(pool));
+        let list = state.objects[device].list[account].now() + sum(&|index| state.objects[index].size);
+        let missing = i128::from(list) - i128::from(state.memory.list_capacity(account));
         let misplaced =
-            i128::from(sum(&|index| weight::weight(&state.adapter, &state.objects, index, pool))) - packing[pool];
+            i128::from(sum(&|index| weight::weight(&state.adapter, &state.objects, index, account))) - packing[account];
         num_bytes_to_trim += u64::try_from(missing.max(misplaced).max(0)).unwrap_or(u64::MAX);
     }
     if num_bytes_to_trim > 0 { Err(ReclaimError::NoMemory { num_bytes_to_trim }) } else { Ok(()) }
@@ -267,13 +268,13 @@ pub(crate) fn leave_offered(state: &mut State, index: AllocationIx) {
 
 /// Puts what was offered back on the device's list. Where it is counted is what it was: room was kept there for it. Returns
 /// the bytes of what is not held in place.
-fn count_in_again(state: &mut State, work: &Work, device: DeviceIx, listed: &[Listed]) -> PerPool<u64> {
-    let (mut added, mut not_held): (PerPool<u64>, PerPool<u64>) = Default::default();
+fn count_in_again(state: &mut State, work: &Work, device: DeviceIx, listed: &[Listed]) -> PerAccount<u64> {
+    let (mut added, mut not_held): (PerAccount<u64>, PerAccount<u64>) = Default::default();
     for &Listed { index, .. } in listed {
         let allocation = &state.objects[index];
-        added[allocation.pool()] += allocation.size;
+        added[allocation.account()] += allocation.size;
         if !allocation.is_held_by(device) {
-            not_held[allocation.pool()] += allocation.size;
+            not_held[allocation.account()] += allocation.size;
         }
     }
     turns::add_to_list(state, work, device, added);

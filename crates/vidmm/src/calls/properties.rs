@@ -3,7 +3,7 @@
 use super::resident::REQUESTS_MAX;
 use crate::{
     adapter::Adapter,
-    budget::pool::Pool,
+    budget::account::Account,
     contract::{Kmd, SegmentPreference, SegmentSet},
     event::{
         Event, EvictReason,
@@ -79,9 +79,9 @@ impl VidMm {
         if allocation_state & RESIDENCE == residence {
             return Ok(0);
         }
-        let may_stay = residence.contains(match self.state.objects[index].pool() {
-            Pool::Memory => AllocationState::MAY_BE_IN_MEMORY,
-            Pool::System => AllocationState::MAY_BE_IN_SYSTEM,
+        let may_stay = residence.contains(match self.state.objects[index].account() {
+            Account::Memory => AllocationState::MAY_BE_IN_MEMORY,
+            Account::System => AllocationState::MAY_BE_IN_SYSTEM,
         });
         let is_required = self.state.objects[index].is_required()
             || !self.state.objects.is_done_with(index)
@@ -192,12 +192,12 @@ fn change_residence(
         allocation.state.toggle(AllocationState::LISTED_IN_SYSTEM);
     }
     let allocation = &state.objects[index];
-    if allocation.is_required() && allocation.pools_differ() {
+    if allocation.is_required() && allocation.accounts_differ() {
         schedule.turns.demoted.insert(allocation.device);
     }
-    let is_outside = allocation.place.is_some_and(|place| match place.pool() {
-        Pool::Memory => !residence.contains(AllocationState::MAY_BE_IN_MEMORY),
-        Pool::System => !residence.contains(AllocationState::MAY_BE_IN_SYSTEM),
+    let is_outside = allocation.place.is_some_and(|place| match place.account() {
+        Account::Memory => !residence.contains(AllocationState::MAY_BE_IN_MEMORY),
+        Account::System => !residence.contains(AllocationState::MAY_BE_IN_SYSTEM),
     });
     let mut draft = Draft::default();
     if is_outside {

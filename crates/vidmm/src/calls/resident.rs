@@ -3,7 +3,7 @@
 use super::admission::Admission;
 use crate::{
     adapter::Adapter,
-    budget::pool::{PerPool, Pool},
+    budget::account::{Account, PerAccount},
     calls::{admission, offering},
     event::{
         Event,
@@ -153,7 +153,7 @@ impl VidMm {
         count_out(&mut self.state.objects, &mut self.state.residency, device_index, &indices)?;
 
         let last = self.state.objects[device_index].submitted;
-        let mut left: PerPool<u64> = PerPool::default();
+        let mut left: PerAccount<u64> = PerAccount::default();
         self.state.shares.withdraw_promise(&self.state.objects, device_index);
         for index in indices {
             let allocation = &mut self.state.objects[index];
@@ -167,7 +167,7 @@ impl VidMm {
             }
             let effect = entry.leave(last, flags, &mut self.state.residency.spans);
             if entry.count == 0 {
-                left[allocation.pool()] += allocation.size;
+                left[allocation.account()] += allocation.size;
             } else if flags.contains(EvictFlags::NOT_WRITTEN_TO) {
                 self.state.objects[device_index].not_written.push(index);
             }
@@ -181,13 +181,13 @@ impl VidMm {
             );
         }
         self.state.shares.renew_promise(&self.state.objects, device_index);
-        for pool in Pool::ALL.into_iter().filter(|&pool| left[pool] > 0) {
-            let bytes = self.state.objects[device_index].list[pool].now() - left[pool];
+        for account in Account::ALL.into_iter().filter(|&account| left[account] > 0) {
+            let bytes = self.state.objects[device_index].list[account].now() - left[account];
             self.state.shares.set_list_bytes(
                 &mut self.state.moment,
                 &mut self.state.objects,
                 device_index,
-                pool,
+                account,
                 bytes,
             );
         }
@@ -267,7 +267,7 @@ fn count_in(
     device: DeviceIx,
     indices: &[AllocationIx],
     flags: MakeResidentFlags,
-) -> Result<PerPool<u64>, Refusal> {
+) -> Result<PerAccount<u64>, Refusal> {
     let mut admission = count_all_in(state, schedule, device, indices, None);
     if admission.refused.is_some() {
         admission::undo_admission(state, &admission, indices);
@@ -294,7 +294,7 @@ pub(crate) fn can_join_at_once(
     plans: &Plans,
     device: DeviceIx,
     indices: &[AllocationIx],
-    not_held: PerPool<u64>,
+    not_held: PerAccount<u64>,
 ) -> bool {
     let books = &state.objects[device];
     books.granted == books.requests.len()
@@ -366,13 +366,13 @@ pub(crate) fn leave_list(state: &mut State, index: AllocationIx, device: DeviceI
     let books = &state.objects[device];
     let submitted = books.submitted;
     let allocation = &mut state.objects[index];
-    let (size, pool) = (allocation.size, allocation.pool());
+    let (size, account) = (allocation.size, allocation.account());
     let entry = allocation.entry_mut(device);
     if entry.count > 0 {
         entry.count = 1;
         let effect = entry.leave(submitted, flags, &mut state.residency.spans);
-        let bytes = state.objects[device].list[pool].now() - size;
-        state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, pool, bytes);
+        let bytes = state.objects[device].list[account].now() - size;
+        state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, account, bytes);
         state.shares.withdraw_promise(&state.objects, device);
         state.residency.apply(&mut state.moment, &mut state.objects, &mut state.memory, index, device, effect);
         state.shares.renew_promise(&state.objects, device);

@@ -95,8 +95,8 @@ pub(crate) fn hand_over(state: &mut State, requests: &mut Requests, index: Alloc
     }
     let Allocation { process, size, place, .. } = state.objects.allocations[index];
     if let Some(place) = place {
-        state.objects[former_process].standing.usage[place.pool()] -= size;
-        state.objects[process].standing.usage[place.pool()] += size;
+        state.objects[former_process].standing.usage[place.account()] -= size;
+        state.objects[process].standing.usage[place.account()] += size;
     }
     let allocation = state.objects.allocation_id(index);
     let (closed_on, books) = (state.objects.device_id(former), &state.objects.allocations[index]);

@@ -13,7 +13,7 @@ use crate::{
         patching::{Patching, PreparationKnobs},
     },
     addresses::Addresses,
-    budget::{PoolShares, pool::PerPool},
+    budget::{AccountShares, account::PerAccount},
     buggify::Buggify,
     calls::paging_va::{PagingVaQuery, QUERY_TYPE},
     contract::{AdapterInfo, Host, Kmd, KmdContextHandle, KmdError, KmdProcessHandle, SegmentFlags, WddmVersion},
@@ -117,7 +117,8 @@ impl VidMm {
             extents.iter().map(|extent| extent.size).sum(),
             dummy_page,
         );
-        let shares = Shares::new(PerPool::new(PoolShares::new(0), PoolShares::new(adapter.system_commit_limit)));
+        let shares =
+            Shares::new(PerAccount::new(AccountShares::new(0), AccountShares::new(adapter.system_commit_limit)));
         let mut manager = Self {
             state: State {
                 adapter,

@@ -8,7 +8,7 @@ use alloc::{collections::BTreeSet, vec::Vec};
 use core::cmp::Reverse;
 
 use crate::{
-    budget::pool::{PerPool, Pool},
+    budget::account::{Account, PerAccount},
     dispatch::portions,
     event::{SuspendReason, error::DeviceErrorReason},
     id::{AllocationIx, ContextIx, DeviceIx},
@@ -241,19 +241,19 @@ fn decide(state: &mut State, work: &Work, index: ContextIx, references: &Referen
     Decision::Decided(Portion { end, patch_locations, required, table, plans: Vec::new(), cut }, verdict)
 }
 
-/// Whether what a trial's members take of each pool is promised to nobody else.
+/// Whether what a trial's members take of each account is promised to nobody else.
 fn fits_promises(state: &State, device: DeviceIx, trial: &Trial) -> bool {
-    let mut added: PerPool<u64> = PerPool::default();
+    let mut added: PerAccount<u64> = PerAccount::default();
     for (&index, target) in &trial.members {
         let allocation = &state.objects[index];
         let is_listed =
             place::is_counted(&state.objects, index) || allocation.entry(device).is_none_or(|entry| entry.count > 0);
-        let pool = match target {
-            Some(Target::Memory(_)) => Pool::Memory,
-            Some(Target::Aperture) => Pool::System,
-            None => allocation.place.expect("what stays is somewhere").pool(),
+        let account = match target {
+            Some(Target::Memory(_)) => Account::Memory,
+            Some(Target::Aperture) => Account::System,
+            None => allocation.place.expect("what stays is somewhere").account(),
         };
-        added[pool] += if is_listed { 0 } else { allocation.size };
+        added[account] += if is_listed { 0 } else { allocation.size };
     }
     state.shares.may_hold(&state.objects, &state.memory, device, added)
 }
@@ -281,16 +281,16 @@ fn require(state: &mut State, device: DeviceIx, portion: &Portion, references: &
     let fixed = &references.progress.fixed;
     for index in portion.required.iter().copied().filter(|index| !fixed.contains(index)) {
         let place = state.objects[index].place.expect("it has been given a place");
-        let in_system = place.pool() == Pool::System;
+        let in_system = place.account() == Account::System;
         state.objects[index].state.set(AllocationState::LISTED_IN_SYSTEM, in_system);
-        let (pool, size) = (place.pool(), state.objects[index].size);
+        let (account, size) = (place.account(), state.objects[index].size);
         let entry = state.objects[index].entry_mut(device);
         entry.count += 1;
         let is_first = entry.count == 1;
         let effect = entry.join_granted();
         if is_first {
-            let bytes = state.objects[device].list[pool].now() + size;
-            state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, pool, bytes);
+            let bytes = state.objects[device].list[account].now() + size;
+            state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, account, bytes);
         }
         state.shares.withdraw_promise(&state.objects, device);
         state.residency.apply(&mut state.moment, &mut state.objects, &mut state.memory, index, device, effect);

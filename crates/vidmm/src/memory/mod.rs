@@ -6,7 +6,7 @@ pub(crate) mod linear_placer;
 pub(crate) mod placer;
 
 use crate::{
-    budget::pool::Pool,
+    budget::account::Account,
     memory::{aperture::ApertureRanges, commit::CommitLimit, placer::Placer},
     units::PhysicalAddress,
 };
@@ -58,19 +58,19 @@ impl Memory {
         matches!(self.placer, Placer::Linear(_))
     }
 
-    /// Bytes of a pool that lists may use: of the memory segment all but page tables.
-    pub(crate) fn list_capacity(&self, pool: Pool) -> u64 {
-        match pool {
-            Pool::Memory => self.placer.size() - self.pinned_bytes,
-            Pool::System => self.commit.limit(),
+    /// Bytes of an account that lists may use: of the memory segment all but page tables.
+    pub(crate) fn list_capacity(&self, account: Account) -> u64 {
+        match account {
+            Account::Memory => self.placer.size() - self.pinned_bytes,
+            Account::System => self.commit.limit(),
         }
     }
 
-    /// Bytes that can be taken in a pool without a victim.
-    pub(crate) fn available(&self, pool: Pool) -> u64 {
-        match pool {
-            Pool::Memory => self.placer.available(),
-            Pool::System => self.commit.available(),
+    /// Bytes that can be taken in an account without a victim.
+    pub(crate) fn available(&self, account: Account) -> u64 {
+        match account {
+            Account::Memory => self.placer.available(),
+            Account::System => self.commit.available(),
         }
     }
 }

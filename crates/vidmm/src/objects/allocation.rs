@@ -6,7 +6,7 @@ use core::num::NonZeroU64;
 
 use crate::{
     adapter::Adapter,
-    budget::pool::Pool,
+    budget::account::Account,
     contract::{KmdAllocationHandle, KmdOpenHandle},
     data::extents::Extents,
     gpu_va::Mapping,
@@ -341,28 +341,28 @@ impl Allocation {
     }
 
     /// Where its device's list counts it.
-    pub fn pool(&self) -> Pool {
-        if self.state.contains(AllocationState::LISTED_IN_SYSTEM) { Pool::System } else { Pool::Memory }
+    pub fn account(&self) -> Account {
+        if self.state.contains(AllocationState::LISTED_IN_SYSTEM) { Account::System } else { Account::Memory }
     }
 
     /// Where it may be counted when it joins the list of `device`, first choice first. While something outstanding requires it,
     /// that is where it is.
-    pub fn pools(&self, device: DeviceIx) -> [Option<Pool>; 2] {
+    pub fn accounts(&self, device: DeviceIx) -> [Option<Account>; 2] {
         let is_counted = |other, entry: &ListEntry| entry.is_outstanding() || (other != device && entry.count > 0);
         if self.any_entry(is_counted) {
-            return [Some(self.pool()), None];
+            return [Some(self.account()), None];
         }
-        self.allowed_pools()
+        self.allowed_accounts()
     }
 
     /// Where it may be, first choice first: what the CPU is to see, only where that sees it, if there is such a place.
-    pub fn allowed_pools(&self) -> [Option<Pool>; 2] {
-        let system = self.state.contains(AllocationState::MAY_BE_IN_SYSTEM).then_some(Pool::System);
+    pub fn allowed_accounts(&self) -> [Option<Account>; 2] {
+        let system = self.state.contains(AllocationState::MAY_BE_IN_SYSTEM).then_some(Account::System);
         let is_locked = self.state.intersects(AllocationState::LOCKED | AllocationState::LOCK_PENDING);
         if is_locked && system.is_some() && !self.is_seen_anywhere() {
             return [system, None];
         }
-        let memory = self.state.contains(AllocationState::MAY_BE_IN_MEMORY).then_some(Pool::Memory);
+        let memory = self.state.contains(AllocationState::MAY_BE_IN_MEMORY).then_some(Account::Memory);
         match (memory, system) {
             (Some(_), Some(_)) if self.state.contains(AllocationState::PREFERS_SYSTEM) => [system, memory],
             (Some(_), _) => [memory, system],
@@ -371,8 +371,8 @@ impl Allocation {
     }
 
     /// Whether it is counted elsewhere than it had better be.
-    pub fn pools_differ(&self) -> bool {
-        self.allowed_pools()[0] != Some(self.pool())
+    pub fn accounts_differ(&self) -> bool {
+        self.allowed_accounts()[0] != Some(self.account())
     }
 
     /// Whether the CPU sees it wherever it is, or a copy.

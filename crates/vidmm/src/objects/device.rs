@@ -3,7 +3,7 @@
 use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::{
-    budget::pool::{PerPool, Pool},
+    budget::account::{Account, PerAccount},
     data::progress::Progress,
     event::{device_residency::DeviceResidency, error::DeviceErrorReason},
     gpu_va::Mapping,
@@ -24,14 +24,14 @@ pub(crate) struct Device {
     pub contexts: u32,
     pub paging_queues: u32,
     pub allocations: u32,
-    pub list: PerPool<ListBytes>,
+    pub list: PerAccount<ListBytes>,
     /// Whether its work runs.
     pub turn: Turn,
     /// Bytes that entries of the list hold in place, and how many entries do.
-    pub held: PerPool<u64>,
+    pub held: PerAccount<u64>,
     pub num_held: usize,
     /// Bytes that it held when it was suspended, and is to hold again.
-    pub owed: PerPool<u64>,
+    pub owed: PerAccount<u64>,
     /// The allocations that entries hold, and some that they held.
     pub holdings: Vec<AllocationIx>,
     /// What entries held when the device was suspended, to be held again when it is resumed.
@@ -124,15 +124,15 @@ impl Device {
 
     /// Bytes that must be there for the device to run: what it holds or is to hold again, and what its outstanding requests
     /// were admitted with.
-    pub fn needed(&self, pool: Pool) -> u64 {
-        (self.held[pool] + self.owed[pool]).max(self.list[pool].peak())
+    pub fn needed(&self, account: Account) -> u64 {
+        (self.held[account] + self.owed[account]).max(self.list[account].peak())
     }
 
     /// Bytes that must be there for the device now.
-    pub fn promised(&self, pool: Pool) -> u64 {
+    pub fn promised(&self, account: Account) -> u64 {
         match self.turn.activity {
-            Activity::Active => self.needed(pool),
-            Activity::Yielding | Activity::Suspended => self.held[pool],
+            Activity::Active => self.needed(account),
+            Activity::Yielding | Activity::Suspended => self.held[account],
         }
     }
 

@@ -240,7 +240,7 @@ impl ListBytes {
         self.now -= bytes;
     }
 
-    /// What is outstanding weighs what the list weighs now: part of it is counted in another pool.
+    /// What is outstanding weighs what the list weighs now: part of it is counted in another account.
     pub fn recount(&mut self) {
         self.earlier.clear();
     }

@@ -1,6 +1,6 @@
 //! Where an allocation is resident, in one word.
 
-use crate::{budget::pool::Pool, data::u56::U56, units::PAGE_SIZE};
+use crate::{budget::account::Account, data::u56::U56, units::PAGE_SIZE};
 /// Where an allocation is resident (1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -29,10 +29,10 @@ const _: () = assert!(size_of::<Option<Place>>() == 8);
 
 impl Place {
     /// What it takes there.
-    pub fn pool(self) -> Pool {
+    pub fn account(self) -> Account {
         match self {
-            Place::Memory(_) => Pool::Memory,
-            Place::System | Place::Aperture(_) => Pool::System,
+            Place::Memory(_) => Account::Memory,
+            Place::System | Place::Aperture(_) => Account::System,
         }
     }
 }

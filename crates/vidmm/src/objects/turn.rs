@@ -25,7 +25,7 @@ pub(crate) const TRIM_GRACE: Nanoseconds = 10 * MILLISECOND;
 /// What was pushed out comes back by itself only when nobody had to yield for so long.
 pub(crate) const CALM: Nanoseconds = 100 * MILLISECOND;
 
-/// And only if this part of the pool stays free: 1/16.
+/// And only if this part of the account stays free: 1/16.
 pub(crate) const CALM_SHARE: u64 = 16;
 
 /// Whether a device's work runs (RES-71).

@@ -5,32 +5,32 @@ use alloc::vec::Vec;
 
 use crate::{
     adapter::patching::Wish,
-    budget::pool::Pool,
+    budget::account::Account,
     id::{AllocationIx, DeviceIx},
     placement::{self, Done, Target, Trial, moving},
     residency::{place, weight},
     state::State,
 };
-/// Gives all that `device` requires in a pool new places: what it holds, and `members`. Returns whether all have one; if
+/// Gives all that `device` requires in an account new places: what it holds, and `members`. Returns whether all have one; if
 /// not, some steps are to be taken back.
 pub(crate) fn try_anew(
     state: &mut State,
     trial: &mut Trial,
     device: DeviceIx,
     members: &[AllocationIx],
-    pool: Pool,
+    account: Account,
 ) -> bool {
     let mut required = weight::on_list(&state.objects, device, |entry| entry.is_holding());
     required.extend(members);
     let mut required = Vec::from_iter(required);
-    required.retain(|&index| state.objects[index].pool() == pool);
+    required.retain(|&index| state.objects[index].account() == account);
     if !required.iter().all(|&index| moving::may_move(&state.objects, index)) {
         return false;
     }
-    weight::sort_for_packing(&state.objects, &mut required, pool);
-    match pool {
-        Pool::Memory => try_anew_in_memory(state, trial, &required),
-        Pool::System => try_anew_in_aperture(state, trial, &required),
+    weight::sort_for_packing(&state.objects, &mut required, account);
+    match account {
+        Account::Memory => try_anew_in_memory(state, trial, &required),
+        Account::System => try_anew_in_aperture(state, trial, &required),
     }
 }
 
@@ -45,7 +45,7 @@ fn try_anew_in_memory(state: &mut State, trial: &mut Trial, required: &[Allocati
         placement::free_victim(&state.objects, &mut state.memory, trial, victim);
     }
     for &index in required {
-        let wish = Wish { alignment: weight::alignment(&state.objects, index, Pool::Memory), ..Wish::default() };
+        let wish = Wish { alignment: weight::alignment(&state.objects, index, Account::Memory), ..Wish::default() };
         let size = state.objects[index].size;
         let Some(range) = state.memory.placer.linear().allocate(size, &wish) else { return false };
         trial.done.push(Done::Taken(range));

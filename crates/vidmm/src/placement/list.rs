@@ -8,7 +8,7 @@ use core::cmp::Reverse;
 
 use crate::{
     adapter::Adapter,
-    budget::pool::{PerPool, Pool},
+    budget::account::{Account, PerAccount},
     id::{AllocationIx, DeviceIx},
     objects::{Objects, allocation::AllocationState, request::RequestKind, spans::SpanNo, turn::CALM_SHARE},
     placement::{self, Mark, Trial, anew},
@@ -42,11 +42,11 @@ pub(crate) fn next_with_turn(state: &State, device: DeviceIx) -> Option<Vec<(All
     let RequestKind::MakeResident(items) = &books.requests.get(books.granted)?.kind else { return None };
     let items = holds::still_wanted(&state.objects, device, items);
     let indices: BTreeSet<AllocationIx> = items.iter().map(|&(index, _)| index).collect();
-    let mut added: PerPool<u64> = PerPool::default();
+    let mut added: PerAccount<u64> = PerAccount::default();
     for &index in &indices {
         let allocation = &state.objects[index];
         let is_counted = allocation.entry(device).is_some_and(|entry| entry.is_holding() || entry.is_owed());
-        added[allocation.pool()] += if is_counted { 0 } else { allocation.size };
+        added[allocation.account()] += if is_counted { 0 } else { allocation.size };
     }
     let is_visible = !items.iter().any(|&(index, _)| views::waits_for_unlock(&state.objects, index));
     let may_be_held = state.shares.may_hold(&state.objects, &state.memory, device, added)
@@ -68,15 +68,15 @@ pub(crate) fn members_of(objects: &Objects, items: &Items) -> Vec<AllocationIx> 
 /// Gives members of a device's list their places. Where the free ranges are in too small pieces, all that the device requires
 /// is placed anew.
 pub(crate) fn try_list(state: &mut State, trial: &mut Trial, device: DeviceIx, members: &[AllocationIx]) -> bool {
-    for pool in Pool::ALL {
+    for account in Account::ALL {
         let mark = trial.mark();
-        let of_pool = |index: &AllocationIx| state.objects[*index].pool() == pool;
-        let of_pool = Vec::from_iter(members.iter().copied().filter(of_pool));
-        if of_pool.iter().all(|&index| placement::try_member(state, trial, index)) {
+        let of_account = |index: &AllocationIx| state.objects[*index].account() == account;
+        let of_account = Vec::from_iter(members.iter().copied().filter(of_account));
+        if of_account.iter().all(|&index| placement::try_member(state, trial, index)) {
             continue;
         }
         placement::undo(&mut state.memory, trial, mark);
-        if !anew::try_anew(state, trial, device, &of_pool, pool) {
+        if !anew::try_anew(state, trial, device, &of_account, account) {
             placement::undo(&mut state.memory, trial, Mark::START);
             return false;
         }
@@ -89,24 +89,24 @@ pub(crate) fn try_list(state: &mut State, trial: &mut Trial, device: DeviceIx, m
 pub(crate) fn could_come_back(state: &State, device: DeviceIx) -> bool {
     let books = &state.objects[device];
     let demoted: u64 = movable(&state.adapter, &state.objects, device)
-        .filter(|&(_, pools)| pools[0] == Some(Pool::Memory))
+        .filter(|&(_, accounts)| accounts[0] == Some(Account::Memory))
         .map(|(index, _)| {
             let allocation = &state.objects[index];
-            if allocation.pool() == Pool::System { allocation.size } else { 0 }
+            if allocation.account() == Account::System { allocation.size } else { 0 }
         })
         .sum();
-    let spare = state.memory.list_capacity(Pool::Memory) / CALM_SHARE;
-    let beside = state.shares.not_promised_to_others(&state.objects, &state.memory, device, Pool::Memory);
-    demoted > 0 && books.needed(Pool::Memory).saturating_add(demoted).saturating_add(spare) <= beside
+    let spare = state.memory.list_capacity(Account::Memory) / CALM_SHARE;
+    let beside = state.shares.not_promised_to_others(&state.objects, &state.memory, device, Account::Memory);
+    demoted > 0 && books.needed(Account::Memory).saturating_add(demoted).saturating_add(spare) <= beside
 }
 
-/// Allocations of a device that may be elsewhere than they are, and that no other device counts; with the pools where they
+/// Allocations of a device that may be elsewhere than they are, and that no other device counts; with the accounts where they
 /// may be, first choice first.
 pub(crate) fn movable(
     adapter: &Adapter,
     objects: &Objects,
     device: DeviceIx,
-) -> impl Iterator<Item = (AllocationIx, [Option<Pool>; 2])> {
+) -> impl Iterator<Item = (AllocationIx, [Option<Account>; 2])> {
     let books = &objects[device];
     let held = books.holdings.iter().copied();
     let to_bring_back = books.to_bring_back.iter().filter_map(|&id| objects.allocations.lookup(id).ok());
@@ -118,13 +118,13 @@ pub(crate) fn movable(
         let is_only_here = allocation.openings().next().is_none() && allocation.device == device;
         let is_listed = allocation.entry(device).is_some_and(|entry| entry.count > 0);
         let allocation_state = allocation.state;
-        let pools = allocation.allowed_pools();
-        let may_move = is_only_here && is_listed && pools != [Some(allocation.pool()), None];
+        let accounts = allocation.allowed_accounts();
+        let may_move = is_only_here && is_listed && accounts != [Some(allocation.account()), None];
         // A range of the aperture is assigned at admission; without GPU virtual addresses with the grant, but what was admitted
-        // to one pool stays there unless the CPU is to see it.
+        // to one account stays there unless the CPU is to see it.
         let is_to_be_seen = allocation_state.intersects(AllocationState::LOCKED | AllocationState::LOCK_PENDING);
         let is_free = !allocation_state.contains(AllocationState::ACCESSED_PHYSICALLY)
             || (adapter.is_physical() && is_to_be_seen);
-        (may_move && is_free).then_some((index, pools))
+        (may_move && is_free).then_some((index, accounts))
     })
 }

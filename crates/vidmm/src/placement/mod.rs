@@ -12,7 +12,7 @@ pub(crate) mod anew;
 pub(crate) mod moving;
 
 use crate::{
-    budget::pool::Pool,
+    budget::account::Account,
     id::AllocationIx,
     memory::Memory,
     objects::{Objects, allocation::AllocationState, place::Place},
@@ -104,7 +104,7 @@ pub(crate) fn try_member(state: &mut State, trial: &mut Trial, index: Allocation
     let is_there = match state.objects[index].place {
         // Where a list counts it, and nowhere else.
         Some(place)
-            if pools_of(&state.objects, index).all(|pool| pool != place.pool())
+            if accounts_of(&state.objects, index).all(|account| account != place.account())
                 && place::is_counted(&state.objects, index) =>
         {
             false
@@ -114,22 +114,25 @@ pub(crate) fn try_member(state: &mut State, trial: &mut Trial, index: Allocation
         None => false,
     };
     is_there
-        || pools_of(&state.objects, index).any(|pool| try_in(state, trial, index, pool))
-        || pools_of(&state.objects, index).any(|pool| moving::try_by_resettling(state, trial, index, pool))
+        || accounts_of(&state.objects, index).any(|account| try_in(state, trial, index, account))
+        || accounts_of(&state.objects, index).any(|account| moving::try_by_resettling(state, trial, index, account))
 }
 
-/// The pools that a member may be in: what a device's list requires, in the one where that counts it.
-pub(crate) fn pools_of(objects: &Objects, index: AllocationIx) -> impl Iterator<Item = Pool> + use<> {
+/// The accounts that a member may be in: what a device's list requires, in the one where that counts it.
+pub(crate) fn accounts_of(objects: &Objects, index: AllocationIx) -> impl Iterator<Item = Account> + use<> {
     let allocation = &objects[index];
-    let pools =
-        if place::is_counted(objects, index) { [Some(allocation.pool()), None] } else { allocation.allowed_pools() };
-    pools.into_iter().flatten()
+    let accounts = if place::is_counted(objects, index) {
+        [Some(allocation.account()), None]
+    } else {
+        allocation.allowed_accounts()
+    };
+    accounts.into_iter().flatten()
 }
 
-pub(crate) fn try_in(state: &mut State, trial: &mut Trial, index: AllocationIx, pool: Pool) -> bool {
-    match pool {
-        Pool::Memory => try_in_memory(state, trial, index),
-        Pool::System => try_in_system(state, trial, index),
+pub(crate) fn try_in(state: &mut State, trial: &mut Trial, index: AllocationIx, account: Account) -> bool {
+    match account {
+        Account::Memory => try_in_memory(state, trial, index),
+        Account::System => try_in_system(state, trial, index),
     }
 }
 
@@ -203,7 +206,7 @@ fn try_in_memory(state: &mut State, trial: &mut Trial, index: AllocationIx) -> b
 pub(crate) fn next_candidate(objects: &Objects, residency: &Residents, trial: &mut Trial) -> Option<AllocationIx> {
     trial.done.push(Done::Looked { before: trial.looked_at });
     loop {
-        let next = residency.evictable[Pool::Memory].after(&objects.allocations, trial.looked_at)?;
+        let next = residency.evictable[Account::Memory].after(&objects.allocations, trial.looked_at)?;
         trial.looked_at = Some(next);
         if !trial.members.contains_key(&next) {
             return Some(next);
@@ -241,7 +244,7 @@ fn try_in_system(state: &mut State, trial: &mut Trial, index: AllocationIx) -> b
 
 /// Whether what members want of system memory fits, with so many bytes more, beside what must stay there, and so many more.
 pub(crate) fn fits_in_system(memory: &Memory, residency: &Residents, trial: &Trial, wanted: u64, kept: u64) -> bool {
-    let evictable = residency.evictable[Pool::System].bytes() - trial.kept_in_system - kept;
+    let evictable = residency.evictable[Account::System].bytes() - trial.kept_in_system - kept;
     trial.wanted_in_system + wanted <= memory.commit.available() + evictable
 }
 
@@ -261,7 +264,7 @@ pub(crate) fn note_in_system(objects: &Objects, trial: &mut Trial, index: Alloca
 /// Bytes of system memory that a member takes, and those that it keeps from being taken.
 pub(crate) fn bytes_in_system(objects: &Objects, index: AllocationIx, target: Option<Target>) -> (u64, u64) {
     let allocation = &objects[index];
-    let is_there = allocation.place.is_some_and(|place| place.pool() == Pool::System);
+    let is_there = allocation.place.is_some_and(|place| place.account() == Account::System);
     match target {
         // It gives back what it takes.
         Some(_) if is_there && !allocation.state.contains(AllocationState::EVICTABLE) => (0, 0),

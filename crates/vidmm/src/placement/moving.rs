@@ -4,7 +4,7 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use crate::{
-    budget::pool::Pool,
+    budget::account::Account,
     id::{AllocationIx, DeviceIx},
     linear::Movable,
     memory::Memory,
@@ -16,8 +16,8 @@ use crate::{
 };
 /// Lets those move that need not stay where they are, the largest first, until there is a place for all.
 pub(crate) fn try_by_moving(objects: &Objects, memory: &mut Memory, trial: &mut Trial, index: AllocationIx) -> bool {
-    let members = movable_in(objects, memory, trial, Pool::Memory);
-    let alignment = |index: AllocationIx| weight::alignment(objects, index, Pool::Memory);
+    let members = movable_in(objects, memory, trial, Account::Memory);
+    let alignment = |index: AllocationIx| weight::alignment(objects, index, Account::Memory);
     let movable = members.iter().map(|&(member, range)| Movable { range, alignment: alignment(member) });
     let (movable, size) = (Vec::from_iter(movable), objects[index].size);
     let alignment = alignment(index);
@@ -36,16 +36,16 @@ pub(crate) fn try_by_moving(objects: &Objects, memory: &mut Memory, trial: &mut 
     true
 }
 
-/// Lets members that may be elsewhere go there, the largest first, until there is a place in `pool` for one that may not.
-pub(crate) fn try_by_resettling(state: &mut State, trial: &mut Trial, index: AllocationIx, pool: Pool) -> bool {
+/// Lets members that may be elsewhere go there, the largest first, until there is a place in `account` for one that may not.
+pub(crate) fn try_by_resettling(state: &mut State, trial: &mut Trial, index: AllocationIx, account: Account) -> bool {
     let start = trial.mark();
-    for (member, range) in movable_members(&state.objects, &state.memory, trial, pool) {
+    for (member, range) in movable_members(&state.objects, &state.memory, trial, account) {
         let mark = trial.mark();
-        vacate(&state.objects, &mut state.memory, trial, member, range, pool);
-        let other = placement::pools_of(&state.objects, member).find(|&other| other != pool);
+        vacate(&state.objects, &mut state.memory, trial, member, range, account);
+        let other = placement::accounts_of(&state.objects, member).find(|&other| other != account);
         if !other.is_some_and(|other| placement::try_in(state, trial, member, other)) {
             placement::undo(&mut state.memory, trial, mark);
-        } else if placement::try_in(state, trial, index, pool) {
+        } else if placement::try_in(state, trial, index, account) {
             return true;
         }
     }
@@ -53,16 +53,16 @@ pub(crate) fn try_by_resettling(state: &mut State, trial: &mut Trial, index: All
     false
 }
 
-/// Members in a pool that need not stay where they are, and their ranges; the largest first.
-fn movable_members(objects: &Objects, memory: &Memory, trial: &Trial, pool: Pool) -> Vec<(AllocationIx, Extent)> {
+/// Members in an account that need not stay where they are, and their ranges; the largest first.
+fn movable_members(objects: &Objects, memory: &Memory, trial: &Trial, account: Account) -> Vec<(AllocationIx, Extent)> {
     let in_memory = |member, target: &Option<Target>| match target {
         Some(Target::Memory(range)) => Some(*range),
         Some(Target::Aperture) => None,
         None => place::memory_range(objects, member),
     };
-    let range = |(&member, target): (&AllocationIx, &Option<Target>)| match pool {
-        Pool::Memory => Some((member, in_memory(member, target)?)),
-        Pool::System => Some((member, memory.aperture.assigned(member)?)),
+    let range = |(&member, target): (&AllocationIx, &Option<Target>)| match account {
+        Account::Memory => Some((member, in_memory(member, target)?)),
+        Account::System => Some((member, memory.aperture.assigned(member)?)),
     };
     let mut movable: Vec<(AllocationIx, Extent)> = trial.members.iter().filter_map(range).collect();
     movable.retain(|&(member, _)| may_move(objects, member));
@@ -70,18 +70,18 @@ fn movable_members(objects: &Objects, memory: &Memory, trial: &Trial, pool: Pool
     movable
 }
 
-/// Members in a pool that need not stay where they are, and what else lists keep there while nothing uses it.
-fn movable_in(objects: &Objects, memory: &Memory, trial: &Trial, pool: Pool) -> Vec<(AllocationIx, Extent)> {
-    let mut movable = movable_members(objects, memory, trial, pool);
+/// Members in an account that need not stay where they are, and what else lists keep there while nothing uses it.
+fn movable_in(objects: &Objects, memory: &Memory, trial: &Trial, account: Account) -> Vec<(AllocationIx, Extent)> {
+    let mut movable = movable_members(objects, memory, trial, account);
     let still = objects.devices.iter().filter(|&(device, _)| is_still(objects, device));
     let held = still.flat_map(|(_, books)| books.holdings.iter().copied());
     let is_bystander = |&index: &AllocationIx| {
         let is_there = objects.allocations.contains(index);
         is_there && objects[index].is_held() && !trial.members.contains_key(&index)
     };
-    let range = |index: AllocationIx| match pool {
-        Pool::Memory => Some((index, place::memory_range(objects, index)?)),
-        Pool::System => Some((index, memory.aperture.assigned(index)?)),
+    let range = |index: AllocationIx| match account {
+        Account::Memory => Some((index, place::memory_range(objects, index)?)),
+        Account::System => Some((index, memory.aperture.assigned(index)?)),
     };
     let bystanders: BTreeMap<AllocationIx, Extent> = held.filter(is_bystander).filter_map(range).collect();
     movable.extend(bystanders.into_iter().filter(|&(index, _)| may_move(objects, index)));
@@ -89,20 +89,20 @@ fn movable_in(objects: &Objects, memory: &Memory, trial: &Trial, pool: Pool) -> 
     movable
 }
 
-/// A member leaves the range that it has in a pool.
+/// A member leaves the range that it has in an account.
 pub(crate) fn vacate(
     objects: &Objects,
     memory: &mut Memory,
     trial: &mut Trial,
     member: AllocationIx,
     range: Extent,
-    pool: Pool,
+    account: Account,
 ) {
-    match pool {
-        Pool::Memory => {
+    match account {
+        Account::Memory => {
             placement::free_for(memory, trial, range);
         }
-        Pool::System => {
+        Account::System => {
             memory.aperture.release(member);
             trial.done.push(Done::Unassigned { index: member, range });
             let (wanted, kept) = placement::bytes_in_system(objects, member, trial.members[&member]);
@@ -127,7 +127,7 @@ fn is_still(objects: &Objects, device: DeviceIx) -> bool {
 
 /// Assigns a range of the aperture to an allocation by giving others, which need not stay where they are, other ranges.
 pub(crate) fn assign_by_moving(objects: &Objects, memory: &mut Memory, trial: &mut Trial, index: AllocationIx) -> bool {
-    let members = movable_in(objects, memory, trial, Pool::System);
+    let members = movable_in(objects, memory, trial, Account::System);
     let movable = members.iter().map(|&(_, range)| Movable { range, alignment: PAGE_SIZE_64K });
     let (movable, size) = (Vec::from_iter(movable), objects[index].size);
     let Some(plan) = memory.aperture.plan_compaction(&movable, size) else { return false };
@@ -139,7 +139,7 @@ pub(crate) fn assign_by_moving(objects: &Objects, memory: &mut Memory, trial: &m
         if !trial.members.contains_key(&member) {
             placement::note_member(trial, member, None);
         }
-        vacate(objects, memory, trial, member, moved.range, Pool::System);
+        vacate(objects, memory, trial, member, moved.range, Account::System);
     }
     for &(member, range) in &moves {
         assign_at(memory, trial, member, range);

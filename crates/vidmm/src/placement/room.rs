@@ -2,7 +2,7 @@ use alloc::collections::BTreeSet;
 
 use crate::{
     addresses,
-    budget::pool::{PerPool, Pool},
+    budget::account::{Account, PerAccount},
     gpu_va::{Mapping, TableKey},
     id::{AllocationIx, DeviceIx, SubmissionNo},
     objects::{Objects, allocation::AllocationState, spans::SpanNo},
@@ -15,11 +15,11 @@ pub(crate) struct Needs {
     /// The CPU sees what would leave its sight.
     pub unlock: bool,
     /// What the device does not hold.
-    pub not_held: PerPool<u64>,
+    pub not_held: PerAccount<u64>,
     /// What is not where it is counted.
-    pub missing: PerPool<u64>,
+    pub missing: PerAccount<u64>,
     /// What is there, and would be evictable otherwise.
-    pub kept: PerPool<u64>,
+    pub kept: PerAccount<u64>,
 }
 
 /// Whether there is room for a device's list to be brought back.
@@ -38,15 +38,15 @@ pub(crate) fn needs(objects: &mut Objects, device: DeviceIx, items: &[(Allocatio
             continue;
         }
         allocation.state |= AllocationState::SEEN;
-        let (pool, size) = (allocation.pool(), allocation.size);
+        let (account, size) = (allocation.account(), allocation.size);
         if !allocation.is_held_by(device) {
-            needs.not_held[pool] += size;
+            needs.not_held[account] += size;
         }
         // What is elsewhere and is wanted here makes room there as any victim does.
-        if allocation.place.is_none_or(|place| place.pool() != pool) {
-            needs.missing[pool] += size;
+        if allocation.place.is_none_or(|place| place.account() != account) {
+            needs.missing[account] += size;
         } else if allocation.state.contains(AllocationState::EVICTABLE) {
-            needs.kept[pool] += size;
+            needs.kept[account] += size;
         }
     }
     items.iter().for_each(|&(index, _)| objects[index].state -= AllocationState::SEEN);
@@ -54,18 +54,18 @@ pub(crate) fn needs(objects: &mut Objects, device: DeviceIx, items: &[(Allocatio
 }
 
 pub(crate) fn has_room_for(state: &State, device: DeviceIx, position: SubmissionNo, needs: &Needs) -> bool {
-    Pool::ALL.into_iter().all(|pool| has_room_in(state, pool, device, position, needs))
+    Account::ALL.into_iter().all(|account| has_room_in(state, account, device, position, needs))
 }
 
-/// Whether all that is missing in a pool fits into what is free and what is evictable there, without what the request
+/// Whether all that is missing in an account fits into what is free and what is evictable there, without what the request
 /// itself keeps.
 ///
 /// Where it fits without a victim once the dead and the offered are gone, that is waited for while work of the device runs:
 /// copying living content out and in again costs more. When nothing runs any more, what dies may itself wait for this
 /// request.
-fn has_room_in(state: &State, pool: Pool, device: DeviceIx, position: SubmissionNo, needs: &Needs) -> bool {
-    let (missing, kept) = (needs.missing[pool], needs.kept[pool]);
-    let (available, evictable) = (state.memory.available(pool), &state.residency.evictable[pool]);
+fn has_room_in(state: &State, account: Account, device: DeviceIx, position: SubmissionNo, needs: &Needs) -> bool {
+    let (missing, kept) = (needs.missing[account], needs.kept[account]);
+    let (available, evictable) = (state.memory.available(account), &state.residency.evictable[account]);
     if missing <= available {
         return true;
     }
@@ -77,16 +77,16 @@ fn has_room_in(state: &State, pool: Pool, device: DeviceIx, position: Submission
     let worthless = evictable.worthless_bytes();
     nothing_runs
         || missing <= available + worthless
-        || missing > available + worthless + dying_bytes(&state.objects, pool, device, position)
+        || missing > available + worthless + dying_bytes(&state.objects, account, device, position)
 }
 
 /// Bytes of destroyed allocations that are held only for submissions of the device up to `position`.
-fn dying_bytes(objects: &Objects, pool: Pool, device: DeviceIx, position: SubmissionNo) -> u64 {
+fn dying_bytes(objects: &Objects, account: Account, device: DeviceIx, position: SubmissionNo) -> u64 {
     let lapsing = objects[device].lapsing.up_to(position);
     let dying = lapsing.filter(|&(last, index)| {
         let allocation = &objects[index];
         allocation.state.contains(AllocationState::DESTROYED)
-            && allocation.pool() == pool
+            && allocation.account() == account
             && allocation.entries().all(|(user, entry)| {
                 !entry.has_ungranted_span()
                     && (if user == device { entry.until() == last } else { !entry.is_holding() })
@@ -105,5 +105,5 @@ pub(crate) fn has_room_for_tables(state: &State, mapping: &Mapping) -> bool {
         .filter(unplaced)
         .map(|key| key.segment_bytes(&state.adapter))
         .sum();
-    bytes <= state.memory.placer.available() + state.residency.evictable[Pool::Memory].bytes()
+    bytes <= state.memory.placer.available() + state.residency.evictable[Account::Memory].bytes()
 }

@@ -1,7 +1,7 @@
 use alloc::{collections::BTreeSet, vec::Vec};
 
 use crate::{
-    budget::pool::Pool,
+    budget::account::Account,
     event::EvictReason,
     gpu_va::Mapping,
     id::{AllocationIx, DeviceIx, PlanNo},
@@ -50,10 +50,10 @@ impl Plans {
             missing.push(index);
         }
         // System memory first: what leaves the memory segment may then stay resident in what is left there.
-        for pool in [Pool::System, Pool::Memory] {
+        for account in [Account::System, Account::Memory] {
             for &index in &missing {
                 let allocation = &state.objects[index];
-                if allocation.place.is_none() && allocation.pool() == pool {
+                if allocation.place.is_none() && allocation.account() == account {
                     self.plan_in(state, &mut draft, index);
                 }
             }
@@ -158,7 +158,7 @@ impl Plans {
                 // The work of those that hold it may have written to it.
                 let is_held = allocation.is_held();
                 allocation.state |= if is_held { AllocationState::DIRTY } else { AllocationState::empty() };
-                let is_moved = place.pool() == allocation.pool() || !place::is_counted(&state.objects, index);
+                let is_moved = place.account() == allocation.account() || !place::is_counted(&state.objects, index);
                 let reason = if is_moved { EvictReason::Moved } else { place::reason_to_move(&state.objects, index) };
                 self.plan_out(state, &mut draft, index, reason);
             }

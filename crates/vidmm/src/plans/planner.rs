@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::{
     adapter::{Adapter, NotificationRevision},
-    budget::pool::Pool,
+    budget::account::Account,
     contract::NotifyAllocFlags,
     data::extents::Extents,
     event::{ContentSource, Event, EvictReason},
@@ -30,9 +30,9 @@ impl Plans {
     /// evictable there goes.
     pub(crate) fn plan_in(&mut self, state: &mut State, draft: &mut Draft, index: AllocationIx) {
         self.cut_before(state, draft, index);
-        let content = match state.objects[index].pool() {
-            Pool::Memory => self.plan_into_memory(state, draft, index),
-            Pool::System => {
+        let content = match state.objects[index].account() {
+            Account::Memory => self.plan_into_memory(state, draft, index),
+            Account::System => {
                 self.make_commit_room(state, draft, index);
                 self.plan_into_system(state, draft, index)
             }
@@ -136,7 +136,7 @@ impl Plans {
         }
         let number = self.stream.next_number();
         let allocation = &mut objects.allocations[index];
-        objects.processes[allocation.process].standing.usage[place.pool()] += allocation.size;
+        objects.processes[allocation.process].standing.usage[place.account()] += allocation.size;
         allocation.place = Some(place);
         allocation.state -= AllocationState::LOCK_PENDING;
         allocation.last_plan = number;
@@ -218,7 +218,7 @@ impl Plans {
         let allocation = &mut state.objects.allocations[index];
         let place = allocation.take_place().expect("what leaves a segment is in it");
         if !state.adapter.has_bug(PlantedBug::KeepUsage) {
-            state.objects.processes[allocation.process].standing.usage[place.pool()] -= allocation.size;
+            state.objects.processes[allocation.process].standing.usage[place.account()] -= allocation.size;
         }
         let has_news = !worthless && allocation.state.contains(AllocationState::DIRTY);
         let copied = has_news && matches!(place, Place::Memory(_)) && !state.adapter.has_bug(PlantedBug::SkipCopyOut);

@@ -5,7 +5,7 @@ use alloc::{collections::BTreeSet, vec::Vec};
 use crate::{
     adapter::Adapter,
     addresses,
-    budget::pool::Pool,
+    budget::account::Account,
     contract::Host,
     event::{Event, error::PageTableError},
     gpu_va::{Mapping, Table, TableKey},
@@ -25,7 +25,7 @@ impl Plans {
             let root = TableKey::root(&state.adapter);
             let placed = state.objects[process].tables.get_mut(root).address.is_some();
             let bytes = root.segment_bytes(&state.adapter);
-            if !placed && bytes > state.memory.placer.available() + state.residency.evictable[Pool::Memory].bytes() {
+            if !placed && bytes > state.memory.placer.available() + state.residency.evictable[Account::Memory].bytes() {
                 return;
             }
             state.addresses.note_root(process);

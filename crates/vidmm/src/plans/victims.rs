@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    budget::pool::Pool,
+    budget::account::Account,
     data::extents::Extents,
     event::EvictReason,
     id::AllocationIx,
@@ -18,9 +18,9 @@ impl Plans {
     /// Takes `bytes` of the memory segment, making victims until there is room.
     pub(crate) fn take(&mut self, state: &mut State, draft: &mut Draft, bytes: u64) -> Extents {
         while state.memory.placer.available() < bytes
-            || state.residency.evicts_more(&mut state.moment, &state.objects, Pool::Memory)
+            || state.residency.evicts_more(&mut state.moment, &state.objects, Account::Memory)
         {
-            let (victim, reason) = state.residency.next_victim(&state.objects, Pool::Memory);
+            let (victim, reason) = state.residency.next_victim(&state.objects, Account::Memory);
             self.plan_out(state, draft, victim, reason);
             if can_be_demoted(&state.objects, &state.memory, victim) {
                 self.demote(state, draft, victim);
@@ -48,9 +48,9 @@ impl Plans {
             }
         }
         while state.memory.commit.available() < state.objects[index].size
-            || state.residency.evicts_more(&mut state.moment, &state.objects, Pool::System)
+            || state.residency.evicts_more(&mut state.moment, &state.objects, Account::System)
         {
-            let (victim, reason) = state.residency.next_victim(&state.objects, Pool::System);
+            let (victim, reason) = state.residency.next_victim(&state.objects, Account::System);
             self.plan_out(state, draft, victim, reason);
         }
     }

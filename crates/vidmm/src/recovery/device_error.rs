@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    budget::pool::{PerPool, Pool},
+    budget::account::{Account, PerAccount},
     event::{
         Event,
         error::{DeviceErrorReason, DeviceInError},
@@ -75,7 +75,7 @@ fn drop_queued_work(state: &mut State, requests: &mut Requests, work: &mut Work,
 fn empty_list(state: &mut State, device: DeviceIx) {
     let last = state.objects[device].submitted;
     let listed = Vec::from_iter(holds::named_by_list(&state.objects, device));
-    let mut left: PerPool<u64> = PerPool::default();
+    let mut left: PerAccount<u64> = PerAccount::default();
     state.shares.withdraw_promise(&state.objects, device);
     for index in listed {
         let is_open = state.objects[index].entry(device).is_some();
@@ -83,7 +83,7 @@ fn empty_list(state: &mut State, device: DeviceIx) {
             continue;
         }
         let allocation = &mut state.objects[index];
-        left[allocation.pool()] += allocation.size;
+        left[allocation.account()] += allocation.size;
         let entry = allocation.entry_mut(device);
         entry.count = 1;
         let effect = entry.leave(last, EvictFlags::EVICT_ONLY_IF_NECESSARY, &mut state.residency.spans);
@@ -91,8 +91,8 @@ fn empty_list(state: &mut State, device: DeviceIx) {
         state.residency.apply(&mut state.moment, &mut state.objects, &mut state.memory, index, device, effect);
     }
     state.shares.renew_promise(&state.objects, device);
-    for pool in Pool::ALL.into_iter().filter(|&pool| left[pool] > 0) {
-        let bytes = state.objects[device].list[pool].now() - left[pool];
-        state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, pool, bytes);
+    for account in Account::ALL.into_iter().filter(|&account| left[account] > 0) {
+        let bytes = state.objects[device].list[account].now() - left[account];
+        state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, account, bytes);
     }
 }

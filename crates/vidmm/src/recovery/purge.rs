@@ -220,7 +220,7 @@ fn purge_allocation(state: &mut State, host: &mut dyn Host, index: AllocationIx,
     let (_, extents) = allocation.location(&state.adapter);
     let place = allocation.take_place();
     if let Some(place) = place {
-        state.objects.processes[allocation.process].standing.usage[place.pool()] -= allocation.size;
+        state.objects.processes[allocation.process].standing.usage[place.account()] -= allocation.size;
     }
     let is_news = allocation.state.contains(AllocationState::DIRTY);
     // The driver would have put it right before it left, from what the GPU knew of it.

@@ -67,15 +67,15 @@ impl Residents {
     pub(crate) fn hold(&mut self, objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
         let allocation = &mut objects.allocations[index];
         let books = &mut objects.devices[device];
-        let (pool, size) = (allocation.pool(), allocation.size);
+        let (account, size) = (allocation.account(), allocation.size);
         allocation.state -= AllocationState::SUSPENDED;
         let entry = allocation.entry_mut(device);
         if entry.replace(EntryFlags::OWED, false) {
-            books.owed[pool] -= size;
+            books.owed[account] -= size;
         }
         if !entry.replace(EntryFlags::HOLDING, true) {
             let is_noted = entry.replace(EntryFlags::IN_HOLDINGS, true);
-            books.held[pool] += size;
+            books.held[account] += size;
             books.num_held += 1;
             if !is_noted {
                 note_holding(objects, device, index);
@@ -148,7 +148,7 @@ impl Residents {
         if allocation.state.contains(AllocationState::EVICTABLE)
             && let Some(place) = &allocation.place
         {
-            self.evictable[place.pool()].remove(&mut objects.allocations, index);
+            self.evictable[place.account()].remove(&mut objects.allocations, index);
         }
     }
 
@@ -170,7 +170,7 @@ impl Residents {
             }
             self.keep(objects, index);
         }
-        self.evictable[place.pool()].push(&mut objects.allocations, index, class);
+        self.evictable[place.account()].push(&mut objects.allocations, index, class);
     }
 
     /// What the allocation is to its owner has changed by a call.
@@ -185,12 +185,12 @@ impl Residents {
 pub(crate) fn release(objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
     let allocation = &mut objects.allocations[index];
     let books = &mut objects.devices[device];
-    let (pool, size) = (allocation.pool(), allocation.size);
+    let (account, size) = (allocation.account(), allocation.size);
     let entry = allocation.entry_mut(device);
     if entry.replace(EntryFlags::OWED, false) {
-        books.owed[pool] -= size;
+        books.owed[account] -= size;
     } else if entry.replace(EntryFlags::HOLDING, false) {
-        books.held[pool] -= size;
+        books.held[account] -= size;
         books.num_held -= 1;
     }
 }

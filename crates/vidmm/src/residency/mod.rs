@@ -12,7 +12,7 @@ pub(crate) mod weight;
 use alloc::collections::{BTreeMap, VecDeque};
 
 use crate::{
-    budget::pool::PerPool,
+    budget::account::PerAccount,
     event::offer::Offer,
     id::AllocationIx,
     objects::spans::Spans,
@@ -21,7 +21,7 @@ use crate::{
 /// The pins, offers and locks of allocations, and the order of victims.
 #[derive(Default)]
 pub(crate) struct Residents {
-    pub evictable: PerPool<Evictable>,
+    pub evictable: PerAccount<Evictable>,
     /// The allocations that are offered.
     pub offers: BTreeMap<AllocationIx, Offer>,
     /// The allocations that the CPU sees.

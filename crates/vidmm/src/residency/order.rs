@@ -1,5 +1,5 @@
 use crate::{
-    budget::pool::Pool,
+    budget::account::Account,
     buggify::Unlikely,
     event::{EvictReason, offer::OfferPriority},
     id::AllocationIx,
@@ -9,13 +9,13 @@ use crate::{
 };
 impl Residents {
     /// Whether one more goes than must.
-    pub(crate) fn evicts_more(&self, moment: &mut Moment, objects: &Objects, pool: Pool) -> bool {
-        moment.makes(Unlikely::EvictMore) && self.evictable[pool].iter(&objects.allocations).next().is_some()
+    pub(crate) fn evicts_more(&self, moment: &mut Moment, objects: &Objects, account: Account) -> bool {
+        moment.makes(Unlikely::EvictMore) && self.evictable[account].iter(&objects.allocations).next().is_some()
     }
 
     /// Who goes next, in the documented order (CRE-31a).
-    pub(crate) fn next_victim(&self, objects: &Objects, pool: Pool) -> (AllocationIx, EvictReason) {
-        let victim = self.evictable[pool].iter(&objects.allocations).next();
+    pub(crate) fn next_victim(&self, objects: &Objects, account: Account) -> (AllocationIx, EvictReason) {
+        let victim = self.evictable[account].iter(&objects.allocations).next();
         let victim = victim.expect("a decision is made only when what is evictable makes enough room");
         (victim, self.reason(objects, victim, EvictReason::RoomWanted))
     }

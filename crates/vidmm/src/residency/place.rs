@@ -1,6 +1,6 @@
 use crate::{
     adapter::Adapter,
-    budget::pool::Pool,
+    budget::account::Account,
     event::EvictReason,
     gpu_va::Mapping,
     id::AllocationIx,
@@ -48,15 +48,15 @@ pub(crate) fn assign_where_shown(objects: &Objects, memory: &mut Memory, indices
 pub(crate) fn is_placed(adapter: &Adapter, objects: &Objects, memory: &Memory, index: AllocationIx) -> bool {
     let allocation = &objects[index];
     match allocation.place {
-        Some(Place::Memory(_)) => allocation.pool() == Pool::Memory,
+        Some(Place::Memory(_)) => allocation.account() == Account::Memory,
         Some(Place::System) => {
-            allocation.pool() == Pool::System && !allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY)
+            allocation.account() == Account::System && !allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY)
         }
         Some(Place::Aperture(offset)) => {
             let shown = Extent { offset: offset.bytes(), size: allocation.size };
             // Without GPU virtual addresses nothing keeps a range for what nothing holds.
             let can_be_had = || adapter.is_physical() && memory.aperture.is_unassigned(shown);
-            let is_counted_there = allocation.pool() == Pool::System;
+            let is_counted_there = allocation.account() == Account::System;
             is_counted_there && memory.aperture.assigned(index).map_or_else(can_be_had, |range| range == shown)
         }
         None => false,
@@ -66,11 +66,11 @@ pub(crate) fn is_placed(adapter: &Adapter, objects: &Objects, memory: &Memory, i
 /// Why an allocation that is resident, but not where its device's list counts it, goes there.
 pub(crate) fn reason_to_move(objects: &Objects, index: AllocationIx) -> EvictReason {
     let allocation = &objects[index];
-    match (&allocation.place, allocation.pool()) {
+    match (&allocation.place, allocation.account()) {
         _ if allocation.state.contains(AllocationState::LOCK_PENDING) => EvictReason::Locked,
-        (_, Pool::Memory) => EvictReason::Promoted,
-        (Some(Place::Memory(_)), Pool::System) => EvictReason::RoomWanted,
-        (_, Pool::System) => EvictReason::RangeWanted,
+        (_, Account::Memory) => EvictReason::Promoted,
+        (Some(Place::Memory(_)), Account::System) => EvictReason::RoomWanted,
+        (_, Account::System) => EvictReason::RangeWanted,
     }
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn memory_range(objects: &Objects, index: AllocationIx) -> Option<Ext
     }
 }
 
-/// Whether it is fixed in which pool an allocation is counted: those of device lists are, while a list names them.
+/// Whether it is fixed in which account an allocation is counted: those of device lists are, while a list names them.
 pub(crate) fn is_counted(objects: &Objects, index: AllocationIx) -> bool {
     !objects[objects[index].device].has_reference_lists()
 }

@@ -1,6 +1,6 @@
 use crate::{
     adapter::Adapter,
-    budget::pool::Pool,
+    budget::account::Account,
     contract::Host,
     data::extents::Extents,
     id::AllocationIx,
@@ -35,7 +35,7 @@ pub(crate) fn view_of(adapter: &Adapter, objects: &Objects, index: AllocationIx)
 /// Whether a locked allocation may not come in where its device's list counts it: the CPU would not see it (RES-84, U-40).
 pub(crate) fn waits_for_unlock(objects: &Objects, index: AllocationIx) -> bool {
     let allocation = &objects[index];
-    let is_hidden = allocation.pool() == Pool::Memory && !allocation.is_seen_anywhere();
+    let is_hidden = allocation.account() == Account::Memory && !allocation.is_seen_anywhere();
     // Nobody can unlock what is destroyed.
     let is_destroyed = allocation.state.contains(AllocationState::DESTROYED);
     allocation.state.contains(AllocationState::LOCKED) && is_hidden && !is_destroyed

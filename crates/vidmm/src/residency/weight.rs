@@ -9,50 +9,55 @@ use alloc::{collections::BTreeSet, vec::Vec};
 
 use crate::{
     adapter::{Adapter, patching::Wish},
-    budget::pool::{PerPool, Pool},
+    budget::account::{Account, PerAccount},
     id::{AllocationIx, DeviceIx},
     memory::Memory,
     objects::{Objects, list::ListEntry},
     residency::holds,
     units::PAGE_SIZE_64K,
 };
-/// What the ranges of an allocation must be multiples of in a pool, in bytes.
-pub(crate) fn alignment(objects: &Objects, index: AllocationIx, pool: Pool) -> u64 {
-    match pool {
-        Pool::Memory => {
+/// What the ranges of an allocation must be multiples of in an account, in bytes.
+pub(crate) fn alignment(objects: &Objects, index: AllocationIx, account: Account) -> u64 {
+    match account {
+        Account::Memory => {
             let known = objects.patched.get(&index);
             known.map_or(Wish::default().alignment, |known| known.wish.alignment)
         }
-        Pool::System => PAGE_SIZE_64K,
+        Account::System => PAGE_SIZE_64K,
     }
 }
 
-/// What an allocation weighs in a pool, in bytes: with GPU virtual addresses its size.
-pub(crate) fn weight(adapter: &Adapter, objects: &Objects, index: AllocationIx, pool: Pool) -> u64 {
-    let alignment = if adapter.is_physical() { alignment(objects, index, pool) } else { 1 };
+/// What an allocation weighs in an account, in bytes: with GPU virtual addresses its size.
+pub(crate) fn weight(adapter: &Adapter, objects: &Objects, index: AllocationIx, account: Account) -> u64 {
+    let alignment = if adapter.is_physical() { alignment(objects, index, account) } else { 1 };
     objects[index].size.next_multiple_of(alignment)
 }
 
-/// The size of the segment that a pool's allocations have ranges of, in bytes.
-fn range_capacity(memory: &Memory, pool: Pool) -> u64 {
-    match pool {
-        Pool::Memory => memory.placer.size(),
-        Pool::System => memory.aperture.size(),
+/// The size of the segment that an account's allocations have ranges of, in bytes.
+fn range_capacity(memory: &Memory, account: Account) -> u64 {
+    match account {
+        Account::Memory => memory.placer.size(),
+        Account::System => memory.aperture.size(),
     }
 }
 
 /// What may still join a device's list, in bytes of weight. Below 0 is nothing.
-pub(crate) fn packing_room(adapter: &Adapter, objects: &Objects, memory: &Memory, device: DeviceIx) -> PerPool<i128> {
+pub(crate) fn packing_room(
+    adapter: &Adapter,
+    objects: &Objects,
+    memory: &Memory,
+    device: DeviceIx,
+) -> PerAccount<i128> {
     if !adapter.is_physical() {
-        return PerPool::new(i128::MAX, i128::MAX);
+        return PerAccount::new(i128::MAX, i128::MAX);
     }
     let listed = on_list(objects, device, |entry| entry.count > 0);
     let weights = weights(adapter, objects, listed);
-    PerPool::new(Pool::Memory, Pool::System)
-        .map(|pool| i128::from(range_capacity(memory, pool)) - i128::from(weights[pool]))
+    PerAccount::new(Account::Memory, Account::System)
+        .map(|account| i128::from(range_capacity(memory, account)) - i128::from(weights[account]))
 }
 
-/// Whether a device's list still fits together when these of its allocations are in the other pool.
+/// Whether a device's list still fits together when these of its allocations are in the other account.
 pub(crate) fn packs_if_moved(
     adapter: &Adapter,
     objects: &Objects,
@@ -65,13 +70,13 @@ pub(crate) fn packs_if_moved(
     }
     let mut room = packing_room(adapter, objects, memory, device);
     for &index in moved {
-        let from = objects[index].pool();
-        for pool in Pool::ALL {
-            let weight = i128::from(weight(adapter, objects, index, pool));
-            room[pool] += if pool == from { weight } else { -weight };
+        let from = objects[index].account();
+        for account in Account::ALL {
+            let weight = i128::from(weight(adapter, objects, index, account));
+            room[account] += if account == from { weight } else { -weight };
         }
     }
-    Pool::ALL.into_iter().all(|pool| room[pool] >= 0)
+    Account::ALL.into_iter().all(|account| room[account] >= 0)
 }
 
 /// Whether what a device holds, or is to hold again, fits together with `joining`, if nothing else is there.
@@ -88,14 +93,14 @@ pub(crate) fn packs_with(
     let mut all = on_list(objects, device, |entry| entry.is_holding() || entry.is_owed());
     all.extend(joining);
     let weights = weights(adapter, objects, all);
-    Pool::ALL.into_iter().all(|pool| weights[pool] <= range_capacity(memory, pool))
+    Account::ALL.into_iter().all(|account| weights[account] <= range_capacity(memory, account))
 }
 
-fn weights(adapter: &Adapter, objects: &Objects, allocations: BTreeSet<AllocationIx>) -> PerPool<u64> {
-    let mut weights: PerPool<u64> = PerPool::default();
+fn weights(adapter: &Adapter, objects: &Objects, allocations: BTreeSet<AllocationIx>) -> PerAccount<u64> {
+    let mut weights: PerAccount<u64> = PerAccount::default();
     for index in allocations {
-        let pool = objects[index].pool();
-        weights[pool] += weight(adapter, objects, index, pool);
+        let account = objects[index].account();
+        weights[account] += weight(adapter, objects, index, account);
     }
     weights
 }
@@ -111,17 +116,18 @@ pub(crate) fn on_list(
 }
 
 /// Allocations in the order in which their ranges lie one behind the other, and waste nothing but what their weights say.
-pub(crate) fn sort_for_packing(objects: &Objects, allocations: &mut [AllocationIx], pool: Pool) {
+pub(crate) fn sort_for_packing(objects: &Objects, allocations: &mut [AllocationIx], account: Account) {
     allocations.sort_unstable_by_key(|&index| {
-        let (alignment, size) = (alignment(objects, index, pool), objects[index].size);
+        let (alignment, size) = (alignment(objects, index, account), objects[index].size);
         (core::cmp::Reverse((alignment, size)), index)
     });
 }
 
 /// Devices with device lists whose lists weigh more than fits, for the audit.
 pub(crate) fn overweight(adapter: &Adapter, objects: &Objects, memory: &Memory) -> Vec<DeviceIx> {
-    let is_over =
-        |index: &DeviceIx| Pool::ALL.into_iter().any(|pool| packing_room(adapter, objects, memory, *index)[pool] < 0);
+    let is_over = |index: &DeviceIx| {
+        Account::ALL.into_iter().any(|account| packing_room(adapter, objects, memory, *index)[account] < 0)
+    };
     let devices = objects.devices.iter().filter(|(_, books)| !books.has_reference_lists());
     devices.map(|(index, _)| index).filter(is_over).collect()
 }

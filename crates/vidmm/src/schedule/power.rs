@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    budget::pool::Pool,
+    budget::account::Account,
     event::{Event, EvictReason},
     gpu_va::TableKey,
     id::{AllocationIx, ProcessIx},
@@ -22,8 +22,8 @@ impl Schedule {
         if !state.objects.devices.iter().all(|(_, device)| device.is_suspended()) {
             return;
         }
-        let resident = |pool| Vec::from_iter(state.residency.evictable[pool].iter(&state.objects.allocations));
-        let resident: Vec<AllocationIx> = Pool::ALL.into_iter().flat_map(resident).collect();
+        let resident = |account| Vec::from_iter(state.residency.evictable[account].iter(&state.objects.allocations));
+        let resident: Vec<AllocationIx> = Account::ALL.into_iter().flat_map(resident).collect();
         if resident.is_empty() {
             return self.lose_power(state, plans);
         }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::{
-    budget::pool::{PerPool, Pool},
+    budget::account::{Account, PerAccount},
     event::SuspendReason,
     id::{AllocationIx, DeviceIx},
     objects::{allocation::AllocationState, list::ListEntry, turn::CALM},
@@ -42,32 +42,32 @@ impl Schedule {
     /// first, as there is room; if `may_be_demoted`, the rest elsewhere. Changes nothing if that is no better.
     pub(crate) fn place_anew(&mut self, state: &mut State, device: DeviceIx, may_be_demoted: bool) {
         let books = &state.objects[device];
-        let remembers = Pool::ALL.into_iter().any(|pool| books.list[pool].remembers());
+        let remembers = Account::ALL.into_iter().any(|account| books.list[account].remembers());
         if remembers || books.granted < books.requests.len() {
             return;
         }
-        let mut movable: Vec<(AllocationIx, [Option<Pool>; 2])> =
+        let mut movable: Vec<(AllocationIx, [Option<Account>; 2])> =
             list::movable(&state.adapter, &state.objects, device).collect();
         if movable.is_empty() {
             return;
         }
         movable.sort_by_key(|&(index, _)| Reverse(state.objects[index].priority));
-        let mut left = PerPool::new(Pool::Memory, Pool::System).map(|pool| {
-            let moving = movable.iter().filter(|&&(index, _)| state.objects[index].pool() == pool);
+        let mut left = PerAccount::new(Account::Memory, Account::System).map(|account| {
+            let moving = movable.iter().filter(|&&(index, _)| state.objects[index].account() == account);
             let moving: u64 = moving.map(|&(index, _)| state.objects[index].size).sum();
-            let fixed = books.list[pool].now() - moving;
-            state.shares.not_promised_to_others(&state.objects, &state.memory, device, pool).saturating_sub(fixed)
+            let fixed = books.list[account].now() - moving;
+            state.shares.not_promised_to_others(&state.objects, &state.memory, device, account).saturating_sub(fixed)
         });
         let mut to_toggle = Vec::new();
         let mut is_demoted = false;
         for (index, [prefers, other]) in movable {
             let allocation = &state.objects[index];
-            let fits = |pool: &Pool| allocation.size <= left[*pool];
+            let fits = |account: &Account| allocation.size <= left[*account];
             let other = other.filter(fits).filter(|_| may_be_demoted);
-            let Some(pool) = prefers.filter(fits).or(other) else { return };
-            is_demoted |= Some(pool) != prefers;
-            left[pool] -= allocation.size;
-            if pool != allocation.pool() {
+            let Some(account) = prefers.filter(fits).or(other) else { return };
+            is_demoted |= Some(account) != prefers;
+            left[account] -= allocation.size;
+            if account != allocation.account() {
                 to_toggle.push(index);
             }
         }
@@ -77,20 +77,20 @@ impl Schedule {
         }
         for index in to_toggle {
             let allocation = &mut state.objects[index];
-            let (from, size) = (allocation.pool(), allocation.size);
+            let (from, size) = (allocation.account(), allocation.size);
             allocation.state.toggle(AllocationState::LISTED_IN_SYSTEM);
-            let to = state.objects[index].pool();
+            let to = state.objects[index].account();
             if state.objects[index].entry(device).is_some_and(ListEntry::is_owed) {
                 state.objects[device].owed[from] -= size;
                 state.objects[device].owed[to] += size;
             }
-            for (pool, bytes) in [
+            for (account, bytes) in [
                 (from, state.objects[device].list[from].now() - size),
                 (to, state.objects[device].list[to].now() + size),
             ] {
-                state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, pool, bytes);
+                state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, account, bytes);
                 // Work that is queued finds it in its new place too, so no earlier weight counts.
-                state.shares.account(&mut state.objects, device, pool, |books| books.list[pool].recount());
+                state.shares.change_promise(&mut state.objects, device, account, |books| books.list[account].recount());
             }
         }
         if is_demoted {

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    budget::pool::Pool,
+    budget::account::Account,
     event::{Event, trim::TrimFlags},
     id::{DeviceIx, ProcessIx},
     memory::Memory,
@@ -14,33 +14,33 @@ use crate::{
     state::State,
     units::Nanoseconds,
 };
-/// Above this share of a pool on lists periodic trims come at the larger interval: 70 %.
+/// Above this share of an account on lists periodic trims come at the larger interval: 70 %.
 const BUSY_PERCENT: u64 = 70;
 
 impl Schedule {
     /// Whether anybody may be told anything: memory is short, somebody listens, or a period runs.
     pub(crate) fn may_ask_to_trim(&self, shares: &Shares) -> bool {
-        let is_pressed = |pool| shares.pools[pool].is_pressed();
-        Pool::ALL.into_iter().any(is_pressed) || shares.has_listeners() || !self.periods.is_empty()
+        let is_pressed = |account| shares.accounts[account].is_pressed();
+        Account::ALL.into_iter().any(is_pressed) || shares.has_listeners() || !self.periods.is_empty()
     }
 
     /// Asks those to trim who are above their budget, tells those their budget who listen, and lets periods end.
     pub(crate) fn ask_to_trim(&mut self, state: &mut State) {
-        for pool in Pool::ALL {
-            self.trim_to_budget(state, pool);
-            tell_budgets(state, pool);
+        for account in Account::ALL {
+            self.trim_to_budget(state, account);
+            tell_budgets(state, account);
         }
         self.end_periods(state);
     }
 
     /// A process above its budget is asked when it comes to that, when its budget has moved by more than 5 %, and again after
     /// each minimum interval (RES-44).
-    fn trim_to_budget(&self, state: &mut State, pool: Pool) {
-        if !state.shares.pools[pool].is_pressed() {
+    fn trim_to_budget(&self, state: &mut State, account: Account) {
+        if !state.shares.accounts[account].is_pressed() {
             return;
         }
-        for process in Vec::from_iter(state.shares.pools[pool].over_budget()) {
-            let moved = publish_budget(state, process, pool);
+        for process in Vec::from_iter(state.shares.accounts[account].over_budget()) {
+            let moved = publish_budget(state, process, account);
             for device in Vec::from_iter(state.objects[process].devices.iter().copied()) {
                 let books = &state.objects[device];
                 if books.notifications.is_empty() || books.error.is_some() {
@@ -84,10 +84,10 @@ impl Schedule {
     }
 
     fn period(&self, memory: &Memory, shares: &Shares) -> Nanoseconds {
-        let is_pressed = Pool::ALL.into_iter().any(|pool| shares.pools[pool].is_pressed());
-        let is_busy = Pool::ALL.into_iter().any(|pool| {
-            let listed = u128::from(shares.pools[pool].demand_total());
-            listed * 100 > u128::from(memory.list_capacity(pool)) * u128::from(BUSY_PERCENT)
+        let is_pressed = Account::ALL.into_iter().any(|account| shares.accounts[account].is_pressed());
+        let is_busy = Account::ALL.into_iter().any(|account| {
+            let listed = u128::from(shares.accounts[account].demand_total());
+            listed * 100 > u128::from(memory.list_capacity(account)) * u128::from(BUSY_PERCENT)
         });
         match (is_pressed, is_busy) {
             (true, _) => self.trim_intervals.min,
@@ -119,13 +119,13 @@ impl Schedule {
 }
 
 /// Tells a process its budget, if it listens or is above it, and the last that it was told does not stand any more.
-fn publish_budget(state: &mut State, process: ProcessIx, pool: Pool) -> bool {
-    let Some(group) = state.adapter.group_of(pool) else { return false };
-    let Some(mut budget) = state.shares.pools[pool].publish(process) else { return false };
+fn publish_budget(state: &mut State, process: ProcessIx, account: Account) -> bool {
+    let Some(group) = state.adapter.group_of(account) else { return false };
+    let Some(mut budget) = state.shares.accounts[account].publish(process) else { return false };
     if state.adapter.has_bug(PlantedBug::TellWrongBudget) {
         budget /= 2;
     }
-    let requested = state.shares.pools[pool].get(process).demand;
+    let requested = state.shares.accounts[account].get(process).demand;
     let id = state.objects.processes.id(process);
     state.moment.record(|| Event::BudgetChanged { process: id, group, budget, requested });
     if state.objects[process].standing.listens {
@@ -136,11 +136,11 @@ fn publish_budget(state: &mut State, process: ProcessIx, pool: Pool) -> bool {
 
 /// Tells those their budgets who listen.
 pub(crate) fn tell_all_budgets(state: &mut State) {
-    Pool::ALL.into_iter().for_each(|pool| tell_budgets(state, pool));
+    Account::ALL.into_iter().for_each(|account| tell_budgets(state, account));
 }
 
-fn tell_budgets(state: &mut State, pool: Pool) {
+fn tell_budgets(state: &mut State, account: Account) {
     for process in Vec::from_iter(state.shares.listeners()) {
-        publish_budget(state, process, pool);
+        publish_budget(state, process, account);
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     adapter::Adapter,
     budget::{
         PriorityBand,
-        pool::{PerPool, Pool},
+        account::{Account, PerAccount},
     },
     event::{Event, ResumeReason, SuspendReason},
     id::{DeviceIx, PlanNo},
@@ -35,18 +35,18 @@ use crate::{
     work::Work,
 };
 /// The device's list weighs more from now on. If it has no room beside those that are active now, it waits for its turn.
-pub(crate) fn add_to_list(state: &mut State, work: &Work, device: DeviceIx, added: PerPool<u64>) {
-    let has_room = Pool::ALL.into_iter().all(|pool| {
+pub(crate) fn add_to_list(state: &mut State, work: &Work, device: DeviceIx, added: PerAccount<u64>) {
+    let has_room = Account::ALL.into_iter().all(|account| {
         let books = &state.objects[device];
-        let needed = books.needed(pool).max(books.list[pool].now() + added[pool]);
-        needed <= state.shares.not_promised_to_others(&state.objects, &state.memory, device, pool)
+        let needed = books.needed(account).max(books.list[account].now() + added[account]);
+        needed <= state.shares.not_promised_to_others(&state.objects, &state.memory, device, account)
     });
     if !has_room || !lists_may_run(&state.adapter, &state.objects, work) {
         stop(state, device, SuspendReason::WaitsForRoom, None, false);
     }
-    for pool in Pool::ALL.into_iter().filter(|&pool| added[pool] > 0) {
-        let weight = state.objects[device].list[pool].now() + added[pool];
-        state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, pool, weight);
+    for account in Account::ALL.into_iter().filter(|&account| added[account] > 0) {
+        let weight = state.objects[device].list[account].now() + added[account];
+        state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, account, weight);
     }
 }
 
@@ -84,11 +84,11 @@ pub(crate) fn note_no_place(state: &mut State, device: DeviceIx) {
 
 /// Whether anything is promised to a device list.
 pub(crate) fn lists_are_promised(objects: &Objects) -> bool {
-    let is_promised = |pool| {
+    let is_promised = |account| {
         let of_lists = objects.devices.iter().filter(|(_, books)| !books.has_reference_lists());
-        of_lists.into_iter().any(|(_, books)| books.promised(pool) > 0)
+        of_lists.into_iter().any(|(_, books)| books.promised(account) > 0)
     };
-    Pool::ALL.into_iter().any(is_promised)
+    Account::ALL.into_iter().any(is_promised)
 }
 
 /// Whether devices with device lists may have turns: not while a DMA buffer is amid being cut, or is about to be, which takes
@@ -119,20 +119,22 @@ fn settle_takers(state: &mut State, work: &Work) {
 
 /// What must be there for a device that waits for its turn: what it is promised then; or all, if it finds no place beside
 /// what others hold.
-fn room_needed(state: &mut State, device: DeviceIx) -> PerPool<u64> {
-    let pools = PerPool::new(Pool::Memory, Pool::System);
+fn room_needed(state: &mut State, device: DeviceIx) -> PerAccount<u64> {
+    let accounts = PerAccount::new(Account::Memory, Account::System);
     let books = &state.objects[device];
-    let needed = pools.map(|pool| books.needed(pool));
+    let needed = accounts.map(|account| books.needed(account));
     if !state.adapter.is_physical() {
         return needed;
     }
-    let fits = |pool| needed[pool] <= state.shares.not_promised_to_others(&state.objects, &state.memory, device, pool);
+    let fits = |account| {
+        needed[account] <= state.shares.not_promised_to_others(&state.objects, &state.memory, device, account)
+    };
     let is_apart = match books.has_reference_lists() {
         true => books.turn.takes_all,
-        false => Pool::ALL.into_iter().all(fits) && !list::would_be_placed(state, device),
+        false => Account::ALL.into_iter().all(fits) && !list::would_be_placed(state, device),
     };
     state.objects[device].turn.takes_all = is_apart;
-    if is_apart { pools.map(|pool| state.memory.list_capacity(pool)) } else { needed }
+    if is_apart { accounts.map(|account| state.memory.list_capacity(account)) } else { needed }
 }
 
 /// What may be asked of a device that is to yield.
@@ -154,7 +156,7 @@ impl Schedule {
         }
         suspend_drained(state, work);
         // Whoever comes later in the order, also one who is about to yield, leaves the room that is made for those before it.
-        let mut spoken_for = PerPool::default();
+        let mut spoken_for = PerAccount::default();
         for device in waiting(state, work) {
             let needed = self.place_for_turn(state, device);
             let has_room = has_room(state, device, needed, &spoken_for);
@@ -164,7 +166,7 @@ impl Schedule {
             if !state.objects[device].is_active()
                 && (has_room || self.make_way(state, work, device, needed, &spoken_for))
             {
-                Pool::ALL.into_iter().for_each(|pool| spoken_for[pool] += needed[pool]);
+                Account::ALL.into_iter().for_each(|account| spoken_for[account] += needed[account]);
             }
         }
         suspend_drained(state, work);
@@ -193,7 +195,7 @@ impl Schedule {
     }
 
     /// What a device that waits needs for its turn. Where it may, what could be in system memory is placed anew for it.
-    fn place_for_turn(&mut self, state: &mut State, device: DeviceIx) -> PerPool<u64> {
+    fn place_for_turn(&mut self, state: &mut State, device: DeviceIx) -> PerAccount<u64> {
         let process = state.objects[device].process;
         let waited = state.objects[device].turn.waits_since.map_or(0, |since| state.moment.now() - since);
         let may_be_demoted = state.shares.is_over_budget(process) || waited >= STARVATION;
@@ -209,27 +211,29 @@ impl Schedule {
         state: &mut State,
         work: &Work,
         device: DeviceIx,
-        needed: PerPool<u64>,
-        spoken_for: &PerPool<u64>,
+        needed: PerAccount<u64>,
+        spoken_for: &PerAccount<u64>,
     ) -> bool {
-        let missing = |pool: Pool| {
-            let beside = state.shares.not_promised_to_others(&state.objects, &state.memory, device, pool);
-            needed[pool].saturating_add(spoken_for[pool]).saturating_sub(beside)
+        let missing = |account: Account| {
+            let beside = state.shares.not_promised_to_others(&state.objects, &state.memory, device, account);
+            needed[account].saturating_add(spoken_for[account]).saturating_sub(beside)
         };
-        let mut missing = PerPool::new(missing(Pool::Memory), missing(Pool::System));
+        let mut missing = PerAccount::new(missing(Account::Memory), missing(Account::System));
         let mut asked = Vec::new();
         let mut when = None;
         for (other, reason) in self.who_may_yield(state, work, device, &mut when) {
-            if Pool::ALL.into_iter().all(|pool| missing[pool] == 0) {
+            if Account::ALL.into_iter().all(|account| missing[account] == 0) {
                 break;
             }
-            let held = |pool| state.objects[other].promised(pool);
-            if Pool::ALL.into_iter().any(|pool| missing[pool] > 0 && held(pool) > 0) {
-                Pool::ALL.into_iter().for_each(|pool| missing[pool] = missing[pool].saturating_sub(held(pool)));
+            let held = |account| state.objects[other].promised(account);
+            if Account::ALL.into_iter().any(|account| missing[account] > 0 && held(account) > 0) {
+                Account::ALL
+                    .into_iter()
+                    .for_each(|account| missing[account] = missing[account].saturating_sub(held(account)));
                 asked.push((other, reason));
             }
         }
-        let is_made = Pool::ALL.into_iter().all(|pool| missing[pool] == 0);
+        let is_made = Account::ALL.into_iter().all(|account| missing[account] == 0);
         if is_made {
             for (other, reason) in asked {
                 self.turns.last_yield = state.moment.now();
@@ -252,7 +256,7 @@ impl Schedule {
         let mut candidates = Vec::new();
         for (index, books) in state.objects.devices.iter() {
             let other = index;
-            let holds_nothing = Pool::ALL.into_iter().all(|pool| books.promised(pool) == 0);
+            let holds_nothing = Account::ALL.into_iter().all(|account| books.promised(account) == 0);
             if other == wanting || holds_nothing || books.is_suspended() {
                 continue;
             }
@@ -311,9 +315,9 @@ impl Schedule {
         let is_needed = state.objects[wanting].turn.takes_all;
         let is_foreground = process.standing.band != PriorityBand::Normal;
         let is_blocked = is_idle && books.has_undispatched();
-        let is_reserved = Pool::ALL.into_iter().all(|pool| {
-            let share = state.shares.pools[pool].get(books.process);
-            share.demand.max(books.promised(pool)) <= share.reservation
+        let is_reserved = Account::ALL.into_iter().all(|account| {
+            let share = state.shares.accounts[account].get(books.process);
+            share.demand.max(books.promised(account)) <= share.reservation
         });
         if (is_foreground || is_reserved) && !is_blocked && !is_needed {
             return Yield::Never;
@@ -418,10 +422,10 @@ fn wants_turn(adapter: &Adapter, objects: &Objects, work: &Work, device: DeviceI
 }
 
 /// Whether what the device needs fits beside what others are promised and `spoken_for`.
-pub(crate) fn has_room(state: &State, device: DeviceIx, needed: PerPool<u64>, spoken_for: &PerPool<u64>) -> bool {
-    Pool::ALL.into_iter().all(|pool| {
-        needed[pool].saturating_add(spoken_for[pool])
-            <= state.shares.not_promised_to_others(&state.objects, &state.memory, device, pool)
+pub(crate) fn has_room(state: &State, device: DeviceIx, needed: PerAccount<u64>, spoken_for: &PerAccount<u64>) -> bool {
+    Account::ALL.into_iter().all(|account| {
+        needed[account].saturating_add(spoken_for[account])
+            <= state.shares.not_promised_to_others(&state.objects, &state.memory, device, account)
     })
 }
 
@@ -489,8 +493,8 @@ fn release_all(state: &mut State, device: DeviceIx) {
         holds::release(&mut state.objects, index, device);
         let allocation = &mut state.objects[index];
         allocation.entry_mut(device).is |= EntryFlags::OWED;
-        let (pool, size) = (allocation.pool(), allocation.size);
-        state.objects[device].owed[pool] += size;
+        let (account, size) = (allocation.account(), allocation.size);
+        state.objects[device].owed[account] += size;
         // Its work may have written, and may write again.
         let mut allocation_state = AllocationState::DIRTY | AllocationState::SUSPENDED;
         let is_to_be_seen = state.objects[index].state.contains(AllocationState::LOCK_PENDING);
@@ -513,11 +517,11 @@ fn bring_back_list(state: &mut State, plans: &mut Plans, device: DeviceIx) -> Op
 
 /// Whether the device's list fits with room to spare.
 fn has_calm_room(state: &State, device: DeviceIx) -> bool {
-    Pool::ALL.into_iter().all(|pool| {
-        let spare = state.memory.list_capacity(pool) / CALM_SHARE;
-        let needed = state.objects[device].needed(pool);
+    Account::ALL.into_iter().all(|account| {
+        let spare = state.memory.list_capacity(account) / CALM_SHARE;
+        let needed = state.objects[device].needed(account);
         needed == 0
             || needed.saturating_add(spare)
-                <= state.shares.not_promised_to_others(&state.objects, &state.memory, device, pool)
+                <= state.shares.not_promised_to_others(&state.objects, &state.memory, device, account)
     })
 }

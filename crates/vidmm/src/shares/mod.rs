@@ -2,8 +2,8 @@
 
 use crate::{
     budget::{
-        PoolShares,
-        pool::{PerPool, Pool},
+        AccountShares,
+        account::{Account, PerAccount},
     },
     data::ordered_set::OrderedSet,
     id::{DeviceIx, ProcessIx},
@@ -13,10 +13,10 @@ use crate::{
 };
 /// The budgets of processes and the promises to devices.
 pub(crate) struct Shares {
-    /// How processes share each pool.
-    pub pools: PerPool<PoolShares>,
+    /// How processes share each account.
+    pub accounts: PerAccount<AccountShares>,
     /// The sum over all devices of [`Device::promised`].
-    promised_bytes: PerPool<u64>,
+    promised_bytes: PerAccount<u64>,
     /// Processes that want to be told their budgets.
     listeners: OrderedSet<ProcessIx>,
     /// Devices that are not active.
@@ -24,11 +24,11 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Processes share each pool; no device is promised anything yet.
-    pub(crate) fn new(pools: PerPool<PoolShares>) -> Self {
+    /// Processes share each account; no device is promised anything yet.
+    pub(crate) fn new(accounts: PerAccount<AccountShares>) -> Self {
         Self {
-            pools,
-            promised_bytes: PerPool::default(),
+            accounts,
+            promised_bytes: PerAccount::default(),
             listeners: OrderedSet::default(),
             stopped: OrderedSet::default(),
         }
@@ -38,28 +38,28 @@ impl Shares {
     /// may ask what devices are promised.
     pub(crate) fn withdraw_promise(&mut self, objects: &Objects, device: DeviceIx) {
         let books = &objects[device];
-        Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] -= books.promised(pool));
+        Account::ALL.into_iter().for_each(|account| self.promised_bytes[account] -= books.promised(account));
     }
 
     /// Promises the device what it holds and lists now.
     pub(crate) fn renew_promise(&mut self, objects: &Objects, device: DeviceIx) {
         let books = &objects[device];
-        Pool::ALL.into_iter().for_each(|pool| self.promised_bytes[pool] += books.promised(pool));
+        Account::ALL.into_iter().for_each(|account| self.promised_bytes[account] += books.promised(account));
     }
 
     pub(crate) fn others_are_promised(&self, objects: &Objects, device: DeviceIx) -> bool {
         let books = &objects[device];
-        Pool::ALL.into_iter().any(|pool| self.promised_bytes[pool] > books.promised(pool))
+        Account::ALL.into_iter().any(|account| self.promised_bytes[account] > books.promised(account))
     }
 
     /// What the process's lists name above its budgets, in bytes; 0 without pressure (RES-23).
     pub(crate) fn num_bytes_to_trim(&self, process: ProcessIx) -> u64 {
-        let over = |pool| {
-            let pool_shares = &self.pools[pool];
-            let over = || pool_shares.get(process).demand.saturating_sub(pool_shares.budget(process));
-            if pool_shares.is_pressed() { over() } else { 0 }
+        let over = |account| {
+            let account_shares = &self.accounts[account];
+            let over = || account_shares.get(process).demand.saturating_sub(account_shares.budget(process));
+            if account_shares.is_pressed() { over() } else { 0 }
         };
-        over(Pool::Memory) + over(Pool::System)
+        over(Account::Memory) + over(Account::System)
     }
 
     /// Whether the process is above a budget that is imposed.
@@ -94,9 +94,9 @@ impl Shares {
         self.stopped.remove(&device);
     }
 
-    /// Bytes of a pool that are promised to devices.
-    pub(crate) fn promised_bytes(&self, pool: Pool) -> u64 {
-        self.promised_bytes[pool]
+    /// Bytes of an account that are promised to devices.
+    pub(crate) fn promised_bytes(&self, account: Account) -> u64 {
+        self.promised_bytes[account]
     }
 
     /// A process wants to be told its budgets, or does not any more.
@@ -120,27 +120,27 @@ impl Shares {
     /// A process is gone.
     pub(crate) fn forget_process(&mut self, process: ProcessIx) {
         self.listeners.remove(&process);
-        Pool::ALL.into_iter().for_each(|pool| self.pools[pool].remove(process));
+        Account::ALL.into_iter().for_each(|account| self.accounts[account].remove(process));
     }
 
-    /// Bytes of a pool that are promised to nobody but the device.
+    /// Bytes of an account that are promised to nobody but the device.
     pub(crate) fn not_promised_to_others(
         &self,
         objects: &Objects,
         memory: &Memory,
         device: DeviceIx,
-        pool: Pool,
+        account: Account,
     ) -> u64 {
-        let others = self.promised_bytes[pool] - objects[device].promised(pool);
-        memory.list_capacity(pool) - others
+        let others = self.promised_bytes[account] - objects[device].promised(account);
+        memory.list_capacity(account) - others
     }
 
     /// Bytes of the memory segment that can be pinned for page tables, so that every list still fits: those of active devices
     /// together, every other alone.
     pub(crate) fn not_promised(&self, objects: &Objects, memory: &Memory) -> u64 {
-        let capacity = memory.list_capacity(Pool::Memory);
-        let stopped = self.stopped.iter().map(|&device| objects[device].needed(Pool::Memory));
-        capacity - stopped.max().unwrap_or(0).max(self.promised_bytes[Pool::Memory]).min(capacity)
+        let capacity = memory.list_capacity(Account::Memory);
+        let stopped = self.stopped.iter().map(|&device| objects[device].needed(Account::Memory));
+        capacity - stopped.max().unwrap_or(0).max(self.promised_bytes[Account::Memory]).min(capacity)
     }
 
     /// Page tables take `bytes` more of the memory segment.
@@ -157,22 +157,22 @@ impl Shares {
 
     /// Processes share what page tables leave of the memory segment.
     pub(crate) fn set_capacity(&mut self, memory: &Memory) {
-        self.pools[Pool::Memory].set_capacity(memory.list_capacity(Pool::Memory));
+        self.accounts[Account::Memory].set_capacity(memory.list_capacity(Account::Memory));
     }
 
-    /// The device's list weighs `bytes` in a pool from now on.
+    /// The device's list weighs `bytes` in an account from now on.
     pub(crate) fn set_list_bytes(
         &mut self,
         moment: &mut Moment,
         objects: &mut Objects,
         device: DeviceIx,
-        pool: Pool,
+        account: Account,
         bytes: u64,
     ) {
-        self.change_list(moment, objects, device, pool, |books| {
+        self.change_list(moment, objects, device, account, |books| {
             let (retired, granted) = (books.retired(), books.granted_request());
-            books.list[pool].set(bytes, books.submitted, books.last_request);
-            books.list[pool].forget(retired, granted);
+            books.list[account].set(bytes, books.submitted, books.last_request);
+            books.list[account].forget(retired, granted);
         });
     }
 
@@ -182,10 +182,10 @@ impl Shares {
         moment: &mut Moment,
         objects: &mut Objects,
         device: DeviceIx,
-        pool: Pool,
+        account: Account,
         bytes: u64,
     ) {
-        self.change_list(moment, objects, device, pool, |books| books.list[pool].lighten(bytes));
+        self.change_list(moment, objects, device, account, |books| books.list[account].lighten(bytes));
     }
 
     fn change_list(
@@ -193,51 +193,59 @@ impl Shares {
         moment: &mut Moment,
         objects: &mut Objects,
         device: DeviceIx,
-        pool: Pool,
+        account: Account,
         change: impl FnOnce(&mut Device),
     ) {
-        let before = objects[device].list[pool].now();
-        self.account(objects, device, pool, change);
-        let bytes = objects[device].list[pool].now();
+        let before = objects[device].list[account].now();
+        self.change_promise(objects, device, account, change);
+        let bytes = objects[device].list[account].now();
         let process = objects[device].process;
-        let demand = self.pools[pool].get(process).demand;
-        self.pools[pool].set_demand(process, demand - before + bytes);
+        let demand = self.accounts[account].get(process).demand;
+        self.accounts[account].set_demand(process, demand - before + bytes);
         // Whoever is above its budget, and whoever listens, is to hear of it.
-        moment.stir_if(self.pools[pool].is_pressed() || !self.listeners.is_empty());
+        moment.stir_if(self.accounts[account].is_pressed() || !self.listeners.is_empty());
     }
 
     /// Forgets what the device's list weighed for what is no longer outstanding: others may have the room.
     pub(crate) fn settle_list(&mut self, objects: &mut Objects, device: DeviceIx) {
-        for pool in Pool::ALL {
-            if objects[device].list[pool].remembers() {
-                self.account(objects, device, pool, |books| {
+        for account in Account::ALL {
+            if objects[device].list[account].remembers() {
+                self.change_promise(objects, device, account, |books| {
                     let (retired, granted) = (books.retired(), books.granted_request());
-                    books.list[pool].forget(retired, granted);
+                    books.list[account].forget(retired, granted);
                 });
             }
         }
     }
 
-    /// Changes what a device is promised in a pool.
-    pub(crate) fn account(
+    /// Changes what a device is promised in an account.
+    pub(crate) fn change_promise(
         &mut self,
         objects: &mut Objects,
         device: DeviceIx,
-        pool: Pool,
+        account: Account,
         change: impl FnOnce(&mut Device),
     ) {
         let books = &mut objects[device];
-        self.promised_bytes[pool] -= books.promised(pool);
+        self.promised_bytes[account] -= books.promised(account);
         change(books);
-        self.promised_bytes[pool] += books.promised(pool);
+        self.promised_bytes[account] += books.promised(account);
     }
 
     /// Whether a device may hold so much more: a device that runs ahead never holds what another one was admitted with.
-    pub(crate) fn may_hold(&self, objects: &Objects, memory: &Memory, device: DeviceIx, bytes: PerPool<u64>) -> bool {
+    pub(crate) fn may_hold(
+        &self,
+        objects: &Objects,
+        memory: &Memory,
+        device: DeviceIx,
+        bytes: PerAccount<u64>,
+    ) -> bool {
         let books = &objects[device];
-        Pool::ALL.into_iter().all(|pool| {
-            let held = (books.held[pool] + books.owed[pool]).saturating_add(bytes[pool]).max(books.list[pool].peak());
-            held <= self.not_promised_to_others(objects, memory, device, pool)
+        Account::ALL.into_iter().all(|account| {
+            let held = (books.held[account] + books.owed[account])
+                .saturating_add(bytes[account])
+                .max(books.list[account].peak());
+            held <= self.not_promised_to_others(objects, memory, device, account)
         })
     }
 }

@@ -72,13 +72,13 @@ pub(crate) fn is_front_unblocked(state: &State, index: ContextIx) -> bool {
 
 pub(crate) fn leave_required(state: &mut State, device: DeviceIx, number: SubmissionNo, index: AllocationIx) {
     let allocation = &mut state.objects[index];
-    let (pool, size) = (allocation.pool(), allocation.size);
+    let (account, size) = (allocation.account(), allocation.size);
     let flags = EvictFlags::EVICT_ONLY_IF_NECESSARY | EvictFlags::NOT_WRITTEN_TO;
     let entry = allocation.entry_mut(device);
     let is_last = entry.count == 1;
     let effect = entry.leave(number, flags, &mut state.residency.spans);
     if is_last {
-        state.shares.lighten_list(&mut state.moment, &mut state.objects, device, pool, size);
+        state.shares.lighten_list(&mut state.moment, &mut state.objects, device, account, size);
     } else {
         // Another portion of the device still requires it; what of this one has been handed out uses it too.
         state.objects[index].entry_mut(device).extend(number);

@@ -4,20 +4,20 @@ use alloc::{collections::BTreeMap, vec, vec::Vec};
 
 use proptest::prelude::*;
 
-use super::{PoolShares, ProcessShare};
+use super::{AccountShares, ProcessShare};
 use crate::id::ProcessIx;
 
 const fn share(weight: u32, reservation: u64, demand: u64) -> ProcessShare {
     ProcessShare { weight, reservation, demand }
 }
 
-fn shares(capacity: u64, members: &[ProcessShare]) -> PoolShares {
-    let mut shares = PoolShares::new(capacity);
+fn shares(capacity: u64, members: &[ProcessShare]) -> AccountShares {
+    let mut shares = AccountShares::new(capacity);
     members.iter().zip(0..).for_each(|(&member, process)| shares.insert(ProcessIx::new(process), member));
     shares
 }
 
-fn budgets(shares: &PoolShares, processes: core::ops::Range<u32>) -> Vec<u64> {
+fn budgets(shares: &AccountShares, processes: core::ops::Range<u32>) -> Vec<u64> {
     processes.map(|process| shares.budget(ProcessIx::new(process))).collect()
 }
 
@@ -248,7 +248,7 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 /// Does an operation if it names a process that is there, or is not, as it must be.
 fn apply(
     operation: &Operation,
-    shares: &mut PoolShares,
+    shares: &mut AccountShares,
     members: &mut BTreeMap<u32, ProcessShare>,
     capacity: &mut u64,
 ) {
@@ -278,7 +278,11 @@ fn apply(
     }
 }
 
-fn compare(shares: &mut PoolShares, members: &BTreeMap<u32, ProcessShare>, capacity: u64) -> Result<(), TestCaseError> {
+fn compare(
+    shares: &mut AccountShares,
+    members: &BTreeMap<u32, ProcessShare>,
+    capacity: u64,
+) -> Result<(), TestCaseError> {
     let definition = Definition { capacity, members };
     let demanded = definition.sum(|member| member.demand);
     let is_pressed = demanded > capacity.into();
@@ -335,7 +339,7 @@ proptest! {
 
     #[test]
     fn budgets_are_what_the_definition_says_after_any_change(operations in operations()) {
-        let (mut shares, mut members, mut capacity) = (PoolShares::new(0), BTreeMap::new(), 0);
+        let (mut shares, mut members, mut capacity) = (AccountShares::new(0), BTreeMap::new(), 0);
         for operation in &operations {
             apply(operation, &mut shares, &mut members, &mut capacity);
             compare(&mut shares, &members, capacity)?;
@@ -346,7 +350,7 @@ proptest! {
     fn whoever_asks_for_more_raises_nobody_elses_budget(
         operations in operations(), process in 0..PROCESSES, more in any::<u64>(),
     ) {
-        let (mut shares, mut members, mut capacity) = (PoolShares::new(0), BTreeMap::new(), 0);
+        let (mut shares, mut members, mut capacity) = (AccountShares::new(0), BTreeMap::new(), 0);
         operations.iter().for_each(|operation| apply(operation, &mut shares, &mut members, &mut capacity));
         if let Some(&ProcessShare { demand, .. }) = members.get(&process) {
             let before: BTreeMap<u32, u64> = members.keys().map(|&other| (other, shares.budget(ProcessIx::new(other)))).collect();
