@@ -45,10 +45,11 @@ impl VidMm {
     /// If an invariant of the manager does not hold: that is a bug of the manager, never of its caller or driver.
     pub fn check(&self) -> Result<(), CheckError> {
         let mut audit = Audit { broken: Vec::new() };
-        check_segment(&self.state, &self.plans, &mut audit);
+        let accounts = self.state.memory.accounts();
+        accounts.memory().for_each(|account| check_segment(&self.state, &self.plans, account, &mut audit));
         check_system_memory(&self.state.objects, &self.state.memory, &mut audit);
         check_aperture(&self.state, &mut audit);
-        for account in Account::ALL {
+        for account in accounts.iter() {
             check_evictable(&self.state.objects, &self.state.residency, account, &mut audit);
         }
         for (index, allocation) in self.state.objects.allocations.iter() {
@@ -66,46 +67,44 @@ impl VidMm {
     }
 }
 
-/// I01: what is placed and what is free tile the segment, without overlap and without a leak.
-fn check_segment(state: &State, plans: &Plans, audit: &mut Audit) {
+/// I01: what is placed and what is free tile a memory segment, without overlap and without a leak.
+fn check_segment(state: &State, plans: &Plans, account: Account, audit: &mut Audit) {
+    let adapter = &state.adapter;
     let mut tables: Vec<Extent> = Vec::new();
     let mut pinned = 0;
-    let spaces = state.objects.processes.iter().map(|(_, process)| &process.tables);
-    for (key, table) in spaces.chain([&plans.windows.tables]).flat_map(|tables| tables.iter()) {
-        let size = key.segment_bytes(&state.adapter);
-        match table.address {
-            Some(address) if address.segment.is_system() => {}
-            Some(address) => {
-                pinned += size;
-                tables.push(Extent { offset: address.offset, size });
-            }
-            None => pinned += size,
+    let spaces = state.objects.processes.iter().map(|(_, process)| (&process.tables, adapter.tables_in));
+    for (space, home) in spaces.chain([(&plans.windows.tables, adapter.paging_tables_in)]) {
+        for (key, table) in space.iter().filter(|_| home == account) {
+            let size = key.bytes_in(adapter, account);
+            pinned += size;
+            tables.extend(table.address.map(|address| Extent { offset: address.offset, size }));
         }
     }
-    audit.equal("D9: pinned bytes", state.memory.pinned_bytes(), pinned);
-    let holes: u64 = state.memory.placer.holes().iter().map(|hole| hole.size).sum();
-    audit.equal("D4: available bytes", state.memory.placer.available(), holes);
+    audit.equal("D9: pinned bytes", state.memory.pinned_bytes(account), pinned);
+    let placer = state.memory.placer(account);
+    let holes: u64 = placer.holes().iter().map(|hole| hole.size).sum();
+    audit.equal("D4: available bytes", placer.available(), holes);
 
-    let placed = state.objects.allocations.iter().filter_map(|(_, allocation)| match &allocation.place {
-        &Some(Place::Memory(place)) => Some(allocation.extents(place)),
+    let placed = state.objects.allocations.iter().filter_map(|(_, allocation)| match allocation.place {
+        Some(Place::Memory(there, place)) if there == account => Some(allocation.extents(place)),
         _ => None,
     });
     let placed = placed.flat_map(|extents| Vec::from_iter(extents.iter()));
-    let mut all: Vec<Extent> = placed.chain(tables).chain(state.memory.placer.holes()).collect();
+    let mut all: Vec<Extent> = placed.chain(tables).chain(placer.holes()).collect();
     all.sort_unstable();
     let mut end = 0;
     for extent in all {
         audit.holds(extent.offset == end, || {
-            format!("I01: the segment is not tiled at {end:#x}: the next range is {extent:?}")
+            format!("I01: {account:?} is not tiled at {end:#x}: the next range is {extent:?}")
         });
         end = extent.end();
     }
-    audit.equal("I01: the end of the last range", end, state.memory.placer.size());
+    audit.equal("I01: the end of the last range", end, placer.size());
 }
 
 /// SEG-50: what is resident in system memory and what is left of the commit limit add up to it.
 fn check_system_memory(objects: &Objects, memory: &Memory, audit: &mut Audit) {
-    let in_system = objects.allocations.iter().filter(|(_, a)| is_in(a, Account::System));
+    let in_system = objects.allocations.iter().filter(|(_, a)| is_in(a, Account::SYSTEM));
     let resident: u64 = in_system.map(|(_, allocation)| allocation.size).sum();
     audit.equal("D4: available commit", memory.commit.available(), memory.commit.holes());
     audit.equal("SEG-50: the commit limit", memory.commit.limit(), resident + memory.commit.holes());
@@ -197,9 +196,10 @@ fn check_locks(objects: &Objects, residency: &Residents, audit: &mut Audit) {
             format!("RES-80: allocation {index} has {lock:?}, but is not locked")
         });
         let is_destroyed = allocation.state.contains(AllocationState::DESTROYED);
-        audit.holds(!is_in(allocation, Account::Memory) || allocation.is_seen_anywhere() || is_destroyed, || {
-            format!("RES-82: allocation {index} is locked, and where the CPU does not see it")
-        });
+        audit
+            .holds(allocation.place.is_none_or(|place| allocation.is_seen_in(place.account())) || is_destroyed, || {
+                format!("RES-82: allocation {index} is locked, and where the CPU does not see it")
+            });
     }
 }
 
@@ -231,21 +231,15 @@ fn check_allocation_books(
     audit.holds(allocation_state.contains(AllocationState::EVICTABLE) == evictable, || {
         format!("D3: allocation {index} is wrongly marked as to evictability: {allocation_state:?}")
     });
-    if let Some(Place::Memory(place)) = allocation.place {
+    if let Some(Place::Memory(_, place)) = allocation.place {
         let extents = allocation.extents(place);
         audit.equal("SEG-13: bytes of an allocation's extents", extents.bytes(), allocation.size);
     }
     audit.holds(!is_held || is_in(allocation, allocation.account()), || {
         format!("RES-11: allocation {index} is held, but not where its device's list counts it")
     });
-    let may_be_there = match &allocation.place {
-        Some(Place::Memory(_)) => AllocationState::MAY_BE_IN_MEMORY,
-        Some(Place::System | Place::Aperture(_)) => AllocationState::MAY_BE_IN_SYSTEM,
-        None => AllocationState::empty(),
-    };
-    audit.holds(allocation_state.contains(may_be_there), || {
-        format!("I01: allocation {index} is outside its segment set")
-    });
+    let may_be_there = allocation.place.is_none_or(|place| allocation.choices.contains(place.account()));
+    audit.holds(may_be_there, || format!("I01: allocation {index} is outside its segment set"));
     for mapping in allocation.mappings() {
         let space = &objects[mapping.process].space;
         let shows = [mapping.virtual_address, mapping.end() - 1].map(|address| space.allocation_at(address));
@@ -263,15 +257,15 @@ fn check_allocation_books(
 
 fn check_devices(state: &State, audit: &mut Audit) {
     for (index, process) in state.objects.processes.iter() {
-        for account in Account::ALL {
+        for account in state.memory.accounts().iter() {
             let own = state.objects.allocations.iter().filter(|(_, a)| a.process == index && is_in(a, account));
             let usage: u64 = own.map(|(_, allocation)| allocation.size).sum();
             audit.equal("I16: usage of a process", process.standing.usage[account], usage);
             let lists = process.devices.iter().map(|&device| state.objects[device].list[account].now());
-            audit.equal("RES-53: demand of a process", state.shares.accounts[account].get(index).demand, lists.sum());
+            audit.equal("RES-53: demand of a process", state.shares.by_account[account].get(index).demand, lists.sum());
         }
     }
-    for account in Account::ALL {
+    for account in state.memory.accounts().iter() {
         let promised: u64 = state.objects.devices.iter().map(|(_, device)| device.promised(account)).sum();
         audit.equal("RES-11: promised bytes", state.shares.promised_bytes(account), promised);
         audit.holds(promised <= state.memory.list_capacity(account), || {
@@ -289,7 +283,7 @@ fn check_devices(state: &State, audit: &mut Audit) {
             open.collect::<Vec<_>>()
         };
         audit.equal("I28: allocations of a device", device.allocations.into(), open().len() as u64);
-        for account in Account::ALL {
+        for account in state.memory.accounts().iter() {
             let bytes = |counts: fn(&ListEntry) -> bool| -> u64 {
                 open()
                     .into_iter()

@@ -5,8 +5,13 @@ pub(crate) mod patching;
 use alloc::vec::Vec;
 
 use crate::{
-    budget::{MemorySegmentGroup, account::Account},
-    contract::{AddressingModel, EngineKind, IoMmuDomain, KmdProcessHandle, WddmVersion},
+    budget::{
+        MemorySegmentGroup,
+        account::{Account, Accounts, Choices},
+    },
+    contract::{
+        AddressingModel, EngineKind, IoMmuDomain, KmdProcessHandle, SegmentPreference, SegmentSet, WddmVersion,
+    },
     planted::{Planted, PlantedBug},
     units::{PageSize, SegmentId},
 };
@@ -35,9 +40,11 @@ pub(crate) struct Adapter {
     pub version: WddmVersion,
     pub model: AddressingModel,
     pub revision: NotificationRevision,
-    /// The memory segment, if there is one.
-    pub memory: Option<MemorySegment>,
-    pub aperture: ApertureSegment,
+    /// The memory segments, as the driver reports them.
+    pub memory: Vec<MemorySegment>,
+    pub aperture: Option<ApertureSegment>,
+    /// The group that system memory counts in.
+    pub system_group: MemorySegmentGroup,
     /// The most that may be resident in the aperture and in implicit system memory together, in bytes (SEG-50, U-6).
     pub system_commit_limit: u64,
     /// All reported segments, as a mask (SEG-40).
@@ -51,8 +58,10 @@ pub(crate) struct Adapter {
     pub va_bits: u32,
     /// A valid entry that replaces an invalid one needs no flush.
     pub invalid_not_cached: bool,
-    pub tables_in_system: bool,
-    pub paging_tables_in_system: bool,
+    /// Where page tables live, those of processes and those of the paging process: in system memory, or pinned in a memory
+    /// segment.
+    pub tables_in: Account,
+    pub paging_tables_in: Account,
     /// Bytes of one scratch window of the paging process, on each side of a transfer (U-16); 0 if it has no addresses (PGV-03).
     pub paging_va_size: u64,
     pub paging_buffer_size: usize,
@@ -61,7 +70,7 @@ pub(crate) struct Adapter {
     pub num_slots: u32,
     /// Engines save and restore their state between packets (SPL-07).
     pub preemption_aware: bool,
-    /// Where the banks of the memory segment end (SEG-31).
+    /// Where the banks of the first memory segment end (SEG-31).
     pub bank_ends: Vec<u64>,
     pub planted: Planted,
 }
@@ -73,6 +82,8 @@ pub(crate) struct MemorySegment {
     pub page_size: PageSize,
     /// The CPU sees all of it.
     pub cpu_visible: bool,
+    /// The group that its bytes count in; none if they count toward no budget.
+    pub group: Option<MemorySegmentGroup>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -99,22 +110,53 @@ const GLOBAL_SLICES: u64 = 256;
 const NULL_GUARD: u64 = 2 << 20;
 
 impl Adapter {
-    /// The group that an account's budget is for; none for a memory segment that the adapter does not have (RES-50, U-3).
-    pub(crate) fn group_of(&self, account: Account) -> Option<MemorySegmentGroup> {
-        match (account, self.memory.is_some()) {
-            (Account::Memory, true) | (Account::System, false) => Some(MemorySegmentGroup::Local),
-            (Account::System, true) => Some(MemorySegmentGroup::NonLocal),
-            (Account::Memory, false) => None,
+    /// What residency is counted in.
+    pub fn accounts(&self) -> Accounts {
+        Accounts::new(self.memory.len())
+    }
+
+    /// The memory segment that an account counts; none for system memory, and where there is no memory segment.
+    pub fn memory_segment(&self, account: Account) -> Option<&MemorySegment> {
+        self.memory.get(account.memory_segment()?)
+    }
+
+    /// The account that counts what is in a segment: an aperture shows system memory (SEG-11, SEG-12).
+    pub fn account_of(&self, segment: SegmentId) -> Option<Account> {
+        if self.aperture.is_some_and(|aperture| aperture.id == segment) {
+            return Some(Account::SYSTEM);
+        }
+        self.accounts()
+            .memory()
+            .find(|&account| self.memory_segment(account).is_some_and(|memory| memory.id == segment))
+    }
+
+    /// Where an allocation may be counted, first choice first: in the driver's order, then wherever else it may be, memory
+    /// segments first (SEG-42, SEG-47).
+    pub fn choices(&self, set: SegmentSet, preferred: SegmentPreference) -> Choices {
+        let may_be_in = |&account: &Account| {
+            let segment = match self.memory_segment(account) {
+                Some(memory) => Some(memory.id),
+                None if account == Account::SYSTEM => self.aperture.map(|aperture| aperture.id),
+                None => None,
+            };
+            segment.is_some_and(|segment| set.contains(segment))
+        };
+        let named = preferred.segment_ids.into_iter().filter_map(|segment| self.account_of(segment));
+        named.chain(self.accounts().iter()).filter(may_be_in).collect()
+    }
+
+    /// The group that an account's budget is for; none for a memory segment that counts toward no budget, or that the adapter
+    /// does not have (RES-50, U-3).
+    pub fn group_of(&self, account: Account) -> Option<MemorySegmentGroup> {
+        match account {
+            Account::SYSTEM => Some(self.system_group),
+            _ => self.memory_segment(account)?.group,
         }
     }
 
-    /// The account that a group's budget is for; none if the adapter has nothing of it.
-    pub(crate) fn account_of(&self, group: MemorySegmentGroup) -> Option<Account> {
-        match (group, self.memory.is_some()) {
-            (MemorySegmentGroup::Local, true) => Some(Account::Memory),
-            (MemorySegmentGroup::Local, false) | (MemorySegmentGroup::NonLocal, true) => Some(Account::System),
-            (MemorySegmentGroup::NonLocal, false) => None,
-        }
+    /// The accounts whose budgets are together a group's.
+    pub fn accounts_in(&self, group: MemorySegmentGroup) -> impl Iterator<Item = Account> {
+        self.accounts().iter().filter(move |&account| self.group_of(account) == Some(group))
     }
 
     /// Whether a bug is planted in the manager.
@@ -138,23 +180,37 @@ impl Adapter {
         matches!(self.model, AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal)
     }
 
-    /// The size of the memory segment's pages; small ones without a memory segment.
-    pub fn memory_page_size(&self) -> PageSize {
-        self.memory.map_or(PageSize::Kib4, |memory| memory.page_size)
+    /// The size of a memory segment's pages; small ones without a memory segment.
+    pub fn page_size_in(&self, account: Account) -> PageSize {
+        self.memory_segment(account).map_or(PageSize::Kib4, |memory| memory.page_size)
     }
 
-    /// Bytes of the memory segment; 0 without one.
-    pub fn memory_size(&self) -> u64 {
-        self.memory.map_or(0, |memory| memory.size)
+    /// The size of pages that every memory segment is a multiple of.
+    pub fn smallest_page_size(&self) -> PageSize {
+        self.memory.iter().map(|memory| memory.page_size).min().unwrap_or(PageSize::Kib4)
     }
 
-    /// The memory segment.
+    /// Bytes of an account's memory segment; 0 without one.
+    pub fn memory_size(&self, account: Account) -> u64 {
+        self.memory_segment(account).map_or(0, |memory| memory.size)
+    }
+
+    /// An account's memory segment.
     ///
     /// # Panics
     ///
     /// Without one: then nothing asks where in it something lies.
-    pub fn memory_id(&self) -> SegmentId {
-        self.memory.expect("only an adapter with a memory segment places anything in it").id
+    pub fn memory_id(&self, account: Account) -> SegmentId {
+        self.memory_segment(account).expect("only what is in a memory segment is asked for in it").id
+    }
+
+    /// The aperture segment.
+    ///
+    /// # Panics
+    ///
+    /// Without one: then nothing is mapped in it.
+    pub fn aperture_segment(&self) -> ApertureSegment {
+        self.aperture.expect("only an adapter with an aperture maps anything in it")
     }
 
     /// First and end of the addresses that process number `index` may use. The first ones of a space are never used, so that

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::{
+    budget::account::Account,
     id::ContextIx,
     linear::{Direction, HintedBank},
     units::{Extent, PAGE_SIZE},
@@ -41,14 +42,26 @@ pub(crate) struct Patching {
 /// What is known of an allocation.
 #[derive(Debug, Default)]
 pub(crate) struct Patched {
-    /// Where it had better be in the memory segment.
+    /// Where in a segment it had better be.
     pub wish: Wish,
-    /// Its content leaves the memory segment through the aperture, if there is room (SEG-45).
+    /// The memory segment that the direction and the banks of the wish are for, if its driver prefers one.
+    pub wished_in: Option<Account>,
+    /// Its content leaves a memory segment through the aperture, if there is room (SEG-45).
     pub leaves_through_aperture: bool,
     /// Queued DMA buffers that refer to it.
     pub queued: u32,
-    /// Where in the memory segment it goes with the plan that is being written.
+    /// Where in its memory segment it goes with the plan that is being written.
     pub assigned: Option<Extent>,
+}
+
+impl Patched {
+    /// Where it had better be in a memory segment.
+    pub fn wish_in(&self, account: Account) -> Wish {
+        match self.wished_in {
+            Some(wished_in) if wished_in != account => Wish { alignment: self.wish.alignment, ..Wish::default() },
+            _ => self.wish.clone(),
+        }
+    }
 }
 
 /// Where in a segment an allocation had better be.

@@ -4,9 +4,10 @@ use super::{Adapter, ApertureSegment, BrokenRule, Level, MemorySegment, Notifica
 use alloc::vec::Vec;
 
 use crate::{
+    budget::{MemorySegmentGroup, account::Account},
     contract::{
-        AdapterInfo, AddressingModel, EngineKind, GpuMmuFlags, PageTableLevelDesc, PageTableUpdateMode,
-        PagingBufferDesc, PatchingCaps, SegmentDescriptor, SegmentFlags, WddmVersion,
+        AdapterInfo, AddressingModel, EngineKind, GpuMmuFlags, PageTableUpdateMode, PagingBufferDesc, PatchingCaps,
+        SegmentDescriptor, SegmentFlags, WddmVersion,
     },
     linear::{MAX_BANKS, MAX_SEGMENT_SIZE},
     planted::Planted,
@@ -31,13 +32,13 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
     let (memory, aperture) = check_segments(&info.segments, &mut broken);
     for segments in &info.linked_adapter_segments {
         let (memory, _) = check_segments(segments, &mut broken);
-        check_reach(info, memory, &mut broken);
+        check_reach(info, &memory, &mut broken);
     }
-    check_reach(info, memory, &mut broken);
+    check_reach(info, &memory, &mut broken);
     let paging_engine = check_engines(info, &mut broken);
     let levels = match info.addressing_model {
         AddressingModel::GpuMmu => check_levels(info, &mut broken),
-        AddressingModel::Physical => check_patching(info, memory, &mut broken),
+        AddressingModel::Physical => check_patching(info, &memory, &mut broken),
         AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal => check_io_mmu(info, &mut broken),
     };
     let mode = info.gpu_mmu.page_table_update_mode;
@@ -54,9 +55,11 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
     if size.max(private_data_size) > PAGING_BUFFER_MAX {
         broken.push(BrokenRule::PagingBufferSize { size, private_data_size });
     }
-    if let (Some(memory), Some(levels)) = (&memory, &levels) {
+    if let Some(levels) = &levels {
         let leaf_64kb = if dual { u64::from(leaf_64kb) } else { 0 };
-        let page_size = memory.page_size.bytes();
+        let in_use = |memory: &&MemorySegment| homes_of(info).contains(&memory.id);
+        let page_sizes = memory.iter().filter(in_use).map(|memory| memory.page_size.bytes());
+        let page_size = page_sizes.min().unwrap_or(u64::MAX);
         for (level, size) in (0..).zip(levels.iter().map(|level| level.table_bytes)).chain([(0, leaf_64kb)]) {
             if size > page_size {
                 broken.push(BrokenRule::TableBeyondPage { level, size, page_size });
@@ -69,15 +72,13 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         return Err(broken);
     };
     let is_physical = info.addressing_model == AddressingModel::Physical;
-    let home = |segment: fn(&PageTableLevelDesc) -> SegmentId| {
-        info.page_table_levels.first().filter(|_| has_page_tables).is_some_and(|level| segment(level).is_system())
-    };
-    Ok(Adapter {
+    let mut adapter = Adapter {
         version: info.wddm_version,
         model: info.addressing_model,
         revision: NotificationRevision::default(),
         memory,
-        aperture,
+        aperture: Some(aperture),
+        system_group: system_group(&info.segments),
         system_commit_limit: system_commit_limit(info, total_system_memory),
         segments_mask: u32::MAX >> (32 - info.segments.len()),
         engines: info.engines.iter().map(|engine| engine.kind).collect(),
@@ -87,8 +88,8 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         // Without GPU virtual addresses whatever is reported means nothing.
         va_bits: if is_physical { 0 } else { info.gpu_mmu.virtual_address_bit_count },
         invalid_not_cached: info.gpu_mmu.flags.contains(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED),
-        tables_in_system: home(|level| level.page_table_segment_id),
-        paging_tables_in_system: home(|level| level.paging_process_page_table_segment_id),
+        tables_in: Account::FIRST_MEMORY,
+        paging_tables_in: Account::FIRST_MEMORY,
         paging_va_size: 0,
         paging_buffer_size: (info.paging_buffer.size as usize)
             .next_multiple_of(PAGE_SIZE as usize)
@@ -98,7 +99,20 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         preemption_aware: info.patching.preemption_aware,
         bank_ends: info.patching.bank_range_table.clone(),
         planted: Planted::default(),
-    })
+    };
+    if has_page_tables {
+        // Tables are never in an aperture: what is no memory segment is system memory (GVA-15).
+        let [tables_in, paging_tables_in] =
+            homes_of(info).map(|segment| adapter.account_of(segment).unwrap_or(Account::SYSTEM));
+        (adapter.tables_in, adapter.paging_tables_in) = (tables_in, paging_tables_in);
+    }
+    Ok(adapter)
+}
+
+/// The segments in which page tables live, those of processes and those of the paging process: the same for all levels.
+fn homes_of(info: &AdapterInfo) -> [SegmentId; 2] {
+    let leaf = info.page_table_levels.first();
+    leaf.map_or([SegmentId::SYSTEM; 2], |leaf| [leaf.page_table_segment_id, leaf.paging_process_page_table_segment_id])
 }
 
 /// The shared limit (1.7). Implicit system memory counts against it as the aperture does (U-6).
@@ -111,10 +125,10 @@ fn system_commit_limit(info: &AdapterInfo, total_system_memory: u64) -> u64 {
 }
 
 /// Behind an IOMMU engines reach system memory only (GVA-02, U-17).
-fn check_reach(info: &AdapterInfo, memory: Option<MemorySegment>, broken: &mut Vec<BrokenRule>) {
+fn check_reach(info: &AdapterInfo, memory: &[MemorySegment], broken: &mut Vec<BrokenRule>) {
     let is_behind_io_mmu =
         matches!(info.addressing_model, AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal);
-    if let Some(memory) = memory.filter(|_| is_behind_io_mmu) {
+    if let Some(memory) = memory.first().filter(|_| is_behind_io_mmu) {
         broken.push(BrokenRule::MemorySegmentBehindIoMmu(memory.id.0));
     }
 }
@@ -132,11 +146,7 @@ fn check_io_mmu(info: &AdapterInfo, broken: &mut Vec<BrokenRule>) -> Option<Vec<
 }
 
 /// An adapter without GPU virtual addresses has slots to bind allocations to, and may divide its memory segment into banks.
-fn check_patching(
-    info: &AdapterInfo,
-    memory: Option<MemorySegment>,
-    broken: &mut Vec<BrokenRule>,
-) -> Option<Vec<Level>> {
+fn check_patching(info: &AdapterInfo, memory: &[MemorySegment], broken: &mut Vec<BrokenRule>) -> Option<Vec<Level>> {
     if !info.page_table_levels.is_empty() {
         broken.push(BrokenRule::LevelsWithoutGpuMmu(info.page_table_levels.len()));
     }
@@ -144,10 +154,10 @@ fn check_patching(
     if !(1..=SLOTS_MAX).contains(&slots) {
         broken.push(BrokenRule::SlotCount(slots));
     }
-    let size = memory.map_or(0, |memory| memory.size);
-    if size > MAX_SEGMENT_SIZE {
-        broken.push(BrokenRule::LinearSegmentSize(size));
+    for memory in memory.iter().filter(|memory| memory.size > MAX_SEGMENT_SIZE) {
+        broken.push(BrokenRule::LinearSegmentSize(memory.size));
     }
+    let size = memory.first().map_or(0, |memory| memory.size);
     let rises = bank_range_table.is_sorted_by(|before, next| before < next);
     let is_end = |&end: &u64| end > 0 && end.is_multiple_of(PAGE_SIZE) && end <= size;
     if bank_range_table.len() > BANKS_MAX || !rises || !bank_range_table.iter().all(is_end) {
@@ -159,10 +169,10 @@ fn check_patching(
 fn check_segments(
     segments: &[SegmentDescriptor],
     broken: &mut Vec<BrokenRule>,
-) -> (Option<MemorySegment>, Option<ApertureSegment>) {
+) -> (Vec<MemorySegment>, Option<ApertureSegment>) {
     if segments.is_empty() || segments.len() > SEGMENTS_MAX {
         broken.push(BrokenRule::SegmentCount(segments.len()));
-        return (None, None);
+        return (Vec::new(), None);
     }
     let numbered = || segments.iter().enumerate().map(|(index, segment)| (index as u8 + 1, segment));
     for (id, segment) in numbered() {
@@ -193,18 +203,40 @@ fn check_segments(
     if memories > 1 {
         broken.push(BrokenRule::MemorySegmentCount(memories));
     }
-    let memory = numbered().find(|(_, segment)| !is_aperture(segment)).map(|(id, segment)| MemorySegment {
+    let memory = numbered().filter(|(_, segment)| !is_aperture(segment)).map(|(id, segment)| MemorySegment {
         id: SegmentId(id),
         size: segment.size,
         page_size: page_size_of(segment),
         cpu_visible: segment.flags.contains(SegmentFlags::CPU_VISIBLE),
+        group: memory_group(segments, segment),
     });
+    let memory = memory.collect();
     let aperture = numbered().find(|(_, segment)| is_aperture(segment)).map(|(id, segment)| ApertureSegment {
         id: SegmentId(id),
         size: segment.size,
         cache_coherent: segment.flags.contains(SegmentFlags::CACHE_COHERENT),
     });
     (memory, aperture)
+}
+
+/// The group that a memory segment counts in. If any of them counts toward budgets, those do that say so (SEG-20, RES-50).
+fn memory_group(segments: &[SegmentDescriptor], segment: &SegmentDescriptor) -> Option<MemorySegmentGroup> {
+    let counts = |segment: &SegmentDescriptor| segment.flags.contains(SegmentFlags::APPLICATION_TARGET);
+    let any_counts = segments.iter().any(|segment| !is_aperture(segment) && counts(segment));
+    if any_counts && !counts(segment) {
+        return None;
+    }
+    let groups = segment.flags & (SegmentFlags::LOCAL_BUDGET_GROUP | SegmentFlags::NON_LOCAL_BUDGET_GROUP);
+    let is_non_local = groups == SegmentFlags::NON_LOCAL_BUDGET_GROUP;
+    Some(if is_non_local { MemorySegmentGroup::NonLocal } else { MemorySegmentGroup::Local })
+}
+
+/// The group that system memory counts in: the aperture's, and where there is nothing else the local one (SEG-20, RES-50).
+fn system_group(segments: &[SegmentDescriptor]) -> MemorySegmentGroup {
+    let is_local = |segment: &SegmentDescriptor| segment.flags.contains(SegmentFlags::LOCAL_BUDGET_GROUP);
+    let mut apertures = segments.iter().filter(|segment| is_aperture(segment));
+    let has_memory = segments.iter().any(|segment| !is_aperture(segment));
+    if !has_memory || apertures.any(is_local) { MemorySegmentGroup::Local } else { MemorySegmentGroup::NonLocal }
 }
 
 fn is_aperture(segment: &SegmentDescriptor) -> bool {

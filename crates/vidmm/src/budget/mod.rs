@@ -2,7 +2,10 @@
 
 use alloc::collections::VecDeque;
 
-use crate::{budget::account::PerAccount, units::Nanoseconds};
+use crate::{
+    budget::account::{Accounts, PerAccount},
+    units::Nanoseconds,
+};
 pub(crate) use shares::{AccountShares, ProcessShare};
 
 mod level;
@@ -75,7 +78,7 @@ impl Visibility {
 }
 
 /// What a process means to the user, and what it wants to be told.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Standing {
     pub band: PriorityBand,
     pub visibility: Visibility,
@@ -92,6 +95,19 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
+    /// A new process, that is Normal and Visible.
+    pub fn new(accounts: Accounts) -> Self {
+        Self {
+            band: PriorityBand::default(),
+            visibility: Visibility::default(),
+            usage: accounts.none(),
+            listens: false,
+            halted: None,
+            timeouts: VecDeque::new(),
+            is_blocked: false,
+        }
+    }
+
     /// The weight of the process in the sharing of memory, from 1 to 16 (U-32).
     pub const fn weight(&self) -> u32 {
         self.band.weight() * self.visibility.weight()

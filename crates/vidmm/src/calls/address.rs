@@ -12,7 +12,7 @@ use crate::{
     gpu_va::Mapping,
     id::{AllocationId, AllocationIx, DeviceIx, PagingQueueId, ProcessId},
     manager::VidMm,
-    objects::{Objects, allocation::AllocationState, request::RequestKind},
+    objects::{Objects, request::RequestKind},
     plans::{Plans, tables},
     units::{GpuVirtualAddress, PAGE_SIZE, PageSize},
 };
@@ -170,9 +170,9 @@ pub(crate) fn part(
         return Err(MapError::Part { page_size: PAGE_SIZE, size: whole });
     };
     // In system memory pages are small, and an allocation that may go there is mapped with small pages everywhere.
-    let may_be_small = objects[allocation].state.contains(AllocationState::MAY_BE_IN_SYSTEM);
-    let memory_page_size = if may_be_small { PageSize::Kib4 } else { adapter.memory_page_size() };
-    let largest = adapter.pte_page_size(memory_page_size);
+    let page_sizes = objects[allocation].choices.into_iter().map(|account| adapter.page_size_in(account));
+    let smallest_page_size = page_sizes.min().unwrap_or(PageSize::Kib4);
+    let largest = adapter.pte_page_size(smallest_page_size);
     let aligned = (size | desc.offset).is_multiple_of(largest.bytes());
     Ok((size, if aligned { largest } else { PageSize::Kib4 }))
 }

@@ -4,8 +4,8 @@
 //! budget; who has more is then asked to trim, and yields (RES-53, RES-75). With CantTrimFurther it may have all that others
 //! have not reserved (RES-15, U-24). In any case the device's list must fit alone: then its turn comes (D3).
 //!
-//! An allocation that may be resident in either account is counted in the one that it prefers, or in the other one if only that
-//! has room (SEG-47): the choice is fixed while anything outstanding requires it, so that each account's promises can be summed
+//! An allocation that may be resident in several accounts is counted in the first of its choices that has room (SEG-47): the
+//! choice is fixed while anything outstanding requires it, so that each account's promises can be summed
 //! up on their own. When it joins the list again, the choice is made anew: so what was demoted comes back.
 
 use alloc::vec::Vec;
@@ -35,9 +35,9 @@ pub(crate) struct Admission {
     added: PerAccount<u64>,
     /// Of those, bytes that it does not hold in place.
     pub not_held: PerAccount<u64>,
-    /// Who is counted elsewhere than before.
-    moved: Vec<AllocationIx>,
-    /// Who got a range of the aperture for it.
+    /// The allocations that are counted elsewhere than before, and where that was.
+    moved: Vec<(AllocationIx, Account)>,
+    /// The allocations that got a range of the aperture for it.
     assigned: Vec<AllocationIx>,
     /// Why something did not fit.
     pub refused: Option<NoMemoryReason>,
@@ -48,12 +48,13 @@ pub(crate) struct Admission {
 /// What may join a device's list: beside all others, or as its process is entitled to.
 pub(crate) fn begin_admission(state: &State, device: DeviceIx, entitled: Option<MakeResidentFlags>) -> Admission {
     let process = state.objects[device].process;
+    let accounts = state.memory.accounts();
     let alone = |account: Account| {
         let books = &state.objects[device];
         i128::from(state.memory.list_capacity(account)) - i128::from(books.list[account].now())
     };
     let left = |account: Account| {
-        let account_shares = &state.shares.accounts[account];
+        let account_shares = &state.shares.by_account[account];
         let beside_all = i128::from(state.memory.list_capacity(account)) - i128::from(account_shares.demand_total());
         let entitlement = match entitled {
             None => 0,
@@ -67,11 +68,11 @@ pub(crate) fn begin_admission(state: &State, device: DeviceIx, entitled: Option<
     };
     Admission {
         device,
-        left: PerAccount::new(left(Account::Memory), left(Account::System)),
-        alone: PerAccount::new(alone(Account::Memory), alone(Account::System)),
+        left: accounts.per(left),
+        alone: accounts.per(alone),
         packing: weight::packing_room(&state.adapter, &state.objects, &state.memory, device),
-        added: PerAccount::default(),
-        not_held: PerAccount::default(),
+        added: accounts.none(),
+        not_held: accounts.none(),
         moved: Vec::new(),
         assigned: Vec::new(),
         refused: None,
@@ -84,7 +85,7 @@ pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut 
     let allocation = &state.objects[index];
     let (size, counted, accounts) = (allocation.size, allocation.account(), allocation.accounts(admission.device));
     let is_held = allocation.is_held_by(admission.device);
-    for &account in accounts.iter().flatten() {
+    for account in accounts {
         let weight = i128::from(weight::weight(&state.adapter, &state.objects, index, account));
         let fits = i128::from(size) <= admission.left[account] && weight <= admission.packing[account];
         if !fits || !has_range(&state.adapter, &state.objects, &mut state.memory, admission, index, account) {
@@ -97,19 +98,19 @@ pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut 
         if !is_held {
             admission.not_held[account] += size;
         }
-        if accounts[0] != Some(account) && !state.adapter.is_physical() {
+        if accounts.first() != Some(account) && !state.adapter.is_physical() {
             schedule.turns.demoted.insert(admission.device);
         }
         if counted != account {
-            state.objects[index].state.toggle(AllocationState::LISTED_IN_SYSTEM);
-            admission.moved.push(index);
+            state.objects[index].set_account(account);
+            admission.moved.push((index, counted));
         }
         return;
     }
-    let fits_alone = accounts.into_iter().flatten().any(|account| i128::from(size) <= admission.alone[account]);
+    let fits_alone = accounts.into_iter().any(|account| i128::from(size) <= admission.alone[account]);
     let mut reason = if fits_alone { NoMemoryReason::OverBudget } else { NoMemoryReason::DoesNotFit };
     // Whatever the caller trims, one of the accounts then has enough.
-    for account in accounts.into_iter().flatten() {
+    for account in accounts {
         let missing = i128::from(size) - core::mem::take(&mut admission.left[account]);
         let misplaced = i128::from(weight::weight(&state.adapter, &state.objects, index, account))
             - core::mem::take(&mut admission.packing[account]);
@@ -143,15 +144,15 @@ pub(crate) fn undo_admission(state: &mut State, admission: &Admission, indices: 
     for &index in indices.iter().filter(|_| is_undone) {
         state.objects[index].entry_mut(admission.device).count -= 1;
     }
-    for &index in &admission.moved {
-        state.objects[index].state.toggle(AllocationState::LISTED_IN_SYSTEM);
+    for &(index, counted) in &admission.moved {
+        state.objects[index].set_account(counted);
     }
     admission.assigned.iter().for_each(|&index| state.memory.aperture.release(index));
 }
 
 /// What was admitted joins the list.
 pub(crate) fn accept_admission(state: &mut State, work: &Work, admission: &Admission) {
-    turns::add_to_list(state, work, admission.device, admission.added);
+    turns::add_to_list(state, work, admission.device, &admission.added);
 }
 
 /// Assigns a range of the aperture if the allocation needs one; `false` if there is no hole for it.
@@ -181,7 +182,7 @@ fn has_range(
 fn needs_range(adapter: &Adapter, objects: &Objects, index: AllocationIx, account: Account) -> bool {
     // Without GPU virtual addresses ranges are found with the grant.
     let accessed_physically = AllocationState::ACCESSED_PHYSICALLY;
-    let is_assigned_now = account == Account::System && !adapter.is_physical();
+    let is_assigned_now = account == Account::SYSTEM && !adapter.is_physical();
     is_assigned_now && objects[index].state.contains(accessed_physically)
 }
 

@@ -5,8 +5,12 @@ use bitflags::bitflags;
 
 use crate::{
     adapter::{Adapter, NotificationRevision, patching::Wish},
+    budget::account::{Account, Choices},
     calls::{resident, sharing},
-    contract::{AllocationFlags, AllocationFlags2, AllocationInfo, Direction, Host, Kmd, SegmentSet, WddmVersion},
+    contract::{
+        AllocationFlags, AllocationFlags2, AllocationInfo, Direction, Host, Kmd, SegmentPreference, SegmentSet,
+        WddmVersion,
+    },
     event::{
         Event,
         destroy_flags::DestroyFlags,
@@ -26,7 +30,7 @@ use crate::{
     requests::Requests,
     residency::holds,
     state::State,
-    units::{PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress},
+    units::{PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId},
 };
 
 /// An allocation to be created. The private data alone makes one that is nobody else's.
@@ -94,7 +98,7 @@ impl VidMm {
         let shared = if is_shared { AllocationState::SHARED } else { AllocationState::empty() };
         let size = check_allocation(&self.state.adapter, &info);
         let allocation_state = notifications(&self.state.adapter, &info)
-            .map(|notify| notify | residence(&self.state.adapter, &info) | shared);
+            .map(|notify| notify | access(&self.state.adapter, &info) | shared);
         let sys_mem = check_sys_mem(&info, existing_sys_mem);
         let checked = size.and_then(|size| Ok((size, allocation_state? | sys_mem?)));
         let committed = checked.and_then(|(size, allocation_state)| {
@@ -107,7 +111,13 @@ impl VidMm {
         report_notifications(&self.state.adapter, &mut self.state.moment, &info, size);
         let owner = Owner { process: self.state.objects[device_index].process, device: device_index };
         let (handle, priority) = (info.allocation, info.allocation_priority);
-        let allocation = Allocation::new(handle, size, backing_store.offset, owner, priority, allocation_state);
+        let choices = choices(&self.state.adapter, &info);
+        let mut allocation =
+            Allocation::new(handle, size, backing_store.offset, owner, priority, choices, allocation_state);
+        if info.flags.contains(AllocationFlags::CPU_VISIBLE) {
+            let adapter = &self.state.adapter;
+            allocation.set_seen_in(|account| adapter.memory_segment(account).is_some_and(|memory| memory.cpu_visible));
+        }
         let allocation = self.state.objects.allocations.insert(allocation);
         note_wish(&self.state.adapter, &mut self.state.objects, allocation.ix(), &info);
         self.state.objects[device_index].allocations += 1;
@@ -186,8 +196,9 @@ fn check_allocation(adapter: &Adapter, info: &AllocationInfo) -> Result<u64, Cre
     if set == 0 || set & !adapter.segments_mask != 0 {
         return broken(AllocationInfoRule::SegmentSet(set));
     }
-    let in_memory = adapter.memory.filter(|memory| info.supported_segment_set.contains(memory.id));
-    let page_size = in_memory.map_or(PageSize::Kib4, |memory| memory.page_size).bytes();
+    let choices = adapter.choices(info.supported_segment_set, info.preferred_segment);
+    let page_sizes = choices.into_iter().map(|account| adapter.page_size_in(account));
+    let page_size = page_sizes.max().unwrap_or(PageSize::Kib4).bytes();
     let size = info.size.checked_next_multiple_of(page_size).filter(|&size| size > 0);
     let Some(size) = size.filter(|&size| size <= 1 << 62) else {
         return broken(AllocationInfoRule::Size(info.size));
@@ -204,13 +215,15 @@ fn check_allocation(adapter: &Adapter, info: &AllocationInfo) -> Result<u64, Cre
         return broken(AllocationInfoRule::Priority);
     }
     let SegmentSet(eviction) = info.eviction_segment_set;
-    if adapter.is_physical() && eviction & !SegmentSet::of(adapter.aperture.id).0 != 0 {
+    let aperture = adapter.aperture.map_or(0, |aperture| SegmentSet::of(aperture.id).0);
+    if adapter.is_physical() && eviction & !aperture != 0 {
         return broken(AllocationInfoRule::EvictionSegmentSet(eviction));
     }
     // Backing stores and ranges of the aperture begin at multiples of 64 KiB.
-    let finest = if in_memory.is_some() { page_size } else { PAGE_SIZE_64K };
-    let contiguous = in_memory.is_some() && info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY);
-    let is_aligned_freely = adapter.is_physical() && !info.supported_segment_set.contains(adapter.aperture.id);
+    let in_memory = choices.into_iter().any(Account::is_memory);
+    let finest = if in_memory { page_size } else { PAGE_SIZE_64K };
+    let contiguous = in_memory && info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY);
+    let is_aligned_freely = adapter.is_physical() && !choices.contains(Account::SYSTEM);
     if !is_aligned_freely && alignment > finest || contiguous && !adapter.is_physical() {
         return Err(CreateError::NotSupported("contiguous placement in the memory segment"));
     }
@@ -218,33 +231,31 @@ fn check_allocation(adapter: &Adapter, info: &AllocationInfo) -> Result<u64, Cre
 }
 
 /// Where the driver lets the allocation be resident. An aperture segment in its set is system memory (SEG-11, SEG-12).
-pub(crate) fn residence(adapter: &Adapter, info: &AllocationInfo) -> AllocationState {
-    let set = info.supported_segment_set;
-    let memory = adapter.memory.map(|memory| memory.id);
-    let ignores_set = adapter.has_bug(PlantedBug::IgnoreSegmentSet);
+pub(crate) fn choices(adapter: &Adapter, info: &AllocationInfo) -> Choices {
+    if adapter.has_bug(PlantedBug::IgnoreSegmentSet) {
+        let every =
+            adapter.memory.iter().fold(info.supported_segment_set.0, |set, memory| set | SegmentSet::of(memory.id).0);
+        return adapter.choices(SegmentSet(every), SegmentPreference::default());
+    }
+    adapter.choices(info.supported_segment_set, info.preferred_segment)
+}
+
+/// Whether engines find the allocation by its physical address, as bits of its state.
+pub(crate) fn access(adapter: &Adapter, info: &AllocationInfo) -> AllocationState {
     let mut allocation_state = AllocationState::empty();
-    allocation_state
-        .set(AllocationState::MAY_BE_IN_MEMORY, memory.is_some_and(|memory| set.contains(memory) || ignores_set));
-    allocation_state.set(AllocationState::MAY_BE_IN_SYSTEM, set.contains(adapter.aperture.id));
-    let prefers_system = info.preferred_segment.segment_ids[0] == adapter.aperture.id;
-    allocation_state.set(AllocationState::PREFERS_SYSTEM, prefers_system && !ignores_set);
     let physically = adapter.is_physical() || info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY);
     allocation_state.set(AllocationState::ACCESSED_PHYSICALLY, physically);
-    let is_seen = info.flags.contains(AllocationFlags::CPU_VISIBLE);
-    let sees_memory = adapter.memory.is_some_and(|memory| memory.cpu_visible);
-    allocation_state.set(AllocationState::CPU_VISIBLE, is_seen && sees_memory);
-    allocation_state
-        .set(AllocationState::LISTED_IN_SYSTEM, !allocation_state.contains(AllocationState::MAY_BE_IN_MEMORY));
     allocation_state
 }
 
-/// Where in a linear memory segment an allocation had better be (SEG-42 to SEG-44).
+/// Where in linear memory segments an allocation had better be (SEG-42 to SEG-44).
 fn note_wish(adapter: &Adapter, objects: &mut Objects, index: AllocationIx, info: &AllocationInfo) {
     if !adapter.is_physical() {
         return;
     }
-    let memory = adapter.memory.map(|memory| memory.id);
-    let preferred = info.preferred_segment.segment_ids.iter().position(|&id| Some(id) == memory);
+    let account_of = |&segment: &SegmentId| adapter.account_of(segment);
+    let in_memory = |segment| account_of(segment).is_some_and(Account::is_memory);
+    let preferred = info.preferred_segment.segment_ids.iter().position(in_memory);
     let by_flag = match info.flags.contains(AllocationFlags::FROM_END_OF_SEGMENT) {
         true => Direction::FromEnd,
         false => Direction::FromStart,
@@ -254,9 +265,11 @@ fn note_wish(adapter: &Adapter, objects: &mut Objects, index: AllocationIx, info
     let hints = hints.take_while(|&(bank, _)| bank > 0).filter(|_| preferred == Some(0));
     let hinted_banks = hints.map(|(bank, direction)| HintedBank { bank, direction }).collect();
     let wish = Wish { alignment: u64::from(info.alignment).max(PAGE_SIZE), direction, hinted_banks };
-    let leaves_through_aperture = info.eviction_segment_set.contains(adapter.aperture.id);
+    let aperture = adapter.aperture.map(|aperture| aperture.id);
     let patched = objects.patched.entry(index).or_default();
-    (patched.wish, patched.leaves_through_aperture) = (wish, leaves_through_aperture);
+    patched.wish = wish;
+    patched.wished_in = preferred.and_then(|at| account_of(&info.preferred_segment.segment_ids[at]));
+    patched.leaves_through_aperture = aperture.is_some_and(|aperture| info.eviction_segment_set.contains(aperture));
 }
 
 /// The notifications that the driver asked for and will get (CRE-07, NTF-05).
@@ -297,7 +310,7 @@ fn report_notifications(adapter: &Adapter, moment: &mut Moment, info: &Allocatio
         }
         return;
     }
-    let may_be_notified = info.supported_segment_set.contains(adapter.aperture.id);
+    let may_be_notified = adapter.choices(info.supported_segment_set, info.preferred_segment).contains(Account::SYSTEM);
     if may_be_notified && is_shown_in_window(adapter, info) && size > paging_va_size {
         moment.report(DriverFinding::AllocationBeyondPagingVa { size, paging_va_size });
     }

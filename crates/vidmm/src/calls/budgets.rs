@@ -1,5 +1,7 @@
 //! What processes ask and say of their budgets (RES-50..RES-57).
 
+use alloc::vec::Vec;
+
 use crate::{
     budget::{MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility, account::Account},
     event::{Event, error::ReservationError},
@@ -23,21 +25,19 @@ impl VidMm {
         group: MemorySegmentGroup,
     ) -> Result<VideoMemoryInfo, InvalidHandle> {
         let index = self.state.objects.processes.lookup(process)?;
-        let Some(account) = self.state.adapter.account_of(group) else { return Ok(VideoMemoryInfo::default()) };
-        let share = self.state.shares.accounts[account].get(index);
-        Ok(VideoMemoryInfo {
-            budget: self.state.shares.accounts[account].published_budget(index),
-            current_usage: self.state.objects[index].standing.usage[account]
-                - offered_usage(&self.state.objects, &self.state.residency, index, account),
-            current_reservation: share.reservation,
-            available_for_reservation: available_for_reservation(
-                &self.state.memory,
-                &self.state.shares,
-                index,
-                account,
-            ),
-            requested: share.demand,
-        })
+        let mut info = VideoMemoryInfo::default();
+        for account in self.state.adapter.accounts_in(group) {
+            let shares = &self.state.shares.by_account[account];
+            let share = shares.get(index);
+            info.budget += shares.published_budget(index);
+            info.current_usage += self.state.objects[index].standing.usage[account]
+                - offered_usage(&self.state.objects, &self.state.residency, index, account);
+            info.current_reservation += share.reservation;
+            info.available_for_reservation +=
+                available_for_reservation(&self.state.memory, &self.state.shares, index, account);
+            info.requested += share.demand;
+        }
+        Ok(info)
     }
 
     /// Sets the minimum that the process cannot go without (RES-52): its budget is never below it, and others' lists do not
@@ -54,14 +54,19 @@ impl VidMm {
         reservation: u64,
     ) -> Result<(), ReservationError> {
         let index = self.state.objects.processes.lookup(process)?;
-        let account = self.state.adapter.account_of(group);
-        let available_for_reservation = account
-            .map_or(0, |account| available_for_reservation(&self.state.memory, &self.state.shares, index, account));
+        let available = |account| available_for_reservation(&self.state.memory, &self.state.shares, index, account);
+        let parts = self.state.adapter.accounts_in(group).map(|account| (account, available(account)));
+        let parts = Vec::from_iter(parts);
+        let available_for_reservation = parts.iter().map(|&(_, available)| available).sum();
         if reservation > available_for_reservation {
             return Err(ReservationError::TooMuch { available_for_reservation });
         }
-        if let Some(account) = account {
-            self.state.shares.accounts[account].set_reservation(index, reservation);
+        // The group's segments are filled in order.
+        let mut left = reservation;
+        for (account, available) in parts {
+            let part = left.min(available);
+            self.state.shares.by_account[account].set_reservation(index, part);
+            left -= part;
         }
         self.state.moment.record(|| Event::ReservationChanged { process, group, reservation });
         self.state.moment.stir();
@@ -84,7 +89,8 @@ impl VidMm {
         let standing = &mut self.state.objects[index].standing;
         (standing.band, standing.visibility) = (band, visibility);
         let weight = standing.weight();
-        Account::ALL.into_iter().for_each(|account| self.state.shares.accounts[account].set_weight(index, weight));
+        let shares = &mut self.state.shares;
+        shares.accounts().iter().for_each(|account| shares.by_account[account].set_weight(index, weight));
         self.state.moment.record(|| Event::ProcessPriorityChanged { process, band, visibility });
         self.state.moment.stir();
         Ok(())
@@ -116,7 +122,7 @@ fn offered_usage(objects: &Objects, residency: &Residents, process: ProcessIx, a
 
 /// Half of an account can be reserved, by all processes together (U-31).
 pub(crate) fn available_for_reservation(memory: &Memory, shares: &Shares, process: ProcessIx, account: Account) -> u64 {
-    let account_shares = &shares.accounts[account];
+    let account_shares = &shares.by_account[account];
     let others = account_shares.reservation_total() - account_shares.get(process).reservation;
     (memory.list_capacity(account) / 2).saturating_sub(others)
 }

@@ -109,7 +109,7 @@ fn make_visible(
     index: AllocationIx,
 ) -> Result<(), LockError> {
     let allocation = &state.objects[index];
-    let is_hidden = matches!(allocation.place, Some(Place::Memory(_))) && !allocation.is_seen_anywhere();
+    let is_hidden = allocation.place.is_some_and(|place| !allocation.is_seen_in(place.account()));
     if !is_hidden {
         // Only a copy that nothing writes to is there at once wherever the allocation is.
         let arrives = !plans.stream.is_retired(allocation.last_plan) && !is_copy_still(&state.objects, index);
@@ -120,8 +120,8 @@ fn make_visible(
         state.objects[index].state |= AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
         state.residency.evict_soon.push_back(index);
     } else if !state.objects[allocation.device].has_reference_lists() {
-        let may_be_in_system = allocation.state.contains(AllocationState::MAY_BE_IN_SYSTEM);
-        if !may_be_in_system || allocation.openings().next().is_some() {
+        let may_be_seen = allocation.choices.into_iter().any(|account| allocation.is_seen_in(account));
+        if !may_be_seen || allocation.openings().next().is_some() {
             return Err(LockError::NotLockable);
         }
         let device = allocation.device;
@@ -135,7 +135,7 @@ fn make_visible(
 /// Whether the CPU sees a copy in system memory that paging reads at most.
 fn is_copy_still(objects: &Objects, index: AllocationIx) -> bool {
     let allocation = &objects[index];
-    allocation.state.contains(AllocationState::KEEPS_COPY) && matches!(allocation.place, Some(Place::Memory(_)))
+    allocation.state.contains(AllocationState::KEEPS_COPY) && matches!(allocation.place, Some(Place::Memory(..)))
 }
 
 fn map_view(state: &mut State, host: &mut dyn Host, index: AllocationIx) -> Result<CpuVirtualAddress, LockError> {

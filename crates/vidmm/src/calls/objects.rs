@@ -3,10 +3,7 @@
 use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::{
-    budget::{
-        ProcessShare, Standing,
-        account::{Account, PerAccount},
-    },
+    budget::{ProcessShare, Standing, account::Account},
     contract::{Host, Kmd},
     data::{ordered_set::OrderedSet, progress::Progress},
     event::{
@@ -70,11 +67,12 @@ impl VidMm {
             tables,
             devices: OrderedSet::default(),
             is_paused: false,
-            standing: Standing::default(),
+            standing: Standing::new(self.state.memory.accounts()),
         });
         let (weight, index) = (self.state.objects[process.ix()].standing.weight(), process.ix());
         let share = ProcessShare { weight, reservation: 0, demand: 0 };
-        Account::ALL.into_iter().for_each(|account| self.state.shares.accounts[account].insert(index, share));
+        let shares = &mut self.state.shares;
+        shares.accounts().iter().for_each(|account| shares.by_account[account].insert(index, share));
         if self.state.adapter.has_page_tables() {
             self.state.addresses.await_root(process.ix());
         }
@@ -104,16 +102,17 @@ impl VidMm {
         self.state.shares.forget_process(index);
         let gone = self.state.objects.processes.remove(index);
         for (key, table) in gone.tables.iter() {
-            let size = key.segment_bytes(&self.state.adapter);
+            let account = self.state.adapter.tables_in;
+            let size = key.bytes_in(&self.state.adapter, account);
             match table.address {
                 Some(address) if address.segment.is_system() => {
                     host.decommit_backing_store(address, key.bytes(&self.state.adapter));
                 }
                 Some(PhysicalAddress { offset, .. }) => {
-                    self.state.memory.placer.release(Extent { offset, size });
-                    self.state.shares.unpin(&mut self.state.memory, size);
+                    self.state.memory.placer_mut(account).release(Extent { offset, size });
+                    self.state.shares.unpin(&mut self.state.memory, account, size);
                 }
-                None => self.state.shares.unpin(&mut self.state.memory, size),
+                None => self.state.shares.unpin(&mut self.state.memory, account, size),
             }
         }
         kmd.destroy_process(gone.handle);
@@ -144,6 +143,7 @@ impl VidMm {
         if self.state.objects[process_index].standing.is_blocked {
             return Err(CreateError::ProcessBlocked);
         }
+        let accounts = self.state.memory.accounts();
         let device = self.state.objects.devices.insert(Device {
             process: process_index,
             residency,
@@ -151,11 +151,11 @@ impl VidMm {
             contexts: 0,
             paging_queues: 0,
             allocations: 0,
-            list: PerAccount::default(),
+            list: accounts.none(),
             turn: Turn::new(self.state.moment.now()),
-            held: PerAccount::default(),
+            held: accounts.none(),
             num_held: 0,
-            owed: PerAccount::default(),
+            owed: accounts.none(),
             holdings: Vec::new(),
             to_bring_back: Vec::new(),
             notifications: Vec::new(),
@@ -327,16 +327,17 @@ impl VidMm {
 fn set_root_aside(state: &mut State, host: &mut dyn Host) -> Result<Table, CreateError> {
     let root = TableKey::root(&state.adapter);
     let mut table = Table::new(None);
-    if state.adapter.tables_in_system {
+    let account = state.adapter.tables_in;
+    if account == Account::SYSTEM {
         table.address = Some(host.commit_backing_store(root.bytes(&state.adapter))?);
         return Ok(table);
     }
-    let bytes = root.segment_bytes(&state.adapter);
-    let free = state.shares.not_promised(&state.objects, &state.memory);
+    let bytes = root.bytes_in(&state.adapter, account);
+    let free = state.shares.not_promised(&state.objects, &state.memory, account);
     if bytes > free {
         return Err(CreateError::NoMemory { num_bytes_to_trim: bytes - free });
     }
-    state.shares.pin(&mut state.memory, bytes);
+    state.shares.pin(&mut state.memory, account, bytes);
     Ok(table)
 }
 

@@ -2,7 +2,7 @@
 
 use super::resident::REQUESTS_MAX;
 use crate::{
-    budget::account::{Account, PerAccount},
+    budget::account::PerAccount,
     calls::resident,
     contract::Host,
     event::{
@@ -160,7 +160,7 @@ impl VidMm {
         let not_held = count_in_again(&mut self.state, &self.work, device, &listed);
         let joining: Vec<AllocationIx> = listed.iter().map(|listed| listed.index).collect();
         let at_once =
-            joining.is_empty() || resident::can_join_at_once(&self.state, &self.plans, device, &joining, not_held);
+            joining.is_empty() || resident::can_join_at_once(&self.state, &self.plans, device, &joining, &not_held);
         let paging_fence_value = if at_once { 0 } else { self.state.objects[queue].last_value + 1 };
         let (device_id, after_submission) =
             (self.state.objects.devices.id(device), self.state.objects[device].submitted);
@@ -209,7 +209,7 @@ pub(crate) fn offer(
 fn check_fits_again(state: &State, device: DeviceIx, indices: &[AllocationIx]) -> Result<(), ReclaimError> {
     let mut num_bytes_to_trim = 0;
     let packing = weight::packing_room(&state.adapter, &state.objects, &state.memory, device);
-    for account in Account::ALL {
+    for account in state.memory.accounts().iter() {
         let comes_back = |&&index: &&AllocationIx| {
             state.residency.is_listed_offered(index) && state.objects[index].account() == account
         };
@@ -269,7 +269,8 @@ pub(crate) fn leave_offered(state: &mut State, index: AllocationIx) {
 /// Puts what was offered back on the device's list. Where it is counted is what it was: room was kept there for it. Returns
 /// the bytes of what is not held in place.
 fn count_in_again(state: &mut State, work: &Work, device: DeviceIx, listed: &[Listed]) -> PerAccount<u64> {
-    let (mut added, mut not_held): (PerAccount<u64>, PerAccount<u64>) = Default::default();
+    let accounts = state.memory.accounts();
+    let (mut added, mut not_held): (PerAccount<u64>, PerAccount<u64>) = (accounts.none(), accounts.none());
     for &Listed { index, .. } in listed {
         let allocation = &state.objects[index];
         added[allocation.account()] += allocation.size;
@@ -277,7 +278,7 @@ fn count_in_again(state: &mut State, work: &Work, device: DeviceIx, listed: &[Li
             not_held[allocation.account()] += allocation.size;
         }
     }
-    turns::add_to_list(state, work, device, added);
+    turns::add_to_list(state, work, device, &added);
     not_held
 }
 

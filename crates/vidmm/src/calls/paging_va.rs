@@ -3,7 +3,7 @@
 //! The size that is spoken of is that of one window; a transfer has one on each side. Its page tables stay resident for ever,
 //! so it is bounded by what can be pinned, whatever the driver answers.
 
-use crate::{adapter::Adapter, event::error::DriverFinding, units::PAGE_SIZE_64K};
+use crate::{adapter::Adapter, budget::account::Account, event::error::DriverFinding, units::PAGE_SIZE_64K};
 
 /// The type of the query, PAGINGPROCESSGPUVASIZE. It takes and gives 4 bytes.
 #[doc(alias = "DXGKQAITYPE_PAGINGPROCESSGPUVASIZE")]
@@ -16,8 +16,10 @@ const PINNED_LEAF_TABLES_MAX: u64 = 256 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PagingVaQuery {
     pub physical_adapter_index: u32,
-    /// Bytes of its memory segment, 0 without one.
+    /// Bytes of its largest memory segment, 0 without one.
     pub memory_size: u64,
+    /// Bytes of the one in which the tables of the paging process live.
+    pub tables_segment_size: u64,
     /// Bytes of the log buffers of hardware scheduling; none if the OS schedules.
     pub scheduling_log: Option<u64>,
     /// Whether the driver knows the query.
@@ -68,7 +70,7 @@ impl PagingVaQuery {
         let (_, addresses) = adapter.paging_addresses();
         let largest = self.memory_size.max(adapter.system_commit_limit);
         let unit = unit(adapter);
-        let most = (addresses / 8).min(largest).min(pinnable(adapter, self.memory_size)).max(unit);
+        let most = (addresses / 8).min(largest).min(pinnable(adapter, self.tables_segment_size)).max(unit);
         size.max(4 * MIB).min(most).next_multiple_of(unit)
     }
 }
@@ -79,18 +81,18 @@ fn unit(adapter: &Adapter) -> u64 {
 }
 
 /// Bytes of address space whose leaf tables can be pinned, on each side of a transfer.
-fn pinnable(adapter: &Adapter, memory_size: u64) -> u64 {
+fn pinnable(adapter: &Adapter, tables_segment_size: u64) -> u64 {
     if !adapter.has_page_tables() {
         return u64::MAX;
     }
-    let of_memory = if adapter.paging_tables_in_system { u64::MAX } else { memory_size / 8 };
+    let of_memory = if adapter.paging_tables_in == Account::SYSTEM { u64::MAX } else { tables_segment_size / 8 };
     let tables = of_memory.min(PINNED_LEAF_TABLES_MAX) / (2 * leaf_table(adapter));
     tables.max(1).saturating_mul(adapter.coverage(0))
 }
 
 /// Bytes that a leaf table of the paging process takes.
 fn leaf_table(adapter: &Adapter) -> u64 {
-    adapter.levels[0].table_bytes.max(adapter.memory_page_size().bytes())
+    adapter.levels[0].table_bytes.max(adapter.page_size_in(adapter.paging_tables_in).bytes())
 }
 
 /// Bytes of leaf tables that both windows of `size` bytes take.

@@ -3,7 +3,7 @@
 use super::resident::REQUESTS_MAX;
 use crate::{
     adapter::Adapter,
-    budget::account::Account,
+    budget::account::{Account, Choices},
     contract::{Kmd, SegmentPreference, SegmentSet},
     event::{
         Event, EvictReason,
@@ -74,15 +74,12 @@ impl VidMm {
             return Err(UpdateError::WrongDevice);
         }
         let (set, preferred) = updated(&self.state.adapter, &self.state.objects, index, update);
-        let residence = check_update(&self.state.adapter, &self.state.objects, index, set, preferred)?;
-        let allocation_state = self.state.objects[index].state;
-        if allocation_state & RESIDENCE == residence {
+        let choices = check_update(&self.state.adapter, &self.state.objects, index, set, preferred)?;
+        let books = &self.state.objects[index];
+        if books.choices == choices {
             return Ok(0);
         }
-        let may_stay = residence.contains(match self.state.objects[index].account() {
-            Account::Memory => AllocationState::MAY_BE_IN_MEMORY,
-            Account::System => AllocationState::MAY_BE_IN_SYSTEM,
-        });
+        let may_stay = choices.contains(books.account());
         let is_required = self.state.objects[index].is_required()
             || !self.state.objects.is_done_with(index)
             || self.state.residency.is_listed_offered(index);
@@ -97,8 +94,7 @@ impl VidMm {
         if !kmd.validate_update_allocation_property(handle, set, preferred) {
             return Err(UpdateError::Vetoed);
         }
-        let numbers =
-            change_residence(&mut self.state, &mut self.plans, &mut self.schedule, index, residence, may_stay);
+        let numbers = change_residence(&mut self.state, &mut self.plans, &mut self.schedule, index, choices);
         let paging_fence_value = if numbers.is_empty() { 0 } else { self.state.objects[queue].last_value + 1 };
         self.state.moment.record(|| Event::AllocationPropertyUpdated {
             allocation,
@@ -126,29 +122,25 @@ fn updated(
     index: AllocationIx,
     update: &UpdateAllocationProperty,
 ) -> (SegmentSet, SegmentPreference) {
-    let allocation_state = objects[index].state;
-    let aperture = adapter.aperture.id;
-    let memory = adapter.memory.filter(|_| allocation_state.contains(AllocationState::MAY_BE_IN_MEMORY));
-    let system = allocation_state.contains(AllocationState::MAY_BE_IN_SYSTEM);
-    let mut set = memory.map_or(0, |memory| SegmentSet::of(memory.id).0);
-    if system {
-        set |= SegmentSet::of(aperture).0;
-    }
+    let segment = |account| match account {
+        Account::SYSTEM => adapter.aperture_segment().id,
+        memory => adapter.memory_id(memory),
+    };
+    let choices = objects[index].choices;
+    let set = choices.into_iter().fold(0, |set, account| set | SegmentSet::of(segment(account)).0);
     let mut preferred = SegmentPreference::default();
-    if allocation_state.contains(AllocationState::PREFERS_SYSTEM) {
-        preferred.segment_ids[0] = aperture;
-    }
+    preferred.segment_ids.iter_mut().zip(choices).for_each(|(id, account)| *id = segment(account));
     (update.supported_segment_set.unwrap_or(SegmentSet(set)), update.preferred_segment.unwrap_or(preferred))
 }
 
-/// Where an allocation may be from now on, as bits of its state, or why it may not.
+/// Where an allocation may be from now on, or why it may not.
 fn check_update(
     adapter: &Adapter,
     objects: &Objects,
     index: AllocationIx,
     set: SegmentSet,
     preferred: SegmentPreference,
-) -> Result<AllocationState, UpdateError> {
+) -> Result<Choices, UpdateError> {
     let allocation = &objects[index];
     if set.0 == 0 || set.0 & !adapter.segments_mask != 0 {
         return Err(UpdateError::Impossible(AllocationInfoRule::SegmentSet(set.0)));
@@ -157,24 +149,21 @@ fn check_update(
     if let Some(outside) = named.find(|&segment| !set.contains(segment)) {
         return Err(UpdateError::Impossible(AllocationInfoRule::PreferredSegment(outside.0)));
     }
-    let aperture = adapter.aperture.id;
-    let memory = adapter.memory.filter(|memory| set.contains(memory.id));
-    if memory.is_some_and(|memory| !allocation.size.is_multiple_of(memory.page_size.bytes())) {
+    let choices = adapter.choices(set, preferred);
+    let page_sizes = choices.into_iter().map(|account| adapter.page_size_in(account));
+    let (largest, smallest) = (page_sizes.clone().max(), page_sizes.min());
+    if largest.is_some_and(|largest| !allocation.size.is_multiple_of(largest.bytes())) {
         return Err(UpdateError::Impossible(AllocationInfoRule::Size(allocation.size)));
     }
-    if memory.is_some() && allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY) {
+    if choices.into_iter().any(Account::is_memory) && allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY) {
         return Err(UpdateError::NotSupported("contiguous placement in the memory segment"));
     }
     let is_large = |mapping: crate::gpu_va::Mapping| mapping.pte_page_size == PageSize::Kib64;
     let mut asked_for = place::mappings_asked_for(objects, index);
-    if set.contains(aperture) && (allocation.mappings().any(is_large) || asked_for.any(is_large)) {
-        return Err(UpdateError::NotSupported("system memory that is mapped by entries of 64 KiB"));
+    if smallest == Some(PageSize::Kib4) && (allocation.mappings().any(is_large) || asked_for.any(is_large)) {
+        return Err(UpdateError::NotSupported("memory of small pages that is mapped by entries of 64 KiB"));
     }
-    let mut residence = AllocationState::empty();
-    residence.set(AllocationState::MAY_BE_IN_MEMORY, memory.is_some());
-    residence.set(AllocationState::MAY_BE_IN_SYSTEM, set.contains(aperture));
-    residence.set(AllocationState::PREFERS_SYSTEM, preferred.segment_ids[0] == aperture);
-    Ok(residence)
+    Ok(choices)
 }
 
 /// Changes where an allocation may be. It leaves the place where it may be no more; returns the plans for that.
@@ -183,29 +172,21 @@ fn change_residence(
     plans: &mut Plans,
     schedule: &mut Schedule,
     index: AllocationIx,
-    residence: AllocationState,
-    may_stay: bool,
+    choices: Choices,
 ) -> alloc::vec::Vec<crate::id::PlanNo> {
     let allocation = &mut state.objects[index];
-    allocation.state = allocation.state.difference(RESIDENCE) | residence;
-    if !may_stay {
-        allocation.state.toggle(AllocationState::LISTED_IN_SYSTEM);
+    allocation.choices = choices;
+    if !choices.contains(allocation.account()) {
+        allocation.set_account(choices.first().expect("an empty set is refused"));
     }
     let allocation = &state.objects[index];
     if allocation.is_required() && allocation.accounts_differ() {
         schedule.turns.demoted.insert(allocation.device);
     }
-    let is_outside = allocation.place.is_some_and(|place| match place.account() {
-        Account::Memory => !residence.contains(AllocationState::MAY_BE_IN_MEMORY),
-        Account::System => !residence.contains(AllocationState::MAY_BE_IN_SYSTEM),
-    });
+    let is_outside = allocation.place.is_some_and(|place| !choices.contains(place.account()));
     let mut draft = Draft::default();
     if is_outside {
         plans.plan_out(state, &mut draft, index, EvictReason::PropertyUpdated);
     }
     plans.finish(&mut state.moment, &state.objects, draft)
 }
-
-/// The bits that say where an allocation may be.
-const RESIDENCE: AllocationState =
-    AllocationState::MAY_BE_IN_MEMORY.union(AllocationState::MAY_BE_IN_SYSTEM).union(AllocationState::PREFERS_SYSTEM);

@@ -3,7 +3,7 @@
 use super::admission::Admission;
 use crate::{
     adapter::Adapter,
-    budget::account::{Account, PerAccount},
+    budget::account::PerAccount,
     calls::{admission, offering},
     event::{
         Event,
@@ -82,7 +82,7 @@ impl VidMm {
         let not_held = count_in(&mut self.state, &self.work, &mut self.schedule, device, &indices, flags)
             .map_err(|refusal| self.refuse_make_resident(device, allocations, flags, refusal))?;
 
-        let at_once = can_join_at_once(&self.state, &self.plans, device, &indices, not_held);
+        let at_once = can_join_at_once(&self.state, &self.plans, device, &indices, &not_held);
         let books = &self.state.objects[device];
         let paging_fence_value = if at_once { 0 } else { self.state.objects[queue].last_value + 1 };
         let (device_id, after_submission) = (self.state.objects.devices.id(device), books.submitted);
@@ -153,7 +153,7 @@ impl VidMm {
         count_out(&mut self.state.objects, &mut self.state.residency, device_index, &indices)?;
 
         let last = self.state.objects[device_index].submitted;
-        let mut left: PerAccount<u64> = PerAccount::default();
+        let mut left: PerAccount<u64> = self.state.memory.accounts().none();
         self.state.shares.withdraw_promise(&self.state.objects, device_index);
         for index in indices {
             let allocation = &mut self.state.objects[index];
@@ -181,7 +181,7 @@ impl VidMm {
             );
         }
         self.state.shares.renew_promise(&self.state.objects, device_index);
-        for account in Account::ALL.into_iter().filter(|&account| left[account] > 0) {
+        for account in self.state.memory.accounts().iter().filter(|&account| left[account] > 0) {
             let bytes = self.state.objects[device_index].list[account].now() - left[account];
             self.state.shares.set_list_bytes(
                 &mut self.state.moment,
@@ -294,7 +294,7 @@ pub(crate) fn can_join_at_once(
     plans: &Plans,
     device: DeviceIx,
     indices: &[AllocationIx],
-    not_held: PerAccount<u64>,
+    not_held: &PerAccount<u64>,
 ) -> bool {
     let books = &state.objects[device];
     books.granted == books.requests.len()

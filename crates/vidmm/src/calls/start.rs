@@ -13,7 +13,10 @@ use crate::{
         patching::{Patching, PreparationKnobs},
     },
     addresses::Addresses,
-    budget::{AccountShares, account::PerAccount},
+    budget::{
+        AccountShares,
+        account::{Account, PerAccount},
+    },
     buggify::Buggify,
     calls::paging_va::{PagingVaQuery, QUERY_TYPE},
     contract::{AdapterInfo, Host, Kmd, KmdContextHandle, KmdError, KmdProcessHandle, SegmentFlags, WddmVersion},
@@ -83,11 +86,8 @@ impl VidMm {
         let queries = query_paging_va(options, &info, &adapter, kmd);
         (adapter.paging_va_size, _) = queries[0].size(&adapter);
         check_windows(&adapter).map_err(|rule| refuse(vec![rule]))?;
-        let mut placer = match adapter.is_physical() {
-            true => Placer::Linear(Box::new(LinearPlacer::new(adapter.memory_size(), &adapter.bank_ends))),
-            false => Placer::Pages(PagePlacer::new(adapter.memory_size())),
-        };
-        let (tables, extents) = place_paging_tables(&adapter, &mut placer, host).map_err(|rule| refuse(vec![rule]))?;
+        let mut placers = adapter.accounts().per(|account| placer(&adapter, account));
+        let (tables, extents) = place_paging_tables(&adapter, &mut placers, host).map_err(|rule| refuse(vec![rule]))?;
         let system_process = create_system_process(&adapter, kmd).map_err(|_| ()).and_then(|(process, context)| {
             let dummy_page = host.commit_backing_store(PAGE_SIZE).map_err(|_| {
                 kmd.destroy_context(context);
@@ -110,15 +110,15 @@ impl VidMm {
         };
         let moment = Moment::new(EventLog::new(options.events), buggify, adapter.planted);
         let engines = Engines::new(adapter.engines.len(), options.tdr);
-        let memory = Memory::new(
-            placer,
+        let accounts = adapter.accounts();
+        let mut memory = Memory::new(
+            placers,
             CommitLimit::new(adapter.system_commit_limit),
-            ApertureRanges::new(adapter.aperture.size),
-            extents.iter().map(|extent| extent.size).sum(),
+            ApertureRanges::new(adapter.aperture.map_or(0, |aperture| aperture.size)),
             dummy_page,
         );
-        let shares =
-            Shares::new(PerAccount::new(AccountShares::new(0), AccountShares::new(adapter.system_commit_limit)));
+        memory.pin(adapter.paging_tables_in, extents.iter().map(|extent| extent.size).sum());
+        let shares = Shares::new(accounts.per(|account| AccountShares::new(memory.list_capacity(account))));
         let mut manager = Self {
             state: State {
                 adapter,
@@ -127,7 +127,7 @@ impl VidMm {
                 engines,
                 memory,
                 shares,
-                residency: Residents::default(),
+                residency: Residents::new(accounts),
                 addresses: Addresses::default(),
             },
             plans: Plans {
@@ -149,7 +149,6 @@ impl VidMm {
                 periods: BTreeSet::new(),
             },
         };
-        manager.state.shares.set_capacity(&manager.state.memory);
         record_start(&mut manager.state, &manager.plans, process, extents);
         for query in queries {
             record_query(&manager.state.adapter, &mut manager.state.moment, query);
@@ -167,12 +166,15 @@ fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHand
         num_slots: if adapter.is_physical() { adapter.num_slots } else { 0 },
         preemption_aware: adapter.is_physical() && adapter.preemption_aware,
         notification_revision: adapter.revision,
-        memory: adapter.memory.map(|memory| MemorySegmentFacts {
+        memory: adapter.memory.first().map(|memory| MemorySegmentFacts {
             segment: memory.id,
             size: memory.size,
             page_size: memory.page_size,
         }),
-        aperture: ApertureSegmentFacts { segment: adapter.aperture.id, size: adapter.aperture.size },
+        aperture: ApertureSegmentFacts {
+            segment: adapter.aperture_segment().id,
+            size: adapter.aperture_segment().size,
+        },
         system_commit_limit: adapter.system_commit_limit,
         dummy_page: state.memory.dummy_page(),
         engines: adapter.engines.clone(),
@@ -221,12 +223,15 @@ fn query_paging_va(
         memory.map(|segment| segment.size).max().unwrap_or(0)
     });
     let knows_query = adapter.version >= WddmVersion::WDDM3_2;
-    let memory_sizes = core::iter::once(adapter.memory_size()).chain(linked);
+    let own = adapter.accounts().memory().map(|account| adapter.memory_size(account)).max().unwrap_or(0);
+    let tables_in = adapter.memory_size(adapter.paging_tables_in);
+    let memory_sizes = core::iter::once((own, tables_in)).chain(linked.map(|size| (size, size)));
     (0..)
         .zip(memory_sizes)
-        .map(|(physical_adapter_index, memory_size)| PagingVaQuery {
+        .map(|(physical_adapter_index, (memory_size, tables_segment_size))| PagingVaQuery {
             physical_adapter_index,
             memory_size,
+            tables_segment_size,
             scheduling_log: info.scheduling_log_buffer_size,
             // A driver of an older interface does not know the query (I23).
             is_asked: knows_query,
@@ -246,30 +251,42 @@ fn check_windows(adapter: &Adapter) -> Result<(), BrokenRule> {
     Ok(())
 }
 
+/// What places allocations in a memory segment; system memory is counted, not placed.
+fn placer(adapter: &Adapter, account: Account) -> Placer {
+    let size = adapter.memory_size(account);
+    if !adapter.is_physical() || account == Account::SYSTEM {
+        return Placer::Pages(PagePlacer::new(size));
+    }
+    let bank_ends: &[u64] = if account == Account::FIRST_MEMORY { &adapter.bank_ends } else { &[] };
+    Placer::Linear(Box::new(LinearPlacer::new(size, bank_ends)))
+}
+
 /// Places the tables of the paging process, which stay where they are (GVA-27), at the start of the segment.
 fn place_paging_tables(
     adapter: &Adapter,
-    placer: &mut Placer,
+    placers: &mut PerAccount<Placer>,
     host: &mut dyn Host,
 ) -> Result<(PageTables, Vec<Extent>), BrokenRule> {
     let keys = Windows::needed_tables(adapter);
-    let total: u64 = keys.iter().map(|key| key.segment_bytes(adapter)).sum();
-    if !adapter.paging_tables_in_system && total > adapter.memory_size() / 2 {
-        return Err(BrokenRule::PagingTables { tables: total, size: adapter.memory_size() });
+    let account = adapter.paging_tables_in;
+    let total: u64 = keys.iter().map(|key| key.bytes_in(adapter, account)).sum();
+    if account.is_memory() && total > adapter.memory_size(account) / 2 {
+        return Err(BrokenRule::PagingTables { tables: total, size: adapter.memory_size(account) });
     }
     let mut tables = PageTables::default();
     let mut extents = Vec::new();
     for key in keys {
-        let address = if adapter.paging_tables_in_system {
+        let address = if account == Account::SYSTEM {
             host.commit_backing_store(key.bytes(adapter)).map_err(|_| {
                 release_system_tables(adapter, &tables, host);
                 BrokenRule::SystemProcess
             })?
         } else {
-            let taken = placer.pages().take(key.segment_bytes(adapter), |_| unreachable!("no plan was made yet"));
+            let size = key.bytes_in(adapter, account);
+            let taken = placers[account].pages().take(size, |_| unreachable!("no plan was made yet"));
             let extent = taken.iter().next().expect("an empty segment gives one range");
             extents.push(extent);
-            PhysicalAddress { segment: adapter.memory_id(), offset: extent.offset }
+            PhysicalAddress { segment: adapter.memory_id(account), offset: extent.offset }
         };
         tables.insert(key, Table::new(Some(address)));
     }

@@ -3,5 +3,5 @@
 pub(crate) mod extents;
 pub(crate) mod free_ranges;
 pub(crate) mod ordered_set;
+pub(crate) mod packed;
 pub(crate) mod progress;
-pub(crate) mod u56;

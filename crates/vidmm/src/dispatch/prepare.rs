@@ -14,7 +14,6 @@ use crate::{
     id::{AllocationIx, ContextIx, DeviceIx},
     objects::{
         Objects,
-        allocation::AllocationState,
         context::Queued,
         split::{Cut, Portion, References},
         turn::Activity,
@@ -243,19 +242,19 @@ fn decide(state: &mut State, work: &Work, index: ContextIx, references: &Referen
 
 /// Whether what a trial's members take of each account is promised to nobody else.
 fn fits_promises(state: &State, device: DeviceIx, trial: &Trial) -> bool {
-    let mut added: PerAccount<u64> = PerAccount::default();
+    let mut added: PerAccount<u64> = state.memory.accounts().none();
     for (&index, target) in &trial.members {
         let allocation = &state.objects[index];
         let is_listed =
             place::is_counted(&state.objects, index) || allocation.entry(device).is_none_or(|entry| entry.count > 0);
         let account = match target {
-            Some(Target::Memory(_)) => Account::Memory,
-            Some(Target::Aperture) => Account::System,
+            Some(Target::Memory(account, _)) => *account,
+            Some(Target::Aperture) => Account::SYSTEM,
             None => allocation.place.expect("what stays is somewhere").account(),
         };
         added[account] += if is_listed { 0 } else { allocation.size };
     }
-    state.shares.may_hold(&state.objects, &state.memory, device, added)
+    state.shares.may_hold(&state.objects, &state.memory, device, &added)
 }
 
 /// Bytes that are bound together where a group of patch locations is applied to what is required already.
@@ -281,8 +280,7 @@ fn require(state: &mut State, device: DeviceIx, portion: &Portion, references: &
     let fixed = &references.progress.fixed;
     for index in portion.required.iter().copied().filter(|index| !fixed.contains(index)) {
         let place = state.objects[index].place.expect("it has been given a place");
-        let in_system = place.account() == Account::System;
-        state.objects[index].state.set(AllocationState::LISTED_IN_SYSTEM, in_system);
+        state.objects[index].set_account(place.account());
         let (account, size) = (place.account(), state.objects[index].size);
         let entry = state.objects[index].entry_mut(device);
         entry.count += 1;

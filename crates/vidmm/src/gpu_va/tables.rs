@@ -5,6 +5,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 
 use crate::{
     adapter::Adapter,
+    budget::account::Account,
     id::PlanNo,
     units::{PageSize, PhysicalAddress},
 };
@@ -89,9 +90,13 @@ impl TableKey {
         }
     }
 
-    /// Bytes of the segment that the table takes if it lives there: whole pages of it.
-    pub fn segment_bytes(self, adapter: &Adapter) -> u64 {
-        self.bytes(adapter).next_multiple_of(adapter.memory_page_size().bytes())
+    /// Bytes that the table takes where it lives: whole pages of its segment.
+    pub fn bytes_in(self, adapter: &Adapter, account: Account) -> u64 {
+        let page_size = match account {
+            Account::SYSTEM => adapter.page_size_in(Account::FIRST_MEMORY),
+            memory => adapter.page_size_in(memory),
+        };
+        self.bytes(adapter).next_multiple_of(page_size.bytes())
     }
 
     /// Entries in the table.

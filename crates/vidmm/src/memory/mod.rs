@@ -6,46 +6,73 @@ pub(crate) mod linear_placer;
 pub(crate) mod placer;
 
 use crate::{
-    budget::account::Account,
-    memory::{aperture::ApertureRanges, commit::CommitLimit, placer::Placer},
+    budget::account::{Account, Accounts, PerAccount},
+    id::PlanNo,
+    memory::{aperture::ApertureRanges, commit::CommitLimit, linear_placer::LinearPlacer, placer::Placer},
     units::PhysicalAddress,
 };
+
 /// The places that allocations can be in.
 pub(crate) struct Memory {
-    pub placer: Placer,
+    /// Those of the memory segments; system memory has one of no bytes.
+    placers: PerAccount<Placer>,
     pub commit: CommitLimit,
     pub aperture: ApertureRanges,
-    /// Bytes of page tables that live in the segment, placed or promised to a mapping that was admitted (D9).
-    pinned_bytes: u64,
+    /// Bytes of page tables that live in a segment, placed or promised to a mapping that was admitted (D9).
+    pinned_bytes: PerAccount<u64>,
     /// The page of system memory that unmapped pages of the aperture show (BPB-33).
     dummy_page: PhysicalAddress,
 }
 
 impl Memory {
-    /// The memory of an adapter whose paging process has `pinned_bytes` of tables in the segment.
+    /// The memory of an adapter in which nothing is pinned.
     pub(crate) fn new(
-        placer: Placer,
+        placers: PerAccount<Placer>,
         commit: CommitLimit,
         aperture: ApertureRanges,
-        pinned_bytes: u64,
         dummy_page: PhysicalAddress,
     ) -> Self {
-        Self { placer, commit, aperture, pinned_bytes, dummy_page }
+        let pinned_bytes = placers.accounts().none();
+        Self { placers, commit, aperture, pinned_bytes, dummy_page }
     }
 
-    /// Bytes of page tables that live in the segment, placed or promised to a mapping that was admitted (D9).
-    pub(crate) fn pinned_bytes(&self) -> u64 {
-        self.pinned_bytes
+    /// What residency is counted in.
+    pub(crate) fn accounts(&self) -> Accounts {
+        self.placers.accounts()
     }
 
-    /// Page tables take `bytes` more of the segment.
-    pub(crate) fn pin(&mut self, bytes: u64) {
-        self.pinned_bytes += bytes;
+    /// What places allocations in a memory segment.
+    pub(crate) fn placer(&self, account: Account) -> &Placer {
+        &self.placers[account]
     }
 
-    /// Page tables take `bytes` less of the segment.
-    pub(crate) fn unpin(&mut self, bytes: u64) {
-        self.pinned_bytes -= bytes;
+    /// What places allocations in a memory segment.
+    pub(crate) fn placer_mut(&mut self, account: Account) -> &mut Placer {
+        &mut self.placers[account]
+    }
+
+    /// A memory segment as one range for each allocation.
+    ///
+    /// # Panics
+    ///
+    /// If it is pages.
+    pub(crate) fn linear(&mut self, account: Account) -> &mut LinearPlacer {
+        self.placers[account].linear()
+    }
+
+    /// Bytes of page tables that live in a segment, placed or promised to a mapping that was admitted (D9).
+    pub(crate) fn pinned_bytes(&self, account: Account) -> u64 {
+        self.pinned_bytes[account]
+    }
+
+    /// Page tables take `bytes` more of a segment.
+    pub(crate) fn pin(&mut self, account: Account, bytes: u64) {
+        self.pinned_bytes[account] += bytes;
+    }
+
+    /// Page tables take `bytes` less of a segment.
+    pub(crate) fn unpin(&mut self, account: Account, bytes: u64) {
+        self.pinned_bytes[account] -= bytes;
     }
 
     /// The page of system memory that unmapped pages of the aperture show (BPB-33).
@@ -55,22 +82,29 @@ impl Memory {
 
     /// Whether ranges are assigned with each grant, and not when allocations join a list: where each allocation is one range.
     pub(crate) fn assigns_with_grant(&self) -> bool {
-        matches!(self.placer, Placer::Linear(_))
+        matches!(self.placers[Account::FIRST_MEMORY], Placer::Linear(_))
     }
 
-    /// Bytes of an account that lists may use: of the memory segment all but page tables.
+    /// Bytes of an account that lists may use: of a memory segment all but page tables.
     pub(crate) fn list_capacity(&self, account: Account) -> u64 {
         match account {
-            Account::Memory => self.placer.size() - self.pinned_bytes,
-            Account::System => self.commit.limit(),
+            Account::SYSTEM => self.commit.limit(),
+            memory => self.placers[memory].size() - self.pinned_bytes[memory],
         }
     }
 
     /// Bytes that can be taken in an account without a victim.
     pub(crate) fn available(&self, account: Account) -> u64 {
         match account {
-            Account::Memory => self.placer.available(),
-            Account::System => self.commit.available(),
+            Account::SYSTEM => self.commit.available(),
+            memory => self.placers[memory].available(),
         }
+    }
+
+    /// `plan` has entered the stream.
+    pub(crate) fn entered(&mut self, plan: PlanNo) {
+        self.accounts().memory().for_each(|account| self.placers[account].entered(plan));
+        self.commit.entered(plan);
+        self.aperture.entered(plan);
     }
 }

@@ -6,7 +6,7 @@ use core::num::NonZeroU64;
 
 use crate::{
     adapter::Adapter,
-    budget::account::Account,
+    budget::account::{Account, Choices},
     contract::{KmdAllocationHandle, KmdOpenHandle},
     data::extents::Extents,
     gpu_va::Mapping,
@@ -19,10 +19,9 @@ use crate::{
 };
 pub(crate) type Allocations = Slots<kind::Allocation, Allocation>;
 
-/// The books of one allocation. What joining and leaving a list touches comes first, in the 64 bytes of one cache line or of
-/// two halves.
+/// The books of one allocation. What joining and leaving a list touches comes first, in the 64 bytes of one cache line.
 #[derive(Debug)]
-#[repr(C, align(32))]
+#[repr(C, align(64))]
 pub(crate) struct Allocation {
     /// The device of the owner that has it: its creator's, while that lives.
     pub device: DeviceIx,
@@ -48,14 +47,18 @@ pub(crate) struct Allocation {
     pub process: ProcessIx,
     /// Larger stays longer (CRE-30).
     pub priority: u32,
+    /// The accounts that it may be counted in.
+    pub choices: Choices,
+    /// Of those, the memory segments in which the CPU sees it (RES-82); a bit for each account.
+    seen_in: u16,
 }
 
-const _: () = assert!(size_of::<Option<Allocation>>() == 96, "a million of them are in the benchmark");
+const _: () = assert!(size_of::<Option<Allocation>>() == 128, "a million of them are in the benchmark");
 
 /// Other mappings than the owner's of all of it, other devices that have it open, and where it is if it is in parts.
 #[derive(Debug, Default)]
 struct More {
-    /// Of the memory segment.
+    /// Of its memory segment.
     parts: Vec<Extent>,
     mappings: Vec<Mapping>,
     openings: Vec<Opening>,
@@ -109,20 +112,12 @@ bitflags! {
         const EVICT_SOON = 1 << 3;
         /// The caller destroyed it; it lives on until nothing names it (RES-91).
         const DESTROYED = 1 << 4;
-        /// It may be resident in the memory segment.
-        const MAY_BE_IN_MEMORY = 1 << 5;
-        /// It may be resident in system memory.
-        const MAY_BE_IN_SYSTEM = 1 << 6;
-        /// Of both it had better be in system memory (SEG-42).
-        const PREFERS_SYSTEM = 1 << 7;
         /// In system memory it is mapped in the aperture (SEG-13).
-        const ACCESSED_PHYSICALLY = 1 << 8;
+        const ACCESSED_PHYSICALLY = 1 << 11;
         /// The driver is told before it is evicted (NTF-02).
         const NOTIFY_EVICTION = 1 << 9;
         /// The driver is told before it is unmapped from the IOMMU (NTF-04).
         const NOTIFY_IO_MMU_UNMAP = 1 << 10;
-        /// The list of its device counts it in system memory. Fixed while anything outstanding requires it.
-        const LISTED_IN_SYSTEM = 1 << 11;
         /// Other devices may open it (CRE-41).
         const SHARED = 1 << 12;
         /// It was destroyed, and goes when the last device that has closed it is done with it.
@@ -137,10 +132,8 @@ bitflags! {
         const NOT_COMMITTED = 1 << 18;
         /// The CPU sees it (RES-80).
         const LOCKED = 1 << 19;
-        /// The CPU is to see it, and it must leave the memory segment for that (RES-82).
+        /// The CPU is to see it, and it must leave its memory segment for that (RES-82).
         const LOCK_PENDING = 1 << 20;
-        /// The CPU sees it in the memory segment too (RES-82).
-        const CPU_VISIBLE = 1 << 21;
         /// The CPU sees its copy in system memory, which is kept wherever it is (2.2).
         const KEEPS_COPY = 1 << 22;
         /// Its backing store is the caller's (2.2).
@@ -149,6 +142,8 @@ bitflags! {
         const SYNCHRONOUS_DESTROY = 1 << 24;
         /// It has been looked at already: set only while a list is walked in which it may be named twice.
         const SEEN = 1 << 25;
+        /// The account that the lists of its devices count it in. Fixed while anything outstanding requires it.
+        const HOME = 0b1111 << 5;
         /// While it is evictable, the class of the queue that it stands in.
         const CLASS = 0b111 << 29;
     }
@@ -157,6 +152,7 @@ bitflags! {
 impl AllocationState {
     /// The lowest bit of [`CLASS`](Self::CLASS).
     pub const LOWEST_CLASS_BIT: u32 = 1 << 29;
+    const LOWEST_HOME_BIT: u32 = 1 << 5;
 }
 
 /// A mapping of all of an allocation without driver protection, as nearly all are: its address, and flags in the bits that a
@@ -196,9 +192,10 @@ impl Allocation {
         backing_store: u64,
         owner: Owner,
         priority: u32,
+        choices: Choices,
         state: AllocationState,
     ) -> Self {
-        Self {
+        let mut allocation = Self {
             handle,
             size,
             backing_store,
@@ -211,8 +208,12 @@ impl Allocation {
             process: owner.process,
             device: owner.device,
             priority,
+            choices,
+            seen_in: 0,
             state,
-        }
+        };
+        allocation.set_account(choices.first().expect("adapter start and the driver give each a segment"));
+        allocation
     }
 
     /// All mappings.
@@ -340,44 +341,60 @@ impl Allocation {
         self.entry(device).is_some_and(ListEntry::is_holding)
     }
 
-    /// Where its device's list counts it.
+    /// Where the lists of its devices count it.
     pub fn account(&self) -> Account {
-        if self.state.contains(AllocationState::LISTED_IN_SYSTEM) { Account::System } else { Account::Memory }
+        let home = self.state.intersection(AllocationState::HOME).bits();
+        Account::from_bits((home / AllocationState::LOWEST_HOME_BIT) as u8)
     }
 
-    /// Where it may be counted when it joins the list of `device`, first choice first. While something outstanding requires it,
-    /// that is where it is.
-    pub fn accounts(&self, device: DeviceIx) -> [Option<Account>; 2] {
+    /// It is counted in `account` from now on.
+    pub fn set_account(&mut self, account: Account) {
+        let home = u32::from(account.bits()) * AllocationState::LOWEST_HOME_BIT;
+        self.state = self.state.difference(AllocationState::HOME) | AllocationState::from_bits_retain(home);
+    }
+
+    /// Where it may be counted when it joins the list of `device`. While something outstanding requires it, that is where it
+    /// is.
+    pub fn accounts(&self, device: DeviceIx) -> Choices {
         let is_counted = |other, entry: &ListEntry| entry.is_outstanding() || (other != device && entry.count > 0);
         if self.any_entry(is_counted) {
-            return [Some(self.account()), None];
+            return Choices::only(self.account());
         }
         self.allowed_accounts()
     }
 
-    /// Where it may be, first choice first: what the CPU is to see, only where that sees it, if there is such a place.
-    pub fn allowed_accounts(&self) -> [Option<Account>; 2] {
-        let system = self.state.contains(AllocationState::MAY_BE_IN_SYSTEM).then_some(Account::System);
-        let is_locked = self.state.intersects(AllocationState::LOCKED | AllocationState::LOCK_PENDING);
-        if is_locked && system.is_some() && !self.is_seen_anywhere() {
-            return [system, None];
+    /// Where it may be: what the CPU is to see, only where that sees it, if there is such a place.
+    pub fn allowed_accounts(&self) -> Choices {
+        if self.state.intersects(AllocationState::LOCKED | AllocationState::LOCK_PENDING) {
+            let seen: Choices = self.choices.into_iter().filter(|&account| self.is_seen_in(account)).collect();
+            if !seen.is_empty() {
+                return seen;
+            }
         }
-        let memory = self.state.contains(AllocationState::MAY_BE_IN_MEMORY).then_some(Account::Memory);
-        match (memory, system) {
-            (Some(_), Some(_)) if self.state.contains(AllocationState::PREFERS_SYSTEM) => [system, memory],
-            (Some(_), _) => [memory, system],
-            (None, _) => [system, None],
-        }
+        self.choices
+    }
+
+    /// Whether it may be resident in system memory.
+    pub fn may_be_in_system(&self) -> bool {
+        self.choices.contains(Account::SYSTEM)
     }
 
     /// Whether it is counted elsewhere than it had better be.
     pub fn accounts_differ(&self) -> bool {
-        self.allowed_accounts()[0] != Some(self.account())
+        self.allowed_accounts().first() != Some(self.account())
     }
 
-    /// Whether the CPU sees it wherever it is, or a copy.
-    pub fn is_seen_anywhere(&self) -> bool {
-        self.state.intersects(AllocationState::CPU_VISIBLE | AllocationState::KEEPS_COPY)
+    /// The CPU sees it in the memory segments that `is_seen`.
+    pub fn set_seen_in(&mut self, is_seen: impl Fn(Account) -> bool) {
+        let seen = self.choices.into_iter().filter(|&account| account.is_memory() && is_seen(account));
+        self.seen_in = seen.fold(0, |seen, account| seen | 1 << account.bits());
+    }
+
+    /// Whether the CPU sees it there, or a copy.
+    pub fn is_seen_in(&self, account: Account) -> bool {
+        self.state.contains(AllocationState::KEEPS_COPY)
+            || account == Account::SYSTEM
+            || self.seen_in & 1 << account.bits() != 0
     }
 
     /// Whether something outstanding requires it: a granted span, or one that waits for its grant.
@@ -389,13 +406,13 @@ impl Allocation {
     pub fn location(&self, adapter: &Adapter) -> (SegmentId, Extents) {
         let in_place = |offset| Extents::one(Extent { offset, size: self.size });
         match self.place {
-            Some(Place::Memory(place)) => (adapter.memory_id(), self.extents(place)),
-            Some(Place::Aperture(offset)) => (adapter.aperture.id, in_place(offset.bytes())),
+            Some(Place::Memory(account, place)) => (adapter.memory_id(account), self.extents(place)),
+            Some(Place::Aperture(offset)) => (adapter.aperture_segment().id, in_place(offset.bytes())),
             Some(Place::System) | None => (SegmentId::SYSTEM, in_place(self.backing_store)),
         }
     }
 
-    /// Its ranges of the memory segment, where it is.
+    /// Its ranges of its memory segment, where it is.
     pub fn extents(&self, place: MemoryPlace) -> Extents {
         match place {
             MemoryPlace::Whole(page) => Extents::one(Extent { offset: page.bytes(), size: self.size }),
@@ -403,16 +420,17 @@ impl Allocation {
         }
     }
 
-    /// It is decided that it becomes resident in these ranges of the memory segment.
-    pub fn place_in_memory(&mut self, extents: &Extents) -> Place {
+    /// It is decided that it becomes resident in these ranges of a memory segment.
+    pub fn place_in_memory(&mut self, account: Account, extents: &Extents) -> Place {
         let mut all = extents.iter();
-        Place::Memory(match (all.next(), all.next()) {
+        let place = match (all.next(), all.next()) {
             (Some(only), None) => MemoryPlace::Whole(PageOffset::of_bytes(only.offset)),
             _ => {
                 self.more.get_or_insert_default().parts = extents.iter().collect();
                 MemoryPlace::Parts
             }
-        })
+        };
+        Place::Memory(account, place)
     }
 
     /// It is decided that it leaves the place where it is.

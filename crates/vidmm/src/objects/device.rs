@@ -136,6 +136,11 @@ impl Device {
         }
     }
 
+    /// Whether any bytes must be there for the device now.
+    pub fn is_promised_anything(&self) -> bool {
+        self.held.accounts().iter().any(|account| self.promised(account) > 0)
+    }
+
     pub fn is_active(&self) -> bool {
         self.turn.activity == Activity::Active
     }

@@ -11,7 +11,7 @@ use bitflags::bitflags;
 
 pub use crate::event::list_flags::EvictFlags;
 use crate::{
-    data::u56::U56,
+    data::packed::U56,
     id::{AllocationIx, SubmissionNo},
     objects::spans::{SpanNo, SpanQueue, Spans},
 };

@@ -29,28 +29,28 @@ pub(crate) fn try_anew(
     }
     weight::sort_for_packing(&state.objects, &mut required, account);
     match account {
-        Account::Memory => try_anew_in_memory(state, trial, &required),
-        Account::System => try_anew_in_aperture(state, trial, &required),
+        Account::SYSTEM => try_anew_in_aperture(state, trial, &required),
+        _ => try_anew_in_memory(state, trial, account, &required),
     }
 }
 
-fn try_anew_in_memory(state: &mut State, trial: &mut Trial, required: &[AllocationIx]) -> bool {
+fn try_anew_in_memory(state: &mut State, trial: &mut Trial, account: Account, required: &[AllocationIx]) -> bool {
     for &index in required {
-        if let Some(range) = place::memory_range(&state.objects, index) {
-            placement::free_for(&mut state.memory, trial, range);
+        if let Some((account, range)) = place::memory_place(&state.objects, index) {
+            placement::free_for(&mut state.memory, trial, account, range);
         }
         placement::note_member(trial, index, None);
     }
-    while let Some(victim) = placement::next_candidate(&state.objects, &state.residency, trial) {
-        placement::free_victim(&state.objects, &mut state.memory, trial, victim);
+    while let Some(victim) = placement::next_candidate(&state.objects, &state.residency, trial, account) {
+        placement::free_victim(&state.objects, &mut state.memory, trial, account, victim);
     }
     for &index in required {
-        let wish = Wish { alignment: weight::alignment(&state.objects, index, Account::Memory), ..Wish::default() };
+        let wish = Wish { alignment: weight::alignment(&state.objects, index, account), ..Wish::default() };
         let size = state.objects[index].size;
-        let Some(range) = state.memory.placer.linear().allocate(size, &wish) else { return false };
-        trial.done.push(Done::Taken(range));
-        let stays = place::memory_range(&state.objects, index) == Some(range);
-        placement::note_member(trial, index, (!stays).then_some(Target::Memory(range)));
+        let Some(range) = state.memory.linear(account).allocate(size, &wish) else { return false };
+        trial.done.push(Done::Taken(account, range));
+        let stays = place::memory_place(&state.objects, index) == Some((account, range));
+        placement::note_member(trial, index, (!stays).then_some(Target::Memory(account, range)));
     }
     true
 }

@@ -8,7 +8,7 @@ use core::cmp::Reverse;
 
 use crate::{
     adapter::Adapter,
-    budget::account::{Account, PerAccount},
+    budget::account::{Choices, PerAccount},
     id::{AllocationIx, DeviceIx},
     objects::{Objects, allocation::AllocationState, request::RequestKind, spans::SpanNo, turn::CALM_SHARE},
     placement::{self, Mark, Trial, anew},
@@ -42,14 +42,14 @@ pub(crate) fn next_with_turn(state: &State, device: DeviceIx) -> Option<Vec<(All
     let RequestKind::MakeResident(items) = &books.requests.get(books.granted)?.kind else { return None };
     let items = holds::still_wanted(&state.objects, device, items);
     let indices: BTreeSet<AllocationIx> = items.iter().map(|&(index, _)| index).collect();
-    let mut added: PerAccount<u64> = PerAccount::default();
+    let mut added: PerAccount<u64> = state.memory.accounts().none();
     for &index in &indices {
         let allocation = &state.objects[index];
         let is_counted = allocation.entry(device).is_some_and(|entry| entry.is_holding() || entry.is_owed());
         added[allocation.account()] += if is_counted { 0 } else { allocation.size };
     }
     let is_visible = !items.iter().any(|&(index, _)| views::waits_for_unlock(&state.objects, index));
-    let may_be_held = state.shares.may_hold(&state.objects, &state.memory, device, added)
+    let may_be_held = state.shares.may_hold(&state.objects, &state.memory, device, &added)
         && weight::packs_with(&state.adapter, &state.objects, &state.memory, device, indices.into_iter());
     (is_visible && may_be_held).then_some(items)
 }
@@ -68,7 +68,7 @@ pub(crate) fn members_of(objects: &Objects, items: &Items) -> Vec<AllocationIx> 
 /// Gives members of a device's list their places. Where the free ranges are in too small pieces, all that the device requires
 /// is placed anew.
 pub(crate) fn try_list(state: &mut State, trial: &mut Trial, device: DeviceIx, members: &[AllocationIx]) -> bool {
-    for account in Account::ALL {
+    for account in state.memory.accounts().iter() {
         let mark = trial.mark();
         let of_account = |index: &AllocationIx| state.objects[*index].account() == account;
         let of_account = Vec::from_iter(members.iter().copied().filter(of_account));
@@ -84,20 +84,23 @@ pub(crate) fn try_list(state: &mut State, trial: &mut Trial, device: DeviceIx, m
     true
 }
 
-/// Whether all that a device has in system memory and would rather have in the memory segment fits there, with room to
-/// spare.
+/// Whether all that a device would rather have in another memory segment fits there, with room to spare.
 pub(crate) fn could_come_back(state: &State, device: DeviceIx) -> bool {
     let books = &state.objects[device];
-    let demoted: u64 = movable(&state.adapter, &state.objects, device)
-        .filter(|&(_, accounts)| accounts[0] == Some(Account::Memory))
-        .map(|(index, _)| {
-            let allocation = &state.objects[index];
-            if allocation.account() == Account::System { allocation.size } else { 0 }
+    let mut demoted: PerAccount<u64> = state.memory.accounts().none();
+    for (index, accounts) in movable(&state.adapter, &state.objects, device) {
+        let (allocation, prefers) = (&state.objects[index], accounts.first());
+        if let Some(prefers) = prefers.filter(|&prefers| prefers.is_memory() && prefers != allocation.account()) {
+            demoted[prefers] += allocation.size;
+        }
+    }
+    let mut wanted = state.memory.accounts().memory().filter(|&account| demoted[account] > 0).peekable();
+    wanted.peek().is_some()
+        && wanted.all(|account| {
+            let spare = state.memory.list_capacity(account) / CALM_SHARE;
+            let beside = state.shares.not_promised_to_others(&state.objects, &state.memory, device, account);
+            books.needed(account).saturating_add(demoted[account]).saturating_add(spare) <= beside
         })
-        .sum();
-    let spare = state.memory.list_capacity(Account::Memory) / CALM_SHARE;
-    let beside = state.shares.not_promised_to_others(&state.objects, &state.memory, device, Account::Memory);
-    demoted > 0 && books.needed(Account::Memory).saturating_add(demoted).saturating_add(spare) <= beside
 }
 
 /// Allocations of a device that may be elsewhere than they are, and that no other device counts; with the accounts where they
@@ -106,7 +109,7 @@ pub(crate) fn movable(
     adapter: &Adapter,
     objects: &Objects,
     device: DeviceIx,
-) -> impl Iterator<Item = (AllocationIx, [Option<Account>; 2])> {
+) -> impl Iterator<Item = (AllocationIx, Choices)> {
     let books = &objects[device];
     let held = books.holdings.iter().copied();
     let to_bring_back = books.to_bring_back.iter().filter_map(|&id| objects.allocations.lookup(id).ok());
@@ -119,7 +122,7 @@ pub(crate) fn movable(
         let is_listed = allocation.entry(device).is_some_and(|entry| entry.count > 0);
         let allocation_state = allocation.state;
         let accounts = allocation.allowed_accounts();
-        let may_move = is_only_here && is_listed && accounts != [Some(allocation.account()), None];
+        let may_move = is_only_here && is_listed && accounts != Choices::only(allocation.account());
         // A range of the aperture is assigned at admission; without GPU virtual addresses with the grant, but what was admitted
         // to one account stays there unless the CPU is to see it.
         let is_to_be_seen = allocation_state.intersects(AllocationState::LOCKED | AllocationState::LOCK_PENDING);

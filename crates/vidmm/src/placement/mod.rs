@@ -12,7 +12,7 @@ pub(crate) mod anew;
 pub(crate) mod moving;
 
 use crate::{
-    budget::account::Account,
+    budget::account::{Account, Choices},
     id::AllocationIx,
     memory::Memory,
     objects::{Objects, allocation::AllocationState, place::Place},
@@ -24,10 +24,10 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Trial {
     done: Vec<Done>,
-    /// Residents of the memory segment whose ranges were freed for it, in the order in which they would go.
+    /// Residents of memory segments whose ranges were freed for it, in the order in which they would go.
     victims: Vec<AllocationIx>,
-    /// The last that was looked at among those that may go.
-    looked_at: Option<AllocationIx>,
+    /// The last that was looked at among those that may go, in each memory segment where one was.
+    looked_at: BTreeMap<Account, AllocationIx>,
     /// What is required and where it goes; none is where it is.
     pub members: BTreeMap<AllocationIx, Option<Target>>,
     /// Bytes that members take of system memory, and take already.
@@ -38,17 +38,18 @@ pub(super) struct Trial {
 /// Where a member goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Target {
-    Memory(Extent),
+    Memory(Account, Extent),
     Aperture,
 }
 
 /// A step of a trial.
 enum Done {
-    Taken(Extent),
-    Freed(Extent),
+    Taken(Account, Extent),
+    Freed(Account, Extent),
     Victim,
     /// The next candidate was looked for, from this one on.
     Looked {
+        account: Account,
         before: Option<AllocationIx>,
     },
     Spared {
@@ -104,46 +105,52 @@ pub(crate) fn try_member(state: &mut State, trial: &mut Trial, index: Allocation
     let is_there = match state.objects[index].place {
         // Where a list counts it, and nowhere else.
         Some(place)
-            if accounts_of(&state.objects, index).all(|account| account != place.account())
+            if !accounts_of(&state.objects, index).contains(place.account())
                 && place::is_counted(&state.objects, index) =>
         {
             false
         }
-        Some(Place::Memory(_)) => keep_in_memory(&state.objects, &mut state.memory, trial, index),
+        Some(Place::Memory(account, _)) => keep_in_memory(&state.objects, &mut state.memory, trial, account, index),
         Some(_) => keep_in_system(state, trial, index),
         None => false,
     };
     is_there
-        || accounts_of(&state.objects, index).any(|account| try_in(state, trial, index, account))
-        || accounts_of(&state.objects, index).any(|account| moving::try_by_resettling(state, trial, index, account))
+        || accounts_of(&state.objects, index).into_iter().any(|account| try_in(state, trial, index, account))
+        || accounts_of(&state.objects, index)
+            .into_iter()
+            .any(|account| moving::try_by_resettling(state, trial, index, account))
 }
 
 /// The accounts that a member may be in: what a device's list requires, in the one where that counts it.
-pub(crate) fn accounts_of(objects: &Objects, index: AllocationIx) -> impl Iterator<Item = Account> + use<> {
+pub(crate) fn accounts_of(objects: &Objects, index: AllocationIx) -> Choices {
     let allocation = &objects[index];
-    let accounts = if place::is_counted(objects, index) {
-        [Some(allocation.account()), None]
-    } else {
-        allocation.allowed_accounts()
-    };
-    accounts.into_iter().flatten()
+    match place::is_counted(objects, index) {
+        true => Choices::only(allocation.account()),
+        false => allocation.allowed_accounts(),
+    }
 }
 
 pub(crate) fn try_in(state: &mut State, trial: &mut Trial, index: AllocationIx, account: Account) -> bool {
     match account {
-        Account::Memory => try_in_memory(state, trial, index),
-        Account::System => try_in_system(state, trial, index),
+        Account::SYSTEM => try_in_system(state, trial, index),
+        _ => try_in_memory(state, trial, account, index),
     }
 }
 
-/// What is in the memory segment stays there; unless it was tried as a victim, and its room is taken.
-fn keep_in_memory(objects: &Objects, memory: &mut Memory, trial: &mut Trial, index: AllocationIx) -> bool {
-    let range = place::memory_range(objects, index).expect("it is in the memory segment");
+/// What is in a memory segment stays there; unless it was tried as a victim, and its room is taken.
+fn keep_in_memory(
+    objects: &Objects,
+    memory: &mut Memory,
+    trial: &mut Trial,
+    account: Account,
+    index: AllocationIx,
+) -> bool {
+    let range = place::memory_range(objects, index).expect("it is in a memory segment");
     if let Some(position) = trial.victims.iter().position(|&victim| victim == index) {
-        if memory.placer.linear().take(range).is_none() {
+        if memory.linear(account).take(range).is_none() {
             return false;
         }
-        trial.done.push(Done::Taken(range));
+        trial.done.push(Done::Taken(account, range));
         trial.victims.remove(position);
         trial.done.push(Done::Spared { position, index });
     }
@@ -180,50 +187,64 @@ fn keep_in_system(state: &mut State, trial: &mut Trial, index: AllocationIx) -> 
     true
 }
 
-/// A range of the memory segment for the allocation: where there is one; where victims make one; or where other members
-/// make one by moving.
-fn try_in_memory(state: &mut State, trial: &mut Trial, index: AllocationIx) -> bool {
+/// A range of a memory segment for the allocation: where there is one; where victims make one; or where other members make
+/// one by moving.
+fn try_in_memory(state: &mut State, trial: &mut Trial, account: Account, index: AllocationIx) -> bool {
     let size = state.objects[index].size;
-    if size > state.memory.placer.size() {
+    if size > state.memory.placer(account).size() {
         return false;
     }
-    let wish = state.objects.patched.get(&index).map(|patched| patched.wish.clone()).unwrap_or_default();
+    let known = state.objects.patched.get(&index);
+    let wish = known.map(|patched| patched.wish_in(account)).unwrap_or_default();
     let range = loop {
-        if let Some(range) = state.memory.placer.linear().allocate(size, &wish) {
+        if let Some(range) = state.memory.linear(account).allocate(size, &wish) {
             break range;
         }
-        let Some(victim) = next_candidate(&state.objects, &state.residency, trial) else {
-            return moving::try_by_moving(&state.objects, &mut state.memory, trial, index);
+        let Some(victim) = next_candidate(&state.objects, &state.residency, trial, account) else {
+            return moving::try_by_moving(&state.objects, &mut state.memory, trial, account, index);
         };
-        free_victim(&state.objects, &mut state.memory, trial, victim);
+        free_victim(&state.objects, &mut state.memory, trial, account, victim);
     };
-    trial.done.push(Done::Taken(range));
-    note_member(trial, index, Some(Target::Memory(range)));
+    trial.done.push(Done::Taken(account, range));
+    note_member(trial, index, Some(Target::Memory(account, range)));
     true
 }
 
-/// Who goes next in the memory segment, in the documented order (CRE-31a).
-pub(crate) fn next_candidate(objects: &Objects, residency: &Residents, trial: &mut Trial) -> Option<AllocationIx> {
-    trial.done.push(Done::Looked { before: trial.looked_at });
+/// The allocation that goes next in a memory segment, in the documented order (CRE-31a).
+pub(crate) fn next_candidate(
+    objects: &Objects,
+    residency: &Residents,
+    trial: &mut Trial,
+    account: Account,
+) -> Option<AllocationIx> {
+    let before = trial.looked_at.get(&account).copied();
+    trial.done.push(Done::Looked { account, before });
     loop {
-        let next = residency.evictable[Account::Memory].after(&objects.allocations, trial.looked_at)?;
-        trial.looked_at = Some(next);
+        let looked_at = trial.looked_at.get(&account).copied();
+        let next = residency.evictable[account].after(&objects.allocations, looked_at)?;
+        trial.looked_at.insert(account, next);
         if !trial.members.contains_key(&next) {
             return Some(next);
         }
     }
 }
 
-pub(crate) fn free_victim(objects: &Objects, memory: &mut Memory, trial: &mut Trial, victim: AllocationIx) {
+pub(crate) fn free_victim(
+    objects: &Objects,
+    memory: &mut Memory,
+    trial: &mut Trial,
+    account: Account,
+    victim: AllocationIx,
+) {
     let freed = place::memory_range(objects, victim).expect("what is evictable there is there");
-    free_for(memory, trial, freed);
+    free_for(memory, trial, account, freed);
     trial.victims.push(victim);
     trial.done.push(Done::Victim);
 }
 
-pub(crate) fn free_for(memory: &mut Memory, trial: &mut Trial, range: Extent) {
-    memory.placer.linear().release(range);
-    trial.done.push(Done::Freed(range));
+pub(crate) fn free_for(memory: &mut Memory, trial: &mut Trial, account: Account, range: Extent) {
+    memory.linear(account).release(range);
+    trial.done.push(Done::Freed(account, range));
 }
 
 /// A range of the aperture for the allocation, and a part of the commit limit.
@@ -244,7 +265,7 @@ fn try_in_system(state: &mut State, trial: &mut Trial, index: AllocationIx) -> b
 
 /// Whether what members want of system memory fits, with so many bytes more, beside what must stay there, and so many more.
 pub(crate) fn fits_in_system(memory: &Memory, residency: &Residents, trial: &Trial, wanted: u64, kept: u64) -> bool {
-    let evictable = residency.evictable[Account::System].bytes() - trial.kept_in_system - kept;
+    let evictable = residency.evictable[Account::SYSTEM].bytes() - trial.kept_in_system - kept;
     trial.wanted_in_system + wanted <= memory.commit.available() + evictable
 }
 
@@ -264,7 +285,7 @@ pub(crate) fn note_in_system(objects: &Objects, trial: &mut Trial, index: Alloca
 /// Bytes of system memory that a member takes, and those that it keeps from being taken.
 pub(crate) fn bytes_in_system(objects: &Objects, index: AllocationIx, target: Option<Target>) -> (u64, u64) {
     let allocation = &objects[index];
-    let is_there = allocation.place.is_some_and(|place| place.account() == Account::System);
+    let is_there = allocation.place.is_some_and(|place| place.account() == Account::SYSTEM);
     match target {
         // It gives back what it takes.
         Some(_) if is_there && !allocation.state.contains(AllocationState::EVICTABLE) => (0, 0),
@@ -274,24 +295,24 @@ pub(crate) fn bytes_in_system(objects: &Objects, index: AllocationIx, target: Op
     }
 }
 
-/// Ends a trial: nothing of the memory segment has changed yet, and ranges of the aperture are assigned. A victim whose range
+/// Ends a trial: nothing of a memory segment has changed yet, and ranges of the aperture are assigned. A victim whose range
 /// nobody needs after all is none.
 pub(crate) fn conclude(objects: &Objects, memory: &mut Memory, mut trial: Trial) -> Verdict {
     let mut victims = core::mem::take(&mut trial.victims);
     // A member whose range went to another moves.
     victims.retain(|index| !trial.members.contains_key(index));
     victims.retain(|&index| {
-        let range = place::memory_range(objects, index).expect("a victim is in the memory segment");
-        let is_needed = memory.placer.linear().take(range).is_none();
+        let (account, range) = place::memory_place(objects, index).expect("a victim is in a memory segment");
+        let is_needed = memory.linear(account).take(range).is_none();
         if !is_needed {
-            trial.done.push(Done::Taken(range));
+            trial.done.push(Done::Taken(account, range));
         }
         is_needed
     });
     for done in trial.done.into_iter().rev() {
         match done {
-            Done::Taken(range) => memory.placer.linear().release(range),
-            Done::Freed(range) => memory.placer.linear().take(range).expect("it was free then"),
+            Done::Taken(account, range) => memory.linear(account).release(range),
+            Done::Freed(account, range) => memory.linear(account).take(range).expect("it was free then"),
             _ => {}
         }
     }
@@ -302,10 +323,11 @@ pub(crate) fn conclude(objects: &Objects, memory: &mut Memory, mut trial: Trial)
 pub(crate) fn undo(memory: &mut Memory, trial: &mut Trial, mark: Mark) {
     while trial.done.len() > mark.0 {
         match trial.done.pop().expect("there is more than at the mark") {
-            Done::Taken(range) => memory.placer.linear().release(range),
-            Done::Freed(range) => memory.placer.linear().take(range).expect("it was free then"),
+            Done::Taken(account, range) => memory.linear(account).release(range),
+            Done::Freed(account, range) => memory.linear(account).take(range).expect("it was free then"),
             Done::Victim => drop(trial.victims.pop()),
-            Done::Looked { before } => trial.looked_at = before,
+            Done::Looked { account, before: None } => drop(trial.looked_at.remove(&account)),
+            Done::Looked { account, before: Some(before) } => drop(trial.looked_at.insert(account, before)),
             Done::Spared { position, index } => trial.victims.insert(position, index),
             Done::Assigned(index) => memory.aperture.release(index),
             Done::Unassigned { index, range } => {

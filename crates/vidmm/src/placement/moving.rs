@@ -15,23 +15,29 @@ use crate::{
     units::{Extent, PAGE_SIZE_64K},
 };
 /// Lets those move that need not stay where they are, the largest first, until there is a place for all.
-pub(crate) fn try_by_moving(objects: &Objects, memory: &mut Memory, trial: &mut Trial, index: AllocationIx) -> bool {
-    let members = movable_in(objects, memory, trial, Account::Memory);
-    let alignment = |index: AllocationIx| weight::alignment(objects, index, Account::Memory);
+pub(crate) fn try_by_moving(
+    objects: &Objects,
+    memory: &mut Memory,
+    trial: &mut Trial,
+    account: Account,
+    index: AllocationIx,
+) -> bool {
+    let members = movable_in(objects, memory, trial, account);
+    let alignment = |index: AllocationIx| weight::alignment(objects, index, account);
     let movable = members.iter().map(|&(member, range)| Movable { range, alignment: alignment(member) });
     let (movable, size) = (Vec::from_iter(movable), objects[index].size);
     let alignment = alignment(index);
-    let Some(plan) = memory.placer.linear().plan_compaction(&movable, size, alignment) else { return false };
+    let Some(plan) = memory.linear(account).plan_compaction(&movable, size, alignment) else { return false };
     for moved in &plan.moves {
-        placement::free_for(memory, trial, moved.range);
+        placement::free_for(memory, trial, account, moved.range);
     }
     let member_at = |at: Extent| members.iter().find(|&&(_, range)| range == at).expect("members move").0;
     let moves = plan.moves.iter().map(|moved| (member_at(moved.range), moved.destination()));
     for (member, range) in Vec::from_iter(moves.chain([(index, plan.hole)])) {
-        memory.placer.linear().take(range).expect("the plan of moves says that it is free");
-        trial.done.push(Done::Taken(range));
-        let stays = place::memory_range(objects, member) == Some(range);
-        placement::note_member(trial, member, (!stays).then_some(Target::Memory(range)));
+        memory.linear(account).take(range).expect("the plan of moves says that it is free");
+        trial.done.push(Done::Taken(account, range));
+        let stays = place::memory_place(objects, member) == Some((account, range));
+        placement::note_member(trial, member, (!stays).then_some(Target::Memory(account, range)));
     }
     true
 }
@@ -42,8 +48,8 @@ pub(crate) fn try_by_resettling(state: &mut State, trial: &mut Trial, index: All
     for (member, range) in movable_members(&state.objects, &state.memory, trial, account) {
         let mark = trial.mark();
         vacate(&state.objects, &mut state.memory, trial, member, range, account);
-        let other = placement::accounts_of(&state.objects, member).find(|&other| other != account);
-        if !other.is_some_and(|other| placement::try_in(state, trial, member, other)) {
+        let mut others = placement::accounts_of(&state.objects, member).into_iter().filter(|&other| other != account);
+        if !others.any(|other| placement::try_in(state, trial, member, other)) {
             placement::undo(&mut state.memory, trial, mark);
         } else if placement::try_in(state, trial, index, account) {
             return true;
@@ -55,14 +61,15 @@ pub(crate) fn try_by_resettling(state: &mut State, trial: &mut Trial, index: All
 
 /// Members in an account that need not stay where they are, and their ranges; the largest first.
 fn movable_members(objects: &Objects, memory: &Memory, trial: &Trial, account: Account) -> Vec<(AllocationIx, Extent)> {
-    let in_memory = |member, target: &Option<Target>| match target {
-        Some(Target::Memory(range)) => Some(*range),
+    let in_memory = |member, target: &Option<Target>| match *target {
+        Some(Target::Memory(account, range)) => Some((account, range)),
         Some(Target::Aperture) => None,
-        None => place::memory_range(objects, member),
+        None => place::memory_place(objects, member),
     };
+    let is_there = |&(there, _): &(Account, Extent)| there == account;
     let range = |(&member, target): (&AllocationIx, &Option<Target>)| match account {
-        Account::Memory => Some((member, in_memory(member, target)?)),
-        Account::System => Some((member, memory.aperture.assigned(member)?)),
+        Account::SYSTEM => Some((member, memory.aperture.assigned(member)?)),
+        _ => Some((member, in_memory(member, target).filter(is_there)?.1)),
     };
     let mut movable: Vec<(AllocationIx, Extent)> = trial.members.iter().filter_map(range).collect();
     movable.retain(|&(member, _)| may_move(objects, member));
@@ -80,8 +87,8 @@ fn movable_in(objects: &Objects, memory: &Memory, trial: &Trial, account: Accoun
         is_there && objects[index].is_held() && !trial.members.contains_key(&index)
     };
     let range = |index: AllocationIx| match account {
-        Account::Memory => Some((index, place::memory_range(objects, index)?)),
-        Account::System => Some((index, memory.aperture.assigned(index)?)),
+        Account::SYSTEM => Some((index, memory.aperture.assigned(index)?)),
+        _ => Some((index, place::memory_place(objects, index).filter(|&(there, _)| there == account)?.1)),
     };
     let bystanders: BTreeMap<AllocationIx, Extent> = held.filter(is_bystander).filter_map(range).collect();
     movable.extend(bystanders.into_iter().filter(|&(index, _)| may_move(objects, index)));
@@ -99,10 +106,7 @@ pub(crate) fn vacate(
     account: Account,
 ) {
     match account {
-        Account::Memory => {
-            placement::free_for(memory, trial, range);
-        }
-        Account::System => {
+        Account::SYSTEM => {
             memory.aperture.release(member);
             trial.done.push(Done::Unassigned { index: member, range });
             let (wanted, kept) = placement::bytes_in_system(objects, member, trial.members[&member]);
@@ -110,6 +114,7 @@ pub(crate) fn vacate(
             trial.wanted_in_system -= wanted;
             trial.kept_in_system -= kept;
         }
+        _ => placement::free_for(memory, trial, account, range),
     }
 }
 
@@ -127,7 +132,7 @@ fn is_still(objects: &Objects, device: DeviceIx) -> bool {
 
 /// Assigns a range of the aperture to an allocation by giving others, which need not stay where they are, other ranges.
 pub(crate) fn assign_by_moving(objects: &Objects, memory: &mut Memory, trial: &mut Trial, index: AllocationIx) -> bool {
-    let members = movable_in(objects, memory, trial, Account::System);
+    let members = movable_in(objects, memory, trial, Account::SYSTEM);
     let movable = members.iter().map(|&(_, range)| Movable { range, alignment: PAGE_SIZE_64K });
     let (movable, size) = (Vec::from_iter(movable), objects[index].size);
     let Some(plan) = memory.aperture.plan_compaction(&movable, size) else { return false };
@@ -139,7 +144,7 @@ pub(crate) fn assign_by_moving(objects: &Objects, memory: &mut Memory, trial: &m
         if !trial.members.contains_key(&member) {
             placement::note_member(trial, member, None);
         }
-        vacate(objects, memory, trial, member, moved.range, Account::System);
+        vacate(objects, memory, trial, member, moved.range, Account::SYSTEM);
     }
     for &(member, range) in &moves {
         assign_at(memory, trial, member, range);

@@ -2,7 +2,7 @@ use alloc::collections::BTreeSet;
 
 use crate::{
     addresses,
-    budget::account::{Account, PerAccount},
+    budget::account::{Account, Accounts, PerAccount},
     gpu_va::{Mapping, TableKey},
     id::{AllocationIx, DeviceIx, SubmissionNo},
     objects::{Objects, allocation::AllocationState, spans::SpanNo},
@@ -10,7 +10,6 @@ use crate::{
     state::State,
 };
 /// What it takes to bring allocations in for a device, in bytes.
-#[derive(Default)]
 pub(crate) struct Needs {
     /// The CPU sees what would leave its sight.
     pub unlock: bool,
@@ -24,13 +23,19 @@ pub(crate) struct Needs {
 
 /// Whether there is room for a device's list to be brought back.
 pub(crate) fn can_bring_in(state: &mut State, device: DeviceIx, items: &[(AllocationIx, Option<SpanNo>)]) -> bool {
-    let needs = needs(&mut state.objects, device, items);
+    let needs = needs(state.memory.accounts(), &mut state.objects, device, items);
     !needs.unlock && has_room_for(state, device, state.objects[device].dispatched(), &needs)
 }
 
 /// What it takes to bring `items` in. Each allocation counts once, however often it is named.
-pub(crate) fn needs(objects: &mut Objects, device: DeviceIx, items: &[(AllocationIx, Option<SpanNo>)]) -> Needs {
-    let mut needs = Needs::default();
+pub(crate) fn needs(
+    accounts: Accounts,
+    objects: &mut Objects,
+    device: DeviceIx,
+    items: &[(AllocationIx, Option<SpanNo>)],
+) -> Needs {
+    let (not_held, missing, kept) = (accounts.none(), accounts.none(), accounts.none());
+    let mut needs = Needs { unlock: false, not_held, missing, kept };
     for &(index, _) in items {
         needs.unlock |= views::waits_for_unlock(objects, index);
         let allocation = &mut objects[index];
@@ -54,7 +59,7 @@ pub(crate) fn needs(objects: &mut Objects, device: DeviceIx, items: &[(Allocatio
 }
 
 pub(crate) fn has_room_for(state: &State, device: DeviceIx, position: SubmissionNo, needs: &Needs) -> bool {
-    Account::ALL.into_iter().all(|account| has_room_in(state, account, device, position, needs))
+    state.memory.accounts().iter().all(|account| has_room_in(state, account, device, position, needs))
 }
 
 /// Whether all that is missing in an account fits into what is free and what is evictable there, without what the request
@@ -101,9 +106,11 @@ fn dying_bytes(objects: &Objects, account: Account, device: DeviceIx, position: 
 pub(crate) fn has_room_for_tables(state: &State, mapping: &Mapping) -> bool {
     let tables = &state.objects[mapping.process].tables;
     let unplaced = |key: &TableKey| tables.get(*key).is_some_and(|table| table.address.is_none());
+    let account = state.adapter.tables_in;
     let bytes: u64 = addresses::tables_of(&state.adapter, mapping)
         .filter(unplaced)
-        .map(|key| key.segment_bytes(&state.adapter))
+        .map(|key| key.bytes_in(&state.adapter, account))
         .sum();
-    bytes <= state.memory.placer.available() + state.residency.evictable[Account::Memory].bytes()
+    // Those in system memory have their place already.
+    bytes == 0 || bytes <= state.memory.available(account) + state.residency.evictable[account].bytes()
 }

@@ -49,8 +49,8 @@ impl Plans {
             }
             missing.push(index);
         }
-        // System memory first: what leaves the memory segment may then stay resident in what is left there.
-        for account in [Account::System, Account::Memory] {
+        // System memory first: what leaves a memory segment may then stay resident in what is left there.
+        for account in [Account::SYSTEM].into_iter().chain(state.memory.accounts().memory()) {
             for &index in &missing {
                 let allocation = &state.objects[index];
                 if allocation.place.is_none() && allocation.account() == account {
@@ -162,11 +162,14 @@ impl Plans {
                 let reason = if is_moved { EvictReason::Moved } else { place::reason_to_move(&state.objects, index) };
                 self.plan_out(state, &mut draft, index, reason);
             }
-            let in_system = members[&index] == Some(Target::Aperture);
-            state.objects[index].state.set(AllocationState::LISTED_IN_SYSTEM, in_system);
+            let account = match members[&index] {
+                Some(Target::Memory(account, _)) => account,
+                _ => Account::SYSTEM,
+            };
+            state.objects[index].set_account(account);
         }
         for &index in &moving {
-            if let Some(Target::Memory(range)) = members[&index] {
+            if let Some(Target::Memory(_, range)) = members[&index] {
                 state.objects.patched.entry(index).or_default().assigned = Some(range);
             }
             self.plan_in(state, &mut draft, index);

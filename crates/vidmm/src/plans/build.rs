@@ -77,9 +77,7 @@ impl Plans {
             let forgets = state.adapter.has_bug(PlantedBug::ForgetParked);
             let is_over = |device: DeviceIx, submission| devices[device].retired() >= submission && !forgets;
             let Some((plan, io_mmu_map)) = self.stream.enter_next(is_over) else { return };
-            state.memory.placer.entered(plan);
-            state.memory.commit.entered(plan);
-            state.memory.aperture.entered(plan);
+            state.memory.entered(plan);
             state.moment.record(|| Event::PlanEntered { plan });
             self.conceal(state, host, plan);
             for range in io_mmu_map {

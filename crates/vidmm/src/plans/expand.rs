@@ -5,6 +5,7 @@ use alloc::{collections::VecDeque, vec::Vec};
 use crate::{
     adapter::Adapter,
     addresses::IoMmuRange,
+    budget::account::Account,
     buggify::{Buggify, Unlikely},
     contract::{
         DiscardContent, DiscardContentFlags, Fill, FillVirtual, FlushTlb, KmdAllocationHandle, MapApertureFlags,
@@ -99,8 +100,8 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
             }
             Phase::Out => match plan.out.get(cursor.item) {
                 Some(Leaving::Memory(out)) => cursor.advance(page_out(out, cursor.offset, env, steps), out.size),
-                Some(&Leaving::Discarded { handle, offset }) => {
-                    steps.push_back(discard(handle, offset, env));
+                Some(&Leaving::Discarded { account, handle, offset }) => {
+                    steps.push_back(discard(account, handle, offset, env));
                     cursor.item += 1;
                 }
                 Some(Leaving::Aperture(range)) => {
@@ -206,10 +207,10 @@ fn notify_unmap(notice: &UnmapNotice) -> Step {
 fn map_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) {
     let &ApertureRange { handle, size, offset, backing_store } = range;
     let mut flags = MapApertureFlags::empty();
-    flags.set(MapApertureFlags::CACHE_COHERENT, env.adapter.aperture.cache_coherent);
+    flags.set(MapApertureFlags::CACHE_COHERENT, env.adapter.aperture_segment().cache_coherent);
     steps.push_back(Step::Operation(PagingOperation::MapApertureSegment(MapApertureSegment {
         allocation: handle,
-        segment_id: env.adapter.aperture.id,
+        segment_id: env.adapter.aperture_segment().id,
         offset_in_pages: offset / PAGE_SIZE,
         number_of_pages: size / PAGE_SIZE,
         mdl: PhysicalAddress { segment: SegmentId::SYSTEM, offset: backing_store },
@@ -221,7 +222,7 @@ fn unmap_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDequ
     let &ApertureRange { handle, size, offset, .. } = range;
     steps.push_back(Step::Operation(PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
         allocation: handle,
-        segment_id: env.adapter.aperture.id,
+        segment_id: env.adapter.aperture_segment().id,
         offset_in_pages: offset / PAGE_SIZE,
         number_of_pages: size / PAGE_SIZE,
         dummy_page: match env.adapter.has_bug(PlantedBug::SkipDummyPage) {
@@ -316,7 +317,7 @@ fn page_out(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecD
     if env.adapter.is_physical() {
         return page_out_physically(out, offset, env, steps);
     }
-    let part = Part::next(out.handle, &out.extents, out.size, offset, env);
+    let part = Part::next(out.account, out.handle, &out.extents, out.size, offset, env);
     transfer(&part, out.backing_store, MemoryTransferDirection::LocalToSystem, env, steps);
     let is_last = offset + part.size == out.size;
     if env.adapter.has_bug(PlantedBug::OverlapChunks) && !is_last {
@@ -330,7 +331,7 @@ fn bring_in(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut V
     if env.adapter.is_physical() {
         return bring_in_physically(page_in, offset, env, steps);
     }
-    let part = Part::next(page_in.handle, &page_in.extents, page_in.size, offset, env);
+    let part = Part::next(page_in.account, page_in.handle, &page_in.extents, page_in.size, offset, env);
     match page_in.backing_store {
         Some(backing_store) => {
             transfer(&part, backing_store, MemoryTransferDirection::SystemToLocal, env, steps);
@@ -345,8 +346,8 @@ fn bring_in(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut V
 }
 
 fn page_out_physically(out: &PageOut, offset: u64, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
-    let &PageOut { handle, size, ref extents, backing_store, through_aperture } = out;
-    let source = in_memory(extents, env);
+    let &PageOut { account, handle, size, ref extents, backing_store, through_aperture } = out;
+    let source = in_memory(account, extents, env);
     let Some(at) = through_aperture else {
         return physical_transfer(handle, size, offset, source, in_system(backing_store), env, steps);
     };
@@ -354,7 +355,7 @@ fn page_out_physically(out: &PageOut, offset: u64, env: &BuildEnv<'_>, steps: &m
     if offset == 0 {
         map_aperture(&range, env, steps);
     }
-    let destination = PhysicalAddress { segment: env.adapter.aperture.id, offset: at };
+    let destination = PhysicalAddress { segment: env.adapter.aperture_segment().id, offset: at };
     let bytes = physical_transfer(handle, size, offset, source, destination, env, steps);
     if offset + bytes == size {
         unmap_aperture(&range, env, steps);
@@ -364,8 +365,8 @@ fn page_out_physically(out: &PageOut, offset: u64, env: &BuildEnv<'_>, steps: &m
 
 /// Without GPU virtual addresses one operation fills an allocation, and the next part of a transfer follows.
 fn bring_in_physically(page_in: &PageIn, offset: u64, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
-    let &PageIn { handle, size, ref extents, backing_store, .. } = page_in;
-    let destination = in_memory(extents, env);
+    let &PageIn { account, handle, size, ref extents, backing_store, .. } = page_in;
+    let destination = in_memory(account, extents, env);
     let Some(backing_store) = backing_store else {
         let fill = Fill { allocation: handle, fill_size: size, fill_pattern: 0, destination };
         steps.push_back(Step::Operation(PagingOperation::Fill(fill)));
@@ -404,16 +405,16 @@ fn physical_transfer(
     transfer_size
 }
 
-fn discard(allocation: KmdAllocationHandle, offset: u64, env: &BuildEnv<'_>) -> Step {
-    let address = PhysicalAddress { segment: env.adapter.memory_id(), offset };
+fn discard(account: Account, allocation: KmdAllocationHandle, offset: u64, env: &BuildEnv<'_>) -> Step {
+    let address = PhysicalAddress { segment: env.adapter.memory_id(account), offset };
     let flags = DiscardContentFlags::empty();
     Step::Operation(PagingOperation::DiscardContent(DiscardContent { allocation, flags, address }))
 }
 
-/// Where an allocation that is one range of the memory segment begins.
-fn in_memory(extents: &Extents, env: &BuildEnv<'_>) -> PhysicalAddress {
+/// Where an allocation that is one range of a memory segment begins.
+fn in_memory(account: Account, extents: &Extents, env: &BuildEnv<'_>) -> PhysicalAddress {
     let first = extents.iter().next().expect("a placed allocation has a range");
-    PhysicalAddress { segment: env.adapter.memory_id(), offset: first.offset }
+    PhysicalAddress { segment: env.adapter.memory_id(account), offset: first.offset }
 }
 
 fn in_system(offset: u64) -> PhysicalAddress {
@@ -422,6 +423,7 @@ fn in_system(offset: u64) -> PhysicalAddress {
 
 /// A part of an allocation that one window can show.
 struct Part<'a> {
+    account: Account,
     handle: KmdAllocationHandle,
     extents: &'a Extents,
     offset: u64,
@@ -430,14 +432,21 @@ struct Part<'a> {
 
 impl<'a> Part<'a> {
     /// The part of an allocation of `size` bytes that begins at `offset`.
-    fn next(handle: KmdAllocationHandle, extents: &'a Extents, size: u64, offset: u64, env: &mut BuildEnv<'_>) -> Self {
-        Self { handle, extents, offset, size: env.chunk(size - offset) }
+    fn next(
+        account: Account,
+        handle: KmdAllocationHandle,
+        extents: &'a Extents,
+        size: u64,
+        offset: u64,
+        env: &mut BuildEnv<'_>,
+    ) -> Self {
+        Self { account, handle, extents, offset, size: env.chunk(size - offset) }
     }
 }
 
 fn fill(part: &Part<'_>, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
-    let &Part { handle, extents, offset, size } = part;
-    let local = env.windows.map_local(env.adapter, handle, extents, offset, size, steps);
+    let &Part { account, handle, extents, offset, size } = part;
+    let local = env.windows.map_local(env.adapter, account, handle, extents, offset, size, steps);
     steps.push_back(Step::Operation(PagingOperation::VirtualFill(FillVirtual {
         allocation: handle,
         allocation_offset_in_bytes: offset,
@@ -456,8 +465,8 @@ fn transfer(
     env: &mut BuildEnv<'_>,
     steps: &mut VecDeque<Step>,
 ) {
-    let &Part { handle, extents, offset, size } = part;
-    let local = env.windows.map_local(env.adapter, handle, extents, offset, size, steps);
+    let &Part { account, handle, extents, offset, size } = part;
+    let local = env.windows.map_local(env.adapter, account, handle, extents, offset, size, steps);
     let system = env.windows.map_system(env.adapter, handle, offset, backing_store + offset, size, steps);
     let (source, destination, local_side) = match transfer_direction {
         MemoryTransferDirection::LocalToSystem => (local, system, TransferVirtualFlags::SRC_64KB_PAGES),

@@ -30,6 +30,7 @@ use alloc::vec::Vec;
 
 use crate::{
     addresses::IoMmuRange,
+    budget::account::Account,
     contract::{KmdAllocationHandle, KmdProcessHandle, NotifyAllocFlags},
     data::extents::Extents,
     gpu_va::{Mapping, TableKey},
@@ -97,10 +98,10 @@ pub(crate) struct PteRange {
 /// What leaves its segment.
 #[derive(Debug)]
 pub(crate) enum Leaving {
-    /// Content of the memory segment.
+    /// Content of a memory segment.
     Memory(PageOut),
-    /// Content of the memory segment that is not wanted; named without GPU virtual addresses (BPB-25). Its offset is in bytes.
-    Discarded { handle: KmdAllocationHandle, offset: u64 },
+    /// Content of a memory segment that is not wanted; named without GPU virtual addresses (BPB-25). Its offset is in bytes.
+    Discarded { account: Account, handle: KmdAllocationHandle, offset: u64 },
     /// A range of the aperture.
     Aperture(ApertureRange),
 }
@@ -108,15 +109,16 @@ pub(crate) enum Leaving {
 /// What comes into a segment.
 #[derive(Debug)]
 pub(crate) enum Coming {
-    /// Content of the memory segment.
+    /// Content of a memory segment.
     Memory(PageIn),
     /// A range of the aperture.
     Aperture(ApertureRange),
 }
 
-/// Content that leaves the memory segment.
+/// Content that leaves a memory segment.
 #[derive(Debug)]
 pub(crate) struct PageOut {
+    pub account: Account,
     pub handle: KmdAllocationHandle,
     pub size: u64,
     pub extents: Extents,
@@ -125,9 +127,10 @@ pub(crate) struct PageOut {
     pub through_aperture: Option<u64>,
 }
 
-/// Content that comes into the memory segment.
+/// Content that comes into a memory segment.
 #[derive(Debug)]
 pub(crate) struct PageIn {
+    pub account: Account,
     pub handle: KmdAllocationHandle,
     pub size: u64,
     pub extents: Extents,
@@ -215,13 +218,13 @@ impl Plan {
         self.notify.push(notice);
     }
 
-    /// Adds content that leaves the memory segment.
+    /// Adds content that leaves a memory segment.
     pub fn copy_out(&mut self, out: PageOut) {
         self.bytes += out.size;
         self.out.push(Leaving::Memory(out));
     }
 
-    /// Adds content that comes into the memory segment.
+    /// Adds content that comes into a memory segment.
     pub fn copy_in(&mut self, page_in: PageIn) {
         self.bytes += page_in.size;
         self.page_in.push(Coming::Memory(page_in));

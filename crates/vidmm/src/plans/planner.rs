@@ -31,21 +31,27 @@ impl Plans {
     pub(crate) fn plan_in(&mut self, state: &mut State, draft: &mut Draft, index: AllocationIx) {
         self.cut_before(state, draft, index);
         let content = match state.objects[index].account() {
-            Account::Memory => self.plan_into_memory(state, draft, index),
-            Account::System => {
+            Account::SYSTEM => {
                 self.make_commit_room(state, draft, index);
                 self.plan_into_system(state, draft, index)
             }
+            account => self.plan_into_memory(state, draft, account, index),
         };
         record_placed(state, index, content);
         self.park_if_full(&mut state.moment, &state.objects, draft);
     }
 
-    fn plan_into_memory(&mut self, state: &mut State, draft: &mut Draft, index: AllocationIx) -> ContentSource {
+    fn plan_into_memory(
+        &mut self,
+        state: &mut State,
+        draft: &mut Draft,
+        account: Account,
+        index: AllocationIx,
+    ) -> ContentSource {
         let Allocation { size, handle, backing_store, state: content, .. } = state.objects[index];
         let mut extents = match state.adapter.is_physical() {
-            false => self.take(state, draft, size),
-            true => Extents::one(self.take_assigned(&mut state.objects, &mut state.memory, draft, index)),
+            false => self.take(state, draft, account, size),
+            true => Extents::one(self.take_assigned(&mut state.objects, &mut state.memory, draft, account, index)),
         };
         if state.adapter.has_bug(PlantedBug::MisplaceByAPage) {
             extents = extents
@@ -57,6 +63,7 @@ impl Plans {
         let backed = content.contains(AllocationState::BACKED) && !state.adapter.has_bug(PlantedBug::FillContent);
         if backed || !state.adapter.has_bug(PlantedBug::SkipFill) {
             draft.plan.copy_in(PageIn {
+                account,
                 handle,
                 size,
                 extents: extents.clone(),
@@ -64,7 +71,7 @@ impl Plans {
                 is_as_left: content.contains(AllocationState::DIRTY),
             });
         }
-        let place = state.objects[index].place_in_memory(&extents);
+        let place = state.objects[index].place_in_memory(account, &extents);
         self.place(&state.adapter, &mut state.objects, draft, index, place);
         match backed {
             true => {
@@ -78,17 +85,18 @@ impl Plans {
         }
     }
 
-    /// Takes the range of the linear memory segment that a portion's decision has assigned to an allocation.
+    /// Takes the range of a linear memory segment that a portion's decision has assigned to an allocation.
     fn take_assigned(
         &self,
         objects: &mut Objects,
         memory: &mut Memory,
         draft: &mut Draft,
+        account: Account,
         index: AllocationIx,
     ) -> Extent {
         let patched = objects.patched.get_mut(&index);
         let range = patched.and_then(|patched| patched.assigned.take()).expect("it was decided where it goes");
-        let linear = memory.placer.linear();
+        let linear = memory.linear(account);
         linear.take(range).expect("it was decided that it is free");
         let mut after = Vec::new();
         linear.follow(range, &mut after);
@@ -149,13 +157,14 @@ impl Plans {
 
     /// Writes into `draft` that a table of a process is placed, initialised and linked.
     pub(crate) fn plan_table(&mut self, state: &mut State, draft: &mut Draft, process: ProcessIx, key: TableKey) {
-        let size = key.segment_bytes(&state.adapter);
+        let account = state.adapter.tables_in;
+        let size = key.bytes_in(&state.adapter, account);
         let address = match state.objects[process].tables.get_mut(key).address {
             Some(system) => system,
-            None => PhysicalAddress {
-                segment: state.adapter.memory_id(),
-                offset: self.take_whole(state, draft, size).offset,
-            },
+            None => {
+                let offset = self.take_whole(state, draft, account, size).offset;
+                PhysicalAddress { segment: state.adapter.memory_id(account), offset }
+            }
         };
         state.objects[process].tables.get_mut(key).address = Some(address);
         // What its parent's entry pointed to before may still be on its way out.
@@ -221,7 +230,7 @@ impl Plans {
             state.objects.processes[allocation.process].standing.usage[place.account()] -= allocation.size;
         }
         let has_news = !worthless && allocation.state.contains(AllocationState::DIRTY);
-        let copied = has_news && matches!(place, Place::Memory(_)) && !state.adapter.has_bug(PlantedBug::SkipCopyOut);
+        let copied = has_news && matches!(place, Place::Memory(..)) && !state.adapter.has_bug(PlantedBug::SkipCopyOut);
         if has_news {
             allocation.state |= AllocationState::BACKED;
             // What a driver would have put right in a notification is promoted as it is: it must be copied out again.
@@ -237,7 +246,9 @@ impl Plans {
         allocation.last_plan = number;
         draft.decided = true;
         match place {
-            Place::Memory(_) => self.plan_out_of_memory(state, draft, index, extents.clone(), copied),
+            Place::Memory(account, _) => {
+                self.plan_out_of_memory(state, draft, account, index, extents.clone(), copied);
+            }
             Place::System => self.plan_out_of_system(state, draft, index, reason, has_news),
             Place::Aperture(offset) => {
                 self.plan_out_of_system(state, draft, index, reason, has_news);
@@ -271,23 +282,24 @@ impl Plans {
         &self,
         state: &mut State,
         draft: &mut Draft,
+        account: Account,
         index: AllocationIx,
         extents: Extents,
         copied: bool,
     ) {
-        state.memory.placer.promise(self.stream.next_number(), extents.iter());
+        state.memory.placer_mut(account).promise(self.stream.next_number(), extents.iter());
         if state.adapter.has_bug(PlantedBug::NotifyFromLocal) {
             let Allocation { handle, size, backing_store, .. } = state.objects[index];
             let (allocation, flags) = (state.objects.allocations.id(index), NotifyAllocFlags::EVICTION);
             draft.plan.notify(Notice { allocation, handle, flags, has_news: copied, size, backing_store });
         }
         if !copied {
-            plan_discard_content(&state.adapter, &state.objects, draft, index, &extents);
+            plan_discard_content(&state.adapter, &state.objects, draft, account, index, &extents);
             return;
         }
         let Allocation { handle, size, backing_store, .. } = state.objects[index];
         let through_aperture = self.lend_aperture(&state.objects, &mut state.memory, index);
-        draft.plan.copy_out(PageOut { handle, size, extents, backing_store, through_aperture });
+        draft.plan.copy_out(PageOut { account, handle, size, extents, backing_store, through_aperture });
         state.moment.statistics_mut().bytes_paged_out += size;
         state.moment.statistics_mut().evictions_copied += 1;
     }
@@ -301,7 +313,7 @@ impl Plans {
         range.map(|range| range.offset)
     }
 
-    /// The driver is notified, unless the content is discarded or moves to the memory segment (NTF-03, NTF-07, U-15).
+    /// The driver is notified, unless the content is discarded or moves to a memory segment (NTF-03, NTF-07, U-15).
     fn plan_out_of_system(
         &self,
         state: &mut State,
@@ -366,6 +378,7 @@ fn plan_discard_content(
     adapter: &Adapter,
     objects: &Objects,
     draft: &mut Draft,
+    account: Account,
     index: AllocationIx,
     extents: &Extents,
 ) {
@@ -373,5 +386,5 @@ fn plan_discard_content(
         return;
     }
     let handle = objects[index].handle;
-    draft.plan.out.extend(extents.iter().map(|extent| Leaving::Discarded { handle, offset: extent.offset }));
+    draft.plan.out.extend(extents.iter().map(|extent| Leaving::Discarded { account, handle, offset: extent.offset }));
 }

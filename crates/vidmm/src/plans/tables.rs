@@ -24,8 +24,9 @@ impl Plans {
         while let Some(process) = state.addresses.next_rootless() {
             let root = TableKey::root(&state.adapter);
             let placed = state.objects[process].tables.get_mut(root).address.is_some();
-            let bytes = root.segment_bytes(&state.adapter);
-            if !placed && bytes > state.memory.placer.available() + state.residency.evictable[Account::Memory].bytes() {
+            let account = state.adapter.tables_in;
+            let bytes = root.bytes_in(&state.adapter, account);
+            if !placed && bytes > state.memory.available(account) + state.residency.evictable[account].bytes() {
                 return;
             }
             state.addresses.note_root(process);
@@ -49,15 +50,16 @@ pub(crate) fn set_tables_aside(
     let mut missing: Vec<TableKey> = needed.filter(|&key| tables.get(key).is_none()).collect();
     missing.sort_unstable();
     missing.dedup();
-    if state.adapter.tables_in_system {
+    let account = state.adapter.tables_in;
+    if account == Account::SYSTEM {
         commit_system_tables(&state.adapter, &mut state.objects, host, process, &missing)?;
     } else {
-        let bytes: u64 = missing.iter().map(|key| key.segment_bytes(&state.adapter)).sum();
-        let free = state.shares.not_promised(&state.objects, &state.memory);
+        let bytes: u64 = missing.iter().map(|key| key.bytes_in(&state.adapter, account)).sum();
+        let free = state.shares.not_promised(&state.objects, &state.memory, account);
         if bytes > free {
             return Err(PageTableError::NoMemory { num_bytes_to_trim: bytes - free });
         }
-        state.shares.pin(&mut state.memory, bytes);
+        state.shares.pin(&mut state.memory, account, bytes);
         for key in missing {
             state.objects[process].tables.insert(key, Table::new(None));
         }
@@ -163,9 +165,10 @@ impl Plans {
         key: TableKey,
         table: Table,
     ) {
-        let size = key.segment_bytes(&state.adapter);
+        let account = state.adapter.tables_in;
+        let size = key.bytes_in(&state.adapter, account);
         let Some(address) = table.address else {
-            return state.shares.unpin(&mut state.memory, size);
+            return state.shares.unpin(&mut state.memory, account, size);
         };
         let number = self.stream.next_number();
         if address.segment.is_system() {
@@ -176,8 +179,8 @@ impl Plans {
             }
             draft::plan_retire(draft, Retire::Table { address, bytes });
         } else {
-            state.memory.placer.promise(number, [Extent { offset: address.offset, size }]);
-            state.shares.unpin(&mut state.memory, size);
+            state.memory.placer_mut(account).promise(number, [Extent { offset: address.offset, size }]);
+            state.shares.unpin(&mut state.memory, account, size);
         }
         draft.decided = true;
         let first_address = GpuVirtualAddress(key.first_address(&state.adapter));

@@ -8,19 +8,19 @@ use crate::{
     event::EvictReason,
     id::AllocationIx,
     memory::Memory,
-    objects::{Objects, allocation::AllocationState},
+    objects::Objects,
     plans::{Plans, draft::Draft, planner},
     planted::PlantedBug,
     state::State,
     units::Extent,
 };
 impl Plans {
-    /// Takes `bytes` of the memory segment, making victims until there is room.
-    pub(crate) fn take(&mut self, state: &mut State, draft: &mut Draft, bytes: u64) -> Extents {
-        while state.memory.placer.available() < bytes
-            || state.residency.evicts_more(&mut state.moment, &state.objects, Account::Memory)
+    /// Takes `bytes` of a memory segment, making victims until there is room.
+    pub(crate) fn take(&mut self, state: &mut State, draft: &mut Draft, account: Account, bytes: u64) -> Extents {
+        while state.memory.available(account) < bytes
+            || state.residency.evicts_more(&mut state.moment, &state.objects, account)
         {
-            let (victim, reason) = state.residency.next_victim(&state.objects, Account::Memory);
+            let (victim, reason) = state.residency.next_victim(&state.objects, account);
             self.plan_out(state, draft, victim, reason);
             if can_be_demoted(&state.objects, &state.memory, victim) {
                 self.demote(state, draft, victim);
@@ -28,7 +28,7 @@ impl Plans {
         }
         let number = self.stream.next_number();
         let takes_early = state.adapter.has_bug(PlantedBug::TakeEarly);
-        state.memory.placer.pages().take(bytes, |plan| {
+        state.memory.placer_mut(account).pages().take(bytes, |plan| {
             if plan != number && !takes_early {
                 draft.plan.follow(plan);
             }
@@ -48,14 +48,14 @@ impl Plans {
             }
         }
         while state.memory.commit.available() < state.objects[index].size
-            || state.residency.evicts_more(&mut state.moment, &state.objects, Account::System)
+            || state.residency.evicts_more(&mut state.moment, &state.objects, Account::SYSTEM)
         {
-            let (victim, reason) = state.residency.next_victim(&state.objects, Account::System);
+            let (victim, reason) = state.residency.next_victim(&state.objects, Account::SYSTEM);
             self.plan_out(state, draft, victim, reason);
         }
     }
 
-    /// A victim becomes resident in implicit system memory, in the plan that takes it out of the memory segment.
+    /// A victim becomes resident in implicit system memory, in the plan that takes it out of its memory segment.
     fn demote(&self, state: &mut State, draft: &mut Draft, index: AllocationIx) {
         let content = self.plan_into_system(state, draft, index);
         planner::record_placed(state, index, content);
@@ -63,15 +63,14 @@ impl Plans {
         state.residency.expose(&mut state.objects, index);
     }
 
-    /// Takes one page of the segment for a table; adapter start refuses larger ones.
-    pub(crate) fn take_whole(&mut self, state: &mut State, draft: &mut Draft, bytes: u64) -> Extent {
-        self.take(state, draft, bytes).iter().next().expect("one page is one range")
+    /// Takes one page of a memory segment for a table; adapter start refuses larger ones.
+    pub(crate) fn take_whole(&mut self, state: &mut State, draft: &mut Draft, account: Account, bytes: u64) -> Extent {
+        self.take(state, draft, account, bytes).iter().next().expect("one page is one range")
     }
 }
 
-/// Whether a victim of the memory segment stays resident in implicit system memory: where nobody must go for it.
+/// Whether a victim of a memory segment stays resident in implicit system memory: where nobody must go for it.
 fn can_be_demoted(objects: &Objects, memory: &Memory, index: AllocationIx) -> bool {
     let allocation = &objects[index];
-    let may_be_there = allocation.state.contains(AllocationState::MAY_BE_IN_SYSTEM);
-    may_be_there && !objects.is_worthless(index) && memory.commit.available() >= allocation.size
+    allocation.may_be_in_system() && !objects.is_worthless(index) && memory.commit.available() >= allocation.size
 }

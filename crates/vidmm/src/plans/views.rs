@@ -30,7 +30,7 @@ pub(crate) fn plan_view(adapter: &Adapter, objects: &mut Objects, draft: &mut Dr
     if !allocation.state.contains(AllocationState::LOCKED) || allocation.state.intersects(stays) {
         return;
     }
-    if matches!(allocation.place, Some(Place::Memory(_))) {
+    if matches!(allocation.place, Some(Place::Memory(..))) {
         // The CPU may write there.
         allocation.state |= AllocationState::DIRTY;
     }
@@ -81,18 +81,19 @@ impl Plans {
         }
     }
 
-    /// Copies what the CPU has written in system memory to where the allocation is in the memory segment, after the work that is
+    /// Copies what the CPU has written in system memory to where the allocation is in a memory segment, after the work that is
     /// under way. Work that is not dispatched yet waits for it.
     pub(crate) fn refresh(&mut self, moment: &mut Moment, objects: &mut Objects, index: AllocationIx) {
         let allocation = &objects[index];
         let Allocation { handle, size, backing_store, last_plan, place, state, .. } = *allocation;
-        let Some(Place::Memory(place)) = place else { return };
+        let Some(Place::Memory(account, place)) = place else { return };
         if !state.contains(AllocationState::KEEPS_COPY) {
             return;
         }
         let mut draft = Draft::default();
         let extents = allocation.extents(place);
-        draft.plan.copy_in(PageIn { handle, size, extents, backing_store: Some(backing_store), is_as_left: false });
+        let backing_store = Some(backing_store);
+        draft.plan.copy_in(PageIn { account, handle, size, extents, backing_store, is_as_left: false });
         follow(&self.stream, &mut draft.plan, last_plan);
         let devices: Vec<DeviceIx> = objects[index].entries().map(|(device, _)| device).collect();
         let number = self.stream.next_number();

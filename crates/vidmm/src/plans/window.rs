@@ -9,6 +9,7 @@ use alloc::{collections::VecDeque, vec::Vec};
 use crate::{
     adapter::Adapter,
     addresses::IoMmuRange,
+    budget::account::Account,
     contract::{
         FlushTlb, KmdAllocationHandle, KmdProcessHandle, PagingOperation, Pte, PteFlags, PteRun, RootPageTable,
         UpdatePageTable, UpdatePageTableFlags,
@@ -67,7 +68,7 @@ impl Windows {
     pub fn new(adapter: &Adapter, process: KmdProcessHandle, tables: PageTables) -> Self {
         let (system, local) = Self::bases(adapter);
         let root = tables.root(adapter);
-        let local_page_size = adapter.pte_page_size(adapter.memory_page_size());
+        let local_page_size = adapter.pte_page_size(adapter.smallest_page_size());
         Self {
             process,
             root: root.map(|address| RootPageTable { address, num_entries: root_entries(adapter) }),
@@ -85,8 +86,9 @@ impl Windows {
         }
         let (system, local) = Self::bases(adapter);
         let mut keys: Vec<TableKey> = PageTables::needed(adapter, system, size, PageSize::Kib4).collect();
-        if let Some(memory) = adapter.memory {
-            keys.extend(PageTables::needed(adapter, local, size, adapter.pte_page_size(memory.page_size)));
+        if !adapter.memory.is_empty() {
+            let page_size = adapter.pte_page_size(adapter.smallest_page_size());
+            keys.extend(PageTables::needed(adapter, local, size, page_size));
         }
         keys.sort_by_key(|&key| (core::cmp::Reverse(key.level), key));
         keys.dedup();
@@ -126,17 +128,19 @@ impl Windows {
         self.map(adapter, handle, allocation_offset, SegmentId::SYSTEM, &extents, 0, size, steps)
     }
 
-    /// Maps `size` bytes of an allocation that lies at `extents` of the segment, from its byte `offset` on.
+    /// Maps `size` bytes of an allocation that lies at `extents` of a memory segment, from its byte `offset` on.
+    #[expect(clippy::too_many_arguments, reason = "it names a range of an allocation, and where that lies")]
     pub fn map_local(
         &mut self,
         adapter: &Adapter,
+        account: Account,
         handle: KmdAllocationHandle,
         extents: &Extents,
         offset: u64,
         size: u64,
         steps: &mut VecDeque<Step>,
     ) -> Window {
-        self.map(adapter, handle, offset, adapter.memory_id(), extents, offset, size, steps)
+        self.map(adapter, handle, offset, adapter.memory_id(account), extents, offset, size, steps)
     }
 
     #[expect(clippy::too_many_arguments, reason = "the two callers above name what they pass")]

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    budget::account::{Account, PerAccount},
+    budget::account::PerAccount,
     event::{
         Event,
         error::{DeviceErrorReason, DeviceInError},
@@ -75,7 +75,7 @@ fn drop_queued_work(state: &mut State, requests: &mut Requests, work: &mut Work,
 fn empty_list(state: &mut State, device: DeviceIx) {
     let last = state.objects[device].submitted;
     let listed = Vec::from_iter(holds::named_by_list(&state.objects, device));
-    let mut left: PerAccount<u64> = PerAccount::default();
+    let mut left: PerAccount<u64> = state.memory.accounts().none();
     state.shares.withdraw_promise(&state.objects, device);
     for index in listed {
         let is_open = state.objects[index].entry(device).is_some();
@@ -91,7 +91,7 @@ fn empty_list(state: &mut State, device: DeviceIx) {
         state.residency.apply(&mut state.moment, &mut state.objects, &mut state.memory, index, device, effect);
     }
     state.shares.renew_promise(&state.objects, device);
-    for account in Account::ALL.into_iter().filter(|&account| left[account] > 0) {
+    for account in state.memory.accounts().iter().filter(|&account| left[account] > 0) {
         let bytes = state.objects[device].list[account].now() - left[account];
         state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, account, bytes);
     }

@@ -95,7 +95,7 @@ pub(crate) fn purge(state: &mut State, plans: &mut Plans, kmd: &mut dyn Kmd, hos
     for index in Vec::from_iter(state.objects.allocations.iter().map(|(index, _)| index)) {
         purge_allocation(state, host, index, &halfway);
     }
-    state.memory.placer.settle();
+    state.memory.accounts().memory().for_each(|account| state.memory.placer_mut(account).settle());
     state.memory.commit.clear();
     state.memory.aperture.clear_shown();
     for Abandoned { number, plan, .. } in abandoned {
@@ -152,9 +152,9 @@ fn farewells(state: &State) -> Vec<(AllocationIx, PagingOperation)> {
     let farewell = |(index, allocation): (AllocationIx, &Allocation)| {
         let Allocation { handle, size, .. } = *allocation;
         let operation = match allocation.place? {
-            Place::Memory(place) => {
+            Place::Memory(account, place) => {
                 let offset = allocation.extents(place).iter().next().map_or(0, |extent| extent.offset);
-                let place = PhysicalAddress { segment: state.adapter.memory_id(), offset };
+                let place = PhysicalAddress { segment: state.adapter.memory_id(account), offset };
                 PagingOperation::Transfer(Transfer {
                     allocation: handle,
                     transfer_offset: 0,
@@ -167,7 +167,7 @@ fn farewells(state: &State) -> Vec<(AllocationIx, PagingOperation)> {
             }
             Place::Aperture(offset) => PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
                 allocation: handle,
-                segment_id: state.adapter.aperture.id,
+                segment_id: state.adapter.aperture_segment().id,
                 offset_in_pages: offset.bytes() / PAGE_SIZE,
                 number_of_pages: size / PAGE_SIZE,
                 dummy_page: state.memory.dummy_page(),
@@ -227,7 +227,7 @@ fn purge_allocation(state: &mut State, host: &mut dyn Host, index: AllocationIx,
     let is_put_right = allocation.state.contains(AllocationState::NOTIFY_EVICTION);
     let needs_gpu = match place {
         // What nothing has written there is right where it comes from (I03), unless it was promoted as the GPU has left it.
-        Some(Place::Memory(_)) => match halfway.coming.get(&allocation.handle) {
+        Some(Place::Memory(..)) => match halfway.coming.get(&allocation.handle) {
             Some(&is_as_left) => is_put_right && is_as_left,
             None => true,
         },
@@ -246,9 +246,9 @@ fn purge_allocation(state: &mut State, host: &mut dyn Host, index: AllocationIx,
     if is_lost && !worthless {
         lose_content(&mut state.moment, &mut state.objects, host, index);
     }
-    if let Some(Place::Memory(_)) = place {
+    if let Some(Place::Memory(account, _)) = place {
         debug_assert_eq!(extents.bytes(), size);
-        extents.iter().for_each(|extent| state.memory.placer.release(extent));
+        extents.iter().for_each(|extent| state.memory.placer_mut(account).release(extent));
     }
 }
 

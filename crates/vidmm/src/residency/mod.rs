@@ -12,14 +12,13 @@ pub(crate) mod weight;
 use alloc::collections::{BTreeMap, VecDeque};
 
 use crate::{
-    budget::account::PerAccount,
+    budget::account::{Accounts, PerAccount},
     event::offer::Offer,
     id::AllocationIx,
     objects::spans::Spans,
     residency::{evictable::Evictable, lock::Lock},
 };
 /// The pins, offers and locks of allocations, and the order of victims.
-#[derive(Default)]
 pub(crate) struct Residents {
     pub evictable: PerAccount<Evictable>,
     /// The allocations that are offered.
@@ -30,4 +29,17 @@ pub(crate) struct Residents {
     pub evict_soon: VecDeque<AllocationIx>,
     /// The spans that requests are to bring in which are not granted.
     pub spans: Spans,
+}
+
+impl Residents {
+    /// Nothing is resident yet.
+    pub(crate) fn new(accounts: Accounts) -> Self {
+        Self {
+            evictable: accounts.none(),
+            offers: BTreeMap::new(),
+            locks: BTreeMap::new(),
+            evict_soon: VecDeque::new(),
+            spans: Spans::default(),
+        }
+    }
 }

@@ -48,15 +48,15 @@ pub(crate) fn assign_where_shown(objects: &Objects, memory: &mut Memory, indices
 pub(crate) fn is_placed(adapter: &Adapter, objects: &Objects, memory: &Memory, index: AllocationIx) -> bool {
     let allocation = &objects[index];
     match allocation.place {
-        Some(Place::Memory(_)) => allocation.account() == Account::Memory,
+        Some(Place::Memory(account, _)) => allocation.account() == account,
         Some(Place::System) => {
-            allocation.account() == Account::System && !allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY)
+            allocation.account() == Account::SYSTEM && !allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY)
         }
         Some(Place::Aperture(offset)) => {
             let shown = Extent { offset: offset.bytes(), size: allocation.size };
             // Without GPU virtual addresses nothing keeps a range for what nothing holds.
             let can_be_had = || adapter.is_physical() && memory.aperture.is_unassigned(shown);
-            let is_counted_there = allocation.account() == Account::System;
+            let is_counted_there = allocation.account() == Account::SYSTEM;
             is_counted_there && memory.aperture.assigned(index).map_or_else(can_be_had, |range| range == shown)
         }
         None => false,
@@ -68,19 +68,25 @@ pub(crate) fn reason_to_move(objects: &Objects, index: AllocationIx) -> EvictRea
     let allocation = &objects[index];
     match (&allocation.place, allocation.account()) {
         _ if allocation.state.contains(AllocationState::LOCK_PENDING) => EvictReason::Locked,
-        (_, Account::Memory) => EvictReason::Promoted,
-        (Some(Place::Memory(_)), Account::System) => EvictReason::RoomWanted,
-        (_, Account::System) => EvictReason::RangeWanted,
+        (Some(Place::Memory(..)), Account::SYSTEM) => EvictReason::RoomWanted,
+        (_, Account::SYSTEM) => EvictReason::RangeWanted,
+        (Some(Place::Memory(..)), _) => EvictReason::Moved,
+        (_, _) => EvictReason::Promoted,
     }
 }
 
-/// The range of the linear memory segment that an allocation has.
-pub(crate) fn memory_range(objects: &Objects, index: AllocationIx) -> Option<Extent> {
+/// The linear memory segment that an allocation is in, and its range there.
+pub(crate) fn memory_place(objects: &Objects, index: AllocationIx) -> Option<(Account, Extent)> {
     let allocation = &objects[index];
     match allocation.place {
-        Some(Place::Memory(place)) => allocation.extents(place).iter().next(),
+        Some(Place::Memory(account, place)) => Some((account, allocation.extents(place).iter().next()?)),
         _ => None,
     }
+}
+
+/// The range of a linear memory segment that an allocation has.
+pub(crate) fn memory_range(objects: &Objects, index: AllocationIx) -> Option<Extent> {
+    memory_place(objects, index).map(|(_, range)| range)
 }
 
 /// Whether it is fixed in which account an allocation is counted: those of device lists are, while a list names them.

@@ -1,6 +1,5 @@
 use crate::{
     adapter::Adapter,
-    budget::account::Account,
     contract::Host,
     data::extents::Extents,
     id::AllocationIx,
@@ -18,13 +17,13 @@ impl Residents {
     }
 }
 
-/// What of which segment the CPU sees, or would: the copy in system memory unless it sees the allocation in the memory
-/// segment. What the aperture shows is in system memory too.
+/// What of which segment the CPU sees, or would: the copy in system memory unless it sees the allocation in its
+/// memory segment. What the aperture shows is in system memory too.
 pub(crate) fn view_of(adapter: &Adapter, objects: &Objects, index: AllocationIx) -> (SegmentId, Extents) {
     let allocation = &objects[index];
     let is_copy = allocation.state.contains(AllocationState::KEEPS_COPY);
     match allocation.place {
-        Some(Place::Memory(place)) if !is_copy => (adapter.memory_id(), allocation.extents(place)),
+        Some(Place::Memory(account, place)) if !is_copy => (adapter.memory_id(account), allocation.extents(place)),
         _ => {
             let extent = Extent { offset: allocation.backing_store, size: allocation.size };
             (SegmentId::SYSTEM, Extents::one(extent))
@@ -35,7 +34,7 @@ pub(crate) fn view_of(adapter: &Adapter, objects: &Objects, index: AllocationIx)
 /// Whether a locked allocation may not come in where its device's list counts it: the CPU would not see it (RES-84, U-40).
 pub(crate) fn waits_for_unlock(objects: &Objects, index: AllocationIx) -> bool {
     let allocation = &objects[index];
-    let is_hidden = allocation.account() == Account::Memory && !allocation.is_seen_anywhere();
+    let is_hidden = !allocation.is_seen_in(allocation.account());
     // Nobody can unlock what is destroyed.
     let is_destroyed = allocation.state.contains(AllocationState::DESTROYED);
     allocation.state.contains(AllocationState::LOCKED) && is_hidden && !is_destroyed

@@ -19,11 +19,11 @@ use crate::{
 /// What the ranges of an allocation must be multiples of in an account, in bytes.
 pub(crate) fn alignment(objects: &Objects, index: AllocationIx, account: Account) -> u64 {
     match account {
-        Account::Memory => {
+        Account::SYSTEM => PAGE_SIZE_64K,
+        _ => {
             let known = objects.patched.get(&index);
             known.map_or(Wish::default().alignment, |known| known.wish.alignment)
         }
-        Account::System => PAGE_SIZE_64K,
     }
 }
 
@@ -36,8 +36,8 @@ pub(crate) fn weight(adapter: &Adapter, objects: &Objects, index: AllocationIx, 
 /// The size of the segment that an account's allocations have ranges of, in bytes.
 fn range_capacity(memory: &Memory, account: Account) -> u64 {
     match account {
-        Account::Memory => memory.placer.size(),
-        Account::System => memory.aperture.size(),
+        Account::SYSTEM => memory.aperture.size(),
+        _ => memory.placer(account).size(),
     }
 }
 
@@ -48,35 +48,33 @@ pub(crate) fn packing_room(
     memory: &Memory,
     device: DeviceIx,
 ) -> PerAccount<i128> {
+    let accounts = memory.accounts();
     if !adapter.is_physical() {
-        return PerAccount::new(i128::MAX, i128::MAX);
+        return accounts.per(|_| i128::MAX);
     }
     let listed = on_list(objects, device, |entry| entry.count > 0);
     let weights = weights(adapter, objects, listed);
-    PerAccount::new(Account::Memory, Account::System)
-        .map(|account| i128::from(range_capacity(memory, account)) - i128::from(weights[account]))
+    accounts.per(|account| i128::from(range_capacity(memory, account)) - i128::from(weights[account]))
 }
 
-/// Whether a device's list still fits together when these of its allocations are in the other account.
+/// Whether a device's list still fits together when these of its allocations are counted in other accounts.
 pub(crate) fn packs_if_moved(
     adapter: &Adapter,
     objects: &Objects,
     memory: &Memory,
     device: DeviceIx,
-    moved: &[AllocationIx],
+    moved: &[(AllocationIx, Account)],
 ) -> bool {
     if !adapter.is_physical() {
         return true;
     }
     let mut room = packing_room(adapter, objects, memory, device);
-    for &index in moved {
+    for &(index, to) in moved {
         let from = objects[index].account();
-        for account in Account::ALL {
-            let weight = i128::from(weight(adapter, objects, index, account));
-            room[account] += if account == from { weight } else { -weight };
-        }
+        room[from] += i128::from(weight(adapter, objects, index, from));
+        room[to] -= i128::from(weight(adapter, objects, index, to));
     }
-    Account::ALL.into_iter().all(|account| room[account] >= 0)
+    memory.accounts().iter().all(|account| room[account] >= 0)
 }
 
 /// Whether what a device holds, or is to hold again, fits together with `joining`, if nothing else is there.
@@ -93,11 +91,11 @@ pub(crate) fn packs_with(
     let mut all = on_list(objects, device, |entry| entry.is_holding() || entry.is_owed());
     all.extend(joining);
     let weights = weights(adapter, objects, all);
-    Account::ALL.into_iter().all(|account| weights[account] <= range_capacity(memory, account))
+    memory.accounts().iter().all(|account| weights[account] <= range_capacity(memory, account))
 }
 
 fn weights(adapter: &Adapter, objects: &Objects, allocations: BTreeSet<AllocationIx>) -> PerAccount<u64> {
-    let mut weights: PerAccount<u64> = PerAccount::default();
+    let mut weights: PerAccount<u64> = adapter.accounts().none();
     for index in allocations {
         let account = objects[index].account();
         weights[account] += weight(adapter, objects, index, account);
@@ -126,7 +124,8 @@ pub(crate) fn sort_for_packing(objects: &Objects, allocations: &mut [AllocationI
 /// Devices with device lists whose lists weigh more than fits, for the audit.
 pub(crate) fn overweight(adapter: &Adapter, objects: &Objects, memory: &Memory) -> Vec<DeviceIx> {
     let is_over = |index: &DeviceIx| {
-        Account::ALL.into_iter().any(|account| packing_room(adapter, objects, memory, *index)[account] < 0)
+        let room = packing_room(adapter, objects, memory, *index);
+        memory.accounts().iter().any(|account| room[account] < 0)
     };
     let devices = objects.devices.iter().filter(|(_, books)| !books.has_reference_lists());
     devices.map(|(index, _)| index).filter(is_over).collect()

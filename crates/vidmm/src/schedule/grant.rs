@@ -140,12 +140,12 @@ fn satisfy(
                 return Ok(Vec::new());
             }
             let items = holds::still_wanted(&state.objects, device, items);
-            let needs = room::needs(&mut state.objects, device, &items);
+            let needs = room::needs(state.memory.accounts(), &mut state.objects, device, &items);
             if needs.unlock {
                 return Err(Shortfall::Unlock);
             }
             let joining = items.iter().map(|&(index, _)| index);
-            if !state.shares.may_hold(&state.objects, &state.memory, device, needs.not_held)
+            if !state.shares.may_hold(&state.objects, &state.memory, device, &needs.not_held)
                 || !weight::packs_with(&state.adapter, &state.objects, &state.memory, device, joining)
             {
                 return Err(Shortfall::Promise);

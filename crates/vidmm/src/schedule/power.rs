@@ -3,7 +3,6 @@
 use alloc::vec::Vec;
 
 use crate::{
-    budget::account::Account,
     event::{Event, EvictReason},
     gpu_va::TableKey,
     id::{AllocationIx, ProcessIx},
@@ -23,7 +22,7 @@ impl Schedule {
             return;
         }
         let resident = |account| Vec::from_iter(state.residency.evictable[account].iter(&state.objects.allocations));
-        let resident: Vec<AllocationIx> = Account::ALL.into_iter().flat_map(resident).collect();
+        let resident: Vec<AllocationIx> = state.memory.accounts().iter().flat_map(resident).collect();
         if resident.is_empty() {
             return self.lose_power(state, plans);
         }

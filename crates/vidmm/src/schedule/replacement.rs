@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::{
-    budget::account::{Account, PerAccount},
+    budget::account::Account,
     event::SuspendReason,
-    id::{AllocationIx, DeviceIx},
-    objects::{allocation::AllocationState, list::ListEntry, turn::CALM},
+    id::DeviceIx,
+    objects::{list::ListEntry, turn::CALM},
     placement::list,
     residency::weight,
     schedule::{Schedule, turns},
@@ -42,44 +42,43 @@ impl Schedule {
     /// first, as there is room; if `may_be_demoted`, the rest elsewhere. Changes nothing if that is no better.
     pub(crate) fn place_anew(&mut self, state: &mut State, device: DeviceIx, may_be_demoted: bool) {
         let books = &state.objects[device];
-        let remembers = Account::ALL.into_iter().any(|account| books.list[account].remembers());
+        let accounts = state.memory.accounts();
+        let remembers = accounts.iter().any(|account| books.list[account].remembers());
         if remembers || books.granted < books.requests.len() {
             return;
         }
-        let mut movable: Vec<(AllocationIx, [Option<Account>; 2])> =
-            list::movable(&state.adapter, &state.objects, device).collect();
+        let mut movable = Vec::from_iter(list::movable(&state.adapter, &state.objects, device));
         if movable.is_empty() {
             return;
         }
         movable.sort_by_key(|&(index, _)| Reverse(state.objects[index].priority));
-        let mut left = PerAccount::new(Account::Memory, Account::System).map(|account| {
+        let mut left = accounts.per(|account| {
             let moving = movable.iter().filter(|&&(index, _)| state.objects[index].account() == account);
             let moving: u64 = moving.map(|&(index, _)| state.objects[index].size).sum();
             let fixed = books.list[account].now() - moving;
             state.shares.not_promised_to_others(&state.objects, &state.memory, device, account).saturating_sub(fixed)
         });
-        let mut to_toggle = Vec::new();
+        let mut to_move = Vec::new();
         let mut is_demoted = false;
-        for (index, [prefers, other]) in movable {
+        for (index, choices) in movable {
             let allocation = &state.objects[index];
             let fits = |account: &Account| allocation.size <= left[*account];
-            let other = other.filter(fits).filter(|_| may_be_demoted);
-            let Some(account) = prefers.filter(fits).or(other) else { return };
-            is_demoted |= Some(account) != prefers;
+            let considered = if may_be_demoted { Account::COUNT_MAX } else { 1 };
+            let Some(account) = choices.into_iter().take(considered).find(fits) else { return };
+            is_demoted |= Some(account) != choices.first();
             left[account] -= allocation.size;
             if account != allocation.account() {
-                to_toggle.push(index);
+                to_move.push((index, account));
             }
         }
         // There are bytes for it; there need not be a range.
-        if !weight::packs_if_moved(&state.adapter, &state.objects, &state.memory, device, &to_toggle) {
+        if !weight::packs_if_moved(&state.adapter, &state.objects, &state.memory, device, &to_move) {
             return;
         }
-        for index in to_toggle {
+        for (index, to) in to_move {
             let allocation = &mut state.objects[index];
             let (from, size) = (allocation.account(), allocation.size);
-            allocation.state.toggle(AllocationState::LISTED_IN_SYSTEM);
-            let to = state.objects[index].account();
+            allocation.set_account(to);
             if state.objects[index].entry(device).is_some_and(ListEntry::is_owed) {
                 state.objects[device].owed[from] -= size;
                 state.objects[device].owed[to] += size;

@@ -20,13 +20,13 @@ const BUSY_PERCENT: u64 = 70;
 impl Schedule {
     /// Whether anybody may be told anything: memory is short, somebody listens, or a period runs.
     pub(crate) fn may_ask_to_trim(&self, shares: &Shares) -> bool {
-        let is_pressed = |account| shares.accounts[account].is_pressed();
-        Account::ALL.into_iter().any(is_pressed) || shares.has_listeners() || !self.periods.is_empty()
+        let is_pressed = |account| shares.by_account[account].is_pressed();
+        shares.accounts().iter().any(is_pressed) || shares.has_listeners() || !self.periods.is_empty()
     }
 
     /// Asks those to trim who are above their budget, tells those their budget who listen, and lets periods end.
     pub(crate) fn ask_to_trim(&mut self, state: &mut State) {
-        for account in Account::ALL {
+        for account in state.memory.accounts().iter() {
             self.trim_to_budget(state, account);
             tell_budgets(state, account);
         }
@@ -36,10 +36,10 @@ impl Schedule {
     /// A process above its budget is asked when it comes to that, when its budget has moved by more than 5 %, and again after
     /// each minimum interval (RES-44).
     fn trim_to_budget(&self, state: &mut State, account: Account) {
-        if !state.shares.accounts[account].is_pressed() {
+        if !state.shares.by_account[account].is_pressed() {
             return;
         }
-        for process in Vec::from_iter(state.shares.accounts[account].over_budget()) {
+        for process in Vec::from_iter(state.shares.by_account[account].over_budget()) {
             let moved = publish_budget(state, process, account);
             for device in Vec::from_iter(state.objects[process].devices.iter().copied()) {
                 let books = &state.objects[device];
@@ -84,9 +84,9 @@ impl Schedule {
     }
 
     fn period(&self, memory: &Memory, shares: &Shares) -> Nanoseconds {
-        let is_pressed = Account::ALL.into_iter().any(|account| shares.accounts[account].is_pressed());
-        let is_busy = Account::ALL.into_iter().any(|account| {
-            let listed = u128::from(shares.accounts[account].demand_total());
+        let is_pressed = shares.accounts().iter().any(|account| shares.by_account[account].is_pressed());
+        let is_busy = shares.accounts().iter().any(|account| {
+            let listed = u128::from(shares.by_account[account].demand_total());
             listed * 100 > u128::from(memory.list_capacity(account)) * u128::from(BUSY_PERCENT)
         });
         match (is_pressed, is_busy) {
@@ -121,11 +121,17 @@ impl Schedule {
 /// Tells a process its budget, if it listens or is above it, and the last that it was told does not stand any more.
 fn publish_budget(state: &mut State, process: ProcessIx, account: Account) -> bool {
     let Some(group) = state.adapter.group_of(account) else { return false };
-    let Some(mut budget) = state.shares.accounts[account].publish(process) else { return false };
+    let in_group = Vec::from_iter(state.adapter.accounts_in(group));
+    let published = in_group.iter().filter(|&&account| state.shares.by_account[account].publish(process).is_some());
+    if published.count() == 0 {
+        return false;
+    }
+    let shares = |&account: &Account| &state.shares.by_account[account];
+    let mut budget = in_group.iter().map(|account| shares(account).published_budget(process)).sum();
     if state.adapter.has_bug(PlantedBug::TellWrongBudget) {
         budget /= 2;
     }
-    let requested = state.shares.accounts[account].get(process).demand;
+    let requested = in_group.iter().map(|account| shares(account).get(process).demand).sum();
     let id = state.objects.processes.id(process);
     state.moment.record(|| Event::BudgetChanged { process: id, group, budget, requested });
     if state.objects[process].standing.listens {
@@ -136,7 +142,7 @@ fn publish_budget(state: &mut State, process: ProcessIx, account: Account) -> bo
 
 /// Tells those their budgets who listen.
 pub(crate) fn tell_all_budgets(state: &mut State) {
-    Account::ALL.into_iter().for_each(|account| tell_budgets(state, account));
+    state.memory.accounts().iter().for_each(|account| tell_budgets(state, account));
 }
 
 fn tell_budgets(state: &mut State, account: Account) {

@@ -35,8 +35,9 @@ use crate::{
     work::Work,
 };
 /// The device's list weighs more from now on. If it has no room beside those that are active now, it waits for its turn.
-pub(crate) fn add_to_list(state: &mut State, work: &Work, device: DeviceIx, added: PerAccount<u64>) {
-    let has_room = Account::ALL.into_iter().all(|account| {
+pub(crate) fn add_to_list(state: &mut State, work: &Work, device: DeviceIx, added: &PerAccount<u64>) {
+    let accounts = state.memory.accounts();
+    let has_room = accounts.iter().all(|account| {
         let books = &state.objects[device];
         let needed = books.needed(account).max(books.list[account].now() + added[account]);
         needed <= state.shares.not_promised_to_others(&state.objects, &state.memory, device, account)
@@ -44,7 +45,7 @@ pub(crate) fn add_to_list(state: &mut State, work: &Work, device: DeviceIx, adde
     if !has_room || !lists_may_run(&state.adapter, &state.objects, work) {
         stop(state, device, SuspendReason::WaitsForRoom, None, false);
     }
-    for account in Account::ALL.into_iter().filter(|&account| added[account] > 0) {
+    for account in accounts.iter().filter(|&account| added[account] > 0) {
         let weight = state.objects[device].list[account].now() + added[account];
         state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, account, weight);
     }
@@ -84,11 +85,8 @@ pub(crate) fn note_no_place(state: &mut State, device: DeviceIx) {
 
 /// Whether anything is promised to a device list.
 pub(crate) fn lists_are_promised(objects: &Objects) -> bool {
-    let is_promised = |account| {
-        let of_lists = objects.devices.iter().filter(|(_, books)| !books.has_reference_lists());
-        of_lists.into_iter().any(|(_, books)| books.promised(account) > 0)
-    };
-    Account::ALL.into_iter().any(is_promised)
+    let mut of_lists = objects.devices.iter().filter(|(_, books)| !books.has_reference_lists());
+    of_lists.any(|(_, books)| books.is_promised_anything())
 }
 
 /// Whether devices with device lists may have turns: not while a DMA buffer is amid being cut, or is about to be, which takes
@@ -120,9 +118,9 @@ fn settle_takers(state: &mut State, work: &Work) {
 /// What must be there for a device that waits for its turn: what it is promised then; or all, if it finds no place beside
 /// what others hold.
 fn room_needed(state: &mut State, device: DeviceIx) -> PerAccount<u64> {
-    let accounts = PerAccount::new(Account::Memory, Account::System);
+    let accounts = state.memory.accounts();
     let books = &state.objects[device];
-    let needed = accounts.map(|account| books.needed(account));
+    let needed = accounts.per(|account| books.needed(account));
     if !state.adapter.is_physical() {
         return needed;
     }
@@ -131,10 +129,10 @@ fn room_needed(state: &mut State, device: DeviceIx) -> PerAccount<u64> {
     };
     let is_apart = match books.has_reference_lists() {
         true => books.turn.takes_all,
-        false => Account::ALL.into_iter().all(fits) && !list::would_be_placed(state, device),
+        false => accounts.iter().all(fits) && !list::would_be_placed(state, device),
     };
     state.objects[device].turn.takes_all = is_apart;
-    if is_apart { accounts.map(|account| state.memory.list_capacity(account)) } else { needed }
+    if is_apart { accounts.per(|account| state.memory.list_capacity(account)) } else { needed }
 }
 
 /// What may be asked of a device that is to yield.
@@ -156,17 +154,18 @@ impl Schedule {
         }
         suspend_drained(state, work);
         // Whoever comes later in the order, also one who is about to yield, leaves the room that is made for those before it.
-        let mut spoken_for = PerAccount::default();
+        let mut spoken_for = state.memory.accounts().none();
         for device in waiting(state, work) {
             let needed = self.place_for_turn(state, device);
-            let has_room = has_room(state, device, needed, &spoken_for);
+            let has_room = has_room(state, device, &needed, &spoken_for);
             if has_room {
                 self.resume(state, plans, requests, work, device, ResumeReason::HasWork);
             }
             if !state.objects[device].is_active()
-                && (has_room || self.make_way(state, work, device, needed, &spoken_for))
+                && (has_room || self.make_way(state, work, device, &needed, &spoken_for))
             {
-                Account::ALL.into_iter().for_each(|account| spoken_for[account] += needed[account]);
+                let accounts = state.memory.accounts();
+                accounts.iter().for_each(|account| spoken_for[account] += needed[account]);
             }
         }
         suspend_drained(state, work);
@@ -211,29 +210,28 @@ impl Schedule {
         state: &mut State,
         work: &Work,
         device: DeviceIx,
-        needed: PerAccount<u64>,
+        needed: &PerAccount<u64>,
         spoken_for: &PerAccount<u64>,
     ) -> bool {
         let missing = |account: Account| {
             let beside = state.shares.not_promised_to_others(&state.objects, &state.memory, device, account);
             needed[account].saturating_add(spoken_for[account]).saturating_sub(beside)
         };
-        let mut missing = PerAccount::new(missing(Account::Memory), missing(Account::System));
+        let accounts = state.memory.accounts();
+        let mut missing = accounts.per(missing);
         let mut asked = Vec::new();
         let mut when = None;
         for (other, reason) in self.who_may_yield(state, work, device, &mut when) {
-            if Account::ALL.into_iter().all(|account| missing[account] == 0) {
+            if accounts.iter().all(|account| missing[account] == 0) {
                 break;
             }
             let held = |account| state.objects[other].promised(account);
-            if Account::ALL.into_iter().any(|account| missing[account] > 0 && held(account) > 0) {
-                Account::ALL
-                    .into_iter()
-                    .for_each(|account| missing[account] = missing[account].saturating_sub(held(account)));
+            if accounts.iter().any(|account| missing[account] > 0 && held(account) > 0) {
+                accounts.iter().for_each(|account| missing[account] = missing[account].saturating_sub(held(account)));
                 asked.push((other, reason));
             }
         }
-        let is_made = Account::ALL.into_iter().all(|account| missing[account] == 0);
+        let is_made = accounts.iter().all(|account| missing[account] == 0);
         if is_made {
             for (other, reason) in asked {
                 self.turns.last_yield = state.moment.now();
@@ -256,7 +254,7 @@ impl Schedule {
         let mut candidates = Vec::new();
         for (index, books) in state.objects.devices.iter() {
             let other = index;
-            let holds_nothing = Account::ALL.into_iter().all(|account| books.promised(account) == 0);
+            let holds_nothing = !books.is_promised_anything();
             if other == wanting || holds_nothing || books.is_suspended() {
                 continue;
             }
@@ -315,8 +313,8 @@ impl Schedule {
         let is_needed = state.objects[wanting].turn.takes_all;
         let is_foreground = process.standing.band != PriorityBand::Normal;
         let is_blocked = is_idle && books.has_undispatched();
-        let is_reserved = Account::ALL.into_iter().all(|account| {
-            let share = state.shares.accounts[account].get(books.process);
+        let is_reserved = state.memory.accounts().iter().all(|account| {
+            let share = state.shares.by_account[account].get(books.process);
             share.demand.max(books.promised(account)) <= share.reservation
         });
         if (is_foreground || is_reserved) && !is_blocked && !is_needed {
@@ -422,8 +420,13 @@ fn wants_turn(adapter: &Adapter, objects: &Objects, work: &Work, device: DeviceI
 }
 
 /// Whether what the device needs fits beside what others are promised and `spoken_for`.
-pub(crate) fn has_room(state: &State, device: DeviceIx, needed: PerAccount<u64>, spoken_for: &PerAccount<u64>) -> bool {
-    Account::ALL.into_iter().all(|account| {
+pub(crate) fn has_room(
+    state: &State,
+    device: DeviceIx,
+    needed: &PerAccount<u64>,
+    spoken_for: &PerAccount<u64>,
+) -> bool {
+    state.memory.accounts().iter().all(|account| {
         needed[account].saturating_add(spoken_for[account])
             <= state.shares.not_promised_to_others(&state.objects, &state.memory, device, account)
     })
@@ -517,7 +520,7 @@ fn bring_back_list(state: &mut State, plans: &mut Plans, device: DeviceIx) -> Op
 
 /// Whether the device's list fits with room to spare.
 fn has_calm_room(state: &State, device: DeviceIx) -> bool {
-    Account::ALL.into_iter().all(|account| {
+    state.memory.accounts().iter().all(|account| {
         let spare = state.memory.list_capacity(account) / CALM_SHARE;
         let needed = state.objects[device].needed(account);
         needed == 0

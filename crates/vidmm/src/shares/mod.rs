@@ -3,7 +3,7 @@
 use crate::{
     budget::{
         AccountShares,
-        account::{Account, PerAccount},
+        account::{Account, Accounts, PerAccount},
     },
     data::ordered_set::OrderedSet,
     id::{DeviceIx, ProcessIx},
@@ -14,7 +14,7 @@ use crate::{
 /// The budgets of processes and the promises to devices.
 pub(crate) struct Shares {
     /// How processes share each account.
-    pub accounts: PerAccount<AccountShares>,
+    pub by_account: PerAccount<AccountShares>,
     /// The sum over all devices of [`Device::promised`].
     promised_bytes: PerAccount<u64>,
     /// Processes that want to be told their budgets.
@@ -25,41 +25,37 @@ pub(crate) struct Shares {
 
 impl Shares {
     /// Processes share each account; no device is promised anything yet.
-    pub(crate) fn new(accounts: PerAccount<AccountShares>) -> Self {
-        Self {
-            accounts,
-            promised_bytes: PerAccount::default(),
-            listeners: OrderedSet::default(),
-            stopped: OrderedSet::default(),
-        }
+    pub(crate) fn new(by_account: PerAccount<AccountShares>) -> Self {
+        let promised_bytes = by_account.accounts().none();
+        Self { by_account, promised_bytes, listeners: OrderedSet::default(), stopped: OrderedSet::default() }
     }
 
     /// Takes back what the device is promised, while what it holds changes. Until [`renew_promise`](Self::renew_promise) nothing
     /// may ask what devices are promised.
     pub(crate) fn withdraw_promise(&mut self, objects: &Objects, device: DeviceIx) {
         let books = &objects[device];
-        Account::ALL.into_iter().for_each(|account| self.promised_bytes[account] -= books.promised(account));
+        self.accounts().iter().for_each(|account| self.promised_bytes[account] -= books.promised(account));
     }
 
     /// Promises the device what it holds and lists now.
     pub(crate) fn renew_promise(&mut self, objects: &Objects, device: DeviceIx) {
         let books = &objects[device];
-        Account::ALL.into_iter().for_each(|account| self.promised_bytes[account] += books.promised(account));
+        self.accounts().iter().for_each(|account| self.promised_bytes[account] += books.promised(account));
     }
 
     pub(crate) fn others_are_promised(&self, objects: &Objects, device: DeviceIx) -> bool {
         let books = &objects[device];
-        Account::ALL.into_iter().any(|account| self.promised_bytes[account] > books.promised(account))
+        self.accounts().iter().any(|account| self.promised_bytes[account] > books.promised(account))
     }
 
     /// What the process's lists name above its budgets, in bytes; 0 without pressure (RES-23).
     pub(crate) fn num_bytes_to_trim(&self, process: ProcessIx) -> u64 {
         let over = |account| {
-            let account_shares = &self.accounts[account];
+            let account_shares = &self.by_account[account];
             let over = || account_shares.get(process).demand.saturating_sub(account_shares.budget(process));
             if account_shares.is_pressed() { over() } else { 0 }
         };
-        over(Account::Memory) + over(Account::System)
+        self.accounts().iter().map(over).sum()
     }
 
     /// Whether the process is above a budget that is imposed.
@@ -120,7 +116,7 @@ impl Shares {
     /// A process is gone.
     pub(crate) fn forget_process(&mut self, process: ProcessIx) {
         self.listeners.remove(&process);
-        Account::ALL.into_iter().for_each(|account| self.accounts[account].remove(process));
+        self.accounts().iter().for_each(|account| self.by_account[account].remove(process));
     }
 
     /// Bytes of an account that are promised to nobody but the device.
@@ -135,29 +131,34 @@ impl Shares {
         memory.list_capacity(account) - others
     }
 
-    /// Bytes of the memory segment that can be pinned for page tables, so that every list still fits: those of active devices
+    /// Bytes of a memory segment that can be pinned for page tables, so that every list still fits: those of active devices
     /// together, every other alone.
-    pub(crate) fn not_promised(&self, objects: &Objects, memory: &Memory) -> u64 {
-        let capacity = memory.list_capacity(Account::Memory);
-        let stopped = self.stopped.iter().map(|&device| objects[device].needed(Account::Memory));
-        capacity - stopped.max().unwrap_or(0).max(self.promised_bytes[Account::Memory]).min(capacity)
+    pub(crate) fn not_promised(&self, objects: &Objects, memory: &Memory, account: Account) -> u64 {
+        let capacity = memory.list_capacity(account);
+        let stopped = self.stopped.iter().map(|&device| objects[device].needed(account));
+        capacity - stopped.max().unwrap_or(0).max(self.promised_bytes[account]).min(capacity)
     }
 
-    /// Page tables take `bytes` more of the memory segment.
-    pub(crate) fn pin(&mut self, memory: &mut Memory, bytes: u64) {
-        memory.pin(bytes);
-        self.set_capacity(memory);
+    /// Page tables take `bytes` more of a memory segment.
+    pub(crate) fn pin(&mut self, memory: &mut Memory, account: Account, bytes: u64) {
+        memory.pin(account, bytes);
+        self.set_capacity(memory, account);
     }
 
-    /// Page tables take `bytes` less of the memory segment.
-    pub(crate) fn unpin(&mut self, memory: &mut Memory, bytes: u64) {
-        memory.unpin(bytes);
-        self.set_capacity(memory);
+    /// Page tables take `bytes` less of a memory segment.
+    pub(crate) fn unpin(&mut self, memory: &mut Memory, account: Account, bytes: u64) {
+        memory.unpin(account, bytes);
+        self.set_capacity(memory, account);
     }
 
-    /// Processes share what page tables leave of the memory segment.
-    pub(crate) fn set_capacity(&mut self, memory: &Memory) {
-        self.accounts[Account::Memory].set_capacity(memory.list_capacity(Account::Memory));
+    /// Processes share what page tables leave of a memory segment.
+    pub(crate) fn set_capacity(&mut self, memory: &Memory, account: Account) {
+        self.by_account[account].set_capacity(memory.list_capacity(account));
+    }
+
+    /// What is shared.
+    pub(crate) fn accounts(&self) -> Accounts {
+        self.by_account.accounts()
     }
 
     /// The device's list weighs `bytes` in an account from now on.
@@ -200,15 +201,15 @@ impl Shares {
         self.change_promise(objects, device, account, change);
         let bytes = objects[device].list[account].now();
         let process = objects[device].process;
-        let demand = self.accounts[account].get(process).demand;
-        self.accounts[account].set_demand(process, demand - before + bytes);
+        let demand = self.by_account[account].get(process).demand;
+        self.by_account[account].set_demand(process, demand - before + bytes);
         // Whoever is above its budget, and whoever listens, is to hear of it.
-        moment.stir_if(self.accounts[account].is_pressed() || !self.listeners.is_empty());
+        moment.stir_if(self.by_account[account].is_pressed() || !self.listeners.is_empty());
     }
 
     /// Forgets what the device's list weighed for what is no longer outstanding: others may have the room.
     pub(crate) fn settle_list(&mut self, objects: &mut Objects, device: DeviceIx) {
-        for account in Account::ALL {
+        for account in self.accounts().iter() {
             if objects[device].list[account].remembers() {
                 self.change_promise(objects, device, account, |books| {
                     let (retired, granted) = (books.retired(), books.granted_request());
@@ -238,10 +239,10 @@ impl Shares {
         objects: &Objects,
         memory: &Memory,
         device: DeviceIx,
-        bytes: PerAccount<u64>,
+        bytes: &PerAccount<u64>,
     ) -> bool {
         let books = &objects[device];
-        Account::ALL.into_iter().all(|account| {
+        self.accounts().iter().all(|account| {
             let held = (books.held[account] + books.owed[account])
                 .saturating_add(bytes[account])
                 .max(books.list[account].peak());
