@@ -20,6 +20,7 @@ pub mod faults;
 pub mod generate;
 pub mod import;
 pub mod log;
+pub mod segments;
 pub mod size;
 pub mod workload;
 
@@ -28,5 +29,6 @@ pub use faults::FaultReporter;
 pub use generate::{Generator, SplitMix64};
 pub use import::{ImportError, ImportOptions};
 pub use log::{Audit, AuditFinding, Invariant, LogError, LogHeader, LogReader, LogWriter};
+pub use segments::Segments;
 pub use size::{ByteSize, LocalMemory, SizeError};
 pub use workload::{Buffer, Cost, Engine, Footprint, Kernel, Lifetime, Workload, WorkloadError};

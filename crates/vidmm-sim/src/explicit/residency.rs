@@ -146,7 +146,8 @@ impl Make<Session<'_>> for UpdateProperty {
         let device = session.objects.device_of(None, &self.allocations)?;
         let queue = device.queue.ok_or_else(Undone::no_paging_queue)?;
         let names = &session.narrator.names;
-        let (local, system) = (names.memory, names.aperture);
+        let local = names.segments.memory().first().map(|memory| memory.segment);
+        let system = names.segments.aperture();
         let segments = |choice| match choice {
             AllocationSegments::Local => vec![local.or(system)],
             AllocationSegments::System => vec![system],

@@ -1,6 +1,7 @@
 //! Where every allocation is, by the event log alone: what the manager's answers are compared with.
 
 use std::collections::BTreeMap;
+use vidmm_trace::Segments;
 
 use vidmm::{AllocationId, Event, MemorySegmentGroup, ProcessId, SegmentId};
 
@@ -9,8 +10,7 @@ use crate::scenario::steps::Whereabouts;
 /// What the log says of allocations.
 #[derive(Debug, Default)]
 pub(crate) struct Truth {
-    memory: Option<SegmentId>,
-    aperture: Option<SegmentId>,
+    segments: Segments,
     allocations: BTreeMap<AllocationId, Allocation>,
     /// The adapter is being reset.
     is_reset: bool,
@@ -28,10 +28,7 @@ impl Truth {
     /// Takes note of an event.
     pub fn observe(&mut self, event: &Event) {
         match *event {
-            Event::AdapterStarted { ref memory, aperture, .. } => {
-                self.memory = memory.map(|memory| memory.segment);
-                self.aperture = Some(aperture.segment);
-            }
+            Event::AdapterStarted { .. } => self.segments = Segments::of(event).unwrap_or_default(),
             Event::AllocationCreated { allocation, process, size, .. } => {
                 let created = Allocation { owner: process, size, place: None, offered: false };
                 self.allocations.insert(allocation, created);
@@ -66,7 +63,7 @@ impl Truth {
         let counts = |allocation: &&Allocation| {
             allocation.owner == process
                 && !allocation.offered
-                && allocation.place.is_some_and(|place| self.group(place) == group)
+                && allocation.place.is_some_and(|place| self.segments.group(place) == Some(group))
         };
         (!self.is_reset).then(|| self.allocations.values().filter(counts).map(|allocation| allocation.size).sum())
     }
@@ -76,14 +73,9 @@ impl Truth {
         match self.allocations.get(&allocation).and_then(|allocation| allocation.place) {
             None => Whereabouts::Nowhere,
             Some(segment) if segment.is_system() => Whereabouts::System,
-            Some(segment) if Some(segment) == self.aperture => Whereabouts::Aperture,
+            Some(segment) if Some(segment) == self.segments.aperture() => Whereabouts::Aperture,
             Some(_) => Whereabouts::Local,
         }
-    }
-
-    fn group(&self, segment: SegmentId) -> MemorySegmentGroup {
-        let is_local = self.memory.is_none_or(|memory| memory == segment);
-        if is_local { MemorySegmentGroup::Local } else { MemorySegmentGroup::NonLocal }
     }
 
     fn set_offered(&mut self, allocations: &[AllocationId], offered: bool) {

@@ -1,6 +1,7 @@
 //! Who is who in the event log, by the names of the scenario.
 
 use std::collections::{BTreeMap, BTreeSet};
+use vidmm_trace::Segments;
 
 use vidmm::contract::{EngineFence, EngineKind, IoMmuDomain, KmdAllocationHandle, KmdProcessHandle};
 use vidmm::{
@@ -22,8 +23,7 @@ pub(crate) struct Names {
     pub looks: BTreeSet<u64>,
     /// Bytes of each mapping, by its process and address.
     pub mapped: BTreeMap<(ProcessId, GpuVirtualAddress), u64>,
-    pub memory: Option<SegmentId>,
-    pub aperture: Option<SegmentId>,
+    pub segments: Segments,
     pub dummy_page: Option<PhysicalAddress>,
     /// Bytes of a window of the paging process.
     pub paging_va_size: u64,
@@ -55,18 +55,9 @@ impl Names {
     /// Takes note of the facts in an event.
     pub fn observe(&mut self, event: &Event) {
         match *event {
-            Event::AdapterStarted {
-                ref memory,
-                aperture,
-                dummy_page,
-                paging_va_size,
-                paging_process,
-                ref engines,
-                ..
-            } => {
+            Event::AdapterStarted { dummy_page, paging_va_size, paging_process, ref engines, .. } => {
                 self.engines.clone_from(engines);
-                self.memory = memory.map(|memory| memory.segment);
-                self.aperture = Some(aperture.segment);
+                self.segments = Segments::of(event).unwrap_or_default();
                 self.dummy_page = Some(dummy_page);
                 self.paging_va_size = paging_va_size;
                 self.paging_process = Some(paging_process);
@@ -245,14 +236,9 @@ impl Names {
 
     /// A place in words.
     pub fn place(&self, segment: SegmentId) -> String {
-        if segment.is_system() {
-            "implicit system memory".to_owned()
-        } else if self.aperture == Some(segment) {
-            "the aperture".to_owned()
-        } else if self.memory == Some(segment) {
-            "local memory".to_owned()
-        } else {
-            format!("segment {}", segment.0)
+        match segment.is_system() {
+            true => "implicit system memory".to_owned(),
+            false => self.segments.name(segment).into_owned(),
         }
     }
 }

@@ -149,21 +149,31 @@ impl Narrator {
 
     fn adapter(&mut self, event: &Event) {
         match *event {
-            Event::AdapterStarted { wddm_version, addressing_model, memory, aperture, system_commit_limit, .. } => {
+            Event::AdapterStarted {
+                wddm_version, addressing_model, ref memory, aperture, system_commit_limit, ..
+            } => {
                 let version = match WddmVersion(wddm_version) {
                     WddmVersion::WDDM3_2 => "3.2".to_owned(),
                     WddmVersion::WDDM2_0 => "2.0".to_owned(),
+                    WddmVersion::WDDM1_3 => "1.3".to_owned(),
                     WddmVersion(other) => format!("{other:#x}"),
                 };
-                let memory = memory.map_or_else(
-                    || "no local memory".to_owned(),
-                    |memory| format!("local memory {}", exact(memory.size)),
-                );
+                let named = memory.iter().enumerate().map(|(at, memory)| match at {
+                    0 => format!("local memory {}", exact(memory.size)),
+                    _ => format!("memory segment {} {}", memory.segment.0, exact(memory.size)),
+                });
+                let memory = match memory.is_empty() {
+                    true => "no local memory".to_owned(),
+                    false => named.collect::<Vec<_>>().join(", "),
+                };
+                let aperture = match aperture {
+                    Some(aperture) => format!("aperture {}", exact(aperture.size)),
+                    None => "no aperture".to_owned(),
+                };
                 let limit = ByteSize(system_commit_limit);
                 let text = format!(
-                    "{}, WDDM {version}; {memory}, aperture {}, at most {limit} resident in system memory",
-                    model(addressing_model),
-                    exact(aperture.size)
+                    "{}, WDDM {version}; {memory}, {aperture}, at most {limit} resident in system memory",
+                    model(addressing_model)
                 );
                 self.lines.push(Line::Adapter { verb: "adapter", text });
             }

@@ -44,7 +44,7 @@ impl Subject {
                 tale.tell(format!("The adapter was to be reset: {why}."));
             }
             Event::PurgeOperation { allocation, .. } if allocation == self.id => {
-                let place = self.place.map_or("where it was", |place| world.segment(place));
+                let place = self.place.map_or("where it was".into(), |place| world.segments.name(place));
                 tale.tell(format!("The driver was told that it is not in {place} any more."));
             }
             Event::ContentLost { allocation } if allocation == self.id => {

@@ -17,7 +17,7 @@ impl Subject {
         let mut slots: Vec<u32> = mine.clone().map(|binding| binding.slot_id).collect();
         slots.dedup();
         if let Some(first) = mine.clone().next() {
-            let (place, offset) = (world.segment(first.address.segment), first.address.offset);
+            let (place, offset) = (world.segments.name(first.address.segment), first.address.offset);
             let kept = match mine.clone().any(|binding| binding.fixed) {
                 true => ", where it had to stay because its slot was not programmed again",
                 false => "",

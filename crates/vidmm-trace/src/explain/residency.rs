@@ -140,11 +140,11 @@ impl Subject {
             return;
         };
         self.place = None;
-        let place = world.segment(segment);
+        let place = world.segments.name(segment);
         let content = match (discarded, copied) {
             (true, _) => "; its content was discarded",
             (_, true) => "; its content was copied to system memory",
-            _ if world.is_local(segment) && reason != EvictReason::Destroyed => "; nothing had to be copied",
+            _ if world.segments.is_memory(segment) && reason != EvictReason::Destroyed => "; nothing had to be copied",
             _ => "",
         };
         let wanted_by = wanted_by.filter(|&device| device != self.owner || reason != EvictReason::Promoted);
@@ -166,7 +166,7 @@ impl Subject {
     fn came(&mut self, event: &Event, world: &World, tale: &mut Tale) {
         let &Event::Placed { plan, segment, content, .. } = event else { return };
         self.place = Some(segment);
-        let place = world.segment(segment);
+        let place = world.segments.name(segment);
         let how = match content {
             ContentSource::Fill => "filled with zeros, since it had no content",
             ContentSource::BackingStore => "with its content copied in from system memory",
@@ -178,7 +178,7 @@ impl Subject {
         // What leaves one place for another in one plan was moved.
         if let Some((position, _, from)) = self.left.take().filter(|&(_, before, _)| before == plan) {
             let why = tale.sentences[position].text.trim_end_matches('.').to_owned();
-            let where_to = match world.is_local(segment) {
+            let where_to = match world.segments.is_memory(segment) {
                 true if from == segment => format!("moved: it went to another place there, {how}"),
                 true => format!("promoted: it went to {place}, {how}"),
                 false => format!("demoted: it is resident in {place} from now on"),

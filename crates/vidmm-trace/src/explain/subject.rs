@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use vidmm::contract::SegmentSet;
 use vidmm::{AllocationId, DestroyFlags, DeviceId, Event, PlanNo, ProcessId, SegmentId};
 
 use super::tale::Tale;
@@ -52,7 +53,7 @@ impl Subject {
             "{} created it: {}, for {}, of {} priority.",
             capitalised(&world.device(device)),
             ByteSize(size),
-            world.segments(supported_segment_set),
+            world.segments.names(SegmentSet(supported_segment_set)),
             priority_class(priority)
         );
         let kinds = [
@@ -98,7 +99,7 @@ impl Subject {
             Event::AllocationPropertyUpdated { allocation, supported_segment_set, paging_fence_value, .. }
                 if allocation == self.id =>
             {
-                let set = world.segments(supported_segment_set);
+                let set = world.segments.names(SegmentSet(supported_segment_set));
                 let move_ = if paging_fence_value > 0 { "; it had to move for that" } else { "" };
                 tale.tell(format!("It may be in {set} from now on{move_}."));
             }
@@ -198,11 +199,11 @@ impl Subject {
         match *event {
             Event::Locked { allocation, address, segment, .. } if allocation == self.id => {
                 self.locks += 1;
-                let place = world.segment(segment);
+                let place = world.segments.name(segment);
                 tale.tell(format!("The CPU saw it from now on (at {address}), in {place}."));
             }
             Event::Rotated { allocation, address, segment, plan, .. } if allocation == self.id => {
-                let place = world.segment(segment);
+                let place = world.segments.name(segment);
                 tale.tell(format!(
                     "It had moved (plan {plan}), and the CPU saw it at the same address (at {address}), now in {place}."
                 ));

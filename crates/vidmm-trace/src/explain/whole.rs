@@ -112,8 +112,9 @@ fn sums(subject: &Subject, tale: &Tale, world: &World) -> Vec<String> {
 }
 
 fn at_the_end(subject: &Subject, world: &World) -> String {
-    let place =
-        subject.place.map_or_else(|| "resident nowhere".to_owned(), |place| format!("in {}", world.segment(place)));
+    let place = subject
+        .place
+        .map_or_else(|| "resident nowhere".to_owned(), |place| format!("in {}", world.segments.name(place)));
     let named: Vec<String> =
         subject.counts.iter().filter(|(_, count)| **count > 0).map(|(device, _)| world.device(*device)).collect();
     let listed = if named.is_empty() { "on no list".to_owned() } else { format!("on the list of {}", list(&named)) };

@@ -2,18 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vidmm::contract::SegmentSet;
-use vidmm::{AllocationId, DeviceId, Event, ProcessId, SegmentId};
+use vidmm::{AllocationId, DeviceId, Event, ProcessId};
 
 use super::words::list;
+use crate::Segments;
 
 /// Devices, segments, and the names of allocations.
 #[derive(Debug, Default)]
 pub(super) struct World {
     devices: BTreeMap<DeviceId, ProcessId>,
     allocations: BTreeSet<AllocationId>,
-    memory: Option<SegmentId>,
-    aperture: SegmentId,
+    pub segments: Segments,
     /// How many there were.
     pub events: u64,
 }
@@ -22,9 +21,7 @@ impl World {
     pub fn learn(&mut self, event: &Event) {
         self.events += 1;
         match *event {
-            Event::AdapterStarted { memory, aperture, .. } => {
-                (self.memory, self.aperture) = (memory.map(|memory| memory.segment), aperture.segment);
-            }
+            Event::AdapterStarted { .. } => self.segments = Segments::of(event).unwrap_or_default(),
             Event::DeviceCreated { device, process, .. } => drop(self.devices.insert(device, process)),
             Event::AllocationCreated { allocation, .. } => drop(self.allocations.insert(allocation)),
             _ => {}
@@ -40,30 +37,6 @@ impl World {
         match self.process_of(device) {
             Some(process) => format!("{device} of {process}"),
             None => device.to_string(),
-        }
-    }
-
-    /// A segment, as people call it.
-    pub fn segment(&self, segment: SegmentId) -> &'static str {
-        match segment {
-            _ if self.memory == Some(segment) => "local memory",
-            _ if segment == self.aperture => "the aperture",
-            _ => "system memory",
-        }
-    }
-
-    pub fn is_local(&self, segment: SegmentId) -> bool {
-        self.memory == Some(segment)
-    }
-
-    /// A set of segments, as people call them.
-    pub fn segments(&self, set: u32) -> &'static str {
-        let set = SegmentSet(set);
-        match (self.memory.is_some_and(|memory| set.contains(memory)), set.contains(self.aperture)) {
-            (true, true) => "local or system memory",
-            (true, false) => "local memory",
-            (false, true) => "system memory",
-            (false, false) => "no segment",
         }
     }
 

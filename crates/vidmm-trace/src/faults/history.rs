@@ -6,8 +6,8 @@ use std::fmt;
 use vidmm::event::{ContentSource, EvictReason};
 use vidmm::{AllocationId, DeviceId, Event, GpuVirtualAddress, NoMemoryReason, ProcessId, SegmentId};
 
-use crate::ByteSize;
 use crate::explain::words::{evict_reason, refusal, time};
+use crate::{ByteSize, Segments};
 
 /// How much is told of an allocation, and so remembered.
 const TOLD: usize = 4;
@@ -25,8 +25,7 @@ pub(super) struct History {
     mappings: BTreeMap<(ProcessId, u64), (AllocationId, u64)>,
     /// Mappings that were freed, the first one first.
     freed: VecDeque<Freed>,
-    memory: Option<SegmentId>,
-    aperture: SegmentId,
+    segments: Segments,
 }
 
 /// What is remembered of an allocation.
@@ -83,9 +82,7 @@ impl History {
     pub fn learn(&mut self, number: u64, at: u64, event: &Event) {
         let when = When { number, at };
         match *event {
-            Event::AdapterStarted { memory, aperture, .. } => {
-                (self.memory, self.aperture) = (memory.map(|memory| memory.segment), aperture.segment);
-            }
+            Event::AdapterStarted { .. } => self.segments = Segments::of(event).unwrap_or_default(),
             Event::GpuVirtualAddressMapped { process, virtual_address, size, allocation, .. } => {
                 let end = virtual_address.0.saturating_add(size);
                 self.unmap(process, virtual_address.0, end);
@@ -201,14 +198,6 @@ impl History {
         Some(format!("{allocation} was mapped there, {size} at {virtual_address}, until that was freed ({when})."))
     }
 
-    fn segment(&self, segment: SegmentId) -> &'static str {
-        match segment {
-            _ if self.memory == Some(segment) => "local memory",
-            _ if segment == self.aperture => "the aperture",
-            _ => "system memory",
-        }
-    }
-
     fn words(&self, what: What) -> String {
         match what {
             What::Created(device) => format!("{device} created it"),
@@ -223,14 +212,14 @@ impl History {
             What::Evicted(device) => format!("{device} evicted it from its list"),
             What::Offered(device) => format!("{device} offered it"),
             What::Reclaimed(device) => format!("{device} reclaimed it"),
-            What::Left(segment, reason) => format!("it left {} {}", self.segment(segment), evict_reason(reason)),
+            What::Left(segment, reason) => format!("it left {} {}", self.segments.name(segment), evict_reason(reason)),
             What::Placed(segment, content) => {
                 let how = match content {
                     ContentSource::Fill => ", filled with zeros",
                     ContentSource::BackingStore => ", copied in",
                     ContentSource::InPlace => "",
                 };
-                format!("it got a place in {}{how}", self.segment(segment))
+                format!("it got a place in {}{how}", self.segments.name(segment))
             }
             What::ContentLost => "its content was lost".to_owned(),
             What::Closed(device) => format!("{device} closed it"),

@@ -36,14 +36,16 @@ fn run() -> Run {
         table_bytes,
         paging_tables,
         system_commit_limit,
+        system_group,
         paging_va_size,
         ..
     } = &mut started
     else {
         panic!("a run begins with the start of its adapter")
     };
-    (*addressing_model, *memory) = (AddressingModel::GpuVaIoMmu, None);
+    (*addressing_model, *memory) = (AddressingModel::GpuVaIoMmu, vec![]);
     (*level_bits, *table_bytes, *paging_tables) = (vec![], vec![], vec![]);
+    *system_group = MemorySegmentGroup::Local;
     (*system_commit_limit, *paging_va_size) = (PAGES * PAGE_SIZE, 0);
     run.push(started);
     for process in 0..2 {

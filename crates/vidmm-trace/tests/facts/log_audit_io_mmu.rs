@@ -327,7 +327,13 @@ fn i15_an_adapter_behind_an_io_mmu_has_a_page_table() {
 fn log_an_adapter_behind_an_io_mmu_has_local_memory() {
     let local = |event: &mut Event| {
         let Event::AdapterStarted { memory, .. } = event else { unreachable!() };
-        *memory = Some(vidmm::event::MemorySegmentFacts { segment: MEMORY, size: 64 * MIB, page_size: PageSize::Kib4 });
+        *memory = vec![vidmm::event::MemorySegmentFacts {
+            segment: MEMORY,
+            size: 64 * MIB,
+            page_size: PageSize::Kib4,
+            cpu_visible: false,
+            group: Some(vidmm::MemorySegmentGroup::Local),
+        }];
     };
     QUIET[0].story().change(started, local).breaks_only(Log);
 }

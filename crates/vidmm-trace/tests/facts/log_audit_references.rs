@@ -34,6 +34,7 @@ fn run() -> Run {
     let Event::AdapterStarted {
         addressing_model,
         num_slots,
+        system_group,
         memory,
         level_bits,
         table_bytes,
@@ -46,7 +47,8 @@ fn run() -> Run {
     else {
         panic!("a run begins with the start of its adapter")
     };
-    (*addressing_model, *num_slots, *memory) = (AddressingModel::Physical, 4, None);
+    (*addressing_model, *num_slots, *memory) = (AddressingModel::Physical, 4, vec![]);
+    *system_group = vidmm::MemorySegmentGroup::Local;
     (*level_bits, *table_bytes, *paging_tables, *paging_table_bytes) = (vec![], vec![], vec![], 0);
     (*system_commit_limit, *paging_va_size) = (CAPACITY, 0);
     let map = MapApertureSegment {

@@ -56,11 +56,11 @@ pub enum BrokenRule {
         /// Its limit in bytes.
         commit_limit: u64,
     },
-    /// Not exactly one aperture segment.
-    #[error("SEG-10: {0} aperture segments are reported; WDDM 2 has exactly one")]
+    /// More than one aperture segment.
+    #[error("SEG-10: {0} aperture segments are reported; WDDM 2 has exactly one, and this version manages no more")]
     ApertureCount(usize),
-    /// More than one memory segment.
-    #[error("vidmm: {0} memory segments are reported; this version manages one at most")]
+    /// More memory segments than this version manages.
+    #[error("vidmm: {0} memory segments are reported; this version manages 14 at most")]
     MemorySegmentCount(usize),
     /// A memory segment that engines cannot address.
     #[error(
@@ -93,8 +93,8 @@ pub enum BrokenRule {
     /// Not exactly one paging engine.
     #[error("GVA-63: {0} paging engines are reported; exactly one runs the paging buffers")]
     PagingEngineCount(usize),
-    /// An interface version before WDDM 2.0.
-    #[error("0.4: interface version {0:#x} is older than WDDM 2.0 (0x5023)")]
+    /// An interface version before WDDM 2.0, with GPU virtual addresses.
+    #[error("GVA-01: interface version {0:#x} is older than WDDM 2.0 (0x5023), which GPU virtual addresses begin with")]
     Version(u32),
     /// Too few or too many levels.
     #[error("GVA-11: {0} page-table levels are reported; 2 to 6 are possible")]

@@ -26,7 +26,8 @@ const PAGING_BUFFER_MAX: u32 = 64 << 20;
 /// [`paging_va`](crate::calls::paging_va).
 pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<Adapter, Vec<BrokenRule>> {
     let mut broken = Vec::new();
-    if info.wddm_version < WddmVersion::WDDM2_0 {
+    let is_physical = info.addressing_model == AddressingModel::Physical;
+    if info.wddm_version < WddmVersion::WDDM2_0 && !is_physical {
         broken.push(BrokenRule::Version(info.wddm_version.0));
     }
     let (memory, aperture) = check_segments(&info.segments, &mut broken);
@@ -66,18 +67,15 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
             }
         }
     }
-    let (Some(aperture), Some(paging_engine), Some(levels), true) =
-        (aperture, paging_engine, levels, broken.is_empty())
-    else {
+    let (Some(paging_engine), Some(levels), true) = (paging_engine, levels, broken.is_empty()) else {
         return Err(broken);
     };
-    let is_physical = info.addressing_model == AddressingModel::Physical;
     let mut adapter = Adapter {
         version: info.wddm_version,
         model: info.addressing_model,
         revision: NotificationRevision::default(),
         memory,
-        aperture: Some(aperture),
+        aperture,
         system_group: system_group(&info.segments),
         system_commit_limit: system_commit_limit(info, total_system_memory),
         segments_mask: u32::MAX >> (32 - info.segments.len()),
@@ -115,7 +113,8 @@ fn homes_of(info: &AdapterInfo) -> [SegmentId; 2] {
     leaf.map_or([SegmentId::SYSTEM; 2], |leaf| [leaf.page_table_segment_id, leaf.paging_process_page_table_segment_id])
 }
 
-/// The shared limit (1.7). Implicit system memory counts against it as the aperture does (U-6).
+/// The shared limit (1.7). Implicit system memory counts against it as the aperture does (U-6); without an aperture no driver can
+/// name it (SEG-11), and nothing is resident there.
 fn system_commit_limit(info: &AdapterInfo, total_system_memory: u64) -> u64 {
     let apertures = info.segments.iter().filter(|segment| is_aperture(segment));
     let committable: u64 = apertures.map(|segment| segment.commit_limit).sum();
@@ -196,11 +195,11 @@ fn check_segments(
         }
     }
     let apertures = segments.iter().filter(|segment| is_aperture(segment)).count();
-    if apertures != 1 {
+    if apertures > 1 {
         broken.push(BrokenRule::ApertureCount(apertures));
     }
     let memories = segments.len() - apertures;
-    if memories > 1 {
+    if memories >= Account::COUNT_MAX {
         broken.push(BrokenRule::MemorySegmentCount(memories));
     }
     let memory = numbered().filter(|(_, segment)| !is_aperture(segment)).map(|(id, segment)| MemorySegment {

@@ -94,7 +94,8 @@ impl VidMm {
         if !kmd.validate_update_allocation_property(handle, set, preferred) {
             return Err(UpdateError::Vetoed);
         }
-        let numbers = change_residence(&mut self.state, &mut self.plans, &mut self.schedule, index, choices);
+        let numbers =
+            change_residence(&mut self.state, &mut self.plans, &mut self.schedule, index, (choices, preferred));
         let paging_fence_value = if numbers.is_empty() { 0 } else { self.state.objects[queue].last_value + 1 };
         self.state.moment.record(|| Event::AllocationPropertyUpdated {
             allocation,
@@ -122,15 +123,15 @@ fn updated(
     index: AllocationIx,
     update: &UpdateAllocationProperty,
 ) -> (SegmentSet, SegmentPreference) {
+    let allocation = &objects[index];
     let segment = |account| match account {
         Account::SYSTEM => adapter.aperture_segment().id,
         memory => adapter.memory_id(memory),
     };
-    let choices = objects[index].choices;
-    let set = choices.into_iter().fold(0, |set, account| set | SegmentSet::of(segment(account)).0);
-    let mut preferred = SegmentPreference::default();
-    preferred.segment_ids.iter_mut().zip(choices).for_each(|(id, account)| *id = segment(account));
-    (update.supported_segment_set.unwrap_or(SegmentSet(set)), update.preferred_segment.unwrap_or(preferred))
+    let set = allocation.choices.into_iter().fold(0, |set, account| set | SegmentSet::of(segment(account)).0);
+    let set = update.supported_segment_set.unwrap_or(SegmentSet(set));
+    let preferred = update.preferred_segment.unwrap_or_else(|| allocation.preferred.within(set));
+    (set, preferred)
 }
 
 /// Where an allocation may be from now on, or why it may not.
@@ -172,10 +173,10 @@ fn change_residence(
     plans: &mut Plans,
     schedule: &mut Schedule,
     index: AllocationIx,
-    choices: Choices,
+    (choices, preferred): (Choices, SegmentPreference),
 ) -> alloc::vec::Vec<crate::id::PlanNo> {
     let allocation = &mut state.objects[index];
-    allocation.choices = choices;
+    (allocation.choices, allocation.preferred) = (choices, preferred);
     if !choices.contains(allocation.account()) {
         allocation.set_account(choices.first().expect("an empty set is refused"));
     }

@@ -9,7 +9,7 @@ use alloc::{
 
 use crate::{
     adapter::{
-        self, Adapter, BrokenRule, NotificationRevision, StartAdapterError,
+        self, Adapter, BrokenRule, MemorySegment, NotificationRevision, StartAdapterError,
         patching::{Patching, PreparationKnobs},
     },
     addresses::Addresses,
@@ -22,7 +22,7 @@ use crate::{
     contract::{AdapterInfo, Host, Kmd, KmdContextHandle, KmdError, KmdProcessHandle, SegmentFlags, WddmVersion},
     data::ordered_set::OrderedSet,
     engines::{Engines, recovering::TdrOptions},
-    event::{ApertureSegmentFacts, Event, EventLog, MemorySegmentFacts, trim::TrimIntervals},
+    event::{ApertureSegmentFacts, Event, EventLog, MemorySegmentFacts, error::DriverFinding, trim::TrimIntervals},
     gpu_va::{PageTables, Table},
     id::Slots,
     manager::VidMm,
@@ -41,7 +41,7 @@ use crate::{
     schedule::Schedule,
     shares::Shares,
     state::State,
-    units::{Extent, PAGE_SIZE, PhysicalAddress},
+    units::{Extent, PAGE_SIZE, PhysicalAddress, SegmentId},
     work::Work,
 };
 
@@ -150,6 +150,9 @@ impl VidMm {
             },
         };
         record_start(&mut manager.state, &manager.plans, process, extents);
+        if manager.state.adapter.aperture.is_none() && manager.state.adapter.version >= WddmVersion::WDDM2_0 {
+            manager.state.moment.report(DriverFinding::NoApertureSegment);
+        }
         for query in queries {
             record_query(&manager.state.adapter, &mut manager.state.moment, query);
         }
@@ -166,15 +169,9 @@ fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHand
         num_slots: if adapter.is_physical() { adapter.num_slots } else { 0 },
         preemption_aware: adapter.is_physical() && adapter.preemption_aware,
         notification_revision: adapter.revision,
-        memory: adapter.memory.first().map(|memory| MemorySegmentFacts {
-            segment: memory.id,
-            size: memory.size,
-            page_size: memory.page_size,
-        }),
-        aperture: ApertureSegmentFacts {
-            segment: adapter.aperture_segment().id,
-            size: adapter.aperture_segment().size,
-        },
+        memory: adapter.memory.iter().map(segment_facts).collect(),
+        aperture: adapter.aperture.map(|aperture| ApertureSegmentFacts { segment: aperture.id, size: aperture.size }),
+        system_group: adapter.system_group,
         system_commit_limit: adapter.system_commit_limit,
         dummy_page: state.memory.dummy_page(),
         engines: adapter.engines.clone(),
@@ -188,9 +185,15 @@ fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHand
         paging_process,
         paging_table_bytes: windows.tables.iter().map(|(key, _)| key.bytes(adapter)).sum(),
         paging_tables,
+        paging_tables_segment: adapter.memory_segment(adapter.paging_tables_in).map_or(SegmentId::SYSTEM, |of| of.id),
         tdr_limit_count: state.engines.tdr().limit_count,
         tdr_limit_time: state.engines.tdr().limit_time,
     });
+}
+
+fn segment_facts(memory: &MemorySegment) -> MemorySegmentFacts {
+    let &MemorySegment { id, size, page_size, cpu_visible, group } = memory;
+    MemorySegmentFacts { segment: id, size, page_size, cpu_visible, group }
 }
 
 fn record_query(adapter: &Adapter, moment: &mut Moment, query: PagingVaQuery) {

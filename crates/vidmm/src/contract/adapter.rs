@@ -15,6 +15,8 @@ use crate::units::SegmentId;
 pub struct WddmVersion(pub u32);
 
 impl WddmVersion {
+    /// WDDM 1.3: Windows 8.1.
+    pub const WDDM1_3: WddmVersion = WddmVersion(0x4002);
     /// WDDM 2.0: GPU virtual addresses and residency lists.
     pub const WDDM2_0: WddmVersion = WddmVersion(0x5023);
     /// WDDM 3.2: Windows 11 24H2, allocation notification.
@@ -63,8 +65,8 @@ pub struct PatchingCaps {
     /// DMA buffer (SPL-07).
     #[doc(alias = "DXGK_VIDSCHCAPS")]
     pub preemption_aware: bool,
-    /// The banks of the memory segment: where each ends, in bytes from the segment's start. The last may be left out; none is
-    /// one bank (SEG-31).
+    /// The banks of the first memory segment: where each ends, in bytes from the segment's start. The last may be left out; none
+    /// is one bank (SEG-31).
     #[doc(alias = "pBankRangeTable")]
     pub bank_range_table: Vec<u64>,
 }

@@ -69,6 +69,16 @@ impl SegmentPreference {
     pub const fn of(segment_ids: [SegmentId; 5]) -> Self {
         Self { segment_ids, directions: [Direction::FromStart; 5] }
     }
+
+    /// What is left of it where only segments of `set` are possible.
+    pub fn within(self, set: SegmentSet) -> Self {
+        let named = self.segment_ids.into_iter().zip(self.directions).take_while(|(segment, _)| !segment.is_system());
+        let mut left = Self::default();
+        for (at, (segment, direction)) in named.filter(|&(segment, _)| set.contains(segment)).enumerate() {
+            (left.segment_ids[at], left.directions[at]) = (segment, direction);
+        }
+        left
+    }
 }
 
 /// Up to four banks of the segment of first preference, in order of preference (SEG-43).

@@ -112,6 +112,9 @@ pub enum DriverFinding {
         /// The rule.
         rule: PatchListRule,
     },
+    /// The driver reports no aperture segment: nothing can be resident in system memory (SEG-11).
+    #[error("SEG-10: the driver reports no aperture segment; WDDM 2 asks for one")]
+    NoApertureSegment,
     /// The driver gave the paging process an address space that it does not get.
     #[error(
         "PGV-03: physical adapter {physical_adapter_index} asks for a paging process address space of {asked_mib} MiB, which is ignored: without a local memory segment and without hardware scheduling there is none"

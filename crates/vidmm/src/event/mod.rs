@@ -80,9 +80,11 @@ pub enum Event {
         /// Which revision of the notification documents is followed (C-16).
         notification_revision: NotificationRevision,
         /// The memory segment, if there is one.
-        memory: Option<MemorySegmentFacts>,
+        memory: Vec<MemorySegmentFacts>,
         /// The aperture segment.
-        aperture: ApertureSegmentFacts,
+        aperture: Option<ApertureSegmentFacts>,
+        /// The group in which what is resident in system memory counts.
+        system_group: MemorySegmentGroup,
         /// The most that may be resident in the aperture and in implicit system memory together, in bytes (SEG-50, U-6).
         system_commit_limit: u64,
         /// The page of system memory that unmapped aperture pages show (BPB-33).
@@ -108,6 +110,8 @@ pub enum Event {
         paging_process: KmdProcessHandle,
         /// Where the segment holds the paging process's tables: always resident (PGV-04).
         paging_tables: Vec<Extent>,
+        /// The segment in which they are.
+        paging_tables_segment: SegmentId,
         /// Bytes of all its tables, wherever they live.
         paging_table_bytes: u64,
         /// How many resets of the adapter may be remembered; one more stops it (FLT-31).
@@ -961,7 +965,7 @@ pub enum Event {
     },
 }
 
-/// The memory segment.
+/// A memory segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MemorySegmentFacts {
@@ -971,6 +975,10 @@ pub struct MemorySegmentFacts {
     pub size: u64,
     /// The size of its pages.
     pub page_size: PageSize,
+    /// Whether the CPU sees all of it.
+    pub cpu_visible: bool,
+    /// The group in which its bytes count; none if they count toward no budget.
+    pub group: Option<MemorySegmentGroup>,
 }
 
 /// The aperture segment.

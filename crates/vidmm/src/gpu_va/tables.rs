@@ -92,11 +92,7 @@ impl TableKey {
 
     /// Bytes that the table takes where it lives: whole pages of its segment.
     pub fn bytes_in(self, adapter: &Adapter, account: Account) -> u64 {
-        let page_size = match account {
-            Account::SYSTEM => adapter.page_size_in(Account::FIRST_MEMORY),
-            memory => adapter.page_size_in(memory),
-        };
-        self.bytes(adapter).next_multiple_of(page_size.bytes())
+        self.bytes(adapter).next_multiple_of(adapter.page_size_in(account).bytes())
     }
 
     /// Entries in the table.

@@ -7,7 +7,7 @@ use core::num::NonZeroU64;
 use crate::{
     adapter::Adapter,
     budget::account::{Account, Choices},
-    contract::{KmdAllocationHandle, KmdOpenHandle},
+    contract::{KmdAllocationHandle, KmdOpenHandle, SegmentPreference},
     data::extents::Extents,
     gpu_va::Mapping,
     id::{AllocationIx, DeviceIx, PlanNo, ProcessIx, Slots, kind},
@@ -49,7 +49,9 @@ pub(crate) struct Allocation {
     pub priority: u32,
     /// The accounts that it may be counted in.
     pub choices: Choices,
-    /// Of those, the memory segments in which the CPU sees it (RES-82); a bit for each account.
+    /// The segments that the driver prefers.
+    pub preferred: SegmentPreference,
+    /// Of the accounts, the memory segments in which the CPU sees it (RES-82); a bit for each account.
     seen_in: u16,
 }
 
@@ -209,6 +211,7 @@ impl Allocation {
             device: owner.device,
             priority,
             choices,
+            preferred: SegmentPreference::default(),
             seen_in: 0,
             state,
         };

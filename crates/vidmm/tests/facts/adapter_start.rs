@@ -20,6 +20,13 @@ fn broken_of(config: Config, change: impl FnOnce(&mut AdapterInfo)) -> Vec<Broke
     start(&mut driver, &mut Ledger::default()).err().unwrap_or_default()
 }
 
+/// Engines use physical addresses.
+fn make_physical(info: &mut AdapterInfo) {
+    info.addressing_model = AddressingModel::Physical;
+    info.page_table_levels.clear();
+    info.patching.max_allocation_list_slot_id = 4;
+}
+
 /// The size of the paging process's windows (U-16).
 fn paging_va_size(config: Config) -> u64 {
     let mut vidmm = start(&mut Driver::new(&config), &mut Ledger::default()).unwrap();
@@ -80,17 +87,33 @@ fn a_memory_segment_can_be_committed_whole() {
     assert_eq!(broken(|info| info.segments[1].commit_limit = 4096), [], "an aperture may have a lower limit");
 }
 
-/// SEG-10, and what this version manages.
+/// SEG-10: WDDM 2 has exactly one aperture; memory segments there may be several.
 #[test]
-fn there_is_one_aperture_and_one_memory_segment_at_most() {
-    let another = |info: &mut AdapterInfo, index: usize| {
-        let twin = SegmentDescriptor { base_address: 1 << 30, ..info.segments[index] };
-        info.segments.push(twin);
+fn there_is_one_aperture_at_most_and_several_memory_segments() {
+    let more = |info: &mut AdapterInfo, index: usize, count: u64| {
+        let segment = info.segments[index];
+        let twin = |at| SegmentDescriptor { base_address: (1 + at) << 30, ..segment };
+        info.segments.extend((0..count).map(twin));
     };
-    assert_eq!(broken(|info| _ = info.segments.pop()), [BrokenRule::ApertureCount(0)]);
-    assert_eq!(broken(|info| another(info, 1)), [BrokenRule::ApertureCount(2)]);
-    assert_eq!(broken(|info| another(info, 0)), [BrokenRule::MemorySegmentCount(2)]);
+    assert_eq!(broken(|info| more(info, 1, 1)), [BrokenRule::ApertureCount(2)]);
+    assert_eq!(broken(|info| more(info, 0, 13)), []);
+    assert_eq!(broken(|info| more(info, 0, 14)), [BrokenRule::MemorySegmentCount(15)]);
     assert_eq!(broken(|info| _ = info.segments.remove(0)), [], "without local memory there is the aperture alone");
+}
+
+/// SEG-10: an adapter without an aperture starts; from WDDM 2 on its driver's author is told.
+#[test]
+fn an_adapter_without_an_aperture_starts_with_a_finding() {
+    for (version, findings) in
+        [(WddmVersion::WDDM1_3, vec![]), (WddmVersion::WDDM2_0, vec![DriverFinding::NoApertureSegment])]
+    {
+        let mut driver = Driver::new(&Config::default());
+        make_physical(&mut driver.info);
+        driver.info.wddm_version = version;
+        driver.info.segments.pop();
+        let vidmm = start(&mut driver, &mut Ledger::default()).unwrap();
+        assert_eq!(vidmm.driver_findings(), findings);
+    }
 }
 
 /// GVA-63.
@@ -105,10 +128,15 @@ fn one_engine_of_a_sane_number_runs_paging_buffers() {
     assert_eq!(two, [BrokenRule::PagingEngineCount(2)]);
 }
 
-/// 0.4.
+/// GVA-01: GPU virtual addresses begin with WDDM 2.0; engines that use physical addresses are as old as WDDM.
 #[test]
-fn an_older_driver_is_refused() {
+fn an_older_driver_has_no_gpu_virtual_addresses() {
     assert_eq!(broken(|info| info.wddm_version = WddmVersion(0x5022)), [BrokenRule::Version(0x5022)]);
+    let physical = |info: &mut AdapterInfo| {
+        make_physical(info);
+        info.wddm_version = WddmVersion(0x5022);
+    };
+    assert_eq!(broken(physical), []);
     assert_eq!(broken(|info| info.wddm_version = WddmVersion(0xFFFF)), []);
 }
 
@@ -287,7 +315,7 @@ fn all_broken_rules_are_listed() {
     let error = VidMm::start_adapter(options, &mut driver, &mut Ledger::default()).err().unwrap();
     assert_eq!(error.broken_rules.len(), 4);
     let text = error.to_string();
-    for fact in ["0.4", "SEG-30", "GVA-11", "GpuPhysical"] {
+    for fact in ["GVA-01", "SEG-30", "GVA-11", "GpuPhysical"] {
         assert!(text.contains(fact), "{text}");
     }
 }

@@ -1,13 +1,16 @@
 //! What the adapter is, and what follows from that for all that is sent to its driver (I23).
 
+use std::collections::BTreeSet;
+
 use vidmm::contract::{AddressingModel, AllocationFlags2, KmdProcessHandle, PagingOperation, WddmVersion};
 use vidmm::event::{ApertureSegmentFacts, MemorySegmentFacts};
-use vidmm::{Event, Extent, NotificationRevision, PageSize, PhysicalAddress, SegmentId};
+use vidmm::{Event, Extent, NotificationRevision, PhysicalAddress, SegmentId};
 
 use super::Audit;
 use super::finding::Invariant;
 use super::places::Places;
 use super::tables::Tables;
+use crate::Segments;
 
 /// What the start of the adapter says of it.
 #[derive(Debug)]
@@ -81,7 +84,7 @@ impl Audit {
             num_slots,
             preemption_aware,
             notification_revision,
-            memory,
+            ref memory,
             aperture,
             system_commit_limit,
             dummy_page,
@@ -95,6 +98,7 @@ impl Audit {
             paging_va_size,
             paging_process,
             ref paging_tables,
+            paging_tables_segment,
             tdr_limit_count,
             tdr_limit_time,
             ..
@@ -115,8 +119,8 @@ impl Audit {
         self.places = Places::new(memory, aperture, system_commit_limit);
         self.fences.start(engines);
         self.resets.limit = (tdr_limit_count, tdr_limit_time);
-        let page_size = memory.map_or(PageSize::Kib4, |memory| memory.page_size);
-        self.tables = Tables::new(level_bits, table_bytes, leaf_table_64kb_bytes, page_size);
+        self.groups = Segments::of(event).unwrap_or_default();
+        self.tables = Tables::new(level_bits, table_bytes, leaf_table_64kb_bytes);
         self.open_buffer.capacity = paging_buffer_bytes;
         self.shadow.tlb.paging_process = Some(paging_process);
         self.shadow.tlb.remembers_invalid = !invalid_tlb_entries_not_cached;
@@ -126,17 +130,19 @@ impl Audit {
         self.paging_va.is_physical = self.adapter.is_physical();
         self.check_model(memory, level_bits, paging_tables);
         for &extent in paging_tables {
-            self.places.memory.take(extent, &mut self.findings);
-            self.places.tables = self.places.tables.saturating_add(extent.size);
+            let Some(ledger) = self.places.ranges(paging_tables_segment) else { continue };
+            ledger.take(extent, &mut self.findings);
+            ledger.tables = ledger.tables.saturating_add(extent.size);
         }
     }
 
     /// Segments have numbers of their own (SEG-05); 0 is implicit system memory.
-    fn check_segments(&mut self, memory: Option<MemorySegmentFacts>, aperture: ApertureSegmentFacts) {
-        let memory = memory.map(|memory| memory.segment);
-        let apart = !aperture.segment.is_system() && memory != Some(aperture.segment);
-        self.findings.check(apart && memory != Some(SegmentId::SYSTEM), Invariant::Log, || {
-            format!("the memory segment is {memory:?} and the aperture segment {:?}", aperture.segment)
+    fn check_segments(&mut self, memory: &[MemorySegmentFacts], aperture: Option<ApertureSegmentFacts>) {
+        let memory = memory.iter().map(|memory| memory.segment);
+        let all: Vec<SegmentId> = memory.chain(aperture.map(|aperture| aperture.segment)).collect();
+        let apart: BTreeSet<SegmentId> = all.iter().copied().filter(|segment| !segment.is_system()).collect();
+        self.findings.check(apart.len() == all.len(), Invariant::Log, || {
+            format!("segments do not have numbers of their own: {all:?}, the aperture segment being {aperture:?}")
         });
     }
 
@@ -147,9 +153,9 @@ impl Audit {
     }
 
     /// Where the IOMMU translates, only system memory can be reached, and nothing has page tables (U-17).
-    fn check_model(&mut self, memory: Option<MemorySegmentFacts>, level_bits: &[u32], tables: &[Extent]) {
+    fn check_model(&mut self, memory: &[MemorySegmentFacts], level_bits: &[u32], tables: &[Extent]) {
         let has_no_tables = level_bits.is_empty() && tables.is_empty();
-        let bare = has_no_tables && (memory.is_none() || self.adapter.is_physical());
+        let bare = has_no_tables && (memory.is_empty() || self.adapter.is_physical());
         self.findings.check(bare || self.adapter.has_page_tables(), Invariant::Log, || {
             format!("an adapter of the model {:?} has local memory or page tables", self.adapter.addressing_model)
         });

@@ -156,10 +156,13 @@ impl Audit {
     }
 
     fn forget_places(&mut self) {
-        let memory = self.places.memory.id;
         for allocation in self.allocations.values_mut() {
-            let place = allocation.decided.take().filter(|place| place.segment == memory);
-            place.into_iter().flat_map(|place| place.extents).for_each(|extent| self.places.memory.free(extent));
+            let place = allocation.decided.take().filter(|place| self.places.is_memory(place.segment));
+            if let Some(place) = place
+                && let Some(ledger) = self.places.ranges(place.segment)
+            {
+                place.extents.into_iter().for_each(|extent| ledger.free(extent));
+            }
             (allocation.entered, allocation.built) = (None, None);
         }
         self.places.clear();

@@ -72,10 +72,11 @@ impl Audit {
     /// What is copied out of the memory segment of an adapter without GPU virtual addresses may leave through the aperture: all
     /// of it is mapped there for as long as that takes (SEG-45). Returns whether it may.
     fn lend(&mut self, id: AllocationId, range: Extent) -> bool {
-        let (memory, is_physical) = (self.places.memory.id, self.adapter.is_physical());
+        let is_physical = self.adapter.is_physical();
         let size = self.allocations.get(&id).map_or(0, |allocation| allocation.size);
+        let is_in_memory = self.victim(id).is_some_and(|victim| self.places.is_memory(victim.place.segment));
         let Some(victim) = self.victim_mut(id) else { return false };
-        let leaves = victim.place.segment == memory && victim.copied && victim.moved == 0;
+        let leaves = is_in_memory && victim.copied && victim.moved == 0;
         leaves && is_physical && range.size == size && victim.lent.replace(range).is_none()
     }
 

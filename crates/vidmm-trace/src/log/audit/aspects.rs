@@ -1,30 +1,26 @@
 //! What is known of an allocation besides its place and its lists.
 
+use std::collections::BTreeMap;
+
 use vidmm::contract::CpuVirtualAddress;
 use vidmm::{Extent, OfferFlags, OfferPriority, PlanNo, ProcessId, SegmentId};
 
-/// A kind of memory that is shared among processes.
+/// Memory that is shared among processes: a memory segment, or system memory that engines reach.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Pool {
-    /// The memory segment.
-    Memory,
+pub(super) struct Pool(pub SegmentId);
+
+impl Pool {
     /// System memory that engines reach.
-    System,
+    pub const SYSTEM: Pool = Pool(SegmentId::SYSTEM);
 }
 
-/// Bytes of each kind of memory.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PerPool {
-    pub memory: u64,
-    pub system: u64,
-}
+/// Bytes of each pool.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PerPool(pub BTreeMap<Pool, u64>);
 
 impl PerPool {
     pub fn of(&self, pool: Pool) -> u64 {
-        match pool {
-            Pool::Memory => self.memory,
-            Pool::System => self.system,
-        }
+        self.0.get(&pool).copied().unwrap_or(0)
     }
 }
 

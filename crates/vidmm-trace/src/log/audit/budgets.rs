@@ -14,8 +14,6 @@ use super::demands::Standing;
 use super::finding::Invariant;
 use super::list_entry::ListEntry;
 
-const POOLS: [Pool; 2] = [Pool::Memory, Pool::System];
-
 /// How much too much a list would be, in bytes.
 #[derive(Clone, Debug)]
 struct Excess {
@@ -29,6 +27,11 @@ impl Default for Excess {
     fn default() -> Self {
         Self { alone: 0, entitled: 0..=0 }
     }
+}
+
+/// What ranges come to together.
+fn sum(ranges: impl Iterator<Item = RangeInclusive<u64>>) -> RangeInclusive<u64> {
+    ranges.fold(0..=0, |sum, range| sum.start().saturating_add(*range.start())..=sum.end().saturating_add(*range.end()))
 }
 
 impl Audit {
@@ -63,36 +66,47 @@ impl Audit {
 
     /// All processes together reserve at most half of a group (U-31).
     fn reserved(&mut self, id: ProcessId, group: MemorySegmentGroup, reservation: u64) {
-        let pool = self.pool_of_group(group);
-        if let (Some(process), Some(pool)) = (self.processes.get_mut(&id), pool) {
-            process.reservations.insert(pool, reservation);
+        let pools = self.pools_of_group(group);
+        if let Some(process) = self.processes.get_mut(&id) {
+            match pools[..] {
+                [] => {}
+                [only] => drop(process.reservations.insert(only, reservation)),
+                _ => drop(process.group_reservations.insert(group, reservation)),
+            }
         }
-        let half = pool.map_or(0, |pool| self.places.size(pool) / 2);
-        let reservations = self.processes.values().filter_map(|process| process.reservations.get(&pool?));
-        let all = reservations.fold(0u64, |sum, &bytes| sum.saturating_add(bytes));
-        self.findings.check(all <= half && (pool.is_some() || reservation == 0), Invariant::I16, || {
+        let half = pools.iter().map(|&pool| self.places.size(pool) / 2).fold(0, u64::saturating_add);
+        let of_group = |process: &super::Process| match pools[..] {
+            [only] => process.reservations.get(&only).copied(),
+            _ => process.group_reservations.get(&group).copied(),
+        };
+        let reservations = self.processes.values().filter_map(of_group);
+        let all = reservations.fold(0, u64::saturating_add);
+        self.findings.check(all <= half && (!pools.is_empty() || reservation == 0), Invariant::I16, || {
             format!("{id} reserves {reservation} bytes of {group:?}; all reserve {all} of the {half} that they can")
         });
     }
 
     fn published(&mut self, process: ProcessId, group: MemorySegmentGroup, budget: u64, requested: u64) {
-        let Some(pool) = self.pool_of_group(group) else {
+        let pools = self.pools_of_group(group);
+        if pools.is_empty() {
             let empty = budget == 0 && requested == 0;
             return self
                 .findings
                 .check(empty, Invariant::I16, || format!("{group:?} is empty, but {process} has a budget"));
-        };
+        }
         if !self.demands_are_bounded() {
             return;
         }
-        let demand = self.demand_within(pool, process);
+        let demand = sum(pools.iter().map(|&pool| self.demand_within(pool, process)));
         self.findings.check(demand.contains(&requested), Invariant::I16, || {
             format!("{process} is said to request {requested} bytes of {group:?}, but its lists name {demand:?}")
         });
         // The more the others demand, the less is left for it.
-        let least = self.standing_amid(pool, process, 0, |id| *self.demand_within(pool, id).end());
-        let most = self.standing_amid(pool, process, 0, |id| *self.demand_within(pool, id).start());
-        let budgets = *least.budgets().start()..=*most.budgets().end();
+        let budgets = sum(pools.iter().map(|&pool| {
+            let least = self.standing_amid(pool, process, 0, |id| *self.demand_within(pool, id).end());
+            let most = self.standing_amid(pool, process, 0, |id| *self.demand_within(pool, id).start());
+            *least.budgets().start()..=*most.budgets().end()
+        }));
         self.findings.check(budgets.contains(&budget), Invariant::I16, || {
             format!("{process} is told a budget of {budget} bytes of {group:?}, but it follows to be {budgets:?}")
         });
@@ -100,12 +114,12 @@ impl Audit {
 
     /// A list may grow if it fits beside all others, or while its process keeps to its budget; if nothing is left to trim, while
     /// it takes nothing that others have reserved (RES-15, RES-53). `demanded` before: what is named again takes nothing.
-    pub(super) fn check_admitted(&mut self, device: DeviceId, flags: MakeResidentFlags, demanded: PerPool) {
+    pub(super) fn check_admitted(&mut self, device: DeviceId, flags: MakeResidentFlags, demanded: &PerPool) {
         let Some(process) = self.devices.get(&device).map(|device| device.process).filter(|_| self.demands_are_clear())
         else {
             return;
         };
-        for pool in POOLS {
+        for pool in self.places.pools() {
             let standing = self.standing(pool, process, 0);
             let limit = if flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) {
                 standing.maximum.max(*standing.budgets().end())
@@ -135,10 +149,11 @@ impl Audit {
         }
         let Some(added) = self.added(id, named) else { return };
         let Some(process) = self.devices.get(&id).map(|device| device.process) else { return };
-        let excess = POOLS.map(|pool| match added.get(&pool) {
+        let excess = self.places.pools().into_iter().map(|pool| match added.get(&pool) {
             Some(&added) => self.excess(id, pool, added, &self.standing(pool, process, added), flags),
             None => Excess::default(),
         });
+        let excess: Vec<Excess> = excess.collect();
         let is_so = excess.iter().any(|excess| match reason {
             NoMemoryReason::DoesNotFit => excess.alone > 0,
             _ => *excess.entitled.end() > 0,
@@ -185,7 +200,7 @@ impl Audit {
         let named: BTreeSet<&AllocationId> = named.iter().collect();
         let needs_range = |id: &&AllocationId| {
             let allocation = self.allocations.get(id);
-            allocation.is_some_and(|of| of.accessed_physically && self.pool_of(of) == Some(Pool::System))
+            allocation.is_some_and(|of| of.accessed_physically && self.pool_of(of) == Some(Pool::SYSTEM))
         };
         self.places.aperture.size.saturating_mul(named.into_iter().filter(needs_range).count() as u64)
     }
@@ -224,7 +239,8 @@ impl Audit {
         if !self.demands_are_clear() {
             return;
         }
-        let standings = POOLS.map(|pool| self.standing(pool, process, 0));
+        let standings: Vec<Standing> =
+            self.places.pools().into_iter().map(|pool| self.standing(pool, process, 0)).collect();
         let sum = |over: &dyn Fn(&Standing) -> u64| standings.iter().map(over).fold(0, u64::saturating_add);
         let over = sum(&|of| of.above(*of.budgets().end()))..=sum(&|of| of.above(*of.budgets().start()));
         self.findings.check(over.contains(&figure), Invariant::I08, || {

@@ -163,7 +163,7 @@ impl super::places::Places {
     /// What the CPU is to see of an allocation that has this place: its backing store, unless it is in the memory segment.
     fn shown_to_cpu(&self, allocation: &Allocation, place: Option<&Place>) -> Shown {
         let store = vec![Extent { offset: allocation.backing_store, size: allocation.size }];
-        match place.filter(|place| place.segment == self.memory.id && !allocation.seen_in_backing_store) {
+        match place.filter(|place| self.is_memory(place.segment) && !allocation.seen_in_backing_store) {
             Some(place) => (place.segment, place.extents.clone()),
             None => (SegmentId::SYSTEM, store),
         }

@@ -1,7 +1,9 @@
 //! Decisions: who goes where, and when plans enter and retire (I01, I02, I03, I17, D5, SEG-50).
 
 use vidmm::event::{ContentSource, EvictReason};
-use vidmm::{AllocationId, DeviceId, Event, Extent, PageSize, PhysicalAddress, PlanNo, ProcessId, SegmentId};
+use vidmm::{
+    AllocationId, DeviceId, Event, Extent, PAGE_SIZE, PageSize, PhysicalAddress, PlanNo, ProcessId, SegmentId,
+};
 
 use super::Audit;
 use super::allocation::{Mapping, Place};
@@ -144,12 +146,11 @@ impl Audit {
         allocation.placed_at = self.findings.event;
         allocation.decided = Some(place.clone());
         allocation.moved_by = self.coming_back.contains(&(id, EvictReason::Moved)).then_some(plan);
-        let is_back = |reason: EvictReason| reason == EvictReason::Moved || place.segment == self.places.memory.id;
+        let is_back = |reason: EvictReason| reason == EvictReason::Moved || self.places.is_memory(place.segment);
         self.coming_back.retain(|&(coming, reason)| coming != id || !is_back(reason));
         let mappings = allocation.mappings.iter().filter_map(|key| self.mappings.get(key)).copied();
         let mappings: Vec<Mapping> = mappings.filter(|mapping| mapping.granted && mapping.freed.is_none()).collect();
-        self.taken.memory |= !in_place;
-        self.taken.system |= in_place;
+        self.taken.0.insert(self.places.pool(place.segment));
         let has_entries = !mappings.is_empty() && self.adapter.has_page_tables();
         let draft = self.plans.draft(plan);
         draft.has_operations |= !place.segment.is_system() || has_entries;
@@ -160,9 +161,8 @@ impl Audit {
     /// A plan copies in again what is in the memory segment already, because the CPU may have written to the copy: no work
     /// that was handed out may be using it.
     fn refreshed(&mut self, plan: PlanNo, id: AllocationId) {
-        let memory = self.places.memory.id;
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
-        let place = allocation.decided.clone().filter(|place| place.segment == memory);
+        let place = allocation.decided.clone().filter(|place| self.places.is_memory(place.segment));
         self.findings.check(place.is_some() && allocation.seen_in_backing_store, Invariant::I02, || {
             format!("{id} is brought up to date, but is not in the memory segment, or keeps no copy")
         });
@@ -184,8 +184,10 @@ impl Audit {
         let extent = Extent { offset: address.offset, size };
         if in_segment {
             self.take(plan, address.segment, &[extent]);
-            self.taken.memory = true;
-            self.places.tables = self.places.tables.saturating_add(size);
+            self.taken.0.insert(self.places.pool(address.segment));
+            if let Some(ledger) = self.places.ranges(address.segment) {
+                ledger.tables = ledger.tables.saturating_add(size);
+            }
         } else {
             self.places.system.commit(extent, &mut self.findings);
         }
@@ -198,7 +200,8 @@ impl Audit {
         self.findings.check(self.adapter.has_page_tables(), Invariant::I15, || {
             format!("a page table is placed on an adapter of the model {:?}", self.adapter.addressing_model)
         });
-        self.tables.check_size(table, size, &mut self.findings);
+        let page_bytes = self.places.memory(address.segment).map_or(PAGE_SIZE, |memory| memory.page_bytes);
+        self.tables.check_size(table, size, page_bytes, &mut self.findings);
         self.plans.draft(plan).steps.placed_tables.push((process.handle, address, table));
     }
 
@@ -222,7 +225,9 @@ impl Audit {
             self.plans.draft(plan).decommits.push(extent);
         } else {
             self.places.promise(address.segment, &[extent], plan);
-            self.places.tables = self.places.tables.saturating_sub(size);
+            if let Some(ledger) = self.places.ranges(address.segment) {
+                ledger.tables = ledger.tables.saturating_sub(size);
+            }
         }
         let draft = self.plans.draft(plan);
         draft.has_operations = true;

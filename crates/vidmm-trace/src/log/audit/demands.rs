@@ -1,4 +1,4 @@
-//! What processes demand of each kind of memory: the bytes that the lists of their devices name (I16, U-33).
+//! What processes demand of each pool: the bytes that the lists of their devices name (I16, U-33).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -126,12 +126,10 @@ impl Audit {
         Some(Charge { process, pool, size: allocation.size })
     }
 
-    /// The one kind of memory that an allocation may be in.
+    /// The one pool that an allocation may be in.
     pub(super) fn pool_of(&self, allocation: &Allocation) -> Option<Pool> {
-        let set = SegmentSet(allocation.supported_segment_set);
-        match (set.contains(self.places.memory.id), set.contains(self.places.aperture.id)) {
-            (true, false) => Some(Pool::Memory),
-            (false, true) => Some(Pool::System),
+        match self.places.pools_of(SegmentSet(allocation.supported_segment_set))[..] {
+            [only] => Some(only),
             _ => None,
         }
     }
@@ -152,8 +150,13 @@ impl Audit {
             && settled
             && self.rests.is_empty()
             && rooted
-            && !self.is_crowded(Pool::Memory)
-            && !self.is_crowded(Pool::System)
+            && !self.has_split_reservations()
+            && !self.places.pools().into_iter().any(|pool| self.is_crowded(pool))
+    }
+
+    /// Whether a process has reserved memory of a group that has several segments: how much of each the log does not say.
+    fn has_split_reservations(&self) -> bool {
+        self.processes.values().any(|process| !process.group_reservations.is_empty())
     }
 
     /// Whether reservations do not fit together any more, since page tables have taken the room: then no formula is documented.
@@ -221,7 +224,7 @@ impl Audit {
             let standing = self.standing(pool, process, 0);
             standing.above(*standing.budgets().start()) == 0
         };
-        self.demands_are_clear() && within(Pool::Memory) && within(Pool::System)
+        self.demands_are_clear() && self.places.pools().into_iter().all(within)
     }
 
     /// Whether a process has reserved all that it demands, and demanded when work was submitted that has not ended.
@@ -238,7 +241,7 @@ impl Audit {
         let keeps_more = self.plans.still_leaving().any(is_charged);
         let submitted_under: Vec<_> = of_process.flat_map(|device| device.unretired.values()).collect();
         // Who has reserved nothing has nothing that is protected.
-        let pools = [Pool::Memory, Pool::System];
+        let pools = self.places.pools();
         let has_reserved = pools.iter().any(|&pool| reserved(pool) > 0);
         let is_within = |pool: Pool| {
             let is_covered = |demand: &PerPool| demand.of(pool) <= reserved(pool);
@@ -249,15 +252,11 @@ impl Audit {
 
     /// What a process demands now.
     pub(super) fn demanded_by(&self, process: ProcessId) -> PerPool {
-        PerPool { memory: self.demands.of(Pool::Memory, process), system: self.demands.of(Pool::System, process) }
+        PerPool(self.places.pools().into_iter().map(|pool| (pool, self.demands.of(pool, process))).collect())
     }
 
-    /// The kind of memory that a group stands for; without a memory segment there is one group (U-3).
-    pub(super) fn pool_of_group(&self, group: MemorySegmentGroup) -> Option<Pool> {
-        match (self.places.memory.id.is_system(), group) {
-            (false, MemorySegmentGroup::Local) => Some(Pool::Memory),
-            (false, MemorySegmentGroup::NonLocal) | (true, MemorySegmentGroup::Local) => Some(Pool::System),
-            (true, MemorySegmentGroup::NonLocal) => None,
-        }
+    /// The pools whose budgets are together a group's (RES-50, U-3).
+    pub(super) fn pools_of_group(&self, group: MemorySegmentGroup) -> Vec<Pool> {
+        self.places.pools().into_iter().filter(|&Pool(segment)| self.groups.group(segment) == Some(group)).collect()
     }
 }

@@ -45,7 +45,7 @@ impl Audit {
             match self.places.ranges(segment) {
                 Some(ledger) => {
                     ledger.free(extent);
-                    self.places.tables = self.places.tables.saturating_sub(extent.size);
+                    ledger.tables = ledger.tables.saturating_sub(extent.size);
                 }
                 None => self.places.system.decommit(extent),
             }

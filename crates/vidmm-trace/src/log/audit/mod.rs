@@ -63,7 +63,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle};
 use vidmm::event::EvictReason;
 use vidmm::{
-    AllocationId, ContextId, DeviceId, Event, Extent, NumberedEvent, PlanNo, ProcessId, SegmentId, TrimNotificationId,
+    AllocationId, ContextId, DeviceId, Event, Extent, MemorySegmentGroup, NumberedEvent, PlanNo, ProcessId, SegmentId,
+    TrimNotificationId,
 };
 
 use adapter::Adapter;
@@ -91,6 +92,8 @@ use roots::Root;
 use shadow::Shadow;
 use tables::Tables;
 
+use crate::Segments;
+
 /// Rebuilds from a run's events alone who was where, and checks the invariants.
 ///
 /// Give it every event of the run, in order. A log that ends early is judged as far as it goes.
@@ -101,6 +104,8 @@ pub struct Audit {
     adapter: Adapter,
     paging_va: PagingVa,
     places: Places,
+    /// The groups of segments.
+    groups: Segments,
     /// What was taken since the last grant.
     taken: Pools,
     /// What leaves its place and comes back by the same decision, and has not yet.
@@ -172,11 +177,20 @@ struct Process {
     tables: Vec<(SegmentId, Extent)>,
     weight: Weight,
     reservations: BTreeMap<Pool, u64>,
+    /// Of groups with several segments: how much of each the log does not say.
+    group_reservations: BTreeMap<MemorySegmentGroup, u64>,
 }
 
 impl Process {
     fn new(handle: KmdProcessHandle) -> Self {
-        Self { handle, root: None, tables: Vec::new(), weight: Weight::default(), reservations: BTreeMap::new() }
+        Self {
+            handle,
+            root: None,
+            tables: Vec::new(),
+            weight: Weight::default(),
+            reservations: BTreeMap::new(),
+            group_reservations: BTreeMap::new(),
+        }
     }
 }
 

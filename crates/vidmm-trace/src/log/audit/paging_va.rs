@@ -63,23 +63,24 @@ struct Query {
 impl PagingVa {
     pub fn start(
         &mut self,
-        memory: Option<MemorySegmentFacts>,
+        memory: &[MemorySegmentFacts],
         system_commit_limit: u64,
         level_bits: &[u32],
         va_bits: u32,
         size: u64,
     ) {
-        self.local = memory.map(|memory| memory.size);
+        self.local = memory.iter().map(|memory| memory.size).max();
         self.leaf_coverage =
             level_bits.first().map_or(PAGE_SIZE, |&bits| PAGE_SIZE.checked_shl(bits).unwrap_or(u64::MAX));
         (self.va_bits, self.size) = (va_bits, size);
         let largest = system_commit_limit.max(self.local.unwrap_or(0));
         let largest = largest.checked_next_multiple_of(self.leaf_coverage.max(1)).unwrap_or(u64::MAX);
-        let pinned = memory.map_or(u64::MAX, |memory| {
+        // The tables may live in any of them.
+        let pinned = memory.iter().map(|memory| {
             let leaf_table = level_bits.first().map_or(0, |&bits| 8 << bits.min(32)).max(memory.page_size.bytes());
             (memory.size / 8 / (2 * leaf_table)).max(1).saturating_mul(self.leaf_coverage)
         });
-        self.most = largest.min(pinned);
+        self.most = largest.min(pinned.min().unwrap_or(u64::MAX));
     }
 
     /// Whether the sizes that the driver's author is told of are those of the adapter.

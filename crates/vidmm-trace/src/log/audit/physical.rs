@@ -16,7 +16,7 @@ impl Audit {
             return self.unknown_handle(op.allocation);
         };
         let chunk = Chunk { offset: op.transfer_offset, size: op.transfer_size };
-        let is_out = op.source.segment == self.places.memory.id;
+        let is_out = self.places.is_memory(op.source.segment);
         let place = match is_out {
             true => self.chunk_out(id, chunk),
             false => self.chunk_in(id, chunk, ContentSource::BackingStore),

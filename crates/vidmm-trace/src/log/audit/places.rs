@@ -1,7 +1,9 @@
-//! The three places where allocations can be resident, as decided (I01, SEG-50).
+//! The places where allocations can be resident, as decided (I01, SEG-50).
 //!
-//! The memory segment and the aperture segment hand out ranges. Implicit system memory hands out nothing: an allocation that
+//! Memory segments and the aperture segment hand out ranges. Implicit system memory hands out nothing: an allocation that
 //! is resident there is where its backing store is.
+
+use std::collections::BTreeSet;
 
 use vidmm::contract::SegmentSet;
 use vidmm::event::{ApertureSegmentFacts, MemorySegmentFacts};
@@ -16,26 +18,20 @@ use super::segment::Segment;
 /// Who is where.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    pub memory: Segment,
+    pub memory: Vec<Segment>,
+    /// Of no bytes where there is none.
     pub aperture: Segment,
     pub system: SystemMemory,
-    /// Bytes of the memory segment that page tables have.
-    pub tables: u64,
 }
 
-/// Kinds of memory: what is taken of one, nobody else can have.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Pools {
-    /// The memory segment, for allocations and page tables.
-    pub memory: bool,
-    /// System memory that engines reach.
-    pub system: bool,
-}
+/// Pools: what is taken of one, nobody else can have.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pools(pub BTreeSet<Pool>);
 
 impl Pools {
     /// Whether some memory is in both.
-    pub fn meets(self, other: Pools) -> bool {
-        self.memory && other.memory || self.system && other.system
+    pub fn meets(&self, other: &Pools) -> bool {
+        !self.0.is_disjoint(&other.0)
     }
 }
 
@@ -51,14 +47,35 @@ pub(super) struct SystemMemory {
 }
 
 impl Places {
-    pub fn new(memory: Option<MemorySegmentFacts>, aperture: ApertureSegmentFacts, limit: u64) -> Self {
-        let memory = memory.map(|memory| Segment::new(memory.segment, memory.size, memory.page_size));
+    pub fn new(memory: &[MemorySegmentFacts], aperture: Option<ApertureSegmentFacts>, limit: u64) -> Self {
+        let memory = memory.iter().map(|memory| Segment::new(memory.segment, memory.size, memory.page_size));
+        let aperture = aperture.map(|aperture| Segment::new(aperture.segment, aperture.size, PageSize::Kib4));
         Self {
-            memory: memory.unwrap_or_default(),
-            aperture: Segment::new(aperture.segment, aperture.size, PageSize::Kib4),
+            memory: memory.collect(),
+            aperture: aperture.unwrap_or_default(),
             system: SystemMemory { limit, ..SystemMemory::default() },
-            tables: 0,
         }
+    }
+
+    /// The memory segment of this number.
+    pub fn memory(&self, segment: SegmentId) -> Option<&Segment> {
+        self.memory.iter().find(|memory| memory.id == segment)
+    }
+
+    /// Whether a segment is a memory segment.
+    pub fn is_memory(&self, segment: SegmentId) -> bool {
+        self.memory(segment).is_some()
+    }
+
+    /// All pools, those of memory segments first.
+    pub fn pools(&self) -> Vec<Pool> {
+        self.memory.iter().map(|memory| Pool(memory.id)).chain([Pool::SYSTEM]).collect()
+    }
+
+    /// The pools that a set of segments names: an aperture is system memory (SEG-11).
+    pub fn pools_of(&self, set: SegmentSet) -> Vec<Pool> {
+        let memory = self.memory.iter().filter(|memory| set.contains(memory.id)).map(|memory| Pool(memory.id));
+        memory.chain(set.contains(self.aperture.id).then_some(Pool::SYSTEM)).collect()
     }
 
     /// The segment of this number, if it hands out ranges.
@@ -66,7 +83,7 @@ impl Places {
         if segment.is_system() {
             return None;
         }
-        [&mut self.memory, &mut self.aperture].into_iter().find(|ledger| ledger.id == segment)
+        self.memory.iter_mut().chain([&mut self.aperture]).find(|ledger| ledger.id == segment)
     }
 
     /// Whether engines reach the backing store of what is there.
@@ -74,25 +91,23 @@ impl Places {
         segment.is_system() || segment == self.aperture.id
     }
 
-    /// The kind of memory that a place is in.
+    /// The pool that a place is in.
     pub fn pool(&self, segment: SegmentId) -> Pool {
-        if self.in_system_memory(segment) { Pool::System } else { Pool::Memory }
+        if self.in_system_memory(segment) { Pool::SYSTEM } else { Pool(segment) }
     }
 
-    /// Bytes of a kind of memory.
+    /// Bytes of a pool.
     pub fn size(&self, pool: Pool) -> u64 {
         match pool {
-            Pool::Memory => self.memory.size,
-            Pool::System => self.system.limit,
+            Pool::SYSTEM => self.system.limit,
+            Pool(segment) => self.memory(segment).map_or(0, |memory| memory.size),
         }
     }
 
-    /// Bytes of a kind of memory that allocations can have: page tables have the rest.
+    /// Bytes of a pool that allocations can have: page tables have the rest.
     pub fn capacity(&self, pool: Pool) -> u64 {
-        match pool {
-            Pool::Memory => self.memory.size.saturating_sub(self.tables),
-            Pool::System => self.system.limit,
-        }
+        let tables = self.memory(pool.0).map_or(0, |memory| memory.tables);
+        self.size(pool).saturating_sub(tables)
     }
 
     /// `plan` empties ranges of a segment.
@@ -103,14 +118,14 @@ impl Places {
 
     /// Nothing is resident but page tables.
     pub fn clear(&mut self) {
-        self.memory.forget_promises();
+        self.memory.iter_mut().for_each(Segment::forget_promises);
         self.aperture.clear();
         self.system.resident = 0;
     }
 
     /// The ranges that `plan` empties are free for all that follows.
     pub fn entered(&mut self, plan: PlanNo) {
-        self.memory.entered(plan);
+        self.memory.iter_mut().for_each(|memory| memory.entered(plan));
         self.aperture.entered(plan);
     }
 
@@ -125,7 +140,7 @@ impl Places {
             supported.contains(place) && allocation.accessed_physically && extents.len() == 1
         } else {
             supported.contains(place)
-                && place == self.memory.id
+                && self.is_memory(place)
                 && (extents.len() == 1 || !allocation.accessed_physically)
         };
         findings.check(right, Invariant::I01, || {

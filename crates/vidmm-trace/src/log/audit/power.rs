@@ -23,9 +23,9 @@ impl Audit {
         let running = self.fences.work.values().next().map(|work| (work.device, work.submission));
         self.findings
             .check(running.is_none(), Invariant::P60, || format!("the adapter loses power while {running:?} runs"));
-        let memory = self.places.memory.id;
         let mut allocations = self.allocations.iter();
-        let left = allocations.find(|(_, of)| of.decided.as_ref().is_some_and(|place| place.segment == memory));
+        let left =
+            allocations.find(|(_, of)| of.decided.as_ref().is_some_and(|place| self.places.is_memory(place.segment)));
         let left = left.map(|(&id, _)| id);
         self.findings.check(left.is_none(), Invariant::P60, || {
             format!("the adapter loses power while {left:?} is in its memory")

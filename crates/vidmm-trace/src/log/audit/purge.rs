@@ -40,7 +40,7 @@ impl Audit {
     /// What a driver hears of what lost its place: a transfer of nothing, or that its range of the aperture is unmapped (BPB-27).
     fn farewell(&self, allocation: &Allocation, place: &Place) -> Option<PagingOperation> {
         let offset = place.extents.first()?.offset;
-        if place.segment == self.places.memory.id {
+        if self.places.is_memory(place.segment) {
             let at = PhysicalAddress { segment: place.segment, offset };
             let (source, destination) = (at, at);
             let allocation = allocation.handle;

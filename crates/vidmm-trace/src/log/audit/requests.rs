@@ -8,6 +8,7 @@ use vidmm::{AllocationId, DeviceId, Event, PagingQueueId, PlanNo, ProcessId};
 use super::Audit;
 use super::allocation::Allocation;
 use super::allocation::Mapping;
+use super::aspects::Pool;
 use super::device::{Device, Request, RequestKind};
 use super::finding::Invariant;
 use super::list_entry::ListEntry;
@@ -20,7 +21,7 @@ impl Audit {
                 let process = self.devices.get(&device).map(|device| device.process);
                 let demanded = process.map(|process| self.demanded_by(process)).unwrap_or_default();
                 let spans = self.make_resident(device, allocations, after_submission, paging_fence_value == 0);
-                self.check_admitted(device, flags, demanded);
+                self.check_admitted(device, flags, &demanded);
                 if paging_fence_value > 0 {
                     self.ask(device, queue, paging_fence_value, RequestKind::MakeResident(spans));
                 }
@@ -102,7 +103,7 @@ impl Audit {
             let priority = self.fences.queues.get(&request.queue).map_or(0, |queue| queue.priority);
             Some((Reverse(priority), request.arrival))
         };
-        let competes = |of: &Device| of.next_request().is_some_and(|of| self.waits_for(of).meets(self.taken));
+        let competes = |of: &Device| of.next_request().is_some_and(|of| self.waits_for(of).meets(&self.taken));
         let own = self.devices.get(&id).and_then(turn);
         let is_before = |device: &Device| turn(device).is_some_and(|turn| own.is_none_or(|own| turn < own));
         // Who yielded waits for its turn before it is granted anything.
@@ -130,27 +131,30 @@ impl Audit {
         let request = self.devices.get(&id).and_then(Device::next_request);
         let Some(RequestKind::MakeResident(spans)) = request.map(|request| &request.kind) else { return false };
         let is_hidden = |allocation: &Allocation| {
-            let may_be_in_memory = SegmentSet(allocation.supported_segment_set).contains(self.places.memory.id);
+            let pools = self.places.pools_of(SegmentSet(allocation.supported_segment_set));
+            let may_be_in_memory = pools.iter().any(|&pool| pool != Pool::SYSTEM);
             allocation.cpu_view.is_some() && may_be_in_memory && !allocation.seen_in_backing_store
         };
         spans.iter().filter_map(|(id, _)| self.allocations.get(id)).any(is_hidden)
     }
 
-    /// The kinds of memory that a request certainly needs. Where an allocation goes that may be in both, the log does not say
-    /// before it is placed.
+    /// The pools that a request certainly needs. Where an allocation goes that may be in several, the log does not say before it is
+    /// placed.
     fn waits_for(&self, request: &Request) -> Pools {
         let mut pools = Pools::default();
         match &request.kind {
-            RequestKind::Map(..) => pools.memory = true,
+            // In which of several segments tables live the log does not say before they are placed.
+            RequestKind::Map(..) => pools.0.extend(
+                self.places.memory.first().filter(|_| self.places.memory.len() == 1).map(|memory| Pool(memory.id)),
+            ),
             RequestKind::Move => {}
             RequestKind::MakeResident(spans) => {
                 let absent =
                     spans.iter().filter_map(|(id, _)| self.allocations.get(id)).filter(|of| of.decided.is_none());
                 for allocation in absent {
-                    let set = SegmentSet(allocation.supported_segment_set);
-                    let (memory, system) = (set.contains(self.places.memory.id), set.contains(self.places.aperture.id));
-                    pools.memory |= memory && !system;
-                    pools.system |= system && !memory;
+                    if let [only] = self.places.pools_of(SegmentSet(allocation.supported_segment_set))[..] {
+                        pools.0.insert(only);
+                    }
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! The ledger of the memory segment: what is taken, and by which plan the rest was emptied (I01).
+//! The ledger of a segment: what is taken, and by which plan the rest was emptied (I01).
 
 use vidmm::{Extent, PageSize, PhysicalAddress, PlanNo, SegmentId};
 
@@ -10,7 +10,9 @@ use super::intervals::Intervals;
 pub(super) struct Segment {
     pub id: SegmentId,
     pub size: u64,
-    page_bytes: u64,
+    pub page_bytes: u64,
+    /// Bytes that page tables have.
+    pub tables: u64,
     taken: Intervals<()>,
     /// Emptied by a plan that has not entered the stream: free for that plan and for those that follow it (D4).
     promised: Intervals<PlanNo>,

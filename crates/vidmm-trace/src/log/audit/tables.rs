@@ -18,8 +18,6 @@ pub(super) struct Tables {
     table_bytes: Vec<u64>,
     /// Bytes of a leaf table of 64 KiB pages, if that is another.
     leaf_64kb_bytes: Option<u64>,
-    /// Bytes of a page of the segment: tables are placed in whole ones.
-    page_bytes: u64,
     places: BTreeMap<(KmdProcessHandle, PhysicalAddress), Table>,
     links: Links,
 }
@@ -35,9 +33,9 @@ pub(super) struct Table {
 }
 
 impl Tables {
-    pub fn new(level_bits: &[u32], table_bytes: &[u64], leaf_64kb_bytes: Option<u64>, page_size: PageSize) -> Self {
+    pub fn new(level_bits: &[u32], table_bytes: &[u64], leaf_64kb_bytes: Option<u64>) -> Self {
         let (level_bits, table_bytes) = (level_bits.to_vec(), table_bytes.to_vec());
-        Self { level_bits, table_bytes, leaf_64kb_bytes, page_bytes: page_size.bytes(), ..Self::default() }
+        Self { level_bits, table_bytes, leaf_64kb_bytes, ..Self::default() }
     }
 
     /// Whether tables of this level are roots.
@@ -45,12 +43,12 @@ impl Tables {
         level as usize + 1 == self.level_bits.len()
     }
 
-    /// A table has as many bytes as the driver said.
-    pub fn check_size(&self, table: Table, size: u64, findings: &mut Findings) {
+    /// A table has as many bytes as the driver said, in whole pages of where it lives.
+    pub fn check_size(&self, table: Table, size: u64, page_bytes: u64, findings: &mut Findings) {
         let of_level = self.table_bytes.get(table.level as usize).copied();
         let is_64kb = table.level == 0 && table.page_size == PageSize::Kib64;
         let bytes = if is_64kb { self.leaf_64kb_bytes.or(of_level) } else { of_level };
-        let right = bytes.and_then(|bytes| bytes.checked_next_multiple_of(self.page_bytes));
+        let right = bytes.and_then(|bytes| bytes.checked_next_multiple_of(page_bytes));
         findings.check(right == Some(size), Invariant::I15, || {
             format!("a table of level {} is placed in {size} bytes, but needs {right:?}", table.level)
         });

@@ -5,6 +5,7 @@ pub mod faults;
 pub mod notified;
 pub mod steps;
 
+use vidmm::MemorySegmentGroup;
 use vidmm::contract::*;
 use vidmm::event::{ApertureSegmentFacts, ContentSource, Event, EvictReason, MemorySegmentFacts};
 use vidmm::*;
@@ -259,8 +260,16 @@ fn objects() -> Vec<Event> {
             num_slots: 0,
             preemption_aware: false,
             notification_revision: NotificationRevision::Current,
-            memory: Some(MemorySegmentFacts { segment: SegmentId(1), size: 0x2_0000, page_size: PageSize::Kib4 }),
-            aperture: ApertureSegmentFacts { segment: SegmentId(2), size: 0x2_0000 },
+            memory: vec![MemorySegmentFacts {
+                segment: SegmentId(1),
+                size: 0x2_0000,
+                page_size: PageSize::Kib4,
+                cpu_visible: false,
+                group: Some(MemorySegmentGroup::Local),
+            }],
+            aperture: Some(ApertureSegmentFacts { segment: SegmentId(2), size: 0x2_0000 }),
+            system_group: MemorySegmentGroup::NonLocal,
+            paging_tables_segment: SegmentId(1),
             system_commit_limit: 0,
             dummy_page: system(0x1_0000),
             engines: vec![EngineKind::Paging, EngineKind::Render3d],

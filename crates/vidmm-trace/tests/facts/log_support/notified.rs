@@ -1,5 +1,6 @@
 //! Small runs in which an allocation is resident in system memory and leaves it, written by hand from the documents.
 
+use vidmm::MemorySegmentGroup;
 use vidmm::contract::*;
 use vidmm::event::{ApertureSegmentFacts, ContentSource, Event, EvictReason, MemorySegmentFacts};
 use vidmm::*;
@@ -108,7 +109,13 @@ impl Run {
 
     fn objects(self) -> Vec<Event> {
         let (process, device, queue) = (process(), device(), queue());
-        let memory = MemorySegmentFacts { segment: MEMORY, size: 64 * MIB, page_size: PageSize::Kib4 };
+        let memory = MemorySegmentFacts {
+            segment: MEMORY,
+            size: 64 * MIB,
+            page_size: PageSize::Kib4,
+            cpu_visible: false,
+            group: Some(MemorySegmentGroup::Local),
+        };
         let tables = self.has_page_tables();
         let beyond = DriverFinding::AllocationBeyondPagingVa { size: T.size, paging_va_size: NOTIFY_WINDOW };
         let mut events = vec![
@@ -118,8 +125,10 @@ impl Run {
                 num_slots: 0,
                 preemption_aware: false,
                 notification_revision: self.revision,
-                memory: tables.then_some(memory),
-                aperture: ApertureSegmentFacts { segment: APERTURE, size: 64 * MIB },
+                memory: tables.then_some(memory).into_iter().collect(),
+                aperture: Some(ApertureSegmentFacts { segment: APERTURE, size: 64 * MIB }),
+                system_group: if tables { MemorySegmentGroup::NonLocal } else { MemorySegmentGroup::Local },
+                paging_tables_segment: if tables { MEMORY } else { SegmentId::SYSTEM },
                 system_commit_limit: T.size,
                 dummy_page: system(DUMMY_PAGE),
                 engines: vec![EngineKind::Paging, EngineKind::Render3d],

@@ -1,0 +1,81 @@
+//! The segments of an adapter, as a log says them.
+
+use std::borrow::Cow;
+
+use vidmm::contract::SegmentSet;
+use vidmm::event::{ApertureSegmentFacts, MemorySegmentFacts};
+use vidmm::{Event, MemorySegmentGroup, SegmentId};
+
+/// The segments of an adapter, and the groups in which they count.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Segments {
+    memory: Vec<MemorySegmentFacts>,
+    aperture: Option<ApertureSegmentFacts>,
+    system_group: MemorySegmentGroup,
+}
+
+impl Default for Segments {
+    /// Those of no adapter.
+    fn default() -> Self {
+        Self { memory: Vec::new(), aperture: None, system_group: MemorySegmentGroup::NonLocal }
+    }
+}
+
+impl Segments {
+    /// What the start of an adapter says; none of any other event.
+    pub fn of(event: &Event) -> Option<Self> {
+        match *event {
+            Event::AdapterStarted { ref memory, aperture, system_group, .. } => {
+                Some(Self { memory: memory.clone(), aperture, system_group })
+            }
+            _ => None,
+        }
+    }
+
+    /// The memory segments, in the driver's order.
+    pub fn memory(&self) -> &[MemorySegmentFacts] {
+        &self.memory
+    }
+
+    /// The aperture segment.
+    pub fn aperture(&self) -> Option<SegmentId> {
+        self.aperture.map(|aperture| aperture.segment)
+    }
+
+    /// Whether a segment is a memory segment.
+    pub fn is_memory(&self, segment: SegmentId) -> bool {
+        self.memory.iter().any(|memory| memory.segment == segment)
+    }
+
+    /// The group in which what is resident in a segment counts, if it counts toward a budget.
+    pub fn group(&self, segment: SegmentId) -> Option<MemorySegmentGroup> {
+        let memory = self.memory.iter().find(|memory| memory.segment == segment);
+        memory.map_or(Some(self.system_group), |memory| memory.group)
+    }
+
+    /// A segment, as people call it.
+    pub fn name(&self, segment: SegmentId) -> Cow<'static, str> {
+        if self.aperture() == Some(segment) {
+            return "the aperture".into();
+        }
+        match self.memory.iter().position(|memory| memory.segment == segment) {
+            Some(0) => "local memory".into(),
+            Some(_) => format!("memory segment {}", segment.0).into(),
+            None => "system memory".into(),
+        }
+    }
+
+    /// A set of segments, as people call them.
+    pub fn names(&self, set: SegmentSet) -> Cow<'static, str> {
+        let memory = self.memory.iter().filter(|memory| set.contains(memory.segment));
+        let mut names: Vec<_> = memory.map(|memory| self.name(memory.segment)).collect();
+        if self.aperture().is_some_and(|aperture| set.contains(aperture)) {
+            names.push("system memory".into());
+        }
+        match &names[..] {
+            [] => "no segment".into(),
+            [local, system] if local == "local memory" && system == "system memory" => "local or system memory".into(),
+            names => names.join(" or ").into(),
+        }
+    }
+}
