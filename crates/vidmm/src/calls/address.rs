@@ -107,8 +107,11 @@ impl VidMm {
         let (size, pte_page_size) = part(&self.state.adapter, &self.state.objects, allocation, desc)?;
         let process = self.state.objects[device].process;
         let base = desc.base_address.map(|base| base.0);
+        // The part that begins at `offset` is aligned as the whole would be.
+        let alignment = u64::from(self.state.objects[allocation].alignment);
+        let alignment = if desc.offset.is_multiple_of(alignment.max(1)) { alignment } else { 0 };
         let space = &mut self.state.objects[process].space;
-        let virtual_address = space.map(base, size, PageSize::Kib4, allocation)?;
+        let virtual_address = space.map(base, size, alignment, allocation)?;
         let pte_page_size =
             if virtual_address.is_multiple_of(pte_page_size.bytes()) { pte_page_size } else { PageSize::Kib4 };
         let mapping = Mapping {

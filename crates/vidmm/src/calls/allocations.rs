@@ -114,7 +114,7 @@ impl VidMm {
         let choices = choices(&self.state.adapter, &info);
         let mut allocation =
             Allocation::new(handle, size, backing_store.offset, owner, priority, choices, allocation_state);
-        allocation.preferred = info.preferred_segment;
+        (allocation.preferred, allocation.alignment) = (info.preferred_segment, info.alignment);
         if info.flags.contains(AllocationFlags::CPU_VISIBLE) {
             let adapter = &self.state.adapter;
             allocation.set_seen_in(|account| adapter.memory_segment(account).is_some_and(|memory| memory.cpu_visible));
@@ -220,13 +220,14 @@ fn check_allocation(adapter: &Adapter, info: &AllocationInfo) -> Result<u64, Cre
     if adapter.is_physical() && eviction & !aperture != 0 {
         return broken(AllocationInfoRule::EvictionSegmentSet(eviction));
     }
-    // Backing stores and ranges of the aperture begin at multiples of 64 KiB.
     let in_memory = choices.into_iter().any(Account::is_memory);
-    let finest = if in_memory { page_size } else { PAGE_SIZE_64K };
-    let contiguous = in_memory && info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY);
-    let is_aligned_freely = adapter.is_physical() && !choices.contains(Account::SYSTEM);
-    if !is_aligned_freely && alignment > finest || contiguous && !adapter.is_physical() {
+    let is_contiguous = adapter.is_physical() || info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY);
+    if is_contiguous && in_memory && !adapter.is_physical() {
         return Err(CreateError::NotSupported("contiguous placement in the memory segment"));
+    }
+    // Ranges of the aperture begin at multiples of 64 KiB. Of pages it is the addresses that are aligned.
+    if is_contiguous && choices.contains(Account::SYSTEM) && alignment > PAGE_SIZE_64K {
+        return Err(CreateError::NotSupported("ranges of the aperture that are aligned to more than 64 KiB"));
     }
     Ok(size)
 }

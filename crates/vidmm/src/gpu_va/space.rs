@@ -152,20 +152,20 @@ impl VaSpace {
 
     /// Takes `size` bytes at `base`, or anywhere if it is none, and maps them to `allocation`. A mapping has less than 16 TiB.
     ///
-    /// Ranges of 64 KiB and more are aligned to 64 KiB (U-23). The smallest free range that fits is used: unlike first fit,
-    /// it is found without a walk.
+    /// Where it takes them anywhere they begin at a multiple of `alignment`, and those of 64 KiB and more at one of 64 KiB
+    /// (U-23). The smallest free range that fits is used: unlike first fit, it is found without a walk.
     pub fn map(
         &mut self,
         base: Option<u64>,
         size: u64,
-        page_size: PageSize,
+        alignment: u64,
         allocation: AllocationIx,
     ) -> Result<u64, VaRangeError> {
         let pages = u32::try_from(size / PAGE_SIZE).map_err(|_| VaRangeError::Exhausted { size })?;
         let address = match base {
-            None => self.find(size)?,
+            None => self.find(size, alignment)?,
             Some(base) => {
-                self.check_range(base, size, page_size.bytes())?;
+                self.check_range(base, size, PAGE_SIZE)?;
                 base
             }
         };
@@ -182,7 +182,7 @@ impl VaSpace {
     pub fn reserve(&mut self, base: Option<u64>, size: u64) -> Result<u64, VaRangeError> {
         let base = match base {
             Some(base) => base,
-            None => self.find(size)?,
+            None => self.find(size, PAGE_SIZE)?,
         };
         self.check_range(base, size, PAGE_SIZE_64K)?;
         self.take(base, size)?;
@@ -254,8 +254,8 @@ impl VaSpace {
         (below.map(of), self.mapped.after(address).map(of))
     }
 
-    fn find(&self, size: u64) -> Result<u64, VaRangeError> {
-        let alignment = if size >= PAGE_SIZE_64K { PAGE_SIZE_64K } else { PAGE_SIZE };
+    fn find(&self, size: u64, alignment: u64) -> Result<u64, VaRangeError> {
+        let alignment = alignment.max(if size >= PAGE_SIZE_64K { PAGE_SIZE_64K } else { PAGE_SIZE });
         self.free
             .at_least(size)
             .map(|range| (range.offset.next_multiple_of(alignment), range.end()))

@@ -47,6 +47,8 @@ pub(crate) struct Allocation {
     pub process: ProcessIx,
     /// Larger stays longer (CRE-30).
     pub priority: u32,
+    /// What its GPU virtual addresses are multiples of in bytes, where its user does not choose them; 0 is a page (SEG-46).
+    pub alignment: u32,
     /// The accounts that it may be counted in.
     pub choices: Choices,
     /// The segments that the driver prefers.
@@ -210,6 +212,7 @@ impl Allocation {
             process: owner.process,
             device: owner.device,
             priority,
+            alignment: 0,
             choices,
             preferred: SegmentPreference::default(),
             seen_in: 0,

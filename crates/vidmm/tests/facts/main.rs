@@ -48,6 +48,7 @@ mod power;
 mod priorities;
 mod properties;
 mod random_calls;
+mod segments;
 mod sharing;
 mod splitting;
 mod splitting_contexts;

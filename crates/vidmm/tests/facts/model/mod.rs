@@ -72,6 +72,22 @@ pub struct Model {
     num_events: usize,
 }
 
+/// An allocation of local memory that may be in some of the memory segments, in some order of preference.
+fn among_segments(config: &Config, drawn: u32, info: AllocationInfo) -> AllocationInfo {
+    let mut segments = config.memory_segments();
+    if config.more_memory.is_empty() {
+        return info;
+    }
+    let first = drawn as usize % segments.len();
+    segments.rotate_left(first);
+    let count = 1 + (drawn >> 4) as usize % segments.len();
+    let in_system = info.supported_segment_set.0 & !SegmentSet::of(LOCAL).0;
+    let mut preferred_segment = SegmentPreference::default();
+    preferred_segment.segment_ids[..count].copy_from_slice(&segments[..count]);
+    let set = segments[..count].iter().fold(in_system, |set, &segment| set | SegmentSet::of(segment).0);
+    AllocationInfo { supported_segment_set: SegmentSet(set), preferred_segment, ..info }
+}
+
 impl Model {
     pub fn new(config: Config, only_local: bool, siblings: &[bool], busy_every: u32) -> Self {
         let mut world = World::new(config);
@@ -183,6 +199,10 @@ impl Model {
         };
         let flags2 = AllocationFlags2::from_bits_truncate(kind << 2);
         let info = config.allocation(place, pages, flags2);
+        let info = match place {
+            Place::Local | Place::LocalOrSystem => among_segments(config, kind >> 8, info),
+            Place::System | Place::Aperture => info,
+        };
         let info = AllocationInfo { allocation_priority: NORMAL + priority, ..info };
         let is_in_pool = matches!(place, Place::Local | Place::LocalOrSystem);
         let page_bytes = if is_in_pool { config.page_size.bytes() } else { PAGE_SIZE };
@@ -315,7 +335,8 @@ impl Model {
         let picks: Vec<usize> = picks.iter().map(|pick| own[pick % own.len()]).collect();
         let ids: Vec<AllocationId> = picks.iter().map(|&index| self.allocs[index].id).collect();
         let client = self.devices[device].client;
-        let one_pool = self.allocs.iter().all(|alloc| alloc.place == Place::Local);
+        let one_pool =
+            self.world.config.more_memory.is_empty() && self.allocs.iter().all(|alloc| alloc.place == Place::Local);
         let mut rounds = 0;
         let mut answer = self.world.make_resident(client, &ids);
         while let Err(MakeResidentError::NoMemory { num_bytes_to_trim, .. }) = answer {

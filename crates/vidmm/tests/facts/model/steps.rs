@@ -142,7 +142,10 @@ fn local() -> impl Strategy<Value = Config> {
 
 /// An adapter with local memory, and an aperture that allocations make use of.
 fn discrete() -> impl Strategy<Value = Config> {
-    (local(), 40..200u64, limit()).prop_map(|(pool, pages, aperture_commit_limit)| Config {
+    // A further segment is of as many pages as local memory.
+    let more = prop_oneof![2 => Just(vec![]), 1 => prop::collection::vec((4..48u64, any::<bool>()), 1..3)];
+    (local(), 40..200u64, limit(), more).prop_map(|(pool, pages, aperture_commit_limit, more)| Config {
+        more_memory: more.into_iter().map(|(pages, seen)| (pages * pool.page_size.bytes(), seen)).collect(),
         aperture_bytes: pages * PAGE_SIZE,
         aperture_commit_limit,
         ..pool

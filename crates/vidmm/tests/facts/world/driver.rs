@@ -21,6 +21,8 @@ pub struct Config {
     pub wddm_version: WddmVersion,
     /// Bytes of local memory; 0 is none.
     pub segment_bytes: u64,
+    /// Further memory segments, which come after the aperture: their bytes, and whether the CPU sees them.
+    pub more_memory: Vec<(u64, bool)>,
     pub aperture_bytes: u64,
     /// The most that may be resident in the aperture, if that is less than its size.
     pub aperture_commit_limit: Option<u64>,
@@ -63,6 +65,7 @@ impl Default for Config {
             model: AddressingModel::GpuMmu,
             wddm_version: WddmVersion::WDDM3_2,
             segment_bytes: 64 * PAGE_SIZE,
+            more_memory: Vec::new(),
             aperture_bytes: 1 << 20,
             aperture_commit_limit: None,
             aperture_is_coherent: false,
@@ -127,6 +130,13 @@ impl Config {
         SegmentId(if self.segment_bytes > 0 { 2 } else { 1 })
     }
 
+    /// The memory segments, local memory first.
+    pub fn memory_segments(&self) -> Vec<SegmentId> {
+        let local = (self.segment_bytes > 0).then_some(LOCAL);
+        let first = self.aperture().0 + 1;
+        local.into_iter().chain((first..).map(SegmentId).take(self.more_memory.len())).collect()
+    }
+
     pub fn has_page_tables(&self) -> bool {
         self.model == AddressingModel::GpuMmu
     }
@@ -180,6 +190,13 @@ impl Config {
                 SegmentDescriptor { commit_limit: self.commit_limit(), ..segment(window, bytes, self.aperture_bytes) };
             memory.into_iter().chain([aperture]).collect::<Vec<_>>()
         };
+        let mut segments = segments_of(self.segment_bytes);
+        for &(bytes, cpu_visible) in &self.more_memory {
+            let behind = segments.iter().map(|segment| segment.base_address + segment.size).max();
+            let mut flags = pool;
+            flags.set(SegmentFlags::CPU_VISIBLE, cpu_visible);
+            segments.push(segment(flags, behind.unwrap_or(0), bytes));
+        }
         let levels = if self.has_page_tables() { &self.level_bits[..] } else { &[] };
         let table_bits = 12 + self.level_bits.iter().sum::<u32>();
         AdapterInfo {
@@ -188,7 +205,7 @@ impl Config {
             linked_adapter_segments: self.linked.iter().map(|&(bytes, _)| segments_of(bytes)).collect(),
             aperture_segment_commit_limit: u64::MAX,
             scheduling_log_buffer_size: self.scheduling_log,
-            segments: segments_of(self.segment_bytes),
+            segments,
             engines: [EngineKind::Paging, EngineKind::Render3d, EngineKind::Copy]
                 .map(|kind| EngineDesc { kind })
                 .into(),

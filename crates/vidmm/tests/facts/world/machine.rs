@@ -346,7 +346,8 @@ impl Machine {
 
     /// The memory segment forgets what it holds, tables included, and the GPU what it has cached.
     pub fn lose_power(&mut self) {
-        let is_lost = |page: &PhysicalAddress| page.segment == super::LOCAL && self.config.segment_bytes > 0;
+        let memory = self.config.memory_segments();
+        let is_lost = |page: &PhysicalAddress| memory.contains(&page.segment);
         self.pages.retain(|page, _| !is_lost(page));
         self.initialised.retain(|table| !is_lost(table));
         self.entries.retain(|(table, ..), _| !is_lost(table));
