@@ -74,6 +74,7 @@ impl Play {
         let config = Config {
             pages: 12 + random.below(8),
             aperture_pages: 16 * (2 + random.below(4)),
+            more_pages: if seed % 3 == 0 { vec![8 + seed % 7] } else { Vec::new() },
             preemption_aware: random.one_in(2),
             // The GPU takes its time.
             tdr: TdrOptions { quantum: u64::MAX, ..TdrOptions::default() },
@@ -161,6 +162,13 @@ impl Play {
         }
         if self.random.one_in(3) {
             info.flags |= AllocationFlags::FROM_END_OF_SEGMENT;
+        }
+        if !self.world.driver.config.more_pages.is_empty() {
+            info.supported_segment_set.0 |= self.random.below(2) as u32 * SegmentSet::of(SegmentId(3)).0;
+            info.preferred_segment.segment_ids[0] = match info.supported_segment_set.contains(SegmentId(3)) {
+                true if self.random.one_in(2) => SegmentId(3),
+                _ => SegmentId::SYSTEM,
+            };
         }
         let id = self.world.create(self.actors[at].client, info);
         let tokens = vec![0; pages as usize];

@@ -26,6 +26,9 @@ pub struct Config {
     /// Pages of local memory, and of the aperture.
     pub pages: u64,
     pub aperture_pages: u64,
+    /// Pages of further memory segments, which come after the aperture.
+    pub more_pages: Vec<u64>,
+    pub wddm_version: WddmVersion,
     pub slots: u32,
     pub preemption_aware: bool,
     pub bank_range_table: Vec<u64>,
@@ -40,6 +43,8 @@ impl Default for Config {
         Self {
             pages: 16,
             aperture_pages: 256,
+            more_pages: Vec::new(),
+            wddm_version: WddmVersion::WDDM3_2,
             slots: 16,
             preemption_aware: false,
             bank_range_table: Vec::new(),
@@ -107,7 +112,7 @@ fn unpack(address: u64) -> PhysicalAddress {
 }
 
 pub struct Driver {
-    config: Config,
+    pub config: Config,
     pub next_allocation: Option<AllocationInfo>,
     last_handle: u64,
     /// What the driver gives out instead of the list that it was given.
@@ -140,14 +145,20 @@ impl Kmd for Driver {
             let size = pages * PAGE_SIZE;
             SegmentDescriptor { flags, base_address, size, commit_limit: size }
         };
-        let Config { pages, aperture_pages, .. } = self.config;
+        let Config { pages, aperture_pages, ref more_pages, .. } = self.config;
+        let mut segments = vec![segment(SegmentFlags::APPLICATION_TARGET, 0, pages)];
+        if aperture_pages > 0 {
+            segments.push(segment(SegmentFlags::APERTURE, pages * PAGE_SIZE, aperture_pages));
+        }
+        let mut behind = (pages + aperture_pages) * PAGE_SIZE;
+        for &pages in more_pages {
+            segments.push(segment(SegmentFlags::APPLICATION_TARGET, behind, pages));
+            behind += pages * PAGE_SIZE;
+        }
         AdapterInfo {
-            wddm_version: WddmVersion::WDDM3_2,
+            wddm_version: self.config.wddm_version,
             addressing_model: AddressingModel::Physical,
-            segments: vec![
-                segment(SegmentFlags::APPLICATION_TARGET, 0, pages),
-                segment(SegmentFlags::APERTURE, pages * PAGE_SIZE, aperture_pages),
-            ],
+            segments,
             linked_adapter_segments: Vec::new(),
             aperture_segment_commit_limit: u64::MAX,
             scheduling_log_buffer_size: None,
@@ -369,7 +380,7 @@ pub struct World {
     pub host: Memory,
     pub engines: [VecDeque<Packet>; 3],
     pub completed: [u64; 3],
-    local: BTreeMap<u64, u64>,
+    local: BTreeMap<PhysicalAddress, u64>,
     /// What the pages of the aperture show.
     aperture: BTreeMap<u64, u64>,
     /// What the slots of each context hold.
@@ -595,7 +606,8 @@ impl World {
                     }
                 }
                 PagingOperation::Fill(op) => {
-                    assert_eq!(op.destination.segment, LOCAL, "BPB-24: only the memory segment is filled");
+                    let filled = op.destination.segment;
+                    assert!(self.is_memory(filled), "BPB-24: only memory segments are filled");
                     for page in 0..op.fill_size / PAGE_SIZE {
                         self.set_token(op.destination.offset_by(page * PAGE_SIZE), u64::from(op.fill_pattern));
                     }
@@ -616,9 +628,19 @@ impl World {
         }
     }
 
+    /// Whether a segment is one of memory.
+    fn is_memory(&self, segment: SegmentId) -> bool {
+        segment == LOCAL || segment > self.aperture_segment()
+    }
+
+    /// The aperture, which follows local memory; system memory where there is none.
+    fn aperture_segment(&self) -> SegmentId {
+        if self.driver.config.aperture_pages > 0 { APERTURE } else { LOCAL }
+    }
+
     pub fn token(&self, at: PhysicalAddress) -> u64 {
         match at.segment {
-            LOCAL => self.local.get(&at.offset).copied().unwrap_or(GARBAGE),
+            segment if self.is_memory(segment) => self.local.get(&at).copied().unwrap_or(GARBAGE),
             APERTURE => self.host.pages.get(&self.aperture[&(at.offset / PAGE_SIZE)]).copied().unwrap_or(0),
             _ => self.host.pages.get(&at.offset).copied().unwrap_or(0),
         }
@@ -626,7 +648,7 @@ impl World {
 
     fn set_token(&mut self, at: PhysicalAddress, token: u64) {
         match at.segment {
-            LOCAL => drop(self.local.insert(at.offset, token)),
+            segment if self.is_memory(segment) => drop(self.local.insert(at, token)),
             APERTURE => drop(self.host.pages.insert(self.aperture[&(at.offset / PAGE_SIZE)], token)),
             _ => drop(self.host.pages.insert(at.offset, token)),
         }
