@@ -4,8 +4,8 @@ use vidmm::contract::EngineKind;
 use vidmm_runtime::{FaultSwitch, Machine, Occasions};
 use vidmm_sim::{FaultKind, LinkedAdapterDesc, MachineDesc};
 use vidmm_soft::{
-    COPY_ENGINE, CostModel, LinkedAdapterConfig, ModelGpuFaults, PAGING_ENGINE, PacketHits, RENDER_ENGINE,
-    SoftAdapterConfig,
+    COPY_ENGINE, CostModel, LinkedAdapterConfig, MemoryConfig, ModelGpuFaults, PAGING_ENGINE, PacketHits,
+    RENDER_ENGINE, SoftAdapterConfig,
 };
 
 /// Builds the machine that `desc` asks for.
@@ -85,6 +85,8 @@ fn config(desc: &MachineDesc) -> SoftAdapterConfig {
         wddm_version: desc.wddm_version,
         addressing_model: desc.addressing_model,
         local_memory_bytes: desc.local_memory_bytes,
+        local_memory_cpu_visible: desc.local_memory_cpu_visible,
+        more_memory: desc.more_memory.iter().map(|&(bytes, cpu_visible)| MemoryConfig { bytes, cpu_visible }).collect(),
         aperture_bytes: desc.aperture_bytes,
         cache_coherent_aperture: desc.cache_coherent_aperture,
         system_commit_limit_bytes: desc.aperture_commit_limit_bytes,

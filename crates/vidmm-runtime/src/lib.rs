@@ -28,4 +28,4 @@ pub use kernel::{Content, KernelCommand, PageRange, Surface};
 pub use occasions::{FaultSwitch, Hits, Occasions, mixed};
 pub use patching::{BoundKernel, BoundRange, CommandStep, UserCommands};
 pub use runtime::{Happening, Machine, Runtime};
-pub use umd::{AllocationDesc, AllocationSegments, CpuAccess, Placement, Umd};
+pub use umd::{AllocationDesc, AllocationSegments, CpuAccess, MemoryKind, Placement, SegmentOrder, Umd};

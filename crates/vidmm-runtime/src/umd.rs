@@ -86,6 +86,65 @@ pub enum AllocationSegments {
     System,
     /// In local memory by preference, else in system memory.
     LocalOrSystem,
+    /// In these, the first by preference (SEG-42).
+    Ordered(SegmentOrder),
+}
+
+/// A kind of memory that an allocation may be in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemoryKind {
+    /// The memory segment of this number: 1 is local memory, the first one.
+    Memory(u8),
+    /// System memory.
+    System,
+}
+
+/// One to five kinds of memory, in order of preference (SEG-42).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentOrder(u32);
+
+impl SegmentOrder {
+    const BITS: u32 = 4;
+    const MASK: u32 = (1 << Self::BITS) - 1;
+    const SYSTEM: u32 = Self::MASK;
+
+    /// These kinds, if they are one to five different ones, and the numbers of segments are 1 to 14.
+    pub fn new(kinds: impl IntoIterator<Item = MemoryKind>) -> Option<Self> {
+        let (mut order, mut shift) = (0, 0);
+        for kind in kinds {
+            let code = match kind {
+                MemoryKind::System => Self::SYSTEM,
+                MemoryKind::Memory(number) => {
+                    Some(u32::from(number)).filter(|code| (1..Self::SYSTEM).contains(code))?
+                }
+            };
+            if shift == 5 * Self::BITS || Self(order).kinds().any(|before| before == kind) {
+                return None;
+            }
+            order |= code << shift;
+            shift += Self::BITS;
+        }
+        (order != 0).then_some(Self(order))
+    }
+
+    /// The order that [`code`](Self::code) stands for.
+    pub fn from_code(code: u32) -> Option<Self> {
+        Self::new(Self(code).kinds()).filter(|order| order.0 == code)
+    }
+
+    /// A number below 2 to the 20th that stands for it.
+    pub fn code(self) -> u32 {
+        self.0
+    }
+
+    /// The kinds of memory, first choice first.
+    pub fn kinds(self) -> impl Iterator<Item = MemoryKind> {
+        let code = move |at: u32| self.0.checked_shr(at * Self::BITS).unwrap_or(0) & Self::MASK;
+        (0..).map(code).take_while(|&code| code != 0).map(|code| match code {
+            Self::SYSTEM => MemoryKind::System,
+            number => MemoryKind::Memory(number as u8),
+        })
+    }
 }
 
 /// The user-mode half of a driver: it encodes user work, and the private data of allocations.

@@ -44,9 +44,10 @@ pub use report::Report;
 pub use run::{Observer, RunDesc, RunError, Unobserved, run};
 pub use scenario::{
     AdapterSettings, Change, Check, ClientSettings, CompareSettings, CostSettings, Duration, EngineName,
-    ExplicitScenario, Fault, FaultError, FaultKind, JudgedBy, LinkedAdapter, Notification, PageSize, PageTableError,
-    PageTables, PagingVa, ProcessBehaviour, ProcessSettings, Processes, Scenario, ScenarioError, ScenarioFile, Script,
-    SubmissionsSource, TableSettings, TdrSettings, TraceSource, Wddm, When, WorkloadSource, local_memory, steps,
+    ExplicitScenario, Fault, FaultError, FaultKind, JudgedBy, LinkedAdapter, MoreMemory, Notification, PageSize,
+    PageTableError, PageTables, PagingVa, ProcessBehaviour, ProcessSettings, Processes, Scenario, ScenarioError,
+    ScenarioFile, Script, SubmissionsSource, TableSettings, TdrSettings, TraceSource, Wddm, When, WorkloadSource,
+    local_memory, steps,
 };
 pub use sequence::{Line, PortionRow, Portions, SlotRow, SlotState};
 pub use simulate::{Campaign, Failure, Outcome, Profile, SimDesc, Tally, caught, replay, shrink, simulate};

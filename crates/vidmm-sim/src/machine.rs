@@ -15,9 +15,13 @@ pub struct MachineDesc {
     pub wddm_version: WddmVersion,
     /// Bytes of local memory, a multiple of its page size; 0 is none.
     pub local_memory_bytes: u64,
-    /// The pages of the memory segment.
+    /// Whether the CPU sees all of local memory.
+    pub local_memory_cpu_visible: bool,
+    /// Further memory segments: their bytes, and whether the CPU sees them.
+    pub more_memory: Vec<(u64, bool)>,
+    /// The pages of the memory segments.
     pub page_size: PageSize,
-    /// Bytes of the aperture segment.
+    /// Bytes of the aperture segment; 0 is none.
     pub aperture_bytes: u64,
     /// The most bytes that may be resident in the aperture and in implicit system memory together; none is the aperture's
     /// size.
@@ -103,6 +107,8 @@ impl MachineDesc {
             addressing_model: adapter.addressing_model,
             wddm_version: adapter.wddm.version(),
             local_memory_bytes,
+            local_memory_cpu_visible: adapter.local_memory_cpu_visible,
+            more_memory: adapter.more_memory.iter().map(|memory| (memory.size.bytes(), memory.cpu_visible)).collect(),
             page_size: match adapter.page_size {
                 // Without page tables a segment has no pages larger than the host's.
                 _ if adapter.is_physical() => PageSize::Kib4,

@@ -5,7 +5,7 @@ use vidmm::{
     AdapterOptions, AllocationId, CheckError, DeviceErrorReason, DeviceInError, Event, GpuVirtualAddress,
     MemorySegmentGroup, Nanoseconds, NumberedEvent, Output, StartAdapterError,
 };
-use vidmm_runtime::{AllocationSegments, Happening, Runtime};
+use vidmm_runtime::{AllocationSegments, Happening, MemoryKind, Runtime};
 use vidmm_trace::{ByteSize, Workload};
 
 use crate::{
@@ -186,8 +186,21 @@ fn memory_for_buffers(desc: &RunDesc) -> u64 {
         AllocationSegments::Local => local,
         AllocationSegments::System => system_memory(desc),
         AllocationSegments::LocalOrSystem => local.saturating_add(system_memory(desc)),
+        AllocationSegments::Ordered(order) => order.kinds().fold(0u64, |sum, kind| {
+            sum.saturating_add(match kind {
+                MemoryKind::Memory(1) => local,
+                MemoryKind::Memory(number) => more_memory(desc, number),
+                MemoryKind::System => system_memory(desc),
+            })
+        }),
     };
     desc.segments().map(memory).max().unwrap_or(local)
+}
+
+/// Bytes of a further memory segment: local memory is number 1.
+fn more_memory(desc: &RunDesc, number: u8) -> u64 {
+    let at = usize::from(number).checked_sub(2);
+    at.and_then(|at| desc.machine.more_memory.get(at)).map_or(0, |&(bytes, _)| bytes)
 }
 
 /// The most bytes that may be resident in system memory.

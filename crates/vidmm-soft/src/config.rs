@@ -18,9 +18,13 @@ pub struct SoftAdapterConfig {
     /// Bytes of local memory, which is segment 1; a multiple of `page_size`. 0 is none: then the aperture is segment 1, and
     /// page tables live in system memory.
     pub local_memory_bytes: u64,
-    /// The pages that local memory is managed in (GVA-40).
+    /// Whether the CPU sees all of local memory.
+    pub local_memory_cpu_visible: bool,
+    /// Further memory segments, which follow the aperture; none without local memory.
+    pub more_memory: Vec<MemoryConfig>,
+    /// The pages that memory segments are managed in (GVA-40).
     pub page_size: PageSize,
-    /// Bytes of the aperture segment, which follows local memory; there is always one (SEG-10). A multiple of 4 KiB.
+    /// Bytes of the aperture segment, which follows local memory; 0 is none (SEG-10). A multiple of 4 KiB.
     pub aperture_bytes: u64,
     /// The most that may be mapped in the aperture segment, in bytes, at most its size; `None` is its size (SEG-30, SEG-50).
     pub aperture_commit_limit_bytes: Option<u64>,
@@ -69,6 +73,15 @@ pub struct SoftAdapterConfig {
     pub dependent_engines: Vec<Vec<u32>>,
 }
 
+/// A further memory segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryConfig {
+    /// Its bytes; a multiple of the adapter's `page_size`.
+    pub bytes: u64,
+    /// Whether the CPU sees all of it.
+    pub cpu_visible: bool,
+}
+
 /// The configuration of a further physical adapter of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkedAdapterConfig {
@@ -86,6 +99,8 @@ impl Default for SoftAdapterConfig {
             wddm_version: WddmVersion::WDDM3_2,
             addressing_model: AddressingModel::GpuMmu,
             local_memory_bytes: 8 << 30,
+            local_memory_cpu_visible: false,
+            more_memory: Vec::new(),
             page_size: PageSize::Kib64,
             aperture_bytes: 256 << 20,
             aperture_commit_limit_bytes: None,
@@ -145,9 +160,30 @@ impl SoftAdapterConfig {
         (self.local_memory_bytes > 0).then_some(LOCAL_SEGMENT)
     }
 
-    /// The aperture segment: the one after local memory.
-    pub fn aperture_segment(&self) -> SegmentId {
-        SegmentId(self.local_segment().map_or(1, |local| local.0 + 1))
+    /// The aperture segment, if there is one: that after local memory.
+    pub fn aperture_segment(&self) -> Option<SegmentId> {
+        let after = SegmentId(self.local_segment().map_or(1, |local| local.0 + 1));
+        (self.aperture_bytes > 0).then_some(after)
+    }
+
+    /// The memory segments, local memory first: which each is, where it begins in the GPU's physical addresses, and what it is.
+    pub fn memory_segments(&self) -> impl Iterator<Item = (SegmentId, u64, MemoryConfig)> {
+        let local = MemoryConfig { bytes: self.local_memory_bytes, cpu_visible: self.local_memory_cpu_visible };
+        let first = self.local_segment().map(|segment| (segment, 0, local));
+        let next = 1 + u8::from(first.is_some()) + u8::from(self.aperture_bytes > 0);
+        let mut base = self.local_memory_bytes + self.aperture_bytes;
+        let more = (next..).map(SegmentId).zip(&self.more_memory).map(move |(segment, &memory)| {
+            let begins = base;
+            base += memory.bytes;
+            (segment, begins, memory)
+        });
+        first.into_iter().chain(more)
+    }
+
+    /// The memory segment of this number, from 1.
+    pub fn memory_segment(&self, number: u8) -> Option<SegmentId> {
+        let (segment, ..) = self.memory_segments().nth(usize::from(number).checked_sub(1)?)?;
+        Some(segment)
     }
 
     /// Whether engines find memory through the IOMMU, and not through page tables.
@@ -186,7 +222,17 @@ impl SoftAdapterConfig {
     ///
     /// The first rule that is broken.
     pub fn check(&self) -> Result<(), ConfigError> {
-        self.check_memory(self.local_memory_bytes, self.aperture_bytes)?;
+        if self.aperture_bytes > 0 {
+            self.check_memory(self.local_memory_bytes, self.aperture_bytes)?;
+        } else if self.local_memory_bytes == 0 {
+            return Err(ConfigError::NoMemory);
+        }
+        for memory in &self.more_memory {
+            check_multiple("more_memory", memory.bytes, self.page_size.bytes())?;
+        }
+        if self.local_memory_bytes == 0 && !self.more_memory.is_empty() {
+            return Err(ConfigError::MoreMemoryWithoutLocal);
+        }
         for linked in &self.linked_adapters {
             self.check_memory(linked.local_memory_bytes, linked.aperture_bytes)?;
         }
@@ -273,6 +319,12 @@ pub enum ConfigError {
         /// The unit, in bytes.
         unit: u64,
     },
+    /// There is neither local memory nor an aperture.
+    #[error("local_memory_bytes and aperture_bytes are 0: an adapter has at least one segment")]
+    NoMemory,
+    /// Further memory segments, but no first one.
+    #[error("local_memory_bytes is 0, so more_memory must be empty")]
+    MoreMemoryWithoutLocal,
     /// Local memory that no engine could reach.
     #[error("local_memory_bytes is {bytes}: engines that find memory through the IOMMU reach system memory only")]
     LocalMemoryBehindIoMmu {

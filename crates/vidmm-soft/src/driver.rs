@@ -15,9 +15,9 @@ use vidmm::contract::{
     TransferVirtual, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
 };
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
-use vidmm_runtime::{AllocationSegments, Surface};
+use vidmm_runtime::{AllocationSegments, MemoryKind, Surface};
 
-use crate::config::{LOCAL_SEGMENT, SoftAdapterConfig};
+use crate::config::{LOCAL_SEGMENT, MemoryConfig, SoftAdapterConfig};
 use crate::encoding::{
     self, Command, Decompress, Fill, FlushRange, MapAperture, SetContext, SetRootPageTable, Transfer, UnmapAperture,
     WritePtes,
@@ -117,7 +117,22 @@ impl SoftKmd {
 
     fn segments(&self) -> Vec<SegmentDescriptor> {
         let aperture_limit = self.config.aperture_commit_limit_bytes;
-        self.segments_of(self.config.local_memory_bytes, self.config.aperture_bytes, aperture_limit)
+        let mut segments = self.segments_of(self.config.local_memory_bytes, self.config.aperture_bytes, aperture_limit);
+        for (segment, base_address, MemoryConfig { bytes, cpu_visible }) in self.config.memory_segments() {
+            let flags = self.memory_flags() | cpu_visible_flag(cpu_visible);
+            let memory = SegmentDescriptor { flags, base_address, size: bytes, commit_limit: bytes };
+            match segment == LOCAL_SEGMENT {
+                true => segments[0] = memory,
+                false => segments.push(memory),
+            }
+        }
+        segments
+    }
+
+    fn memory_flags(&self) -> SegmentFlags {
+        let mut flags = SegmentFlags::APPLICATION_TARGET | SegmentFlags::LOCAL_BUDGET_GROUP;
+        flags.set(SegmentFlags::USE_64KB_PAGES, self.config.page_size == PageSize::Kib64);
+        flags
     }
 
     /// The segments of a physical adapter: local memory if there is any, and the aperture behind it.
@@ -127,19 +142,23 @@ impl SoftKmd {
         aperture_bytes: u64,
         aperture_limit: Option<u64>,
     ) -> Vec<SegmentDescriptor> {
-        let mut local_flags = SegmentFlags::APPLICATION_TARGET | SegmentFlags::LOCAL_BUDGET_GROUP;
-        local_flags.set(SegmentFlags::USE_64KB_PAGES, self.config.page_size == PageSize::Kib64);
         let mut aperture_flags = SegmentFlags::APERTURE | SegmentFlags::NON_LOCAL_BUDGET_GROUP;
         aperture_flags.set(SegmentFlags::CACHE_COHERENT, self.config.cache_coherent_aperture);
-        let local =
-            SegmentDescriptor { flags: local_flags, base_address: 0, size: local_bytes, commit_limit: local_bytes };
+        let local = SegmentDescriptor {
+            flags: self.memory_flags(),
+            base_address: 0,
+            size: local_bytes,
+            commit_limit: local_bytes,
+        };
         let aperture = SegmentDescriptor {
             flags: aperture_flags,
             base_address: local_bytes,
             size: aperture_bytes,
             commit_limit: aperture_limit.unwrap_or(aperture_bytes),
         };
-        (local_bytes > 0).then_some(local).into_iter().chain([aperture]).collect()
+        let local = (local_bytes > 0).then_some(local);
+        let aperture = (aperture_bytes > 0).then_some(aperture);
+        local.into_iter().chain(aperture).collect()
     }
 
     fn gpu_mmu(&self) -> GpuMmuCaps {
@@ -370,11 +389,19 @@ impl SoftKmd {
     /// (SEG-11).
     fn supported_segments(&self, segments: AllocationSegments) -> Result<Vec<SegmentId>, CreateAllocationError> {
         let (local, aperture) = (self.config.local_segment(), self.config.aperture_segment());
-        match segments {
-            AllocationSegments::Local => Ok(vec![local.ok_or(CreateAllocationError::InvalidParameter)?]),
-            AllocationSegments::System => Ok(vec![aperture]),
-            AllocationSegments::LocalOrSystem => Ok(local.into_iter().chain([aperture]).collect()),
-        }
+        let segments: Option<Vec<SegmentId>> = match segments {
+            AllocationSegments::Local => local.map(|local| vec![local]),
+            AllocationSegments::System => aperture.map(|aperture| vec![aperture]),
+            AllocationSegments::LocalOrSystem => Some(local.into_iter().chain(aperture).collect()),
+            AllocationSegments::Ordered(order) => order
+                .kinds()
+                .map(|kind| match kind {
+                    MemoryKind::Memory(number) => self.config.memory_segment(number),
+                    MemoryKind::System => aperture,
+                })
+                .collect(),
+        };
+        segments.ok_or(CreateAllocationError::InvalidParameter)
     }
 
     /// Encodes commands from `multipass_offset` on, as many as fit.
@@ -387,6 +414,11 @@ impl SoftKmd {
         }
         BuildStatus::Success
     }
+}
+
+/// The flag of a segment that the CPU sees.
+fn cpu_visible_flag(cpu_visible: bool) -> SegmentFlags {
+    if cpu_visible { SegmentFlags::CPU_VISIBLE } else { SegmentFlags::empty() }
 }
 
 /// A range of an allocation, as the address space in which the commands run has it.
@@ -471,7 +503,7 @@ impl Kmd for SoftKmd {
     fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
         let data = AllocationPrivateData::from_bytes(private_driver_data)?;
         let segments = self.supported_segments(data.segments)?;
-        let may_be_local = segments.first().is_some_and(|&first| Some(first) == self.config.local_segment());
+        let may_be_local = self.config.memory_segments().any(|(segment, ..)| segments.contains(&segment));
         let page_size = if may_be_local { self.config.page_size } else { PageSize::Kib4 };
         let placement = data.placement;
         let mut preferred_segment = SegmentPreference { directions: placement.directions, ..Default::default() };
@@ -487,10 +519,9 @@ impl Kmd for SoftKmd {
             supported_segment_set: SegmentSet(segments.iter().map(|&segment| SegmentSet::of(segment).0).sum()),
             preferred_segment,
             hinted_bank: placement.hinted_bank,
-            eviction_segment_set: if placement.evict_through_aperture {
-                SegmentSet::of(self.config.aperture_segment())
-            } else {
-                SegmentSet::default()
+            eviction_segment_set: match self.config.aperture_segment() {
+                Some(aperture) if placement.evict_through_aperture => SegmentSet::of(aperture),
+                _ => SegmentSet::default(),
             },
             allocation_priority: if data.allocation_priority == 0 { PRIORITY_NORMAL } else { data.allocation_priority },
             flags,

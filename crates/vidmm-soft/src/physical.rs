@@ -6,7 +6,7 @@ use vidmm::{PAGE_SIZE, PhysicalAddress, SegmentId};
 use vidmm_runtime::Content;
 
 use crate::aperture::Aperture;
-use crate::config::{LOCAL_SEGMENT, SoftAdapterConfig};
+use crate::config::SoftAdapterConfig;
 use crate::memory::SparseMemory;
 use crate::system::SystemMemory;
 
@@ -56,7 +56,8 @@ impl PhysicalRun {
 /// The memories of a GPU.
 #[derive(Debug)]
 pub struct Memories {
-    local: SparseMemory,
+    /// Those of the memory segments, and which each is.
+    local: Vec<(SegmentId, SparseMemory)>,
     aperture: Aperture,
     system: SystemMemory,
 }
@@ -65,7 +66,10 @@ impl Memories {
     /// The memories of the adapter that `config` describes.
     pub fn new(config: &SoftAdapterConfig, system: SystemMemory) -> Self {
         Self {
-            local: SparseMemory::new(config.local_memory_bytes),
+            local: config
+                .memory_segments()
+                .map(|(segment, _, memory)| (segment, SparseMemory::new(memory.bytes)))
+                .collect(),
             aperture: Aperture::new(config.aperture_segment(), config.aperture_bytes),
             system,
         }
@@ -76,9 +80,9 @@ impl Memories {
         PhysicalMemory { local: &mut self.local, aperture: &mut self.aperture, system: self.system.lock() }
     }
 
-    /// Local memory and the aperture lose what they hold; system memory keeps it.
+    /// Memory segments and the aperture lose what they hold; system memory keeps it.
     pub fn lose_power(&mut self) {
-        self.local.spoil();
+        self.local.iter_mut().for_each(|(_, memory)| memory.spoil());
         self.aperture.forget();
     }
 
@@ -93,9 +97,9 @@ impl Memories {
         there
     }
 
-    /// Bytes that the content of local memory costs.
+    /// Bytes that the content of memory segments costs.
     pub fn local_resident_bytes(&self) -> u64 {
-        self.local.resident_bytes()
+        self.local.iter().map(|(_, memory)| memory.resident_bytes()).sum()
     }
 
     /// The digest of the page at `address`, through the aperture if it is there; `None` if there is no such page.
@@ -103,17 +107,16 @@ impl Memories {
         let page = address.offset / PAGE_SIZE;
         let digest = |memory: &SparseMemory, page| memory.contains(page, 1).then(|| memory.page_digest(page));
         match address.segment {
-            segment if segment == self.aperture.segment() => digest(&self.system.lock(), self.aperture.shown(page)?),
+            segment if self.aperture.is(segment) => digest(&self.system.lock(), self.aperture.shown(page)?),
             SegmentId::SYSTEM => digest(&self.system.lock(), page),
-            LOCAL_SEGMENT => digest(&self.local, page),
-            _ => None,
+            segment => self.local.iter().find(|&&(of, _)| of == segment).and_then(|(_, memory)| digest(memory, page)),
         }
     }
 }
 
 /// The memories, system memory locked.
 pub struct PhysicalMemory<'a> {
-    local: &'a mut SparseMemory,
+    local: &'a mut [(SegmentId, SparseMemory)],
     aperture: &'a mut Aperture,
     system: MutexGuard<'a, SparseMemory>,
 }
@@ -124,9 +127,7 @@ impl PhysicalMemory<'_> {
     pub fn segment(&self, segment: SegmentId) -> Option<&SparseMemory> {
         match segment {
             SegmentId::SYSTEM => Some(&self.system),
-            // Without local memory its number is the aperture's.
-            LOCAL_SEGMENT if segment != self.aperture.segment() => Some(self.local),
-            _ => None,
+            _ => self.local.iter().find(|&&(of, _)| of == segment).map(|(_, memory)| memory),
         }
     }
 
@@ -134,8 +135,7 @@ impl PhysicalMemory<'_> {
     pub fn segment_mut(&mut self, segment: SegmentId) -> Option<&mut SparseMemory> {
         match segment {
             SegmentId::SYSTEM => Some(&mut self.system),
-            LOCAL_SEGMENT if segment != self.aperture.segment() => Some(self.local),
-            _ => None,
+            _ => self.local.iter_mut().find(|&&mut (of, _)| of == segment).map(|(_, memory)| memory),
         }
     }
 
@@ -165,7 +165,7 @@ impl PhysicalMemory<'_> {
     #[inline]
     pub fn append_runs(&self, place: Place, pages: u64, runs: &mut Vec<PhysicalRun>) -> Result<(), u64> {
         match place {
-            Place::Segment { segment, page } if segment == self.aperture.segment() => {
+            Place::Segment { segment, page } if self.aperture.is(segment) => {
                 for number in 0..pages {
                     let shown = self.aperture.shown(page + number).filter(|&shown| self.system.contains(shown, 1));
                     let shown = shown.ok_or(number)?;

@@ -2,7 +2,7 @@
 
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PhysicalAddress, SegmentId};
 
-use crate::config::{LOCAL_SEGMENT, SoftAdapterConfig};
+use crate::config::SoftAdapterConfig;
 use crate::physical::{PhysicalMemory, PhysicalRun, Place};
 use crate::system::SYSTEM_MEMORY_BYTES;
 use crate::tlb::{Access, PageFault};
@@ -14,26 +14,30 @@ pub const SYSTEM_MEMORY_ADDRESS: GpuVirtualAddress = GpuVirtualAddress(1 << 63);
 pub const UNPATCHED_ADDRESS: GpuVirtualAddress = GpuVirtualAddress(1 << 62);
 
 /// Where each memory is: a segment at the base address that the driver reports, system memory at [`SYSTEM_MEMORY_ADDRESS`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PhysicalAddressMap {
-    local_bytes: u64,
-    aperture_bytes: u64,
-    aperture_segment: SegmentId,
+    memories: Vec<Memory>,
 }
 
 impl PhysicalAddressMap {
     /// That of the adapter that `config` describes.
     pub fn new(config: &SoftAdapterConfig) -> Self {
-        Self {
-            local_bytes: config.local_memory_bytes,
-            aperture_bytes: config.aperture_bytes,
-            aperture_segment: config.aperture_segment(),
-        }
+        let mut memories: Vec<Memory> = config
+            .memory_segments()
+            .map(|(segment, base, memory)| Memory { segment, base, bytes: memory.bytes })
+            .collect();
+        memories.extend(config.aperture_segment().map(|segment| Memory {
+            segment,
+            base: config.local_memory_bytes,
+            bytes: config.aperture_bytes,
+        }));
+        memories.push(Memory { segment: SegmentId::SYSTEM, base: SYSTEM_MEMORY_ADDRESS.0, bytes: SYSTEM_MEMORY_BYTES });
+        Self { memories }
     }
 
     /// The engines' address of `place`; [`UNPATCHED_ADDRESS`] outside of all memories.
     pub fn address(&self, place: PhysicalAddress) -> GpuVirtualAddress {
-        let memory = [self.aperture(), self.local(), self.system()].into_iter().find(|m| m.segment == place.segment);
+        let memory = self.memories.iter().find(|memory| memory.segment == place.segment);
         let inside = memory.filter(|memory| place.offset < memory.bytes);
         inside.map_or(UNPATCHED_ADDRESS, |memory| GpuVirtualAddress(memory.base + place.offset))
     }
@@ -62,27 +66,16 @@ impl PhysicalAddressMap {
 
     /// The memory at page `page` of address, and how many pages of the same memory begin there.
     pub fn place(&self, page: u64) -> Option<(Place, u64)> {
-        [self.local(), self.aperture(), self.system()].into_iter().find_map(|memory| {
+        self.memories.iter().find_map(|memory| {
             let inside = page.checked_sub(memory.base / PAGE_SIZE)?;
             let left = (memory.bytes / PAGE_SIZE).checked_sub(inside).filter(|&left| left > 0)?;
             Some((Place::Segment { segment: memory.segment, page: inside }, left))
         })
     }
-
-    fn local(&self) -> Memory {
-        Memory { segment: LOCAL_SEGMENT, base: 0, bytes: self.local_bytes }
-    }
-
-    fn aperture(&self) -> Memory {
-        Memory { segment: self.aperture_segment, base: self.local_bytes, bytes: self.aperture_bytes }
-    }
-
-    fn system(&self) -> Memory {
-        Memory { segment: SegmentId::SYSTEM, base: SYSTEM_MEMORY_ADDRESS.0, bytes: SYSTEM_MEMORY_BYTES }
-    }
 }
 
 /// One memory, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Memory {
     segment: SegmentId,
     base: u64,

@@ -1,7 +1,7 @@
 //! The private data by which the two halves of the driver tell each other about an allocation.
 
 use vidmm::contract::{AllocationFlags, AllocationFlags2, CreateAllocationError, Direction, SegmentBankPreference};
-use vidmm_runtime::{AllocationSegments, Placement};
+use vidmm_runtime::{AllocationSegments, Placement, SegmentOrder};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"vmSD");
 const VERSION: u32 = 3;
@@ -92,11 +92,15 @@ impl AllocationPrivateData {
     }
 }
 
+/// What follows is an order of segments.
+const ORDERED: u32 = 1 << 31;
+
 fn segments_code(segments: AllocationSegments) -> u32 {
     match segments {
         AllocationSegments::Local => 0,
         AllocationSegments::System => 1,
         AllocationSegments::LocalOrSystem => 2,
+        AllocationSegments::Ordered(order) => ORDERED | order.code(),
     }
 }
 
@@ -105,6 +109,9 @@ fn segments_of(code: u32) -> Option<AllocationSegments> {
         0 => Some(AllocationSegments::Local),
         1 => Some(AllocationSegments::System),
         2 => Some(AllocationSegments::LocalOrSystem),
+        ordered if ordered & ORDERED != 0 => {
+            SegmentOrder::from_code(ordered & !ORDERED).map(AllocationSegments::Ordered)
+        }
         _ => None,
     }
 }

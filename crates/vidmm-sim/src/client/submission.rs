@@ -76,7 +76,9 @@ impl Client<'_> {
     pub fn group_of(&self, process: usize, buffer: u32) -> MemorySegmentGroup {
         match self.processes[process].desc.segments_of(buffer) {
             AllocationSegments::System => MemorySegmentGroup::NonLocal,
-            AllocationSegments::Local | AllocationSegments::LocalOrSystem => MemorySegmentGroup::Local,
+            AllocationSegments::Local | AllocationSegments::LocalOrSystem | AllocationSegments::Ordered(_) => {
+                MemorySegmentGroup::Local
+            }
         }
     }
 

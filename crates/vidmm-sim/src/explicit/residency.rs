@@ -5,7 +5,7 @@ use vidmm::{
     EvictFlags, MakeResidentError, MakeResidentFlags, OfferFlags, OfferPriority, Reclaimed, Residency,
     UpdateAllocationProperty,
 };
-use vidmm_runtime::AllocationSegments;
+use vidmm_runtime::{AllocationSegments, MemoryKind};
 use vidmm_trace::ByteSize;
 
 use super::session::Session;
@@ -146,12 +146,22 @@ impl Make<Session<'_>> for UpdateProperty {
         let device = session.objects.device_of(None, &self.allocations)?;
         let queue = device.queue.ok_or_else(Undone::no_paging_queue)?;
         let names = &session.narrator.names;
-        let local = names.segments.memory().first().map(|memory| memory.segment);
-        let system = names.segments.aperture();
+        let memory = |number: u8| {
+            let at = usize::from(number).checked_sub(1)?;
+            names.segments.memory().get(at).map(|memory| memory.segment)
+        };
+        let (local, system) = (memory(1), names.segments.aperture());
         let segments = |choice| match choice {
             AllocationSegments::Local => vec![local.or(system)],
             AllocationSegments::System => vec![system],
             AllocationSegments::LocalOrSystem => vec![local, system],
+            AllocationSegments::Ordered(order) => order
+                .kinds()
+                .map(|kind| match kind {
+                    MemoryKind::Memory(number) => memory(number),
+                    MemoryKind::System => system,
+                })
+                .collect(),
         };
         let segments: Option<Vec<_>> = self.segments.map(|choice| segments(choice).into_iter().flatten().collect());
         let update = UpdateAllocationProperty {

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 use vidmm::contract::AddressingModel;
-use vidmm::{NotificationRevision, PAGE_SIZE, PreparationKnobs};
+use vidmm::{NotificationRevision, PAGE_SIZE, PAGE_SIZE_64K, PreparationKnobs};
 use vidmm_trace::{ByteSize, LocalMemory};
 
 use super::amount::{self, optional_commit_limit, optional_local_memory};
@@ -26,6 +26,8 @@ pub(super) const DEFAULT_APERTURE: ByteSize = ByteSize::mib(256);
 
 /// What the size of a paging buffer is a multiple of, in bytes.
 const PAGING_BUFFER_UNIT: u64 = 4 << 10;
+/// An adapter has 14 memory segments at most, local memory included.
+const MORE_MEMORY_MAX: usize = 13;
 
 /// The machine: its memory, how its pages are mapped, and what its driver says.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -37,7 +39,11 @@ pub struct AdapterSettings {
     /// How much local memory there is. None leaves it to [`local_memory_or`](Self::local_memory_or).
     #[serde(deserialize_with = "optional_local_memory", serialize_with = "exactly")]
     pub local_memory: Option<LocalMemory>,
-    /// The pages that local memory is managed in.
+    /// Whether the CPU sees all of local memory.
+    pub local_memory_cpu_visible: bool,
+    /// Further memory segments, which come after the aperture.
+    pub more_memory: Vec<MoreMemory>,
+    /// The pages that memory segments are managed in.
     pub page_size: PageSize,
     /// The index bits of the levels of page tables below the root, from the leaf up. None leaves them to
     /// [`page_table_bits`](Self::page_table_bits).
@@ -59,9 +65,9 @@ pub struct AdapterSettings {
     pub paging_va_mib: PagingVa,
     /// Whether that answer counts even where the documents give the paging process no address space (U-16).
     pub paging_va_without_local_memory: bool,
-    /// The aperture segment. No more than its size may be resident in system memory. None is 256 MiB, or what a workload in
-    /// system memory needs if that is more.
-    #[serde(deserialize_with = "optional_pages", serialize_with = "exactly")]
+    /// The aperture segment; 0 is none (SEG-10). No more than its size may be resident in system memory. None is 256 MiB, or
+    /// what a workload in system memory needs if that is more.
+    #[serde(deserialize_with = "optional_aperture", serialize_with = "exactly")]
     pub aperture: Option<ByteSize>,
     /// The most that may be resident in the aperture and in implicit system memory together: a size, or a share of what the
     /// workload needs. None is the size of the aperture.
@@ -109,6 +115,18 @@ pub struct AdapterSettings {
     pub planted_bug: Option<vidmm::PlantedBug>,
 }
 
+/// A further memory segment.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", expecting = "a table")]
+pub struct MoreMemory {
+    /// Its size; a multiple of 64 KiB.
+    #[serde(deserialize_with = "chunks", serialize_with = "exactly")]
+    pub size: ByteSize,
+    /// Whether the CPU sees all of it.
+    #[serde(default)]
+    pub cpu_visible: bool,
+}
+
 /// Where page tables live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -125,6 +143,8 @@ impl Default for AdapterSettings {
         Self {
             addressing_model: AddressingModel::GpuMmu,
             local_memory: None,
+            local_memory_cpu_visible: false,
+            more_memory: Vec::new(),
             page_size: PageSize::Kib64,
             page_table_bits: None,
             dual_pte: None,
@@ -185,6 +205,20 @@ impl AdapterSettings {
         if behind_io_mmu && self.local_memory.is_some_and(|local_memory| local_memory != amount::NONE) {
             return Err("engines that find memory through an IOMMU reach system memory only; leave `local-memory` out");
         }
+        if !self.has_local_memory() && !self.more_memory.is_empty() {
+            return Err("there is no local memory, which is the first memory segment; leave `more-memory` out");
+        }
+        if self.more_memory.len() > MORE_MEMORY_MAX {
+            return Err("an adapter has 14 memory segments at most; give `more-memory` 13 at most");
+        }
+        if !self.has_local_memory() && self.aperture == Some(ByteSize(0)) {
+            return Err("there is neither local memory nor an aperture; leave `aperture` out");
+        }
+        if self.wddm == Wddm::V1_3 && !self.is_physical() {
+            return Err(
+                "GPU virtual addresses begin with WDDM 2.0; write `wddm = \"2.0\"`, or `addressing-model = \"physical\"`",
+            );
+        }
         if !self.has_local_memory() && self.page_tables == Some(PageTables::Local) {
             return Err("there is no local memory for `page-tables = \"local\"`; leave `page-tables` out");
         }
@@ -234,17 +268,30 @@ fn paging_buffer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize,
 
 /// Reads a size that is made of whole pages.
 fn pages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
-    let size = ByteSize::deserialize(deserializer)?;
+    of_pages(ByteSize::deserialize(deserializer)?)
+}
+
+fn of_pages<E: serde::de::Error>(size: ByteSize) -> Result<ByteSize, E> {
     if (PAGE_SIZE..=MAX_LOCAL_MEMORY).contains(&size.bytes()) && size.bytes().is_multiple_of(PAGE_SIZE) {
         return Ok(size);
     }
     let most = ByteSize(MAX_LOCAL_MEMORY);
-    Err(D::Error::custom(format!("{size} is not made of pages; give a multiple of 4 KiB from 4 KiB to {most}")))
+    Err(E::custom(format!("{size} is not made of pages; give a multiple of 4 KiB from 4 KiB to {most}")))
 }
 
-/// Reads a size that is made of whole pages, and may be left out.
-fn optional_pages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ByteSize>, D::Error> {
-    pages(deserializer).map(Some)
+/// Reads the size of the aperture: whole pages, or 0.
+fn optional_aperture<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ByteSize>, D::Error> {
+    let size = ByteSize::deserialize(deserializer)?;
+    if size == ByteSize(0) { Ok(Some(size)) } else { of_pages(size).map(Some) }
+}
+
+/// Reads the size of a memory segment, whose pages may be of 64 KiB.
+fn chunks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
+    let size = of_pages(ByteSize::deserialize(deserializer)?)?;
+    if size.bytes().is_multiple_of(PAGE_SIZE_64K) {
+        return Ok(size);
+    }
+    Err(D::Error::custom(format!("{size} is not made of pages of 64 KiB; give a multiple of them")))
 }
 
 /// Reads how many slots there are: their numbers have 24 bits.

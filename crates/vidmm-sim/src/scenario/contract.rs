@@ -26,6 +26,9 @@ pub(super) enum NotificationRevisionName {
 /// The interface version that a driver was written for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 pub enum Wddm {
+    /// Windows 8.1, on adapters without GPU virtual addresses.
+    #[serde(rename = "1.3")]
+    V1_3,
     /// Windows 10: GPU virtual addresses and residency lists.
     #[serde(rename = "2.0")]
     V2_0,
@@ -39,6 +42,7 @@ impl Wddm {
     /// The version as drivers declare it.
     pub fn version(self) -> WddmVersion {
         match self {
+            Self::V1_3 => WddmVersion::WDDM1_3,
             Self::V2_0 => WddmVersion::WDDM2_0,
             Self::V3_2 => WddmVersion::WDDM3_2,
         }

@@ -11,6 +11,11 @@ impl Dice {
         Self(SplitMix64::stream(seed, 0))
     }
 
+    /// Draws what worlds of the seed had not before, so that all else of them stays as it was.
+    pub fn aside(seed: u64) -> Self {
+        Self(SplitMix64::stream(seed, 1))
+    }
+
     /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
         self.0.below(bound as u64) as usize

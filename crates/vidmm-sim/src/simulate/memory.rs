@@ -1,7 +1,7 @@
 //! What programs do with memory: allocations, lists, offers, what the CPU sees.
 
 use vidmm::contract::AddressingModel;
-use vidmm_runtime::AllocationSegments;
+use vidmm_runtime::{AllocationSegments, MemoryKind, SegmentOrder};
 use vidmm_trace::ByteSize;
 
 use super::cast::{Allocation, View};
@@ -31,10 +31,19 @@ impl Player<'_, '_> {
 
     /// Where an allocation of this machine may be.
     fn draw_segments(&mut self) -> AllocationSegments {
-        match self.world.scenario.local_memory_bytes {
-            0 => AllocationSegments::System,
-            _ => self.dice.weighted(&SEGMENTS),
+        let scenario = &self.world.scenario;
+        if scenario.local_memory_bytes == 0 {
+            return AllocationSegments::System;
         }
+        let more = scenario.adapter.more_memory.len() as u8;
+        let has_aperture = scenario.aperture_bytes > 0;
+        if more > 0 && self.dice.chance(60) {
+            let memory = (1..=more + 1).map(MemoryKind::Memory);
+            let kinds = Vec::from_iter(memory.chain(has_aperture.then_some(MemoryKind::System)));
+            let drawn = self.dice.some(&kinds, 3);
+            return SegmentOrder::new(drawn).map_or(AllocationSegments::Local, AllocationSegments::Ordered);
+        }
+        if has_aperture { self.dice.weighted(&SEGMENTS) } else { AllocationSegments::Local }
     }
 
     /// Creates an allocation, unless there are enough, and maps it.

@@ -9,7 +9,7 @@ use super::dice::Dice;
 use super::profile::Profile;
 use crate::scenario::{
     AdapterSettings, CostSettings, Duration, EngineName, ExplicitScenario, Fault, FaultKind, JudgedBy, LinkedAdapter,
-    PageSize, PageTables, PagingVa, Wddm, When,
+    MoreMemory, PageSize, PageTables, PagingVa, Wddm, When,
 };
 
 /// What a seed draws before the first step.
@@ -68,7 +68,7 @@ impl World {
                 (3, AddressingModel::Physical),
             ]),
         };
-        let adapter = adapter(addressing_model, dice);
+        let mut adapter = adapter(addressing_model, dice);
         let has_local_memory = adapter.has_local_memory();
         let local_memory = match adapter.page_size {
             _ if is_speed => 16 << 20,
@@ -78,6 +78,17 @@ impl World {
         let aperture = dice.log_within(16, 512) << 14;
         let aperture = if has_local_memory { aperture } else { aperture.max(1 << 20) };
         let aperture_commit_limit_bytes = dice.chance(25).then(|| (aperture / 2).max(1 << 16) & !0xFFFF);
+        let mut aside = Dice::aside(seed);
+        if !is_speed && has_local_memory && aside.chance(20) {
+            adapter.more_memory = more_memory(local_memory, &mut aside);
+            adapter.local_memory_cpu_visible = aside.chance(30);
+        }
+        let has_no_aperture = !is_speed && has_local_memory && adapter.is_physical() && aside.chance(15);
+        if has_no_aperture {
+            adapter.wddm = Wddm::V1_3;
+        }
+        let aperture = if has_no_aperture { 0 } else { aperture };
+        let aperture_commit_limit_bytes = aperture_commit_limit_bytes.filter(|_| !has_no_aperture);
         let is_calm = profile != Profile::Any || dice.chance(50);
         let faults = if is_calm { Vec::new() } else { faults(dice) };
         let (max_processes, max_allocations) = match profile {
@@ -159,6 +170,16 @@ fn adapter(addressing_model: AddressingModel, dice: &mut Dice) -> AdapterSetting
         },
         ..default
     }
+}
+
+/// One or two further memory segments, some smaller than local memory.
+fn more_memory(local_memory: u64, dice: &mut Dice) -> Vec<MoreMemory> {
+    let one = |dice: &mut Dice| MoreMemory {
+        size: ByteSize(dice.log_within(1, (local_memory >> 16).max(2)) << 16),
+        cpu_visible: dice.chance(50),
+    };
+    let count = 1 + dice.below(2);
+    (0..count).map(|_| one(dice)).collect()
 }
 
 fn preparation(dice: &mut Dice) -> PreparationKnobs {

@@ -75,7 +75,8 @@ impl SoftKmd {
 
     /// Which way a copy goes: through the aperture is to or from system memory.
     fn direction(&self, source: PhysicalAddress, destination: PhysicalAddress) -> MemoryTransferDirection {
-        let is_local = |address: PhysicalAddress| Some(address.segment) == self.config.local_segment();
+        let is_local =
+            |address: PhysicalAddress| self.config.memory_segments().any(|(segment, ..)| segment == address.segment);
         match (is_local(source), is_local(destination)) {
             (true, true) => MemoryTransferDirection::LocalToLocal,
             (false, true) => MemoryTransferDirection::SystemToLocal,

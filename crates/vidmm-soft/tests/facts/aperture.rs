@@ -20,7 +20,7 @@ fn config() -> SoftAdapterConfig {
 }
 
 fn in_aperture(rig: &Rig, page: u64) -> PhysicalAddress {
-    PhysicalAddress { segment: rig.config.aperture_segment(), offset: page * PAGE }
+    PhysicalAddress { segment: rig.config.aperture_segment().unwrap(), offset: page * PAGE }
 }
 
 /// Ramp pages in the allocation and in the dummy page; the aperture shows the allocation, and VA maps the aperture.
@@ -64,7 +64,7 @@ fn kernels_read_and_write_system_memory_through_it() {
 
 #[test]
 fn without_local_memory_it_is_the_first_segment() {
-    assert_eq!(SoftAdapterConfig::without_local_memory().aperture_segment(), LOCAL_SEGMENT);
+    assert_eq!(SoftAdapterConfig::without_local_memory().aperture_segment(), Some(LOCAL_SEGMENT));
     let (mut rig, process) = rig_with(SoftAdapterConfig::without_local_memory());
     assert_eq!(rig.digest(process, VA), Some(system_digests(&rig, ALLOCATION, 1)[0]));
     assert_eq!(rig.gpu.page_digest(local(0)), None, "page 0 of the aperture shows nothing");

@@ -171,7 +171,7 @@ fn entries_that_point_outside_of_memory_fault() {
     let mut rig = Rig::new(small(SoftAdapterConfig::default()));
     let process = rig.process();
     rig.map_now(process, 0, Pte::valid(local(256 << 20)), 1, PageSize::Kib64);
-    let in_aperture = vidmm::PhysicalAddress { segment: rig.config.aperture_segment(), offset: 0 };
+    let in_aperture = vidmm::PhysicalAddress { segment: rig.config.aperture_segment().unwrap(), offset: 0 };
     rig.map_now(process, 1 << 16, Pte::valid(in_aperture), 1, PageSize::Kib64);
     for address in [0, 1 << 16] {
         let events = rig.run(process, kernel(1, 0, &[range(address, 1)], &[]));

@@ -16,6 +16,7 @@ use super::verb::{Verb, only_names};
 use crate::exact::exact;
 use crate::scenario::keys::{exactly, is_default};
 use crate::scenario::limits::MAX_LOCAL_MEMORY;
+use crate::scenario::memory::name_of;
 use crate::scenario::memory::{Notification, optional_segments, write_segments};
 use crate::scenario::number::within;
 
@@ -198,7 +199,7 @@ impl Verb for CreateAllocation {
         let marked = |is_so: bool, words: &str| is_so.then(|| words.to_owned());
         let banks: Vec<String> = self.banks.iter().map(u8::to_string).collect();
         let marks = [
-            self.segments.map(|segments| places(segments).to_owned()),
+            self.segments.map(|segments| places(segments)),
             marked(self.accessed_physically, "accessed physically"),
             marked(self.compression, "compressed"),
             marked(self.shared, "shared"),
@@ -248,11 +249,12 @@ impl From<DirectionName> for Direction {
 }
 
 /// Where an allocation may be, in words.
-pub(super) fn places(segments: AllocationSegments) -> &'static str {
+pub(super) fn places(segments: AllocationSegments) -> String {
     match segments {
-        AllocationSegments::Local => "local memory",
-        AllocationSegments::System => "system memory",
-        AllocationSegments::LocalOrSystem => "local or system memory",
+        AllocationSegments::Local => "local memory".to_owned(),
+        AllocationSegments::System => "system memory".to_owned(),
+        AllocationSegments::LocalOrSystem => "local or system memory".to_owned(),
+        AllocationSegments::Ordered(order) => order.kinds().map(name_of).collect::<Vec<_>>().join(" or "),
     }
 }
 

@@ -340,7 +340,7 @@ impl Rig {
     pub fn map_aperture(&mut self, first: u64, pages: u64, offset: u64) -> Vec<u8> {
         let operation = PagingOperation::MapApertureSegment(MapApertureSegment {
             allocation: KmdAllocationHandle(1),
-            segment_id: self.config.aperture_segment(),
+            segment_id: self.config.aperture_segment().unwrap(),
             offset_in_pages: first,
             number_of_pages: pages,
             mdl: system(offset),
@@ -353,7 +353,7 @@ impl Rig {
     pub fn unmap_aperture(&mut self, first: u64, pages: u64, dummy_page: u64) -> Vec<u8> {
         let operation = PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
             allocation: KmdAllocationHandle(1),
-            segment_id: self.config.aperture_segment(),
+            segment_id: self.config.aperture_segment().unwrap(),
             offset_in_pages: first,
             number_of_pages: pages,
             dummy_page: system(dummy_page),
