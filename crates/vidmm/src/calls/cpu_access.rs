@@ -1,5 +1,7 @@
 //! Lock2 and Unlock2: what the CPU sees of an allocation (5.9).
 
+use alloc::vec::Vec;
+
 use crate::{
     contract::{CpuVirtualAddress, Host},
     event::{
@@ -13,6 +15,7 @@ use crate::{
     residency::{lock::Lock, views},
     schedule::Schedule,
     state::State,
+    units::{Extent, SegmentId},
 };
 
 /// How often an allocation can be locked at one time.
@@ -54,27 +57,22 @@ impl VidMm {
         if books.state.contains(AllocationState::NOT_COMMITTED) {
             return Err(LockError::NotCommitted);
         }
-        let address = match self.state.residency.locks.get_mut(&index) {
+        let (address, shown) = match self.state.residency.locks.get_mut(&index) {
             Some(lock) if lock.count >= LOCKS_MAX => return Err(LockError::TooManyReferences { locks: lock.count }),
             // A plan moves it, and until that has retired the CPU sees nothing of it.
             Some(lock) if !self.plans.stream.is_retired(lock.moved_by) => return Err(LockError::AllocationBusy),
             Some(lock) => {
                 lock.count += 1;
-                lock.address
+                // A plan that is to move it may be decided.
+                (lock.address, lock.shown.clone())
             }
             None => {
                 make_visible(&mut self.state, &self.plans, &mut self.schedule, index)?;
                 map_view(&mut self.state, host, index)?
             }
         };
-        let (segment, extents) = views::view_of(&self.state.adapter, &self.state.objects, index);
-        self.state.moment.record(|| Event::Locked {
-            device,
-            allocation,
-            address,
-            segment,
-            extents: extents.iter().collect(),
-        });
+        let (segment, extents) = shown;
+        self.state.moment.record(|| Event::Locked { device, allocation, address, segment, extents });
         Ok(address)
     }
 
@@ -138,15 +136,20 @@ fn is_copy_still(objects: &Objects, index: AllocationIx) -> bool {
     allocation.state.contains(AllocationState::KEEPS_COPY) && matches!(allocation.place, Some(Place::Memory(..)))
 }
 
-fn map_view(state: &mut State, host: &mut dyn Host, index: AllocationIx) -> Result<CpuVirtualAddress, LockError> {
+fn map_view(
+    state: &mut State,
+    host: &mut dyn Host,
+    index: AllocationIx,
+) -> Result<(CpuVirtualAddress, (SegmentId, Vec<Extent>)), LockError> {
     let (segment, extents) = views::view_of(&state.adapter, &state.objects, index);
-    let extents: alloc::vec::Vec<_> = extents.iter().collect();
+    let extents: Vec<Extent> = extents.iter().collect();
     let address = host.map_cpu_virtual_address(segment, &extents)?;
-    state.residency.locks.insert(index, Lock { count: 1, address, moved_by: 0 });
+    let shown = (segment, extents);
+    state.residency.locks.insert(index, Lock { count: 1, address, shown: shown.clone(), moved_by: 0 });
     let allocation_state = &mut state.objects[index].state;
     *allocation_state -= AllocationState::LOCK_PENDING;
     *allocation_state |= AllocationState::LOCKED;
     // The CPU may write from now on.
     *allocation_state |= if segment.is_system() { AllocationState::BACKED } else { AllocationState::DIRTY };
-    Ok(address)
+    Ok((address, shown))
 }

@@ -63,7 +63,9 @@ pub(crate) fn rotate(
     segment: SegmentId,
     extents: Vec<Extent>,
 ) {
-    let address = state.residency.locks[&index].address;
+    let lock = state.residency.locks.get_mut(&index).expect("only what is locked is shown elsewhere");
+    lock.shown = (segment, extents.clone());
+    let address = lock.address;
     host.rotate_cpu_virtual_address(address, segment, &extents);
     let allocation = state.objects.allocation_id(index);
     state.moment.record(|| Event::Rotated { plan, allocation, address, segment, extents });

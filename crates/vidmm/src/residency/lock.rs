@@ -1,14 +1,22 @@
 //! What the CPU sees of an allocation while it is locked (5.9).
 
-use crate::{contract::CpuVirtualAddress, id::PlanNo};
+use alloc::vec::Vec;
+
+use crate::{
+    contract::CpuVirtualAddress,
+    id::PlanNo,
+    units::{Extent, SegmentId},
+};
 
 /// A locked allocation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Lock {
     /// How often it is locked; never 0.
     pub count: u32,
     /// Where the CPU sees it.
     pub address: CpuVirtualAddress,
+    /// What the CPU sees there, of which segment.
+    pub shown: (SegmentId, Vec<Extent>),
     /// The last plan in the stream that moves it: until that has retired, nothing is seen.
     pub moved_by: PlanNo,
 }

@@ -214,3 +214,23 @@ fn reclaimed_allocations_can_be_locked_at_once() {
     world.unlock(a).unwrap();
     world.tear_down();
 }
+
+/// RES-86: a lock of what is locked already shows what the CPU sees there, also while a plan waits that is to move it.
+#[test]
+fn another_lock_shows_what_the_first_one_does_until_the_allocation_moves() {
+    let (mut world, client, a, _) = visible();
+    world.evict(client, &[a], SOON).unwrap();
+    world.run_all();
+    let address = world.lock(client, a).unwrap();
+    let (other, _) = world.resident(client, 8);
+    world.submit(client, &[]);
+    world.evict(client, &[other], SOON).unwrap();
+    // Room for it is there when the work has ended, which may use the other.
+    world.make_resident(client, &[a]).map(drop).unwrap();
+    world.poll();
+    assert_eq!(world.lock(client, a), Ok(address));
+    let store = world.machine.known[&world.handle(a)].backing_store;
+    assert_eq!(world.host.seen(address, 0), Some(store));
+    world.run_all();
+    world.tear_down();
+}

@@ -31,9 +31,13 @@ impl Audit {
     fn locked(&mut self, id: AllocationId, address: CpuVirtualAddress, shown: Shown) {
         self.check_not_offered(id, "locked");
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
-        let right = self.places.shown_to_cpu(allocation, allocation.decided.as_ref());
-        // What is locked already is seen until a plan that moves it enters the stream.
-        let is_seen = allocation.cpu_view.as_ref().is_some_and(|view| view.hidden_by.is_none());
+        // What is locked already is seen where it was until a plan that moves it enters the stream.
+        let view = allocation.cpu_view.as_ref().filter(|view| view.hidden_by.is_none());
+        let is_seen = view.is_some();
+        let right = match view {
+            Some(view) => (view.segment, view.extents.clone()),
+            None => self.places.shown_to_cpu(allocation, allocation.decided.as_ref()),
+        };
         let settled = is_seen || allocation.seen_in_backing_store || self.plans.is_retired(allocation.last_plan);
         self.findings.check(settled && shown == right, Invariant::Res86, || {
             format!("the CPU sees {id} at {shown:?}, but it is at {right:?}; settled there: {settled}")
