@@ -53,14 +53,14 @@ impl Segments {
         memory.map_or(Some(self.system_group), |memory| memory.group)
     }
 
-    /// A segment, as people call it.
+    /// A segment, as scenarios call it: local memory is the first memory segment, `memory-2` the second.
     pub fn name(&self, segment: SegmentId) -> Cow<'static, str> {
         if self.aperture() == Some(segment) {
             return "the aperture".into();
         }
         match self.memory.iter().position(|memory| memory.segment == segment) {
             Some(0) => "local memory".into(),
-            Some(_) => format!("memory segment {}", segment.0).into(),
+            Some(at) => format!("memory-{}", at + 1).into(),
             None => "system memory".into(),
         }
     }

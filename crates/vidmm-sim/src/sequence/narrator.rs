@@ -160,7 +160,7 @@ impl Narrator {
                 };
                 let named = memory.iter().enumerate().map(|(at, memory)| match at {
                     0 => format!("local memory {}", exact(memory.size)),
-                    _ => format!("memory segment {} {}", memory.segment.0, exact(memory.size)),
+                    _ => format!("memory-{} {}", at + 1, exact(memory.size)),
                 });
                 let memory = match memory.is_empty() {
                     true => "no local memory".to_owned(),

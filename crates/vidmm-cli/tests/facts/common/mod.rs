@@ -135,6 +135,11 @@ pub fn splitting_scenarios() -> Vec<String> {
     scenarios_in("scenarios/splitting")
 }
 
+/// The scenarios about adapters of every shape.
+pub fn segment_scenarios() -> Vec<String> {
+    scenarios_in("scenarios/segments")
+}
+
 /// The scenarios of a folder, by their paths.
 fn scenarios_in(folder: &str) -> Vec<String> {
     let files = fs::read_dir(workspace().join(folder)).expect("there are scenarios");
