@@ -40,6 +40,14 @@ pub enum BrokenRule {
         /// Its page size in bytes.
         page_size: u64,
     },
+    /// A segment larger than this version manages.
+    #[error("vidmm: segment {segment} has {size} bytes; this version manages up to 1 EiB")]
+    SegmentTooLarge {
+        /// The segment.
+        segment: u8,
+        /// Its size in bytes.
+        size: u64,
+    },
     /// A segment that ends beyond 64 bits.
     #[error("SEG-05: segment {0} ends beyond the 64-bit physical address space")]
     SegmentOverflow(u8),

@@ -16,6 +16,8 @@ use crate::{
 
 const SEGMENTS_MAX: usize = 32;
 const ENGINES_MAX: usize = 64;
+/// The number of a page in a segment has 48 bits in our books.
+const SEGMENT_SIZE_MAX: u64 = PAGE_SIZE << 48;
 /// A slot id has 24 bits (7.1, U-44).
 const SLOTS_MAX: u32 = 1 << 24;
 /// A bank id has 7 bits (SEG-43).
@@ -178,6 +180,9 @@ fn check_segments(
         let page_size = page_size_of(segment).bytes();
         if segment.size == 0 || !segment.size.is_multiple_of(page_size) {
             broken.push(BrokenRule::SegmentSize { segment: id, size: segment.size, page_size });
+        }
+        if segment.size > SEGMENT_SIZE_MAX {
+            broken.push(BrokenRule::SegmentTooLarge { segment: id, size: segment.size });
         }
         if segment.base_address.checked_add(segment.size).is_none() {
             broken.push(BrokenRule::SegmentOverflow(id));

@@ -29,12 +29,12 @@ impl VidMm {
         for account in self.state.adapter.accounts_in(group) {
             let shares = &self.state.shares.by_account[account];
             let share = shares.get(index);
-            info.budget += shares.published_budget(index);
+            info.budget = info.budget.saturating_add(shares.published_budget(index));
             info.current_usage += self.state.objects[index].standing.usage[account]
                 - offered_usage(&self.state.objects, &self.state.residency, index, account);
             info.current_reservation += share.reservation;
-            info.available_for_reservation +=
-                available_for_reservation(&self.state.memory, &self.state.shares, index, account);
+            let available = available_for_reservation(&self.state.memory, &self.state.shares, index, account);
+            info.available_for_reservation = info.available_for_reservation.saturating_add(available);
             info.requested += share.demand;
         }
         Ok(info)
@@ -57,7 +57,7 @@ impl VidMm {
         let available = |account| available_for_reservation(&self.state.memory, &self.state.shares, index, account);
         let parts = self.state.adapter.accounts_in(group).map(|account| (account, available(account)));
         let parts = Vec::from_iter(parts);
-        let available_for_reservation = parts.iter().map(|&(_, available)| available).sum();
+        let available_for_reservation = parts.iter().map(|&(_, available)| available).fold(0, u64::saturating_add);
         if reservation > available_for_reservation {
             return Err(ReservationError::TooMuch { available_for_reservation });
         }

@@ -127,7 +127,8 @@ fn publish_budget(state: &mut State, process: ProcessIx, account: Account) -> bo
         return false;
     }
     let shares = |&account: &Account| &state.shares.by_account[account];
-    let mut budget = in_group.iter().map(|account| shares(account).published_budget(process)).sum();
+    let mut budget =
+        in_group.iter().map(|account| shares(account).published_budget(process)).fold(0, u64::saturating_add);
     if state.adapter.has_bug(PlantedBug::TellWrongBudget) {
         budget /= 2;
     }

@@ -55,7 +55,7 @@ impl Shares {
             let over = || account_shares.get(process).demand.saturating_sub(account_shares.budget(process));
             if account_shares.is_pressed() { over() } else { 0 }
         };
-        self.accounts().iter().map(over).sum()
+        self.accounts().iter().map(over).fold(0, u64::saturating_add)
     }
 
     /// Whether the process is above a budget that is imposed.

@@ -79,6 +79,20 @@ fn segments_lie_apart_and_inside_the_address_space() {
     assert_eq!(broken(|info| info.segments[1].base_address = 4096), [BrokenRule::SegmentOverlap(1, 2)]);
 }
 
+/// A segment of 1 EiB is managed, a larger one is not.
+#[test]
+fn a_segment_beyond_all_reason_is_refused() {
+    let resize = |size: u64| {
+        move |info: &mut AdapterInfo| {
+            info.segments.truncate(1);
+            (info.segments[0].size, info.segments[0].commit_limit) = (size, size);
+        }
+    };
+    assert_eq!(broken(resize(1 << 60)), []);
+    let size = (1 << 60) + PAGE_SIZE;
+    assert_eq!(broken(resize(size)), [BrokenRule::SegmentTooLarge { segment: 1, size }]);
+}
+
 /// SEG-30.
 #[test]
 fn a_memory_segment_can_be_committed_whole() {

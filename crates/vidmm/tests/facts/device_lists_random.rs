@@ -74,7 +74,7 @@ impl Play {
         let config = Config {
             pages: 12 + random.below(8),
             aperture_pages: 16 * (2 + random.below(4)),
-            more_pages: if seed % 3 == 0 { vec![8 + seed % 7] } else { Vec::new() },
+            more_pages: if seed.is_multiple_of(3) { vec![8 + seed % 7] } else { Vec::new() },
             preemption_aware: random.one_in(2),
             // The GPU takes its time.
             tdr: TdrOptions { quantum: u64::MAX, ..TdrOptions::default() },

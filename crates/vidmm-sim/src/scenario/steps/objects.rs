@@ -199,7 +199,7 @@ impl Verb for CreateAllocation {
         let marked = |is_so: bool, words: &str| is_so.then(|| words.to_owned());
         let banks: Vec<String> = self.banks.iter().map(u8::to_string).collect();
         let marks = [
-            self.segments.map(|segments| places(segments)),
+            self.segments.map(places),
             marked(self.accessed_physically, "accessed physically"),
             marked(self.compression, "compressed"),
             marked(self.shared, "shared"),
