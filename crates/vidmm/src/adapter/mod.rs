@@ -1,4 +1,4 @@
-//! What the core knows of its adapter: adapter start checks what the driver reports.
+//! The adapter, as the core knows it: adapter start checks the driver's report.
 
 pub(crate) mod patching;
 
@@ -34,7 +34,7 @@ pub enum NotificationRevision {
     August2024,
 }
 
-/// What the core knows of the adapter. Fixed while it runs (SEG-05).
+/// The adapter, as the core knows it. Fixed while it runs (SEG-05).
 #[derive(Clone, Debug)]
 pub(crate) struct Adapter {
     pub version: WddmVersion,
@@ -110,7 +110,7 @@ const GLOBAL_SLICES: u64 = 256;
 const NULL_GUARD: u64 = 2 << 20;
 
 impl Adapter {
-    /// What residency is counted in.
+    /// The accounts that residency is counted in.
     pub fn accounts(&self) -> Accounts {
         Accounts::new(self.memory.len())
     }
@@ -240,7 +240,7 @@ impl Adapter {
         }
     }
 
-    /// Whose addresses the IOMMU translates for a process; none if the GPU has page tables.
+    /// The domain in which the IOMMU translates a process's addresses; none if the GPU has page tables.
     pub fn io_mmu_domain(&self, process: KmdProcessHandle) -> Option<IoMmuDomain> {
         match self.model {
             AddressingModel::GpuMmu | AddressingModel::Physical => None,

@@ -1,4 +1,4 @@
-//! What an adapter without GPU virtual addresses adds to the books (section 7).
+//! The books that an adapter without GPU virtual addresses adds (section 7).
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use crate::{
     units::{Extent, PAGE_SIZE},
 };
 
-/// What a driver author can force, to see rare paths of a driver every time (SPL-13).
+/// The choices that a driver author can force, to see rare paths of a driver every time (SPL-13).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case", deny_unknown_fields, default))]
@@ -27,7 +27,7 @@ pub struct PreparationKnobs {
     pub accept_max_slot_id: bool,
 }
 
-/// What the manager knows of an adapter without GPU virtual addresses, beyond the rest.
+/// The manager's books of DMA buffers on an adapter without GPU virtual addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Patching {
     pub knobs: PreparationKnobs,
@@ -39,7 +39,7 @@ pub(crate) struct Patching {
     pub turns: u64,
 }
 
-/// What is known of an allocation.
+/// The books of an allocation on such an adapter.
 #[derive(Debug, Default)]
 pub(crate) struct Patched {
     /// Where in a segment it had better be.

@@ -1,4 +1,4 @@
-//! What the driver reports, checked (U-1).
+//! The driver's report, checked (U-1).
 
 use super::{Adapter, ApertureSegment, BrokenRule, Level, MemorySegment, NotificationRevision};
 use alloc::vec::Vec;

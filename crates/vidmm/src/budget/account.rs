@@ -1,9 +1,9 @@
-//! Accounts: what residency is counted in. Each memory segment is one, and system memory that the GPU reaches is one.
+//! Accounts, in which residency is counted. Each memory segment is one, and system memory that the GPU reaches is one.
 
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
-/// What an allocation takes bytes of while it is resident.
+/// The memory that an allocation takes bytes of while it is resident.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Account(u8);
 
@@ -165,7 +165,7 @@ impl IntoIterator for Choices {
     }
 }
 
-/// What is left of [`Choices`].
+/// The rest of [`Choices`].
 #[derive(Clone)]
 pub(crate) struct ChoicesIter(u64);
 

@@ -6,7 +6,7 @@
 
 use super::ranking::{Parted, Rank};
 
-/// What all processes together are filled up to.
+/// The level that all processes together are filled up to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Level {
     /// Bytes that are poured: what the reservations in use leave of the capacity.

@@ -13,7 +13,7 @@ pub(crate) mod account;
 mod ranking;
 pub(crate) mod shares;
 
-/// What a budget is for (RES-50).
+/// The memory that a budget is for (RES-50).
 ///
 /// On an adapter without a memory segment only `Local` is used: it is the system memory that the GPU reaches (U-3).
 #[doc(alias = "DXGK_MEMORY_SEGMENT_GROUP")]
@@ -57,7 +57,7 @@ pub enum Visibility {
 }
 
 impl PriorityBand {
-    /// What the band multiplies a process's weight with (U-32).
+    /// The factor of the band in a process's weight (U-32).
     const fn weight(self) -> u32 {
         match self {
             PriorityBand::Dwm | PriorityBand::Focus => 4,
@@ -67,7 +67,7 @@ impl PriorityBand {
 }
 
 impl Visibility {
-    /// What visibility multiplies a process's weight with (U-32).
+    /// The factor of visibility in a process's weight (U-32).
     const fn weight(self) -> u32 {
         match self {
             Visibility::Visible => 4,
@@ -77,7 +77,7 @@ impl Visibility {
     }
 }
 
-/// What a process means to the user, and what it wants to be told.
+/// The meaning of a process to the user, and its wishes to be told.
 #[derive(Debug)]
 pub(crate) struct Standing {
     pub band: PriorityBand,
@@ -114,16 +114,16 @@ impl Standing {
     }
 }
 
-/// What a process may use of a group, and what it uses; in bytes (RES-51).
+/// The bytes that a process may use of a group, and those that it uses (RES-51).
 #[doc(alias = "D3DKMT_QUERYVIDEOMEMORYINFO")]
 #[doc(alias = "DXGI_QUERY_VIDEO_MEMORY_INFO")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct VideoMemoryInfo {
-    /// What it may keep resident. Imposed only while the lists of all processes do not fit together (RES-53).
+    /// Bytes that it may keep resident. Imposed only while the lists of all processes do not fit together (RES-53).
     pub budget: u64,
     /// Bytes of its allocations that are resident in the group (U-33). What it has offered does not count (U-37).
     pub current_usage: u64,
-    /// What it has reserved.
+    /// Bytes that it has reserved.
     pub current_reservation: u64,
     /// The most that it can reserve (U-31).
     pub available_for_reservation: u64,

@@ -14,7 +14,7 @@ use crate::id::ProcessIx;
 
 const NONE: ProcessIx = ProcessIx::new(u32::MAX);
 
-/// What a process asks for beyond its reservation, and its weight.
+/// The demand of a process beyond its reservation, and its weight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Rank {
     /// Bytes.

@@ -39,7 +39,7 @@ use crate::id::ProcessIx;
 /// A published budget stands while the present one is within this part of it: 1/20 is 5 %.
 const HYSTERESIS: u128 = 20;
 
-/// What a process brings to the sharing of an account.
+/// The part that a process has in the sharing of an account.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ProcessShare {
     /// From 1 to 16.
@@ -51,7 +51,7 @@ pub(crate) struct ProcessShare {
 }
 
 impl ProcessShare {
-    /// What of the demand the reservation covers.
+    /// The part of the demand that the reservation covers.
     fn covered(self) -> u64 {
         self.demand.min(self.reservation)
     }
@@ -154,7 +154,7 @@ impl AccountShares {
         self.change(process, |share| share.demand = demand);
     }
 
-    /// What a process brings.
+    /// The part of a process.
     pub fn get(&self, process: ProcessIx) -> ProcessShare {
         self.member(process).share
     }
@@ -174,7 +174,7 @@ impl AccountShares {
         self.demanded > self.capacity.into()
     }
 
-    /// What the process could have at most now, in bytes.
+    /// The most that the process could have now, in bytes.
     pub fn budget(&self, process: ProcessIx) -> u64 {
         let share = self.get(process);
         let left = self.left_by_others(share);
@@ -206,7 +206,7 @@ impl AccountShares {
         pressed.filter(move |&process| level.is_some() || self.get(process).demand > self.budget(process))
     }
 
-    /// What the process was told, unless its budget has moved away from that by more than 5 %, or its weight or reservation
+    /// The budget that the process was told, unless its budget has moved away from that by more than 5 %, or its weight or reservation
     /// has changed; then its budget.
     pub fn published_budget(&self, process: ProcessIx) -> u64 {
         self.stands(process).unwrap_or_else(|| self.budget(process))
@@ -243,7 +243,7 @@ impl AccountShares {
         })
     }
 
-    /// What of the capacity the reservations that others use leave.
+    /// The part of the capacity that the reservations in use of others leave.
     fn left_by_others(&self, share: ProcessShare) -> u64 {
         let others = self.covered - u128::from(share.covered());
         u128::from(self.capacity).saturating_sub(others) as u64

@@ -29,7 +29,7 @@ use crate::{
 #[doc(alias = "D3DKMT_CREATEDEVICE")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CreateDeviceDesc {
-    /// Whose it is.
+    /// The process that it belongs to.
     pub process: ProcessId,
     /// Which lists drive its residency; none is the adapter's usual kind.
     pub residency: Option<DeviceResidency>,

@@ -1,4 +1,4 @@
-//! Who wants to be asked to trim (RES-40..RES-44).
+//! Devices that want to be asked to trim (RES-40..RES-44).
 
 use crate::{
     event::{Event, error::CreateError, trim::TrimIntervals},

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::uses::{UNLISTED, UseNo};
 
-/// Who is on the device's list, in the order of their last use as far as it had to be known.
+/// The allocations on the device's list, in the order of their last use as far as it had to be known.
 ///
 /// A use writes a stamp and does nothing here. Whoever's stamp has changed since it was sorted in was used since, hence after
 /// all that have not: it is looked at again only when all those are gone. So a sorting is paid for by the uses and evictions
@@ -13,7 +13,7 @@ use super::uses::{UNLISTED, UseNo};
 pub(super) struct EvictionOrder {
     /// Stamps as they were when this was sorted, with whose they were; the oldest at the end.
     sorted: Vec<(UseNo, u32)>,
-    /// Who was used or joined since, in any order; perhaps more than once.
+    /// The allocations that were used or joined since, in any order; perhaps more than once.
     later: Vec<u32>,
 }
 

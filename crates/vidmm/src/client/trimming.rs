@@ -69,7 +69,7 @@ impl ResidencyManager {
         let internal: Vec<Managed> = internal.map(|(managed, _)| managed).collect();
         for &managed in &internal {
             let allocation = self.forget(managed).expect("it is managed");
-            // Whoever destroyed it before has done what is wanted.
+            // Its destruction before has done the same.
             _ = vidmm.destroy_allocation(allocation, DestroyFlags::empty());
         }
         Ok(internal)

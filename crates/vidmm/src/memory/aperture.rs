@@ -2,7 +2,7 @@
 //! never fails for want of a hole, a range is *assigned* when an allocation's MakeResident is admitted, and kept until nothing
 //! outstanding requires the allocation.
 //!
-//! What a range *shows* is another matter: an allocation that nobody requires stays mapped where it is, until it is evicted
+//! The allocation that a range *shows* is another matter: an allocation that nobody requires stays mapped where it is, until it is evicted
 //! or its range, which may have been assigned to another, is wanted.
 
 use alloc::{collections::BTreeMap, vec::Vec};
@@ -142,7 +142,7 @@ impl ApertureRanges {
         }
     }
 
-    /// What of `range` shows nothing, and is not about to be unmapped by another plan, is vacant.
+    /// The parts of `range` that show nothing, and that no other plan is about to unmap, are vacant.
     fn vacate(&mut self, range: Extent) {
         self.vacant.insert(range);
         for (_, occupied) in Vec::from_iter(self.mapped_in(range)) {
@@ -166,7 +166,7 @@ impl ApertureRanges {
         self.unassigned.iter().chain(self.assigned.values().copied())
     }
 
-    /// What is mapped: the allocation and its range, for the audit.
+    /// The mapped allocations and their ranges, for the audit.
     pub fn shown(&self) -> impl Iterator<Item = (AllocationIx, Extent)> {
         self.shown.iter().map(|(&offset, &(size, allocation))| (allocation, Extent { offset, size }))
     }

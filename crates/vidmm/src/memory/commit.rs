@@ -5,7 +5,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 
 use crate::id::PlanNo;
 
-/// What is free of the limit, and what will be.
+/// The bytes of the limit that are free, and those that will be.
 #[derive(Debug)]
 pub(crate) struct CommitLimit {
     limit: u64,

@@ -17,7 +17,7 @@ use crate::{
 pub(crate) struct LinearPlacer {
     /// None where there is no memory segment.
     segment: Option<LinearSegment>,
-    /// What plans empty that have not entered the stream.
+    /// Ranges that plans empty which have not entered the stream.
     emptied: BTreeMap<PlanNo, Vec<Extent>>,
 }
 
@@ -46,7 +46,7 @@ impl LinearPlacer {
         self.segment.as_mut()?.allocate(size, wish.alignment, wish.direction, &wish.hinted_banks)
     }
 
-    /// What must move so that `size` bytes are free together.
+    /// The moves after which `size` bytes are free together.
     pub fn plan_compaction(&self, movable: &[Movable], size: u64, alignment: u64) -> Option<Compaction> {
         self.segment.as_ref()?.plan_compaction(movable, size, alignment).ok()
     }

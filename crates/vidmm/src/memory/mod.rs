@@ -36,17 +36,17 @@ impl Memory {
         Self { placers, commit, aperture, pinned_bytes, dummy_page }
     }
 
-    /// What residency is counted in.
+    /// The accounts that residency is counted in.
     pub(crate) fn accounts(&self) -> Accounts {
         self.placers.accounts()
     }
 
-    /// What places allocations in a memory segment.
+    /// The placer of a memory segment.
     pub(crate) fn placer(&self, account: Account) -> &Placer {
         &self.placers[account]
     }
 
-    /// What places allocations in a memory segment.
+    /// The placer of a memory segment.
     pub(crate) fn placer_mut(&mut self, account: Account) -> &mut Placer {
         &mut self.placers[account]
     }

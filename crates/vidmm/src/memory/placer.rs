@@ -13,7 +13,7 @@ use crate::{
     units::Extent,
 };
 
-/// What places allocations in the memory segment: as pages, or as one range each (D10).
+/// The places of a memory segment: pages, or one range for each allocation (D10).
 #[derive(Debug)]
 pub(crate) enum Placer {
     Pages(PagePlacer),

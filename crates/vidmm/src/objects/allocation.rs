@@ -35,9 +35,9 @@ pub(crate) struct Allocation {
     /// The last plan that names it. It is *in flight* while that plan has not retired (D4).
     pub last_plan: PlanNo,
     pub links: Links,
-    /// What nearly no allocation has.
+    /// The books that nearly no allocation needs.
     more: Option<Box<More>>,
-    /// What the driver calls it.
+    /// The driver's name of it.
     pub handle: KmdAllocationHandle,
     /// Where its backing store is, in system memory.
     pub backing_store: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Allocation {
     pub process: ProcessIx,
     /// Larger stays longer (CRE-30).
     pub priority: u32,
-    /// What its GPU virtual addresses are multiples of in bytes, where its user does not choose them; 0 is a page (SEG-46).
+    /// The alignment of its GPU virtual addresses in bytes, where its user does not choose them; 0 is a page (SEG-46).
     pub alignment: u32,
     /// The accounts that it may be counted in.
     pub choices: Choices,
@@ -73,7 +73,7 @@ struct More {
 pub(crate) struct Opening {
     pub device: DeviceIx,
     pub process: ProcessIx,
-    /// What the driver calls it; the creator's has no such name.
+    /// The driver's name of it; the creator's has no such name.
     pub handle: Option<KmdOpenHandle>,
     /// How the device's list names it.
     entry: ListEntry,
@@ -81,7 +81,7 @@ pub(crate) struct Opening {
     pub is_closed: bool,
 }
 
-/// Whose an allocation is.
+/// The owner of an allocation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owner {
     pub process: ProcessIx,
@@ -103,12 +103,12 @@ impl Links {
 }
 
 bitflags! {
-    /// What is known of an allocation's content and life.
+    /// Facts of an allocation's content and life.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub(crate) struct AllocationState: u32 {
         /// The backing store holds content; otherwise the content is zero, and page-in is a fill (CRE-42, RES-18).
         const BACKED = 1 << 0;
-        /// What the GPU has is newer than the backing store: eviction must copy it out, or is over with it in place (RES-22).
+        /// The GPU's content is newer than the backing store: eviction must copy it out, or is over with it in place (RES-22).
         const DIRTY = 1 << 1;
         /// It stands in a queue of [`Evictable`](crate::residency::evictable::Evictable).
         const EVICTABLE = 1 << 2;
@@ -142,7 +142,7 @@ bitflags! {
         const KEEPS_COPY = 1 << 22;
         /// Its backing store is the caller's (2.2).
         const EXISTING_SYS_MEM = 1 << 23;
-        /// Who destroyed it waits for its end (RES-91).
+        /// Its destroyer waits for its end (RES-91).
         const SYNCHRONOUS_DESTROY = 1 << 24;
         /// It has been looked at already: set only while a list is walked in which it may be named twice.
         const SEEN = 1 << 25;

@@ -34,7 +34,7 @@ pub(crate) struct Device {
     pub owed: PerAccount<u64>,
     /// The allocations that entries hold, and some that they held.
     pub holdings: Vec<AllocationIx>,
-    /// What entries held when the device was suspended, to be held again when it is resumed.
+    /// The allocations that entries held when the device was suspended, to be held again when it is resumed.
     pub to_bring_back: Vec<AllocationId>,
     /// Its registrations for trim notifications.
     pub notifications: Vec<TrimNotificationIx>,
@@ -55,7 +55,7 @@ pub(crate) struct Device {
     /// Of the submissions, those that have been dispatched, and those that have retired.
     pub dispatches: Progress,
     pub retirements: Progress,
-    /// What was asked for and waits for earlier submissions and requests, oldest first.
+    /// Actions that wait for earlier submissions and requests, oldest first.
     pub deferred: VecDeque<Deferred>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Freed {
     pub process: ProcessIx,
     pub virtual_address: u64,
     pub size: u64,
-    /// What is left of pages of 64 KiB that it cuts, as the call saw it: tables for them are set aside (GVA-42).
+    /// The rests of pages of 64 KiB that it cuts, as the call saw them: tables for them are set aside (GVA-42).
     pub rests: [Option<Mapping>; 2],
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct ListEntry {
 }
 
 bitflags! {
-    /// What an entry is, besides listed.
+    /// The state of an entry, besides being listed.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub(crate) struct EntryFlags: u8 {
         /// A granted span is open: it holds the allocation in place for ever.
@@ -51,7 +51,7 @@ impl Default for ListEntry {
     }
 }
 
-/// What a grant or an Evict does to an entry.
+/// The effect of a grant or an Evict on an entry.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Effect {
     /// The allocation stays as it is.
@@ -192,7 +192,7 @@ impl ListEntry {
     }
 }
 
-/// What a device's list weighs, and weighed for what is still outstanding.
+/// The weight of a device's list, and its weights for outstanding work and requests.
 ///
 /// Admission compares lists by the largest that any outstanding request or submission was made under: whatever moments the
 /// devices' grants have reached, the lists of those moments fit together.
@@ -240,7 +240,7 @@ impl ListBytes {
         self.now -= bytes;
     }
 
-    /// What is outstanding weighs what the list weighs now: part of it is counted in another account.
+    /// Outstanding work and requests weigh as much as the list now: part of it is counted in another account.
     pub fn recount(&mut self) {
         self.earlier.clear();
     }

@@ -48,7 +48,7 @@ pub(crate) struct Objects {
     pub paging_queues: Slots<kind::PagingQueue, PagingQueue>,
     pub monitored_fences: Slots<kind::MonitoredFence, MonitoredFence>,
     pub allocations: Allocations,
-    /// What is known of allocations on an adapter without GPU virtual addresses.
+    /// The books of allocations on an adapter without GPU virtual addresses.
     pub patched: BTreeMap<AllocationIx, Patched>,
     /// Allocations of which no trace is left; the driver and the host are still to be told.
     pub dead: Vec<AllocationIx>,

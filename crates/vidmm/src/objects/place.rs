@@ -29,7 +29,7 @@ pub(crate) struct PageOffset(U48);
 const _: () = assert!(size_of::<Option<Place>>() == 8);
 
 impl Place {
-    /// What it takes there.
+    /// The account that counts it there.
     pub fn account(self) -> Account {
         match self {
             Place::Memory(account, _) => account,

@@ -13,7 +13,7 @@ pub(crate) type Processes = Slots<kind::Process, Process>;
 /// One process.
 #[derive(Debug)]
 pub(crate) struct Process {
-    /// What the driver calls it.
+    /// The driver's name of it.
     pub handle: KmdProcessHandle,
     pub space: VaSpace,
     pub tables: PageTables,
@@ -21,6 +21,6 @@ pub(crate) struct Process {
     pub devices: OrderedSet<DeviceIx>,
     /// Nothing more of it is handed out until nothing of it is in flight, and a page was cut.
     pub is_paused: bool,
-    /// What it means to the user.
+    /// Its meaning to the user.
     pub standing: Standing,
 }

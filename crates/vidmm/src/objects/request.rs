@@ -1,4 +1,4 @@
-//! What was admitted and waits for its grant or its end.
+//! Requests that were admitted and wait for their grant or their end.
 
 use alloc::vec::Vec;
 
@@ -31,7 +31,7 @@ pub(crate) struct Request {
     pub paging_fence: u64,
 }
 
-/// What is to be granted.
+/// The kind of a request.
 #[derive(Debug)]
 pub(crate) enum RequestKind {
     /// Bring these in: allocation and the span that the grant is for.

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use crate::{event::list_flags::EvictFlags, id::SubmissionNo};
 
-/// What an ungranted request remembers of an entry that it is to bring in.
+/// The memory of an ungranted request of an entry that it is to bring in.
 pub(crate) type SpanNo = u32;
 
 #[derive(Debug, Default)]

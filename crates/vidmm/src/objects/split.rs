@@ -15,7 +15,7 @@ use crate::{
     units::PhysicalAddress,
 };
 
-/// What a DMA buffer refers to.
+/// The references of a DMA buffer.
 #[derive(Debug)]
 pub(crate) struct References {
     /// The allocation list.
@@ -38,7 +38,7 @@ pub(crate) struct Reference {
     pub write_operation: bool,
 }
 
-/// What of a DMA buffer has been handed out.
+/// The part of a DMA buffer that has been handed out.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     /// The first byte that has not.
@@ -47,7 +47,7 @@ pub(crate) struct Progress {
     pub next: usize,
     /// How many portions those are.
     pub portions: u32,
-    /// What is bound at `start`, before the group there is applied.
+    /// The table at `start`, before the group there is applied.
     pub table: ResourceTable,
     /// Allocations that keep their places: bound at `start`, and not reprogrammed there (SPL-08).
     pub fixed: BTreeSet<AllocationIx>,
@@ -60,7 +60,7 @@ pub(crate) struct Portion {
     pub end: u32,
     /// Its patch locations.
     pub patch_locations: Range<usize>,
-    /// What it requires, in the order in which it is bound, and the table at its end.
+    /// The allocations that it requires, in the order in which they are bound, and the table at its end.
     pub required: Vec<AllocationIx>,
     pub table: ResourceTable,
     /// The plans that bring that in.

@@ -1,4 +1,4 @@
-//! What a client submits.
+//! The submissions of clients.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -45,7 +45,7 @@ pub(crate) struct Submission {
     /// out.
     pub number: SubmissionNo,
     pub desc: SubmitDesc,
-    /// What it refers to, without GPU virtual addresses.
+    /// Its references, without GPU virtual addresses.
     pub references: Option<Box<References>>,
 }
 

@@ -22,7 +22,7 @@ pub(crate) const STARVATION: Nanoseconds = 1000 * MILLISECOND;
 /// How long a device that is asked to trim has for it before it yields.
 pub(crate) const TRIM_GRACE: Nanoseconds = 10 * MILLISECOND;
 
-/// What was pushed out comes back by itself only when nobody had to yield for so long.
+/// An allocation that was pushed out comes back by itself only when no device had to yield for so long.
 pub(crate) const CALM: Nanoseconds = 100 * MILLISECOND;
 
 /// And only if this part of the account stays free: 1/16.
@@ -75,7 +75,7 @@ impl Turn {
         Self { last_busy: now, began_at: now, slice: SLICE_MIN, ..Self::default() }
     }
 
-    /// What work waits for on the paging engine; none while that is not known.
+    /// The paging fence that work waits for; none while that is not known.
     pub fn fence(&self) -> Option<u64> {
         (!self.unbuilt).then_some(self.paging_fence)
     }

@@ -1,7 +1,7 @@
 //! Room for a device's list where each allocation is one range: the same trials as for portions, with other members (D3).
 //!
 //! A list finds its places beside what others require, or by moving what nothing uses; or, with nobody beside it, placed anew.
-//! Whoever finds none waits for its turn, and others yield to it (`turns.rs`).
+//! A list that finds none waits for its device's turn, and other devices yield to that (`turns.rs`).
 
 use alloc::{collections::BTreeSet, vec::Vec};
 use core::cmp::Reverse;
@@ -15,13 +15,13 @@ use crate::{
     residency::{holds, views, weight},
     state::State,
 };
-/// What a request names, or what is to be brought back.
+/// The allocations that a request names, or that are to be brought back.
 pub(crate) type Items = [(AllocationIx, Option<SpanNo>)];
 
 /// Whether a device that waits for its turn would find its places now, if it had the turn.
 pub(crate) fn would_be_placed(state: &mut State, device: DeviceIx) -> bool {
     if state.objects[device].is_in_flight() {
-        // What it runs keeps its places, and ends.
+        // The work that it runs keeps its places, and ends.
         return true;
     }
     let mut items = holds::items_to_bring_back(&state.objects, device);
@@ -36,7 +36,7 @@ pub(crate) fn would_be_placed(state: &mut State, device: DeviceIx) -> bool {
     is_placed
 }
 
-/// What the next request of a device that is not granted asks for, if the device may hold that beside what it held.
+/// The allocations that the next ungranted request of a device names, if the device may hold them beside those that it held.
 pub(crate) fn next_with_turn(state: &State, device: DeviceIx) -> Option<Vec<(AllocationIx, Option<SpanNo>)>> {
     let books = &state.objects[device];
     let RequestKind::MakeResident(items) = &books.requests.get(books.granted)?.kind else { return None };

@@ -20,7 +20,7 @@ use crate::{
     state::State,
     units::Extent,
 };
-/// What was tried so far.
+/// The steps that were tried so far.
 #[derive(Default)]
 pub(super) struct Trial {
     done: Vec<Done>,
@@ -28,7 +28,7 @@ pub(super) struct Trial {
     victims: Vec<AllocationIx>,
     /// The last that was looked at among those that may go, in each memory segment where one was.
     looked_at: BTreeMap<Account, AllocationIx>,
-    /// What is required and where it goes; none is where it is.
+    /// The allocations that are required, and where each goes; none is where it is.
     pub members: BTreeMap<AllocationIx, Option<Target>>,
     /// Bytes that members take of system memory, and take already.
     wanted_in_system: u64,
@@ -65,7 +65,7 @@ enum Done {
         index: AllocationIx,
         before: Option<Option<Target>>,
     },
-    /// What was wanted in system memory before, and kept.
+    /// The bytes that were wanted in system memory before, and kept.
     System {
         wanted: u64,
         kept: u64,
@@ -88,11 +88,11 @@ impl Trial {
     }
 }
 
-/// What a trial has come to.
+/// The outcome of a trial.
 pub(super) struct Verdict {
-    /// Who must go, in that order.
+    /// The allocations that must go, in that order.
     pub victims: Vec<AllocationIx>,
-    /// What is required, and where it goes; none is where it is.
+    /// The allocations that are required, and where each goes; none is where it is.
     pub members: BTreeMap<AllocationIx, Option<Target>>,
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn try_in(state: &mut State, trial: &mut Trial, index: AllocationIx, 
     }
 }
 
-/// What is in a memory segment stays there; unless it was tried as a victim, and its room is taken.
+/// A member that is in a memory segment stays there; unless it was tried as a victim, and its room is taken.
 fn keep_in_memory(
     objects: &Objects,
     memory: &mut Memory,

@@ -120,7 +120,7 @@ pub(crate) fn vacate(
 
 /// Whether an allocation may be given another place.
 pub(crate) fn may_move(objects: &Objects, index: AllocationIx) -> bool {
-    // What a decided portion, of this DMA buffer or another, relies on stays.
+    // An allocation that a decided portion relies on, of this DMA buffer or another, stays.
     !objects[index].any_entry(|device, entry| entry.is_holding() && !is_still(objects, device))
 }
 

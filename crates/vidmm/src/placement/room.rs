@@ -9,15 +9,15 @@ use crate::{
     residency::views,
     state::State,
 };
-/// What it takes to bring allocations in for a device, in bytes.
+/// The bytes that it takes to bring allocations in for a device.
 pub(crate) struct Needs {
     /// The CPU sees what would leave its sight.
     pub unlock: bool,
-    /// What the device does not hold.
+    /// Bytes that the device does not hold.
     pub not_held: PerAccount<u64>,
-    /// What is not where it is counted.
+    /// Bytes that are not where they are counted.
     pub missing: PerAccount<u64>,
-    /// What is there, and would be evictable otherwise.
+    /// Bytes that are there, and would be evictable otherwise.
     pub kept: PerAccount<u64>,
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn can_bring_in(state: &mut State, device: DeviceIx, items: &[(Alloca
     !needs.unlock && has_room_for(state, device, state.objects[device].dispatched(), &needs)
 }
 
-/// What it takes to bring `items` in. Each allocation counts once, however often it is named.
+/// The bytes that it takes to bring `items` in. Each allocation counts once, however often it is named.
 pub(crate) fn needs(
     accounts: Accounts,
     objects: &mut Objects,
@@ -47,7 +47,7 @@ pub(crate) fn needs(
         if !allocation.is_held_by(device) {
             needs.not_held[account] += size;
         }
-        // What is elsewhere and is wanted here makes room there as any victim does.
+        // An allocation that is elsewhere and is wanted here makes room there as any victim does.
         if allocation.place.is_none_or(|place| place.account() != account) {
             needs.missing[account] += size;
         } else if allocation.state.contains(AllocationState::EVICTABLE) {

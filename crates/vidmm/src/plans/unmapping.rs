@@ -125,7 +125,7 @@ impl Plans {
 struct Cut {
     /// What is freed.
     freed: Mapping,
-    /// Whose entries become invalid: also the rest of pages that are cut.
+    /// The mappings whose entries become invalid: also the rest of pages that are cut.
     hidden: Mapping,
     /// What is left before and after these, as it is.
     kept: [Option<Mapping>; 2],

@@ -30,7 +30,7 @@ use crate::{
     units::{Extent, PAGE_SIZE, PhysicalAddress, SegmentId},
 };
 
-/// Whose content was under way.
+/// The allocations whose content was under way.
 struct Halfway {
     /// What was to be copied to the backing store had not all arrived, or a notification had not put it right in place.
     leaving: BTreeSet<KmdAllocationHandle>,

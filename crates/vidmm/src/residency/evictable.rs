@@ -1,6 +1,6 @@
-//! Who may be evicted, in the order in which they go.
+//! Allocations that may be evicted, in the order in which they go.
 //!
-//! What nobody misses goes first: the dead, then what is offered (RES-60). Then the documented order holds (CRE-31a): lower
+//! Allocations that nobody misses go first: the dead, then the offered ones (RES-60). Then the documented order holds (CRE-31a): lower
 //! priority first, at equal priority the less recently used. What a suspended device will want again goes last. An allocation
 //! enters when the last submission that requires it has been dispatched, so the order of entering is the order of last use,
 //! and each priority of a class needs only a queue. The queues are linked through the allocations: entering and leaving touch
@@ -16,7 +16,7 @@ use crate::{
 
 const NONE: AllocationIx = Links::NONE;
 
-/// What an allocation that may be evicted is to its owner, in the order in which they go.
+/// The worth of an evictable allocation to its owner, in the order in which they go.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Class {
     /// It was destroyed, and nothing will use it any more (RES-91).
@@ -134,7 +134,7 @@ impl Evictable {
         self.queues.get_mut(&key).expect("a linked allocation is in a queue")
     }
 
-    /// Who goes after `index`, which is one of them; after none, the first.
+    /// The allocation that goes after `index`, which is one of them; after none, the first.
     pub fn after(&self, allocations: &Allocations, index: Option<AllocationIx>) -> Option<AllocationIx> {
         let Some(index) = index else { return self.queues.values().next().map(|&(first, _)| first) };
         let allocation = &allocations[index];

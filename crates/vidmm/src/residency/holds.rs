@@ -55,7 +55,7 @@ impl Residents {
                     return self.lapse(moment, objects, memory, index, device, flags);
                 }
                 books.lapsing.insert(last, index, flags);
-                // What a suspended device still needs is brought back, and held, when it is resumed.
+                // The allocations that a suspended device still needs are brought back, and held, when it is resumed.
                 if !books.is_suspended() {
                     self.hold(objects, index, device);
                 }
@@ -173,7 +173,7 @@ impl Residents {
         self.evictable[place.account()].push(&mut objects.allocations, index, class);
     }
 
-    /// What the allocation is to its owner has changed by a call.
+    /// A call has changed the worth of an allocation to its owner.
     pub(crate) fn reclassify(&mut self, objects: &mut Objects, index: AllocationIx) {
         if objects[index].state.contains(AllocationState::EVICTABLE) {
             self.expose(objects, index);
@@ -275,14 +275,14 @@ impl Residents {
                 let effect = objects[index].entry_mut(device).grant(span, &mut self.spans);
                 self.apply(moment, objects, memory, index, device, effect);
             } else if objects[index].entry(device).is_some_and(ListEntry::is_owed) {
-                // What was held before its device was suspended is held again.
+                // An allocation that was held before its device was suspended is held again.
                 self.hold(objects, index, device);
             }
         }
     }
 }
 
-/// What was held when the device was suspended, and is still required.
+/// The allocations that were held when the device was suspended, and are still required.
 pub(crate) fn items_to_bring_back(objects: &Objects, device: DeviceIx) -> Vec<(AllocationIx, Option<SpanNo>)> {
     let books = &objects[device];
     let still_required = |&id| {

@@ -1,4 +1,4 @@
-//! What the CPU sees of an allocation while it is locked (5.9).
+//! The CPU's view of a locked allocation (5.9).
 
 use alloc::vec::Vec;
 
@@ -15,7 +15,7 @@ pub(crate) struct Lock {
     pub count: u32,
     /// Where the CPU sees it.
     pub address: CpuVirtualAddress,
-    /// What the CPU sees there, of which segment.
+    /// The ranges that the CPU sees there, and their segment.
     pub shown: (SegmentId, Vec<Extent>),
     /// The last plan in the stream that moves it: until that has retired, nothing is seen.
     pub moved_by: PlanNo,

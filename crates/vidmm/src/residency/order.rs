@@ -13,7 +13,7 @@ impl Residents {
         moment.makes(Unlikely::EvictMore) && self.evictable[account].iter(&objects.allocations).next().is_some()
     }
 
-    /// Who goes next, in the documented order (CRE-31a).
+    /// The allocation that goes next, in the documented order (CRE-31a).
     pub(crate) fn next_victim(&self, objects: &Objects, account: Account) -> (AllocationIx, EvictReason) {
         let victim = self.evictable[account].iter(&objects.allocations).next();
         let victim = victim.expect("a decision is made only when what is evictable makes enough room");
@@ -32,7 +32,7 @@ impl Residents {
         }
     }
 
-    /// What an allocation that may be evicted is to its owner.
+    /// The worth of an evictable allocation to its owner.
     pub(crate) fn class_of(&self, objects: &Objects, index: AllocationIx) -> Class {
         let allocation = &objects[index];
         if objects.is_dead(index) {

@@ -32,7 +32,7 @@ pub(crate) fn address(adapter: &Adapter, objects: &Objects, index: AllocationIx)
     extents.iter().next().map(|extent| PhysicalAddress { segment, offset: extent.offset })
 }
 
-/// What joins a list at once is in place; where it is shown in the aperture, the range is its own from now on.
+/// An allocation that joins a list at once is in place; where the aperture shows it, the range is its own from now on.
 pub(crate) fn assign_where_shown(objects: &Objects, memory: &mut Memory, indices: impl Iterator<Item = AllocationIx>) {
     for index in indices {
         let Allocation { place, size, .. } = objects[index];

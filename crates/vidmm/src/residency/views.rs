@@ -17,7 +17,7 @@ impl Residents {
     }
 }
 
-/// What of which segment the CPU sees, or would: the copy in system memory unless it sees the allocation in its
+/// The ranges that the CPU sees, or would, and their segment: the copy in system memory unless it sees the allocation in its
 /// memory segment. What the aperture shows is in system memory too.
 pub(crate) fn view_of(adapter: &Adapter, objects: &Objects, index: AllocationIx) -> (SegmentId, Extents) {
     let allocation = &objects[index];

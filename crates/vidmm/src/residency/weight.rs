@@ -16,7 +16,7 @@ use crate::{
     residency::holds,
     units::PAGE_SIZE_64K,
 };
-/// What the ranges of an allocation must be multiples of in an account, in bytes.
+/// The alignment of an allocation's ranges in an account, in bytes.
 pub(crate) fn alignment(objects: &Objects, index: AllocationIx, account: Account) -> u64 {
     match account {
         Account::SYSTEM => PAGE_SIZE_64K,
@@ -27,7 +27,7 @@ pub(crate) fn alignment(objects: &Objects, index: AllocationIx, account: Account
     }
 }
 
-/// What an allocation weighs in an account, in bytes: with GPU virtual addresses its size.
+/// The weight of an allocation in an account, in bytes: with GPU virtual addresses its size.
 pub(crate) fn weight(adapter: &Adapter, objects: &Objects, index: AllocationIx, account: Account) -> u64 {
     let alignment = if adapter.is_physical() { alignment(objects, index, account) } else { 1 };
     objects[index].size.next_multiple_of(alignment)
@@ -41,7 +41,7 @@ fn range_capacity(memory: &Memory, account: Account) -> u64 {
     }
 }
 
-/// What may still join a device's list, in bytes of weight. Below 0 is nothing.
+/// The room for more on a device's list, in bytes of weight. Below 0 is none.
 pub(crate) fn packing_room(
     adapter: &Adapter,
     objects: &Objects,

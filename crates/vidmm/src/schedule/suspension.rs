@@ -51,7 +51,7 @@ impl Schedule {
     }
 }
 
-/// What a suspended device held is evicted soon.
+/// The allocations that a suspended device held are evicted soon.
 fn evict_suspended(state: &mut State, device: DeviceIx) {
     for id in state.objects[device].to_bring_back.clone() {
         if let Ok(index) = state.objects.allocations.lookup(id)

@@ -1,4 +1,4 @@
-//! Who is asked to trim, and who is told its budget (RES-40..RES-44, RES-53).
+//! Devices that are asked to trim, and processes that are told their budgets (RES-40..RES-44, RES-53).
 
 use alloc::vec::Vec;
 

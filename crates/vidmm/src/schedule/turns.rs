@@ -1,4 +1,4 @@
-//! Who yields, who is suspended, whose turn comes (RES-71, RES-75, D3).
+//! The turns of devices: which of them yields, is suspended, or has its turn (RES-71, RES-75, D3).
 //!
 //! The lists of active devices always fit together. A device whose list has no room beside them waits for its turn; others
 //! yield to it: first those of processes above their budget, idle ones before busy ones whose time slice is over; after
@@ -96,7 +96,7 @@ fn lists_may_run(adapter: &Adapter, objects: &Objects, work: &Work) -> bool {
     !adapter.is_physical() || (work.patching.splitting.is_none() && !objects.devices.iter().any(takes_all))
 }
 
-/// Who takes all memory for its DMA buffers leaves it to lists when its slice is over, or nothing of it is left to run.
+/// A device that takes all memory for its DMA buffers leaves it to lists when its slice is over, or none of its work is left.
 fn settle_takers(state: &mut State, work: &Work) {
     if !state.adapter.is_physical() {
         return;
@@ -115,8 +115,8 @@ fn settle_takers(state: &mut State, work: &Work) {
     }
 }
 
-/// What must be there for a device that waits for its turn: what it is promised then; or all, if it finds no place beside
-/// what others hold.
+/// The bytes that must be there for a device that waits for its turn: those that it is promised then; or all, if it finds no
+/// place beside what others hold.
 fn room_needed(state: &mut State, device: DeviceIx) -> PerAccount<u64> {
     let accounts = state.memory.accounts();
     let books = &state.objects[device];
@@ -135,7 +135,7 @@ fn room_needed(state: &mut State, device: DeviceIx) -> PerAccount<u64> {
     if is_apart { accounts.per(|account| state.memory.list_capacity(account)) } else { needed }
 }
 
-/// What may be asked of a device that is to yield.
+/// The answer to whether a device yields.
 enum Yield {
     Now(SuspendReason),
     /// Not before this time.
@@ -153,7 +153,7 @@ impl Schedule {
             return;
         }
         suspend_drained(state, work);
-        // Whoever comes later in the order, also one who is about to yield, leaves the room that is made for those before it.
+        // A device later in the order, also one that is about to yield, leaves the room that is made for those before it.
         let mut spoken_for = state.memory.accounts().none();
         for device in waiting(state, work) {
             let needed = self.place_for_turn(state, device);
@@ -193,7 +193,7 @@ impl Schedule {
         }
     }
 
-    /// What a device that waits needs for its turn. Where it may, what could be in system memory is placed anew for it.
+    /// The bytes that a waiting device needs for its turn. Where that is allowed, its allocations are placed anew for it.
     fn place_for_turn(&mut self, state: &mut State, device: DeviceIx) -> PerAccount<u64> {
         let process = state.objects[device].process;
         let waited = state.objects[device].turn.waits_since.map_or(0, |since| state.moment.now() - since);
@@ -302,14 +302,14 @@ impl Schedule {
         let at =
             |time: Nanoseconds, reason| if time <= state.moment.now() { Yield::Now(reason) } else { Yield::At(time) };
         if state.shares.is_over_budget(books.process) {
-            // Who is asked again and again has its moment each time, but starves nobody.
+            // A device that is asked again and again has its moment each time, but starves no other.
             let grace = books.turn.asked_to_trim_at.map_or(0, |asked| asked.saturating_add(TRIM_GRACE)).min(starved_at);
             return match is_idle {
                 true => at(grace, SuspendReason::IdleOverBudget),
                 false => at(grace.max(slice_over), SuspendReason::SliceOver),
             };
         }
-        // Who finds no place could not be refused for it: everybody drains for it now and then.
+        // A device could not be refused for want of a place: all others drain for it now and then.
         let is_needed = state.objects[wanting].turn.takes_all;
         let is_foreground = process.standing.band != PriorityBand::Normal;
         let is_blocked = is_idle && books.has_undispatched();
@@ -362,7 +362,7 @@ impl Schedule {
             state.moment.statistics_mut().resumes += 1;
         }
         let id = state.objects.device_id(device);
-        // Who only yielded has lost nothing: these plans are those of the request that is granted with its turn.
+        // A device that only yielded has lost nothing: these plans are those of the request that is granted with its turn.
         let returning = || if was_suspended { numbers.clone() } else { Vec::new() };
         state.moment.record(|| Event::DeviceResumed { device: id, reason, plans: returning() });
         state.moment.stir();
@@ -442,7 +442,7 @@ pub(crate) fn stop(
 ) {
     let turn = &mut state.objects[device].turn;
     turn.gives_way |= gives_way;
-    // Who waits for its turn already waits for the same memory still, whoever else has its turn before.
+    // A device that waits for its turn already waits for the same memory still, whichever other has its turn before.
     if turn.activity != Activity::Active {
         return;
     }
@@ -478,7 +478,7 @@ fn suspend(state: &mut State, device: DeviceIx) {
     state.moment.stir();
 }
 
-/// What entries of a device's list hold is to be held again when the device is resumed.
+/// The allocations that a device's list holds are to be held again when the device is resumed.
 fn release_all(state: &mut State, device: DeviceIx) {
     let halted = state.objects[device].turn.is_halted;
     for index in core::mem::take(&mut state.objects[device].holdings) {

@@ -48,7 +48,7 @@ impl Shares {
         self.accounts().iter().any(|account| self.promised_bytes[account] > books.promised(account))
     }
 
-    /// What the process's lists name above its budgets, in bytes; 0 without pressure (RES-23).
+    /// Bytes that the process's lists name above its budgets; 0 without pressure (RES-23).
     pub(crate) fn num_bytes_to_trim(&self, process: ProcessIx) -> u64 {
         let over = |account| {
             let account_shares = &self.by_account[account];
@@ -156,7 +156,7 @@ impl Shares {
         self.by_account[account].set_capacity(memory.list_capacity(account));
     }
 
-    /// What is shared.
+    /// The accounts that are shared.
     pub(crate) fn accounts(&self) -> Accounts {
         self.by_account.accounts()
     }
@@ -203,7 +203,7 @@ impl Shares {
         let process = objects[device].process;
         let demand = self.by_account[account].get(process).demand;
         self.by_account[account].set_demand(process, demand - before + bytes);
-        // Whoever is above its budget, and whoever listens, is to hear of it.
+        // A process that is above its budget, or listens, is to hear of it.
         moment.stir_if(self.by_account[account].is_pressed() || !self.listeners.is_empty());
     }
 

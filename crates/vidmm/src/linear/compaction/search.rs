@@ -123,7 +123,7 @@ impl Search {
     }
 }
 
-/// Who takes which of the packed places. Who is in a place of its class already, stays.
+/// The allocation that takes each of the packed places. One that is in a place of its class already stays.
 fn assign(movers: &[(Run, Want)], class_of_mover: &[usize], wanted: usize, search: &Search) -> Draft {
     let mut places: Vec<Vec<u32>> = vec![Vec::new(); search.classes.len()];
     for &(class, run) in &search.packed {
