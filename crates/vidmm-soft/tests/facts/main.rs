@@ -26,4 +26,5 @@ mod programmed_state;
 mod recovery;
 mod render;
 mod resets;
+mod segments;
 mod tlb;

@@ -145,6 +145,15 @@ impl Adapter {
         named.chain(self.accounts().iter()).filter(may_be_in).collect()
     }
 
+    /// The banks of a segment, which the first memory segment may be divided into (SEG-31). The end of the last may be implied.
+    pub fn num_banks(&self, segment: SegmentId) -> usize {
+        let first = self.memory.first().filter(|memory| memory.id == segment);
+        first.map_or(1, |memory| {
+            let is_implied = self.bank_ends.last() != Some(&memory.size);
+            self.bank_ends.len() + usize::from(is_implied)
+        })
+    }
+
     /// The group that an account's budget is for; none for a memory segment that counts toward no budget, or that the adapter
     /// does not have (RES-50, U-3).
     pub fn group_of(&self, account: Account) -> Option<MemorySegmentGroup> {

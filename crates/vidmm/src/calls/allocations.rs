@@ -217,8 +217,13 @@ fn check_allocation(adapter: &Adapter, info: &AllocationInfo) -> Result<u64, Cre
     }
     let SegmentSet(eviction) = info.eviction_segment_set;
     let aperture = adapter.aperture.map_or(0, |aperture| SegmentSet::of(aperture.id).0);
-    if adapter.is_physical() && eviction & !aperture != 0 {
+    if eviction & !aperture != 0 {
         return broken(AllocationInfoRule::EvictionSegmentSet(eviction));
+    }
+    let hinted = info.hinted_bank.banks.into_iter().take_while(|&bank| bank > 0);
+    let num_banks = adapter.num_banks(info.preferred_segment.segment_ids[0]);
+    if let Some(outside) = hinted.into_iter().find(|&bank| usize::from(bank) > num_banks && adapter.is_physical()) {
+        return broken(AllocationInfoRule::HintedBank(outside));
     }
     let in_memory = choices.into_iter().any(Account::is_memory);
     let is_contiguous = adapter.is_physical() || info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY);

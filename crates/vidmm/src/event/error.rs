@@ -280,9 +280,12 @@ pub enum AllocationInfoRule {
     /// A preferred segment outside the supported set (SEG-42).
     #[error("segment {0} as preferred, which is not in its supported set")]
     PreferredSegment(u8),
-    /// An eviction segment set that names another segment than the aperture (SEG-45).
+    /// An eviction segment set that names another segment than the aperture, or one that there is not (SEG-45).
     #[error("an eviction segment set of {0:#x}, which may name the aperture segment only")]
     EvictionSegmentSet(u32),
+    /// A hint at a bank that the segment of first preference does not have (SEG-43).
+    #[error("bank {0} as hinted, which the segment of first preference does not have")]
+    HintedBank(u8),
     /// Priority 0 (CRE-05).
     #[error("an initial priority of 0")]
     Priority,

@@ -118,6 +118,19 @@ fn a_driver_may_refuse() {
     assert_eq!(world.fingerprint(), before);
 }
 
+/// SEG-45: an eviction segment set names an aperture that there is, in every addressing model.
+#[test]
+fn an_eviction_segment_set_names_the_aperture() {
+    for set in [LOCAL, SegmentId(5)] {
+        let eviction_segment_set = SegmentSet::of(set);
+        let rule = AllocationInfoRule::EvictionSegmentSet(eviction_segment_set.0);
+        assert_eq!(broken(AllocationInfo { eviction_segment_set, ..usual() }), rule);
+    }
+    let (mut world, client) = World::with_pages(8);
+    let eviction_segment_set = SegmentSet::of(world.config.aperture());
+    create(&mut world, client, AllocationInfo { eviction_segment_set, ..usual() }).unwrap();
+}
+
 /// Flags that this version does not support are refused, not done wrong.
 #[test]
 fn unsupported_flags_are_refused() {

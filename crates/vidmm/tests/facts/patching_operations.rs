@@ -212,13 +212,7 @@ fn a_hinted_bank_is_looked_in_first() {
         ..info(10, SegmentSet::of(LOCAL))
     };
     let (start, end) = (Direction::FromStart, Direction::FromEnd);
-    let hints = [
-        ([2, 0, 0, 0], start),
-        ([3, 0, 0, 0], end),
-        ([2, 1, 0, 0], start),
-        ([2, 0, 0, 0], start),
-        ([9, 0, 0, 0], start),
-    ];
+    let hints = [([2, 0, 0, 0], start), ([3, 0, 0, 0], end), ([2, 1, 0, 0], start), ([2, 0, 0, 0], start)];
     let mut writer = Writer::new().split();
     for (slot, (banks, direction)) in hints.into_iter().enumerate() {
         let allocation = world.create(client, hinted(banks, direction));

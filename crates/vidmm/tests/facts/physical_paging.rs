@@ -131,14 +131,37 @@ fn system_memory_is_mapped_in_the_aperture() {
     assert_eq!((read(&mut world, client, a, 15), read(&mut world, client, b, 15)), (7, 8));
 }
 
-/// SEG-45: only an aperture segment can be named.
-#[test]
-fn an_eviction_segment_set_that_names_memory_is_refused() {
-    let mut world = World::new(Config::pages(4));
+/// The rule that the driver's word on an allocation breaks.
+fn broken(config: Config, info: AllocationInfo) -> AllocationInfoRule {
+    let mut world = World::new(config);
     let client = world.client();
-    world.driver.next_allocation =
-        Some(AllocationInfo { eviction_segment_set: SegmentSet::of(LOCAL), ..info(1, SegmentSet::of(LOCAL)) });
+    world.driver.next_allocation = Some(info);
     let refused = world.call(|vidmm, driver, host| vidmm.create_allocation(driver, host, client.device, &[0u8; 0][..]));
-    let rule = AllocationInfoRule::EvictionSegmentSet(1);
-    assert_eq!(refused, Err(CreateError::Violation(Violation::AllocationInfo(rule))));
+    match refused {
+        Err(CreateError::Violation(Violation::AllocationInfo(rule))) => rule,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// SEG-45: only an aperture segment that there is can be named.
+#[test]
+fn an_eviction_segment_set_that_names_no_aperture_is_refused() {
+    let without = Config { aperture_pages: 0, ..Config::pages(4) };
+    for (config, set) in [(Config::pages(4), LOCAL), (Config::pages(4), SegmentId(9)), (without, APERTURE)] {
+        let eviction_segment_set = SegmentSet::of(set);
+        let info = AllocationInfo { eviction_segment_set, ..info(1, SegmentSet::of(LOCAL)) };
+        assert_eq!(broken(config, info), AllocationInfoRule::EvictionSegmentSet(eviction_segment_set.0));
+    }
+}
+
+/// SEG-43: a bank is one of the segment of first preference; one without a table has one.
+#[test]
+fn a_hint_at_a_bank_that_there_is_not_is_refused() {
+    for (bank_range_table, bank) in [(vec![4 * PAGE_SIZE, 8 * PAGE_SIZE], 4), (vec![16 * PAGE_SIZE], 2), (vec![], 2)] {
+        let mut hinted = info(1, SegmentSet::of(LOCAL));
+        hinted.preferred_segment.segment_ids[0] = LOCAL;
+        hinted.hinted_bank.banks = [1, bank, 0, 0];
+        let config = Config { bank_range_table, ..Config::pages(16) };
+        assert_eq!(broken(config, hinted), AllocationInfoRule::HintedBank(bank));
+    }
 }
