@@ -433,10 +433,11 @@ fn values_out_of_range_are_refused_with_the_range() {
     for limit in ["0", "\"0%\"", "\"half\"", "-1"] {
         refused(&format!("[adapter]\naperture-commit-limit = {limit}"), &["line 2", "`50%`", "`512 MiB`"]);
     }
-    for size in ["0", "4095", "\"6 KiB\"", "\"2 TiB\""] {
+    for size in ["4095", "\"6 KiB\"", "\"2 TiB\""] {
         refused(&format!("[adapter]\naperture = {size}"), &["line 2", "a multiple of 4 KiB"]);
         refused(&format!("[adapter]\nmax-command = {size}"), &["line 2", "a multiple of 4 KiB"]);
     }
+    refused("[adapter]\nmax-command = 0", &["line 2", "a multiple of 4 KiB"]);
     refused("[adapter]\nbusy-notify-every = 0", &["line 2", "from 1 to"]);
 }
 
@@ -783,4 +784,20 @@ fn processes_say_what_they_do_wrong_and_whether_they_recover() {
     let misbehaviour = Misbehaviour { misdeed: Misdeed::Hang, every: 3_000_000_000 };
     let behaviour: Vec<_> = clients.iter().map(|client| (client.recovers, client.misbehaviour)).collect();
     assert_eq!(behaviour, [(true, None), (false, Some(misbehaviour))]);
+}
+
+#[test]
+fn an_adapter_may_have_several_memory_segments_or_no_aperture() {
+    let wrong = [
+        ("aperture = 0\nlocal-memory = 0", "leave `aperture` out"),
+        ("more-memory = [{ size = \"64 KiB\" }]\nlocal-memory = 0", "leave `more-memory` out"),
+        ("more-memory = [{ size = \"4 KiB\" }]", "64 KiB"),
+        ("wddm = \"1.3\"", "2.0"),
+    ];
+    for (adapter, words) in wrong {
+        refused(&format!("[adapter]\n{adapter}"), &[words]);
+    }
+    assert_eq!(parse("[adapter]\naperture = 0").adapter.aperture, Some(ByteSize(0)));
+    let more = parse("[adapter]\nmore-memory = [{ size = \"64 KiB\", cpu-visible = true }]").adapter.more_memory;
+    assert_eq!((more.len(), more[0].size, more[0].cpu_visible), (1, ByteSize::kib(64), true));
 }
