@@ -130,17 +130,18 @@ impl Adapter {
             .find(|&account| self.memory_segment(account).is_some_and(|memory| memory.id == segment))
     }
 
+    /// The segment by which a driver names an account: system memory is the aperture (SEG-11). None where there is none.
+    pub fn segment_of(&self, account: Account) -> Option<SegmentId> {
+        match account {
+            Account::SYSTEM => self.aperture.map(|aperture| aperture.id),
+            memory => self.memory_segment(memory).map(|memory| memory.id),
+        }
+    }
+
     /// Where an allocation may be counted, first choice first: in the driver's order, then wherever else it may be, memory
     /// segments first (SEG-42, SEG-47).
     pub fn choices(&self, set: SegmentSet, preferred: SegmentPreference) -> Choices {
-        let may_be_in = |&account: &Account| {
-            let segment = match self.memory_segment(account) {
-                Some(memory) => Some(memory.id),
-                None if account == Account::SYSTEM => self.aperture.map(|aperture| aperture.id),
-                None => None,
-            };
-            segment.is_some_and(|segment| set.contains(segment))
-        };
+        let may_be_in = |&account: &Account| self.segment_of(account).is_some_and(|segment| set.contains(segment));
         let named = preferred.segment_ids.into_iter().filter_map(|segment| self.account_of(segment));
         named.chain(self.accounts().iter()).filter(may_be_in).collect()
     }

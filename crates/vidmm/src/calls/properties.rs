@@ -124,11 +124,8 @@ fn updated(
     update: &UpdateAllocationProperty,
 ) -> (SegmentSet, SegmentPreference) {
     let allocation = &objects[index];
-    let segment = |account| match account {
-        Account::SYSTEM => adapter.aperture_segment().id,
-        memory => adapter.memory_id(memory),
-    };
-    let set = allocation.choices.into_iter().fold(0, |set, account| set | SegmentSet::of(segment(account)).0);
+    let segments = allocation.choices.into_iter().filter_map(|account| adapter.segment_of(account));
+    let set = segments.fold(0, |set, segment| set | SegmentSet::of(segment).0);
     let set = update.supported_segment_set.unwrap_or(SegmentSet(set));
     let preferred = update.preferred_segment.unwrap_or_else(|| allocation.preferred.within(set));
     (set, preferred)

@@ -20,8 +20,7 @@ const BUSY_PERCENT: u64 = 70;
 impl Schedule {
     /// Whether anybody may be told anything: memory is short, somebody listens, or a period runs.
     pub(crate) fn may_ask_to_trim(&self, shares: &Shares) -> bool {
-        let is_pressed = |account| shares.by_account[account].is_pressed();
-        shares.accounts().iter().any(is_pressed) || shares.has_listeners() || !self.periods.is_empty()
+        shares.is_pressed() || shares.has_listeners() || !self.periods.is_empty()
     }
 
     /// Asks those to trim who are above their budget, tells those their budget who listen, and lets periods end.
@@ -84,12 +83,11 @@ impl Schedule {
     }
 
     fn period(&self, memory: &Memory, shares: &Shares) -> Nanoseconds {
-        let is_pressed = shares.accounts().iter().any(|account| shares.by_account[account].is_pressed());
         let is_busy = shares.accounts().iter().any(|account| {
             let listed = u128::from(shares.by_account[account].demand_total());
             listed * 100 > u128::from(memory.list_capacity(account)) * u128::from(BUSY_PERCENT)
         });
-        match (is_pressed, is_busy) {
+        match (shares.is_pressed(), is_busy) {
             (true, _) => self.trim_intervals.min,
             (false, true) => self.trim_intervals.max,
             (false, false) => self.trim_intervals.idle,

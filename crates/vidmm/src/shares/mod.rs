@@ -58,6 +58,11 @@ impl Shares {
         self.accounts().iter().map(over).fold(0, u64::saturating_add)
     }
 
+    /// Whether memory is short anywhere, so that budgets are imposed there.
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.accounts().iter().any(|account| self.by_account[account].is_pressed())
+    }
+
     /// Whether the process is above a budget that is imposed.
     pub(crate) fn is_over_budget(&self, process: ProcessIx) -> bool {
         self.num_bytes_to_trim(process) > 0
