@@ -86,13 +86,13 @@ impl Audit {
         }
     }
 
-    /// Between devices, a queue with higher priority is granted first; then who asked first. Who takes nothing of the memory that
-    /// another waits for need not wait for that one; nor does anybody wait for a device that must first let go of what it holds
-    /// itself: it runs ahead, and what it asks for was admitted in the place of that. Nor for one whose request waits for an
+    /// Between devices, a queue with higher priority is granted first; then the device that asked first. A device that takes nothing of
+    /// the memory that another waits for need not wait for that one; nor does any wait for a device that must first let go of what it
+    /// holds itself: it runs ahead, and what it asks for was admitted in the place of that. Nor for one whose request waits for an
     /// Unlock (U-40).
     ///
-    /// Without GPU virtual addresses who finds no place lets others pass until what runs has ended, or until its turn: the log does
-    /// not say who that is.
+    /// A device that finds no range lets others pass until what runs has ended, or until its turn. The log does not say which device
+    /// that is; without GPU virtual addresses every allocation is a range.
     fn check_turn(&mut self, id: DeviceId) {
         if self.adapter.is_physical() {
             self.taken = Pools::default();
@@ -110,7 +110,9 @@ impl Audit {
         let others = self.devices.iter().filter(|&(&other, device)| {
             other != id && device.is_active() && !device.in_error && is_before(device) && competes(device)
         });
-        let keeps_all_waiting = |other: &DeviceId| !self.runs_ahead(*other) && !self.waits_for_unlock(*other);
+        let keeps_all_waiting = |other: &DeviceId| {
+            !self.runs_ahead(*other) && !self.waits_for_unlock(*other) && !self.may_find_no_range(*other)
+        };
         let passed_over = others.map(|(&other, _)| other).find(keeps_all_waiting);
         self.findings.check(passed_over.is_none(), Invariant::U28, || {
             format!("a request of {id} is granted and takes {:?}, but it is the turn of {passed_over:?}", self.taken)
@@ -123,6 +125,13 @@ impl Audit {
         let Some(device) = self.devices.get(&id) else { return false };
         let entries = self.allocations.values().filter_map(|allocation| allocation.lists.get(&id));
         entries.flat_map(ListEntry::spans).any(|span| span.granted && device.still_holds(span))
+    }
+
+    /// Whether the next request of a device brings in an allocation that is one range of the aperture (SEG-13).
+    fn may_find_no_range(&self, id: DeviceId) -> bool {
+        let request = self.devices.get(&id).and_then(Device::next_request);
+        let Some(RequestKind::MakeResident(spans)) = request.map(|request| &request.kind) else { return false };
+        spans.iter().filter_map(|(id, _)| self.allocations.get(id)).any(|allocation| allocation.accessed_physically)
     }
 
     /// Whether the next request of a device brings in what is locked, and the CPU may not see it where it goes (RES-84). The log
