@@ -11,14 +11,11 @@
 use alloc::vec::Vec;
 
 use crate::{
-    adapter::Adapter,
     budget::account::{Account, PerAccount},
     event::{error::NoMemoryReason, list_flags::MakeResidentFlags},
     id::{AllocationIx, DeviceIx},
-    memory::Memory,
-    objects::{Objects, allocation::AllocationState, place::Place},
     planted::PlantedBug,
-    residency::weight,
+    residency::weight::{self, PackingRoom},
     schedule::{Schedule, turns},
     state::State,
     work::Work,
@@ -29,16 +26,14 @@ pub(crate) struct Admission {
     /// Bytes that are left for the device's list, and would be with nobody else there; below 0 is what must be trimmed first.
     left: PerAccount<i128>,
     alone: PerAccount<i128>,
-    /// What may join it so that each allocation has a range when nobody else is there, in bytes of weight.
-    packing: PerAccount<i128>,
+    /// What may join it so that each allocation that is one range has its place when nobody else is there.
+    packing: PerAccount<PackingRoom>,
     /// Bytes that join it.
     added: PerAccount<u64>,
     /// Of those, bytes that it does not hold in place.
     pub not_held: PerAccount<u64>,
     /// The allocations that are counted elsewhere than before, and where that was.
     moved: Vec<(AllocationIx, Account)>,
-    /// The allocations that got a range of the aperture for it.
-    assigned: Vec<AllocationIx>,
     /// Why something did not fit.
     pub refused: Option<NoMemoryReason>,
     /// What is missing.
@@ -46,7 +41,12 @@ pub(crate) struct Admission {
 }
 
 /// What may join a device's list: beside all others, or as its process is entitled to.
-pub(crate) fn begin_admission(state: &State, device: DeviceIx, entitled: Option<MakeResidentFlags>) -> Admission {
+pub(crate) fn begin_admission(
+    state: &State,
+    device: DeviceIx,
+    joining: &[AllocationIx],
+    entitled: Option<MakeResidentFlags>,
+) -> Admission {
     let process = state.objects[device].process;
     let accounts = state.memory.accounts();
     let alone = |account: Account| {
@@ -70,11 +70,16 @@ pub(crate) fn begin_admission(state: &State, device: DeviceIx, entitled: Option<
         device,
         left: accounts.per(left),
         alone: accounts.per(alone),
-        packing: weight::packing_room(&state.adapter, &state.objects, &state.memory, device),
+        packing: weight::packing_room_for(
+            &state.adapter,
+            &state.objects,
+            &state.memory,
+            device,
+            joining.iter().copied(),
+        ),
         added: accounts.none(),
         not_held: accounts.none(),
         moved: Vec::new(),
-        assigned: Vec::new(),
         refused: None,
         num_bytes_to_trim: 0,
     }
@@ -86,12 +91,13 @@ pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut 
     let (size, counted, accounts) = (allocation.size, allocation.account(), allocation.accounts(admission.device));
     let is_held = allocation.is_held_by(admission.device);
     for account in accounts {
-        let weight = i128::from(weight::weight(&state.adapter, &state.objects, index, account));
-        let fits = i128::from(size) <= admission.left[account] && weight <= admission.packing[account];
-        if !fits || !has_range(&state.adapter, &state.objects, &mut state.memory, admission, index, account) {
+        let footprint = weight::footprint(&state.adapter, &state.objects, index, account);
+        let fits =
+            i128::from(size) <= admission.left[account] && admission.packing[account].missing_for(footprint) <= 0;
+        if !fits {
             continue;
         }
-        admission.packing[account] -= weight;
+        admission.packing[account] = admission.packing[account].with(footprint);
         admission.left[account] -= i128::from(size);
         admission.alone[account] -= i128::from(size);
         admission.added[account] += size;
@@ -112,8 +118,8 @@ pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut 
     // Whatever the caller trims, one of the accounts then has enough.
     for account in accounts {
         let missing = i128::from(size) - core::mem::take(&mut admission.left[account]);
-        let misplaced = i128::from(weight::weight(&state.adapter, &state.objects, index, account))
-            - core::mem::take(&mut admission.packing[account]);
+        let footprint = weight::footprint(&state.adapter, &state.objects, index, account);
+        let misplaced = core::mem::take(&mut admission.packing[account]).missing_for(footprint);
         if missing <= 0 && misplaced > 0 {
             reason = NoMemoryReason::Fragmented;
         }
@@ -125,15 +131,7 @@ pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut 
         if state.adapter.has_bug(PlantedBug::TrimTooMuch) {
             missing += size;
         }
-        let fragmented = if needs_range(&state.adapter, &state.objects, index, account) {
-            assigned_before(&state.objects, &state.memory, admission).max(1)
-        } else {
-            0
-        };
-        if missing == 0 {
-            reason = NoMemoryReason::Fragmented;
-        }
-        admission.num_bytes_to_trim = admission.num_bytes_to_trim.saturating_add(missing.max(fragmented));
+        admission.num_bytes_to_trim = admission.num_bytes_to_trim.saturating_add(missing);
     }
     admission.refused.get_or_insert(reason);
 }
@@ -147,48 +145,9 @@ pub(crate) fn undo_admission(state: &mut State, admission: &Admission, indices: 
     for &(index, counted) in &admission.moved {
         state.objects[index].set_account(counted);
     }
-    admission.assigned.iter().for_each(|&index| state.memory.aperture.release(index));
 }
 
 /// What was admitted joins the list.
 pub(crate) fn accept_admission(state: &mut State, work: &Work, admission: &Admission) {
     turns::add_to_list(state, work, admission.device, &admission.added);
-}
-
-/// Assigns a range of the aperture if the allocation needs one; `false` if there is no hole for it.
-fn has_range(
-    adapter: &Adapter,
-    objects: &Objects,
-    memory: &mut Memory,
-    admission: &mut Admission,
-    index: AllocationIx,
-    account: Account,
-) -> bool {
-    if !needs_range(adapter, objects, index, account) || memory.aperture.assigned(index).is_some() {
-        return true;
-    }
-    let allocation = &objects[index];
-    let shown_at = match allocation.place {
-        Some(Place::Aperture(offset)) => Some(offset.bytes()),
-        _ => None,
-    };
-    let assigned = memory.aperture.assign(index, allocation.size, shown_at).is_some();
-    if assigned {
-        admission.assigned.push(index);
-    }
-    assigned
-}
-
-fn needs_range(adapter: &Adapter, objects: &Objects, index: AllocationIx, account: Account) -> bool {
-    // Without GPU virtual addresses ranges are found with the grant.
-    let accessed_physically = AllocationState::ACCESSED_PHYSICALLY;
-    let is_assigned_now = account == Account::SYSTEM && !adapter.is_physical();
-    is_assigned_now && objects[index].state.contains(accessed_physically)
-}
-
-/// Bytes of the aperture that allocations of the device had before the call: with all of them gone, no hole of its own is
-/// too small.
-fn assigned_before(objects: &Objects, memory: &Memory, admission: &Admission) -> u64 {
-    let is_own = |other: AllocationIx| objects[other].entry(admission.device).is_some();
-    memory.aperture.assigned_bytes(|other| is_own(other) && !admission.assigned.contains(&other))
 }

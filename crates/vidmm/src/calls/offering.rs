@@ -208,18 +208,22 @@ pub(crate) fn offer(
 /// The device's list must fit alone with what comes back to it: then its turn comes (D3).
 fn check_fits_again(state: &State, device: DeviceIx, indices: &[AllocationIx]) -> Result<(), ReclaimError> {
     let mut num_bytes_to_trim = 0;
-    let packing = weight::packing_room(&state.adapter, &state.objects, &state.memory, device);
+    let joining = indices.iter().copied();
+    let packing = weight::packing_room_for(&state.adapter, &state.objects, &state.memory, device, joining);
     for account in state.memory.accounts().iter() {
-        let comes_back = |&&index: &&AllocationIx| {
+        let comes_back = |&index: &AllocationIx| {
             state.residency.is_listed_offered(index) && state.objects[index].account() == account
         };
-        let sum = |bytes: &dyn Fn(AllocationIx) -> u64| -> u64 {
-            indices.iter().filter(comes_back).map(|&index| bytes(index)).sum()
-        };
-        let list = state.objects[device].list[account].now() + sum(&|index| state.objects[index].size);
+        let mut list = state.objects[device].list[account].now();
+        let mut room = packing[account];
+        let mut misplaced = 0;
+        for index in indices.iter().copied().filter(comes_back) {
+            let footprint = weight::footprint(&state.adapter, &state.objects, index, account);
+            misplaced = room.missing_for(footprint);
+            room = room.with(footprint);
+            list += state.objects[index].size;
+        }
         let missing = i128::from(list) - i128::from(state.memory.list_capacity(account));
-        let misplaced =
-            i128::from(sum(&|index| weight::weight(&state.adapter, &state.objects, index, account))) - packing[account];
         num_bytes_to_trim += u64::try_from(missing.max(misplaced).max(0)).unwrap_or(u64::MAX);
     }
     if num_bytes_to_trim > 0 { Err(ReclaimError::NoMemory { num_bytes_to_trim }) } else { Ok(()) }

@@ -314,7 +314,7 @@ fn count_all_in(
     indices: &[AllocationIx],
     entitled: Option<MakeResidentFlags>,
 ) -> Admission {
-    let mut admission = admission::begin_admission(state, device, entitled);
+    let mut admission = admission::begin_admission(state, device, indices, entitled);
     for &index in indices {
         let count = &mut state.objects[index].entry_mut(device).count;
         *count += 1;

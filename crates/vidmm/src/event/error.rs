@@ -522,8 +522,7 @@ pub enum NoMemoryReason {
     /// The device's list would not fit into memory even with nobody else there.
     #[error("the device's list would not fit even alone")]
     DoesNotFit,
-    /// No hole of the aperture is large enough; or, without GPU virtual addresses, the list would not find its places even alone
-    /// (RES-19).
+    /// The ranges of the list would not find their places even alone (RES-19).
     #[error("the bytes would fit, but not in one range for each allocation")]
     Fragmented,
 }

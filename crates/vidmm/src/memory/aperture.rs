@@ -1,6 +1,5 @@
-//! Ranges of the aperture segment. A range is contiguous (SEG-13), and cannot be moved while it is in use; so that a grant
-//! never fails for want of a hole, a range is *assigned* when an allocation's MakeResident is admitted, and kept until nothing
-//! outstanding requires the allocation.
+//! Ranges of the aperture segment. A range is contiguous (SEG-13), and cannot be moved while it is in use. It is *assigned* to an
+//! allocation when that is granted, and kept for as long as anything holds the allocation.
 //!
 //! The allocation that a range *shows* is another matter: an allocation that nobody requires stays mapped where it is, until it is evicted
 //! or its range, which may have been assigned to another, is wanted.
@@ -89,16 +88,11 @@ impl ApertureRanges {
         self.unassigned.inside(range).next() == Some(range)
     }
 
-    /// Nothing outstanding requires `allocation` any more: its range may be assigned to others.
+    /// Nothing holds `allocation` any more: its range may be assigned to others.
     pub fn release(&mut self, allocation: AllocationIx) {
         if let Some(range) = self.assigned.remove(&allocation) {
             self.unassigned.insert(range);
         }
-    }
-
-    /// The bytes assigned to those of the allocations that `counts` says.
-    pub fn assigned_bytes(&self, counts: impl Fn(AllocationIx) -> bool) -> u64 {
-        self.assigned.iter().filter(|&(&allocation, _)| counts(allocation)).map(|(_, range)| range.size).sum()
     }
 
     /// Allocations that are mapped inside `range`.

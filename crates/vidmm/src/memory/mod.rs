@@ -80,11 +80,6 @@ impl Memory {
         self.dummy_page
     }
 
-    /// Whether ranges are assigned with each grant, and not when allocations join a list: where each allocation is one range.
-    pub(crate) fn assigns_with_grant(&self) -> bool {
-        matches!(self.placers[Account::FIRST_MEMORY], Placer::Linear(_))
-    }
-
     /// Bytes of an account that lists may use: of a memory segment all but page tables.
     pub(crate) fn list_capacity(&self, account: Account) -> u64 {
         match account {

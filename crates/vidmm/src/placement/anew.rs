@@ -10,7 +10,9 @@ use crate::{
     placement::{self, Done, Target, Trial, moving},
     residency::{place, weight},
     state::State,
+    units::{Extent, PAGE_SIZE_64K},
 };
+
 /// Gives all that `device` requires in an account new places: what it holds, and `members`. Returns whether all have one; if
 /// not, some steps are to be taken back.
 pub(crate) fn try_anew(
@@ -23,7 +25,10 @@ pub(crate) fn try_anew(
     let mut required = weight::on_list(&state.objects, device, |entry| entry.is_holding());
     required.extend(members);
     let mut required = Vec::from_iter(required);
-    required.retain(|&index| state.objects[index].account() == account);
+    required.retain(|&index| {
+        state.objects[index].account() == account
+            && weight::is_one_range(&state.adapter, &state.objects, index, account)
+    });
     if !required.iter().all(|&index| moving::may_move(&state.objects, index)) {
         return false;
     }
@@ -62,9 +67,17 @@ fn try_anew_in_aperture(state: &mut State, trial: &mut Trial, required: &[Alloca
             trial.done.push(Done::Unassigned { index, range });
         }
     }
-    for &index in required {
+    // With nobody else there the ranges lie one behind the other, the one with the largest rest last.
+    let has_all = state.memory.aperture.is_unassigned(Extent { offset: 0, size: state.memory.aperture.size() });
+    let rest = |&&index: &&AllocationIx| state.objects[index].size.wrapping_neg() % PAGE_SIZE_64K;
+    let last = required.iter().max_by_key(rest).copied();
+    let in_order = required.iter().copied().filter(|&index| Some(index) != last).chain(last);
+    let mut end: u64 = 0;
+    for index in Vec::from_iter(in_order) {
+        let at = has_all.then_some(end.next_multiple_of(PAGE_SIZE_64K));
         let size = state.objects[index].size;
-        let Some(range) = state.memory.aperture.assign(index, size, None) else { return false };
+        let Some(range) = state.memory.aperture.assign(index, size, at) else { return false };
+        end = range.end();
         trial.done.push(Done::Assigned(index));
         moving::note_in_aperture(&state.objects, trial, index, range);
     }

@@ -3,13 +3,12 @@
 //!
 //! It works on the free ranges themselves, and writes down what it did: going back costs what was tried, and keeping it is free.
 
-pub(crate) mod list;
-pub(crate) mod room;
+pub(crate) mod anew;
+pub(crate) mod homes;
+pub(crate) mod moving;
+pub(crate) mod satisfy;
 
 use alloc::{collections::BTreeMap, vec::Vec};
-
-pub(crate) mod anew;
-pub(crate) mod moving;
 
 use crate::{
     budget::account::{Account, Choices},
@@ -38,7 +37,9 @@ pub(super) struct Trial {
 /// Where a member goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Target {
+    /// A range of a memory segment.
     Memory(Account, Extent),
+    /// The range of the aperture that is assigned to it.
     Aperture,
 }
 

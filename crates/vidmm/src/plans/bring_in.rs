@@ -5,11 +5,8 @@ use crate::{
     event::EvictReason,
     gpu_va::Mapping,
     id::{AllocationIx, DeviceIx, PlanNo},
-    objects::{Objects, allocation::AllocationState, spans::SpanNo},
-    placement::{
-        self, Target, Trial, Verdict,
-        list::{self, Items},
-    },
+    objects::{Objects, allocation::AllocationState},
+    placement::{Target, Verdict, satisfy::Items},
     plans::{Plans, draft::Draft},
     planted::PlantedBug,
     residency::place,
@@ -18,54 +15,20 @@ use crate::{
 impl Plans {
     /// Whether the allocation is where it is to be, with its content, and nothing is under way for it.
     pub(crate) fn is_in_place(&self, state: &State, index: AllocationIx) -> bool {
-        place::is_placed(&state.adapter, &state.objects, &state.memory, index)
-            && self.stream.is_retired(state.objects[index].last_plan)
+        place::is_placed(&state.objects, &state.memory, index) && self.stream.is_retired(state.objects[index].last_plan)
     }
 
+    /// Plans that `items` come in for a device's list as decided, and has the list hold them. Returns the plans that must retire first.
     pub(crate) fn bring_in(
         &mut self,
         state: &mut State,
         device: DeviceIx,
-        items: &[(AllocationIx, Option<SpanNo>)],
+        items: &Items,
+        verdict: Verdict,
     ) -> Vec<PlanNo> {
-        let mut draft = Draft { wanted_by: Some(device), ..Draft::default() };
-        let mut numbers = Vec::new();
-        let mut missing = Vec::new();
-        // What the request names is no victim of it.
-        state.residency.keep_all(&mut state.objects, items.iter().map(|&(index, _)| index));
-        for &(index, _) in items {
-            if place::is_placed(&state.adapter, &state.objects, &state.memory, index) {
-                let plan = state.objects[index].last_plan;
-                if !self.stream.is_retired(plan) {
-                    numbers.push(plan);
-                }
-                continue;
-            }
-            if state.adapter.has_bug(PlantedBug::PlaceTwice) {
-                state.objects[index].take_place();
-            }
-            if state.objects[index].place.is_some() {
-                self.plan_out(state, &mut draft, index, place::reason_to_move(&state.objects, index));
-            }
-            missing.push(index);
-        }
-        // System memory first: what leaves a memory segment may then stay resident in what is left there.
-        for account in [Account::SYSTEM].into_iter().chain(state.memory.accounts().memory()) {
-            for &index in &missing {
-                let allocation = &state.objects[index];
-                if allocation.place.is_none() && allocation.account() == account {
-                    self.plan_in(state, &mut draft, index);
-                }
-            }
-        }
-        numbers.extend(self.finish(&mut state.moment, &state.objects, draft));
-        state.shares.withdraw_promise(&state.objects, device);
-        state.residency.hold_granted(&mut state.moment, &mut state.objects, &mut state.memory, device, items);
-        state.shares.renew_promise(&state.objects, device);
-        // What was held when it was asked for may have lapsed since.
-        items.iter().for_each(|&(index, _)| {
-            state.residency.let_go(&mut state.moment, &mut state.objects, &mut state.memory, index)
-        });
+        let required = Vec::from_iter(items.iter().map(|&(index, _)| index));
+        let numbers = self.carry_out_verdict(state, device, &required, verdict);
+        hold_list(state, device, items);
         numbers
     }
 
@@ -79,29 +42,6 @@ impl Plans {
         numbers
     }
 
-    /// Brings `items` in for a device's list, all or none of them. Returns the plans for that; none if there is no place at present.
-    pub(crate) fn bring_in_if_placed(
-        &mut self,
-        state: &mut State,
-        device: DeviceIx,
-        items: &Items,
-    ) -> Option<Vec<PlanNo>> {
-        let numbers = self.place_list(state, device, items)?;
-        hold_list(state, device, items);
-        Some(numbers)
-    }
-
-    /// Decides where `items` go, and plans that.
-    pub(crate) fn place_list(&mut self, state: &mut State, device: DeviceIx, items: &Items) -> Option<Vec<PlanNo>> {
-        let mut trial = Trial::default();
-        let members = list::members_of(&state.objects, items);
-        if !list::try_list(state, &mut trial, device, &members) {
-            return None;
-        }
-        let verdict = placement::conclude(&state.objects, &mut state.memory, trial);
-        Some(self.carry_out_verdict(state, device, &members, verdict))
-    }
-
     /// Work of the devices that hold an allocation waits for the plan that has moved it.
     fn await_move(&self, objects: &mut Objects, index: AllocationIx) {
         let plan = objects[index].last_plan;
@@ -112,18 +52,19 @@ impl Plans {
     }
 }
 
+/// The items of a device's list are granted: it holds those that nothing has ended since they were asked for.
 pub(crate) fn hold_list(state: &mut State, device: DeviceIx, items: &Items) {
     state.shares.withdraw_promise(&state.objects, device);
     state.residency.hold_granted(&mut state.moment, &mut state.objects, &mut state.memory, device, items);
     state.shares.renew_promise(&state.objects, device);
-    // What was held when it was asked for may have lapsed since.
     items.iter().for_each(|&(index, _)| {
         state.residency.let_go(&mut state.moment, &mut state.objects, &mut state.memory, index)
     });
 }
 
 impl Plans {
-    /// Plans what a verdict asks for: who goes, who moves, who comes. Returns the plans that what is `required` waits for.
+    /// Plans what a verdict asks for: which allocations go, move and come. Those of `required` that it does not name are pages.
+    /// Returns the plans that the required ones wait for.
     pub(crate) fn carry_out_verdict(
         &mut self,
         state: &mut State,
@@ -133,49 +74,61 @@ impl Plans {
     ) -> Vec<PlanNo> {
         let Verdict { victims, members } = verdict;
         let mut draft = Draft { wanted_by: Some(device), ..Draft::default() };
-        state.residency.keep_all(&mut state.objects, members.keys().copied());
+        // No allocation that is required is a victim.
+        state.residency.keep_all(&mut state.objects, required.iter().chain(members.keys()).copied());
         for index in victims {
-            self.plan_out(
-                state,
-                &mut draft,
-                index,
-                state.residency.reason(&state.objects, index, EvictReason::RoomWanted),
-            );
+            let reason = state.residency.reason(&state.objects, index, EvictReason::RoomWanted);
+            self.plan_out(state, &mut draft, index, reason);
         }
         let mut numbers = Vec::new();
-        let named: BTreeSet<AllocationIx> = required.iter().copied().collect();
-        let others = members.keys().copied().filter(|index| !named.contains(index));
-        let in_order = Vec::from_iter(required.iter().copied().chain(others));
-        let (staying, moving): (Vec<AllocationIx>, Vec<AllocationIx>) =
-            in_order.into_iter().partition(|index| members[index].is_none());
-        for index in staying {
-            let plan = state.objects[index].last_plan;
-            numbers.extend((!self.stream.is_retired(plan)).then_some(plan));
-        }
-        for &index in &moving {
-            if let Some(place) = state.objects[index].place {
-                let allocation = &mut state.objects[index];
-                // The work of those that hold it may have written to it.
-                let is_held = allocation.is_held();
-                allocation.state |= if is_held { AllocationState::DIRTY } else { AllocationState::empty() };
-                let is_moved = place.account() == allocation.account() || !place::is_counted(&state.objects, index);
-                let reason = if is_moved { EvictReason::Moved } else { place::reason_to_move(&state.objects, index) };
-                self.plan_out(state, &mut draft, index, reason);
+        let mut coming = Vec::new();
+        let named = BTreeSet::from_iter(if members.is_empty() { &[] } else { required });
+        let others = Vec::from_iter(members.keys().copied().filter(|index| !named.contains(index)));
+        for index in required.iter().copied().chain(others) {
+            let target = members.get(&index);
+            let stays = target.map_or_else(|| place::is_placed(&state.objects, &state.memory, index), Option::is_none);
+            if stays {
+                numbers.push(state.objects[index].last_plan);
+            } else {
+                self.leave_for(state, &mut draft, index, target.copied().flatten());
+                coming.push(index);
             }
-            let account = match members[&index] {
-                Some(Target::Memory(account, _)) => account,
-                _ => Account::SYSTEM,
-            };
-            state.objects[index].set_account(account);
         }
-        for &index in &moving {
-            if let Some(Target::Memory(_, range)) = members[&index] {
-                state.objects.patched.entry(index).or_default().assigned = Some(range);
+        // System memory first: an allocation that leaves a memory segment may then stay resident in what is left there.
+        for account in [Account::SYSTEM].into_iter().chain(state.memory.accounts().memory()) {
+            for &index in &coming {
+                if state.objects[index].place.is_none() && state.objects[index].account() == account {
+                    self.plan_in(state, &mut draft, index);
+                }
             }
-            self.plan_in(state, &mut draft, index);
         }
         numbers.extend(self.finish(&mut state.moment, &state.objects, draft));
-        moving.iter().for_each(|&index| self.await_move(&mut state.objects, index));
+        coming.iter().for_each(|&index| self.await_move(&mut state.objects, index));
         self.stream.unretired(numbers)
+    }
+
+    /// An allocation leaves the place where it is for another range, or for pages of the account where its list counts it.
+    fn leave_for(&mut self, state: &mut State, draft: &mut Draft, index: AllocationIx, range: Option<Target>) {
+        if state.adapter.has_bug(PlantedBug::PlaceTwice) {
+            state.objects[index].take_place();
+        }
+        let allocation = &mut state.objects[index];
+        if let Some(place) = allocation.place {
+            // The work of those that hold it may have written to it.
+            let is_held = allocation.is_held();
+            allocation.state |= if is_held { AllocationState::DIRTY } else { AllocationState::empty() };
+            let is_moved = range.is_some()
+                && (place.account() == allocation.account() || !place::is_counted(&state.objects, index));
+            let reason = if is_moved { EvictReason::Moved } else { place::reason_to_move(&state.objects, index) };
+            self.plan_out(state, draft, index, reason);
+        }
+        match range {
+            None => {}
+            Some(Target::Memory(account, range)) => {
+                state.objects[index].set_account(account);
+                state.objects.patched.entry(index).or_default().assigned = Some(range);
+            }
+            Some(Target::Aperture) => state.objects[index].set_account(Account::SYSTEM),
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::{
         Objects,
         device::{DeferredAction, Freed},
     },
-    placement::room,
+    placement::satisfy,
     plans::{
         Plans, Retire,
         draft::{self, Draft},
@@ -31,7 +31,7 @@ pub(crate) fn get_ready_for(state: &mut State, action: &DeferredAction) -> bool 
     if rests == &[None, None] {
         return true;
     }
-    let has_room = rests.iter().flatten().all(|rest| room::has_room_for_tables(state, rest));
+    let has_room = rests.iter().flatten().all(|rest| satisfy::has_room_for_tables(state, rest));
     let process = &mut state.objects.processes[*process];
     let is_in_flight = |&device: &DeviceIx| state.objects.devices[device].is_in_flight();
     process.is_paused = has_room && process.devices.iter().any(is_in_flight);

@@ -124,9 +124,8 @@ impl Residents {
         index: AllocationIx,
     ) {
         let allocation = &objects[index];
-        // Where a range is assigned with each grant, an allocation keeps none that nothing is in.
-        let keeps_range = !memory.assigns_with_grant() && (allocation.is_required() || self.is_listed_offered(index));
-        if allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY) && !allocation.is_held() && !keeps_range {
+        // Ranges are assigned with each grant: an allocation that nothing holds keeps none.
+        if allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY) && !allocation.is_held() {
             memory.aperture.release(index);
         }
         if allocation.place.is_none() || allocation.is_held() {

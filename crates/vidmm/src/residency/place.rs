@@ -45,7 +45,7 @@ pub(crate) fn assign_where_shown(objects: &Objects, memory: &mut Memory, indices
 }
 
 /// Whether it is decided that the allocation is where its device's list counts it.
-pub(crate) fn is_placed(adapter: &Adapter, objects: &Objects, memory: &Memory, index: AllocationIx) -> bool {
+pub(crate) fn is_placed(objects: &Objects, memory: &Memory, index: AllocationIx) -> bool {
     let allocation = &objects[index];
     match allocation.place {
         Some(Place::Memory(account, _)) => allocation.account() == account,
@@ -54,8 +54,8 @@ pub(crate) fn is_placed(adapter: &Adapter, objects: &Objects, memory: &Memory, i
         }
         Some(Place::Aperture(offset)) => {
             let shown = Extent { offset: offset.bytes(), size: allocation.size };
-            // Without GPU virtual addresses nothing keeps a range for what nothing holds.
-            let can_be_had = || adapter.is_physical() && memory.aperture.is_unassigned(shown);
+            // An allocation that nothing holds has no range assigned; it may have the one that shows it again.
+            let can_be_had = || memory.aperture.is_unassigned(shown);
             let is_counted_there = allocation.account() == Account::SYSTEM;
             is_counted_there && memory.aperture.assigned(index).map_or_else(can_be_had, |range| range == shown)
         }

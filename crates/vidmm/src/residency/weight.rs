@@ -1,9 +1,10 @@
-//! Packing: whether what a device requires fits together where each allocation is one range (RES-19).
+//! Packing: whether the allocations of a device that are one range each fit together (RES-19).
 //!
-//! Without GPU virtual addresses an allocation *weighs* its size, rounded up to its alignment. Ranges that lie one behind the
-//! other, those with the larger alignment first, take no more than they weigh: each begins where those before it end. So what
-//! weighs no more than its segment fits into it when nothing else is there, and so does any part of it. That is what a device's
-//! list is admitted by; with GPU virtual addresses a weight is the size, and the segment is never too fragmented (D10).
+//! Without GPU virtual addresses every allocation is one range; with them, one that engines address physically is one range in the
+//! aperture (SEG-13), and everything else is pages, which always fit if their bytes do (D10). A range *weighs* its size, rounded up
+//! to its alignment. Ranges that lie one behind the other, those with the larger alignment first, take no more than they weigh: each
+//! begins where those before it end. So ranges that weigh no more than their segment fit into it when nothing else is there, and so
+//! does any part of them. That is what a device's list is admitted by.
 
 use alloc::{collections::BTreeSet, vec::Vec};
 
@@ -12,7 +13,7 @@ use crate::{
     budget::account::{Account, PerAccount},
     id::{AllocationIx, DeviceIx},
     memory::Memory,
-    objects::{Objects, list::ListEntry},
+    objects::{Objects, allocation::AllocationState, list::ListEntry},
     residency::holds,
     units::PAGE_SIZE_64K,
 };
@@ -27,10 +28,18 @@ pub(crate) fn alignment(objects: &Objects, index: AllocationIx, account: Account
     }
 }
 
-/// The weight of an allocation in an account, in bytes: with GPU virtual addresses its size.
-pub(crate) fn weight(adapter: &Adapter, objects: &Objects, index: AllocationIx, account: Account) -> u64 {
-    let alignment = if adapter.is_physical() { alignment(objects, index, account) } else { 1 };
-    objects[index].size.next_multiple_of(alignment)
+/// Whether an allocation is one range in an account, and not pages.
+pub(crate) fn is_one_range(adapter: &Adapter, objects: &Objects, index: AllocationIx, account: Account) -> bool {
+    adapter.is_physical()
+        || (account == Account::SYSTEM && objects[index].state.contains(AllocationState::ACCESSED_PHYSICALLY))
+}
+
+/// The weight of an allocation in an account, in bytes: 0 where it is pages.
+fn weight(adapter: &Adapter, objects: &Objects, index: AllocationIx, account: Account) -> u64 {
+    match is_one_range(adapter, objects, index, account) {
+        true => objects[index].size.next_multiple_of(alignment(objects, index, account)),
+        false => 0,
+    }
 }
 
 /// The size of the segment that an account's allocations have ranges of, in bytes.
@@ -41,20 +50,83 @@ fn range_capacity(memory: &Memory, account: Account) -> u64 {
     }
 }
 
-/// The room for more on a device's list, in bytes of weight. Below 0 is none.
-pub(crate) fn packing_room(
+/// The room that the ranges of a device's list leave in an account, with nobody else there.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct PackingRoom {
+    /// The bytes that no range weighs; below 0 where they weigh more than there is.
+    left: i128,
+    /// The bytes that the range with the largest rest weighs and does not take, if it lies last.
+    tail: i128,
+}
+
+impl PackingRoom {
+    const UNLIMITED: Self = Self { left: i128::MAX / 2, tail: 0 };
+
+    /// The bytes that are missing for another range; 0 or less if it fits.
+    pub(crate) fn missing_for(self, footprint: Footprint) -> i128 {
+        let with = self.with(footprint);
+        -(with.left + with.tail)
+    }
+
+    /// What another range leaves.
+    pub(crate) fn with(self, Footprint { weight, tail }: Footprint) -> Self {
+        Self { left: self.left - i128::from(weight), tail: self.tail.max(i128::from(tail)) }
+    }
+
+    fn is_enough(self) -> bool {
+        self.left + self.tail >= 0
+    }
+}
+
+/// What an allocation takes of an account's ranges, in bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Footprint {
+    weight: u64,
+    /// What it weighs and does not take, if it lies last.
+    tail: u64,
+}
+
+/// What an allocation takes of an account's ranges: nothing where it is pages.
+pub(crate) fn footprint(adapter: &Adapter, objects: &Objects, index: AllocationIx, account: Account) -> Footprint {
+    let weight = weight(adapter, objects, index, account);
+    // In the aperture all ranges have the same alignment, so that any of them can lie last.
+    let tail = if account == Account::SYSTEM { weight.saturating_sub(objects[index].size) } else { 0 };
+    Footprint { weight, tail }
+}
+
+/// The room for more ranges on a device's list.
+fn packing_room(
+    adapter: &Adapter,
+    objects: &Objects,
+    memory: &Memory,
+    allocations: BTreeSet<AllocationIx>,
+) -> PerAccount<PackingRoom> {
+    let empty = |account| PackingRoom { left: i128::from(range_capacity(memory, account)), tail: 0 };
+    let mut room = memory.accounts().per(empty);
+    for index in allocations {
+        let account = objects[index].account();
+        room[account] = room[account].with(footprint(adapter, objects, index, account));
+    }
+    room
+}
+
+/// The room on a device's list for the ranges of allocations that are to join it; unlimited, at no cost, if none of them can be a
+/// range.
+pub(crate) fn packing_room_for(
     adapter: &Adapter,
     objects: &Objects,
     memory: &Memory,
     device: DeviceIx,
-) -> PerAccount<i128> {
-    let accounts = memory.accounts();
-    if !adapter.is_physical() {
-        return accounts.per(|_| i128::MAX);
+    joining: impl Iterator<Item = AllocationIx>,
+) -> PerAccount<PackingRoom> {
+    match may_be_ranges(adapter, objects, joining) {
+        true => packing_room(adapter, objects, memory, on_list(objects, device, |entry| entry.count > 0)),
+        false => memory.accounts().per(|_| PackingRoom::UNLIMITED),
     }
-    let listed = on_list(objects, device, |entry| entry.count > 0);
-    let weights = weights(adapter, objects, listed);
-    accounts.per(|account| i128::from(range_capacity(memory, account)) - i128::from(weights[account]))
+}
+
+fn may_be_ranges(adapter: &Adapter, objects: &Objects, mut indices: impl Iterator<Item = AllocationIx>) -> bool {
+    adapter.is_physical() || indices.any(|index| objects[index].state.contains(AllocationState::ACCESSED_PHYSICALLY))
 }
 
 /// Whether a device's list still fits together when these of its allocations are counted in other accounts.
@@ -65,16 +137,19 @@ pub(crate) fn packs_if_moved(
     device: DeviceIx,
     moved: &[(AllocationIx, Account)],
 ) -> bool {
-    if !adapter.is_physical() {
+    let indices = moved.iter().map(|&(index, _)| index);
+    if !may_be_ranges(adapter, objects, indices.clone()) {
         return true;
     }
-    let mut room = packing_room(adapter, objects, memory, device);
-    for &(index, to) in moved {
-        let from = objects[index].account();
-        room[from] += i128::from(weight(adapter, objects, index, from));
-        room[to] -= i128::from(weight(adapter, objects, index, to));
+    let mut others = on_list(objects, device, |entry| entry.count > 0);
+    for index in indices {
+        others.remove(&index);
     }
-    memory.accounts().iter().all(|account| room[account] >= 0)
+    let mut room = packing_room(adapter, objects, memory, others);
+    for &(index, to) in moved {
+        room[to] = room[to].with(footprint(adapter, objects, index, to));
+    }
+    memory.accounts().iter().all(|account| room[account].is_enough())
 }
 
 /// Whether what a device holds, or is to hold again, fits together with `joining`, if nothing else is there.
@@ -83,24 +158,15 @@ pub(crate) fn packs_with(
     objects: &Objects,
     memory: &Memory,
     device: DeviceIx,
-    joining: impl Iterator<Item = AllocationIx>,
+    joining: impl Iterator<Item = AllocationIx> + Clone,
 ) -> bool {
-    if !adapter.is_physical() {
+    if !may_be_ranges(adapter, objects, joining.clone()) {
         return true;
     }
     let mut all = on_list(objects, device, |entry| entry.is_holding() || entry.is_owed());
     all.extend(joining);
-    let weights = weights(adapter, objects, all);
-    memory.accounts().iter().all(|account| weights[account] <= range_capacity(memory, account))
-}
-
-fn weights(adapter: &Adapter, objects: &Objects, allocations: BTreeSet<AllocationIx>) -> PerAccount<u64> {
-    let mut weights: PerAccount<u64> = adapter.accounts().none();
-    for index in allocations {
-        let account = objects[index].account();
-        weights[account] += weight(adapter, objects, index, account);
-    }
-    weights
+    let room = packing_room(adapter, objects, memory, all);
+    memory.accounts().iter().all(|account| room[account].is_enough())
 }
 
 /// The allocations that a device's list names so that `is_so`.
@@ -121,11 +187,11 @@ pub(crate) fn sort_for_packing(objects: &Objects, allocations: &mut [AllocationI
     });
 }
 
-/// Devices with device lists whose lists weigh more than fits, for the audit.
+/// Devices with device lists whose ranges do not fit together, for the audit.
 pub(crate) fn overweight(adapter: &Adapter, objects: &Objects, memory: &Memory) -> Vec<DeviceIx> {
-    let is_over = |index: &DeviceIx| {
-        let room = packing_room(adapter, objects, memory, *index);
-        memory.accounts().iter().any(|account| room[account] < 0)
+    let is_over = |&device: &DeviceIx| {
+        let room = packing_room(adapter, objects, memory, on_list(objects, device, |entry| entry.count > 0));
+        memory.accounts().iter().any(|account| !room[account].is_enough())
     };
     let devices = objects.devices.iter().filter(|(_, books)| !books.has_reference_lists());
     devices.map(|(index, _)| index).filter(is_over).collect()

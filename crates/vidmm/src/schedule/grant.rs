@@ -1,5 +1,4 @@
-//! Granting: where a request is decided (D3). `satisfy` is the one place where room is found; it decides all of a request or
-//! nothing.
+//! Granting: the order in which requests are decided, each whole or not at all (D3).
 
 use alloc::{collections::BTreeSet, vec::Vec};
 use core::cmp::Reverse;
@@ -9,23 +8,13 @@ use crate::{
     event::EvictReason,
     id::{DeviceIx, PlanNo, SubmissionNo},
     objects::{Objects, allocation::AllocationState, request::RequestKind, turn::Power},
-    placement::room,
-    plans::{Plans, draft::Draft},
+    placement::satisfy::{self, Shortfall},
+    plans::{Plans, bring_in, draft::Draft},
     requests::Requests,
-    residency::{holds, weight},
+    residency::holds,
     schedule::{Schedule, turns},
     state::State,
 };
-
-/// Why a request is not granted yet.
-pub(crate) enum Shortfall {
-    /// Its device would hold what others are promised, until work that it submitted before has been dispatched.
-    Promise,
-    /// The CPU sees what would leave its sight, until it is unlocked (U-40).
-    Unlock,
-    /// There is no room at present.
-    Room,
-}
 
 impl Schedule {
     /// Plans the eviction of what was to go at the earliest opportunity: each device's on its own, so that none waits for
@@ -70,17 +59,8 @@ pub(crate) fn grant(state: &mut State, plans: &mut Plans, requests: &mut Request
         }
         match grant_next(state, plans, requests, device) {
             Ok(()) => {}
-            Err(Shortfall::Promise | Shortfall::Unlock) => drop(held_back.insert(device)),
+            Err(Shortfall::Promise | Shortfall::Unlock | Shortfall::Place(_)) => drop(held_back.insert(device)),
             Err(Shortfall::Room) => return,
-        }
-    }
-}
-
-/// Grants what a device has asked for, as far as there is room: with its turn, before others take that.
-pub(crate) fn grant_to(state: &mut State, plans: &mut Plans, requests: &mut Requests, device: DeviceIx) {
-    while state.objects[device].is_active() && state.objects[device].granted < state.objects[device].requests.len() {
-        if grant_next(state, plans, requests, device).is_err() {
-            return;
         }
     }
 }
@@ -97,7 +77,7 @@ fn grant_next(
     let request = &mut books.requests[granted];
     let position = request.position;
     let kind = core::mem::replace(&mut request.kind, RequestKind::MakeResident(Vec::new()));
-    match satisfy(state, plans, device, position, &kind) {
+    match decide(state, plans, device, position, &kind) {
         Ok(numbers) => {
             requests.note_grant(state, plans, device, numbers);
             Ok(())
@@ -123,7 +103,7 @@ fn next_to_grant(objects: &Objects, requests: &Requests, held_back: &BTreeSet<De
 }
 
 /// Decides a whole request, or nothing of it.
-fn satisfy(
+fn decide(
     state: &mut State,
     plans: &mut Plans,
     device: DeviceIx,
@@ -134,37 +114,20 @@ fn satisfy(
         RequestKind::MakeResident(items) => {
             // To a device in error nothing is brought in.
             if state.objects[device].error.is_some() {
-                state.shares.withdraw_promise(&state.objects, device);
-                state.residency.hold_granted(&mut state.moment, &mut state.objects, &mut state.memory, device, items);
-                state.shares.renew_promise(&state.objects, device);
+                bring_in::hold_list(state, device, items);
                 return Ok(Vec::new());
             }
             let items = holds::still_wanted(&state.objects, device, items);
-            let needs = room::needs(state.memory.accounts(), &mut state.objects, device, &items);
-            if needs.unlock {
-                return Err(Shortfall::Unlock);
-            }
-            let joining = items.iter().map(|&(index, _)| index);
-            if !state.shares.may_hold(&state.objects, &state.memory, device, &needs.not_held)
-                || !weight::packs_with(&state.adapter, &state.objects, &state.memory, device, joining)
-            {
-                return Err(Shortfall::Promise);
-            }
-            if state.adapter.is_physical() {
-                let numbers = plans.bring_in_if_placed(state, device, &items);
-                return numbers.ok_or_else(|| {
+            let verdict = satisfy::satisfy(state, device, &items, position).inspect_err(|shortfall| {
+                if matches!(shortfall, Shortfall::Place(_)) {
                     turns::note_no_place(state, device);
-                    Shortfall::Promise
-                });
-            }
-            if !room::has_room_for(state, device, position, &needs) {
-                return Err(Shortfall::Room);
-            }
-            Ok(plans.bring_in(state, device, &items))
+                }
+            })?;
+            Ok(plans.bring_in(state, device, &items, verdict))
         }
         RequestKind::Decided(numbers) => Ok(numbers.clone()),
         RequestKind::MapGpuVirtualAddress { allocation, mapping } => {
-            if !room::has_room_for_tables(state, mapping) {
+            if !satisfy::has_room_for_tables(state, mapping) {
                 return Err(Shortfall::Room);
             }
             Ok(plans.make_mapping(state, *allocation, *mapping))

@@ -9,7 +9,7 @@ use crate::{
     event::SuspendReason,
     id::DeviceIx,
     objects::{list::ListEntry, turn::CALM},
-    placement::list,
+    placement::homes,
     residency::weight,
     schedule::{Schedule, turns},
     state::State,
@@ -30,7 +30,7 @@ impl Schedule {
             return state.moment.wake_at(calm_at);
         }
         for device in Vec::from_iter(self.turns.demoted.iter().copied()) {
-            if list::could_come_back(state, device) {
+            if homes::could_come_back(state, device) {
                 self.turns.last_yield = state.moment.now();
                 turns::stop(state, device, SuspendReason::Replace, None, true);
                 return;
@@ -47,7 +47,7 @@ impl Schedule {
         if remembers || books.granted < books.requests.len() {
             return;
         }
-        let mut movable = Vec::from_iter(list::movable(&state.adapter, &state.objects, device));
+        let mut movable = Vec::from_iter(homes::movable(&state.adapter, &state.objects, device));
         if movable.is_empty() {
             return;
         }

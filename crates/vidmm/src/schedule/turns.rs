@@ -15,7 +15,7 @@ use crate::{
         account::{Account, PerAccount},
     },
     event::{Event, ResumeReason, SuspendReason},
-    id::{DeviceIx, PlanNo},
+    id::{AllocationIx, DeviceIx, PlanNo},
     moment::Moment,
     objects::{
         Objects,
@@ -23,13 +23,14 @@ use crate::{
         device::Device,
         list::EntryFlags,
         request::RequestKind,
+        spans::SpanNo,
         turn::{Activity, CALM, CALM_SHARE, Power, SLICE_MIN, SLICE_PER_PAGING, STARVATION, TRIM_GRACE},
     },
-    placement::{list, room},
+    placement::satisfy::{self, Items, Shortfall},
     plans::{Plans, bring_in},
     requests::Requests,
-    residency::{holds, views},
-    schedule::{Schedule, grant},
+    residency::holds,
+    schedule::Schedule,
     state::State,
     units::Nanoseconds,
     work::Work,
@@ -51,35 +52,15 @@ pub(crate) fn add_to_list(state: &mut State, work: &Work, device: DeviceIx, adde
     }
 }
 
-/// Lets a device have its turn, if it finds its places: what it held is brought back, and what it asks for next is granted
-/// with it, before others take the room. Returns the plans for that, and whether a request was granted with them.
-fn resume_if_placed(state: &mut State, plans: &mut Plans, device: DeviceIx) -> Option<(Vec<PlanNo>, bool)> {
-    let mut items = holds::items_to_bring_back(&state.objects, device);
-    let next = list::next_with_turn(state, device);
-    items.extend(next.iter().flatten());
-    if items.iter().any(|&(index, _)| views::waits_for_unlock(&state.objects, index)) {
-        return None;
-    }
-    // While it counts as suspended, no plan waits for what it has queued.
-    let numbers = plans.place_list(state, device, &items)?;
-    state.shares.set_activity(&mut state.objects, device, Activity::Active);
-    bring_in::hold_list(state, device, &items);
-    if next.is_some() {
-        let books = &mut state.objects[device];
-        let granted = books.granted;
-        books.requests[granted].kind = RequestKind::MakeResident(Vec::new());
-    }
-    Some((numbers, next.is_some()))
-}
-
-/// A granted list has found no place. What runs keeps its own, and ends by itself; when nothing of the device runs, those
-/// beside it must go.
+/// A request of a device has found no ranges. The allocations of work that runs keep theirs, and that work ends by itself; when
+/// nothing of the device runs, it waits for a turn with nobody beside it.
 pub(crate) fn note_no_place(state: &mut State, device: DeviceIx) {
     let is_alone = !state.shares.others_are_promised(&state.objects, device);
     let is_in_flight = state.objects[device].is_in_flight();
-    debug_assert!(!is_alone || is_in_flight, "what admission has proved to fit has its place with nobody else there");
+    debug_assert!(!is_alone || is_in_flight, "a list that was admitted has its places with nobody else there");
     if !is_alone && !is_in_flight {
-        stop(state, device, crate::event::SuspendReason::WaitsForRoom, None, false);
+        stop(state, device, SuspendReason::WaitsForRoom, None, false);
+        state.objects[device].turn.takes_all = true;
     }
 }
 
@@ -115,24 +96,14 @@ fn settle_takers(state: &mut State, work: &Work) {
     }
 }
 
-/// The bytes that must be there for a device that waits for its turn: those that it is promised then; or all, if it finds no
-/// place beside what others hold.
-fn room_needed(state: &mut State, device: DeviceIx) -> PerAccount<u64> {
-    let accounts = state.memory.accounts();
+/// The bytes that must be there for a device that waits for its turn: those that it is promised then; or all, for DMA buffers that
+/// find no room beside lists.
+fn room_needed(state: &State, device: DeviceIx) -> PerAccount<u64> {
     let books = &state.objects[device];
-    let needed = accounts.per(|account| books.needed(account));
-    if !state.adapter.is_physical() {
-        return needed;
+    match books.has_reference_lists() && books.turn.takes_all {
+        true => state.memory.accounts().per(|account| state.memory.list_capacity(account)),
+        false => state.memory.accounts().per(|account| books.needed(account)),
     }
-    let fits = |account| {
-        needed[account] <= state.shares.not_promised_to_others(&state.objects, &state.memory, device, account)
-    };
-    let is_apart = match books.has_reference_lists() {
-        true => books.turn.takes_all,
-        false => accounts.iter().all(fits) && !list::would_be_placed(state, device),
-    };
-    state.objects[device].turn.takes_all = is_apart;
-    if is_apart { accounts.per(|account| state.memory.list_capacity(account)) } else { needed }
 }
 
 /// The answer to whether a device yields.
@@ -156,10 +127,17 @@ impl Schedule {
         // A device later in the order, also one that is about to yield, leaves the room that is made for those before it.
         let mut spoken_for = state.memory.accounts().none();
         for device in waiting(state, work) {
-            let needed = self.place_for_turn(state, device);
-            let has_room = has_room(state, device, &needed, &spoken_for);
-            if has_room {
-                self.resume(state, plans, requests, work, device, ResumeReason::HasWork);
+            let mut needed = self.place_for_turn(state, device);
+            let mut has_room = fits_beside(state, device, &needed, &spoken_for);
+            if has_room
+                && let Err(Shortfall::Place(account)) =
+                    self.resume(state, plans, requests, work, device, ResumeReason::HasWork)
+                && !state.objects[device].is_in_flight()
+            {
+                // There are bytes enough, but not the ranges: the device waits for the whole account.
+                state.objects[device].turn.takes_all = true;
+                needed[account] = state.memory.list_capacity(account);
+                has_room = fits_beside(state, device, &needed, &spoken_for);
             }
             if !state.objects[device].is_active()
                 && (has_room || self.make_way(state, work, device, &needed, &spoken_for))
@@ -340,15 +318,13 @@ impl Schedule {
         work: &Work,
         device: DeviceIx,
         reason: ResumeReason,
-    ) {
+    ) -> Result<(), Shortfall> {
         let was_suspended = state.objects[device].is_suspended();
         let has_list = !state.objects[device].has_reference_lists();
         if has_list && !lists_may_run(&state.adapter, &state.objects, work) {
-            return;
+            return Ok(());
         }
-        let Some((numbers, grants)) = bring_back_list(state, plans, device) else { return };
-        state.shares.set_activity(&mut state.objects, device, Activity::Active);
-        let numbers = plans.stream.unretired(numbers);
+        let (numbers, grants) = bring_back_list(state, plans, device)?;
         let turn = &mut state.objects[device].turn;
         (turn.gives_way, turn.waits_since, turn.resumed_at) = (false, None, state.moment.now());
         (turn.began_at, turn.slice) = (state.moment.now(), SLICE_MIN);
@@ -369,9 +345,7 @@ impl Schedule {
         if grants {
             requests.note_grant(state, plans, device, numbers);
         }
-        if state.adapter.is_physical() {
-            grant::grant_to(state, plans, requests, device);
-        }
+        Ok(())
     }
 
     /// Brings back who has nothing to run, when there is room again: who was pushed out last is the first.
@@ -391,7 +365,8 @@ impl Schedule {
             return state.moment.wake_at(calm_at);
         }
         self.place_anew(state, device, false);
-        self.resume(state, plans, requests, work, device, ResumeReason::PressureFell);
+        // A device for which there is no room after all is tried again with the next change.
+        let _ = self.resume(state, plans, requests, work, device, ResumeReason::PressureFell);
     }
 }
 
@@ -420,12 +395,7 @@ fn wants_turn(adapter: &Adapter, objects: &Objects, work: &Work, device: DeviceI
 }
 
 /// Whether what the device needs fits beside what others are promised and `spoken_for`.
-pub(crate) fn has_room(
-    state: &State,
-    device: DeviceIx,
-    needed: &PerAccount<u64>,
-    spoken_for: &PerAccount<u64>,
-) -> bool {
+fn fits_beside(state: &State, device: DeviceIx, needed: &PerAccount<u64>, spoken_for: &PerAccount<u64>) -> bool {
     state.memory.accounts().iter().all(|account| {
         needed[account].saturating_add(spoken_for[account])
             <= state.shares.not_promised_to_others(&state.objects, &state.memory, device, account)
@@ -507,15 +477,38 @@ fn release_all(state: &mut State, device: DeviceIx) {
     }
 }
 
-/// Brings back what a device held, if it was suspended and there is room for all of it. Returns the plans for that, and whether
-/// its next request is granted with them.
-fn bring_back_list(state: &mut State, plans: &mut Plans, device: DeviceIx) -> Option<(Vec<PlanNo>, bool)> {
-    if state.adapter.is_physical() {
-        return resume_if_placed(state, plans, device);
-    }
-    let items = holds::items_to_bring_back(&state.objects, device);
+/// Brings back what a device held, and lets it run. A device that takes all gets its next request granted too, before others
+/// take the ranges. Returns the plans for that, and whether a request was granted with them.
+fn bring_back_list(state: &mut State, plans: &mut Plans, device: DeviceIx) -> Result<(Vec<PlanNo>, bool), Shortfall> {
+    let mut items = holds::items_to_bring_back(&state.objects, device);
+    let next = state.objects[device].turn.takes_all.then(|| next_with_turn(state, device, &items)).flatten();
+    items.extend(next.iter().flatten());
+    let until = state.objects[device].dispatched();
+    let verdict = satisfy::satisfy(state, device, &items, until)?;
+    let required = Vec::from_iter(items.iter().map(|&(index, _)| index));
     // While it counts as suspended, no plan waits for what it has queued.
-    room::can_bring_in(state, device, &items).then(|| (plans.bring_in(state, device, &items), false))
+    let numbers = plans.carry_out_verdict(state, device, &required, verdict);
+    state.shares.set_activity(&mut state.objects, device, Activity::Active);
+    bring_in::hold_list(state, device, &items);
+    if next.is_some() {
+        let books = &mut state.objects[device];
+        let granted = books.granted;
+        books.requests[granted].kind = RequestKind::MakeResident(Vec::new());
+    }
+    Ok((numbers, next.is_some()))
+}
+
+/// The items of a device's next ungranted request, if the device may hold them beside those that it is to hold again.
+fn next_with_turn(
+    state: &mut State,
+    device: DeviceIx,
+    brought_back: &Items,
+) -> Option<Vec<(AllocationIx, Option<SpanNo>)>> {
+    let books = &state.objects[device];
+    let RequestKind::MakeResident(items) = &books.requests.get(books.granted)?.kind else { return None };
+    let items = holds::still_wanted(&state.objects, device, items);
+    let all = [brought_back, &items].concat();
+    satisfy::may_be_held(state, device, &all).is_ok().then_some(items)
 }
 
 /// Whether the device's list fits with room to spare.

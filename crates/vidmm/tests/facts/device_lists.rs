@@ -576,7 +576,8 @@ fn allocations_that_stay_in_the_aperture_are_found_there() {
     assert_eq!(world.make_resident(lister, &[a, b]), pending(1));
     world.touch(lister, &[(a, 0, 1), (b, 0, 2)]).unwrap();
     world.run_all();
-    let num_bytes_to_trim = PAGE_SIZE_64K;
+    // The third begins where the aperture ends.
+    let num_bytes_to_trim = PAGE_SIZE;
     let refused = Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason: NoMemoryReason::Fragmented });
     assert_eq!(world.make_resident(lister, &[c]), refused);
     world.evict(lister, &[a]).unwrap();

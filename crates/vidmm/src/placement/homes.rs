@@ -1,0 +1,56 @@
+//! Homes: which allocations of a device may be counted in another account than now (D19).
+
+use crate::{
+    adapter::Adapter,
+    budget::account::{Choices, PerAccount},
+    id::{AllocationIx, DeviceIx},
+    objects::{Objects, allocation::AllocationState, turn::CALM_SHARE},
+    state::State,
+};
+
+/// Whether all that a device would rather have in another memory segment fits there, with room to spare.
+pub(crate) fn could_come_back(state: &State, device: DeviceIx) -> bool {
+    let books = &state.objects[device];
+    let mut demoted: PerAccount<u64> = state.memory.accounts().none();
+    for (index, accounts) in movable(&state.adapter, &state.objects, device) {
+        let (allocation, prefers) = (&state.objects[index], accounts.first());
+        if let Some(prefers) = prefers.filter(|&prefers| prefers.is_memory() && prefers != allocation.account()) {
+            demoted[prefers] += allocation.size;
+        }
+    }
+    let mut wanted = state.memory.accounts().memory().filter(|&account| demoted[account] > 0).peekable();
+    wanted.peek().is_some()
+        && wanted.all(|account| {
+            let spare = state.memory.list_capacity(account) / CALM_SHARE;
+            let beside = state.shares.not_promised_to_others(&state.objects, &state.memory, device, account);
+            books.needed(account).saturating_add(demoted[account]).saturating_add(spare) <= beside
+        })
+}
+
+/// Allocations of a device that may be elsewhere than they are, and that no other device counts; with the accounts where they
+/// may be, first choice first.
+pub(crate) fn movable(
+    adapter: &Adapter,
+    objects: &Objects,
+    device: DeviceIx,
+) -> impl Iterator<Item = (AllocationIx, Choices)> {
+    let books = &objects[device];
+    let held = books.holdings.iter().copied();
+    let to_bring_back = books.to_bring_back.iter().filter_map(|&id| objects.allocations.lookup(id).ok());
+    held.chain(to_bring_back).filter_map(move |index| {
+        if !objects.allocations.contains(index) {
+            return None;
+        }
+        let allocation = &objects[index];
+        let is_only_here = allocation.openings().next().is_none() && allocation.device == device;
+        let is_listed = allocation.entry(device).is_some_and(|entry| entry.count > 0);
+        let allocation_state = allocation.state;
+        let accounts = allocation.allowed_accounts();
+        let may_move = is_only_here && is_listed && accounts != Choices::only(allocation.account());
+        // An allocation that engines address physically stays in the account that it was admitted to, unless the CPU is to see it.
+        let is_to_be_seen = allocation_state.intersects(AllocationState::LOCKED | AllocationState::LOCK_PENDING);
+        let is_free = !allocation_state.contains(AllocationState::ACCESSED_PHYSICALLY)
+            || (adapter.is_physical() && is_to_be_seen);
+        (may_move && is_free).then_some((index, accounts))
+    })
+}

@@ -1,0 +1,188 @@
+//! Whether a requirement can be met now, and how: the one place where that is decided (D3, D20).
+//!
+//! Bytes are compared account by account; allocations that are one range each get their places in a transaction. A list finds its
+//! ranges beside those of others, or by moving those that nothing uses; or, with nobody beside it, placed anew.
+
+use alloc::{collections::BTreeSet, vec::Vec};
+use core::cmp::Reverse;
+
+use crate::{
+    addresses,
+    budget::account::{Account, Accounts, PerAccount},
+    gpu_va::{Mapping, TableKey},
+    id::{AllocationIx, DeviceIx, SubmissionNo},
+    objects::{Objects, allocation::AllocationState, spans::SpanNo},
+    placement::{self, Mark, Trial, Verdict, anew},
+    residency::{views, weight},
+    state::State,
+};
+
+/// The allocations that a request names, or that are to be brought back.
+pub(crate) type Items = [(AllocationIx, Option<SpanNo>)];
+
+/// Why a requirement cannot be met now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shortfall {
+    /// The device would hold what others are promised, until work that it submitted before has been dispatched.
+    Promise,
+    /// The CPU sees what would leave its sight, until it is unlocked (U-40).
+    Unlock,
+    /// There are too few bytes at present.
+    Room,
+    /// There are bytes enough in an account, but not the ranges.
+    Place(Account),
+}
+
+/// Finds what all of `items` need to be resident for a device's list; none of them is placed yet. `until` is the last submission
+/// whose end may be waited for.
+pub(crate) fn satisfy(
+    state: &mut State,
+    device: DeviceIx,
+    items: &Items,
+    until: SubmissionNo,
+) -> Result<Verdict, Shortfall> {
+    let needs = may_be_held(state, device, items)?;
+    if !state.memory.accounts().iter().all(|account| has_room_in(state, account, device, until, &needs)) {
+        return Err(Shortfall::Room);
+    }
+    let mut trial = Trial::default();
+    place_all(state, &mut trial, device, items).map_err(Shortfall::Place)?;
+    Ok(placement::conclude(&state.objects, &mut state.memory, trial))
+}
+
+/// The bytes that it takes to bring allocations in for a device.
+pub(crate) struct Needs {
+    /// Bytes that are not where they are counted.
+    missing: PerAccount<u64>,
+    /// Bytes that are there, and would be evictable otherwise.
+    kept: PerAccount<u64>,
+}
+
+/// Whether a device may hold `items` besides what it holds: the CPU need not see them elsewhere, and others are not promised what
+/// they take. Returns what it takes to bring them in.
+pub(crate) fn may_be_held(state: &mut State, device: DeviceIx, items: &Items) -> Result<Needs, Shortfall> {
+    if items.iter().any(|&(index, _)| views::waits_for_unlock(&state.objects, index)) {
+        return Err(Shortfall::Unlock);
+    }
+    let (not_held, needs) = needs(state.memory.accounts(), &mut state.objects, device, items);
+    let may_hold = state.shares.may_hold(&state.objects, &state.memory, device, &not_held)
+        && weight::packs_with(&state.adapter, &state.objects, &state.memory, device, indices(items));
+    may_hold.then_some(needs).ok_or(Shortfall::Promise)
+}
+
+fn indices(items: &Items) -> impl Iterator<Item = AllocationIx> + Clone {
+    items.iter().map(|&(index, _)| index)
+}
+
+/// The bytes of `items` that the device does not hold, and those that it takes to bring them in. Each allocation counts once,
+/// however often it is named.
+fn needs(accounts: Accounts, objects: &mut Objects, device: DeviceIx, items: &Items) -> (PerAccount<u64>, Needs) {
+    let mut not_held = accounts.none();
+    let mut needs = Needs { missing: accounts.none(), kept: accounts.none() };
+    for index in indices(items) {
+        let allocation = &mut objects[index];
+        if allocation.state.contains(AllocationState::SEEN) {
+            continue;
+        }
+        allocation.state |= AllocationState::SEEN;
+        let (account, size) = (allocation.account(), allocation.size);
+        if !allocation.entry(device).is_some_and(|entry| entry.is_holding() || entry.is_owed()) {
+            not_held[account] += size;
+        }
+        // An allocation that is elsewhere and is wanted here makes room there as any victim does.
+        if allocation.place.is_none_or(|place| place.account() != account) {
+            needs.missing[account] += size;
+        } else if allocation.state.contains(AllocationState::EVICTABLE) {
+            needs.kept[account] += size;
+        }
+    }
+    indices(items).for_each(|index| objects[index].state -= AllocationState::SEEN);
+    (not_held, needs)
+}
+
+/// Whether all that is missing in an account fits into what is free and what is evictable there, without what the request
+/// itself keeps.
+///
+/// Where it fits without a victim once the dead and the offered are gone, that is waited for while work of the device runs:
+/// copying living content out and in again costs more. When nothing runs any more, what dies may itself wait for this
+/// request.
+fn has_room_in(state: &State, account: Account, device: DeviceIx, until: SubmissionNo, needs: &Needs) -> bool {
+    let (missing, kept) = (needs.missing[account], needs.kept[account]);
+    let (available, evictable) = (state.memory.available(account), &state.residency.evictable[account]);
+    if missing <= available {
+        return true;
+    }
+    if missing > available + evictable.bytes() - kept {
+        return false;
+    }
+    let books = &state.objects[device];
+    let nothing_runs = books.retired() >= books.dispatched();
+    let worthless = evictable.worthless_bytes();
+    nothing_runs
+        || missing <= available + worthless
+        || missing > available + worthless + dying_bytes(&state.objects, account, device, until)
+}
+
+/// Bytes of destroyed allocations that are held only for submissions of the device up to `position`.
+fn dying_bytes(objects: &Objects, account: Account, device: DeviceIx, position: SubmissionNo) -> u64 {
+    let lapsing = objects[device].lapsing.up_to(position);
+    let dying = lapsing.filter(|&(last, index)| {
+        let allocation = &objects[index];
+        allocation.state.contains(AllocationState::DESTROYED)
+            && allocation.account() == account
+            && allocation.entries().all(|(user, entry)| {
+                !entry.has_ungranted_span()
+                    && (if user == device { entry.until() == last } else { !entry.is_holding() })
+            })
+    });
+    // An Evict names an allocation more than once if it ends more than one span of it.
+    let dying = BTreeSet::from_iter(dying.map(|(_, index)| index));
+    dying.into_iter().map(|index| objects[index].size).sum()
+}
+
+/// Gives each of `items` that is one range its place; where the free ranges are in too small pieces, all ranges that the device
+/// requires are placed anew. Fails with the account that has no place, and undoes the transaction.
+fn place_all(state: &mut State, trial: &mut Trial, device: DeviceIx, items: &Items) -> Result<(), Account> {
+    for account in state.memory.accounts().iter() {
+        let mark = trial.mark();
+        let members = ranges_in(state, account, items);
+        if members.iter().all(|&index| placement::try_member(state, trial, index)) {
+            continue;
+        }
+        placement::undo(&mut state.memory, trial, mark);
+        if !anew::try_anew(state, trial, device, &members, account) {
+            placement::undo(&mut state.memory, trial, Mark::START);
+            return Err(account);
+        }
+    }
+    Ok(())
+}
+
+/// The allocations of `items` that are one range each in an account, each once: first those that are somewhere already, then the
+/// largest.
+fn ranges_in(state: &State, account: Account, items: &Items) -> Vec<AllocationIx> {
+    let is_range = |&index: &AllocationIx| {
+        state.objects[index].account() == account
+            && weight::is_one_range(&state.adapter, &state.objects, index, account)
+    };
+    let mut members = Vec::from_iter(indices(items).filter(is_range));
+    members.sort_unstable_by_key(|&index| {
+        let allocation = &state.objects[index];
+        (allocation.place.is_none(), Reverse(allocation.size), index)
+    });
+    members.dedup();
+    members
+}
+
+/// Whether there is room for the tables that are set aside for a mapping, and not placed yet.
+pub(crate) fn has_room_for_tables(state: &State, mapping: &Mapping) -> bool {
+    let tables = &state.objects[mapping.process].tables;
+    let unplaced = |key: &TableKey| tables.get(*key).is_some_and(|table| table.address.is_none());
+    let account = state.adapter.tables_in;
+    let bytes: u64 = addresses::tables_of(&state.adapter, mapping)
+        .filter(unplaced)
+        .map(|key| key.bytes_in(&state.adapter, account))
+        .sum();
+    // Those in system memory have their place already.
+    bytes == 0 || bytes <= state.memory.available(account) + state.residency.evictable[account].bytes()
+}
