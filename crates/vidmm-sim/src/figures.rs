@@ -1,10 +1,10 @@
-//! What the manager did in a run, in numbers.
+//! The manager's work in a run, in numbers.
 
 use serde::Serialize;
 use vidmm::Statistics;
 use vidmm_runtime::Runtime;
 
-/// What the manager did in a run.
+/// Figures of what the manager did in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Figures {
     /// Bytes copied into local memory.

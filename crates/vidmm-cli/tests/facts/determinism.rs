@@ -1,6 +1,6 @@
 //! One seed, one run: the same events with the same numbers, byte for byte.
 //!
-//! Nothing that a run decides depends on how the program was built. To see that for assertions, compare the texts beside
+//! No decision of a run depends on how the program was built. To see that for assertions, compare the texts beside
 //! the scenarios, which `scenarios.rs` checks with them on, with what a release build prints.
 
 use std::fs;

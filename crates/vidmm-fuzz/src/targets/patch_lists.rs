@@ -103,7 +103,7 @@ impl<'d> Lists<'d> {
         let choices = &self.choices;
         let mut known = self.allocations.clone();
         if !choices.one_in(8) {
-            // Nothing that is somebody else's, so that the list is not refused for that alone.
+            // The list names no allocation of the other client, so that it is not refused for that alone.
             known.drain(..known.len().saturating_sub(3));
             known.retain(|allocation| *allocation != self.theirs);
         }

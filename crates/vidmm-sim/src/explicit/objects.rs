@@ -1,4 +1,4 @@
-//! What steps have created, by its names.
+//! The objects that steps have created, by their names.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What a scenario may have at most, as its errors say.
+//! The limits of a scenario, as its errors state them.
 
 /// The longest scenario file that is read, in bytes: a wrong file ends in an error and not in exhausted memory.
 pub(super) const MAX_FILE_BYTES: u64 = 1 << 20;

@@ -1,11 +1,11 @@
-//! What is wrong with a scenario's text, before the file and the line are known.
+//! The problems in a scenario's text, before the file and the line are known.
 
-/// What is wrong with a scenario's text, without the file and the line. Offsets are in bytes.
+/// A problem with a scenario's text, without the file and the line. Offsets are in bytes.
 pub(super) enum Problem {
     Toml(toml::de::Error),
     TwoSources(usize),
     NoSource(usize),
-    /// What is wrong there, and what to write instead.
+    /// The problem there, and what to write instead.
     At(usize, String),
 }
 

@@ -1,4 +1,4 @@
-//! What calls answer, by name.
+//! The answers of calls, by name.
 
 use std::fmt;
 
