@@ -275,23 +275,24 @@ fn check_devices(state: &State, audit: &mut Audit) {
             )
         });
     }
-    let overweight = weight::overweight(&state.adapter, &state.objects, &state.memory);
+    let overweight = weight::overweight(&state.adapter, &state.objects, &state.memory, &state.residency);
     audit.holds(overweight.is_empty(), || format!("RES-19: the lists of devices {overweight:?} never fit"));
     for (index, device) in state.objects.devices.iter() {
         let open = || {
-            let open = state.objects.allocations.iter().filter_map(|(_, a)| Some((a, a.entry(index)?)));
+            let open = state.objects.allocations.iter().filter_map(|(at, a)| Some((at, a, a.entry(index)?)));
             open.collect::<Vec<_>>()
         };
         audit.equal("I28: allocations of a device", device.allocations.into(), open().len() as u64);
         for account in state.memory.accounts().iter() {
             let bytes = |counts: fn(&ListEntry) -> bool| -> u64 {
-                open()
-                    .into_iter()
-                    .filter(|(a, entry)| a.account() == account && counts(entry))
-                    .map(|(a, _)| a.size)
-                    .sum()
+                let counted = open().into_iter().filter(|(_, a, entry)| a.account() == account && counts(entry));
+                counted.map(|(_, a, _)| a.size).sum()
             };
-            let (listed, held) = (bytes(|entry| entry.count > 0), bytes(ListEntry::is_holding));
+            let is_listed = |(at, _, entry): &(AllocationIx, &Allocation, &ListEntry)| {
+                entry.count > 0 && state.residency.counted_in(&state.objects, *at) == account
+            };
+            let listed: u64 = open().into_iter().filter(is_listed).map(|(_, a, _)| a.size).sum();
+            let held = bytes(ListEntry::is_holding);
             audit.equal("D3: bytes that a device holds", device.held[account], held);
             let (needed, capacity) = (device.needed(account), state.memory.list_capacity(account));
             audit.holds(needed <= capacity, || {

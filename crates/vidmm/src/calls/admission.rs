@@ -6,47 +6,64 @@
 //!
 //! An allocation that may be resident in several accounts is counted in the first of its choices that has room (SEG-47): the
 //! choice is fixed while anything outstanding requires it, so that each account's promises can be summed
-//! up on their own. When it joins the list again, the choice is made anew: so what was demoted comes back.
+//! up on their own. When it joins the list again, the choice is made anew: so a demoted allocation comes back. If one that joins finds
+//! no room, others of the list move their homes for it (D19).
 
 use alloc::vec::Vec;
 
 use crate::{
-    budget::account::{Account, PerAccount},
+    budget::account::{Account, Choices, PerAccount},
     event::{error::NoMemoryReason, list_flags::MakeResidentFlags},
     id::{AllocationIx, DeviceIx},
+    placement::homes,
     planted::PlantedBug,
-    residency::weight::{self, PackingRoom},
+    residency::{
+        rehoming::Rehoming,
+        weight::{self, PackingRoom},
+    },
     schedule::{Schedule, turns},
     state::State,
     work::Work,
 };
+/// The terms on which allocations may join a device's list.
+#[derive(Clone, Copy)]
+pub(crate) enum Terms {
+    /// They fit beside all other lists.
+    BesideAll,
+    /// They are within what their process is entitled to.
+    Entitled(MakeResidentFlags),
+    /// The same; and others of the list may move their homes for them.
+    Rehoming(MakeResidentFlags),
+}
+
 /// What one MakeResident adds to its device's list.
+#[derive(Clone)]
 pub(crate) struct Admission {
     device: DeviceIx,
+    /// Whether others of the list may move their homes for it.
+    rehomes: bool,
     /// Bytes that are left for the device's list, and would be with nobody else there; below 0 is what must be trimmed first.
     left: PerAccount<i128>,
     alone: PerAccount<i128>,
     /// What may join it so that each allocation that is one range has its place when nobody else is there.
     packing: PerAccount<PackingRoom>,
-    /// Bytes that join it.
+    /// Bytes that join it, and that move their home from an account.
     added: PerAccount<u64>,
+    removed: PerAccount<u64>,
     /// Of those, bytes that it does not hold in place.
     pub not_held: PerAccount<u64>,
     /// The allocations that are counted elsewhere than before, and where that was.
     moved: Vec<(AllocationIx, Account)>,
+    /// The allocations of the list that move their homes for it.
+    pub rehomed: Vec<AllocationIx>,
     /// Why something did not fit.
     pub refused: Option<NoMemoryReason>,
     /// What is missing.
     pub num_bytes_to_trim: u64,
 }
 
-/// What may join a device's list: beside all others, or as its process is entitled to.
-pub(crate) fn begin_admission(
-    state: &State,
-    device: DeviceIx,
-    joining: &[AllocationIx],
-    entitled: Option<MakeResidentFlags>,
-) -> Admission {
+/// What may join a device's list on these terms.
+pub(crate) fn begin_admission(state: &State, device: DeviceIx, joining: &[AllocationIx], terms: Terms) -> Admission {
     let process = state.objects[device].process;
     let accounts = state.memory.accounts();
     let alone = |account: Account| {
@@ -56,51 +73,82 @@ pub(crate) fn begin_admission(
     let left = |account: Account| {
         let account_shares = &state.shares.by_account[account];
         let beside_all = i128::from(state.memory.list_capacity(account)) - i128::from(account_shares.demand_total());
-        let entitlement = match entitled {
-            None => 0,
-            Some(flags) if flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) => {
-                account_shares.maximum_budget(process)
+        let entitlement = match terms {
+            Terms::BesideAll => 0,
+            Terms::Entitled(flags) | Terms::Rehoming(flags) => {
+                if flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) {
+                    account_shares.maximum_budget(process)
+                } else if state.adapter.has_bug(PlantedBug::HalveBudget) {
+                    account_shares.budget(process) / 2
+                } else {
+                    account_shares.budget(process)
+                }
             }
-            Some(_) if state.adapter.has_bug(PlantedBug::HalveBudget) => account_shares.budget(process) / 2,
-            Some(_) => account_shares.budget(process),
         };
         beside_all.max(i128::from(entitlement) - i128::from(account_shares.get(process).demand)).min(alone(account))
     };
     Admission {
         device,
+        rehomes: matches!(terms, Terms::Rehoming(_)),
         left: accounts.per(left),
         alone: accounts.per(alone),
         packing: weight::packing_room_for(
             &state.adapter,
             &state.objects,
             &state.memory,
+            &state.residency,
             device,
             joining.iter().copied(),
         ),
         added: accounts.none(),
+        removed: accounts.none(),
         not_held: accounts.none(),
         moved: Vec::new(),
+        rehomed: Vec::new(),
         refused: None,
         num_bytes_to_trim: 0,
+    }
+}
+
+impl Admission {
+    /// Whether an allocation fits in an account.
+    fn has_room(&self, state: &State, index: AllocationIx, account: Account) -> bool {
+        let footprint = weight::footprint(&state.adapter, &state.objects, index, account);
+        let size = i128::from(state.objects[index].size);
+        size <= self.left[account] && self.packing[account].missing_for(footprint) <= 0
+    }
+
+    /// An allocation is counted in an account.
+    fn count_in(&mut self, state: &State, index: AllocationIx, account: Account) {
+        let (footprint, size) =
+            (weight::footprint(&state.adapter, &state.objects, index, account), state.objects[index].size);
+        self.packing[account] = self.packing[account].with(footprint);
+        self.left[account] -= i128::from(size);
+        self.alone[account] -= i128::from(size);
+        self.added[account] += size;
+    }
+
+    /// An allocation is counted in an account no more.
+    fn count_out(&mut self, state: &State, index: AllocationIx, account: Account) {
+        let (footprint, size) =
+            (weight::footprint(&state.adapter, &state.objects, index, account), state.objects[index].size);
+        self.packing[account] = self.packing[account].without(footprint);
+        self.left[account] += i128::from(size);
+        self.alone[account] += i128::from(size);
+        self.removed[account] += size;
     }
 }
 
 /// Finds room for an allocation that joins the list, or adds to what must be trimmed.
 pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut Admission, index: AllocationIx) {
     let allocation = &state.objects[index];
-    let (size, counted, accounts) = (allocation.size, allocation.account(), allocation.accounts(admission.device));
+    let size = allocation.size;
+    let counted = state.residency.counted_in(&state.objects, index);
+    let accounts = state.residency.choices(&state.objects, index, admission.device);
     let is_held = allocation.is_held_by(admission.device);
-    for account in accounts {
-        let footprint = weight::footprint(&state.adapter, &state.objects, index, account);
-        let fits =
-            i128::from(size) <= admission.left[account] && admission.packing[account].missing_for(footprint) <= 0;
-        if !fits {
-            continue;
-        }
-        admission.packing[account] = admission.packing[account].with(footprint);
-        admission.left[account] -= i128::from(size);
-        admission.alone[account] -= i128::from(size);
-        admission.added[account] += size;
+    let fitting = accounts.into_iter().find(|&account| admission.has_room(state, index, account));
+    if let Some(account) = fitting.or_else(|| rehome(state, admission, index, accounts)) {
+        admission.count_in(state, index, account);
         if !is_held {
             admission.not_held[account] += size;
         }
@@ -145,9 +193,45 @@ pub(crate) fn undo_admission(state: &mut State, admission: &Admission, indices: 
     for &(index, counted) in &admission.moved {
         state.objects[index].set_account(counted);
     }
+    for index in &admission.rehomed {
+        state.residency.rehomings.remove(index);
+    }
 }
 
-/// What was admitted joins the list.
-pub(crate) fn accept_admission(state: &mut State, work: &Work, admission: &Admission) {
-    turns::add_to_list(state, work, admission.device, &admission.added);
+/// The allocations that were admitted join the list.
+pub(crate) fn accept_admission(state: &mut State, schedule: &mut Schedule, work: &Work, admission: &Admission) {
+    if !admission.rehomed.is_empty() && !state.adapter.is_physical() {
+        schedule.turns.demoted.insert(admission.device);
+    }
+    turns::change_list(state, work, admission.device, &admission.added, &admission.removed);
+}
+
+/// Makes room for an allocation by moving the homes of others on the list, those of the lowest priority first, then the largest, each at
+/// most once. Returns the account that has room then; if there is none, nothing has changed.
+fn rehome(state: &mut State, admission: &mut Admission, joining: AllocationIx, accounts: Choices) -> Option<Account> {
+    admission.rehomes.then_some(())?;
+    let candidates = homes::rehomable(state, admission.device);
+    accounts.into_iter().find(|&account| {
+        let before = admission.clone();
+        for &(index, choices) in &candidates {
+            if state.objects[index].account() != account || state.residency.rehomings.contains_key(&index) {
+                continue;
+            }
+            let others = choices.into_iter().filter(|&other| other != account);
+            let Some(to) = { others }.find(|&other| admission.has_room(state, index, other)) else { continue };
+            admission.count_out(state, index, account);
+            admission.count_in(state, index, to);
+            let (device, request) = (admission.device, state.objects[admission.device].last_request + 1);
+            state.residency.rehomings.insert(index, Rehoming { to, device, request });
+            admission.rehomed.push(index);
+            if admission.has_room(state, joining, account) {
+                return true;
+            }
+        }
+        for index in admission.rehomed.split_off(before.rehomed.len()) {
+            state.residency.rehomings.remove(&index);
+        }
+        *admission = before;
+        false
+    })
 }

@@ -209,10 +209,11 @@ pub(crate) fn offer(
 fn check_fits_again(state: &State, device: DeviceIx, indices: &[AllocationIx]) -> Result<(), ReclaimError> {
     let mut num_bytes_to_trim = 0;
     let joining = indices.iter().copied();
-    let packing = weight::packing_room_for(&state.adapter, &state.objects, &state.memory, device, joining);
+    let packing =
+        weight::packing_room_for(&state.adapter, &state.objects, &state.memory, &state.residency, device, joining);
     for account in state.memory.accounts().iter() {
         let comes_back = |&index: &AllocationIx| {
-            state.residency.is_listed_offered(index) && state.objects[index].account() == account
+            state.residency.is_listed_offered(index) && state.residency.counted_in(&state.objects, index) == account
         };
         let mut list = state.objects[device].list[account].now();
         let mut room = packing[account];
@@ -276,13 +277,13 @@ fn count_in_again(state: &mut State, work: &Work, device: DeviceIx, listed: &[Li
     let accounts = state.memory.accounts();
     let (mut added, mut not_held): (PerAccount<u64>, PerAccount<u64>) = (accounts.none(), accounts.none());
     for &Listed { index, .. } in listed {
-        let allocation = &state.objects[index];
-        added[allocation.account()] += allocation.size;
+        let (account, allocation) = (state.residency.counted_in(&state.objects, index), &state.objects[index]);
+        added[account] += allocation.size;
         if !allocation.is_held_by(device) {
-            not_held[allocation.account()] += allocation.size;
+            not_held[account] += allocation.size;
         }
     }
-    turns::add_to_list(state, work, device, &added);
+    turns::change_list(state, work, device, &added, &accounts.none());
     not_held
 }
 

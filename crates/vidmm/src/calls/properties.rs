@@ -79,7 +79,8 @@ impl VidMm {
         if books.choices == choices {
             return Ok(0);
         }
-        let may_stay = choices.contains(books.account());
+        let next_home = self.state.residency.counted_in(&self.state.objects, index);
+        let may_stay = choices.contains(books.account()) && choices.contains(next_home);
         let is_required = self.state.objects[index].is_required()
             || !self.state.objects.is_done_with(index)
             || self.state.residency.is_listed_offered(index);
@@ -93,6 +94,9 @@ impl VidMm {
         let handle = self.state.objects[index].handle;
         if !kmd.validate_update_allocation_property(handle, set, preferred) {
             return Err(UpdateError::Vetoed);
+        }
+        if !is_required {
+            self.state.residency.rehomings.remove(&index);
         }
         let numbers =
             change_residence(&mut self.state, &mut self.plans, &mut self.schedule, index, (choices, preferred));

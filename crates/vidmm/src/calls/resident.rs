@@ -1,6 +1,6 @@
 //! MakeResident and Evict (RES-10..RES-24).
 
-use super::admission::Admission;
+use super::admission::{Admission, Terms};
 use crate::{
     adapter::Adapter,
     budget::account::PerAccount,
@@ -79,10 +79,11 @@ impl VidMm {
             return Err(MakeResidentError::TooManyPending { pending });
         }
         let indices = joining(&self.state.adapter, &self.state.objects, device, allocations)?;
-        let not_held = count_in(&mut self.state, &self.work, &mut self.schedule, device, &indices, flags)
+        let counted = count_in(&mut self.state, &self.work, &mut self.schedule, device, &indices, flags)
             .map_err(|refusal| self.refuse_make_resident(device, allocations, flags, refusal))?;
 
-        let at_once = can_join_at_once(&self.state, &self.plans, device, &indices, &not_held);
+        let at_once = counted.rehomed.is_empty()
+            && can_join_at_once(&self.state, &self.plans, device, &indices, &counted.not_held);
         let books = &self.state.objects[device];
         let paging_fence_value = if at_once { 0 } else { self.state.objects[queue].last_value + 1 };
         let (device_id, after_submission) = (self.state.objects.devices.id(device), books.submitted);
@@ -116,7 +117,8 @@ impl VidMm {
             let entry = self.state.objects[index].entry_mut(device);
             (index, entry.join_ungranted(&mut self.state.residency.spans))
         };
-        let items = indices.into_iter().map(join).collect();
+        let rehomed = counted.rehomed.into_iter().map(|index| (index, None));
+        let items = indices.into_iter().map(join).chain(rehomed).collect();
         self.requests.request(&mut self.state.moment, &mut self.state.objects, queue, RequestKind::MakeResident(items));
         Ok(Residency::Pending { paging_fence_value })
     }
@@ -167,7 +169,8 @@ impl VidMm {
             }
             let effect = entry.leave(last, flags, &mut self.state.residency.spans);
             if entry.count == 0 {
-                left[allocation.account()] += allocation.size;
+                let account = self.state.residency.counted_in(&self.state.objects, index);
+                left[account] += self.state.objects[index].size;
             } else if flags.contains(EvictFlags::NOT_WRITTEN_TO) {
                 self.state.objects[device_index].not_written.push(index);
             }
@@ -258,8 +261,15 @@ struct Refusal {
     reason: NoMemoryReason,
 }
 
-/// Counts allocations as often as they are named, and adds to the device's list what is not on it yet, if that fits.
-/// Returns the bytes of what joins it and is not held in place.
+/// The result of an admission.
+struct Counted {
+    /// Bytes that join the list and are not held in place.
+    not_held: PerAccount<u64>,
+    /// The allocations that move their homes with the request.
+    rehomed: Vec<AllocationIx>,
+}
+
+/// Counts allocations as often as they are named, and adds those to the device's list that are not on it yet, if they fit.
 fn count_in(
     state: &mut State,
     work: &Work,
@@ -267,23 +277,25 @@ fn count_in(
     device: DeviceIx,
     indices: &[AllocationIx],
     flags: MakeResidentFlags,
-) -> Result<PerAccount<u64>, Refusal> {
-    let mut admission = count_all_in(state, schedule, device, indices, None);
-    if admission.refused.is_some() {
+) -> Result<Counted, Refusal> {
+    let mut refusal = None;
+    for terms in [Terms::BesideAll, Terms::Entitled(flags), Terms::Rehoming(flags)] {
+        let admission = count_all_in(state, schedule, device, indices, terms);
+        let Some(reason) = admission.refused else {
+            admission::accept_admission(state, schedule, work, &admission);
+            return Ok(Counted { not_held: admission.not_held, rehomed: admission.rehomed });
+        };
         admission::undo_admission(state, &admission, indices);
-        admission = count_all_in(state, schedule, device, indices, Some(flags));
+        // What to trim is said of the list as it stands: once that is gone, nothing need move its home.
+        if !matches!(terms, Terms::Rehoming(_)) {
+            refusal = Some(Refusal { num_bytes_to_trim: admission.num_bytes_to_trim, reason });
+        }
     }
-    let Some(reason) = admission.refused else {
-        admission::accept_admission(state, work, &admission);
-        return Ok(admission.not_held);
-    };
-    admission::undo_admission(state, &admission, indices);
-    let cant_trim = flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER);
-    let reason = match reason {
-        NoMemoryReason::OverBudget if cant_trim => NoMemoryReason::OverMaximumBudget,
-        other => other,
-    };
-    Err(Refusal { num_bytes_to_trim: admission.num_bytes_to_trim, reason })
+    let mut refusal = refusal.expect("the call was refused on other terms before");
+    if refusal.reason == NoMemoryReason::OverBudget && flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) {
+        refusal.reason = NoMemoryReason::OverMaximumBudget;
+    }
+    Err(refusal)
 }
 
 /// Whether allocations join the device's list without a request: it has its turn, nothing is ahead of them, and they are in
@@ -312,16 +324,20 @@ fn count_all_in(
     schedule: &mut Schedule,
     device: DeviceIx,
     indices: &[AllocationIx],
-    entitled: Option<MakeResidentFlags>,
+    terms: Terms,
 ) -> Admission {
-    let mut admission = admission::begin_admission(state, device, indices, entitled);
+    let mut admission = admission::begin_admission(state, device, indices, terms);
+    let mut joining = Vec::new();
     for &index in indices {
         let count = &mut state.objects[index].entry_mut(device).count;
         *count += 1;
         if *count == 1 {
-            admission::admit(state, schedule, &mut admission, index);
+            joining.push((state.residency.choices(&state.objects, index, device).into_iter().count(), index));
         }
     }
+    // Those with the fewest choices first: the others take what these leave (D19).
+    joining.sort_by_key(|&(choices, _)| choices);
+    joining.into_iter().for_each(|(_, index)| admission::admit(state, schedule, &mut admission, index));
     admission
 }
 
@@ -365,12 +381,12 @@ fn count_mut<'a>(
 pub(crate) fn leave_list(state: &mut State, index: AllocationIx, device: DeviceIx, flags: EvictFlags) {
     let books = &state.objects[device];
     let submitted = books.submitted;
-    let allocation = &mut state.objects[index];
-    let (size, account) = (allocation.size, allocation.account());
-    let entry = allocation.entry_mut(device);
+    let entry = state.objects[index].entry_mut(device);
     if entry.count > 0 {
         entry.count = 1;
         let effect = entry.leave(submitted, flags, &mut state.residency.spans);
+        let account = state.residency.counted_in(&state.objects, index);
+        let size = state.objects[index].size;
         let bytes = state.objects[device].list[account].now() - size;
         state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, account, bytes);
         state.shares.withdraw_promise(&state.objects, device);

@@ -1018,7 +1018,7 @@ pub enum EvictReason {
     PoweredDown,
     /// Its budget or the room of its device puts it elsewhere now: it is demoted or comes back.
     Replaced,
-    /// It comes back at another place of its segment, so that there is a hole for what else a portion requires (SPL-08).
+    /// It comes back at another place, so that there is room for what else its list or a portion requires (D19, SPL-08).
     Moved,
 }
 

@@ -118,6 +118,16 @@ pub(crate) fn vacate(
     }
 }
 
+/// An allocation that its device holds in another account than its next home leaves the range that it has there.
+pub(crate) fn leave_for_home(objects: &Objects, memory: &mut Memory, trial: &mut Trial, index: AllocationIx) {
+    match place::memory_place(objects, index) {
+        Some((account, range)) if account != objects[index].account() && objects[index].is_held() => {
+            placement::free_for(memory, trial, account, range);
+        }
+        _ => {}
+    }
+}
+
 /// Whether an allocation may be given another place.
 pub(crate) fn may_move(objects: &Objects, index: AllocationIx) -> bool {
     // An allocation that a decided portion relies on, of this DMA buffer or another, stays.

@@ -12,8 +12,8 @@ use crate::{
     gpu_va::{Mapping, TableKey},
     id::{AllocationIx, DeviceIx, SubmissionNo},
     objects::{Objects, allocation::AllocationState, spans::SpanNo},
-    placement::{self, Mark, Trial, Verdict, anew},
-    residency::{views, weight},
+    placement::{self, Mark, Trial, Verdict, anew, moving},
+    residency::{rehoming, views, weight},
     state::State,
 };
 
@@ -50,17 +50,38 @@ pub(crate) fn satisfy(
     Ok(placement::conclude(&state.objects, &mut state.memory, trial))
 }
 
+/// Finds what a device's next request needs. Allocations that it re-homes go to their next homes with it, once no work of the device
+/// runs.
+pub(crate) fn satisfy_request(
+    state: &mut State,
+    device: DeviceIx,
+    items: &Items,
+    until: SubmissionNo,
+) -> Result<Verdict, Shortfall> {
+    let request = state.objects[device].granted_request() + 1;
+    let left = state.residency.begin_rehoming(&mut state.objects, &mut state.shares, device, request);
+    let may_move = left.iter().all(|&(index, _)| moving::may_move(&state.objects, index));
+    let verdict = if may_move { satisfy(state, device, items, until) } else { Err(Shortfall::Promise) };
+    match verdict {
+        Ok(_) => state.residency.end_rehoming(device, request),
+        Err(_) => rehoming::undo_rehoming(&mut state.objects, &mut state.shares, device, &left),
+    }
+    verdict
+}
+
 /// The bytes that it takes to bring allocations in for a device.
-pub(crate) struct Needs {
+struct Needs {
     /// Bytes that are not where they are counted.
     missing: PerAccount<u64>,
     /// Bytes that are there, and would be evictable otherwise.
     kept: PerAccount<u64>,
+    /// Bytes that the device holds, and that leave for another account.
+    leaving: PerAccount<u64>,
 }
 
 /// Whether a device may hold `items` besides what it holds: the CPU need not see them elsewhere, and others are not promised what
 /// they take. Returns what it takes to bring them in.
-pub(crate) fn may_be_held(state: &mut State, device: DeviceIx, items: &Items) -> Result<Needs, Shortfall> {
+fn may_be_held(state: &mut State, device: DeviceIx, items: &Items) -> Result<Needs, Shortfall> {
     if items.iter().any(|&(index, _)| views::waits_for_unlock(&state.objects, index)) {
         return Err(Shortfall::Unlock);
     }
@@ -78,7 +99,7 @@ fn indices(items: &Items) -> impl Iterator<Item = AllocationIx> + Clone {
 /// however often it is named.
 fn needs(accounts: Accounts, objects: &mut Objects, device: DeviceIx, items: &Items) -> (PerAccount<u64>, Needs) {
     let mut not_held = accounts.none();
-    let mut needs = Needs { missing: accounts.none(), kept: accounts.none() };
+    let mut needs = Needs { missing: accounts.none(), kept: accounts.none(), leaving: accounts.none() };
     for index in indices(items) {
         let allocation = &mut objects[index];
         if allocation.state.contains(AllocationState::SEEN) {
@@ -88,6 +109,9 @@ fn needs(accounts: Accounts, objects: &mut Objects, device: DeviceIx, items: &It
         let (account, size) = (allocation.account(), allocation.size);
         if !allocation.entry(device).is_some_and(|entry| entry.is_holding() || entry.is_owed()) {
             not_held[account] += size;
+        }
+        if let Some(place) = allocation.place.filter(|place| place.account() != account && allocation.is_held()) {
+            needs.leaving[place.account()] += size;
         }
         // An allocation that is elsewhere and is wanted here makes room there as any victim does.
         if allocation.place.is_none_or(|place| place.account() != account) {
@@ -108,7 +132,8 @@ fn needs(accounts: Accounts, objects: &mut Objects, device: DeviceIx, items: &It
 /// request.
 fn has_room_in(state: &State, account: Account, device: DeviceIx, until: SubmissionNo, needs: &Needs) -> bool {
     let (missing, kept) = (needs.missing[account], needs.kept[account]);
-    let (available, evictable) = (state.memory.available(account), &state.residency.evictable[account]);
+    let evictable = &state.residency.evictable[account];
+    let available = state.memory.available(account) + needs.leaving[account];
     if missing <= available {
         return true;
     }
@@ -143,6 +168,11 @@ fn dying_bytes(objects: &Objects, account: Account, device: DeviceIx, position: 
 /// Gives each of `items` that is one range its place; where the free ranges are in too small pieces, all ranges that the device
 /// requires are placed anew. Fails with the account that has no place, and undoes the transaction.
 fn place_all(state: &mut State, trial: &mut Trial, device: DeviceIx, items: &Items) -> Result<(), Account> {
+    if state.adapter.is_physical() {
+        for index in BTreeSet::from_iter(indices(items)) {
+            moving::leave_for_home(&state.objects, &mut state.memory, trial, index);
+        }
+    }
     for account in state.memory.accounts().iter() {
         let mark = trial.mark();
         let members = ranges_in(state, account, items);

@@ -117,8 +117,9 @@ impl Plans {
             // The work of those that hold it may have written to it.
             let is_held = allocation.is_held();
             allocation.state |= if is_held { AllocationState::DIRTY } else { AllocationState::empty() };
-            let is_moved = range.is_some()
-                && (place.account() == allocation.account() || !place::is_counted(&state.objects, index));
+            let is_moved = is_held
+                || range.is_some()
+                    && (place.account() == allocation.account() || !place::is_counted(&state.objects, index));
             let reason = if is_moved { EvictReason::Moved } else { place::reason_to_move(&state.objects, index) };
             self.plan_out(state, draft, index, reason);
         }

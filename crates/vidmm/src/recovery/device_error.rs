@@ -82,14 +82,16 @@ fn empty_list(state: &mut State, device: DeviceIx) {
         if !is_open || state.objects[index].entry_mut(device).count == 0 {
             continue;
         }
+        let account = state.residency.counted_in(&state.objects, index);
         let allocation = &mut state.objects[index];
-        left[allocation.account()] += allocation.size;
+        left[account] += allocation.size;
         let entry = allocation.entry_mut(device);
         entry.count = 1;
         let effect = entry.leave(last, EvictFlags::EVICT_ONLY_IF_NECESSARY, &mut state.residency.spans);
         allocation.state -= AllocationState::EVICT_SOON;
         state.residency.apply(&mut state.moment, &mut state.objects, &mut state.memory, index, device, effect);
     }
+    state.residency.cancel_rehomings(device);
     state.shares.renew_promise(&state.objects, device);
     for account in state.memory.accounts().iter().filter(|&account| left[account] > 0) {
         let bytes = state.objects[device].list[account].now() - left[account];

@@ -6,6 +6,7 @@ pub(crate) mod lock;
 pub(crate) mod offers;
 pub(crate) mod order;
 pub(crate) mod place;
+pub(crate) mod rehoming;
 pub(crate) mod views;
 pub(crate) mod weight;
 
@@ -16,7 +17,7 @@ use crate::{
     event::offer::Offer,
     id::AllocationIx,
     objects::spans::Spans,
-    residency::{evictable::Evictable, lock::Lock},
+    residency::{evictable::Evictable, lock::Lock, rehoming::Rehoming},
 };
 /// The pins, offers and locks of allocations, and the order of victims.
 pub(crate) struct Residents {
@@ -27,6 +28,8 @@ pub(crate) struct Residents {
     pub locks: BTreeMap<AllocationIx, Lock>,
     /// Evictable allocations whose last Evict asked for eviction at the earliest opportunity.
     pub evict_soon: VecDeque<AllocationIx>,
+    /// The allocations that move their home with a request that is not granted.
+    pub rehomings: BTreeMap<AllocationIx, Rehoming>,
     /// The spans that requests are to bring in which are not granted.
     pub spans: Spans,
 }
@@ -38,6 +41,7 @@ impl Residents {
             evictable: accounts.none(),
             offers: BTreeMap::new(),
             locks: BTreeMap::new(),
+            rehomings: BTreeMap::new(),
             evict_soon: VecDeque::new(),
             spans: Spans::default(),
         }

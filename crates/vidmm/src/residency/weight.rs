@@ -14,7 +14,7 @@ use crate::{
     id::{AllocationIx, DeviceIx},
     memory::Memory,
     objects::{Objects, allocation::AllocationState, list::ListEntry},
-    residency::holds,
+    residency::{Residents, holds},
     units::PAGE_SIZE_64K,
 };
 /// The alignment of an allocation's ranges in an account, in bytes.
@@ -68,6 +68,11 @@ impl PackingRoom {
         -(with.left + with.tail)
     }
 
+    /// What is left without a range; no more than there is, though which range lies last may change.
+    pub(crate) fn without(self, Footprint { weight, .. }: Footprint) -> Self {
+        Self { left: self.left.saturating_add(i128::from(weight)), tail: 0 }
+    }
+
     /// What another range leaves.
     pub(crate) fn with(self, Footprint { weight, tail }: Footprint) -> Self {
         Self { left: self.left - i128::from(weight), tail: self.tail.max(i128::from(tail)) }
@@ -100,11 +105,12 @@ fn packing_room(
     objects: &Objects,
     memory: &Memory,
     allocations: BTreeSet<AllocationIx>,
+    account_of: impl Fn(AllocationIx) -> Account,
 ) -> PerAccount<PackingRoom> {
     let empty = |account| PackingRoom { left: i128::from(range_capacity(memory, account)), tail: 0 };
     let mut room = memory.accounts().per(empty);
     for index in allocations {
-        let account = objects[index].account();
+        let account = account_of(index);
         room[account] = room[account].with(footprint(adapter, objects, index, account));
     }
     room
@@ -116,13 +122,25 @@ pub(crate) fn packing_room_for(
     adapter: &Adapter,
     objects: &Objects,
     memory: &Memory,
+    residency: &Residents,
     device: DeviceIx,
     joining: impl Iterator<Item = AllocationIx>,
 ) -> PerAccount<PackingRoom> {
     match may_be_ranges(adapter, objects, joining) {
-        true => packing_room(adapter, objects, memory, on_list(objects, device, |entry| entry.count > 0)),
+        true => room_on_list(adapter, objects, memory, residency, device),
         false => memory.accounts().per(|_| PackingRoom::UNLIMITED),
     }
+}
+
+fn room_on_list(
+    adapter: &Adapter,
+    objects: &Objects,
+    memory: &Memory,
+    residency: &Residents,
+    device: DeviceIx,
+) -> PerAccount<PackingRoom> {
+    let listed = on_list(objects, device, |entry| entry.count > 0);
+    packing_room(adapter, objects, memory, listed, |index| residency.counted_in(objects, index))
 }
 
 fn may_be_ranges(adapter: &Adapter, objects: &Objects, mut indices: impl Iterator<Item = AllocationIx>) -> bool {
@@ -145,7 +163,7 @@ pub(crate) fn packs_if_moved(
     for index in indices {
         others.remove(&index);
     }
-    let mut room = packing_room(adapter, objects, memory, others);
+    let mut room = packing_room(adapter, objects, memory, others, |index| objects[index].account());
     for &(index, to) in moved {
         room[to] = room[to].with(footprint(adapter, objects, index, to));
     }
@@ -165,7 +183,7 @@ pub(crate) fn packs_with(
     }
     let mut all = on_list(objects, device, |entry| entry.is_holding() || entry.is_owed());
     all.extend(joining);
-    let room = packing_room(adapter, objects, memory, all);
+    let room = packing_room(adapter, objects, memory, all, |index| objects[index].account());
     memory.accounts().iter().all(|account| room[account].is_enough())
 }
 
@@ -188,9 +206,14 @@ pub(crate) fn sort_for_packing(objects: &Objects, allocations: &mut [AllocationI
 }
 
 /// Devices with device lists whose ranges do not fit together, for the audit.
-pub(crate) fn overweight(adapter: &Adapter, objects: &Objects, memory: &Memory) -> Vec<DeviceIx> {
+pub(crate) fn overweight(
+    adapter: &Adapter,
+    objects: &Objects,
+    memory: &Memory,
+    residency: &Residents,
+) -> Vec<DeviceIx> {
     let is_over = |&device: &DeviceIx| {
-        let room = packing_room(adapter, objects, memory, on_list(objects, device, |entry| entry.count > 0));
+        let room = room_on_list(adapter, objects, memory, residency, device);
         memory.accounts().iter().any(|account| !room[account].is_enough())
     };
     let devices = objects.devices.iter().filter(|(_, books)| !books.has_reference_lists());

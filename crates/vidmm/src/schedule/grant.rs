@@ -118,7 +118,7 @@ fn decide(
                 return Ok(Vec::new());
             }
             let items = holds::still_wanted(&state.objects, device, items);
-            let verdict = satisfy::satisfy(state, device, &items, position).inspect_err(|shortfall| {
+            let verdict = satisfy::satisfy_request(state, device, &items, position).inspect_err(|shortfall| {
                 if matches!(shortfall, Shortfall::Place(_)) {
                     turns::note_no_place(state, device);
                 }

@@ -8,9 +8,9 @@ use crate::{
     budget::account::Account,
     event::SuspendReason,
     id::DeviceIx,
-    objects::{list::ListEntry, turn::CALM},
+    objects::turn::CALM,
     placement::homes,
-    residency::weight,
+    residency::{rehoming, weight},
     schedule::{Schedule, turns},
     state::State,
 };
@@ -76,13 +76,8 @@ impl Schedule {
             return;
         }
         for (index, to) in to_move {
-            let allocation = &mut state.objects[index];
-            let (from, size) = (allocation.account(), allocation.size);
-            allocation.set_account(to);
-            if state.objects[index].entry(device).is_some_and(ListEntry::is_owed) {
-                state.objects[device].owed[from] -= size;
-                state.objects[device].owed[to] += size;
-            }
+            let (from, size) = (state.objects[index].account(), state.objects[index].size);
+            rehoming::move_home(&mut state.objects, &mut state.shares, device, index, to);
             for (account, bytes) in [
                 (from, state.objects[device].list[from].now() - size),
                 (to, state.objects[device].list[to].now() + size),

@@ -26,7 +26,7 @@ use crate::{
         spans::SpanNo,
         turn::{Activity, CALM, CALM_SHARE, Power, SLICE_MIN, SLICE_PER_PAGING, STARVATION, TRIM_GRACE},
     },
-    placement::satisfy::{self, Items, Shortfall},
+    placement::satisfy::{self, Shortfall},
     plans::{Plans, bring_in},
     requests::Requests,
     residency::holds,
@@ -35,20 +35,26 @@ use crate::{
     units::Nanoseconds,
     work::Work,
 };
-/// The device's list weighs more from now on. If it has no room beside those that are active now, it waits for its turn.
-pub(crate) fn add_to_list(state: &mut State, work: &Work, device: DeviceIx, added: &PerAccount<u64>) {
+/// The device's list weighs so much more and less from now on. If it has no room beside those that are active now, it waits for its
+/// turn.
+pub(crate) fn change_list(
+    state: &mut State,
+    work: &Work,
+    device: DeviceIx,
+    added: &PerAccount<u64>,
+    removed: &PerAccount<u64>,
+) {
     let accounts = state.memory.accounts();
+    let now = accounts.per(|account| state.objects[device].list[account].now() + added[account] - removed[account]);
     let has_room = accounts.iter().all(|account| {
-        let books = &state.objects[device];
-        let needed = books.needed(account).max(books.list[account].now() + added[account]);
+        let needed = state.objects[device].needed(account).max(now[account]);
         needed <= state.shares.not_promised_to_others(&state.objects, &state.memory, device, account)
     });
     if !has_room || !lists_may_run(&state.adapter, &state.objects, work) {
         stop(state, device, SuspendReason::WaitsForRoom, None, false);
     }
-    for account in accounts.iter().filter(|&account| added[account] > 0) {
-        let weight = state.objects[device].list[account].now() + added[account];
-        state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, account, weight);
+    for account in accounts.iter().filter(|&account| added[account] + removed[account] > 0) {
+        state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, account, now[account]);
     }
 }
 
@@ -481,34 +487,38 @@ fn release_all(state: &mut State, device: DeviceIx) {
 /// take the ranges. Returns the plans for that, and whether a request was granted with them.
 fn bring_back_list(state: &mut State, plans: &mut Plans, device: DeviceIx) -> Result<(Vec<PlanNo>, bool), Shortfall> {
     let mut items = holds::items_to_bring_back(&state.objects, device);
-    let next = state.objects[device].turn.takes_all.then(|| next_with_turn(state, device, &items)).flatten();
-    items.extend(next.iter().flatten());
     let until = state.objects[device].dispatched();
-    let verdict = satisfy::satisfy(state, device, &items, until)?;
+    let next = state.objects[device].turn.takes_all.then(|| next_items(&state.objects, device)).flatten();
+    let all = [&items[..], next.as_deref().unwrap_or_default()].concat();
+    let with_next = next.is_some().then(|| satisfy::satisfy_request(state, device, &all, until));
+    // A request that the device may not hold now is left for later.
+    let (verdict, grants) = match with_next {
+        None | Some(Err(Shortfall::Promise | Shortfall::Unlock)) => {
+            (satisfy::satisfy(state, device, &items, until)?, false)
+        }
+        Some(verdict) => {
+            items = all;
+            (verdict?, true)
+        }
+    };
     let required = Vec::from_iter(items.iter().map(|&(index, _)| index));
     // While it counts as suspended, no plan waits for what it has queued.
     let numbers = plans.carry_out_verdict(state, device, &required, verdict);
     state.shares.set_activity(&mut state.objects, device, Activity::Active);
     bring_in::hold_list(state, device, &items);
-    if next.is_some() {
+    if grants {
         let books = &mut state.objects[device];
         let granted = books.granted;
         books.requests[granted].kind = RequestKind::MakeResident(Vec::new());
     }
-    Ok((numbers, next.is_some()))
+    Ok((numbers, grants))
 }
 
-/// The items of a device's next ungranted request, if the device may hold them beside those that it is to hold again.
-fn next_with_turn(
-    state: &mut State,
-    device: DeviceIx,
-    brought_back: &Items,
-) -> Option<Vec<(AllocationIx, Option<SpanNo>)>> {
-    let books = &state.objects[device];
+/// The items that a device's next ungranted request is still to bring in, if it is a MakeResident.
+fn next_items(objects: &Objects, device: DeviceIx) -> Option<Vec<(AllocationIx, Option<SpanNo>)>> {
+    let books = &objects[device];
     let RequestKind::MakeResident(items) = &books.requests.get(books.granted)?.kind else { return None };
-    let items = holds::still_wanted(&state.objects, device, items);
-    let all = [brought_back, &items].concat();
-    satisfy::may_be_held(state, device, &all).is_ok().then_some(items)
+    Some(holds::still_wanted(objects, device, items))
 }
 
 /// Whether the device's list fits with room to spare.

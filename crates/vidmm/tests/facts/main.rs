@@ -26,6 +26,7 @@ mod every_step;
 mod evict;
 mod golden;
 mod gpu_va;
+mod homes;
 mod io_mmu;
 mod linear;
 mod linear_properties;

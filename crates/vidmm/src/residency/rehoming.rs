@@ -1,0 +1,101 @@
+//! Re-homings: allocations that move their home for a request of their device, once that is granted (D19).
+//!
+//! A device's list counts such an allocation in its next home from the call on. Whatever holds it, or is to hold it again, counts where it
+//! is until the grant; so a request that was made before finds it there. It may leave the list and join it again meanwhile: work that was
+//! submitted after the call requires it in its next home.
+
+use alloc::vec::Vec;
+
+use crate::{
+    budget::account::{Account, Choices},
+    id::{AllocationIx, DeviceIx},
+    objects::{Objects, list::ListEntry},
+    residency::Residents,
+    shares::Shares,
+};
+
+/// The next home of an allocation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rehoming {
+    pub to: Account,
+    /// The device whose request caused it, and the request's number there.
+    pub device: DeviceIx,
+    pub request: u64,
+}
+
+impl Residents {
+    /// The account in which the list of its device counts an allocation.
+    pub(crate) fn counted_in(&self, objects: &Objects, index: AllocationIx) -> Account {
+        self.rehomings.get(&index).map_or(objects[index].account(), |rehoming| rehoming.to)
+    }
+
+    /// The accounts in which an allocation may be counted when it joins the list of `device`.
+    pub(crate) fn choices(&self, objects: &Objects, index: AllocationIx, device: DeviceIx) -> Choices {
+        let rehoming = self.rehomings.get(&index);
+        rehoming.map_or_else(|| objects[index].accounts(device), |rehoming| Choices::only(rehoming.to))
+    }
+
+    /// Gives the allocations that are re-homed for a request, and are required still, their next homes. Returns the homes that they
+    /// leave.
+    pub(crate) fn begin_rehoming(
+        &self,
+        objects: &mut Objects,
+        shares: &mut Shares,
+        device: DeviceIx,
+        request: u64,
+    ) -> Vec<(AllocationIx, Account)> {
+        let is_of_request = |rehoming: &Rehoming| (rehoming.device, rehoming.request) == (device, request);
+        let mut left = Vec::new();
+        for (&index, rehoming) in self.rehomings.iter().filter(|(_, rehoming)| is_of_request(rehoming)) {
+            if objects[index].is_required() {
+                left.push((index, objects[index].account()));
+                move_home(objects, shares, device, index, rehoming.to);
+            }
+        }
+        left
+    }
+
+    /// The request was granted: the next homes of its allocations are theirs.
+    pub(crate) fn end_rehoming(&mut self, device: DeviceIx, request: u64) {
+        self.rehomings.retain(|_, rehoming| (rehoming.device, rehoming.request) != (device, request));
+    }
+
+    /// Nothing is brought in for the device any more: its allocations keep their homes.
+    pub(crate) fn cancel_rehomings(&mut self, device: DeviceIx) {
+        self.rehomings.retain(|_, rehoming| rehoming.device != device);
+    }
+}
+
+/// The request was not granted: its allocations have their homes again.
+pub(crate) fn undo_rehoming(
+    objects: &mut Objects,
+    shares: &mut Shares,
+    device: DeviceIx,
+    left: &[(AllocationIx, Account)],
+) {
+    left.iter().for_each(|&(index, home)| move_home(objects, shares, device, index, home));
+}
+
+/// Changes the home of an allocation that only this device has, with the bytes that the device holds or is to hold again.
+pub(crate) fn move_home(
+    objects: &mut Objects,
+    shares: &mut Shares,
+    device: DeviceIx,
+    index: AllocationIx,
+    to: Account,
+) {
+    shares.withdraw_promise(objects, device);
+    let allocation = &mut objects.allocations[index];
+    let (from, size) = (allocation.account(), allocation.size);
+    allocation.set_account(to);
+    let books = &mut objects.devices[device];
+    let entry = allocation.entry(device);
+    if entry.is_some_and(ListEntry::is_owed) {
+        books.owed[from] -= size;
+        books.owed[to] += size;
+    } else if entry.is_some_and(ListEntry::is_holding) {
+        books.held[from] -= size;
+        books.held[to] += size;
+    }
+    shares.renew_promise(objects, device);
+}
