@@ -98,7 +98,11 @@ pub(crate) fn operation(
             let mdl = vidmm::PhysicalAddress { offset: op.mdl.offset + PAGE_SIZE, ..op.mdl };
             PagingOperation::MapApertureSegment(MapApertureSegment { mdl, ..op })
         }
-        _ => return None,
+        PagingOperation::FlushTlb(_)
+        | PagingOperation::MapApertureSegment(_)
+        | PagingOperation::UnmapApertureSegment(_)
+        | PagingOperation::NotifyAlloc(_)
+        | PagingOperation::DiscardContent(_) => return None,
     })
 }
 

@@ -201,7 +201,12 @@ impl SoftKmd {
                 (&mut self.transfers_asked, self.config.busy_every)
             }
             PagingOperation::NotifyAlloc(_) => (&mut self.notifications_asked, self.config.busy_notify_every),
-            _ => return false,
+            PagingOperation::VirtualFill(_)
+            | PagingOperation::UpdatePageTable(_)
+            | PagingOperation::FlushTlb(_)
+            | PagingOperation::MapApertureSegment(_)
+            | PagingOperation::UnmapApertureSegment(_)
+            | PagingOperation::Fill(_) => return false,
         };
         let first_pass = *build.multipass_offset == 0;
         let (Some(every), true, false) = (every, first_pass, build.allocation_is_idle) else { return false };
@@ -209,7 +214,7 @@ impl SoftKmd {
         asked.is_multiple_of(every)
     }
 
-    /// Command number `index` of `operation`; `None` if there are no more, or the operation is newer than this driver.
+    /// Command number `index` of `operation`; `None` if there are no more.
     fn command(&self, operation: &PagingOperation, index: u64) -> Option<Command> {
         match operation {
             PagingOperation::VirtualTransfer(op) => self.transfer(op, index),
@@ -225,7 +230,6 @@ impl SoftKmd {
                 self.notify_eviction(op, index)
             }
             PagingOperation::NotifyAlloc(op) => self.notify_io_mmu_unmap(op, index).map(Command::FlushTlb),
-            _ => None,
         }
     }
 

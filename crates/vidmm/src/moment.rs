@@ -36,7 +36,6 @@ pub(crate) struct Moment {
 
 /// What [`poll`](crate::VidMm::poll) hands out.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum Output {
     /// Hand this to its engine.
     Submit(Packet),
@@ -113,7 +112,6 @@ pub enum Output {
 
 /// What was done so far.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub struct Statistics {
     /// Bytes copied from system memory into the segment.
     pub bytes_paged_in: u64,

@@ -337,8 +337,8 @@ impl Narrator {
                 let idle = if is_idle { ", AllocationIsIdle" } else { "" };
                 ("DISCARD_CONTENT", format!("{gone} at {}{idle}", names.address(discard.address)))
             }
-            // Entries of page tables are folded, and a driver is asked for nothing else in this version.
-            _ => return,
+            // Entries of page tables are folded.
+            PagingOperation::UpdatePageTable(_) => return,
         };
         self.say(verb, text);
     }

@@ -56,7 +56,6 @@ pub enum BuildStatus {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
-#[non_exhaustive]
 pub enum PagingOperation {
     /// Copy between two ranges of the paging process's address space.
     #[doc(alias = "DXGK_OPERATION_VIRTUAL_TRANSFER")]
@@ -95,7 +94,6 @@ pub enum PagingOperation {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "SCREAMING_SNAKE_CASE"))]
-#[non_exhaustive]
 pub enum PagingOperationKind {
     /// VIRTUAL_TRANSFER.
     VirtualTransfer,
@@ -165,7 +163,14 @@ impl PagingOperation {
         match self {
             PagingOperation::Transfer(op) => op.flags |= TransferFlags::ALLOCATION_IS_IDLE,
             PagingOperation::DiscardContent(op) => op.flags |= DiscardContentFlags::ALLOCATION_IS_IDLE,
-            _ => {}
+            PagingOperation::VirtualTransfer(_)
+            | PagingOperation::VirtualFill(_)
+            | PagingOperation::UpdatePageTable(_)
+            | PagingOperation::FlushTlb(_)
+            | PagingOperation::MapApertureSegment(_)
+            | PagingOperation::UnmapApertureSegment(_)
+            | PagingOperation::NotifyAlloc(_)
+            | PagingOperation::Fill(_) => {}
         }
     }
 

@@ -65,7 +65,6 @@ pub enum PreemptReason {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(tag = "event", rename_all = "snake_case"))]
-#[non_exhaustive]
 pub enum Event {
     /// The adapter started.
     AdapterStarted {

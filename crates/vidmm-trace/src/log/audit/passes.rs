@@ -55,7 +55,14 @@ fn promised_idle(operation: &PagingOperation) -> PagingOperation {
     match &mut promised {
         PagingOperation::Transfer(transfer) => transfer.flags |= TransferFlags::ALLOCATION_IS_IDLE,
         PagingOperation::DiscardContent(discard) => discard.flags |= DiscardContentFlags::ALLOCATION_IS_IDLE,
-        _ => {}
+        PagingOperation::VirtualTransfer(_)
+        | PagingOperation::VirtualFill(_)
+        | PagingOperation::UpdatePageTable(_)
+        | PagingOperation::FlushTlb(_)
+        | PagingOperation::MapApertureSegment(_)
+        | PagingOperation::UnmapApertureSegment(_)
+        | PagingOperation::NotifyAlloc(_)
+        | PagingOperation::Fill(_) => {}
     }
     promised
 }
