@@ -102,7 +102,8 @@ pub(crate) fn operation(
         | PagingOperation::MapApertureSegment(_)
         | PagingOperation::UnmapApertureSegment(_)
         | PagingOperation::NotifyAlloc(_)
-        | PagingOperation::DiscardContent(_) => return None,
+        | PagingOperation::DiscardContent(_)
+        | PagingOperation::NotifyResidency(_) => return None,
     })
 }
 

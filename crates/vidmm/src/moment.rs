@@ -137,6 +137,8 @@ pub struct Statistics {
     pub fills: u64,
     /// DISCARD_CONTENT operations.
     pub discarded_contents: u64,
+    /// NOTIFY_RESIDENCY operations.
+    pub residency_notifications: u64,
     /// UPDATE_PAGE_TABLE operations.
     pub update_page_tables: u64,
     /// FLUSH_TLB operations.

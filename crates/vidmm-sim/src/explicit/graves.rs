@@ -62,5 +62,6 @@ fn named(operation: &PagingOperation) -> (Option<KmdAllocationHandle>, Option<Km
         PagingOperation::NotifyAlloc(notify) => (Some(notify.allocation), notify.process),
         PagingOperation::UpdatePageTable(ref update) => (update.allocation, Some(update.process)),
         PagingOperation::Transfer(_) | PagingOperation::Fill(_) | PagingOperation::DiscardContent(_) => (None, None),
+        PagingOperation::NotifyResidency(notice) => (Some(notice.allocation), None),
     }
 }

@@ -337,6 +337,14 @@ impl Narrator {
                 let idle = if is_idle { ", AllocationIsIdle" } else { "" };
                 ("DISCARD_CONTENT", format!("{gone} at {}{idle}", names.address(discard.address)))
             }
+            PagingOperation::NotifyResidency(notice) => {
+                let told = names.handle(notice.allocation);
+                let text = match notice.resident {
+                    true => format!("{told} has come to {}", names.address(notice.physical_address)),
+                    false => format!("{told} leaves"),
+                };
+                ("NOTIFY_RESIDENCY", text)
+            }
             // Entries of page tables are folded.
             PagingOperation::UpdatePageTable(_) => return,
         };

@@ -115,7 +115,8 @@ impl Kmd for ExampleDriver {
             | PagingOperation::NotifyAlloc(_)
             | PagingOperation::Transfer(_)
             | PagingOperation::Fill(_)
-            | PagingOperation::DiscardContent(_) => vec![],
+            | PagingOperation::DiscardContent(_)
+            | PagingOperation::NotifyResidency(_) => vec![],
         };
         // `multipass_offset` is the driver's own: here it counts the commands that earlier buffers took.
         for command in &commands[*build.multipass_offset as usize..] {

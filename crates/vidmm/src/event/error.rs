@@ -294,6 +294,9 @@ pub enum AllocationInfoRule {
         "ExistingSysMem of memory at {0:x?}: the caller must give memory with the flag and only with it, in system memory and at a multiple of 64 KiB"
     )]
     ExistingSysMem(Option<PhysicalAddress>),
+    /// EXPLICIT_RESIDENCY_NOTIFICATION without ACCESSED_PHYSICALLY (BPB-51).
+    #[error("ExplicitResidencyNotification, which needs AccessedPhysically (BPB-51)")]
+    ExplicitResidencyNotification,
 }
 
 /// Why a device is in error.

@@ -171,6 +171,7 @@ impl Audit {
             PagingOperation::Transfer(_) | PagingOperation::Fill(_) | PagingOperation::DiscardContent(_) => {
                 self.adapter.is_physical()
             }
+            PagingOperation::NotifyResidency(_) => self.adapter.wddm_version >= WddmVersion::WDDM2_0,
             PagingOperation::MapApertureSegment(_)
             | PagingOperation::UnmapApertureSegment(_)
             | PagingOperation::NotifyAlloc(_) => true,

@@ -61,6 +61,7 @@ impl Audit {
             PagingOperation::Transfer(op) => self.physical_transfer(op),
             PagingOperation::Fill(op) => self.physical_fill(op),
             PagingOperation::DiscardContent(op) => self.discard_content(op),
+            PagingOperation::NotifyResidency(op) => self.notify_residency(op),
         }
     }
 

@@ -62,7 +62,8 @@ fn promised_idle(operation: &PagingOperation) -> PagingOperation {
         | PagingOperation::MapApertureSegment(_)
         | PagingOperation::UnmapApertureSegment(_)
         | PagingOperation::NotifyAlloc(_)
-        | PagingOperation::Fill(_) => {}
+        | PagingOperation::Fill(_)
+        | PagingOperation::NotifyResidency(_) => {}
     }
     promised
 }

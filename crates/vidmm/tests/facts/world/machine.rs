@@ -134,7 +134,10 @@ impl Machine {
                 }
             }
             PagingOperation::NotifyAlloc(op) => self.notify(op, root, host),
-            PagingOperation::Transfer(_) | PagingOperation::Fill(_) | PagingOperation::DiscardContent(_) => {
+            PagingOperation::Transfer(_)
+            | PagingOperation::Fill(_)
+            | PagingOperation::DiscardContent(_)
+            | PagingOperation::NotifyResidency(_) => {
                 panic!("I23: {operation:?} is for drivers without GPU virtual addresses")
             }
         }

@@ -957,6 +957,7 @@ pub fn kind(operation: &PagingOperation) -> &'static str {
         PagingOperation::Transfer(_) => "transfer",
         PagingOperation::Fill(_) => "physical fill",
         PagingOperation::DiscardContent(_) => "discard",
+        PagingOperation::NotifyResidency(_) => "residency",
     }
 }
 
