@@ -166,7 +166,7 @@ impl PagingOperation {
     }
 
     /// Says in the operation itself that its allocation is idle, where there is a flag for that (BPB-06).
-    pub(crate) fn note_idle(&mut self) {
+    pub fn note_idle(&mut self) {
         match self {
             PagingOperation::Transfer(op) => op.flags |= TransferFlags::ALLOCATION_IS_IDLE,
             PagingOperation::DiscardContent(op) => op.flags |= DiscardContentFlags::ALLOCATION_IS_IDLE,
