@@ -98,7 +98,12 @@ pub(crate) fn operation(
             let mdl = vidmm::PhysicalAddress { offset: op.mdl.offset + PAGE_SIZE, ..op.mdl };
             PagingOperation::MapApertureSegment(MapApertureSegment { mdl, ..op })
         }
-        _ => return None,
+        PagingOperation::FlushTlb(_)
+        | PagingOperation::MapApertureSegment(_)
+        | PagingOperation::UnmapApertureSegment(_)
+        | PagingOperation::NotifyAlloc(_)
+        | PagingOperation::DiscardContent(_)
+        | PagingOperation::NotifyResidency(_) => return None,
     })
 }
 

@@ -16,6 +16,8 @@ pub struct AllocationDesc {
     pub segments: AllocationSegments,
     /// Engines address it physically: in system memory it is mapped in the aperture (SEG-13).
     pub accessed_physically: bool,
+    /// The driver wants to know where in a memory segment it is, and when it leaves it (BPB-51).
+    pub explicit_residency_notification: bool,
     /// Its compression surface, if it has one.
     pub surface: Option<u32>,
     /// The driver wants to know before it is evicted (NTF-02).
@@ -37,6 +39,7 @@ impl AllocationDesc {
             size,
             segments: AllocationSegments::Local,
             accessed_physically: false,
+            explicit_residency_notification: false,
             surface: None,
             notify_eviction: false,
             notify_io_mmu_unmap: false,

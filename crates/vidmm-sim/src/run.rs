@@ -67,7 +67,6 @@ impl Observer for Unobserved {}
 
 /// Why a run did not come to its end. None of these is a finding: the input or the arguments do not make a run.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum RunError {
     /// The factory cannot build the machine.
     #[error("the machine cannot be built: {0}")]

@@ -67,6 +67,7 @@ impl CostModel {
         let own = match command {
             Command::SetRootPageTable(_) | Command::SetAddressSpace(_) => 0,
             Command::SetContext(_) | Command::SetState(_) => 0,
+            Command::NotifyResidency(_) | Command::UseAllocation(_) => 0,
             Command::Transfer(transfer) => at_rate(transfer.bytes, self.bandwidth(transfer.direction)),
             Command::Fill(fill) => at_rate(fill.bytes, self.local_bytes_per_second),
             Command::WritePtes(ptes) => self.entries(ptes.count.into()),

@@ -4,14 +4,18 @@
 //! and use the same memory, which the manager should have kept apart, therefore see each other's old bytes: the error shows
 //! up as wrong content, whatever the order in which a simulator happens to execute them.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use vidmm::contract::KmdProcessHandle;
+use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle};
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{Content, GpuEvent, KernelCommand, PageRange, Surface};
 
 use crate::digest::{self, KernelState};
-use crate::encoding::{Command, Decompress, Fill, FlushRange, MapAperture, Transfer, UnmapAperture, WritePtes};
+use crate::encoding::{
+    Command, Decompress, Fill, FlushRange, MapAperture, NotifyResidency, Transfer, UnmapAperture, UseAllocation,
+    WritePtes,
+};
 use crate::faults::{ModelGpuFaults, strikes};
 use crate::layout::PageTableLayout;
 use crate::memory::{PageContents, SparseMemory};
@@ -82,6 +86,10 @@ pub struct CommandCounts {
     pub unmap_aperture: u64,
     /// Decompressions in place.
     pub decompress: u64,
+    /// Words of where an allocation is.
+    pub notify_residency: u64,
+    /// Uses of such allocations, each where the GPU was told that it is.
+    pub use_allocation: u64,
 }
 
 /// Why the rest of a packet is dropped.
@@ -118,6 +126,8 @@ pub struct Device {
     translation: Translation,
     memories: Memories,
     surfaces: Surfaces,
+    /// Where the allocations are of which it was told that (BPB-51).
+    residents: BTreeMap<KmdAllocationHandle, GpuVirtualAddress>,
     faults: ModelGpuFaults,
     counters: ModelGpuCounters,
 }
@@ -126,7 +136,7 @@ impl Device {
     /// A device whose memories have no content yet.
     pub fn new(translation: Translation, memories: Memories, faults: ModelGpuFaults) -> Self {
         let (surfaces, counters) = (Surfaces::default(), ModelGpuCounters::default());
-        Self { translation, memories, surfaces, faults, counters }
+        Self { translation, memories, surfaces, residents: BTreeMap::new(), faults, counters }
     }
 
     /// The counters so far.
@@ -143,10 +153,12 @@ impl Device {
         &self.memories
     }
 
-    /// Nothing of what the device itself holds remains: content, marks of compression, entries of the aperture and of caches.
+    /// Nothing of what the device itself holds remains: content, marks of compression, entries of the aperture and of caches,
+    /// and what it was told of allocations.
     pub fn lose_power(&mut self) {
         self.memories.lose_power();
         self.surfaces = Surfaces::default();
+        self.residents.clear();
         self.translation.flush(FlushRange { process: None, start: GpuVirtualAddress(0), end: GpuVirtualAddress(0) });
     }
 
@@ -246,6 +258,8 @@ impl Device {
             }
             Command::MapAperture(map) => self.map_aperture(&map)?,
             Command::UnmapAperture(unmap) => self.unmap_aperture(&unmap)?,
+            Command::NotifyResidency(notice) => self.notify_residency(notice)?,
+            Command::UseAllocation(used) => self.use_allocation(used)?,
             Command::Transfer(_) | Command::Kernel(_) | Command::Decompress(_) => {
                 unreachable!("these have a first half")
             }
@@ -506,6 +520,27 @@ impl Device {
         let dummy_page = unmap.dummy_page.offset / PAGE_SIZE;
         self.show(unmap.first_page, unmap.num_pages, unmap.dummy_page, 1, |_| dummy_page)?;
         self.counters.commands.unmap_aperture += 1;
+        Ok(())
+    }
+
+    /// What has come is to leave before it comes again.
+    fn notify_residency(&mut self, notice: NotifyResidency) -> Result<(), Abort> {
+        let was_there = match notice.address {
+            Some(address) => self.residents.insert(notice.allocation, address).is_some(),
+            None => self.residents.remove(&notice.allocation).is_some(),
+        };
+        if was_there == notice.address.is_some() {
+            return Err(Abort::IllegalCommand);
+        }
+        self.counters.commands.notify_residency += 1;
+        Ok(())
+    }
+
+    fn use_allocation(&mut self, used: UseAllocation) -> Result<(), Abort> {
+        if self.residents.get(&used.allocation) != Some(&used.address) {
+            return Err(Abort::IllegalCommand);
+        }
+        self.counters.commands.use_allocation += 1;
         Ok(())
     }
 

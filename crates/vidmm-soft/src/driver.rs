@@ -20,7 +20,7 @@ use vidmm_runtime::{AllocationSegments, MemoryKind, Surface};
 use crate::config::{LOCAL_SEGMENT, MemoryConfig, SoftAdapterConfig};
 use crate::encoding::{
     self, Command, Decompress, Fill, FlushRange, MapAperture, SetContext, SetRootPageTable, Transfer, UnmapAperture,
-    WritePtes,
+    UseAllocation, WritePtes,
 };
 use crate::layout::{HardwareEntry, PageTableLayout};
 use crate::physical_addresses::PhysicalAddressMap;
@@ -69,6 +69,8 @@ struct Allocation {
     size: u64,
     /// Its compression surface, if it has one.
     surface: Option<u32>,
+    /// The GPU is told where it is, and checks that kernels find it there.
+    is_told: bool,
 }
 
 #[derive(Debug)]
@@ -76,6 +78,8 @@ struct Context {
     process: KmdProcessHandle,
     is_system: bool,
     root: Option<RootPageTable>,
+    /// What the portion uses that was patched last, and is submitted next.
+    uses: Vec<UseAllocation>,
 }
 
 impl SoftKmd {
@@ -201,7 +205,13 @@ impl SoftKmd {
                 (&mut self.transfers_asked, self.config.busy_every)
             }
             PagingOperation::NotifyAlloc(_) => (&mut self.notifications_asked, self.config.busy_notify_every),
-            _ => return false,
+            PagingOperation::VirtualFill(_)
+            | PagingOperation::UpdatePageTable(_)
+            | PagingOperation::FlushTlb(_)
+            | PagingOperation::MapApertureSegment(_)
+            | PagingOperation::UnmapApertureSegment(_)
+            | PagingOperation::Fill(_)
+            | PagingOperation::NotifyResidency(_) => return false,
         };
         let first_pass = *build.multipass_offset == 0;
         let (Some(every), true, false) = (every, first_pass, build.allocation_is_idle) else { return false };
@@ -209,7 +219,7 @@ impl SoftKmd {
         asked.is_multiple_of(every)
     }
 
-    /// Command number `index` of `operation`; `None` if there are no more, or the operation is newer than this driver.
+    /// Command number `index` of `operation`; `None` if there are no more.
     fn command(&self, operation: &PagingOperation, index: u64) -> Option<Command> {
         match operation {
             PagingOperation::VirtualTransfer(op) => self.transfer(op, index),
@@ -225,7 +235,7 @@ impl SoftKmd {
                 self.notify_eviction(op, index)
             }
             PagingOperation::NotifyAlloc(op) => self.notify_io_mmu_unmap(op, index).map(Command::FlushTlb),
-            _ => None,
+            PagingOperation::NotifyResidency(op) => (index == 0).then(|| self.notify_residency(op)),
         }
     }
 
@@ -492,7 +502,7 @@ impl Kmd for SoftKmd {
         system_context: bool,
     ) -> Result<KmdContextHandle, KmdError> {
         let context = KmdContextHandle(self.handle());
-        self.contexts.insert(context, Context { process, is_system: system_context, root: None });
+        self.contexts.insert(context, Context { process, is_system: system_context, root: None, uses: Vec::new() });
         Ok(context)
     }
 
@@ -509,7 +519,8 @@ impl Kmd for SoftKmd {
         let mut preferred_segment = SegmentPreference { directions: placement.directions, ..Default::default() };
         preferred_segment.segment_ids[..segments.len()].copy_from_slice(&segments);
         let allocation = KmdAllocationHandle(self.handle());
-        self.allocations.insert(allocation, Allocation { size: data.size, surface: data.surface });
+        let is_told = data.flags.contains(AllocationFlags::EXPLICIT_RESIDENCY_NOTIFICATION);
+        self.allocations.insert(allocation, Allocation { size: data.size, surface: data.surface, is_told });
         let mut flags = data.flags;
         flags.set(AllocationFlags::FROM_END_OF_SEGMENT, placement.from_end_of_segment);
         Ok(AllocationInfo {
@@ -557,11 +568,13 @@ impl Kmd for SoftKmd {
     }
 
     fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>) {
-        let Some(context) = self.contexts.get(&submit.context) else { return };
+        let Some(context) = self.contexts.get_mut(&submit.context) else { return };
         if self.config.is_physical() {
             let (process, is_system) = (context.process, context.is_system);
             let command = SetContext { process, context: submit.context, is_system };
-            return encoding::encode_to_vec(&Command::SetContext(command), preamble);
+            encoding::encode_to_vec(&Command::SetContext(command), preamble);
+            let uses = context.uses.drain(..);
+            return uses.for_each(|used| encoding::encode_to_vec(&Command::UseAllocation(used), preamble));
         }
         if self.config.uses_io_mmu() {
             return encoding::encode_to_vec(&Command::SetAddressSpace(context.process), preamble);
@@ -580,6 +593,7 @@ impl Kmd for SoftKmd {
 
     fn patch(&mut self, patch: &mut Patch<'_>) {
         self.patch_portion(patch);
+        self.note_uses(patch);
     }
 
     fn interrupt_routine(&mut self, status: &[u8]) -> Option<NotifyInterrupt> {

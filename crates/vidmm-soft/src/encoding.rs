@@ -52,6 +52,8 @@
 //! | 11 | [`Decompress`] | the driver |
 //! | 12 | [`Command::SetState`] | users |
 //! | 13 | [`SetContext`] | the driver |
+//! | 14 | [`NotifyResidency`] | the driver |
+//! | 15 | [`UseAllocation`] | the driver |
 //!
 //! [`OPCODE_FOREIGN`] is reserved for a user's own recorded commands (D1). It has no fields yet and decodes to
 //! [`DecodeError::ReservedOpcode`]; a GPU that does not know it refuses it as an illegal command.
@@ -88,6 +90,10 @@ pub const OPCODE_DECOMPRESS: u16 = 11;
 pub const OPCODE_SET_STATE: u16 = 12;
 /// Opcode of [`Command::SetContext`].
 pub const OPCODE_SET_CONTEXT: u16 = 13;
+/// Opcode of [`Command::NotifyResidency`].
+pub const OPCODE_NOTIFY_RESIDENCY: u16 = 14;
+/// Opcode of [`Command::UseAllocation`].
+pub const OPCODE_USE_ALLOCATION: u16 = 15;
 
 const HEADER_BYTES: usize = 8;
 
@@ -118,6 +124,30 @@ pub enum Command {
     SetState(u64),
     /// The commands that follow on this engine are a context's.
     SetContext(SetContext),
+    /// Take note of where an allocation is.
+    NotifyResidency(NotifyResidency),
+    /// The commands that follow use an allocation.
+    UseAllocation(UseAllocation),
+}
+
+/// Where an allocation is from now on (BPB-51). The GPU keeps it until the next word of the same allocation: to say twice that it
+/// has come, or that it leaves, means nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotifyResidency {
+    /// The allocation.
+    pub allocation: KmdAllocationHandle,
+    /// Where it has come; none if it leaves.
+    pub address: Option<GpuVirtualAddress>,
+}
+
+/// The commands that follow use an allocation of which the GPU is told where it is (BPB-51). It means nothing if the GPU was told
+/// otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UseAllocation {
+    /// The allocation.
+    pub allocation: KmdAllocationHandle,
+    /// Where the commands believe it to be.
+    pub address: GpuVirtualAddress,
 }
 
 /// Whose commands follow, on an adapter without GPU virtual addresses.
@@ -291,6 +321,8 @@ pub fn encoded_bytes(command: &Command) -> usize {
         Command::Decompress(_) => 44,
         Command::SetState(_) => 8,
         Command::SetContext(_) => 20,
+        Command::NotifyResidency(_) => 20,
+        Command::UseAllocation(_) => 16,
     };
     HEADER_BYTES + fields
 }
@@ -321,6 +353,8 @@ fn opcode(command: &Command) -> u16 {
         Command::Decompress(_) => OPCODE_DECOMPRESS,
         Command::SetState(_) => OPCODE_SET_STATE,
         Command::SetContext(_) => OPCODE_SET_CONTEXT,
+        Command::NotifyResidency(_) => OPCODE_NOTIFY_RESIDENCY,
+        Command::UseAllocation(_) => OPCODE_USE_ALLOCATION,
     }
 }
 
@@ -432,6 +466,15 @@ impl Writer<'_> {
                 self.u64(command.context.0);
                 self.u32(command.is_system.into());
             }
+            Command::NotifyResidency(command) => {
+                self.u64(command.allocation.0);
+                self.u32(command.address.is_some().into());
+                self.u64(command.address.map_or(0, |address| address.0));
+            }
+            Command::UseAllocation(command) => {
+                self.u64(command.allocation.0);
+                self.u64(command.address.0);
+            }
         }
     }
 
@@ -534,7 +577,7 @@ impl<'a> Decoder<'a> {
         let fields = rest.get(HEADER_BYTES..length).ok_or(DecodeError::Truncated { offset })?;
         match opcode {
             OPCODE_FOREIGN => return Err(DecodeError::ReservedOpcode { offset, opcode }),
-            OPCODE_SET_ROOT_PAGE_TABLE..=OPCODE_SET_CONTEXT => {}
+            OPCODE_SET_ROOT_PAGE_TABLE..=OPCODE_USE_ALLOCATION => {}
             _ => return Err(DecodeError::UnknownOpcode { offset, opcode }),
         }
         let mut reader = Reader { bytes: fields };
@@ -706,6 +749,10 @@ impl Reader<'_> {
                 context: self.u64().map(KmdContextHandle)?,
                 is_system: self.bool()?,
             }),
+            OPCODE_NOTIFY_RESIDENCY => Command::NotifyResidency(self.notify_residency()?),
+            OPCODE_USE_ALLOCATION => {
+                Command::UseAllocation(UseAllocation { allocation: self.allocation()?, address: self.address()? })
+            }
             _ => return None,
         })
     }
@@ -739,6 +786,14 @@ impl Reader<'_> {
             return None;
         }
         Some(FlushRange { process: has_process.then_some(process), start: self.address()?, end: self.address()? })
+    }
+
+    fn notify_residency(&mut self) -> Option<NotifyResidency> {
+        let (allocation, resident, address) = (self.allocation()?, self.bool()?, self.address()?);
+        if !resident && address.0 != 0 {
+            return None;
+        }
+        Some(NotifyResidency { allocation, address: resident.then_some(address) })
     }
 
     fn kernel(&mut self) -> Option<KernelCommand> {

@@ -36,7 +36,6 @@ pub(crate) struct Moment {
 
 /// What [`poll`](crate::VidMm::poll) hands out.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum Output {
     /// Hand this to its engine.
     Submit(Packet),
@@ -113,7 +112,6 @@ pub enum Output {
 
 /// What was done so far.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub struct Statistics {
     /// Bytes copied from system memory into the segment.
     pub bytes_paged_in: u64,
@@ -139,6 +137,8 @@ pub struct Statistics {
     pub fills: u64,
     /// DISCARD_CONTENT operations.
     pub discarded_contents: u64,
+    /// NOTIFY_RESIDENCY operations.
+    pub residency_notifications: u64,
     /// UPDATE_PAGE_TABLE operations.
     pub update_page_tables: u64,
     /// FLUSH_TLB operations.

@@ -5,7 +5,6 @@ use vidmm_trace::ByteSize;
 
 /// Why a client cannot go on.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ClientError {
     /// The memory is too small for a kernel and the page tables of the workload.
     #[error(

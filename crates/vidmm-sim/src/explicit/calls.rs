@@ -89,6 +89,7 @@ impl Session<'_> {
             size: create.size.bytes(),
             segments: create.segments.unwrap_or(self.default_segments),
             accessed_physically: create.accessed_physically,
+            explicit_residency_notification: create.explicit_residency_notification,
             surface,
             // Nobody else would decompress what leaves system memory.
             notify_eviction: create.notify.contains(&Notification::Eviction)

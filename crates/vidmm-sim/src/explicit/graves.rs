@@ -61,6 +61,7 @@ fn named(operation: &PagingOperation) -> (Option<KmdAllocationHandle>, Option<Km
         PagingOperation::UnmapApertureSegment(unmap) => (Some(unmap.allocation), None),
         PagingOperation::NotifyAlloc(notify) => (Some(notify.allocation), notify.process),
         PagingOperation::UpdatePageTable(ref update) => (update.allocation, Some(update.process)),
-        _ => (None, None),
+        PagingOperation::Transfer(_) | PagingOperation::Fill(_) | PagingOperation::DiscardContent(_) => (None, None),
+        PagingOperation::NotifyResidency(notice) => (Some(notice.allocation), None),
     }
 }

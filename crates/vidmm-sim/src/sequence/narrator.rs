@@ -337,8 +337,16 @@ impl Narrator {
                 let idle = if is_idle { ", AllocationIsIdle" } else { "" };
                 ("DISCARD_CONTENT", format!("{gone} at {}{idle}", names.address(discard.address)))
             }
-            // Entries of page tables are folded, and a driver is asked for nothing else in this version.
-            _ => return,
+            PagingOperation::NotifyResidency(notice) => {
+                let told = names.handle(notice.allocation);
+                let text = match notice.resident {
+                    true => format!("{told} has come to {}", names.address(notice.physical_address)),
+                    false => format!("{told} leaves"),
+                };
+                ("NOTIFY_RESIDENCY", text)
+            }
+            // Entries of page tables are folded.
+            PagingOperation::UpdatePageTable(_) => return,
         };
         self.say(verb, text);
     }

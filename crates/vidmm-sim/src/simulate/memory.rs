@@ -104,7 +104,9 @@ impl Player<'_, '_> {
             name: self.cast.name("a"),
             size: ByteSize(size),
             segments: Some(segments),
-            accessed_physically: !is_physical && segments == AllocationSegments::System && self.dice.chance(25),
+            accessed_physically: self.world.tells_residency
+                || !is_physical && segments == AllocationSegments::System && self.dice.chance(25),
+            explicit_residency_notification: self.world.tells_residency,
             notify,
             compression,
             priority: if self.dice.chance(40) { self.dice.pick(&PRIORITIES) } else { None },

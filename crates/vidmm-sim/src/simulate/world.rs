@@ -25,6 +25,8 @@ pub(super) struct World {
     pub misuse: u64,
     /// Whether processes are killed and suspended, and power goes.
     pub has_upheavals: bool,
+    /// Whether the driver hears where in memory segments allocations are (BPB-51).
+    pub tells_residency: bool,
 }
 
 /// What a right manager survives: mistakes of engines, of their interrupts, and of programs' kernels.
@@ -87,6 +89,8 @@ impl World {
         if has_no_aperture {
             adapter.wddm = Wddm::V1_3;
         }
+        let knows_residency = adapter.is_physical() && adapter.wddm != Wddm::V1_3;
+        let tells_residency = !is_speed && knows_residency && aside.chance(25);
         let aperture = if has_no_aperture { 0 } else { aperture };
         let aperture_commit_limit_bytes = aperture_commit_limit_bytes.filter(|_| !has_no_aperture);
         let is_calm = profile != Profile::Any || dice.chance(50);
@@ -120,7 +124,7 @@ impl World {
         };
         let misuse = if is_calm { 0 } else { dice.within(0, 8) };
         let has_upheavals = !is_speed && dice.chance(50);
-        Self { scenario, max_processes, max_allocations, misuse, has_upheavals }
+        Self { scenario, max_processes, max_allocations, misuse, has_upheavals, tells_residency }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Patching: addresses of allocations go into commands.
 
-use vidmm::contract::{AllocationListElement, Patch, PatchLocation};
+use vidmm::contract::{AllocationListElement, KmdAllocationHandle, Patch, PatchLocation};
 
 use super::SoftKmd;
+use crate::encoding::UseAllocation;
 use crate::physical_addresses::UNPATCHED_ADDRESS;
 
 /// Bytes of an address in a command.
@@ -18,6 +19,21 @@ impl SoftKmd {
                 continue;
             };
             self.write_address(patch.dma_buffer, at as usize, element, location);
+        }
+    }
+
+    /// Notes where the portion expects what the GPU is told of. The aperture is not told of (BPB-51).
+    pub(super) fn note_uses(&mut self, patch: &Patch<'_>) {
+        let is_told =
+            |handle: &KmdAllocationHandle| self.allocations.get(handle).is_some_and(|allocation| allocation.is_told);
+        let used = |element: &AllocationListElement| {
+            let (allocation, address) = (element.allocation.filter(is_told)?, element.address?);
+            let is_local = self.config.memory_segments().any(|(segment, ..)| segment == address.segment);
+            is_local.then(|| UseAllocation { allocation, address: self.addresses.address(address) })
+        };
+        let uses = patch.allocation_list.iter().filter_map(used).collect();
+        if let Some(context) = self.contexts.get_mut(&patch.context) {
+            context.uses = uses;
         }
     }
 

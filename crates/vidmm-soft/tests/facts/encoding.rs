@@ -129,6 +129,10 @@ fn command() -> impl Strategy<Value = Command> {
         (process(), any::<u64>(), any::<bool>()).prop_map(|(process, context, is_system)| Command::SetContext(
             SetContext { process, context: KmdContextHandle(context), is_system }
         )),
+        (allocation(), prop::option::of(address()))
+            .prop_map(|(allocation, address)| Command::NotifyResidency(NotifyResidency { allocation, address })),
+        (allocation(), address())
+            .prop_map(|(allocation, address)| Command::UseAllocation(UseAllocation { allocation, address })),
     ]
 }
 

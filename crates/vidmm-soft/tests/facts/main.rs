@@ -16,6 +16,7 @@ mod host;
 mod io_mmu;
 mod memory;
 mod mmu;
+mod notify_residency;
 mod patching;
 mod patching_model;
 mod physical;

@@ -193,6 +193,7 @@ fn allocations_leave_by_every_way_and_stay_whole() {
         AllocationDesc { placement: aligned, ..local },
         AllocationDesc { segments: AllocationSegments::LocalOrSystem, ..local },
         AllocationDesc { segments: AllocationSegments::System, ..local },
+        AllocationDesc { accessed_physically: true, explicit_residency_notification: true, ..local },
     ] {
         let config = SoftAdapterConfig { busy_every: Some(3), ..config() };
         let mut world = World::new(&config, PreparationKnobs::default(), desc, 1);

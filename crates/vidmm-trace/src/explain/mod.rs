@@ -25,7 +25,6 @@ use world::World;
 
 /// Why nothing can be told.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ExplainError {
     /// The text names no allocation.
     #[error(

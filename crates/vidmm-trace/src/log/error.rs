@@ -6,7 +6,6 @@ use super::EVENTS_VERSION;
 
 /// Why a log cannot be read, where, and what to do about it. Lines are counted from 1.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum LogError {
     /// The system could not read on.
     #[error("line {line}: cannot read: {source}; check the file and the disk it is on")]

@@ -91,6 +91,7 @@ fn all_events() -> Vec<Event> {
             shared: true,
             existing_sys_mem: false,
             permanent_sys_mem: true,
+            explicit_residency_notification: false,
         },
         Event::AllocationDestroyed { allocation, flags: DestroyFlags::all() },
         Event::AllocationReclaimed { allocation },

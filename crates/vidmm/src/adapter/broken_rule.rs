@@ -23,7 +23,6 @@ impl fmt::Display for StartAdapterError {
 
 /// A rule that the driver's report breaks. The text names the fact.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum BrokenRule {
     /// Too few or too many segments.
     #[error("SEG-05: {0} segments are reported; 1 to 32 are possible")]

@@ -137,6 +137,7 @@ impl VidMm {
             shared: is_shared,
             existing_sys_mem: existing_sys_mem.is_some(),
             permanent_sys_mem: info.flags.contains(AllocationFlags::PERMANENT_SYS_MEM),
+            explicit_residency_notification: allocation_state.contains(AllocationState::NOTIFY_RESIDENCY),
         });
         Ok(allocation)
     }
@@ -226,6 +227,10 @@ fn check_allocation(adapter: &Adapter, info: &AllocationInfo) -> Result<u64, Cre
         return broken(AllocationInfoRule::HintedBank(outside));
     }
     let in_memory = choices.into_iter().any(Account::is_memory);
+    let is_told = info.flags.contains(AllocationFlags::EXPLICIT_RESIDENCY_NOTIFICATION);
+    if is_told && !info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY) {
+        return broken(AllocationInfoRule::ExplicitResidencyNotification);
+    }
     let is_contiguous = adapter.is_physical() || info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY);
     if is_contiguous && in_memory && !adapter.is_physical() {
         return Err(CreateError::NotSupported("contiguous placement in the memory segment"));
@@ -247,11 +252,15 @@ pub(crate) fn choices(adapter: &Adapter, info: &AllocationInfo) -> Choices {
     adapter.choices(info.supported_segment_set, info.preferred_segment)
 }
 
-/// Whether engines find the allocation by its physical address, as bits of its state.
+/// Whether engines find the allocation by its physical address, and the driver hears where that is, as bits of its state.
 pub(crate) fn access(adapter: &Adapter, info: &AllocationInfo) -> AllocationState {
     let mut allocation_state = AllocationState::empty();
     let physically = adapter.is_physical() || info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY);
     allocation_state.set(AllocationState::ACCESSED_PHYSICALLY, physically);
+    // Drivers of WDDM 1 do not know the operation.
+    let is_told = adapter.version >= WddmVersion::WDDM2_0
+        && info.flags.contains(AllocationFlags::EXPLICIT_RESIDENCY_NOTIFICATION);
+    allocation_state.set(AllocationState::NOTIFY_RESIDENCY, is_told);
     allocation_state
 }
 

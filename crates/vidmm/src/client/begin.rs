@@ -24,7 +24,6 @@ pub struct Ready {
 
 /// Why a submission cannot be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum BeginSubmissionError {
     /// A member of the set is not managed.
     #[error(transparent)]

@@ -109,6 +109,9 @@ bitflags! {
         /// Engines address it physically: while it is resident in system memory it is mapped in the aperture segment (SEG-13).
         /// Not possible with a memory segment in its set in this version.
         const ACCESSED_PHYSICALLY = 1 << 15;
+        /// The driver is told when it has come into a memory segment, and when it is to leave it (BPB-51). Needs
+        /// `ACCESSED_PHYSICALLY`.
+        const EXPLICIT_RESIDENCY_NOTIFICATION = 1 << 16;
     }
 }
 

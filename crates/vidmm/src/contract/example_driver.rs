@@ -109,7 +109,14 @@ impl Kmd for ExampleDriver {
             PagingOperation::FlushTlb(op) => {
                 vec![[6, op.start_virtual_address.0, op.end_virtual_address.0]]
             }
-            _ => vec![], // Newer than this driver, so never sent to it.
+            // Operations of other models, and of what this driver never asks for.
+            PagingOperation::MapApertureSegment(_)
+            | PagingOperation::UnmapApertureSegment(_)
+            | PagingOperation::NotifyAlloc(_)
+            | PagingOperation::Transfer(_)
+            | PagingOperation::Fill(_)
+            | PagingOperation::DiscardContent(_)
+            | PagingOperation::NotifyResidency(_) => vec![],
         };
         // `multipass_offset` is the driver's own: here it counts the commands that earlier buffers took.
         for command in &commands[*build.multipass_offset as usize..] {

@@ -45,9 +45,9 @@ pub use kmd::{
 };
 pub use paging::{
     BuildPagingBuffer, BuildStatus, DiscardContent, DiscardContentFlags, Fill, FillVirtual, FlushTlb, MapApertureFlags,
-    MapApertureSegment, MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, PagingOperation, PagingOperationKind,
-    Transfer, TransferFlags, TransferVirtual, TransferVirtualFlags, UnmapApertureSegment, UpdatePageTable,
-    UpdatePageTableFlags,
+    MapApertureSegment, MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, NotifyResidency, PagingOperation,
+    PagingOperationKind, Transfer, TransferFlags, TransferVirtual, TransferVirtualFlags, UnmapApertureSegment,
+    UpdatePageTable, UpdatePageTableFlags,
 };
 pub use patching::{AllocationListElement, Patch, PatchLocation, Render, RenderStatus};
 pub use pte::{Pte, PteFlags, PteRun};

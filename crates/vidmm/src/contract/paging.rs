@@ -56,7 +56,6 @@ pub enum BuildStatus {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
-#[non_exhaustive]
 pub enum PagingOperation {
     /// Copy between two ranges of the paging process's address space.
     #[doc(alias = "DXGK_OPERATION_VIRTUAL_TRANSFER")]
@@ -89,13 +88,15 @@ pub enum PagingOperation {
     /// An allocation leaves the memory segment, and its content there is not wanted.
     #[doc(alias = "DXGK_OPERATION_DISCARD_CONTENT")]
     DiscardContent(DiscardContent),
+    /// Take note that an allocation has come into a memory segment, or is about to leave it.
+    #[doc(alias = "DXGK_OPERATION_NOTIFY_RESIDENCY")]
+    NotifyResidency(NotifyResidency),
 }
 
 /// The operations by name, as WDDM writes them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "SCREAMING_SNAKE_CASE"))]
-#[non_exhaustive]
 pub enum PagingOperationKind {
     /// VIRTUAL_TRANSFER.
     VirtualTransfer,
@@ -117,6 +118,8 @@ pub enum PagingOperationKind {
     Fill,
     /// DISCARD_CONTENT.
     DiscardContent,
+    /// NOTIFY_RESIDENCY.
+    NotifyResidency,
 }
 
 impl PagingOperationKind {
@@ -133,6 +136,7 @@ impl PagingOperationKind {
             Self::Transfer => "TRANSFER",
             Self::Fill => "FILL",
             Self::DiscardContent => "DISCARD_CONTENT",
+            Self::NotifyResidency => "NOTIFY_RESIDENCY",
         }
     }
 }
@@ -157,15 +161,24 @@ impl PagingOperation {
             PagingOperation::Transfer(_) => PagingOperationKind::Transfer,
             PagingOperation::Fill(_) => PagingOperationKind::Fill,
             PagingOperation::DiscardContent(_) => PagingOperationKind::DiscardContent,
+            PagingOperation::NotifyResidency(_) => PagingOperationKind::NotifyResidency,
         }
     }
 
     /// Says in the operation itself that its allocation is idle, where there is a flag for that (BPB-06).
-    pub(crate) fn note_idle(&mut self) {
+    pub fn note_idle(&mut self) {
         match self {
             PagingOperation::Transfer(op) => op.flags |= TransferFlags::ALLOCATION_IS_IDLE,
             PagingOperation::DiscardContent(op) => op.flags |= DiscardContentFlags::ALLOCATION_IS_IDLE,
-            _ => {}
+            PagingOperation::VirtualTransfer(_)
+            | PagingOperation::VirtualFill(_)
+            | PagingOperation::UpdatePageTable(_)
+            | PagingOperation::FlushTlb(_)
+            | PagingOperation::MapApertureSegment(_)
+            | PagingOperation::UnmapApertureSegment(_)
+            | PagingOperation::NotifyAlloc(_)
+            | PagingOperation::Fill(_)
+            | PagingOperation::NotifyResidency(_) => {}
         }
     }
 
@@ -182,6 +195,7 @@ impl PagingOperation {
             PagingOperation::Transfer(op) => Some(op.allocation),
             PagingOperation::Fill(op) => Some(op.allocation),
             PagingOperation::DiscardContent(op) => Some(op.allocation),
+            PagingOperation::NotifyResidency(op) => Some(op.allocation),
         }
     }
 }
@@ -483,4 +497,18 @@ bitflags! {
         /// It is unmapped from the IOMMU (NTF-04).
         const IO_MMU_UNMAP = 1 << 1;
     }
+}
+
+/// An allocation has come into a memory segment, or is about to leave it (BPB-51). Each of both is told once, whole.
+#[doc(alias = "DXGK_BUILDPAGINGBUFFER_NOTIFYRESIDENCY")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct NotifyResidency {
+    /// The allocation.
+    pub allocation: KmdAllocationHandle,
+    /// Where it is from now on; segment 0, offset 0 if it leaves.
+    pub physical_address: PhysicalAddress,
+    /// It has come: the operations that bring its content precede, and may still run. Otherwise it leaves, and those that take its
+    /// content out follow.
+    pub resident: bool,
 }

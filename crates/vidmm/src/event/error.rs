@@ -16,7 +16,6 @@ use crate::{
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
-#[non_exhaustive]
 pub enum Violation {
     /// The driver claims to have written more than the buffer holds.
     #[error(
@@ -102,7 +101,6 @@ fn of_what(operation: Option<PagingOperationKind>) -> &'static str {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
-#[non_exhaustive]
 pub enum DriverFinding {
     /// A patch-location list breaks a rule; the device is in error for it (U-45).
     #[error("patch location number {position} of a DMA buffer breaks a rule: {rule}")]
@@ -266,7 +264,6 @@ impl DriverFinding {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
-#[non_exhaustive]
 pub enum AllocationInfoRule {
     /// No bytes, or so many that rounding up overflows.
     #[error("a size of {0} bytes")]
@@ -297,13 +294,15 @@ pub enum AllocationInfoRule {
         "ExistingSysMem of memory at {0:x?}: the caller must give memory with the flag and only with it, in system memory and at a multiple of 64 KiB"
     )]
     ExistingSysMem(Option<PhysicalAddress>),
+    /// EXPLICIT_RESIDENCY_NOTIFICATION without ACCESSED_PHYSICALLY (BPB-51).
+    #[error("ExplicitResidencyNotification, which needs AccessedPhysically (BPB-51)")]
+    ExplicitResidencyNotification,
 }
 
 /// Why a device is in error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
-#[non_exhaustive]
 pub enum DeviceErrorReason {
     /// Its work accessed memory that is not mapped or not resident (FLT-03).
     #[error("its work accessed {virtual_address}, where nothing is resident (FLT-03)")]
@@ -377,7 +376,6 @@ pub struct DeviceInError {
 
 /// Why an object was not created.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum CreateError {
     /// The device has reference lists: what its DMA buffers refer to is what is resident, and nothing is asked for on a paging
     /// queue.
@@ -440,7 +438,6 @@ pub enum CreateError {
 
 /// Why an object was not destroyed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum DestroyError {
     /// A handle names nothing.
     #[error(transparent)]
@@ -457,7 +454,6 @@ pub enum DestroyError {
 
 /// Why MakeResident was refused. Nothing changed (RES-11).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum MakeResidentError {
     /// A handle names nothing.
     #[error(transparent)]
@@ -529,7 +525,6 @@ pub enum NoMemoryReason {
 
 /// Why Offer was refused. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum OfferError {
     /// The device has reference lists: what no DMA buffer refers to makes room anyway.
     #[error("the references of the device's DMA buffers say what is resident: there is nothing to offer")]
@@ -583,7 +578,6 @@ pub enum OfferError {
 
 /// Why Reclaim was refused. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ReclaimError {
     /// A handle names nothing.
     #[error(transparent)]
@@ -623,7 +617,6 @@ pub enum ReclaimError {
 
 /// Why Lock was refused. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum LockError {
     /// A handle names nothing.
     #[error(transparent)]
@@ -663,7 +656,6 @@ pub enum LockError {
 
 /// Why Unlock was refused. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum UnlockError {
     /// A handle names nothing.
     #[error(transparent)]
@@ -675,7 +667,6 @@ pub enum UnlockError {
 
 /// Why an allocation was not opened or closed. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum OpenError {
     /// The device, or the allocation's owner, has reference lists; this version shares allocations between device lists alone.
     #[error("allocations of devices with reference lists are not shared, nor opened by such devices")]
@@ -702,7 +693,6 @@ pub enum OpenError {
 
 /// Why a property was not changed. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum UpdateError {
     /// A handle names nothing.
     #[error(transparent)]
@@ -732,7 +722,6 @@ pub enum UpdateError {
 
 /// Why a reservation was not changed. Nothing changed (RES-52).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ReservationError {
     /// A handle names nothing.
     #[error(transparent)]
@@ -747,7 +736,6 @@ pub enum ReservationError {
 
 /// Why Evict was refused. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum EvictError {
     /// The device has reference lists: what its DMA buffers refer to is what is resident, and there is no list to change.
     #[error("the references of the device's DMA buffers say what is resident")]
@@ -771,7 +759,6 @@ pub enum EvictError {
 
 /// Why a mapping was refused. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum MapError {
     /// Engines use physical addresses (PAT-17).
     #[error("the adapter's engines use physical addresses: there is nothing to map")]
@@ -817,7 +804,6 @@ pub enum MapError {
 
 /// Why a submission was refused. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum SubmitError {
     /// A handle names nothing.
     #[error(transparent)]
@@ -843,7 +829,6 @@ pub enum SubmitError {
 
 /// Why the priority of a context was not changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum PriorityError {
     /// The handle names nothing.
     #[error(transparent)]
@@ -858,7 +843,6 @@ pub enum PriorityError {
 
 /// Why addresses were not reserved or freed. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum GpuVaError {
     /// A handle names nothing.
     #[error(transparent)]

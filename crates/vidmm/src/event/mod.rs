@@ -65,7 +65,6 @@ pub enum PreemptReason {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(tag = "event", rename_all = "snake_case"))]
-#[non_exhaustive]
 pub enum Event {
     /// The adapter started.
     AdapterStarted {
@@ -234,6 +233,9 @@ pub enum Event {
         existing_sys_mem: bool,
         /// Whether its content in system memory is kept while it is in the memory segment (2.2).
         permanent_sys_mem: bool,
+        /// Whether the driver hears when it comes into a memory segment and when it leaves it (BPB-51).
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
+        explicit_residency_notification: bool,
     },
     /// The caller destroyed an allocation; it lives until its last use has ended.
     AllocationDestroyed {

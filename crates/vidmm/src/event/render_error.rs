@@ -4,7 +4,6 @@ use crate::{adapter::patching::PatchListRule, contract::RenderStatus, event::err
 
 /// Why commands were refused. Nothing changed, but for a broken patch-location list and what is not resident.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum RenderError {
     /// A handle names nothing.
     #[error(transparent)]

@@ -132,6 +132,8 @@ bitflags! {
         const OFFERED = 1 << 15;
         /// It was discarded since it was offered.
         const DISCARDED = 1 << 16;
+        /// The driver is told when it comes into a memory segment and when it leaves it (BPB-51).
+        const NOTIFY_RESIDENCY = 1 << 17;
         /// It has no backing store: that was decommitted while it was offered (RES-66).
         const NOT_COMMITTED = 1 << 18;
         /// The CPU sees it (RES-80).

@@ -321,6 +321,7 @@ fn count(statistics: &mut Statistics, operation: &PagingOperation) {
         PagingOperation::Transfer(_) => &mut statistics.transfers,
         PagingOperation::Fill(_) => &mut statistics.fills,
         PagingOperation::DiscardContent(_) => &mut statistics.discarded_contents,
+        PagingOperation::NotifyResidency(_) => &mut statistics.residency_notifications,
     };
     *counter += 1;
 }

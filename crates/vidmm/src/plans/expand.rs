@@ -108,6 +108,10 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
                     unmap_aperture(range, env, steps);
                     cursor.item += 1;
                 }
+                Some(&Leaving::Told(notice)) => {
+                    steps.push_back(Step::Operation(PagingOperation::NotifyResidency(notice)));
+                    cursor.item += 1;
+                }
                 None => cursor.enter(Phase::NotifyUnmap),
             },
             Phase::NotifyUnmap => {
@@ -127,6 +131,10 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
                 }
                 Some(Coming::Aperture(range)) => {
                     map_aperture(range, env, steps);
+                    cursor.item += 1;
+                }
+                Some(&Coming::Told(notice)) => {
+                    steps.push_back(Step::Operation(PagingOperation::NotifyResidency(notice)));
                     cursor.item += 1;
                 }
                 None => cursor.enter(Phase::Validate),

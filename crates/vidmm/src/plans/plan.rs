@@ -5,7 +5,8 @@
 //!                        asked and its content is not discarded                                                         NTF-02 NTF-03
 //!           invalidate*  UPDATE_PAGE_TABLE(invalid) runs of what leaves or is unmapped; then FLUSH_TLB of those ranges   U-14 GVA-28
 //!           unlink*      UPDATE_PAGE_TABLE(invalid) of the entry of a freed table's parent; then FLUSH_TLB of what it covered  P57
-//!           out*         chunk(VIRTUAL_TRANSFER segment -> system) of what is dirty; nothing if clean                    RES-22
+//!           out*         NOTIFY_RESIDENCY{0} of what leaves a memory segment, if its driver asked; then                    BPB-51
+//!                        chunk(VIRTUAL_TRANSFER segment -> system) of what is dirty; nothing if clean                    RES-22
 //!                        | UNMAP_APERTURE_SEGMENT, to the dummy page                                                     BPB-33
 //!                        | without GPU virtual addresses: TRANSFER segment -> page list, in parts, or to the aperture,
 //!                          between MAP_APERTURE_SEGMENT and UNMAP_APERTURE_SEGMENT; DISCARD_CONTENT                 BPB-20 SEG-45 BPB-25
@@ -14,6 +15,7 @@
 //!           in*          chunk(VIRTUAL_FILL | VIRTUAL_TRANSFER system -> segment)                                        RES-18 BPB-24
 //!                        | MAP_APERTURE_SEGMENT                                                                          BPB-30
 //!                        | without GPU virtual addresses: FILL | TRANSFER page list -> segment, in parts                 BPB-20 BPB-24
+//!                        then NOTIFY_RESIDENCY{1} of what has come into a memory segment, if its driver asked            BPB-51
 //!           validate*    UPDATE_PAGE_TABLE(valid) runs of what came in or is mapped; FLUSH_TLB unless invalid entries
 //!                        are never cached                                                                                BPB-41
 //! chunk(op) := map windows, op, unmap windows; at most the size of a window                                              BPB-40 PGV-05
@@ -31,7 +33,7 @@ use alloc::vec::Vec;
 use crate::{
     addresses::IoMmuRange,
     budget::account::Account,
-    contract::{KmdAllocationHandle, KmdProcessHandle, NotifyAllocFlags},
+    contract::{KmdAllocationHandle, KmdProcessHandle, NotifyAllocFlags, NotifyResidency},
     data::extents::Extents,
     gpu_va::{Mapping, TableKey},
     id::{AllocationId, AllocationIx, DeviceIx, PlanNo, ProcessIx, SubmissionNo},
@@ -104,6 +106,8 @@ pub(crate) enum Leaving {
     Discarded { account: Account, handle: KmdAllocationHandle, offset: u64 },
     /// A range of the aperture.
     Aperture(ApertureRange),
+    /// The driver is told that what follows leaves a memory segment.
+    Told(NotifyResidency),
 }
 
 /// What comes into a segment.
@@ -113,6 +117,8 @@ pub(crate) enum Coming {
     Memory(PageIn),
     /// A range of the aperture.
     Aperture(ApertureRange),
+    /// The driver is told that what precedes has come into a memory segment.
+    Told(NotifyResidency),
 }
 
 /// Content that leaves a memory segment.

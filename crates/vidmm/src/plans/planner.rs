@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::{
     adapter::{Adapter, NotificationRevision},
     budget::account::Account,
-    contract::NotifyAllocFlags,
+    contract::{NotifyAllocFlags, NotifyResidency},
     data::extents::Extents,
     event::{ContentSource, Event, EvictReason},
     gpu_va::TableKey,
@@ -23,7 +23,7 @@ use crate::{
     },
     planted::PlantedBug,
     state::State,
-    units::{Extent, GpuVirtualAddress, PAGE_SIZE_64K, PhysicalAddress},
+    units::{Extent, GpuVirtualAddress, PAGE_SIZE_64K, PhysicalAddress, SegmentId},
 };
 impl Plans {
     /// Writes into `draft` that `index` becomes resident where its device's list counts it. There must be room, if all that is
@@ -60,6 +60,7 @@ impl Plans {
                 .collect::<Vec<_>>()
                 .into();
         }
+        let start = extents.iter().next().map_or(0, |extent| extent.offset);
         let backed = content.contains(AllocationState::BACKED) && !state.adapter.has_bug(PlantedBug::FillContent);
         if backed || !state.adapter.has_bug(PlantedBug::SkipFill) {
             draft.plan.copy_in(PageIn {
@@ -70,6 +71,13 @@ impl Plans {
                 backing_store: backed.then_some(backing_store),
                 is_as_left: content.contains(AllocationState::DIRTY),
             });
+        }
+        if content.contains(AllocationState::NOTIFY_RESIDENCY) {
+            draft.plan.page_in.push(Coming::Told(NotifyResidency {
+                allocation: handle,
+                physical_address: PhysicalAddress { segment: state.adapter.memory_id(account), offset: start },
+                resident: true,
+            }));
         }
         let place = state.objects[index].place_in_memory(account, &extents);
         self.place(&state.adapter, &mut state.objects, draft, index, place);
@@ -293,11 +301,16 @@ impl Plans {
             let (allocation, flags) = (state.objects.allocations.id(index), NotifyAllocFlags::EVICTION);
             draft.plan.notify(Notice { allocation, handle, flags, has_news: copied, size, backing_store });
         }
+        let Allocation { handle, size, backing_store, state: flags, .. } = state.objects[index];
+        if flags.contains(AllocationState::NOTIFY_RESIDENCY) {
+            let nowhere = PhysicalAddress { segment: SegmentId::SYSTEM, offset: 0 };
+            let leaves = NotifyResidency { allocation: handle, physical_address: nowhere, resident: false };
+            draft.plan.out.push(Leaving::Told(leaves));
+        }
         if !copied {
             plan_discard_content(&state.adapter, &state.objects, draft, account, index, &extents);
             return;
         }
-        let Allocation { handle, size, backing_store, .. } = state.objects[index];
         let through_aperture = self.lend_aperture(&state.objects, &mut state.memory, index);
         draft.plan.copy_out(PageOut { account, handle, size, extents, backing_store, through_aperture });
         state.moment.statistics_mut().bytes_paged_out += size;

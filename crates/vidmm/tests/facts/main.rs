@@ -34,6 +34,7 @@ mod lock;
 mod make_resident;
 mod notification;
 mod notification_properties;
+mod notify_residency;
 mod nth_failure;
 mod nth_failure_patching;
 mod objects;

@@ -99,7 +99,7 @@ pub enum Answer {
     IllegalInstruction,
     /// The driver's patch-location list breaks a rule, and the device is in error for it (U-45).
     PatchLocationList,
-    /// A refusal that this version has no name for.
+    /// A refusal that scenarios have no name for.
     Other,
 }
 
@@ -152,7 +152,6 @@ impl From<&RenderError> for Answer {
             RenderError::QueueFull { .. } => Self::QueueFull,
             RenderError::PatchLocationList { .. } => Self::PatchLocationList,
             RenderError::Driver(status) => status.into(),
-            _ => Self::Other,
         }
     }
 }
@@ -164,7 +163,6 @@ macro_rules! by_name {
             fn from(error: &$Error) -> Self {
                 match error {
                     $($Error::$reason { .. } => by_name!(@ $reason $($name)?),)*
-                    _ => Self::Other,
                 }
             }
         })*
@@ -178,17 +176,19 @@ pub(super) use by_name;
 by_name! { Answer:
     CreateError {
         InvalidHandle, DeviceInError, Kmd, Allocation, BackingStore, NoMemory, Engine, Violation, ProcessBlocked,
-        NoPagingVa, NotSupported, ReferenceLists as NotSupported,
+        NoPagingVa, NotSupported, ReferenceLists as NotSupported, NoAddresses as Other,
     }
     MakeResidentError {
         InvalidHandle, DeviceInError, Empty, WrongDevice, NoMemory, Flags, Offered, NotCommitted, TooManyPending,
     }
-    EvictError { InvalidHandle, Empty, NotResident, ReferenceLists as NotSupported, }
+    EvictError { InvalidHandle, DeviceInError as Other, Empty, NotResident, ReferenceLists as NotSupported, }
     OfferError {
         InvalidHandle, DeviceInError, Empty, ReferenceLists as NotSupported, WrongDevice, Offered, Locked, Shared,
-        ExistingSysMem,
+        ExistingSysMem, NotCommitted as Other,
     }
-    ReclaimError { InvalidHandle, DeviceInError, Empty, WrongDevice, NotOffered, TooManyPending, }
+    ReclaimError {
+        InvalidHandle, DeviceInError, Empty, WrongDevice, NotOffered, TooManyPending, NoMemory as Other,
+    }
     LockError {
         InvalidHandle, DeviceInError, WrongDevice, Offered, NotCommitted, NotLockable, AllocationBusy as Busy,
         TooManyReferences, CpuAddress,

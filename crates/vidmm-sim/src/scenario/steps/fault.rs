@@ -125,8 +125,6 @@ pub enum ErrorReason {
     PreparationFailed,
     /// The adapter is in error.
     AdapterInError,
-    /// A reason that this version has no name for.
-    Other,
 }
 
 impl fmt::Display for ErrorReason {

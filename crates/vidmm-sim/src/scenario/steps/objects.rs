@@ -143,6 +143,9 @@ pub struct CreateAllocation {
     /// Whether engines address them physically: in system memory they are mapped in the aperture.
     #[serde(default, skip_serializing_if = "is_default")]
     pub accessed_physically: bool,
+    /// Whether the driver hears where in memory segments they are (BPB-51).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub explicit_residency_notification: bool,
     /// What the driver wants to hear of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<Notification>,
@@ -201,6 +204,7 @@ impl Verb for CreateAllocation {
         let marks = [
             self.segments.map(places),
             marked(self.accessed_physically, "accessed physically"),
+            marked(self.explicit_residency_notification, "ExplicitResidencyNotification"),
             marked(self.compression, "compressed"),
             marked(self.shared, "shared"),
             self.alignment.map(|alignment| format!("aligned to {}", exact(alignment.bytes()))),

@@ -163,18 +163,19 @@ impl Audit {
 
     /// The driver is sent only operations that its model has (3.2, U-17).
     pub(super) fn check_operation_exists(&mut self, operation: &PagingOperation) -> bool {
-        let of_gpu_mmu = matches!(
-            operation,
+        let exists = match operation {
             PagingOperation::VirtualTransfer(_)
-                | PagingOperation::VirtualFill(_)
-                | PagingOperation::UpdatePageTable(_)
-                | PagingOperation::FlushTlb(_)
-        );
-        let of_physical = matches!(
-            operation,
-            PagingOperation::Transfer(_) | PagingOperation::Fill(_) | PagingOperation::DiscardContent(_)
-        );
-        let exists = (!of_gpu_mmu || self.adapter.has_page_tables()) && (!of_physical || self.adapter.is_physical());
+            | PagingOperation::VirtualFill(_)
+            | PagingOperation::UpdatePageTable(_)
+            | PagingOperation::FlushTlb(_) => self.adapter.has_page_tables(),
+            PagingOperation::Transfer(_) | PagingOperation::Fill(_) | PagingOperation::DiscardContent(_) => {
+                self.adapter.is_physical()
+            }
+            PagingOperation::NotifyResidency(_) => self.adapter.wddm_version >= WddmVersion::WDDM2_0,
+            PagingOperation::MapApertureSegment(_)
+            | PagingOperation::UnmapApertureSegment(_)
+            | PagingOperation::NotifyAlloc(_) => true,
+        };
         self.findings.check(exists, Invariant::I23, || {
             format!("{} is sent to a driver of the model {:?}", operation.kind(), self.adapter.addressing_model)
         });

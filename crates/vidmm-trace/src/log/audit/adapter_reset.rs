@@ -6,6 +6,7 @@ use vidmm::{AllocationId, DeviceErrorReason, DeviceId, Event, PlanNo, Violation}
 
 use super::Audit;
 use super::finding::Invariant;
+use super::residency_notices::Residency;
 
 /// A reset that is going on.
 #[derive(Debug)]
@@ -164,6 +165,7 @@ impl Audit {
                 place.extents.into_iter().for_each(|extent| ledger.free(extent));
             }
             (allocation.entered, allocation.built) = (None, None);
+            allocation.residency = allocation.residency.map(|_| Residency::default());
         }
         self.places.clear();
         self.aperture = Default::default();

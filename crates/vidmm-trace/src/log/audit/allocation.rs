@@ -7,6 +7,7 @@ use vidmm::{DeviceId, Extent, PAGE_SIZE, PageSize, PagingQueueId, PlanNo, Proces
 
 use super::aspects::{Charge, CpuView, Offer};
 use super::list_entry::ListEntry;
+use super::residency_notices::Residency;
 use super::segment::{Run, runs_of};
 
 /// What is known of an allocation.
@@ -32,6 +33,8 @@ pub(super) struct Allocation {
     pub notify: AllocationFlags2,
     /// The plan for which its driver last heard that it is to be unmapped from the IOMMU, and the packet of the paging engine.
     pub unmap_told: (PlanNo, u64),
+    /// What its driver knows of its place in a memory segment, if it asked for that.
+    pub residency: Option<Residency>,
     /// Where the last decision puts it.
     pub decided: Option<Place>,
     /// The plan that has moved it there because it was in the way elsewhere.

@@ -10,6 +10,7 @@ use super::fences::Queue;
 use super::finding::Invariant;
 use super::list_entry::ListEntry;
 use super::names::Name;
+use super::residency_notices::Residency;
 use super::{Audit, Process};
 
 impl Audit {
@@ -67,6 +68,7 @@ impl Audit {
             shared,
             existing_sys_mem,
             permanent_sys_mem,
+            explicit_residency_notification,
             ..
         } = *event
         else {
@@ -93,6 +95,7 @@ impl Audit {
             seen_in_backing_store: existing_sys_mem || permanent_sys_mem,
             notify,
             unmap_told: (0, 0),
+            residency: explicit_residency_notification.then(Residency::default),
             decided: None,
             moved_by: None,
             entered: None,

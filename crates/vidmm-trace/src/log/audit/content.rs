@@ -59,6 +59,7 @@ impl Audit {
         let (before, place) = (victim.moved, victim.place.clone());
         victim.moved = chunk.offset.saturating_add(chunk.size);
         self.check_hidden(id, Invariant::I05);
+        self.check_residency_told(id, None);
         self.check_chunk(id, chunk, before);
         Some(place)
     }

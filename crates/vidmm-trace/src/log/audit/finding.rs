@@ -6,7 +6,6 @@ macro_rules! invariants {
     ($($(#[$doc:meta])* $invariant:ident = $name:literal,)*) => {
         /// A rule that an event log must hold to. The names are those of the project's list of invariants and decisions.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        #[non_exhaustive]
         pub enum Invariant {
             $($(#[$doc])* $invariant,)*
         }

@@ -46,6 +46,7 @@ mod power;
 mod properties;
 mod purge;
 mod requests;
+mod residency_notices;
 mod resubmission;
 mod roots;
 mod segment;

@@ -61,7 +61,7 @@ impl Audit {
             PagingOperation::Transfer(op) => self.physical_transfer(op),
             PagingOperation::Fill(op) => self.physical_fill(op),
             PagingOperation::DiscardContent(op) => self.discard_content(op),
-            _ => self.findings.report(Invariant::Log, format!("this audit does not know {operation:?}")),
+            PagingOperation::NotifyResidency(op) => self.notify_residency(op),
         }
     }
 

@@ -2,7 +2,7 @@
 //! I22).
 
 use vidmm::DriverFinding;
-use vidmm::contract::{BuildStatus, DiscardContentFlags, PagingOperation, TransferFlags};
+use vidmm::contract::{BuildStatus, PagingOperation};
 
 use super::Audit;
 use super::finding::Invariant;
@@ -52,10 +52,6 @@ impl Audit {
 /// The operation as it is when its allocation is promised to be idle: with that it comes again after a busy answer.
 fn promised_idle(operation: &PagingOperation) -> PagingOperation {
     let mut promised = *operation;
-    match &mut promised {
-        PagingOperation::Transfer(transfer) => transfer.flags |= TransferFlags::ALLOCATION_IS_IDLE,
-        PagingOperation::DiscardContent(discard) => discard.flags |= DiscardContentFlags::ALLOCATION_IS_IDLE,
-        _ => {}
-    }
+    promised.note_idle();
     promised
 }

@@ -96,6 +96,10 @@ impl Audit {
             );
             self.findings.report(Invariant::I05, message);
         }
+        for id in steps.victims.iter().map(|of| of.allocation).chain(steps.arrivals.iter().map(|of| of.allocation)) {
+            let place = self.allocations.get(&id).and_then(|allocation| allocation.built.clone());
+            self.check_residency_told(id, place.as_ref());
+        }
         self.check_windows_empty(plan);
         self.check_io_mmu_windows_empty(plan);
     }

@@ -252,6 +252,7 @@ fn objects() -> Vec<Event> {
         shared: false,
         existing_sys_mem: false,
         permanent_sys_mem: false,
+        explicit_residency_notification: false,
     };
     vec![
         Event::AdapterStarted {

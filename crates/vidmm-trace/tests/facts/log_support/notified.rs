@@ -171,6 +171,7 @@ impl Run {
                 shared: false,
                 existing_sys_mem: false,
                 permanent_sys_mem: false,
+                explicit_residency_notification: false,
             },
         ];
         if self.notify.contains(AllocationFlags2::NOTIFY_EVICTION) {

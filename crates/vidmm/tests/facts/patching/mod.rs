@@ -393,6 +393,8 @@ pub struct World {
     pub audit: Judge,
     pub outputs: Vec<Output>,
     pub ran: Vec<Ran>,
+    /// Where allocations are, as the GPU was told (BPB-51).
+    pub told: BTreeMap<KmdAllocationHandle, PhysicalAddress>,
     /// The portions that each engine has been given.
     given: [VecDeque<(KmdContextHandle, u32, u32)>; 3],
     seen: usize,
@@ -453,6 +455,7 @@ impl World {
             audit: Judge::default(),
             outputs: Vec::new(),
             ran: Vec::new(),
+            told: BTreeMap::new(),
             given: Default::default(),
             seen: 0,
             ignoring: None,
@@ -548,6 +551,7 @@ impl World {
     /// The GPU has been reset: what was in the memory segment is gone.
     pub fn forget_memory(&mut self) {
         self.local.clear();
+        self.told.clear();
     }
 
     /// Lets everything end.
@@ -623,7 +627,18 @@ impl World {
                         self.aperture.insert(op.offset_in_pages + page, op.dummy_page.offset);
                     }
                 }
-                other => panic!("an adapter without GPU virtual addresses is asked for {other:?}"),
+                PagingOperation::NotifyResidency(op) => {
+                    let before = match op.resident {
+                        true => self.told.insert(op.allocation, op.physical_address),
+                        false => self.told.remove(&op.allocation),
+                    };
+                    assert_ne!(before.is_some(), op.resident, "BPB-51: the GPU is told twice: {op:?}");
+                }
+                PagingOperation::VirtualTransfer(_)
+                | PagingOperation::VirtualFill(_)
+                | PagingOperation::UpdatePageTable(_)
+                | PagingOperation::FlushTlb(_)
+                | PagingOperation::NotifyAlloc(_) => panic!("an adapter without GPU virtual addresses is asked for it"),
             }
         }
     }

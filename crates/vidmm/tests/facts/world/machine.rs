@@ -134,7 +134,12 @@ impl Machine {
                 }
             }
             PagingOperation::NotifyAlloc(op) => self.notify(op, root, host),
-            other => panic!("I23: {other:?} is newer than this driver"),
+            PagingOperation::Transfer(_)
+            | PagingOperation::Fill(_)
+            | PagingOperation::DiscardContent(_)
+            | PagingOperation::NotifyResidency(_) => {
+                panic!("I23: {operation:?} is for drivers without GPU virtual addresses")
+            }
         }
     }
 

@@ -955,7 +955,9 @@ pub fn kind(operation: &PagingOperation) -> &'static str {
         PagingOperation::NotifyAlloc(op) if op.flags == NotifyAllocFlags::EVICTION => "eviction",
         PagingOperation::NotifyAlloc(_) => "io mmu unmap",
         PagingOperation::Transfer(_) => "transfer",
-        _ => "unknown",
+        PagingOperation::Fill(_) => "physical fill",
+        PagingOperation::DiscardContent(_) => "discard",
+        PagingOperation::NotifyResidency(_) => "residency",
     }
 }
 
