@@ -32,6 +32,8 @@ pub(super) struct Trial {
     /// Bytes that members take of system memory, and take already.
     wanted_in_system: u64,
     kept_in_system: u64,
+    /// Bytes that are held in system memory, and leave it for other homes.
+    leaving_system: u64,
 }
 
 /// Where a member goes.
@@ -83,6 +85,11 @@ impl Mark {
 }
 
 impl Trial {
+    /// Before anything was tried; so many bytes of system memory are left for other homes.
+    pub fn new(leaving_system: u64) -> Self {
+        Self { leaving_system, ..Self::default() }
+    }
+
     /// Where the trial is.
     pub fn mark(&self) -> Mark {
         Mark(self.done.len())
@@ -267,7 +274,7 @@ fn try_in_system(state: &mut State, trial: &mut Trial, index: AllocationIx) -> b
 /// Whether what members want of system memory fits, with so many bytes more, beside what must stay there, and so many more.
 pub(crate) fn fits_in_system(memory: &Memory, residency: &Residents, trial: &Trial, wanted: u64, kept: u64) -> bool {
     let evictable = residency.evictable[Account::SYSTEM].bytes() - trial.kept_in_system - kept;
-    trial.wanted_in_system + wanted <= memory.commit.available() + evictable
+    trial.wanted_in_system + wanted <= memory.commit.available() + evictable + trial.leaving_system
 }
 
 pub(crate) fn note_member(trial: &mut Trial, index: AllocationIx, target: Option<Target>) {

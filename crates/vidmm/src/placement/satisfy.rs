@@ -45,7 +45,7 @@ pub(crate) fn satisfy(
     if !state.memory.accounts().iter().all(|account| has_room_in(state, account, device, until, &needs)) {
         return Err(Shortfall::Room);
     }
-    let mut trial = Trial::default();
+    let mut trial = Trial::new(needs.leaving[Account::SYSTEM]);
     place_all(state, &mut trial, device, items).map_err(Shortfall::Place)?;
     Ok(placement::conclude(&state.objects, &mut state.memory, trial))
 }

@@ -177,3 +177,30 @@ fn a_shared_allocation_keeps_its_home() {
     assert!(matches!(world.make_resident(client, &[b]), Err(MakeResidentError::NoMemory { .. })));
     world.tear_down();
 }
+
+/// D19: what moves its home to local memory for a range of the aperture leaves its bytes of the commit limit to it.
+#[test]
+fn a_range_takes_the_bytes_that_a_home_leaves_in_system_memory() {
+    let mut world = World::new(Config::discrete(16, 16));
+    let client = world.client();
+    let mut all = Vec::new();
+    for (place, pages) in
+        [(Place::Local, 1), (Place::LocalOrSystem, 4), (Place::LocalOrSystem, 6), (Place::Local, 3), (Place::Local, 3)]
+    {
+        let a = world.create(client, place, pages, SILENT);
+        let at = world.map(client, a);
+        world.bring_in(client, &[a]);
+        all.push((a, at));
+    }
+    let largest = all[2].1;
+    assert_eq!(
+        world.translate(client, largest).unwrap().segment,
+        SegmentId::SYSTEM,
+        "the last one had no room beside it"
+    );
+    world.evict(client, &[all[3].0], SOON).unwrap();
+    let range = world.create(client, Place::Aperture, 11, SILENT);
+    world.bring_in(client, &[range]);
+    assert_eq!(world.translate(client, largest).unwrap().segment, LOCAL);
+    world.tear_down();
+}
