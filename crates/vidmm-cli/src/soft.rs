@@ -2,10 +2,10 @@
 
 use vidmm::contract::EngineKind;
 use vidmm_runtime::{FaultSwitch, Machine, Occasions};
-use vidmm_sim::{FaultKind, LinkedAdapterDesc, MachineDesc};
+use vidmm_sim::{ApertureDesc, FaultKind, LinkedAdapterDesc, MachineDesc};
 use vidmm_soft::{
-    COPY_ENGINE, CostModel, LinkedAdapterConfig, MemoryConfig, ModelGpuFaults, PAGING_ENGINE, PacketHits,
-    RENDER_ENGINE, SoftAdapterConfig,
+    ApertureConfig, COPY_ENGINE, CostModel, LinkedAdapterConfig, MemoryConfig, ModelGpuFaults, PAGING_ENGINE,
+    PacketHits, RENDER_ENGINE, SoftAdapterConfig,
 };
 
 /// Builds the machine that `desc` asks for.
@@ -71,6 +71,10 @@ fn ordinal(engine: EngineKind) -> u32 {
     }
 }
 
+fn aperture(&ApertureDesc { bytes, commit_limit_bytes, cache_coherent }: &ApertureDesc) -> ApertureConfig {
+    ApertureConfig { bytes, commit_limit_bytes, cache_coherent }
+}
+
 fn config(desc: &MachineDesc) -> SoftAdapterConfig {
     let base = match desc.page_size {
         vidmm::PageSize::Kib64 => SoftAdapterConfig::default(),
@@ -88,6 +92,7 @@ fn config(desc: &MachineDesc) -> SoftAdapterConfig {
         local_memory_cpu_visible: desc.local_memory_cpu_visible,
         more_memory: desc.more_memory.iter().map(|&(bytes, cpu_visible)| MemoryConfig { bytes, cpu_visible }).collect(),
         aperture_bytes: desc.aperture_bytes,
+        more_apertures: desc.more_apertures.iter().map(aperture).collect(),
         cache_coherent_aperture: desc.cache_coherent_aperture,
         system_commit_limit_bytes: desc.aperture_commit_limit_bytes,
         scheduling_log_buffer_bytes: desc.scheduling_log_buffer_bytes,

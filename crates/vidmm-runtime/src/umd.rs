@@ -98,8 +98,10 @@ pub enum AllocationSegments {
 pub enum MemoryKind {
     /// The memory segment of this number: 1 is local memory, the first one.
     Memory(u8),
-    /// System memory.
+    /// System memory, through the aperture where that is needed.
     System,
+    /// System memory through the aperture of this number: 2 is the second one.
+    Aperture(u8),
 }
 
 /// One to five kinds of memory, in order of preference (SEG-42).
@@ -111,14 +113,23 @@ impl SegmentOrder {
     const MASK: u32 = (1 << Self::BITS) - 1;
     const SYSTEM: u32 = Self::MASK;
 
-    /// These kinds, if they are one to five different ones, and the numbers of segments are 1 to 14.
+    /// The most memory segments that an order tells apart.
+    pub const MEMORY_MAX: u8 = 10;
+    /// The most apertures that an order tells apart.
+    pub const APERTURES_MAX: u8 = 5;
+
+    /// These kinds, if they are one to five different ones, and the numbers of segments are within what an order tells apart.
     pub fn new(kinds: impl IntoIterator<Item = MemoryKind>) -> Option<Self> {
         let (mut order, mut shift) = (0, 0);
         for kind in kinds {
             let code = match kind {
                 MemoryKind::System => Self::SYSTEM,
                 MemoryKind::Memory(number) => {
-                    Some(u32::from(number)).filter(|code| (1..Self::SYSTEM).contains(code))?
+                    Some(u32::from(number)).filter(|_| (1..=Self::MEMORY_MAX).contains(&number))?
+                }
+                MemoryKind::Aperture(number) => {
+                    let code = u32::from(Self::MEMORY_MAX) + u32::from(number) - 1;
+                    Some(code).filter(|_| (2..=Self::APERTURES_MAX).contains(&number))?
                 }
             };
             if shift == 5 * Self::BITS || Self(order).kinds().any(|before| before == kind) {
@@ -145,6 +156,7 @@ impl SegmentOrder {
         let code = move |at: u32| self.0.checked_shr(at * Self::BITS).unwrap_or(0) & Self::MASK;
         (0..).map(code).take_while(|&code| code != 0).map(|code| match code {
             Self::SYSTEM => MemoryKind::System,
+            code if code as u8 > Self::MEMORY_MAX => MemoryKind::Aperture(code as u8 - Self::MEMORY_MAX + 1),
             number => MemoryKind::Memory(number as u8),
         })
     }

@@ -34,7 +34,7 @@ pub use client::{BufferDesc, ClientDesc, ClientError, ClientKind, Lifetimes, Mis
 pub use explicit::{ExplicitReport, StepFinding, run_explicit};
 pub use figures::Figures;
 pub use finding::Finding;
-pub use machine::{LinkedAdapterDesc, MachineDesc, MachineFactory, MemorySizes};
+pub use machine::{ApertureDesc, LinkedAdapterDesc, MachineDesc, MachineFactory, MemorySizes};
 pub use oracle::{Oracle, Verdict, WrongPage};
 #[cfg(feature = "planted-bugs")]
 pub use planted::{Hunt, Planted, Quarry, WorldKind};

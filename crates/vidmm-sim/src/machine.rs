@@ -4,7 +4,7 @@ use vidmm::PageSize;
 use vidmm::contract::{AddressingModel, EngineKind, WddmVersion};
 use vidmm_runtime::Machine;
 
-use crate::scenario::{AdapterSettings, CostSettings, Fault, PageSize as PageSizeSetting, PageTables};
+use crate::scenario::{AdapterSettings, CostSettings, Fault, MoreAperture, PageSize as PageSizeSetting, PageTables};
 
 /// The machine that a run asks its factory for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,10 +23,12 @@ pub struct MachineDesc {
     pub page_size: PageSize,
     /// Bytes of the aperture segment; 0 is none.
     pub aperture_bytes: u64,
-    /// The most bytes that may be resident in the aperture and in implicit system memory together; none is the aperture's
-    /// size.
+    /// Further aperture segments.
+    pub more_apertures: Vec<ApertureDesc>,
+    /// The most bytes that may be resident in the apertures and in implicit system memory together; none is the size of the
+    /// apertures.
     pub aperture_commit_limit_bytes: Option<u64>,
-    /// Whether engines that read through the aperture see what the CPU caches.
+    /// Whether engines that read through the first aperture see what the CPU caches.
     pub cache_coherent_aperture: bool,
     /// Bytes of the log buffers of hardware scheduling; none if the operating system schedules.
     pub scheduling_log_buffer_bytes: Option<u64>,
@@ -70,6 +72,17 @@ pub struct MachineDesc {
     pub faults: Vec<Fault>,
     /// From what it is drawn when those hit that hit at random.
     pub fault_seed: u64,
+}
+
+/// A further aperture segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ApertureDesc {
+    /// Its bytes.
+    pub bytes: u64,
+    /// The most bytes that may be mapped in it; none is its size.
+    pub commit_limit_bytes: Option<u64>,
+    /// Whether engines that read through it see what the CPU caches.
+    pub cache_coherent: bool,
 }
 
 /// Another physical adapter of a link.
@@ -116,6 +129,7 @@ impl MachineDesc {
                 PageSizeSetting::Kib64 => PageSize::Kib64,
             },
             aperture_bytes,
+            more_apertures: adapter.more_apertures.iter().map(MoreAperture::desc).collect(),
             aperture_commit_limit_bytes,
             cache_coherent_aperture: adapter.cache_coherent_aperture,
             scheduling_log_buffer_bytes: adapter.scheduling_log.map(|log| log.bytes()),

@@ -189,7 +189,7 @@ fn memory_for_buffers(desc: &RunDesc) -> u64 {
             sum.saturating_add(match kind {
                 MemoryKind::Memory(1) => local,
                 MemoryKind::Memory(number) => more_memory(desc, number),
-                MemoryKind::System => system_memory(desc),
+                MemoryKind::System | MemoryKind::Aperture(_) => system_memory(desc),
             })
         }),
     };
@@ -205,7 +205,8 @@ fn more_memory(desc: &RunDesc, number: u8) -> u64 {
 /// The most bytes that may be resident in system memory.
 fn system_memory(desc: &RunDesc) -> u64 {
     let limit = desc.machine.aperture_commit_limit_bytes.unwrap_or(u64::MAX);
-    limit.min(desc.machine.aperture_bytes)
+    let more: u64 = desc.machine.more_apertures.iter().map(|aperture| aperture.bytes).sum();
+    limit.min(desc.machine.aperture_bytes.saturating_add(more))
 }
 
 /// How long nothing may end while kernels are left, in nanoseconds. No kernel of a trace runs that long.

@@ -787,12 +787,17 @@ fn processes_say_what_they_do_wrong_and_whether_they_recover() {
 }
 
 #[test]
-fn an_adapter_may_have_several_memory_segments_or_no_aperture() {
+fn an_adapter_may_have_several_segments_of_a_kind_or_no_aperture() {
     let wrong = [
         ("aperture = 0\nlocal-memory = 0", "leave `aperture` out"),
         ("more-memory = [{ size = \"64 KiB\" }]\nlocal-memory = 0", "leave `more-memory` out"),
         ("more-memory = [{ size = \"4 KiB\" }]", "64 KiB"),
         ("wddm = \"1.3\"", "2.0"),
+        ("more-apertures = [{ size = \"4 KiB\" }]", "leave `more-apertures` out"),
+        (
+            "addressing-model = \"physical\"\nwddm = \"1.3\"\naperture = 0\nmore-apertures = [{ size = \"4 KiB\" }]",
+            "first",
+        ),
     ];
     for (adapter, words) in wrong {
         refused(&format!("[adapter]\n{adapter}"), &[words]);

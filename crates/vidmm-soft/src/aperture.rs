@@ -1,13 +1,13 @@
-//! The aperture: a range of addresses whose pages show pages of system memory.
+//! An aperture: a range of addresses whose pages show pages of system memory.
 
 use vidmm::{PAGE_SIZE, SegmentId};
 
 const PAGES_PER_CHUNK: u64 = 512;
 
-/// The memory behind each page of the aperture segment. A page that nothing was ever shown at cannot be accessed.
+/// The memory behind each page of an aperture segment. A page that nothing was ever shown at cannot be accessed.
 #[derive(Debug)]
 pub struct Aperture {
-    segment: Option<SegmentId>,
+    segment: SegmentId,
     num_pages: u64,
     chunks: Vec<Option<Box<Chunk>>>,
 }
@@ -16,8 +16,8 @@ pub struct Aperture {
 type Chunk = [Option<u64>; PAGES_PER_CHUNK as usize];
 
 impl Aperture {
-    /// An aperture of `bytes` bytes, which is `segment`; none if there is no such segment.
-    pub fn new(segment: Option<SegmentId>, bytes: u64) -> Self {
+    /// An aperture of `bytes` bytes, which is `segment`.
+    pub fn new(segment: SegmentId, bytes: u64) -> Self {
         let num_pages = bytes / PAGE_SIZE;
         let chunks = std::iter::repeat_with(|| None).take(num_pages.div_ceil(PAGES_PER_CHUNK) as usize).collect();
         Self { segment, num_pages, chunks }
@@ -25,7 +25,7 @@ impl Aperture {
 
     /// Whether it is this segment.
     pub fn is(&self, segment: SegmentId) -> bool {
-        self.segment == Some(segment)
+        self.segment == segment
     }
 
     /// Whether `count` pages from `first` on are inside.

@@ -26,6 +26,8 @@ pub struct SoftAdapterConfig {
     pub page_size: PageSize,
     /// Bytes of the aperture segment, which follows local memory; 0 is none (SEG-10). A multiple of 4 KiB.
     pub aperture_bytes: u64,
+    /// Further aperture segments, which come last, before WDDM 2.0 (SEG-10); none without a first one.
+    pub more_apertures: Vec<ApertureConfig>,
     /// The most that may be mapped in the aperture segment, in bytes, at most its size; `None` is its size (SEG-30, SEG-50).
     pub aperture_commit_limit_bytes: Option<u64>,
     /// Whether the GPU snoops the CPU's caches through the aperture (BPB-30).
@@ -82,6 +84,17 @@ pub struct MemoryConfig {
     pub cpu_visible: bool,
 }
 
+/// A further aperture segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ApertureConfig {
+    /// Its bytes; a multiple of 4 KiB.
+    pub bytes: u64,
+    /// The most that may be mapped in it, in bytes, at most its size; `None` is its size (SEG-30, SEG-50).
+    pub commit_limit_bytes: Option<u64>,
+    /// Whether the GPU snoops the CPU's caches through it (BPB-30).
+    pub cache_coherent: bool,
+}
+
 /// The configuration of a further physical adapter of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkedAdapterConfig {
@@ -103,6 +116,7 @@ impl Default for SoftAdapterConfig {
             more_memory: Vec::new(),
             page_size: PageSize::Kib64,
             aperture_bytes: 256 << 20,
+            more_apertures: Vec::new(),
             aperture_commit_limit_bytes: None,
             cache_coherent_aperture: false,
             system_commit_limit_bytes: None,
@@ -180,9 +194,34 @@ impl SoftAdapterConfig {
         first.into_iter().chain(more)
     }
 
+    /// The aperture segments: which each is, where it begins in the GPU's physical addresses, and what it is.
+    pub fn aperture_segments(&self) -> impl Iterator<Item = (SegmentId, u64, ApertureConfig)> {
+        let aperture = ApertureConfig {
+            bytes: self.aperture_bytes,
+            commit_limit_bytes: self.aperture_commit_limit_bytes,
+            cache_coherent: self.cache_coherent_aperture,
+        };
+        let first = self.aperture_segment().map(|segment| (segment, self.local_memory_bytes, aperture));
+        let next = 1 + self.memory_segments().count() as u8 + u8::from(first.is_some());
+        let more_memory: u64 = self.more_memory.iter().map(|memory| memory.bytes).sum();
+        let mut base = self.local_memory_bytes + self.aperture_bytes + more_memory;
+        let more = (next..).map(SegmentId).zip(&self.more_apertures).map(move |(segment, &aperture)| {
+            let begins = base;
+            base += aperture.bytes;
+            (segment, begins, aperture)
+        });
+        first.into_iter().chain(more)
+    }
+
     /// The memory segment of this number, from 1.
     pub fn memory_segment(&self, number: u8) -> Option<SegmentId> {
         let (segment, ..) = self.memory_segments().nth(usize::from(number).checked_sub(1)?)?;
+        Some(segment)
+    }
+
+    /// The aperture segment of this number, from 1.
+    pub fn aperture(&self, number: u8) -> Option<SegmentId> {
+        let (segment, ..) = self.aperture_segments().nth(usize::from(number).checked_sub(1)?)?;
         Some(segment)
     }
 
@@ -233,6 +272,12 @@ impl SoftAdapterConfig {
         if self.local_memory_bytes == 0 && !self.more_memory.is_empty() {
             return Err(ConfigError::MoreMemoryWithoutLocal);
         }
+        for aperture in &self.more_apertures {
+            check_multiple("more_apertures", aperture.bytes, PAGE_SIZE)?;
+        }
+        if self.aperture_bytes == 0 && !self.more_apertures.is_empty() {
+            return Err(ConfigError::MoreAperturesWithoutFirst);
+        }
         for linked in &self.linked_adapters {
             self.check_memory(linked.local_memory_bytes, linked.aperture_bytes)?;
         }
@@ -242,8 +287,10 @@ impl SoftAdapterConfig {
         if self.local_memory_bytes == 0 && self.has_page_tables() && !self.page_tables_in_system_memory {
             return Err(ConfigError::TablesWithoutLocalMemory);
         }
-        if let Some(limit) = self.aperture_commit_limit_bytes.filter(|&limit| limit > self.aperture_bytes) {
-            return Err(ConfigError::ApertureCommitLimit { limit, size: self.aperture_bytes });
+        for (_, _, ApertureConfig { bytes: size, commit_limit_bytes, .. }) in self.aperture_segments() {
+            if let Some(limit) = commit_limit_bytes.filter(|&limit| limit > size) {
+                return Err(ConfigError::ApertureCommitLimit { limit, size });
+            }
         }
         check_multiple("max_command_bytes", self.max_command_bytes, PAGE_SIZE)?;
         if self.max_entries_per_command == 0 {
@@ -325,6 +372,9 @@ pub enum ConfigError {
     /// Further memory segments, but no first one.
     #[error("local_memory_bytes is 0, so more_memory must be empty")]
     MoreMemoryWithoutLocal,
+    /// Further aperture segments, but no first one.
+    #[error("aperture_bytes is 0, so more_apertures must be empty")]
+    MoreAperturesWithoutFirst,
     /// Local memory that no engine could reach.
     #[error("local_memory_bytes is {bytes}: engines that find memory through the IOMMU reach system memory only")]
     LocalMemoryBehindIoMmu {
@@ -334,8 +384,8 @@ pub enum ConfigError {
     /// There is no local memory for the page tables.
     #[error("local_memory_bytes is 0, so page_tables_in_system_memory must be true")]
     TablesWithoutLocalMemory,
-    /// More may be mapped in the aperture than its size.
-    #[error("aperture_commit_limit_bytes is {limit}, more than the aperture's {size}")]
+    /// More may be mapped in an aperture than its size.
+    #[error("the commit limit of an aperture is {limit}, more than its {size}")]
     ApertureCommitLimit {
         /// The limit in bytes.
         limit: u64,

@@ -511,14 +511,14 @@ impl Device {
 
     fn map_aperture(&mut self, map: &MapAperture) -> Result<(), Abort> {
         let first = map.system_memory.offset / PAGE_SIZE;
-        self.show(map.first_page, map.num_pages, map.system_memory, map.num_pages, |page| first + page)?;
+        self.show((map.segment, map.first_page), map.num_pages, map.system_memory, map.num_pages, |page| first + page)?;
         self.counters.commands.map_aperture += 1;
         Ok(())
     }
 
     fn unmap_aperture(&mut self, unmap: &UnmapAperture) -> Result<(), Abort> {
         let dummy_page = unmap.dummy_page.offset / PAGE_SIZE;
-        self.show(unmap.first_page, unmap.num_pages, unmap.dummy_page, 1, |_| dummy_page)?;
+        self.show((unmap.segment, unmap.first_page), unmap.num_pages, unmap.dummy_page, 1, |_| dummy_page)?;
         self.counters.commands.unmap_aperture += 1;
         Ok(())
     }
@@ -544,11 +544,11 @@ impl Device {
         Ok(())
     }
 
-    /// Lets `num_pages` pages of the aperture from `first_page` on show what `system_page` says, of the `shown_pages` pages of
+    /// Lets `num_pages` pages of an aperture from `first_page` on show what `system_page` says, of the `shown_pages` pages of
     /// system memory at `shown`.
     fn show(
         &mut self,
-        first_page: u64,
+        (segment, first_page): (SegmentId, u64),
         num_pages: u64,
         shown: PhysicalAddress,
         shown_pages: u64,
@@ -558,10 +558,8 @@ impl Device {
         let is_shown = shown.segment.is_system()
             && shown.offset.is_multiple_of(PAGE_SIZE)
             && memory.contains(shown.segment, shown.offset / PAGE_SIZE, shown_pages);
-        let aperture = memory.aperture_mut();
-        if !is_shown || !aperture.contains(first_page, num_pages) {
-            return Err(Abort::IllegalCommand);
-        }
+        let aperture = memory.aperture_mut(segment).filter(|aperture| aperture.contains(first_page, num_pages));
+        let aperture = aperture.filter(|_| is_shown).ok_or(Abort::IllegalCommand)?;
         aperture.show(first_page, num_pages, system_page);
         self.counters.aperture_entries_written += num_pages;
         Ok(())

@@ -17,7 +17,7 @@ use vidmm::contract::{
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{AllocationSegments, MemoryKind, Surface};
 
-use crate::config::{LOCAL_SEGMENT, MemoryConfig, SoftAdapterConfig};
+use crate::config::{ApertureConfig, LOCAL_SEGMENT, MemoryConfig, SoftAdapterConfig};
 use crate::encoding::{
     self, Command, Decompress, Fill, FlushRange, MapAperture, SetContext, SetRootPageTable, Transfer, UnmapAperture,
     UseAllocation, WritePtes,
@@ -130,6 +130,16 @@ impl SoftKmd {
                 false => segments.push(memory),
             }
         }
+        for (_, base_address, aperture) in self.config.aperture_segments().skip(1) {
+            let ApertureConfig { bytes: size, commit_limit_bytes, cache_coherent } = aperture;
+            let commit_limit = commit_limit_bytes.unwrap_or(size);
+            segments.push(SegmentDescriptor {
+                flags: aperture_flags(cache_coherent),
+                base_address,
+                size,
+                commit_limit,
+            });
+        }
         segments
     }
 
@@ -146,8 +156,6 @@ impl SoftKmd {
         aperture_bytes: u64,
         aperture_limit: Option<u64>,
     ) -> Vec<SegmentDescriptor> {
-        let mut aperture_flags = SegmentFlags::APERTURE | SegmentFlags::NON_LOCAL_BUDGET_GROUP;
-        aperture_flags.set(SegmentFlags::CACHE_COHERENT, self.config.cache_coherent_aperture);
         let local = SegmentDescriptor {
             flags: self.memory_flags(),
             base_address: 0,
@@ -155,7 +163,7 @@ impl SoftKmd {
             commit_limit: local_bytes,
         };
         let aperture = SegmentDescriptor {
-            flags: aperture_flags,
+            flags: aperture_flags(self.config.cache_coherent_aperture),
             base_address: local_bytes,
             size: aperture_bytes,
             commit_limit: aperture_limit.unwrap_or(aperture_bytes),
@@ -323,6 +331,7 @@ impl SoftKmd {
     fn map_aperture(&self, op: &MapApertureSegment, index: u64) -> Option<MapAperture> {
         let (start, bytes) = self.part(op.number_of_pages * PAGE_SIZE, index)?;
         Some(MapAperture {
+            segment: op.segment_id,
             first_page: op.offset_in_pages + start / PAGE_SIZE,
             num_pages: bytes / PAGE_SIZE,
             system_memory: op.mdl.offset_by(start),
@@ -334,6 +343,7 @@ impl SoftKmd {
     fn unmap_aperture(&self, op: &UnmapApertureSegment, index: u64) -> Option<UnmapAperture> {
         let (start, bytes) = self.part(op.number_of_pages * PAGE_SIZE, index)?;
         Some(UnmapAperture {
+            segment: op.segment_id,
             first_page: op.offset_in_pages + start / PAGE_SIZE,
             num_pages: bytes / PAGE_SIZE,
             dummy_page: op.dummy_page,
@@ -408,6 +418,7 @@ impl SoftKmd {
                 .map(|kind| match kind {
                     MemoryKind::Memory(number) => self.config.memory_segment(number),
                     MemoryKind::System => aperture,
+                    MemoryKind::Aperture(number) => self.config.aperture(number),
                 })
                 .collect(),
         };
@@ -424,6 +435,13 @@ impl SoftKmd {
         }
         BuildStatus::Success
     }
+}
+
+/// The flags of an aperture segment.
+fn aperture_flags(cache_coherent: bool) -> SegmentFlags {
+    let mut flags = SegmentFlags::APERTURE | SegmentFlags::NON_LOCAL_BUDGET_GROUP;
+    flags.set(SegmentFlags::CACHE_COHERENT, cache_coherent);
+    flags
 }
 
 /// The flag of a segment that the CPU sees.

@@ -243,6 +243,8 @@ pub struct FlushRange {
 /// A range of the aperture that shows consecutive pages of system memory from now on (BPB-30).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MapAperture {
+    /// Which aperture segment.
+    pub segment: SegmentId,
     /// The first page of the aperture, in pages of 4 KiB from its start.
     pub first_page: u64,
     /// How many pages.
@@ -258,6 +260,8 @@ pub struct MapAperture {
 /// A range of the aperture of which every page shows the dummy page from now on (BPB-33).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnmapAperture {
+    /// Which aperture segment.
+    pub segment: SegmentId,
     /// The first page of the aperture, in pages of 4 KiB from its start.
     pub first_page: u64,
     /// How many pages.
@@ -316,8 +320,8 @@ pub fn encoded_bytes(command: &Command) -> usize {
         Command::FlushTlb(_) => 28,
         Command::Kernel(kernel) => KERNEL_BYTES + RANGE_BYTES * (kernel.inputs.len() + kernel.outputs.len()),
         Command::SetAddressSpace(_) => 8,
-        Command::MapAperture(_) => 40,
-        Command::UnmapAperture(_) => 36,
+        Command::MapAperture(_) => 44,
+        Command::UnmapAperture(_) => 40,
         Command::Decompress(_) => 44,
         Command::SetState(_) => 8,
         Command::SetContext(_) => 20,
@@ -382,8 +386,12 @@ impl Writer<'_> {
         self.put(&value.to_le_bytes());
     }
 
+    fn segment(&mut self, segment: SegmentId) {
+        self.u32(u32::from(segment.0));
+    }
+
     fn physical(&mut self, address: PhysicalAddress) {
-        self.u32(u32::from(address.segment.0));
+        self.segment(address.segment);
         self.u64(address.offset);
     }
 
@@ -441,6 +449,7 @@ impl Writer<'_> {
             }
             Command::SetAddressSpace(process) => self.u64(process.0),
             Command::MapAperture(command) => {
+                self.segment(command.segment);
                 self.u64(command.first_page);
                 self.u64(command.num_pages);
                 self.physical(command.system_memory);
@@ -448,6 +457,7 @@ impl Writer<'_> {
                 self.u64(command.allocation.0);
             }
             Command::UnmapAperture(command) => {
+                self.segment(command.segment);
                 self.u64(command.first_page);
                 self.u64(command.num_pages);
                 self.physical(command.dummy_page);
@@ -646,9 +656,12 @@ impl Reader<'_> {
         self.u64().map(KmdAllocationHandle)
     }
 
+    fn segment(&mut self) -> Option<SegmentId> {
+        Some(SegmentId(u8::try_from(self.u32()?).ok()?))
+    }
+
     fn physical(&mut self) -> Option<PhysicalAddress> {
-        let segment = SegmentId(u8::try_from(self.u32()?).ok()?);
-        Some(PhysicalAddress { segment, offset: self.u64()? })
+        Some(PhysicalAddress { segment: self.segment()?, offset: self.u64()? })
     }
 
     fn ranges(&mut self, count: u32) -> Option<Vec<PageRange>> {
@@ -724,6 +737,7 @@ impl Reader<'_> {
             OPCODE_KERNEL => Command::Kernel(self.kernel()?),
             OPCODE_SET_ADDRESS_SPACE => Command::SetAddressSpace(self.process()?),
             OPCODE_MAP_APERTURE => Command::MapAperture(MapAperture {
+                segment: self.segment()?,
                 first_page: self.u64()?,
                 num_pages: self.u64()?,
                 system_memory: self.physical()?,
@@ -731,6 +745,7 @@ impl Reader<'_> {
                 allocation: self.allocation()?,
             }),
             OPCODE_UNMAP_APERTURE => Command::UnmapAperture(UnmapAperture {
+                segment: self.segment()?,
                 first_page: self.u64()?,
                 num_pages: self.u64()?,
                 dummy_page: self.physical()?,

@@ -58,7 +58,7 @@ impl PhysicalRun {
 pub struct Memories {
     /// Those of the memory segments, and which each is.
     local: Vec<(SegmentId, SparseMemory)>,
-    aperture: Aperture,
+    apertures: Vec<Aperture>,
     system: SystemMemory,
 }
 
@@ -70,20 +70,23 @@ impl Memories {
                 .memory_segments()
                 .map(|(segment, _, memory)| (segment, SparseMemory::new(memory.bytes)))
                 .collect(),
-            aperture: Aperture::new(config.aperture_segment(), config.aperture_bytes),
+            apertures: config
+                .aperture_segments()
+                .map(|(segment, _, aperture)| Aperture::new(segment, aperture.bytes))
+                .collect(),
             system,
         }
     }
 
     /// The memories to work with, system memory locked.
     pub fn lock(&mut self) -> PhysicalMemory<'_> {
-        PhysicalMemory { local: &mut self.local, aperture: &mut self.aperture, system: self.system.lock() }
+        PhysicalMemory { local: &mut self.local, apertures: &mut self.apertures, system: self.system.lock() }
     }
 
-    /// Memory segments and the aperture lose what they hold; system memory keeps it.
+    /// Memory segments and apertures lose what they hold; system memory keeps it.
     pub fn lose_power(&mut self) {
         self.local.iter_mut().for_each(|(_, memory)| memory.spoil());
-        self.aperture.forget();
+        self.apertures.iter_mut().for_each(Aperture::forget);
     }
 
     /// Writes the page at `address` with `content`; `false` if the CPU reaches no page there.
@@ -106,8 +109,10 @@ impl Memories {
     pub fn page_digest(&self, address: PhysicalAddress) -> Option<u64> {
         let page = address.offset / PAGE_SIZE;
         let digest = |memory: &SparseMemory, page| memory.contains(page, 1).then(|| memory.page_digest(page));
+        if let Some(aperture) = self.apertures.iter().find(|aperture| aperture.is(address.segment)) {
+            return digest(&self.system.lock(), aperture.shown(page)?);
+        }
         match address.segment {
-            segment if self.aperture.is(segment) => digest(&self.system.lock(), self.aperture.shown(page)?),
             SegmentId::SYSTEM => digest(&self.system.lock(), page),
             segment => self.local.iter().find(|&&(of, _)| of == segment).and_then(|(_, memory)| digest(memory, page)),
         }
@@ -117,12 +122,12 @@ impl Memories {
 /// The memories, system memory locked.
 pub struct PhysicalMemory<'a> {
     local: &'a mut [(SegmentId, SparseMemory)],
-    aperture: &'a mut Aperture,
+    apertures: &'a mut [Aperture],
     system: MutexGuard<'a, SparseMemory>,
 }
 
 impl PhysicalMemory<'_> {
-    /// The memory of `segment`; the aperture has none.
+    /// The memory of `segment`; an aperture has none.
     #[inline]
     pub fn segment(&self, segment: SegmentId) -> Option<&SparseMemory> {
         match segment {
@@ -139,9 +144,14 @@ impl PhysicalMemory<'_> {
         }
     }
 
-    /// The aperture, to be written.
-    pub fn aperture_mut(&mut self) -> &mut Aperture {
-        self.aperture
+    /// The aperture that is `segment`.
+    fn aperture(&self, segment: SegmentId) -> Option<&Aperture> {
+        self.apertures.iter().find(|aperture| aperture.is(segment))
+    }
+
+    /// The aperture that is `segment`, to be written.
+    pub fn aperture_mut(&mut self, segment: SegmentId) -> Option<&mut Aperture> {
+        self.apertures.iter_mut().find(|aperture| aperture.is(segment))
     }
 
     /// Whether `pages` pages from `page` on are inside the memory of `segment`.
@@ -156,7 +166,7 @@ impl PhysicalMemory<'_> {
         memory.contains(address.offset / PAGE_SIZE, 1).then(|| memory.read_word(address.offset))
     }
 
-    /// Appends to `runs` where the bytes of `pages` pages from `place` on are: those of the aperture in the system memory that
+    /// Appends to `runs` where the bytes of `pages` pages from `place` on are: those of an aperture in the system memory that
     /// it shows.
     ///
     /// # Errors
@@ -164,14 +174,17 @@ impl PhysicalMemory<'_> {
     /// How many pages were appended before one that is nowhere.
     #[inline]
     pub fn append_runs(&self, place: Place, pages: u64, runs: &mut Vec<PhysicalRun>) -> Result<(), u64> {
-        match place {
-            Place::Segment { segment, page } if self.aperture.is(segment) => {
-                for number in 0..pages {
-                    let shown = self.aperture.shown(page + number).filter(|&shown| self.system.contains(shown, 1));
-                    let shown = shown.ok_or(number)?;
-                    PhysicalRun::append(runs, Place::Segment { segment: SegmentId::SYSTEM, page: shown }, 1);
-                }
+        if let Place::Segment { segment, page } = place
+            && let Some(aperture) = self.aperture(segment)
+        {
+            for number in 0..pages {
+                let shown = aperture.shown(page + number).filter(|&shown| self.system.contains(shown, 1));
+                let shown = shown.ok_or(number)?;
+                PhysicalRun::append(runs, Place::Segment { segment: SegmentId::SYSTEM, page: shown }, 1);
             }
+            return Ok(());
+        }
+        match place {
             Place::Segment { segment, page } if !self.contains(segment, page, pages) => return Err(0),
             Place::Zero | Place::Segment { .. } => PhysicalRun::append(runs, place, pages),
         }

@@ -26,11 +26,8 @@ impl PhysicalAddressMap {
             .memory_segments()
             .map(|(segment, base, memory)| Memory { segment, base, bytes: memory.bytes })
             .collect();
-        memories.extend(config.aperture_segment().map(|segment| Memory {
-            segment,
-            base: config.local_memory_bytes,
-            bytes: config.aperture_bytes,
-        }));
+        let apertures = config.aperture_segments();
+        memories.extend(apertures.map(|(segment, base, aperture)| Memory { segment, base, bytes: aperture.bytes }));
         memories.push(Memory { segment: SegmentId::SYSTEM, base: SYSTEM_MEMORY_ADDRESS.0, bytes: SYSTEM_MEMORY_BYTES });
         Self { memories }
     }

@@ -10,14 +10,14 @@ use vidmm::{Event, MemorySegmentGroup, SegmentId};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Segments {
     memory: Vec<MemorySegmentFacts>,
-    aperture: Option<ApertureSegmentFacts>,
+    apertures: Vec<ApertureSegmentFacts>,
     system_group: MemorySegmentGroup,
 }
 
 impl Default for Segments {
     /// Those of no adapter.
     fn default() -> Self {
-        Self { memory: Vec::new(), aperture: None, system_group: MemorySegmentGroup::NonLocal }
+        Self { memory: Vec::new(), apertures: Vec::new(), system_group: MemorySegmentGroup::NonLocal }
     }
 }
 
@@ -25,8 +25,8 @@ impl Segments {
     /// What the start of an adapter says; none of any other event.
     pub fn of(event: &Event) -> Option<Self> {
         match *event {
-            Event::AdapterStarted { ref memory, aperture, system_group, .. } => {
-                Some(Self { memory: memory.clone(), aperture, system_group })
+            Event::AdapterStarted { ref memory, ref apertures, system_group, .. } => {
+                Some(Self { memory: memory.clone(), apertures: apertures.clone(), system_group })
             }
             _ => None,
         }
@@ -37,9 +37,9 @@ impl Segments {
         &self.memory
     }
 
-    /// The aperture segment.
-    pub fn aperture(&self) -> Option<SegmentId> {
-        self.aperture.map(|aperture| aperture.segment)
+    /// The aperture segments, in the driver's order.
+    pub fn apertures(&self) -> impl Iterator<Item = SegmentId> {
+        self.apertures.iter().map(|aperture| aperture.segment)
     }
 
     /// Whether a segment is a memory segment.
@@ -53,10 +53,12 @@ impl Segments {
         memory.map_or(Some(self.system_group), |memory| memory.group)
     }
 
-    /// A segment, as scenarios call it: local memory is the first memory segment, `memory-2` the second.
+    /// A segment, as scenarios call it: local memory is the first memory segment, `memory-2` the second. So are apertures.
     pub fn name(&self, segment: SegmentId) -> Cow<'static, str> {
-        if self.aperture() == Some(segment) {
-            return "the aperture".into();
+        match self.apertures().position(|aperture| aperture == segment) {
+            Some(0) => return "the aperture".into(),
+            Some(at) => return format!("aperture-{}", at + 1).into(),
+            None => {}
         }
         match self.memory.iter().position(|memory| memory.segment == segment) {
             Some(0) => "local memory".into(),
@@ -69,9 +71,11 @@ impl Segments {
     pub fn names(&self, set: SegmentSet) -> Cow<'static, str> {
         let memory = self.memory.iter().filter(|memory| set.contains(memory.segment));
         let mut names: Vec<_> = memory.map(|memory| self.name(memory.segment)).collect();
-        if self.aperture().is_some_and(|aperture| set.contains(aperture)) {
-            names.push("system memory".into());
-        }
+        let apertures = (1..).zip(self.apertures()).filter(|&(_, aperture)| set.contains(aperture));
+        names.extend(apertures.map(|(number, _)| match number {
+            1 => "system memory".into(),
+            further => format!("aperture-{further}").into(),
+        }));
         match &names[..] {
             [] => "no segment".into(),
             [local, system] if local == "local memory" && system == "system memory" => "local or system memory".into(),

@@ -115,8 +115,11 @@ fn check_system_memory(objects: &Objects, memory: &Memory, audit: &mut Audit) {
 fn check_aperture(state: &State, audit: &mut Audit) {
     let mut tiles: Vec<Extent> = state.memory.aperture.tiles().collect();
     tiles.sort_unstable();
-    let end = tiles.iter().try_fold(0, |end, tile| (tile.offset == end).then_some(tile.end()));
-    audit.holds(end == Some(state.memory.aperture.size()), || format!("SEG-13: the aperture is not tiled: {tiles:?}"));
+    for part in state.memory.aperture.parts() {
+        let within = tiles.iter().filter(|&&tile| part.contains(tile));
+        let end = { within }.try_fold(part.offset, |end, tile| (tile.offset == end).then_some(tile.end()));
+        audit.holds(end == Some(part.end()), || format!("SEG-13: {part:?} of the aperture is not tiled: {tiles:?}"));
+    }
     let mut end = 0;
     let mut mapped = 0;
     for (index, range) in state.memory.aperture.shown() {
@@ -238,7 +241,7 @@ fn check_allocation_books(
     audit.holds(!is_held || is_in(allocation, allocation.account()), || {
         format!("RES-11: allocation {index} is held, but not where its device's list counts it")
     });
-    let may_be_there = allocation.place.is_none_or(|place| allocation.choices.contains(place.account()));
+    let may_be_there = allocation.place.is_none_or(|place| allocation.choices.contain_account(place.account()));
     audit.holds(may_be_there, || format!("I01: allocation {index} is outside its segment set"));
     for mapping in allocation.mappings() {
         let space = &objects[mapping.process].space;

@@ -110,6 +110,11 @@ impl Extent {
         self.offset + self.size
     }
 
+    /// Whether all of `other` is in it.
+    pub(crate) const fn contains(self, other: Extent) -> bool {
+        self.offset <= other.offset && other.end() <= self.end()
+    }
+
     /// What is left of it on either side of a part that it has in common with `other`.
     pub(crate) fn without(self, other: Self) -> impl Iterator<Item = Self> {
         let sides = [(self.offset, other.offset), (other.end(), self.end())];

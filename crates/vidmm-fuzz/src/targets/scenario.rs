@@ -30,6 +30,7 @@ pub const WORDS: &[&str] = &[
     "seed = ",
     "local-memory = ",
     "aperture = ",
+    "more-apertures = ",
     "size = ",
     "device = ",
     "process = ",

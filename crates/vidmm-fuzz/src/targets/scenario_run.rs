@@ -37,5 +37,6 @@ fn shrink(scenario: &mut ExplicitScenario) {
     limit(&mut scenario.aperture_bytes);
     scenario.aperture_commit_limit_bytes.iter_mut().for_each(limit);
     scenario.adapter.more_memory.iter_mut().for_each(|memory| limit(&mut memory.size.0));
+    scenario.adapter.more_apertures.iter_mut().for_each(|aperture| limit(&mut aperture.size.0));
     scenario.steps.truncate(STEPS_MAX);
 }

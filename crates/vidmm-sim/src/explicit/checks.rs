@@ -91,12 +91,11 @@ impl See<Session<'_>> for CheckAperture {
                 ApertureShows::Allocation => format!("the bytes of {name}"),
                 ApertureShows::DummyPage => "the dummy page".to_owned(),
             };
-            let at = range.offset;
-            session
-                .narrator
-                .checked(format!("{pages} pages of the aperture from {at:#x} on show {shown}, {} wrong", wrong.len()));
+            let (aperture, at) = (session.narrator.names.segments.name(range.segment), range.offset);
+            let seen = format!("{pages} pages of {aperture} from {at:#x} on show {shown}, {} wrong", wrong.len());
+            session.narrator.checked(seen);
             if let Some(first) = wrong.first() {
-                session.found(format!("page {first} of {pages} in the aperture from {at:#x} on does not show {shown}"));
+                session.found(format!("page {first} of {pages} in {aperture} from {at:#x} on does not show {shown}"));
             }
         }
         Ok(())

@@ -150,7 +150,7 @@ impl Make<Session<'_>> for UpdateProperty {
             let at = usize::from(number).checked_sub(1)?;
             names.segments.memory().get(at).map(|memory| memory.segment)
         };
-        let (local, system) = (memory(1), names.segments.aperture());
+        let (local, system) = (memory(1), names.segments.apertures().next());
         let segments = |choice| match choice {
             AllocationSegments::Local => vec![local.or(system)],
             AllocationSegments::System => vec![system],
@@ -160,6 +160,7 @@ impl Make<Session<'_>> for UpdateProperty {
                 .map(|kind| match kind {
                     MemoryKind::Memory(number) => memory(number),
                     MemoryKind::System => system,
+                    MemoryKind::Aperture(number) => names.segments.apertures().nth(usize::from(number) - 1),
                 })
                 .collect(),
         };

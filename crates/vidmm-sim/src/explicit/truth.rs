@@ -73,7 +73,7 @@ impl Truth {
         match self.allocations.get(&allocation).and_then(|allocation| allocation.place) {
             None => Whereabouts::Nowhere,
             Some(segment) if segment.is_system() => Whereabouts::System,
-            Some(segment) if Some(segment) == self.segments.aperture() => Whereabouts::Aperture,
+            Some(segment) if self.segments.apertures().any(|aperture| aperture == segment) => Whereabouts::Aperture,
             Some(_) => Whereabouts::Local,
         }
     }

@@ -16,6 +16,8 @@ use super::linked::LinkedAdapter;
 use super::number::within;
 use super::page_size::PageSize;
 use super::paging_va::PagingVa;
+use crate::machine::ApertureDesc;
+
 use super::tdr::{EngineName, TdrSettings};
 
 /// The sizes that a paging buffer may have, in bytes.
@@ -26,8 +28,9 @@ pub(super) const DEFAULT_APERTURE: ByteSize = ByteSize::mib(256);
 
 /// What the size of a paging buffer is a multiple of, in bytes.
 const PAGING_BUFFER_UNIT: u64 = 4 << 10;
-/// An adapter has 14 memory segments at most, local memory included.
-const MORE_MEMORY_MAX: usize = 13;
+/// An adapter has 10 memory segments at most, local memory included, and 5 apertures.
+const MORE_MEMORY_MAX: usize = 9;
+const MORE_APERTURES_MAX: usize = 4;
 
 /// The machine: its memory, how its pages are mapped, and what its driver says.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -69,8 +72,10 @@ pub struct AdapterSettings {
     /// what a workload in system memory needs if that is more.
     #[serde(deserialize_with = "optional_aperture", serialize_with = "exactly")]
     pub aperture: Option<ByteSize>,
-    /// The most that may be resident in the aperture and in implicit system memory together: a size, or a share of what the
-    /// workload needs. None is the size of the aperture.
+    /// Further aperture segments, which come last; only before WDDM 2.0 (SEG-10).
+    pub more_apertures: Vec<MoreAperture>,
+    /// The most that may be resident in the apertures and in implicit system memory together: a size, or a share of what the
+    /// workload needs. None is the size of the apertures.
     #[serde(deserialize_with = "optional_commit_limit", serialize_with = "exactly")]
     pub aperture_commit_limit: Option<LocalMemory>,
     /// Whether engines that read through the aperture see what the CPU caches.
@@ -127,6 +132,32 @@ pub struct MoreMemory {
     pub cpu_visible: bool,
 }
 
+/// A further aperture segment.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", expecting = "a table")]
+pub struct MoreAperture {
+    /// Its size; a multiple of 4 KiB.
+    #[serde(deserialize_with = "pages", serialize_with = "exactly")]
+    pub size: ByteSize,
+    /// The most that may be mapped in it (SEG-50). None is its size.
+    #[serde(default, serialize_with = "exactly")]
+    pub commit_limit: Option<ByteSize>,
+    /// Whether engines that read through it see what the CPU caches.
+    #[serde(default)]
+    pub cache_coherent: bool,
+}
+
+impl MoreAperture {
+    /// What a machine is told of it.
+    pub fn desc(&self) -> ApertureDesc {
+        ApertureDesc {
+            bytes: self.size.bytes(),
+            commit_limit_bytes: self.commit_limit.map(|limit| limit.bytes().min(self.size.bytes())),
+            cache_coherent: self.cache_coherent,
+        }
+    }
+}
+
 /// Where page tables live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -155,6 +186,7 @@ impl Default for AdapterSettings {
             paging_va_mib: PagingVa::default(),
             paging_va_without_local_memory: false,
             aperture: None,
+            more_apertures: Vec::new(),
             aperture_commit_limit: None,
             cache_coherent_aperture: false,
             scheduling_log: None,
@@ -209,7 +241,16 @@ impl AdapterSettings {
             return Err("there is no local memory, which is the first memory segment; leave `more-memory` out");
         }
         if self.more_memory.len() > MORE_MEMORY_MAX {
-            return Err("an adapter has 14 memory segments at most; give `more-memory` 13 at most");
+            return Err("an adapter has 10 memory segments at most; give `more-memory` 9 at most");
+        }
+        if self.more_apertures.len() > MORE_APERTURES_MAX {
+            return Err("an adapter has 5 apertures at most; give `more-apertures` 4 at most");
+        }
+        if !self.more_apertures.is_empty() && self.wddm != Wddm::V1_3 {
+            return Err("an adapter of WDDM 2 has one aperture; leave `more-apertures` out, or write `wddm = \"1.3\"`");
+        }
+        if !self.more_apertures.is_empty() && self.aperture == Some(ByteSize(0)) {
+            return Err("there is no first aperture; leave `more-apertures` out, or `aperture`");
         }
         if !self.has_local_memory() && self.aperture == Some(ByteSize(0)) {
             return Err("there is neither local memory nor an aperture; leave `aperture` out");

@@ -44,7 +44,8 @@ impl Segments {
         let kinds: Option<Vec<MemoryKind>> = names.iter().map(|name| kind_of(name)).collect();
         kinds.and_then(SegmentOrder::new).map(AllocationSegments::Ordered).ok_or_else(|| {
             format!(
-                "{names:?} are no segments; write one to five different ones of `local`, `memory-2` to `memory-14` and `system`"
+                "{names:?} are no segments; write one to five different ones of `local`, `memory-2` to `memory-10`, `system` and \
+                 `aperture-2` to `aperture-5`"
             )
         })
     }
@@ -63,7 +64,10 @@ fn kind_of(name: &str) -> Option<MemoryKind> {
     match name {
         "local" => Some(MemoryKind::Memory(1)),
         "system" => Some(MemoryKind::System),
-        other => other.strip_prefix("memory-")?.parse().ok().filter(|&number| number > 1).map(MemoryKind::Memory),
+        other => {
+            let number = |prefix| other.strip_prefix(prefix)?.parse().ok().filter(|&number: &u8| number > 1);
+            number("memory-").map(MemoryKind::Memory).or_else(|| number("aperture-").map(MemoryKind::Aperture))
+        }
     }
 }
 
@@ -73,6 +77,7 @@ pub(crate) fn name_of(kind: MemoryKind) -> String {
         MemoryKind::Memory(1) => "local".to_owned(),
         MemoryKind::Memory(number) => format!("memory-{number}"),
         MemoryKind::System => "system".to_owned(),
+        MemoryKind::Aperture(number) => format!("aperture-{number}"),
     }
 }
 

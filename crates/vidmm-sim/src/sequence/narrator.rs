@@ -150,7 +150,12 @@ impl Narrator {
     fn adapter(&mut self, event: &Event) {
         match *event {
             Event::AdapterStarted {
-                wddm_version, addressing_model, ref memory, aperture, system_commit_limit, ..
+                wddm_version,
+                addressing_model,
+                ref memory,
+                ref apertures,
+                system_commit_limit,
+                ..
             } => {
                 let version = match WddmVersion(wddm_version) {
                     WddmVersion::WDDM3_2 => "3.2".to_owned(),
@@ -166,13 +171,17 @@ impl Narrator {
                     true => "no local memory".to_owned(),
                     false => named.collect::<Vec<_>>().join(", "),
                 };
-                let aperture = match aperture {
-                    Some(aperture) => format!("aperture {}", exact(aperture.size)),
-                    None => "no aperture".to_owned(),
+                let named = apertures.iter().enumerate().map(|(at, aperture)| match at {
+                    0 => format!("aperture {}", exact(aperture.size)),
+                    _ => format!("aperture-{} {}", at + 1, exact(aperture.size)),
+                });
+                let apertures = match apertures.is_empty() {
+                    true => "no aperture".to_owned(),
+                    false => named.collect::<Vec<_>>().join(", "),
                 };
                 let limit = ByteSize(system_commit_limit);
                 let text = format!(
-                    "{}, WDDM {version}; {memory}, {aperture}, at most {limit} resident in system memory",
+                    "{}, WDDM {version}; {memory}, {apertures}, at most {limit} resident in system memory",
                     model(addressing_model)
                 );
                 self.lines.push(Line::Adapter { verb: "adapter", text });
@@ -270,7 +279,11 @@ impl Narrator {
         let names = &self.names;
         let of = |allocation, offset, size| part(&names.handle(allocation), offset, size);
         let nth = |allocation, offset| chunk(offset, names.size_of_handle(allocation), names.paging_va_size);
-        let aperture = |pages: u64, first: u64| addresses(first * vidmm::PAGE_SIZE, pages * vidmm::PAGE_SIZE);
+        let aperture = |segment, pages: u64, first: u64| {
+            let name = names.segments.name(segment);
+            let range = addresses(first * vidmm::PAGE_SIZE, pages * vidmm::PAGE_SIZE);
+            format!("{} {range}", name.trim_start_matches("the "))
+        };
         let (verb, text) = match *operation {
             PagingOperation::VirtualTransfer(transfer) => {
                 let (allocation, offset) = (transfer.allocation, transfer.allocation_offset_in_bytes);
@@ -299,13 +312,13 @@ impl Narrator {
             }
             PagingOperation::MapApertureSegment(map) => {
                 let shown = names.handle(map.allocation);
-                let range = aperture(map.number_of_pages, map.offset_in_pages);
-                ("MAP_APERTURE_SEGMENT", format!("aperture {range} <- {shown}"))
+                let range = aperture(map.segment_id, map.number_of_pages, map.offset_in_pages);
+                ("MAP_APERTURE_SEGMENT", format!("{range} <- {shown}"))
             }
             PagingOperation::UnmapApertureSegment(unmap) => {
                 let gone = names.handle(unmap.allocation);
-                let range = aperture(unmap.number_of_pages, unmap.offset_in_pages);
-                ("UNMAP_APERTURE_SEGMENT", format!("aperture {range} of {gone} <- dummy page"))
+                let range = aperture(unmap.segment_id, unmap.number_of_pages, unmap.offset_in_pages);
+                ("UNMAP_APERTURE_SEGMENT", format!("{range} of {gone} <- dummy page"))
             }
             PagingOperation::NotifyAlloc(notify) => {
                 let NotifyAlloc { allocation, process, flags, offset_in_bytes: offset, size_in_bytes: size, .. } =

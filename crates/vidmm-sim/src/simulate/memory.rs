@@ -32,14 +32,16 @@ impl Player<'_, '_> {
     /// Where an allocation of this machine may be.
     fn draw_segments(&mut self) -> AllocationSegments {
         let scenario = &self.world.scenario;
-        if scenario.local_memory_bytes == 0 {
+        if scenario.local_memory_bytes == 0 && scenario.adapter.more_apertures.is_empty() {
             return AllocationSegments::System;
         }
         let more = scenario.adapter.more_memory.len() as u8;
         let has_aperture = scenario.aperture_bytes > 0;
-        if more > 0 && self.dice.chance(60) {
+        let more_apertures = scenario.adapter.more_apertures.len() as u8;
+        if more + more_apertures > 0 && self.dice.chance(60) {
             let memory = (1..=more + 1).map(MemoryKind::Memory);
-            let kinds = Vec::from_iter(memory.chain(has_aperture.then_some(MemoryKind::System)));
+            let apertures = (2..).take(more_apertures.into()).map(MemoryKind::Aperture);
+            let kinds = Vec::from_iter(memory.chain(has_aperture.then_some(MemoryKind::System)).chain(apertures));
             let drawn = self.dice.some(&kinds, 3);
             return SegmentOrder::new(drawn).map_or(AllocationSegments::Local, AllocationSegments::Ordered);
         }

@@ -9,7 +9,7 @@ use super::dice::Dice;
 use super::profile::Profile;
 use crate::scenario::{
     AdapterSettings, CostSettings, Duration, EngineName, ExplicitScenario, Fault, FaultKind, JudgedBy, LinkedAdapter,
-    MoreMemory, PageSize, PageTables, PagingVa, Wddm, When,
+    MoreAperture, MoreMemory, PageSize, PageTables, PagingVa, Wddm, When,
 };
 
 /// What a seed draws before the first step.
@@ -88,6 +88,10 @@ impl World {
         let has_no_aperture = !is_speed && has_local_memory && adapter.is_physical() && aside.chance(15);
         if has_no_aperture {
             adapter.wddm = Wddm::V1_3;
+        }
+        if !is_speed && adapter.is_physical() && !has_no_aperture && aside.chance(20) {
+            adapter.wddm = Wddm::V1_3;
+            adapter.more_apertures = more_apertures(aperture, &mut aside);
         }
         let knows_residency = adapter.is_physical() && adapter.wddm != Wddm::V1_3;
         let tells_residency = !is_speed && knows_residency && aside.chance(25);
@@ -181,6 +185,17 @@ fn more_memory(local_memory: u64, dice: &mut Dice) -> Vec<MoreMemory> {
     let one = |dice: &mut Dice| MoreMemory {
         size: ByteSize(dice.log_within(1, (local_memory >> 16).max(2)) << 16),
         cpu_visible: dice.chance(50),
+    };
+    let count = 1 + dice.below(2);
+    (0..count).map(|_| one(dice)).collect()
+}
+
+/// One or two further apertures, each of about the size of the first one.
+fn more_apertures(first: u64, dice: &mut Dice) -> Vec<MoreAperture> {
+    let one = |dice: &mut Dice| {
+        let size = dice.log_within(1, (first >> 14).max(2)) << 16;
+        let commit_limit = dice.chance(25).then(|| ByteSize((size / 2).max(1 << 16)));
+        MoreAperture { size: ByteSize(size), commit_limit, cache_coherent: dice.chance(50) }
     };
     let count = 1 + dice.below(2);
     (0..count).map(|_| one(dice)).collect()

@@ -161,12 +161,20 @@ fn no_page_table_is_found_in_it() {
 fn commands_outside_of_it_or_of_system_memory_mean_nothing() {
     let (mut rig, process) = rig_with(config());
     let pages = rig.config.aperture_bytes / PAGE;
+    let segment = rig.config.aperture_segment().unwrap();
     let allocation = KmdAllocationHandle(1);
     let map = |first_page, num_pages, system_memory| {
-        Command::MapAperture(MapAperture { first_page, num_pages, system_memory, cache_coherent: false, allocation })
+        Command::MapAperture(MapAperture {
+            segment,
+            first_page,
+            num_pages,
+            system_memory,
+            cache_coherent: false,
+            allocation,
+        })
     };
     let unmap = |first_page, num_pages, dummy_page| {
-        Command::UnmapAperture(UnmapAperture { first_page, num_pages, dummy_page, allocation })
+        Command::UnmapAperture(UnmapAperture { segment, first_page, num_pages, dummy_page, allocation })
     };
     for command in [
         map(pages, 1, system(DUMMY)),

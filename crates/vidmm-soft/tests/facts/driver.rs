@@ -210,7 +210,7 @@ proptest! {
     }
 
     #[test]
-    fn aperture_ranges_are_tiled_by_their_commands(pages in 1u64..40, per_command in 1u64..9, size in 48usize..400) {
+    fn aperture_ranges_are_tiled_by_their_commands(pages in 1u64..40, per_command in 1u64..9, size in 52usize..400) {
         let mut kmd = driver(SoftAdapterConfig { max_command_bytes: per_command * PAGE, ..Default::default() });
         let mut next = 0;
         for command in build_all(&mut kmd, &map_aperture(pages), size).0 {

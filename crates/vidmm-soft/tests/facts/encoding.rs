@@ -34,18 +34,23 @@ fn surface() -> impl Strategy<Value = Surface> {
     (any::<u32>(), any::<u64>()).prop_map(|(number, first_page)| Surface { number, first_page })
 }
 
+fn segment() -> impl Strategy<Value = SegmentId> {
+    any::<u8>().prop_map(SegmentId)
+}
+
 fn map_aperture() -> impl Strategy<Value = Command> {
-    (any::<u64>(), any::<u64>(), physical(), any::<bool>(), allocation()).prop_map(
-        |(first_page, num_pages, system_memory, cache_coherent, allocation)| {
-            Command::MapAperture(MapAperture { first_page, num_pages, system_memory, cache_coherent, allocation })
+    (segment(), any::<u64>(), any::<u64>(), physical(), any::<bool>(), allocation()).prop_map(
+        |(segment, first_page, num_pages, system_memory, cache_coherent, allocation)| {
+            let map = MapAperture { segment, first_page, num_pages, system_memory, cache_coherent, allocation };
+            Command::MapAperture(map)
         },
     )
 }
 
 fn unmap_aperture() -> impl Strategy<Value = Command> {
-    (any::<u64>(), any::<u64>(), physical(), allocation()).prop_map(
-        |(first_page, num_pages, dummy_page, allocation)| {
-            Command::UnmapAperture(UnmapAperture { first_page, num_pages, dummy_page, allocation })
+    (segment(), any::<u64>(), any::<u64>(), physical(), allocation()).prop_map(
+        |(segment, first_page, num_pages, dummy_page, allocation)| {
+            Command::UnmapAperture(UnmapAperture { segment, first_page, num_pages, dummy_page, allocation })
         },
     )
 }

@@ -268,6 +268,7 @@ fn only_kernels_and_state_are_for_users() {
     let process = KmdProcessHandle(1);
     let flush = FlushRange { process: None, start: UNPATCHED_ADDRESS, end: UNPATCHED_ADDRESS };
     let map = MapAperture {
+        segment: vidmm::SegmentId(2),
         first_page: 0,
         num_pages: 1,
         system_memory: system(0),

@@ -63,11 +63,13 @@ pub enum BrokenRule {
         /// Its limit in bytes.
         commit_limit: u64,
     },
-    /// More than one aperture segment.
-    #[error("SEG-10: {0} aperture segments are reported; WDDM 2 has exactly one, and this version manages no more")]
+    /// More aperture segments than there may be.
+    #[error(
+        "SEG-10: {0} aperture segments are reported; WDDM 2 has exactly one, and this version manages 5 at most of WDDM 1"
+    )]
     ApertureCount(usize),
     /// More memory segments than this version manages.
-    #[error("vidmm: {0} memory segments are reported; this version manages 14 at most")]
+    #[error("vidmm: {0} memory segments are reported; this version manages 10 at most")]
     MemorySegmentCount(usize),
     /// A memory segment that engines cannot address.
     #[error(

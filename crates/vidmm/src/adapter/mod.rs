@@ -7,13 +7,13 @@ use alloc::vec::Vec;
 use crate::{
     budget::{
         MemorySegmentGroup,
-        account::{Account, Accounts, Choices},
+        account::{Account, Accounts, Choices, Home, Homes},
     },
     contract::{
         AddressingModel, EngineKind, IoMmuDomain, KmdProcessHandle, SegmentPreference, SegmentSet, WddmVersion,
     },
     planted::{Planted, PlantedBug},
-    units::{PageSize, SegmentId},
+    units::{PageSize, PhysicalAddress, SegmentId},
 };
 pub use broken_rule::{BrokenRule, StartAdapterError};
 pub(crate) use report::validate;
@@ -42,7 +42,8 @@ pub(crate) struct Adapter {
     pub revision: NotificationRevision,
     /// The memory segments, as the driver reports them.
     pub memory: Vec<MemorySegment>,
-    pub aperture: Option<ApertureSegment>,
+    /// The aperture segments, as the driver reports them; more than one only before WDDM 2.0 (SEG-10).
+    pub apertures: Vec<ApertureSegment>,
     /// The group that system memory counts in.
     pub system_group: MemorySegmentGroup,
     /// The most that may be resident in the aperture and in implicit system memory together, in bytes (SEG-50, U-6).
@@ -89,6 +90,9 @@ pub(crate) struct MemorySegment {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ApertureSegment {
     pub id: SegmentId,
+    /// Where its ranges begin on the one line of numbers that the ranges of all apertures lie on.
+    pub start: u64,
+    /// The bytes of it that are used.
     pub size: u64,
     /// The GPU snoops the CPU's caches through it.
     pub cache_coherent: bool,
@@ -115,35 +119,40 @@ impl Adapter {
         Accounts::new(self.memory.len())
     }
 
+    /// The homes that allocations may have.
+    pub fn homes(&self) -> Homes {
+        Homes { accounts: self.accounts(), num_apertures: self.apertures.len() as u8 }
+    }
+
     /// The memory segment that an account counts; none for system memory, and where there is no memory segment.
     pub fn memory_segment(&self, account: Account) -> Option<&MemorySegment> {
         self.memory.get(account.memory_segment()?)
     }
 
-    /// The account that counts what is in a segment: an aperture shows system memory (SEG-11, SEG-12).
-    pub fn account_of(&self, segment: SegmentId) -> Option<Account> {
-        if self.aperture.is_some_and(|aperture| aperture.id == segment) {
-            return Some(Account::SYSTEM);
-        }
-        self.accounts()
-            .memory()
-            .find(|&account| self.memory_segment(account).is_some_and(|memory| memory.id == segment))
+    /// The home that is in a segment: an aperture shows system memory (SEG-11, SEG-12).
+    pub fn home_in(&self, segment: SegmentId) -> Option<Home> {
+        self.homes().iter().find(|&home| self.segment_of(home) == Some(segment))
     }
 
-    /// The segment by which a driver names an account: system memory is the aperture (SEG-11). None where there is none.
-    pub fn segment_of(&self, account: Account) -> Option<SegmentId> {
-        match account {
-            Account::SYSTEM => self.aperture.map(|aperture| aperture.id),
-            memory => self.memory_segment(memory).map(|memory| memory.id),
+    /// The segment by which a driver names a home: system memory is an aperture (SEG-11). None where there is none.
+    pub fn segment_of(&self, home: Home) -> Option<SegmentId> {
+        match home.aperture_number() {
+            Some(number) => self.apertures.get(number).map(|aperture| aperture.id),
+            None => self.memory_segment(home.account()).map(|memory| memory.id),
         }
     }
 
-    /// Where an allocation may be counted, first choice first: in the driver's order, then wherever else it may be, memory
+    /// The homes that an allocation may have, first choice first: in the driver's order, then whatever else it may be in, memory
     /// segments first (SEG-42, SEG-47).
     pub fn choices(&self, set: SegmentSet, preferred: SegmentPreference) -> Choices {
-        let may_be_in = |&account: &Account| self.segment_of(account).is_some_and(|segment| set.contains(segment));
-        let named = preferred.segment_ids.into_iter().filter_map(|segment| self.account_of(segment));
-        named.chain(self.accounts().iter()).filter(may_be_in).collect()
+        let may_be_in = |&home: &Home| self.segment_of(home).is_some_and(|segment| set.contains(segment));
+        let named = preferred.segment_ids.into_iter().filter_map(|segment| self.home_in(segment));
+        named.chain(self.homes().iter()).filter(may_be_in).collect()
+    }
+
+    /// The aperture segments, as a set.
+    pub fn aperture_set(&self) -> SegmentSet {
+        SegmentSet(self.apertures.iter().fold(0, |set, aperture| set | SegmentSet::of(aperture.id).0))
     }
 
     /// The banks of a segment, which the first memory segment may be divided into (SEG-31). The end of the last may be implied.
@@ -214,13 +223,21 @@ impl Adapter {
         self.memory_segment(account).expect("only what is in a memory segment is asked for in it").id
     }
 
-    /// The aperture segment.
+    /// The aperture segment that a number of the line lies in, and where in it.
     ///
     /// # Panics
     ///
-    /// Without one: then nothing is mapped in it.
-    pub fn aperture_segment(&self) -> ApertureSegment {
-        self.aperture.expect("only an adapter with an aperture maps anything in it")
+    /// If it lies in none: then nothing is mapped there.
+    pub fn aperture_at(&self, number: u64) -> (&ApertureSegment, u64) {
+        let before = self.apertures.iter().rfind(|aperture| aperture.start <= number);
+        let aperture = before.expect("only an adapter with an aperture maps anything in it");
+        (aperture, number - aperture.start)
+    }
+
+    /// The address in an aperture segment that a number of the line stands for.
+    pub fn in_aperture(&self, number: u64) -> PhysicalAddress {
+        let (aperture, offset) = self.aperture_at(number);
+        PhysicalAddress { segment: aperture.id, offset }
     }
 
     /// First and end of the addresses that process number `index` may use. The first ones of a space are never used, so that

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    budget::account::Account,
+    budget::account::{Account, Choices},
     id::ContextIx,
     linear::{Direction, HintedBank},
     units::{Extent, PAGE_SIZE},
@@ -46,8 +46,8 @@ pub(crate) struct Patched {
     pub wish: Wish,
     /// The memory segment that the direction and the banks of the wish are for, if its driver prefers one.
     pub wished_in: Option<Account>,
-    /// Its content leaves a memory segment through the aperture, if there is room (SEG-45).
-    pub leaves_through_aperture: bool,
+    /// The apertures through one of which its content leaves a memory segment, if there is room (SEG-45).
+    pub leaves_through: Choices,
     /// Queued DMA buffers that refer to it.
     pub queued: u32,
     /// Where in its memory segment it goes with the plan that is being written.

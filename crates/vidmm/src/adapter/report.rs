@@ -4,14 +4,17 @@ use super::{Adapter, ApertureSegment, BrokenRule, Level, MemorySegment, Notifica
 use alloc::vec::Vec;
 
 use crate::{
-    budget::{MemorySegmentGroup, account::Account},
+    budget::{
+        MemorySegmentGroup,
+        account::{Account, Home},
+    },
     contract::{
         AdapterInfo, AddressingModel, EngineKind, GpuMmuFlags, PageTableUpdateMode, PagingBufferDesc, PatchingCaps,
         SegmentDescriptor, SegmentFlags, WddmVersion,
     },
     linear::{MAX_BANKS, MAX_SEGMENT_SIZE},
     planted::Planted,
-    units::{PAGE_SIZE, PageSize, SegmentId},
+    units::{PAGE_SIZE, PAGE_SIZE_64K, PageSize, SegmentId},
 };
 
 const SEGMENTS_MAX: usize = 32;
@@ -32,9 +35,9 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
     if info.wddm_version < WddmVersion::WDDM2_0 && !is_physical {
         broken.push(BrokenRule::Version(info.wddm_version.0));
     }
-    let (memory, aperture) = check_segments(&info.segments, &mut broken);
+    let (memory, apertures) = check_segments(info.wddm_version, &info.segments, &mut broken);
     for segments in &info.linked_adapter_segments {
-        let (memory, _) = check_segments(segments, &mut broken);
+        let (memory, _) = check_segments(info.wddm_version, segments, &mut broken);
         check_reach(info, &memory, &mut broken);
     }
     check_reach(info, &memory, &mut broken);
@@ -77,7 +80,7 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         model: info.addressing_model,
         revision: NotificationRevision::default(),
         memory,
-        aperture,
+        apertures,
         system_group: system_group(&info.segments),
         system_commit_limit: system_commit_limit(info, total_system_memory),
         segments_mask: u32::MAX >> (32 - info.segments.len()),
@@ -103,7 +106,7 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
     if has_page_tables {
         // Tables are never in an aperture: what is no memory segment is system memory (GVA-15).
         let [tables_in, paging_tables_in] =
-            homes_of(info).map(|segment| adapter.account_of(segment).unwrap_or(Account::SYSTEM));
+            homes_of(info).map(|segment| adapter.home_in(segment).map_or(Account::SYSTEM, Home::account));
         (adapter.tables_in, adapter.paging_tables_in) = (tables_in, paging_tables_in);
     }
     Ok(adapter)
@@ -168,12 +171,13 @@ fn check_patching(info: &AdapterInfo, memory: &[MemorySegment], broken: &mut Vec
 }
 
 fn check_segments(
+    version: WddmVersion,
     segments: &[SegmentDescriptor],
     broken: &mut Vec<BrokenRule>,
-) -> (Vec<MemorySegment>, Option<ApertureSegment>) {
+) -> (Vec<MemorySegment>, Vec<ApertureSegment>) {
     if segments.is_empty() || segments.len() > SEGMENTS_MAX {
         broken.push(BrokenRule::SegmentCount(segments.len()));
-        return (Vec::new(), None);
+        return (Vec::new(), Vec::new());
     }
     let numbered = || segments.iter().enumerate().map(|(index, segment)| (index as u8 + 1, segment));
     for (id, segment) in numbered() {
@@ -199,11 +203,12 @@ fn check_segments(
             }
         }
     }
-    let apertures = segments.iter().filter(|segment| is_aperture(segment)).count();
-    if apertures > 1 {
-        broken.push(BrokenRule::ApertureCount(apertures));
+    let num_apertures = segments.iter().filter(|segment| is_aperture(segment)).count();
+    let apertures_max = if version >= WddmVersion::WDDM2_0 { 1 } else { Home::APERTURES_MAX };
+    if num_apertures > apertures_max {
+        broken.push(BrokenRule::ApertureCount(num_apertures));
     }
-    let memories = segments.len() - apertures;
+    let memories = segments.len() - num_apertures;
     if memories >= Account::COUNT_MAX {
         broken.push(BrokenRule::MemorySegmentCount(memories));
     }
@@ -214,13 +219,26 @@ fn check_segments(
         cpu_visible: segment.flags.contains(SegmentFlags::CPU_VISIBLE),
         group: memory_group(segments, segment),
     });
-    let memory = memory.collect();
-    let aperture = numbered().find(|(_, segment)| is_aperture(segment)).map(|(id, segment)| ApertureSegment {
-        id: SegmentId(id),
-        size: segment.size,
-        cache_coherent: segment.flags.contains(SegmentFlags::CACHE_COHERENT),
+    let mut start = 0;
+    let apertures = numbered().filter(|(_, segment)| is_aperture(segment)).map(|(id, segment)| {
+        // The shared limit of a lone aperture is its own limit too. Of several no more is used than may be mapped in each (SEG-50).
+        let usable = if num_apertures > 1 { segment.commit_limit.min(segment.size) } else { segment.size };
+        let aperture = ApertureSegment {
+            id: SegmentId(id),
+            start,
+            size: usable - usable % PAGE_SIZE,
+            cache_coherent: segment.flags.contains(SegmentFlags::CACHE_COHERENT),
+        };
+        // No range begins in one aperture and ends in the next.
+        start = (start + usable.min(SEGMENT_SIZE_MAX) + PAGE_SIZE_64K).next_multiple_of(PAGE_SIZE_64K);
+        aperture
     });
-    (memory, aperture)
+    let apertures = Vec::from_iter(apertures.take(Home::APERTURES_MAX));
+    let is_beyond = |aperture: &&ApertureSegment| aperture.start.saturating_add(aperture.size) > SEGMENT_SIZE_MAX;
+    for beyond in apertures.iter().skip(1).filter(is_beyond) {
+        broken.push(BrokenRule::SegmentTooLarge { segment: beyond.id.0, size: beyond.size });
+    }
+    (memory.collect(), apertures)
 }
 
 /// The group that a memory segment counts in. If any of them counts toward budgets, those do that say so (SEG-20, RES-50).

@@ -1,4 +1,8 @@
-//! Accounts, in which residency is counted. Each memory segment is one, and system memory that the GPU reaches is one.
+//! Accounts, in which residency is counted; and homes, of which a list counts an allocation in one.
+//!
+//! Each memory segment is an account, and system memory that the GPU reaches is one, through whichever aperture. A home is a memory
+//! segment too, or system memory and one of the apertures: where ranges lie is a matter of homes, how many bytes there are is one of
+//! accounts.
 
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
@@ -28,7 +32,7 @@ impl Account {
     pub const FIRST_MEMORY: Account = Account(1);
 
     /// How many there can be.
-    pub const COUNT_MAX: usize = 15;
+    pub const COUNT_MAX: usize = 11;
 
     /// Which of the adapter's memory segments it is, from 0; none for system memory.
     pub fn memory_segment(self) -> Option<usize> {
@@ -43,11 +47,6 @@ impl Account {
     /// A number below [`COUNT_MAX`](Self::COUNT_MAX).
     pub const fn bits(self) -> u8 {
         self.0
-    }
-
-    /// The account of which [`bits`](Self::bits) is the number.
-    pub const fn from_bits(bits: u8) -> Self {
-        Account(bits)
     }
 }
 
@@ -108,7 +107,105 @@ impl<T> IndexMut<Account> for PerAccount<T> {
     }
 }
 
-/// The accounts that an allocation may be counted in, first choice first.
+/// Where a list counts an allocation: a memory segment, or system memory and one of the apertures that show it (D19).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Home(u8);
+
+impl Home {
+    /// Implicit system memory, and the aperture that the driver reports first.
+    pub const SYSTEM: Home = Home(0);
+
+    /// How many apertures there can be.
+    pub const APERTURES_MAX: usize = 5;
+
+    /// System memory through the aperture that the driver reports at this place, from 0.
+    pub const fn aperture(number: usize) -> Home {
+        match number {
+            0 => Home::SYSTEM,
+            _ => Home((Account::COUNT_MAX + number) as u8 - 1),
+        }
+    }
+
+    /// Which of the apertures it is, from 0; none for a memory segment.
+    pub fn aperture_number(self) -> Option<usize> {
+        let further = || (usize::from(self.0) + 1).checked_sub(Account::COUNT_MAX).filter(|&number| number > 0);
+        if self == Home::SYSTEM { Some(0) } else { further() }
+    }
+
+    /// The account that counts it.
+    pub const fn account(self) -> Account {
+        if self.0 < Account::COUNT_MAX as u8 { Account(self.0) } else { Account::SYSTEM }
+    }
+
+    /// A number below 15.
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The home of which [`bits`](Self::bits) is the number.
+    pub const fn from_bits(bits: u8) -> Self {
+        Home(bits)
+    }
+}
+
+impl From<Account> for Home {
+    /// The first home whose bytes are the account's.
+    fn from(Account(account): Account) -> Self {
+        Home(account)
+    }
+}
+
+/// The homes of an adapter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Homes {
+    pub accounts: Accounts,
+    pub num_apertures: u8,
+}
+
+impl Homes {
+    /// All: the memory segments, and then the apertures; there is one for system memory also without an aperture.
+    pub fn iter(self) -> impl Iterator<Item = Home> + Clone {
+        let further = (1..usize::from(self.num_apertures)).map(Home::aperture);
+        self.accounts.iter().map(Home::from).chain(further)
+    }
+
+    /// One value for each.
+    pub fn per<T>(self, mut of: impl FnMut(Home) -> T) -> PerHome<T> {
+        let first = self.accounts.per(|account| of(account.into()));
+        let further = (1..usize::from(self.num_apertures)).map(|number| of(Home::aperture(number))).collect();
+        PerHome { first, further }
+    }
+}
+
+/// One of each.
+#[derive(Clone)]
+pub(crate) struct PerHome<T> {
+    first: PerAccount<T>,
+    further: Vec<T>,
+}
+
+impl<T> Index<Home> for PerHome<T> {
+    type Output = T;
+    #[inline]
+    fn index(&self, home: Home) -> &T {
+        match home.aperture_number() {
+            None | Some(0) => &self.first[home.account()],
+            Some(number) => &self.further[number - 1],
+        }
+    }
+}
+
+impl<T> IndexMut<Home> for PerHome<T> {
+    #[inline]
+    fn index_mut(&mut self, home: Home) -> &mut T {
+        match home.aperture_number() {
+            None | Some(0) => &mut self.first[home.account()],
+            Some(number) => &mut self.further[number - 1],
+        }
+    }
+}
+
+/// The homes that an allocation may have, first choice first.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Choices(u64);
 
@@ -117,18 +214,28 @@ impl Choices {
     const MASK: u64 = (1 << Self::BITS) - 1;
 
     /// Only this one.
-    pub const fn only(account: Account) -> Self {
-        Self(account.0 as u64 + 1)
+    pub const fn only(home: Home) -> Self {
+        Self(home.0 as u64 + 1)
     }
 
     /// The first choice; none if there is no choice.
-    pub fn first(self) -> Option<Account> {
+    pub fn first(self) -> Option<Home> {
         self.into_iter().next()
     }
 
     /// Whether this is one of them.
-    pub fn contains(self, account: Account) -> bool {
-        self.into_iter().any(|choice| choice == account)
+    pub fn contains(self, home: Home) -> bool {
+        self.into_iter().any(|choice| choice == home)
+    }
+
+    /// Whether one of them is counted in this account.
+    pub fn contain_account(self, account: Account) -> bool {
+        self.accounts().any(|choice| choice == account)
+    }
+
+    /// The accounts that count them.
+    pub fn accounts(self) -> impl Iterator<Item = Account> + Clone {
+        self.into_iter().map(Home::account)
     }
 
     /// Whether there is none.
@@ -143,13 +250,13 @@ impl core::fmt::Debug for Choices {
     }
 }
 
-impl FromIterator<Account> for Choices {
-    /// Each account once, in the order in which it comes first.
-    fn from_iter<I: IntoIterator<Item = Account>>(accounts: I) -> Self {
+impl FromIterator<Home> for Choices {
+    /// Each home once, in the order in which it comes first.
+    fn from_iter<I: IntoIterator<Item = Home>>(homes: I) -> Self {
         let (mut choices, mut shift) = (Choices::default(), 0);
-        for account in accounts {
-            if !choices.contains(account) {
-                choices.0 |= (u64::from(account.0) + 1) << shift;
+        for home in homes {
+            if !choices.contains(home) {
+                choices.0 |= (u64::from(home.0) + 1) << shift;
                 shift += Self::BITS;
             }
         }
@@ -158,7 +265,7 @@ impl FromIterator<Account> for Choices {
 }
 
 impl IntoIterator for Choices {
-    type Item = Account;
+    type Item = Home;
     type IntoIter = ChoicesIter;
     fn into_iter(self) -> ChoicesIter {
         ChoicesIter(self.0)
@@ -170,12 +277,12 @@ impl IntoIterator for Choices {
 pub(crate) struct ChoicesIter(u64);
 
 impl Iterator for ChoicesIter {
-    type Item = Account;
+    type Item = Home;
     #[inline]
-    fn next(&mut self) -> Option<Account> {
-        let account = (self.0 & Choices::MASK).checked_sub(1)?;
+    fn next(&mut self) -> Option<Home> {
+        let home = (self.0 & Choices::MASK).checked_sub(1)?;
         self.0 >>= Choices::BITS;
-        Some(Account(account as u8))
+        Some(Home(home as u8))
     }
 }
 
@@ -185,11 +292,24 @@ mod tests {
 
     #[test]
     fn choices_keep_their_order_and_name_each_account_once() {
-        let all = Accounts::new(Account::COUNT_MAX - 1);
+        let accounts = Accounts::new(Account::COUNT_MAX - 1);
+        let all = Homes { accounts, num_apertures: Home::APERTURES_MAX as u8 };
         let choices: Choices = all.iter().chain(all.iter()).collect();
         assert_eq!(Vec::from_iter(choices), Vec::from_iter(all.iter()));
-        assert_eq!(Choices::only(Account::SYSTEM).first(), Some(Account::SYSTEM));
+        assert_eq!(Choices::only(Home::SYSTEM).first(), Some(Home::SYSTEM));
         assert_eq!(Choices::default().first(), None);
+    }
+
+    #[test]
+    fn each_home_has_a_value_of_its_own_and_its_account() {
+        let homes = Homes { accounts: Accounts::new(3), num_apertures: 3 };
+        let mut numbers = homes.per(Home::bits);
+        homes.iter().for_each(|home| numbers[home] += 1);
+        assert!(homes.iter().all(|home| numbers[home] == home.bits() + 1));
+        let counted =
+            Vec::from_iter(homes.iter().map(|home| (home.account().memory_segment(), home.aperture_number())));
+        let [first, second, third] = [0, 1, 2].map(|segment| (Some(segment), None));
+        assert_eq!(counted, [first, second, third, (None, Some(0)), (None, Some(1)), (None, Some(2))]);
     }
 
     #[test]

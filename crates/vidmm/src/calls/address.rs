@@ -173,7 +173,7 @@ pub(crate) fn part(
         return Err(MapError::Part { page_size: PAGE_SIZE, size: whole });
     };
     // In system memory pages are small, and an allocation that may go there is mapped with small pages everywhere.
-    let page_sizes = objects[allocation].choices.into_iter().map(|account| adapter.page_size_in(account));
+    let page_sizes = objects[allocation].choices.accounts().map(|account| adapter.page_size_in(account));
     let smallest_page_size = page_sizes.min().unwrap_or(PageSize::Kib4);
     let largest = adapter.pte_page_size(smallest_page_size);
     let aligned = (size | desc.offset).is_multiple_of(largest.bytes());

@@ -4,7 +4,7 @@
 //! budget; who has more is then asked to trim, and yields (RES-53, RES-75). With CantTrimFurther it may have all that others
 //! have not reserved (RES-15, U-24). In any case the device's list must fit alone: then its turn comes (D3).
 //!
-//! An allocation that may be resident in several accounts is counted in the first of its choices that has room (SEG-47): the
+//! An allocation that may have several homes is counted in the first of its choices that has room (SEG-47): the
 //! choice is fixed while anything outstanding requires it, so that each account's promises can be summed
 //! up on their own. When it joins the list again, the choice is made anew: so a demoted allocation comes back. If one that joins finds
 //! no room, others of the list move their homes for it (D19).
@@ -12,7 +12,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    budget::account::{Account, Choices, PerAccount},
+    budget::account::{Account, Choices, Home, PerAccount, PerHome},
     event::{error::NoMemoryReason, list_flags::MakeResidentFlags},
     id::{AllocationIx, DeviceIx},
     placement::homes,
@@ -46,14 +46,14 @@ pub(crate) struct Admission {
     left: PerAccount<i128>,
     alone: PerAccount<i128>,
     /// What may join it so that each allocation that is one range has its place when nobody else is there.
-    packing: PerAccount<PackingRoom>,
+    packing: PerHome<PackingRoom>,
     /// Bytes that join it, and that move their home from an account.
     added: PerAccount<u64>,
     removed: PerAccount<u64>,
     /// Of those, bytes that it does not hold in place.
     pub not_held: PerAccount<u64>,
     /// The allocations that are counted elsewhere than before, and where that was.
-    moved: Vec<(AllocationIx, Account)>,
+    moved: Vec<(AllocationIx, Home)>,
     /// The allocations of the list that move their homes for it.
     pub rehomed: Vec<AllocationIx>,
     /// Why something did not fit.
@@ -111,28 +111,28 @@ pub(crate) fn begin_admission(state: &State, device: DeviceIx, joining: &[Alloca
 }
 
 impl Admission {
-    /// Whether an allocation fits in an account.
-    fn has_room(&self, state: &State, index: AllocationIx, account: Account) -> bool {
-        let footprint = weight::footprint(&state.adapter, &state.objects, index, account);
+    /// Whether an allocation fits in a home.
+    fn has_room(&self, state: &State, index: AllocationIx, home: Home) -> bool {
+        let footprint = weight::footprint(&state.adapter, &state.objects, index, home);
         let size = i128::from(state.objects[index].size);
-        size <= self.left[account] && self.packing[account].missing_for(footprint) <= 0
+        size <= self.left[home.account()] && self.packing[home].missing_for(footprint) <= 0
     }
 
-    /// An allocation is counted in an account.
-    fn count_in(&mut self, state: &State, index: AllocationIx, account: Account) {
-        let (footprint, size) =
-            (weight::footprint(&state.adapter, &state.objects, index, account), state.objects[index].size);
-        self.packing[account] = self.packing[account].with(footprint);
+    /// An allocation is counted in a home.
+    fn count_in(&mut self, state: &State, index: AllocationIx, home: Home) {
+        let footprint = weight::footprint(&state.adapter, &state.objects, index, home);
+        let (account, size) = (home.account(), state.objects[index].size);
+        self.packing[home] = self.packing[home].with(footprint);
         self.left[account] -= i128::from(size);
         self.alone[account] -= i128::from(size);
         self.added[account] += size;
     }
 
-    /// An allocation is counted in an account no more.
-    fn count_out(&mut self, state: &State, index: AllocationIx, account: Account) {
-        let (footprint, size) =
-            (weight::footprint(&state.adapter, &state.objects, index, account), state.objects[index].size);
-        self.packing[account] = self.packing[account].without(footprint);
+    /// An allocation is counted in a home no more.
+    fn count_out(&mut self, state: &State, index: AllocationIx, home: Home) {
+        let footprint = weight::footprint(&state.adapter, &state.objects, index, home);
+        let (account, size) = (home.account(), state.objects[index].size);
+        self.packing[home] = self.packing[home].without(footprint);
         self.left[account] += i128::from(size);
         self.alone[account] += i128::from(size);
         self.removed[account] += size;
@@ -143,31 +143,31 @@ impl Admission {
 pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut Admission, index: AllocationIx) {
     let allocation = &state.objects[index];
     let size = allocation.size;
-    let counted = state.residency.counted_in(&state.objects, index);
-    let accounts = state.residency.choices(&state.objects, index, admission.device);
+    let counted = state.residency.home_on_list(&state.objects, index);
+    let choices = state.residency.choices(&state.objects, index, admission.device);
     let is_held = allocation.is_held_by(admission.device);
-    let fitting = accounts.into_iter().find(|&account| admission.has_room(state, index, account));
-    if let Some(account) = fitting.or_else(|| rehome(state, admission, index, accounts)) {
-        admission.count_in(state, index, account);
+    let fitting = choices.into_iter().find(|&home| admission.has_room(state, index, home));
+    if let Some(home) = fitting.or_else(|| rehome(state, admission, index, choices)) {
+        admission.count_in(state, index, home);
         if !is_held {
-            admission.not_held[account] += size;
+            admission.not_held[home.account()] += size;
         }
-        if accounts.first() != Some(account) && !state.adapter.is_physical() {
+        if choices.first() != Some(home) && !state.adapter.is_physical() {
             schedule.turns.demoted.insert(admission.device);
         }
-        if counted != account {
-            state.objects[index].set_account(account);
+        if counted != home {
+            state.objects[index].set_home(home);
             admission.moved.push((index, counted));
         }
         return;
     }
-    let fits_alone = accounts.into_iter().any(|account| i128::from(size) <= admission.alone[account]);
+    let fits_alone = choices.accounts().any(|account| i128::from(size) <= admission.alone[account]);
     let mut reason = if fits_alone { NoMemoryReason::OverBudget } else { NoMemoryReason::DoesNotFit };
-    // Whatever the caller trims, one of the accounts then has enough.
-    for account in accounts {
-        let missing = i128::from(size) - core::mem::take(&mut admission.left[account]);
-        let footprint = weight::footprint(&state.adapter, &state.objects, index, account);
-        let misplaced = core::mem::take(&mut admission.packing[account]).missing_for(footprint);
+    // Whatever the caller trims, one of the homes then has enough.
+    for home in choices {
+        let missing = i128::from(size) - core::mem::take(&mut admission.left[home.account()]);
+        let footprint = weight::footprint(&state.adapter, &state.objects, index, home);
+        let misplaced = core::mem::take(&mut admission.packing[home]).missing_for(footprint);
         if missing <= 0 && misplaced > 0 {
             reason = NoMemoryReason::Fragmented;
         }
@@ -191,7 +191,7 @@ pub(crate) fn undo_admission(state: &mut State, admission: &Admission, indices: 
         state.objects[index].entry_mut(admission.device).count -= 1;
     }
     for &(index, counted) in &admission.moved {
-        state.objects[index].set_account(counted);
+        state.objects[index].set_home(counted);
     }
     for index in &admission.rehomed {
         state.residency.rehomings.remove(index);
@@ -207,24 +207,24 @@ pub(crate) fn accept_admission(state: &mut State, schedule: &mut Schedule, work:
 }
 
 /// Makes room for an allocation by moving the homes of others on the list, those of the lowest priority first, then the largest, each at
-/// most once. Returns the account that has room then; if there is none, nothing has changed.
-fn rehome(state: &mut State, admission: &mut Admission, joining: AllocationIx, accounts: Choices) -> Option<Account> {
+/// most once. Returns the home that has room then; if there is none, nothing has changed.
+fn rehome(state: &mut State, admission: &mut Admission, joining: AllocationIx, choices: Choices) -> Option<Home> {
     admission.rehomes.then_some(())?;
     let candidates = homes::rehomable(state, admission.device);
-    accounts.into_iter().find(|&account| {
+    choices.into_iter().find(|&home| {
         let before = admission.clone();
         for &(index, choices) in &candidates {
-            if state.objects[index].account() != account || state.residency.rehomings.contains_key(&index) {
+            if state.objects[index].home() != home || state.residency.rehomings.contains_key(&index) {
                 continue;
             }
-            let others = choices.into_iter().filter(|&other| other != account);
+            let others = choices.into_iter().filter(|&other| other != home);
             let Some(to) = { others }.find(|&other| admission.has_room(state, index, other)) else { continue };
-            admission.count_out(state, index, account);
+            admission.count_out(state, index, home);
             admission.count_in(state, index, to);
             let (device, request) = (admission.device, state.objects[admission.device].last_request + 1);
             state.residency.rehomings.insert(index, Rehoming { to, device, request });
             admission.rehomed.push(index);
-            if admission.has_room(state, joining, account) {
+            if admission.has_room(state, joining, home) {
                 return true;
             }
         }

@@ -5,7 +5,7 @@ use bitflags::bitflags;
 
 use crate::{
     adapter::{Adapter, NotificationRevision, patching::Wish},
-    budget::account::{Account, Choices},
+    budget::account::{Account, Choices, Home},
     calls::{resident, sharing},
     contract::{
         AllocationFlags, AllocationFlags2, AllocationInfo, Direction, Host, Kmd, SegmentPreference, SegmentSet,
@@ -199,7 +199,7 @@ fn check_allocation(adapter: &Adapter, info: &AllocationInfo) -> Result<u64, Cre
         return broken(AllocationInfoRule::SegmentSet(set));
     }
     let choices = adapter.choices(info.supported_segment_set, info.preferred_segment);
-    let page_sizes = choices.into_iter().map(|account| adapter.page_size_in(account));
+    let page_sizes = choices.accounts().map(|account| adapter.page_size_in(account));
     let page_size = page_sizes.max().unwrap_or(PageSize::Kib4).bytes();
     let size = info.size.checked_next_multiple_of(page_size).filter(|&size| size > 0);
     let Some(size) = size.filter(|&size| size <= 1 << 62) else {
@@ -217,8 +217,7 @@ fn check_allocation(adapter: &Adapter, info: &AllocationInfo) -> Result<u64, Cre
         return broken(AllocationInfoRule::Priority);
     }
     let SegmentSet(eviction) = info.eviction_segment_set;
-    let aperture = adapter.aperture.map_or(0, |aperture| SegmentSet::of(aperture.id).0);
-    if eviction & !aperture != 0 {
+    if eviction & !adapter.aperture_set().0 != 0 {
         return broken(AllocationInfoRule::EvictionSegmentSet(eviction));
     }
     let hinted = info.hinted_bank.banks.into_iter().take_while(|&bank| bank > 0);
@@ -226,7 +225,7 @@ fn check_allocation(adapter: &Adapter, info: &AllocationInfo) -> Result<u64, Cre
     if let Some(outside) = hinted.into_iter().find(|&bank| usize::from(bank) > num_banks && adapter.is_physical()) {
         return broken(AllocationInfoRule::HintedBank(outside));
     }
-    let in_memory = choices.into_iter().any(Account::is_memory);
+    let in_memory = choices.accounts().any(Account::is_memory);
     let is_told = info.flags.contains(AllocationFlags::EXPLICIT_RESIDENCY_NOTIFICATION);
     if is_told && !info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY) {
         return broken(AllocationInfoRule::ExplicitResidencyNotification);
@@ -236,7 +235,7 @@ fn check_allocation(adapter: &Adapter, info: &AllocationInfo) -> Result<u64, Cre
         return Err(CreateError::NotSupported("contiguous placement in the memory segment"));
     }
     // Ranges of the aperture begin at multiples of 64 KiB. Of pages it is the addresses that are aligned.
-    if is_contiguous && choices.contains(Account::SYSTEM) && alignment > PAGE_SIZE_64K {
+    if is_contiguous && choices.contain_account(Account::SYSTEM) && alignment > PAGE_SIZE_64K {
         return Err(CreateError::NotSupported("ranges of the aperture that are aligned to more than 64 KiB"));
     }
     Ok(size)
@@ -269,7 +268,7 @@ fn note_wish(adapter: &Adapter, objects: &mut Objects, index: AllocationIx, info
     if !adapter.is_physical() {
         return;
     }
-    let account_of = |&segment: &SegmentId| adapter.account_of(segment);
+    let account_of = |&segment: &SegmentId| adapter.home_in(segment).map(Home::account);
     let in_memory = |segment| account_of(segment).is_some_and(Account::is_memory);
     let preferred = info.preferred_segment.segment_ids.iter().position(in_memory);
     let by_flag = match info.flags.contains(AllocationFlags::FROM_END_OF_SEGMENT) {
@@ -281,11 +280,10 @@ fn note_wish(adapter: &Adapter, objects: &mut Objects, index: AllocationIx, info
     let hints = hints.take_while(|&(bank, _)| bank > 0).filter(|_| preferred == Some(0));
     let hinted_banks = hints.map(|(bank, direction)| HintedBank { bank, direction }).collect();
     let wish = Wish { alignment: u64::from(info.alignment).max(PAGE_SIZE), direction, hinted_banks };
-    let aperture = adapter.aperture.map(|aperture| aperture.id);
     let patched = objects.patched.entry(index).or_default();
     patched.wish = wish;
     patched.wished_in = preferred.and_then(|at| account_of(&info.preferred_segment.segment_ids[at]));
-    patched.leaves_through_aperture = aperture.is_some_and(|aperture| info.eviction_segment_set.contains(aperture));
+    patched.leaves_through = adapter.choices(info.eviction_segment_set, SegmentPreference::default());
 }
 
 /// The notifications that the driver asked for and will get (CRE-07, NTF-05).
@@ -326,7 +324,7 @@ fn report_notifications(adapter: &Adapter, moment: &mut Moment, info: &Allocatio
         }
         return;
     }
-    let may_be_notified = adapter.choices(info.supported_segment_set, info.preferred_segment).contains(Account::SYSTEM);
+    let may_be_notified = info.supported_segment_set.0 & adapter.aperture_set().0 != 0;
     if may_be_notified && is_shown_in_window(adapter, info) && size > paging_va_size {
         moment.report(DriverFinding::AllocationBeyondPagingVa { size, paging_va_size });
     }

@@ -118,7 +118,7 @@ fn make_visible(
         state.objects[index].state |= AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
         state.residency.evict_soon.push_back(index);
     } else if !state.objects[allocation.device].has_reference_lists() {
-        let may_be_seen = allocation.choices.into_iter().any(|account| allocation.is_seen_in(account));
+        let may_be_seen = allocation.choices.accounts().any(|account| allocation.is_seen_in(account));
         if !may_be_seen || allocation.openings().next().is_some() {
             return Err(LockError::NotLockable);
         }

@@ -209,19 +209,19 @@ pub(crate) fn offer(
 fn check_fits_again(state: &State, device: DeviceIx, indices: &[AllocationIx]) -> Result<(), ReclaimError> {
     let mut num_bytes_to_trim = 0;
     let joining = indices.iter().copied();
-    let packing =
+    let mut packing =
         weight::packing_room_for(&state.adapter, &state.objects, &state.memory, &state.residency, device, joining);
     for account in state.memory.accounts().iter() {
         let comes_back = |&index: &AllocationIx| {
             state.residency.is_listed_offered(index) && state.residency.counted_in(&state.objects, index) == account
         };
         let mut list = state.objects[device].list[account].now();
-        let mut room = packing[account];
         let mut misplaced = 0;
         for index in indices.iter().copied().filter(comes_back) {
-            let footprint = weight::footprint(&state.adapter, &state.objects, index, account);
-            misplaced = room.missing_for(footprint);
-            room = room.with(footprint);
+            let home = state.residency.home_on_list(&state.objects, index);
+            let footprint = weight::footprint(&state.adapter, &state.objects, index, home);
+            misplaced = packing[home].missing_for(footprint).max(misplaced);
+            packing[home] = packing[home].with(footprint);
             list += state.objects[index].size;
         }
         let missing = i128::from(list) - i128::from(state.memory.list_capacity(account));

@@ -79,8 +79,8 @@ impl VidMm {
         if books.choices == choices {
             return Ok(0);
         }
-        let next_home = self.state.residency.counted_in(&self.state.objects, index);
-        let may_stay = choices.contains(books.account()) && choices.contains(next_home);
+        let next_home = self.state.residency.home_on_list(&self.state.objects, index);
+        let may_stay = choices.contains(books.home()) && choices.contains(next_home);
         let is_required = self.state.objects[index].is_required()
             || !self.state.objects.is_done_with(index)
             || self.state.residency.is_listed_offered(index);
@@ -128,7 +128,7 @@ fn updated(
     update: &UpdateAllocationProperty,
 ) -> (SegmentSet, SegmentPreference) {
     let allocation = &objects[index];
-    let segments = allocation.choices.into_iter().filter_map(|account| adapter.segment_of(account));
+    let segments = allocation.choices.into_iter().filter_map(|home| adapter.segment_of(home));
     let set = segments.fold(0, |set, segment| set | SegmentSet::of(segment).0);
     let set = update.supported_segment_set.unwrap_or(SegmentSet(set));
     let preferred = update.preferred_segment.unwrap_or_else(|| allocation.preferred.within(set));
@@ -152,12 +152,12 @@ fn check_update(
         return Err(UpdateError::Impossible(AllocationInfoRule::PreferredSegment(outside.0)));
     }
     let choices = adapter.choices(set, preferred);
-    let page_sizes = choices.into_iter().map(|account| adapter.page_size_in(account));
+    let page_sizes = choices.accounts().map(|account| adapter.page_size_in(account));
     let (largest, smallest) = (page_sizes.clone().max(), page_sizes.min());
     if largest.is_some_and(|largest| !allocation.size.is_multiple_of(largest.bytes())) {
         return Err(UpdateError::Impossible(AllocationInfoRule::Size(allocation.size)));
     }
-    if choices.into_iter().any(Account::is_memory) && allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY) {
+    if choices.accounts().any(Account::is_memory) && allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY) {
         return Err(UpdateError::NotSupported("contiguous placement in the memory segment"));
     }
     let is_large = |mapping: crate::gpu_va::Mapping| mapping.pte_page_size == PageSize::Kib64;
@@ -178,14 +178,14 @@ fn change_residence(
 ) -> alloc::vec::Vec<crate::id::PlanNo> {
     let allocation = &mut state.objects[index];
     (allocation.choices, allocation.preferred) = (choices, preferred);
-    if !choices.contains(allocation.account()) {
-        allocation.set_account(choices.first().expect("an empty set is refused"));
+    if !choices.contains(allocation.home()) {
+        allocation.set_home(choices.first().expect("an empty set is refused"));
     }
     let allocation = &state.objects[index];
-    if allocation.is_required() && allocation.accounts_differ() {
+    if allocation.is_required() && allocation.homes_differ() {
         schedule.turns.demoted.insert(allocation.device);
     }
-    let is_outside = allocation.place.is_some_and(|place| !choices.contains(place.account()));
+    let is_outside = allocation.place.is_some_and(|place| !choices.contains(place::home(&state.memory, place)));
     let mut draft = Draft::default();
     if is_outside {
         plans.plan_out(state, &mut draft, index, EvictReason::PropertyUpdated);

@@ -9,7 +9,7 @@ use alloc::{
 
 use crate::{
     adapter::{
-        self, Adapter, BrokenRule, MemorySegment, NotificationRevision, StartAdapterError,
+        self, Adapter, ApertureSegment, BrokenRule, MemorySegment, NotificationRevision, StartAdapterError,
         patching::{Patching, PreparationKnobs},
     },
     addresses::Addresses,
@@ -114,7 +114,7 @@ impl VidMm {
         let mut memory = Memory::new(
             placers,
             CommitLimit::new(adapter.system_commit_limit),
-            ApertureRanges::new(adapter.aperture.map_or(0, |aperture| aperture.size)),
+            ApertureRanges::new(adapter.apertures.iter().map(aperture_part).collect()),
             dummy_page,
         );
         memory.pin(adapter.paging_tables_in, extents.iter().map(|extent| extent.size).sum());
@@ -150,7 +150,7 @@ impl VidMm {
             },
         };
         record_start(&mut manager.state, &manager.plans, process, extents);
-        if manager.state.adapter.aperture.is_none() && manager.state.adapter.version >= WddmVersion::WDDM2_0 {
+        if manager.state.adapter.apertures.is_empty() && manager.state.adapter.version >= WddmVersion::WDDM2_0 {
             manager.state.moment.report(DriverFinding::NoApertureSegment);
         }
         for query in queries {
@@ -159,6 +159,11 @@ impl VidMm {
         manager.plans.initialise_paging_tables(&manager.state.adapter);
         Ok(manager)
     }
+}
+
+/// Where an aperture's ranges lie.
+fn aperture_part(&ApertureSegment { start, size, .. }: &ApertureSegment) -> Extent {
+    Extent { offset: start, size }
 }
 
 fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHandle, paging_tables: Vec<Extent>) {
@@ -170,7 +175,7 @@ fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHand
         preemption_aware: adapter.is_physical() && adapter.preemption_aware,
         notification_revision: adapter.revision,
         memory: adapter.memory.iter().map(segment_facts).collect(),
-        aperture: adapter.aperture.map(|aperture| ApertureSegmentFacts { segment: aperture.id, size: aperture.size }),
+        apertures: adapter.apertures.iter().map(aperture_facts).collect(),
         system_group: adapter.system_group,
         system_commit_limit: adapter.system_commit_limit,
         dummy_page: state.memory.dummy_page(),
@@ -189,6 +194,10 @@ fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHand
         tdr_limit_count: state.engines.tdr().limit_count,
         tdr_limit_time: state.engines.tdr().limit_time,
     });
+}
+
+fn aperture_facts(&ApertureSegment { id, size, .. }: &ApertureSegment) -> ApertureSegmentFacts {
+    ApertureSegmentFacts { segment: id, size }
 }
 
 fn segment_facts(memory: &MemorySegment) -> MemorySegmentFacts {

@@ -78,13 +78,13 @@ pub enum Event {
         preemption_aware: bool,
         /// Which revision of the notification documents is followed (C-16).
         notification_revision: NotificationRevision,
-        /// The memory segment, if there is one.
+        /// The memory segments, as the driver reports them.
         memory: Vec<MemorySegmentFacts>,
-        /// The aperture segment.
-        aperture: Option<ApertureSegmentFacts>,
+        /// The aperture segments, as the driver reports them.
+        apertures: Vec<ApertureSegmentFacts>,
         /// The group in which what is resident in system memory counts.
         system_group: MemorySegmentGroup,
-        /// The most that may be resident in the aperture and in implicit system memory together, in bytes (SEG-50, U-6).
+        /// The most that may be resident in the apertures and in implicit system memory together, in bytes (SEG-50, U-6).
         system_commit_limit: u64,
         /// The page of system memory that unmapped aperture pages show (BPB-33).
         dummy_page: PhysicalAddress,
@@ -983,13 +983,13 @@ pub struct MemorySegmentFacts {
     pub group: Option<MemorySegmentGroup>,
 }
 
-/// The aperture segment.
+/// An aperture segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ApertureSegmentFacts {
     /// Its number.
     pub segment: SegmentId,
-    /// Its size in bytes.
+    /// The bytes of it that are used: of several apertures no more than may be mapped in each (SEG-50).
     pub size: u64,
 }
 

@@ -1,5 +1,7 @@
-//! Ranges of the aperture segment. A range is contiguous (SEG-13), and cannot be moved while it is in use. It is *assigned* to an
+//! Ranges of the aperture segments. A range is contiguous (SEG-13), and cannot be moved while it is in use. It is *assigned* to an
 //! allocation when that is granted, and kept for as long as anything holds the allocation.
+//!
+//! The ranges of all apertures lie on one line of numbers, with a gap after each aperture's: so a range lies in one of them.
 //!
 //! The allocation that a range *shows* is another matter: an allocation that nobody requires stays mapped where it is, until it is evicted
 //! or its range, which may have been assigned to another, is wanted.
@@ -7,16 +9,18 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use crate::{
+    budget::account::Home,
     data::free_ranges::FreeRanges,
     id::{AllocationIx, PlanNo},
     linear::{Compaction, LinearSegment, MAX_SEGMENT_SIZE, Movable},
     units::{Extent, PAGE_SIZE_64K},
 };
 
-/// The ranges of the aperture segment, in bytes from its start.
+/// The ranges of the aperture segments, as numbers of the line that they lie on.
 #[derive(Debug)]
 pub(crate) struct ApertureRanges {
-    size: u64,
+    /// Where each aperture's ranges lie.
+    parts: Vec<Extent>,
     unassigned: FreeRanges,
     /// Nothing is mapped there, and no plan that has not entered the stream unmaps what was: to be assigned first.
     vacant: FreeRanges,
@@ -29,20 +33,27 @@ pub(crate) struct ApertureRanges {
 }
 
 impl ApertureRanges {
-    pub fn new(size: u64) -> Self {
-        let all = || {
-            let mut all = FreeRanges::default();
-            all.insert(Extent { offset: 0, size });
-            all
-        };
+    /// Nothing is assigned or shown.
+    pub fn new(parts: Vec<Extent>) -> Self {
         Self {
-            size,
-            unassigned: all(),
-            vacant: all(),
+            unassigned: all_of(&parts),
+            vacant: all_of(&parts),
+            parts,
             assigned: BTreeMap::new(),
             shown: BTreeMap::new(),
             emptied: BTreeMap::new(),
         }
+    }
+
+    /// All that can be assigned in a home; nothing where that is no aperture.
+    pub fn part(&self, home: Home) -> Extent {
+        let part = home.aperture_number().and_then(|number| self.parts.get(number));
+        part.copied().unwrap_or(Extent { offset: 0, size: 0 })
+    }
+
+    /// The home in which a range begins here.
+    pub fn home_at(&self, offset: u64) -> Home {
+        Home::aperture(self.parts.iter().rposition(|part| part.offset <= offset).unwrap_or(0))
     }
 
     /// The range that `allocation` may be mapped at.
@@ -50,35 +61,36 @@ impl ApertureRanges {
         self.assigned.get(&allocation).copied()
     }
 
-    /// Assigns a range of `size` bytes to `allocation`: the one that shows it already, if that can be had. None if no hole is
-    /// large enough.
-    pub fn assign(&mut self, allocation: AllocationIx, size: u64, shown_at: Option<u64>) -> Option<Extent> {
-        let kept = shown_at.map(|offset| Extent { offset, size });
-        let range = match kept.filter(|&kept| self.unassigned.take(kept).is_some()) {
-            Some(kept) => kept,
-            None => {
-                let found = self.find(size)?;
-                self.unassigned.take(found).expect("it was found unassigned");
-                found
-            }
-        };
-        self.assigned.insert(allocation, range);
+    /// Assigns a range of `size` bytes in a home to `allocation`. None if no hole is large enough.
+    pub fn assign(&mut self, allocation: AllocationIx, size: u64, home: Home) -> Option<Extent> {
+        let found = self.find(size, self.part(home))?;
+        self.assign_at(allocation, found)
+    }
+
+    /// Assigns this range to `allocation`. None, and nothing changes, if another has any of it.
+    pub fn assign_at(&mut self, allocation: AllocationIx, range: Extent) -> Option<Extent> {
+        self.unassigned.take(range)?;
+        let before = self.assigned.insert(allocation, range);
+        debug_assert_eq!(before, None, "an allocation has one range");
         Some(range)
     }
 
     /// A range that can be assigned; where nothing is mapped, if there is such a range: nobody must go for it then, and no
     /// other device's work is waited for.
-    fn find(&self, size: u64) -> Option<Extent> {
-        let vacant = self.vacant.at_least(size).flat_map(|hole| self.unassigned.inside(hole));
-        vacant.chain(self.unassigned.at_least(size)).find_map(|hole| aligned_in(hole, size))
+    fn find(&self, size: u64, part: Extent) -> Option<Extent> {
+        let is_there = |hole: &Extent| part.contains(*hole);
+        let vacant = self.vacant.at_least(size).filter(is_there).flat_map(|hole| self.unassigned.inside(hole));
+        vacant.chain(self.unassigned.at_least(size).filter(is_there)).find_map(|hole| aligned_in(hole, size))
     }
 
-    /// Which of the assigned ranges in `movable` must move so that `size` bytes are unassigned together; none if that cannot be.
-    pub fn plan_compaction(&self, movable: &[Movable], size: u64) -> Option<Compaction> {
-        let is_possible = (1..=MAX_SEGMENT_SIZE).contains(&self.size);
-        let mut segment = is_possible.then(|| LinearSegment::new(self.size))?;
-        for &range in self.assigned.values() {
-            segment.allocate_at(range)?;
+    /// Which of the assigned ranges in `movable` must move so that `size` bytes of a home are unassigned together; none if that
+    /// cannot be. Offsets, there and in the answer, are from the start of the home's part.
+    pub fn plan_compaction(&self, movable: &[Movable], size: u64, home: Home) -> Option<Compaction> {
+        let part = self.part(home);
+        let is_possible = (1..=MAX_SEGMENT_SIZE).contains(&part.size);
+        let mut segment = is_possible.then(|| LinearSegment::new(part.size))?;
+        for &range in self.assigned.values().filter(|&&range| part.contains(range)) {
+            segment.allocate_at(Extent { offset: range.offset - part.offset, ..range })?;
         }
         segment.plan_compaction(movable, size, PAGE_SIZE_64K).ok()
     }
@@ -121,9 +133,11 @@ impl ApertureRanges {
         self.emptied.entry(plan).or_default().push(range);
     }
 
-    /// A vacant range of `size` bytes in which `plan` maps something and unmaps it again; none if there is no such range.
-    pub fn lend(&mut self, plan: PlanNo, size: u64) -> Option<Extent> {
-        let range = self.vacant.at_least(size).find_map(|hole| aligned_in(hole, size))?;
+    /// A vacant range of `size` bytes in a home in which `plan` maps something and unmaps it again; none if there is no such range.
+    pub fn lend(&mut self, plan: PlanNo, size: u64, home: Home) -> Option<Extent> {
+        let part = self.part(home);
+        let holes = self.vacant.at_least(size).filter(|&hole| part.contains(hole));
+        let range = { holes }.find_map(|hole| aligned_in(hole, size))?;
         self.vacant.take(range).expect("it was found vacant");
         self.emptied.entry(plan).or_default().push(range);
         Some(range)
@@ -151,8 +165,7 @@ impl ApertureRanges {
     pub fn clear_shown(&mut self) {
         self.shown.clear();
         self.emptied.clear();
-        self.vacant = FreeRanges::default();
-        self.vacant.insert(Extent { offset: 0, size: self.size });
+        self.vacant = all_of(&self.parts);
     }
 
     /// All assigned and unassigned ranges, for the audit.
@@ -170,10 +183,17 @@ impl ApertureRanges {
         self.vacant.iter()
     }
 
-    /// The size of the segment in bytes.
-    pub fn size(&self) -> u64 {
-        self.size
+    /// Where each aperture's ranges lie, for the audit.
+    pub fn parts(&self) -> impl Iterator<Item = Extent> {
+        self.parts.iter().copied()
     }
+}
+
+/// Ranges that are all there.
+fn all_of(parts: &[Extent]) -> FreeRanges {
+    let mut all = FreeRanges::default();
+    parts.iter().filter(|part| part.size > 0).for_each(|&part| all.insert(part));
+    all
 }
 
 /// The first range of `size` bytes in a hole: ranges begin at multiples of 64 KiB.
@@ -184,6 +204,8 @@ fn aligned_in(hole: Extent, size: u64) -> Option<Extent> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
     use super::*;
 
     const K64: u64 = PAGE_SIZE_64K;
@@ -192,29 +214,49 @@ mod tests {
         AllocationIx::new(index)
     }
 
+    fn part(first: u64, count: u64) -> Extent {
+        Extent { offset: first * K64, size: count * K64 }
+    }
+
+    #[test]
+    fn a_range_lies_in_its_home() {
+        let mut ranges = ApertureRanges::new(vec![part(0, 2), part(3, 4)]);
+        let second = Home::aperture(1);
+        assert_eq!(ranges.assign(allocation(1), 3 * K64, Home::SYSTEM), None);
+        assert_eq!(ranges.assign(allocation(1), 3 * K64, second), Some(part(3, 3)));
+        assert_eq!(ranges.assign(allocation(2), K64, Home::SYSTEM), Some(part(0, 1)));
+        assert_eq!([0, 1, 3, 6].map(|at| ranges.home_at(at * K64)), [Home::SYSTEM, Home::SYSTEM, second, second]);
+        assert_eq!(ranges.lend(1, 2 * K64, second), Some(part(3, 2)), "what nothing shows");
+        ranges.clear_shown();
+        assert!(ranges.vacant().eq([part(0, 2), part(3, 4)]));
+    }
+
     #[test]
     fn an_allocation_keeps_the_range_that_shows_it_if_nobody_else_was_assigned_it() {
-        let mut ranges = ApertureRanges::new(4 * K64);
-        let first = ranges.assign(allocation(1), K64, None).unwrap();
+        let mut ranges = ApertureRanges::new(vec![part(0, 4)]);
+        let first = ranges.assign(allocation(1), K64, Home::SYSTEM).unwrap();
         ranges.show(allocation(1), first, &mut Vec::new());
         ranges.release(allocation(1));
-        assert_eq!(ranges.assign(allocation(1), K64, Some(first.offset)), Some(first));
+        assert_eq!(ranges.assign_at(allocation(1), first), Some(first));
         ranges.release(allocation(1));
-        assert_eq!(ranges.assign(allocation(2), 4 * K64, None).unwrap(), Extent { offset: 0, size: 4 * K64 });
-        assert_eq!(ranges.assign(allocation(1), K64, Some(first.offset)), None);
+        assert_eq!(ranges.assign(allocation(2), 4 * K64, Home::SYSTEM).unwrap(), Extent { offset: 0, size: 4 * K64 });
+        assert_eq!(ranges.assign_at(allocation(1), first), None);
         assert_eq!(ranges.shown_in(Extent { offset: 0, size: 4 * K64 }).collect::<Vec<_>>(), [allocation(1)]);
     }
 
     #[test]
     fn a_range_where_nothing_is_mapped_is_assigned_first() {
-        let mut ranges = ApertureRanges::new(4 * K64);
-        let range = ranges.assign(allocation(1), K64, None).unwrap();
+        let mut ranges = ApertureRanges::new(vec![part(0, 4)]);
+        let range = ranges.assign(allocation(1), K64, Home::SYSTEM).unwrap();
         ranges.show(allocation(1), range, &mut Vec::new());
         ranges.release(allocation(1));
-        assert_eq!(ranges.assign(allocation(2), K64, None), Some(Extent { offset: K64, size: K64 }));
+        assert_eq!(ranges.assign(allocation(2), K64, Home::SYSTEM), Some(Extent { offset: K64, size: K64 }));
         ranges.hide(5, range);
-        assert_eq!(ranges.assign(allocation(3), 2 * K64, None), Some(Extent { offset: 2 * K64, size: 2 * K64 }));
-        assert_eq!(ranges.assign(allocation(4), K64, None), Some(range), "then what a plan is about to unmap");
+        assert_eq!(
+            ranges.assign(allocation(3), 2 * K64, Home::SYSTEM),
+            Some(Extent { offset: 2 * K64, size: 2 * K64 })
+        );
+        assert_eq!(ranges.assign(allocation(4), K64, Home::SYSTEM), Some(range), "then what a plan is about to unmap");
         ranges.release(allocation(4));
         ranges.entered(5);
         assert_eq!(ranges.vacant().next().unwrap().offset, 0);
@@ -222,8 +264,8 @@ mod tests {
 
     #[test]
     fn who_is_mapped_where_another_was_comes_after_the_plan_that_unmaps_it() {
-        let mut ranges = ApertureRanges::new(4 * K64);
-        let range = ranges.assign(allocation(1), 2 * K64, None).unwrap();
+        let mut ranges = ApertureRanges::new(vec![part(0, 4)]);
+        let range = ranges.assign(allocation(1), 2 * K64, Home::SYSTEM).unwrap();
         ranges.show(allocation(1), range, &mut Vec::new());
         ranges.hide(9, range);
         let mut after = Vec::new();

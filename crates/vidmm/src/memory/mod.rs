@@ -6,7 +6,7 @@ pub(crate) mod linear_placer;
 pub(crate) mod placer;
 
 use crate::{
-    budget::account::{Account, Accounts, PerAccount},
+    budget::account::{Account, Accounts, Homes, PerAccount},
     id::PlanNo,
     memory::{aperture::ApertureRanges, commit::CommitLimit, linear_placer::LinearPlacer, placer::Placer},
     units::PhysicalAddress,
@@ -39,6 +39,11 @@ impl Memory {
     /// The accounts that residency is counted in.
     pub(crate) fn accounts(&self) -> Accounts {
         self.placers.accounts()
+    }
+
+    /// The homes that allocations may have.
+    pub(crate) fn homes(&self) -> Homes {
+        Homes { accounts: self.accounts(), num_apertures: self.aperture.parts().count() as u8 }
     }
 
     /// The placer of a memory segment.

@@ -6,7 +6,7 @@ use core::num::NonZeroU64;
 
 use crate::{
     adapter::Adapter,
-    budget::account::{Account, Choices},
+    budget::account::{Account, Choices, Home},
     contract::{KmdAllocationHandle, KmdOpenHandle, SegmentPreference},
     data::extents::Extents,
     gpu_va::Mapping,
@@ -49,11 +49,11 @@ pub(crate) struct Allocation {
     pub priority: u32,
     /// The alignment of its GPU virtual addresses in bytes, where its user does not choose them; 0 is a page (SEG-46).
     pub alignment: u32,
-    /// The accounts that it may be counted in.
+    /// The homes that it may have.
     pub choices: Choices,
     /// The segments that the driver prefers.
     pub preferred: SegmentPreference,
-    /// Of the accounts, the memory segments in which the CPU sees it (RES-82); a bit for each account.
+    /// Of its homes, the memory segments in which the CPU sees it (RES-82); a bit for each.
     seen_in: u16,
 }
 
@@ -148,7 +148,7 @@ bitflags! {
         const SYNCHRONOUS_DESTROY = 1 << 24;
         /// It has been looked at already: set only while a list is walked in which it may be named twice.
         const SEEN = 1 << 25;
-        /// The account that the lists of its devices count it in. Fixed while anything outstanding requires it.
+        /// Its home, where the lists of its devices count it. Fixed while anything outstanding requires it.
         const HOME = 0b1111 << 5;
         /// While it is evictable, the class of the queue that it stands in.
         const CLASS = 0b111 << 29;
@@ -220,7 +220,7 @@ impl Allocation {
             seen_in: 0,
             state,
         };
-        allocation.set_account(choices.first().expect("adapter start and the driver give each a segment"));
+        allocation.set_home(choices.first().expect("adapter start and the driver give each a segment"));
         allocation
     }
 
@@ -350,31 +350,36 @@ impl Allocation {
     }
 
     /// Where the lists of its devices count it.
-    pub fn account(&self) -> Account {
+    pub fn home(&self) -> Home {
         let home = self.state.intersection(AllocationState::HOME).bits();
-        Account::from_bits((home / AllocationState::LOWEST_HOME_BIT) as u8)
+        Home::from_bits((home / AllocationState::LOWEST_HOME_BIT) as u8)
     }
 
-    /// It is counted in `account` from now on.
-    pub fn set_account(&mut self, account: Account) {
-        let home = u32::from(account.bits()) * AllocationState::LOWEST_HOME_BIT;
+    /// The account that counts it there.
+    pub fn account(&self) -> Account {
+        self.home().account()
+    }
+
+    /// It is counted in `home` from now on.
+    pub fn set_home(&mut self, home: Home) {
+        let home = u32::from(home.bits()) * AllocationState::LOWEST_HOME_BIT;
         self.state = self.state.difference(AllocationState::HOME) | AllocationState::from_bits_retain(home);
     }
 
-    /// Where it may be counted when it joins the list of `device`. While something outstanding requires it, that is where it
-    /// is.
-    pub fn accounts(&self, device: DeviceIx) -> Choices {
+    /// The homes that it may have when it joins the list of `device`. While something outstanding requires it, that is the one that
+    /// it has.
+    pub fn homes(&self, device: DeviceIx) -> Choices {
         let is_counted = |other, entry: &ListEntry| entry.is_outstanding() || (other != device && entry.count > 0);
         if self.any_entry(is_counted) {
-            return Choices::only(self.account());
+            return Choices::only(self.home());
         }
-        self.allowed_accounts()
+        self.allowed_homes()
     }
 
-    /// Where it may be: what the CPU is to see, only where that sees it, if there is such a place.
-    pub fn allowed_accounts(&self) -> Choices {
+    /// The homes that it may have: an allocation that the CPU is to see, only those where that sees it, if there is one.
+    pub fn allowed_homes(&self) -> Choices {
         if self.state.intersects(AllocationState::LOCKED | AllocationState::LOCK_PENDING) {
-            let seen: Choices = self.choices.into_iter().filter(|&account| self.is_seen_in(account)).collect();
+            let seen: Choices = self.choices.into_iter().filter(|&home| self.is_seen_in(home.account())).collect();
             if !seen.is_empty() {
                 return seen;
             }
@@ -384,17 +389,17 @@ impl Allocation {
 
     /// Whether it may be resident in system memory.
     pub fn may_be_in_system(&self) -> bool {
-        self.choices.contains(Account::SYSTEM)
+        self.choices.contain_account(Account::SYSTEM)
     }
 
-    /// Whether it is counted elsewhere than it had better be.
-    pub fn accounts_differ(&self) -> bool {
-        self.allowed_accounts().first() != Some(self.account())
+    /// Whether it has another home than it had better have.
+    pub fn homes_differ(&self) -> bool {
+        self.allowed_homes().first() != Some(self.home())
     }
 
     /// The CPU sees it in the memory segments that `is_seen`.
     pub fn set_seen_in(&mut self, is_seen: impl Fn(Account) -> bool) {
-        let seen = self.choices.into_iter().filter(|&account| account.is_memory() && is_seen(account));
+        let seen = self.choices.accounts().filter(|&account| account.is_memory() && is_seen(account));
         self.seen_in = seen.fold(0, |seen, account| seen | 1 << account.bits());
     }
 
@@ -415,7 +420,10 @@ impl Allocation {
         let in_place = |offset| Extents::one(Extent { offset, size: self.size });
         match self.place {
             Some(Place::Memory(account, place)) => (adapter.memory_id(account), self.extents(place)),
-            Some(Place::Aperture(offset)) => (adapter.aperture_segment().id, in_place(offset.bytes())),
+            Some(Place::Aperture(offset)) => {
+                let at = adapter.in_aperture(offset.bytes());
+                (at.segment, in_place(at.offset))
+            }
             Some(Place::System) | None => (SegmentId::SYSTEM, in_place(self.backing_store)),
         }
     }

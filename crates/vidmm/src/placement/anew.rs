@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::{
     adapter::patching::Wish,
-    budget::account::Account,
+    budget::account::{Account, Home},
     id::{AllocationIx, DeviceIx},
     placement::{self, Done, Target, Trial, moving},
     residency::{place, weight},
@@ -13,29 +13,28 @@ use crate::{
     units::{Extent, PAGE_SIZE_64K},
 };
 
-/// Gives all that `device` requires in an account new places: what it holds, and `members`. Returns whether all have one; if
+/// Gives all that `device` requires in a home new places: what it holds, and `members`. Returns whether all have one; if
 /// not, some steps are to be taken back.
 pub(crate) fn try_anew(
     state: &mut State,
     trial: &mut Trial,
     device: DeviceIx,
     members: &[AllocationIx],
-    account: Account,
+    home: Home,
 ) -> bool {
     let mut required = weight::on_list(&state.objects, device, |entry| entry.is_holding());
     required.extend(members);
     let mut required = Vec::from_iter(required);
     required.retain(|&index| {
-        state.objects[index].account() == account
-            && weight::is_one_range(&state.adapter, &state.objects, index, account)
+        state.objects[index].home() == home && weight::is_one_range(&state.adapter, &state.objects, index, home)
     });
     if !required.iter().all(|&index| moving::may_move(&state.objects, index)) {
         return false;
     }
-    weight::sort_for_packing(&state.objects, &mut required, account);
-    match account {
-        Account::SYSTEM => try_anew_in_aperture(state, trial, &required),
-        _ => try_anew_in_memory(state, trial, account, &required),
+    weight::sort_for_packing(&state.objects, &mut required, home);
+    match home.account() {
+        Account::SYSTEM => try_anew_in_aperture(state, trial, home, &required),
+        account => try_anew_in_memory(state, trial, account, &required),
     }
 }
 
@@ -50,7 +49,7 @@ fn try_anew_in_memory(state: &mut State, trial: &mut Trial, account: Account, re
         placement::free_victim(&state.objects, &mut state.memory, trial, account, victim);
     }
     for &index in required {
-        let wish = Wish { alignment: weight::alignment(&state.objects, index, account), ..Wish::default() };
+        let wish = Wish { alignment: weight::alignment(&state.objects, index, account.into()), ..Wish::default() };
         let size = state.objects[index].size;
         let Some(range) = state.memory.linear(account).allocate(size, &wish) else { return false };
         trial.done.push(Done::Taken(account, range));
@@ -60,23 +59,26 @@ fn try_anew_in_memory(state: &mut State, trial: &mut Trial, account: Account, re
     true
 }
 
-fn try_anew_in_aperture(state: &mut State, trial: &mut Trial, required: &[AllocationIx]) -> bool {
+fn try_anew_in_aperture(state: &mut State, trial: &mut Trial, home: Home, required: &[AllocationIx]) -> bool {
     for &index in required {
         if let Some(range) = state.memory.aperture.assigned(index) {
-            state.memory.aperture.release(index);
-            trial.done.push(Done::Unassigned { index, range });
+            moving::unassign(&mut state.memory, trial, index, range);
         }
     }
     // With nobody else there the ranges lie one behind the other, the one with the largest rest last.
-    let has_all = state.memory.aperture.is_unassigned(Extent { offset: 0, size: state.memory.aperture.size() });
+    let part = state.memory.aperture.part(home);
+    let has_all = state.memory.aperture.is_unassigned(part);
     let rest = |&&index: &&AllocationIx| state.objects[index].size.wrapping_neg() % PAGE_SIZE_64K;
     let last = required.iter().max_by_key(rest).copied();
     let in_order = required.iter().copied().filter(|&index| Some(index) != last).chain(last);
-    let mut end: u64 = 0;
+    let mut end = part.offset;
     for index in Vec::from_iter(in_order) {
-        let at = has_all.then_some(end.next_multiple_of(PAGE_SIZE_64K));
-        let size = state.objects[index].size;
-        let Some(range) = state.memory.aperture.assign(index, size, at) else { return false };
+        let (offset, size) = (end.next_multiple_of(PAGE_SIZE_64K), state.objects[index].size);
+        let assigned = match has_all {
+            true => state.memory.aperture.assign_at(index, Extent { offset, size }),
+            false => state.memory.aperture.assign(index, size, home),
+        };
+        let Some(range) = assigned else { return false };
         end = range.end();
         trial.done.push(Done::Assigned(index));
         moving::note_in_aperture(&state.objects, trial, index, range);

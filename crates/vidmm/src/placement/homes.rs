@@ -1,4 +1,4 @@
-//! Homes: which allocations of a device may be counted in another account than now (D19).
+//! Homes: which allocations of a device may be counted in another home than now (D19).
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -15,8 +15,8 @@ use crate::{
 pub(crate) fn could_come_back(state: &State, device: DeviceIx) -> bool {
     let books = &state.objects[device];
     let mut demoted: PerAccount<u64> = state.memory.accounts().none();
-    for (index, accounts) in movable(&state.adapter, &state.objects, device) {
-        let (allocation, prefers) = (&state.objects[index], accounts.first());
+    for (index, choices) in movable(&state.adapter, &state.objects, device) {
+        let (allocation, prefers) = (&state.objects[index], choices.accounts().next());
         if let Some(prefers) = prefers.filter(|&prefers| prefers.is_memory() && prefers != allocation.account()) {
             demoted[prefers] += allocation.size;
         }
@@ -30,8 +30,8 @@ pub(crate) fn could_come_back(state: &State, device: DeviceIx) -> bool {
         })
 }
 
-/// Allocations of a device that may be elsewhere than they are, and that no other device counts; with the accounts where they
-/// may be, first choice first.
+/// Allocations of a device that may be elsewhere than they are, and that no other device counts; with the homes that they
+/// may have, first choice first.
 pub(crate) fn movable(
     adapter: &Adapter,
     objects: &Objects,
@@ -48,13 +48,13 @@ pub(crate) fn movable(
         let is_only_here = allocation.openings().next().is_none() && allocation.device == device;
         let is_listed = allocation.entry(device).is_some_and(|entry| entry.count > 0);
         let allocation_state = allocation.state;
-        let accounts = allocation.allowed_accounts();
-        let may_move = is_only_here && is_listed && accounts != Choices::only(allocation.account());
-        // An allocation that engines address physically stays in the account that it was admitted to, unless the CPU is to see it.
+        let choices = allocation.allowed_homes();
+        let may_move = is_only_here && is_listed && choices != Choices::only(allocation.home());
+        // An allocation that engines address physically stays in the home that it was admitted to, unless the CPU is to see it.
         let is_to_be_seen = allocation_state.intersects(AllocationState::LOCKED | AllocationState::LOCK_PENDING);
         let is_free = !allocation_state.contains(AllocationState::ACCESSED_PHYSICALLY)
             || (adapter.is_physical() && is_to_be_seen);
-        (may_move && is_free).then_some((index, accounts))
+        (may_move && is_free).then_some((index, choices))
     })
 }
 

@@ -11,7 +11,7 @@ pub(crate) mod satisfy;
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use crate::{
-    budget::account::{Account, Choices},
+    budget::account::{Account, Choices, Home},
     id::AllocationIx,
     memory::Memory,
     objects::{Objects, allocation::AllocationState, place::Place},
@@ -113,7 +113,7 @@ pub(crate) fn try_member(state: &mut State, trial: &mut Trial, index: Allocation
     let is_there = match state.objects[index].place {
         // Where a list counts it, and nowhere else.
         Some(place)
-            if !accounts_of(&state.objects, index).contains(place.account())
+            if !homes_of(&state.objects, index).contains(place::home(&state.memory, place))
                 && place::is_counted(&state.objects, index) =>
         {
             false
@@ -123,25 +123,23 @@ pub(crate) fn try_member(state: &mut State, trial: &mut Trial, index: Allocation
         None => false,
     };
     is_there
-        || accounts_of(&state.objects, index).into_iter().any(|account| try_in(state, trial, index, account))
-        || accounts_of(&state.objects, index)
-            .into_iter()
-            .any(|account| moving::try_by_resettling(state, trial, index, account))
+        || homes_of(&state.objects, index).into_iter().any(|home| try_in(state, trial, index, home))
+        || homes_of(&state.objects, index).into_iter().any(|home| moving::try_by_resettling(state, trial, index, home))
 }
 
-/// The accounts that a member may be in: what a device's list requires, in the one where that counts it.
-pub(crate) fn accounts_of(objects: &Objects, index: AllocationIx) -> Choices {
+/// The homes that a member may be in: what a device's list requires, in the one where that counts it.
+pub(crate) fn homes_of(objects: &Objects, index: AllocationIx) -> Choices {
     let allocation = &objects[index];
     match place::is_counted(objects, index) {
-        true => Choices::only(allocation.account()),
-        false => allocation.allowed_accounts(),
+        true => Choices::only(allocation.home()),
+        false => allocation.allowed_homes(),
     }
 }
 
-pub(crate) fn try_in(state: &mut State, trial: &mut Trial, index: AllocationIx, account: Account) -> bool {
-    match account {
-        Account::SYSTEM => try_in_system(state, trial, index),
-        _ => try_in_memory(state, trial, account, index),
+pub(crate) fn try_in(state: &mut State, trial: &mut Trial, index: AllocationIx, home: Home) -> bool {
+    match home.account() {
+        Account::SYSTEM => try_in_aperture(state, trial, home, index),
+        account => try_in_memory(state, trial, account, index),
     }
 }
 
@@ -168,27 +166,21 @@ fn keep_in_memory(
 
 fn keep_in_system(state: &mut State, trial: &mut Trial, index: AllocationIx) -> bool {
     let allocation = &state.objects[index];
-    let (size, shown_at) = (
-        allocation.size,
-        match allocation.place {
-            Some(Place::Aperture(page)) => Some(page.bytes()),
-            _ => None,
-        },
-    );
+    let shown = match allocation.place {
+        Some(Place::Aperture(page)) => Some(Extent { offset: page.bytes(), size: allocation.size }),
+        _ => None,
+    };
     // It was counted among what may be taken, perhaps for a member that was looked at before.
     let (_, kept) = bytes_in_system(&state.objects, index, None);
     if !fits_in_system(&state.memory, &state.residency, trial, 0, kept) {
         return false;
     }
     if state.memory.aperture.assigned(index).is_none() {
-        match state.memory.aperture.assign(index, size, shown_at) {
-            Some(range) if Some(range.offset) == shown_at => trial.done.push(Done::Assigned(index)),
-            found => {
-                // Its range is another's now: it goes elsewhere.
-                found.into_iter().for_each(|_| state.memory.aperture.release(index));
-                return false;
-            }
+        // If its range is another's now, it goes elsewhere.
+        if shown.and_then(|shown| state.memory.aperture.assign_at(index, shown)).is_none() {
+            return false;
         }
+        trial.done.push(Done::Assigned(index));
     }
     note_in_system(&state.objects, trial, index, None);
     note_member(trial, index, None);
@@ -255,15 +247,15 @@ pub(crate) fn free_for(memory: &mut Memory, trial: &mut Trial, account: Account,
     trial.done.push(Done::Freed(account, range));
 }
 
-/// A range of the aperture for the allocation, and a part of the commit limit.
-fn try_in_system(state: &mut State, trial: &mut Trial, index: AllocationIx) -> bool {
+/// A range of an aperture for the allocation, and a part of the commit limit.
+fn try_in_aperture(state: &mut State, trial: &mut Trial, home: Home, index: AllocationIx) -> bool {
     let size = state.objects[index].size;
     if !fits_in_system(&state.memory, &state.residency, trial, size, 0) {
         return false;
     }
-    if state.memory.aperture.assign(index, size, None).is_some() {
+    if state.memory.aperture.assign(index, size, home).is_some() {
         trial.done.push(Done::Assigned(index));
-    } else if !moving::assign_by_moving(&state.objects, &mut state.memory, trial, index) {
+    } else if !moving::assign_by_moving(&state.objects, &mut state.memory, trial, home, index) {
         return false;
     }
     note_in_system(&state.objects, trial, index, Some(Target::Aperture));
@@ -339,8 +331,7 @@ pub(crate) fn undo(memory: &mut Memory, trial: &mut Trial, mark: Mark) {
             Done::Spared { position, index } => trial.victims.insert(position, index),
             Done::Assigned(index) => memory.aperture.release(index),
             Done::Unassigned { index, range } => {
-                let again = memory.aperture.assign(index, range.size, Some(range.offset));
-                debug_assert_eq!(again, Some(range), "it was its own");
+                memory.aperture.assign_at(index, range).expect("it was its own");
             }
             Done::Member { index, before: None } => drop(trial.members.remove(&index)),
             Done::Member { index, before: Some(before) } => drop(trial.members.insert(index, before)),

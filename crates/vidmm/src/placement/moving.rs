@@ -4,7 +4,7 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use crate::{
-    budget::account::Account,
+    budget::account::{Account, Home},
     id::{AllocationIx, DeviceIx},
     linear::Movable,
     memory::Memory,
@@ -22,8 +22,8 @@ pub(crate) fn try_by_moving(
     account: Account,
     index: AllocationIx,
 ) -> bool {
-    let members = movable_in(objects, memory, trial, account);
-    let alignment = |index: AllocationIx| weight::alignment(objects, index, account);
+    let members = movable_in(objects, memory, trial, account.into());
+    let alignment = |index: AllocationIx| weight::alignment(objects, index, account.into());
     let movable = members.iter().map(|&(member, range)| Movable { range, alignment: alignment(member) });
     let (movable, size) = (Vec::from_iter(movable), objects[index].size);
     let alignment = alignment(index);
@@ -42,16 +42,16 @@ pub(crate) fn try_by_moving(
     true
 }
 
-/// Lets members that may be elsewhere go there, the largest first, until there is a place in `account` for one that may not.
-pub(crate) fn try_by_resettling(state: &mut State, trial: &mut Trial, index: AllocationIx, account: Account) -> bool {
+/// Lets members that may be elsewhere go there, the largest first, until there is a place in `home` for one that may not.
+pub(crate) fn try_by_resettling(state: &mut State, trial: &mut Trial, index: AllocationIx, home: Home) -> bool {
     let start = trial.mark();
-    for (member, range) in movable_members(&state.objects, &state.memory, trial, account) {
+    for (member, range) in movable_members(&state.objects, &state.memory, trial, home) {
         let mark = trial.mark();
-        vacate(&state.objects, &mut state.memory, trial, member, range, account);
-        let mut others = placement::accounts_of(&state.objects, member).into_iter().filter(|&other| other != account);
+        vacate(&state.objects, &mut state.memory, trial, member, range, home.account());
+        let mut others = placement::homes_of(&state.objects, member).into_iter().filter(|&other| other != home);
         if !others.any(|other| placement::try_in(state, trial, member, other)) {
             placement::undo(&mut state.memory, trial, mark);
-        } else if placement::try_in(state, trial, index, account) {
+        } else if placement::try_in(state, trial, index, home) {
             return true;
         }
     }
@@ -59,17 +59,15 @@ pub(crate) fn try_by_resettling(state: &mut State, trial: &mut Trial, index: All
     false
 }
 
-/// Members in an account that need not stay where they are, and their ranges; the largest first.
-fn movable_members(objects: &Objects, memory: &Memory, trial: &Trial, account: Account) -> Vec<(AllocationIx, Extent)> {
-    let in_memory = |member, target: &Option<Target>| match *target {
-        Some(Target::Memory(account, range)) => Some((account, range)),
-        Some(Target::Aperture) => None,
-        None => place::memory_place(objects, member),
-    };
-    let is_there = |&(there, _): &(Account, Extent)| there == account;
-    let range = |(&member, target): (&AllocationIx, &Option<Target>)| match account {
-        Account::SYSTEM => Some((member, memory.aperture.assigned(member)?)),
-        _ => Some((member, in_memory(member, target).filter(is_there)?.1)),
+/// Members in a home that need not stay where they are, and their ranges; the largest first.
+fn movable_members(objects: &Objects, memory: &Memory, trial: &Trial, home: Home) -> Vec<(AllocationIx, Extent)> {
+    let range = |(&member, target): (&AllocationIx, &Option<Target>)| {
+        let range = match *target {
+            Some(Target::Memory(account, range)) => (home == account.into()).then_some(range),
+            Some(Target::Aperture) => assigned_in(memory, home, member),
+            None => range_in(objects, memory, home, member),
+        };
+        Some((member, range?))
     };
     let mut movable: Vec<(AllocationIx, Extent)> = trial.members.iter().filter_map(range).collect();
     movable.retain(|&(member, _)| may_move(objects, member));
@@ -77,19 +75,27 @@ fn movable_members(objects: &Objects, memory: &Memory, trial: &Trial, account: A
     movable
 }
 
-/// Members in an account that need not stay where they are, and what else lists keep there while nothing uses it.
-fn movable_in(objects: &Objects, memory: &Memory, trial: &Trial, account: Account) -> Vec<(AllocationIx, Extent)> {
-    let mut movable = movable_members(objects, memory, trial, account);
+/// The range of a home that is assigned to an allocation; none if that is a memory segment.
+fn assigned_in(memory: &Memory, home: Home, index: AllocationIx) -> Option<Extent> {
+    memory.aperture.assigned(index).filter(|&range| memory.aperture.part(home).contains(range))
+}
+
+/// The range that an allocation has in a home.
+fn range_in(objects: &Objects, memory: &Memory, home: Home, index: AllocationIx) -> Option<Extent> {
+    let in_memory = place::memory_place(objects, index).filter(|&(account, _)| home == account.into());
+    in_memory.map(|(_, range)| range).or_else(|| assigned_in(memory, home, index))
+}
+
+/// Members in a home that need not stay where they are, and what else lists keep there while nothing uses it.
+fn movable_in(objects: &Objects, memory: &Memory, trial: &Trial, home: Home) -> Vec<(AllocationIx, Extent)> {
+    let mut movable = movable_members(objects, memory, trial, home);
     let still = objects.devices.iter().filter(|&(device, _)| is_still(objects, device));
     let held = still.flat_map(|(_, books)| books.holdings.iter().copied());
     let is_bystander = |&index: &AllocationIx| {
         let is_there = objects.allocations.contains(index);
         is_there && objects[index].is_held() && !trial.members.contains_key(&index)
     };
-    let range = |index: AllocationIx| match account {
-        Account::SYSTEM => Some((index, memory.aperture.assigned(index)?)),
-        _ => Some((index, place::memory_place(objects, index).filter(|&(there, _)| there == account)?.1)),
-    };
+    let range = |index: AllocationIx| Some((index, range_in(objects, memory, home, index)?));
     let bystanders: BTreeMap<AllocationIx, Extent> = held.filter(is_bystander).filter_map(range).collect();
     movable.extend(bystanders.into_iter().filter(|&(index, _)| may_move(objects, index)));
     movable.sort_by_key(|&(index, range)| (core::cmp::Reverse(range.size), index));
@@ -107,8 +113,7 @@ pub(crate) fn vacate(
 ) {
     match account {
         Account::SYSTEM => {
-            memory.aperture.release(member);
-            trial.done.push(Done::Unassigned { index: member, range });
+            unassign(memory, trial, member, range);
             let (wanted, kept) = placement::bytes_in_system(objects, member, trial.members[&member]);
             trial.done.push(Done::System { wanted: trial.wanted_in_system, kept: trial.kept_in_system });
             trial.wanted_in_system -= wanted;
@@ -118,14 +123,24 @@ pub(crate) fn vacate(
     }
 }
 
-/// An allocation that its device holds in another account than its next home leaves the range that it has there.
+/// An allocation that its device holds elsewhere than in its next home leaves the range that it has there.
 pub(crate) fn leave_for_home(objects: &Objects, memory: &mut Memory, trial: &mut Trial, index: AllocationIx) {
-    match place::memory_place(objects, index) {
-        Some((account, range)) if account != objects[index].account() && objects[index].is_held() => {
-            placement::free_for(memory, trial, account, range);
-        }
-        _ => {}
+    let home = objects[index].home();
+    if !objects[index].is_held() {
+        return;
     }
+    if let Some((account, range)) = place::memory_place(objects, index).filter(|&(account, _)| home != account.into()) {
+        placement::free_for(memory, trial, account, range);
+    }
+    if let Some(range) = memory.aperture.assigned(index).filter(|range| memory.aperture.home_at(range.offset) != home) {
+        unassign(memory, trial, index, range);
+    }
+}
+
+/// A range of an aperture is an allocation's no more.
+pub(crate) fn unassign(memory: &mut Memory, trial: &mut Trial, index: AllocationIx, range: Extent) {
+    memory.aperture.release(index);
+    trial.done.push(Done::Unassigned { index, range });
 }
 
 /// Whether an allocation may be given another place.
@@ -140,27 +155,37 @@ fn is_still(objects: &Objects, device: DeviceIx) -> bool {
     !books.has_reference_lists() && !books.is_in_flight()
 }
 
-/// Assigns a range of the aperture to an allocation by giving others, which need not stay where they are, other ranges.
-pub(crate) fn assign_by_moving(objects: &Objects, memory: &mut Memory, trial: &mut Trial, index: AllocationIx) -> bool {
-    let members = movable_in(objects, memory, trial, Account::SYSTEM);
-    let movable = members.iter().map(|&(_, range)| Movable { range, alignment: PAGE_SIZE_64K });
+/// Assigns a range of an aperture to an allocation by giving others, which need not stay where they are, other ranges.
+pub(crate) fn assign_by_moving(
+    objects: &Objects,
+    memory: &mut Memory,
+    trial: &mut Trial,
+    home: Home,
+    index: AllocationIx,
+) -> bool {
+    // A plan of moves counts from the start of the aperture.
+    let start = memory.aperture.part(home).offset;
+    let members = movable_in(objects, memory, trial, home);
+    let from_start = |range: Extent| Extent { offset: range.offset - start, ..range };
+    let on_line = |range: Extent| Extent { offset: range.offset + start, ..range };
+    let movable = members.iter().map(|&(_, range)| Movable { range: from_start(range), alignment: PAGE_SIZE_64K });
     let (movable, size) = (Vec::from_iter(movable), objects[index].size);
-    let Some(plan) = memory.aperture.plan_compaction(&movable, size) else { return false };
-    let member_at = |at: Extent| members.iter().find(|&&(_, range)| range == at).expect("members move").0;
-    let moves = plan.moves.iter().map(|moved| (member_at(moved.range), moved.destination()));
+    let Some(plan) = memory.aperture.plan_compaction(&movable, size, home) else { return false };
+    let member_at = |at: Extent| members.iter().find(|&&(_, range)| range == on_line(at)).expect("members move").0;
+    let moves = plan.moves.iter().map(|moved| (member_at(moved.range), on_line(moved.destination())));
     let moves = Vec::from_iter(moves);
     for moved in &plan.moves {
         let member = member_at(moved.range);
         if !trial.members.contains_key(&member) {
             placement::note_member(trial, member, None);
         }
-        vacate(objects, memory, trial, member, moved.range, Account::SYSTEM);
+        vacate(objects, memory, trial, member, on_line(moved.range), Account::SYSTEM);
     }
     for &(member, range) in &moves {
         assign_at(memory, trial, member, range);
         note_in_aperture(objects, trial, member, range);
     }
-    assign_at(memory, trial, index, plan.hole);
+    assign_at(memory, trial, index, on_line(plan.hole));
     true
 }
 
@@ -174,7 +199,6 @@ pub(crate) fn note_in_aperture(objects: &Objects, trial: &mut Trial, member: All
 }
 
 fn assign_at(memory: &mut Memory, trial: &mut Trial, index: AllocationIx, range: Extent) {
-    let assigned = memory.aperture.assign(index, range.size, Some(range.offset));
-    debug_assert_eq!(assigned, Some(range), "the plan of moves says that it is unassigned");
+    memory.aperture.assign_at(index, range).expect("the plan of moves says that it is unassigned");
     trial.done.push(Done::Assigned(index));
 }

@@ -8,7 +8,7 @@ use core::cmp::Reverse;
 
 use crate::{
     addresses,
-    budget::account::{Account, Accounts, PerAccount},
+    budget::account::{Account, Accounts, Home, PerAccount},
     gpu_va::{Mapping, TableKey},
     id::{AllocationIx, DeviceIx, SubmissionNo},
     objects::{Objects, allocation::AllocationState, spans::SpanNo},
@@ -173,27 +173,26 @@ fn place_all(state: &mut State, trial: &mut Trial, device: DeviceIx, items: &Ite
             moving::leave_for_home(&state.objects, &mut state.memory, trial, index);
         }
     }
-    for account in state.memory.accounts().iter() {
+    for home in state.memory.homes().iter() {
         let mark = trial.mark();
-        let members = ranges_in(state, account, items);
+        let members = ranges_in(state, home, items);
         if members.iter().all(|&index| placement::try_member(state, trial, index)) {
             continue;
         }
         placement::undo(&mut state.memory, trial, mark);
-        if !anew::try_anew(state, trial, device, &members, account) {
+        if !anew::try_anew(state, trial, device, &members, home) {
             placement::undo(&mut state.memory, trial, Mark::START);
-            return Err(account);
+            return Err(home.account());
         }
     }
     Ok(())
 }
 
-/// The allocations of `items` that are one range each in an account, each once: first those that are somewhere already, then the
+/// The allocations of `items` that are one range each in a home, each once: first those that are somewhere already, then the
 /// largest.
-fn ranges_in(state: &State, account: Account, items: &Items) -> Vec<AllocationIx> {
+fn ranges_in(state: &State, home: Home, items: &Items) -> Vec<AllocationIx> {
     let is_range = |&index: &AllocationIx| {
-        state.objects[index].account() == account
-            && weight::is_one_range(&state.adapter, &state.objects, index, account)
+        state.objects[index].home() == home && weight::is_one_range(&state.adapter, &state.objects, index, home)
     };
     let mut members = Vec::from_iter(indices(items).filter(is_range));
     members.sort_unstable_by_key(|&index| {

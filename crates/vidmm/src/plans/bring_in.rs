@@ -126,10 +126,13 @@ impl Plans {
         match range {
             None => {}
             Some(Target::Memory(account, range)) => {
-                state.objects[index].set_account(account);
+                state.objects[index].set_home(account.into());
                 state.objects.patched.entry(index).or_default().assigned = Some(range);
             }
-            Some(Target::Aperture) => state.objects[index].set_account(Account::SYSTEM),
+            Some(Target::Aperture) => {
+                let range = state.memory.aperture.assigned(index).expect("a verdict assigns what it names");
+                state.objects[index].set_home(state.memory.aperture.home_at(range.offset));
+            }
         }
     }
 }

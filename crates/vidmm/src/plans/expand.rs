@@ -214,11 +214,12 @@ fn notify_unmap(notice: &UnmapNotice) -> Step {
 
 fn map_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) {
     let &ApertureRange { handle, size, offset, backing_store } = range;
+    let (aperture, offset) = env.adapter.aperture_at(offset);
     let mut flags = MapApertureFlags::empty();
-    flags.set(MapApertureFlags::CACHE_COHERENT, env.adapter.aperture_segment().cache_coherent);
+    flags.set(MapApertureFlags::CACHE_COHERENT, aperture.cache_coherent);
     steps.push_back(Step::Operation(PagingOperation::MapApertureSegment(MapApertureSegment {
         allocation: handle,
-        segment_id: env.adapter.aperture_segment().id,
+        segment_id: aperture.id,
         offset_in_pages: offset / PAGE_SIZE,
         number_of_pages: size / PAGE_SIZE,
         mdl: PhysicalAddress { segment: SegmentId::SYSTEM, offset: backing_store },
@@ -228,9 +229,10 @@ fn map_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDeque<
 
 fn unmap_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) {
     let &ApertureRange { handle, size, offset, .. } = range;
+    let (aperture, offset) = env.adapter.aperture_at(offset);
     steps.push_back(Step::Operation(PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
         allocation: handle,
-        segment_id: env.adapter.aperture_segment().id,
+        segment_id: aperture.id,
         offset_in_pages: offset / PAGE_SIZE,
         number_of_pages: size / PAGE_SIZE,
         dummy_page: match env.adapter.has_bug(PlantedBug::SkipDummyPage) {
@@ -363,7 +365,7 @@ fn page_out_physically(out: &PageOut, offset: u64, env: &BuildEnv<'_>, steps: &m
     if offset == 0 {
         map_aperture(&range, env, steps);
     }
-    let destination = PhysicalAddress { segment: env.adapter.aperture_segment().id, offset: at };
+    let destination = env.adapter.in_aperture(at);
     let bytes = physical_transfer(handle, size, offset, source, destination, env, steps);
     if offset + bytes == size {
         unmap_aperture(&range, env, steps);

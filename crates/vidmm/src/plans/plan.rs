@@ -129,7 +129,7 @@ pub(crate) struct PageOut {
     pub size: u64,
     pub extents: Extents,
     pub backing_store: u64,
-    /// The range of the aperture, in bytes from its start, in which the backing store is mapped meanwhile (SEG-45).
+    /// The range of an aperture, as the number of its first byte on the line of ranges, in which the backing store is mapped meanwhile (SEG-45).
     pub through_aperture: Option<u64>,
 }
 
@@ -151,7 +151,7 @@ pub(crate) struct PageIn {
 pub(crate) struct ApertureRange {
     pub handle: KmdAllocationHandle,
     pub size: u64,
-    /// Bytes from the start of the aperture.
+    /// The number of its first byte on the line of ranges.
     pub offset: u64,
     pub backing_store: u64,
 }

@@ -317,12 +317,12 @@ impl Plans {
         state.moment.statistics_mut().evictions_copied += 1;
     }
 
-    /// The range of the aperture through which an allocation leaves, if its driver wants that and there is one (SEG-45).
+    /// The range of an aperture through which an allocation leaves, if its driver wants that and there is one (SEG-45).
     fn lend_aperture(&self, objects: &Objects, memory: &mut Memory, index: AllocationIx) -> Option<u64> {
-        let wants = objects.patched.get(&index).is_some_and(|patched| patched.leaves_through_aperture);
         let size = objects[index].size;
-        let is_possible = wants && size <= memory.commit.available();
-        let range = is_possible.then(|| memory.aperture.lend(self.stream.next_number(), size)).flatten();
+        let wanted = objects.patched.get(&index).map(|patched| patched.leaves_through).unwrap_or_default();
+        let mut apertures = wanted.into_iter().filter(|_| size <= memory.commit.available());
+        let range = apertures.find_map(|home| memory.aperture.lend(self.stream.next_number(), size, home));
         range.map(|range| range.offset)
     }
 

@@ -165,13 +165,16 @@ fn farewells(state: &State) -> Vec<(AllocationIx, PagingOperation)> {
                     mdl_offset: 0,
                 })
             }
-            Place::Aperture(offset) => PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
-                allocation: handle,
-                segment_id: state.adapter.aperture_segment().id,
-                offset_in_pages: offset.bytes() / PAGE_SIZE,
-                number_of_pages: size / PAGE_SIZE,
-                dummy_page: state.memory.dummy_page(),
-            }),
+            Place::Aperture(offset) => {
+                let (aperture, offset) = state.adapter.aperture_at(offset.bytes());
+                PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
+                    allocation: handle,
+                    segment_id: aperture.id,
+                    offset_in_pages: offset / PAGE_SIZE,
+                    number_of_pages: size / PAGE_SIZE,
+                    dummy_page: state.memory.dummy_page(),
+                })
+            }
             Place::System => return None,
         };
         Some((index, operation))

@@ -1,6 +1,6 @@
 use crate::{
     adapter::Adapter,
-    budget::account::Account,
+    budget::account::{Account, Home},
     event::EvictReason,
     gpu_va::Mapping,
     id::AllocationIx,
@@ -32,6 +32,15 @@ pub(crate) fn address(adapter: &Adapter, objects: &Objects, index: AllocationIx)
     extents.iter().next().map(|extent| PhysicalAddress { segment, offset: extent.offset })
 }
 
+/// The home that a place is in.
+pub(crate) fn home(memory: &Memory, place: Place) -> Home {
+    match place {
+        Place::Memory(account, _) => account.into(),
+        Place::System => Home::SYSTEM,
+        Place::Aperture(page) => memory.aperture.home_at(page.bytes()),
+    }
+}
+
 /// An allocation that joins a list at once is in place; where the aperture shows it, the range is its own from now on.
 pub(crate) fn assign_where_shown(objects: &Objects, memory: &mut Memory, indices: impl Iterator<Item = AllocationIx>) {
     for index in indices {
@@ -39,7 +48,7 @@ pub(crate) fn assign_where_shown(objects: &Objects, memory: &mut Memory, indices
         if let Some(Place::Aperture(page)) = place
             && memory.aperture.assigned(index).is_none()
         {
-            memory.aperture.assign(index, size, Some(page.bytes()));
+            memory.aperture.assign_at(index, Extent { offset: page.bytes(), size });
         }
     }
 }
@@ -56,7 +65,7 @@ pub(crate) fn is_placed(objects: &Objects, memory: &Memory, index: AllocationIx)
             let shown = Extent { offset: offset.bytes(), size: allocation.size };
             // An allocation that nothing holds has no range assigned; it may have the one that shows it again.
             let can_be_had = || memory.aperture.is_unassigned(shown);
-            let is_counted_there = allocation.account() == Account::SYSTEM;
+            let is_counted_there = allocation.home() == memory.aperture.home_at(shown.offset);
             is_counted_there && memory.aperture.assigned(index).map_or_else(can_be_had, |range| range == shown)
         }
         None => false,
@@ -89,7 +98,7 @@ pub(crate) fn memory_range(objects: &Objects, index: AllocationIx) -> Option<Ext
     memory_place(objects, index).map(|(_, range)| range)
 }
 
-/// Whether it is fixed in which account an allocation is counted: those of device lists are, while a list names them.
+/// Whether the home of an allocation is fixed: those of device lists are, while a list names them.
 pub(crate) fn is_counted(objects: &Objects, index: AllocationIx) -> bool {
     !objects[objects[index].device].has_reference_lists()
 }

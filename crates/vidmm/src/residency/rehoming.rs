@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    budget::account::{Account, Choices},
+    budget::account::{Account, Choices, Home},
     id::{AllocationIx, DeviceIx},
     objects::{Objects, list::ListEntry},
     residency::Residents,
@@ -17,22 +17,27 @@ use crate::{
 /// The next home of an allocation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rehoming {
-    pub to: Account,
+    pub to: Home,
     /// The device whose request caused it, and the request's number there.
     pub device: DeviceIx,
     pub request: u64,
 }
 
 impl Residents {
-    /// The account in which the list of its device counts an allocation.
-    pub(crate) fn counted_in(&self, objects: &Objects, index: AllocationIx) -> Account {
-        self.rehomings.get(&index).map_or(objects[index].account(), |rehoming| rehoming.to)
+    /// The home in which the list of its device counts an allocation.
+    pub(crate) fn home_on_list(&self, objects: &Objects, index: AllocationIx) -> Home {
+        self.rehomings.get(&index).map_or(objects[index].home(), |rehoming| rehoming.to)
     }
 
-    /// The accounts in which an allocation may be counted when it joins the list of `device`.
+    /// The account of that home.
+    pub(crate) fn counted_in(&self, objects: &Objects, index: AllocationIx) -> Account {
+        self.home_on_list(objects, index).account()
+    }
+
+    /// The homes that an allocation may have when it joins the list of `device`.
     pub(crate) fn choices(&self, objects: &Objects, index: AllocationIx, device: DeviceIx) -> Choices {
         let rehoming = self.rehomings.get(&index);
-        rehoming.map_or_else(|| objects[index].accounts(device), |rehoming| Choices::only(rehoming.to))
+        rehoming.map_or_else(|| objects[index].homes(device), |rehoming| Choices::only(rehoming.to))
     }
 
     /// Gives the allocations that are re-homed for a request, and are required still, their next homes. Returns the homes that they
@@ -43,12 +48,12 @@ impl Residents {
         shares: &mut Shares,
         device: DeviceIx,
         request: u64,
-    ) -> Vec<(AllocationIx, Account)> {
+    ) -> Vec<(AllocationIx, Home)> {
         let is_of_request = |rehoming: &Rehoming| (rehoming.device, rehoming.request) == (device, request);
         let mut left = Vec::new();
         for (&index, rehoming) in self.rehomings.iter().filter(|(_, rehoming)| is_of_request(rehoming)) {
             if objects[index].is_required() {
-                left.push((index, objects[index].account()));
+                left.push((index, objects[index].home()));
                 move_home(objects, shares, device, index, rehoming.to);
             }
         }
@@ -71,23 +76,17 @@ pub(crate) fn undo_rehoming(
     objects: &mut Objects,
     shares: &mut Shares,
     device: DeviceIx,
-    left: &[(AllocationIx, Account)],
+    left: &[(AllocationIx, Home)],
 ) {
     left.iter().for_each(|&(index, home)| move_home(objects, shares, device, index, home));
 }
 
 /// Changes the home of an allocation that only this device has, with the bytes that the device holds or is to hold again.
-pub(crate) fn move_home(
-    objects: &mut Objects,
-    shares: &mut Shares,
-    device: DeviceIx,
-    index: AllocationIx,
-    to: Account,
-) {
+pub(crate) fn move_home(objects: &mut Objects, shares: &mut Shares, device: DeviceIx, index: AllocationIx, home: Home) {
     shares.withdraw_promise(objects, device);
     let allocation = &mut objects.allocations[index];
-    let (from, size) = (allocation.account(), allocation.size);
-    allocation.set_account(to);
+    let (from, to, size) = (allocation.account(), home.account(), allocation.size);
+    allocation.set_home(home);
     let books = &mut objects.devices[device];
     let entry = allocation.entry(device);
     if entry.is_some_and(ListEntry::is_owed) {

@@ -10,16 +10,16 @@ use alloc::{collections::BTreeSet, vec::Vec};
 
 use crate::{
     adapter::{Adapter, patching::Wish},
-    budget::account::{Account, PerAccount},
+    budget::account::{Account, Home, PerHome},
     id::{AllocationIx, DeviceIx},
     memory::Memory,
     objects::{Objects, allocation::AllocationState, list::ListEntry},
     residency::{Residents, holds},
     units::PAGE_SIZE_64K,
 };
-/// The alignment of an allocation's ranges in an account, in bytes.
-pub(crate) fn alignment(objects: &Objects, index: AllocationIx, account: Account) -> u64 {
-    match account {
+/// The alignment of an allocation's ranges in a home, in bytes.
+pub(crate) fn alignment(objects: &Objects, index: AllocationIx, home: Home) -> u64 {
+    match home.account() {
         Account::SYSTEM => PAGE_SIZE_64K,
         _ => {
             let known = objects.patched.get(&index);
@@ -28,29 +28,29 @@ pub(crate) fn alignment(objects: &Objects, index: AllocationIx, account: Account
     }
 }
 
-/// Whether an allocation is one range in an account, and not pages.
-pub(crate) fn is_one_range(adapter: &Adapter, objects: &Objects, index: AllocationIx, account: Account) -> bool {
+/// Whether an allocation is one range in a home, and not pages.
+pub(crate) fn is_one_range(adapter: &Adapter, objects: &Objects, index: AllocationIx, home: Home) -> bool {
     adapter.is_physical()
-        || (account == Account::SYSTEM && objects[index].state.contains(AllocationState::ACCESSED_PHYSICALLY))
+        || (home.account() == Account::SYSTEM && objects[index].state.contains(AllocationState::ACCESSED_PHYSICALLY))
 }
 
-/// The weight of an allocation in an account, in bytes: 0 where it is pages.
-fn weight(adapter: &Adapter, objects: &Objects, index: AllocationIx, account: Account) -> u64 {
-    match is_one_range(adapter, objects, index, account) {
-        true => objects[index].size.next_multiple_of(alignment(objects, index, account)),
+/// The weight of an allocation in a home, in bytes: 0 where it is pages.
+fn weight(adapter: &Adapter, objects: &Objects, index: AllocationIx, home: Home) -> u64 {
+    match is_one_range(adapter, objects, index, home) {
+        true => objects[index].size.next_multiple_of(alignment(objects, index, home)),
         false => 0,
     }
 }
 
-/// The size of the segment that an account's allocations have ranges of, in bytes.
-fn range_capacity(memory: &Memory, account: Account) -> u64 {
-    match account {
-        Account::SYSTEM => memory.aperture.size(),
-        _ => memory.placer(account).size(),
+/// The bytes that a home's allocations have ranges of.
+fn range_capacity(memory: &Memory, home: Home) -> u64 {
+    match home.account() {
+        Account::SYSTEM => memory.aperture.part(home).size,
+        account => memory.placer(account).size(),
     }
 }
 
-/// The room that the ranges of a device's list leave in an account, with nobody else there.
+/// The room that the ranges of a device's list leave in a home, with nobody else there.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct PackingRoom {
     /// The bytes that no range weighs; below 0 where they weigh more than there is.
@@ -83,7 +83,7 @@ impl PackingRoom {
     }
 }
 
-/// What an allocation takes of an account's ranges, in bytes.
+/// What an allocation takes of a home's ranges, in bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Footprint {
     weight: u64,
@@ -91,11 +91,11 @@ pub(crate) struct Footprint {
     tail: u64,
 }
 
-/// What an allocation takes of an account's ranges: nothing where it is pages.
-pub(crate) fn footprint(adapter: &Adapter, objects: &Objects, index: AllocationIx, account: Account) -> Footprint {
-    let weight = weight(adapter, objects, index, account);
-    // In the aperture all ranges have the same alignment, so that any of them can lie last.
-    let tail = if account == Account::SYSTEM { weight.saturating_sub(objects[index].size) } else { 0 };
+/// What an allocation takes of a home's ranges: nothing where it is pages.
+pub(crate) fn footprint(adapter: &Adapter, objects: &Objects, index: AllocationIx, home: Home) -> Footprint {
+    let weight = weight(adapter, objects, index, home);
+    // In an aperture all ranges have the same alignment, so that any of them can lie last.
+    let tail = if home.account() == Account::SYSTEM { weight.saturating_sub(objects[index].size) } else { 0 };
     Footprint { weight, tail }
 }
 
@@ -105,15 +105,19 @@ fn packing_room(
     objects: &Objects,
     memory: &Memory,
     allocations: BTreeSet<AllocationIx>,
-    account_of: impl Fn(AllocationIx) -> Account,
-) -> PerAccount<PackingRoom> {
-    let empty = |account| PackingRoom { left: i128::from(range_capacity(memory, account)), tail: 0 };
-    let mut room = memory.accounts().per(empty);
+    home_of: impl Fn(AllocationIx) -> Home,
+) -> PerHome<PackingRoom> {
+    let empty = |home| PackingRoom { left: i128::from(range_capacity(memory, home)), tail: 0 };
+    let mut room = memory.homes().per(empty);
     for index in allocations {
-        let account = account_of(index);
-        room[account] = room[account].with(footprint(adapter, objects, index, account));
+        let home = home_of(index);
+        room[home] = room[home].with(footprint(adapter, objects, index, home));
     }
     room
+}
+
+fn are_enough(memory: &Memory, room: &PerHome<PackingRoom>) -> bool {
+    memory.homes().iter().all(|home| room[home].is_enough())
 }
 
 /// The room on a device's list for the ranges of allocations that are to join it; unlimited, at no cost, if none of them can be a
@@ -125,10 +129,10 @@ pub(crate) fn packing_room_for(
     residency: &Residents,
     device: DeviceIx,
     joining: impl Iterator<Item = AllocationIx>,
-) -> PerAccount<PackingRoom> {
+) -> PerHome<PackingRoom> {
     match may_be_ranges(adapter, objects, joining) {
         true => room_on_list(adapter, objects, memory, residency, device),
-        false => memory.accounts().per(|_| PackingRoom::UNLIMITED),
+        false => memory.homes().per(|_| PackingRoom::UNLIMITED),
     }
 }
 
@@ -138,22 +142,22 @@ fn room_on_list(
     memory: &Memory,
     residency: &Residents,
     device: DeviceIx,
-) -> PerAccount<PackingRoom> {
+) -> PerHome<PackingRoom> {
     let listed = on_list(objects, device, |entry| entry.count > 0);
-    packing_room(adapter, objects, memory, listed, |index| residency.counted_in(objects, index))
+    packing_room(adapter, objects, memory, listed, |index| residency.home_on_list(objects, index))
 }
 
 fn may_be_ranges(adapter: &Adapter, objects: &Objects, mut indices: impl Iterator<Item = AllocationIx>) -> bool {
     adapter.is_physical() || indices.any(|index| objects[index].state.contains(AllocationState::ACCESSED_PHYSICALLY))
 }
 
-/// Whether a device's list still fits together when these of its allocations are counted in other accounts.
+/// Whether a device's list still fits together when these of its allocations have other homes.
 pub(crate) fn packs_if_moved(
     adapter: &Adapter,
     objects: &Objects,
     memory: &Memory,
     device: DeviceIx,
-    moved: &[(AllocationIx, Account)],
+    moved: &[(AllocationIx, Home)],
 ) -> bool {
     let indices = moved.iter().map(|&(index, _)| index);
     if !may_be_ranges(adapter, objects, indices.clone()) {
@@ -163,11 +167,11 @@ pub(crate) fn packs_if_moved(
     for index in indices {
         others.remove(&index);
     }
-    let mut room = packing_room(adapter, objects, memory, others, |index| objects[index].account());
+    let mut room = packing_room(adapter, objects, memory, others, |index| objects[index].home());
     for &(index, to) in moved {
         room[to] = room[to].with(footprint(adapter, objects, index, to));
     }
-    memory.accounts().iter().all(|account| room[account].is_enough())
+    are_enough(memory, &room)
 }
 
 /// Whether what a device holds, or is to hold again, fits together with `joining`, if nothing else is there.
@@ -183,8 +187,8 @@ pub(crate) fn packs_with(
     }
     let mut all = on_list(objects, device, |entry| entry.is_holding() || entry.is_owed());
     all.extend(joining);
-    let room = packing_room(adapter, objects, memory, all, |index| objects[index].account());
-    memory.accounts().iter().all(|account| room[account].is_enough())
+    let room = packing_room(adapter, objects, memory, all, |index| objects[index].home());
+    are_enough(memory, &room)
 }
 
 /// The allocations that a device's list names so that `is_so`.
@@ -198,9 +202,9 @@ pub(crate) fn on_list(
 }
 
 /// Allocations in the order in which their ranges lie one behind the other, and waste nothing but what their weights say.
-pub(crate) fn sort_for_packing(objects: &Objects, allocations: &mut [AllocationIx], account: Account) {
+pub(crate) fn sort_for_packing(objects: &Objects, allocations: &mut [AllocationIx], home: Home) {
     allocations.sort_unstable_by_key(|&index| {
-        let (alignment, size) = (alignment(objects, index, account), objects[index].size);
+        let (alignment, size) = (alignment(objects, index, home), objects[index].size);
         (core::cmp::Reverse((alignment, size)), index)
     });
 }
@@ -212,10 +216,7 @@ pub(crate) fn overweight(
     memory: &Memory,
     residency: &Residents,
 ) -> Vec<DeviceIx> {
-    let is_over = |&device: &DeviceIx| {
-        let room = room_on_list(adapter, objects, memory, residency, device);
-        memory.accounts().iter().any(|account| !room[account].is_enough())
-    };
+    let is_over = |&device: &DeviceIx| !are_enough(memory, &room_on_list(adapter, objects, memory, residency, device));
     let devices = objects.devices.iter().filter(|(_, books)| !books.has_reference_lists());
     devices.map(|(index, _)| index).filter(is_over).collect()
 }

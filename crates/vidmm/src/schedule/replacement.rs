@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::{
-    budget::account::Account,
+    budget::account::Home,
     event::SuspendReason,
     id::DeviceIx,
     objects::turn::CALM,
@@ -62,22 +62,25 @@ impl Schedule {
         let mut is_demoted = false;
         for (index, choices) in movable {
             let allocation = &state.objects[index];
-            let fits = |account: &Account| allocation.size <= left[*account];
-            let considered = if may_be_demoted { Account::COUNT_MAX } else { 1 };
-            let Some(account) = choices.into_iter().take(considered).find(fits) else { return };
-            is_demoted |= Some(account) != choices.first();
-            left[account] -= allocation.size;
-            if account != allocation.account() {
-                to_move.push((index, account));
+            let fits = |home: &Home| allocation.size <= left[home.account()];
+            let considered = if may_be_demoted { usize::MAX } else { 1 };
+            let Some(home) = choices.into_iter().take(considered).find(fits) else { return };
+            is_demoted |= Some(home) != choices.first();
+            left[home.account()] -= allocation.size;
+            if home != allocation.home() {
+                to_move.push((index, home));
             }
         }
         // There are bytes for it; there need not be a range.
         if !weight::packs_if_moved(&state.adapter, &state.objects, &state.memory, device, &to_move) {
             return;
         }
-        for (index, to) in to_move {
-            let (from, size) = (state.objects[index].account(), state.objects[index].size);
-            rehoming::move_home(&mut state.objects, &mut state.shares, device, index, to);
+        for (index, home) in to_move {
+            let (from, to, size) = (state.objects[index].account(), home.account(), state.objects[index].size);
+            rehoming::move_home(&mut state.objects, &mut state.shares, device, index, home);
+            if from == to {
+                continue;
+            }
             for (account, bytes) in [
                 (from, state.objects[device].list[from].now() - size),
                 (to, state.objects[device].list[to].now() + size),

@@ -101,7 +101,7 @@ fn a_memory_segment_can_be_committed_whole() {
     assert_eq!(broken(|info| info.segments[1].commit_limit = 4096), [], "an aperture may have a lower limit");
 }
 
-/// SEG-10: WDDM 2 has exactly one aperture; memory segments there may be several.
+/// SEG-10: WDDM 2 has exactly one aperture, WDDM 1 may have several; so may either of memory segments.
 #[test]
 fn there_is_one_aperture_at_most_and_several_memory_segments() {
     let more = |info: &mut AdapterInfo, index: usize, count: u64| {
@@ -110,8 +110,15 @@ fn there_is_one_aperture_at_most_and_several_memory_segments() {
         info.segments.extend((0..count).map(twin));
     };
     assert_eq!(broken(|info| more(info, 1, 1)), [BrokenRule::ApertureCount(2)]);
-    assert_eq!(broken(|info| more(info, 0, 13)), []);
-    assert_eq!(broken(|info| more(info, 0, 14)), [BrokenRule::MemorySegmentCount(15)]);
+    assert_eq!(broken(|info| more(info, 0, 9)), []);
+    assert_eq!(broken(|info| more(info, 0, 10)), [BrokenRule::MemorySegmentCount(11)]);
+    let old = |info: &mut AdapterInfo, count| {
+        make_physical(info);
+        info.wddm_version = WddmVersion::WDDM1_3;
+        more(info, 1, count);
+    };
+    assert_eq!(broken(|info| old(info, 4)), []);
+    assert_eq!(broken(|info| old(info, 5)), [BrokenRule::ApertureCount(6)]);
     assert_eq!(broken(|info| _ = info.segments.remove(0)), [], "without local memory there is the aperture alone");
 }
 

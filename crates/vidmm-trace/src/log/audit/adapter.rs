@@ -85,7 +85,7 @@ impl Audit {
             preemption_aware,
             notification_revision,
             ref memory,
-            aperture,
+            ref apertures,
             system_commit_limit,
             dummy_page,
             ref engines,
@@ -116,7 +116,7 @@ impl Audit {
             paging_process: Some(paging_process),
             dummy_page,
         };
-        self.places = Places::new(memory, aperture, system_commit_limit);
+        self.places = Places::new(memory, apertures, system_commit_limit);
         self.fences.start(engines);
         self.resets.limit = (tdr_limit_count, tdr_limit_time);
         self.groups = Segments::of(event).unwrap_or_default();
@@ -125,7 +125,7 @@ impl Audit {
         self.shadow.tlb.paging_process = Some(paging_process);
         self.shadow.tlb.remembers_invalid = !invalid_tlb_entries_not_cached;
         self.paging_va.start(memory, system_commit_limit, level_bits, va_bits, paging_va_size);
-        self.check_segments(memory, aperture);
+        self.check_segments(memory, apertures);
         self.check_dummy_page(dummy_page);
         self.paging_va.is_physical = self.adapter.is_physical();
         self.check_model(memory, level_bits, paging_tables);
@@ -137,12 +137,12 @@ impl Audit {
     }
 
     /// Segments have numbers of their own (SEG-05); 0 is implicit system memory.
-    fn check_segments(&mut self, memory: &[MemorySegmentFacts], aperture: Option<ApertureSegmentFacts>) {
+    fn check_segments(&mut self, memory: &[MemorySegmentFacts], apertures: &[ApertureSegmentFacts]) {
         let memory = memory.iter().map(|memory| memory.segment);
-        let all: Vec<SegmentId> = memory.chain(aperture.map(|aperture| aperture.segment)).collect();
+        let all: Vec<SegmentId> = memory.chain(apertures.iter().map(|aperture| aperture.segment)).collect();
         let apart: BTreeSet<SegmentId> = all.iter().copied().filter(|segment| !segment.is_system()).collect();
         self.findings.check(apart.len() == all.len(), Invariant::Log, || {
-            format!("segments do not have numbers of their own: {all:?}, the aperture segment being {aperture:?}")
+            format!("segments do not have numbers of their own: {all:?}, the aperture segments being {apertures:?}")
         });
     }
 

@@ -168,7 +168,7 @@ impl Audit {
             allocation.residency = allocation.residency.map(|_| Residency::default());
         }
         self.places.clear();
-        self.aperture = Default::default();
+        self.apertures = Default::default();
         self.shadow.clear();
         self.tables.lose_content();
         self.open_buffer.clear();

@@ -1,4 +1,4 @@
-//! The aperture segment as it is built: which of its pages show which backing store (I24).
+//! The aperture segments as they are built: which of their pages show which backing store (I24).
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,12 @@ use vidmm::contract::{KmdAllocationHandle, MapApertureSegment, UnmapApertureSegm
 use vidmm::{AllocationId, Extent, PAGE_SIZE, PhysicalAddress, SegmentId};
 
 use super::Audit;
+use super::allocation::Place;
 use super::finding::Invariant;
 
-/// What is mapped, by its first byte. All else shows the dummy page.
+/// What is mapped, by its segment and its first byte. All else shows the dummy page.
 #[derive(Debug, Default)]
-pub(super) struct Aperture(BTreeMap<u64, Shown>);
+pub(super) struct Apertures(BTreeMap<(SegmentId, u64), Shown>);
 
 /// What one operation mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,16 +20,17 @@ struct Shown {
     allocation: KmdAllocationHandle,
 }
 
-impl Aperture {
+impl Apertures {
     /// What is mapped at some of these bytes: where it begins, and how long it is.
-    fn overlapping(&self, extent: Extent) -> Option<Extent> {
-        let (&offset, shown) = self.0.range(..extent.offset.saturating_add(extent.size)).next_back()?;
+    fn overlapping(&self, segment: SegmentId, extent: Extent) -> Option<Extent> {
+        let end = (segment, extent.offset.saturating_add(extent.size));
+        let (&(_, offset), shown) = self.0.range((segment, 0)..end).next_back()?;
         (offset.saturating_add(shown.size) > extent.offset).then_some(Extent { offset, size: shown.size })
     }
 
     /// Whether the pages show the allocation.
-    pub fn shows(&self, offset: u64, allocation: KmdAllocationHandle) -> bool {
-        self.0.get(&offset).is_some_and(|shown| shown.allocation == allocation)
+    pub fn shows(&self, segment: SegmentId, offset: u64, allocation: KmdAllocationHandle) -> bool {
+        self.0.get(&(segment, offset)).is_some_and(|shown| shown.allocation == allocation)
     }
 }
 
@@ -50,34 +52,33 @@ impl Audit {
         self.findings.check(op.mdl == store, Invariant::I24, || {
             format!("{range:?} of the aperture is to show {:?}, but {id} is at {store:?}", op.mdl)
         });
-        let other = self.aperture.overlapping(range);
+        let other = self.apertures.overlapping(op.segment_id, range);
         self.findings.check(other.is_none(), Invariant::I24, || {
             format!("{range:?} of the aperture is mapped for {id}, but {other:?} of it is mapped already")
         });
-        self.aperture.0.insert(range.offset, Shown { size: range.size, allocation: op.allocation });
+        self.apertures.0.insert((op.segment_id, range.offset), Shown { size: range.size, allocation: op.allocation });
     }
 
     fn check_arrives_in_aperture(&mut self, id: AllocationId, segment: SegmentId, range: Extent) {
-        let aperture = self.places.aperture.id;
         let arrivals = self.building.as_ref().map_or(&[][..], |building| &building.steps.arrivals);
         let arrives = arrivals.iter().any(|arrival| {
-            arrival.allocation == id && arrival.place.segment == aperture && arrival.place.extents == [range]
+            arrival.allocation == id && arrival.place.segment == segment && arrival.place.extents == [range]
         });
-        let is_lent = self.lend(id, range);
-        self.findings.check((arrives || is_lent) && segment == aperture, Invariant::I24, || {
+        let is_lent = self.lend(id, segment, range);
+        self.findings.check((arrives || is_lent) && self.places.is_aperture(segment), Invariant::I24, || {
             format!("{range:?} of segment {} is mapped for {id}, which the plan does not place there", segment.0)
         });
     }
 
     /// What is copied out of the memory segment of an adapter without GPU virtual addresses may leave through the aperture: all
     /// of it is mapped there for as long as that takes (SEG-45). Returns whether it may.
-    fn lend(&mut self, id: AllocationId, range: Extent) -> bool {
+    fn lend(&mut self, id: AllocationId, segment: SegmentId, range: Extent) -> bool {
         let is_physical = self.adapter.is_physical();
         let size = self.allocations.get(&id).map_or(0, |allocation| allocation.size);
         let is_in_memory = self.victim(id).is_some_and(|victim| self.places.is_memory(victim.place.segment));
         let Some(victim) = self.victim_mut(id) else { return false };
         let leaves = is_in_memory && victim.copied && victim.moved == 0;
-        leaves && is_physical && range.size == size && victim.lent.replace(range).is_none()
+        leaves && is_physical && range.size == size && victim.lent.replace((segment, range)).is_none()
     }
 
     /// Pages that showed an allocation show the dummy page: what was mapped, when no process sees it any more (BPB-33).
@@ -86,14 +87,15 @@ impl Audit {
             return self.unknown_handle(op.allocation);
         };
         let range = bytes(op.offset_in_pages, op.number_of_pages);
-        let aperture = self.places.aperture.id;
-        let was_lent = self.victim_mut(id).is_some_and(|victim| victim.lent.take_if(|lent| *lent == range).is_some());
-        let leaves = was_lent || self.victim(id).is_some_and(|victim| victim.place.segment == aperture);
-        self.findings.check(leaves && op.segment_id == aperture, Invariant::I24, || {
+        let segment = op.segment_id;
+        let is_it = |lent: &mut (SegmentId, Extent)| *lent == (segment, range);
+        let was_lent = self.victim_mut(id).is_some_and(|victim| victim.lent.take_if(is_it).is_some());
+        let leaves = was_lent || self.victim(id).is_some_and(|victim| victim.place.segment == segment);
+        self.findings.check(leaves && self.places.is_aperture(segment), Invariant::I24, || {
             format!("{range:?} of segment {} is unmapped, but {id} does not leave it", op.segment_id.0)
         });
         let shown = Shown { size: range.size, allocation: op.allocation };
-        let found = self.aperture.0.remove(&range.offset);
+        let found = self.apertures.0.remove(&(segment, range.offset));
         self.findings.check(found == Some(shown), Invariant::I24, || {
             format!("{range:?} of the aperture is unmapped for {id}, but what is mapped there is {found:?}")
         });
@@ -105,20 +107,22 @@ impl Audit {
         self.check_told(id);
     }
 
-    /// Entries may point to the aperture only where it is mapped.
+    /// Entries may point to an aperture only where it is mapped.
     pub(super) fn check_mapped_in_aperture(&mut self, id: AllocationId) {
         let Some(allocation) = self.allocations.get(&id) else { return };
-        let place = allocation.built.as_ref().filter(|place| place.segment == self.places.aperture.id);
-        let Some(extent) = place.and_then(|place| place.extents.first()) else { return };
-        self.findings.check(self.aperture.shows(extent.offset, allocation.handle), Invariant::I24, || {
+        let place = allocation.built.as_ref().filter(|place| self.places.is_aperture(place.segment));
+        let Some((segment, extent)) = place.and_then(|place| Some((place.segment, place.extents.first()?))) else {
+            return;
+        };
+        self.findings.check(self.apertures.shows(segment, extent.offset, allocation.handle), Invariant::I24, || {
             format!("entries for {id} become valid, but {extent:?} of the aperture shows the dummy page")
         });
     }
 
-    /// A plan is built to its end: `extents` of the aperture show an allocation, or no longer do.
-    pub(super) fn check_aperture(&mut self, id: AllocationId, extents: &[Extent], mapped: bool) {
-        let (Some(allocation), Some(extent)) = (self.allocations.get(&id), extents.first()) else { return };
-        let shows = self.aperture.shows(extent.offset, allocation.handle);
+    /// A plan is built to its end: the range of an aperture that is an allocation's place shows it, or no longer does.
+    pub(super) fn check_aperture(&mut self, id: AllocationId, place: &Place, mapped: bool) {
+        let (Some(allocation), Some(extent)) = (self.allocations.get(&id), place.extents.first()) else { return };
+        let shows = self.apertures.shows(place.segment, extent.offset, allocation.handle);
         self.findings.check(shows == mapped, Invariant::I24, || {
             format!("{extent:?} of the aperture shows {id}: {shows}, which must be {mapped}")
         });

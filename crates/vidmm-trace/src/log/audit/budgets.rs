@@ -194,7 +194,7 @@ impl Audit {
         }
     }
 
-    /// What a refusal may ask to trim besides because there is no hole in the aperture: at the most all of it, for each allocation
+    /// What a refusal may ask to trim besides because there is no hole in an aperture: at the most all of them, for each allocation
     /// that needs one.
     fn fragmented(&self, named: &[AllocationId]) -> u64 {
         let named: BTreeSet<&AllocationId> = named.iter().collect();
@@ -202,7 +202,8 @@ impl Audit {
             let allocation = self.allocations.get(id);
             allocation.is_some_and(|of| of.accessed_physically && self.pool_of(of) == Some(Pool::SYSTEM))
         };
-        self.places.aperture.size.saturating_mul(named.into_iter().filter(needs_range).count() as u64)
+        let all: u64 = self.places.apertures.iter().fold(0, |all, aperture| all.saturating_add(aperture.size));
+        all.saturating_mul(named.into_iter().filter(needs_range).count() as u64)
     }
 
     /// Bytes that a MakeResident adds to what its process demands; none if the log does not say where, as for what others own.

@@ -71,7 +71,7 @@ use vidmm::{
 use adapter::Adapter;
 use adapter_reset::{Reset, Resets};
 use allocation::{Allocation, Mapping};
-use aperture::Aperture;
+use aperture::Apertures;
 use aspects::Pool;
 use buffers::OpenBuffer;
 use demands::{Demands, Weight};
@@ -111,7 +111,7 @@ pub struct Audit {
     taken: Pools,
     /// What leaves its place and comes back by the same decision, and has not yet.
     coming_back: Vec<(AllocationId, EvictReason)>,
-    aperture: Aperture,
+    apertures: Apertures,
     io_mmu: IoMmu,
     tables: Tables,
     shadow: Shadow,

@@ -161,10 +161,9 @@ impl Audit {
 
     /// What was in the aperture is unmapped there before its driver hears of the IOMMU.
     fn check_left_aperture(&mut self, id: AllocationId) {
-        let aperture = self.places.aperture.id;
         let (Some(victim), Some(allocation)) = (self.victim(id), self.allocations.get(&id)) else { return };
-        let extent = victim.place.extents.first().filter(|_| victim.place.segment == aperture);
-        let shown = extent.is_some_and(|extent| self.aperture.shows(extent.offset, allocation.handle));
+        let (segment, extent) = (victim.place.segment, victim.place.extents.first());
+        let shown = extent.is_some_and(|extent| self.apertures.shows(segment, extent.offset, allocation.handle));
         self.findings.check(!shown, Invariant::I09, || {
             format!("the unmap of {id} from the IOMMU is notified before UNMAP_APERTURE_SEGMENT")
         });

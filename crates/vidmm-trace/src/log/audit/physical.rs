@@ -30,7 +30,7 @@ impl Audit {
             self.allocations.get(&id).map_or((0, 0), |allocation| (allocation.size, allocation.backing_store));
         let lent = self.victim(id).and_then(|victim| victim.lent).filter(|_| is_out);
         let other_side = match lent {
-            Some(lent) => PhysicalAddress { segment: self.places.aperture.id, offset: lent.offset },
+            Some((segment, lent)) => PhysicalAddress { segment, offset: lent.offset },
             None => PhysicalAddress { segment: SegmentId::SYSTEM, offset: store },
         };
         let store = other_side.offset_by(chunk.offset);

@@ -1,6 +1,6 @@
 //! The places where allocations can be resident, as decided (I01, SEG-50).
 //!
-//! Memory segments and the aperture segment hand out ranges. Implicit system memory hands out nothing: an allocation that
+//! Memory segments and aperture segments hand out ranges. Implicit system memory hands out nothing: an allocation that
 //! is resident there is where its backing store is.
 
 use std::collections::BTreeSet;
@@ -19,8 +19,7 @@ use super::segment::Segment;
 #[derive(Debug, Default)]
 pub(super) struct Places {
     pub memory: Vec<Segment>,
-    /// Of no bytes where there is none.
-    pub aperture: Segment,
+    pub apertures: Vec<Segment>,
     pub system: SystemMemory,
 }
 
@@ -47,12 +46,12 @@ pub(super) struct SystemMemory {
 }
 
 impl Places {
-    pub fn new(memory: &[MemorySegmentFacts], aperture: Option<ApertureSegmentFacts>, limit: u64) -> Self {
+    pub fn new(memory: &[MemorySegmentFacts], apertures: &[ApertureSegmentFacts], limit: u64) -> Self {
         let memory = memory.iter().map(|memory| Segment::new(memory.segment, memory.size, memory.page_size));
-        let aperture = aperture.map(|aperture| Segment::new(aperture.segment, aperture.size, PageSize::Kib4));
+        let apertures = apertures.iter().map(|of| Segment::new(of.segment, of.size, PageSize::Kib4));
         Self {
             memory: memory.collect(),
-            aperture: aperture.unwrap_or_default(),
+            apertures: apertures.collect(),
             system: SystemMemory { limit, ..SystemMemory::default() },
         }
     }
@@ -67,6 +66,16 @@ impl Places {
         self.memory(segment).is_some()
     }
 
+    /// Whether a segment is an aperture segment.
+    pub fn is_aperture(&self, segment: SegmentId) -> bool {
+        self.apertures.iter().any(|aperture| aperture.id == segment)
+    }
+
+    /// Whether an aperture segment is in a set.
+    fn names_aperture(&self, set: SegmentSet) -> bool {
+        self.apertures.iter().any(|aperture| set.contains(aperture.id))
+    }
+
     /// All pools, those of memory segments first.
     pub fn pools(&self) -> Vec<Pool> {
         self.memory.iter().map(|memory| Pool(memory.id)).chain([Pool::SYSTEM]).collect()
@@ -75,7 +84,7 @@ impl Places {
     /// The pools that a set of segments names: an aperture is system memory (SEG-11).
     pub fn pools_of(&self, set: SegmentSet) -> Vec<Pool> {
         let memory = self.memory.iter().filter(|memory| set.contains(memory.id)).map(|memory| Pool(memory.id));
-        memory.chain(set.contains(self.aperture.id).then_some(Pool::SYSTEM)).collect()
+        memory.chain(self.names_aperture(set).then_some(Pool::SYSTEM)).collect()
     }
 
     /// The segment of this number, if it hands out ranges.
@@ -83,12 +92,12 @@ impl Places {
         if segment.is_system() {
             return None;
         }
-        self.memory.iter_mut().chain([&mut self.aperture]).find(|ledger| ledger.id == segment)
+        self.memory.iter_mut().chain(&mut self.apertures).find(|ledger| ledger.id == segment)
     }
 
     /// Whether engines reach the backing store of what is there.
     pub fn in_system_memory(&self, segment: SegmentId) -> bool {
-        segment.is_system() || segment == self.aperture.id
+        segment.is_system() || self.is_aperture(segment)
     }
 
     /// The pool that a place is in.
@@ -119,14 +128,14 @@ impl Places {
     /// Nothing is resident but page tables.
     pub fn clear(&mut self) {
         self.memory.iter_mut().for_each(Segment::forget_promises);
-        self.aperture.clear();
+        self.apertures.iter_mut().for_each(Segment::clear);
         self.system.resident = 0;
     }
 
     /// The ranges that `plan` empties are free for all that follows.
     pub fn entered(&mut self, plan: PlanNo) {
         self.memory.iter_mut().for_each(|memory| memory.entered(plan));
-        self.aperture.entered(plan);
+        self.apertures.iter_mut().for_each(|aperture| aperture.entered(plan));
     }
 
     /// An allocation goes only where the driver said, and as its flags say (SEG-12, SEG-13).
@@ -135,8 +144,8 @@ impl Places {
         let system = Extent { offset: allocation.backing_store, size: allocation.size };
         // An aperture segment in the set is system memory: the upgrade decides on which side of it (SEG-11).
         let right = if place.is_system() {
-            supported.contains(self.aperture.id) && !allocation.accessed_physically && extents == [system]
-        } else if place == self.aperture.id {
+            self.names_aperture(supported) && !allocation.accessed_physically && extents == [system]
+        } else if self.is_aperture(place) {
             supported.contains(place) && allocation.accessed_physically && extents.len() == 1
         } else {
             supported.contains(place)

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use vidmm::contract::KmdProcessHandle;
 use vidmm::event::ContentSource;
-use vidmm::{AllocationId, DeviceId, Extent, PhysicalAddress, PlanNo};
+use vidmm::{AllocationId, DeviceId, Extent, PhysicalAddress, PlanNo, SegmentId};
 
 use super::allocation::{Mapping, Place};
 use super::finding::Invariant;
@@ -91,7 +91,7 @@ pub(super) struct Victim {
     pub place: Place,
     pub copied: bool,
     /// The range of the aperture through which it leaves the memory segment, while that is mapped (SEG-45).
-    pub lent: Option<Extent>,
+    pub lent: Option<(SegmentId, Extent)>,
     /// Bytes copied so far.
     pub moved: u64,
     /// What its driver is to hear before anything is done to it.

@@ -62,7 +62,7 @@ impl Audit {
             number_of_pages: allocation.size / PAGE_SIZE,
             dummy_page: self.adapter.dummy_page,
         };
-        (place.segment == self.places.aperture.id).then_some(PagingOperation::UnmapApertureSegment(unmap))
+        self.places.is_aperture(place.segment).then_some(PagingOperation::UnmapApertureSegment(unmap))
     }
 
     /// The driver has heard of all that was in a segment.

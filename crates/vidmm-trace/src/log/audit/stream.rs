@@ -108,9 +108,9 @@ impl Audit {
     fn check_has_left(&mut self, plan: PlanNo, victim: &Victim, steps: &Steps) {
         let id = victim.allocation;
         self.check_moved(plan, id, "copied out", victim.moved, victim.copied);
-        let returns = |arrival: &Arrival| arrival.allocation == id && arrival.place.extents == victim.place.extents;
-        if victim.place.segment == self.places.aperture.id && !steps.arrivals.iter().any(returns) {
-            self.check_aperture(id, &victim.place.extents, false);
+        let returns = |arrival: &Arrival| arrival.allocation == id && arrival.place == victim.place;
+        if self.places.is_aperture(victim.place.segment) && !steps.arrivals.iter().any(returns) {
+            self.check_aperture(id, &victim.place, false);
         }
         self.findings.check(victim.lent.is_none(), Invariant::I24, || {
             format!(
@@ -128,8 +128,8 @@ impl Audit {
     fn check_has_arrived(&mut self, plan: PlanNo, arrival: &Arrival) {
         let id = arrival.allocation;
         self.check_arrived(plan, arrival);
-        if arrival.place.segment == self.places.aperture.id {
-            self.check_aperture(id, &arrival.place.extents, true);
+        if self.places.is_aperture(arrival.place.segment) {
+            self.check_aperture(id, &arrival.place, true);
         }
         for mapping in &arrival.mappings {
             self.check_visible(mapping, &arrival.place);

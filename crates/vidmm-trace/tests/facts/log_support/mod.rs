@@ -268,7 +268,7 @@ fn objects() -> Vec<Event> {
                 cpu_visible: false,
                 group: Some(MemorySegmentGroup::Local),
             }],
-            aperture: Some(ApertureSegmentFacts { segment: SegmentId(2), size: 0x2_0000 }),
+            apertures: vec![ApertureSegmentFacts { segment: SegmentId(2), size: 0x2_0000 }],
             system_group: MemorySegmentGroup::NonLocal,
             paging_tables_segment: SegmentId(1),
             system_commit_limit: 0,

@@ -126,7 +126,7 @@ impl Run {
                 preemption_aware: false,
                 notification_revision: self.revision,
                 memory: tables.then_some(memory).into_iter().collect(),
-                aperture: Some(ApertureSegmentFacts { segment: APERTURE, size: 64 * MIB }),
+                apertures: vec![ApertureSegmentFacts { segment: APERTURE, size: 64 * MIB }],
                 system_group: if tables { MemorySegmentGroup::NonLocal } else { MemorySegmentGroup::Local },
                 paging_tables_segment: if tables { MEMORY } else { SegmentId::SYSTEM },
                 system_commit_limit: T.size,
