@@ -194,16 +194,13 @@ impl Audit {
         }
     }
 
-    /// What a refusal may ask to trim besides because there is no hole in an aperture: at the most all of them, for each allocation
-    /// that needs one.
+    /// What a refusal may ask to trim besides because there is no hole in a pool: at the most all that ranges can be in, for each
+    /// allocation that needs one.
     fn fragmented(&self, named: &[AllocationId]) -> u64 {
         let named: BTreeSet<&AllocationId> = named.iter().collect();
-        let needs_range = |id: &&AllocationId| {
-            let allocation = self.allocations.get(id);
-            allocation.is_some_and(|of| of.accessed_physically && self.pool_of(of) == Some(Pool::SYSTEM))
-        };
-        let all: u64 = self.places.apertures.iter().fold(0, |all, aperture| all.saturating_add(aperture.size));
-        all.saturating_mul(named.into_iter().filter(needs_range).count() as u64)
+        let needing = named.into_iter().filter_map(|id| self.allocations.get(id)).filter(|of| of.accessed_physically);
+        let pools = needing.filter_map(|allocation| self.pool_of(allocation));
+        pools.map(|pool| self.places.range_bytes(pool)).fold(0, u64::saturating_add)
     }
 
     /// Bytes that a MakeResident adds to what its process demands; none if the log does not say where, as for what others own.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use vidmm::contract::SegmentSet;
 use vidmm::{DeviceResidency, Event, Extent};
 
 use super::allocation::Allocation;
@@ -113,6 +114,9 @@ impl Audit {
             charge: None,
             mappings: Default::default(),
         };
+        if created.accessed_physically {
+            self.places.note_ranges(SegmentSet(supported_segment_set));
+        }
         self.allocations.insert(allocation, created);
     }
 }

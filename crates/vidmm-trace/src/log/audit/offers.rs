@@ -179,8 +179,9 @@ impl Audit {
             EvictReason::Offered => !immediately,
             _ => false,
         };
-        // Where each allocation is one range, who makes no hole that is wanted is spared.
-        if !makes_room || self.adapter.is_physical() {
+        // Where allocations are one range each, one that makes no hole that is wanted is spared.
+        let has_ranges = self.places.memory(segment).is_some_and(|memory| memory.has_ranges);
+        if !makes_room || has_ranges || self.adapter.is_physical() {
             return;
         }
         let before = |id: &&AllocationId| {

@@ -71,6 +71,19 @@ impl Places {
         self.apertures.iter().any(|aperture| aperture.id == segment)
     }
 
+    /// Allocations that are one range each may be in these segments.
+    pub fn note_ranges(&mut self, set: SegmentSet) {
+        self.memory.iter_mut().filter(|memory| set.contains(memory.id)).for_each(|memory| memory.has_ranges = true);
+    }
+
+    /// Bytes of a pool that ranges can be in.
+    pub fn range_bytes(&self, pool: Pool) -> u64 {
+        match pool {
+            Pool::SYSTEM => self.apertures.iter().fold(0, |all, aperture| all.saturating_add(aperture.size)),
+            memory => self.size(memory),
+        }
+    }
+
     /// Whether an aperture segment is in a set.
     fn names_aperture(&self, set: SegmentSet) -> bool {
         self.apertures.iter().any(|aperture| set.contains(aperture.id))

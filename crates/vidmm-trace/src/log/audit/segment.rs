@@ -13,6 +13,8 @@ pub(super) struct Segment {
     pub page_bytes: u64,
     /// Bytes that page tables have.
     pub tables: u64,
+    /// Some allocations are one range there each (SEG-13).
+    pub has_ranges: bool,
     taken: Intervals<()>,
     /// Emptied by a plan that has not entered the stream: free for that plan and for those that follow it (D4).
     promised: Intervals<PlanNo>,
