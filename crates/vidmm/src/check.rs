@@ -237,6 +237,10 @@ fn check_allocation_books(
     if let Some(Place::Memory(_, place)) = allocation.place {
         let extents = allocation.extents(place);
         audit.equal("SEG-13: bytes of an allocation's extents", extents.bytes(), allocation.size);
+        let is_whole = allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY);
+        audit.holds(!is_whole || extents.iter().count() == 1, || {
+            format!("SEG-13: allocation {index} is accessed physically, but lies in parts")
+        });
     }
     audit.holds(!is_held || is_in(allocation, allocation.account()), || {
         format!("RES-11: allocation {index} is held, but not where its device's list counts it")
@@ -278,7 +282,7 @@ fn check_devices(state: &State, audit: &mut Audit) {
             )
         });
     }
-    let overweight = weight::overweight(&state.adapter, &state.objects, &state.memory, &state.residency);
+    let overweight = weight::overweight(&state.objects, &state.memory, &state.residency);
     audit.holds(overweight.is_empty(), || format!("RES-19: the lists of devices {overweight:?} never fit"));
     for (index, device) in state.objects.devices.iter() {
         let open = || {

@@ -102,12 +102,16 @@ impl Player<'_, '_> {
             3 => Some(CpuAccess::ExistingSysMem),
             _ => None,
         };
+        let name = self.cast.name("a");
+        let is_accessed_physically = self.world.tells_residency
+            || self.world.has_ranges && self.dice.chance(25)
+            || !is_physical && segments == AllocationSegments::System && self.dice.chance(25);
+        let is_aligned_range = self.world.has_ranges && is_accessed_physically;
         CreateAllocation {
-            name: self.cast.name("a"),
+            name,
             size: ByteSize(size),
             segments: Some(segments),
-            accessed_physically: self.world.tells_residency
-                || !is_physical && segments == AllocationSegments::System && self.dice.chance(25),
+            accessed_physically: is_accessed_physically,
             explicit_residency_notification: self.world.tells_residency,
             notify,
             compression,
@@ -115,7 +119,8 @@ impl Player<'_, '_> {
             cpu,
             shared: self.cast.devices[device].has_list && self.dice.chance(15),
             count: None,
-            alignment: (is_physical && self.dice.chance(30)).then(|| ByteSize(1 << self.dice.within(12, 18))),
+            alignment: ((is_physical || is_aligned_range) && self.dice.chance(30))
+                .then(|| ByteSize(1 << self.dice.within(12, 18))),
             direction: match self.dice.below(4) {
                 0 if is_physical => Some(DirectionName::FromStart),
                 1 if is_physical => Some(DirectionName::FromEnd),

@@ -27,6 +27,8 @@ pub(super) struct World {
     pub has_upheavals: bool,
     /// Whether the driver hears where in memory segments allocations are (BPB-51).
     pub tells_residency: bool,
+    /// Whether engines address some allocations physically that lie among pages in a memory segment.
+    pub has_ranges: bool,
 }
 
 /// What a right manager survives: mistakes of engines, of their interrupts, and of programs' kernels.
@@ -94,6 +96,9 @@ impl World {
             adapter.more_apertures = more_apertures(aperture, &mut aside);
         }
         let knows_residency = adapter.is_physical() && adapter.wddm != Wddm::V1_3;
+        let tables_are_elsewhere =
+            addressing_model == AddressingModel::GpuMmu && adapter.page_tables() == PageTables::System;
+        let has_ranges = !is_speed && has_local_memory && tables_are_elsewhere && aside.chance(60);
         let tells_residency = !is_speed && knows_residency && aside.chance(25);
         let aperture = if has_no_aperture { 0 } else { aperture };
         let aperture_commit_limit_bytes = aperture_commit_limit_bytes.filter(|_| !has_no_aperture);
@@ -128,7 +133,7 @@ impl World {
         };
         let misuse = if is_calm { 0 } else { dice.within(0, 8) };
         let has_upheavals = !is_speed && dice.chance(50);
-        Self { scenario, max_processes, max_allocations, misuse, has_upheavals, tells_residency }
+        Self { scenario, max_processes, max_allocations, misuse, has_upheavals, tells_residency, has_ranges }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::{
     contract::{
         AddressingModel, EngineKind, IoMmuDomain, KmdProcessHandle, SegmentPreference, SegmentSet, WddmVersion,
     },
+    linear::MAX_SEGMENT_SIZE,
     planted::{Planted, PlantedBug},
     units::{PageSize, PhysicalAddress, SegmentId},
 };
@@ -192,6 +193,13 @@ impl Adapter {
     /// Whether engines use physical addresses, so that an allocation is one range of its segment.
     pub fn is_physical(&self) -> bool {
         self.model == AddressingModel::Physical
+    }
+
+    /// Whether allocations may be one range each in a memory segment. Among pages of tables, which stay where they are, a device's list
+    /// of ranges would not always find its places.
+    pub fn may_hold_ranges(&self, account: Account) -> bool {
+        let holds_tables = self.has_page_tables() && [self.tables_in, self.paging_tables_in].contains(&account);
+        !holds_tables && self.memory_size(account) <= MAX_SEGMENT_SIZE
     }
 
     /// Whether the IOMMU translates what engines use.

@@ -93,7 +93,6 @@ pub(crate) fn begin_admission(state: &State, device: DeviceIx, joining: &[Alloca
         left: accounts.per(left),
         alone: accounts.per(alone),
         packing: weight::packing_room_for(
-            &state.adapter,
             &state.objects,
             &state.memory,
             &state.residency,
@@ -113,14 +112,14 @@ pub(crate) fn begin_admission(state: &State, device: DeviceIx, joining: &[Alloca
 impl Admission {
     /// Whether an allocation fits in a home.
     fn has_room(&self, state: &State, index: AllocationIx, home: Home) -> bool {
-        let footprint = weight::footprint(&state.adapter, &state.objects, index, home);
+        let footprint = weight::footprint(&state.objects, index, home);
         let size = i128::from(state.objects[index].size);
         size <= self.left[home.account()] && self.packing[home].missing_for(footprint) <= 0
     }
 
     /// An allocation is counted in a home.
     fn count_in(&mut self, state: &State, index: AllocationIx, home: Home) {
-        let footprint = weight::footprint(&state.adapter, &state.objects, index, home);
+        let footprint = weight::footprint(&state.objects, index, home);
         let (account, size) = (home.account(), state.objects[index].size);
         self.packing[home] = self.packing[home].with(footprint);
         self.left[account] -= i128::from(size);
@@ -130,7 +129,7 @@ impl Admission {
 
     /// An allocation is counted in a home no more.
     fn count_out(&mut self, state: &State, index: AllocationIx, home: Home) {
-        let footprint = weight::footprint(&state.adapter, &state.objects, index, home);
+        let footprint = weight::footprint(&state.objects, index, home);
         let (account, size) = (home.account(), state.objects[index].size);
         self.packing[home] = self.packing[home].without(footprint);
         self.left[account] += i128::from(size);
@@ -166,7 +165,7 @@ pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut 
     // Whatever the caller trims, one of the homes then has enough.
     for home in choices {
         let missing = i128::from(size) - core::mem::take(&mut admission.left[home.account()]);
-        let footprint = weight::footprint(&state.adapter, &state.objects, index, home);
+        let footprint = weight::footprint(&state.objects, index, home);
         let misplaced = core::mem::take(&mut admission.packing[home]).missing_for(footprint);
         if missing <= 0 && misplaced > 0 {
             reason = NoMemoryReason::Fragmented;

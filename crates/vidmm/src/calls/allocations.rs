@@ -28,7 +28,7 @@ use crate::{
     },
     planted::PlantedBug,
     requests::Requests,
-    residency::holds,
+    residency::{holds, weight},
     state::State,
     units::{PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId},
 };
@@ -231,8 +231,11 @@ fn check_allocation(adapter: &Adapter, info: &AllocationInfo) -> Result<u64, Cre
         return broken(AllocationInfoRule::ExplicitResidencyNotification);
     }
     let is_contiguous = adapter.is_physical() || info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY);
-    if is_contiguous && in_memory && !adapter.is_physical() {
-        return Err(CreateError::NotSupported("contiguous placement in the memory segment"));
+    let may_hold = |account: Account| account == Account::SYSTEM || adapter.may_hold_ranges(account);
+    if is_contiguous && in_memory && !choices.accounts().all(may_hold) {
+        return Err(CreateError::NotSupported(
+            "contiguous placement in a segment of page tables, or of more than 1 TiB",
+        ));
     }
     // Ranges of the aperture begin at multiples of 64 KiB. Of pages it is the addresses that are aligned.
     if is_contiguous && choices.contain_account(Account::SYSTEM) && alignment > PAGE_SIZE_64K {
@@ -265,7 +268,7 @@ pub(crate) fn access(adapter: &Adapter, info: &AllocationInfo) -> AllocationStat
 
 /// Where in linear memory segments an allocation had better be (SEG-42 to SEG-44).
 fn note_wish(adapter: &Adapter, objects: &mut Objects, index: AllocationIx, info: &AllocationInfo) {
-    if !adapter.is_physical() {
+    if !weight::is_one_range(objects, index) {
         return;
     }
     let account_of = |&segment: &SegmentId| adapter.home_in(segment).map(Home::account);
@@ -283,7 +286,9 @@ fn note_wish(adapter: &Adapter, objects: &mut Objects, index: AllocationIx, info
     let patched = objects.patched.entry(index).or_default();
     patched.wish = wish;
     patched.wished_in = preferred.and_then(|at| account_of(&info.preferred_segment.segment_ids[at]));
-    patched.leaves_through = adapter.choices(info.eviction_segment_set, SegmentPreference::default());
+    if adapter.is_physical() {
+        patched.leaves_through = adapter.choices(info.eviction_segment_set, SegmentPreference::default());
+    }
 }
 
 /// The notifications that the driver asked for and will get (CRE-07, NTF-05).

@@ -209,8 +209,7 @@ pub(crate) fn offer(
 fn check_fits_again(state: &State, device: DeviceIx, indices: &[AllocationIx]) -> Result<(), ReclaimError> {
     let mut num_bytes_to_trim = 0;
     let joining = indices.iter().copied();
-    let mut packing =
-        weight::packing_room_for(&state.adapter, &state.objects, &state.memory, &state.residency, device, joining);
+    let mut packing = weight::packing_room_for(&state.objects, &state.memory, &state.residency, device, joining);
     for account in state.memory.accounts().iter() {
         let comes_back = |&index: &AllocationIx| {
             state.residency.is_listed_offered(index) && state.residency.counted_in(&state.objects, index) == account
@@ -219,7 +218,7 @@ fn check_fits_again(state: &State, device: DeviceIx, indices: &[AllocationIx]) -
         let mut misplaced = 0;
         for index in indices.iter().copied().filter(comes_back) {
             let home = state.residency.home_on_list(&state.objects, index);
-            let footprint = weight::footprint(&state.adapter, &state.objects, index, home);
+            let footprint = weight::footprint(&state.objects, index, home);
             misplaced = packing[home].missing_for(footprint).max(misplaced);
             packing[home] = packing[home].with(footprint);
             list += state.objects[index].size;

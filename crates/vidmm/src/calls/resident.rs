@@ -315,7 +315,7 @@ pub(crate) fn can_join_at_once(
         && books.turn.plans.is_empty()
         && indices.iter().all(|&index| plans.is_in_place(state, index))
         && state.shares.may_hold(&state.objects, &state.memory, device, not_held)
-        && weight::packs_with(&state.adapter, &state.objects, &state.memory, device, indices.iter().copied())
+        && weight::packs_with(&state.objects, &state.memory, device, indices.iter().copied())
 }
 
 /// Counts allocations as often as they are named, and finds room for what is not on the device's list yet.

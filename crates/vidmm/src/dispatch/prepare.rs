@@ -250,7 +250,7 @@ fn fits_promises(state: &State, device: DeviceIx, trial: &Trial) -> bool {
         let account = match target {
             Some(Target::Memory(account, _)) => *account,
             Some(Target::Aperture) => Account::SYSTEM,
-            None => allocation.place.expect("what stays is somewhere").account(),
+            Some(Target::Pages) | None => allocation.place.expect("what stays is somewhere").account(),
         };
         added[account] += if is_listed { 0 } else { allocation.size };
     }

@@ -28,6 +28,14 @@ impl LinearPlacer {
         Self { segment: (size > 0).then(segment), emptied: BTreeMap::new() }
     }
 
+    /// A segment of `size` bytes in which only `holes` are free.
+    pub fn with_holes(size: u64, holes: impl IntoIterator<Item = Extent>) -> Self {
+        let mut placer = Self::new(size, &[]);
+        placer.take(Extent { offset: 0, size }).expect("it is empty");
+        holes.into_iter().for_each(|hole| placer.release(hole));
+        placer
+    }
+
     pub fn size(&self) -> u64 {
         self.segment.as_ref().map_or(0, LinearSegment::size)
     }

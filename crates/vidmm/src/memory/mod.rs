@@ -80,6 +80,11 @@ impl Memory {
         self.pinned_bytes[account] -= bytes;
     }
 
+    /// The free ranges of a memory segment of pages, to try in what nobody sees; none of another.
+    pub(crate) fn scratch(&self, account: Account) -> Option<LinearPlacer> {
+        self.placers[account].scratch()
+    }
+
     /// The page of system memory that unmapped pages of the aperture show (BPB-33).
     pub(crate) fn dummy_page(&self) -> PhysicalAddress {
         self.dummy_page

@@ -37,6 +37,21 @@ impl Placer {
         }
     }
 
+    /// Takes exactly `range`, and names the plans in `after` that whoever has taken it must follow.
+    ///
+    /// # Panics
+    ///
+    /// If some of it cannot be taken: it was decided that it can.
+    pub fn take_at(&mut self, range: Extent, after: &mut Vec<PlanNo>) {
+        match self {
+            Placer::Pages(pages) => pages.take_at(range, |plan| after.push(plan)),
+            Placer::Linear(linear) => {
+                linear.take(range).expect("it was decided that it is free");
+                linear.follow(range, after);
+            }
+        }
+    }
+
     /// `plan` empties these ranges.
     pub fn promise(&mut self, plan: PlanNo, extents: impl IntoIterator<Item = Extent>) {
         match self {
@@ -86,6 +101,15 @@ impl Placer {
         match self {
             Placer::Pages(pages) => pages,
             Placer::Linear(_) => unreachable!("a linear segment has no pages"),
+        }
+    }
+
+    /// The free ranges of the segment, to try in what nobody sees; none if allocations are one range each there, which are tried in the
+    /// segment itself.
+    pub fn scratch(&self) -> Option<LinearPlacer> {
+        match self {
+            Placer::Pages(pages) => Some(LinearPlacer::with_holes(pages.size(), pages.holes())),
+            Placer::Linear(_) => None,
         }
     }
 
@@ -149,6 +173,33 @@ impl PagePlacer {
             taken.push(extent);
         }
         Extents::from(taken)
+    }
+
+    /// Takes exactly `range`, and tells `after` the plans that must enter the stream before the taker's.
+    ///
+    /// # Panics
+    ///
+    /// If some of it cannot be taken: it was decided that it can.
+    pub fn take_at(&mut self, range: Extent, mut after: impl FnMut(PlanNo)) {
+        let mut taken: u64 = self.free.inside(range).map(|free| free.size).sum();
+        self.free.take_all_of(range);
+        for (&plan, extents) in &mut self.promised {
+            for extent in core::mem::take(extents) {
+                if extent.end() <= range.offset || range.end() <= extent.offset {
+                    extents.push(extent);
+                    continue;
+                }
+                after(plan);
+                taken += extent.size;
+                for rest in extent.without(range) {
+                    taken -= rest.size;
+                    extents.push(rest);
+                }
+            }
+        }
+        self.promised.retain(|_, extents| !extents.is_empty());
+        assert_eq!(taken, range.size, "it was decided that {range:?} is free by then");
+        self.available -= taken;
     }
 
     /// Gives back ranges that `plan` empties; they are promised until it enters the stream.
@@ -217,6 +268,8 @@ impl PagePlacer {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
     use super::*;
     use crate::units::PAGE_SIZE;
 
@@ -258,6 +311,18 @@ mod tests {
         assert_eq!(placer.take(15 * PAGE_SIZE, |plan| after.push(plan)), Extents::one(pages(10, 15)));
         assert_eq!(after, [7]);
         assert_eq!(placer.holes().collect::<Vec<_>>(), [pages(25, 5)]);
+    }
+
+    #[test]
+    fn a_range_is_taken_from_what_is_free_and_what_is_promised() {
+        let mut placer = PagePlacer::new(100 * PAGE_SIZE);
+        placer.take(90 * PAGE_SIZE, nobody);
+        placer.promise(7, [pages(80, 10)]);
+        placer.promise(8, [pages(0, 10)]);
+        let mut after = Vec::new();
+        placer.take_at(pages(85, 10), |plan| after.push(plan));
+        assert_eq!((after, placer.available()), (vec![7], 20 * PAGE_SIZE));
+        assert_eq!(placer.holes().collect::<Vec<_>>(), [pages(95, 5), pages(80, 5), pages(0, 10)]);
     }
 
     #[test]

@@ -25,9 +25,7 @@ pub(crate) fn try_anew(
     let mut required = weight::on_list(&state.objects, device, |entry| entry.is_holding());
     required.extend(members);
     let mut required = Vec::from_iter(required);
-    required.retain(|&index| {
-        state.objects[index].home() == home && weight::is_one_range(&state.adapter, &state.objects, index, home)
-    });
+    required.retain(|&index| state.objects[index].home() == home && weight::is_one_range(&state.objects, index));
     if !required.iter().all(|&index| moving::may_move(&state.objects, index)) {
         return false;
     }
@@ -40,18 +38,19 @@ pub(crate) fn try_anew(
 
 fn try_anew_in_memory(state: &mut State, trial: &mut Trial, account: Account, required: &[AllocationIx]) -> bool {
     for &index in required {
-        if let Some((account, range)) = place::memory_place(&state.objects, index) {
-            placement::free_for(&mut state.memory, trial, account, range);
+        if place::memory_place(&state.objects, index).is_some_and(|(there, _)| there == account) {
+            placement::free_all_of(&state.objects, &mut state.memory, trial, index);
         }
         placement::note_member(trial, index, None);
     }
     while let Some(victim) = placement::next_candidate(&state.objects, &state.residency, trial, account) {
-        placement::free_victim(&state.objects, &mut state.memory, trial, account, victim);
+        placement::free_victim(&state.objects, &mut state.memory, trial, victim);
     }
+    moving::displace_pages(&state.objects, &mut state.memory, trial, account);
     for &index in required {
         let wish = Wish { alignment: weight::alignment(&state.objects, index, account.into()), ..Wish::default() };
         let size = state.objects[index].size;
-        let Some(range) = state.memory.linear(account).allocate(size, &wish) else { return false };
+        let Some(range) = trial.ranges(&mut state.memory, account).allocate(size, &wish) else { return false };
         trial.done.push(Done::Taken(account, range));
         let stays = place::memory_place(&state.objects, index) == Some((account, range));
         placement::note_member(trial, index, (!stays).then_some(Target::Memory(account, range)));

@@ -8,12 +8,15 @@ pub(crate) mod homes;
 pub(crate) mod moving;
 pub(crate) mod satisfy;
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, btree_map::Entry},
+    vec::Vec,
+};
 
 use crate::{
     budget::account::{Account, Choices, Home},
     id::AllocationIx,
-    memory::Memory,
+    memory::{Memory, linear_placer::LinearPlacer},
     objects::{Objects, allocation::AllocationState, place::Place},
     residency::{Residents, place},
     state::State,
@@ -25,6 +28,8 @@ pub(super) struct Trial {
     done: Vec<Done>,
     /// Residents of memory segments whose ranges were freed for it, in the order in which they would go.
     victims: Vec<AllocationIx>,
+    /// The free ranges of memory segments of pages in which allocations are tried that are one range each.
+    scratch: BTreeMap<Account, LinearPlacer>,
     /// The last that was looked at among those that may go, in each memory segment where one was.
     looked_at: BTreeMap<Account, AllocationIx>,
     /// The allocations that are required, and where each goes; none is where it is.
@@ -43,6 +48,8 @@ pub(super) enum Target {
     Memory(Account, Extent),
     /// The range of the aperture that is assigned to it.
     Aperture,
+    /// Whatever pages there are in its memory segment: its own make room for a range.
+    Pages,
 }
 
 /// A step of a trial.
@@ -90,6 +97,17 @@ impl Trial {
         Self { leaving_system, ..Self::default() }
     }
 
+    /// The free ranges of a memory segment that are tried in.
+    pub fn ranges<'a>(&'a mut self, memory: &'a mut Memory, account: Account) -> &'a mut LinearPlacer {
+        match self.scratch.entry(account) {
+            Entry::Occupied(scratch) => scratch.into_mut(),
+            Entry::Vacant(vacant) => match memory.scratch(account) {
+                Some(scratch) => vacant.insert(scratch),
+                None => memory.linear(account),
+            },
+        }
+    }
+
     /// Where the trial is.
     pub fn mark(&self) -> Mark {
         Mark(self.done.len())
@@ -118,7 +136,7 @@ pub(crate) fn try_member(state: &mut State, trial: &mut Trial, index: Allocation
         {
             false
         }
-        Some(Place::Memory(account, _)) => keep_in_memory(&state.objects, &mut state.memory, trial, account, index),
+        Some(Place::Memory(..)) => keep_in_memory(&state.objects, &mut state.memory, trial, index),
         Some(_) => keep_in_system(state, trial, index),
         None => false,
     };
@@ -144,19 +162,11 @@ pub(crate) fn try_in(state: &mut State, trial: &mut Trial, index: AllocationIx, 
 }
 
 /// A member that is in a memory segment stays there; unless it was tried as a victim, and its room is taken.
-fn keep_in_memory(
-    objects: &Objects,
-    memory: &mut Memory,
-    trial: &mut Trial,
-    account: Account,
-    index: AllocationIx,
-) -> bool {
-    let range = place::memory_range(objects, index).expect("it is in a memory segment");
+fn keep_in_memory(objects: &Objects, memory: &mut Memory, trial: &mut Trial, index: AllocationIx) -> bool {
     if let Some(position) = trial.victims.iter().position(|&victim| victim == index) {
-        if memory.linear(account).take(range).is_none() {
+        if !take_back(objects, memory, trial, index) {
             return false;
         }
-        trial.done.push(Done::Taken(account, range));
         trial.victims.remove(position);
         trial.done.push(Done::Spared { position, index });
     }
@@ -197,13 +207,14 @@ fn try_in_memory(state: &mut State, trial: &mut Trial, account: Account, index: 
     let known = state.objects.patched.get(&index);
     let wish = known.map(|patched| patched.wish_in(account)).unwrap_or_default();
     let range = loop {
-        if let Some(range) = state.memory.linear(account).allocate(size, &wish) {
+        if let Some(range) = trial.ranges(&mut state.memory, account).allocate(size, &wish) {
             break range;
         }
-        let Some(victim) = next_candidate(&state.objects, &state.residency, trial, account) else {
+        if let Some(victim) = next_candidate(&state.objects, &state.residency, trial, account) {
+            free_victim(&state.objects, &mut state.memory, trial, victim);
+        } else if !moving::displace_pages(&state.objects, &mut state.memory, trial, account) {
             return moving::try_by_moving(&state.objects, &mut state.memory, trial, account, index);
-        };
-        free_victim(&state.objects, &mut state.memory, trial, account, victim);
+        }
     };
     trial.done.push(Done::Taken(account, range));
     note_member(trial, index, Some(Target::Memory(account, range)));
@@ -229,22 +240,35 @@ pub(crate) fn next_candidate(
     }
 }
 
-pub(crate) fn free_victim(
-    objects: &Objects,
-    memory: &mut Memory,
-    trial: &mut Trial,
-    account: Account,
-    victim: AllocationIx,
-) {
-    let freed = place::memory_range(objects, victim).expect("what is evictable there is there");
-    free_for(memory, trial, account, freed);
+pub(crate) fn free_victim(objects: &Objects, memory: &mut Memory, trial: &mut Trial, victim: AllocationIx) {
+    free_all_of(objects, memory, trial, victim);
     trial.victims.push(victim);
     trial.done.push(Done::Victim);
 }
 
+/// All that an allocation has of its memory segment is free.
+pub(crate) fn free_all_of(objects: &Objects, memory: &mut Memory, trial: &mut Trial, index: AllocationIx) {
+    let (account, extents) = place::memory_extents(objects, index).expect("it is in a memory segment");
+    extents.iter().for_each(|range| free_for(memory, trial, account, range));
+}
+
 pub(crate) fn free_for(memory: &mut Memory, trial: &mut Trial, account: Account, range: Extent) {
-    memory.linear(account).release(range);
+    trial.ranges(memory, account).release(range);
     trial.done.push(Done::Freed(account, range));
+}
+
+/// An allocation has all again that it has of its memory segment. Returns whether that could be; if not, nothing has changed.
+fn take_back(objects: &Objects, memory: &mut Memory, trial: &mut Trial, index: AllocationIx) -> bool {
+    let (account, extents) = place::memory_extents(objects, index).expect("it is in a memory segment");
+    let mark = trial.mark();
+    for range in extents.iter() {
+        if trial.ranges(memory, account).take(range).is_none() {
+            undo(memory, trial, mark);
+            return false;
+        }
+        trial.done.push(Done::Taken(account, range));
+    }
+    true
 }
 
 /// A range of an aperture for the allocation, and a part of the commit limit.
@@ -301,30 +325,29 @@ pub(crate) fn conclude(objects: &Objects, memory: &mut Memory, mut trial: Trial)
     let mut victims = core::mem::take(&mut trial.victims);
     // A member whose range went to another moves.
     victims.retain(|index| !trial.members.contains_key(index));
-    victims.retain(|&index| {
-        let (account, range) = place::memory_place(objects, index).expect("a victim is in a memory segment");
-        let is_needed = memory.linear(account).take(range).is_none();
-        if !is_needed {
-            trial.done.push(Done::Taken(account, range));
+    victims.retain(|&index| !take_back(objects, memory, &mut trial, index));
+    let mut members = core::mem::take(&mut trial.members);
+    for (&index, target) in members.iter_mut().filter(|(_, target)| **target == Some(Target::Pages)) {
+        if take_back(objects, memory, &mut trial, index) {
+            *target = None;
         }
-        is_needed
-    });
-    for done in trial.done.into_iter().rev() {
+    }
+    for done in core::mem::take(&mut trial.done).into_iter().rev() {
         match done {
-            Done::Taken(account, range) => memory.linear(account).release(range),
-            Done::Freed(account, range) => memory.linear(account).take(range).expect("it was free then"),
+            Done::Taken(account, range) => trial.ranges(memory, account).release(range),
+            Done::Freed(account, range) => trial.ranges(memory, account).take(range).expect("it was free then"),
             _ => {}
         }
     }
-    Verdict { victims, members: trial.members }
+    Verdict { victims, members }
 }
 
 /// Takes back all that was done since `mark`.
 pub(crate) fn undo(memory: &mut Memory, trial: &mut Trial, mark: Mark) {
     while trial.done.len() > mark.0 {
         match trial.done.pop().expect("there is more than at the mark") {
-            Done::Taken(account, range) => memory.linear(account).release(range),
-            Done::Freed(account, range) => memory.linear(account).take(range).expect("it was free then"),
+            Done::Taken(account, range) => trial.ranges(memory, account).release(range),
+            Done::Freed(account, range) => trial.ranges(memory, account).take(range).expect("it was free then"),
             Done::Victim => drop(trial.victims.pop()),
             Done::Looked { account, before: None } => drop(trial.looked_at.remove(&account)),
             Done::Looked { account, before: Some(before) } => drop(trial.looked_at.insert(account, before)),

@@ -1,7 +1,10 @@
 //! Room that is made by moving: members go elsewhere within their memory, or to the other one (SPL-08); and what lists keep in
 //! place moves too while nothing uses it.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
 
 use crate::{
     budget::account::{Account, Home},
@@ -27,14 +30,14 @@ pub(crate) fn try_by_moving(
     let movable = members.iter().map(|&(member, range)| Movable { range, alignment: alignment(member) });
     let (movable, size) = (Vec::from_iter(movable), objects[index].size);
     let alignment = alignment(index);
-    let Some(plan) = memory.linear(account).plan_compaction(&movable, size, alignment) else { return false };
+    let Some(plan) = trial.ranges(memory, account).plan_compaction(&movable, size, alignment) else { return false };
     for moved in &plan.moves {
         placement::free_for(memory, trial, account, moved.range);
     }
     let member_at = |at: Extent| members.iter().find(|&&(_, range)| range == at).expect("members move").0;
     let moves = plan.moves.iter().map(|moved| (member_at(moved.range), moved.destination()));
     for (member, range) in Vec::from_iter(moves.chain([(index, plan.hole)])) {
-        memory.linear(account).take(range).expect("the plan of moves says that it is free");
+        trial.ranges(memory, account).take(range).expect("the plan of moves says that it is free");
         trial.done.push(Done::Taken(account, range));
         let stays = place::memory_place(objects, member) == Some((account, range));
         placement::note_member(trial, member, (!stays).then_some(Target::Memory(account, range)));
@@ -65,6 +68,7 @@ fn movable_members(objects: &Objects, memory: &Memory, trial: &Trial, home: Home
         let range = match *target {
             Some(Target::Memory(account, range)) => (home == account.into()).then_some(range),
             Some(Target::Aperture) => assigned_in(memory, home, member),
+            Some(Target::Pages) => None,
             None => range_in(objects, memory, home, member),
         };
         Some((member, range?))
@@ -80,9 +84,10 @@ fn assigned_in(memory: &Memory, home: Home, index: AllocationIx) -> Option<Exten
     memory.aperture.assigned(index).filter(|&range| memory.aperture.part(home).contains(range))
 }
 
-/// The range that an allocation has in a home.
+/// The range that an allocation has in a home; none if it is pages.
 fn range_in(objects: &Objects, memory: &Memory, home: Home, index: AllocationIx) -> Option<Extent> {
-    let in_memory = place::memory_place(objects, index).filter(|&(account, _)| home == account.into());
+    let in_memory = place::memory_place(objects, index).filter(|_| weight::is_one_range(objects, index));
+    let in_memory = in_memory.filter(|&(account, _)| home == account.into());
     in_memory.map(|(_, range)| range).or_else(|| assigned_in(memory, home, index))
 }
 
@@ -100,6 +105,30 @@ fn movable_in(objects: &Objects, memory: &Memory, trial: &Trial, home: Home) -> 
     movable.extend(bystanders.into_iter().filter(|&(index, _)| may_move(objects, index)));
     movable.sort_by_key(|&(index, range)| (core::cmp::Reverse(range.size), index));
     movable
+}
+
+/// Lets pages that lists keep in a memory segment make room for ranges while nothing uses them: they go wherever there is room. Returns
+/// whether there were any.
+pub(crate) fn displace_pages(objects: &Objects, memory: &mut Memory, trial: &mut Trial, account: Account) -> bool {
+    let still = objects.devices.iter().filter(|&(device, _)| is_still(objects, device));
+    let held = still.flat_map(|(_, books)| books.holdings.iter().copied());
+    let named = trial.members.keys().copied();
+    let is_there = |&index: &AllocationIx| {
+        let is_in = |place: Place| matches!(place, Place::Memory(there, _) if there == account);
+        objects.allocations.contains(index)
+            && objects[index].place.is_some_and(is_in)
+            && objects[index].account() == account
+            && !weight::is_one_range(objects, index)
+            && trial.members.get(&index).is_none_or(Option::is_none)
+            && (objects[index].is_held() || trial.members.contains_key(&index))
+    };
+    let pages = BTreeSet::from_iter(held.chain(named).filter(is_there));
+    let pages = Vec::from_iter(pages.into_iter().filter(|&index| may_move(objects, index)));
+    for &index in &pages {
+        placement::free_all_of(objects, memory, trial, index);
+        placement::note_member(trial, index, Some(Target::Pages));
+    }
+    !pages.is_empty()
 }
 
 /// A member leaves the range that it has in an account.
@@ -129,8 +158,8 @@ pub(crate) fn leave_for_home(objects: &Objects, memory: &mut Memory, trial: &mut
     if !objects[index].is_held() {
         return;
     }
-    if let Some((account, range)) = place::memory_place(objects, index).filter(|&(account, _)| home != account.into()) {
-        placement::free_for(memory, trial, account, range);
+    if place::memory_place(objects, index).is_some_and(|(account, _)| home != account.into()) {
+        placement::free_all_of(objects, memory, trial, index);
     }
     if let Some(range) = memory.aperture.assigned(index).filter(|range| memory.aperture.home_at(range.offset) != home) {
         unassign(memory, trial, index, range);

@@ -11,7 +11,7 @@ use crate::{
     budget::account::{Account, Accounts, Home, PerAccount},
     gpu_va::{Mapping, TableKey},
     id::{AllocationIx, DeviceIx, SubmissionNo},
-    objects::{Objects, allocation::AllocationState, spans::SpanNo},
+    objects::{Objects, allocation::AllocationState, place::Place, spans::SpanNo},
     placement::{self, Mark, Trial, Verdict, anew, moving},
     residency::{rehoming, views, weight},
     state::State,
@@ -87,7 +87,7 @@ fn may_be_held(state: &mut State, device: DeviceIx, items: &Items) -> Result<Nee
     }
     let (not_held, needs) = needs(state.memory.accounts(), &mut state.objects, device, items);
     let may_hold = state.shares.may_hold(&state.objects, &state.memory, device, &not_held)
-        && weight::packs_with(&state.adapter, &state.objects, &state.memory, device, indices(items));
+        && weight::packs_with(&state.objects, &state.memory, device, indices(items));
     may_hold.then_some(needs).ok_or(Shortfall::Promise)
 }
 
@@ -168,10 +168,12 @@ fn dying_bytes(objects: &Objects, account: Account, device: DeviceIx, position: 
 /// Gives each of `items` that is one range its place; where the free ranges are in too small pieces, all ranges that the device
 /// requires are placed anew. Fails with the account that has no place, and undoes the transaction.
 fn place_all(state: &mut State, trial: &mut Trial, device: DeviceIx, items: &Items) -> Result<(), Account> {
-    if state.adapter.is_physical() {
-        for index in BTreeSet::from_iter(indices(items)) {
-            moving::leave_for_home(&state.objects, &mut state.memory, trial, index);
-        }
+    if !indices(items).any(|index| weight::is_one_range(&state.objects, index)) {
+        return Ok(());
+    }
+    for index in BTreeSet::from_iter(indices(items)) {
+        moving::leave_for_home(&state.objects, &mut state.memory, trial, index);
+        note_pages(state, trial, index);
     }
     for home in state.memory.homes().iter() {
         let mark = trial.mark();
@@ -188,12 +190,20 @@ fn place_all(state: &mut State, trial: &mut Trial, device: DeviceIx, items: &Ite
     Ok(())
 }
 
+/// Pages that are where they are wanted stay, unless they make room for a range.
+fn note_pages(state: &State, trial: &mut Trial, index: AllocationIx) {
+    let is_there =
+        matches!(state.objects[index].place, Some(Place::Memory(there, _)) if there == state.objects[index].account());
+    if is_there && !weight::is_one_range(&state.objects, index) {
+        placement::note_member(trial, index, None);
+    }
+}
+
 /// The allocations of `items` that are one range each in a home, each once: first those that are somewhere already, then the
 /// largest.
 fn ranges_in(state: &State, home: Home, items: &Items) -> Vec<AllocationIx> {
-    let is_range = |&index: &AllocationIx| {
-        state.objects[index].home() == home && weight::is_one_range(&state.adapter, &state.objects, index, home)
-    };
+    let is_range =
+        |&index: &AllocationIx| state.objects[index].home() == home && weight::is_one_range(&state.objects, index);
     let mut members = Vec::from_iter(indices(items).filter(is_range));
     members.sort_unstable_by_key(|&index| {
         let allocation = &state.objects[index];

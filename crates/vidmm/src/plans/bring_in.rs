@@ -94,9 +94,13 @@ impl Plans {
                 coming.push(index);
             }
         }
-        // System memory first: an allocation that leaves a memory segment may then stay resident in what is left there.
+        // System memory first: an allocation that leaves a memory segment may then stay resident in what is left there. Ranges before
+        // pages, which go wherever there is room.
+        let is_assigned =
+            |index: &AllocationIx| state.objects.patched.get(index).is_some_and(|of| of.assigned.is_some());
+        let (ranges, pages): (Vec<_>, Vec<_>) = coming.iter().copied().partition(is_assigned);
         for account in [Account::SYSTEM].into_iter().chain(state.memory.accounts().memory()) {
-            for &index in &coming {
+            for &index in ranges.iter().chain(&pages) {
                 if state.objects[index].place.is_none() && state.objects[index].account() == account {
                     self.plan_in(state, &mut draft, index);
                 }
@@ -124,7 +128,7 @@ impl Plans {
             self.plan_out(state, draft, index, reason);
         }
         match range {
-            None => {}
+            None | Some(Target::Pages) => {}
             Some(Target::Memory(account, range)) => {
                 state.objects[index].set_home(account.into());
                 state.objects.patched.entry(index).or_default().assigned = Some(range);

@@ -49,9 +49,10 @@ impl Plans {
         index: AllocationIx,
     ) -> ContentSource {
         let Allocation { size, handle, backing_store, state: content, .. } = state.objects[index];
-        let mut extents = match state.adapter.is_physical() {
-            false => self.take(state, draft, account, size),
-            true => Extents::one(self.take_assigned(&mut state.objects, &mut state.memory, draft, account, index)),
+        let patched = state.objects.patched.get_mut(&index);
+        let mut extents = match patched.and_then(|patched| patched.assigned.take()) {
+            None => self.take(state, draft, account, size),
+            Some(range) => Extents::one(self.take_assigned(&mut state.memory, draft, account, range)),
         };
         if state.adapter.has_bug(PlantedBug::MisplaceByAPage) {
             extents = extents
@@ -93,21 +94,10 @@ impl Plans {
         }
     }
 
-    /// Takes the range of a linear memory segment that a portion's decision has assigned to an allocation.
-    fn take_assigned(
-        &self,
-        objects: &mut Objects,
-        memory: &mut Memory,
-        draft: &mut Draft,
-        account: Account,
-        index: AllocationIx,
-    ) -> Extent {
-        let patched = objects.patched.get_mut(&index);
-        let range = patched.and_then(|patched| patched.assigned.take()).expect("it was decided where it goes");
-        let linear = memory.linear(account);
-        linear.take(range).expect("it was decided that it is free");
+    /// Takes the range of a memory segment that a verdict has assigned to an allocation.
+    fn take_assigned(&self, memory: &mut Memory, draft: &mut Draft, account: Account, range: Extent) -> Extent {
         let mut after = Vec::new();
-        linear.follow(range, &mut after);
+        memory.placer_mut(account).take_at(range, &mut after);
         self.plan_after_all(draft, after);
         range
     }

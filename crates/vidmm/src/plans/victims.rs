@@ -8,7 +8,7 @@ use crate::{
     event::EvictReason,
     id::AllocationIx,
     memory::Memory,
-    objects::Objects,
+    objects::{Objects, allocation::AllocationState},
     plans::{Plans, draft::Draft, planner},
     planted::PlantedBug,
     state::State,
@@ -69,8 +69,13 @@ impl Plans {
     }
 }
 
-/// Whether a victim of a memory segment stays resident in implicit system memory: where nobody must go for it.
+/// Whether a victim of a memory segment stays resident in implicit system memory: where nobody must go for it. An allocation that is one
+/// range would need one of the aperture.
 fn can_be_demoted(objects: &Objects, memory: &Memory, index: AllocationIx) -> bool {
     let allocation = &objects[index];
-    allocation.may_be_in_system() && !objects.is_worthless(index) && memory.commit.available() >= allocation.size
+    let is_pages = !allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY);
+    is_pages
+        && allocation.may_be_in_system()
+        && !objects.is_worthless(index)
+        && memory.commit.available() >= allocation.size
 }

@@ -1,6 +1,7 @@
 use crate::{
     adapter::Adapter,
     budget::account::{Account, Home},
+    data::extents::Extents,
     event::EvictReason,
     gpu_va::Mapping,
     id::AllocationIx,
@@ -84,18 +85,19 @@ pub(crate) fn reason_to_move(objects: &Objects, index: AllocationIx) -> EvictRea
     }
 }
 
-/// The linear memory segment that an allocation is in, and its range there.
-pub(crate) fn memory_place(objects: &Objects, index: AllocationIx) -> Option<(Account, Extent)> {
+/// The ranges of a memory segment that an allocation has; none if it is not in one.
+pub(crate) fn memory_extents(objects: &Objects, index: AllocationIx) -> Option<(Account, Extents)> {
     let allocation = &objects[index];
     match allocation.place {
-        Some(Place::Memory(account, place)) => Some((account, allocation.extents(place).iter().next()?)),
+        Some(Place::Memory(account, place)) => Some((account, allocation.extents(place))),
         _ => None,
     }
 }
 
-/// The range of a linear memory segment that an allocation has.
-pub(crate) fn memory_range(objects: &Objects, index: AllocationIx) -> Option<Extent> {
-    memory_place(objects, index).map(|(_, range)| range)
+/// The memory segment that an allocation is in, and its first range there: the only one, if engines address it physically.
+pub(crate) fn memory_place(objects: &Objects, index: AllocationIx) -> Option<(Account, Extent)> {
+    let (account, extents) = memory_extents(objects, index)?;
+    Some((account, extents.iter().next()?))
 }
 
 /// Whether the home of an allocation is fixed: those of device lists are, while a list names them.

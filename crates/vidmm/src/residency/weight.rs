@@ -1,7 +1,7 @@
 //! Packing: whether the allocations of a device that are one range each fit together (RES-19).
 //!
-//! Without GPU virtual addresses every allocation is one range; with them, one that engines address physically is one range in the
-//! aperture (SEG-13), and everything else is pages, which always fit if their bytes do (D10). A range *weighs* its size, rounded up
+//! Without GPU virtual addresses every allocation is one range; with them, one that engines address physically is (SEG-13), and
+//! everything else is pages, which always fit if their bytes do (D10). A range *weighs* its size, rounded up
 //! to its alignment. Ranges that lie one behind the other, those with the larger alignment first, take no more than they weigh: each
 //! begins where those before it end. So ranges that weigh no more than their segment fit into it when nothing else is there, and so
 //! does any part of them. That is what a device's list is admitted by.
@@ -9,7 +9,7 @@
 use alloc::{collections::BTreeSet, vec::Vec};
 
 use crate::{
-    adapter::{Adapter, patching::Wish},
+    adapter::patching::Wish,
     budget::account::{Account, Home, PerHome},
     id::{AllocationIx, DeviceIx},
     memory::Memory,
@@ -28,15 +28,14 @@ pub(crate) fn alignment(objects: &Objects, index: AllocationIx, home: Home) -> u
     }
 }
 
-/// Whether an allocation is one range in a home, and not pages.
-pub(crate) fn is_one_range(adapter: &Adapter, objects: &Objects, index: AllocationIx, home: Home) -> bool {
-    adapter.is_physical()
-        || (home.account() == Account::SYSTEM && objects[index].state.contains(AllocationState::ACCESSED_PHYSICALLY))
+/// Whether an allocation is one range wherever it is, and not pages: engines address it physically (SEG-13).
+pub(crate) fn is_one_range(objects: &Objects, index: AllocationIx) -> bool {
+    objects[index].state.contains(AllocationState::ACCESSED_PHYSICALLY)
 }
 
 /// The weight of an allocation in a home, in bytes: 0 where it is pages.
-fn weight(adapter: &Adapter, objects: &Objects, index: AllocationIx, home: Home) -> u64 {
-    match is_one_range(adapter, objects, index, home) {
+fn weight(objects: &Objects, index: AllocationIx, home: Home) -> u64 {
+    match is_one_range(objects, index) {
         true => objects[index].size.next_multiple_of(alignment(objects, index, home)),
         false => 0,
     }
@@ -92,8 +91,8 @@ pub(crate) struct Footprint {
 }
 
 /// What an allocation takes of a home's ranges: nothing where it is pages.
-pub(crate) fn footprint(adapter: &Adapter, objects: &Objects, index: AllocationIx, home: Home) -> Footprint {
-    let weight = weight(adapter, objects, index, home);
+pub(crate) fn footprint(objects: &Objects, index: AllocationIx, home: Home) -> Footprint {
+    let weight = weight(objects, index, home);
     // In an aperture all ranges have the same alignment, so that any of them can lie last.
     let tail = if home.account() == Account::SYSTEM { weight.saturating_sub(objects[index].size) } else { 0 };
     Footprint { weight, tail }
@@ -101,7 +100,6 @@ pub(crate) fn footprint(adapter: &Adapter, objects: &Objects, index: AllocationI
 
 /// The room for more ranges on a device's list.
 fn packing_room(
-    adapter: &Adapter,
     objects: &Objects,
     memory: &Memory,
     allocations: BTreeSet<AllocationIx>,
@@ -111,7 +109,7 @@ fn packing_room(
     let mut room = memory.homes().per(empty);
     for index in allocations {
         let home = home_of(index);
-        room[home] = room[home].with(footprint(adapter, objects, index, home));
+        room[home] = room[home].with(footprint(objects, index, home));
     }
     room
 }
@@ -123,71 +121,62 @@ fn are_enough(memory: &Memory, room: &PerHome<PackingRoom>) -> bool {
 /// The room on a device's list for the ranges of allocations that are to join it; unlimited, at no cost, if none of them can be a
 /// range.
 pub(crate) fn packing_room_for(
-    adapter: &Adapter,
     objects: &Objects,
     memory: &Memory,
     residency: &Residents,
     device: DeviceIx,
     joining: impl Iterator<Item = AllocationIx>,
 ) -> PerHome<PackingRoom> {
-    match may_be_ranges(adapter, objects, joining) {
-        true => room_on_list(adapter, objects, memory, residency, device),
+    match may_be_ranges(objects, joining) {
+        true => room_on_list(objects, memory, residency, device),
         false => memory.homes().per(|_| PackingRoom::UNLIMITED),
     }
 }
 
-fn room_on_list(
-    adapter: &Adapter,
-    objects: &Objects,
-    memory: &Memory,
-    residency: &Residents,
-    device: DeviceIx,
-) -> PerHome<PackingRoom> {
+fn room_on_list(objects: &Objects, memory: &Memory, residency: &Residents, device: DeviceIx) -> PerHome<PackingRoom> {
     let listed = on_list(objects, device, |entry| entry.count > 0);
-    packing_room(adapter, objects, memory, listed, |index| residency.home_on_list(objects, index))
+    packing_room(objects, memory, listed, |index| residency.home_on_list(objects, index))
 }
 
-fn may_be_ranges(adapter: &Adapter, objects: &Objects, mut indices: impl Iterator<Item = AllocationIx>) -> bool {
-    adapter.is_physical() || indices.any(|index| objects[index].state.contains(AllocationState::ACCESSED_PHYSICALLY))
+fn may_be_ranges(objects: &Objects, mut indices: impl Iterator<Item = AllocationIx>) -> bool {
+    indices.any(|index| is_one_range(objects, index))
 }
 
 /// Whether a device's list still fits together when these of its allocations have other homes.
 pub(crate) fn packs_if_moved(
-    adapter: &Adapter,
     objects: &Objects,
     memory: &Memory,
     device: DeviceIx,
     moved: &[(AllocationIx, Home)],
 ) -> bool {
     let indices = moved.iter().map(|&(index, _)| index);
-    if !may_be_ranges(adapter, objects, indices.clone()) {
+    if !may_be_ranges(objects, indices.clone()) {
         return true;
     }
     let mut others = on_list(objects, device, |entry| entry.count > 0);
     for index in indices {
         others.remove(&index);
     }
-    let mut room = packing_room(adapter, objects, memory, others, |index| objects[index].home());
+    let mut room = packing_room(objects, memory, others, |index| objects[index].home());
     for &(index, to) in moved {
-        room[to] = room[to].with(footprint(adapter, objects, index, to));
+        room[to] = room[to].with(footprint(objects, index, to));
     }
     are_enough(memory, &room)
 }
 
 /// Whether what a device holds, or is to hold again, fits together with `joining`, if nothing else is there.
 pub(crate) fn packs_with(
-    adapter: &Adapter,
     objects: &Objects,
     memory: &Memory,
     device: DeviceIx,
     joining: impl Iterator<Item = AllocationIx> + Clone,
 ) -> bool {
-    if !may_be_ranges(adapter, objects, joining.clone()) {
+    if !may_be_ranges(objects, joining.clone()) {
         return true;
     }
     let mut all = on_list(objects, device, |entry| entry.is_holding() || entry.is_owed());
     all.extend(joining);
-    let room = packing_room(adapter, objects, memory, all, |index| objects[index].home());
+    let room = packing_room(objects, memory, all, |index| objects[index].home());
     are_enough(memory, &room)
 }
 
@@ -210,13 +199,8 @@ pub(crate) fn sort_for_packing(objects: &Objects, allocations: &mut [AllocationI
 }
 
 /// Devices with device lists whose ranges do not fit together, for the audit.
-pub(crate) fn overweight(
-    adapter: &Adapter,
-    objects: &Objects,
-    memory: &Memory,
-    residency: &Residents,
-) -> Vec<DeviceIx> {
-    let is_over = |&device: &DeviceIx| !are_enough(memory, &room_on_list(adapter, objects, memory, residency, device));
+pub(crate) fn overweight(objects: &Objects, memory: &Memory, residency: &Residents) -> Vec<DeviceIx> {
+    let is_over = |&device: &DeviceIx| !are_enough(memory, &room_on_list(objects, memory, residency, device));
     let devices = objects.devices.iter().filter(|(_, books)| !books.has_reference_lists());
     devices.map(|(index, _)| index).filter(is_over).collect()
 }

@@ -72,7 +72,7 @@ impl Schedule {
             }
         }
         // There are bytes for it; there need not be a range.
-        if !weight::packs_if_moved(&state.adapter, &state.objects, &state.memory, device, &to_move) {
+        if !weight::packs_if_moved(&state.objects, &state.memory, device, &to_move) {
             return;
         }
         for (index, home) in to_move {

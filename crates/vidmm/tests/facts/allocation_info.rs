@@ -134,7 +134,8 @@ fn an_eviction_segment_set_names_the_aperture() {
 /// Flags that this version does not support are refused, not done wrong.
 #[test]
 fn unsupported_flags_are_refused() {
-    let (mut world, client) = World::with_pages(8);
+    let mut world = World::new(Config { tables_in_system: false, ..Config::pages(64) });
+    let client = world.client();
     let before = world.fingerprint();
     let contiguous = AllocationInfo { flags: AllocationFlags::ACCESSED_PHYSICALLY, ..usual() };
     let answer = create(&mut world, client, contiguous);

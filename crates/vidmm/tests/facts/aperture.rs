@@ -430,10 +430,10 @@ fn the_range_of_what_is_destroyed_is_used_again() {
     }
 }
 
-/// 2.2 bit 15: contiguous memory segments are not built yet, and that is said.
+/// 2.2 bit 15: contiguous placement among page tables is not built yet, and that is said.
 #[test]
-fn accessed_physically_with_a_memory_segment_is_refused() {
-    let (mut world, client) = of(Config::discrete(32, 64));
+fn accessed_physically_with_the_segment_of_page_tables_is_refused() {
+    let (mut world, client) = of(Config { tables_in_system: false, ..Config::discrete(64, 64) });
     let before = world.fingerprint();
     for place in [Place::Local, Place::LocalOrSystem] {
         let info = world.config.allocation(place, 4, SILENT);

@@ -50,6 +50,7 @@ mod power;
 mod priorities;
 mod properties;
 mod random_calls;
+mod ranges;
 mod segments;
 mod sharing;
 mod splitting;

@@ -134,10 +134,11 @@ impl Machine {
                 }
             }
             PagingOperation::NotifyAlloc(op) => self.notify(op, root, host),
-            PagingOperation::Transfer(_)
-            | PagingOperation::Fill(_)
-            | PagingOperation::DiscardContent(_)
-            | PagingOperation::NotifyResidency(_) => {
+            PagingOperation::NotifyResidency(op) => {
+                let known = self.known[&op.allocation];
+                assert!(known.is_accessed_physically(), "BPB-51: {op:?} is not accessed physically");
+            }
+            PagingOperation::Transfer(_) | PagingOperation::Fill(_) | PagingOperation::DiscardContent(_) => {
                 panic!("I23: {operation:?} is for drivers without GPU virtual addresses")
             }
         }
