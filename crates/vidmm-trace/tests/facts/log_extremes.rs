@@ -1,11 +1,11 @@
-//! Logs with numbers at the end of what numbers hold: nobody wrote them, and whoever reads them goes on.
+//! Logs with numbers at the end of their range: no manager wrote them, and their readers go on.
 
 use vidmm::{AllocationId, NumberedEvent};
 use vidmm_trace::{Audit, Explanation, LogReader};
 
 const HEADER: &str = r#"{"vidmm_events":6,"vidmm_version":"0.1.0","seed":1,"scenario":"extremes","settings":{}}"#;
 
-/// An adapter whose system memory is all that a number holds.
+/// An adapter whose system memory has the largest size that a number holds.
 const STARTED: &str = r#""event":"adapter_started","wddm_version":69639,"addressing_model":"gpu_mmu","num_slots":0,"preemption_aware":false,"notification_revision":"current","memory":[],"aperture":{"segment":1,"size":18446744073709551615},"system_group":"local","system_commit_limit":18446744073709551615,"dummy_page":{"segment":0,"offset":65536},"engines":["paging","render3d"],"level_bits":[9,9],"table_bytes":[4096,4096],"leaf_table_64kb_bytes":null,"invalid_tlb_entries_not_cached":false,"paging_buffer_bytes":4096,"va_bits":30,"paging_va_size":4194304,"paging_process":1,"paging_tables":[],"paging_tables_segment":1,"paging_table_bytes":0,"tdr_limit_count":5,"tdr_limit_time":0"#;
 
 fn created(allocation: u64) -> String {
@@ -36,7 +36,7 @@ fn audit(lines: &[String]) -> usize {
 
 #[test]
 fn a_commit_limit_of_all_that_a_number_holds_is_audited() {
-    // What begins it all is right as far as it goes.
+    // The start of the adapter is right as far as it goes.
     audit(&[STARTED.to_owned()]);
 }
 
