@@ -1,5 +1,5 @@
-//! A driver of one's own under a whole workload: here one that wraps the reference driver, and says *busy* and *buffer full* as often as
-//! it may.
+//! A driver of one's own under a whole workload. This one wraps the reference driver, and answers *busy* and *buffer
+//! full* as often as it may.
 //!
 //! `cargo run --release -p vidmm-cli --example own_driver`
 
@@ -12,7 +12,8 @@ use vidmm_sim::{Content, MachineDesc, RunDesc, Script, Unobserved};
 use vidmm_soft::{CostModel, ModelGpuFaults, SoftAdapterConfig};
 use vidmm_trace::Generator;
 
-/// Says *busy* to every transfer of an allocation that is not idle, and *buffer full* in every buffer that is not new.
+/// Answers *busy* to every transfer of an allocation that is not idle, and *buffer full* in every buffer that is not
+/// new.
 #[derive(Default)]
 struct Contrary {
     busy: u64,

@@ -1,4 +1,4 @@
-//! Two buffers that do not fit into local memory together, used in turn: what an engine sees of residency.
+//! Two buffers that do not fit into local memory together, used in turn: residency as an engine sees it.
 //!
 //! `cargo run --release -p vidmm-cli --example residency`
 
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         buffers.push((allocation, mapped.virtual_address));
     }
 
-    // Both at once are refused, and nothing changes: the answer says how much to trim.
+    // Both at once are refused, and nothing changes: the answer has the bytes to trim.
     match vidmm.make_resident(queue, &[buffers[0].0, buffers[1].0], MakeResidentFlags::empty()) {
         Err(MakeResidentError::NoMemory { num_bytes_to_trim, .. }) => {
             println!("both do not fit: {} MiB too much", num_bytes_to_trim / MIB);
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         other => println!("both fit: {other:?}"),
     }
 
-    // In turn they do, and the client need not wait in between: each submission has the list as it stood.
+    // They fit in turn, and the client need not wait in between: each submission has the list of its moment.
     for round in 0..4u64 {
         let (allocation, virtual_address) = buffers[round as usize % 2];
         let pages = [PageRange::plain(virtual_address, BUFFER / vidmm::PAGE_SIZE)].to_vec();

@@ -256,7 +256,7 @@ pub enum ResidencyArg {
     EvictedAtOnce,
 }
 
-/// The command that was given, as a shell takes it, with the seed and the faults that were used.
+/// The command line for a shell, with the seed and the faults of the run.
 pub fn replay_command(seed: u64, faults: &[Fault]) -> String {
     let mut words = vec!["vidmm".to_owned()];
     let mut given = std::env::args_os().skip(1).map(OsString::into_string);
@@ -277,7 +277,7 @@ pub fn replay_command(seed: u64, faults: &[Fault]) -> String {
     words.join(" ")
 }
 
-/// A word as a shell takes it.
+/// A word for a shell.
 pub fn quoted(word: &str) -> String {
     let plain = |character: char| character.is_ascii_alphanumeric() || "-_./=%:,@+".contains(character);
     if !word.is_empty() && word.chars().all(plain) {

@@ -6,7 +6,7 @@ use vidmm_trace::{Explanation, LogReader, allocation_name};
 
 use crate::args::ExplainArgs;
 
-/// Reads the log and prints what happened to the allocation.
+/// Reads the log and prints the explanation of the allocation.
 pub fn explain(args: &ExplainArgs) -> Result<bool, Box<dyn Error>> {
     let allocation = allocation_name(&args.allocation)?;
     let path = args.events.display();

@@ -1,6 +1,6 @@
 //! The command line of vidmm.
 //!
-//! Exit status: 0 all that was checked held; 1 something did not; 2 the input or the arguments are wrong.
+//! Exit status: 0 all checks held; 1 a check did not hold; 2 the input or the arguments are wrong.
 
 mod args;
 mod style;
@@ -26,10 +26,10 @@ use clap::Parser;
 
 use args::{Args, Command};
 
-/// Something that was checked did not hold.
+/// The status if a check did not hold.
 const DID_NOT_HOLD: u8 = 1;
 
-/// The input or the arguments are wrong.
+/// The status if the input or the arguments are wrong.
 const WRONG_INPUT: u8 = 2;
 
 fn main() -> ExitCode {

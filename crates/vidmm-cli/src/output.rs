@@ -10,8 +10,8 @@ use serde::Serialize;
 use vidmm::NumberedEvent;
 use vidmm_trace::{LogHeader, LogWriter};
 
-/// The files that the arguments ask for. They are created before the run: a path that cannot be written is not found out at its
-/// end.
+/// The files that the arguments ask for. They are created before the run, so that a path that cannot be written is an
+/// error at once.
 pub struct Files {
     log: Option<(PathBuf, LogWriter<File>)>,
     summary: Option<(PathBuf, File)>,

@@ -6,10 +6,10 @@ use vidmm_sim::{PortionRow, Portions, SlotRow, SlotState};
 
 use crate::style::{BOLD, counted};
 
-/// The columns: their heads, and the least that they are wide.
+/// The columns: their titles, and their least widths.
 const HEADS: [&str; 9] = ["DMA buffer", "portion", "bytes", "ends", "patched", "slot", "allocation", "address", ""];
 
-/// Writes the portions in the order in which they ran, and how many there were. Writes nothing if nothing was rendered.
+/// Writes the portions in the order in which they ran, and their number. Writes nothing if nothing was rendered.
 pub fn write(out: &mut impl Write, portions: &Portions) -> io::Result<()> {
     let Portions { rows, num_dropped, num_moves, .. } = portions;
     if rows.is_empty() && *num_dropped == 0 {
@@ -41,7 +41,7 @@ pub fn write(out: &mut impl Write, portions: &Portions) -> io::Result<()> {
     }
 }
 
-/// A line for each slot, the first with what is said of the portion.
+/// A line for each slot; the first one describes the portion too.
 fn lines(row: &PortionRow) -> Vec<[String; 9]> {
     let bytes = format!("{}..{}", row.start_offset, row.end_offset);
     let patched = if row.patched { "yes" } else { "no" };

@@ -1,4 +1,4 @@
-//! The fate of each process of a run, as a table, and the deeds of those that have the habits of clients that exist.
+//! The figures of each process of a run, as a table, and the calls of those that have the habits of real clients.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use vidmm_trace::ByteSize;
 
 use crate::style::{BOLD, number};
 
-/// The columns: what each shows, and how wide it is.
+/// The columns: the title and the width of each.
 const COLUMNS: [(&str, usize); 9] = [
     ("kernels", 8),
     ("work", 12),
@@ -20,7 +20,7 @@ const COLUMNS: [(&str, usize); 9] = [
     ("suspended", 10),
 ];
 
-/// The columns of what clients did.
+/// The columns of clients' calls.
 const CLIENT_COLUMNS: [(&str, usize); 7] = [
     ("client", 16),
     ("submissions", 13),
@@ -31,10 +31,10 @@ const CLIENT_COLUMNS: [(&str, usize); 7] = [
     ("wrong", 7),
 ];
 
-/// The most processes that are shown; small ones of many say nothing.
+/// The number of processes that are shown; small ones of many say nothing.
 const MOST: usize = 16;
 
-/// Writes the table of the processes that did most, if there are several, and which part of the time a kernel ran in.
+/// Writes the table of the busiest processes, if there are several, and the share of the time in which a kernel ran.
 pub fn write(out: &mut impl Write, processes: &[ProcessFigures], time: Shares) -> io::Result<()> {
     if processes.is_empty() {
         return Ok(());
@@ -72,7 +72,7 @@ fn cells(process: &ProcessFigures) -> [String; 9] {
     ]
 }
 
-/// None if the process is nobody's model.
+/// None if the process models no client.
 fn client_cells(process: &ProcessFigures) -> Option<[String; 7]> {
     Some([
         process.client?.name().to_owned(),
@@ -85,7 +85,7 @@ fn client_cells(process: &ProcessFigures) -> Option<[String; 7]> {
     ])
 }
 
-/// Writes rows, each with the name of its process. A column is wider than it says if what it shows is too long.
+/// Writes rows, each with the name of its process. A column grows with its longest value.
 fn write_table<const N: usize>(
     out: &mut impl Write,
     title: &str,

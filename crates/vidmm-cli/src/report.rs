@@ -12,10 +12,10 @@ use crate::{
     table,
 };
 
-/// The most processes that are named because their devices were in error.
+/// The number of processes that are named because their devices were in error.
 const MOST_LOST: usize = 6;
 
-/// The most faults that are told of.
+/// The number of faults that are told.
 const MOST_FAULTS: usize = 6;
 
 /// Prints the figures and the findings of a run with `faults` in it. `other` is a run to compare with, `replay` the command that shows a finding again.
@@ -36,7 +36,7 @@ pub fn print(
     unless_closed(written)
 }
 
-/// The reader of the output may have seen enough.
+/// Ignores the error that the reader of the output, such as `head`, has closed it.
 pub fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -153,7 +153,7 @@ fn write(
     }
 }
 
-/// The resets, if there were any, and whose device was in error for them.
+/// Writes the resets, if there were any, and the processes whose devices were in error for them.
 fn write_recovery(out: &mut impl Write, report: &Report) -> io::Result<()> {
     let Figures { preemptions, engine_resets, adapter_resets, .. } = report.figures;
     let lost: Vec<_> = report.processes.iter().filter(|process| process.device_errors > 0).collect();
@@ -177,7 +177,7 @@ fn write_recovery(out: &mut impl Write, report: &Report) -> io::Result<()> {
     writeln!(out, "              devices in error: {}{more}", names.join(", "))
 }
 
-/// The tale of the first devices in error and the first resets.
+/// Writes the reports about the first devices in error and the first resets.
 fn write_faults(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for fault in report.faults.iter().take(MOST_FAULTS) {
         let mut lines = fault.lines();
@@ -205,7 +205,7 @@ fn write_comparison(out: &mut impl Write, report: &Report, other: &Report) -> io
     )
 }
 
-/// Figures that only some machines and allocations bring about.
+/// Writes the figures of particular machines and allocations.
 fn write_notifications(out: &mut impl Write, figures: &Figures) -> io::Result<()> {
     let size = ByteSize(figures.eviction_notification_bytes);
     let chunks = counted(figures.eviction_notification_chunks, "chunk", "chunks");
@@ -229,7 +229,7 @@ fn write_notifications(out: &mut impl Write, figures: &Figures) -> io::Result<()
     shown.try_for_each(|(_, text)| writeln!(out, "              {text}"))
 }
 
-/// Whose mistake it is that nothing is resident where an allocation is mapped.
+/// The culprit when an allocation is mapped and not resident.
 fn write_touched(out: &mut impl Write, touched: &Touched) -> io::Result<()> {
     let Touched { process, group, is_listed, is_resident } = touched;
     let memory = if *group == MemorySegmentGroup::Local { "local" } else { "non-local" };
@@ -250,8 +250,8 @@ fn write_touched(out: &mut impl Write, touched: &Touched) -> io::Result<()> {
     writeln!(out, "              {rule}")
 }
 
-/// The first thing that did not hold, in a line. A run that is there to show how a mistake is found must have findings, and all of
-/// them must say `shows`.
+/// The first finding, in a line. A run that shows how a mistake is found must have findings, and all of them must
+/// contain `shows`.
 pub fn problem(report: &Report, shows: Option<&str>) -> Option<String> {
     let unheld = report.checks.iter().filter(|check| !check.held).map(|check| check.text.clone());
     let mut problems = report.findings.iter().map(in_words).chain(unheld);

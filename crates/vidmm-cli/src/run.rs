@@ -19,7 +19,7 @@ use crate::{
 /// The scenario of a run without arguments.
 const BUILT_IN: (&str, &str) = ("scenarios/training.toml", include_str!("../../../scenarios/training.toml"));
 
-/// Runs, prints, writes what was asked for. Returns whether all that was checked held.
+/// Runs, prints, and writes the files that were asked for. Returns whether all checks held.
 pub fn run(args: &RunArgs) -> Result<bool, Box<dyn Error>> {
     if let Some(seeds) = &args.seeds {
         return sweep::run(args, seeds);
@@ -29,7 +29,7 @@ pub fn run(args: &RunArgs) -> Result<bool, Box<dyn Error>> {
     };
     let here = PathBuf::new();
     let (scenario, base) = match (&args.scenario, &args.trace[..]) {
-        // The paths of a scenario start at its folder, those of an argument where the command is given.
+        // The paths of a scenario start at its folder, those of an argument at the current one.
         (Some(path), []) => (ScenarioFile::load(path)?, path.parent().map(Path::to_owned).unwrap_or_default()),
         (Some(path), _) => (ScenarioFile::load(path)?, here),
         (None, []) => (ScenarioFile::parse(BUILT_IN.1, Path::new(BUILT_IN.0))?, here),
@@ -48,7 +48,7 @@ pub fn run(args: &RunArgs) -> Result<bool, Box<dyn Error>> {
     }
 }
 
-/// Puts the arguments in the place of what the scenario says.
+/// Overrides the scenario by the arguments.
 fn change_workload(scenario: &mut Scenario, args: &RunArgs) -> Result<(), &'static str> {
     scenario.adapter.local_memory = args.local_memory.or(scenario.adapter.local_memory);
     if let Some(seed) = args.seed {
@@ -111,7 +111,7 @@ fn change_source(scenario: &mut Scenario, args: &RunArgs) -> Result<(), &'static
     Ok(())
 }
 
-/// Puts the arguments in the place of what a scenario of steps says, which has no workload.
+/// Overrides a scenario of steps, which has no workload, by the arguments.
 fn change_explicit(scenario: &mut ExplicitScenario, args: &RunArgs) -> Result<(), String> {
     let of_workloads = [
         ("--ahead", args.ahead.is_some()),

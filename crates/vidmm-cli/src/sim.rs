@@ -21,10 +21,10 @@ use crate::{
     style::{BAD, BOLD, GOOD, number},
 };
 
-/// How often a scenario that fails is run while it is made small.
+/// The number of runs in which a failing scenario is shrunk.
 const SHRINK_RUNS: u32 = 4000;
 
-/// Runs seeds, and prints what was found. Returns whether nothing was.
+/// Runs seeds, and prints the findings. Returns whether there are none.
 pub fn run(args: &SimArgs) -> Result<bool, Box<dyn Error>> {
     #[cfg(feature = "planted-bugs")]
     if let Some(which) = &args.planted {
@@ -49,7 +49,7 @@ pub fn run(args: &SimArgs) -> Result<bool, Box<dyn Error>> {
     let begun = Instant::now();
     let tally = campaign.run(&factory, &|seed, tally| {
         bar.set_position(tally.seeds);
-        // A night is long: what it finds is said at once, and again at the end.
+        // A campaign takes a night: its findings are printed at once, and again at the end.
         if let (Some(Failure { finding, .. }), None) = (tally.failures.get(&seed), args.seed) {
             bar.suspend(|| eprintln!("seed {seed}: {}: {}", finding.rule.unwrap_or("-"), finding.problem));
         }
@@ -75,7 +75,7 @@ fn write_events(args: &SimArgs, seed: u64, events: &Path) -> Result<(), Box<dyn 
     Ok(log.0.finish_log()?)
 }
 
-/// Makes what failed small, and writes it as a scenario. Returns how many steps are left.
+/// Shrinks the scenario of a failure, and writes it to a file. Returns the number of steps that are left.
 fn write_shrunk(path: &Path, failure: &Failure) -> Result<usize, String> {
     let rule = |scenario: &ExplicitScenario| {
         let outcome = replay(scenario, &soft::machine, &mut Unobserved).ok()?;

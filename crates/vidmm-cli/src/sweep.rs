@@ -25,16 +25,16 @@ use crate::{
 
 /// The outcome of a scenario.
 enum Swept {
-    /// All that was checked held, for every seed.
+    /// All checks held, for every seed.
     Held,
-    /// The lowest seed with which something did not, and what.
+    /// The lowest seed with a failure, and the failure.
     Found(u64, String),
-    /// It was not run, for want of this.
+    /// The scenario was not run, because this is missing.
     Skipped(PathBuf),
 }
 
-/// Runs what the arguments name, a scenario or all below a folder, with each of the seeds, and prints a line for each. Returns
-/// whether all that was checked held.
+/// Runs the scenario of the arguments, or all below a folder, with each of the seeds, and prints a line for each.
+/// Returns whether all checks held.
 pub fn run(args: &RunArgs, seeds: &RangeInclusive<u64>) -> Result<bool, Box<dyn Error>> {
     let root = args.scenario.as_deref().ok_or("--seeds is for scenarios; name one, or a folder of them")?;
     let mut files = Vec::new();
@@ -67,7 +67,7 @@ pub fn run(args: &RunArgs, seeds: &RangeInclusive<u64>) -> Result<bool, Box<dyn 
     Ok(held == of)
 }
 
-/// Adds the scenarios below a folder, by their names; a path that is no folder is a scenario.
+/// Adds the scenarios below a folder, by their names; a path of a file is a scenario.
 fn find(path: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     if !path.is_dir() {
         files.push(path.to_owned());
@@ -79,7 +79,7 @@ fn find(path: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     inside.iter().try_for_each(|path| find(path, files))
 }
 
-/// Runs a scenario with each of the seeds, on several threads, up to the lowest with which something does not hold.
+/// Runs a scenario with each of the seeds, on several threads, up to the lowest with a failure.
 fn sweep(scenario: &ScenarioFile, path: &Path, seeds: &RangeInclusive<u64>, jobs: usize) -> Swept {
     let base = path.parent().unwrap_or(Path::new(""));
     if let ScenarioFile::Workload(scenario) = scenario
@@ -108,7 +108,7 @@ fn sweep(scenario: &ScenarioFile, path: &Path, seeds: &RangeInclusive<u64>, jobs
     found.map_or(Swept::Held, |(seed, problem)| Swept::Found(seed, problem))
 }
 
-/// The first trace of a workload that is not there. Recorded traces are no part of the repository.
+/// The first trace of a workload that does not exist. Recorded traces are no part of the repository.
 fn missing_trace(scenario: &Scenario, base: &Path) -> Option<PathBuf> {
     let sources = scenario.processes.iter().map(|process| &process.source);
     let traces = sources.chain([&scenario.source]).filter_map(|source| match source {
@@ -118,7 +118,7 @@ fn missing_trace(scenario: &Scenario, base: &Path) -> Option<PathBuf> {
     traces.into_iter().find(|trace| !trace.exists())
 }
 
-/// The first thing that does not hold with a seed.
+/// The first failure with a seed.
 fn problem(scenario: ScenarioFile, seed: u64, base: &Path) -> Option<String> {
     let mut judged = Ok(None);
     let panic = caught(|| judged = judge(scenario, seed, base));
@@ -129,7 +129,7 @@ fn problem(scenario: ScenarioFile, seed: u64, base: &Path) -> Option<String> {
     }
 }
 
-/// Runs a scenario with a seed. Returns the first thing that does not hold.
+/// Runs a scenario with a seed. Returns the first failure.
 fn judge(scenario: ScenarioFile, seed: u64, base: &Path) -> Result<Option<String>, String> {
     let factory = |desc: &MachineDesc| soft::machine(desc);
     match scenario {

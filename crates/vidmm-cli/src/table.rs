@@ -1,4 +1,4 @@
-//! How processes fare as time passes, as a table.
+//! The state of processes as time passes, as a table.
 
 use std::io::{self, Write};
 

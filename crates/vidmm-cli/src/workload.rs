@@ -16,7 +16,8 @@ use crate::{
     report,
 };
 
-/// Runs a scenario's workload, prints the figures, and writes what was asked for. Returns whether all that was checked held.
+/// Runs a scenario's workload, prints the figures, and writes the files that were asked for. Returns whether all checks
+/// held.
 pub fn run(
     args: &RunArgs,
     scenario: &Scenario,
@@ -43,11 +44,11 @@ pub fn run(
     Ok(run.all_held())
 }
 
-/// A workload, and how it is run.
+/// A workload, and the settings of its run.
 pub struct Prepared {
     workload: Workload,
     desc: RunDesc,
-    /// The longest kernel and TdrDelay, if that was raised for it.
+    /// The longest kernel, and TdrDelay if it was raised for that kernel.
     raised_delay: Option<(u64, u64)>,
 }
 
@@ -78,7 +79,7 @@ pub fn prepare(scenario: &Scenario, base: &Path) -> Result<Prepared, ScenarioErr
 }
 
 impl Prepared {
-    /// Runs it, and what it is compared with if there is something.
+    /// Runs it, and the run to compare with if there is one.
     pub fn run(
         &self,
         scenario: &Scenario,
@@ -95,9 +96,9 @@ impl Prepared {
     }
 }
 
-/// The time limits of a run. The model GPU yields only between packets, so with the usual TdrDelay a kernel that computes for longer
-/// would be taken for hung: it is raised, as it is on machines that compute. One that the scenario gives is kept. Returns the length of
-/// that kernel and the delay with them if it was raised.
+/// The time limits of a run. The model GPU yields only between packets, so a kernel that computes for longer than the
+/// usual TdrDelay would be taken for hung: the delay is raised, as it is on machines that compute. A delay of the
+/// scenario's own is kept. Returns the length of that kernel and the delay with the limits if it was raised.
 fn time_limits(settings: TdrSettings, workload: &Workload) -> (TdrOptions, Option<(u64, u64)>) {
     let lengths = workload.kernels.iter().map(|kernel| match kernel.cost {
         Cost::Nanoseconds(nanoseconds) => nanoseconds,

@@ -5,12 +5,12 @@ use std::rc::Rc;
 
 use arbitrary::{Arbitrary, Unstructured};
 
-/// Draws choices from bytes, in their order. When they are over, every choice is the first, and nothing rare happens any more: so
-/// whatever is made of them comes to its end. Its clones draw from the same bytes, each in its turn.
+/// Draws choices from bytes, in their order. After the last byte every choice is the first, and nothing rare happens
+/// any more, so each sequence of choices ends. Clones draw from the same bytes, each in its turn.
 #[derive(Clone)]
 pub struct Choices<'d>(Rc<RefCell<Unstructured<'d>>>);
 
-/// Numbers at which something tends to change.
+/// Numbers at the edges of ranges.
 const EDGES: [u64; 20] = [
     0,
     1,
@@ -65,7 +65,7 @@ impl<'d> Choices<'d> {
         (!all.is_empty()).then(|| self.pick(all))
     }
 
-    /// Whether something happens that does so about once in `chances`, of which there are at least two.
+    /// Returns true about once in `chances`, which is at least 2.
     pub fn one_in(&self, chances: u64) -> bool {
         self.below(chances) == chances - 1
     }
@@ -75,7 +75,7 @@ impl<'d> Choices<'d> {
         self.0.borrow_mut().arbitrary().unwrap_or_default()
     }
 
-    /// A number at which something tends to change, one beside it, or any.
+    /// A number at the edge of a range, one beside it, or any.
     pub fn edge(&self) -> u64 {
         match self.below(4) {
             0 | 1 => self.pick(&EDGES),
@@ -84,7 +84,7 @@ impl<'d> Choices<'d> {
         }
     }
 
-    /// The same with 32 bits.
+    /// A number as [`edge`](Self::edge) draws it, with 32 bits.
     pub fn edge32(&self) -> u32 {
         u32::try_from(self.edge()).unwrap_or_else(|_| self.any())
     }

@@ -1,8 +1,9 @@
-//! Targets: what may be fed with arbitrary bytes, and what must hold then.
+//! Targets: functions for arbitrary bytes, each with checks that must hold.
 //!
-//! Each [`Target`] is one function from bytes that panics when something does not hold: parsers refuse or read, the manager refuses
-//! or works, and neither ever panics, hangs or leaks. The same functions serve the fuzzer of this crate, which needs no nightly
-//! compiler, the coverage-guided one in `fuzz/`, and plain tests; `docs/fuzzing.md` says how.
+//! Each [`Target`] is one function from bytes that panics when a check does not hold: parsers refuse or read, the
+//! manager refuses or works, and neither ever panics, hangs or leaks. The same functions serve the fuzzer of this
+//! crate, which needs no nightly compiler, the coverage-guided one in `fuzz/`, and plain tests; `docs/fuzzing.md` says
+//! how.
 
 // A file imports only from those above it; the test worlds of the core are shared by path, and used in part.
 #[allow(dead_code, unused_imports)]
@@ -31,7 +32,7 @@ pub use targets::{TARGETS, Target};
 ///
 /// # Panics
 ///
-/// If there is no such target, or something does not hold.
+/// If there is no such target, or a check does not hold.
 pub fn run(name: &str, data: &[u8]) {
     let target = Target::named(name).expect("a target has this name");
     (target.run)(data);

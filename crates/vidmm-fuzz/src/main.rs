@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether nothing failed.
+/// Whether no target failed.
 fn run(args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
     let targets: Vec<&'static Target> =
         TARGETS.iter().filter(|target| args.target == "all" || args.target == target.name).collect();

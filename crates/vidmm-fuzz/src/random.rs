@@ -2,7 +2,7 @@
 
 use vidmm_trace::generate::SplitMix64;
 
-/// A generator, and what a fuzzer draws of it.
+/// A generator for the fuzzer's draws.
 #[derive(Clone, Debug)]
 pub struct Random(SplitMix64);
 

@@ -1,4 +1,4 @@
-//! Every input that ever found something, and a few new ones, of each target.
+//! Every input that ever failed, and a few new ones, of each target.
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use vidmm_fuzz::fuzzer::{Campaign, Corpus, Found, Until, be_quiet, failure};
 use vidmm_fuzz::{TARGETS, Target};
 
-/// Inputs beyond the corpus: enough to see that the target still works, not to find what is rare.
+/// The number of inputs beyond the corpus: enough to see that the target still works, not to find rare failures.
 const EXECUTIONS: u64 = 2000;
 
 fn holds(name: &str) {
@@ -18,7 +18,7 @@ fn holds(name: &str) {
         }
     }
     let hung = |file: PathBuf| -> Infallible {
-        // It cannot be interrupted.
+        // A running execution cannot be interrupted.
         eprintln!("{}: it takes too long", file.display());
         std::process::exit(1)
     };

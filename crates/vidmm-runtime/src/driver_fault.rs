@@ -2,7 +2,8 @@
 
 macro_rules! driver_faults {
     ($($(#[$doc:meta])* $fault:ident, $name:literal;)*) => {
-        /// A mistake of a driver, or of a host. Each has occasions: the operations that it is about, the patches, the command buffers, or what is created.
+        /// A mistake of a driver, or of a host. Each has occasions: its operations, the patches, the command buffers,
+        /// or the creation of objects.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum DriverFault {
             $($(#[$doc])* $fault),*
@@ -12,7 +13,7 @@ macro_rules! driver_faults {
             /// All of them.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$fault),*];
 
-            /// Its name, as scenarios and the command line write it.
+            /// Its name in scenarios and on the command line.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$fault => $name),*
@@ -27,22 +28,24 @@ driver_faults! {
     SkipTlbFlush, "skip-tlb-flush";
     /// A transfer out of local memory, to system memory or to the aperture, is answered with success, and nothing is encoded.
     DropPageOut, "drop-page-out";
-    /// A notification of eviction is answered with success, and nothing is encoded: what is compressed stays so.
+    /// A notification of eviction is answered with success, and nothing is encoded: compressed content stays
+    /// compressed.
     SkipDecompression, "skip-decompression";
     /// A notification of eviction is taken to be about the start of the allocation. Its occasions are those that are not.
     IgnoreChunkOffset, "ignore-chunk-offset";
     /// The driver encodes a notification only with the next operation, the unmapping of its window aside: too late.
     LateNotification, "late-notification";
-    /// A notification of an IOMMU unmap is answered with success, and nothing is encoded: the GPU keeps what it cached.
+    /// A notification of an IOMMU unmap is answered with success, and nothing is encoded: the GPU keeps its cached
+    /// translations.
     SkipCacheFlush, "skip-cache-flush";
-    /// The paging process's addresses are used again although the GPU has cached what they were: FLUSH_TLB of the paging
-    /// process is left out, or behind an IOMMU the flush with which a driver begins a notification of eviction.
+    /// The paging process's addresses are used again although the GPU has cached their old meaning: FLUSH_TLB of the
+    /// paging process is left out, or behind an IOMMU the flush with which a driver begins a notification of eviction.
     ReusePagingVa, "reuse-paging-va";
-    /// The range that a notification is about is unmapped from the IOMMU when the notification is built, not when its commands
+    /// The range of a notification is unmapped from the IOMMU when the notification is built, not when its commands
     /// have run. Without an IOMMU it has no occasion.
     EarlyIoMmuUnmap, "early-io-mmu-unmap";
-    /// A portion is not patched: its addresses stay what they were when it was rendered, or patched before. Its occasions are
-    /// the calls with a patch location.
+    /// A portion is not patched: its addresses stay as they were rendered, or patched before. Its occasions are the
+    /// calls with a patch location.
     SkipPatch, "skip-patch";
     /// A transfer into local memory is answered with success, and nothing is encoded.
     DropPageIn, "drop-page-in";
@@ -88,7 +91,7 @@ driver_faults! {
     IgnorePatchOffset, "ignore-patch-offset";
     /// An operation says that it has written one byte more than the paging buffer has.
     OverrunDmaBuffer, "overrun-dma-buffer";
-    /// An operation says that it has written one byte more than there is for private data.
+    /// An operation says that it has written one byte more than the room for private data.
     OverrunPrivateData, "overrun-private-data";
     /// An operation says that it has written eight bytes less than it has.
     AdvanceLess, "advance-less";
@@ -101,6 +104,6 @@ driver_faults! {
     /// The split offsets of the driver's patch-location list come in the reverse order. Its occasions are the command buffers
     /// that can be split.
     ReverseSplitOffsets, "reverse-split-offsets";
-    /// The driver has no memory for what it is to create: a process, a context, an allocation, or for one that is opened.
+    /// The driver has no memory to create a process, a context or an allocation, or to open one.
     NoMemory, "no-memory";
 }

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use vidmm::contract::{BackingStoreError, CpuAddressError, CpuVirtualAddress, Host, IoMmuDomain, KmdProcessHandle};
 use vidmm::{Extent, GpuVirtualAddress, PhysicalAddress, SegmentId};
 
-/// A host that a driver's wrapper shares: it unmaps ranges before the core asks for it, and passes over the request that then
-/// comes.
+/// A host that a driver's wrapper shares: it unmaps ranges before the core asks for it, and passes over the later
+/// request.
 #[derive(Clone)]
 pub struct EarlyHost(Rc<RefCell<Shared>>);
 
@@ -25,12 +25,13 @@ impl EarlyHost {
         Self(Rc::new(RefCell::new(Shared { host, is_global: false, early: BTreeSet::new() })))
     }
 
-    /// The adapter has one domain for all processes.
+    /// Records that the adapter has one domain for all processes.
     pub fn use_global_domain(&self) {
         self.0.borrow_mut().is_global = true;
     }
 
-    /// Unmaps what one call mapped for `process`, now. Once: the range stays early until the core wants it unmapped.
+    /// Unmaps the range of one map call for `process` now. The range counts as early until the core asks to unmap it,
+    /// so a second call does nothing.
     pub fn unmap_now(&self, process: KmdProcessHandle, virtual_address: GpuVirtualAddress, size: u64) {
         let mut shared = self.0.borrow_mut();
         let domain = if shared.is_global { IoMmuDomain::Global } else { IoMmuDomain::Process(process) };

@@ -14,7 +14,7 @@ use crate::hook::{HookedKmd, KmdHook};
 use crate::occasions::{Hits, Occasions};
 use crate::runtime::Machine;
 
-/// An NTSTATUS with which drivers are seen to answer what they do not know.
+/// An NTSTATUS that drivers return for an operation which they do not know.
 const STATUS_NOT_SUPPORTED: i32 = 0xC000_00BB_u32 as i32;
 
 impl Machine {
@@ -133,7 +133,7 @@ impl Mistake {
         }
     }
 
-    /// Whether content leaves local memory. Of the zero-size transfers after a reset it has left already.
+    /// Whether content leaves local memory. With the zero-size transfers after a reset it has left already.
     fn is_page_out(&self, transfer: &Transfer) -> bool {
         let is_local =
             |address: PhysicalAddress| !address.segment.is_system() && !self.apertures.contains(address.segment);
@@ -196,7 +196,7 @@ impl Mistake {
         }
     }
 
-    /// Encodes the notification that is late, if it is time; `false` if it does not fit.
+    /// Encodes the late notification, if it is time; `false` if it does not fit.
     fn catch_up(&mut self, driver: &mut dyn Kmd, build: &mut BuildPagingBuffer<'_>) -> bool {
         let Some(late) = &mut self.late else { return true };
         if is_unmapping(self.paging_process, &late.notification, build.operation) {
@@ -216,7 +216,7 @@ fn is_eviction(op: &NotifyAlloc) -> bool {
     op.flags.contains(NotifyAllocFlags::EVICTION)
 }
 
-/// Whether `operation` takes entries of the window away that `notification` was about.
+/// Whether `operation` takes away entries of the window of `notification`.
 fn is_unmapping(
     paging_process: Option<KmdProcessHandle>,
     notification: &NotifyAlloc,
@@ -237,7 +237,7 @@ fn is_unmapping(
         && (window..window.offset(notification.size_in_bytes)).contains(first_pte_virtual_address)
 }
 
-/// Lets `driver` encode `operation` instead of the one that it was asked for, behind what is in the buffer already.
+/// Lets `driver` encode `operation` instead of the one that it was asked for, behind the content of the buffer.
 fn encode(driver: &mut dyn Kmd, operation: &PagingOperation, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
     let mut multipass_offset = *build.multipass_offset;
     let status = encode_part(driver, operation, &mut multipass_offset, build.allocation_is_idle, build);
@@ -285,8 +285,8 @@ fn without_first_command(driver: &mut dyn Kmd, build: &mut BuildPagingBuffer<'_>
     encode(driver, build.operation, build)
 }
 
-/// Lets `driver` encode the first command of its operation into a buffer that nobody runs: the smallest in which it makes
-/// progress (BPB-04). `None` if it makes none in one as large as the right one.
+/// Lets `driver` encode the first command of its operation into a buffer that is never run: the smallest in which it
+/// makes progress (BPB-04). `None` if it makes none in one as large as the right one.
 fn lose_first_command(driver: &mut dyn Kmd, build: &mut BuildPagingBuffer<'_>) -> Option<BuildStatus> {
     (0..=build.dma_buffer.len()).find_map(|size| {
         let mut lost = BuildPagingBuffer {

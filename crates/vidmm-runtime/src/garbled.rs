@@ -1,4 +1,4 @@
-//! A driver with a mistake: it encodes something else than it was asked for.
+//! A driver with a mistake: it encodes another operation than it was asked for.
 
 use vidmm::contract::{
     AllocationListElement, Fill, FillVirtual, FlushTlb, Kmd, KmdProcessHandle, MapApertureSegment,
@@ -71,7 +71,7 @@ fn is_valid(op: &UpdatePageTable) -> bool {
     is_valid(entries.first) || entries.first_64kb.is_some_and(is_valid)
 }
 
-/// The operation that is encoded instead of `operation`, which is an occasion of `fault`; none if nothing is.
+/// The operation that is encoded in place of `operation`, which is an occasion of `fault`; none if nothing is encoded.
 pub(crate) fn operation(
     fault: DriverFault,
     operation: &PagingOperation,
@@ -174,7 +174,7 @@ pub(crate) fn reverse_split_offsets(list: &mut [PatchLocation]) {
     list.iter_mut().zip(offsets.into_iter().rev()).for_each(|(location, offset)| location.split_offset = offset);
 }
 
-/// Lets `driver` patch otherwise than it was asked to, or not at all.
+/// Lets `driver` patch otherwise than it was asked, or not at all.
 pub(crate) fn patch(fault: DriverFault, driver: &mut dyn Kmd, patch: &mut Patch<'_>) {
     let mut list: Vec<AllocationListElement> = patch.allocation_list.to_vec();
     let mut locations: Vec<PatchLocation> = patch.patch_location_list.to_vec();

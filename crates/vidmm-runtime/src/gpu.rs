@@ -9,38 +9,38 @@ use crate::kernel::Content;
 
 /// A GPU that executes DMA buffers, in virtual time or in its own.
 ///
-/// An engine runs its packets in the order of [`submit`](Self::submit), each once all its waits are over; engines run side by
-/// side. The GPU never calls back: what it has to say are events.
+/// An engine runs its packets in the order of [`submit`](Self::submit), each once all its waits are over; engines run
+/// side by side. The GPU never calls back: it reports by events.
 ///
 /// An engine whose packet faults stops, and keeps all buffers that it has, until it is reset.
 pub trait Gpu {
     /// Hands `packet` to its engine at time `now`.
     fn submit(&mut self, now: Nanoseconds, packet: Packet);
 
-    /// When the next event is due; `None` when nothing runs or everything waits.
+    /// The time of the next event; `None` when nothing runs or everything waits.
     fn next_event_at(&self) -> Option<Nanoseconds>;
 
-    /// Runs until `now` and appends what happened, in order of time.
+    /// Runs until `now` and appends the events, in order of time.
     fn advance(&mut self, now: Nanoseconds, events: &mut Vec<GpuEvent>);
 
-    /// The digest of the bytes of one page as they are in memory: in system memory what the CPU sees, in an aperture
-    /// segment what the page shows at present. `None` if nothing is there.
+    /// The digest of the bytes of one page of memory. In system memory these are the bytes that the CPU sees, in an
+    /// aperture segment those of the page that is mapped there. `None` if there is no memory.
     fn page_digest(&self, address: PhysicalAddress) -> Option<u64>;
 
-    /// Writes one page of memory as the CPU does: what a kernel with `content` writes for `seed`. `false` if the CPU reaches
-    /// nothing there.
+    /// Writes one page of memory as the CPU does, with the words of a kernel with `content` for `seed`. `false` if the
+    /// CPU reaches no memory there.
     fn write_page(&mut self, address: PhysicalAddress, content: Content, seed: u64) -> bool {
         let _ = (address, content, seed);
         false
     }
 
-    /// The adapter loses its power: nothing of its own memory, of what the aperture shows and of what it caches remains. No
-    /// packet is under way.
+    /// Takes the adapter's power: the content of its memory, its aperture's mappings and its caches are lost. No packet
+    /// is under way.
     fn lose_power(&mut self) {}
 
-    /// `engine` is to end the packet that it runs and to begin no other, then to give back what it has not begun and to report
-    /// [`Preempted`](GpuEvent::Preempted). An engine that runs nothing reports it at once, as an event of
-    /// [`advance`](Self::advance). From then on it runs what is submitted.
+    /// Asks `engine` to end the packet that it runs and to begin no other, then to give back the packets that it has
+    /// not begun and to report [`Preempted`](GpuEvent::Preempted). An engine that runs nothing reports it at once, as
+    /// an event of [`advance`](Self::advance). From then on it runs later packets.
     ///
     /// A GPU that cannot be preempted never answers, and neither does an engine that hangs or has stopped.
     #[doc(alias = "DxgkDdiPreemptCommand")]
@@ -48,7 +48,7 @@ pub trait Gpu {
         let _ = (now, engine, preemption_fence_id);
     }
 
-    /// `engine` is to abort what it runs, to give back all buffers that it has, and to report
+    /// Asks `engine` to abort its packet, to give back all buffers that it has, and to report
     /// [`EngineReset`](GpuEvent::EngineReset). A request to preempt it is forgotten.
     ///
     /// A GPU whose engines cannot be reset one by one never answers.
@@ -57,10 +57,10 @@ pub trait Gpu {
         let _ = (now, engine);
     }
 
-    /// All engines are to stop and to give back all buffers; what local memory, the aperture and caches hold is lost. Reported
-    /// as [`ResetFromTimeout`](GpuEvent::ResetFromTimeout). Each engine's fence is then that of the last packet submitted to it
-    /// (FLT-25), and nothing runs until [`restart_from_timeout`](Self::restart_from_timeout). Answers to earlier requests do
-    /// not come any more.
+    /// Asks all engines to stop and to give back all buffers; the content of local memory, the aperture and caches is
+    /// lost. Reported as [`ResetFromTimeout`](GpuEvent::ResetFromTimeout). Each engine's fence is then that of the last
+    /// packet submitted to it (FLT-25), and nothing runs until [`restart_from_timeout`](Self::restart_from_timeout).
+    /// Earlier requests are not answered any more.
     ///
     /// A GPU that cannot be reset never answers.
     #[doc(alias = "DxgkDdiResetFromTimeout")]
@@ -68,7 +68,7 @@ pub trait Gpu {
         let _ = now;
     }
 
-    /// The engines are to run again, as reported by [`RestartedFromTimeout`](GpuEvent::RestartedFromTimeout).
+    /// Asks the engines to run again, as reported by [`RestartedFromTimeout`](GpuEvent::RestartedFromTimeout).
     ///
     /// A GPU that cannot be reset never answers.
     #[doc(alias = "DxgkDdiRestartFromTimeout")]
@@ -76,19 +76,19 @@ pub trait Gpu {
         let _ = now;
     }
 
-    /// Bytes that commands of the driver decompressed so far; 0 for a GPU without compression.
+    /// The bytes that commands of the driver decompressed so far; 0 for a GPU without compression.
     fn bytes_decompressed(&self) -> u64 {
         0
     }
 }
 
-/// The CPU's page tables: what the addresses show that the host has handed out.
+/// The CPU's page tables: the memory behind the addresses that the host has handed out.
 pub trait CpuView {
-    /// The memory behind `address`; none if nothing is shown there.
+    /// The memory behind `address`; none if no memory is mapped there.
     fn shown(&self, address: CpuVirtualAddress) -> Option<PhysicalAddress>;
 }
 
-/// A CPU that is shown nothing.
+/// A CPU without mappings.
 impl CpuView for () {
     fn shown(&self, _: CpuVirtualAddress) -> Option<PhysicalAddress> {
         None
@@ -102,23 +102,23 @@ pub enum GpuEvent {
     Completed {
         /// The fence that it signals.
         signal: EngineFence,
-        /// When it began to run: its waits were over and the engine was free.
+        /// The time at which it began to run: its waits were over and the engine was free.
         started_at: Nanoseconds,
-        /// When it ended.
+        /// The time at which it ended.
         ended_at: Nanoseconds,
         /// Its buffer.
         buffer: DmaBuffer,
     },
-    /// The GPU has something to say that only its driver understands: the bytes of its status registers, for
-    /// [`interrupt_routine`](vidmm::contract::Kmd::interrupt_routine). A packet that faulted stays with its engine, which has
-    /// stopped.
+    /// An interrupt that only the driver understands: the bytes of the GPU's status registers, for
+    /// [`interrupt_routine`](vidmm::contract::Kmd::interrupt_routine). A packet that faulted stays with its engine,
+    /// which has stopped.
     Interrupt {
         /// The bytes.
         status: Vec<u8>,
-        /// When.
+        /// The time.
         at: Nanoseconds,
     },
-    /// An engine has ended what it ran, and gives back what it has not begun.
+    /// An engine has ended its packet, and gives back the packets that it has not begun.
     #[doc(alias = "DXGK_INTERRUPT_DMA_PREEMPTED")]
     Preempted {
         /// The engine.
@@ -129,7 +129,7 @@ pub enum GpuEvent {
         last_completed_fence_id: u64,
         /// The packets that it has not begun.
         returned: ReturnedBuffers,
-        /// When.
+        /// The time.
         at: Nanoseconds,
     },
     /// An engine was reset, or could not be.
@@ -141,24 +141,24 @@ pub enum GpuEvent {
         result: Result<u64, ResetEngineError>,
         /// All packets that it had and did not end, the aborted one included.
         returned: ReturnedBuffers,
-        /// When.
+        /// The time.
         at: Nanoseconds,
     },
     /// The adapter was reset and waits to be restarted.
     ResetFromTimeout {
         /// All packets that its engines had and did not end, engine by engine, oldest first.
         returned: Vec<(EngineFence, DmaBuffer)>,
-        /// When.
+        /// The time.
         at: Nanoseconds,
     },
     /// The adapter runs again, or could not be restarted.
     RestartedFromTimeout {
-        /// Which of both.
+        /// The result.
         result: Result<(), RestartError>,
-        /// When.
+        /// The time.
         at: Nanoseconds,
     },
-    /// A kernel has read its inputs. Precedes the completion of its packet, and is what an oracle judges.
+    /// A kernel has read its inputs. Precedes the completion of its packet; an oracle judges the digests.
     KernelRead {
         /// The kernel's number, as its command gave it.
         kernel: u64,

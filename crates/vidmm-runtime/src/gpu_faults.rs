@@ -1,4 +1,4 @@
-//! A GPU that misbehaves: it does not do what it is asked, or reports what is not so.
+//! A GPU that misbehaves: it does not do as it is asked, or reports what did not happen.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -25,11 +25,13 @@ pub enum GpuFault {
     IgnoreEngineReset,
     /// A restart of the adapter is not done, and answered with failure at once.
     FailRestart,
-    /// A packet ends, and nobody hears of it. Its buffer never comes back.
+    /// A packet ends, and no completion is reported. Its buffer never comes back.
     LoseInterrupt,
-    /// A completion is reported [`INTERRUPT_DELAY`](Self::INTERRUPT_DELAY) late, after what its engine and others did since.
+    /// A completion is reported [`INTERRUPT_DELAY`](Self::INTERRUPT_DELAY) late, after later events of its engine and
+    /// of others.
     DelayInterrupt,
-    /// A completion is reported twice, the second time with a buffer that nobody submitted, of the same kind and size.
+    /// A completion is reported twice, the second time with a buffer that was never submitted, of the same kind and
+    /// size.
     RepeatInterrupt,
     /// After a completion, another is reported of the fence that its engine will be given next.
     ForgeInterrupt,
@@ -54,10 +56,11 @@ impl GpuFault {
         Self::ForgeStatus,
     ];
 
-    /// How late a late interrupt is, in nanoseconds: 3 s, by which time its engine may have been taken for hung and reset.
+    /// The delay of a late interrupt, in nanoseconds: 3 s, by which time its engine may have been taken for hung and
+    /// reset.
     pub const INTERRUPT_DELAY: Nanoseconds = 3_000_000_000;
 
-    /// Its name, as scenarios and the command line write it.
+    /// Its name in scenarios and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::IgnorePreempt => "ignore-preempt",
@@ -102,12 +105,12 @@ impl KmdHook for Sizes {
     }
 }
 
-/// A GPU behind something that loses and changes what goes in and out.
+/// A GPU behind a wrapper that loses and changes requests and reports.
 struct FaultyGpu {
     gpu: Box<dyn Gpu>,
     fault: GpuFault,
     occasions: Occasions,
-    /// Events that are still to be reported, and when, in the order in which they came up.
+    /// Events that are still to be reported, and their times, in the order in which they occurred.
     pending: Vec<(Nanoseconds, GpuEvent)>,
     /// The engine and the completion that waits for the engine's next one.
     held: Option<(u32, GpuEvent)>,
@@ -122,15 +125,15 @@ impl FaultyGpu {
         self.fault == fault && self.occasions.strike()
     }
 
-    /// Passes `event` on, or what becomes of it.
+    /// Reports `event`, or the wrong report in its place.
     fn report(&mut self, event: GpuEvent, events: &mut Vec<GpuEvent>) {
         let GpuEvent::Completed { signal, started_at, ended_at, buffer } = event else { return events.push(event) };
         let submitted = self.submitted.get(&signal.engine).copied().unwrap_or(0);
         let again = |signal, buffer| GpuEvent::Completed { signal, started_at, ended_at, buffer };
         let decoy = self.decoy(&buffer);
         let completed = again(signal, buffer);
-        // An event that another fault has forged is reported at once: later its fence may have been handed out, and
-        // nobody could tell.
+        // An event that another fault has forged is reported at once. Later its fence may have been handed out, and the
+        // forgery could not be told from a right report.
         if signal.fence_id > submitted {
             return events.push(completed);
         }
@@ -155,13 +158,13 @@ impl FaultyGpu {
                 let forged = EngineFence { engine: signal.engine, fence_id: submitted + 1 };
                 events.extend([completed, again(forged, decoy)]);
             }
-            // No registers are so few.
+            // No driver has so few registers.
             GpuFault::ForgeStatus => events.extend([completed, GpuEvent::Interrupt { status: vec![], at: ended_at }]),
             _ => unreachable!("the fault is about completions"),
         }
     }
 
-    /// A buffer like `buffer` that nobody submitted.
+    /// A buffer like `buffer` that was never submitted.
     fn decoy(&self, buffer: &DmaBuffer) -> DmaBuffer {
         let PagingBufferDesc { size, private_data_size } = self.paging_buffer.get();
         match buffer {

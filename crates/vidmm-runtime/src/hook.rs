@@ -24,32 +24,32 @@ pub trait KmdHook {
         driver.render(render)
     }
 
-    /// The driver is about to create something for a client, or to open an allocation.
+    /// Asks whether the driver has memory to create an object for a client, or to open an allocation.
     ///
     /// # Errors
     ///
-    /// If it is to have no memory for that: it is not asked then.
+    /// If it has none: then the driver is not asked.
     fn allocate(&mut self) -> Result<(), KmdError> {
         Ok(())
     }
 
-    /// The core hears this of an interrupt that the driver takes for `interrupt`.
+    /// Returns the interrupt that the core is told in place of `interrupt`, as the driver has decoded it.
     fn interrupt_decoded(&mut self, interrupt: NotifyInterrupt) -> NotifyInterrupt {
         interrupt
     }
 
-    /// The driver has told what the adapter is.
+    /// Tells that the driver has described the adapter.
     fn adapter_queried(&mut self, info: &AdapterInfo) {
         let _ = info;
     }
 
-    /// The driver has created a process.
+    /// Tells that the driver has created a process.
     fn process_created(&mut self, process: KmdProcessHandle, system_process: bool) {
         let _ = (process, system_process);
     }
 }
 
-/// A driver with a [`KmdHook`] before it. Calls that the hook is not asked about go to the driver as they are.
+/// A driver with a [`KmdHook`] before it. Calls without a hook go to the driver as they are.
 pub struct HookedKmd<H> {
     driver: Box<dyn Kmd>,
     hook: H,

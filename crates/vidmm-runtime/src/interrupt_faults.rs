@@ -6,7 +6,7 @@ use crate::hook::{HookedKmd, KmdHook};
 use crate::occasions::{Hits, Occasions};
 use crate::runtime::Machine;
 
-/// A mistake that a driver may make about a page fault, or a thing that it may not know. Its occasions are page faults.
+/// A mistake or an ignorance of a driver about a page fault. Its occasions are page faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InterruptFault {
     /// The packet is not known; a reset of the engine helps: FENCE_INVALID and ENGINE_RESET_REQUIRED (FLT-11).
@@ -17,9 +17,9 @@ pub enum InterruptFault {
     RequireNoReset,
     /// The hardware is said to be broken: FATAL_HARDWARE_ERROR (FLT-10).
     ReportFatalError,
-    /// The packet is said to be one that was never submitted.
+    /// A packet is named that was never submitted.
     GarbleFaultedFence,
-    /// The engine is said to be one that there is not.
+    /// An engine is named that does not exist.
     GarbleFaultedEngine,
 }
 
@@ -34,7 +34,7 @@ impl InterruptFault {
         Self::GarbleFaultedEngine,
     ];
 
-    /// Its name, as scenarios and the command line write it.
+    /// Its name in scenarios and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::HideFaultedFence => "hide-faulted-fence",

@@ -1,8 +1,8 @@
 //! Kernels: user work whose result can be judged.
 //!
 //! A kernel reads every page of its inputs and writes every page of its outputs through its process's address space.
-//! Its output is a function of all that it read and of the kernel, so one wrong page spreads to everything computed
-//! from it. The function is fixed here, in words, for everyone who executes or predicts it:
+//! Its output is a function of all pages that it read and of the kernel, so one wrong page spreads to every page
+//! computed from it. These words fix the function for whoever executes or predicts it:
 //!
 //! - All arithmetic is on 64-bit words, modulo 2^64. `mix(a, b)`: `x = (a ^ rotate_left(b, 32)) * 0x9E3779B97F4A7C15`;
 //!   `x ^= x >> 29; x *= 0xBF58476D1CE4E5B9; x ^= x >> 32`; the result is `x + b`.
@@ -32,8 +32,8 @@ pub struct PageRange {
     pub virtual_address: GpuVirtualAddress,
     /// Pages of 4 KiB.
     pub num_pages: u64,
-    /// The compression surface that the pages belong to: what is written is stored compressed, what is read is decompressed
-    /// first if it is compressed. None reads and writes memory as it is.
+    /// The compression surface that the pages belong to: writes are stored compressed, and compressed pages are
+    /// decompressed for reads. None reads and writes memory as it is.
     pub surface: Option<Surface>,
 }
 
@@ -44,13 +44,13 @@ impl PageRange {
     }
 }
 
-/// Where a range begins in a compression surface.
+/// The start of a range in a compression surface.
 ///
 /// A surface is the GPU's record of which pages of an allocation hold compressed bytes; page n of the surface is page n of
 /// the allocation, wherever that is mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Surface {
-    /// Which surface. The user-mode driver chooses it when it creates the allocation.
+    /// The surface's number. The user-mode driver chooses it when it creates the allocation.
     pub number: u32,
     /// The surface's page that the first page of the range is.
     pub first_page: u64,
@@ -61,7 +61,7 @@ pub struct Surface {
 pub struct KernelCommand {
     /// Its number; part of what it computes.
     pub kernel: u64,
-    /// How long it runs, in nanoseconds.
+    /// Its duration in nanoseconds.
     pub nanoseconds: u64,
     /// Content that fills its outputs.
     pub content: Content,

@@ -1,9 +1,9 @@
 //! The loop that joins the core, a driver, a GPU and a host.
 //!
-//! [`Runtime`] is the loop; [`Gpu`] is what executes; [`Umd`] encodes user work, whose results are specified in
-//! [`kernel`] so that they can be judged; [`HookedKmd`] is a driver behind something that encodes in its place, as a
-//! [`DriverFault`] does. A [`GpuFault`] or an [`InterruptFault`] lets a GPU misbehave, or its driver
-//! misreport it. [`Hits`] says when.
+//! [`Runtime`] is the loop; [`Gpu`] executes; [`Umd`] encodes user work, whose results are specified in [`kernel`] so
+//! that they can be judged. [`HookedKmd`] is a driver behind a hook that encodes in its place, as a [`DriverFault`]
+//! does. A [`GpuFault`] or an [`InterruptFault`] lets a GPU misbehave, or its driver misreport it. [`Hits`] says on
+//! which occasions.
 
 mod driver_fault;
 mod early_unmap;

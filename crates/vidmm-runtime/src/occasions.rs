@@ -1,9 +1,9 @@
-//! When something goes wrong on purpose.
+//! The occasions of mistakes that are made on purpose.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Which of its occasions a fault hits.
+/// The occasions that a fault hits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hits {
     /// Every one.
@@ -12,18 +12,18 @@ pub enum Hits {
     Nth(u64),
     /// One in so many, drawn for each occasion. The same seed draws the same.
     OneIn {
-        /// How many occasions there are for one that is hit, on average. None is hit if it is 0.
+        /// The number of occasions for one hit, on average. No occasion is hit if it is 0.
         occasions: u64,
-        /// From what it is drawn.
+        /// The seed of the draws.
         seed: u64,
     },
 }
 
-/// Ends faults: from then on none of those that share it hits any more. A mistake that was made already stays.
+/// Ends faults: from then on none that shares the switch hits any more. The effect of an earlier hit stays.
 #[derive(Clone, Debug, Default)]
 pub struct FaultSwitch(Rc<Cell<Phase>>);
 
-/// How far a machine is.
+/// The progress of a machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Phase {
     #[default]
@@ -32,7 +32,7 @@ enum Phase {
     FaultsEnded,
 }
 
-/// The occasions of a fault, as they come.
+/// The occasions of a fault, one after another.
 #[derive(Clone, Debug)]
 pub struct Occasions {
     hits: Hits,
@@ -41,7 +41,7 @@ pub struct Occasions {
 }
 
 impl FaultSwitch {
-    /// The adapter has started.
+    /// Records that the adapter has started.
     pub(crate) fn adapter_started(&self) {
         self.0.set(Phase::Started);
     }
@@ -53,12 +53,12 @@ impl FaultSwitch {
 }
 
 impl Occasions {
-    /// Occasions of which the fault hits some, until `switch` ends it.
+    /// Makes the occasions of a fault, which hits some of them until `switch` ends it.
     pub fn new(hits: Hits, switch: &FaultSwitch) -> Self {
         Self { hits, seen: 0, switch: switch.clone() }
     }
 
-    /// There is an occasion. Whether the fault hits it.
+    /// Counts an occasion. Returns whether the fault hits it.
     pub fn strike(&mut self) -> bool {
         self.seen += 1;
         let is_hit = match self.hits {
@@ -69,20 +69,20 @@ impl Occasions {
         is_hit && self.switch.0.get() != Phase::FaultsEnded
     }
 
-    /// The same, but what is needed to start the adapter is no occasion.
+    /// As [`strike`](Self::strike), but calls that the adapter needs to start are no occasions.
     pub fn strike_once_started(&mut self) -> bool {
         self.switch.0.get() != Phase::Starting && self.strike()
     }
 }
 
 impl From<Hits> for Occasions {
-    /// Occasions that nothing ends.
+    /// Makes occasions that no switch ends.
     fn from(hits: Hits) -> Self {
         Self::new(hits, &FaultSwitch::default())
     }
 }
 
-/// A number from which nobody sees what it was made of: the last step of SplitMix64.
+/// Mixes a number, so that the result hides it: the last step of SplitMix64.
 pub fn mixed(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -6,8 +6,9 @@ use crate::kernel::{Content, Surface};
 
 /// A step of a command buffer. A client lays steps into it in order.
 ///
-/// Binding is bookkeeping of the core's and the driver's (SPL-02): what a kernel finds through a slot is the address that the
-/// driver patches into its command. Between two split points a slot holds one allocation, or the driver refuses the buffer.
+/// Binding is record-keeping of the core and the driver (SPL-02): a kernel finds through a slot the address that the
+/// driver patches into its command. Between two split points a slot holds one allocation, or the driver refuses the
+/// buffer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CommandStep {
     /// The buffer may be split here (SPL-01). There is one at its start anyway.
@@ -34,7 +35,7 @@ pub enum CommandStep {
 pub struct BoundKernel {
     /// Its number; part of what it computes.
     pub kernel: u64,
-    /// How long it runs, in nanoseconds.
+    /// Its duration in nanoseconds.
     pub nanoseconds: u64,
     /// Content that fills its outputs.
     pub content: Content,
@@ -64,6 +65,6 @@ pub struct BoundRange {
 pub struct UserCommands {
     /// The commands.
     pub commands: Vec<u8>,
-    /// Where they hold addresses, in the order of their split offsets (SPL-04).
+    /// The patch locations of the addresses in them, in the order of their split offsets (SPL-04).
     pub patch_locations: Vec<PatchLocation>,
 }

@@ -22,14 +22,14 @@ pub struct Machine {
     pub host: Box<dyn Host>,
     /// The CPU's view of the addresses that the host hands out.
     pub cpu: Box<dyn CpuView>,
-    /// Ends the faults that were put into it.
+    /// The switch that ends its faults.
     pub fault_switch: FaultSwitch,
 }
 
 /// News for a client from the loop.
 #[derive(Debug)]
 pub enum Happening {
-    /// The manager says this. The loop itself handles the outputs that are for the GPU; clients see all others.
+    /// An output of the manager. The loop itself handles the outputs for the GPU; clients see all others.
     Output(Output),
     /// A kernel has read its inputs.
     KernelRead {
@@ -44,9 +44,9 @@ pub enum Happening {
         signal: EngineFence,
         /// Whether it was a paging buffer.
         paging: bool,
-        /// When it began to run.
+        /// The time at which it began to run.
         started_at: Nanoseconds,
-        /// When it ended.
+        /// The time at which it ended.
         ended_at: Nanoseconds,
     },
     /// A packet was aborted.
@@ -74,7 +74,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// If what the driver reports breaks a rule.
+    /// If the driver's report breaks a rule.
     pub fn start(options: AdapterOptions, mut machine: Machine) -> Result<Self, StartAdapterError> {
         let vidmm = VidMm::start_adapter(options, &mut *machine.kmd, &mut *machine.host)?;
         machine.fault_switch.adapter_started();
@@ -86,12 +86,12 @@ impl Runtime {
         self.now
     }
 
-    /// The faults of the machine are over: none of them hits any more.
+    /// Ends the faults of the machine: none of them hits any more.
     pub fn end_faults(&mut self) {
         self.machine.fault_switch.turn_off();
     }
 
-    /// The manager, and what its calls borrow.
+    /// The manager, and the driver and the host for its calls.
     pub fn borrow(&mut self) -> (&mut VidMm, &mut dyn Kmd, &mut dyn Host) {
         (&mut self.vidmm, &mut *self.machine.kmd, &mut *self.machine.host)
     }
@@ -111,18 +111,19 @@ impl Runtime {
         self.machine.gpu.page_digest(address)
     }
 
-    /// The digest of the page that the CPU sees at `address`; `None` if it sees nothing there.
+    /// The digest of the page that the CPU sees at `address`; `None` if no memory is mapped there.
     pub fn cpu_page_digest(&self, address: CpuVirtualAddress) -> Option<u64> {
         self.page_digest(self.machine.cpu.shown(address)?)
     }
 
-    /// The CPU writes the page that it sees at `address`, as [`Gpu::write_page`] does; `false` if it sees nothing there.
+    /// Writes the page that the CPU sees at `address`, as [`Gpu::write_page`] does; `false` if no memory is mapped
+    /// there.
     pub fn cpu_write_page(&mut self, address: CpuVirtualAddress, content: Content, seed: u64) -> bool {
         let shown = self.machine.cpu.shown(address);
         shown.is_some_and(|page| self.machine.gpu.write_page(page, content, seed))
     }
 
-    /// Bytes that the driver had decompressed so far, as [`Gpu::bytes_decompressed`] gives it.
+    /// The bytes that the driver had decompressed so far, by [`Gpu::bytes_decompressed`].
     pub fn bytes_decompressed(&self) -> u64 {
         self.machine.gpu.bytes_decompressed()
     }
@@ -137,12 +138,12 @@ impl Runtime {
         self.vidmm.events().drain()
     }
 
-    /// The next thing that a client should know.
+    /// The next news for a client.
     pub fn next_happening(&mut self) -> Option<Happening> {
         self.happenings.pop_front()
     }
 
-    /// Hands out what the manager has decided, until it has nothing more to say.
+    /// Carries out the manager's outputs, until it has none.
     pub fn pump(&mut self) {
         while let Some(output) = self.vidmm.poll(self.now, &mut *self.machine.kmd, &mut *self.machine.host) {
             let (now, gpu) = (self.now, &mut *self.machine.gpu);
@@ -162,8 +163,8 @@ impl Runtime {
         }
     }
 
-    /// Lets time pass until the GPU has something to report, or until `limit`, whichever is first; `false` when neither is to
-    /// come.
+    /// Lets time pass until the GPU has something to report, or until `limit`, whichever is first; `false` when neither
+    /// is to come.
     pub fn advance(&mut self, limit: Option<Nanoseconds>) -> bool {
         self.pump();
         let next = self.machine.gpu.next_event_at().into_iter().chain(self.vidmm.next_wake());
@@ -199,7 +200,7 @@ impl Runtime {
         }
     }
 
-    /// Lets the driver say what an interrupt means; one that is not the adapter's is nobody's.
+    /// Lets the driver decode an interrupt. An interrupt of another adapter has no effect.
     fn interrupt(&mut self, status: &[u8]) {
         let Some(notification) = self.machine.kmd.interrupt_routine(status) else { return };
         self.vidmm.handle_interrupt(&notification);

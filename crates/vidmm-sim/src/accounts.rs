@@ -1,4 +1,4 @@
-//! What became of each process of a run, added up from its events.
+//! The figures of each process of a run, added up from its events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,20 +11,20 @@ use crate::client::{ClientDesc, ClientKind};
 use crate::listings::Listings;
 use crate::oracle::Verdict;
 
-/// What became of a process.
+/// The figures of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProcessFigures {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// The client whose habits it has, if that is one that exists.
+    /// The real client whose habits it has; none if it has those of no such client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientKind>,
-    /// Whether it does wrong on purpose.
+    /// Whether it makes mistakes on purpose.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub misbehaves: bool,
     /// Submissions that ended.
     pub kernels_ended: u64,
-    /// While a kernel of it ran, in nanoseconds.
+    /// The time during which a kernel of it ran, in nanoseconds.
     pub work_ns: Nanoseconds,
     /// Bytes of its allocations that were copied into local memory.
     pub bytes_paged_in: u64,
@@ -42,15 +42,15 @@ pub struct ProcessFigures {
     pub refusals: u64,
     /// Evicts.
     pub evicts: u64,
-    /// How long it waited after refusals, in nanoseconds.
+    /// The time that it waited after refusals, in nanoseconds.
     pub waited_ns: Nanoseconds,
-    /// How often it was asked to trim to its budget.
+    /// The number of requests to trim to its budget.
     pub trims_to_budget: u64,
-    /// How often it was asked for what it had not used of late.
+    /// The number of requests to trim what it had not used of late.
     pub periodic_trims: u64,
-    /// How often its device was in error.
+    /// The number of errors of its device.
     pub device_errors: u64,
-    /// How often its device was suspended.
+    /// The number of suspensions of its device.
     pub suspensions: u64,
     /// Bytes of its allocations that left local memory while they lived.
     pub bytes_evicted: u64,
@@ -58,7 +58,7 @@ pub struct ProcessFigures {
     pub foreground_bytes_evicted: u64,
 }
 
-/// The figures of all processes, and what they are told apart by.
+/// The figures of all processes, and the records by which events are assigned to them.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
     figures: Vec<ProcessFigures>,
@@ -68,25 +68,25 @@ pub(crate) struct Accounts {
     listings: Listings,
     resident: BTreeSet<AllocationId>,
     devices: BTreeMap<DeviceId, usize>,
-    /// Whose each allocation is, and its bytes.
+    /// The process of each allocation, and its bytes.
     allocations: BTreeMap<AllocationId, (usize, u64)>,
-    /// Whose each packet is that was dispatched and has not ended, and its number within the device.
+    /// The process of each packet that was dispatched and has not ended, and the packet's number within the device.
     packets: BTreeMap<EngineFence, (usize, u64)>,
 }
 
-/// Something that a process in focus had on its list has left local memory.
+/// The eviction from local memory of an allocation that was on the list of a process in focus.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForegroundEviction {
     pub process: ProcessId,
     pub bytes: u64,
 }
 
-/// Who touched what where nothing is resident, and whether it should have been there.
+/// An access by a process's work to memory where nothing is resident.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Touched {
     /// The process.
     pub process: String,
-    /// The group that it asked for it in.
+    /// The group that the process asked for it in.
     pub group: MemorySegmentGroup,
     /// Whether it was on its device's list when the work was submitted.
     pub is_listed: bool,
@@ -95,7 +95,7 @@ pub struct Touched {
 }
 
 impl Accounts {
-    /// A process of the run, as the manager calls it.
+    /// Adds a process of the run.
     pub fn open(&mut self, process: ProcessId, device: DeviceId, desc: &ClientDesc) {
         let index = self.figures.len();
         self.figures.push(ProcessFigures {
@@ -109,7 +109,7 @@ impl Accounts {
         self.devices.insert(device, index);
     }
 
-    /// A process goes on with another device: what was under way on the one before does not count.
+    /// Gives a process another device: work under way on its old one does not count.
     pub fn reopen(&mut self, index: usize, device: DeviceId) {
         self.devices.retain(|_, process| *process != index);
         self.packets.retain(|_, packet| packet.0 != index);
@@ -117,7 +117,8 @@ impl Accounts {
         self.devices.insert(device, index);
     }
 
-    /// A packet that ran from `started_at` to `ended_at` has ended. Returns whose it was, and its number within the device.
+    /// Records the end of a packet that ran from `started_at` to `ended_at`. Returns its process, and its number within
+    /// the device.
     pub fn packet_ended(
         &mut self,
         signal: EngineFence,
@@ -131,12 +132,12 @@ impl Accounts {
         Some((process, submission))
     }
 
-    /// Whose packet that is, if it was dispatched and has not ended, and its number within the device.
+    /// The process of a packet that was dispatched and has not ended, and its number within the device.
     pub fn packet(&self, signal: EngineFence) -> Option<(usize, u64)> {
         self.packets.get(&signal).copied()
     }
 
-    /// What is known of an allocation that a submission of a process touched.
+    /// The log's answer about an allocation that a submission of a process touched.
     pub fn touched(
         &self,
         (process, submission): (usize, u64),
@@ -151,7 +152,7 @@ impl Accounts {
         }
     }
 
-    /// What a kernel of a process read was judged.
+    /// Adds the verdict on the pages that a kernel of a process read.
     pub fn judged(&mut self, process: usize, verdict: &Verdict) {
         self.figures[process].pages_checked += verdict.pages;
         self.figures[process].pages_wrong += verdict.wrong;
@@ -162,7 +163,7 @@ impl Accounts {
         &self.figures[process]
     }
 
-    /// The figures of all.
+    /// The figures of all processes.
     pub fn all_figures(&self) -> impl Iterator<Item = &ProcessFigures> {
         self.figures.iter()
     }
@@ -172,21 +173,21 @@ impl Accounts {
         self.suspended.contains(&process)
     }
 
-    /// What left local memory belonged to a process that was within its budget.
+    /// Counts an eviction from a process that was within its budget.
     pub fn evicted_within_budget(&mut self, eviction: ForegroundEviction) {
         if let Some(&process) = self.processes.get(&eviction.process) {
             self.figures[process].foreground_bytes_evicted += eviction.bytes;
         }
     }
 
-    /// How long each process waited for memory, in their order.
+    /// Records how long each process waited for memory, in their order.
     pub fn note_waits(&mut self, waited_ns: impl Iterator<Item = Nanoseconds>) {
         for (figures, waited_ns) in self.figures.iter_mut().zip(waited_ns) {
             figures.waited_ns = waited_ns;
         }
     }
 
-    /// What happened. Returns what a process in focus lost by it.
+    /// Adds an event. Returns the eviction of a process in focus that it is, if it is one.
     pub fn take_note(&mut self, event: &Event) -> Option<ForegroundEviction> {
         match *event {
             Event::AllocationCreated { allocation, process, size, .. } => {
@@ -266,7 +267,7 @@ impl Accounts {
         None
     }
 
-    /// What a process in focus loses if this allocation leaves local memory.
+    /// The eviction of a process in focus that follows if this allocation leaves local memory.
     fn foreground_eviction(&self, allocation: AllocationId) -> Option<ForegroundEviction> {
         let &(process, bytes) = self.allocations.get(&allocation)?;
         let in_focus = self.bands.get(&process) == Some(&PriorityBand::Focus);

@@ -1,8 +1,8 @@
-//! One number for all that happened: the same on every machine and in every build.
+//! One number for a whole run: the same on every machine and in every build.
 
 use std::fmt::{self, Debug, Write};
 
-/// Follows from everything that was added, in its order (FNV-1a).
+/// Follows from all values that were added, in their order (FNV-1a).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Digest(pub u64);
 
@@ -13,7 +13,7 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// Adds what a value shows of itself, which for an event is all of it.
+    /// Adds a value's `Debug` text, which for an event is all of it.
     pub fn add(&mut self, value: &impl Debug) {
         write!(self, "{value:?}").expect("nothing is written anywhere");
     }

@@ -1,12 +1,12 @@
-//! What is told of faults and resets in a run.
+//! The reports about faults and resets in a run.
 
 use vidmm::{NumberedEvent, ProcessId};
 use vidmm_trace::FaultReporter;
 
-/// The most reports that are kept.
+/// The number of reports that are kept.
 const MOST: usize = 100;
 
-/// The first reports of a run, as its events come; how many more there were.
+/// The first reports of a run, in the order of its events, and how many more there were.
 #[derive(Debug, Default)]
 pub(crate) struct FaultTales {
     reporter: FaultReporter,
@@ -15,12 +15,12 @@ pub(crate) struct FaultTales {
 }
 
 impl FaultTales {
-    /// What reports call a process from now on.
+    /// Sets the name of a process in the reports that follow.
     pub fn name_process(&mut self, process: ProcessId, name: &str) {
         self.reporter.name_process(process, name);
     }
 
-    /// Looks at the next event.
+    /// Reads the next event.
     pub fn see(&mut self, event: &NumberedEvent) {
         self.reporter.see(event);
         for report in self.reporter.take_reports() {

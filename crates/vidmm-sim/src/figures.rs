@@ -4,18 +4,18 @@ use serde::Serialize;
 use vidmm::Statistics;
 use vidmm_runtime::Runtime;
 
-/// Figures of what the manager did in a run.
+/// The figures of the manager in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Figures {
     /// Bytes copied into local memory.
     pub bytes_paged_in: u64,
     /// Bytes copied out of it.
     pub bytes_paged_out: u64,
-    /// Bytes filled because they had no content yet.
+    /// Bytes filled because the allocation had no content yet.
     pub bytes_filled: u64,
-    /// Allocations taken out of where they were resident while they lived.
+    /// Living allocations that were evicted.
     pub evictions: u64,
-    /// Of those, with content that had to be copied out.
+    /// Of those, allocations with content that had to be copied out.
     pub evictions_copied: u64,
     /// Allocations that left local memory for implicit system memory and stayed resident.
     pub demotions: u64,

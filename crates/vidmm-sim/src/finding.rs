@@ -1,10 +1,10 @@
-//! What did not hold in a run.
+//! The findings of a run.
 
 use serde::Serialize;
 
 use crate::accounts::Touched;
 
-/// What a run found. Any finding means that something that was checked did not hold.
+/// A finding of a run: a check that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "finding", rename_all = "kebab-case")]
 pub enum Finding {
@@ -12,7 +12,7 @@ pub enum Finding {
     WrongPage {
         /// The kernel.
         kernel: usize,
-        /// The process that it is of.
+        /// Its process.
         process: String,
         /// The buffer, as the workload names it.
         buffer: u64,
@@ -37,7 +37,7 @@ pub enum Finding {
         allocation: String,
         /// The page, counted from 0.
         page: u64,
-        /// Where it is in system memory, in bytes.
+        /// Its address in system memory, in bytes.
         address: u64,
         /// The digest that it must have.
         expected: u64,
@@ -60,7 +60,7 @@ pub enum Finding {
         allocation: Option<String>,
         /// Which page of it, counted from 0.
         page: u64,
-        /// Whose that allocation is, and what the event log says of it; none if nobody kept account.
+        /// The owner of that allocation, and the event log's answer about it; none if the run kept no accounts.
         touched: Option<Touched>,
         /// The number of the last event.
         event: u64,
@@ -72,7 +72,7 @@ pub enum Finding {
         /// The number of the last event.
         event: u64,
     },
-    /// Nothing runs, nothing is to come, and kernels are left: the manager has lost its way.
+    /// Nothing runs, nothing is to come, and kernels are left: the manager is stuck.
     Stuck {
         /// Kernels that have ended.
         ended: usize,
@@ -81,7 +81,7 @@ pub enum Finding {
     },
     /// The audit of the manager found a broken invariant.
     Audit {
-        /// The invariants.
+        /// The broken invariants.
         broken: Vec<String>,
         /// The number of the last event.
         event: u64,

@@ -1,8 +1,8 @@
 //! Scenarios, the client that runs them, and the oracle that judges them.
 //!
-//! A [`Scenario`] says what is run and on what machine: it is read from a TOML file in which everything has a default.
-//! An [`ExplicitScenario`] makes calls one by one and shows what the manager asked for; [`ScenarioFile`] is either.
-//! The [`Oracle`] works out from the workload alone what every kernel must read, and judges every page that kernels did
+//! A [`Scenario`] has a workload and a machine: it is read from a TOML file in which everything has a default.
+//! An [`ExplicitScenario`] makes calls one by one and shows the manager's requests; [`ScenarioFile`] is either. The
+//! [`Oracle`] works out from the workload alone what every kernel must read, and judges every page that kernels did
 //! read.
 
 // A file imports only from those above it.

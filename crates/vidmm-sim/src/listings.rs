@@ -1,28 +1,29 @@
-//! Which submissions a device's list had an allocation for, from the event log alone.
+//! The submissions that were made while an allocation was on its device's list, from the event log alone.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 
 use vidmm::AllocationId;
 
-/// The most spans that are kept of an allocation. Each has a submission in it, and no client is further ahead.
+/// The number of spans that are kept of an allocation. Each has a submission in it, and no client is further ahead.
 const MOST_SPANS: usize = 1025;
 
 /// The lists of all devices.
 #[derive(Debug, Default)]
 pub(crate) struct Listings(BTreeMap<AllocationId, Listing>);
 
-/// What is known of one allocation.
+/// One allocation on one device's list.
 #[derive(Debug, Default)]
 struct Listing {
-    /// How often it is on the list.
+    /// The number of times it is on the list.
     count: u32,
-    /// The submissions that were made while it was there, by their numbers within the device; the last may be open.
+    /// The submissions that were made while it was there, by their numbers within the device. The last span may be
+    /// open.
     spans: VecDeque<RangeInclusive<u64>>,
 }
 
 impl Listings {
-    /// It was put on the list once more, behind the submission of that number.
+    /// Adds one reference, behind the submission of that number.
     pub fn join(&mut self, allocation: AllocationId, after_submission: u64) {
         let Listing { count, spans } = self.0.entry(allocation).or_default();
         *count += 1;
@@ -34,7 +35,7 @@ impl Listings {
         }
     }
 
-    /// It was taken off the list once, behind the submission of that number.
+    /// Takes one reference off, behind the submission of that number.
     pub fn leave(&mut self, allocation: AllocationId, after_submission: u64) {
         let Some(Listing { count, spans }) = self.0.get_mut(&allocation).filter(|listing| listing.count > 0) else {
             return;
@@ -48,7 +49,7 @@ impl Listings {
         }
     }
 
-    /// Nothing names it any more.
+    /// Forgets an allocation that was destroyed.
     pub fn forget(&mut self, allocation: AllocationId) {
         self.0.remove(&allocation);
     }
@@ -58,7 +59,7 @@ impl Listings {
         self.0.get(&allocation).is_some_and(|listing| listing.count > 0)
     }
 
-    /// Whether it was on the list when the submission of that number was made.
+    /// Whether the allocation was on the list when the submission of that number was made.
     pub fn was_listed(&self, allocation: AllocationId, submission: u64) -> bool {
         self.0.get(&allocation).is_some_and(|listing| listing.spans.iter().any(|span| span.contains(&submission)))
     }
@@ -79,7 +80,7 @@ mod tests {
         listings.leave(allocation, 4);
         assert!(listings.is_listed(allocation), "it was put there twice");
         listings.leave(allocation, 5);
-        // On the list for nobody.
+        // No device has this allocation on its list.
         listings.join(allocation, 5);
         listings.leave(allocation, 5);
         listings.join(allocation, 7);

@@ -1,4 +1,4 @@
-//! What a machine must be, without saying which: this crate names no GPU.
+//! The properties that a machine must have; this crate names no GPU.
 
 use vidmm::PageSize;
 use vidmm::contract::{AddressingModel, EngineKind, WddmVersion};
@@ -17,7 +17,7 @@ pub struct MachineDesc {
     pub local_memory_bytes: u64,
     /// Whether the CPU sees all of local memory.
     pub local_memory_cpu_visible: bool,
-    /// Further memory segments: their bytes, and whether the CPU sees them.
+    /// Further memory segments: the bytes of each, and whether the CPU sees it.
     pub more_memory: Vec<(u64, bool)>,
     /// The pages of the memory segments.
     pub page_size: PageSize,
@@ -46,11 +46,12 @@ pub struct MachineDesc {
     pub paging_buffer_bytes: u32,
     /// The most bytes that one command of the driver covers.
     pub max_command_bytes: u64,
-    /// What the driver answers for the size of the paging process's address space, in MiB; none if it fails the query.
+    /// The driver's answer for the size of the paging process's address space, in MiB; none if it fails the query.
     pub paging_va_mib: Option<u32>,
     /// The driver answers busy to every n-th notification that does not promise an idle allocation.
     pub busy_notify_every: Option<u32>,
-    /// The driver answers busy to every n-th transfer, or discarding of content, that does not promise an idle allocation.
+    /// The driver answers busy to every n-th transfer, or discarding of content, that does not promise an idle
+    /// allocation.
     pub busy_every: Option<u32>,
     /// The slots of a DMA buffer's resource table (SPL-02). Without GPU virtual addresses only, as the next two.
     pub num_slots: u32,
@@ -66,11 +67,11 @@ pub struct MachineDesc {
     pub bus_bytes_per_second: u64,
     /// Bandwidth of local memory, in bytes a second.
     pub local_bytes_per_second: u64,
-    /// From what it is drawn how late each packet begins; none is as soon as it can.
+    /// The seed of the delays after which packets begin; none is no delay.
     pub latency_seed: Option<u64>,
-    /// Mistakes that are built in.
+    /// The mistakes of driver and GPU.
     pub faults: Vec<Fault>,
-    /// From what it is drawn when those hit that hit at random.
+    /// The seed of the faults that hit at random.
     pub fault_seed: u64,
 }
 
@@ -92,11 +93,11 @@ pub struct LinkedAdapterDesc {
     pub local_memory_bytes: u64,
     /// Bytes of its aperture segment.
     pub aperture_bytes: u64,
-    /// What its driver answers for the size of the paging process's address space, in MiB; none if it fails the query.
+    /// The driver's answer for the size of the paging process's address space, in MiB; none if it fails the query.
     pub paging_va_mib: Option<u32>,
 }
 
-/// The sizes of a machine's memory, of which some scenarios say a share.
+/// The sizes of a machine's memory; some scenarios give them as shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemorySizes {
     /// Bytes of local memory; 0 is none.
@@ -170,5 +171,5 @@ impl Default for MachineDesc {
     }
 }
 
-/// What makes machines.
+/// Makes machines.
 pub type MachineFactory<'a> = dyn Fn(&MachineDesc) -> Result<Machine, String> + 'a;

@@ -7,7 +7,7 @@ use vidmm_trace::Workload;
 
 use crate::prediction::{Content, KernelState, OutputSeed, PAGE_BYTES};
 
-/// Judges what kernels read against what they must read.
+/// Judges the pages that kernels read.
 ///
 /// Kernels that use one buffer must be judged in the order of the workload, each once: a kernel's inputs are what the
 /// kernels before it must have written. A buffer belongs to one process, so it is enough that the kernels of each
@@ -20,12 +20,12 @@ pub struct Oracle {
     kernels: Vec<KernelUses>,
 }
 
-/// What a buffer must hold.
+/// The content that a buffer must have.
 #[derive(Clone, Copy, Debug)]
 struct BufferState {
-    /// How many pages kernels touch: all that its bytes reach into.
+    /// The number of pages that kernels touch: all that its bytes reach into.
     pages: u64,
-    /// From what the seeds of its pages follow; none while no kernel has written it, when every page is zero.
+    /// The source of the seeds of its pages; none while no kernel has written it, when every page is zero.
     written: Option<OutputSeed>,
 }
 
@@ -36,7 +36,7 @@ struct KernelUses {
     writes: Vec<u32>,
 }
 
-/// What the oracle says of one kernel.
+/// The verdict of the oracle on one kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Verdict {
     /// The pages that the kernel had to read.
@@ -75,22 +75,22 @@ impl Oracle {
         }
     }
 
-    /// A kernel follows that the workload does not have: its number is the next.
+    /// Adds a kernel that the workload does not have: its number is the next.
     pub fn add_kernel(&mut self, reads: &[u32], writes: &[u32]) {
         self.kernels.push(KernelUses { reads: reads.to_owned(), writes: writes.to_owned() });
     }
 
-    /// How many kernels it knows.
+    /// The number of kernels.
     pub fn num_kernels(&self) -> usize {
         self.kernels.len()
     }
 
-    /// How many pages of `buffer` kernels touch; 0 for a buffer that the workload does not have.
+    /// The number of pages of `buffer` that kernels touch; 0 for a buffer that the workload does not have.
     pub fn pages(&self, buffer: u32) -> u64 {
         self.buffers.get(buffer as usize).map_or(0, |state| state.pages)
     }
 
-    /// Judges a copy of `buffer` that no kernel may write: it must be what the kernels judged so far have made of it.
+    /// Judges a copy of `buffer` that no kernel may write: its content must be that of the kernels judged so far.
     /// `found` has the digest of each of its pages.
     pub fn judge_copy(&self, buffer: u32, found: &[u64]) -> Verdict {
         let state = self.buffers.get(buffer as usize);
@@ -102,9 +102,9 @@ impl Oracle {
 
     /// Judges what kernel number `kernel` of the workload read, and goes on to what it must have written.
     ///
-    /// `inputs` has the digest of each page of each input, inputs in the order of the kernel's `reads`. What the kernel
-    /// must have written follows from what it must have read, not from `inputs`. So each verdict stands for itself: one
-    /// wrong page is reported by every kernel that reads it or what a GPU computed from it. For a kernel that the
+    /// `inputs` has the digest of each page of each input, inputs in the order of the kernel's `reads`. The expected
+    /// outputs follow from the expected inputs, not from `inputs`. So each verdict stands for itself: every kernel that
+    /// reads a wrong page reports it, and so does every kernel that reads pages computed from it. For a kernel that the
     /// workload does not have, all inputs are too many.
     pub fn judge(&mut self, kernel: usize, inputs: &[Vec<u64>]) -> Verdict {
         let Some(uses) = self.kernels.get(kernel) else {
@@ -166,7 +166,7 @@ impl Verdict {
         Self { wrong: pages, miscounted: pages, ..Self::default() }
     }
 
-    /// Says whether every page was what it must be.
+    /// Whether every page was right.
     pub fn is_right(&self) -> bool {
         self.wrong == 0
     }
@@ -180,7 +180,7 @@ impl Verdict {
     }
 }
 
-/// How many pages inputs count as that the kernel does not have.
+/// The number of pages that inputs count as which the kernel does not have.
 fn surplus(inputs: &[Vec<u64>]) -> u64 {
     inputs.iter().map(|input| input.len().max(1) as u64).sum()
 }

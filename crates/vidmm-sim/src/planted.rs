@@ -275,14 +275,14 @@ pub struct Hunt {
     pub steps: u64,
 }
 
-/// What came of a hunt.
+/// The result of a hunt.
 #[derive(Clone, Debug, Default)]
 pub struct Quarry {
     /// The seed in which the bug's rule was broken first; none if it was in none.
     pub seed: Option<u64>,
     /// Steps that were played with the bug, in all seeds that are right without it.
     pub steps: u64,
-    /// What is wrong, by that rule.
+    /// The problem, in the words of that rule.
     pub problem: String,
     /// How often other rules came first.
     pub others: BTreeMap<String, u32>,

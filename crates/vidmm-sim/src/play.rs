@@ -1,4 +1,4 @@
-//! What is due in a run as time passes, what is shown of it, and what is checked.
+//! The timetable of a run: changes that are due, rows of the table, and checks.
 
 use std::collections::BTreeMap;
 
@@ -13,52 +13,52 @@ use crate::{
     timeline::Shares,
 };
 
-/// One process at one time.
+/// One process at one time: a row of the table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// When, in nanoseconds.
+    /// The time in nanoseconds.
     pub at_ns: Nanoseconds,
-    /// Who.
+    /// The process.
     pub process: String,
-    /// How important it is; none before it began and after its end.
+    /// Its priority band; none before it began and after its end.
     pub standing: Option<Standing>,
     /// Bytes of it that left local memory since the row before.
     pub evicted_bytes: u64,
-    /// Answers since the row before: kernels that arrived together, such as a frame.
+    /// Answers since the row before. The kernels that arrived together, such as those of a frame, are one answer.
     pub answers: u64,
-    /// How long these took on average, in nanoseconds.
+    /// The average duration of these answers, in nanoseconds.
     pub mean_ns: Nanoseconds,
-    /// How long the longest took, in nanoseconds.
+    /// The duration of the longest, in nanoseconds.
     pub worst_ns: Nanoseconds,
 }
 
-/// How a process stands with the manager.
+/// The state of a process in the manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Standing {
-    /// How important it is.
+    /// Its priority band.
     pub band: PriorityBand,
-    /// What the user sees of it.
+    /// Its visibility to the user.
     pub visibility: Visibility,
     /// Whether its device is suspended.
     pub is_suspended: bool,
     /// Its budget of local memory, in bytes.
     pub budget: u64,
-    /// What it has there, in bytes.
+    /// Its usage of local memory, in bytes.
     pub current_usage: u64,
-    /// What its list names there, in bytes.
+    /// The bytes of local memory that its list names.
     pub requested: u64,
 }
 
-/// What became of a check.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckReport {
-    /// What was checked, with the figures that were found.
+    /// The check in words, with the figures that were found.
     pub text: String,
     /// Whether it held.
     pub held: bool,
 }
 
-/// Something that is due.
+/// A change, a row or a check that is due.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Due {
     Change(usize),
@@ -73,9 +73,10 @@ pub(crate) struct Play<'a> {
     script: &'a Script,
     due: BTreeMap<Nanoseconds, Vec<Due>>,
     pub rows: Vec<Row>,
-    /// For each process of the table what had been counted at its last row: bytes evicted, and answers.
+    /// For each process of the table, its evicted bytes and its answers at the last row.
     shown: Vec<(u64, usize)>,
-    /// What was seen for the checks: bytes that were missing of a process's list when they should be, and when they should not.
+    /// For each check of lost memory: the missing bytes of the list when some should be missing, and when none should
+    /// be.
     missing: BTreeMap<usize, [Option<u64>; 2]>,
 }
 
@@ -98,7 +99,7 @@ impl<'a> Play<'a> {
         Self { script, due, rows: Vec::new(), shown: vec![(0, 0); shown], missing: BTreeMap::new() }
     }
 
-    /// When something is due next.
+    /// The time of the next thing that is due.
     pub fn next(&self) -> Option<Nanoseconds> {
         self.due.keys().next().copied()
     }
@@ -108,7 +109,7 @@ impl<'a> Play<'a> {
         self.script.end.is_some() && !self.due.is_empty()
     }
 
-    /// Does what is due now.
+    /// Does all that is due now.
     pub fn act(
         &mut self,
         runtime: &mut Runtime,
@@ -155,7 +156,7 @@ impl<'a> Play<'a> {
         self.due.entry(at + table.every.ns).or_default().push(Due::Row);
     }
 
-    /// Notes how much is missing of what a process has on its list.
+    /// Records how many bytes of a process's list are missing.
     fn look(&mut self, number: usize, which: usize, runtime: &mut Runtime, client: &Client<'_>) {
         let Check::BroughtBack { process, .. } = &self.script.checks[number] else { return };
         let Some(process) = client.process_named(process) else { return };
@@ -163,7 +164,7 @@ impl<'a> Play<'a> {
         self.missing.entry(number).or_default()[which] = Some(info.requested.saturating_sub(info.current_usage));
     }
 
-    /// What became of the checks, but for those that need another run.
+    /// The results of the checks, without those that need another run.
     pub fn judge(&self, client: &Client<'_>, accounts: &Accounts, time: Shares) -> Vec<CheckReport> {
         let judged = self.script.checks.iter().enumerate().filter_map(|(number, check)| match check {
             Check::ForegroundKeeps => Some(foreground_keeps(accounts)),
@@ -208,7 +209,7 @@ fn change(change: &Change, runtime: &mut Runtime, client: &mut Client<'_>) -> Re
     Ok(())
 }
 
-/// What the manager says of a process's local memory.
+/// The manager's answer about a process's local memory.
 fn memory_info(process: usize, runtime: &mut Runtime, client: &Client<'_>) -> VideoMemoryInfo {
     let (id, ..) = client.processes().nth(process).expect("it is one of them");
     let info = runtime.vidmm().query_video_memory_info(id, MemorySegmentGroup::Local);

@@ -1,7 +1,7 @@
-//! What kernels compute, predicted: the specification of `vidmm_runtime::kernel`, written a second time.
+//! Predicts what kernels compute: the specification of `vidmm_runtime::kernel`, written a second time.
 //!
-//! It shares no code with the GPU, the driver or the manager, and keeps no page: what a kernel writes follows from its state,
-//! and a page's digest follows from that in a few operations.
+//! It shares no code with the GPU, the driver or the manager, and keeps no page: the output of a kernel follows from
+//! its state, and a page's digest follows from that in a few operations.
 
 use serde::{Deserialize, Serialize};
 use vidmm_runtime::Content as KernelContent;
@@ -15,19 +15,19 @@ const PAGE_WORDS: u64 = 512;
 /// The multiplier of the digest.
 const DIGEST_MULTIPLIER: u64 = 0xD6E8_FEB8_6659_FD93;
 
-/// By how much the words of a page with ramp content rise.
+/// The difference of neighbouring words of a page with ramp content.
 const RAMP_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// What `mix` takes for the state of a kernel that has read nothing yet: "vidmm".
+/// The state for `mix` of a kernel that has read nothing yet: "vidmm".
 const STATE_SEED: u64 = 0x76_69_64_6D_6D;
 
 /// The digest of a page whose words are all 1: a uniform page of word `w` has `w` times this.
 const DIGEST_OF_ONES: u64 = digest_of_line(1, 0);
 
-/// The digest of a page whose word `i` is `i` ramp steps: what ramp content adds to a uniform page.
+/// The digest of a page whose word `i` is `i` ramp steps: the share of ramp content beside a uniform page.
 const DIGEST_OF_RAMP: u64 = digest_of_line(0, RAMP_STEP);
 
-/// What fills the pages that kernels write.
+/// The fill of the pages that kernels write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Content {
@@ -39,7 +39,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// What a kernel's command says for it.
+    /// The number of the fill in a kernel's command.
     pub(crate) fn of_kernels(self) -> KernelContent {
         match self {
             Self::Uniform => KernelContent::Uniform,
@@ -57,28 +57,28 @@ impl Content {
     }
 }
 
-/// What a kernel has read so far.
+/// The digest of all pages that a kernel has read so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KernelState(u64);
 
 impl KernelState {
-    /// A kernel of that number has read nothing yet.
+    /// The state of the kernel of that number before it has read a page.
     pub fn new(kernel: u64) -> Self {
         Self(mix(STATE_SEED, kernel))
     }
 
-    /// It reads a page of that digest.
+    /// Reads a page of that digest.
     pub fn read(&mut self, digest: u64) {
         self.0 = mix(self.0, digest);
     }
 
-    /// Its output of that number, counted from 0.
+    /// The seed of the kernel's output of that number, counted from 0.
     pub fn output(self, number: u64) -> OutputSeed {
         OutputSeed(mix(self.0, number + 1))
     }
 }
 
-/// What the pages of one output of a kernel follow from.
+/// The seed of the pages of one output of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OutputSeed(u64);
 
@@ -88,7 +88,7 @@ impl OutputSeed {
         content.digest(self.of_page(page))
     }
 
-    /// What a page of the output is filled from.
+    /// The seed of one page of the output.
     pub fn of_page(self, page: u64) -> u64 {
         mix(self.0, page)
     }

@@ -1,4 +1,4 @@
-//! What a run came to, and what it says beside another run.
+//! The report of a run, and its comparison with another run.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ use crate::{
 /// The figures of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// Bytes that live at most at one time, in pages of the memory segment.
+    /// Bytes that are alive at one time at most, in pages of the memory segment.
     pub footprint_bytes: u64,
     /// Bytes of local memory; 0 is none.
     pub local_memory_bytes: u64,
@@ -24,7 +24,7 @@ pub struct Report {
     pub buffers: u64,
     /// Kernels of the workload, without uploads.
     pub kernels: u64,
-    /// Kernels that load what nobody computes.
+    /// Kernels that load content which no kernel computes.
     pub uploads: u64,
     /// Kernels that ended, uploads too.
     pub kernels_ended: u64,
@@ -36,37 +36,37 @@ pub struct Report {
     pub system_pages_checked: u64,
     /// Of those, pages that were wrong.
     pub system_pages_wrong: u64,
-    /// What the manager did.
+    /// The manager's work.
     #[serde(flatten)]
     pub figures: Figures,
-    /// Where the virtual time went.
+    /// The shares of the virtual time.
     #[serde(flatten)]
     pub time: Shares,
-    /// What became of each process, if there are several.
+    /// The figures of each process, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<ProcessFigures>,
     /// The table over time, if the script has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<Row>,
-    /// What became of the script's checks.
+    /// The results of the script's checks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<CheckReport>,
-    /// What there is to tell of devices in error and of resets, in the order in which it happened: the first hundred.
+    /// The reports about devices in error and resets, in their order: the first hundred.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<String>,
-    /// How many more there are.
+    /// The number of further reports.
     pub more_faults: u64,
-    /// What did not hold.
+    /// The findings.
     pub findings: Vec<Finding>,
 }
 
 impl Report {
-    /// Whether all that was checked held.
+    /// Whether all checks held.
     pub fn all_held(&self) -> bool {
         self.findings.is_empty() && self.checks.iter().all(|check| check.held)
     }
 
-    /// What becomes of those checks of `script` that compare the run with another one.
+    /// The results of those checks of `script` that compare the run with another one.
     pub fn judge_against(&self, other: &Self, script: &Script) -> Vec<CheckReport> {
         let copied = |report: &Self| report.figures.bytes_paged_in + report.figures.bytes_paged_out;
         let judged = script.checks.iter().filter_map(|check| match *check {
@@ -83,7 +83,7 @@ impl Report {
         judged.collect()
     }
 
-    /// Whether those who do no wrong got as far as in another run.
+    /// Whether the processes without a mistake got as far as in another run.
     fn keeps_up(&self, other: &Self, at_least: f64) -> CheckReport {
         let shares = self.processes.iter().zip(&other.processes).filter(|(process, _)| !process.misbehaves);
         let shares = shares

@@ -25,26 +25,26 @@ use crate::{
     timeline::Timeline,
 };
 
-/// What is run.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct RunDesc {
     /// The machine.
     pub machine: MachineDesc,
-    /// What fills the buffers.
+    /// The fill of the buffers.
     pub content: Content,
-    /// How each process of the workload behaves, in the order of their numbers. Where it is shorter, the last is for all that
-    /// follow; where it is empty, they are [`ClientDesc::default`].
+    /// The behaviour of each process of the workload, in the order of their numbers. Where it is shorter, the last is
+    /// for all that follow; where it is empty, they are [`ClientDesc::default`].
     pub clients: Vec<ClientDesc>,
-    /// What happens as time passes, and what must hold.
+    /// The timetable: changes, the table and the checks.
     pub script: Script,
-    /// How the manager is started. Who runs several processes gets their figures from its events, so it then records them; the
-    /// observer hears of them only if this says so.
+    /// The options of the manager. A run of several processes takes their figures from its events, and therefore
+    /// records them; the observer is shown them only if this asks for them.
     pub options: AdapterOptions,
 }
 
-/// Who watches a run.
+/// The observer of a run.
 pub trait Observer {
-    /// Something happened. Called only if the run records events.
+    /// Called with each event, if the run records events.
     fn event(&mut self, event: &NumberedEvent) {
         let _ = event;
     }
@@ -54,7 +54,7 @@ pub trait Observer {
         let _ = line;
     }
 
-    /// So many kernels of the workload have ended.
+    /// Called with the number of kernels of the workload that have ended.
     fn progress(&mut self, ended: usize, of: usize) {
         let _ = (ended, of);
     }
@@ -65,7 +65,8 @@ pub struct Unobserved;
 
 impl Observer for Unobserved {}
 
-/// Why a run did not come to its end. None of these is a finding: the input or the arguments do not make a run.
+/// The reasons why a run does not come to its end. None of these is a finding: the input or the arguments do not make a
+/// run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The factory cannot build the machine.
@@ -88,12 +89,12 @@ pub enum RunError {
     /// The client cannot go on.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// A step needs what was never created.
+    /// A step needs an object that was never created.
     #[error("line {line}: `{name}` was never created, because the step that was to create it was refused")]
     Absent {
         /// The line of the step.
         line: usize,
-        /// What it needs.
+        /// The object.
         name: String,
     },
 }
@@ -102,7 +103,7 @@ pub enum RunError {
 ///
 /// # Errors
 ///
-/// If the input does not make a run. What does not hold during the run is a finding in the report.
+/// If the input does not make a run. A broken rule during the run is a finding in the report.
 pub fn run(
     workload: &Workload,
     desc: &RunDesc,
@@ -170,15 +171,15 @@ pub fn run(
 }
 
 impl RunDesc {
-    /// Where the buffers of its processes may be.
+    /// The segments where the buffers of its processes may be.
     fn segments(&self) -> impl Iterator<Item = AllocationSegments> {
         let default = self.clients.is_empty().then(AllocationSegments::default);
         self.clients.iter().map(ClientDesc::segments).chain(default)
     }
 }
 
-/// Bytes of all memory that the buffers of one process may be in, at most. An allocation is in one kind of memory as a whole,
-/// but the allocations of a kernel need not be in the same.
+/// Bytes of all memory that the buffers of one process may be in, at most. An allocation is in one kind of memory as a
+/// whole, but the allocations of a kernel may be in several.
 fn memory_for_buffers(desc: &RunDesc) -> u64 {
     let local = desc.machine.local_memory_bytes;
     let memory = |segments| match segments {
@@ -209,20 +210,21 @@ fn system_memory(desc: &RunDesc) -> u64 {
     limit.min(desc.machine.aperture_bytes.saturating_add(more))
 }
 
-/// How long nothing may end while kernels are left, in nanoseconds. No kernel of a trace runs that long.
+/// The time in which nothing ends while kernels are left, in nanoseconds, before the run counts as stuck. No kernel of
+/// a trace runs that long.
 const PATIENCE: Nanoseconds = 1_000_000_000_000;
 
 struct Run<'a> {
     runtime: Runtime,
-    /// Whether the observer hears of events.
+    /// Whether the observer is shown events.
     is_observed: bool,
     accounts: Option<Accounts>,
     play: Play<'a>,
     checks: Vec<CheckReport>,
-    /// When a packet ended last.
+    /// The time at which a packet ended last.
     last_completion: Nanoseconds,
     faults: FaultTales,
-    /// What reports call each process.
+    /// The name of each process in reports.
     names: Vec<String>,
     oracle: Oracle,
     workload: &'a Workload,
@@ -262,7 +264,7 @@ impl Run<'_> {
                 let event = self.last_event();
                 self.findings.push(Finding::Stuck { ended: client.ended(), event });
             }
-            // Who a packet belongs to is in the events, which come first.
+            // The events come first: they say which process a packet belongs to.
             self.hand_on_events();
             while let Some(happening) = self.runtime.next_happening() {
                 self.take_note(happening, &mut client)?;
@@ -288,7 +290,7 @@ impl Run<'_> {
         self.runtime.now().saturating_sub(since) > PATIENCE
     }
 
-    /// Does something during which copies in system memory are judged.
+    /// Runs `act`, during which copies in system memory are judged.
     fn with_copies<T>(&mut self, desc: &RunDesc, act: impl FnOnce(&mut Runtime, &mut SystemCopies<'_>) -> T) -> T {
         let mut wrong = Vec::new();
         let enabled = desc.segments().any(|segments| segments != AllocationSegments::Local)
@@ -320,12 +322,13 @@ impl Run<'_> {
             Happening::PacketEnded { signal, paging, started_at, ended_at } => {
                 self.timeline.ran(paging, started_at, ended_at);
                 self.last_completion = ended_at;
-                let ended = self.accounts.as_mut().and_then(|books| books.packet_ended(signal, started_at, ended_at));
+                let ended =
+                    self.accounts.as_mut().and_then(|accounts| accounts.packet_ended(signal, started_at, ended_at));
                 if let Some((process, submission)) = ended {
                     client.kernel_ended(process, submission, ended_at);
                 }
             }
-            // What becomes of the device decides.
+            // The error of the device, which follows, decides.
             Happening::PageFault { signal, .. } if self.is_survived(signal, client) => {}
             Happening::PageFault { signal, virtual_address, write } => {
                 self.faulted(signal, virtual_address.0, write, client);
@@ -353,7 +356,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A device is in error: whose it is goes on with another, if it may.
+    /// Gives the process of a device in error another device, if the process survives the error.
     fn lost_device(&mut self, error: &DeviceInError, client: &mut Client<'_>) -> Result<(), RunError> {
         let Some(process) = client.process_with(error.device) else { return Ok(()) };
         if !client.survives(process, error.reason, self.is_brought_about) {
@@ -369,12 +372,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Whether those whom a page fault of this packet harms go on after it.
+    /// Whether the processes that a page fault of this packet harms go on after it.
     fn is_survived(&mut self, signal: EngineFence, client: &Client<'_>) -> bool {
         let reason = DeviceErrorReason::PageFault { virtual_address: GpuVirtualAddress(0) };
         let is_brought_about = self.is_brought_about;
         let survives = |process| client.survives(process, reason, is_brought_about);
-        match self.accounts.as_ref().and_then(|books| books.packet(signal)) {
+        match self.accounts.as_ref().and_then(|accounts| accounts.packet(signal)) {
             Some((process, _)) => survives(process),
             None => is_brought_about && (0..client.processes().count()).all(survives),
         }
@@ -398,19 +401,19 @@ impl Run<'_> {
         }
     }
 
-    /// Work accessed memory where nothing is resident.
+    /// Records a finding: work accessed memory where nothing is resident.
     fn faulted(&mut self, signal: EngineFence, virtual_address: u64, write: bool, client: &Client<'_>) {
         let (event, engine) = (self.last_event(), signal.engine);
-        // What the paging process has at the address is nobody's; without accounts there is one process.
+        // The paging process's mapping at the address belongs to no process. Without accounts there is one process.
         let is_paging = self.runtime.vidmm().engines().get(engine as usize) == Some(&EngineKind::Paging);
-        let packet = self.accounts.as_ref().map_or(Some((0, 0)), |books| books.packet(signal));
+        let packet = self.accounts.as_ref().map_or(Some((0, 0)), |accounts| accounts.packet(signal));
         let found = packet.filter(|_| !is_paging).and_then(|packet| {
             let (buffer, page) = client.mapping_at(packet.0, virtual_address)?;
             Some((packet, buffer, page, client.allocation_of(buffer)?))
         });
-        let touched = found.zip(self.accounts.as_ref()).map(|((packet, buffer, _, allocation), books)| {
+        let touched = found.zip(self.accounts.as_ref()).map(|((packet, buffer, _, allocation), accounts)| {
             let group = client.group_of(packet.0, buffer);
-            books.touched(packet, allocation, group)
+            accounts.touched(packet, allocation, group)
         });
         let page = found.map_or(0, |(_, _, page, _)| page);
         let allocation = found.map(|(.., allocation)| allocation.to_string());

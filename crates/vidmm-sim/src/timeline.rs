@@ -3,7 +3,7 @@
 use serde::Serialize;
 use vidmm::Nanoseconds;
 
-/// When engines ran.
+/// The times at which engines ran.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline {
     work: Vec<(Nanoseconds, Nanoseconds)>,

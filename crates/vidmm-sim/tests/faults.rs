@@ -1,4 +1,5 @@
-//! Programs that do wrong, on the model GPU: how little others notice, and that nothing is left of what was in error.
+//! Programs with mistakes, on the model GPU: other programs hardly notice them, and nothing is left of a device in
+//! error.
 
 use vidmm::{
     AdapterOptions, AllocationId, ContextId, DestroyError, DestroyFlags, DeviceErrorReason, DeviceId, EvictFlags,
@@ -33,7 +34,7 @@ impl Program {
         Self::on(runtime, process)
     }
 
-    /// A device of a process that is there.
+    /// A device of an existing process.
     fn on(runtime: &mut Runtime, process: ProcessId) -> Self {
         let (vidmm, kmd, _) = runtime.borrow();
         let device = vidmm.create_device(process).expect("the process may have another");
@@ -63,7 +64,7 @@ impl Program {
 
     fn destroy(&self, runtime: &mut Runtime) -> Result<(), DestroyError> {
         let (vidmm, kmd, _) = runtime.borrow();
-        // What an earlier try destroyed is gone.
+        // An earlier attempt has destroyed the object.
         let unless_gone = |result: Result<(), DestroyError>| match result {
             Err(DestroyError::InvalidHandle(_)) => Ok(()),
             other => other,
@@ -75,11 +76,11 @@ impl Program {
     }
 }
 
-/// A program of which 1 MiB comes and another goes, turn by turn.
+/// A program that brings in one MiB and gives up another, turn by turn.
 struct Pager {
     program: Program,
     allocations: [AllocationId; 2],
-    /// What it waits for, and since when.
+    /// The fence value that it waits for, and the start of the wait.
     waits: Option<(u64, Nanoseconds)>,
     turns: usize,
 }
@@ -138,14 +139,15 @@ fn eight_that_page_do_not_wait_for_one_that_hangs() {
     }
     let (error, after) = in_error.expect("the kernel is found hung");
     assert_eq!((error.device, error.reason), (hangs.device, DeviceErrorReason::EngineTimeout));
-    // A quantum of 100 ms, and TdrDelay of 2 s; it is told when the driver has reset the engine, for which it takes 1 ms.
+    // A quantum of 100 ms, and TdrDelay of 2 s. The program is told when the driver has reset the engine, which takes 1
+    // ms.
     assert_eq!(after, 2_101 * MILLISECOND);
     assert_eq!(waits, 8 * 250);
     assert!(longest < 10 * MILLISECOND, "somebody waited {longest} ns");
     assert_eq!(runtime.statistics().engine_resets, 1);
 }
 
-/// Which of its kind an object is, by its name: that number is followed by how often it was given before.
+/// The number of an object among its kind, by its name: that number is followed by how often it was given before.
 fn number(name: &dyn std::fmt::Display) -> usize {
     let name = name.to_string();
     let number = name.split(' ').next_back().and_then(|number| number.split('.').next());
@@ -167,7 +169,7 @@ fn nothing_is_left_of_ten_thousand_devices_in_error() {
             .vidmm()
             .make_resident(broken.queue, &[allocation], MakeResidentFlags::empty())
             .expect("there is room");
-        // Nothing is ever mapped there.
+        // No process maps anything there.
         broken.submit(&mut runtime, 1000, vec![PageRange::plain(GpuVirtualAddress(0x1000), 1)]);
         bystander.submit(&mut runtime, 1000, Vec::new());
         let mut is_in_error = false;
@@ -189,9 +191,9 @@ fn nothing_is_left_of_ten_thousand_devices_in_error() {
     past.retain(|program| program.destroy(&mut runtime).is_err());
     assert_eq!(past.len(), 0);
     assert_eq!(runtime.statistics().engine_resets, 10_000);
-    // The numbers of what is gone are given again: no table has more than some tens of entries.
+    // The numbers of destroyed objects are given again: no table has more than some tens of entries.
     assert!(largest < 32, "an object has number {largest}");
-    runtime.vidmm().check().expect("the books hold together");
+    runtime.vidmm().check().expect("the records agree");
     let info = runtime.vidmm().query_video_memory_info(bystander.process, MemorySegmentGroup::Local);
     assert_eq!(info.expect("it is there").current_usage, MIB);
 }

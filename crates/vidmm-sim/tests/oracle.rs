@@ -69,12 +69,12 @@ fn workload(sizes: &[u64], kernels: Vec<Kernel>) -> Workload {
 }
 
 /// A buffer of three pages written by kernel 0, updated in place by kernel 1 and read by kernel 2, which also reads a
-/// buffer that nothing wrote.
+/// buffer that no kernel wrote.
 fn chain() -> Workload {
     workload(&[3 * 4096, 4096], vec![kernel(&[], &[0], 0), kernel(&[0], &[0], 0), kernel(&[1, 0], &[1], 0)])
 }
 
-/// What the kernels of `workload` read when all goes well.
+/// The pages that the kernels of `workload` read when all goes well.
 fn right_inputs(workload: &Workload, content: Content) -> Vec<Vec<Vec<u64>>> {
     let mut gpu = Reference::new(workload, content);
     workload.kernels.iter().enumerate().map(|(number, kernel)| gpu.run(number, kernel)).collect()
@@ -99,7 +99,7 @@ fn any_workload() -> impl Strategy<Value = Workload> {
     })
 }
 
-/// Two workloads as the two processes of one, and an order of their kernels in which each process keeps its own.
+/// Two workloads as the two processes of one, and an order of their kernels in which each process keeps its own order.
 fn two_processes(first: Workload, second: Workload, picks: &[bool]) -> (Workload, Vec<usize>) {
     let shift = first.buffers.len() as u32;
     let border = first.kernels.len();
@@ -177,7 +177,7 @@ fn a_flipped_bit_is_found_and_named() {
 }
 
 #[test]
-fn a_wrong_page_spreads_to_what_is_computed_from_it() {
+fn a_wrong_page_spreads_to_the_pages_computed_from_it() {
     let workload = chain();
     let mut gpu = Reference::new(&workload, Content::Uniform);
     let mut oracle = Oracle::new(&workload, Content::Uniform);
@@ -190,7 +190,7 @@ fn a_wrong_page_spreads_to_what_is_computed_from_it() {
 }
 
 #[test]
-fn goes_on_from_what_must_have_been_computed() {
+fn the_oracle_goes_on_from_the_expected_outputs() {
     let workload = chain();
     let inputs = right_inputs(&workload, Content::Ramp);
     let mut oracle = Oracle::new(&workload, Content::Ramp);
@@ -213,7 +213,7 @@ fn swapped_pages_and_old_content_are_wrong() {
 }
 
 #[test]
-fn a_buffer_that_nothing_wrote_is_zero() {
+fn a_buffer_that_no_kernel_wrote_is_zero() {
     let workload = workload(&[10_000], vec![kernel(&[0], &[], 0)]);
     for content in CONTENTS {
         let mut oracle = Oracle::new(&workload, content);
@@ -239,7 +239,7 @@ fn wrong_numbers_of_inputs_and_pages_are_counted() {
     assert_eq!(judge(&[pages.clone(), vec![]]), miscounted(1));
     assert_eq!(judge(&[pages.clone(), vec![1, 2]]), miscounted(2));
     assert_eq!(oracle.judge(99, &[]), Verdict { wrong: 1, miscounted: 1, ..Verdict::default() });
-    // What is missing does not lead the oracle astray.
+    // A missing input does not lead the oracle astray.
     oracle.judge(1, &[]);
     assert!(oracle.judge(2, &inputs[2]).is_right());
 }

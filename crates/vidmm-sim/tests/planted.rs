@@ -5,10 +5,10 @@ mod soft;
 
 use vidmm_sim::{Hunt, MachineDesc, Planted};
 
-/// Enough for the one that is hardest to find.
+/// The number of seeds that suffices for the bug which is hardest to find.
 const HUNT: Hunt = Hunt { seeds: 4000, steps: 1000 };
 
-/// What half of the bugs take at most.
+/// The number of steps that half of the bugs take at most.
 const MEDIAN_STEPS: u64 = 10_000;
 
 #[track_caller]

@@ -14,7 +14,7 @@ use vidmm_sim::{
 };
 use vidmm_trace::{Buffer, ByteSize, Generator, LocalMemory, Workload};
 
-/// Where the scenarios of the repository are.
+/// The scenarios of the repository.
 fn scenarios() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
 }
@@ -297,7 +297,7 @@ fn a_process_may_be_a_client_that_exists_and_draw_its_submissions() {
     let modelled = ResidencyPolicy::Modelled;
     let expected = [("sync-point-lru", modelled(ClientKind::SyncPointLru)), ("layer", modelled(ClientKind::Mixed))];
     assert_eq!(named, expected);
-    // What is left out is 96 allocations of up to 256 KiB.
+    // The defaults are 96 allocations of up to 256 KiB.
     let (first, second) = workload.buffers.split_at(40);
     let largest = |buffers: &[Buffer]| buffers.iter().map(|buffer| buffer.bytes).max();
     assert_eq!((workload.kernels.len(), second.len()), (600, 96));

@@ -28,7 +28,7 @@ fn refused(text: &str, words: &[&str]) {
     words.iter().for_each(|word| assert!(error.contains(word), "no `{word}` in: {error}"));
 }
 
-/// An allocation that is mapped, from line 1 to 5.
+/// An allocation that is mapped, in lines 1 to 5.
 const MAPPED: &str = "[[step]]\ncreate-allocation = \"A\"\nsize = \"4 KiB\"\n[[step]]\nmap = \"A\"\n";
 
 /// The call of the last step.
@@ -121,7 +121,7 @@ fn every_key_of_a_kernel_is_read() {
 }
 
 #[test]
-fn what_is_looked_at_is_read() {
+fn every_key_of_a_look_is_read() {
     let looks = |text: &str| match parse(&format!("{MAPPED}{text}")).steps.last().map(|step| step.action.clone()) {
         Some(Action::Look(look)) => look,
         other => panic!("{text}: {other:?}"),
@@ -189,7 +189,7 @@ fn keys_that_a_step_does_not_have_are_refused_with_those_that_it_has() {
 }
 
 #[test]
-fn answers_that_there_are_not_are_refused() {
+fn unknown_answers_are_refused() {
     let resident = format!("{MAPPED}[[step]]\nmake-resident = \"A\"\n");
     refused(&format!("{resident}expect = \"no-memry\""), &["line 8", "`no-memry`", "`no-memory`", "`pending`"]);
     refused("[[step]]\nwait = \"idle\"\nexpect = \"ok\"", &["line 1", "nobody answers `wait`", "leave"]);
@@ -198,7 +198,7 @@ fn answers_that_there_are_not_are_refused() {
 }
 
 #[test]
-fn names_that_are_not_there_are_refused_with_those_that_are() {
+fn unknown_names_are_refused_with_the_known_ones() {
     refused(&format!("{MAPPED}[[step]]\nmake-resident = \"B\""), &["line 6", "no allocation `B`", "`A`"]);
     refused("[[step]]\nmake-resident = \"B\"", &["line 1", "no allocation `B`", "none so far"]);
     refused(&format!("{MAPPED}[[step]]\nkernel = \"K\"\nreads = \"B\""), &["line 6", "no mapping `B`", "`A`"]);

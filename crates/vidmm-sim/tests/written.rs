@@ -7,7 +7,7 @@ use vidmm_sim::steps::{Action, CheckFinding, Kernel, KernelEngine, Step, Until, 
 use vidmm_sim::{Content, Duration, ExplicitScenario, Fault, FaultKind, JudgedBy, ScenarioFile, When};
 use vidmm_trace::{ByteSize, LocalMemory};
 
-/// Reads a scenario of steps, which must be accepted; where its steps stand is left out.
+/// Reads a scenario of steps, which must be accepted, and drops the line numbers of its steps.
 #[track_caller]
 fn parse(text: &str) -> ExplicitScenario {
     match ScenarioFile::parse(text, Path::new("folder/tiny.toml")) {
@@ -21,7 +21,7 @@ fn without_lines(mut scenario: ExplicitScenario) -> ExplicitScenario {
     scenario
 }
 
-/// Checks that a scenario is the same when it is written and read again. Returns what is written.
+/// Checks that a scenario is the same when it is written and read again. Returns the text.
 #[track_caller]
 fn survives(scenario: &ExplicitScenario) -> String {
     let text = scenario.to_toml();
@@ -60,13 +60,13 @@ fn every_scenario_of_the_project_survives() {
 }
 
 #[test]
-fn what_is_default_is_left_out() {
+fn keys_with_their_default_are_left_out() {
     let text = survives(&one_step());
     assert_eq!(text, "name = \"tiny\"\nseed = 1\n\n[[step]]\nwait = \"idle\"\n");
 }
 
 #[test]
-fn the_verb_comes_first_and_what_is_expected_last() {
+fn the_verb_comes_first_and_the_expectation_last() {
     let text = survives(&parse(
         "[[step]]\ncreate-allocation = \"A\"\nsize = \"1 MiB\"\n[[step]]\nexpect = \"ok\"\nflags = [\"must-succeed\", \
          \"cant-trim-further\"]\ndevice = \"D\"\nmake-resident = \"A\"",
@@ -108,7 +108,7 @@ fn memory_of_a_size_of_its_own_is_the_adapters_when_it_is_read() {
 }
 
 #[test]
-fn tables_in_tables_keep_only_what_is_said() {
+fn tables_in_tables_keep_only_the_given_keys() {
     let text = survives(&parse(
         "[adapter]\ntdr.delay = \"20 ms\"\npreparation.take-split-point = true\nlinked-adapters = [{ local-memory = 0 }, {}]\n\
          dependent-engines = [[\"paging\", \"copy\"]]\npaging-va-mib = \"fails\"\n[[step]]\ntrim-intervals = { min = \"1 s\", \
@@ -180,7 +180,7 @@ fn every_fault_survives() {
 }
 
 #[test]
-fn who_judges_is_said_where_it_is_not_the_steps() {
+fn the_judge_is_written_unless_it_is_the_steps() {
     let text = survives(&parse("judge = \"rules\"\n[[step]]\nwait = \"idle\""));
     assert!(text.contains("\njudge = \"rules\"\n"), "{text}");
     assert_eq!(parse(&text).judged_by, JudgedBy::Rules);

@@ -1,4 +1,4 @@
-//! What vidmm runs: workloads, the trace formats they are read from, and generators.
+//! The input of vidmm's runs: workloads, the trace formats they are read from, and generators.
 //!
 //! A [`Workload`] is a list of buffers and a list of kernels that read and write them, in order.
 //! It comes from one of two places:
@@ -6,11 +6,11 @@
 //! * [`import::read`] reads a recorded trace: a G10 training iteration or a Mooncake serving log;
 //! * [`Generator::generate`] makes one from a few parameters and a seed.
 //!
-//! Both return a workload that passed [`Workload::validate`] and in which no kernel reads a buffer
-//! that nothing wrote: what the host must load first is there as an explicit upload.
+//! Both return a workload that passed [`Workload::validate`] and in which no kernel reads a buffer that no kernel
+//! wrote: the host loads its content in an explicit upload.
 //!
-//! What happened in a run is an event log, which the module [`log`] writes, reads and audits; [`explain`] tells what happened to
-//! one allocation in it, and [`faults`] reports what went wrong while it runs.
+//! A run leaves an event log, which the module [`log`] writes, reads and audits; [`explain`] tells the story of one
+//! allocation in it, and [`faults`] reports errors and resets while the run goes on.
 //!
 //! Everything here is deterministic: the same bytes, parameters and seed give the same workload on
 //! every run.

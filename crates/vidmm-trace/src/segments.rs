@@ -1,4 +1,4 @@
-//! The segments of an adapter, as a log says them.
+//! The segments of an adapter, by its log.
 
 use std::borrow::Cow;
 
@@ -15,14 +15,14 @@ pub struct Segments {
 }
 
 impl Default for Segments {
-    /// Those of no adapter.
+    /// No segments: no adapter has started.
     fn default() -> Self {
         Self { memory: Vec::new(), apertures: Vec::new(), system_group: MemorySegmentGroup::NonLocal }
     }
 }
 
 impl Segments {
-    /// What the start of an adapter says; none of any other event.
+    /// The segments of the event that starts an adapter; none of any other event.
     pub fn of(event: &Event) -> Option<Self> {
         match *event {
             Event::AdapterStarted { ref memory, ref apertures, system_group, .. } => {
@@ -47,13 +47,13 @@ impl Segments {
         self.memory.iter().any(|memory| memory.segment == segment)
     }
 
-    /// The group in which what is resident in a segment counts, if it counts toward a budget.
+    /// The group in which allocations in a segment count, if they count toward a budget.
     pub fn group(&self, segment: SegmentId) -> Option<MemorySegmentGroup> {
         let memory = self.memory.iter().find(|memory| memory.segment == segment);
         memory.map_or(Some(self.system_group), |memory| memory.group)
     }
 
-    /// A segment, as scenarios call it: local memory is the first memory segment, `memory-2` the second. So are apertures.
+    /// The name of a segment in scenarios: local memory is the first memory segment, `memory-2` the second; the same of apertures.
     pub fn name(&self, segment: SegmentId) -> Cow<'static, str> {
         match self.apertures().position(|aperture| aperture == segment) {
             Some(0) => return "the aperture".into(),
@@ -67,7 +67,7 @@ impl Segments {
         }
     }
 
-    /// A set of segments, as people call them.
+    /// The names of a set of segments.
     pub fn names(&self, set: SegmentSet) -> Cow<'static, str> {
         let memory = self.memory.iter().filter(|memory| set.contains(memory.segment));
         let mut names: Vec<_> = memory.map(|memory| self.name(memory.segment)).collect();

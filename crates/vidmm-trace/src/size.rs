@@ -18,7 +18,7 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
-/// Why a size is refused.
+/// The reason why a size is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
     /// The text is not a size.
@@ -27,7 +27,7 @@ pub enum SizeError {
          `512 MiB`, `1.5G`, `2T`"
     )]
     NotASize(String),
-    /// The text is a size with a decimal unit, of which people disagree what it means.
+    /// The text is a size with a decimal unit, which has two meanings.
     #[error("`{0}` has a decimal unit; sizes are binary: write KiB, MiB, GiB or TiB")]
     DecimalUnit(String),
     /// The size does not fit 64 bits.

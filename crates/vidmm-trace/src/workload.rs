@@ -13,10 +13,10 @@ pub use validate::WorkloadError;
 /// The unit to which [`Workload::scale`] rounds, in bytes: a small GPU page.
 pub const SCALE_UNIT: u64 = 4096;
 
-/// What a client does with a GPU: buffers and the kernels that read and write them, in order.
+/// A client's work on a GPU: buffers and the kernels that read and write them, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
-    /// What reports call this workload: the trace's or the generator's name.
+    /// The name in reports: the trace's or the generator's.
     pub name: String,
     /// Every buffer of the run; kernels name them by their index here.
     pub buffers: Vec<Buffer>,
@@ -31,11 +31,11 @@ pub struct Buffer {
     pub name: u64,
     /// The size in bytes, exact as in the trace; never 0 in a valid workload.
     pub bytes: u64,
-    /// When the buffer exists.
+    /// The time in which the buffer exists.
     pub lifetime: Lifetime,
 }
 
-/// When a buffer exists, and so when it needs memory.
+/// The time in which a buffer exists, and so needs memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
     /// It exists from the start to the end, as a weight does.
@@ -52,12 +52,11 @@ pub enum Lifetime {
 pub struct Kernel {
     /// The engine that runs it.
     pub engine: Engine,
-    /// Indices into [`Workload::buffers`] of what it reads, each once.
+    /// Indices into [`Workload::buffers`] of its inputs, each once.
     pub reads: Vec<u32>,
-    /// Indices into [`Workload::buffers`] of what it writes, each once. A buffer that is in both
-    /// lists is updated in place.
+    /// Indices into [`Workload::buffers`] of its outputs, each once. A buffer in both lists is updated in place.
     pub writes: Vec<u32>,
-    /// How long it runs once all its buffers are resident.
+    /// Its duration once all its buffers are resident.
     pub cost: Cost,
     /// The arrival time in nanoseconds from the start of the run: it does not start earlier.
     pub not_before_ns: u64,
@@ -74,7 +73,7 @@ pub enum Engine {
     Copy,
 }
 
-/// How long a kernel takes.
+/// The duration of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
     /// The measured or estimated time, in nanoseconds.

@@ -1,4 +1,4 @@
-//! The moment: the time, what is handed out, what is told.
+//! The moment: the time, outputs, events.
 
 use alloc::{collections::VecDeque, vec::Vec};
 
@@ -16,11 +16,11 @@ use crate::{
     units::Nanoseconds,
 };
 
-/// The sink that is passed down to every part: the time, what is handed out, and what is told.
+/// The sink that is passed down to every part: the time, outputs, and events.
 pub(crate) struct Moment {
     /// The time of the last poll.
     now: Nanoseconds,
-    /// When the next poll is wanted.
+    /// The time at which the next poll is wanted.
     wake: Option<Nanoseconds>,
     outputs: VecDeque<Output>,
     events: EventLog,
@@ -28,16 +28,16 @@ pub(crate) struct Moment {
     driver_findings: Vec<DriverFinding>,
     buggify: Buggify,
     planted: Planted,
-    /// Something happened since the last poll came to its end.
+    /// Whether anything has happened since the last poll came to its end.
     stirred: bool,
-    /// The driver or the GPU broke a rule: nothing is built or dispatched any more.
+    /// The rule that the driver or the GPU broke: nothing is built or dispatched any more.
     failed: Option<Violation>,
 }
 
-/// What [`poll`](crate::VidMm::poll) hands out.
+/// The outputs of [`poll`](crate::VidMm::poll).
 #[derive(Debug)]
 pub enum Output {
-    /// Hand this to its engine.
+    /// Hand this packet to its engine.
     Submit(Packet),
     /// A paging queue's fence has reached this value.
     PagingFenceSignaled {
@@ -57,17 +57,18 @@ pub enum Output {
     DeviceInError(DeviceInError),
     /// The driver or the GPU broke a rule; the adapter takes no more calls.
     AdapterInError(Violation),
-    /// A device that asked for it is to trim (RES-40). Whoever evicts `num_bytes_to_trim` bytes of its lists meets the budget;
-    /// what happens to one who does not is told at [`VidMm::register_trim_notification`](crate::VidMm::register_trim_notification).
+    /// A device that asked for it is to trim (RES-40). A process that evicts `num_bytes_to_trim` bytes of its lists
+    /// meets the budget; [`VidMm::register_trim_notification`](crate::VidMm::register_trim_notification) tells what
+    /// follows otherwise.
     #[doc(alias = "D3DKMT_TRIMNOTIFICATION")]
     TrimNotification {
         /// The registration.
         notification: TrimNotificationId,
         /// The device.
         device: DeviceId,
-        /// Why.
+        /// The reasons.
         flags: TrimFlags,
-        /// How many bytes its process is above its budget; 0 without TRIM_TO_BUDGET.
+        /// The bytes by which its process is above its budget; 0 without TRIM_TO_BUDGET.
         num_bytes_to_trim: u64,
     },
     /// The budget of a process that listens has changed (RES-53).
@@ -95,8 +96,9 @@ pub enum Output {
         /// The number of the request, which the answer repeats.
         preemption_fence_id: u64,
     },
-    /// Let the driver reset an engine; the answer goes to [`VidMm::handle_engine_reset`](crate::VidMm::handle_engine_reset). From now on what the engine reports
-    /// is ignored until then (FLT-22).
+    /// Let the driver reset an engine; the answer goes to
+    /// [`VidMm::handle_engine_reset`](crate::VidMm::handle_engine_reset). Until then the engine's reports are ignored
+    /// (FLT-22).
     #[doc(alias = "DxgkDdiResetEngine")]
     ResetEngine {
         /// The engine.
@@ -110,7 +112,7 @@ pub enum Output {
     RestartFromTimeout,
 }
 
-/// What was done so far.
+/// The counters of the manager's work so far.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Statistics {
     /// Bytes copied from system memory into the segment.
@@ -163,15 +165,15 @@ pub struct Statistics {
     pub paging_fences_signaled: u64,
     /// Submissions handed to engines, without paging buffers.
     pub submissions: u64,
-    /// How often a device's work was no longer dispatched, for memory or by a call.
+    /// The number of times that a device's work was no longer dispatched, for memory or by a call.
     pub yields: u64,
-    /// How often a suspended device's list was brought back.
+    /// The number of times that a suspended device's list was brought back.
     pub resumes: u64,
     /// Engines that were asked to yield.
     pub preemptions: u64,
     /// Engines that were reset.
     pub engine_resets: u64,
-    /// How often the adapter was reset.
+    /// The number of resets of the adapter.
     pub adapter_resets: u64,
 }
 
@@ -198,12 +200,12 @@ impl Moment {
         self.now
     }
 
-    /// When the next poll is wanted, if nothing else happens before.
+    /// The time at which the next poll is wanted, if nothing else happens before.
     pub(crate) fn wake(&self) -> Option<Nanoseconds> {
         self.wake
     }
 
-    /// A poll begins.
+    /// Begins a poll.
     pub(crate) fn advance(&mut self, now: Nanoseconds) {
         self.events.set_time(now);
         self.now = self.now.max(now);
@@ -213,13 +215,13 @@ impl Moment {
         }
     }
 
-    /// Something happened: a poll may find more to do.
+    /// Notes that something happened: a poll may find more to do.
     #[inline]
     pub(crate) fn stir(&mut self) {
         self.stirred = true;
     }
 
-    /// Something may have happened.
+    /// Notes that something may have happened.
     #[inline]
     pub(crate) fn stir_if(&mut self, has_happened: bool) {
         self.stirred |= has_happened;
@@ -250,12 +252,12 @@ impl Moment {
         &mut self.events
     }
 
-    /// Hands something out to be done by others.
+    /// Adds an output.
     pub(crate) fn hand_out(&mut self, output: Output) {
         self.outputs.push_back(output);
     }
 
-    /// The next thing to be done by others.
+    /// The next output.
     pub(crate) fn next_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -293,7 +295,7 @@ impl Moment {
         self.failed.is_some()
     }
 
-    /// A poll is wanted at this time.
+    /// Asks for a poll at this time.
     pub(crate) fn wake_at(&mut self, time: Nanoseconds) {
         let later = time.max(self.now.saturating_add(1));
         self.wake = Some(self.wake.map_or(later, |wake| wake.min(later)));

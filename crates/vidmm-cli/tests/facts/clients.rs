@@ -1,4 +1,5 @@
-//! Models of clients that exist, as processes of scenarios: the mistake of one is found whatever is drawn, the others run anything.
+//! Models of real clients, as processes of scenarios: the mistake of one is found with every seed, the others run any
+//! workload.
 
 use crate::common::{Scratch, summary, vidmm_run, workspace};
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ fn with_the_mistake() -> String {
 
 /// When a submission needs evicted allocations of both groups, only the local ones are made resident.
 #[test]
-fn the_mistake_of_the_mixed_client_is_found_whatever_is_drawn() {
+fn the_mistake_of_the_mixed_client_is_found_with_every_seed() {
     for seed in 1..6 {
         let figures = figures(&with_the_mistake(), seed, 1);
         let [finding] = &figures["findings"].as_array().expect("a list")[..] else { panic!("one finding: {figures}") };
@@ -42,8 +43,8 @@ fn without_its_mistake_the_mixed_client_holds() {
     }
 }
 
-/// A process's list is kept by its client, and everything else about it is as in any process: its workload, what becomes of its
-/// buffers, what happens to it.
+/// A client keeps its process's list; all else is as in any process: its workload, the treatment of its buffers, its
+/// changes.
 #[test]
 fn a_client_runs_any_workload() {
     for client in RIGHT {
@@ -74,7 +75,7 @@ fn a_client_runs_any_workload() {
 }
 
 #[test]
-fn a_list_that_is_kept_otherwise_is_compared_with_the_client_s() {
+fn the_client_s_list_is_compared_with_a_list_that_is_kept_otherwise() {
     let text = "adapter.local-memory = \"40%\"\n[[process]]\nclient = \"controller\"\nsubmissions = 2_000\n\
                 [compare]\nresidency = \"kept\"\n[[check]]\nthat = \"copied\"\nat-most = 1000\n";
     let scratch = Scratch::new();
@@ -84,8 +85,8 @@ fn a_list_that_is_kept_otherwise_is_compared_with_the_client_s() {
     assert!(kept.stdout.contains("held        1.000 times"), "{kept}");
 }
 
-/// The mixed client makes everything resident when it is created, so that nothing is left
-/// for the page tables of who comes next until it has made room.
+/// The mixed client makes everything resident when it is created. So the next process has no room for its page tables
+/// until the client has trimmed.
 #[test]
 fn a_process_begins_when_its_page_tables_have_room() {
     let process = |client| format!("[[process]]\nclient = \"{client}\"\nsubmissions = 500\n");

@@ -1,14 +1,14 @@
 //! One seed, one run: the same events with the same numbers, byte for byte.
 //!
-//! No decision of a run depends on how the program was built. To see that for assertions, compare the texts beside
-//! the scenarios, which `scenarios.rs` checks with them on, with what a release build prints.
+//! No decision of a run depends on the build. `scenarios.rs` checks the texts beside the scenarios with assertions on;
+//! compare them with the output of a release build to see it.
 
 use std::fs;
 
 use crate::common::{Scratch, summary, vidmm_run};
 use serde_json::Value;
 
-/// Small variants of the scenarios, one of which has two processes, and one whose pages all differ inside.
+/// Small variants of the scenarios: one has two processes, and one has pages whose words all differ.
 const RUNS: [&[&str]; 4] = [
     &["scenarios/training.toml", "--scale", "64"],
     &["scenarios/serving.toml", "--scale", "64", "--seed", "7"],
@@ -16,7 +16,7 @@ const RUNS: [&[&str]; 4] = [
     &["scenarios/cyclic.toml", "--scale", "64", "--content", "ramp"],
 ];
 
-/// Runs with these arguments and more, and returns what was printed.
+/// Runs with these arguments and more, and returns the output.
 fn run(arguments: &[&str], more: &[&str]) -> String {
     vidmm_run(&[arguments, more].concat()).expect(0).stdout
 }

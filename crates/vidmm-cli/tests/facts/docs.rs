@@ -1,6 +1,5 @@
-//! The runs that documents show were printed by the program: a block of text that follows the comment `<!-- vidmm run
-//! FILE -->` is what that command prints. `UPDATE_EXPECTED=1 cargo test -p vidmm-cli --test facts docs` prints it
-//! again.
+//! The program printed the runs that documents show: a block of text that follows the comment `<!-- vidmm run FILE -->`
+//! is the output of that command. `UPDATE_EXPECTED=1 cargo test -p vidmm-cli --test facts docs` makes it again.
 
 use std::{fs, path::PathBuf};
 
@@ -18,7 +17,7 @@ fn documents() -> Vec<PathBuf> {
     in_docs.chain([workspace().join("README.md")]).collect()
 }
 
-/// The document with every shown run as it is printed now, and how many there are.
+/// The document with the present output of every run that it shows, and their number.
 fn printed_anew(text: &str) -> (String, usize) {
     let mut anew = String::new();
     let mut rest = text;
@@ -38,7 +37,7 @@ fn printed_anew(text: &str) -> (String, usize) {
 }
 
 #[test]
-fn documents_show_what_the_program_prints() {
+fn documents_show_the_output_of_the_program() {
     let mut runs = 0;
     for path in documents() {
         let text = fs::read_to_string(&path).expect("the document can be read");

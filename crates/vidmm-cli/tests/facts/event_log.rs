@@ -1,4 +1,4 @@
-//! The log of a right run holds together: who knows it alone finds nothing wrong in it.
+//! The log of a right run holds together: a reader who knows it alone finds nothing wrong in it.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -8,7 +8,7 @@ use crate::common::{
 };
 use vidmm_trace::{Audit, LogReader};
 
-/// Other machines: what `[adapter]` has instead of a scenario's own.
+/// Other machines: the keys of `[adapter]` in place of a scenario's own.
 const MACHINES: [(&str, &str); 9] = [
     ("4 KiB pages", "page-size = \"4 KiB\""),
     ("4 KiB pages with two kinds of leaf tables", "page-size = \"4 KiB\"\ndual-pte = true"),
@@ -21,7 +21,7 @@ const MACHINES: [(&str, &str); 9] = [
     ("a shortage", "local-memory = \"20%\""),
 ];
 
-/// Machines on which buffers are in system memory: what `[adapter]` and `[client]` have.
+/// Machines on which buffers are in system memory: the keys of `[adapter]` and `[client]`.
 const IN_SYSTEM_MEMORY: [(&str, &str, &str); 6] = [
     ("no local memory", "local-memory = 0\nscheduling-log = \"4 MiB\"\naperture-commit-limit = \"50%\"", ""),
     (
@@ -66,7 +66,7 @@ fn log_holds(what: &str, arguments: &[&str]) {
     assert!(findings.is_empty(), "{what}: vidmm run {}: {} findings\n{first}", arguments.join(" "), findings.len());
 }
 
-/// Runs with these arguments. Returns what is found by who knows the log alone.
+/// Runs with these arguments. Returns the findings of the audit, which knows the log alone.
 #[track_caller]
 fn findings_in_log(what: &str, arguments: &[&str]) -> Vec<String> {
     let scratch = Scratch::new();
@@ -99,7 +99,7 @@ fn logs_of_steps_hold() {
     scenarios.iter().for_each(|scenario| log_holds(scenario, &[scenario]));
 }
 
-/// P51: the size that a driver says it has written is in the log as well, and is too much.
+/// P51: the log has the size that a driver says it has written, and that is too much.
 #[test]
 fn the_log_has_the_overrun() {
     let findings = findings_in_log(OVERRUN, &[OVERRUN]);

@@ -1,4 +1,4 @@
-//! The exit status: 0 all held, 1 something that was checked did not, 2 the input or the arguments are wrong.
+//! The exit status: 0 all checks held, 1 a check did not, 2 the input or the arguments are wrong.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -136,7 +136,7 @@ fn files_that_are_no_traces_are_refused() {
 
 #[test]
 fn a_truncated_gzip_file_is_refused() {
-    // The header of a gzip file, and the beginning of what it compresses: a line of a G10 trace.
+    // The header of a gzip file, and the beginning of a compressed line of a G10 trace.
     const BEGINNING: [u8; 20] =
         [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 0xff, 0x33, 0x34, 0x50, 0xa8, 0x51, 0x30, 0xb0, 0x32, 0xb4, 0x32];
     let scratch = Scratch::new();

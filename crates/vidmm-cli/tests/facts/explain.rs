@@ -1,4 +1,4 @@
-//! `vidmm explain` tells what happened to an allocation, from the log of a run.
+//! `vidmm explain` tells the story of an allocation, from the log of a run.
 //!
 //! The expected texts stand in `tests/facts/expected`; `UPDATE_EXPECTED=1 cargo test -p vidmm-cli --test facts explain` makes them again.
 
@@ -37,7 +37,7 @@ fn an_eviction_and_a_return_are_told_with_the_allocation_that_took_the_room() {
 }
 
 #[test]
-fn why_a_texture_was_moved_is_told() {
+fn the_reason_of_a_texture_s_move_is_told() {
     is_as_expected("explain-moved.txt", &explained("scenarios/splitting/p37-reprogrammed-may-move.toml", "1"));
 }
 
@@ -56,7 +56,7 @@ fn repetitions_are_told_once() {
 }
 
 #[test]
-fn an_unknown_name_is_refused_with_those_that_there_are() {
+fn an_unknown_name_is_refused_with_the_known_ones() {
     let scratch = Scratch::new();
     let log = scratch.path("log.jsonl");
     vidmm_run(&["scenarios/notification/p21-demotion.toml", "--events", &log]).expect(0);

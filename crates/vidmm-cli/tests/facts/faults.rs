@@ -1,5 +1,5 @@
-//! Faults, from outside: an innocent process reads right pages whatever is made to go wrong, and an unexpected fault is
-//! a finding.
+//! Faults, from outside: an innocent process reads right pages whatever goes wrong, and an unexpected fault is a
+//! finding.
 
 use std::fs;
 
@@ -14,13 +14,13 @@ fn changed(scenario: &str, from: &str, to: &str) -> String {
     text.replacen(from, to, 1)
 }
 
-/// Runs a scenario that stands nowhere.
+/// Runs a scenario that is in no file.
 fn run(text: &str) -> Run {
     let scratch = Scratch::new();
     vidmm_run(&[&scratch.file("scenario.toml", text)])
 }
 
-/// The figures of the desktop that recovers, with other faults, but for how often devices are in error.
+/// The figures of the desktop that recovers, with other faults, without the number of devices in error.
 fn desktop_with(fault: &str) -> serde_json::Value {
     let scratch = Scratch::new();
     let figures = scratch.path("figures.json");
@@ -86,7 +86,7 @@ fn devices_of_processes_that_do_not_recover_must_not_be_in_error() {
 }
 
 #[test]
-fn a_device_in_error_is_told_of_with_all_that_was_going_on() {
+fn a_device_in_error_is_told_with_the_work_of_that_time() {
     let run = vidmm_run(&["--faults", "forge-page-fault@30"]).expect(1);
     for words in
         ["fault       Device 0", "The nearest above: allocation 0", "Under way on engine 1", "finding     page fault"]

@@ -15,10 +15,10 @@ use vidmm_trace::{Engine, ImportOptions, Workload, import};
 /// Pages of local memory, to which allocations are rounded.
 const GRANULE: u64 = 64 << 10;
 
-/// One step of training. A second one would page again what the first one paged, which `least_bytes` does not count.
+/// One step of training. A second one would page the same bytes again, which `least_bytes` does not count.
 const ONE_STEP: &str = "name = \"one step\"\n[workload]\nkind = \"transformer-training\"\nsteps = 1\n";
 
-/// Buffer sizes of the traces are divided by it, because a test judges every page.
+/// The divisor of the traces' buffer sizes, because a test judges every page.
 const SCALE: u64 = 16;
 
 /// A workload, and the arguments that run it.
@@ -88,8 +88,8 @@ impl Subject {
     }
 }
 
-/// The most bytes of content that exist at one time and will be read: what was written before a kernel starts, and is read by
-/// it or later, before it is overwritten.
+/// The most bytes of content that exist at one time and will be read: written before a kernel starts, and read by it or
+/// later, before they are overwritten.
 fn live_content(workload: &Workload) -> u64 {
     let size = |buffer: u32| workload.buffers[buffer as usize].bytes.next_multiple_of(GRANULE);
     // Backwards: a buffer's content is live above a kernel that reads it, and below one that writes it.
@@ -106,8 +106,8 @@ fn live_content(workload: &Workload) -> u64 {
     most
 }
 
-/// The fewest bytes that any manager can copy, whatever it knows of the future: of the content that is live at one time, what
-/// local memory does not hold was copied out, and will be copied in.
+/// The fewest bytes that any manager can copy, with full knowledge of the future. Of the content that is live at one
+/// time, the part that does not fit into local memory was copied out, and will be copied in.
 fn least_bytes(workload: &Workload, local_memory: u64) -> u64 {
     2 * live_content(workload).saturating_sub(local_memory)
 }
@@ -129,7 +129,7 @@ fn giving_up_dead_buffers_copies_an_eighth_more_than_must_be_at_most() {
 }
 
 #[test]
-fn nothing_is_copied_out_that_is_not_wanted_again() {
+fn content_that_is_not_needed_again_is_not_copied_out() {
     let scratch = Scratch::new();
     for subject in Subject::all(&scratch) {
         for lifetimes in ["destroy", "offer"] {

@@ -1,4 +1,4 @@
-//! Allocation notification: what is printed of it, and that every mistake in it is found.
+//! Allocation notification: the output of its scenarios, and a finding for every mistake in it.
 
 use std::fs::{self, File};
 use std::io::BufReader;
@@ -75,7 +75,7 @@ fn translations_that_the_device_kept_are_found() {
 }
 
 #[test]
-fn windows_used_again_without_a_flush_are_found() {
+fn a_window_used_again_without_a_flush_is_found() {
     is_found("p29-chunks", "reuse-paging-va", "the CPU sees a wrong page: page 4096 of L");
     is_found("p30-chunk-edges", "reuse-paging-va", "the CPU sees a wrong page");
     is_found("integrated-training", "reuse-paging-va", "the CPU sees a wrong page");
@@ -83,7 +83,7 @@ fn windows_used_again_without_a_flush_are_found() {
 
 #[test]
 fn a_stray_access_is_caught_by_the_dummy_page() {
-    // The GPU uses an entry that it cached: it reads zeros, and harms nobody.
+    // The GPU uses a cached entry: it reads zeros, and harms no other allocation.
     is_found("p52-dummy-page", "skip-tlb-flush", "has digest 0x0000000000000000");
 }
 
@@ -128,7 +128,7 @@ fn equal_steps_print_and_log_equal_bytes() {
 }
 
 #[test]
-fn the_log_has_what_was_printed() {
+fn the_log_has_the_printed_steps() {
     let scratch = Scratch::new();
     let (log, figures) = (scratch.path("log.jsonl"), scratch.path("figures.json"));
     let run = notification("p29-chunks", &["--events", &log, "--summary", &figures]).expect(0);
@@ -195,7 +195,7 @@ fn work_that_never_ends_is_a_finding() {
 }
 
 #[test]
-fn looks_at_what_is_not_there_are_findings() {
+fn looks_at_memory_that_does_not_exist_are_findings() {
     let resident = format!("{MAPPED}[[step]]\nmake-resident = \"A\"\n[[step]]\nwait = \"idle\"\n");
     let run = steps(&format!("{resident}[[step]]\ncheck-system = \"A\"\n"), &[]).expect(1);
     assert!(run.stdout.contains("system memory does not have the content of A"), "{run}");
@@ -215,7 +215,7 @@ fn the_dummy_page_is_told_from_the_allocation() {
     assert!(run.stdout.contains("does not show the dummy page"), "{run}");
     let run = steps(&text.replacen("shows = \"dummy-page\"", "shows = \"allocation\"", 1), &[]).expect(1);
     assert!(run.stdout.contains("does not show the bytes of A"), "{run}");
-    // Nothing tells zeros from the dummy page.
+    // The content is zero, like the dummy page.
     let unwritten = text.replacen("[[step]]\nkernel = \"K\"\nwrites = \"A\"\n", "", 1);
     let run = steps(&unwritten, &[]).expect(1);
     assert!(run.stdout.contains("A looks like the dummy page"), "{run}");
@@ -231,7 +231,7 @@ fn is_refused(run: Run, words: &[&str]) {
 }
 
 #[test]
-fn steps_that_need_what_was_refused_are_refused() {
+fn steps_that_need_a_refused_object_are_refused() {
     let text = "adapter.local-memory = 0\n[[step]]\ncreate-allocation = \"A\"\nsize = 1\nnotify = [\"eviction\"]\n\
                 expect = \"no-paging-va\"\n[[step]]\nmap = \"A\"\n";
     is_refused(steps(text, &[]), &["line 7", "`A` was never created"]);

@@ -35,8 +35,8 @@ const MACHINES: [&str; 8] = [
     "page-size = \"4 KiB\"\npaging-buffer = \"4 KiB\"\npaging-va-mib = 1",
 ];
 
-/// Machines on which buffers are in system memory: what `[adapter]` has beside the amount, which is `{memory}`, and what
-/// `[client]` has.
+/// Machines on which buffers are in system memory: the keys of `[adapter]` beside the amount, which is `{memory}`, and
+/// those of `[client]`.
 const IN_SYSTEM_MEMORY: [(&str, &str); 6] = [
     (
         "local-memory = 0\nscheduling-log = \"4 MiB\"\naperture-commit-limit = \"{memory}\"",
@@ -67,7 +67,8 @@ const IN_SYSTEM_MEMORY: [(&str, &str); 6] = [
     ),
 ];
 
-/// Kernels submitted ahead. They take turns, because all of them with everything else would take minutes.
+/// Kernels submitted ahead. Each run takes the next number, because all numbers with everything else would take
+/// minutes.
 const AHEAD: [u32; 5] = [0, 1, 3, 16, 64];
 
 /// The amounts of memory for a workload whose largest kernel needs `least` MiB.

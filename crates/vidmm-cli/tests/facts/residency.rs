@@ -1,5 +1,5 @@
-//! Scenarios of residency from outside: what is killed in the middle of paging leaves nothing behind, and every judge of a step
-//! can say no.
+//! Scenarios of residency from outside: a process that is killed in the middle of paging leaves nothing behind, and
+//! every check of a step can fail.
 
 use std::fs;
 

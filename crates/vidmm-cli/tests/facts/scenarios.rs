@@ -1,4 +1,4 @@
-//! The scenarios of the repository print what is written beside them.
+//! The scenarios of the repository print the texts beside them.
 //!
 //! The texts follow from the scenarios alone: times in them are virtual. After a change that is meant to change them,
 //!
@@ -19,7 +19,7 @@ use crate::common::{
 const UPDATE: &str = "UPDATE_EXPECTED";
 
 #[test]
-fn scenarios_print_what_is_expected() {
+fn scenarios_print_the_expected_texts() {
     for scenario in all_scenarios() {
         let printed = vidmm_run(&[&scenario]).expect(expected_status(&scenario)).stdout;
         let path = workspace().join(scenario.replace(".toml", ".expected.txt"));

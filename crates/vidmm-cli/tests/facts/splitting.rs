@@ -1,4 +1,5 @@
-//! DMA buffers that are split: what is printed of them, that they compute what they would unsplit, and that mistakes are found.
+//! DMA buffers that are split: their output, their results, which are those of the unsplit buffers, and the findings of
+//! mistakes.
 
 use crate::common::{Scratch, splitting_scenarios, steps, summary, vidmm_run, workspace};
 use serde_json::Value;
@@ -148,7 +149,7 @@ fn without_gpu_virtual_addresses_there_are_no_paging_queues() {
 }
 
 #[test]
-fn wrong_commands_are_answered_with_their_line_and_what_to_write() {
+fn wrong_commands_are_answered_with_their_line_and_the_remedy() {
     for (commands, advice) in [
         ("\"write A@0 B@0\"", "write `split` before `B@0`"),
         ("\"unbind 0\"", "slot 0 holds nothing"),

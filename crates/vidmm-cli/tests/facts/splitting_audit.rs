@@ -18,14 +18,14 @@ fn log_of(scenario: &str) -> Vec<NumberedEvent> {
     LogReader::new(file).expect("it is a log").map(|event| event.expect("it is whole")).collect()
 }
 
-/// The audit's findings: the names of invariants, with what is said.
+/// The audit's findings: the names of invariants, with the problems.
 fn findings(events: &[NumberedEvent]) -> Vec<String> {
     let mut audit = Audit::new();
     events.iter().for_each(|event| audit.event(event));
     audit.finish().iter().map(ToString::to_string).collect()
 }
 
-/// Changes the `nth` event, counted from 0, of which `change` says that it is one; checks that the audit names the invariant.
+/// Changes the `nth` event, counted from 0, for which `change` returns true; checks that the audit names the invariant.
 #[track_caller]
 fn is_found(scenario: &str, nth: usize, invariant: &str, mut change: impl FnMut(&mut Event) -> bool) {
     let path = format!("scenarios/splitting/{scenario}.toml");

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::common::{Run, Scratch, shell, summary, vidmm_run, workspace};
 
-/// A kernel writes, and another reads what it wrote when it has been away.
+/// A kernel writes, and another reads the content when it has been away.
 const STEPS: &str = r#"
 [adapter]
 local-memory = "64 MiB"
@@ -34,7 +34,7 @@ make-resident = "A"
 check-content = "A"
 "#;
 
-/// As many occasions as the driver has to create something in [`STEPS`]: a process, two contexts, an allocation.
+/// The number of objects that the driver creates in [`STEPS`]: a process, two contexts, an allocation.
 const CREATIONS: u64 = 4;
 
 const WORKLOAD: &str = r#"
@@ -82,16 +82,16 @@ fn the_lowest_seed_that_fails_is_told_and_can_be_replayed() {
     let again = shell(replay).expect(1);
     let finding = run.stdout.split_once("seed 4: ").and_then(|(_, rest)| rest.lines().next()).expect("a finding");
     assert!(again.stdout.contains(finding), "no `{finding}` in {again}");
-    // Beyond the last occasion there is nothing to refuse.
+    // Behind the last occasion there is nothing to refuse.
     swept(&refused, &format!("{}..60", CREATIONS + 1)).expect(0);
     for seed in 1..=CREATIONS {
         swept(&refused, &format!("{seed}..{seed}")).expect(1);
     }
 }
 
-/// The seed of the scenario itself is the machine as it is written; another one is otherwise fast.
+/// The seed of the scenario itself keeps the machine as it is written; another one makes it otherwise fast.
 #[test]
-fn a_seed_draws_how_fast_the_machine_is() {
+fn a_seed_draws_the_speed_of_the_machine() {
     let scratch = Scratch::new();
     let steps = scratch.file("steps.toml", format!("seed = 3\n{STEPS}"));
     let time = |arguments: &[&str]| {
@@ -116,7 +116,7 @@ fn without_its_trace_a_scenario_is_skipped() {
     assert!(run.stdout.contains("1 skipped"), "{run}");
 }
 
-/// A scenario that shows how a mistake is found must find it, with these words.
+/// A scenario that shows how a mistake is found must have the finding, with these words.
 #[test]
 fn a_problem_to_be_shown_must_be_found() {
     let scratch = Scratch::new();

@@ -12,12 +12,12 @@ use super::watchdog::Watchdog;
 use crate::Target;
 use crate::random::Random;
 
-/// How long a campaign goes on.
+/// The end of a campaign.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Until {
-    /// So many inputs have been made, after those of the corpus.
+    /// After so many inputs beside those of the corpus.
     Executions(u64),
-    /// So much time has passed.
+    /// After so much time.
     Elapsed(Duration),
 }
 
@@ -26,7 +26,7 @@ pub enum Until {
 pub struct Found {
     /// The panic's message.
     pub said: String,
-    /// The file in the corpus that holds it, made small.
+    /// The file in the corpus with the shrunk input.
     pub file: PathBuf,
 }
 
@@ -37,7 +37,7 @@ pub struct Campaign {
     pool: Vec<Vec<u8>>,
     random: Random,
     watchdog: Watchdog,
-    /// How many inputs were executed.
+    /// The number of inputs that were executed.
     pub executions: u64,
 }
 
@@ -62,11 +62,11 @@ impl Campaign {
         Ok(Self { target, corpus, pool, random: Random::new(seed), watchdog, executions: 0 })
     }
 
-    /// Executes the corpus, and then what is made of it; stops at the first failure.
+    /// Executes the corpus, and then inputs made from it; stops at the first failure.
     ///
     /// # Errors
     ///
-    /// If an input that failed cannot be kept.
+    /// If an input that failed cannot be written.
     pub fn run(&mut self, until: Until) -> io::Result<Option<Found>> {
         let (start, begun) = (Instant::now(), self.pool.len() as u64);
         for number in 0..self.pool.len() {
@@ -87,7 +87,7 @@ impl Campaign {
         Ok(None)
     }
 
-    /// One in three is random; the others are an input of the corpus that was changed.
+    /// One input in three is random; the others are changed inputs of the corpus.
     fn next_input(&mut self) -> Vec<u8> {
         let Target { words, max_len, .. } = *self.target;
         let share = if words.is_empty() { 2 } else { 16 };
@@ -106,7 +106,7 @@ impl Campaign {
 
     fn keep(&self, input: &[u8], said: String) -> io::Result<Found> {
         let small = shrink(input, |input| self.watchdog.watch(input, || failure(self.target, input)).is_some());
-        // It may be another failure that is left: then it says something else.
+        // The shrunk input may fail for another reason, with another message.
         let said = failure(self.target, &small).unwrap_or(said);
         Ok(Found { said, file: self.corpus.keep(&small)? })
     }

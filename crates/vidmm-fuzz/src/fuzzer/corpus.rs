@@ -17,11 +17,11 @@ impl Corpus {
         Self { folder: Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name) }
     }
 
-    /// Its files with what they hold, by name.
+    /// Its files with their content, by name.
     ///
     /// # Errors
     ///
-    /// If a file cannot be read. A folder that is not there is an empty corpus.
+    /// If a file cannot be read. A missing folder is an empty corpus.
     pub fn load(&self) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
         if !self.folder.exists() {
             return Ok(Vec::new());
@@ -32,14 +32,14 @@ impl Corpus {
         files.into_iter().map(|file| fs::read(&file).map(|input| (file, input))).collect()
     }
 
-    /// Keeps an input that found something, under a name that follows from it; returns the file.
+    /// Writes an input that failed to a file, whose name follows from the input, and returns the file.
     ///
     /// # Errors
     ///
     /// If the file cannot be written.
     pub fn keep(&self, input: &[u8]) -> io::Result<PathBuf> {
         fs::create_dir_all(&self.folder)?;
-        // FNV-1a: equal finds get one file.
+        // FNV-1a: equal inputs get one file.
         let hash = input
             .iter()
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));

@@ -1,4 +1,4 @@
-//! One execution, and whether it failed.
+//! Executes a target once.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -11,7 +11,7 @@ thread_local! {
     static SAID: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// From now on a panic of a target prints nothing: [`failure`] returns what it says.
+/// Silences panics of targets: [`failure`] returns their message instead.
 pub fn be_quiet() {
     let loud = take_hook();
     set_hook(Box::new(move |panic| match IS_EXECUTING.get() {
@@ -20,7 +20,7 @@ pub fn be_quiet() {
     }));
 }
 
-/// Feeds an input to a target: what the panic says, if it fails. After [`be_quiet`].
+/// Feeds an input to a target. Returns the message of the panic if it fails. Needs [`be_quiet`] before.
 pub fn failure(target: &Target, input: &[u8]) -> Option<String> {
     IS_EXECUTING.set(true);
     let panicked = catch_unwind(AssertUnwindSafe(|| (target.run)(input))).is_err();

@@ -1,4 +1,5 @@
-//! A fuzzer without coverage: inputs are drawn and changed at random, from a seed, and what fails is made small and kept.
+//! A fuzzer without coverage: inputs are drawn and changed at random, from a seed, and one that fails is shrunk and
+//! written to a file.
 
 mod mutate;
 mod corpus;

@@ -2,7 +2,7 @@
 
 use crate::random::Random;
 
-/// Bytes at which something tends to change.
+/// Bytes at the edges of ranges.
 const EDGES: [u8; 9] = [0, 1, 0x7F, 0x80, 0xFF, b'\n', b' ', b'0', b'9'];
 
 /// A new input out of `base`: changed in a few places, with parts of `other`.
@@ -17,7 +17,7 @@ pub fn mutate(base: &[u8], other: &[u8], words: &[&str], max_len: usize, random:
 }
 
 fn change(input: &mut Vec<u8>, other: &[u8], words: &[&str], random: &mut Random) {
-    // A text has two more kinds of changes, its words and its lines; without words it is no text.
+    // A text has two more kinds of changes, its words and its lines. Without words the input is no text.
     match random.below(if words.is_empty() { 8 } else { 12 }) {
         0 => set(input, random, |byte, random| byte ^ (1 << random.below(8))),
         1 => set(input, random, |_, random| random.next() as u8),
@@ -59,7 +59,7 @@ fn insert(input: &mut Vec<u8>, random: &mut Random, new: &[u8]) {
     input.splice(at..at, new.iter().copied());
 }
 
-/// Where a number stands at or behind a random place; else nothing, there.
+/// The place of a number at or behind a random place; without a number, an empty range there.
 fn number_in(input: &[u8], random: &mut Random) -> std::ops::Range<usize> {
     let from = random.below(input.len() + 1);
     let is_digit = |byte: &u8| byte.is_ascii_digit();
@@ -68,7 +68,7 @@ fn number_in(input: &[u8], random: &mut Random) -> std::ops::Range<usize> {
     start..start + len
 }
 
-/// A line is repeated, left out, put elsewhere, or taken from the other input.
+/// Repeats a line, leaves it out, moves it, or takes it from the other input.
 fn change_lines(input: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     let mut lines: Vec<&[u8]> = input.split_inclusive(|&byte| byte == b'\n').collect();
     let others: Vec<&[u8]> = other.split_inclusive(|&byte| byte == b'\n').collect();

@@ -1,11 +1,11 @@
-//! Making an input that fails small.
+//! Shrinks an input that fails.
 
 use std::time::{Duration, Instant};
 
-/// How long it may take.
+/// The time that it may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A smaller input for which `fails` still holds: parts are left out, and bytes are made 0, as long as it does.
+/// A smaller input for which `fails` still holds: parts are left out, and bytes are set to 0, as long as it does.
 pub fn shrink(input: &[u8], fails: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let start = Instant::now();
     let mut smallest = input.to_vec();

@@ -1,22 +1,22 @@
-//! An execution that does not end.
+//! Finds an execution that does not end.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cpu_time::ProcessTime;
 
-/// How much time of the CPU an execution may take: on a busy machine the clock says nothing. The time of other threads
-/// of the process counts, too.
+/// The CPU time that an execution may take: on a busy machine the clock says nothing. The time of other threads of the
+/// process counts, too.
 pub const LONGEST: Duration = Duration::from_secs(15);
 
-/// The input that is being executed, and since when.
+/// The input that is being executed, and the start of its execution.
 type Current = Arc<Mutex<Option<(ProcessTime, Vec<u8>)>>>;
 
 /// Watches executions from a thread of its own.
 pub struct Watchdog(Current);
 
 impl Watchdog {
-    /// Calls `too_long` with the input of an execution that takes longer than [`LONGEST`]. It does not come back from there.
+    /// Calls `too_long`, which does not return, with the input of an execution that takes longer than [`LONGEST`].
     pub fn new(too_long: impl Fn(&[u8]) -> std::convert::Infallible + Send + 'static) -> Self {
         let current = Current::default();
         let watched = Arc::downgrade(&current);
@@ -35,7 +35,7 @@ impl Watchdog {
         Self(current)
     }
 
-    /// Runs `execution` of `input` under its eyes.
+    /// Runs `execution` of `input` under the watch.
     pub fn watch<T>(&self, input: &[u8], execution: impl FnOnce() -> T) -> T {
         self.note(Some((ProcessTime::now(), input.to_vec())));
         let answer = execution();

@@ -23,7 +23,7 @@ pub fn adapter(choices: &Choices<'_>) -> AdapterInfo {
     Config { cpu_visible: choices.one_in(2), buffer_bytes, private_bytes, ..config }.info()
 }
 
-/// One without GPU virtual addresses.
+/// A small adapter without GPU virtual addresses.
 fn physical(pages: u64, aperture_pages: u64, choices: &Choices<'_>) -> AdapterInfo {
     let like = Config::discrete(pages, aperture_pages).info();
     let mut gpu_mmu = like.gpu_mmu;

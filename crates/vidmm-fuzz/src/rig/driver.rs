@@ -1,4 +1,4 @@
-//! A driver that is right, or answers whatever it likes.
+//! A driver that is right, or gives arbitrary answers.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ const OPERATION_BYTES: usize = 8;
 pub struct Driver<'d> {
     pub info: AdapterInfo,
     choices: Choices<'d>,
-    /// Whether it answers what it likes.
+    /// Whether its answers are arbitrary.
     pub is_wild: bool,
     /// Its answer for the size of the paging process's addresses.
     pub paging_va_mib: Option<u32>,
@@ -35,7 +35,7 @@ impl<'d> Driver<'d> {
         Self { info, choices, is_wild: false, paging_va_mib: None, next_allocation, live, last_handle: 0 }
     }
 
-    /// Whether it does something odd this time.
+    /// Whether it gives an odd answer this time.
     fn is_odd(&self, chances: u64) -> bool {
         self.is_wild && self.choices.one_in(chances)
     }
@@ -70,7 +70,7 @@ pub fn allocation(pages: u64, segments: u32) -> AllocationInfo {
     }
 }
 
-/// Mostly one that can be; each of its properties may be impossible.
+/// An allocation that is mostly possible; each of its properties may be impossible.
 fn any_allocation(choices: &Choices<'_>) -> AllocationInfo {
     let mut info = allocation(1 + choices.below(24), 1 + choices.below(3) as u32);
     if choices.one_in(8) {
@@ -115,7 +115,7 @@ fn encode(build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
     BuildStatus::Success
 }
 
-/// Answers anything: what the contract allows, and what it does not.
+/// Gives any answer, whether the contract allows it or not.
 fn encode_oddly(build: &mut BuildPagingBuffer<'_>, choices: &Choices<'_>) -> BuildStatus {
     let (room, private_room) = (build.dma_buffer.len(), build.dma_buffer_private_data.len());
     match choices.below(12) {

@@ -7,10 +7,10 @@ use vidmm::{Extent, GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress
 
 use crate::choices::Choices;
 
-/// From this address on memory is the caller's own.
+/// The first address of the caller's own memory.
 pub const CALLERS_MEMORY: u64 = 1 << 52;
 
-/// A host that checks its calls: it must be given back what it gave out.
+/// A host that checks its calls: the manager must give back exactly the memory and the addresses that it got.
 pub struct Host<'d> {
     choices: Choices<'d>,
     /// Whether it refuses at times.
@@ -40,7 +40,7 @@ impl HostContract for Host<'_> {
     fn commit_backing_store(&mut self, size: u64) -> Result<PhysicalAddress, BackingStoreError> {
         assert!(size > 0 && size.is_multiple_of(PAGE_SIZE), "a backing store of {size} bytes");
         let end = self.next.checked_add(size).and_then(|end| end.checked_next_multiple_of(PAGE_SIZE_64K));
-        // No host has memory that a physical address of 56 bits does not reach.
+        // No host has memory beyond the reach of a physical address of 56 bits.
         let Some(end) = end.filter(|&end| end <= CALLERS_MEMORY && !self.refuses()) else {
             return Err(BackingStoreError { size });
         };
@@ -75,7 +75,7 @@ impl HostContract for Host<'_> {
 
     fn rotate_cpu_virtual_address(&mut self, address: CpuVirtualAddress, _: SegmentId, extents: &[Extent]) {
         let size: u64 = extents.iter().map(|extent| extent.size).sum();
-        // While it moves, it shows nothing.
+        // While the allocation moves, the addresses show nothing.
         assert!(size == 0 || self.views.get(&address.0) == Some(&size), "a view keeps its size");
     }
 

@@ -30,7 +30,7 @@ pub struct Rig<'d> {
     pub vidmm: VidMm,
     pub driver: Driver<'d>,
     pub host: Host<'d>,
-    /// Driver, host and caller draw from the same.
+    /// The source of choices of driver, host and caller.
     pub choices: Choices<'d>,
     pub names: Names,
     /// The packets that engines were handed and have not ended, oldest first.
@@ -39,7 +39,7 @@ pub struct Rig<'d> {
     pub completed: Vec<u64>,
     pub owed: VecDeque<Owed>,
     pub now: Nanoseconds,
-    /// Why the adapter is in error.
+    /// The reason why the adapter is in error.
     pub violation: Option<Violation>,
 }
 
@@ -48,7 +48,7 @@ impl<'d> Rig<'d> {
     ///
     /// # Errors
     ///
-    /// If the core refuses it; then driver and host have nothing left of it.
+    /// If the core refuses it; then the driver and the host must have nothing left of it.
     pub fn start(mut driver: Driver<'d>, mut host: Host<'d>, choices: Choices<'d>) -> Result<Self, StartAdapterError> {
         let options = AdapterOptions { events: true, ..AdapterOptions::default() };
         let vidmm = match VidMm::start_adapter(options, &mut driver, &mut host) {
@@ -76,7 +76,7 @@ impl<'d> Rig<'d> {
         Ok(rig)
     }
 
-    /// The manager's audit of itself. It forgets the events, which concern nobody here.
+    /// The manager's audit of itself. The events are dropped: no judge reads them here.
     pub fn check(&mut self) {
         self.vidmm.check().unwrap();
         self.vidmm.events().drain().for_each(drop);
@@ -101,7 +101,7 @@ impl<'d> Rig<'d> {
         }
     }
 
-    /// The violation names its rule, and is told once.
+    /// Checks that the violation names its rule, and is told once.
     fn is_in_error(&mut self, violation: Violation) {
         let text = violation.to_string();
         let fact = text.split([':', ',']).next().unwrap_or_default();
@@ -111,7 +111,7 @@ impl<'d> Rig<'d> {
         assert_eq!(self.violation.replace(violation), None, "the adapter is in error twice");
     }
 
-    /// An engine ends its next packet, if its waits are over; whether it did.
+    /// Ends the next packet of an engine, if its waits are over. Returns whether it did.
     pub fn complete(&mut self, engine: usize) -> bool {
         let is_over = |wait: &EngineFence| wait.fence_id <= self.completed[wait.engine as usize];
         if !self.engines[engine].front().is_some_and(|packet| packet.waits.iter().all(is_over)) {
@@ -123,13 +123,13 @@ impl<'d> Rig<'d> {
         true
     }
 
-    /// All packets of an engine, with their fences: it runs none of them.
+    /// Takes all packets of an engine, with their fences; it runs none of them.
     pub fn give_back(&mut self, engine: u32) -> Vec<(u64, DmaBuffer)> {
         let packets = self.engines.get_mut(engine as usize).map(std::mem::take).unwrap_or_default();
         packets.into_iter().map(|packet| (packet.signal.fence_id, packet.buffer)).collect()
     }
 
-    /// The driver does what it was asked for first, as it should.
+    /// Answers the first request to the driver as the driver should.
     pub fn answer(&mut self) -> bool {
         let Some(owed) = self.owed.pop_front() else { return false };
         match owed {
@@ -160,7 +160,7 @@ impl<'d> Rig<'d> {
         self.vidmm.handle_reset_from_timeout(returned);
     }
 
-    /// Lets all engines come to their end, and the driver do what it is asked for.
+    /// Lets all engines end their packets, and the driver answer all requests.
     pub fn run_all(&mut self) {
         self.poll();
         while self.answer() || (0..self.engines.len()).any(|engine| self.complete(engine)) {

@@ -34,7 +34,7 @@ fn run(data: &[u8]) {
     }
 }
 
-/// One property is something else, which need not be possible.
+/// Changes one property to a value that need not be possible.
 fn change(info: &mut AdapterInfo, choices: &Choices<'_>) {
     match choices.below(14) {
         0 => info.wddm_version = WddmVersion(choices.pick(&[0, 0x5022, 0x5023, 0xFFFF, 0x11007, u32::MAX])),
@@ -75,7 +75,7 @@ fn change_segments(segments: &mut Vec<SegmentDescriptor>, choices: &Choices<'_>)
         0 => segment.flags = SegmentFlags::from_bits_retain(choices.any()),
         1 => segment.base_address = choices.edge(),
         2 => segment.size = choices.edge(),
-        // As large as it says, and as it may be.
+        // The segment is as large as it says, and as it may be.
         3 => {
             segment.size = choices.edge() / 65_536 * 65_536;
             (segment.commit_limit, segment.base_address) = (segment.size, 0);
@@ -99,7 +99,7 @@ fn change_levels(info: &mut AdapterInfo, choices: &Choices<'_>) {
                 levels[at].paging_process_page_table_segment_id = segment;
             }
         }
-        // Levels as GPUs have them, that fit together.
+        // Levels as GPUs have them, which fit together.
         _ => {
             let bits = choices.pick(&[1, 4, 9, 12, 16]);
             for level in &mut *levels {
@@ -131,7 +131,7 @@ fn works(rig: &mut Rig<'_>) {
         let residency = (engine % 2 == 0).then_some(DeviceResidency::DeviceList);
         let device = vidmm.create_device(CreateDeviceDesc { process, residency }).expect("the process is there");
         let context = vidmm.create_context(driver, device, engine).ok();
-        // With reference lists there is none.
+        // A device with reference lists has no paging queue.
         let queue = vidmm.create_paging_queue(device, 0).ok();
         for segments in 1..4 {
             driver.next_allocation = Some(allocation(1 + u64::from(engine) * 5, segments));

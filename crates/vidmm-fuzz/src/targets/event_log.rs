@@ -1,4 +1,4 @@
-//! Event logs: any bytes are a log, or are refused; and whatever events they have, they can be audited and told.
+//! Event logs: any bytes are a log, or are refused; and any events can be audited and explained.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -38,8 +38,8 @@ const WORDS: &[&str] = &[
 /// The schema, which shows a line of each kind.
 const SCHEMA: &str = include_str!("../../../../docs/events.md");
 
-/// Lines around the first events of each kind that sequences of calls lead to, on adapters with GPU virtual addresses and without;
-/// and those of the schema.
+/// The lines around the first events of each kind in sequences of calls, on adapters with GPU virtual addresses and
+/// without; and those of the schema.
 fn seeds() -> Vec<Vec<u8>> {
     let (mut seeds, mut kinds, mut random) = (Vec::new(), BTreeMap::new(), Random::new(1));
     for number in 0..80 {

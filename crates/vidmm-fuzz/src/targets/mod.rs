@@ -11,18 +11,18 @@ mod driver_answers;
 mod patch_lists;
 mod gpu_va;
 
-/// Something that bytes are fed to.
+/// A function that is fed with bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// Its name on the command line and in the corpus.
     pub name: &'static str,
-    /// Feeds it; panics if something does not hold.
+    /// Feeds it; it panics if a check does not hold.
     pub run: fn(&[u8]),
     /// Inputs to begin with, besides those of the corpus.
     pub seeds: fn() -> Vec<Vec<u8>>,
     /// Words of its language; none if its inputs are no text.
     pub words: &'static [&'static str],
-    /// The longest input that is made, in bytes: what is longer tells nothing new, and takes longer.
+    /// The longest input that is made, in bytes: longer ones tell nothing new, and take longer.
     pub max_len: usize,
 }
 
@@ -47,7 +47,7 @@ impl Target {
     }
 }
 
-/// No seeds: the choices that random bytes make are as good as any.
+/// No seeds: the choices of random bytes are as good as any.
 fn none() -> Vec<Vec<u8>> {
     Vec::new()
 }

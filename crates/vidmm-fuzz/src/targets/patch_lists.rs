@@ -20,11 +20,11 @@ struct Lists<'d> {
     world: World,
     choices: Choices<'d>,
     hostile: Client,
-    /// The allocations that it has or has had, and those of the other.
+    /// The present and former allocations of the client, and those of the other.
     allocations: Vec<AllocationId>,
     other: Client,
     theirs: AllocationId,
-    /// The tokens that the other wrote and has to read.
+    /// The tokens that the other client wrote and has to read.
     expected: Vec<u64>,
 }
 
@@ -69,7 +69,7 @@ impl<'d> Lists<'d> {
             ..PreparationKnobs::default()
         };
         let mut world = World::new(Config { slots, preemption_aware, bank_range_table, knobs, ..Config::pages(8) });
-        // Commands of any lists mean nothing to the GPU of this world.
+        // To the GPU of this world, commands of arbitrary lists mean nothing.
         world.ignoring = Some(RENDER);
         let (hostile, mut other) = (world.client(), world.client());
         other.context = world.context(other.device, COPY);
@@ -92,7 +92,7 @@ impl<'d> Lists<'d> {
         self.world.driver.patch_locations = None;
     }
 
-    /// A client that is in error begins anew.
+    /// Replaces a client that is in error.
     fn renew(&mut self) {
         self.hostile = self.world.client();
         let created = [2, 4].map(|pages| self.world.local(self.hostile, pages));
@@ -103,7 +103,7 @@ impl<'d> Lists<'d> {
         let choices = &self.choices;
         let mut known = self.allocations.clone();
         if !choices.one_in(8) {
-            // The list names no allocation of the other client, so that it is not refused for that alone.
+            // The list names no allocation of the other client, which alone would be a reason to refuse it.
             known.drain(..known.len().saturating_sub(3));
             known.retain(|allocation| *allocation != self.theirs);
         }

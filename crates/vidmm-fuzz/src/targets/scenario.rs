@@ -8,7 +8,7 @@ use super::{Target, scenario_files};
 
 pub const TARGET: Target = Target { name: "scenario", run, seeds, words: WORDS, max_len: 768 };
 
-/// Keys and values that files are made of.
+/// Keys and values of scenario files.
 pub const WORDS: &[&str] = &[
     "[[step]]\n",
     "[adapter]\n",
@@ -74,7 +74,7 @@ pub const WORDS: &[&str] = &[
     "1979-05-27",
 ];
 
-/// Files as they are if they are short, and else in paragraphs.
+/// Short files as they are, and others in paragraphs.
 fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for file in scenario_files() {

@@ -39,7 +39,7 @@ fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     read_back::<Fault>(&text);
     read_back::<Duration>(&text);
-    // The size that is shown is rounded; it is a size all the same.
+    // The size that is shown is rounded, and is still a size.
     if let Ok(size) = refused_with_a_word(text.parse::<ByteSize>()) {
         let shown = size.to_string();
         assert!(shown.parse::<ByteSize>().is_ok() || size.bytes() > u64::MAX - (1 << 40), "{shown} is not read back");
@@ -55,7 +55,7 @@ fn run(data: &[u8]) {
     }
 }
 
-/// A value that was read says itself in words that are read as the same value.
+/// The text of a value that was read is read as the same value.
 fn read_back<T: FromStr<Err: Display> + Display + PartialEq + std::fmt::Debug>(text: &str) {
     if let Ok(value) = refused_with_a_word(text.parse::<T>()) {
         let shown = value.to_string();

@@ -1,4 +1,4 @@
-//! The buffers of a workload: created and mapped when they are used first, and given up behind their last use.
+//! The buffers of a workload: created and mapped at their first use, and given up behind their last.
 
 use vidmm::{AllocationId, DestroyFlags, MapError, MapGpuVirtualAddress, OfferFlags, OfferPriority, PAGE_SIZE};
 use vidmm_runtime::{PageRange, Runtime};
@@ -20,13 +20,13 @@ pub(super) struct BufferState {
     pub last_use: u32,
     /// The value of each engine's fence after its last kernel that names the allocation.
     pub last_access: [u64; 2],
-    /// A kernel has named it.
+    /// Whether a kernel has named it.
     pub was_used: bool,
-    /// What the CPU sees of it has been judged since then.
+    /// Whether the CPU's view of it has been judged since then.
     pub copy_is_judged: bool,
-    /// Its content was lost with a device: it is loaded again before it is read.
+    /// Whether its content was lost with a device, so that it is loaded again before it is read.
     pub is_lost: bool,
-    /// It was given up: the allocation is gone, or another buffer's.
+    /// Whether it was given up: the allocation is gone, or another buffer's.
     pub is_dead: bool,
 }
 
@@ -49,7 +49,8 @@ impl Client<'_> {
         self.buffers[buffer as usize].allocation
     }
 
-    /// Creates the buffers that a process has from its start on. Returns how much to trim if their page tables do not fit.
+    /// Creates the buffers that a process has from its start on. Returns the bytes to trim if their page tables do not
+    /// fit.
     pub(super) fn start(&mut self, runtime: &mut Runtime, process: usize) -> Result<Option<u64>, ClientError> {
         for index in 0..self.processes[process].kernels.len() {
             let kernel = self.processes[process].kernels[index] as usize;
@@ -64,7 +65,8 @@ impl Client<'_> {
         Ok(None)
     }
 
-    /// Makes sure that a buffer exists and is mapped. Returns how much to trim if its page tables do not fit at present.
+    /// Makes sure that a buffer exists and is mapped. Returns the bytes to trim if its page tables do not fit at
+    /// present.
     pub(super) fn provide(
         &mut self,
         runtime: &mut Runtime,
@@ -105,8 +107,8 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Takes back what was offered last of the buffer's size. Returns whether there was any; what it holds does not matter,
-    /// because a kernel writes a buffer before any reads it.
+    /// Reclaims the allocation of the buffer's size that was offered last. Returns whether there was one. Its content
+    /// does not matter, because a kernel writes a buffer before any reads it.
     fn reclaim(
         &mut self,
         runtime: &mut Runtime,
@@ -173,7 +175,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Lets `copies` judge what the CPU sees of a buffer, once between two uses.
+    /// Lets `copies` judge the CPU's view of a buffer, once between two uses.
     pub(super) fn judge_copy(&mut self, runtime: &mut Runtime, copies: &mut SystemCopies<'_>, buffer: u32) {
         let state = &mut self.buffers[buffer as usize];
         let is_to_be_judged = state.was_used && !state.copy_is_judged && !state.is_dead;
@@ -182,7 +184,7 @@ impl Client<'_> {
         }
     }
 
-    /// Destroys all that a process has.
+    /// Destroys all buffers of a process.
     pub(super) fn destroy_buffers(&mut self, runtime: &mut Runtime, process: usize) {
         let spares = std::mem::take(&mut self.processes[process].spares).into_values().flatten();
         let spares: Vec<AllocationId> = spares.map(|spare| spare.allocation).collect();

@@ -1,4 +1,4 @@
-//! What changes for a process as time passes: how important it is, whether it is seen, its end; and what it answered in time.
+//! Changes of a process as time passes: its priority, its visibility, its end. And the answers that it gave in time.
 
 use vidmm::{EvictFlags, Nanoseconds, PriorityBand, Visibility};
 use vidmm_runtime::Runtime;
@@ -11,7 +11,7 @@ use super::{
 };
 
 impl Client<'_> {
-    /// When a kernel of a process arrives. Those that arrive together in the workload do so here.
+    /// The arrival of a kernel. Kernels that arrive together in the workload do so here.
     pub(super) fn arrival(&self, process: usize, kernel: usize) -> Nanoseconds {
         let process = &self.processes[process];
         let arrival = self.workload.kernels[kernel].not_before_ns;
@@ -22,7 +22,7 @@ impl Client<'_> {
         }
     }
 
-    /// A submission of a process has ended. The last one of those that arrived together is an answer.
+    /// Records the end of a submission. The last one of those that arrived together completes an answer.
     pub fn kernel_ended(&mut self, process: usize, submission: u64, ended_at: Nanoseconds) {
         let process = &mut self.processes[process];
         let Some(at) = process.running.remove(&submission) else { return };
@@ -35,7 +35,7 @@ impl Client<'_> {
         }
     }
 
-    /// What a process has answered so far.
+    /// The answers of a process so far.
     pub fn answers(&self, process: usize) -> &[Answer] {
         &self.processes[process].answers
     }
@@ -50,7 +50,8 @@ impl Client<'_> {
         self.processes[process].started && !self.processes[process].has_exited
     }
 
-    /// The importance of a process changes. One that is paced by what it shows stands still while it is minimised.
+    /// Changes the priority and visibility of a process. One that is paced by its display stands still while it is
+    /// minimised.
     pub fn set_priority(
         &mut self,
         runtime: &mut Runtime,
@@ -82,7 +83,7 @@ impl Client<'_> {
         trimmed.map_err(|error| refused(process.submitted, "Evict", error))
     }
 
-    /// A process ends: nothing more of it is submitted, and all that it has is destroyed.
+    /// Ends a process: nothing more of it is submitted, and all its objects are destroyed.
     pub fn exit(&mut self, runtime: &mut Runtime, process: usize) {
         if self.processes[process].has_exited {
             return;
@@ -91,12 +92,12 @@ impl Client<'_> {
         let process = &mut self.processes[process];
         process.goes_on(runtime.now());
         process.kernels.truncate(process.submitted);
-        // What was on its list is gone.
+        // The list went with the device.
         process.list = Box::new(EachKernel { flags: EvictFlags::empty() });
         (process.started, process.has_exited) = (true, true);
     }
 
-    /// All processes end that are left.
+    /// Ends all remaining processes.
     pub fn exit_all(&mut self, runtime: &mut Runtime) {
         (0..self.processes.len()).for_each(|process| self.exit(runtime, process));
     }

@@ -1,4 +1,4 @@
-//! What a process of a workload is: what its buffers are asked for, and how it behaves.
+//! A process of a workload: the properties of its buffers, and its behaviour.
 
 use serde::Deserialize;
 use vidmm::{GpuVirtualAddress, Nanoseconds, PriorityBand, Visibility};
@@ -6,44 +6,45 @@ use vidmm_runtime::{AllocationDesc, AllocationSegments, PageRange, Surface};
 
 use super::kind::ClientKind;
 
-/// How a process behaves.
+/// The behaviour of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientDesc {
-    /// What reports call it.
+    /// The name in reports.
     pub name: String,
-    /// When it begins, in nanoseconds: before, it has no allocation.
+    /// The time at which it begins, in nanoseconds; it has no allocation before.
     pub start: Nanoseconds,
-    /// Kernels that may be submitted and not ended, beyond the one that runs.
+    /// The number of kernels that may be submitted and not ended, beyond the one that runs.
     pub ahead: usize,
-    /// What each buffer's allocation is asked for.
+    /// The properties of each buffer's allocation.
     pub buffers: BufferDesc,
-    /// What it does about its residency list.
+    /// The treatment of its residency list.
     pub residency: ResidencyPolicy,
-    /// What it does with a buffer behind its last use.
+    /// The treatment of a buffer behind its last use.
     pub lifetimes: Lifetimes,
-    /// How important it is to the user.
+    /// Its priority band.
     pub band: PriorityBand,
-    /// What the user sees of it.
+    /// Its visibility to the user.
     pub visibility: Visibility,
-    /// It is paced by what it shows: what cannot be submitted in time delays all that follows, and while it is minimised
-    /// nothing arrives.
+    /// Whether it is paced by its display: a frame that cannot be submitted in time delays all that follow, and while
+    /// the process is minimised no frame arrives.
     pub paced: bool,
-    /// When its device is in error through no fault of its own, it creates another, loads again what it needs, and goes on.
+    /// Whether it creates another device when its own is in error through no fault of its own, loads its content again,
+    /// and goes on.
     pub recovers: bool,
-    /// What it does wrong, again and again; it goes on after it, as one that recovers.
+    /// The mistake that it makes again and again; it goes on after each, as one that recovers.
     pub misbehaviour: Option<Misbehaviour>,
 }
 
-/// What a process does wrong.
+/// The mistake that a process makes on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Misbehaviour {
-    /// What.
+    /// The kind.
     pub misdeed: Misdeed,
-    /// How long after the last time, in nanoseconds.
+    /// The time between two mistakes, in nanoseconds.
     pub every: Nanoseconds,
 }
 
-/// Something that no process may do.
+/// The mistakes of processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Misdeed {
@@ -54,7 +55,7 @@ pub enum Misdeed {
 }
 
 impl Default for ClientDesc {
-    /// Eight kernels ahead, on a list that has what the next of them needs.
+    /// Eight kernels ahead, on a list that has the allocations of the next of them.
     fn default() -> Self {
         Self {
             name: String::new(),
@@ -73,7 +74,7 @@ impl Default for ClientDesc {
 }
 
 impl ClientDesc {
-    /// The client whose habits it has, if that is one that exists.
+    /// The real client whose habits it has; none if it has those of no such client.
     pub fn kind(&self) -> Option<ClientKind> {
         match self.residency {
             ResidencyPolicy::Modelled(kind) => Some(kind),
@@ -81,7 +82,7 @@ impl ClientDesc {
         }
     }
 
-    /// Where its buffers may be, all together.
+    /// The segments where its buffers may be, all together.
     pub(crate) fn segments(&self) -> AllocationSegments {
         match self.buffers.segments {
             AllocationSegments::Local if self.kind().is_some_and(ClientKind::has_two_groups) => {
@@ -91,7 +92,7 @@ impl ClientDesc {
         }
     }
 
-    /// Where the buffer of that number may be.
+    /// The segments where the buffer of that number may be.
     pub(super) fn segments_of(&self, buffer: u32) -> AllocationSegments {
         match self.kind() {
             Some(kind) if kind.wants_system(buffer) => AllocationSegments::System,
@@ -99,52 +100,53 @@ impl ClientDesc {
         }
     }
 
-    /// What the allocation of a buffer of `size` bytes is asked for.
+    /// The properties of the allocation of a buffer of `size` bytes.
     pub(super) fn allocation(&self, buffer: u32, size: u64) -> AllocationDesc {
         AllocationDesc { segments: self.segments_of(buffer), ..self.buffers.allocation(buffer, size) }
     }
 }
 
-/// What a process does about its residency list.
+/// The treatment of a process's residency list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ResidencyPolicy {
-    /// MakeResident before each kernel, Evict behind it: the manager chooses what stays, and evicts only if necessary.
+    /// MakeResident before each kernel, Evict behind it, only if necessary: the manager chooses the allocations that
+    /// stay.
     #[default]
     EachKernel,
-    /// What was used stays on the list, until MakeResident is refused or a notification asks for it: then what was used least
-    /// recently is evicted.
+    /// Used allocations stay on the list until MakeResident is refused or a notification asks to trim. Then the least
+    /// recently used ones are evicted.
     Kept,
-    /// MakeResident before each kernel, Evict behind it, and at once: what a driver did that knew nothing better.
+    /// MakeResident before each kernel, Evict behind it, and at once: the habit of a driver without a policy.
     EvictedAtOnce,
-    /// As a client that exists.
+    /// The policy of a real client.
     #[serde(skip)]
     Modelled(ClientKind),
 }
 
-/// What a process does with a buffer behind its last use.
+/// The treatment of a buffer behind its last use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Lifetimes {
-    /// It destroys it.
+    /// The process destroys it.
     #[default]
     Destroy,
-    /// It offers it, and reclaims it for the next buffer of its size.
+    /// The process offers it, and reclaims it for the next buffer of its size.
     Offer,
-    /// It keeps it to the end, as one who does not know which use is the last.
+    /// The process keeps it to the end, as one that does not know the last use.
     Ignore,
 }
 
-/// What a client asks of each buffer's allocation.
+/// The properties of each buffer's allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BufferDesc {
-    /// Where it may be.
+    /// The segments where it may be.
     pub segments: AllocationSegments,
     /// Whether it has a compression surface, through which kernels read and write it.
     pub compression: bool,
-    /// Whether the driver wants to know before it is evicted (NTF-02).
+    /// Whether the driver asks to be notified before it is evicted (NTF-02).
     pub notify_eviction: bool,
-    /// Whether the driver wants to know before it is unmapped from the IOMMU (NTF-04).
+    /// Whether the driver asks to be notified before it is unmapped from the IOMMU (NTF-04).
     pub notify_io_mmu_unmap: bool,
 }
 
@@ -160,7 +162,7 @@ impl BufferDesc {
         }
     }
 
-    /// What kernels read and write of a buffer that is mapped at an address.
+    /// The pages that kernels read and write of a buffer that is mapped at an address.
     pub(super) fn range(&self, buffer: u32, virtual_address: GpuVirtualAddress, num_pages: u64) -> PageRange {
         let surface = self.compression.then_some(Surface { number: buffer, first_page: 0 });
         PageRange { virtual_address, num_pages, surface }

@@ -14,7 +14,7 @@ pub enum ClientError {
     DoesNotFit {
         /// The kernel.
         kernel: usize,
-        /// How many bytes are missing.
+        /// The number of bytes that are missing.
         num_bytes_to_trim: u64,
     },
     /// The manager refused a call that a good client may make.

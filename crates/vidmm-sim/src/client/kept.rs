@@ -1,4 +1,4 @@
-//! A residency list on which everything stays that was used, until memory is short.
+//! A residency list on which every used allocation stays until memory is short.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use vidmm::{AllocationId, EvictError, EvictFlags, MakeResidentFlags, TrimFlags};
 
 use super::list::{DeviceList, ListError, ListKeeper, Listed, Named};
 
-/// What is on the list, least recently used first.
+/// The allocations on the list, least recently used first.
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// Counts kernels: the time of a use.
+    /// The number of kernels so far: the time of a use.
     kernels: u64,
-    /// The first kernel of the present period of trimming.
+    /// The first kernel of the present trim period.
     period: u64,
     entries: BTreeMap<AllocationId, Entry>,
     by_use: BTreeMap<(u64, AllocationId), u64>,
@@ -35,7 +35,8 @@ impl Kept {
         self.by_use.insert((entry.last_use, named.allocation), named.bytes);
     }
 
-    /// Evicts what was used least recently, except by kernels from `until` on, until `num_bytes` are reached. Returns the bytes.
+    /// Evicts the least recently used allocations, except those of kernels from `until` on, until `num_bytes` are
+    /// reached. Returns the bytes.
     fn evict_oldest(&mut self, list: &mut DeviceList<'_>, num_bytes: u64, until: u64) -> Result<u64, EvictError> {
         let mut bytes = 0;
         let mut gone = Vec::new();
@@ -72,13 +73,13 @@ impl ListKeeper for Kept {
         true
     }
 
-    /// The ladder of RES-14: trim what is refused and try again; when nothing is left, wait for own kernels, then say that it
-    /// cannot trim further.
+    /// The ladder of RES-14: trim the refused amount and try again. When nothing is left, wait for own kernels, then
+    /// say that the client cannot trim further.
     fn make_resident(&mut self, list: &mut DeviceList<'_>, named: &[Named]) -> Result<Listed, ListError> {
         self.kernels += 1;
         let is_listed = |named: &&Named| self.entries.contains_key(&named.allocation);
         let (listed, missing): (Vec<&Named>, Vec<&Named>) = named.iter().partition(is_listed);
-        // What this kernel names must not be trimmed for it.
+        // The allocations of this kernel must not be trimmed for it.
         listed.iter().for_each(|named| self.use_now(&Named { written: false, ..**named }));
         let allocations: Vec<AllocationId> = missing.iter().map(|named| named.allocation).collect();
         if allocations.is_empty() {
@@ -113,7 +114,7 @@ impl ListKeeper for Kept {
 
     fn trim(&mut self, list: &mut DeviceList<'_>, flags: TrimFlags, num_bytes: u64) -> Result<(), EvictError> {
         if flags.contains(TrimFlags::TRIM_TO_BUDGET) {
-            // The last kernel's buffers are what the next needs as well.
+            // The next kernel needs the last kernel's buffers as well.
             self.evict_oldest(list, num_bytes, self.kernels)?;
         }
         if flags.contains(TrimFlags::PERIODIC_TRIM) {

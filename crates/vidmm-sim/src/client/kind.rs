@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A client that exists, modelled: what it does about residency.
+/// A real client, modelled by its treatment of residency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClientKind {
@@ -11,14 +11,14 @@ pub enum ClientKind {
     SyncPointLru,
     /// A portable layer that keeps lists for local memory and for the rest, and forgets one when both are needed.
     Mixed,
-    /// The same without the mistake.
+    /// The same layer without the mistake.
     MixedFixed,
     /// A compute driver's controller, with trim call-backs and a ladder of five rungs.
     Controller,
 }
 
 impl ClientKind {
-    /// Its name, as a scenario writes it.
+    /// Its name in scenarios.
     pub fn name(self) -> &'static str {
         match self {
             Self::SyncPointLru => "sync-point-lru",
@@ -28,12 +28,12 @@ impl ClientKind {
         }
     }
 
-    /// Whether such a client wants its buffer of this number in system memory.
+    /// Whether this client wants its buffer of this number in system memory.
     pub(super) fn wants_system(self, buffer: u32) -> bool {
         self.has_two_groups() && buffer % 3 == 2
     }
 
-    /// Whether such a client keeps some of its buffers in system memory.
+    /// Whether this client keeps some of its buffers in system memory.
     pub(super) fn has_two_groups(self) -> bool {
         matches!(self, Self::Mixed | Self::MixedFixed)
     }

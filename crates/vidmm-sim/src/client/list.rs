@@ -1,4 +1,5 @@
-//! Who keeps a process's residency list, and what they work with; and who keeps one kernel's buffers on it at a time.
+//! The keeper of a process's residency list, its view of the list, and the simplest keeper: one kernel's buffers at a
+//! time.
 
 use vidmm::{
     AllocationId, DeviceId, EvictError, EvictFlags, InvalidHandle, MakeResidentError, MakeResidentFlags,
@@ -15,11 +16,11 @@ pub(crate) struct Named {
     pub written: bool,
     /// The group that the process asked for it in.
     pub group: MemorySegmentGroup,
-    /// Whether it was made for a passing purpose.
+    /// Whether it is temporary.
     pub is_temporary: bool,
 }
 
-/// A device's list, for whoever keeps it.
+/// A device's list, for its keeper.
 pub(crate) struct DeviceList<'v> {
     pub vidmm: &'v mut VidMm,
     pub process: ProcessId,
@@ -27,19 +28,20 @@ pub(crate) struct DeviceList<'v> {
     pub queue: PagingQueueId,
     /// The time.
     pub now: Nanoseconds,
-    /// The kernels of the process up to this one, counted from 1, have ended: the value that a fence of them all has reached.
+    /// The number of kernels of the process, from the first on, that have ended: the value that a fence of them all has
+    /// reached.
     pub completed: u64,
-    /// The kernels that it has submitted.
+    /// The number of kernels that it has submitted.
     pub submitted: u64,
 }
 
 impl DeviceList<'_> {
-    /// Whether kernels of the device are under way: when they have ended there is more room.
+    /// Whether kernels of the device are under way: their end makes room.
     pub fn is_busy(&self) -> bool {
         self.completed < self.submitted
     }
 
-    /// Makes allocations resident. Returns how many bytes are missing if there is no room; none is success.
+    /// Makes allocations resident. Returns the bytes that are missing if there is no room; none is success.
     pub fn make_resident(
         &mut self,
         allocations: &[AllocationId],
@@ -55,7 +57,7 @@ impl DeviceList<'_> {
         }
     }
 
-    /// Takes allocations off the list. Returns what the process should still trim.
+    /// Takes allocations off the list. Returns the bytes that the process should still trim.
     pub fn evict(&mut self, allocations: &[AllocationId], flags: EvictFlags) -> Result<u64, EvictError> {
         if allocations.is_empty() { Ok(0) } else { self.vidmm.evict(self.device, allocations, flags) }
     }
@@ -66,89 +68,90 @@ impl DeviceList<'_> {
     }
 }
 
-/// Whether what a kernel names is on the list.
+/// Whether all allocations of a kernel are on the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub(crate) enum Listed {
-    /// All of it: the kernel may be submitted.
+    /// All are: the kernel may be submitted.
     All,
     /// There is no room at present.
     NoMemory { num_bytes_to_trim: u64 },
-    /// Not before the process's kernels up to this one have ended, counted from 1.
+    /// No room until the process's kernels up to this one have ended, counted from 1.
     WaitsFor(u64),
 }
 
 impl From<Option<u64>> for Listed {
-    /// What is missing is how many bytes to trim.
+    /// The missing bytes are those to trim.
     fn from(missing: Option<u64>) -> Self {
         missing.map_or(Self::All, |num_bytes_to_trim| Self::NoMemory { num_bytes_to_trim })
     }
 }
 
-/// Why who keeps a list cannot go on.
+/// The reason why the keeper of a list cannot go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum ListError {
     /// MakeResident was refused at the end of a ladder.
     #[error("{bytes} bytes found no memory, and nothing is left that such a client would do; give the machine more")]
     NothingLeft {
-        /// What was to be made resident, or trimmed for it.
+        /// The bytes to be made resident, or to be trimmed for that.
         bytes: u64,
     },
-    /// MakeResident was refused for another reason than want of memory.
+    /// MakeResident was refused for another reason than lack of memory.
     #[error(transparent)]
     MakeResident(#[from] MakeResidentError),
-    /// Evict was refused: the books of who keeps the list are wrong.
+    /// Evict was refused: the keeper's record of the list is wrong.
     #[error(transparent)]
     Evict(#[from] EvictError),
-    /// An object of the process's is gone.
+    /// An object of the process is gone.
     #[error(transparent)]
     InvalidHandle(#[from] InvalidHandle),
 }
 
-/// Who keeps a process's residency list. It is driven one kernel at a time.
+/// The keeper of a process's residency list. It is driven one kernel at a time.
 pub(crate) trait ListKeeper {
     /// Whether it wants trim notifications (RES-41).
     fn wants_trim_notifications(&self) -> bool {
         false
     }
 
-    /// An allocation was created, which kernels will use.
+    /// Tells that an allocation was created, which kernels will use.
     fn created(&mut self, list: &mut DeviceList<'_>, new: &Named) -> Result<(), ListError> {
         let _ = (list, new);
         Ok(())
     }
 
-    /// Puts what the next kernel names on the list, each allocation once. Called again with the same until all of it is there.
+    /// Puts the allocations of the next kernel on the list, each once. It is called again with the same ones until all
+    /// are there.
     fn make_resident(&mut self, list: &mut DeviceList<'_>, named: &[Named]) -> Result<Listed, ListError>;
 
-    /// The kernel has been submitted.
+    /// Tells that the kernel has been submitted.
     fn submitted(&mut self, list: &mut DeviceList<'_>, named: &[Named]) -> Result<(), EvictError> {
         let _ = (list, named);
         Ok(())
     }
 
-    /// `list.completed` has been reached.
+    /// Tells that `list.completed` has been reached.
     fn fence_reached(&mut self, list: &mut DeviceList<'_>) -> Result<(), EvictError> {
         let _ = list;
         Ok(())
     }
 
-    /// The process does without an allocation: it leaves the list.
+    /// Takes an allocation that the process does without off the list.
     fn leave(&mut self, list: &mut DeviceList<'_>, allocation: AllocationId) -> Result<(), EvictError>;
 
-    /// The process is asked to trim.
+    /// Tells that the process is asked to trim.
     fn trim(&mut self, list: &mut DeviceList<'_>, flags: TrimFlags, num_bytes: u64) -> Result<(), EvictError> {
         let _ = (list, flags, num_bytes);
         Ok(())
     }
 
-    /// Takes everything off the list: the application has nothing to do for a while.
+    /// Takes everything off the list: the application is idle.
     fn trim_all(&mut self, list: &mut DeviceList<'_>) -> Result<(), EvictError>;
 }
 
 /// Each kernel's buffers are on the list for the kernel alone.
 pub(crate) struct EachKernel {
-    /// How they are evicted.
+    /// The flags of Evict.
     pub flags: EvictFlags,
 }
 
@@ -163,7 +166,7 @@ impl ListKeeper for EachKernel {
         Ok(missing.into())
     }
 
-    /// What the kernel did not write is evicted as not written to.
+    /// Evicts the allocations that the kernel did not write as not written to.
     fn submitted(&mut self, list: &mut DeviceList<'_>, named: &[Named]) -> Result<(), EvictError> {
         for (written, flags) in [(true, self.flags), (false, self.flags | EvictFlags::NOT_WRITTEN_TO)] {
             let those = named.iter().filter(|named| named.written == written);

@@ -28,7 +28,7 @@ pub use error::ClientError;
 pub use kind::ClientKind;
 pub(crate) use process::Answer;
 
-/// What all processes of a run have in common.
+/// The settings that all processes of a run have in common.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientOptions {
     pub content: Content,
@@ -42,15 +42,15 @@ pub(crate) struct Client<'a> {
     options: ClientOptions,
     processes: Vec<Process>,
     buffers: Vec<BufferState>,
-    /// Whose each buffer is, by its place in `processes`.
+    /// The process of each buffer, by its place in `processes`.
     owners: Vec<u32>,
     /// Kernels that the workload does not have, whose numbers follow its own.
     more_kernels: Vec<MoreKernel>,
-    /// Kernels of devices in error: what they do counts no more.
+    /// Kernels of devices in error, whose results do not count.
     void: BTreeSet<usize>,
 }
 
-/// A kernel that the workload does not have: one that runs again, loads again, or is wrong.
+/// A kernel that the workload does not have: one that runs again, loads content again, or is a mistake.
 #[derive(Clone, Debug)]
 pub(crate) struct MoreKernel {
     pub process: usize,
@@ -59,8 +59,8 @@ pub(crate) struct MoreKernel {
 }
 
 impl<'a> Client<'a> {
-    /// Creates the processes of `workload`, with a device, a paging queue and a context on each kind of engine. `descs` has
-    /// how each behaves, in the order of their numbers; where it is shorter the last is for all that follow.
+    /// Creates the processes of `workload`, with a device, a paging queue and a context on each kind of engine. `descs`
+    /// has the behaviour of each, in the order of their numbers; where it is shorter the last is for all that follow.
     pub fn new(
         runtime: &mut Runtime,
         engines: &[EngineKind],
@@ -103,12 +103,13 @@ impl<'a> Client<'a> {
         self.processes.iter().map(|process| process.ended).sum()
     }
 
-    /// The processes, as the manager calls them, with their devices.
+    /// The processes, by the manager's handles, with their devices.
     pub fn processes(&self) -> impl Iterator<Item = (ProcessId, DeviceId, &ClientDesc)> {
         self.processes.iter().map(|process| (process.id, process.device, &process.desc))
     }
 
-    /// What people call each process: its name; also its number, if another one has that name, or the number alone.
+    /// The name of each process in reports. A process has its number too if another one has that name, or its number
+    /// alone.
     pub fn names(&self) -> Vec<String> {
         let mut times: BTreeMap<&String, u32> = BTreeMap::new();
         self.processes.iter().for_each(|process| *times.entry(&process.desc.name).or_default() += 1);
@@ -120,24 +121,24 @@ impl<'a> Client<'a> {
         self.processes.iter().map(name).collect()
     }
 
-    /// How long each process waited for memory, in nanoseconds.
+    /// The time that each process waited for memory, in nanoseconds.
     pub fn waited_ns(&self) -> impl Iterator<Item = Nanoseconds> {
         self.processes.iter().map(|process| process.waited_ns)
     }
 
-    /// A fence has reached `value`. Returns whose it is.
+    /// Records that a fence has reached `value`. Returns its process.
     pub fn fence_signaled(&mut self, fence: MonitoredFenceId, value: u64) -> Option<usize> {
         self.processes.iter_mut().position(|process| process.fence_signaled(fence, value))
     }
 
-    /// A process hears that its fence has been signalled.
+    /// Tells a process that its fence has been signalled.
     pub fn fence_reached(&mut self, runtime: &mut Runtime, process: usize) -> Result<(), ClientError> {
         let process = &mut self.processes[process];
         let heard = process.with_list(runtime, |keeper, list| keeper.fence_reached(list));
         heard.map_err(|error| refused(process.ended, "Evict", error))
     }
 
-    /// Whose kernel of the workload that is.
+    /// The process of a kernel.
     pub fn process_of(&self, kernel: usize) -> usize {
         if let Some(more) = kernel.checked_sub(self.workload.kernels.len()) {
             return self.more_kernels[more].process;
@@ -147,11 +148,11 @@ impl<'a> Client<'a> {
         self.owners[*buffer as usize] as usize
     }
 
-    /// Whether somebody still waits for memory: then it is too small.
+    /// Checks that no process still waits for memory, which is then too small.
     ///
     /// # Errors
     ///
-    /// For the first who does.
+    /// Returns an error for the first process that waits.
     pub fn check_memory(&self) -> Result<(), ClientError> {
         let waiting = self.processes.iter().find_map(|process| {
             let kernel = *process.kernels.get(process.submitted)? as usize;
@@ -161,7 +162,7 @@ impl<'a> Client<'a> {
         waiting.map_or(Ok(()), Err)
     }
 
-    /// A device is asked to trim.
+    /// Passes a request to trim to the process of a device.
     pub fn trim(
         &mut self,
         runtime: &mut Runtime,
@@ -176,7 +177,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Submits what may be submitted at this time. Returns when the next kernel arrives that is not there yet.
+    /// Submits the kernels that may be submitted at this time. Returns the time of the next arrival.
     ///
     /// `copies` is shown each buffer that is about to be used and was evicted.
     pub fn submit(
@@ -249,7 +250,7 @@ impl<'a> Client<'a> {
         Ok(missing.is_none())
     }
 
-    /// Whether nothing will make room by itself.
+    /// Whether no room will become free by itself.
     fn nothing_under_way(&self, runtime: &mut Runtime) -> bool {
         let vidmm = runtime.vidmm();
         self.processes.iter().all(|process| !process.is_busy()) && vidmm.is_idle() && vidmm.next_wake().is_none()
@@ -264,7 +265,7 @@ impl<'a> Client<'a> {
         process.kernels.get(process.submitted).map(|&kernel| kernel as usize)
     }
 
-    /// Destroys all that is left, so that the end of a run shows whether anything leaks.
+    /// Destroys all remaining objects, so that the end of a run shows whether anything leaks.
     pub fn close(mut self, runtime: &mut Runtime, copies: &mut SystemCopies<'_>) -> Result<(), ClientError> {
         let last = self.workload.kernels.len();
         for buffer in 0..self.buffers.len() {

@@ -27,39 +27,39 @@ pub(super) struct Process {
     pub engines: [EngineQueue; 2],
     /// The engines that run its kernels.
     ordinals: [u32; 2],
-    /// What it had before its device was in error, as far as it is not destroyed.
+    /// The objects of its devices in error, as far as they are not destroyed.
     pub past: Vec<DeviceObjects>,
     pub list: Box<dyn ListKeeper>,
-    /// Its kernels, and how many are submitted and ended.
+    /// Its kernels, and the numbers of those that are submitted and ended.
     pub kernels: Vec<u32>,
     pub submitted: usize,
     pub ended: usize,
     /// The kernels under way, by the number of the submission.
     pub running: BTreeMap<SubmissionNo, usize>,
-    /// Kernels up to this place were submitted to a device that is in error; what they compute has other numbers when they run
-    /// again.
+    /// Kernels up to this one were submitted to a device that is in error; when they run again they have other numbers.
     pub renumbered: usize,
-    /// What kernels under way call themselves.
+    /// The numbers of kernels under way.
     pub numbers: BTreeMap<usize, usize>,
-    /// When it does wrong next; none while that is under way.
+    /// The time of its next mistake; none while one is under way.
     pub next_misdeed: Option<Nanoseconds>,
-    /// The engine of each kernel that has not ended, or waits for one before it that has not, and what it signals there.
+    /// The engine of each kernel that has not ended, or follows one that has not, and the fence value that it signals
+    /// there.
     pub under_way: VecDeque<(usize, u64)>,
-    /// Up to this kernel, counted from 1, all must have ended before the next is prepared.
+    /// All kernels up to this one, counted from 1, must have ended before the next is prepared.
     pub waits_for: u64,
     /// Whether the buffers that exist from its start on have been created.
     pub started: bool,
     /// Offered allocations by the size that was asked for, the last offered last.
     pub spares: BTreeMap<u64, Vec<Spare>>,
-    /// Since when it waits for memory, and for how many bytes.
+    /// The start of its wait for memory, and the bytes that it waits for.
     pub waits: Option<(Nanoseconds, u64)>,
-    /// How long it waited for memory, in nanoseconds.
+    /// The time that it waited for memory, in nanoseconds.
     pub waited_ns: Nanoseconds,
-    /// How much later than its workload says everything arrives.
+    /// The delay of all arrivals against the workload.
     pub delay: Nanoseconds,
-    /// Since when it is minimised, if it is paced.
+    /// The time since which it is minimised, if it is paced.
     pub paused_at: Option<Nanoseconds>,
-    /// When each kernel that was submitted had arrived.
+    /// The arrival time of each kernel that was submitted.
     pub arrivals: Vec<Nanoseconds>,
     pub answers: Vec<Answer>,
     pub has_exited: bool,
@@ -80,16 +80,16 @@ pub(super) struct EngineQueue {
     pub ended: u64,
 }
 
-/// What a process did for kernels that arrived together: a frame, or the answer to a request.
+/// The work of a process for kernels that arrived together: a frame, or the answer to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Answer {
     pub arrived_at: Nanoseconds,
-    /// When the last of its kernels ended.
+    /// The time at which the last of its kernels ended.
     pub ended_at: Nanoseconds,
 }
 
 impl Answer {
-    /// How long it took, in nanoseconds.
+    /// Its duration in nanoseconds.
     pub fn ns(self) -> Nanoseconds {
         self.ended_at - self.arrived_at
     }
@@ -106,7 +106,7 @@ pub(super) struct Spare {
 
 const ENGINES: [(Engine, EngineKind); 2] = [(Engine::Compute, EngineKind::Render3d), (Engine::Copy, EngineKind::Copy)];
 
-/// Where an engine's queue is among a process's.
+/// The index of an engine's queue among a process's.
 pub(super) fn slot(engine: Engine) -> usize {
     match engine {
         Engine::Compute => 0,
@@ -164,7 +164,7 @@ impl Process {
         })
     }
 
-    /// Lets the keeper of the process's list do something.
+    /// Lends the process's list to its keeper.
     pub fn with_list<T>(
         &mut self,
         runtime: &mut Runtime,
@@ -178,15 +178,15 @@ impl Process {
         )
     }
 
-    /// The kernels up to this one, counted from 1, have ended.
+    /// The number of kernels, from the first on, that have all ended.
     pub fn completed(&self) -> u64 {
         (self.submitted - self.under_way.len()) as u64
     }
 
-    /// The fence of one of its engines has reached `value`, if it is its own. Returns whether it is.
+    /// Records that a fence has reached `value`. Returns whether it is the fence of one of the process's engines.
     pub fn fence_signaled(&mut self, fence: MonitoredFenceId, value: u64) -> bool {
         let Some(engine) = self.engines.iter_mut().find(|engine| engine.fence == fence) else { return false };
-        // A device in error signals the maximum: nothing has ended, unless nobody waits for it any more.
+        // A device in error signals the maximum. No kernel has ended by that, unless the process has exited.
         if value == u64::MAX && !self.has_exited {
             return true;
         }
@@ -214,13 +214,13 @@ impl Process {
         self.ended == self.kernels.len()
     }
 
-    /// It was refused that many bytes.
+    /// Records a refusal of that many bytes.
     pub fn waits(&mut self, now: Nanoseconds, num_bytes: u64) {
         let since = self.waits.map_or(now, |(since, _)| since);
         self.waits = Some((since, num_bytes));
     }
 
-    /// It has what it waited for.
+    /// Records the end of the wait.
     pub fn goes_on(&mut self, now: Nanoseconds) {
         if let Some((since, _)) = self.waits.take() {
             self.waited_ns += now - since;
@@ -244,7 +244,7 @@ impl Process {
         Ok(())
     }
 
-    /// Destroys what it had before, as far as nothing uses it any more.
+    /// Destroys the objects of its devices in error, as far as nothing uses them any more.
     pub fn bury(&mut self, runtime: &mut Runtime) {
         self.past.retain(|past| past.destroy(runtime).is_err());
     }
@@ -281,7 +281,7 @@ impl DeviceObjects {
     }
 }
 
-/// Destroys a device with all that belongs to it. What an earlier try destroyed is no more.
+/// Destroys a device with all its objects, but for those that an earlier attempt destroyed.
 fn destroy_device(
     runtime: &mut Runtime,
     device: DeviceId,
@@ -301,7 +301,7 @@ fn destroy_device(
     unless_gone(vidmm.destroy_device(device))
 }
 
-/// Who keeps the residency list of a process that does so.
+/// The keeper for a policy.
 fn keeper(policy: ResidencyPolicy) -> Box<dyn ListKeeper> {
     match policy {
         ResidencyPolicy::EachKernel => Box::new(EachKernel { flags: EvictFlags::EVICT_ONLY_IF_NECESSARY }),

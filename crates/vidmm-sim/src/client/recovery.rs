@@ -1,4 +1,5 @@
-//! Processes whose device is in error: they create another, load again what they need, and go on. And those that bring it about.
+//! Processes whose device is in error create another, load content again, and go on. Some bring the error about
+//! themselves.
 
 use vidmm::{CreateError, DeviceErrorReason, DeviceId, GpuVirtualAddress, Nanoseconds, SubmitDesc};
 use vidmm_runtime::{KernelCommand, PageRange, Runtime};
@@ -10,16 +11,17 @@ use super::{
     process::slot,
 };
 
-/// Nothing is ever mapped there.
+/// An address where no process maps anything.
 const NOWHERE: GpuVirtualAddress = GpuVirtualAddress(0x1000);
 
 impl Client<'_> {
-    /// Whose device that is.
+    /// The process of a device.
     pub fn process_with(&self, device: DeviceId) -> Option<usize> {
         self.processes.iter().position(|process| process.device == device)
     }
 
-    /// Whether a process goes on after that. What is its own doing must be its habit, or be brought about from outside.
+    /// Whether a process goes on after an error. If the process caused it, that must be its habit, or be brought about
+    /// from outside.
     pub fn survives(&self, process: usize, reason: DeviceErrorReason, is_brought_about: bool) -> bool {
         let process = &self.processes[process];
         let is_its_own = matches!(
@@ -33,12 +35,12 @@ impl Client<'_> {
         recovers || process.desc.misbehaviour.is_some() || process.has_exited
     }
 
-    /// The device of a process is in error. The process creates another, and goes on with the first kernel that has not ended;
-    /// what it needs of what it had, it loads again. One that gets no other device has ended.
+    /// Replaces the device of a process by a new one. The process goes on with the first kernel that has not ended, and
+    /// loads again the content that it needs. A process that gets no other device has ended.
     ///
     /// # Errors
     ///
-    /// If the manager refuses the device for another reason than what the process did.
+    /// If the manager refuses the device, except for a process that is blocked.
     pub fn recover(&mut self, runtime: &mut Runtime, process: usize) -> Result<(), ClientError> {
         if self.processes[process].has_exited {
             return Ok(());
@@ -63,7 +65,7 @@ impl Client<'_> {
         }
     }
 
-    /// Forgets all that was made of a device, and all that was under way.
+    /// Forgets all objects of a device, and all work that was under way.
     fn give_up_device(&mut self, runtime: &mut Runtime, index: usize) {
         let process = &mut self.processes[index];
         let (first, last) = (process.completed() as usize, process.submitted);
@@ -89,7 +91,7 @@ impl Client<'_> {
         }
     }
 
-    /// Loads what a kernel reads and was lost.
+    /// Loads again the lost content that a kernel reads.
     pub(super) fn load_again(
         &mut self,
         runtime: &mut Runtime,
@@ -111,12 +113,12 @@ impl Client<'_> {
             };
             self.submit_beside(runtime, process, slot(work.engine), &command)?;
         }
-        // What is only written is written whole.
+        // A buffer that the kernel only writes is written whole.
         work.writes.iter().for_each(|&buffer| self.buffers[buffer as usize].is_lost = false);
         Ok(())
     }
 
-    /// Lets a process do wrong if it is time. Returns when it is time next.
+    /// Lets a process make its mistake if it is time. Returns the time of the next one.
     pub(super) fn misbehave(
         &mut self,
         runtime: &mut Runtime,
@@ -145,7 +147,7 @@ impl Client<'_> {
         Ok(None)
     }
 
-    /// Submits what no kernel of the workload is. Nothing is signalled when it ends.
+    /// Submits a kernel that the workload does not have. It signals nothing when it ends.
     fn submit_beside(
         &mut self,
         runtime: &mut Runtime,
@@ -160,8 +162,8 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// What the next kernel of a process calls itself. One that runs again has a number of its own, so that it is not taken for the
-    /// one before it.
+    /// The number of the next kernel of a process. A kernel that runs again has a number of its own, so that it is not
+    /// taken for its first run.
     pub(super) fn number(&mut self, process: usize, kernel: usize) -> usize {
         if self.processes[process].submitted >= self.processes[process].renumbered {
             return kernel;
@@ -181,7 +183,7 @@ impl Client<'_> {
         &self.more_kernels
     }
 
-    /// Whether what a kernel does counts no more: its device is in error.
+    /// Whether the results of a kernel do not count, because its device is in error.
     pub fn is_void(&self, kernel: usize) -> bool {
         self.void.contains(&kernel)
     }

@@ -12,19 +12,19 @@ use super::{
 };
 use crate::system_copies::SystemCopies;
 
-/// What became of an attempt to submit.
+/// The result of an attempt to submit.
 pub(super) enum Attempt {
     Submitted,
     /// There is no room at present.
     NoMemory {
         num_bytes_to_trim: u64,
     },
-    /// The kernels of the process up to this one must have ended before.
+    /// The kernels of the process up to this one must end before.
     WaitsFor(u64),
 }
 
 impl Client<'_> {
-    /// Submits one kernel: its buffers exist, are mapped and resident.
+    /// Submits one kernel, after its buffers exist, are mapped and are on the list.
     pub(super) fn attempt(
         &mut self,
         runtime: &mut Runtime,
@@ -36,7 +36,7 @@ impl Client<'_> {
         buffers.iter().for_each(|&buffer| self.judge_copy(runtime, copies, buffer));
         for &buffer in &buffers {
             let Some(num_bytes) = self.provide(runtime, process, kernel, buffer)? else { continue };
-            // What fills the list is in the way of page tables too.
+            // The allocations on the list are in the way of page tables too.
             let trim = TrimFlags::TRIM_TO_BUDGET;
             let trimmed = self.processes[process].with_list(runtime, |keeper, list| keeper.trim(list, trim, num_bytes));
             trimmed.map_err(|error| refused(kernel, "Evict", error))?;
@@ -59,13 +59,13 @@ impl Client<'_> {
         Ok(Attempt::Submitted)
     }
 
-    /// A buffer that a kernel names, which was created, as who keeps the list wants to know it.
+    /// A buffer that a kernel names, which was created, in the form for the keeper of the list.
     fn named(&self, process: usize, kernel: usize, buffer: u32) -> Named {
         let desc = &self.workload.buffers[buffer as usize];
         Named {
             allocation: self.buffers[buffer as usize].allocation.expect("a kernel's buffers are provided first"),
             bytes: desc.bytes,
-            // What was lost is loaded again before the kernel reads it.
+            // Content that was lost is loaded again before the kernel reads it.
             written: self.workload.kernels[kernel].writes.contains(&buffer) || self.buffers[buffer as usize].is_lost,
             group: self.group_of(process, buffer),
             is_temporary: desc.lifetime == Lifetime::Temporary,
@@ -82,7 +82,7 @@ impl Client<'_> {
         }
     }
 
-    /// The process of a buffer hears that it was created.
+    /// Tells the keeper of its process's list that a buffer was created.
     pub(super) fn created(
         &mut self,
         runtime: &mut Runtime,
@@ -151,7 +151,7 @@ impl Client<'_> {
         }
     }
 
-    /// How long it takes to load buffers, in nanoseconds.
+    /// The time that the upload of buffers takes, in nanoseconds.
     pub(super) fn upload_ns(&self, buffers: &[u32]) -> u64 {
         let bytes = buffers.iter().map(|&buffer| u128::from(self.workload.buffers[buffer as usize].bytes));
         let rate = u128::from(self.options.upload_bytes_per_second.max(1));

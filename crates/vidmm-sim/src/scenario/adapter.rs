@@ -1,4 +1,4 @@
-//! The machine.
+//! The machine: adapter and driver.
 
 use std::ops::RangeInclusive;
 
@@ -23,23 +23,23 @@ use super::tdr::{EngineName, TdrSettings};
 /// The sizes that a paging buffer may have, in bytes.
 const PAGING_BUFFERS: RangeInclusive<u64> = 4 << 10..=64 << 20;
 
-/// The aperture segment of a machine on which nothing larger is asked for.
+/// The aperture segment of a machine whose workload needs no larger one.
 pub(super) const DEFAULT_APERTURE: ByteSize = ByteSize::mib(256);
 
-/// What the size of a paging buffer is a multiple of, in bytes.
+/// The unit of the size of a paging buffer, in bytes.
 const PAGING_BUFFER_UNIT: u64 = 4 << 10;
 /// An adapter has 10 memory segments at most, local memory included, and 5 apertures.
 const MORE_MEMORY_MAX: usize = 9;
 const MORE_APERTURES_MAX: usize = 4;
 
-/// The machine: its memory, how its pages are mapped, and what its driver says.
+/// The machine: its memory, its page tables, and the properties of its driver.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case", expecting = "a table")]
 pub struct AdapterSettings {
     /// How engines find memory.
     #[serde(with = "AddressingModelName")]
     pub addressing_model: AddressingModel,
-    /// How much local memory there is. None leaves it to [`local_memory_or`](Self::local_memory_or).
+    /// The size of local memory. None leaves it to [`local_memory_or`](Self::local_memory_or).
     #[serde(deserialize_with = "optional_local_memory", serialize_with = "exactly")]
     pub local_memory: Option<LocalMemory>,
     /// Whether the CPU sees all of local memory.
@@ -64,7 +64,7 @@ pub struct AdapterSettings {
     /// The most bytes that one command of the driver covers; a multiple of 4 KiB.
     #[serde(deserialize_with = "pages", serialize_with = "exactly")]
     pub max_command: ByteSize,
-    /// What the driver answers when it is asked for the size of the paging process's address space.
+    /// The driver's answer for the size of the paging process's address space.
     pub paging_va_mib: PagingVa,
     /// Whether that answer counts even where the documents give the paging process no address space (U-16).
     pub paging_va_without_local_memory: bool,
@@ -106,13 +106,13 @@ pub struct AdapterSettings {
     /// Where the banks of local memory end, from its start (SEG-31).
     #[serde(serialize_with = "exactly")]
     pub banks: Vec<ByteSize>,
-    /// What is forced when DMA buffers are brought in (SPL-13).
+    /// The unlikely choices that are forced when DMA buffers are prepared (SPL-13).
     pub preparation: PreparationKnobs,
-    /// How long things may take before they count as hung, and how often.
+    /// The time limits after which packets count as hung, and the number of resets that may be remembered.
     pub tdr: TdrSettings,
     /// Groups of engines of which the reset of one harms the others (FLT-26).
     pub dependent_engines: Vec<Vec<EngineName>>,
-    /// From what it is drawn when the manager makes choices that are legal and unlikely; none is never.
+    /// The seed of legal and unlikely choices of the manager; none is none of them.
     pub buggify: Option<u64>,
     /// A bug that is planted in the manager.
     #[cfg(feature = "planted-bugs")]
@@ -209,8 +209,8 @@ impl Default for AdapterSettings {
 }
 
 impl AdapterSettings {
-    /// How much local memory there is: as the scenario says, or else `default`. An adapter whose engines find memory through
-    /// an IOMMU has none.
+    /// The size of local memory: the scenario's, or else `default`. An adapter whose engines find memory through an
+    /// IOMMU has none.
     pub fn local_memory_or(&self, default: LocalMemory) -> LocalMemory {
         match self.addressing_model {
             AddressingModel::GpuMmu | AddressingModel::Physical => self.local_memory.unwrap_or(default),
@@ -224,7 +224,7 @@ impl AdapterSettings {
         reaches_it && self.local_memory != Some(amount::NONE)
     }
 
-    /// Where page tables live: as the scenario says, or else in local memory where there is any.
+    /// The place of page tables: the scenario's, or else local memory where there is any.
     pub fn page_tables(&self) -> PageTables {
         let default = if self.has_local_memory() { PageTables::Local } else { PageTables::System };
         self.page_tables.unwrap_or(default)
@@ -279,14 +279,14 @@ impl AdapterSettings {
         }
     }
 
-    /// Whether level-1 entries are dual: as the scenario says, or else with pages of 64 KiB only.
+    /// Whether level-1 entries are dual: the scenario's choice, or else with pages of 64 KiB only.
     pub fn dual_pte(&self) -> bool {
         self.dual_pte.unwrap_or(self.page_size == PageSize::Kib64)
     }
 
-    /// The index bits of the levels below the root, from the leaf up: as the scenario says, or else `[13, 10]` for
-    /// tables in local memory with pages of 64 KiB. Elsewhere a table is 4 KiB at most, so that they are `[9, 8, 8, 5]`
-    /// with dual entries, which are twice as large, and `[9, 9, 9]` without.
+    /// The index bits of the levels below the root, from the leaf up: the scenario's, or else `[13, 10]` for tables in
+    /// local memory with pages of 64 KiB. Elsewhere a table is 4 KiB at most: the levels are `[9, 8, 8, 5]` with dual
+    /// entries, which are twice as large, and `[9, 9, 9]` without.
     pub fn page_table_bits(&self) -> Vec<u32> {
         let default = || match (self.page_tables(), self.page_size) {
             (PageTables::Local, PageSize::Kib64) => vec![13, 10],
@@ -335,12 +335,12 @@ fn chunks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Err
     Err(D::Error::custom(format!("{size} is not made of pages of 64 KiB; give a multiple of them")))
 }
 
-/// Reads how many slots there are: their numbers have 24 bits.
+/// Reads the number of slots, whose numbers have 24 bits.
 fn slots<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     within::<_, _, 1, 0x100_0000>(deserializer)
 }
 
-/// Reads how often something happens.
+/// Reads the n of "every n-th".
 fn every<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     within::<_, _, 1, 0xFFFF_FFFF>(deserializer).map(Some)
 }

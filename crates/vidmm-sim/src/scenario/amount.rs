@@ -13,7 +13,7 @@ pub(super) const NONE: LocalMemory = LocalMemory::Bytes(ByteSize(0));
 ///
 /// # Errors
 ///
-/// Returns what [`LocalMemory`] says of the text.
+/// Returns the error of [`LocalMemory`] for the text.
 pub fn local_memory(text: &str) -> Result<LocalMemory, String> {
     match text.parse::<ByteSize>() {
         Ok(ByteSize(0)) => Ok(NONE),

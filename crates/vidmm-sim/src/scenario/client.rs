@@ -1,4 +1,4 @@
-//! How the client uses the machine.
+//! The client's use of the machine.
 
 use serde::Deserialize;
 use vidmm_runtime::AllocationSegments;
@@ -8,28 +8,29 @@ use super::number::within;
 use crate::client::{Lifetimes, ResidencyPolicy};
 use crate::prediction::Content;
 
-/// How the client uses the machine.
+/// The client's use of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case", expecting = "a table")]
 pub struct ClientSettings {
     /// Kernels that a process submits ahead of the one that runs, from 0, which waits for each, to 1024.
     #[serde(deserialize_with = "within::<_, _, 0, 1024>")]
     pub ahead: u32,
-    /// What the workload's buffer sizes are divided by, from 1 to 2^40; [`Workload::scale`](vidmm_trace::Workload::scale) rounds them up to 4 KiB.
+    /// The divisor of the workload's buffer sizes, from 1 to 2^40; [`Workload::scale`](vidmm_trace::Workload::scale)
+    /// rounds them up to 4 KiB.
     #[serde(deserialize_with = "within::<_, _, 1, 0x100_0000_0000>")]
     pub scale: u64,
-    /// What fills the pages that kernels write.
+    /// The fill of the pages that kernels write.
     pub content: Content,
     /// Where the buffers may be. None is local memory where there is any, and system memory elsewhere.
     #[serde(deserialize_with = "optional_segments")]
     pub segments: Option<AllocationSegments>,
     /// Whether each buffer has a compression surface, through which kernels read and write it.
     pub compression: bool,
-    /// What the driver wants to hear of the buffers.
+    /// The notifications that the driver asks for about the buffers.
     pub notify: Vec<Notification>,
-    /// What a process does about its residency list.
+    /// The treatment of a process's residency list.
     pub residency: ResidencyPolicy,
-    /// What a process does with a buffer behind its last use.
+    /// The treatment of a buffer behind its last use.
     pub lifetimes: Lifetimes,
 }
 

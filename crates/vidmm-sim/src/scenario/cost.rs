@@ -1,4 +1,4 @@
-//! How fast the machine is.
+//! The speed of the machine.
 
 use std::ops::RangeInclusive;
 
@@ -8,10 +8,10 @@ use vidmm_trace::SplitMix64;
 
 use super::duration::Duration;
 
-/// The bandwidths that there are, in 10^9 bytes a second.
+/// The bandwidths that are accepted, in 10^9 bytes a second.
 const BANDWIDTHS: RangeInclusive<f64> = 0.001..=1_000_000.0;
 
-/// How fast the machine is.
+/// The speed of the machine.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case", expecting = "a table")]
 pub struct CostSettings {
@@ -21,9 +21,9 @@ pub struct CostSettings {
     /// The bandwidth of local memory, in 10^9 bytes a second: from 0.001 to 1000000.
     #[serde(deserialize_with = "bandwidth")]
     pub local_gb_per_s: f64,
-    /// How long a reset of an engine takes, a reset of the adapter, and its restart.
+    /// The duration of a reset of an engine, of a reset of the adapter, and of its restart.
     pub reset: Duration,
-    /// From what it is drawn how late each packet begins; none is as soon as it can.
+    /// The seed of the delays after which packets begin; none is no delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_seed: Option<u64>,
 }
@@ -36,8 +36,8 @@ impl Default for CostSettings {
 }
 
 impl CostSettings {
-    /// A machine of the same kind that is otherwise fast: what scenarios leave open. Each speed is from half to twice as high, and
-    /// packets begin late, so that engines overtake each other in another order.
+    /// A machine of the same kind with other speeds, each from half to twice as high. Packets begin late, so that
+    /// engines overtake each other in another order.
     #[must_use]
     pub fn drawn(&self, seed: u64) -> Self {
         let mut random = SplitMix64::stream(seed, 0);

@@ -1,4 +1,4 @@
-//! A scenario, wherever it comes from.
+//! A scenario, whatever its source.
 
 use std::path::Path;
 
@@ -21,27 +21,27 @@ use crate::client::{BufferDesc, ClientDesc};
 /// The name of a scenario that has none, and no file either.
 pub(super) const DEFAULT_NAME: &str = "training";
 
-/// The local memory of a scenario that does not say: half of what the workload needs.
+/// The local memory of a scenario without that key: half of the workload's need.
 const DEFAULT_LOCAL_MEMORY: LocalMemory = LocalMemory::Percent(5000);
 
-/// What local memory is rounded up to, in bytes: a multiple of every page size, so that the whole of it can be used.
+/// The unit to which local memory is rounded up, in bytes: a multiple of every page size, so that no part is wasted.
 const LOCAL_MEMORY_UNIT: u64 = 2 << 20;
 
-/// The workload of a scenario, and how each of its processes behaves.
+/// The workload of a scenario, and the behaviour of each of its processes.
 #[derive(Clone, Debug)]
 pub struct Processes {
-    /// What all of them run.
+    /// The work of all processes.
     pub workload: Workload,
-    /// How each behaves, in the order of their numbers.
+    /// The behaviour of each, in the order of their numbers.
     pub clients: Vec<ClientDesc>,
 }
 
-/// What is run, on what machine, and what goes wrong on purpose.
+/// The workload, the machine, and the mistakes that are made on purpose.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What reports call it; by default its file's name without the extension.
+    /// The name in reports; by default the file's name without the extension.
     pub name: String,
-    /// What everything random follows from: the generated workload, and which transfer a fault hits.
+    /// The seed of all that is random: the generated workload, and the transfer that a fault hits.
     pub seed: u64,
     /// The machine.
     pub adapter: AdapterSettings,
@@ -53,13 +53,13 @@ pub struct Scenario {
     pub source: WorkloadSource,
     /// Processes that run beside each other, each with a workload of its own.
     pub processes: Vec<ProcessSettings>,
-    /// What happens as time passes, and what must hold.
+    /// The timetable: changes, the table and the checks.
     pub script: Script,
     /// A second run to compare with.
     pub compare: Option<CompareSettings>,
     /// The errors to be made on purpose, each name once, so that a run can show that they are found.
     pub faults: Vec<Fault>,
-    /// What its findings must say, if it is there to show how a mistake is found.
+    /// The words that its findings must contain, if it is there to show how a mistake is found.
     pub shows: Option<String>,
 }
 
@@ -83,15 +83,16 @@ impl Default for Scenario {
 }
 
 impl Scenario {
-    /// Runs it with another seed: what is generated is, and how fast the machine is. With its own it is as it is written.
+    /// Sets another seed, which changes the generated workload and the speed of the machine. With its own seed the
+    /// scenario is as it is written.
     pub fn set_seed(&mut self, seed: u64) {
         if seed != self.seed {
             (self.seed, self.cost) = (seed, self.cost.drawn(seed));
         }
     }
 
-    /// Generates or imports the workload of each process, and scales it. `base_dir` is where the path of a trace starts: the
-    /// scenario's folder.
+    /// Generates or imports the workload of each process, and scales it. A relative path of a trace starts at
+    /// `base_dir`, the scenario's folder.
     ///
     /// # Errors
     ///
@@ -124,7 +125,7 @@ impl Scenario {
         }
     }
 
-    /// Adds the processes of one workload to those that are there.
+    /// Adds the processes of one workload.
     fn add(
         &self,
         process: &ProcessSettings,
@@ -151,7 +152,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// What the processes have in common.
+    /// The settings that all processes have in common.
     fn all_clients(&self) -> ClientDesc {
         let buffers = BufferDesc {
             segments: self.segments(),
@@ -162,15 +163,15 @@ impl Scenario {
         ClientDesc { buffers, ..ClientDesc::default() }
     }
 
-    /// Returns the bytes of local memory for `workload`, which is the scenario's own: a size as it stands, or a share
-    /// of the most bytes that are alive at one time, each buffer rounded up to whole pages; half of them if the scenario does
-    /// not say. Either is rounded up to a multiple of 2 MiB. 0 is a machine without local memory.
+    /// Returns the bytes of local memory for `workload`, which is the scenario's own, rounded up to a multiple of 2
+    /// MiB. A share is one of the most bytes that are alive at one time, each buffer rounded up to whole pages. Without
+    /// a key it is half of them. 0 is a machine without local memory.
     ///
     /// # Errors
     ///
-    /// Returns [`ScenarioError::LocalMemoryTooSmall`] if one kernel's buffers alone are larger than all that there is for
-    /// them, [`ScenarioError::LocalMemoryTooLarge`] above 1 TiB, and [`ScenarioError::NoLocalMemory`] if the buffers may be
-    /// nowhere else and there is none.
+    /// Returns [`ScenarioError::LocalMemoryTooSmall`] if one kernel's buffers alone are larger than all memory that
+    /// they may be in, [`ScenarioError::LocalMemoryTooLarge`] above 1 TiB, and [`ScenarioError::NoLocalMemory`] if the
+    /// buffers may be in local memory only and there is none.
     pub fn local_memory_bytes(&self, workload: &Workload) -> Result<u64, ScenarioError> {
         let footprint = workload.footprint(self.adapter.page_size.bytes());
         let local_memory = self.adapter.local_memory_or(DEFAULT_LOCAL_MEMORY);
@@ -205,8 +206,8 @@ impl Scenario {
         }
     }
 
-    /// Returns the bytes of the aperture segment for `workload`: as the scenario says, or else as much as may be resident in
-    /// system memory, or all that its buffers need if they may be there.
+    /// Returns the bytes of the aperture segment for `workload`: the scenario's, or else the limit of resident system
+    /// memory, or the footprint of its buffers if they may be there.
     ///
     /// # Errors
     ///
@@ -225,7 +226,8 @@ impl Scenario {
         Ok(wanted.max(DEFAULT_APERTURE.bytes()))
     }
 
-    /// Where the buffers may be: as the scenario says, or else in local memory, or in system memory where there is none.
+    /// The segments where the buffers may be: the scenario's, or else local memory, or system memory where there is no
+    /// local memory.
     pub fn segments(&self) -> AllocationSegments {
         let default =
             if self.adapter.has_local_memory() { AllocationSegments::Local } else { AllocationSegments::System };
@@ -233,7 +235,7 @@ impl Scenario {
     }
 }
 
-/// The bytes of an amount of memory, rounded up so that the whole of it can be used.
+/// The bytes of an amount of memory, rounded up so that no part is wasted.
 fn rounded(amount: LocalMemory, footprint: u64) -> Result<u64, ScenarioError> {
     let asked = amount.bytes_of(footprint).max(1);
     let bytes = asked.checked_next_multiple_of(LOCAL_MEMORY_UNIT).filter(|&bytes| bytes <= MAX_LOCAL_MEMORY);

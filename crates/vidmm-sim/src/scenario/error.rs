@@ -18,10 +18,10 @@ pub enum ScenarioError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file is longer than is ever read.
+    /// The file is longer than the limit.
     #[error(
         "{}: a scenario has at most {}, and this file has more; give the path of a scenario",
         .path.display(),
@@ -58,20 +58,20 @@ pub enum ScenarioError {
         /// The line of the table, counted from 1.
         line: usize,
     },
-    /// A step, or something that goes with steps, is not accepted.
+    /// A step, or a key that goes with steps, is not accepted.
     #[error("{}, line {line}: {message}", .path.display())]
     At {
         /// The file.
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
-        /// What is wrong there, and what to write instead.
+        /// The problem, and what to write instead.
         message: String,
     },
     /// The workload cannot be generated.
     #[error("the scenario's `[workload]` cannot be generated: {0}")]
     Workload(#[from] WorkloadError),
-    /// A change, the table or a check names a process that there is not.
+    /// A change, the table or a check names a process that does not exist.
     #[error("there is no process `{name}`; name one by its `name`, or by its workload's")]
     NoSuchProcess {
         /// The name.
@@ -90,7 +90,7 @@ pub enum ScenarioError {
     LocalMemoryTooSmall {
         /// The local memory, in bytes.
         bytes: u64,
-        /// What the neediest kernel uses, in bytes, without page tables.
+        /// The bytes that the largest kernel uses, without page tables.
         needed: u64,
     },
     /// The buffers may be in local memory only, and there is none.
@@ -109,7 +109,7 @@ pub enum ScenarioError {
     CommitLimitTooSmall {
         /// The limit, in bytes.
         bytes: u64,
-        /// What the neediest kernel uses, in bytes.
+        /// The bytes that the largest kernel uses.
         needed: u64,
     },
     /// The local memory is larger than any that is modelled.

@@ -1,4 +1,4 @@
-//! An explicit scenario: calls one by one, on a machine of which everything is said.
+//! An explicit scenario: calls one by one, on a machine that the file describes in full.
 
 use vidmm_runtime::AllocationSegments;
 
@@ -9,19 +9,19 @@ use super::judged_by::JudgedBy;
 use super::steps::{Action, Answer, Call, Step, check_steps, drop_orphans};
 use vidmm_trace::{ByteSize, LocalMemory};
 
-/// The local memory of a scenario of steps that does not say.
+/// The local memory of a scenario of steps without that key.
 pub(super) const DEFAULT_LOCAL_MEMORY: LocalMemory = LocalMemory::Bytes(ByteSize::mib(256));
 
 /// A question about the manager, as calls with the answers that are expected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExplicitScenario {
-    /// What reports call it; by default its file's name without the extension.
+    /// The name in reports; by default the file's name without the extension.
     pub name: String,
-    /// Its own: with another one the machine is otherwise fast.
+    /// The seed that the scenario is written for: another one makes the machine otherwise fast.
     pub seed: u64,
     /// A mistake to be made at one occasion: the n-th, where n is the seed.
     pub fault_at_seed: Option<FaultKind>,
-    /// What it is judged by.
+    /// The judge of the run.
     pub judged_by: JudgedBy,
     /// The machine.
     pub adapter: AdapterSettings,
@@ -40,12 +40,13 @@ pub struct ExplicitScenario {
 }
 
 impl ExplicitScenario {
-    /// Where allocations may be of which the steps say nothing: in local memory, if there is any.
+    /// The segments of allocations whose steps name none: local memory, if there is any.
     pub(crate) fn default_segments(&self) -> AllocationSegments {
         if self.local_memory_bytes > 0 { AllocationSegments::Local } else { AllocationSegments::System }
     }
 
-    /// Runs it with another seed: what the steps leave open is drawn from it. With its own it is as it is written.
+    /// Sets another seed, which draws all that the steps leave open. With its own seed the scenario is as it is
+    /// written.
     pub fn set_seed(&mut self, seed: u64) {
         if seed != self.seed {
             (self.seed, self.cost) = (seed, self.cost.drawn(seed));
@@ -65,21 +66,22 @@ impl ExplicitScenario {
         self.faults.iter().copied().chain(at_seed).collect()
     }
 
-    /// Checks that its steps name what there is, as is done when a file is read.
+    /// Checks that the steps name objects that exist, as is done when a file is read.
     ///
     /// # Errors
     ///
-    /// Returns where in [`steps`](Self::steps) the first step is that does not, counted from 0, and what is wrong with it.
+    /// Returns the index in [`steps`](Self::steps) of the first step that does not, counted from 0, and the problem
+    /// with it.
     pub fn check(&self) -> Result<(), (usize, String)> {
         check_steps(&self.steps, self.adapter.is_physical())
     }
 
-    /// Drops the names in lists of what steps have not created, and the steps that make no sense without them.
+    /// Drops the names of objects that no step has created from lists, and the steps that make no sense without them.
     pub fn drop_orphans(&mut self) {
         drop_orphans(&mut self.steps, self.adapter.is_physical());
     }
 
-    /// Whether its steps say what faults on purpose must bring about.
+    /// Whether the steps say what faults must bring about.
     pub fn tells_of_faults(&self) -> bool {
         let tells = |step: &Step| match &step.action {
             Action::Call(_) => matches!(step.expect, Some(Answer::Kmd | Answer::Allocation)),

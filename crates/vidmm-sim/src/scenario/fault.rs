@@ -14,13 +14,13 @@ use vidmm_runtime::{DriverFault, GpuFault, Hits, InterruptFault, mixed};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Fault {
-    /// What goes wrong.
+    /// The mistake.
     pub kind: FaultKind,
-    /// When.
+    /// The occasions.
     pub when: When,
 }
 
-/// When an error is made.
+/// The occasions of a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// Every time.
@@ -31,7 +31,7 @@ pub enum When {
     OneIn(u64),
 }
 
-/// What can go wrong on purpose.
+/// The kinds of mistakes that can be made on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// A bit of a transfer flips.
@@ -46,13 +46,13 @@ pub enum FaultKind {
     ForgePagingFault,
     /// A reset of an engine is answered as if it had worked, and the engine hangs until the adapter is reset.
     LieAboutEngineReset,
-    /// The host has no memory for backing store. What the adapter needs to start is no occasion.
+    /// The host has no memory for backing store. The adapter's own start is no occasion.
     FailCommit,
     /// The host has no addresses at which the CPU sees an allocation.
     FailUserModeVaMapping,
     /// The driver makes a mistake.
     Driver(DriverFault),
-    /// The GPU does not do what it is asked, or reports what is not so.
+    /// The GPU does not do as it is asked, or reports what did not happen.
     Gpu(GpuFault),
     /// The driver reports a page fault wrongly.
     Interrupt(InterruptFault),
@@ -67,7 +67,7 @@ pub enum FaultError {
         names = Fault::names()
     )]
     Unknown(String),
-    /// What follows the `@` is not a number from 1 on.
+    /// The text behind the `@` is no number from 1 on.
     #[error(
         "`{0}` does not say when; write a whole number from 1 after the `@`, as in `skip-tlb-flush@3`, or `1/` and one, as in `lose-interrupt@1/50`"
     )]
@@ -78,7 +78,7 @@ pub enum FaultError {
 }
 
 impl FaultKind {
-    /// What the model GPU does by itself.
+    /// The mistakes of the model GPU itself.
     const OF_MODEL: [Self; 8] = [
         Self::FlipBitInTransfer,
         Self::HangPacket,
@@ -98,7 +98,7 @@ impl FaultKind {
         Self::OF_MODEL.into_iter().chain(of_driver).chain(of_gpu).chain(of_reports)
     }
 
-    /// Its name, as scenarios and the command line write it.
+    /// Its name in scenarios and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::FlipBitInTransfer => "flip-bit-in-transfer",
@@ -117,7 +117,7 @@ impl FaultKind {
 }
 
 impl When {
-    /// Reads what stands after the `@`.
+    /// Reads the text behind the `@`.
     fn read(text: &str) -> Option<Self> {
         let number = |text: &str| text.parse().ok().filter(|&number| number > 0);
         match text.strip_prefix("1/") {
@@ -128,7 +128,7 @@ impl When {
 }
 
 impl Fault {
-    /// Which of its occasions it hits in a run of `seed`.
+    /// The occasions that it hits in a run of `seed`.
     pub fn hits(&self, seed: u64) -> Hits {
         match self.when {
             When::Always => Hits::Always,
@@ -208,7 +208,7 @@ pub(super) fn faults<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<F
     Ok(faults)
 }
 
-/// Reads a fault that is not said when it hits.
+/// Reads a fault without an occasion.
 pub(super) fn fault_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<FaultKind>, D::Error> {
     let Fault { kind, when } = Fault::deserialize(deserializer)?;
     match when {

@@ -31,7 +31,7 @@ use super::steps::read_steps;
 /// The longest name, in characters.
 const MAX_NAME: usize = 100;
 
-/// What a scenario file holds.
+/// The content of a scenario file.
 #[derive(Clone, Debug)]
 pub enum ScenarioFile {
     /// A workload that is run as a whole.
@@ -60,13 +60,13 @@ impl ScenarioFile {
     }
 
     /// Reads a scenario from the text of the file `path`, which names it in errors and gives it a default name. No file
-    /// is opened, a trace neither. A scenario with steps is explicit.
+    /// is opened, not even a trace. A scenario with steps is explicit.
     ///
     /// # Errors
     ///
-    /// Returns a [`ScenarioError`] with the line of the first thing that is wrong: text that is not TOML, an unknown
-    /// key, a value of a wrong type or out of range, page tables that contradict each other, not exactly one source
-    /// of the workload, or a step that names what is not there. Generator parameters are checked by
+    /// Returns a [`ScenarioError`] with the line of the first mistake: text that is not TOML, an unknown key, a value
+    /// of a wrong type or out of range, page tables that contradict each other, not exactly one source of the workload,
+    /// or a step that names an object which does not exist. Generator parameters are checked by
     /// [`load`](Scenario::load).
     pub fn parse(text: &str, path: &Path) -> Result<Self, ScenarioError> {
         let read = || {
@@ -85,14 +85,14 @@ impl Scenario {
     ///
     /// # Errors
     ///
-    /// As there; steps are an unknown key.
+    /// The errors of [`ScenarioFile::parse`]; steps are an unknown key.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ScenarioError> {
         let read = || workload(DeTable::parse(text)?, path);
         read().map_err(|problem| located(problem, text, path))
     }
 }
 
-/// Says where a problem is.
+/// Adds the line to a problem.
 fn located(problem: Problem, text: &str, path: &Path) -> ScenarioError {
     let (path, line) = (path.to_owned(), |offset| line_of(text, offset));
     match problem {
@@ -136,7 +136,7 @@ fn workload(mut table: Spanned<DeTable<'_>>, path: &Path) -> Result<Scenario, Pr
     Ok(Scenario { name, seed, adapter, cost, client, source, processes, script, compare, faults, shows })
 }
 
-/// Reads a scenario of steps. Nothing in it is a share, because there is no workload to take a share of.
+/// Reads a scenario of steps. No value in it is a share, because there is no workload to take a share of.
 fn explicit(mut table: Spanned<DeTable<'_>>, text: &str, path: &Path) -> Result<ExplicitScenario, Problem> {
     for key in ["workload", "process", "client", "change", "end", "table", "check", "compare", "shows"] {
         if let Some(other) = table.get_ref().get(key) {
@@ -179,7 +179,7 @@ fn explicit(mut table: Spanned<DeTable<'_>>, text: &str, path: &Path) -> Result<
     })
 }
 
-/// Where a key of `[adapter]` has its value.
+/// The place of the value of a key of `[adapter]`.
 fn place_in_adapter(table: &Spanned<DeTable<'_>>, key: &str) -> usize {
     let adapter = table.get_ref().get("adapter");
     let value = adapter.and_then(|adapter| adapter.get_ref().as_table()?.get(key));

@@ -1,4 +1,4 @@
-//! How the values of keys are written: exactly, and not at all where they are what is read without the key.
+//! The spelling of values in files: exact, and left out where it is the default.
 
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 use vidmm_trace::{ByteSize, LocalMemory};
@@ -10,7 +10,7 @@ pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Writes sizes as people do, without rounding them.
+/// Writes sizes with units, without rounding them.
 pub(super) fn exactly<T: Exactly, S: Serializer>(sizes: &T, serializer: S) -> Result<S::Ok, S::Error> {
     sizes.exactly(serializer)
 }

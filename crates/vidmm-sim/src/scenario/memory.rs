@@ -1,4 +1,4 @@
-//! Where allocations may be, and what the driver wants to hear of them.
+//! The segments where allocations may be, and the notifications that the driver asks for about them.
 
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize, Serializer};
@@ -71,7 +71,7 @@ fn kind_of(name: &str) -> Option<MemoryKind> {
     }
 }
 
-/// What a kind of memory is called in scenarios.
+/// The name of a kind of memory in scenarios.
 pub(crate) fn name_of(kind: MemoryKind) -> String {
     match kind {
         MemoryKind::Memory(1) => "local".to_owned(),
@@ -81,14 +81,14 @@ pub(crate) fn name_of(kind: MemoryKind) -> String {
     }
 }
 
-/// Reads where an allocation may be.
+/// Reads the segments where an allocation may be.
 pub(super) fn optional_segments<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<AllocationSegments>, D::Error> {
     Segments::deserialize(deserializer)?.read().map(Some).map_err(D::Error::custom)
 }
 
-/// Writes where an allocation may be, if anything is said of it.
+/// Writes the segments where an allocation may be, if any are given.
 pub(super) fn write_segments<S: Serializer>(
     segments: &Option<AllocationSegments>,
     serializer: S,

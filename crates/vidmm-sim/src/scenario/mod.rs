@@ -1,7 +1,7 @@
-//! Scenarios: what is run, on what machine, and what goes wrong on purpose.
+//! Scenarios: a workload or steps, a machine, and the mistakes that are made on purpose.
 //!
-//! A scenario is a TOML file. Every key has a default, so an empty file is the training demonstration. Whatever is
-//! wrong in a file is answered with the file, the line and what to write instead.
+//! A scenario is a TOML file. Every key has a default, so an empty file is the training demonstration. An error names
+//! the file and the line, and says what to write instead.
 
 // A file imports only from those above it.
 mod limits;

@@ -88,7 +88,8 @@ impl AdapterSettings {
         usable.ok_or(PageTableError::Root { root, address })
     }
 
-    /// Checks that every table, the root included, is one page of where it lives: an entry takes 8 bytes, a dual one 16.
+    /// Checks that every table, the root included, fits into one page of its memory: an entry takes 8 bytes, a dual one
+    /// 16.
     fn check_table_sizes(&self, levels: &[u32]) -> Result<(), PageTableError> {
         let page_bits = match (self.page_tables(), self.page_size) {
             (PageTables::Local, PageSize::Kib64) => 16,

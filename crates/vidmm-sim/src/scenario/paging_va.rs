@@ -1,4 +1,4 @@
-//! What the driver answers when it is asked for the size of the paging process's address space.
+//! The driver's answer for the size of the paging process's address space.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize, Serializer};
 /// The largest answer, in MiB: 1 TiB.
 const MAX_MIB: u32 = 0x10_0000;
 
-/// What a driver answers to the query PAGINGPROCESSGPUVASIZE (PGV-01).
+/// A driver's answer to the query PAGINGPROCESSGPUVASIZE (PGV-01).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PagingVa {
-    /// The driver fails the query, as all did before there was one.
+    /// The driver fails the query, as all drivers did before it existed.
     Fails,
     /// So many MiB; 0 leaves the size to the manager (PGV-02).
     Mib(u32),

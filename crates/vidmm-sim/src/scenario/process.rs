@@ -13,10 +13,10 @@ use super::problem::Problem;
 use super::source::WorkloadSource;
 use crate::client::{ClientDesc, ClientKind, Lifetimes, Misbehaviour, Misdeed, ResidencyPolicy};
 
-/// The most tables, and the most processes of one.
+/// The number of tables, and of processes of one table, at most.
 const MAX_PROCESSES: usize = 1000;
 
-/// The keys of the table that are not its workload's.
+/// The keys of the table that do not belong to its workload.
 const KEYS: [&str; 14] = [
     "name",
     "count",
@@ -37,50 +37,51 @@ const KEYS: [&str; 14] = [
 /// One process of a run, or several that are alike: a workload of its own, and how it behaves.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessSettings {
-    /// What it runs.
+    /// The source of its workload.
     pub source: WorkloadSource,
-    /// How it behaves.
+    /// Its behaviour.
     pub behaviour: ProcessBehaviour,
 }
 
-/// How a process of a run behaves. What is left out is as `[client]` says.
+/// The behaviour of a process. A key that is left out has the value of `[client]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case", expecting = "a table")]
 pub struct ProcessBehaviour {
-    /// What reports call it; its client's name by default, or else its workload's.
+    /// The name in reports; by default its client's, or else its workload's.
     #[serde(deserialize_with = "name")]
     pub name: Option<String>,
-    /// How many processes are like this, each with a seed of its own.
+    /// The number of processes like this, each with a seed of its own.
     #[serde(deserialize_with = "within::<_, _, 1, 1000>")]
     pub count: u32,
     /// When it begins; its arrivals count from then.
     pub start: Duration,
-    /// What the times of its arrivals are divided by: a recorded hour then passes in seconds.
+    /// The divisor of its arrival times: a recorded hour then passes in seconds.
     #[serde(deserialize_with = "within::<_, _, 1, 1_000_000_000>")]
     pub compress_arrivals: u64,
-    /// How important it is to the user.
+    /// Its priority band.
     #[serde(deserialize_with = "band")]
     pub band: PriorityBand,
-    /// What the user sees of it.
+    /// Its visibility to the user.
     #[serde(deserialize_with = "visibility")]
     pub visibility: Visibility,
     /// Kernels that it submits ahead of the one that runs.
     #[serde(deserialize_with = "optional_ahead")]
     pub ahead: Option<u32>,
-    /// The client that exists whose habits it has about its residency list, and about where its buffers are.
+    /// The real client whose treatment of its residency list and of the places of buffers it has.
     pub client: Option<ClientKind>,
-    /// What it does about its residency list; with a `client` that is the client's business.
+    /// The treatment of its residency list; a `client` has its own.
     pub residency: Option<ResidencyPolicy>,
-    /// What it does with a buffer behind its last use.
+    /// The treatment of a buffer behind its last use.
     pub lifetimes: Option<Lifetimes>,
-    /// It is paced by what it shows, as a game is: what cannot be submitted in time delays all that follows, and while it is
-    /// minimised nothing arrives.
+    /// Whether it is paced by its display, as a game is: a frame that cannot be submitted in time delays all that
+    /// follow, and while the process is minimised no frame arrives.
     pub paced: bool,
-    /// When its device is in error through no fault of its own, it creates another, loads again what it needs, and goes on.
+    /// Whether it creates another device when its own is in error through no fault of its own, loads its content again,
+    /// and goes on.
     pub recovers: bool,
-    /// What it does wrong, again and again; it goes on after it.
+    /// The mistake that it makes again and again, and survives.
     pub misbehaves: Option<Misdeed>,
-    /// How long after the last time.
+    /// The time between two mistakes.
     pub every: Option<Duration>,
 }
 
@@ -107,7 +108,7 @@ impl Default for ProcessBehaviour {
 }
 
 impl ProcessBehaviour {
-    /// The process, on top of what the scenario says of all.
+    /// The process, with the settings of the scenario for all processes.
     pub(super) fn client(&self, name: &str, client: &ClientSettings, base: &ClientDesc) -> ClientDesc {
         ClientDesc {
             name: self.name.as_deref().unwrap_or(self.client.map_or(name, |client| client.name())).to_owned(),
@@ -140,7 +141,7 @@ pub(super) fn read_processes(tables: Spanned<DeValue<'_>>) -> Result<Vec<Process
     tables.into_iter().map(read_process).collect()
 }
 
-/// Takes the keys of the process out of its table; what is left are those of its workload.
+/// Takes the keys of the process out of its table; the rest are those of its workload.
 fn read_process(mut process: Spanned<DeValue<'_>>) -> Result<ProcessSettings, Problem> {
     let span = process.span();
     let DeValue::Table(table) = process.get_mut() else {
@@ -178,7 +179,7 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D:
     Err(D::Error::custom("the name of a process has from 1 to 20 characters, on one line"))
 }
 
-/// Reads how far ahead a process submits.
+/// Reads the number of kernels that a process submits ahead.
 fn optional_ahead<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     within::<_, _, 0, 1024>(deserializer).map(Some)
 }
@@ -192,7 +193,7 @@ enum Band {
     Normal,
 }
 
-/// Reads how important a process is.
+/// Reads the priority band of a process.
 pub(super) fn band<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PriorityBand, D::Error> {
     Band::deserialize(deserializer)
 }
@@ -206,7 +207,7 @@ enum Seen {
     Visible,
 }
 
-/// Reads what the user sees of a process.
+/// Reads the visibility of a process.
 pub(super) fn visibility<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Visibility, D::Error> {
     Seen::deserialize(deserializer)
 }

@@ -1,4 +1,4 @@
-//! What happens to the processes of a run as time passes, what is shown of it, and what must hold.
+//! The timetable of a run: changes of its processes, a table of their state, and checks.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
@@ -8,60 +8,60 @@ use super::duration::Duration;
 use super::process::{band, visibility};
 use crate::client::{Lifetimes, ResidencyPolicy};
 
-/// Something that happens to a process: a table `[[change]]`.
+/// A change of a process: a table `[[change]]`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Change {
-    /// When.
+    /// The time.
     pub at: Duration,
-    /// To whom.
+    /// The process.
     pub process: String,
-    /// How important it is from then on.
+    /// Its priority band from then on.
     #[serde(default, deserialize_with = "optional_band")]
     pub band: Option<PriorityBand>,
-    /// What the user sees of it from then on.
+    /// Its visibility from then on.
     #[serde(default, deserialize_with = "optional_visibility")]
     pub visibility: Option<Visibility>,
     /// The application trims: it takes everything off its list.
     #[serde(default)]
     pub trim: bool,
-    /// The process ends, and all that it has is destroyed.
+    /// The process ends, and all its objects are destroyed.
     #[serde(default)]
     pub exit: bool,
 }
 
-/// What is shown of a run as time passes: the table `[table]`.
+/// A table of the run as time passes: `[table]`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TableSettings {
-    /// How much time is between two rows.
+    /// The time between two rows.
     #[serde(deserialize_with = "interval")]
     pub every: Duration,
     /// The processes that are shown.
     pub processes: Vec<String>,
 }
 
-/// What must hold in a run: a table `[[check]]`.
+/// A check of the run: a table `[[check]]`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "that", deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 pub enum Check {
-    /// While a process in focus is within its budget, nothing that is on its list leaves local memory.
+    /// While a process in focus is within its budget, no allocation on its list leaves local memory.
     ForegroundKeeps,
-    /// An answer took at most so many times as long as another one. An answer is what kernels do that arrive at one time; they
-    /// are counted from 1.
+    /// An answer took at most so many times as long as another one. An answer is the kernels that arrive at one time;
+    /// answers are counted from 1.
     Answers {
-        /// Whose.
+        /// The process.
         process: String,
         /// The answer.
         answer: u32,
-        /// The one that it is compared with.
+        /// The answer that it is compared with.
         than: u32,
-        /// How many times as long it may take.
+        /// The highest permitted ratio of their durations.
         at_most: f64,
     },
-    /// A process had lost local memory that its list names at one time, and has all of it back at a later one.
+    /// At one time local memory that a process's list names was missing, and at a later time none of it is.
     BroughtBack {
-        /// Who.
+        /// The process.
         process: String,
         /// When some of it is missing.
         away: Duration,
@@ -70,25 +70,25 @@ pub enum Check {
     },
     /// A kernel ran in at least so much of the time, in percent.
     Useful {
-        /// How much.
+        /// The percentage.
         at_least: f64,
     },
     /// The device of a process was in error exactly so often.
     Errors {
-        /// Whose.
+        /// The process.
         process: String,
-        /// How often.
+        /// The number of errors.
         exactly: u64,
     },
-    /// Each process that does not misbehave has ended at least so many of the kernels that it has in the run in `[compare]`, in
-    /// percent.
+    /// Each process that does not misbehave has ended at least this percentage of the kernels that it has ended in the
+    /// run in `[compare]`.
     KeepsUp {
-        /// How many.
+        /// The percentage.
         at_least: f64,
     },
-    /// So many times the bytes of the run in `[compare]` were copied in and out, at most.
+    /// At most so many times the bytes of the run in `[compare]` were copied in and out.
     Copied {
-        /// How many times.
+        /// The highest permitted ratio.
         at_most: f64,
     },
 }
@@ -97,25 +97,25 @@ pub enum Check {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CompareSettings {
-    /// What the processes do about their lists.
+    /// The treatment of the processes' lists.
     pub residency: Option<ResidencyPolicy>,
-    /// What they do with a buffer behind its last use.
+    /// The treatment of a buffer behind its last use.
     pub lifetimes: Option<Lifetimes>,
-    /// Nobody misbehaves, and no mistake is made on purpose.
+    /// Whether no process misbehaves, and no mistake is made on purpose.
     #[serde(default)]
     pub healthy: bool,
 }
 
-/// Everything about a run that is a matter of time.
+/// The timetable of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Script {
-    /// What happens to processes.
+    /// The changes of processes.
     pub changes: Vec<Change>,
-    /// When all processes end that are left; none is when their work is done.
+    /// The time at which all remaining processes end; none is when their work is done.
     pub end: Option<Duration>,
-    /// What is shown.
+    /// The table.
     pub table: Option<TableSettings>,
-    /// What must hold.
+    /// The checks.
     pub checks: Vec<Check>,
 }
 

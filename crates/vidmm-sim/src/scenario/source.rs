@@ -1,4 +1,4 @@
-//! Where the workload comes from.
+//! The source of the workload.
 
 use std::path::PathBuf;
 
@@ -14,14 +14,14 @@ use super::submissions::SubmissionsSource;
 /// The largest cache block of a serving trace, in bytes: 1 TiB.
 const MAX_BLOCK_BYTES: u64 = 1 << 40;
 
-/// Where the workload comes from.
+/// The source of the workload.
 #[derive(Clone, Debug)]
 pub enum WorkloadSource {
-    /// It is made from parameters and the scenario's seed.
+    /// Generated from parameters and the scenario's seed.
     Generator(Generator),
-    /// It is read from a recorded trace.
+    /// Read from a recorded trace.
     Trace(TraceSource),
-    /// It is drawn at random, and says nothing about what comes next.
+    /// Drawn at random; no submission says anything about the next.
     Submissions(SubmissionsSource),
 }
 

@@ -1,4 +1,4 @@
-//! Submissions that say nothing about the next: random touches, some allocations much more often than others.
+//! Random submissions that say nothing about the next: some allocations are touched much more often than others.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
@@ -12,13 +12,13 @@ const NAME: &str = "submissions";
 /// A unit of size, in bytes.
 const PAGE: u64 = 4096;
 
-/// The largest allocation that may be asked for, in bytes.
+/// The largest size that may be asked for, in bytes.
 const MAX_LARGEST: u64 = 1 << 30;
 
-/// How many allocations a submission draws at most.
+/// The number of allocations that a submission draws at most.
 const MOST_TOUCHES: u64 = 6;
 
-/// Every so many allocations one is made for a passing purpose.
+/// One of so many allocations is temporary.
 const TEMPORARY_EVERY: u64 = 8;
 
 /// How long a submission runs, in nanoseconds.
@@ -28,10 +28,10 @@ const KERNEL_NS: u64 = 1_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SubmissionsSource {
-    /// How many, from 1 to 1,000,000.
+    /// The number of submissions, from 1 to 1,000,000.
     #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
     pub submissions: u32,
-    /// Allocations that they draw from; each is used at least once, if there are as many submissions.
+    /// The number of allocations to draw from. Each is used at least once, if there are as many submissions.
     #[serde(default = "default_allocations", deserialize_with = "within::<_, _, 1, 100_000>")]
     pub allocations: u32,
     /// The size of the largest; sizes are whole pages of 4 KiB.
@@ -59,7 +59,7 @@ impl SubmissionsSource {
 fn kernel(random: &mut Random, number: u32, allocations: u32) -> Kernel {
     let mut touched: Vec<u32> = (number..allocations).take(1).collect();
     for _ in 0..=random.below(MOST_TOUCHES - touched.len() as u64) {
-        // The lower of two draws: the first allocations are touched most, the last hardly ever.
+        // The lower of two draws is taken: the first allocations are touched most, the last hardly ever.
         let [one, other] = [0; 2].map(|_| random.below(allocations.into()) as u32);
         if !touched.contains(&one.min(other)) {
             touched.push(one.min(other));

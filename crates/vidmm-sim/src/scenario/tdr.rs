@@ -1,4 +1,4 @@
-//! How long things may take before they count as hung, and which engines are reset together.
+//! The times after which packets count as hung, and the engines that are reset together.
 
 use serde::{Deserialize, Serialize};
 use vidmm::TdrOptions;
@@ -11,23 +11,23 @@ use super::number::within;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case", expecting = "a table")]
 pub struct TdrSettings {
-    /// A packet that has run for so long is asked to yield its engine.
+    /// The run time after which a packet is asked to yield its engine.
     pub quantum: Duration,
-    /// How long an engine may take to answer that.
+    /// The time that an engine may take to answer that request.
     pub delay: Duration,
-    /// How long the driver may take for a reset.
+    /// The time that the driver may take for a reset.
     pub ddi_delay: Duration,
-    /// How long engines that depend on one which is to be reset may take to yield.
+    /// The time that engines which depend on one to be reset may take to yield.
     pub dependent_delay: Duration,
-    /// How long a reset is remembered.
+    /// The time for which a reset is remembered.
     pub limit_time: Duration,
-    /// How many resets of the adapter may be remembered.
+    /// The number of resets of the adapter that may be remembered.
     #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
     pub limit_count: u32,
 }
 
 impl Default for TdrSettings {
-    /// As the manager has them.
+    /// The limits in the manager's type.
     fn default() -> Self {
         let TdrOptions { quantum, delay, ddi_delay, dependent_delay, limit_time, limit_count } = TdrOptions::default();
         let [quantum, delay, ddi_delay, dependent_delay, limit_time] =
@@ -45,7 +45,7 @@ impl From<TdrSettings> for TdrOptions {
     }
 }
 
-/// An engine, by what it does.
+/// An engine, by its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EngineName {

@@ -32,11 +32,11 @@ struct Written<'a> {
 }
 
 impl ExplicitScenario {
-    /// The text of a scenario file that is read as this scenario, but for the lines of its steps. Keys that have their
-    /// default are left out, but for the name and the seed; sizes are exact.
+    /// The text of a scenario file that is read as this scenario, but for the lines of its steps. Keys with their
+    /// default are left out, but for the name and the seed. Sizes are exact.
     ///
-    /// What no file can say is written as it is, and refused when it is read: [`check`](Self::check) finds what steps get
-    /// wrong.
+    /// A value that no file can have is written as it is, and refused when it is read. [`check`](Self::check) finds the
+    /// mistakes of steps.
     ///
     /// # Panics
     ///
@@ -58,7 +58,7 @@ impl ExplicitScenario {
         keys().expect("every value of a scenario has a form in TOML")
     }
 
-    /// The adapter with the sizes of its memory, which the scenario has beside it.
+    /// The adapter with the sizes of its memory, which the scenario keeps beside it.
     fn adapter_as_sized(&self) -> AdapterSettings {
         let mut adapter = self.adapter.clone();
         let bytes = |bytes| LocalMemory::Bytes(ByteSize(bytes));

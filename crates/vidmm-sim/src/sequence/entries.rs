@@ -1,4 +1,4 @@
-//! Page-table updates, folded: what a person wants to know is which addresses show which bytes from now on.
+//! Page-table updates, folded: readers want to know which addresses show which bytes from now on.
 
 use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle, PteFlags, UpdatePageTable, UpdatePageTableFlags};
 use vidmm::{PAGE_SIZE, PAGE_SIZE_64K, SegmentId};

@@ -1,4 +1,4 @@
-//! What the manager asked of driver, GPU and host, as a person would draw it.
+//! The manager's requests to driver, GPU and host, as a person would draw them.
 
 // A file imports only from those above it.
 mod words;

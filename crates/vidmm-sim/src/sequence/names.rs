@@ -1,4 +1,4 @@
-//! Who is who in the event log, by the names of the scenario.
+//! The scenario's names for the objects of the event log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use vidmm_trace::Segments;
@@ -9,7 +9,7 @@ use vidmm::{
     SegmentId, SubmissionNo,
 };
 
-/// Names, and the facts of the log that sentences need.
+/// The names, and the facts of the log that sentences need.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     pub allocations: BTreeMap<AllocationId, String>,
@@ -17,28 +17,29 @@ pub(crate) struct Names {
     pub devices: BTreeMap<DeviceId, String>,
     pub fences: BTreeMap<MonitoredFenceId, String>,
     pub kernels: BTreeMap<(DeviceId, SubmissionNo), String>,
-    /// What DMA buffers that are patched were rendered from, by their numbers among the adapter's.
+    /// The command buffers that DMA buffers with patch locations were rendered from, by the DMA buffers' numbers.
     pub dma_buffers: BTreeMap<u64, String>,
-    /// Those of them that were rendered only to look at what is there.
+    /// The DMA buffers that were rendered only to look at content.
     pub looks: BTreeSet<u64>,
-    /// Bytes of each mapping, by its process and address.
+    /// The size of each mapping in bytes, by its process and address.
     pub mapped: BTreeMap<(ProcessId, GpuVirtualAddress), u64>,
     pub segments: Segments,
     pub dummy_page: Option<PhysicalAddress>,
-    /// Bytes of a window of the paging process.
+    /// The size of a window of the paging process in bytes.
     pub paging_va_size: u64,
-    /// What each physical adapter's driver answered, in MiB, and what follows, in bytes.
+    /// The answer of each physical adapter's driver in MiB, and the size that follows from it, in bytes.
     pub queried: BTreeMap<u32, (Option<u32>, u64)>,
     handles: BTreeMap<KmdAllocationHandle, AllocationId>,
     sizes: BTreeMap<AllocationId, u64>,
     backing_stores: BTreeMap<AllocationId, u64>,
-    /// Where in the aperture each allocation was mapped last: the segment, and the first page and how many.
+    /// The range of the aperture where each allocation was mapped last: the segment, the first page and the number of
+    /// pages.
     aperture_ranges: BTreeMap<AllocationId, (SegmentId, u64, u64)>,
     process_handles: BTreeMap<KmdProcessHandle, ProcessId>,
     paging_process: Option<KmdProcessHandle>,
     queues: BTreeMap<PagingQueueId, DeviceId>,
     engines: Vec<EngineKind>,
-    /// Portions of DMA buffers, by what they are among the device's submissions.
+    /// The portions of DMA buffers, by their numbers among the device's submissions.
     portions: BTreeMap<(DeviceId, SubmissionNo), Portion>,
     dispatched: BTreeMap<EngineFence, (DeviceId, SubmissionNo)>,
 }
@@ -52,7 +53,7 @@ struct Portion {
 }
 
 impl Names {
-    /// Takes note of the facts in an event.
+    /// Reads the facts of an event.
     pub fn observe(&mut self, event: &Event) {
         match *event {
             Event::AdapterStarted { dummy_page, paging_va_size, paging_process, ref engines, .. } => {
@@ -120,14 +121,14 @@ impl Names {
         self.sizes.get(self.handles.get(&handle)?).copied()
     }
 
-    /// Where an allocation's backing store is.
+    /// The place of an allocation's backing store.
     pub fn backing_store(&self, allocation: AllocationId) -> Option<PhysicalAddress> {
         let offset = *self.backing_stores.get(&allocation)?;
         Some(PhysicalAddress { segment: SegmentId::SYSTEM, offset })
     }
 
-    /// What is left of a mapping, on either side of the part that was freed, are mappings. A mapping that is freed whole is known
-    /// until its addresses are mapped again.
+    /// Frees a part of a mapping: the rest on either side of it becomes a mapping. A mapping that is freed whole is
+    /// known until its addresses are mapped again.
     fn free(&mut self, process: ProcessId, start: u64, size: u64) {
         let before = self.mapped.range((process, GpuVirtualAddress(0))..=(process, GpuVirtualAddress(start)));
         let Some((&key, &whole)) = before.into_iter().next_back() else { return };
@@ -154,7 +155,7 @@ impl Names {
         self.queues.get(&queue).map_or_else(|| queue.to_string(), |&device| self.device(device))
     }
 
-    /// Whose addresses: the paging process's have a word of their own.
+    /// The owner of the addresses: those of the paging process have a word of their own.
     pub fn addresses_of(&self, process: KmdProcessHandle) -> String {
         if self.is_paging_process(process) {
             return "paging VA".to_owned();
@@ -211,7 +212,7 @@ impl Names {
         Some((format!("portion {} of {}", portion + 1, self.dma_buffer(dma_buffer)), bytes))
     }
 
-    /// What a DMA buffer that is patched was rendered from.
+    /// The command buffer that a DMA buffer with patch locations was rendered from.
     pub fn dma_buffer(&self, number: u64) -> String {
         self.dma_buffers.get(&number).cloned().unwrap_or_else(|| format!("DMA buffer {number}"))
     }
@@ -226,7 +227,8 @@ impl Names {
         Some(name.cloned().unwrap_or_else(|| format!("submission {} of {}", submission.1, self.device(submission.0))))
     }
 
-    /// A physical address in words; where the system's memory begins is its own affair.
+    /// A physical address in words. The place of system memory is the system's own affair, so an address in it has no
+    /// number.
     pub fn address(&self, address: PhysicalAddress) -> String {
         match address.segment.is_system() {
             true => "system memory".to_owned(),

@@ -1,4 +1,4 @@
-//! Events become lines.
+//! Turns events into lines of text.
 
 use vidmm::contract::{
     BuildStatus, DiscardContentFlags, NotifyAlloc, PagingOperation, UpdatePageTableFlags, WddmVersion,
@@ -17,7 +17,7 @@ use crate::exact::exact;
 /// A line of the sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// What was found when the adapter started.
+    /// A finding of the adapter's start.
     Adapter {
         /// One word.
         verb: &'static str,
@@ -31,7 +31,7 @@ pub enum Line {
         /// Its answer, if it has one.
         answer: Option<String>,
     },
-    /// What the manager asked of driver, GPU and host, and what they reported.
+    /// A request of the manager to driver, GPU or host, or their report.
     Asked {
         /// One word, or the operation's name.
         verb: &'static str,
@@ -45,15 +45,15 @@ pub enum Line {
 pub(crate) struct Narrator {
     pub names: Names,
     pub portions: Portions,
-    /// Nobody reads the lines, so that none are written.
+    /// No reader wants the lines, so none are written.
     pub silent: bool,
     lines: Vec<Line>,
     started: bool,
-    /// Entries that were written last, and may go on.
+    /// The entries that were written last; the next may continue them.
     entries: Option<Entries>,
     /// Page tables that were initialised since the last line.
     tables: u64,
-    /// A table was initialised last: its parent's entry is next.
+    /// A table was initialised last; the next entry is its parent's.
     is_linked_next: bool,
     /// Page tables were freed since the last line.
     frees_tables: bool,
@@ -68,24 +68,24 @@ impl Narrator {
         std::mem::take(&mut self.lines)
     }
 
-    /// A step of the scenario was made.
+    /// Writes a line about a step of the scenario.
     pub fn step(&mut self, text: String, answer: Option<String>) {
         self.fold();
         self.started = true;
         self.lines.push(Line::Step { text, answer });
     }
 
-    /// Something was looked at from outside.
+    /// Writes a line about a look from outside.
     pub fn checked(&mut self, text: String) {
         self.say("check", text);
     }
 
-    /// Something that the scenario did between two steps.
+    /// Writes a line about an action between two steps.
     pub fn said(&mut self, verb: &'static str, text: String) {
         self.say(verb, text);
     }
 
-    /// An event of the log.
+    /// Writes the lines of an event.
     pub fn event(&mut self, numbered: &NumberedEvent) {
         let event = &numbered.event;
         self.names.observe(event);
@@ -230,7 +230,8 @@ impl Narrator {
                     self.tables += 1;
                     self.is_linked_next = true;
                 }
-                // The entry of a new table's parent comes right after it; others are of tables that are freed.
+                // The entry of a new table's parent comes right after it; other entries belong to tables that are
+                // freed.
                 None => {
                     if !std::mem::take(&mut self.is_linked_next) && !self.frees_tables {
                         self.fold();
@@ -274,7 +275,7 @@ impl Narrator {
         self.entries = Some(entries);
     }
 
-    /// An operation that the driver is asked for the first time.
+    /// Writes the line of an operation when the driver is asked for it the first time.
     fn first_call(&mut self, operation: &PagingOperation) {
         let names = &self.names;
         let of = |allocation, offset, size| part(&names.handle(allocation), offset, size);
@@ -419,7 +420,7 @@ impl Narrator {
     /// Writes out what was folded so far.
     fn fold(&mut self) {
         if std::mem::take(&mut self.tables) > 0 {
-            // How many depends on the levels of the tables, which are not what is asked here.
+            // The number of tables depends on the levels, which are not the reader's question here.
             self.push("tables", "new page tables are initialised".to_owned());
         }
         if let Some(entries) = self.entries.take() {

@@ -22,7 +22,7 @@ pub struct PortionRow {
     pub end_offset: u32,
     /// Why it ends there.
     pub end: String,
-    /// What it requires.
+    /// The slots that the portion's commands need.
     pub slots: Vec<SlotRow>,
     /// Whether the driver was asked to patch it.
     pub patched: bool,
@@ -33,46 +33,46 @@ pub struct PortionRow {
 pub struct SlotRow {
     /// The slot.
     pub slot_id: u32,
-    /// What is bound to it; none if it is unbound.
+    /// The allocation that is bound to the slot; none if it is unbound.
     pub allocation: Option<String>,
-    /// Where that is.
+    /// The allocation's place.
     pub address: Option<String>,
-    /// What became of the slot at the portion's split point.
+    /// The state of the slot at the portion's split point.
     pub state: SlotState,
 }
 
-/// What became of a slot when a portion began (SPL-03, SPL-08).
+/// The state of a slot when a portion begins (SPL-03, SPL-08).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SlotState {
-    /// It holds another allocation than in the portion before, or the first.
+    /// The slot holds another allocation than in the portion before, or its first.
     Bound,
-    /// It holds nothing any more.
+    /// The slot holds nothing any more.
     Unbound,
-    /// It still holds what it held, is not reprogrammed, and so its allocation keeps its place.
+    /// The slot holds the same allocation and is not reprogrammed, so the allocation keeps its place.
     Fixed,
-    /// It is reprogrammed with what it held, which could have moved and did not.
+    /// The slot is reprogrammed with the same allocation, which could have moved and did not.
     Reprogrammed,
-    /// It is reprogrammed with what it held, which has moved.
+    /// The slot is reprogrammed with the same allocation, which has moved.
     Moved,
 }
 
-/// The portions of a run, by the event log alone; without those of what only looks at content.
+/// The portions of a run, by the event log alone, without those of renderings that only look at content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Portions {
     /// In the order in which they were handed out.
     pub rows: Vec<PortionRow>,
     /// DMA buffers that were dropped because they could not be brought in.
     pub num_dropped: u64,
-    /// How often an allocation was taken to another place of its segment for what else a portion requires.
+    /// The number of moves of allocations within their segment that made room for the rest of a portion.
     pub num_moves: u64,
-    /// What the slots held in the last portion of each DMA buffer that has not ended.
+    /// The bindings of the slots in the last portion of each DMA buffer that has not ended.
     #[serde(skip)]
     held: BTreeMap<u64, BTreeMap<u32, PortionBinding>>,
 }
 
 impl Portions {
-    /// Takes note of an event.
+    /// Reads the next event.
     pub(crate) fn observe(&mut self, event: &Event, names: &Names) {
         match event {
             Event::Portion { dma_buffer, .. } if !names.looks.contains(dma_buffer) => self.add(event, names),
@@ -134,7 +134,7 @@ fn end_of_portion(cut: PortionEnd, names: &Names) -> String {
     }
 }
 
-/// The verb and the rest; none of an event that is told otherwise, or not at all.
+/// The verb and the rest; none of an event that has another sentence, or no sentence.
 pub(super) fn portion(event: &Event, names: &Names) -> Option<(&'static str, String)> {
     match event {
         Event::Portion { dma_buffer, portion, bindings, patched: true, .. } => {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_compared_with_what_it_held_in_the_portion_before() {
+    fn a_slot_is_compared_with_its_binding_in_the_portion_before() {
         let a = Some(AllocationId::from_bits(1));
         let b = Some(AllocationId::from_bits(2));
         let before = binding(a, 0, false);

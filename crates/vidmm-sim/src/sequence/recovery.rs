@@ -5,7 +5,7 @@ use vidmm::{Event, NumberedEvent};
 
 use super::names::Names;
 
-/// The verb and the rest; none of an event that is told otherwise, or not at all.
+/// The verb and the rest; none of an event that has another sentence, or no sentence.
 pub(super) fn recovery(numbered: &NumberedEvent, names: &Names) -> Option<(&'static str, String)> {
     let at = || format!(" (at {} ms)", numbered.at / 1_000_000);
     Some(match &numbered.event {

@@ -1,4 +1,4 @@
-//! Events about who may use memory, and when, as sentences.
+//! Events about the use of memory, as sentences: lists, budgets, offers.
 
 use vidmm::contract::CpuVirtualAddress;
 use vidmm::event::{ResumeReason, SuspendReason};
@@ -8,7 +8,7 @@ use super::names::Names;
 use super::words::trim_flags;
 use crate::exact::exact;
 
-/// The verb and the rest; none of an event that is told otherwise, or not at all.
+/// The verb and the rest; none of an event that has another sentence, or no sentence.
 pub(super) fn sentence(numbered: &NumberedEvent, names: &Names) -> Option<(&'static str, String)> {
     let at = || format!(" (at {} ms)", numbered.at / 1_000_000);
     Some(match &numbered.event {

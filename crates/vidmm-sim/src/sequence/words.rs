@@ -16,7 +16,7 @@ pub(super) fn part(allocation: &str, offset: u64, size: u64) -> String {
     format!("{allocation} [{}, {})", exact(offset), exact(offset + size))
 }
 
-/// Which of how many chunks, if there are several.
+/// The number of a chunk among several; nothing if there is only one.
 pub(super) fn chunk(offset: u64, allocation: Option<u64>, window: u64) -> String {
     match allocation {
         Some(size) if window > 0 && size > window => {
@@ -26,7 +26,7 @@ pub(super) fn chunk(offset: u64, allocation: Option<u64>, window: u64) -> String
     }
 }
 
-/// Which part of an allocation's way a transfer is, and what it promises; nothing if it is all of it.
+/// The part of an allocation's way that a transfer is, and its promises; nothing if the transfer is the whole way.
 pub(super) fn transfer_part(flags: TransferFlags) -> String {
     let ends = TransferFlags::TRANSFER_START | TransferFlags::TRANSFER_END;
     let part = match flags & ends {
@@ -58,7 +58,7 @@ pub(super) fn notification(flags: NotifyAllocFlags) -> &'static str {
     }
 }
 
-/// What a process is asked to do, by WDDM's names; nothing if there is no flag.
+/// The requests to a process, by WDDM's names; nothing if there is no flag.
 pub(crate) fn trim_flags(flags: TrimFlags) -> String {
     let names = [
         (TrimFlags::PERIODIC_TRIM, "PeriodicTrim"),

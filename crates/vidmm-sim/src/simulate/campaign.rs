@@ -17,17 +17,17 @@ pub struct Campaign {
     pub seeds: RangeInclusive<u64>,
     /// Steps of each.
     pub steps: u64,
-    /// What worlds may be drawn.
+    /// The worlds that may be drawn.
     pub profile: Profile,
-    /// Whether all that happens goes into one number.
+    /// Whether the whole of each run goes into one number.
     pub digest: bool,
     /// Threads.
     pub jobs: usize,
-    /// How many failures are enough.
+    /// The number of failures that ends the campaign.
     pub max_failures: usize,
 }
 
-/// What came of many seeds.
+/// The results of many seeds.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Seeds that were run.
@@ -40,9 +40,9 @@ pub struct Tally {
     pub pages: u64,
     /// Virtual time, in nanoseconds, of all seeds together.
     pub virtual_ns: u128,
-    /// What follows from all that happened, whatever the order of the seeds; 0 if nobody asked.
+    /// The digest of all runs, whatever the order of the seeds; 0 if it was not asked for.
     pub digest: u64,
-    /// What failed, by seed.
+    /// The failures, by seed.
     pub failures: BTreeMap<u64, Failure>,
     /// Machines that did not start, by seed.
     pub not_started: BTreeMap<u64, String>,
@@ -66,7 +66,7 @@ impl Tally {
 }
 
 impl Campaign {
-    /// Runs the seeds. `progress` is told after each, with what came of all so far.
+    /// Runs the seeds. `progress` is told of the results so far after each seed.
     pub fn run(
         &self,
         factory: &(dyn Fn(&crate::MachineDesc) -> Result<vidmm_runtime::Machine, String> + Sync),

@@ -1,8 +1,8 @@
-//! What a player knows of what it has made, by the answers that it got.
+//! A player's record of the objects that it has made, by the answers to its calls.
 
 use std::collections::BTreeMap;
 
-/// All that was made.
+/// All objects.
 #[derive(Debug, Default)]
 pub(super) struct Cast {
     pub processes: Vec<Process>,
@@ -10,7 +10,7 @@ pub(super) struct Cast {
     pub allocations: Vec<Allocation>,
     /// Kernels that wait for a person, and the fences that they wait for.
     pub fences: Vec<String>,
-    /// Names so far, of everything.
+    /// The number of names so far.
     pub num_names: u32,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Device {
     pub process: usize,
     pub lives: bool,
     pub listens: bool,
-    /// What its work uses must be on its list.
+    /// Whether the allocations of its work must be on its list.
     pub has_list: bool,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Allocation {
     /// The devices that have opened it.
     pub openers: Vec<usize>,
     pub views: Vec<View>,
-    /// How often it is on the list of each device.
+    /// The number of times it is on the list of each device.
     pub lists: BTreeMap<usize, u32>,
     pub is_offered: bool,
     pub locks: u32,
@@ -54,12 +54,12 @@ pub(super) struct View {
     pub name: String,
     pub device: usize,
     pub is_read_only: bool,
-    /// Pages of the allocation that it shows.
+    /// The pages of the allocation that it shows.
     pub pages: u64,
 }
 
 impl Cast {
-    /// A name that nothing has.
+    /// A name that no object has.
     pub fn name(&mut self, kind: &str) -> String {
         self.num_names += 1;
         format!("{kind}{}", self.num_names)
@@ -73,7 +73,7 @@ impl Cast {
         indices(&self.devices, |device| device.lives)
     }
 
-    /// Living allocations of which something holds.
+    /// Living allocations that fulfil `holds`.
     pub fn those(&self, holds: impl Fn(&Allocation) -> bool) -> Vec<usize> {
         indices(&self.allocations, |allocation| allocation.lives && holds(allocation))
     }
@@ -88,7 +88,7 @@ impl Cast {
         self.those(|allocation| allocation.is_listed_by(device))
     }
 
-    /// A device and all that it has made are gone.
+    /// Records the end of a device and of all its objects.
     pub fn bury_device(&mut self, device: usize) {
         self.devices[device].lives = false;
         for allocation in &mut self.allocations {

@@ -9,17 +9,17 @@ thread_local! {
     static MESSAGE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Does something that may panic. Returns what the panic said and where, if it did; nothing is printed.
+/// Runs `action`, which may panic. Returns the message and the place of a panic; nothing is printed.
 pub fn caught(action: impl FnOnce()) -> Option<String> {
     listen();
     IS_CATCHING.set(true);
-    // What is half done is not looked at any more.
+    // A state that a panic left half changed is not looked at any more.
     let result = catch_unwind(AssertUnwindSafe(action));
     IS_CATCHING.set(false);
     result.err().map(|_| MESSAGE.take())
 }
 
-/// Installs a hook that keeps the message of panics that are caught, and leaves the others alone.
+/// Installs a hook that keeps the message of panics that are caught, and passes on the others.
 fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,4 @@
-//! Drawing.
+//! Random draws.
 
 use vidmm_trace::SplitMix64;
 
@@ -11,7 +11,7 @@ impl Dice {
         Self(SplitMix64::stream(seed, 0))
     }
 
-    /// Draws what worlds of the seed had not before, so that all else of them stays as it was.
+    /// Begins a second row of draws for new kinds of worlds, so that the first row stays as it was.
     pub fn aside(seed: u64) -> Self {
         Self(SplitMix64::stream(seed, 1))
     }
@@ -26,12 +26,12 @@ impl Dice {
         self.0.within(low, high)
     }
 
-    /// Whether something happens that does so in `percent` of the cases.
+    /// Returns true in `percent` of the cases.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.0.below(100) < percent
     }
 
-    /// One of several, if there is any.
+    /// One of several, or none if there are none.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
         if of.is_empty() { None } else { Some(of[self.below(of.len())]) }
     }
@@ -49,7 +49,7 @@ impl Dice {
         unreachable!("it is below the total")
     }
 
-    /// Up to `most` of several, each once, in any order; at least one if there is any.
+    /// Up to `most` of several, each at most once; at least one if there is any.
     pub fn some<T: Copy>(&mut self, of: &[T], most: usize) -> Vec<T> {
         let mut left = of.to_vec();
         let count = 1 + self.below(most.max(1));

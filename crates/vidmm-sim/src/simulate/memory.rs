@@ -1,4 +1,4 @@
-//! What programs do with memory: allocations, lists, offers, what the CPU sees.
+//! The programs' use of memory: allocations, lists, offers, access by the CPU.
 
 use vidmm::contract::AddressingModel;
 use vidmm_runtime::{AllocationSegments, MemoryKind, SegmentOrder};
@@ -29,7 +29,7 @@ impl Player<'_, '_> {
         self.world.scenario.adapter.is_physical()
     }
 
-    /// Where an allocation of this machine may be.
+    /// The segments where an allocation of this machine may be.
     fn draw_segments(&mut self) -> AllocationSegments {
         let scenario = &self.world.scenario;
         if scenario.local_memory_bytes == 0 && scenario.adapter.more_apertures.is_empty() {
@@ -67,7 +67,7 @@ impl Player<'_, '_> {
         let mut create = self.draw_allocation(device, segments, size);
         let mut answer = self.call(create.clone());
         if answer == Answer::NoPagingVa {
-            // Nobody could notify it: it does without.
+            // Without addresses of the paging process the driver cannot be notified, and the allocation does without.
             create.notify.retain(|&notification| notification == Notification::IoMmuUnmap);
             create.compression = false;
             create.name = self.cast.name("a");
@@ -84,7 +84,7 @@ impl Player<'_, '_> {
             self.world.scenario.adapter.addressing_model,
             AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal
         );
-        // A driver that hears of no eviction leaves compressed what it leaves behind.
+        // A driver that is not notified of an eviction leaves the content compressed.
         let is_notified = self.world.scenario.adapter.wddm == Wddm::V3_2;
         let compression = !is_physical && is_notified && self.dice.chance(10);
         let mut notify = Vec::new();
@@ -92,7 +92,7 @@ impl Player<'_, '_> {
             notify.push(Notification::Eviction);
         }
         if behind_io_mmu {
-            // The model GPU caches what the IOMMU translates, so its driver hears of all that is unmapped.
+            // The model GPU caches what the IOMMU translates, so its driver is notified of each unmap.
             notify.push(Notification::IoMmuUnmap);
         }
         let cpu = match self.dice.below(10) {
@@ -191,7 +191,7 @@ impl Player<'_, '_> {
         }
     }
 
-    /// Frees a mapping, or some pages of it: then what is left on either side is a mapping of its own.
+    /// Frees a mapping, or some pages of it: then the rest on either side becomes a mapping of its own.
     fn free(&mut self, allocation: usize, view: &View) {
         let (mut offset, mut size, mut rest) = (0, 0, None);
         if view.pages > 1 && self.dice.chance(60) {
@@ -214,7 +214,7 @@ impl Player<'_, '_> {
         }
     }
 
-    /// Puts something on a device's list, or takes something off.
+    /// Puts an allocation on a device's list, or takes one off.
     pub fn change_list(&mut self, device: usize) {
         if !self.cast.devices[device].has_list {
             return;
@@ -222,7 +222,7 @@ impl Player<'_, '_> {
         if self.dice.chance(60) { self.make_resident(device) } else { self.evict_some(device, 3) }
     }
 
-    /// Makes something resident; if there is no room, takes something off the list and tries again.
+    /// Makes an allocation resident. If there is no room, takes another off the list and tries again.
     pub fn make_resident(&mut self, device: usize) {
         let usable = self.cast.usable_by(device);
         let again = self.dice.chance(10);
@@ -284,7 +284,7 @@ impl Player<'_, '_> {
         }
     }
 
-    /// Offers what is on no list, or takes back what is offered.
+    /// Offers an allocation that is on no list, or reclaims one that is offered.
     pub fn offer_or_reclaim(&mut self, device: usize) {
         let offered = self.cast.those(|known| known.device == device && known.is_offered);
         if !offered.is_empty() && self.dice.chance(50) {
@@ -334,7 +334,7 @@ impl Player<'_, '_> {
         }
     }
 
-    /// Changes how much allocations matter, or where they may be.
+    /// Changes the priority of allocations, or the segments where they may be.
     pub fn change_properties(&mut self, device: usize) {
         let own = self.cast.those(|known| known.device == device);
         let chosen = self.dice.some(&own, 2);
@@ -351,7 +351,7 @@ impl Player<'_, '_> {
         }
     }
 
-    /// Opens what another device shares, maps it, or closes it.
+    /// Opens an allocation that another device shares, maps it, or closes it.
     pub fn share(&mut self, device: usize) {
         if !self.cast.devices[device].has_list {
             return;

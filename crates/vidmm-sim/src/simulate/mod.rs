@@ -1,7 +1,7 @@
 //! Random worlds, each followed by an oracle step by step: what `vidmm sim` runs.
 //!
-//! A seed draws a machine, programs and what goes wrong ([`World`]); a [`Player`] makes calls as such programs would; the
-//! session judges every event and every page by the rules. What was played is a scenario, so that whatever fails can be
+//! A seed draws a machine, programs and their mistakes ([`World`]); a [`Player`] makes calls as such programs would;
+//! the session judges every event and every page by the rules. The moves are steps of a scenario, so a failure can be
 //! written to a file and run again.
 
 // A file imports only from those above it.

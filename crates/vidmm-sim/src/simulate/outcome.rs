@@ -11,29 +11,30 @@ use crate::machine::MachineFactory;
 use crate::run::{Observer, RunError};
 use crate::scenario::ExplicitScenario;
 
-/// What is run for one seed.
+/// The settings of one seed.
 #[derive(Clone, Copy, Debug)]
 pub struct SimDesc {
     /// The seed.
     pub seed: u64,
-    /// After how many steps of the machine everything is to end. A step is a call, or a moment at which the GPU reports.
+    /// The number of steps of the machine after which the run ends. A step is a call, or a moment at which the GPU
+    /// reports.
     pub steps: u64,
-    /// What worlds may be drawn.
+    /// The worlds that may be drawn.
     pub profile: Profile,
-    /// Whether everything that happens goes into one number, which takes its time (I33).
+    /// Whether the whole run goes into one number, which takes its time (I33).
     pub digest: bool,
 }
 
-/// What came of a seed.
+/// The result of a seed.
 #[derive(Debug)]
 pub struct Outcome {
     /// The steps of the machine, those at the end included.
     pub machine_steps: u64,
-    /// What the session did.
+    /// The report of the session.
     pub report: ExplicitReport,
-    /// What follows from every event and every answer, if that was asked for.
+    /// The digest of every event and every answer, if it was asked for.
     pub digest: Option<u64>,
-    /// What was found, if anything was.
+    /// The failure, if there is one.
     pub failure: Option<Failure>,
     /// Why the adapter is in error, if it is.
     pub adapter_error: Option<String>,
@@ -42,13 +43,14 @@ pub struct Outcome {
 /// A rule that a run breaks.
 #[derive(Debug)]
 pub struct Failure {
-    /// What was found.
+    /// The finding.
     pub finding: StepFinding,
-    /// What was played until then.
+    /// The steps until then.
     pub scenario: ExplicitScenario,
 }
 
-/// Draws the world of a seed, plays it, lets all that is pending end, and destroys everything. `observer` is shown every event.
+/// Draws the world of a seed, plays it, waits until nothing is pending, and destroys all objects. `observer` is shown
+/// every event.
 ///
 /// # Errors
 ///
@@ -63,7 +65,7 @@ pub(crate) fn machine_of(seed: u64, profile: Profile) -> ExplicitScenario {
     World::draw(seed, profile, &mut Dice::new(seed)).scenario
 }
 
-/// The same, on a machine that is not quite what the seed draws.
+/// As [`simulate`], on a machine that `change` has changed.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! A player makes calls as programs do: what it does next depends on the answers that it got.
+//! A player makes calls as programs do: its next call depends on the answers so far.
 
 use super::cast::{Cast, Device, Process};
 use super::dice::Dice;
@@ -8,17 +8,17 @@ use crate::scenario::steps::{
     Action, Answer, Call, CreateDevice, CreateProcess, KillProcess, Look, ResidencyLists, Step,
 };
 
-/// All programs of a world, and what they did.
+/// All programs of a world, and their calls.
 pub(super) struct Player<'s, 'a> {
     pub session: &'s mut Session<'a>,
     pub world: World,
     pub dice: Dice,
     pub cast: Cast,
-    /// What was played so far.
+    /// The steps so far.
     pub steps: Vec<Step>,
 }
 
-/// What a player may do next.
+/// The next move of a player.
 #[derive(Clone, Copy)]
 enum Move {
     Work,
@@ -55,7 +55,7 @@ impl<'s, 'a> Player<'s, 'a> {
         Self { session, world, dice, cast: Cast::default(), steps: Vec::new() }
     }
 
-    /// Whether something was found, or the adapter is in error, so that nothing more can be learnt.
+    /// Whether there is a finding, or the adapter is in error, so that more steps would show nothing.
     pub fn is_over(&self) -> bool {
         !self.session.report.findings.is_empty() || self.session.adapter_error.is_some()
     }
@@ -80,7 +80,7 @@ impl<'s, 'a> Player<'s, 'a> {
         }
     }
 
-    /// Makes a call. Returns its answer; a call that names what was never made is refused.
+    /// Makes a call and returns its answer. A call that names an object which was never made is refused.
     pub fn call(&mut self, call: impl Into<Call>) -> Answer {
         self.play(Action::Call(call.into()))
     }
@@ -101,7 +101,7 @@ impl<'s, 'a> Player<'s, 'a> {
         answer.unwrap_or(Answer::Other)
     }
 
-    /// Whether a program does what it should not.
+    /// Whether a program makes a mistake now.
     pub fn misuses(&mut self) -> bool {
         let misuse = self.world.misuse;
         self.dice.chance(misuse)

@@ -1,17 +1,17 @@
-//! What a world is like.
+//! The kinds of worlds.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What worlds a seed may draw.
+/// The worlds that a seed may draw.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Profile {
     /// Every kind: half of them with mistakes of programs, drivers and engines.
     #[default]
     Any,
-    /// Nobody makes a mistake.
+    /// No program, driver or engine makes a mistake.
     Calm,
-    /// 64 allocations on a discrete GPU, which is what speed is measured with.
+    /// 64 allocations on a discrete GPU: the world for measurements of speed.
     Speed,
 }
 

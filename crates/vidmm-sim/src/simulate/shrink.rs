@@ -1,4 +1,4 @@
-//! Making a scenario that fails small: who reads it sees only what it takes.
+//! Shrinks a scenario that fails, so that its reader sees only the steps that matter.
 
 use std::path::Path;
 
@@ -11,11 +11,12 @@ use crate::scenario::{ExplicitScenario, ScenarioFile};
 /// The keys beside steps that are made simpler.
 const MACHINE: [&str; 3] = ["faults", "adapter", "cost"];
 
-/// Makes a scenario that fails as small as at most `runs` runs of it show.
+/// Returns the smallest scenario that fails which at most `runs` runs of it show.
 ///
-/// `fails` runs a scenario and says by which rule it fails, if it does; what is returned fails by the same rule. Steps are
-/// dropped first, together with what depends on them, then what lists name; then keys of steps and of the machine go back to
-/// their defaults, and sizes, numbers and times become smaller. A scenario that does not fail is returned as it is.
+/// `fails` runs a scenario and names the rule by which it fails, if it does. The returned scenario fails by the same
+/// rule. Steps are dropped first, together with the steps that depend on them, then names in lists. Then keys of steps
+/// and of the machine go back to their defaults, and sizes, numbers and times become smaller. A scenario that does not
+/// fail is returned as it is.
 pub fn shrink<R: PartialEq>(
     scenario: &ExplicitScenario,
     runs: u32,
@@ -43,7 +44,7 @@ impl<R: PartialEq, F: FnMut(&ExplicitScenario) -> Option<R>> Shrinker<R, F> {
         (self.fails)(scenario)
     }
 
-    /// Keeps a scenario if it makes sense, is another one, and fails by the same rule.
+    /// Keeps a scenario if it makes sense, differs from the present one, and fails by the same rule.
     fn keeps(&mut self, scenario: ExplicitScenario) -> bool {
         if scenario.steps.is_empty() || scenario == self.best || scenario.check().is_err() {
             return false;
@@ -89,14 +90,14 @@ impl<R: PartialEq, F: FnMut(&ExplicitScenario) -> Option<R>> Shrinker<R, F> {
         shrunk
     }
 
-    /// Keeps these steps, without those that make no sense any more, if the rest fails by the same rule.
+    /// Keeps these steps, without those that make no sense any more, if the scenario still fails by the same rule.
     fn keeps_steps(&mut self, steps: Vec<Step>) -> bool {
         let mut scenario = ExplicitScenario { steps, ..self.best.clone() };
         scenario.drop_orphans();
         self.keeps(scenario)
     }
 
-    /// Makes the machine simpler, and each step.
+    /// Makes the machine simpler, then each step.
     fn simplify(&mut self) -> bool {
         let mut simplified = self.simplify_part(machine, |table, machine| {
             MACHINE.iter().for_each(|&key| drop(table.remove(key)));
@@ -111,7 +112,7 @@ impl<R: PartialEq, F: FnMut(&ExplicitScenario) -> Option<R>> Shrinker<R, F> {
         simplified
     }
 
-    /// Tries all that is simpler than a part of the scenario's file.
+    /// Tries each simplification of a part of the scenario's file.
     fn simplify_part(&mut self, part: impl Fn(&mut Table) -> Table, put_back: impl Fn(&mut Table, Table)) -> bool {
         let (mut simplified, mut next) = (false, 0);
         while self.runs_left > 0 {
@@ -149,7 +150,7 @@ fn scenario_of(table: &Table, seed: u64) -> Option<ExplicitScenario> {
     }
 }
 
-/// What a file says of the machine.
+/// The keys of a file that describe the machine.
 fn machine(table: &mut Table) -> Table {
     let keys = MACHINE.iter().filter_map(|&key| Some((key.to_owned(), table.get(key)?.clone())));
     keys.collect()
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failing_step_depends_on_is_all_that_is_left() {
+    fn a_failing_step_is_left_with_the_steps_that_it_depends_on() {
         let (text, runs) = shrunk(&long(40), 2000, |scenario| evicts(scenario, "A17").then_some("I05"));
         assert_eq!(text, "[[step]]\ncreate-allocation = \"A17\"\nsize = \"4 KiB\"\n\n[[step]]\nevict = \"A17\"\n");
         assert!(runs < 200, "{runs} runs for 242 steps");
@@ -234,14 +235,14 @@ mod tests {
     }
 
     #[test]
-    fn it_must_fail_by_the_same_rule() {
+    fn the_smaller_scenario_fails_by_the_same_rule() {
         let fails = |scenario: &ExplicitScenario| Some(if scenario.steps.len() > 100 { "I05" } else { "I01" });
         let (text, _) = shrunk(&long(40), 2000, fails);
         assert_eq!(text.matches("[[step]]").count(), 101);
     }
 
     #[test]
-    fn the_machine_keeps_what_it_takes_to_fail() {
+    fn the_machine_keeps_the_keys_without_which_it_does_not_fail() {
         let fails = |scenario: &ExplicitScenario| {
             let fits = scenario.local_memory_bytes >= 5 << 20 && scenario.adapter.tdr.delay.ns >= 1000;
             (fits && scenario.local_memory_bytes < 256 << 20 && scenario.faults.len() == 1).then_some("I06")
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_counted_and_what_holds_stays() {
+    fn runs_are_counted_and_a_scenario_that_does_not_fail_stays() {
         let (_, runs) = shrunk(&long(40), 30, |_| Some("I01"));
         assert!(runs <= 30);
         let scenario = long(3);

@@ -1,4 +1,4 @@
-//! What is simpler than a value of a scenario file: the same without a key, with a shorter list, or with a smaller number.
+//! Simplifications of a value of a scenario file: without a key, with a shorter list, or with a smaller number.
 
 use toml::{Table, Value};
 use vidmm_trace::ByteSize;
@@ -6,13 +6,13 @@ use vidmm_trace::ByteSize;
 use crate::exact::exact;
 use crate::scenario::Duration;
 
-/// A page, of which sizes are made.
+/// A page; sizes are whole pages.
 const PAGE: u64 = 4096;
 
-/// Up to which occasion a fault that hits at random is tried to hit once.
+/// A fault that hits at random is tried at one occasion each, up to this one.
 const FIRST_OCCASIONS: u64 = 32;
 
-/// Tables that differ from `table` in one thing that is simpler, the greatest simplification of each key first.
+/// Tables that are simpler than `table` in one thing, the greatest simplification of each key first.
 pub(super) fn simpler_tables(table: &Table) -> Vec<Table> {
     let mut tables = Vec::new();
     for (key, value) in table {
@@ -40,7 +40,7 @@ fn simpler_values(value: &Value) -> Vec<Value> {
     }
 }
 
-/// Shorter arrays, halves first, and then arrays with something simpler in them.
+/// Shorter arrays, halves first, and then arrays with a simpler element.
 fn simpler_arrays(values: &[Value]) -> Vec<Vec<Value>> {
     let (count, half) = (values.len(), values.len() / 2);
     let mut arrays = if count > 2 { vec![values[..half].to_vec(), values[half..].to_vec()] } else { Vec::new() };
@@ -58,7 +58,8 @@ fn simpler_arrays(values: &[Value]) -> Vec<Vec<Value>> {
     arrays
 }
 
-/// Smaller sizes, shorter times, faults that hit once, and kernels of command buffers that name less. Names, which have no blanks, stay.
+/// Smaller sizes, shorter times, faults that hit once, and kernels that name fewer allocations. Names, which have no
+/// blanks, stay.
 fn simpler_texts(text: &str) -> Vec<String> {
     let words: Vec<&str> = text.split(' ').collect();
     if let ([_, _], Ok(size)) = (&words[..], text.parse::<ByteSize>()) {

@@ -1,4 +1,4 @@
-//! What happens round the programs: time, budgets, the user, power, the end of processes.
+//! The surroundings of the programs: time, budgets, the user, power, the end of processes.
 
 use vidmm::{PriorityBand, Visibility};
 use vidmm_trace::ByteSize;
@@ -11,7 +11,7 @@ use crate::scenario::steps::{
 };
 
 impl Player<'_, '_> {
-    /// Time passes: mostly little, now and then so much that packets count as hung.
+    /// Lets time pass: mostly little, now and then so much that packets count as hung.
     pub fn let_time_pass(&mut self) {
         if !self.cast.fences.is_empty() && self.dice.chance(40) {
             let fence = self.cast.fences.swap_remove(0);
@@ -22,14 +22,14 @@ impl Player<'_, '_> {
             1 if self.cast.fences.is_empty() => Until::Idle,
             _ => Until::For(Duration { ns: self.dice.log_within(100, 3_000_000) }),
         };
-        // What is suspended or without power may wait for ever.
+        // Work that is suspended or without power may wait for ever.
         let is_held = self.session.is_down || self.cast.processes.iter().any(|known| known.lives && known.is_suspended);
         if until != Until::Idle || !is_held {
             self.see(Wait { until });
         }
     }
 
-    /// Who is in front, and who may have how much.
+    /// Changes the priority, the budget or the reservation of a process.
     pub fn change_budgets(&mut self, device: usize) {
         let process = self.cast.devices[device].process;
         let name = self.cast.processes[process].name.clone();
@@ -66,14 +66,14 @@ impl Player<'_, '_> {
         }
     }
 
-    /// Looks at content and at books from outside.
+    /// Queries the video memory of a process.
     pub fn look(&mut self, device: usize) {
         let process = self.cast.processes[self.cast.devices[device].process].name.clone();
         let group = if self.dice.chance(70) { Group::Local } else { Group::NonLocal };
         self.see(QueryVideoMemory { process, group, ..QueryVideoMemory::default() });
     }
 
-    /// A process ends, is suspended or resumed, or power goes or comes.
+    /// Ends, suspends or resumes a process, or takes and gives power.
     pub fn upheave(&mut self) {
         if !self.world.has_upheavals {
             return;

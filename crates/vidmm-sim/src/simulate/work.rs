@@ -6,11 +6,11 @@ use super::player::Player;
 use crate::prediction::Content;
 use crate::scenario::steps::{Bound, CreateFence, HostileList, Kernel, KernelEngine, Render, RenderCommand};
 
-/// The most pages that a kernel reads or writes of one allocation.
+/// The number of pages of one allocation that a kernel reads or writes at most.
 const MOST_PAGES: u64 = 1 << 12;
 
 impl Player<'_, '_> {
-    /// Submits work that uses what is on the device's list, or something else by mistake.
+    /// Submits work that uses allocations of the device's list, or by mistake others.
     pub fn work(&mut self, device: usize) {
         if self.world.scenario.adapter.is_physical() { self.render(device) } else { self.submit(device) }
     }
@@ -106,7 +106,7 @@ impl Player<'_, '_> {
         self.call(render);
     }
 
-    /// What a kernel uses, each through a slot that holds nothing else since the last split point.
+    /// The ranges that a kernel uses, each through a slot that holds nothing else since the last split point.
     fn draw_ranges(
         &mut self,
         usable: &[usize],
@@ -148,7 +148,7 @@ impl Player<'_, '_> {
         if self.dice.chance(70) { KernelEngine::Render } else { KernelEngine::Copy }
     }
 
-    /// Now and then work waits until a person lets it go on.
+    /// Now and then makes work wait for a person.
     fn draw_fence(&mut self) -> Vec<String> {
         if !self.dice.chance(2) {
             return Vec::new();

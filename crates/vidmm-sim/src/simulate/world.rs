@@ -1,4 +1,4 @@
-//! A world: the machine, how many programs use it, and what goes wrong.
+//! A world: the machine, the number of programs, and their mistakes.
 
 use vidmm::contract::AddressingModel;
 use vidmm::{NotificationRevision, PreparationKnobs};
@@ -12,18 +12,18 @@ use crate::scenario::{
     MoreAperture, MoreMemory, PageSize, PageTables, PagingVa, Wddm, When,
 };
 
-/// What a seed draws before the first step.
+/// The draws of a seed before the first step.
 #[derive(Clone, Debug)]
 pub(super) struct World {
     /// The machine and its faults, without steps.
     pub scenario: ExplicitScenario,
-    /// How many processes may live at one time.
+    /// The number of processes that may live at one time.
     pub max_processes: usize,
-    /// How many allocations may.
+    /// The number of allocations that may live at one time.
     pub max_allocations: usize,
-    /// In percent, how often a program does what it should not.
+    /// In percent, how often a program makes a mistake.
     pub misuse: u64,
-    /// Whether processes are killed and suspended, and power goes.
+    /// Whether processes are killed and suspended, and the adapter loses power.
     pub has_upheavals: bool,
     /// Whether the driver hears where in memory segments allocations are (BPB-51).
     pub tells_residency: bool,
@@ -31,7 +31,7 @@ pub(super) struct World {
     pub has_ranges: bool,
 }
 
-/// What a right manager survives: mistakes of engines, of their interrupts, and of programs' kernels.
+/// The mistakes that a right manager survives: those of engines, of their interrupts, and of programs' kernels.
 const SURVIVED: [FaultKind; 24] = [
     FaultKind::HangPacket,
     FaultKind::HangPagingBuffer,
@@ -106,8 +106,8 @@ impl World {
         let faults = if is_calm { Vec::new() } else { faults(dice) };
         let (max_processes, max_allocations) = match profile {
             Profile::Speed => (4, 64),
-            // Page tables stay as long as their process, and take up to half a MiB of pages of 64 KiB: what was admitted before
-            // need not fit beside those of many more (a known limit).
+            // Page tables stay as long as their process, and take up to half a MiB of pages of 64 KiB. So a list that
+            // was admitted before need not fit beside the tables of many more processes (a known limit).
             _ => {
                 let most = if has_local_memory { (local_memory >> 21).clamp(1, 64) } else { 64 };
                 (dice.log_within(1, most) as usize, dice.log_within(2, 64) as usize)
@@ -141,7 +141,8 @@ fn adapter(addressing_model: AddressingModel, dice: &mut Dice) -> AdapterSetting
     let is_physical = addressing_model == AddressingModel::Physical;
     let reaches_local = matches!(addressing_model, AddressingModel::GpuMmu | AddressingModel::Physical);
     let page_size = if is_physical || dice.chance(50) { PageSize::Kib4 } else { PageSize::Kib64 };
-    // The device caches what the IOMMU translates. Without the notification of today nobody tells its driver to flush it.
+    // The device caches what the IOMMU translates. Without the notification of today its driver could not flush that
+    // cache.
     let has_device_cache = !reaches_local;
     let default = AdapterSettings::default();
     AdapterSettings {

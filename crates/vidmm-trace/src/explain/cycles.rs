@@ -1,12 +1,12 @@
-//! What repeats is found, so that it is told once.
+//! Finds steps that repeat, so that they are told once.
 
-/// The longest cycle that is looked for, in steps.
+/// The longest cycle that is found, in steps.
 const LONGEST: usize = 32;
 
-/// So many rounds are a cycle; fewer are told one by one.
+/// The fewest rounds that make a cycle; fewer are told one by one.
 const ROUNDS: usize = 3;
 
-/// Steps from `start` on: `period` of them, so many rounds one after another.
+/// A cycle of `period` steps from `start` on, repeated in so many rounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Cycle {
     pub start: usize,
@@ -14,8 +14,8 @@ pub(super) struct Cycle {
     pub rounds: usize,
 }
 
-/// Cuts steps into cycles; what does not repeat is a cycle of one step and one round. Of the cycles that begin at a step, the
-/// one that explains most is taken, and of equal ones the shortest.
+/// Cuts steps into cycles; a step that does not repeat is a cycle of one step and one round. Of the cycles that begin
+/// at a step, the one that explains most is taken, and of equal ones the shortest.
 pub(super) fn cycles<T: PartialEq>(steps: &[T]) -> Vec<Cycle> {
     let (mut found, mut start) = (Vec::new(), 0);
     while start < steps.len() {
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_repeat_is_told_one_by_one() {
+    fn steps_that_do_not_repeat_are_told_one_by_one() {
         assert_eq!(told(""), []);
         assert_eq!(told("abc"), [(1, 1); 3]);
         assert_eq!(told("abab"), [(1, 1); 4]);

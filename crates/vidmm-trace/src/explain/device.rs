@@ -1,4 +1,4 @@
-//! The devices that have it open, and their processes: what happened to them meanwhile.
+//! The devices that have it open, and their processes.
 
 use vidmm::event::ResumeReason;
 use vidmm::{DeviceId, Event, MemorySegmentGroup, ProcessId, TrimFlags};
@@ -10,7 +10,7 @@ use super::world::World;
 use crate::ByteSize;
 
 impl Subject {
-    /// What happens to who uses it, while that can touch it.
+    /// Tells the events of its devices and their processes, as far as they can touch it.
     pub fn of_devices(&self, event: &Event, world: &World, tale: &mut Tale) {
         match *event {
             Event::DeviceYielded { .. } | Event::DeviceSuspended { .. } | Event::DeviceResumed { .. } => {

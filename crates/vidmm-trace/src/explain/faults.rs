@@ -10,7 +10,7 @@ use super::world::World;
 use crate::ByteSize;
 
 impl Subject {
-    /// What goes wrong and touches it.
+    /// Tells faults and resets that touch it.
     pub fn of_faults(&mut self, event: &Event, world: &World, tale: &mut Tale) {
         match *event {
             Event::PageFault { allocation, virtual_address, write, below, above, .. } => {
@@ -58,7 +58,7 @@ impl Subject {
         }
     }
 
-    /// An access to one of its addresses, or to one that is nearest to one of its mappings.
+    /// Tells an access to one of its addresses, or to one that is nearest to one of its mappings.
     fn of_fault(
         &self,
         hit: Option<AllocationId>,

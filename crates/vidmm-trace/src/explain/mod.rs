@@ -1,6 +1,6 @@
-//! What happened to one allocation, told in sentences: what was done, why, and who benefited.
+//! The story of one allocation in sentences: the steps, their reasons, and the devices that benefited.
 //!
-//! The events of a log are all that is known. Steps that repeat are told once and then counted.
+//! The events of a log are its only source. Steps that repeat are told once and then counted.
 
 pub(crate) mod words;
 mod cycles;
@@ -23,7 +23,7 @@ use tale::Tale;
 use waits::Waits;
 use world::World;
 
-/// Why nothing can be told.
+/// The reason why there is no explanation.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ExplainError {
     /// The text names no allocation.
@@ -34,9 +34,9 @@ pub enum ExplainError {
     /// The log never creates it.
     #[error("the log has no {name}; {known}")]
     Unknown {
-        /// What was asked for.
+        /// The name in question.
         name: AllocationId,
-        /// What there is instead.
+        /// The names that exist instead.
         known: String,
     },
 }
@@ -56,7 +56,7 @@ pub fn allocation_name(text: &str) -> Result<AllocationId, ExplainError> {
     }
 }
 
-/// Looks at the events of a run, in order, and tells what happened to one allocation.
+/// Reads the events of a run, in order, and explains those of one allocation.
 #[derive(Debug)]
 pub struct Explanation {
     id: AllocationId,
@@ -68,7 +68,7 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// The explanation of what happens to `allocation`.
+    /// Begins the explanation of `allocation`.
     pub fn new(allocation: AllocationId) -> Self {
         Self {
             id: allocation,
@@ -80,7 +80,7 @@ impl Explanation {
         }
     }
 
-    /// Looks at the next event.
+    /// Reads the next event.
     pub fn event(&mut self, event: &NumberedEvent) {
         self.tale.now(event.number, event.at);
         let event = &event.event;
@@ -100,11 +100,11 @@ impl Explanation {
         self.rooms.learn(event, self.id, &mut self.tale);
     }
 
-    /// All that is to be told, in lines.
+    /// The explanation, in lines.
     ///
     /// # Errors
     ///
-    /// If the allocation never was.
+    /// Returns [`ExplainError::Unknown`] if the log has no such allocation.
     pub fn finish(self) -> Result<String, ExplainError> {
         match &self.subject {
             Some(subject) => Ok(whole::text(subject, &self.tale, &self.world)),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn other_names_are_refused() {
         for text in ["", "A", "7.", "-1", "7.1.2", "device 7", "4294967296"] {
             assert_eq!(allocation_name(text), Err(ExplainError::NotAName(text.to_owned())));
         }

@@ -1,4 +1,4 @@
-//! Portions of DMA buffers: which of them require it, and which end because it does not fit.
+//! Portions of DMA buffers: those that require the allocation, and those that end because it does not fit.
 
 use vidmm::Event;
 use vidmm::event::PortionEnd;
@@ -9,7 +9,7 @@ use super::words::list;
 use super::world::World;
 
 impl Subject {
-    /// What DMA buffers that are patched make of it.
+    /// Tells the portions of DMA buffers that refer to it.
     pub fn of_portions(&mut self, event: &Event, world: &World, tale: &mut Tale) {
         let Event::Portion { device, dma_buffer, portion, bindings, cut, .. } = event else { return };
         let which = || format!("portion {} of DMA buffer {dma_buffer} of {}", portion + 1, world.device(*device));

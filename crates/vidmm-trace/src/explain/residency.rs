@@ -1,4 +1,4 @@
-//! Residency: what was asked for, what it waited for, where it went, why it left and who came into its room.
+//! Residency: requests, waits, places, reasons to leave, and the allocations that took the room.
 
 use vidmm::event::{ContentSource, EvictReason};
 use vidmm::{AllocationId, Event, EvictFlags, MakeResidentFlags, OfferFlags, OfferPriority, ReclaimResult};
@@ -12,7 +12,7 @@ use super::world::World;
 use crate::ByteSize;
 
 impl Subject {
-    /// What happens to its residency.
+    /// Tells the events of its residency.
     pub fn of_residency(
         &mut self,
         event: &Event,
@@ -129,7 +129,7 @@ impl Subject {
         }
     }
 
-    /// How often a call names it; none if it does not.
+    /// The number of times that a call names it; none if it does not.
     fn named(&self, allocations: &[AllocationId]) -> Option<u64> {
         let count = allocations.iter().filter(|&&id| id == self.id).count() as u64;
         (count > 0).then_some(count)
@@ -175,7 +175,7 @@ impl Subject {
         tale.sums.came_in += 1;
         let copied = if content == ContentSource::BackingStore { self.size } else { 0 };
         tale.sums.bytes_in = tale.sums.bytes_in.saturating_add(copied);
-        // What leaves one place for another in one plan was moved.
+        // An allocation that leaves one place for another in one plan was moved.
         if let Some((position, _, from)) = self.left.take().filter(|&(_, before, _)| before == plan) {
             let why = tale.sentences[position].text.trim_end_matches('.').to_owned();
             let where_to = match world.segments.is_memory(segment) {

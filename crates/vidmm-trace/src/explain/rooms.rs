@@ -1,10 +1,10 @@
-//! Who comes into room that was given up.
+//! The allocations that take room which the subject gave up.
 
 use vidmm::{AllocationId, Event, Extent, PlanNo, SegmentId};
 
 use super::tale::{Taker, Tale};
 
-/// Rooms that are watched at the same time; the oldest is watched no longer when there are more.
+/// The number of rooms that are watched at the same time. One more takes the place of the oldest.
 const WATCHED: usize = 64;
 
 /// Rooms that were given up, and are not all taken.
@@ -14,7 +14,7 @@ pub(super) struct Rooms(Vec<Room>);
 /// A room that a plan empties.
 #[derive(Debug)]
 struct Room {
-    /// The step that tells of it.
+    /// The sentence that tells of it.
     sentence: usize,
     plan: PlanNo,
     segment: SegmentId,
@@ -22,7 +22,7 @@ struct Room {
 }
 
 impl Rooms {
-    /// A room is given up by a plan, as a step tells.
+    /// Adds the room that a plan empties, as a sentence tells.
     pub fn open(&mut self, sentence: usize, plan: PlanNo, segment: SegmentId, extents: &[Extent]) {
         if self.0.len() == WATCHED {
             self.0.remove(0);
@@ -30,13 +30,13 @@ impl Rooms {
         self.0.push(Room { sentence, plan, segment, free: extents.to_vec() });
     }
 
-    /// Somebody comes into a segment: a plan that follows the one that empties a room may take it.
+    /// Records an allocation that comes into a segment: a plan that follows the one that empties a room may take it.
     pub fn learn(&mut self, event: &Event, subject: AllocationId, tale: &mut Tale) {
         match *event {
             Event::Placed { plan, allocation, segment, ref extents, .. } if allocation != subject => {
                 self.take(plan, segment, extents, Taker::Allocation(allocation), tale);
             }
-            // Its own room is nobody else's any more.
+            // The subject takes its own room back, and leaves none for others.
             Event::Placed { plan, segment, ref extents, .. } => self.close(plan, segment, extents),
             Event::PageTablePlaced { plan, address, size, .. } => {
                 let extent = Extent { offset: address.offset, size };
@@ -65,7 +65,7 @@ impl Rooms {
 }
 
 impl Room {
-    /// Takes ranges out of what is free; `false` if nothing of them is.
+    /// Takes ranges out of the free ones. Returns `false` if they had no part in common.
     fn cut(&mut self, taken: &[Extent]) -> bool {
         let before = self.free.len();
         let mut any = false;

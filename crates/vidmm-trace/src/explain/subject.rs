@@ -1,4 +1,4 @@
-//! The allocation itself: its life, its addresses, who has it open, what the CPU sees of it.
+//! The allocation itself: its life, its addresses, the devices that have it open, the CPU's views of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,20 +10,20 @@ use super::words::{capitalised, time};
 use super::world::World;
 use crate::ByteSize;
 
-/// What is known of the allocation that is told of.
+/// The state of the allocation that is explained.
 #[derive(Debug)]
 pub(super) struct Subject {
     pub id: AllocationId,
     pub size: u64,
     pub owner: DeviceId,
-    /// How often the list of each device that has it open names it.
+    /// The number of entries on the list of each device that has it open.
     pub counts: BTreeMap<DeviceId, u64>,
     pub place: Option<SegmentId>,
     pub offered: bool,
-    /// The step that told that it left its place, the plan, and the place.
+    /// The sentence that told that it left its place, the plan, and the place.
     pub left: Option<(usize, PlanNo, SegmentId)>,
     pub locks: u64,
-    /// Whether its content has ever been anywhere.
+    /// The time at which its caller destroyed it.
     pub destroyed_at: Option<u64>,
     pub gone: bool,
     /// Plans that move it and have not retired.
@@ -33,7 +33,7 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// It is created.
+    /// Begins with its creation.
     pub fn new(event: &Event, world: &World, tale: &mut Tale) -> Self {
         let &Event::AllocationCreated {
             allocation,
@@ -84,7 +84,7 @@ impl Subject {
         self.counts.get(&device).is_some_and(|&count| count > 0)
     }
 
-    /// What happens to itself.
+    /// Tells the events of its own life.
     pub fn of_itself(&mut self, event: &Event, world: &World, tale: &mut Tale) {
         match *event {
             Event::AllocationDestroyed { allocation, flags } if allocation == self.id => self.destroyed(flags, tale),
@@ -127,7 +127,7 @@ impl Subject {
         self.destroyed_at = Some(tale.at());
     }
 
-    /// A part of a mapping is freed: that, and what is left on either side, are on their own.
+    /// Cuts a mapping into the part that is freed and the rest on either side.
     fn cut(&mut self, (process, first): (ProcessId, u64), start: u64, size: u64) {
         let Some(whole) = self.mappings.remove(&(process, first)) else { return };
         let (end, last) = (start.saturating_add(size), first.saturating_add(whole));

@@ -1,10 +1,10 @@
-//! What is told so far.
+//! The sentences so far.
 
 use std::collections::BTreeMap;
 
 use vidmm::{AllocationId, DeviceId};
 
-/// What a step is, whatever its numbers are: steps of equal kind repeat.
+/// The words of a sentence without its numbers: steps of equal shape repeat.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Shape(String);
 
@@ -15,13 +15,13 @@ pub(super) struct Sentence {
     pub at: u64,
     pub text: String,
     pub shape: Shape,
-    /// For whom it was done.
+    /// The device that it was done for.
     pub wanted_by: Option<DeviceId>,
-    /// Who came into its room.
+    /// The allocations and tables that took its room.
     pub takers: Vec<Taker>,
 }
 
-/// Who took room that was given up.
+/// An allocation or a table that took room.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Taker {
     Allocation(AllocationId),
@@ -38,7 +38,7 @@ impl std::fmt::Display for Taker {
     }
 }
 
-/// All steps, and sums over them.
+/// All sentences, and sums over them.
 #[derive(Debug, Default)]
 pub(super) struct Tale {
     number: u64,
@@ -47,7 +47,7 @@ pub(super) struct Tale {
     pub sums: Sums,
 }
 
-/// What is counted.
+/// The sums.
 #[derive(Debug, Default)]
 pub(super) struct Sums {
     pub came_in: u64,
@@ -59,18 +59,18 @@ pub(super) struct Sums {
     /// Nanoseconds from calls to their fences.
     pub waited: u64,
     pub longest_wait: u64,
-    /// For whom it left, and who came into its room: how often.
+    /// How often it left for each device, and how often each allocation took its room.
     pub wanted_by: BTreeMap<DeviceId, u64>,
     pub takers: BTreeMap<Taker, u64>,
 }
 
 impl Tale {
-    /// The event that is looked at.
+    /// Sets the number and the time of the present event.
     pub fn now(&mut self, number: u64, at: u64) {
         (self.number, self.at) = (number, at);
     }
 
-    /// The time of the event that is looked at.
+    /// The time of the present event.
     pub fn at(&self) -> u64 {
         self.at
     }
@@ -89,7 +89,7 @@ impl Tale {
         self.sentences.len() - 1
     }
 
-    /// Tells a step in other words.
+    /// Replaces the text of a step.
     pub fn tell_anew(&mut self, position: usize, text: String) {
         self.sentences[position].shape = Shape::of(&text);
         self.sentences[position].text = text;
@@ -97,7 +97,7 @@ impl Tale {
 }
 
 impl Shape {
-    /// The words, without numbers and without what is said in brackets.
+    /// The words, without numbers and without brackets and their content.
     fn of(text: &str) -> Self {
         let (mut words, mut depth) = (String::new(), 0u32);
         for letter in text.chars() {

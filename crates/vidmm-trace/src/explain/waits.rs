@@ -1,4 +1,4 @@
-//! What requests wait for: plans, and what those wait for.
+//! The waits of requests: for plans, and for the work and the plans before them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ pub(super) struct Waits {
     requests: Vec<Request>,
 }
 
-/// What is known of a plan.
+/// A plan that has not retired.
 #[derive(Debug, Default)]
 struct Plan {
     waits: Vec<(DeviceId, u64)>,
@@ -29,17 +29,17 @@ struct Request {
     value: u64,
     asked_at: u64,
     granted_at: Option<u64>,
-    /// What had to leave, and work that had to end.
+    /// The allocations that had to leave, and the work that had to end.
     victims: Vec<AllocationId>,
     work: BTreeSet<(DeviceId, u64)>,
 }
 
-/// How a request came to its end.
+/// The end of a request.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub device: DeviceId,
     pub waited: u64,
-    /// What it waited for, if that is known.
+    /// The reasons of its wait, as far as the log has them.
     pub for_what: Vec<String>,
 }
 
@@ -56,13 +56,13 @@ impl Waits {
         }
     }
 
-    /// The subject was asked for.
+    /// Records a request for the subject.
     pub fn ask(&mut self, device: DeviceId, queue: PagingQueueId, value: u64, at: u64) {
         let (victims, work) = (Vec::new(), BTreeSet::new());
         self.requests.push(Request { device, queue, value, asked_at: at, granted_at: None, victims, work });
     }
 
-    /// A request was granted: these plans must retire first, and those that they follow.
+    /// Records a grant: these plans must retire first, and those that they follow.
     pub fn grant(&mut self, queue: PagingQueueId, value: u64, plans: &[PlanNo], subject: AllocationId, at: u64) {
         let mut open = plans.to_vec();
         let mut seen = BTreeSet::new();
@@ -79,7 +79,7 @@ impl Waits {
         }
     }
 
-    /// A fence rose: the requests that it stands for are done.
+    /// Records a new value of a paging fence. Returns the requests that end with it.
     pub fn end(&mut self, queue: PagingQueueId, value: u64, at: u64) -> Vec<Ended> {
         let done = self.requests.extract_if(.., |request| request.queue == queue && request.value <= value);
         done.map(|request| request.ended(at)).collect()

@@ -1,4 +1,4 @@
-//! The text: steps in lines, what repeats once, and sums at the end.
+//! The text: steps in lines, repeated rounds once, and sums at the end.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use crate::ByteSize;
 /// Columns of a line.
 const WIDTH: usize = 110;
 
-/// All that is to be told.
+/// The whole explanation.
 pub(super) fn text(subject: &Subject, tale: &Tale, world: &World) -> String {
     let mut text = format!("{}, {}, of {}\n\n", subject.id, ByteSize(subject.size), world.device(subject.owner));
     let sentences = &tale.sentences;
@@ -35,7 +35,7 @@ pub(super) fn text(subject: &Subject, tale: &Tale, world: &World) -> String {
     text
 }
 
-/// A step, and who came into the room that it gave up.
+/// A step, and the allocations that took the room which it gave up.
 fn told(sentence: &Sentence) -> String {
     match sentence.takers.as_slice() {
         [] => sentence.text.clone(),
@@ -63,7 +63,7 @@ fn repeated(Cycle { start, period, rounds }: Cycle, sentences: &[Sentence], worl
     text
 }
 
-/// Who came into room, and for whom it was made: how often.
+/// How often each allocation took the room, and how often it was given up for each device.
 fn benefits(sentences: &[Sentence]) -> (BTreeMap<Taker, u64>, BTreeMap<DeviceId, u64>) {
     let (mut takers, mut wanted) = (BTreeMap::new(), BTreeMap::new());
     for sentence in sentences {
@@ -73,7 +73,7 @@ fn benefits(sentences: &[Sentence]) -> (BTreeMap<Taker, u64>, BTreeMap<DeviceId,
     (takers, wanted)
 }
 
-/// What was counted, most often first.
+/// Counts in words, the largest first.
 fn counted<K: Ord>(counts: &BTreeMap<K, u64>, name: impl Fn(&K) -> String) -> Option<String> {
     let mut counts: Vec<(&K, u64)> = counts.iter().map(|(key, &count)| (key, count)).collect();
     counts.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
@@ -81,7 +81,7 @@ fn counted<K: Ord>(counts: &BTreeMap<K, u64>, name: impl Fn(&K) -> String) -> Op
     (!named.is_empty()).then(|| list(&named))
 }
 
-/// What it comes to.
+/// The sums at the end.
 fn sums(subject: &Subject, tale: &Tale, world: &World) -> Vec<String> {
     let sums = &tale.sums;
     let mut lines = vec![format!(

@@ -3,7 +3,7 @@
 use vidmm::event::{EvictReason, SuspendReason};
 use vidmm::{NoMemoryReason, PriorityBand, Visibility};
 
-/// The most that a list names before it only counts.
+/// The number of items that a list names before it only counts.
 const NAMED: usize = 4;
 
 /// A time in nanoseconds, in the unit that fits, with three decimals at the most.
@@ -33,7 +33,7 @@ pub(crate) fn list<T: ToString>(items: &[T]) -> String {
     }
 }
 
-/// How often something happened.
+/// A count in words.
 pub(crate) fn times(count: u64) -> String {
     match count {
         1 => "once".to_owned(),
@@ -42,7 +42,7 @@ pub(crate) fn times(count: u64) -> String {
     }
 }
 
-/// A sentence begins with it.
+/// The text with a capital letter, for the start of a sentence.
 pub(crate) fn capitalised(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())

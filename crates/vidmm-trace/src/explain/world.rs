@@ -1,4 +1,4 @@
-//! What is known of everything else: who belongs to whom.
+//! The objects beside the subject: devices and their processes, segments, other allocations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ pub(super) struct World {
     devices: BTreeMap<DeviceId, ProcessId>,
     allocations: BTreeSet<AllocationId>,
     pub segments: Segments,
-    /// How many there were.
+    /// The number of events so far.
     pub events: u64,
 }
 
@@ -40,7 +40,7 @@ impl World {
         }
     }
 
-    /// What could have been meant by a name that does not exist.
+    /// The names that could have been meant by one that does not exist.
     pub fn other_names(&self, id: AllocationId) -> String {
         let index = |id: AllocationId| id.to_bits() as u32;
         let others: Vec<&AllocationId> = self.allocations.iter().filter(|&&other| index(other) == index(id)).collect();

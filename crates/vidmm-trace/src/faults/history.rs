@@ -1,4 +1,4 @@
-//! The last that happened to each allocation, and what was mapped where.
+//! The last events of each allocation, and the mappings of addresses.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -9,29 +9,29 @@ use vidmm::{AllocationId, DeviceId, Event, GpuVirtualAddress, NoMemoryReason, Pr
 use crate::explain::words::{evict_reason, refusal, time};
 use crate::{ByteSize, Segments};
 
-/// How much is told of an allocation, and so remembered.
+/// The number of events of an allocation that are told, and so remembered.
 const TOLD: usize = 4;
 
-/// How many allocations that are gone are remembered, and how many mappings that were freed.
+/// The number of allocations and of mappings that are remembered after their end.
 const GONE: usize = 4096;
 
-/// What is remembered of allocations and addresses: as much as exists, and a fixed number of what does not any more.
+/// The memory of allocations and addresses: as many as exist, and a fixed number of those that do not any more.
 #[derive(Debug, Default)]
 pub(super) struct History {
     allocations: BTreeMap<AllocationId, Known>,
-    /// Those that are gone, the first one first.
+    /// The allocations that are gone, the first one first.
     gone: VecDeque<AllocationId>,
-    /// What is mapped and where that ends, so that it can be told when it is freed.
+    /// The allocation of each mapping and the mapping's end, so that it can be told when the mapping is freed.
     mappings: BTreeMap<(ProcessId, u64), (AllocationId, u64)>,
     /// Mappings that were freed, the first one first.
     freed: VecDeque<Freed>,
     segments: Segments,
 }
 
-/// What is remembered of an allocation.
+/// The memory of one allocation.
 #[derive(Debug, Default)]
 struct Known {
-    /// The last that happened to it, newest last.
+    /// Its last events, the newest last.
     last: VecDeque<Happened>,
     mapped_at: BTreeSet<(ProcessId, u64)>,
 }
@@ -49,7 +49,7 @@ struct Happened {
     what: What,
 }
 
-/// Something that happens to an allocation.
+/// An event in the life of an allocation.
 #[derive(Clone, Copy, Debug)]
 enum What {
     Created(DeviceId),
@@ -68,7 +68,7 @@ enum What {
     Closed(DeviceId),
 }
 
-/// A mapping that is no more.
+/// A mapping that was freed.
 #[derive(Debug)]
 struct Freed {
     when: When,
@@ -148,7 +148,7 @@ impl History {
         self.freed.push_back(Freed { when, process, virtual_address, size, allocation });
     }
 
-    /// The addresses can be used again. What is left of a mapping on either side is a mapping.
+    /// Forgets the mappings of addresses that can be used again. The rest of a mapping on either side stays mapped.
     fn unmap(&mut self, process: ProcessId, start: u64, end: u64) {
         while let Some((&key, &(allocation, last))) = self.mappings.range((process, 0)..(process, end)).next_back() {
             if last <= start {
@@ -187,7 +187,7 @@ impl History {
         }
     }
 
-    /// What was mapped at an address and was given back.
+    /// The allocation that was mapped at an address which has been freed.
     pub fn freed_at(&self, process: ProcessId, address: u64) -> Option<String> {
         let covers = |freed: &&Freed| {
             let offset = address.checked_sub(freed.virtual_address.0);
@@ -233,7 +233,7 @@ impl fmt::Display for When {
     }
 }
 
-/// What an event says of the one allocation that it names.
+/// The allocation that an event is about, and its part in it, where the event names one allocation only.
 const fn of_one(event: &Event) -> Option<(AllocationId, What)> {
     Some(match *event {
         Event::AllocationCreated { allocation, device, .. } => (allocation, What::Created(device)),
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_grows_with_what_exists() {
+    fn the_history_grows_with_the_allocations_that_exist() {
         let mut history = History::default();
         let process = ProcessId::from_bits(0);
         let mut number = 0;

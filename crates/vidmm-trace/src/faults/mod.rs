@@ -1,7 +1,7 @@
-//! Reports that a person can act on: which device is in error, or what was reset, why, and what was going on.
+//! Reports that a person can act on: the device in error or the reset, the reason, and the work at that time.
 //!
-//! A [`FaultReporter`] sees the events of a run one by one. It remembers who is alive, what is under way, and the last that
-//! happened to each allocation; so its memory grows with what exists, and not with the run.
+//! A [`FaultReporter`] sees the events of a run one by one. It remembers the living devices, the packets under way, and
+//! the last events of each allocation. So its memory grows with the objects that exist, and not with the run.
 
 mod history;
 mod packets;
@@ -19,7 +19,7 @@ use history::History;
 use packets::Packets;
 use reset::ResetStory;
 
-/// Tells of each device in error, each reset of an engine and each reset of the adapter, from the events of a run.
+/// Reports each device in error, each reset of an engine and each reset of the adapter, from the events of a run.
 ///
 /// ```
 /// use vidmm::{Event, NumberedEvent, Violation};
@@ -36,7 +36,7 @@ pub struct FaultReporter {
     packets: Packets,
     history: History,
     engines: Vec<EngineKind>,
-    /// The last fault of each engine, until a device in error, or a reset of the adapter, has told of it.
+    /// The last fault of each engine, until the report about a device in error or a reset of the adapter has told it.
     faults: BTreeMap<u32, Fault>,
     /// The reset of the adapter that is going on.
     reset: Option<ResetStory>,
@@ -57,12 +57,12 @@ impl FaultReporter {
         Self::default()
     }
 
-    /// What reports call a process, in place of its number, from now on and until it is destroyed.
+    /// Sets the name of a process in reports, in place of its number, until the process is destroyed.
     pub fn name_process(&mut self, process: ProcessId, name: &str) {
         self.packets.name_process(process, name);
     }
 
-    /// Looks at the next event of the run.
+    /// Reads the next event of the run.
     pub fn see(&mut self, event: &NumberedEvent) {
         let NumberedEvent { number, at, event } = event;
         match event {
@@ -95,13 +95,13 @@ impl FaultReporter {
         self.history.learn(*number, *at, event);
     }
 
-    /// What there is to tell since the last call: paragraphs of one or more lines, in the order in which it happened.
+    /// The reports since the last call: paragraphs of one or more lines, in the order of the events.
     pub fn take_reports(&mut self) -> Vec<String> {
         std::mem::take(&mut self.reports)
     }
 
     fn device_in_error(&mut self, number: u64, at: u64, device: DeviceId, reason: DeviceErrorReason) {
-        // A reset of the adapter tells of all its devices at its end.
+        // The report about a reset of the adapter has all its devices.
         if self.reset.is_some() {
             return;
         }
@@ -136,11 +136,12 @@ impl FaultReporter {
         self.faults.remove(&engine)
     }
 
-    /// The packet, the address, what is mapped near it, and what was under way.
+    /// Tells the packet of a fault, the address, the mappings near it, and the packets under way.
     fn tell_fault(&self, text: &mut String, fault: &Fault) {
         let (Event::PageFault { signal, .. } | Event::IllegalCommand { signal }) = &fault.event else { return };
         let (signal, who) = match fault.event {
-            // Packets that had ended unheard are known to have, once the engine's reset has said so.
+            // The first packet under way is the guilty one: the engine's reset has settled which packets had ended
+            // unheard.
             Event::PageFault { flags, .. } if flags.contains(PageFaultFlags::FENCE_INVALID) => {
                 let first = self.packets.first_of_engines().find(|first| first.engine == signal.engine);
                 (first.unwrap_or(*signal), "The driver did not know the packet; the first under way was")
@@ -212,7 +213,7 @@ impl FaultReporter {
         self.tell_in_flight(text, &under_way);
     }
 
-    /// What engines had, engine by engine.
+    /// Tells the packets of each engine.
     fn tell_in_flight(&self, text: &mut String, packets: &[EngineFence]) {
         for engine in 0..self.engines.len() as u32 {
             let of_engine = packets.iter().filter(|packet| packet.engine == engine);
@@ -246,7 +247,7 @@ impl FaultReporter {
         self.reports.push(text);
     }
 
-    /// An engine, as people call it.
+    /// The name of an engine in reports.
     fn engine(&self, engine: u32) -> String {
         let kind = match self.engines.get(engine as usize) {
             Some(EngineKind::Paging) => " (paging)",

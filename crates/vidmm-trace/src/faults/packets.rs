@@ -1,4 +1,4 @@
-//! What is under way, and whose it is.
+//! The packets under way, and their devices.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use crate::explain::words::capitalised;
 #[derive(Debug, Default)]
 pub(super) struct Packets {
     devices: BTreeMap<DeviceId, ProcessId>,
-    /// What people call processes.
+    /// The names of processes in reports.
     names: BTreeMap<ProcessId, String>,
-    /// Submissions that are not dispatched: their contexts.
+    /// The contexts of submissions that are not dispatched.
     submitted: BTreeMap<(DeviceId, u64), ContextId>,
     under_way: BTreeMap<EngineFence, Option<Packet>>,
     paging: u32,
@@ -51,13 +51,13 @@ impl Packets {
                     self.under_way.insert(signal, packet);
                 }
             }
-            // What it had submitted is dropped.
+            // The device's submissions are dropped.
             Event::DeviceInError { device, .. } => self.submitted.retain(|&(of, _), _| of != device),
             _ => {}
         }
     }
 
-    /// All that engines have, or gave back and will get again.
+    /// All packets that engines have, or gave back and will get again.
     pub fn under_way(&self) -> impl Iterator<Item = EngineFence> {
         self.under_way.keys().copied()
     }
@@ -84,12 +84,12 @@ impl Packets {
         self.names.insert(process, name.to_owned());
     }
 
-    /// A process, as people call it.
+    /// The name of a process in reports.
     pub fn process(&self, process: ProcessId) -> String {
         self.names.get(&process).cloned().unwrap_or_else(|| process.to_string())
     }
 
-    /// The same, where a sentence begins with it: a name stays as it is.
+    /// The name at the start of a sentence: a number becomes `Process 1`, a given name stays as it is.
     pub fn process_as_subject(&self, process: ProcessId) -> String {
         self.names.get(&process).cloned().unwrap_or_else(|| capitalised(&process.to_string()))
     }
@@ -102,7 +102,7 @@ impl Packets {
         }
     }
 
-    /// A packet, as people call it.
+    /// The name of a packet in reports.
     pub fn name(&self, packet: EngineFence) -> String {
         let number = packet.fence_id;
         match self.under_way.get(&packet) {

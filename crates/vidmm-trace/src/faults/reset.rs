@@ -1,17 +1,17 @@
-//! A reset of the adapter, told when it is over: why, who is in error for it, and what is lost.
+//! A reset of the adapter, told when it is over: its reason, the devices in error, and the lost content.
 
 use vidmm::{AllocationId, DeviceErrorReason, DeviceId, Event};
 
 use super::{FaultReporter, line};
 use crate::explain::words::{list, time};
 
-/// What has happened in the reset so far.
+/// The reset so far.
 #[derive(Debug)]
 pub(super) struct ResetStory {
     /// The first lines.
     begin: String,
     devices: Vec<DeviceId>,
-    /// Devices that own what a faulting paging buffer was about.
+    /// The owners of the allocations of a faulting paging buffer.
     owners: Vec<DeviceId>,
     aborted: u64,
     abandoned: u64,
@@ -51,7 +51,7 @@ impl FaultReporter {
         self.reset = Some(ResetStory { begin, devices, owners, aborted: 0, abandoned: 0, lost });
     }
 
-    /// The reset is over, well or not.
+    /// Tells a reset that is over, well or not.
     pub(super) fn end_of_reset(&mut self) {
         let Some(ResetStory { begin: mut text, devices, owners, aborted, abandoned, lost }) = self.reset.take() else {
             return;
@@ -73,7 +73,7 @@ impl FaultReporter {
     }
 }
 
-/// The cause of a reset of the adapter. Reasons of devices speak of a device.
+/// The cause of a reset of the adapter, in words of its own: the text of a reason speaks of a device.
 const fn why(cause: DeviceErrorReason) -> &'static str {
     match cause {
         DeviceErrorReason::EngineTimeoutPromotedToAdapterReset => "an engine could not be reset, or that did not help",

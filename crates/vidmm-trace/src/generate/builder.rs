@@ -21,7 +21,7 @@ impl Builder {
         Self { workload, uses: 0 }
     }
 
-    /// Adds a buffer, which is named by its index, and returns that.
+    /// Adds a buffer, whose name is its index, and returns the index.
     pub(super) fn buffer(&mut self, bytes: u64, lifetime: Lifetime) -> Result<u32, WorkloadError> {
         let index = self.workload.buffers.len();
         self.named(index as u64, bytes, lifetime)
@@ -64,7 +64,7 @@ impl Builder {
     }
 }
 
-/// What a generator says of a kernel.
+/// A kernel, as a generator describes it.
 #[derive(Default)]
 pub(super) struct Task {
     pub(super) reads: Vec<u32>,

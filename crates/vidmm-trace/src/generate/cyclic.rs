@@ -1,7 +1,7 @@
 //! Layers that are read again and again, and a small hot set.
 //!
-//! Inference with too little memory looks like this: each pass reads all weights in the same
-//! order, which is the worst case of a policy that evicts what was used least recently.
+//! Inference with too little memory looks like this: each pass reads all weights in the same order, which is the worst
+//! case of a policy that evicts the least recently used.
 
 use serde::{Deserialize, Serialize};
 

@@ -17,9 +17,9 @@ pub struct InferenceParams {
     pub weight_buffers: u32,
     /// The size of one buffer of weights.
     pub weight_bytes: ByteSize,
-    /// The size of what the model keeps of a conversation; every kernel reads and writes it.
+    /// The size of the model's record of a conversation; every kernel reads and writes it.
     pub cache_bytes: ByteSize,
-    /// When requests arrive, in milliseconds.
+    /// The times at which requests arrive, in milliseconds.
     pub arrivals_ms: Vec<u64>,
     /// The number of kernels that an answer takes.
     pub kernels: u32,
@@ -41,7 +41,7 @@ impl Default for InferenceParams {
     }
 }
 
-/// Makes the workload. The kernels of an answer arrive together; nothing in it is random.
+/// Makes the workload. The kernels of an answer arrive together. The workload has nothing random.
 ///
 /// # Errors
 ///

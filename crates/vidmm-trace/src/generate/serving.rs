@@ -151,8 +151,7 @@ struct Session {
     steps_left: u64,
 }
 
-/// The server: what is in its memory, and the time by its estimate, which decides who is served
-/// when.
+/// The server: the blocks in its memory, and its estimate of the time, which decides the order of requests.
 struct Server<'a> {
     params: &'a ServingParams,
     builder: Builder,

@@ -15,7 +15,7 @@ use crate::{ByteSize, Lifetime, Workload, WorkloadError};
 /// The name of the generator and its workloads.
 pub(super) const KIND: &str = "zipf-textures";
 
-/// The most draws of a whole run, which bounds how long making it takes.
+/// The most draws of a whole run, which bounds the time to make the workload.
 const MAX_DRAWS: u64 = 100_000_000;
 
 /// The weight of the most popular texture; the others have integer shares of it.
@@ -37,8 +37,8 @@ pub struct TexturesParams {
     pub draws_per_frame: u32,
     /// The number of frames that each process renders.
     pub frames: u32,
-    /// The exponent of the zipf distribution: 0 makes all textures equally popular, and more makes
-    /// a few of them more popular than the rest.
+    /// The exponent of the zipf distribution: 0 makes all textures equally popular, and a larger one makes a few of
+    /// them more popular than the rest.
     pub exponent: f64,
     /// The time that a frame's kernel runs, in nanoseconds.
     pub frame_ns: u64,

@@ -1,7 +1,7 @@
 //! Buffers that are read and rewritten at random.
 //!
-//! Nothing that was used says what will be used next: no policy does better than chance, and what a buffer holds depends on
-//! all that was read before it was written.
+//! No use says anything about the next, so no policy does better than chance. The content of a buffer depends on all
+//! buffers that were read before it was written.
 
 use serde::{Deserialize, Serialize};
 

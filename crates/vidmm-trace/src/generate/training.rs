@@ -56,7 +56,7 @@ impl Default for TrainingParams {
     }
 }
 
-/// Makes the workload. Nothing in it is random, so that the seed is not used.
+/// Makes the workload. It has nothing random, so the seed is not used.
 ///
 /// # Errors
 ///

@@ -1,11 +1,11 @@
-//! What can be wrong with a trace.
+//! The errors of importing a trace.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::WorkloadError;
 
-/// Why a trace cannot be imported, where, and what to do about it.
+/// The error in a trace, its place, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The file is missing or cannot be read.
@@ -13,7 +13,7 @@ pub enum ImportError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The trace has nothing but blank lines.
@@ -22,7 +22,7 @@ pub enum ImportError {
         /// The trace.
         name: String,
     },
-    /// The trace is longer than is ever read.
+    /// The trace is longer than the limit.
     #[error("{name} has more than {limit} bytes; cut it into shorter traces")]
     TooLong {
         /// The trace.
@@ -35,7 +35,7 @@ pub enum ImportError {
     Gzip {
         /// The trace.
         name: String,
-        /// What the decompressor says.
+        /// The decompressor's error.
         source: io::Error,
     },
     /// A line is not UTF-8 text.
@@ -61,7 +61,7 @@ pub enum ImportError {
         name: String,
         /// The line, counted from 1.
         line: usize,
-        /// How that line starts.
+        /// The start of that line.
         found: String,
     },
     /// A line is damaged or cut short.
@@ -74,9 +74,9 @@ pub enum ImportError {
         name: String,
         /// The line, counted from 1.
         line: usize,
-        /// What stands there.
+        /// The text on the line.
         found: String,
-        /// What must stand there.
+        /// The expected text.
         expected: String,
     },
     /// A tensor has other properties than on an earlier line.

@@ -53,7 +53,7 @@ fn number(line: &Line<'_>, text: &str, expected: &str) -> Result<u64, ImportErro
 #[derive(Default)]
 struct Tensors {
     buffers: Vec<Buffer>,
-    /// Where each tensor is in `buffers`, and the line that named it first.
+    /// The place of each tensor in `buffers`, and the line that named it first.
     known: BTreeMap<u64, (u32, usize)>,
 }
 

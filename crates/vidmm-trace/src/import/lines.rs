@@ -7,7 +7,7 @@ const EXCERPT_CHARS: usize = 60;
 
 /// The lines of a trace that are not blank.
 pub(super) struct Lines<'a> {
-    /// What to call the trace.
+    /// The name of the trace.
     pub(super) name: &'a str,
     first: Line<'a>,
     text: &'a str,
@@ -56,7 +56,7 @@ impl<'a> Lines<'a> {
 }
 
 impl Line<'_> {
-    /// The error that something else was expected where the quoted text stands.
+    /// The error that other text was expected in place of the quoted text.
     pub(super) fn expected(&self, found: &str, expected: &str) -> ImportError {
         let found = if found.is_empty() { "nothing".to_owned() } else { format!("`{}`", excerpt(found)) };
         self.garbled(found, expected.to_owned())
@@ -75,7 +75,7 @@ impl Line<'_> {
     }
 }
 
-/// What differs between two lines that name one tensor.
+/// The difference between two lines that name one tensor.
 pub(super) struct Change {
     pub(super) tensor: u64,
     pub(super) what: &'static str,

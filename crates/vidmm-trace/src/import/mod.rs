@@ -31,7 +31,7 @@ const MAX_TRACE_BYTES: u64 = 256 << 20;
 /// The two bytes that every gzip file starts with.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// What a trace does not say and its reader must choose.
+/// The properties that a trace does not have and its reader must choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImportOptions {
     /// The bytes of one KV-cache block of a serving trace.

@@ -75,8 +75,8 @@ fn request(line: &Line<'_>) -> Result<Request, ImportError> {
     Ok(request)
 }
 
-/// The error that a line is not a request. What `serde_json` calls the line is its only line, so
-/// that the column alone says where.
+/// The error that a line is not a request. `serde_json` sees one line only, so its column alone says where the error
+/// is.
 fn unreadable(line: &Line<'_>, error: &serde_json::Error) -> ImportError {
     let text = error.to_string();
     let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
@@ -113,7 +113,7 @@ fn service_ns(new_blocks: u64, output_tokens: u64) -> Option<u64> {
 struct Blocks {
     block_bytes: u64,
     buffers: Vec<Buffer>,
-    /// Where each block is in `buffers`.
+    /// The place of each block in `buffers`.
     known: BTreeMap<u64, u32>,
 }
 

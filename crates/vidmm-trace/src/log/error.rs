@@ -1,10 +1,10 @@
-//! What can be wrong with a log.
+//! The errors of reading a log.
 
 use std::io;
 
 use super::EVENTS_VERSION;
 
-/// Why a log cannot be read, where, and what to do about it. Lines are counted from 1.
+/// The error in a log, its place, and the remedy. Lines are counted from 1.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The system could not read on.
@@ -12,7 +12,7 @@ pub enum LogError {
     Io {
         /// The line that was to be read.
         line: u64,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The first line is no header.
@@ -21,13 +21,13 @@ pub enum LogError {
          `{{\"vidmm_events\":{EVENTS_VERSION},...}}`: write one with `vidmm run --events FILE`"
     )]
     NoHeader {
-        /// How the line starts.
+        /// The start of the line.
         found: String,
     },
     /// The header is of a log, but a field of it is missing or wrong.
     #[error("line 1: the header of the log is damaged: {problem}; write the log again")]
     Header {
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// The log has another version of the schema.
@@ -44,7 +44,7 @@ pub enum LogError {
     Line {
         /// The line.
         line: u64,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// A line is longer than any event.
@@ -55,7 +55,7 @@ pub enum LogError {
         /// The limit in bytes.
         limit: u64,
     },
-    /// An event is missing, or there twice.
+    /// An event is missing, or is in the log twice.
     #[error(
         "line {line}: event {found} stands where event {expected} must; lines of the log were lost, \
          doubled or reordered: write it again"
@@ -63,9 +63,9 @@ pub enum LogError {
     Gap {
         /// The line.
         line: u64,
-        /// The number that stands there.
+        /// The event's number.
         found: u64,
-        /// The number that must stand there.
+        /// The expected number.
         expected: u64,
     },
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// The version of the schema that this crate writes, and the only one that it reads.
 pub const EVENTS_VERSION: u64 = 7;
 
-/// The first line of a log: what was run.
+/// The first line of a log: the run that it is of.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LogHeader {
     /// The version of the schema. It marks the line as the header of a log, so it is written first.
@@ -17,9 +17,9 @@ pub struct LogHeader {
     pub vidmm_version: String,
     /// The seed of the run.
     pub seed: u64,
-    /// The name of what was run.
+    /// The name of the scenario or the workload.
     pub scenario: String,
-    /// What else is needed to run it again.
+    /// All other settings that are needed to repeat the run.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
 }

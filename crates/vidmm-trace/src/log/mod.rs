@@ -1,8 +1,8 @@
-//! The event log: what happened in a run, as JSON lines. `docs/events.md` is its schema.
+//! The event log: a run as JSON lines. `docs/events.md` is its schema.
 //!
 //! * [`LogWriter`] writes a [`LogHeader`] and then one line an event;
-//! * [`LogReader`] reads them back, and refuses what is no whole log;
-//! * [`Audit`] rebuilds from the events alone who was where, and checks the invariants.
+//! * [`LogReader`] reads them back, and refuses a log that is not whole;
+//! * [`Audit`] rebuilds the places of all allocations from the events alone, and checks the invariants.
 
 mod audit;
 mod error;

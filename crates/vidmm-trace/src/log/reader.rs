@@ -24,7 +24,7 @@ pub struct LogReader<R> {
     failed: bool,
 }
 
-/// What every version of the header has.
+/// The fields of a header of any version.
 #[derive(Deserialize)]
 struct Version {
     vidmm_events: u64,
@@ -94,7 +94,7 @@ fn read_line(input: &mut impl BufRead, line: u64, bytes: &mut Vec<u8>) -> Result
     Ok(read > 0)
 }
 
-/// What the parser says, without its place: it saw one line only.
+/// The parser's message, without its place: the parser saw one line only.
 fn problem(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line ") {
@@ -103,7 +103,7 @@ fn problem(error: &serde_json::Error) -> String {
     }
 }
 
-/// How a line starts, in one line of text.
+/// The start of a line, in one line of text.
 fn excerpt(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(&line[..line.len().min(4 * EXCERPT_CHARS)]);
     let mut start: String = text.chars().take(EXCERPT_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();

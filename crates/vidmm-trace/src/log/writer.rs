@@ -9,8 +9,8 @@ use super::LogHeader;
 
 /// Writes a log: a header, then one line an event. Equal events give equal bytes.
 ///
-/// What goes wrong is kept: writing never interrupts a run, and [`finish`](Self::finish) reports it. Nothing is written
-/// after the first error, so what is in the file is the beginning of the log.
+/// The first error is kept: writing never interrupts a run, and [`finish`](Self::finish) reports the error. No event is
+/// written after it, so the file is the beginning of the log.
 #[derive(Debug)]
 pub struct LogWriter<W: Write> {
     out: BufWriter<W>,
@@ -31,11 +31,11 @@ impl<W: Write> LogWriter<W> {
         self.write(event);
     }
 
-    /// Writes out what is still buffered, and gives back what it was written to.
+    /// Writes out the events that are still buffered, and returns the writer.
     ///
     /// # Errors
     ///
-    /// The first error of all that was written. The caller knows the file, and adds its path.
+    /// Returns the first error of the whole log. The caller knows the file, and adds its path.
     pub fn finish(self) -> io::Result<W> {
         match self.error {
             Some(error) => Err(error),

@@ -1,4 +1,4 @@
-//! How much local memory a run gets.
+//! The size of local memory in a run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,10 +12,10 @@ use super::{ByteSize, SizeError};
 /// One percent, in the hundredths that [`LocalMemory::Percent`] counts.
 const PERCENT: u64 = 100;
 
-/// The largest share: a thousand times what the workload needs.
+/// The largest share: a thousand times the workload's need.
 const MAX_PERCENT: u64 = 100_000;
 
-/// How much local memory a run gets: a size, or a share of what the workload needs.
+/// The size of local memory in a run: a size, or a share of the workload's need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalMemory {
     /// This many bytes.

@@ -12,11 +12,11 @@ use serde::de::{Error, Visitor};
 #[derive(Clone, Copy)]
 pub(super) struct Number {
     digits: u128,
-    /// How many of the digits stand after the point.
+    /// The number of digits after the point.
     pub(super) decimals: u32,
 }
 
-/// The most digits that a number may have; any more says nothing about a size.
+/// The most digits that a number may have; more say nothing about a size.
 const MAX_DIGITS: usize = 20;
 
 impl Number {

@@ -13,16 +13,16 @@ impl Workload {
         }
     }
 
-    /// Divides the times of all arrivals by `divisor`, so that a recorded hour passes in seconds; how long a kernel runs stays
-    /// as it is. A divisor of 0 counts as 1.
+    /// Divides the times of all arrivals by `divisor`, so that a recorded hour passes in seconds; the durations of
+    /// kernels stay as they are. A divisor of 0 counts as 1.
     pub fn compress_arrivals(&mut self, divisor: u64) {
         for kernel in &mut self.kernels {
             kernel.not_before_ns /= divisor.max(1);
         }
     }
 
-    /// Adds the processes of another workload, which run beside those that are there. Returns their numbers here: they follow
-    /// upon the last, in the order that they had.
+    /// Adds the processes of another workload, which run beside the present ones. Returns their numbers here: they
+    /// follow the last one, in the same order.
     pub fn append(&mut self, other: Self) -> Range<u32> {
         let first_process = self.processes().last().map_or(0, |last| last + 1);
         let first_buffer = self.buffers.len() as u32;

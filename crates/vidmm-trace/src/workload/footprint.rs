@@ -1,17 +1,17 @@
-//! How much memory a workload needs.
+//! The memory that a workload needs.
 
 use super::{Kernel, Lifetime, Workload};
 
-/// How much memory a workload needs, each buffer rounded up to the granule asked for.
+/// The memory that a workload needs, each buffer rounded up to a granule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// The most bytes that are alive at one time: the local memory that needs no paging. Processes run beside each other, so
-    /// this is the sum of what each of them has alive at most.
+    /// The most bytes that are alive at one time: the local memory that needs no paging. Processes run beside each
+    /// other, so this is the sum of their peaks.
     pub peak_bytes: u64,
     /// The bytes of all buffers that any kernel uses, each counted once.
     pub touched_bytes: u64,
-    /// The bytes of the distinct buffers of the neediest kernel: less local memory than this can
-    /// not run the workload at all.
+    /// The bytes of the distinct buffers of the kernel that needs most: less local memory than this can not run the
+    /// workload at all.
     pub largest_kernel_bytes: u64,
     /// The number of buffers.
     pub buffers: u64,
@@ -24,7 +24,7 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// Counts what one kernel uses.
+    /// Counts the uses of one kernel.
     fn add_working_set(&mut self, kernel: &Kernel, sizes: &[u128]) {
         let used = kernel.buffers();
         let bytes = used.iter().filter_map(|&buffer| sizes.get(buffer as usize)).sum();
@@ -68,7 +68,7 @@ impl Workload {
         let mut dead = vec![Vec::new(); self.kernels.len()];
         for (buffer, (kind, &(first, last))) in self.buffers.iter().zip(&uses).enumerate() {
             match kind.lifetime {
-                // What no kernel uses is nobody's; it counts for the first process, if there is one.
+                // A buffer that no kernel uses has no process; it counts for the first one, if there is one.
                 Lifetime::Whole => {
                     let owner =
                         if first > last { (!numbers.is_empty()).then_some(0) } else { Some(owner(first as usize)) };
@@ -98,7 +98,7 @@ impl Workload {
     }
 }
 
-/// What a process has alive, and the most that it had.
+/// The bytes of a process that are alive, and their peak.
 #[derive(Clone, Copy, Default)]
 struct Alive {
     bytes: u128,

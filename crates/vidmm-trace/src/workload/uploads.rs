@@ -5,10 +5,10 @@ use super::{Cost, Engine, Kernel, Workload};
 impl Workload {
     /// Inserts the uploads by which the host loads inputs and weights.
     ///
-    /// A trace starts with its inputs in place; a memory manager starts with nothing. So each
-    /// buffer whose first use is a read gets one copy kernel that writes it, right before the
-    /// kernel that reads it first, by the same process and with the same arrival time. After this
-    /// no kernel reads what was never written; calling it again changes nothing.
+    /// A trace starts with its inputs in place; a memory manager starts with nothing. So each buffer whose first use is
+    /// a read gets one copy kernel that writes it, right before the kernel that reads it first, by the same process and
+    /// with the same arrival time. After this no kernel reads a buffer that no kernel wrote; a second call changes
+    /// nothing.
     pub fn insert_uploads(&mut self) {
         let mut written = vec![false; self.buffers.len()];
         let mut kernels = Vec::with_capacity(self.kernels.len());
@@ -27,8 +27,8 @@ impl Workload {
     }
 }
 
-/// Marks a buffer as written and says whether it was not before. An index out of range never is:
-/// `validate` refuses it.
+/// Marks a buffer as written and returns whether it was not before. `validate` refuses an index out of range, which
+/// counts as written.
 fn mark(written: &mut [bool], buffer: u32) -> bool {
     written.get_mut(buffer as usize).is_some_and(|written| !std::mem::replace(written, true))
 }

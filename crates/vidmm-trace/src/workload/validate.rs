@@ -1,4 +1,4 @@
-//! What makes a workload valid.
+//! The rules of a valid workload.
 
 use super::{Cost, Engine, Kernel, Workload};
 
@@ -11,24 +11,24 @@ const MAX_TOTAL_BYTES: u128 = 1 << 60;
 /// The longest sum of all kernels' times and the latest arrival, in nanoseconds: 36 years, so that no clock overflows.
 const MAX_TOTAL_NANOSECONDS: u128 = 1 << 60;
 
-/// Why a workload, or the parameters for one, are refused.
+/// The reason why a workload, or the parameters for one, are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkloadError {
     /// There is nothing to run.
     #[error("the workload has no kernels; give it at least one")]
     Empty,
-    /// There are more kernels, buffers or uses than can be handled.
+    /// There are more kernels, buffers or uses than the limit.
     #[error("the workload has more than {limit} {what}; make it smaller or shorter")]
     TooMany {
-        /// What there are too many of.
+        /// The items.
         what: &'static str,
         /// The largest number that is accepted.
         limit: u64,
     },
-    /// The buffers' sizes add up to more than can be handled.
+    /// The buffers' sizes add up to more than the limit.
     #[error("the buffers add up to more than 1 EiB; make them smaller or fewer")]
     TooLarge,
-    /// The kernels' times add up to more than can be handled.
+    /// The kernels' times add up to more than the limit.
     #[error("the kernels' times and arrivals add up to more than 36 years; are they in nanoseconds?")]
     TooLong,
     /// A buffer has no bytes.
@@ -98,13 +98,13 @@ pub enum WorkloadError {
         field: &'static str,
         /// Its value.
         value: String,
-        /// What is accepted.
+        /// The accepted values.
         expected: String,
     },
     /// A generator's parameters together give a size that does not fit 64 bits.
     #[error("the size of {what} overflows; make the parameters smaller")]
     Overflow {
-        /// What has that size.
+        /// The sum.
         what: &'static str,
     },
 }
@@ -114,9 +114,9 @@ impl Workload {
     ///
     /// # Errors
     ///
-    /// Returns the first thing that is wrong, and where: no kernels, indices out of range, buffers
-    /// without bytes or uses, kernels without buffers, a buffer named twice in one list, malformed
-    /// uploads, buffers used by two processes, or sizes and counts beyond any machine.
+    /// Returns the first error and its place: no kernels, indices out of range, buffers without bytes or uses, kernels
+    /// without buffers, a buffer named twice in one list, malformed uploads, buffers used by two processes, or sizes
+    /// and counts beyond any machine.
     pub fn validate(&self) -> Result<(), WorkloadError> {
         self.check_counts()?;
         self.check_sizes()?;

@@ -11,7 +11,7 @@ fn two_processes() -> Workload {
 }
 
 #[test]
-fn what_is_added_has_buffers_and_processes_of_its_own() {
+fn an_added_workload_has_buffers_and_processes_of_its_own() {
     let mut both = workload(&[1000], vec![kernel(&[], &[0])]);
     assert_eq!(both.append(two_processes()), 1..3);
     assert_eq!(both.processes(), [0, 1, 2]);
@@ -21,7 +21,7 @@ fn what_is_added_has_buffers_and_processes_of_its_own() {
 }
 
 #[test]
-fn the_first_that_is_added_keeps_its_place() {
+fn the_first_workload_that_is_added_keeps_its_place() {
     let mut all = Workload::default();
     assert_eq!(all.append(two_processes()), 0..2);
     assert_eq!(all.kernels.len(), 3);

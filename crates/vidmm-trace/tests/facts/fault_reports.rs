@@ -1,4 +1,4 @@
-//! What is reported of faults and resets while a run goes on.
+//! Reports about faults and resets while a run goes on.
 
 use crate::log_support::*;
 use vidmm::contract::PageFaultFlags;
@@ -6,7 +6,7 @@ use vidmm::event::{Event, Neighbour};
 use vidmm::*;
 use vidmm_trace::FaultReporter;
 
-/// Where the story ends with submission 1 under way, which uses `A`.
+/// The position in the story at which submission 1, which uses `A`, is under way.
 fn story_with_work_under_way() -> Vec<Event> {
     let mut events = story();
     let end = events.iter().position(|event| *event == Event::Completed { signal: fence(RENDER, 1) });
@@ -58,7 +58,7 @@ fn a_fault_is_told_with_its_packet_its_address_and_its_neighbours() {
 }
 
 #[test]
-fn an_address_that_was_freed_is_told_with_what_was_there() {
+fn an_address_that_was_freed_is_told_with_its_former_mapping() {
     let (process, virtual_address) = (process(), GpuVirtualAddress(MAPPED_AT));
     let freed = Event::GpuVirtualAddressFreed { process, virtual_address, size: A.size };
     let virtual_address = GpuVirtualAddress(MAPPED_AT + 8);
@@ -127,7 +127,7 @@ fn reports_are_taken_once() {
     assert_eq!((reporter.take_reports().len(), reporter.take_reports().len()), (1, 0));
 }
 
-/// FLT-11: of a fault whose packet the driver did not know the engine's reset says whose it was.
+/// FLT-11: where the driver did not know the packet of a fault, the engine's reset names it.
 #[test]
 fn a_fault_of_an_unknown_packet_is_told_with_the_packet_that_the_reset_aborted() {
     let mut events = story_with_work_under_way();
@@ -168,7 +168,7 @@ fn a_process_that_has_a_name_is_called_by_it() {
     tells(&reports[1], &["game hung engines too often and has lost the GPU (event "]);
 }
 
-/// A fault of one engine is told of its device, also if another device is in error before.
+/// A fault of one engine is told of its device, even if another device is in error before.
 #[test]
 fn a_fault_waits_for_the_device_that_is_in_error_for_it() {
     let [fault, in_error] = fault_behind_a().try_into().expect("a fault and an error");

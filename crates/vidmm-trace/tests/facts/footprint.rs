@@ -1,4 +1,4 @@
-//! `Workload::footprint` measures what a workload needs.
+//! `Workload::footprint` measures the memory that a workload needs.
 
 use crate::support::{any_workload, kernel, workload};
 use proptest::prelude::*;
@@ -107,7 +107,7 @@ fn kept_buffers_stay_to_the_end() {
 
 proptest! {
     #[test]
-    fn the_peak_is_what_counting_everything_gives(
+    fn the_peak_is_that_of_a_count_at_every_kernel(
         workload in any_workload(),
         granule in prop_oneof![Just(1_u64), Just(4096), Just(65536)],
     ) {

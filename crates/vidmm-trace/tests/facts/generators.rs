@@ -23,7 +23,7 @@ fn made(generator: &Generator, seed: u64) -> Workload {
     generator.generate(seed).expect("the parameters are good")
 }
 
-/// Says whether no kernel reads what was not written before.
+/// Whether no kernel reads a buffer that was not written before.
 fn reads_only_what_was_written(workload: &Workload) -> bool {
     let mut written = vec![false; workload.buffers.len()];
     workload.kernels.iter().all(|kernel| {
@@ -49,7 +49,7 @@ fn every_default_is_a_valid_workload_of_a_few_gib() {
         assert!(reads_only_what_was_written(&workload));
         assert!((1 << 30..6 << 30).contains(&footprint.peak_bytes), "{footprint:?}");
         assert!((50..1000).contains(&footprint.kernels), "{footprint:?}");
-        // A model that answers reads all of itself.
+        // A model reads all of its weights for each answer.
         let reads_all = matches!(generator, Generator::Inference(_));
         assert!(reads_all || footprint.largest_kernel_bytes * 2 < footprint.peak_bytes, "{footprint:?}");
     }

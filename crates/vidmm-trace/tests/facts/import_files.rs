@@ -1,4 +1,4 @@
-//! Recognising traces by content, and refusing what is none.
+//! Traces are recognised by content, and other files are refused.
 
 use std::io::Write;
 use std::path::Path;
@@ -108,7 +108,7 @@ fn a_workload_is_named_after_its_file_whatever_the_extension_claims() {
     assert_eq!(workload.name, "training");
 }
 
-/// Pieces of which a damaged trace may consist.
+/// Pieces of a damaged trace.
 fn fragments() -> impl Strategy<Value = String> {
     let fragment = prop_oneof![
         Just(G10.to_owned()),

@@ -47,7 +47,7 @@ fn i01_overlap_with_the_paging_tables() {
 }
 
 #[test]
-fn i01_overlap_with_what_nobody_evicted() {
+fn i01_overlap_with_an_allocation_that_was_not_evicted() {
     broken().remove(evicted(3)).breaks(I01);
 }
 
@@ -74,7 +74,7 @@ fn i01_a_promised_range_is_taken_without_following_its_plan() {
 }
 
 #[test]
-fn i02_what_was_written_is_not_copied_out() {
+fn i02_an_allocation_that_was_written_is_not_copied_out() {
     let uncopied = |event: &mut Event| {
         let Event::Evicted { copied, .. } = event else { unreachable!() };
         *copied = false;
@@ -284,7 +284,7 @@ fn i10_a_chunk_comes_twice() {
 }
 
 #[test]
-fn i10_what_was_not_decided_is_moved() {
+fn i10_content_is_moved_that_was_not_to_be_copied() {
     let clean = |event: &mut Event| {
         let Event::Evicted { copied, .. } = event else { unreachable!() };
         *copied = false;
@@ -320,7 +320,7 @@ fn i13_a_buffer_has_the_wrong_number() {
 }
 
 #[test]
-fn i13_work_waits_for_what_was_not_handed_out() {
+fn i13_work_waits_for_a_packet_that_was_not_handed_out() {
     broken().change(dispatched(2), |event| change_waits(event, &[fence(PAGING, 9)])).breaks_only(I13);
 }
 
@@ -362,7 +362,7 @@ fn i13_a_monitored_fence_falls() {
 }
 
 #[test]
-fn i14_a_window_shows_something_else() {
+fn i14_a_window_shows_other_memory() {
     let mut story = broken();
     let at = story.position(transfer(3, 0)) - 1;
     change_update(&mut story.0[at], |op| op.page_table_entries.first.address.offset += 0x1000);
@@ -425,7 +425,7 @@ fn i17_a_victim_is_required_by_work_that_was_not_dispatched() {
 }
 
 #[test]
-fn i17_a_plan_takes_out_what_running_work_uses() {
+fn i17_a_plan_takes_out_an_allocation_that_running_work_uses() {
     let done = || is(Event::Completed { signal: fence(RENDER, 1) });
     broken()
         .replace(is(decided(3, &[1], &[])), decided(3, &[], &[]))
@@ -468,7 +468,7 @@ fn i28_an_allocation_is_gone_but_has_a_place() {
 }
 
 #[test]
-fn i28_a_process_is_gone_but_sees_something() {
+fn i28_a_process_is_gone_but_has_a_mapping() {
     broken().append(Event::ProcessDestroyed { process: process() }).breaks_only(I28);
 }
 

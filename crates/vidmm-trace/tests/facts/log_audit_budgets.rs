@@ -1,4 +1,4 @@
-//! The audit of budgets: who is refused, how much is to be trimmed, who yields to whom.
+//! The audit of budgets: refusals, requests to trim, and devices that yield to each other.
 
 use crate::log_support::*;
 use vidmm::contract::*;
@@ -7,7 +7,7 @@ use vidmm::*;
 use vidmm_trace::Invariant::{self, *};
 
 const MS: u64 = 1_000_000;
-/// Pages that engines reach: all that there is to share.
+/// The pages that engines reach, and so share.
 const PAGES: u64 = 100;
 
 /// A run in which lists are made and nothing is brought in. There is no memory segment, so group LOCAL is system memory.
@@ -68,7 +68,7 @@ impl Run {
         self
     }
 
-    /// Later by so many milliseconds.
+    /// Lets so many milliseconds pass.
     fn later(mut self, milliseconds: u64) -> Self {
         self.at += milliseconds * MS;
         self
@@ -123,7 +123,7 @@ impl Run {
         self.and(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason })
     }
 
-    /// What a process listed first leaves its list.
+    /// The first allocation that a process listed leaves its list.
     fn evicts(self, process: u64, index: u64, to_trim: u64) -> Self {
         let (device, flags) = (device_of(process), EvictFlags::empty());
         let allocations = vec![AllocationId::from_bits(index)];
@@ -168,19 +168,19 @@ impl Run {
     }
 }
 
-/// Process 0 asks for 60 pages and process 1 for 50, of 100: each may have 50.
+/// Process 0 asks for 60 pages and process 1 for 50, of 100: the budget of each is 50.
 fn pressed() -> Run {
     run().lists(0, 60).lists(1, 50)
 }
 
 #[test]
-fn who_keeps_to_its_budget_and_who_fits_is_admitted() {
+fn a_list_within_its_budget_and_a_list_that_fits_are_admitted() {
     run().lists(0, 90).lists(1, 10).breaks_nothing();
     pressed().breaks_nothing();
 }
 
 #[test]
-fn a_refusal_asks_to_trim_what_is_above_the_budget() {
+fn a_refusal_asks_to_trim_the_excess_over_the_budget() {
     pressed().refused(1, 10, NoMemoryReason::OverBudget, 10).breaks_nothing();
     pressed().refused(0, 10, NoMemoryReason::OverBudget, 20).breaks_nothing();
 }
@@ -192,18 +192,18 @@ fn i08_a_refusal_asks_to_trim_too_little_or_too_much() {
     pressed().refused(1, 10, NoMemoryReason::OverBudget, 0).breaks_only(I08);
 }
 
-/// P03: who trims what it was asked for succeeds, whatever else stands in the way than the reason that was given.
+/// P03: a process that trims the requested amount succeeds, whatever reason the refusal gave.
 #[test]
-fn a_list_that_does_not_fit_alone_is_told_what_its_budget_lacks_too() {
+fn a_refusal_of_a_list_that_does_not_fit_alone_counts_the_excess_over_the_budget_too() {
     let refused = |to_trim| pressed().refused(0, 50, NoMemoryReason::DoesNotFit, to_trim);
     refused(60).breaks_nothing();
-    // Without the others 10 would be enough.
+    // Without the other process 10 would be enough.
     refused(10).breaks_only(I08);
 }
 
-/// U-34: it counts in the list of each device that names it, though its owner is charged already.
+/// U-34: a shared allocation counts in the list of each device that names it, though its owner is charged already.
 #[test]
-fn who_opened_what_its_owner_lists_may_be_refused_it() {
+fn a_device_may_be_refused_an_allocation_that_is_on_its_owners_list() {
     let mut shared = run();
     let allocation = shared.created(0, 60);
     if let Some(Event::AllocationCreated { shared, .. }) = shared.events.last_mut().map(|last| &mut last.event) {
@@ -225,9 +225,9 @@ fn who_opened_what_its_owner_lists_may_be_refused_it() {
     shared.breaks_nothing();
 }
 
-/// Whether what is offered fits again Reclaim finds out.
+/// Reclaim finds out whether an offered allocation fits again.
 #[test]
-fn what_is_offered_takes_no_room_from_a_list() {
+fn offered_allocations_take_no_room_from_a_list() {
     let mut offered = run().lists(0, 60);
     let (device, allocations) = (device_of(0), vec![AllocationId::from_bits(0)]);
     let (priority, flags) = (OfferPriority::Low, OfferFlags::empty());
@@ -236,23 +236,23 @@ fn what_is_offered_takes_no_room_from_a_list() {
 }
 
 #[test]
-fn i16_who_fits_beside_all_others_is_refused() {
+fn i16_a_list_that_fits_beside_all_others_is_refused() {
     run().lists(0, 60).refused(1, 40, NoMemoryReason::OverBudget, 1).breaks_only(I16);
 }
 
 #[test]
-fn i16_who_keeps_to_its_budget_is_refused() {
+fn i16_a_list_within_its_budget_is_refused() {
     run().lists(0, 60).refused(1, 45, NoMemoryReason::OverBudget, 1).breaks_only(I16);
 }
 
 #[test]
-fn i16_who_goes_above_its_budget_is_admitted() {
+fn i16_a_list_above_its_budget_is_admitted() {
     pressed().lists(1, 10).breaks_only(I16);
     run().lists(0, 60).lists(1, 60).breaks_only(I16);
 }
 
 #[test]
-fn who_cannot_trim_may_have_what_nobody_reserved() {
+fn a_process_that_cannot_trim_may_have_all_memory_that_is_not_reserved() {
     let last_try = MakeResidentFlags::CANT_TRIM_FURTHER;
     pressed().lists_with(1, 40, last_try).breaks_nothing();
     run().reserves(0, 30).lists(0, 60).lists_with(1, 80, last_try).breaks_only(I16);
@@ -260,7 +260,7 @@ fn who_cannot_trim_may_have_what_nobody_reserved() {
 }
 
 #[test]
-fn i08_the_maximum_budget_is_what_others_have_not_reserved() {
+fn i08_the_maximum_budget_is_the_memory_that_others_have_not_reserved() {
     let reserved = || run().reserves(0, 30).lists(0, 60);
     reserved().refused(1, 80, NoMemoryReason::OverMaximumBudget, 10).breaks_nothing();
     reserved().refused(1, 80, NoMemoryReason::OverMaximumBudget, 11).breaks_only(I08);
@@ -268,16 +268,16 @@ fn i08_the_maximum_budget_is_what_others_have_not_reserved() {
 }
 
 #[test]
-fn what_does_not_fit_alone_is_refused_for_that() {
+fn a_list_that_does_not_fit_alone_is_refused_for_that() {
     run().lists(0, 60).refused(0, 50, NoMemoryReason::DoesNotFit, 10).breaks_nothing();
     run().lists(0, 60).refused(0, 50, NoMemoryReason::DoesNotFit, 20).breaks_only(I08);
     run().lists(0, 60).refused(0, 40, NoMemoryReason::DoesNotFit, 10).breaks_only(I16);
 }
 
 #[test]
-fn who_is_in_focus_may_have_more() {
+fn a_process_in_focus_may_have_more() {
     let focused = || run().is(1, PriorityBand::Focus, Visibility::Visible).lists(0, 60);
-    // 16 of 20 parts are the focused process's.
+    // The focused process has 16 of 20 parts.
     focused().lists(1, 80).breaks_nothing();
     focused().lists(1, 90).breaks_only(I16);
     focused().lists(1, 50).refused(0, 10, NoMemoryReason::OverBudget, 20).breaks_nothing();
@@ -287,7 +287,7 @@ fn who_is_in_focus_may_have_more() {
 }
 
 #[test]
-fn who_has_reserved_may_have_more() {
+fn a_process_with_a_reservation_may_have_more() {
     // The 60 pages above the reservation are shared by halves.
     let reserved = || run().reserves(0, 40).lists(0, 90);
     reserved().lists(1, 30).breaks_nothing();
@@ -301,7 +301,7 @@ fn i16_more_than_half_is_reserved() {
 }
 
 #[test]
-fn i08_evict_says_what_is_left_to_trim() {
+fn i08_evict_answers_with_the_bytes_left_to_trim() {
     let pressed = || run().lists(0, 20).lists(0, 60).lists(1, 50);
     pressed().evicts(0, 0, 10).breaks_nothing();
     pressed().evicts(0, 0, 0).breaks_only(I08);
@@ -325,21 +325,21 @@ fn res15_a_device_whose_last_try_fails_is_put_in_error() {
 }
 
 #[test]
-fn who_is_above_its_budget_is_asked_to_trim() {
+fn a_process_above_its_budget_is_asked_to_trim() {
     pressed().listens(0).told(0, TrimFlags::TRIM_TO_BUDGET, 10).breaks_nothing();
     pressed().listens(0).told(0, TrimFlags::PERIODIC_TRIM, 0).breaks_nothing();
     pressed().listens(0).told(0, TrimFlags::PERIODIC_TRIM | TrimFlags::TRIM_TO_BUDGET, 10).breaks_nothing();
 }
 
 #[test]
-fn i08_who_is_asked_to_trim_is_not_that_much_above() {
+fn i08_a_process_is_asked_to_trim_more_than_its_excess() {
     pressed().listens(1).told(1, TrimFlags::TRIM_TO_BUDGET, 10).breaks_only(I08);
     pressed().listens(0).told(0, TrimFlags::TRIM_TO_BUDGET, 20).breaks_only(I08);
     run().lists(0, 90).listens(0).told(0, TrimFlags::TRIM_TO_BUDGET, 40).breaks_only(I08);
 }
 
 #[test]
-fn res41_notifications_are_for_who_listens_and_say_one_thing() {
+fn res41_notifications_are_for_registered_devices_and_have_one_meaning() {
     let both = TrimFlags::PERIODIC_TRIM | TrimFlags::RESTART_PERIODIC_TRIM;
     pressed().listens(0).told(0, both, 0).breaks_only(Res41);
     pressed().listens(0).told(0, TrimFlags::empty(), 0).breaks_only(Res41);
@@ -351,7 +351,7 @@ fn res41_notifications_are_for_who_listens_and_say_one_thing() {
 }
 
 #[test]
-fn i28_who_listens_no_more_is_asked_to_trim() {
+fn i28_a_device_that_has_unregistered_is_asked_to_trim() {
     let notification = TrimNotificationId::from_bits(0);
     let gone = pressed().listens(0).and(Event::TrimNotificationUnregistered { notification });
     gone.told(0, TrimFlags::TRIM_TO_BUDGET, 10).breaks(&[I28, Res41]);
@@ -373,7 +373,7 @@ fn i16_a_budget_is_published_that_does_not_follow() {
 }
 
 #[test]
-fn what_is_offered_is_not_demanded() {
+fn offered_allocations_are_not_demanded() {
     let mut run = run().lists(0, 20).lists(0, 60);
     let (device, allocations) = (device_of(0), vec![AllocationId::from_bits(0)]);
     let (priority, flags) = (OfferPriority::Normal, OfferFlags::empty());
@@ -383,7 +383,7 @@ fn what_is_offered_is_not_demanded() {
 }
 
 #[test]
-fn who_is_above_its_budget_yields() {
+fn a_process_above_its_budget_yields() {
     pressed().yields(0, SuspendReason::SliceOver, 1).breaks_nothing();
     pressed().yields(0, SuspendReason::IdleOverBudget, 1).breaks_nothing();
 }
@@ -394,26 +394,26 @@ fn innocent() -> Run {
 }
 
 #[test]
-fn p08_who_keeps_to_its_budget_is_left_alone() {
+fn p08_a_process_within_its_budget_is_left_alone() {
     innocent().yields(1, SuspendReason::SliceOver, 0).breaks_only(P08);
     innocent().later(2000).yields(1, SuspendReason::IdleOverBudget, 0).breaks_only(P08);
 }
 
 #[test]
-fn p08_who_keeps_to_its_budget_yields_only_to_one_that_starves() {
+fn p08_a_process_within_its_budget_yields_only_to_one_that_starves() {
     innocent().later(999).yields(1, SuspendReason::Starvation, 0).breaks_only(P08);
     innocent().later(1000).yields(1, SuspendReason::Starvation, 0).breaks_nothing();
     innocent().later(1000).yields(1, SuspendReason::Idle, 0).breaks_nothing();
 }
 
 #[test]
-fn p08_who_is_in_focus_never_yields_within_its_budget() {
+fn p08_a_process_in_focus_never_yields_within_its_budget() {
     let focused = innocent().is(1, PriorityBand::Focus, Visibility::Visible).later(2000);
     focused.yields(1, SuspendReason::Starvation, 0).breaks_only(P08);
 }
 
 #[test]
-fn p08_what_is_reserved_is_never_taken() {
+fn p08_reserved_memory_is_never_taken() {
     let reserved = run().reserves(1, 45).lists(0, 60).lists(1, 45).later(2000);
     reserved.yields(1, SuspendReason::Starvation, 0).breaks_only(P08);
 }
@@ -427,7 +427,7 @@ fn devices_of_a_suspended_process_yield_whatever_their_budget() {
 }
 
 impl Run {
-    /// Asserts that exactly these are found.
+    /// Asserts that the audit finds exactly these broken.
     #[track_caller]
     fn breaks(self, invariants: &[Invariant]) {
         let findings = audit(&self.events);

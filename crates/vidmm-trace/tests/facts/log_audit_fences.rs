@@ -1,4 +1,4 @@
-//! The audit of fences: of paging queues, and monitored ones; and of the turn in which requests are granted.
+//! The audit of fences: of paging queues, and monitored ones; and of the order in which requests are granted.
 
 use crate::log_support::broken::*;
 use crate::log_support::*;
@@ -15,7 +15,7 @@ fn other_queue() -> PagingQueueId {
     PagingQueueId::from_bits(1)
 }
 
-/// The story with another device and its paging queue, which was asked for something before `when`.
+/// The story with another device, whose paging queue has a request made before `when`.
 fn with_other_device(priority: i32, when: impl Fn(&Event) -> bool) -> Broken {
     let (device, process, queue, allocation) = (other_device(), process(), other_queue(), AllocationId::from_bits(7));
     let asked = Event::MakeResident {
@@ -74,7 +74,8 @@ fn u28_a_device_that_asked_first_is_passed_over() {
     with_other_device(0, is(make_resident(A, 2, 4))).breaks_only(U28);
 }
 
-/// U-40: what the CPU would not see where it goes comes in when it is unlocked; nobody waits for that.
+/// U-40: an allocation that the CPU would not see in its new place comes in when it is unlocked; no other request waits
+/// for that.
 #[test]
 fn a_device_whose_request_waits_for_an_unlock_is_passed_over() {
     let (device, allocation) = (other_device(), AllocationId::from_bits(7));
@@ -92,7 +93,7 @@ fn on_second_queue(value: u64) -> Broken {
         let Event::MakeResident { queue: of, paging_fence_value, .. } = event else { unreachable!() };
         (*of, *paging_fence_value) = (queue, value);
     };
-    // What is asked on the first queue after it has value 3, not 4.
+    // The next request on the first queue has value 3, not 4.
     let renumbered = |event: &mut Event| {
         let Event::MakeResident { paging_fence_value, .. } = event else { unreachable!() };
         *paging_fence_value = 3;
@@ -155,7 +156,8 @@ fn log_a_request_names_the_queue_of_another_device() {
 /// submission 1 ends.
 fn waiting(waits: &[EngineFence]) -> Broken {
     let mut story = broken();
-    // Submission 2 needs what the story brings in only when submission 1 has ended: here it waits for nothing but the fence.
+    // In the story submission 2 needs memory that comes in only after submission 1. Here it waits for nothing but the
+    // fence.
     let end = story.position(is(Event::Completed { signal: fence(RENDER, 1) }));
     story.0.truncate(end);
     let asked = story.position(is(make_resident(B, 1, 3)));
@@ -206,7 +208,7 @@ fn a_fence_that_is_further_on_is_not_signalled() {
 }
 
 #[test]
-fn i13_dropped_work_lets_nobody_wait() {
+fn i13_dropped_work_signals_its_fence() {
     let virtual_address = GpuVirtualAddress(0);
     let signal = fence(RENDER, 1);
     let in_error = Event::DeviceInError { device: device(), reason: DeviceErrorReason::PageFault { virtual_address } };
@@ -226,7 +228,7 @@ fn i13_dropped_work_lets_nobody_wait() {
 }
 
 #[test]
-fn i13_a_device_in_error_leaves_others_waiting() {
+fn i13_a_device_in_error_signals_its_fence() {
     let in_error = Event::DeviceInError { device: device(), reason: DeviceErrorReason::AdapterInError };
     let mut story = broken();
     let end = story.position(is(submitted(2, &[1], &[2]))) + 1;

@@ -1,4 +1,4 @@
-//! The audit of the IOMMU: what processes see behind it, and when that goes (P27).
+//! The audit of the IOMMU: the mappings behind it, and their end (P27).
 
 use crate::log_support::broken::*;
 use crate::log_support::notified::*;
@@ -26,8 +26,8 @@ fn change_mapped(event: &mut Event, change: impl FnOnce(&mut IoMmuDomain, &mut u
     change(domain, allocation_offset, size);
 }
 
-/// The second mapping is freed while `T` is resident; plan 3 unmaps it when submission 1 has ended, and its driver is told of that
-/// if it asked. What comes after is left out.
+/// The second mapping is freed while `T` is resident. Plan 3 unmaps it when submission 1 has ended, and its driver is
+/// notified if it asked. Later events are left out.
 fn freed(run: Run) -> Broken {
     let mut events = run.story().0;
     let goes = Broken(events.clone()).position(is(evict(T, EvictFlags::empty(), 1)));
@@ -59,7 +59,7 @@ fn a_freed_mapping_is_unmapped_alone() {
 }
 
 #[test]
-fn i06_work_runs_before_the_host_has_mapped_what_it_needs() {
+fn i06_work_runs_before_the_host_has_mapped_its_allocations() {
     for run in QUIET {
         let first = run.io_mmu_mapped(IN, SEEN[0]);
         run.story().remove(is(first.clone())).insert_after(dispatched(1), first).breaks(I06);
@@ -123,7 +123,7 @@ fn i29_an_address_is_mapped_twice() {
 }
 
 #[test]
-fn i29_a_window_lies_where_a_process_sees_something() {
+fn i29_a_window_lies_at_an_address_that_a_process_has_mapped() {
     let run = GLOBAL;
     let there = GpuVirtualAddress(SEEN[0].at);
     let move_there = |event: &mut Event| {
@@ -142,7 +142,7 @@ fn i14_a_window_is_in_the_domain_of_a_user() {
 }
 
 #[test]
-fn i29_what_is_not_resident_is_mapped() {
+fn i29_an_allocation_that_is_not_resident_is_mapped() {
     for run in QUIET {
         let late = Event::PlanEntered { plan: 1 };
         let mut early = run.io_mmu_mapped(1, SEEN[0]);
@@ -161,7 +161,7 @@ fn i20_the_host_maps_for_a_plan_that_has_not_entered() {
 }
 
 #[test]
-fn i29_what_left_stays_mapped() {
+fn i29_an_allocation_that_left_stays_mapped() {
     for run in QUIET {
         run.story().remove(unmapped(run, 1)).breaks_only(I29);
     }
@@ -170,7 +170,7 @@ fn i29_what_left_stays_mapped() {
 }
 
 #[test]
-fn i29_what_left_is_unmapped_in_part() {
+fn i29_an_allocation_that_left_is_unmapped_in_part() {
     for run in QUIET {
         let half = |event: &mut Event| {
             let Event::IoMmuUnmapped { size, .. } = event else { unreachable!() };
@@ -181,7 +181,7 @@ fn i29_what_left_is_unmapped_in_part() {
 }
 
 #[test]
-fn i29_what_stays_is_unmapped() {
+fn i29_an_allocation_that_stays_is_unmapped() {
     for run in QUIET {
         let early = run.io_mmu_unmapped(IN, SEEN[0]);
         let mut story = run.story().insert_after(dispatched(1), early);
@@ -198,7 +198,7 @@ fn i20_the_host_unmaps_before_the_plan_has_entered() {
     }
 }
 
-/// The adapter is reset while plan `OUT` waits for submission 1; the reset unmaps what the plan was to unmap (FLT-32).
+/// The adapter is reset while plan `OUT` waits for submission 1; the reset takes over the plan's unmaps (FLT-32).
 fn reset_while_parked(run: Run) -> Broken {
     let mut events = run.story().0;
     let is_parked = Broken(events.clone()).position(is(decided(OUT, &[1], &[])));
@@ -251,7 +251,7 @@ fn i09_a_freed_mapping_is_unmapped_without_notification() {
 }
 
 #[test]
-fn i28_a_process_is_gone_that_still_sees_something() {
+fn i28_a_process_is_gone_that_still_has_a_mapping() {
     let run = QUIET[0];
     let mut story = run.story();
     let end = story.position(dispatched(1)) + 1;
@@ -272,7 +272,7 @@ fn i28_an_allocation_is_gone_that_is_still_mapped() {
     story.append(gone[0].clone()).append(gone[1].clone()).breaks_only(I28);
 }
 
-/// A second process that maps something at the addresses of the first.
+/// A second process with a mapping at the addresses of the first.
 fn with_other_process(run: Run) -> Broken {
     let (other, device) = (ProcessId::from_bits(1), DeviceId::from_bits(1));
     let (queue, allocation) = (PagingQueueId::from_bits(1), AllocationId::from_bits(1));

@@ -1,4 +1,4 @@
-//! The audit of names: nothing is named that is gone, and nothing is gone that is still used.
+//! The audit of names: no event names an object that is gone, and no object is gone that is still used.
 
 use crate::log_support::broken::*;
 use crate::log_support::*;
@@ -62,7 +62,7 @@ fn all_can_be_destroyed() {
 }
 
 #[test]
-fn i28_what_is_gone_is_named() {
+fn i28_an_object_that_is_gone_is_named() {
     for event in [
         monitored_reaches(9),
         Event::MonitoredFenceDestroyed { fence: monitored() },
@@ -89,7 +89,7 @@ fn i28_what_is_gone_is_named() {
 }
 
 #[test]
-fn log_what_never_was_is_named() {
+fn log_an_object_that_never_was_is_named() {
     let fence = MonitoredFenceId::from_bits(3);
     broken().append(Event::MonitoredFenceSignaled { fence, value: 1 }).breaks_only(Log);
     broken().append(Event::PagingQueueDestroyed { queue: PagingQueueId::from_bits(1 << 32) }).breaks_only(Log);

@@ -1,4 +1,4 @@
-//! The audit of notifications: who asked hears of it, in chunks, in time, and of nothing else (P23 to P30).
+//! The audit of notifications: a driver that asks is notified in chunks, in time, and of nothing else (P23 to P30).
 
 use crate::log_support::broken::*;
 use crate::log_support::notified::*;
@@ -30,10 +30,10 @@ fn all_runs() -> Vec<Run> {
     runs
 }
 
-/// Those in which the driver hears of an eviction.
+/// The runs in which the driver is notified of an eviction.
 const EVICTED: [Run; 5] = [IMPLICIT, IN_APERTURE, BY_PROCESS, GLOBAL, AUGUST];
 
-/// What belongs to a chunk of a notification, the flush of the window aside.
+/// The events of a chunk of a notification, the flush of the window aside.
 fn of_chunk(event: &Event) -> bool {
     match event {
         Event::IoMmuMapped { window, .. } | Event::IoMmuUnmapped { window, .. } => *window,
@@ -43,7 +43,7 @@ fn of_chunk(event: &Event) -> bool {
     }
 }
 
-/// The story without a chunk: without what belongs to it. Packets that are empty now do no harm.
+/// The story without the events of one chunk. Packets that are empty now do no harm.
 fn without_chunk(run: Run, offset: u64) -> Broken {
     let story = run.story();
     let at = story.position(evicted_chunk(offset));
@@ -134,7 +134,7 @@ fn i09_an_eviction_is_notified_for_a_process() {
 
 #[test]
 fn i09_a_notification_has_both_flags_or_none() {
-    // Of a destroyed allocation nothing is due that would be missing then.
+    // No notification is due for a destroyed allocation, so none is missing then.
     for flags in [NotifyAllocFlags::all(), NotifyAllocFlags::empty()] {
         let run = Run { destroyed: true, ..IMPLICIT };
         let story = run.story();
@@ -144,7 +144,7 @@ fn i09_a_notification_has_both_flags_or_none() {
 }
 
 #[test]
-fn i09_content_that_nobody_wants_is_notified() {
+fn i09_content_that_no_work_needs_is_notified() {
     for run in [IMPLICIT, IN_APERTURE] {
         let alive = run.story();
         let chunks = alive.0.into_iter().filter(of_chunk);
@@ -153,7 +153,7 @@ fn i09_content_that_nobody_wants_is_notified() {
     }
 }
 
-/// `T` is destroyed, but work that was submitted before is still to read it.
+/// `T` is destroyed, but earlier work is still to read it.
 fn destroyed_but_wanted() -> Broken {
     let destroyed = Event::AllocationDestroyed { allocation: T.id(), flags: DestroyFlags::empty() };
     let wanted = [make_resident(T, 1, 4), submitted(2, &[], &[]), destroyed];
@@ -161,13 +161,13 @@ fn destroyed_but_wanted() -> Broken {
 }
 
 #[test]
-fn i09_content_that_is_still_wanted_is_not_notified() {
+fn i09_content_that_work_still_needs_is_not_notified() {
     destroyed_but_wanted().breaks_nothing();
     destroyed_but_wanted().remove_all(of_chunk).breaks_only(I09);
 }
 
 #[test]
-fn content_that_nobody_wants_may_be_notified_if_it_leaves_for_another_reason() {
+fn content_that_no_work_needs_may_be_notified_if_it_leaves_for_another_reason() {
     let destroyed = || Event::AllocationDestroyed { allocation: T.id(), flags: DestroyFlags::empty() };
     let story = || IMPLICIT.story().insert_before(is(IMPLICIT.evicted(OUT)), destroyed());
     story().breaks_nothing();
@@ -318,7 +318,7 @@ fn i05_a_window_is_used_again_without_a_flush() {
 }
 
 #[test]
-fn i17_what_running_work_uses_is_notified() {
+fn i17_an_allocation_that_running_work_uses_is_notified() {
     for run in EVICTED {
         run.story()
             .replace(is(decided(OUT, &[1], &[])), decided(OUT, &[], &[]))
@@ -356,7 +356,7 @@ fn evicted_chunk_ended(event: &Event) -> bool {
 }
 
 #[test]
-fn i20_nobody_is_told_that_busy_is_no_answer() {
+fn i20_the_author_is_not_told_that_busy_is_no_answer() {
     with_pass(IMPLICIT, BuildStatus::AllocationBusy).breaks_only(I20);
 }
 
@@ -441,7 +441,7 @@ fn i09_an_unmap_is_notified_before_the_aperture_is_unmapped() {
 }
 
 #[test]
-fn i09_an_unmap_is_notified_of_what_stays() {
+fn i09_an_unmap_is_notified_of_an_allocation_that_stays() {
     let early = notify_unmap(IN, SEEN[0]);
     let run = Run { notify: AllocationFlags2::NOTIFY_IO_MMU_UNMAP, ..BY_PROCESS };
     let retired = is(Event::PlanRetired { plan: IN });
@@ -474,7 +474,7 @@ fn i09_in_the_text_of_august_unmaps_are_notified_after_evictions() {
     let (chunks, mut rest): (Vec<Event>, Vec<Event>) = story.0.into_iter().partition(is_window);
     let (evictions, unmaps) = chunks.split_at(CHUNKS.len() * 3);
     let at = Broken(rest.clone()).position(is(invalid_entries(OUT, SEEN[0])));
-    // The flushes of the windows come first now; one more between the chunks is what makes the rest right.
+    // The flushes of the windows come first now; one more between the chunks makes the rest right.
     let flushed = |event: &Event| match event {
         Event::PagingOperation { operation: PagingOperation::UpdatePageTable(op), .. } => {
             op.page_table_entries.first != Pte::INVALID

@@ -1,4 +1,4 @@
-//! The audit of offers, of what the CPU sees, and of allocations that several devices have open.
+//! The audit of offers, of the CPU's views, and of allocations that several devices have open.
 
 use crate::log_support::broken::*;
 use crate::log_support::steps::*;
@@ -66,32 +66,32 @@ fn right_offers_have_no_findings() {
 }
 
 #[test]
-fn i25_what_is_offered_is_offered_again() {
+fn i25_an_offered_allocation_is_offered_again() {
     story_and([offered(), offered()]).breaks_only(I25);
 }
 
 #[test]
-fn i25_what_is_offered_is_made_resident() {
+fn i25_an_offered_allocation_is_made_resident() {
     story_and([offered(), make_resident(A, 2, 5)]).breaks(I25);
 }
 
 #[test]
-fn i25_what_is_not_offered_is_reclaimed() {
+fn i25_an_allocation_that_is_not_offered_is_reclaimed() {
     story_and([reclaimed(ReclaimResult::Ok, A.backing_store, 2, 0)]).breaks_only(I25);
 }
 
 #[test]
-fn i25_what_is_not_offered_is_discarded() {
+fn i25_an_allocation_that_is_not_offered_is_discarded() {
     discarded_and_reclaimed().remove(is(offered())).breaks(I25);
 }
 
 #[test]
-fn i25_what_is_discarded_is_copied() {
+fn i25_a_discarded_allocation_is_copied() {
     discarded_and_reclaimed().change(of_plan(6), |event| set_copied(event, true)).breaks(I25);
 }
 
 #[test]
-fn i25_what_goes_for_being_offered_keeps_its_content() {
+fn i25_an_allocation_that_leaves_because_it_is_offered_keeps_its_content() {
     discarded_and_reclaimed()
         .change(of_plan(6), |event| {
             let Event::Evicted { discarded, .. } = event else { unreachable!() };
@@ -115,7 +115,7 @@ fn i25_content_that_is_there_is_said_to_be_lost() {
 }
 
 #[test]
-fn what_has_no_place_is_discarded_at_once() {
+fn an_allocation_without_a_place_is_discarded_at_once() {
     let (device, priority, flags) = (device(), OfferPriority::Low, OfferFlags::OFFER_IMMEDIATELY);
     let offered = Event::Offered { device, allocations: vec![B.id()], priority, flags, after_submission: 2 };
     let mut back = reclaimed(ReclaimResult::Discarded, B.backing_store, 2, 0);
@@ -142,32 +142,35 @@ fn i02_lost_content_is_copied_in() {
 }
 
 #[test]
-fn i17_what_is_offered_goes_before_the_work_that_uses_it_has_retired() {
+fn i17_an_offered_allocation_goes_before_the_work_that_uses_it_has_retired() {
     let mut broken = discarded_and_reclaimed();
     let before = broken.position(is(offered()));
-    broken.0.splice(before..=before, [submitted(3, &[], &[]), let_go(3, 5), offered_after(3, OfferFlags::empty())]);
+    broken
+        .0
+        .splice(before..=before, [submitted(3, &[], &[]), dispatch_of(3, 5), offered_after(3, OfferFlags::empty())]);
     broken.breaks(I17);
 }
 
 #[test]
-fn i06_reclaimed_and_used_before_it_is_in() {
+fn i06_an_allocation_is_reclaimed_and_used_before_it_is_in() {
     let signaled = Event::PagingFenceSignaled { queue: queue(), value: 6 };
-    let early = [submitted(4, &[], &[]), let_go(4, 6)];
+    let early = [submitted(4, &[], &[]), dispatch_of(4, 6)];
     discarded_and_reclaimed().insert_all_before(is(Event::PlanEntered { plan: 7 }), early).breaks(I06);
-    discarded_and_reclaimed().append(submitted(4, &[], &[])).append(let_go(4, 7)).breaks_nothing();
+    discarded_and_reclaimed().append(submitted(4, &[], &[])).append(dispatch_of(4, 7)).breaks_nothing();
     discarded_and_reclaimed().remove(is(signaled)).breaks_nothing();
 }
 
 #[test]
-fn u37_somebody_goes_before_who_is_offered() {
+fn u37_another_allocation_goes_before_an_offered_one() {
     discarded_and_reclaimed()
         .insert_before(of_plan(6), leaves(6, B, &B_AT, false, EvictReason::RoomWanted))
         .breaks(U37);
 }
 
-/// U-37: a suspended process gives up what it has for nobody; for somebody it waits for its turn.
+/// U-37: the allocations of a suspended process go without a device that wants their room; for one that does, they wait
+/// for their turn.
 #[test]
-fn u37_what_a_suspended_device_has_goes_for_another_before_what_is_offered() {
+fn u37_an_allocation_of_a_suspended_device_goes_for_another_device_before_an_offered_one() {
     let goes_for = |wanted: Option<DeviceId>| {
         let mut leaves = leaves(6, B, &B_AT, false, EvictReason::DeviceSuspended);
         if let Event::Evicted { wanted_by, .. } = &mut leaves {
@@ -204,7 +207,7 @@ fn i25_a_backing_store_is_decommitted_with_its_content() {
     story_and([offered, Event::Decommitted { allocation: A.id() }]).breaks_only(I25);
 }
 
-/// `A` has left for `B` with its content, is offered then, and `more` happens.
+/// `A` has left for `B` with its content and is offered then; `more` follows.
 fn offered_in_its_backing_store(more: &[Event]) -> Broken {
     let leaves = leaves(6, A, &A_AT, true, EvictReason::RoomWanted);
     let offered = vec![offered_after(2, OfferFlags::ALLOW_DECOMMIT)];
@@ -212,7 +215,7 @@ fn offered_in_its_backing_store(more: &[Event]) -> Broken {
     story_and([before, b_comes_for(6, 5, leaves), b_is_in(6, 5, true), offered, more.to_vec()].concat())
 }
 
-/// RES-66: what keeps its content is decommitted only for a backing store that the host has just refused.
+/// RES-66: a backing store with content is decommitted only after the host has just refused another one.
 #[test]
 fn i25_a_backing_store_goes_with_its_content_though_the_host_has_memory() {
     let refused = Event::BackingStoreRefused { size: 4096 };
@@ -223,7 +226,7 @@ fn i25_a_backing_store_goes_with_its_content_though_the_host_has_memory() {
 }
 
 #[test]
-fn i25_what_could_not_be_committed_is_used() {
+fn i25_an_allocation_that_could_not_be_committed_is_used() {
     let lost = reclaimed(ReclaimResult::NotCommitted, 0, 3, 0);
     let upto = |broken: Broken| {
         let at = broken.position(is_reclaimed);
@@ -275,7 +278,7 @@ fn a_right_rotation_has_no_findings() {
 }
 
 #[test]
-fn res86_a_locked_allocation_moves_and_the_cpu_is_not_shown() {
+fn res86_a_locked_allocation_moves_and_the_cpu_view_is_not_rotated() {
     locked_and_moved().remove(is(rotated(SEEN_AT))).breaks_only(Res86);
 }
 
@@ -290,12 +293,12 @@ fn res86_a_view_is_rotated_before_its_allocation_has_moved() {
 }
 
 #[test]
-fn res86_a_view_is_rotated_of_what_is_not_locked() {
+fn res86_a_view_is_rotated_of_an_allocation_that_is_not_locked() {
     locked_and_moved().remove(is(locked(SEEN_AT))).breaks(Res86);
 }
 
 #[test]
-fn res86_a_view_shows_something_else() {
+fn res86_a_view_shows_another_place() {
     let elsewhere = Event::Locked {
         device: device(),
         allocation: A.id(),
@@ -307,7 +310,7 @@ fn res86_a_view_shows_something_else() {
 }
 
 #[test]
-fn res86_a_second_lock_sees_it_elsewhere() {
+fn res86_a_second_lock_shows_another_address() {
     story_and([locked(SEEN_AT), locked(CpuVirtualAddress(0x8_0000))]).breaks_only(Res86);
 }
 
@@ -318,12 +321,12 @@ fn res86_locks_are_miscounted() {
 }
 
 #[test]
-fn i02_what_the_cpu_may_have_written_is_not_copied() {
+fn i02_an_allocation_that_the_cpu_may_have_written_is_not_copied() {
     locked_and_moved().change(of_plan(6), |event| set_copied(event, false)).breaks(I02);
 }
 
 #[test]
-fn i25_what_is_locked_is_offered_and_what_is_offered_is_locked() {
+fn i25_a_locked_allocation_is_offered_and_an_offered_one_is_locked() {
     story_and([locked(SEEN_AT), offered()]).breaks_only(I25);
     story_and([offered(), locked(SEEN_AT)]).breaks_only(I25);
 }
@@ -386,7 +389,7 @@ fn right_sharing_has_no_findings() {
 }
 
 #[test]
-fn u34_what_is_not_shared_is_opened() {
+fn u34_an_allocation_that_is_not_shared_is_opened() {
     let is_a = |event: &Event| matches!(event, Event::AllocationCreated { allocation, .. } if *allocation == A.id());
     shared(vec![])
         .change(is_a, |event| {
@@ -397,12 +400,12 @@ fn u34_what_is_not_shared_is_opened() {
 }
 
 #[test]
-fn u34_what_is_open_is_opened_again() {
+fn u34_an_open_allocation_is_opened_again() {
     shared(vec![opened()]).breaks_only(U34);
 }
 
 #[test]
-fn i07_a_device_lists_what_it_has_not_opened() {
+fn i07_a_device_lists_an_allocation_that_it_has_not_opened() {
     shared(vec![]).remove(is(opened())).breaks_only(I07);
 }
 
@@ -412,7 +415,7 @@ fn i07_counts_are_each_devices_own() {
 }
 
 #[test]
-fn i17_what_another_device_requires_leaves() {
+fn i17_an_allocation_that_another_device_requires_leaves() {
     let leaves = leaves(6, A, &A_AT, true, EvictReason::RoomWanted);
     let mut events = vec![evict(A, EvictFlags::empty(), 2)];
     events.extend(b_comes_for(6, 5, leaves));
@@ -423,34 +426,35 @@ fn i17_what_another_device_requires_leaves() {
 }
 
 #[test]
-fn u34_an_owner_goes_and_nobody_inherits() {
+fn u34_an_owner_goes_and_no_device_inherits() {
     shared(vec![destroyed(), submitted(3, &[], &[])]).breaks_only(U34);
 }
 
 #[test]
-fn u34_somebody_inherits_who_is_not_the_first() {
+fn u34_a_device_inherits_that_is_not_the_first() {
     shared(vec![destroyed(), inherited(device())]).breaks(U34);
     shared(vec![inherited(other_device())]).breaks(U34);
 }
 
 #[test]
-fn i28_a_device_is_gone_that_has_something_open() {
+fn i28_a_device_is_gone_that_has_an_allocation_open() {
     let gone =
         [Event::PagingQueueDestroyed { queue: other_queue() }, Event::DeviceDestroyed { device: other_device() }];
     shared(gone.to_vec()).breaks_only(I28);
 }
 
 #[test]
-fn i28_what_another_has_open_is_reclaimed() {
+fn i28_an_allocation_that_another_device_has_open_is_reclaimed() {
     shared(vec![destroyed(), inherited(other_device()), Event::AllocationReclaimed { allocation: A.id() }]).breaks(I28);
 }
 
 #[test]
-fn work_that_is_assumed_not_to_use_it_is_not_waited_for() {
+fn work_that_is_assumed_not_to_use_an_allocation_is_not_waited_for() {
     let destroyed = |flags| Event::AllocationDestroyed { allocation: A.id(), flags };
     let story = |flags| {
         let leaves = leaves(6, A, &A_AT, false, EvictReason::Destroyed);
-        let mut events = vec![submitted(3, &[], &[]), let_go(3, 5), destroyed(flags), leaves, decided(6, &[], &[])];
+        let mut events =
+            vec![submitted(3, &[], &[]), dispatch_of(3, 5), destroyed(flags), leaves, decided(6, &[], &[])];
         events.extend([Event::PlanEntered { plan: 6 }, entries_of_a(6, Pte::INVALID), flush_a(6)]);
         events.extend(ended(6));
         story_and(events)

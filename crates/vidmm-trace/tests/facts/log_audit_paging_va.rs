@@ -1,4 +1,4 @@
-//! The audit of the paging process's windows: how the driver is asked for their size, and what follows (P31, P32).
+//! The audit of the paging process's windows: the query for their size, and the size that follows (P31, P32).
 
 use crate::log_support::broken::*;
 use crate::log_support::notified::*;
@@ -96,7 +96,7 @@ fn u16_the_size_is_not_made_of_whole_leaf_tables() {
 }
 
 #[test]
-fn u16_an_answer_is_ignored_and_nobody_is_told() {
+fn u16_an_answer_is_ignored_and_the_author_is_not_told() {
     let (physical_adapter_index, asked_mib) = (0, 8);
     let finding = DriverFinding::PagingVaIgnored { physical_adapter_index, asked_mib };
     answered(NONE, Some(8), 0).breaks_only(U16);
@@ -105,7 +105,7 @@ fn u16_an_answer_is_ignored_and_nobody_is_told() {
 }
 
 #[test]
-fn u16_an_answer_is_cut_and_nobody_is_told() {
+fn u16_an_answer_is_cut_and_the_author_is_not_told() {
     let (physical_adapter_index, asked_mib, paging_va_size) = (0, 512, 64 * MIB);
     let finding = DriverFinding::PagingVaClamped { physical_adapter_index, asked_mib, paging_va_size };
     answered(LOCAL, Some(512), 64 * MIB).breaks_only(U16);
@@ -189,7 +189,7 @@ fn u16_the_adapter_has_windows_of_another_size() {
 }
 
 #[test]
-fn u16_notifications_need_windows_that_there_are_not() {
+fn u16_notifications_need_windows_that_do_not_exist() {
     let wanted = |event: &mut Event| {
         let Event::AllocationCreated { notify, .. } = event else { unreachable!() };
         *notify = AllocationFlags2::NOTIFY_EVICTION;

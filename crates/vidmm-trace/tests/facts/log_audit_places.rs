@@ -11,7 +11,7 @@ use vidmm_trace::Invariant::*;
 const QUIET: Run = Run { notify: AllocationFlags2::empty(), ..IMPLICIT };
 const QUIET_IN_APERTURE: Run = Run { in_aperture: true, ..QUIET };
 
-/// Where `T` is in the memory segment.
+/// The place of `T` in the memory segment.
 const LOCAL: Extent = Extent { offset: 16 * MIB, size: T.size };
 
 fn in_place(event: &Event) -> bool {
@@ -46,8 +46,8 @@ fn change_placed(event: &mut Event, change: impl FnOnce(&mut SegmentId, &mut Vec
     change(segment, extents, content);
 }
 
-/// `T` may be in the memory segment too, and asks for all notifications: it is made resident there, demoted by plan 3 and promoted
-/// by plan 4. Nothing is notified, for it is never evicted from system memory.
+/// `T` may be in the memory segment too, and asks for all notifications. It is made resident there, demoted by plan 3
+/// and promoted by plan 4. The driver is not notified, for `T` is never evicted from system memory.
 fn demoted_and_promoted() -> Broken {
     let story = IMPLICIT.story().change(created, |event| change_created(event, |set, _| *set = 0b11));
     let mut events = story.0;
@@ -177,7 +177,7 @@ fn copied(plan: PlanNo, (offset, size): (u64, u64), transfer_direction: MemoryTr
     ]
 }
 
-/// Another allocation for the aperture of the run, and its place there, made before `T` leaves.
+/// Another allocation for the aperture of the run, and its place there, decided before `T` leaves.
 fn with_neighbour(run: Run, range: Extent) -> Broken {
     let neighbour = AllocationId::from_bits(9);
     let created = Event::AllocationCreated {
@@ -262,7 +262,7 @@ fn i09_a_promotion_is_notified() {
 }
 
 #[test]
-fn i09_what_is_no_promotion_is_not_notified() {
+fn i09_an_eviction_that_is_no_promotion_is_not_notified() {
     let wanted = |event: &mut Event| {
         let Event::Evicted { reason, .. } = event else { unreachable!() };
         *reason = EvictReason::RoomWanted;
@@ -280,7 +280,7 @@ fn i03_a_promotion_goes_nowhere() {
 }
 
 #[test]
-fn i02_what_was_written_in_local_memory_is_not_copied_out() {
+fn i02_an_allocation_that_was_written_in_local_memory_is_not_copied_out() {
     let kept = |event: &mut Event| {
         let Event::Evicted { copied, .. } = event else { unreachable!() };
         *copied = false;
@@ -289,30 +289,30 @@ fn i02_what_was_written_in_local_memory_is_not_copied_out() {
 }
 
 #[test]
-fn i02_what_is_in_system_memory_is_brought_in() {
+fn i02_content_in_system_memory_is_brought_in() {
     for wrong in [ContentSource::Fill, ContentSource::BackingStore] {
         for run in [QUIET, QUIET_IN_APERTURE] {
             let change = |event: &mut Event| change_placed(event, |_, _, content| *content = wrong);
-            // Content that is said to be brought in is missed then, too.
+            // Then the content that is said to be brought in is missing, too.
             run.story().change(in_place, change).breaks(I02);
         }
     }
 }
 
 #[test]
-fn i02_what_was_written_in_system_memory_is_filled_when_it_is_promoted() {
+fn i02_an_allocation_that_was_written_in_system_memory_is_filled_when_it_is_promoted() {
     let filled = |event: &mut Event| change_placed(event, |_, _, content| *content = ContentSource::Fill);
     demoted_and_promoted().change(placed(4), filled).breaks(I02);
 }
 
 #[test]
-fn i02_what_comes_to_local_memory_is_said_to_be_there() {
+fn i02_content_that_comes_to_local_memory_is_said_to_be_there() {
     let there = |event: &mut Event| change_placed(event, |_, _, content| *content = ContentSource::InPlace);
     demoted_and_promoted().change(placed(4), there).breaks(I02);
 }
 
 #[test]
-fn i01_an_allocation_goes_where_its_driver_did_not_say() {
+fn i01_an_allocation_goes_to_a_segment_that_its_driver_did_not_allow() {
     for run in [QUIET, QUIET_IN_APERTURE] {
         run.story().change(created, |event| change_created(event, |set, _| *set = 0b01)).breaks_only(I01);
     }
@@ -334,7 +334,7 @@ fn i01_an_allocation_is_in_system_memory_but_not_in_its_backing_store() {
     for event in story.0.iter_mut().filter(|event| in_place(event) || victim(event)) {
         change_extents(event, |extents| extents[0].offset += PAGE_SIZE);
     }
-    // Entries that point to the backing store are wrong by that, too.
+    // Then entries that point to the backing store are wrong, too.
     story.breaks(I01);
 }
 
@@ -408,7 +408,7 @@ fn i24_entries_point_to_the_aperture_before_it_is_mapped() {
 }
 
 #[test]
-fn i24_the_aperture_shows_something_else() {
+fn i24_the_aperture_shows_other_memory() {
     let elsewhere = |op: &mut MapApertureSegment| op.mdl.offset += PAGE_SIZE;
     QUIET_IN_APERTURE.story().change(is(map_aperture(IN)), |event| change_map(event, elsewhere)).breaks_only(I24);
 }
@@ -425,7 +425,7 @@ fn i24_the_aperture_is_mapped_elsewhere_in_part_or_twice() {
 }
 
 #[test]
-fn i24_the_aperture_is_mapped_for_what_is_not_there() {
+fn i24_the_aperture_is_mapped_for_an_allocation_that_is_not_there() {
     QUIET.story().insert_before(is(QUIET.entries(IN, SEEN[0])), map_aperture(IN)).breaks_only(I24);
 }
 
@@ -477,7 +477,7 @@ fn i05_the_aperture_is_unmapped_before_its_entries_are_invalid() {
 }
 
 #[test]
-fn i24_what_is_in_system_memory_is_filled() {
+fn i24_an_allocation_in_system_memory_is_filled() {
     for run in [QUIET, QUIET_IN_APERTURE] {
         let [_, _, fill, _] = filled(IN, CHUNKS[0]);
         run.story().insert_before(is(run.entries(IN, SEEN[0])), fill).breaks_only(I24);
@@ -485,7 +485,7 @@ fn i24_what_is_in_system_memory_is_filled() {
 }
 
 #[test]
-fn i24_what_is_in_system_memory_is_copied() {
+fn i24_an_allocation_in_system_memory_is_copied() {
     for way in [MemoryTransferDirection::LocalToSystem, MemoryTransferDirection::SystemToLocal] {
         let transfer = copied(OUT, CHUNKS[0], way).swap_remove(3);
         for run in [QUIET, QUIET_IN_APERTURE] {
@@ -495,7 +495,7 @@ fn i24_what_is_in_system_memory_is_copied() {
 }
 
 #[test]
-fn i24_what_is_in_system_memory_is_said_to_be_copied_out() {
+fn i24_an_allocation_in_system_memory_is_said_to_be_copied_out() {
     let out = |event: &mut Event| {
         let Event::Evicted { copied, .. } = event else { unreachable!() };
         *copied = true;
@@ -533,7 +533,7 @@ fn i04_entries_point_past_the_aperture_to_the_backing_store() {
 }
 
 #[test]
-fn i04_entries_of_what_is_demoted_still_point_to_local_memory() {
+fn i04_entries_of_a_demoted_allocation_still_point_to_local_memory() {
     let right = shown(3, SEEN[0], system(STORE.offset + SEEN[0].offset));
     let stale = shown(3, SEEN[0], local(LOCAL.offset + SEEN[0].offset));
     demoted_and_promoted().replace(is(right), stale).breaks_only(I04);

@@ -1,4 +1,5 @@
-//! The audit of adapters without GPU virtual addresses: what DMA buffers name until they are handed out to their end.
+//! The audit of adapters without GPU virtual addresses: DMA buffers name allocations until they are handed out to their
+//! end.
 
 use crate::log_support::{MAPPED_AT, PAGING, RENDER, audit, context, device, extent, fence, process, story};
 use vidmm::contract::*;
@@ -7,7 +8,7 @@ use vidmm::*;
 use vidmm_trace::Invariant::{self, *};
 
 const APERTURE: SegmentId = SegmentId(2);
-/// All that engines reach.
+/// The memory that engines reach.
 const CAPACITY: u64 = 0x2_0000;
 /// An allocation of every run, in the aperture from the beginning on.
 const A_BYTES: u64 = 0x4000;
@@ -28,7 +29,7 @@ fn created_device(device: DeviceId) -> Event {
     Event::DeviceCreated { device, process: process(), residency: DeviceResidency::ReferenceLists }
 }
 
-/// `A` is mapped in the aperture, as it stays.
+/// `A` is mapped in the aperture, where it stays.
 fn run() -> Run {
     let mut started = story().swap_remove(0);
     let Event::AdapterStarted {
@@ -193,28 +194,28 @@ fn a_dma_buffer_is_handed_out_portion_by_portion() {
     cut.portion(1, 0, (0, 32), 1).portion(1, 1, (32, 64), 2).breaks_nothing();
 }
 
-/// RES-91: work that was made before an allocation was destroyed still has it.
+/// RES-91: an allocation is not gone for work that was made before its destruction.
 #[test]
-fn what_was_destroyed_since_it_was_rendered_is_in_its_portion() {
+fn an_allocation_that_was_destroyed_since_the_rendering_is_in_its_portion() {
     run().rendered(1).destroyed().handed_out(1, 1).breaks_nothing();
 }
 
 #[test]
-fn i27_a_dma_buffer_names_what_was_destroyed() {
+fn i27_a_dma_buffer_names_a_destroyed_allocation() {
     let findings = run().destroyed().rendered(1).findings();
     assert_eq!(Vec::from_iter(findings.iter().map(|finding| finding.invariant)), [I27, I07]);
 }
 
 #[test]
-fn i07_a_dma_buffer_names_what_another_device_created() {
+fn i07_a_dma_buffer_names_an_allocation_that_another_device_created() {
     let (other, theirs) = (DeviceId::from_bits(1), AllocationId::from_bits(1));
     let two = run().and(created_device(other)).created(theirs, other);
     two.rendered_on(context(), 1, theirs, &[0]).breaks_only(I07);
 }
 
-/// I16: a portion that is decided and not handed out yet demands what it requires; the log does not say when that is.
+/// I16: a portion that is decided and not handed out yet demands its allocations; the log does not say when that is.
 #[test]
-fn what_is_rendered_may_be_demanded_until_it_is_handed_out() {
+fn rendered_allocations_may_be_demanded_until_they_are_handed_out() {
     run().rendered(1).told(CAPACITY, 0).breaks_nothing();
     run().rendered(1).told(CAPACITY, A_BYTES).breaks_nothing();
     run().rendered(1).handed_out(1, 1).told(CAPACITY, 0).breaks_nothing();
@@ -228,11 +229,11 @@ fn i16_more_is_demanded_than_is_rendered() {
 }
 
 #[test]
-fn i16_a_budget_does_not_follow_from_what_is_rendered() {
+fn i16_a_budget_does_not_follow_from_the_rendered_allocations() {
     run().rendered(1).told(CAPACITY / 2, 0).breaks_only(I16);
 }
 
-/// A device that yields ends the DMA buffers that it has begun; of each engine one may have been decided.
+/// A device that yields ends the DMA buffers that it has begun, one on each engine at most.
 #[test]
 fn a_device_that_yielded_ends_its_dma_buffers() {
     run().rendered(1).yields().handed_out(1, 1).breaks_nothing();

@@ -1,4 +1,4 @@
-//! The audit of faults: engines and the adapter are reset, devices are in error, and nothing else suffers.
+//! The audit of faults: engines and the adapter are reset, the guilty devices are in error, and no others.
 
 use crate::log_support::broken::*;
 use crate::log_support::faults::*;
@@ -48,7 +48,7 @@ fn lost(thing: Thing) -> Event {
     Event::ContentLost { allocation: thing.id() }
 }
 
-/// The driver says that something else was the last to be aborted.
+/// Changes the packet that the driver names as the last to be aborted.
 fn reset_that_aborted(last: Option<u64>) -> Broken {
     engine_reset().change(was_reset, |event| {
         let Event::EngineReset { last_aborted_fence_id, .. } = event else { unreachable!("it was found") };
@@ -116,7 +116,7 @@ fn an_engine_that_keeps_a_packet_stops_the_adapter() {
 }
 
 #[test]
-fn flt22_what_was_not_under_way_cannot_have_been_aborted() {
+fn flt22_a_packet_that_was_not_under_way_cannot_have_been_aborted() {
     reset_that_aborted(Some(9)).breaks(Flt22);
     let mut events = reset_that_aborted(Some(9)).0;
     let end = events.iter().position(was_reset).expect("the engine is reset") + 1;
@@ -243,7 +243,7 @@ fn i30_nothing_is_dispatched_to_an_engine_that_has_stopped() {
 }
 
 #[test]
-fn log_what_was_under_way_at_a_fault() {
+fn log_a_packet_under_way_is_missing_at_a_fault() {
     let fault = |event: &Event| matches!(event, Event::PageFault { .. });
     let story = engine_reset().change(fault, |event| {
         let Event::PageFault { in_flight, .. } = event else { unreachable!("it was found") };
@@ -253,7 +253,7 @@ fn log_what_was_under_way_at_a_fault() {
 }
 
 #[test]
-fn i30_an_engine_answers_what_it_was_not_asked() {
+fn i30_an_engine_answers_a_request_that_was_not_made() {
     let answer =
         Event::Preempted { engine: RENDER, preemption_fence_id: 1, last_completed_fence_id: 5, returned: vec![] };
     engine_reset().append(answer).breaks_only(I30);
@@ -303,17 +303,17 @@ fn i30_nothing_is_built_while_the_adapter_is_reset() {
 }
 
 #[test]
-fn flt32_the_driver_is_not_told_of_what_was_resident() {
+fn flt32_the_driver_is_not_told_of_an_allocation_that_was_resident() {
     adapter_reset().remove(purged).breaks_only(Flt32);
 }
 
 #[test]
 fn flt32_the_driver_is_told_twice() {
-    adapter_reset().insert_after(purged, farewell_to_a()).breaks_only(Flt32);
+    adapter_reset().insert_after(purged, purge_of_a()).breaks_only(Flt32);
 }
 
 #[test]
-fn flt32_the_driver_is_told_to_move_something() {
+fn flt32_the_driver_is_told_to_move_content() {
     let story = adapter_reset().change(purged, |event| {
         let Event::PurgeOperation { operation: PagingOperation::Transfer(op), .. } = event else {
             unreachable!("it was found")
@@ -325,7 +325,7 @@ fn flt32_the_driver_is_told_to_move_something() {
 
 #[test]
 fn flt32_a_purge_without_a_reset() {
-    engine_reset().append(farewell_to_a()).breaks_only(Flt32);
+    engine_reset().append(purge_of_a()).breaks_only(Flt32);
     engine_reset().append(lost(A)).breaks_only(Flt32);
 }
 
@@ -340,22 +340,22 @@ fn flt32_a_plan_is_given_up_that_had_retired() {
 }
 
 #[test]
-fn i03_what_was_written_in_memory_alone_is_lost() {
+fn i03_content_in_memory_alone_is_lost() {
     adapter_reset().remove(is(lost(A))).breaks_only(I03);
 }
 
 #[test]
-fn i03_what_was_on_its_way_out_is_lost() {
+fn i03_content_on_its_way_out_is_lost() {
     adapter_reset_halfway_out().remove(is(lost(A))).breaks_only(I03);
 }
 
 #[test]
-fn i03_what_was_not_there_is_not_lost() {
+fn i03_content_elsewhere_is_not_lost() {
     adapter_reset().insert_before(restarted, lost(B)).breaks_only(I03);
     adapter_reset_halfway_out().insert_after(is(lost(A)), lost(B)).breaks_only(I03);
 }
 
-/// `A` after the reset, for a new device: with content from where the log says.
+/// `A` after the reset, for a new device, with content from the place that the log names.
 fn a_comes_again(content: ContentSource) -> Broken {
     let (allocation, extents) = (A.id(), vec![extent(0x5000, A.size)]);
     adapter_reset()
@@ -364,16 +364,16 @@ fn a_comes_again(content: ContentSource) -> Broken {
 }
 
 #[test]
-fn after_a_reset_the_room_is_free_and_what_was_lost_is_zero() {
+fn after_a_reset_the_room_is_free_and_lost_content_is_zero() {
     a_comes_again(ContentSource::Fill).breaks_nothing();
 }
 
 #[test]
-fn i02_what_was_lost_is_not_in_its_backing_store() {
+fn i02_lost_content_is_not_in_its_backing_store() {
     a_comes_again(ContentSource::BackingStore).breaks_only(I02);
 }
 
-/// The reset of the adapter, so many times.
+/// That many resets of the adapter.
 fn resets(count: usize) -> Broken {
     let reset = |story: Broken| {
         story

@@ -11,7 +11,7 @@ fn a_leaves() -> Event {
     leaves(6, A, &A_AT, true, EvictReason::DeviceSuspended)
 }
 
-/// The plan takes `A` out, which nobody requires meanwhile.
+/// The plan takes `A` out while no device requires it.
 fn a_goes() -> Vec<Event> {
     let mut events = vec![
         a_leaves(),
@@ -40,7 +40,7 @@ fn suspended_and_resumed() -> Broken {
             a_returns(),
             vec![resumed(&[7])],
             a_is_in(7, ContentSource::BackingStore),
-            vec![let_go(4, 7), Event::Completed { signal: fence(RENDER, 4) }],
+            vec![dispatch_of(4, 7), Event::Completed { signal: fence(RENDER, 4) }],
         ]
         .concat(),
     )
@@ -53,8 +53,8 @@ fn a_right_suspension_has_no_findings() {
 
 #[test]
 fn res71_work_of_a_device_that_yielded_is_dispatched() {
-    suspended_and_resumed().move_before(is(let_go(4, 7)), is(suspended())).breaks(Res71);
-    let yielded = story_and([yields(SuspendReason::SliceOver, None), submitted(3, &[], &[]), let_go(3, 5)]);
+    suspended_and_resumed().move_before(is(dispatch_of(4, 7)), is(suspended())).breaks(Res71);
+    let yielded = story_and([yields(SuspendReason::SliceOver, None), submitted(3, &[], &[]), dispatch_of(3, 5)]);
     yielded.breaks_only(Res71);
 }
 
@@ -75,13 +75,13 @@ fn res71_a_device_is_resumed_that_runs() {
 }
 
 #[test]
-fn i17_what_a_device_requires_goes_before_it_is_suspended() {
+fn i17_an_allocation_that_a_device_requires_goes_before_the_device_is_suspended() {
     suspended_and_resumed().move_before(is(a_leaves()), is(suspended())).breaks(I17);
     suspended_and_resumed().remove(is(suspended())).breaks(I17);
 }
 
 #[test]
-fn i02_what_a_suspended_device_wrote_is_not_copied() {
+fn i02_an_allocation_that_a_suspended_device_wrote_is_not_copied() {
     suspended_and_resumed()
         .change(evicted(6), |event| {
             let Event::Evicted { copied, .. } = event else { unreachable!() };
@@ -91,12 +91,12 @@ fn i02_what_a_suspended_device_wrote_is_not_copied() {
 }
 
 #[test]
-fn i06_work_does_not_wait_for_what_brings_its_list_back() {
-    let early = is(let_go(4, 7));
+fn i06_work_does_not_wait_for_the_plans_that_bring_its_list_back() {
+    let early = is(dispatch_of(4, 7));
     suspended_and_resumed().move_before(early, is(Event::PlanEntered { plan: 7 })).breaks(I06);
     // Without the plans of the resumption, the list itself is checked.
     let resumed_without = suspended_and_resumed().replace(is(resumed(&[7])), resumed(&[]));
-    resumed_without.move_before(is(let_go(4, 7)), is(Event::PlanEntered { plan: 7 })).breaks(I06);
+    resumed_without.move_before(is(dispatch_of(4, 7)), is(Event::PlanEntered { plan: 7 })).breaks(I06);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn i06_a_device_runs_that_was_resumed_without_its_list() {
     let mut broken = suspended_and_resumed();
     let from = broken.position(is(came_back(7)));
     broken.0.truncate(from);
-    broken.append(resumed(&[])).append(let_go(4, 6)).breaks(I06);
+    broken.append(resumed(&[])).append(dispatch_of(4, 6)).breaks(I06);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn res71_room_is_made_for_a_device_that_waits_for_nothing() {
         .insert_before(is(suspended()), created.clone())
         .change(evicted(6), wanted)
         .breaks_only(Res71);
-    // It may wait for its own turn.
+    // The other device may wait for its own turn.
     let reason = SuspendReason::WaitsForRoom;
     let waits = Event::DeviceYielded { device: other, reason, wanted_by: None };
     let story = suspended_and_resumed().insert_before(is(suspended()), created);
@@ -138,7 +138,7 @@ fn a_right_loss_of_power_has_no_findings() {
 }
 
 #[test]
-fn p60_power_is_lost_while_something_is_in_memory() {
+fn p60_power_is_lost_while_an_allocation_is_in_memory() {
     story_and([yields(SuspendReason::PowerDown, None), suspended(), Event::PoweredDown]).breaks_only(P60);
 }
 
@@ -153,7 +153,7 @@ fn p60_power_is_lost_before_paging_has_ended() {
 }
 
 #[test]
-fn p60_something_is_placed_or_resumed_without_power() {
+fn p60_an_allocation_is_placed_or_a_device_resumed_without_power() {
     without_power().append(resumed(&[])).breaks_only(P60);
     without_power().append(came_back(7)).breaks_only(P60);
 }

@@ -1,4 +1,4 @@
-//! The audit of page tables: access, flushes, sizes and roots of tables, addresses that are used again.
+//! The audit of page tables: access, flushes, sizes and roots of tables, and addresses that are used again.
 
 use crate::log_support::broken::*;
 use crate::log_support::*;
@@ -16,7 +16,7 @@ fn mapped(event: &Event) -> bool {
     matches!(event, Event::GpuVirtualAddressMapped { .. })
 }
 
-/// The story on a GPU that caches invalid entries: all that is written is flushed.
+/// The story on a GPU that caches invalid entries: all written entries are flushed.
 fn cautious() -> Broken {
     let mut events = Vec::new();
     for mut event in story() {
@@ -36,7 +36,7 @@ fn cautious() -> Broken {
     Broken(events)
 }
 
-/// The story in which `A` is mapped so.
+/// The story with another mapping of `A`.
 fn with_mapping(change: impl FnOnce(&mut bool, &mut u64)) -> Broken {
     broken().change(mapped, |event| {
         let Event::GpuVirtualAddressMapped { read_only, driver_protection, .. } = event else { unreachable!() };
@@ -273,7 +273,7 @@ fn reclaimed() -> Event {
     Event::GpuVirtualAddressReclaimed { process: process(), virtual_address, size: A.size }
 }
 
-/// `B` is mapped at some of the addresses that `A` had.
+/// `B` is mapped at some of the former addresses of `A`.
 fn mapped_again() -> Event {
     Event::GpuVirtualAddressMapped {
         process: process(),
@@ -307,7 +307,7 @@ fn i04_addresses_are_used_again_before_they_were_reclaimed() {
 }
 
 #[test]
-fn i04_addresses_are_reclaimed_that_still_show_something() {
+fn i04_addresses_are_reclaimed_that_still_show_an_allocation() {
     broken_with(vec![freed(), reclaimed()]).breaks_only(I04);
 }
 
@@ -333,12 +333,12 @@ fn unlinked(event: &Event) -> bool {
 }
 
 #[test]
-fn a_table_is_freed_when_nothing_is_mapped_through_it() {
+fn a_table_is_freed_when_no_mapping_needs_it() {
     leaf_freed_after_all().breaks_nothing();
 }
 
 #[test]
-fn i15_a_table_is_freed_while_something_is_mapped_through_it() {
+fn i15_a_table_is_freed_while_a_mapping_needs_it() {
     broken_with([vec![freed()], leaf_freed(6)].concat()).breaks(I15);
     broken_with([unmapped(), vec![mapped_again()], leaf_freed(7)].concat()).breaks_only(I15);
 }
@@ -373,7 +373,7 @@ fn i15_entries_are_written_to_a_table_that_is_freed() {
     story.breaks(I15);
 }
 
-/// What `free` says of some pages of `A` in the story's end, by their first one and how many.
+/// The event that frees some pages of `A` at the story's end, by the first page and their number.
 fn part(first: u64, pages: u64) -> [Event; 2] {
     let (process, virtual_address, size) =
         (process(), GpuVirtualAddress(MAPPED_AT + first * PAGE_SIZE), pages * PAGE_SIZE);
@@ -404,7 +404,7 @@ fn part_unmapped() -> Vec<Event> {
 #[test]
 fn a_part_of_a_mapping_is_freed() {
     broken_with(part_unmapped()).breaks_nothing();
-    // What is left on either side are mappings: they can be freed too, and what was freed is mapped again.
+    // The rest on either side becomes a mapping that can be freed too, and the freed pages are mapped again.
     broken_with([part_unmapped(), vec![part(0, 1)[0].clone(), part(3, 1)[0].clone()]].concat()).breaks_nothing();
     broken_with(part_unmapped()).append(mapped_again()).breaks_nothing();
 }
@@ -416,7 +416,7 @@ fn i04_a_part_is_reclaimed_that_is_still_shown() {
 }
 
 #[test]
-fn log_what_is_reclaimed_was_not_freed() {
+fn log_addresses_are_reclaimed_in_part_that_were_not_freed() {
     let [_, more] = part(0, 3);
     let last = part_unmapped().len() - 1;
     let mut story = part_unmapped();

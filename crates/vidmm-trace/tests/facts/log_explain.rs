@@ -1,4 +1,4 @@
-//! What is told of an allocation: of the story, and of steps written by hand.
+//! Explanations of the story, and of steps written by hand.
 
 use crate::log_support::faults::*;
 use crate::log_support::*;
@@ -7,7 +7,7 @@ use vidmm::event::{ContentSource, Event, EvictReason, Neighbour, ResumeReason, S
 use vidmm::*;
 use vidmm_trace::{ExplainError, Explanation};
 
-/// What is told of an allocation, each step in one line without its number and time.
+/// The explanation of an allocation, each step in one line without its number and time.
 fn told(events: Vec<Event>, id: AllocationId) -> String {
     let mut explanation = Explanation::new(id);
     numbered(events).iter().for_each(|event| explanation.event(event));
@@ -55,7 +55,7 @@ fn a_life_is_told_from_its_creation_on() {
 }
 
 #[test]
-fn what_was_not_written_to_need_not_be_copied() {
+fn an_allocation_that_was_not_written_to_need_not_be_copied() {
     let text = told(story(), B.id());
     tells(
         &text,
@@ -163,7 +163,7 @@ fn turns_of_the_device_that_lists_it_are_told() {
 }
 
 #[test]
-fn what_its_process_was_asked_for_is_told() {
+fn requests_to_its_process_are_told() {
     let notification = TrimNotificationId::from_bits(0);
     let trimmed =
         |flags, num_bytes_to_trim| Event::TrimNotified { notification, device: device(), flags, num_bytes_to_trim };
@@ -277,7 +277,7 @@ fn rounds_are_told_once_and_counted() {
 }
 
 #[test]
-fn what_the_log_does_not_have_is_said() {
+fn an_allocation_that_the_log_does_not_have_is_refused() {
     let nothing = Explanation::new(A.id()).finish();
     assert_eq!(nothing, Err(ExplainError::Unknown { name: A.id(), known: "it creates none".to_owned() }));
     let mut explanation = Explanation::new(AllocationId::from_bits(1 << 32));

@@ -1,4 +1,4 @@
-//! Logs with numbers at the end of what numbers hold: nobody wrote them, and whoever reads them goes on.
+//! Logs with numbers at the end of their range: no manager wrote them, and their readers go on.
 
 use vidmm::{AllocationId, NumberedEvent};
 use vidmm_trace::{Audit, Explanation, LogReader};
@@ -36,7 +36,7 @@ fn audit(lines: &[String]) -> usize {
 
 #[test]
 fn a_commit_limit_of_all_that_a_number_holds_is_audited() {
-    // What begins it all is right as far as it goes.
+    // The start of the adapter is right as far as it goes.
     audit(&[STARTED.to_owned()]);
 }
 

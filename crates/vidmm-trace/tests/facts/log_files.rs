@@ -1,4 +1,4 @@
-//! Logs as files: every event survives, and what is no whole log is refused.
+//! Logs as files: every event survives, and a log that is not whole is refused.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -444,10 +444,10 @@ fn reset_events() -> Vec<Event> {
         Event::ContentLost { allocation },
         Event::AdapterRestarted,
     ]);
-    let farewells = operations().into_iter().filter(|operation| {
+    let purges = operations().into_iter().filter(|operation| {
         matches!(operation, PagingOperation::Transfer(_) | PagingOperation::UnmapApertureSegment(_))
     });
-    events.extend(farewells.map(|operation| Event::PurgeOperation {
+    events.extend(purges.map(|operation| Event::PurgeOperation {
         allocation,
         operation,
         status: BuildStatus::Success,
@@ -685,7 +685,7 @@ fn the_schema_names_every_kind_of_event_and_no_other() {
     assert_eq!(documented, kinds_in_source());
 }
 
-/// The fields of each kind of event that the schema lists, and those that are written.
+/// The fields of each kind of event in the schema are those that are written.
 #[test]
 fn the_schema_names_every_field() {
     for line in &lines(&write(&numbered(all_events())))[1..] {
@@ -734,7 +734,7 @@ fn fields_that_a_later_version_adds_are_ignored() {
     assert_eq!(read(text.as_bytes()).unwrap()[0].event, Event::PlanEntered { plan: 3 });
 }
 
-/// The error of a log of three events of which something was changed.
+/// The error of a log of three events, after a change.
 fn error(change: impl FnOnce(&mut Vec<String>)) -> LogError {
     let events = (1..=3).map(|plan| Event::PlanEntered { plan }).collect();
     let mut lines = lines(&write(&numbered(events)));
@@ -842,7 +842,7 @@ fn the_first_error_of_writing_is_kept() {
     }
 }
 
-/// Reads a log and audits what can be read.
+/// Reads a log and audits the events up to the first error.
 fn read_and_audit(bytes: &[u8]) {
     let Ok(reader) = LogReader::new(bytes) else { return };
     let mut audit = Audit::new();

@@ -1,4 +1,4 @@
-//! The published traces import as they are known to be.
+//! The published traces import with their known properties.
 //!
 //! They are not part of the repository. The tests look for them in the folder that `VIDMM_TRACES`
 //! names, or else in `../shared/traces` beside the workspace, and skip where they are absent.

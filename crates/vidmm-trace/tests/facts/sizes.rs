@@ -150,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_shown_is_read_again(bytes in any::<u64>()) {
+    fn a_shown_size_is_read_again(bytes in any::<u64>()) {
         let size = ByteSize(bytes).to_string().parse::<ByteSize>();
         if let Ok(ByteSize(read)) = size {
             prop_assert!(read.abs_diff(bytes) <= bytes / 20);

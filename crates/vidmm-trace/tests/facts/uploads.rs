@@ -1,4 +1,4 @@
-//! `Workload::insert_uploads` makes the host load what nothing else writes.
+//! `Workload::insert_uploads` makes the host load the buffers that are read first.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use crate::support::{any_workload, kernel, workload};
 use proptest::prelude::*;
 use vidmm_trace::{Engine, Kernel, Workload};
 
-/// Says which buffers are uploaded, in order.
+/// The buffers that are uploaded, in order.
 fn uploaded(workload: &Workload) -> Vec<u32> {
     let uploads = workload.kernels.iter().filter(|kernel| kernel.is_upload());
     uploads.flat_map(|kernel| kernel.writes.clone()).collect()
@@ -33,7 +33,7 @@ fn an_upload_belongs_to_the_process_of_its_reader() {
 }
 
 #[test]
-fn what_is_written_first_is_not_uploaded() {
+fn a_buffer_that_is_written_first_is_not_uploaded() {
     let mut workload = workload(&[10, 20], vec![kernel(&[], &[0]), kernel(&[0], &[1])]);
     workload.insert_uploads();
     assert!(uploaded(&workload).is_empty());

@@ -1,4 +1,4 @@
-//! What `Workload::validate` accepts and refuses.
+//! The workloads that `Workload::validate` accepts and refuses.
 
 use crate::support::{kernel, workload};
 use vidmm_trace::{Cost, Engine, Kernel, Workload, WorkloadError};

@@ -21,13 +21,13 @@ use crate::{
 #[doc(alias = "D3DDDI_MAPGPUVIRTUALADDRESS")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapGpuVirtualAddress {
-    /// Where; none lets the core choose. All of it must be free or inside one reservation.
+    /// The first address; none lets the core choose. The whole range must be free or inside one reservation.
     pub base_address: Option<GpuVirtualAddress>,
-    /// What to show.
+    /// The allocation.
     pub allocation: AllocationId,
-    /// From which byte of the allocation on; a multiple of 4 KiB.
+    /// The offset of the part in the allocation, in bytes; a multiple of 4 KiB.
     pub offset: u64,
-    /// How many bytes; a multiple of 4 KiB. 0 is all that follow the offset.
+    /// The number of bytes; a multiple of 4 KiB. 0 is all that follow the offset.
     pub size: u64,
     /// Whether the GPU may write.
     pub write: bool,
@@ -36,7 +36,7 @@ pub struct MapGpuVirtualAddress {
 }
 
 impl MapGpuVirtualAddress {
-    /// All of `allocation`, writable, wherever there is room.
+    /// The whole of `allocation`, writable, at any free address.
     pub fn whole(allocation: AllocationId) -> Self {
         Self { base_address: None, allocation, offset: 0, size: 0, write: true, driver_protection: 0 }
     }
@@ -45,7 +45,7 @@ impl MapGpuVirtualAddress {
 /// A mapping that was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapped {
-    /// Where it is.
+    /// Its first address.
     pub virtual_address: GpuVirtualAddress,
     /// The value of the paging queue's fence from which on it can be used; 0 is at once (GVA-50). Work submitted after the
     /// call waits for it by itself.
@@ -77,8 +77,8 @@ impl VidMm {
     /// Maps a part of an allocation into the address space of the queue's process. The allocation need not be resident
     /// (GVA-51); access while it is not faults.
     ///
-    /// The memory of the page tables that are needed is set aside before the call returns, so that nothing later can fail
-    /// for want of it (D9).
+    /// The memory of the page tables that it needs is set aside before the call returns, so that no later step can fail
+    /// for lack of it (D9).
     ///
     /// # Errors
     ///

@@ -1,8 +1,9 @@
-//! Admission: where an allocation that joins its device's list will be resident, and whether that may be (RES-11).
+//! Admission: whether an allocation may join its device's list, and in which account it is counted (RES-11).
 //!
-//! A list that fits beside those of all others may always be. If it does not, memory is short, and its process may have its
-//! budget; who has more is then asked to trim, and yields (RES-53, RES-75). With CantTrimFurther it may have all that others
-//! have not reserved (RES-15, U-24). In any case the device's list must fit alone: then its turn comes (D3).
+//! A list that fits beside those of all others may always be. If it does not, memory is short, and its process may have
+//! its budget; a process with more is then asked to trim, and yields (RES-53, RES-75). With CantTrimFurther it may have
+//! all memory that others have not reserved (RES-15, U-24). In any case the device's list must fit alone: then its turn
+//! comes (D3).
 //!
 //! An allocation that may have several homes is counted in the first of its choices that has room (SEG-47): the
 //! choice is fixed while anything outstanding requires it, so that each account's promises can be summed
@@ -30,39 +31,40 @@ use crate::{
 pub(crate) enum Terms {
     /// They fit beside all other lists.
     BesideAll,
-    /// They are within what their process is entitled to.
+    /// They are within the entitlement of their process.
     Entitled(MakeResidentFlags),
-    /// The same; and others of the list may move their homes for them.
+    /// As `Entitled`, and others of the list may move their homes for them.
     Rehoming(MakeResidentFlags),
 }
 
-/// What one MakeResident adds to its device's list.
+/// The additions of one MakeResident to its device's list.
 #[derive(Clone)]
 pub(crate) struct Admission {
     device: DeviceIx,
     /// Whether others of the list may move their homes for it.
     rehomes: bool,
-    /// Bytes that are left for the device's list, and would be with nobody else there; below 0 is what must be trimmed first.
+    /// Bytes that are left for the device's list, and would be with no other list; below 0 is the amount to be trimmed
+    /// first.
     left: PerAccount<i128>,
     alone: PerAccount<i128>,
-    /// What may join it so that each allocation that is one range has its place when nobody else is there.
+    /// The room for joiners in which each allocation that is one range still has its place when no other list is there.
     packing: PerHome<PackingRoom>,
     /// Bytes that join it, and that move their home from an account.
     added: PerAccount<u64>,
     removed: PerAccount<u64>,
     /// Of those, bytes that it does not hold in place.
     pub not_held: PerAccount<u64>,
-    /// The allocations that are counted elsewhere than before, and where that was.
+    /// The allocations that are counted in another home than before, and the former home.
     moved: Vec<(AllocationIx, Home)>,
     /// The allocations of the list that move their homes for it.
     pub rehomed: Vec<AllocationIx>,
-    /// Why something did not fit.
+    /// The reason why an allocation did not fit.
     pub refused: Option<NoMemoryReason>,
-    /// What is missing.
+    /// The amount that is missing.
     pub num_bytes_to_trim: u64,
 }
 
-/// What may join a device's list on these terms.
+/// Begins an admission to a device's list on these terms.
 pub(crate) fn begin_admission(state: &State, device: DeviceIx, joining: &[AllocationIx], terms: Terms) -> Admission {
     let process = state.objects[device].process;
     let accounts = state.memory.accounts();
@@ -117,7 +119,7 @@ impl Admission {
         size <= self.left[home.account()] && self.packing[home].missing_for(footprint) <= 0
     }
 
-    /// An allocation is counted in a home.
+    /// Counts an allocation in a home.
     fn count_in(&mut self, state: &State, index: AllocationIx, home: Home) {
         let footprint = weight::footprint(&state.objects, index, home);
         let (account, size) = (home.account(), state.objects[index].size);
@@ -127,7 +129,7 @@ impl Admission {
         self.added[account] += size;
     }
 
-    /// An allocation is counted in a home no more.
+    /// Counts an allocation in a home no more.
     fn count_out(&mut self, state: &State, index: AllocationIx, home: Home) {
         let footprint = weight::footprint(&state.objects, index, home);
         let (account, size) = (home.account(), state.objects[index].size);
@@ -138,7 +140,7 @@ impl Admission {
     }
 }
 
-/// Finds room for an allocation that joins the list, or adds to what must be trimmed.
+/// Finds room for an allocation that joins the list, or adds to the amount to be trimmed.
 pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut Admission, index: AllocationIx) {
     let allocation = &state.objects[index];
     let size = allocation.size;
@@ -162,7 +164,7 @@ pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut 
     }
     let fits_alone = choices.accounts().any(|account| i128::from(size) <= admission.alone[account]);
     let mut reason = if fits_alone { NoMemoryReason::OverBudget } else { NoMemoryReason::DoesNotFit };
-    // Whatever the caller trims, one of the homes then has enough.
+    // Once the caller has trimmed the sum, one of the homes has enough room, wherever the trimmed bytes were.
     for home in choices {
         let missing = i128::from(size) - core::mem::take(&mut admission.left[home.account()]);
         let footprint = weight::footprint(&state.objects, index, home);
@@ -183,7 +185,7 @@ pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut 
     admission.refused.get_or_insert(reason);
 }
 
-/// Nothing joins the list: `indices` are counted no more.
+/// Undoes an admission: `indices` are counted no more.
 pub(crate) fn undo_admission(state: &mut State, admission: &Admission, indices: &[AllocationIx]) {
     let is_undone = !state.adapter.has_bug(PlantedBug::SkipUndo);
     for &index in indices.iter().filter(|_| is_undone) {
@@ -197,7 +199,7 @@ pub(crate) fn undo_admission(state: &mut State, admission: &Admission, indices: 
     }
 }
 
-/// The allocations that were admitted join the list.
+/// Lets the admitted allocations join the list.
 pub(crate) fn accept_admission(state: &mut State, schedule: &mut Schedule, work: &Work, admission: &Admission) {
     if !admission.rehomed.is_empty() && !state.adapter.is_physical() {
         schedule.turns.demoted.insert(admission.device);

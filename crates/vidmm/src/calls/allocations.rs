@@ -37,12 +37,12 @@ use crate::{
 #[doc(alias = "D3DKMT_CREATEALLOCATION")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CreateAllocationDesc<'d> {
-    /// What the driver's user-mode part says of it; the core does not understand it (CRE-03).
+    /// The data from the driver's user-mode part; the core does not understand it (CRE-03).
     pub private_driver_data: &'d [u8],
-    /// How.
+    /// The flags.
     pub flags: CreateAllocationFlags,
-    /// With EXISTING_SYS_MEM of the driver's answer: where its content is, in memory of the caller's that stays there until
-    /// the allocation is gone. A multiple of 64 KiB, as long as the allocation.
+    /// With EXISTING_SYS_MEM in the driver's answer: the place of its content, in memory of the caller's that stays
+    /// there until the allocation is gone. A multiple of 64 KiB, as long as the allocation.
     pub existing_sys_mem: Option<PhysicalAddress>,
 }
 
@@ -80,7 +80,7 @@ impl VidMm {
     ///
     /// # Errors
     ///
-    /// If the driver or the host refuses, or what the driver decided is impossible. Nothing then remains of it.
+    /// If the driver or the host refuses, or the driver's decision is impossible. Nothing then remains of it.
     #[doc(alias = "D3DKMTCreateAllocation2")]
     #[doc(alias = "DxgkDdiCreateAllocation")]
     pub fn create_allocation<'d>(
@@ -142,8 +142,9 @@ impl VidMm {
         Ok(allocation)
     }
 
-    /// Destroys an allocation. Work submitted before may still use it (RES-91): its memory, its addresses and its backing
-    /// store are free when that has ended, and the handle is invalid at once. It leaves its device's list; the CPU sees it no more.
+    /// Destroys an allocation. Work submitted before may still use it (RES-91): its memory, its addresses and its
+    /// backing store are free when that has ended, and the handle is invalid at once. It leaves its device's list; the
+    /// CPU sees it no more.
     ///
     /// A shared allocation that others have open lives on with them (U-34).
     ///
@@ -161,14 +162,15 @@ impl VidMm {
             return Ok(());
         }
         let device_index = self.state.objects[index].device;
-        // Nobody will miss what was written, unless another device has closed it and is still to read it.
+        // The content need not be saved, unless another device has closed the allocation and is still to read it.
         let mut leaves = EvictFlags::all();
         leaves.set(EvictFlags::NOT_WRITTEN_TO, !self.state.objects.is_to_be_used_by_others(index, device_index));
-        // What a decided portion requires leaves its list when that has been handed out.
+        // An allocation that a decided portion requires leaves its list when the portion has been handed out.
         if !self.state.objects[device_index].has_reference_lists() {
             resident::leave_list(&mut self.state, index, device_index, leaves);
         }
-        // Without GPU virtual addresses nothing would fault: what is queued is patched with where the allocation is.
+        // Without GPU virtual addresses an access would not fault: queued work is patched with the allocation's present
+        // address.
         if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) && !self.state.adapter.is_physical() {
             destroy_at_once(&mut self.state, &mut self.requests, index, device_index);
             return Ok(());
@@ -244,7 +246,8 @@ fn check_allocation(adapter: &Adapter, info: &AllocationInfo) -> Result<u64, Cre
     Ok(size)
 }
 
-/// Where the driver lets the allocation be resident. An aperture segment in its set is system memory (SEG-11, SEG-12).
+/// The segments where the driver lets the allocation be resident. An aperture segment in its set is system memory
+/// (SEG-11, SEG-12).
 pub(crate) fn choices(adapter: &Adapter, info: &AllocationInfo) -> Choices {
     if adapter.has_bug(PlantedBug::IgnoreSegmentSet) {
         let every =
@@ -254,7 +257,8 @@ pub(crate) fn choices(adapter: &Adapter, info: &AllocationInfo) -> Choices {
     adapter.choices(info.supported_segment_set, info.preferred_segment)
 }
 
-/// Whether engines find the allocation by its physical address, and the driver hears where that is, as bits of its state.
+/// Whether engines find the allocation by its physical address, and the driver is told that address, as bits of its
+/// state.
 pub(crate) fn access(adapter: &Adapter, info: &AllocationInfo) -> AllocationState {
     let mut allocation_state = AllocationState::empty();
     let physically = adapter.is_physical() || info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY);
@@ -266,7 +270,7 @@ pub(crate) fn access(adapter: &Adapter, info: &AllocationInfo) -> AllocationStat
     allocation_state
 }
 
-/// Where in linear memory segments an allocation had better be (SEG-42 to SEG-44).
+/// The hints for the place of an allocation in linear memory segments (SEG-42 to SEG-44).
 fn note_wish(adapter: &Adapter, objects: &mut Objects, index: AllocationIx, info: &AllocationInfo) {
     if !weight::is_one_range(objects, index) {
         return;
@@ -318,7 +322,7 @@ fn is_shown_in_window(adapter: &Adapter, info: &AllocationInfo) -> bool {
     info.flags2.intersects(in_window)
 }
 
-/// Tells the driver's author what the flags of an allocation will not do.
+/// Tells the driver's author which flags of an allocation will have no effect.
 fn report_notifications(adapter: &Adapter, moment: &mut Moment, info: &AllocationInfo, size: u64) {
     let known = AllocationFlags2::NOTIFY_EVICTION | AllocationFlags2::NOTIFY_IO_MMU_UNMAP;
     let flags2 = info.flags2 & known;
@@ -339,9 +343,9 @@ fn report_notifications(adapter: &Adapter, moment: &mut Moment, info: &Allocatio
     }
 }
 
-/// Work of the owner's device does not use the allocation, whatever that has submitted: nothing waits for it (RES-91).
+/// Destroys an allocation that the work of the owner's device does not use: nothing waits for that work (RES-91).
 fn destroy_at_once(state: &mut State, requests: &mut Requests, index: AllocationIx, device: DeviceIx) {
-    // What it has written others may still read.
+    // Other devices may still read its writes.
     if state.objects.is_to_be_used_by_others(index, device) && state.objects[index].place.is_some() {
         state.objects[index].state |= AllocationState::DIRTY;
     }
@@ -360,7 +364,7 @@ fn destroy_at_once(state: &mut State, requests: &mut Requests, index: Allocation
     requests.defer_first(&mut state.moment, &mut state.objects, device, DeferredAction::Purge(index));
 }
 
-/// What follows for an allocation whose content in system memory is the caller's, or is kept (2.2).
+/// The state of an allocation whose content in system memory is the caller's, or is kept (2.2).
 fn check_sys_mem(info: &AllocationInfo, existing: Option<PhysicalAddress>) -> Result<AllocationState, CreateError> {
     let broken = |rule| Err(CreateError::Violation(Violation::AllocationInfo(rule)));
     let has = |flag| info.flags.contains(flag);

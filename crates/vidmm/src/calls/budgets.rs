@@ -1,4 +1,4 @@
-//! What processes ask and say of their budgets (RES-50..RES-57).
+//! Budgets: queries, reservations, priorities, notifications (RES-50..RES-57).
 
 use alloc::vec::Vec;
 
@@ -13,7 +13,7 @@ use crate::{
     shares::Shares,
 };
 impl VidMm {
-    /// What the process may use of a group, and what it uses (RES-51).
+    /// Returns the process's budget of a group, its usage and its reservation (RES-51).
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl VidMm {
         Ok(())
     }
 
-    /// Says how important a process is to the user, and what of it is seen: its weight in the sharing of memory (RES-53). A
+    /// Sets how important a process is to the user, and how visible: its weight in the sharing of memory (RES-53). A
     /// new process is Normal and Visible.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl VidMm {
         Ok(())
     }
 
-    /// Whether [`Output::BudgetChanged`](crate::Output::BudgetChanged) is wanted for the process (RES-53).
+    /// Sets whether [`Output::BudgetChanged`](crate::Output::BudgetChanged) is wanted for the process (RES-53).
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Lock2 and Unlock2: what the CPU sees of an allocation (5.9).
+//! Lock2 and Unlock2: the CPU's view of an allocation (5.9).
 
 use alloc::vec::Vec;
 
@@ -18,25 +18,25 @@ use crate::{
     units::{Extent, SegmentId},
 };
 
-/// How often an allocation can be locked at one time.
+/// The number of locks that an allocation can have at one time.
 const LOCKS_MAX: u32 = u16::MAX as u32;
 
 impl VidMm {
-    /// Shows the whole allocation to the CPU, at an address that stays the same until the last unlock: when the allocation
-    /// moves, the address shows where it is (RES-86). Nothing is synchronised: that is the caller's duty, who may keep an
-    /// allocation locked for its whole life (RES-05, RES-81). While a move is under way the address shows nothing, and an access
-    /// waits.
+    /// Shows the whole allocation to the CPU, at an address that stays the same until the last unlock: when the
+    /// allocation moves, the address follows it (RES-86). Nothing is synchronised: that is the caller's duty, which may
+    /// keep an allocation locked for its whole life (RES-05, RES-81). While a move is under way the address shows
+    /// nothing, and an access waits.
     ///
     /// An allocation in a memory segment must leave it, unless both are CPU-visible (RES-82, RES-83); and content that is on its
     /// way must arrive. Then the answer is [`LockError::AllocationBusy`]: poll, let paging end, and try again. With
     /// PERMANENT_SYS_MEM or EXISTING_SYS_MEM the CPU sees the copy in system memory, wherever the allocation is.
     ///
-    /// What is locked comes into a memory segment only if the CPU sees it there: a MakeResident that needs that is pending until
-    /// the last unlock (RES-84, U-40).
+    /// A locked allocation comes into a memory segment only if the CPU sees it there: a MakeResident that needs that is
+    /// pending until the last unlock (RES-84, U-40).
     ///
     /// # Errors
     ///
-    /// If the allocation is another device's, offered, or cannot be where the CPU sees it.
+    /// If the allocation is another device's, offered, or cannot be in memory that the CPU sees.
     #[doc(alias = "D3DKMTLock2")]
     pub fn lock(
         &mut self,
@@ -59,7 +59,7 @@ impl VidMm {
         }
         let (address, shown) = match self.state.residency.locks.get_mut(&index) {
             Some(lock) if lock.count >= LOCKS_MAX => return Err(LockError::TooManyReferences { locks: lock.count }),
-            // A plan moves it, and until that has retired the CPU sees nothing of it.
+            // A plan moves it, and the CPU sees nothing of it until that plan has retired.
             Some(lock) if !self.plans.stream.is_retired(lock.moved_by) => return Err(LockError::AllocationBusy),
             Some(lock) => {
                 lock.count += 1;
@@ -76,9 +76,9 @@ impl VidMm {
         Ok(address)
     }
 
-    /// Ends one lock. With the last, the address shows nothing any more; of an allocation with PERMANENT_SYS_MEM or
-    /// EXISTING_SYS_MEM that is in the memory segment, what is there is brought up to date (2.2): work submitted later finds what
-    /// the CPU has written.
+    /// Ends one lock. With the last, the address shows nothing any more. An allocation with PERMANENT_SYS_MEM or
+    /// EXISTING_SYS_MEM that is in the memory segment is brought up to date (2.2): work submitted later finds the CPU's
+    /// writes.
     ///
     /// # Errors
     ///
@@ -99,7 +99,8 @@ impl VidMm {
     }
 }
 
-/// Whether the CPU can see an allocation where it is. If not, it is sent where it can be seen, if there is such a place.
+/// Whether the CPU can see an allocation in its present place. If not, the allocation is sent to a place that the CPU
+/// sees, if it has one.
 fn make_visible(
     state: &mut State,
     plans: &Plans,
@@ -109,7 +110,7 @@ fn make_visible(
     let allocation = &state.objects[index];
     let is_hidden = allocation.place.is_some_and(|place| !allocation.is_seen_in(place.account()));
     if !is_hidden {
-        // Only a copy that nothing writes to is there at once wherever the allocation is.
+        // Only a copy that paging never writes is there at once wherever the allocation is.
         let arrives = !plans.stream.is_retired(allocation.last_plan) && !is_copy_still(&state.objects, index);
         let is_on_its_way = arrives || plans.discards.contains_key(&index);
         return if is_on_its_way { Err(LockError::AllocationBusy) } else { Ok(()) };

@@ -20,14 +20,14 @@ use crate::{
 };
 
 impl VidMm {
-    /// The driver has stopped the GPU: what its memory segment held is lost, and no packet will end any more. The packets that
-    /// it had come back.
+    /// The driver has stopped the GPU: the content of its memory segment is lost, and no packet will end any more. The
+    /// packets that it had come back.
     #[doc(alias = "DxgkDdiResetFromTimeout")]
     pub fn handle_reset_from_timeout(&mut self, returned: Vec<(EngineFence, DmaBuffer)>) {
         let AdapterPhase::Resetting { .. } = self.state.engines.recovery.adapter else {
             return self.state.moment.report(DriverFinding::AdapterResetUnasked);
         };
-        // None is run again: a paging buffer may have begun, and users' devices are in error.
+        // No packet is run again: a paging buffer may have begun, and users' devices are in error.
         drop(returned);
         self.state.engines.recovery.adapter = AdapterPhase::CleaningUp;
         self.state.moment.stir();
@@ -44,7 +44,7 @@ impl VidMm {
         }
         self.state.engines.recovery.adapter = AdapterPhase::Working;
         self.state.moment.record(|| Event::AdapterRestarted);
-        // Without power they would be lost: they are written when it is back.
+        // Without power the tables would be lost: they are written when power is back.
         if self.schedule.turns.power != Power::Down {
             power::write_all_tables_again(&mut self.state, &mut self.plans);
         }
@@ -77,7 +77,7 @@ impl VidMm {
             returned: returned.iter().map(|&(fence_id, _)| fence_id).collect(),
         });
         if !self.state.engines.hears(engine) {
-            // It comes too late, but the answer to the reset will not bring them again.
+            // The answer comes too late, but the answer to the reset will not return these packets again.
             engine_reset::take_in(&mut self.state.engines, engine, returned);
             return self.state.moment.report(DriverFinding::PreemptedUnasked { engine, preemption_fence_id });
         }
@@ -90,7 +90,8 @@ impl VidMm {
             last_completed_fence_id,
         );
         engine_reset::take_in(&mut self.state.engines, engine, returned);
-        // An engine that had nothing under way was not waited for; meanwhile it may have got what it gives back now.
+        // An engine that had nothing under way was not waited for; meanwhile it may have got the packets that it gives
+        // back now.
         let phase = self.state.engines.recovery.engines.entry(engine).or_insert(Phase::Answered);
         if is_last {
             if let Phase::Preempting { .. } = phase {
@@ -125,8 +126,8 @@ impl VidMm {
         });
         let suspect = self.state.engines.device_under_way(&self.state.adapter, &self.state.objects, engine);
         let Some(last_aborted) = last_aborted_fence_id else {
-            // It counts among the resets of the adapter, and not among the engine timeouts of a process: whose packet it was
-            // stays unsaid (FLT-31).
+            // The reset counts as one of the adapter, and not as an engine timeout of a process: the owner of the
+            // packet stays unknown (FLT-31).
             let cause = DeviceErrorReason::EngineTimeoutPromotedToAdapterReset;
             return adapter_reset::begin_adapter_reset_for(
                 &mut self.state,
@@ -148,7 +149,7 @@ impl VidMm {
             });
         }
         self.state.moment.statistics_mut().engine_resets += 1;
-        // What it was asked before is over.
+        // The engine's earlier requests to yield are over.
         self.state.engines.engines[engine as usize].last_answered =
             self.state.engines.engines[engine as usize].preemption_fence_id;
         engine_reset::complete_lost(
@@ -159,8 +160,8 @@ impl VidMm {
             engine,
             last_aborted.saturating_sub(1),
         );
-        // Whose packet hung is known only now: it may not be the first that was not reported. If it has ended after all, its
-        // device is in error none the less (FLT-24).
+        // Only now is the packet that hung known: it may not be the first that was not reported. If it has ended after
+        // all, its device is in error none the less (FLT-24).
         let guilty = if last_aborted > last_completed {
             self.state.engines.device_under_way(&self.state.adapter, &self.state.objects, engine)
         } else {
@@ -173,15 +174,15 @@ impl VidMm {
         }
         engine_reset::take_in(&mut self.state.engines, engine, returned);
         engine_reset::expect_nothing_more(&mut self.state.moment, &self.state.engines, engine);
-        // An engine that runs answers; one that still hangs is found out before anything is handed to it.
+        // An engine that runs answers this request. One that still hangs is found out before it gets any packet.
         self.state.engines.preempt(&mut self.state.moment, engine, PreemptReason::AfterReset);
     }
 
     /// The driver reports that an engine has stopped at a packet which cannot go on.
     ///
-    /// The device that submitted it is in error, and its engine is reset; no other is harmed. If the driver does not know the
-    /// packet, the engine's reset says whose it was (FLT-11). A fault in a paging buffer is nobody's: the adapter is reset
-    /// (FLT-23, U-43).
+    /// The device that submitted it is in error, and its engine is reset; no other is harmed. If the driver does not
+    /// know the packet, the engine's reset names it (FLT-11). A fault in a paging buffer has no guilty device: the
+    /// adapter is reset (FLT-23, U-43).
     #[doc(alias = "DxgkCbNotifyInterrupt")]
     pub fn handle_interrupt(&mut self, interrupt: &NotifyInterrupt) {
         let (engine, fence_id) = match *interrupt {
@@ -206,7 +207,7 @@ impl VidMm {
         if !is_sound {
             return self.state.moment.report(DriverFinding::FaultData { engine, fence_id });
         }
-        // Whatever was before the packet has ended (FLT-11).
+        // All packets before this one have ended (FLT-11).
         retire::complete_up_to(
             &mut self.state,
             &mut self.plans,
@@ -237,8 +238,8 @@ impl VidMm {
             );
         }
         let resets_adapter = flags.contains(PageFaultFlags::ADAPTER_RESET_REQUIRED);
-        // The first packet of which no end was reported may only have lost its interrupt. The reset of the adapter says nothing
-        // of packets, and harms its device in any case.
+        // The first packet of which no end was reported may only have lost its interrupt. The reset of the adapter
+        // names no packet, and harms its device in any case.
         let is_known = !flags.contains(PageFaultFlags::FENCE_INVALID) || resets_adapter;
         if let Some(device) =
             self.state.engines.device_under_way(&self.state.adapter, &self.state.objects, engine).filter(|_| is_known)

@@ -21,10 +21,11 @@ use crate::{
 };
 
 impl VidMm {
-    /// Gives a mapping or a reservation back, or any pages of 4 KiB of one (GVA-53, U-22). What is left of it on either side is on
-    /// its own from now on. Work submitted before may still use a mapping; its addresses are free when that work has retired.
+    /// Frees a mapping or a reservation, or any pages of 4 KiB of one (GVA-53, U-22). The rest on either side is on its
+    /// own from now on. Work submitted before may still use a mapping; its addresses are free when that work has
+    /// retired.
     ///
-    /// Where a page of 64 KiB is cut, what is left of it is mapped by pages of 4 KiB, for ever (GVA-42): tables for these are set
+    /// Where a page of 64 KiB is cut, its rest is mapped by pages of 4 KiB, for ever (GVA-42): tables for these are set
     /// aside before the call returns, and work of the process waits while entries change.
     ///
     /// # Errors
@@ -64,7 +65,7 @@ fn free_in_mapping(
     let end = base + size;
     let books = &state.objects[allocation];
     let ends = [base, end - 1].map(|address| mapping_around(&state.objects, allocation, process, address));
-    // What neither is a mapping nor waits to be one is ending: its device has closed the allocation.
+    // A range that is neither a mapping nor waits to be one is ending: its device has closed the allocation.
     let is_its = |of: &Mapping| !books.state.contains(AllocationState::DESTROYED) && books.is_open_on(of.device);
     let [Some(first), Some(last)] = ends.map(|of| of.filter(is_its)) else {
         return Err(VaRangeError::NotFound.into());
@@ -77,7 +78,7 @@ fn free_in_mapping(
     Ok(())
 }
 
-/// What shows the allocation at an address of a process, or waits to.
+/// The mapping around an address of a process, made or asked for.
 pub(crate) fn mapping_around(
     objects: &Objects,
     allocation: AllocationIx,

@@ -31,7 +31,7 @@ use crate::{
 pub struct CreateDeviceDesc {
     /// The process that it belongs to.
     pub process: ProcessId,
-    /// Which lists drive its residency; none is the adapter's usual kind.
+    /// The lists that drive its residency; none is the adapter's usual kind.
     pub residency: Option<DeviceResidency>,
 }
 
@@ -42,11 +42,11 @@ impl From<ProcessId> for CreateDeviceDesc {
 }
 
 impl VidMm {
-    /// A process begins to use the adapter. The memory of its root page table is set aside (D9).
+    /// Creates a process. The memory of its root page table is set aside (D9).
     ///
     /// # Errors
     ///
-    /// If the driver has no memory, or the root table would not fit beside what others were promised.
+    /// If the driver has no memory, or the root table would not fit beside the memory that others were promised.
     #[doc(alias = "DxgkDdiCreateProcess")]
     pub fn create_process(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) -> Result<ProcessId, CreateError> {
         let (first, end) = self
@@ -81,7 +81,7 @@ impl VidMm {
         Ok(process)
     }
 
-    /// A process ends; its page tables are freed.
+    /// Destroys a process; its page tables are freed.
     ///
     /// # Errors
     ///
@@ -121,8 +121,8 @@ impl VidMm {
         Ok(())
     }
 
-    /// Creates a device: what has a residency list, and what is put in error. A process alone makes one of the adapter's usual
-    /// kind: with reference lists where engines use no GPU virtual addresses, else with a device list.
+    /// Creates a device: the unit that has a residency list, and that is put in error. A process alone makes one of the
+    /// adapter's usual kind: with reference lists where engines use no GPU virtual addresses, else with a device list.
     ///
     /// # Errors
     ///

@@ -24,18 +24,18 @@ use crate::{
 };
 use alloc::{collections::BTreeSet, vec::Vec};
 
-/// What Reclaim answers.
+/// The answer of Reclaim.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct Reclaimed {
-    /// What became of each allocation's content, in the order of the call.
+    /// The state of each allocation's content, in the order of the call.
     pub results: Vec<ReclaimResult>,
     /// The value of the paging queue's fence from which on the GPU can use those that are on the device's list; 0 is at once.
     /// The CPU can lock all of them at once (RES-65).
     pub paging_fence_value: u64,
 }
 
-/// An allocation that is on its device's list again, and how often.
+/// An allocation that is on its device's list again, and its count there.
 struct Listed {
     index: AllocationIx,
     count: u32,
@@ -109,13 +109,13 @@ impl VidMm {
         Ok(())
     }
 
-    /// Takes offered allocations back, and says what became of their content. Those on the device's list are brought in, as
-    /// by MakeResident, whatever the budget says (RES-65).
+    /// Reclaims offered allocations, and returns the state of their content. Those on the device's list are brought in,
+    /// as by MakeResident, whatever the budget says (RES-65).
     ///
     /// # Errors
     ///
-    /// If an allocation is not offered, or another device's, or the device's list would not fit even alone with what comes
-    /// back to it. None is then reclaimed.
+    /// If an allocation is not offered, or another device's, or the device's list would not fit even alone with the
+    /// allocations that come back to it. None is then reclaimed.
     #[doc(alias = "D3DKMTReclaimAllocations2")]
     pub fn reclaim_allocations(
         &mut self,
@@ -205,7 +205,7 @@ pub(crate) fn offer(
     }
 }
 
-/// The device's list must fit alone with what comes back to it: then its turn comes (D3).
+/// Checks that the device's list fits alone with the allocations that come back to it: then its turn comes (D3).
 fn check_fits_again(state: &State, device: DeviceIx, indices: &[AllocationIx]) -> Result<(), ReclaimError> {
     let mut num_bytes_to_trim = 0;
     let joining = indices.iter().copied();
@@ -229,7 +229,7 @@ fn check_fits_again(state: &State, device: DeviceIx, indices: &[AllocationIx]) -
     if num_bytes_to_trim > 0 { Err(ReclaimError::NoMemory { num_bytes_to_trim }) } else { Ok(()) }
 }
 
-/// Ends an offer. Returns what became of the content, and how often the allocation is on its device's list from now on.
+/// Ends an offer. Returns the state of the content, and the allocation's count on its device's list from now on.
 pub(crate) fn reclaim(
     state: &mut State,
     plans: &Plans,
@@ -261,7 +261,7 @@ pub(crate) fn reclaim(
     }
 }
 
-/// An Evict of an offered allocation: it will be on the list once less when it is reclaimed. The count must be above 0.
+/// Lowers the count that an offered allocation will have when it is reclaimed. The count must be above 0.
 pub(crate) fn leave_offered(state: &mut State, index: AllocationIx) {
     let offer = state.residency.offers.get_mut(&index).expect("an offered allocation has an offer");
     offer.count -= 1;
@@ -270,8 +270,8 @@ pub(crate) fn leave_offered(state: &mut State, index: AllocationIx) {
     }
 }
 
-/// Puts what was offered back on the device's list. Where it is counted is what it was: room was kept there for it. Returns
-/// the bytes of what is not held in place.
+/// Puts offered allocations back on the device's list. Their homes are the same: room was kept there for them. Returns
+/// the bytes of those that are not pinned.
 fn count_in_again(state: &mut State, work: &Work, device: DeviceIx, listed: &[Listed]) -> PerAccount<u64> {
     let accounts = state.memory.accounts();
     let (mut added, mut not_held): (PerAccount<u64>, PerAccount<u64>) = (accounts.none(), accounts.none());

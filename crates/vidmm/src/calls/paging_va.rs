@@ -1,7 +1,7 @@
-//! How large the address space of the paging process is (PGV-01 to PGV-06, U-16).
+//! The size of the address space of the paging process (PGV-01 to PGV-06, U-16).
 //!
-//! The size that is spoken of is that of one window; a transfer has one on each side. Its page tables stay resident for ever,
-//! so it is bounded by what can be pinned, whatever the driver answers.
+//! The size is that of one window; a transfer has one on each side. Its page tables stay resident for ever, so the
+//! pinnable memory bounds it, whatever the driver answers.
 
 use crate::{adapter::Adapter, budget::account::Account, event::error::DriverFinding, units::PAGE_SIZE_64K};
 
@@ -12,7 +12,7 @@ pub(crate) const QUERY_TYPE: u32 = 48;
 const MIB: u64 = 1 << 20;
 const PINNED_LEAF_TABLES_MAX: u64 = 256 << 20;
 
-/// What decides the size for one physical adapter.
+/// The facts that decide the size for one physical adapter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PagingVaQuery {
     pub physical_adapter_index: u32,
@@ -24,14 +24,15 @@ pub(crate) struct PagingVaQuery {
     pub scheduling_log: Option<u64>,
     /// Whether the driver knows the query.
     pub is_asked: bool,
-    /// What the driver answered; none or 0 leaves it to us.
+    /// The driver's answer; none or 0 leaves the size to us.
     pub answer_mib: Option<u32>,
     /// The driver's size counts even where there would be no addresses (U-16).
     pub without_local_memory: bool,
 }
 
 impl PagingVaQuery {
-    /// The size of a window in bytes, 0 if the paging process has no addresses, and what the driver's author should know.
+    /// The size of a window in bytes, 0 if the paging process has no addresses, and the findings for the driver's
+    /// author.
     pub fn size(self, adapter: &Adapter) -> (u64, Option<DriverFinding>) {
         let Self { physical_adapter_index, memory_size, .. } = self;
         let asked_mib = self.answer_mib.unwrap_or(0);
@@ -63,9 +64,9 @@ impl PagingVaQuery {
         (paging_va_size, finding)
     }
 
-    /// Rounds up to what whole leaf tables cover. No allocation is larger than what can be resident, so a window beyond that
-    /// is only pinned tables; both windows must fit in the address space; and their leaf tables may take an eighth of the
-    /// memory segment and 256 MiB at most.
+    /// Rounds up to whole leaf tables. No allocation is larger than the memory that can be resident, so a window beyond
+    /// that is only pinned tables. Both windows must fit in the address space, and their leaf tables may take an eighth
+    /// of the memory segment and 256 MiB at most.
     fn bounded(self, size: u64, adapter: &Adapter) -> u64 {
         let (_, addresses) = adapter.paging_addresses();
         let largest = self.memory_size.max(adapter.system_commit_limit);
@@ -75,7 +76,7 @@ impl PagingVaQuery {
     }
 }
 
-/// What a window's size is a multiple of.
+/// The unit of a window's size.
 fn unit(adapter: &Adapter) -> u64 {
     if adapter.has_page_tables() { adapter.coverage(0) } else { PAGE_SIZE_64K }
 }

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 use crate::{manager::VidMm, objects::turn::Power};
 
 impl VidMm {
-    /// The adapter is about to lose power: no work is dispatched from now on, and when nothing is in flight any more all that
-    /// is resident goes to system memory. [`Output::PoweredDown`](crate::Output::PoweredDown) says when that is done. Calls
-    /// are accepted meanwhile, and wait.
+    /// Prepares the adapter to lose power: no work is dispatched from now on, and when nothing is in flight any more
+    /// all resident allocations go to system memory. [`Output::PoweredDown`](crate::Output::PoweredDown) says when that
+    /// is done. Calls are accepted meanwhile, and wait.
     pub fn power_down(&mut self) {
         self.schedule.turns.power_up_wanted = false;
         if self.schedule.turns.power != Power::Up {
@@ -20,9 +20,9 @@ impl VidMm {
         self.state.moment.stir();
     }
 
-    /// The adapter has power again, and its memory segment holds nothing: page tables are built again, those of the paging
-    /// process before any other operation, and lists are brought back. Without a power-down before it does nothing; one that
-    /// is still under way ends first.
+    /// Tells that the adapter has power again, with nothing in its memory segment. Page tables are built again, those
+    /// of the paging process before any other operation, and lists are brought back. Without a power-down before it
+    /// does nothing; one that is still under way ends first.
     pub fn power_up(&mut self) {
         match self.schedule.turns.power {
             Power::Up => {}

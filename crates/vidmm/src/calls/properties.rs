@@ -1,4 +1,4 @@
-//! What of an allocation can be changed later: its priority and its segments (CRE-31, 2.6).
+//! The properties of an allocation that can be changed later: its priority and its segments (CRE-31, 2.6).
 
 use super::resident::REQUESTS_MAX;
 use crate::{
@@ -19,13 +19,13 @@ use crate::{
     units::{PageSize, SegmentId},
 };
 
-/// What is to change; `None` leaves a property as it is.
+/// The changes; `None` leaves a property as it is.
 #[doc(alias = "D3DDDI_UPDATEALLOCPROPERTY")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UpdateAllocationProperty {
-    /// Where it may live.
+    /// The segments where it may live.
     pub supported_segment_set: Option<SegmentSet>,
-    /// Where it had better live.
+    /// The segments where it had better live.
     pub preferred_segment: Option<SegmentPreference>,
 }
 
@@ -51,13 +51,14 @@ impl VidMm {
         Ok(())
     }
 
-    /// Changes where an allocation may be resident (CRE-50). If it leaves the place where it is for that, the value of the paging
-    /// queue's fence is returned that says when it has; 0 is at once. The same value again is ignored (CRE-51).
+    /// Changes the segments where an allocation may be resident (CRE-50). If it leaves its place for that, the value of
+    /// the paging queue's fence is returned that says when it has; 0 is at once. The same value again is ignored
+    /// (CRE-51).
     ///
     /// # Errors
     ///
-    /// If the new set is impossible or the driver does not allow it. What the device's list requires where it may not be any more
-    /// is not moved by this version: evict it first.
+    /// If the new set is impossible or the driver does not allow it. An allocation that the device's list requires is
+    /// not moved out of a forbidden segment by this version: evict it first.
     #[doc(alias = "D3DKMTUpdateAllocationProperty")]
     pub fn update_allocation_property(
         &mut self,
@@ -120,7 +121,7 @@ impl VidMm {
     }
 }
 
-/// What an allocation's segments would be.
+/// The segments of an allocation after a change.
 fn updated(
     adapter: &Adapter,
     objects: &Objects,
@@ -135,7 +136,7 @@ fn updated(
     (set, preferred)
 }
 
-/// Where an allocation may be from now on, or why it may not.
+/// The accounts that an allocation may be counted in from now on, or the reason why not.
 fn check_update(
     adapter: &Adapter,
     objects: &Objects,
@@ -168,7 +169,8 @@ fn check_update(
     Ok(choices)
 }
 
-/// Changes where an allocation may be. It leaves the place where it may be no more; returns the plans for that.
+/// Changes the segments where an allocation may be. It leaves a place that is forbidden now; returns the plans for
+/// that.
 fn change_residence(
     state: &mut State,
     plans: &mut Plans,

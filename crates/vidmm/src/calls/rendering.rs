@@ -31,12 +31,12 @@ use alloc::{boxed::Box, vec, vec::Vec};
 #[doc(alias = "D3DKMT_RENDER")]
 #[derive(Clone, Debug, Default)]
 pub struct RenderDesc {
-    /// What the user-mode driver wrote; the driver translates it.
+    /// The user-mode driver's commands; the driver translates them.
     pub command: Vec<u8>,
-    /// What it refers to.
+    /// The allocations that they refer to.
     #[doc(alias = "D3DDDI_ALLOCATIONLIST")]
     pub allocations: Vec<AllocationListDesc>,
-    /// Where it does; the driver's own list is what counts.
+    /// The places where they refer to them; only the driver's own list counts.
     pub patch_locations: Vec<PatchLocation>,
     /// Fences that must have reached their values before it runs.
     pub waits: Vec<FenceValueDesc>,
@@ -50,7 +50,7 @@ pub struct RenderDesc {
 pub struct AllocationListDesc {
     /// The allocation; none to unbind a slot (PAT-16).
     pub allocation: Option<AllocationId>,
-    /// The GPU writes to it.
+    /// Whether the GPU writes to it.
     pub write_operation: bool,
 }
 
@@ -60,17 +60,18 @@ const DMA_BUFFER_MAX: usize = 64 << 20;
 impl VidMm {
     /// Lets the driver translate commands into a DMA buffer, and queues it.
     ///
-    /// On a device with reference lists, what its references name is brought in when its turn comes, all at once or portion by
-    /// portion (SPL-01). On one with a device list they must be on that list; they are patched with where they are when the DMA
-    /// buffer is handed out, whole (RES-04, PAT-17), and as any submission it requires the list as it stands at this call (D2).
+    /// On a device with reference lists, the allocations of its references are brought in when its turn comes, all at
+    /// once or portion by portion (SPL-01). On one with a device list they must be on that list. They are patched with
+    /// their addresses when the DMA buffer is handed out, whole (RES-04, PAT-17). As any submission it requires the
+    /// list as it stands at this call (D2).
     ///
     /// Returns its number among the adapter's DMA buffers, from 1.
     ///
     /// # Errors
     ///
-    /// If a handle names nothing or is another device's, the device is in error, the context's queue is full, or the driver refuses
-    /// the commands. If the driver's patch-location list breaks a rule (U-45), or the allocation list names what is not on the
-    /// device's list (FLT-02), nothing is queued, and the device is in error.
+    /// If a handle names nothing or is another device's, the device is in error, the context's queue is full, or the
+    /// driver refuses the commands. If the driver's patch-location list breaks a rule (U-45), or the allocation list
+    /// names an allocation that is not on the device's list (FLT-02), nothing is queued, and the device is in error.
     #[doc(alias = "D3DKMTRender")]
     pub fn render(&mut self, kmd: &mut dyn Kmd, context: ContextId, desc: RenderDesc) -> Result<u64, RenderError> {
         let index = self.state.objects.contexts.lookup(context)?;
@@ -153,7 +154,8 @@ impl VidMm {
     }
 }
 
-/// What an allocation list names must be on the device's list (FLT-02): else the program is wrong, and its device in error.
+/// Checks that the allocations of an allocation list are on the device's list (FLT-02). Otherwise the program is wrong,
+/// and its device in error.
 fn check_on_list(
     state: &mut State,
     requests: &mut Requests,
@@ -188,7 +190,7 @@ fn look_up_list(
     listed.iter().enumerate().map(look_up).collect()
 }
 
-/// What the driver is told of an allocation list before anything is brought in for it (PAT-14).
+/// The allocation list for the driver, before any allocation is brought in for it (PAT-14).
 fn list_elements(adapter: &Adapter, objects: &Objects, work: &Work, list: &[Reference]) -> Vec<AllocationListElement> {
     let element = |reference: &Reference| AllocationListElement {
         allocation: reference.allocation.map(|index| objects[index].handle),
@@ -247,7 +249,7 @@ fn translate(
     }
 }
 
-/// What a driver's patch-location list must be (SPL-02 to SPL-04, C-15).
+/// Checks a driver's patch-location list (SPL-02 to SPL-04, C-15).
 fn check_patch_locations(
     adapter: &Adapter,
     work: &Work,
@@ -286,7 +288,7 @@ fn check_patch_locations(
     Ok(())
 }
 
-/// What the driver made of commands.
+/// The driver's translation of commands.
 struct Rendered {
     dma_buffer: Vec<u8>,
     patch_locations: Vec<PatchLocation>,

@@ -23,10 +23,10 @@ use crate::{
 };
 use alloc::vec::Vec;
 
-/// How many requests of a device may wait for their end (D14).
+/// The number of requests of a device that may wait for their end (D14).
 pub(crate) const REQUESTS_MAX: usize = 4096;
 
-/// What MakeResident answers.
+/// The answer of MakeResident.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Residency {
@@ -46,8 +46,8 @@ impl VidMm {
     /// Adds `allocations` to the residency list of the queue's device, each as often as it is named (RES-02).
     ///
     /// Work submitted after the call requires them, until [`evict`](Self::evict) was called as often. The answer is
-    /// [`Residency::Resident`] if all are in place and nothing is under way for them, and nothing that the device asked for
-    /// earlier is pending (RES-16, U-25).
+    /// [`Residency::Resident`] if all are in place and nothing is under way for them, and no earlier request of the
+    /// device is pending (RES-16, U-25).
     ///
     /// A list that fits beside those of all other processes is always accepted. If they do not fit together, memory is short:
     /// then a process may have its budget (RES-53), with CANT_TRIM_FURTHER up to the maximum budget (RES-15), and devices run in
@@ -125,9 +125,9 @@ impl VidMm {
 
     /// Takes `allocations` off the device's list, each as often as it is named (RES-02).
     ///
-    /// Work submitted before still has them; work submitted later must not use them (RES-20). Memory is given up when that
-    /// work has ended: soon, or only when it is wanted, as `flags` say (RES-21). Returns how many bytes the process should still
-    /// trim to meet its budget; 0 is none (RES-23).
+    /// Work submitted before still has them; work submitted later must not use them (RES-20). Memory is given up when
+    /// that work has ended: soon, or only when it is wanted, as `flags` say (RES-21). Returns the bytes that the
+    /// process should still trim to meet its budget; 0 is none (RES-23).
     ///
     /// # Errors
     ///
@@ -206,7 +206,7 @@ impl VidMm {
         Ok(num_bytes_to_trim)
     }
 
-    /// Tells of a MakeResident that is refused. A device that said that it must succeed is in error.
+    /// Records a MakeResident that is refused. With MUST_SUCCEED its device is in error.
     fn refuse_make_resident(
         &mut self,
         device: DeviceIx,
@@ -230,7 +230,7 @@ impl VidMm {
     }
 }
 
-/// What allocations are that may join the device's list.
+/// The allocations of a call, if all may join the device's list.
 pub(crate) fn joining(
     adapter: &Adapter,
     objects: &Objects,
@@ -286,7 +286,7 @@ fn count_in(
             return Ok(Counted { not_held: admission.not_held, rehomed: admission.rehomed });
         };
         admission::undo_admission(state, &admission, indices);
-        // What to trim is said of the list as it stands: once that is gone, nothing need move its home.
+        // The amount to trim counts the list as it stands: once so much is gone, no allocation need move its home.
         if !matches!(terms, Terms::Rehoming(_)) {
             refusal = Some(Refusal { num_bytes_to_trim: admission.num_bytes_to_trim, reason });
         }
@@ -298,9 +298,9 @@ fn count_in(
     Err(refusal)
 }
 
-/// Whether allocations join the device's list without a request: it has its turn, nothing is ahead of them, and they are in
-/// place (RES-16, U-25). `not_held` are the bytes of those that join it and that it does not hold: what was on the list of
-/// such a device before, it holds.
+/// Whether allocations join the device's list without a request: the device has its turn, nothing is ahead of them, and
+/// they are in place (RES-16, U-25). `not_held` are the bytes of those that join it and that it does not pin: such a
+/// device pins all that was on its list before.
 pub(crate) fn can_join_at_once(
     state: &State,
     plans: &Plans,
@@ -318,7 +318,7 @@ pub(crate) fn can_join_at_once(
         && weight::packs_with(&state.objects, &state.memory, device, indices.iter().copied())
 }
 
-/// Counts allocations as often as they are named, and finds room for what is not on the device's list yet.
+/// Counts allocations as often as they are named, and finds room for those that are not on the device's list yet.
 fn count_all_in(
     state: &mut State,
     schedule: &mut Schedule,
@@ -359,8 +359,8 @@ fn count_out(
     left.map_or(Ok(()), |position| Err(EvictError::NotResident { position }))
 }
 
-/// How often the device's list names the allocation; while it is offered, how often it will again. None if it is not open
-/// on the device.
+/// The number of times that the device's list names the allocation, or will name it again when it is reclaimed. None if
+/// it is not open on the device.
 fn count_mut<'a>(
     objects: &'a mut Objects,
     residency: &'a mut Residents,
@@ -377,7 +377,7 @@ fn count_mut<'a>(
     Some(&mut allocation.entry_mut(device).count)
 }
 
-/// Takes an allocation off a device's list, whatever its count; what is submitted still has it.
+/// Takes an allocation off a device's list, whatever its count; submitted work still has it.
 pub(crate) fn leave_list(state: &mut State, index: AllocationIx, device: DeviceIx, flags: EvictFlags) {
     let books = &state.objects[device];
     let submitted = books.submitted;

@@ -1,4 +1,4 @@
-//! Allocations that several devices use: opening, closing, and whose they are (RES-02, U-34).
+//! Allocations that several devices use: opening, closing, and ownership (RES-02, U-34).
 
 use crate::{
     calls::resident,
@@ -78,15 +78,15 @@ impl VidMm {
     }
 }
 
-/// A device that has closed an allocation uses it no more, once what it submitted has ended.
+/// Ends the use of an allocation by a device that has closed it, once the device's work has ended.
 fn end_opening(state: &mut State, requests: &mut Requests, index: AllocationIx, device: DeviceIx) {
-    // What it wrote is there for the others.
+    // The device's writes stay for the others.
     resident::leave_list(state, index, device, EvictFlags::EVICT_ONLY_IF_NECESSARY);
     requests.defer(&mut state.moment, &mut state.objects, device, DeferredAction::Close(index));
 }
 
-/// The owner of a shared allocation destroys it while others have it open: it is the first of them whose it is from now on,
-/// and the owner has closed it. `false` if nobody else has it.
+/// Makes the first other device that has it open the owner of a shared allocation whose owner destroys it. Returns
+/// `false` if no other device has it open.
 pub(crate) fn hand_over(state: &mut State, requests: &mut Requests, index: AllocationIx) -> bool {
     let former = state.objects[index].device;
     let former_process = state.objects[index].process;

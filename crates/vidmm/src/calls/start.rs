@@ -50,15 +50,15 @@ use crate::{
 pub struct AdapterOptions {
     /// Keep events until [`events`](VidMm::events) is drained; without, they are only counted.
     pub events: bool,
-    /// Which revision of the notification's documents is followed (C-16).
+    /// The revision of the notification's documents that is followed (C-16).
     pub notification_revision: NotificationRevision,
     /// Whether the driver's size of the paging process's address space counts even where WDDM gives it none (U-16).
     pub paging_va_without_local_memory: bool,
-    /// What is forced when DMA buffers are prepared, without GPU virtual addresses (SPL-13).
+    /// The unlikely choices that are forced when DMA buffers are prepared, without GPU virtual addresses (SPL-13).
     pub preparation: PreparationKnobs,
-    /// How long things may take before they count as hung (6.4).
+    /// The time limits after which packets count as hung (6.4).
     pub tdr: TdrOptions,
-    /// From what it is drawn when choices are made that are legal and unlikely; none is never.
+    /// The seed of legal and unlikely choices; none makes none of them.
     #[cfg(feature = "buggify")]
     pub buggify: Option<u64>,
     /// A bug that is planted on purpose.
@@ -67,11 +67,11 @@ pub struct AdapterOptions {
 }
 
 impl VidMm {
-    /// Starts an adapter: asks the driver what it is, and creates the paging process and its pinned page tables.
+    /// Starts an adapter: asks the driver to describe it, and creates the paging process and its pinned page tables.
     ///
     /// # Errors
     ///
-    /// If what the driver reports breaks a rule; all broken rules are listed (U-1).
+    /// If the driver's report breaks a rule; all broken rules are listed (U-1).
     pub fn start_adapter(
         options: AdapterOptions,
         kmd: &mut dyn Kmd,
@@ -263,7 +263,7 @@ fn check_windows(adapter: &Adapter) -> Result<(), BrokenRule> {
     Ok(())
 }
 
-/// What places allocations in a memory segment; system memory is counted, not placed.
+/// The allocator of a memory segment; system memory is counted, not placed.
 fn placer(adapter: &Adapter, account: Account) -> Placer {
     let size = adapter.memory_size(account);
     if !adapter.is_physical() || account == Account::SYSTEM {
@@ -315,7 +315,7 @@ fn create_system_process(
     Ok((process, context.inspect_err(|_| kmd.destroy_process(process))?))
 }
 
-/// Gives back what a start that fails has committed.
+/// Gives back the memory that a start which fails has committed.
 fn release_system_tables(adapter: &Adapter, tables: &PageTables, host: &mut dyn Host) {
     for (key, table) in tables.iter() {
         if let Some(address) = table.address.filter(|address| address.segment.is_system()) {

@@ -9,8 +9,8 @@ use crate::{
 };
 
 impl VidMm {
-    /// None of the process's devices runs from now on; when nothing of them is in flight any more, what their lists name is
-    /// evicted. Calls and submissions are accepted and wait (RES-74).
+    /// Suspends a process: none of its devices runs from now on. When nothing of them is in flight any more, the
+    /// allocations on their lists are evicted. Calls and submissions are accepted and wait (RES-74).
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Devices that want to be asked to trim (RES-40..RES-44).
+//! Registrations for trim notifications (RES-40..RES-44).
 
 use crate::{
     event::{Event, error::CreateError, trim::TrimIntervals},
@@ -10,15 +10,15 @@ use crate::{
 impl VidMm {
     /// Registers a device for [`Output::TrimNotification`](crate::Output::TrimNotification) (RES-40).
     ///
-    /// What happens to a process that is above its budget while memory is short, step by step (U-30):
+    /// A process that is above its budget while memory is short meets these steps (U-30):
     ///
     /// 1. Its devices are asked to trim to the budget, again after each minimum interval, and whenever the budget falls.
     /// 2. Its MakeResidents are refused with the same figure, unless they say CantTrimFurther.
     /// 3. Its devices yield, when others need the memory, after a short grace: idle ones first, busy ones when their time
     ///    slice is over. They run in turn (RES-71).
-    /// 4. When such a device is resumed, what may be in system memory and has no room in the memory segment is placed there,
-    ///    lowest priority first (RES-55).
-    /// 5. When pressure falls, all of that comes back by itself.
+    /// 4. When such a device is resumed, allocations that may be in system memory and have no room in the memory
+    ///    segment are placed there, lowest priority first (RES-55).
+    /// 5. When pressure falls, these come back by themselves.
     ///
     /// # Errors
     ///

@@ -19,12 +19,12 @@ use crate::{
     work::{self, Work},
 };
 
-/// How many submissions of a context may wait for their dispatch (D14).
+/// The number of submissions of a context that may wait for their dispatch (D14).
 pub(super) const QUEUED_MAX: usize = 4096;
 
 impl VidMm {
-    /// Queues work. It requires its device's residency list as it stands at this call (D2), and runs once all that was asked
-    /// for before has been granted; the cost does not depend on the length of the list.
+    /// Queues work. It requires its device's residency list as it stands at this call (D2), and runs once all earlier
+    /// requests have been granted. The cost does not depend on the length of the list.
     ///
     /// Returns its number within the device, from 1.
     ///
@@ -51,8 +51,8 @@ impl VidMm {
         Ok(number)
     }
 
-    /// Changes how urgent a context's work is, from -7 to 7; 0 is usual. On an engine work of higher priority goes first, also
-    /// before what the engine has been given and has not begun.
+    /// Sets the priority of a context's work, from -7 to 7; 0 is usual. On an engine work of higher priority goes
+    /// first, also before packets that the engine has been given and has not begun.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl VidMm {
         Ok(())
     }
 
-    /// The CPU signals a monitored fence (SYN-02). A value below the fence's is ignored.
+    /// Signals a monitored fence from the CPU (SYN-02). A value below the fence's is ignored.
     ///
     /// # Errors
     ///
@@ -104,7 +104,8 @@ impl VidMm {
     }
 }
 
-/// What is named must be on the device's list (RES-04): else the program is wrong, and its device in error (FLT-02).
+/// Checks that the allocations that a submission names are on the device's list (RES-04). Otherwise the program is
+/// wrong, and its device in error (FLT-02).
 fn check_allocation_list(
     state: &mut State,
     requests: &mut Requests,

@@ -1,4 +1,4 @@
-//! What a driver reports when its adapter starts.
+//! The driver's report when its adapter starts.
 
 use alloc::vec::Vec;
 
@@ -23,7 +23,7 @@ impl WddmVersion {
     pub const WDDM3_2: WddmVersion = WddmVersion(0x11007);
 }
 
-/// All that the driver reports at adapter start (CAP-01).
+/// The driver's whole report at adapter start (CAP-01).
 #[derive(Clone, Debug)]
 pub struct AdapterInfo {
     /// The interface version that the driver was written for.
@@ -51,22 +51,22 @@ pub struct AdapterInfo {
     pub page_table_levels: Vec<PageTableLevelDesc>,
     /// The buffers in which the driver encodes paging operations (SEG-35).
     pub paging_buffer: PagingBufferDesc,
-    /// What an adapter without GPU virtual addresses adds. Not looked at otherwise.
+    /// The further report for an adapter without GPU virtual addresses. Ignored otherwise.
     pub patching: PatchingCaps,
 }
 
-/// What the driver of an adapter without GPU virtual addresses reports (section 7).
+/// The report of the driver of an adapter without GPU virtual addresses (section 7).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PatchingCaps {
-    /// How many slots the resource table of a DMA buffer has: slots are 0 to one less (SPL-02, U-44).
+    /// The number of slots of a DMA buffer's resource table: slots are 0 to one less (SPL-02, U-44).
     #[doc(alias = "DXGK_DRIVERCAPS")]
     pub max_allocation_list_slot_id: u32,
-    /// Engines save and restore their state between packets, so that other contexts may run between the portions of a split
-    /// DMA buffer (SPL-07).
+    /// Whether engines save and restore their state between packets, so that other contexts may run between the
+    /// portions of a split DMA buffer (SPL-07).
     #[doc(alias = "DXGK_VIDSCHCAPS")]
     pub preemption_aware: bool,
-    /// The banks of the first memory segment: where each ends, in bytes from the segment's start. The last may be left out; none
-    /// is one bank (SEG-31).
+    /// The banks of the first memory segment: the end of each, in bytes from the segment's start. The last may be left
+    /// out; none is one bank (SEG-31).
     #[doc(alias = "pBankRangeTable")]
     pub bank_range_table: Vec<u64>,
 }
@@ -95,9 +95,9 @@ pub enum AddressingModel {
 #[doc(alias = "DXGK_SEGMENTDESCRIPTOR4")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentDescriptor {
-    /// What kind of segment it is.
+    /// Its kind and properties.
     pub flags: SegmentFlags,
-    /// Where it lies in the GPU's physical address space, in bytes.
+    /// Its address in the GPU's physical address space, in bytes.
     pub base_address: u64,
     /// Its size in bytes; a multiple of its page size (SEG-06).
     pub size: u64,
@@ -130,11 +130,11 @@ bitflags! {
 /// One engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EngineDesc {
-    /// What it is for.
+    /// Its purpose.
     pub kind: EngineKind,
 }
 
-/// What an engine is for.
+/// The purpose of an engine.
 #[doc(alias = "DXGK_ENGINE_TYPE")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -152,7 +152,7 @@ pub enum EngineKind {
 #[doc(alias = "DXGK_GPUMMUCAPS")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GpuMmuCaps {
-    /// What it can do.
+    /// Its capabilities.
     pub flags: GpuMmuFlags,
     /// How page tables are written.
     pub page_table_update_mode: PageTableUpdateMode,
@@ -163,7 +163,7 @@ pub struct GpuMmuCaps {
 }
 
 bitflags! {
-    /// What a memory management unit can do, with WDDM's bit positions (4.2).
+    /// The capabilities of a memory management unit, with WDDM's bit positions (4.2).
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct GpuMmuFlags: u32 {
         /// An entry can forbid writes.
@@ -199,9 +199,9 @@ pub enum PageTableUpdateMode {
 pub struct PageTableLevelDesc {
     /// A table of this level has two to this power entries. The root takes the address bits that remain (GVA-12).
     pub page_table_index_bit_count: u32,
-    /// Where the tables of processes live; system memory allows 4 KiB tables only (GVA-15).
+    /// The segment of the tables of processes; system memory allows 4 KiB tables only (GVA-15).
     pub page_table_segment_id: SegmentId,
-    /// Where those of the paging process live.
+    /// The segment of the tables of the paging process.
     pub paging_process_page_table_segment_id: SegmentId,
     /// Bytes in a table; a multiple of 4 KiB.
     pub page_table_size_in_bytes: u32,

@@ -1,4 +1,4 @@
-//! What a driver decides when an allocation is created.
+//! The driver's decisions when an allocation is created.
 
 use bitflags::bitflags;
 
@@ -6,7 +6,7 @@ use super::KmdAllocationHandle;
 pub use crate::linear::Direction;
 use crate::units::SegmentId;
 
-/// What the driver decides about an allocation, from its user-mode part's private data (CRE-03).
+/// The driver's decisions about an allocation, from its user-mode part's private data (CRE-03).
 #[doc(alias = "DXGK_ALLOCATIONINFO")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AllocationInfo {
@@ -16,14 +16,15 @@ pub struct AllocationInfo {
     pub size: u64,
     /// Alignment in bytes: 0 for a page, else a power of two. A 64 KiB pool asks for a multiple of 64 KiB.
     pub alignment: u32,
-    /// Where it may live. An aperture segment in the set means system memory (SEG-12).
+    /// The segments where it may live. An aperture segment in the set means system memory (SEG-12).
     pub supported_segment_set: SegmentSet,
-    /// Where it had better live: first choice first.
+    /// The segments where it had better live: first choice first.
     pub preferred_segment: SegmentPreference,
-    /// Where in the segment of its first preference it had better live; not looked at where a memory segment is pages.
+    /// The banks of the segment of its first preference where it had better live; ignored where a memory segment is
+    /// pages.
     pub hinted_bank: SegmentBankPreference,
-    /// Aperture segments through which its content may leave the memory segment; none is directly (SEG-45). Looked at without
-    /// GPU virtual addresses only.
+    /// Aperture segments through which its content may leave the memory segment; none is directly (SEG-45). Ignored
+    /// with GPU virtual addresses.
     pub eviction_segment_set: SegmentSet,
     /// Initial priority, larger stays longer; never 0 (CRE-05, CRE-30).
     pub allocation_priority: u32,
@@ -60,7 +61,7 @@ impl SegmentSet {
 pub struct SegmentPreference {
     /// The segments; id 0 ends the list.
     pub segment_ids: [SegmentId; 5],
-    /// From which end of each room is looked for. Of pages of a segment all are as good.
+    /// The end of each from which room is searched. Pages of a segment are all alike.
     pub directions: [Direction; 5],
 }
 
@@ -70,7 +71,7 @@ impl SegmentPreference {
         Self { segment_ids, directions: [Direction::FromStart; 5] }
     }
 
-    /// What is left of it where only segments of `set` are possible.
+    /// The rest of it where only segments of `set` are possible.
     pub fn within(self, set: SegmentSet) -> Self {
         let named = self.segment_ids.into_iter().zip(self.directions).take_while(|(segment, _)| !segment.is_system());
         let mut left = Self::default();
@@ -87,7 +88,7 @@ impl SegmentPreference {
 pub struct SegmentBankPreference {
     /// The banks, from 1; 0 ends the list.
     pub banks: [u8; 4],
-    /// From which end of each room is looked for.
+    /// The end of each from which room is searched.
     pub directions: [Direction; 4],
 }
 
@@ -98,13 +99,13 @@ bitflags! {
     pub struct AllocationFlags: u32 {
         /// The CPU may lock it.
         const CPU_VISIBLE = 1 << 0;
-        /// The content in system memory is kept while it is in the memory segment: when it is evicted and the GPU has not written
-        /// to it nothing is copied, Lock shows the copy in system memory, and Unlock brings what is in the memory segment up to
-        /// date (2.2). Needs `CPU_VISIBLE`.
+        /// The content in system memory is kept while it is in the memory segment. When it is evicted and the GPU has
+        /// not written to it nothing is copied, Lock shows the copy in system memory, and Unlock brings the content in
+        /// the memory segment up to date (2.2). Needs `CPU_VISIBLE`.
         const PERMANENT_SYS_MEM = 1 << 1;
         /// Its backing store is memory that the caller owns, given at creation; locks are those of `PERMANENT_SYS_MEM`.
         const EXISTING_SYS_MEM = 1 << 4;
-        /// Room for it is looked for from the end of a segment, unless a preference says otherwise (SEG-44).
+        /// Room for it is searched from the end of a segment, unless a preference says otherwise (SEG-44).
         const FROM_END_OF_SEGMENT = 1 << 6;
         /// Engines address it physically: while it is resident in system memory it is mapped in the aperture segment (SEG-13).
         /// Not possible with a memory segment in its set in this version.
@@ -128,7 +129,7 @@ bitflags! {
     }
 }
 
-/// Why a driver did not create an allocation (CRE-01).
+/// The reason why a driver did not create an allocation (CRE-01).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum CreateAllocationError {

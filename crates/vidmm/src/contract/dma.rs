@@ -13,17 +13,17 @@ pub struct EngineFence {
     pub fence_id: u64,
 }
 
-/// What is handed to an engine: run it once all waits are over, then signal.
+/// A packet for an engine: run it once all waits are over, then signal.
 ///
 /// Waits are only on fences that were handed out before, so a GPU needs no host between two packets that depend on each
 /// other (D7). An engine runs its packets in the order in which they were handed to it.
 #[derive(Debug)]
 pub struct Packet {
-    /// What must have ended before.
+    /// The fences that must have been reached before.
     pub waits: Vec<EngineFence>,
-    /// The engine that runs it, and what its end signals.
+    /// The engine that runs it, and the fence that its end signals.
     pub signal: EngineFence,
-    /// What the driver wants to run before the buffer: page tables of the context.
+    /// The driver's commands before the buffer: page tables of the context.
     pub preamble: Vec<u8>,
     /// The commands.
     pub buffer: DmaBuffer,
@@ -93,13 +93,13 @@ impl PagingBuffer {
         self.0.dma_used
     }
 
-    /// What the driver may still write to: commands and private data.
+    /// The free parts of the buffer for the driver: commands and private data.
     pub(crate) fn remaining(&mut self) -> (&mut [u8], &mut [u8]) {
         let Contents { dma, dma_used, private, private_used } = &mut *self.0;
         (&mut dma[*dma_used..], &mut private[*private_used..])
     }
 
-    /// Takes over what the driver says it wrote; `None` when it claims more than there was (I21).
+    /// Adds the bytes that the driver says it wrote; `None` when it claims more than there was room for (I21).
     pub(crate) fn advance(&mut self, dma: usize, private: usize) -> Option<()> {
         let contents = &mut *self.0;
         let dma_used = contents.dma_used.checked_add(dma).filter(|&end| end <= contents.dma.len())?;

@@ -109,7 +109,7 @@ impl Kmd for ExampleDriver {
             PagingOperation::FlushTlb(op) => {
                 vec![[6, op.start_virtual_address.0, op.end_virtual_address.0]]
             }
-            // Operations of other models, and of what this driver never asks for.
+            // Operations of other models, and those that this driver never asks for.
             PagingOperation::MapApertureSegment(_)
             | PagingOperation::UnmapApertureSegment(_)
             | PagingOperation::NotifyAlloc(_)
@@ -132,7 +132,7 @@ impl Kmd for ExampleDriver {
         BuildStatus::Success
     }
 
-    // The engine runs contexts of many processes: before each buffer it is told whose page tables to use.
+    // The engine runs contexts of many processes: before each buffer the driver sets the page tables to use.
     fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>) {
         let root = &self.roots[&submit.context];
         for word in [7u64, root.address.offset, root.num_entries.into()] {

@@ -1,4 +1,4 @@
-//! What a driver reports in an interrupt (6.2), and what it answers to a reset (6.3).
+//! The driver's reports in an interrupt (6.2), and its answers to a reset (6.3).
 
 use alloc::vec::Vec;
 
@@ -7,7 +7,7 @@ use bitflags::bitflags;
 use super::{DmaBuffer, KmdProcessHandle};
 use crate::units::GpuVirtualAddress;
 
-/// What a driver makes of an interrupt of its GPU.
+/// An interrupt of the GPU, as its driver decodes it.
 #[doc(alias = "DXGKARGCB_NOTIFY_INTERRUPT_DATA")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotifyInterrupt {
@@ -38,7 +38,7 @@ pub struct DmaPageFaulted {
     pub faulted_pipeline_stage: u32,
     /// The entry of the binding table; [`BIND_TABLE_ENTRY_UNKNOWN`](Self::BIND_TABLE_ENTRY_UNKNOWN) if not known.
     pub faulted_bind_table_entry: u32,
-    /// What is known, and what the GPU needs.
+    /// The known facts, and the GPU's need.
     pub page_fault_flags: PageFaultFlags,
     /// The address; 0 if it is not known, and the error code explains (FLT-12).
     pub faulted_virtual_address: GpuVirtualAddress,
@@ -46,7 +46,7 @@ pub struct DmaPageFaulted {
     pub node_ordinal: u32,
     /// The level of the page tables at which the walk ended.
     pub page_table_level: u32,
-    /// What went wrong.
+    /// The error code.
     pub fault_error_code: FaultErrorCode,
     /// The process, if the driver knows it (FLT-14).
     #[cfg_attr(feature = "serde", serde(skip))]
@@ -63,7 +63,7 @@ impl DmaPageFaulted {
 }
 
 bitflags! {
-    /// What a page fault was, and what the GPU needs after it (FLT-10).
+    /// The kind of a page fault, and the GPU's need after it (FLT-10).
     #[doc(alias = "DXGK_PAGE_FAULT_FLAGS")]
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -87,14 +87,14 @@ bitflags! {
     }
 }
 
-/// What went wrong in a page fault: bit 0 says that the code is the device's own, the others are the code (FLT-12).
+/// The error code of a page fault: bit 0 says that the code is the device's own, the others are the code (FLT-12).
 #[doc(alias = "DXGK_FAULT_ERROR_CODE")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FaultErrorCode(pub u32);
 
 impl FaultErrorCode {
-    /// An address that nothing is resident at.
+    /// An address where nothing is resident.
     #[doc(alias = "DXGK_GENERAL_ERROR_PAGE_FAULT")]
     pub const PAGE_FAULT: Self = Self(0);
     /// A command that means nothing.

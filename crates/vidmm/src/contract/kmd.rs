@@ -39,12 +39,12 @@ handle!(
     KmdOpenHandle
 );
 
-/// A kernel-mode driver: it says what the GPU is, and encodes what is to be done.
+/// A kernel-mode driver: it describes the GPU, and encodes paging operations.
 ///
 /// The core borrows it for the length of a call, and calls it from one thread at a time (BPB-10). It must not wait for the
 /// GPU inside a call (BPB-11).
 pub trait Kmd {
-    /// What the adapter is. Called once, at adapter start, and never again: it is fixed while the adapter runs (SEG-05).
+    /// Describes the adapter. Called once, at adapter start: the adapter is fixed while it runs (SEG-05).
     #[doc(alias = "DxgkDdiQueryAdapterInfo")]
     fn query_adapter_info(&mut self) -> AdapterInfo;
 
@@ -56,7 +56,7 @@ pub trait Kmd {
         None
     }
 
-    /// A process begins to use the adapter. `system_process` is the paging process (GVA-62).
+    /// Creates a process that begins to use the adapter. `system_process` is the paging process (GVA-62).
     ///
     /// # Errors
     ///
@@ -64,11 +64,11 @@ pub trait Kmd {
     #[doc(alias = "DxgkDdiCreateProcess")]
     fn create_process(&mut self, system_process: bool) -> Result<KmdProcessHandle, KmdError>;
 
-    /// A process ends. Nothing names it any more.
+    /// Destroys a process. Nothing names it any more.
     #[doc(alias = "DxgkDdiDestroyProcess")]
     fn destroy_process(&mut self, process: KmdProcessHandle);
 
-    /// A context is created for `process` on engine `node_ordinal`. `system_context` is the one that runs paging buffers.
+    /// Creates a context for `process` on engine `node_ordinal`. `system_context` is the one that runs paging buffers.
     ///
     /// # Errors
     ///
@@ -81,11 +81,11 @@ pub trait Kmd {
         system_context: bool,
     ) -> Result<KmdContextHandle, KmdError>;
 
-    /// A context ends. Nothing of it is queued any more.
+    /// Destroys a context. None of its work is queued any more.
     #[doc(alias = "DxgkDdiDestroyContext")]
     fn destroy_context(&mut self, context: KmdContextHandle);
 
-    /// An allocation is created from the private data of the driver's user-mode part, which the core does not understand
+    /// Creates an allocation from the private data of the driver's user-mode part, which the core does not understand
     /// (CRE-03). The driver sets size, alignment, segments, priority and flags.
     ///
     /// # Errors
@@ -94,11 +94,11 @@ pub trait Kmd {
     #[doc(alias = "DxgkDdiCreateAllocation")]
     fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError>;
 
-    /// An allocation ends. No operation names it any more.
+    /// Destroys an allocation. No operation names it any more.
     #[doc(alias = "DxgkDdiDestroyAllocation")]
     fn destroy_allocation(&mut self, allocation: KmdAllocationHandle);
 
-    /// A device of `process` opens an allocation that another device created (CRE-06).
+    /// Opens an allocation that another device created on a device of `process` (CRE-06).
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ pub trait Kmd {
         Ok(KmdOpenHandle(allocation.0))
     }
 
-    /// A device has closed an allocation; nothing of it names the allocation any more.
+    /// Closes an allocation on a device; none of its work names the allocation any more.
     #[doc(alias = "DxgkDdiCloseAllocation")]
     fn close_allocation(&mut self, allocation: KmdOpenHandle) {
         let _ = allocation;
@@ -131,28 +131,29 @@ pub trait Kmd {
         true
     }
 
-    /// The root page table of `context` is at `address` from its next submission on (GVA-17).
+    /// Sets the root page table of `context` to `address` from its next submission on (GVA-17).
     #[doc(alias = "DxgkDdiSetRootPageTable")]
     fn set_root_page_table(&mut self, context: KmdContextHandle, root: RootPageTable);
 
     /// Encodes one paging operation into `build`'s buffer (section 3).
     ///
-    /// The driver writes from the start of [`dma_buffer`](BuildPagingBuffer::dma_buffer), and says in
-    /// [`dma_bytes_written`](BuildPagingBuffer::dma_bytes_written) how far it came. When the operation does not fit it answers
-    /// [`InsufficientDmaBuffer`](BuildStatus::InsufficientDmaBuffer), and is called again with the same operation, a new
-    /// buffer, and `multipass_offset` as it left it (BPB-04).
+    /// The driver writes from the start of [`dma_buffer`](BuildPagingBuffer::dma_buffer), and sets
+    /// [`dma_bytes_written`](BuildPagingBuffer::dma_bytes_written). When the operation does not fit it answers
+    /// [`InsufficientDmaBuffer`](BuildStatus::InsufficientDmaBuffer), and is called again with the same operation, a
+    /// new buffer, and `multipass_offset` as it left it (BPB-04).
     #[doc(alias = "DxgkDdiBuildPagingBuffer")]
     fn build_paging_buffer(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus;
 
-    /// Encodes what the engine needs before it runs a DMA buffer of `context`: at least the root page table.
+    /// Encodes the commands that the engine needs before a DMA buffer of `context`: at least the root page table.
     ///
     /// Called once for each submission, a user's as well as a paging buffer's. The bytes run before the buffer's own.
     #[doc(alias = "DxgkDdiSubmitCommandVirtual")]
     #[doc(alias = "DxgkDdiSubmitCommand")]
     fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>);
 
-    /// Translates commands of the user-mode driver into a DMA buffer, and says where it holds addresses (PAT-10). The user-mode
-    /// driver is not trusted: what it wrote is checked here. Asked only of an adapter without GPU virtual addresses.
+    /// Translates commands of the user-mode driver into a DMA buffer, and reports its patch locations (PAT-10). The
+    /// user-mode driver is not trusted: its commands are checked here. Called only for an adapter without GPU virtual
+    /// addresses.
     ///
     /// # Errors
     ///
@@ -171,10 +172,10 @@ pub trait Kmd {
         let _ = patch;
     }
 
-    /// What an interrupt of the GPU says, from the bytes of its status registers, which only the driver understands (6.2).
-    /// `None` if it is not the adapter's.
+    /// Decodes an interrupt of the GPU, from the bytes of its status registers, which only the driver understands
+    /// (6.2). `None` if the interrupt is not the adapter's.
     ///
-    /// Called by whoever joins core, driver and GPU; the answer goes to the core.
+    /// Called by the loop that joins core, driver and GPU; the answer goes to the core.
     #[doc(alias = "DxgkDdiInterruptRoutine")]
     fn interrupt_routine(&mut self, status: &[u8]) -> Option<NotifyInterrupt> {
         let _ = status;
@@ -188,13 +189,13 @@ pub trait Kmd {
     }
 }
 
-/// Where a context finds its page tables.
+/// The root page table of a context.
 #[doc(alias = "DXGKARG_SETROOTPAGETABLE")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RootPageTable {
     /// The root table.
     pub address: PhysicalAddress,
-    /// How many entries it has; an address beyond them must fault (GVA-17).
+    /// The number of its entries; an address beyond them must fault (GVA-17).
     pub num_entries: u32,
 }
 
@@ -210,7 +211,8 @@ pub struct SubmitCommand {
     pub submission_fence_id: u64,
     /// Whether it is a paging buffer (BPB-09).
     pub paging: bool,
-    /// The first byte of the DMA buffer that is submitted, and the first that is not: of a portion, its own (PAT-01).
+    /// The first byte of the DMA buffer that is submitted, and the first behind the end: of a portion, its own
+    /// (PAT-01).
     pub dma_buffer_submission_offsets: Option<(u32, u32)>,
 }
 

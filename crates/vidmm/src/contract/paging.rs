@@ -1,4 +1,4 @@
-//! Paging operations, and how a driver is asked to encode one.
+//! Paging operations, and the call that lets a driver encode one.
 
 use core::fmt;
 
@@ -11,36 +11,36 @@ use crate::units::{GpuVirtualAddress, PAGE_SIZE, PhysicalAddress, SegmentId};
 #[doc(alias = "DXGKARG_BUILDPAGINGBUFFER")]
 #[derive(Debug)]
 pub struct BuildPagingBuffer<'a> {
-    /// What is to be encoded.
+    /// The operation to be encoded.
     pub operation: &'a PagingOperation,
-    /// What is left of the paging buffer: operations are packed without gaps (BPB-02).
+    /// The free part of the paging buffer: operations are packed without gaps (BPB-02).
     pub dma_buffer: &'a mut [u8],
-    /// Where `dma_buffer` begins in the paging buffer, in bytes; 0 in a new buffer.
+    /// The offset of `dma_buffer` in the paging buffer, in bytes; 0 in a new buffer.
     #[doc(alias = "DmaBufferWriteOffset")]
     pub dma_buffer_write_offset: u32,
-    /// What is left of the buffer's private data (SEG-35).
+    /// The free part of the buffer's private data (SEG-35).
     pub dma_buffer_private_data: &'a mut [u8],
-    /// Set by the driver: how many bytes of `dma_buffer` it wrote.
+    /// Set by the driver: the number of bytes of `dma_buffer` that it wrote.
     pub dma_bytes_written: usize,
-    /// Set by the driver: how many bytes of `dma_buffer_private_data` it used.
+    /// Set by the driver: the number of bytes of `dma_buffer_private_data` that it used.
     pub private_bytes_written: usize,
-    /// How far the driver came in earlier calls for this operation. 0 at first; the core never writes it (BPB-04).
+    /// The driver's progress in earlier calls for this operation. 0 at first; the core never writes it (BPB-04).
     pub multipass_offset: &'a mut u32,
-    /// Nothing uses the allocation, and nothing will during this call: set after a busy answer (BPB-06).
+    /// No work uses the allocation, and none will during this call: set after a busy answer (BPB-06).
     pub allocation_is_idle: bool,
     /// The context in which the commands will run (BPB-07).
     #[doc(alias = "hSystemContext")]
     pub system_context: KmdContextHandle,
 }
 
-/// What a driver answers (BPB-01). Three answers are allowed.
+/// The driver's answer (BPB-01). Three answers are allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum BuildStatus {
     /// The operation is encoded, to its end.
     Success,
-    /// The buffer is full; call again with a new one. What was written so far is submitted.
+    /// The buffer is full; call again with a new one. The commands written so far are submitted.
     #[doc(alias = "STATUS_GRAPHICS_INSUFFICIENT_DMA_BUFFER")]
     InsufficientDmaBuffer,
     /// The allocation must be idle first; call again when it is.
@@ -51,7 +51,7 @@ pub enum BuildStatus {
     Other(i32),
 }
 
-/// What the driver is asked to encode (3.2).
+/// The operation that the driver is asked to encode (3.2).
 #[doc(alias = "DXGK_BUILDPAGINGBUFFER_OPERATION")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -75,17 +75,17 @@ pub enum PagingOperation {
     /// Let a range of the aperture segment show the dummy page again.
     #[doc(alias = "DXGK_OPERATION_UNMAP_APERTURE_SEGMENT")]
     UnmapApertureSegment(UnmapApertureSegment),
-    /// Do what must be done before an allocation leaves device access.
+    /// Prepare an allocation to leave device access.
     #[doc(alias = "DXGK_OPERATION_NOTIFY_ALLOC")]
     NotifyAlloc(NotifyAlloc),
-    /// Copy between physical places. With no bytes, after a reset of the adapter: what the allocation had in the memory segment
-    /// is gone (BPB-27); the GPU is left alone, and what is written is not run.
+    /// Copy between physical places. With no bytes, after a reset of the adapter: the allocation's content in the
+    /// memory segment is gone (BPB-27). Then the driver leaves the GPU alone, and its commands are not run.
     #[doc(alias = "DXGK_OPERATION_TRANSFER")]
     Transfer(Transfer),
     /// Fill an allocation in the memory segment.
     #[doc(alias = "DXGK_OPERATION_FILL")]
     Fill(Fill),
-    /// An allocation leaves the memory segment, and its content there is not wanted.
+    /// An allocation leaves the memory segment, and its content there is not needed.
     #[doc(alias = "DXGK_OPERATION_DISCARD_CONTENT")]
     DiscardContent(DiscardContent),
     /// Take note that an allocation has come into a memory segment, or is about to leave it.
@@ -148,7 +148,7 @@ impl fmt::Display for PagingOperationKind {
 }
 
 impl PagingOperation {
-    /// Which operation it is.
+    /// The kind of the operation.
     pub fn kind(&self) -> PagingOperationKind {
         match self {
             PagingOperation::VirtualTransfer(_) => PagingOperationKind::VirtualTransfer,
@@ -165,7 +165,7 @@ impl PagingOperation {
         }
     }
 
-    /// Says in the operation itself that its allocation is idle, where there is a flag for that (BPB-06).
+    /// Sets the operation's own flag that its allocation is idle, where it has one (BPB-06).
     pub fn note_idle(&mut self) {
         match self {
             PagingOperation::Transfer(op) => op.flags |= TransferFlags::ALLOCATION_IS_IDLE,
@@ -207,21 +207,21 @@ impl PagingOperation {
 pub struct TransferVirtual {
     /// The allocation that moves.
     pub allocation: KmdAllocationHandle,
-    /// Which part: bytes from its start. It is *not* to be added to the addresses.
+    /// The offset of the part in the allocation, in bytes. It is *not* to be added to the addresses.
     pub allocation_offset_in_bytes: u64,
     /// Bytes to copy; a multiple of 4 KiB, never 0.
     pub transfer_size_in_bytes: u64,
-    /// Where the part is.
+    /// The address of the part.
     pub source_virtual_address: GpuVirtualAddress,
-    /// Where it goes.
+    /// The address that it goes to.
     pub destination_virtual_address: GpuVirtualAddress,
-    /// Which way.
+    /// The direction.
     pub transfer_direction: MemoryTransferDirection,
     /// The page sizes of the two windows.
     pub flags: TransferVirtualFlags,
 }
 
-/// Which way a transfer goes.
+/// The direction of a transfer.
 #[doc(alias = "DXGK_MEMORY_TRANSFER_DIRECTION")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -255,13 +255,13 @@ bitflags! {
 pub struct FillVirtual {
     /// The allocation that is filled.
     pub allocation: KmdAllocationHandle,
-    /// Which part: bytes from its start.
+    /// The offset of the part in the allocation, in bytes.
     pub allocation_offset_in_bytes: u64,
     /// Bytes to fill; a multiple of 4 KiB, never 0.
     pub fill_size_in_bytes: u64,
     /// The pattern: 32 bits, little-endian, repeated (U-12).
     pub fill_pattern: u32,
-    /// Where the part is.
+    /// The address of the part.
     pub destination_virtual_address: GpuVirtualAddress,
 }
 
@@ -280,11 +280,11 @@ pub struct UpdatePageTable {
     pub page_table_entries: PteRun,
     /// The index of the first.
     pub start_index: u32,
-    /// How the entries are to be read.
+    /// The flags.
     pub flags: UpdatePageTableFlags,
-    /// What the user-mode driver passed when it mapped; level 0 only (GVA-32, GVA-57).
+    /// The user-mode driver's protection for the mapping; level 0 only (GVA-32, GVA-57).
     pub driver_protection: u64,
-    /// What part of the allocation the first entry maps: bytes from its start (GVA-31).
+    /// The offset in the allocation of the bytes that the first entry maps (GVA-31).
     pub allocation_offset_in_bytes: u64,
     /// The process whose table it is.
     #[doc(alias = "hProcess")]
@@ -294,7 +294,7 @@ pub struct UpdatePageTable {
 }
 
 bitflags! {
-    /// How the entries of an [`UpdatePageTable`] are to be read (3.3).
+    /// The flags of an [`UpdatePageTable`] (3.3).
     #[doc(alias = "DXGK_UPDATEPAGETABLEFLAGS")]
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -308,7 +308,7 @@ bitflags! {
     }
 }
 
-/// Make the GPU forget what it cached of a process's page tables (GVA-34).
+/// Make the GPU forget cached entries of a process's page tables (GVA-34).
 #[doc(alias = "DXGK_BUILDPAGINGBUFFER_FLUSHTLB")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -320,7 +320,7 @@ pub struct FlushTlb {
     pub process: KmdProcessHandle,
     /// First address to forget.
     pub start_virtual_address: GpuVirtualAddress,
-    /// First address not to forget (U-20); with the start, both 0 mean the whole space.
+    /// The address behind the last one to forget (U-20); with the start, both 0 mean the whole space.
     pub end_virtual_address: GpuVirtualAddress,
 }
 
@@ -335,17 +335,17 @@ pub struct MapApertureSegment {
     pub segment_id: SegmentId,
     /// The first page of the aperture, in pages of 4 KiB from its start.
     pub offset_in_pages: u64,
-    /// How many pages; never 0.
+    /// The number of pages; never 0.
     pub number_of_pages: u64,
     /// The system memory that the first page shows. The rest follows without gaps: WDDM passes a page list.
     #[doc(alias = "pMdl")]
     pub mdl: PhysicalAddress,
-    /// How it is mapped.
+    /// The flags.
     pub flags: MapApertureFlags,
 }
 
 bitflags! {
-    /// How pages of the aperture show system memory (BPB-30).
+    /// The flags of a [`MapApertureSegment`] (BPB-30).
     #[doc(alias = "DXGK_MAPAPERTUREFLAGS")]
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -355,7 +355,8 @@ bitflags! {
     }
 }
 
-/// Let pages of the aperture segment show the dummy page, so that stray access is found and harms nobody (BPB-33).
+/// Let pages of the aperture segment show the dummy page, so that a stray access is found and harms no allocation
+/// (BPB-33).
 #[doc(alias = "DXGK_BUILDPAGINGBUFFER_UNMAPAPERTURESEGMENT")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -366,7 +367,7 @@ pub struct UnmapApertureSegment {
     pub segment_id: SegmentId,
     /// The first page of the aperture, in pages of 4 KiB from its start.
     pub offset_in_pages: u64,
-    /// How many pages; never 0.
+    /// The number of pages; never 0.
     pub number_of_pages: u64,
     /// The page of system memory that all of them show from now on.
     pub dummy_page: PhysicalAddress,
@@ -382,25 +383,25 @@ pub struct Transfer {
     pub allocation: KmdAllocationHandle,
     /// Bytes from the start of the allocation: to be added on the side of a segment, and not on that of system memory (BPB-21).
     pub transfer_offset: u64,
-    /// How many bytes; none after a reset (BPB-27), else a multiple of 4 KiB.
+    /// The number of bytes; none after a reset (BPB-27), else a multiple of 4 KiB.
     pub transfer_size: u64,
-    /// Where the allocation is; in system memory, where its page list begins (BPB-22).
+    /// The place of the allocation; in system memory, the start of its page list (BPB-22).
     pub source: PhysicalAddress,
-    /// Where it goes, likewise.
+    /// The place that it goes to, likewise.
     pub destination: PhysicalAddress,
-    /// What kind of part it is.
+    /// The flags.
     pub flags: TransferFlags,
     /// The first page of the page list that is meant, in pages of 4 KiB: to be added on the side of system memory (BPB-21).
     pub mdl_offset: u32,
 }
 
 impl Transfer {
-    /// Where the first byte comes from.
+    /// The address of the first byte at the source.
     pub fn first_source(&self) -> PhysicalAddress {
         self.advanced(self.source)
     }
 
-    /// Where the first byte goes.
+    /// The address of the first byte at the destination.
     pub fn first_destination(&self) -> PhysicalAddress {
         self.advanced(self.destination)
     }
@@ -412,12 +413,12 @@ impl Transfer {
 }
 
 bitflags! {
-    /// What part of an allocation a [`Transfer`] is (BPB-20, BPB-06).
+    /// The flags of a [`Transfer`] (BPB-20, BPB-06).
     #[doc(alias = "DXGK_TRANSFERFLAGS")]
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct TransferFlags: u32 {
-        /// Nothing uses the allocation, and nothing will during this call.
+        /// No work uses the allocation, and none will during this call.
         const ALLOCATION_IS_IDLE = 1 << 2;
         /// The first part.
         const TRANSFER_START = 1 << 3;
@@ -433,11 +434,11 @@ bitflags! {
 pub struct Fill {
     /// The allocation.
     pub allocation: KmdAllocationHandle,
-    /// How many bytes: all of it, a multiple of 4 KiB.
+    /// The number of bytes: all of it, a multiple of 4 KiB.
     pub fill_size: u64,
     /// The pattern: 32 bits, little-endian, repeated (U-12).
     pub fill_pattern: u32,
-    /// Where it is.
+    /// Its place.
     pub destination: PhysicalAddress,
 }
 
@@ -448,19 +449,19 @@ pub struct Fill {
 pub struct DiscardContent {
     /// The allocation.
     pub allocation: KmdAllocationHandle,
-    /// What is known of it.
+    /// The flags.
     pub flags: DiscardContentFlags,
-    /// Where it was.
+    /// Its former place.
     pub address: PhysicalAddress,
 }
 
 bitflags! {
-    /// What is known of what a [`DiscardContent`] names (BPB-06).
+    /// The flags of a [`DiscardContent`] (BPB-06).
     #[doc(alias = "DXGK_DISCARDCONTENTFLAGS")]
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct DiscardContentFlags: u32 {
-        /// Nothing uses the allocation, and nothing will during this call.
+        /// No work uses the allocation, and none will during this call.
         const ALLOCATION_IS_IDLE = 1 << 0;
     }
 }
@@ -472,22 +473,23 @@ bitflags! {
 pub struct NotifyAlloc {
     /// The allocation.
     pub allocation: KmdAllocationHandle,
-    /// Whose address space the address is of: none is the paging process's, as in every eviction notification.
+    /// The process whose address space the address is of: none is the paging process, as in every eviction
+    /// notification.
     #[doc(alias = "hKmdProcessHandle")]
     pub process: Option<KmdProcessHandle>,
-    /// Why: exactly one of them.
+    /// The reason: exactly one flag.
     pub flags: NotifyAllocFlags,
-    /// Which part of the allocation: bytes from its start.
+    /// The offset of the part in the allocation, in bytes.
     pub offset_in_bytes: u64,
     /// Bytes of the part; a multiple of 4 KiB, never 0.
     pub size_in_bytes: u64,
-    /// Where the part is.
+    /// The address of the part.
     #[doc(alias = "GpuVirtualAddressAtOffset")]
     pub gpu_virtual_address_at_offset: GpuVirtualAddress,
 }
 
 bitflags! {
-    /// Why a driver is notified. One operation has exactly one of them (NTF-01).
+    /// The reason of a notification. One operation has exactly one (NTF-01).
     #[doc(alias = "DXGK_NOTIFYALLOCFLAGS")]
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -499,16 +501,17 @@ bitflags! {
     }
 }
 
-/// An allocation has come into a memory segment, or is about to leave it (BPB-51). Each of both is told once, whole.
+/// An allocation has come into a memory segment, or is about to leave it (BPB-51). The driver is told of each once, for
+/// the whole allocation.
 #[doc(alias = "DXGK_BUILDPAGINGBUFFER_NOTIFYRESIDENCY")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NotifyResidency {
     /// The allocation.
     pub allocation: KmdAllocationHandle,
-    /// Where it is from now on; segment 0, offset 0 if it leaves.
+    /// Its place from now on; segment 0, offset 0 if it leaves.
     pub physical_address: PhysicalAddress,
-    /// It has come: the operations that bring its content precede, and may still run. Otherwise it leaves, and those that take its
-    /// content out follow.
+    /// Whether it has come: the operations that bring its content precede, and may still run. Otherwise it leaves, and
+    /// those that take its content out follow.
     pub resident: bool,
 }

@@ -1,4 +1,4 @@
-//! Submission without GPU virtual addresses: references, and how a driver is asked to patch them (section 7).
+//! Submission without GPU virtual addresses: references, and the calls that let a driver patch them (section 7).
 
 use alloc::vec::Vec;
 
@@ -12,9 +12,9 @@ pub struct AllocationListElement {
     /// The allocation; none unbinds the slot of the patch location that names it (PAT-16).
     #[doc(alias = "hDeviceSpecificAllocation")]
     pub allocation: Option<KmdAllocationHandle>,
-    /// The GPU writes to it.
+    /// Whether the GPU writes to it.
     pub write_operation: bool,
-    /// Where it is; none if that is not known yet (PAT-14).
+    /// Its address; none if that is not known yet (PAT-14).
     #[doc(alias = "SegmentId")]
     pub address: Option<PhysicalAddress>,
 }
@@ -25,17 +25,17 @@ pub struct AllocationListElement {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub struct PatchLocation {
-    /// Which element of the allocation list.
+    /// The index of the element of the allocation list.
     pub allocation_index: u32,
     /// The row of the resource table that the allocation is bound to (SPL-02). 24 bits.
     pub slot_id: u32,
-    /// The driver's own.
+    /// A value of the driver's own.
     pub driver_id: u32,
-    /// What is to be added to the allocation's address, in bytes.
+    /// The offset to be added to the allocation's address, in bytes.
     pub allocation_offset: u32,
-    /// Where in the DMA buffer the address goes, in bytes.
+    /// The offset of the address in the DMA buffer, in bytes.
     pub patch_offset: u32,
-    /// Up to where in the DMA buffer the GPU may run without the allocation, in bytes (SPL-02).
+    /// The offset in the DMA buffer up to which the GPU may run without the allocation, in bytes (SPL-02).
     pub split_offset: u32,
 }
 
@@ -45,32 +45,33 @@ pub struct PatchLocation {
 pub struct Render<'a> {
     /// The context.
     pub context: KmdContextHandle,
-    /// What the user-mode driver wrote.
+    /// The user-mode driver's commands.
     pub command: &'a [u8],
-    /// What is left of the DMA buffer.
+    /// The free part of the DMA buffer.
     pub dma_buffer: &'a mut [u8],
-    /// Where `dma_buffer` begins in the DMA buffer, in bytes: offsets of patch locations count from the DMA buffer's start.
+    /// The offset of `dma_buffer` in the DMA buffer, in bytes: offsets of patch locations count from the DMA buffer's
+    /// start.
     pub dma_buffer_write_offset: u32,
-    /// What the commands refer to, with the addresses that are known: these are to be written into the DMA buffer at once
-    /// (PAT-14).
+    /// The allocations that the commands refer to, with the addresses that are known: these are to be written into the
+    /// DMA buffer at once (PAT-14).
     pub allocation_list: &'a [AllocationListElement],
-    /// What the user-mode driver says of its commands.
+    /// The user-mode driver's patch locations.
     pub patch_location_list_in: &'a [PatchLocation],
-    /// Appended to by the driver: what of the DMA buffer holds addresses, in the order of the buffer.
+    /// Appended to by the driver: the places of addresses in the DMA buffer, in the order of the buffer.
     pub patch_location_list_out: &'a mut Vec<PatchLocation>,
-    /// Set by the driver: how many bytes of `dma_buffer` it wrote.
+    /// Set by the driver: the number of bytes of `dma_buffer` that it wrote.
     pub dma_bytes_written: usize,
-    /// How far the driver came in earlier calls for these commands. 0 at first; the core never writes it (PAT-12).
+    /// The driver's progress in earlier calls for these commands. 0 at first; the core never writes it (PAT-12).
     pub multipass_offset: &'a mut u32,
 }
 
-/// Why a driver does not translate commands (PAT-12).
+/// The reason why a driver does not translate commands (PAT-12).
 #[doc(alias = "DxgkDdiRender")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum RenderStatus {
-    /// The DMA buffer is full: call again with more room. What was written so far stays.
+    /// The DMA buffer is full: call again with more room. The bytes written so far stay.
     #[error("the DMA buffer is full")]
     InsufficientDmaBuffer,
     /// The driver is out of memory.
@@ -85,7 +86,7 @@ pub enum RenderStatus {
     /// Arguments that mean nothing.
     #[error("the driver does not understand the command buffer")]
     InvalidParameter,
-    /// A list that names what it must not.
+    /// A list that names a forbidden allocation.
     #[error("the driver refuses an allocation or patch location")]
     InvalidHandle,
 }
@@ -102,15 +103,15 @@ pub struct Patch<'a> {
     pub dma_buffer_size: u32,
     /// The first byte that is submitted.
     pub dma_buffer_submission_start_offset: u32,
-    /// The first byte that is not.
+    /// The first byte behind the portion.
     pub dma_buffer_submission_end_offset: u32,
-    /// What the DMA buffer refers to: with addresses, what is bound in this portion.
+    /// The references of the DMA buffer, with addresses for those that are bound in this portion.
     pub allocation_list: &'a [AllocationListElement],
     /// The patch locations of the whole DMA buffer.
     pub patch_location_list: &'a [PatchLocation],
     /// The first of them whose split offset is in the portion (U-47).
     pub patch_location_list_submission_start: u32,
-    /// How many of them are.
+    /// The number of those that are.
     pub patch_location_list_submission_length: u32,
     /// The fence that the portion's end signals.
     pub submission_fence_id: u64,

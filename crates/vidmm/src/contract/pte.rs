@@ -25,7 +25,7 @@ bitflags! {
 pub struct Pte {
     /// Its state.
     pub flags: PteFlags,
-    /// Where it points: a page in a leaf table, the next table in the others.
+    /// The address that it points to: a page in a leaf table, the next table in the others.
     pub address: PhysicalAddress,
 }
 
@@ -49,7 +49,7 @@ impl Pte {
     }
 }
 
-/// Consecutive entries of one table: the first, and how many.
+/// Consecutive entries of one table: the first, and their number.
 ///
 /// WDDM passes an array. Ours is the run that the array nearly always is (D11): with
 /// [`REPEAT`](super::UpdatePageTableFlags::REPEAT) all entries are equal, else each is one page further than the one before.
@@ -61,7 +61,7 @@ pub struct PteRun {
     /// The first entry of the 64 KiB side of a level-1 table with dual entries (GVA-30).
     #[doc(alias = "pPageTableEntries64KB")]
     pub first_64kb: Option<Pte>,
-    /// How many entries; never 0.
+    /// The number of entries; never 0.
     #[doc(alias = "NumPageTableEntries")]
     pub num_page_table_entries: u32,
 }

@@ -1,4 +1,4 @@
-//! What can go wrong: a caller's mistake is an error of the call and changes nothing; a driver's is a [`Violation`] and puts
+//! The errors: a caller's mistake is an error of the call and changes nothing; a driver's is a [`Violation`] and puts
 //! the adapter in error; a program's puts its device in error.
 
 use crate::{
@@ -23,7 +23,7 @@ pub enum Violation {
         of_what(*.operation)
     )]
     BufferOverrun {
-        /// What it was asked to encode; none is the commands of a user-mode driver.
+        /// The operation that it was asked to encode; none is the commands of a user-mode driver.
         operation: Option<PagingOperationKind>,
         /// Bytes of commands claimed.
         dma_bytes: usize,
@@ -33,7 +33,7 @@ pub enum Violation {
     /// A build was answered with a status that no document allows.
     #[error("BPB-01: illegal status {status:#010x} from BuildPagingBuffer, for {operation}")]
     IllegalStatus {
-        /// What the driver was asked to encode.
+        /// The operation that the driver was asked to encode.
         operation: PagingOperationKind,
         /// The NTSTATUS.
         status: i32,
@@ -54,7 +54,7 @@ pub enum Violation {
     AbortedFence {
         /// The engine.
         engine: u32,
-        /// What the driver answered.
+        /// The driver's answer.
         last_aborted: u64,
         /// The last fence that had been completed.
         last_completed: u64,
@@ -74,15 +74,15 @@ pub enum Violation {
     /// The driver could not restart the adapter.
     #[error("FLT-32: the driver could not restart the adapter after its reset")]
     RestartFailed,
-    /// The driver did not encode what follows a reset.
+    /// The driver did not encode the operations that follow a reset.
     #[error("BPB-27: the driver refused an operation between reset and restart; there is nothing in it to refuse")]
     PurgeRefused,
     /// The adapter was reset too often.
     #[error("FLT-31: the adapter was reset {resets} times within {seconds} seconds, and hangs again")]
     TooManyResets {
-        /// How many resets are tolerated.
+        /// The number of resets that are tolerated.
         resets: u32,
-        /// Within how many seconds.
+        /// The time in seconds within which they are.
         seconds: u64,
     },
     /// The driver reports that the hardware is broken.
@@ -97,7 +97,7 @@ fn of_what(operation: Option<PagingOperationKind>) -> &'static str {
     operation.map_or("a command buffer", PagingOperationKind::name)
 }
 
-/// What a driver's author should know, although nothing is refused for it. Each kind is reported once.
+/// A finding for the driver's author; nothing is refused for it. Each kind is reported once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -120,10 +120,10 @@ pub enum DriverFinding {
     PagingVaIgnored {
         /// The physical adapter.
         physical_adapter_index: u32,
-        /// What the driver answered, in MiB.
+        /// The driver's answer in MiB.
         asked_mib: u32,
     },
-    /// The driver's size was cut down to what can be.
+    /// The driver's size was cut down to the largest possible one.
     #[error(
         "PGV-04: physical adapter {physical_adapter_index} asks for a paging process address space of {asked_mib} MiB and gets {} MiB: its page tables stay resident for ever, and no window can be larger than the address space or any allocation",
         .paging_va_size >> 20
@@ -131,9 +131,9 @@ pub enum DriverFinding {
     PagingVaClamped {
         /// The physical adapter.
         physical_adapter_index: u32,
-        /// What the driver answered, in MiB.
+        /// The driver's answer in MiB.
         asked_mib: u32,
-        /// What it gets, in bytes.
+        /// The size that it gets, in bytes.
         paging_va_size: u64,
     },
     /// The driver's size is larger than the default although the adapter has local memory.
@@ -144,9 +144,9 @@ pub enum DriverFinding {
     PagingVaNeedlesslyLarge {
         /// The physical adapter.
         physical_adapter_index: u32,
-        /// What the driver answered, in MiB.
+        /// The driver's answer in MiB.
         asked_mib: u32,
-        /// What the system would choose, in bytes.
+        /// The size that the system would choose, in bytes.
         default_size: u64,
         /// Bytes of page tables that it takes.
         table_bytes: u64,
@@ -172,7 +172,7 @@ pub enum DriverFinding {
         /// The interface version that the driver declares.
         wddm_version: u32,
     },
-    /// The driver wants to hear of an IOMMU that allocations are never unmapped from.
+    /// The driver asks to be notified of an IOMMU that allocations are never unmapped from.
     #[error(
         "NTF-05: an allocation sets NotifyIoMmuUnmap, but the adapter's addressing model is neither GpuVaIoMmu nor GpuVaIoMmuGlobal: it is never sent"
     )]
@@ -180,13 +180,13 @@ pub enum DriverFinding {
     /// An engine signalled a fence that had ended before: an interrupt that came late, or twice. It changes nothing.
     #[error("SYN-13: engine {} signalled fence {}, which had ended before; that is ignored", .found.engine, .found.fence_id)]
     CompletedAgain {
-        /// What was signalled.
+        /// The fence that was signalled.
         found: EngineFence,
     },
     /// An engine signalled a fence that was never handed to it. It changes nothing.
     #[error("SYN-13: engine {} signalled fence {}, which it was never given; that is ignored", .found.engine, .found.fence_id)]
     CompletedForeign {
-        /// What was signalled.
+        /// The fence that was signalled.
         found: EngineFence,
     },
     /// An engine signalled a fence before an earlier one: that has ended too, for engines run their packets in order.
@@ -196,12 +196,12 @@ pub enum DriverFinding {
         .found.fence_id
     )]
     InterruptLost {
-        /// What was signalled.
+        /// The fence that was signalled.
         found: EngineFence,
-        /// The first fence that was not.
+        /// The first fence that was not signalled.
         expected: u64,
     },
-    /// An engine has yielded that was not asked to. It changes nothing.
+    /// An engine has yielded without a request. It changes nothing.
     #[error(
         "FLT-22: engine {engine} answers a request to yield, number {preemption_fence_id}, that was not made or was answered"
     )]
@@ -211,13 +211,13 @@ pub enum DriverFinding {
         /// The number that it names.
         preemption_fence_id: u64,
     },
-    /// The driver answered a reset that nobody asked for. It changes nothing.
+    /// The driver answered a reset that was not requested. It changes nothing.
     #[error("FLT-21: the driver reports the reset of engine {engine}, which nobody asked for")]
     ResetUnasked {
         /// The engine.
         engine: u32,
     },
-    /// The driver answered a step of the adapter's reset that nobody asked for. It changes nothing.
+    /// The driver answered a step of the adapter's reset that was not requested. It changes nothing.
     #[error("FLT-32: the driver reports a step of a reset of the adapter that nobody asked for")]
     AdapterResetUnasked,
     /// A reported fault names no packet that is under way, or contradicts itself. It is ignored; if the engine has stopped, it
@@ -242,7 +242,7 @@ pub enum DriverFinding {
 }
 
 impl DriverFinding {
-    /// Whether both say the same of the same kind of thing.
+    /// Whether both are findings of one kind, which is reported once.
     pub(crate) fn is_of_kind(&self, other: &DriverFinding) -> bool {
         match (self, other) {
             (
@@ -260,7 +260,7 @@ impl DriverFinding {
     }
 }
 
-/// What is impossible about an allocation that a driver created.
+/// The impossible property of an allocation that a driver created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -277,7 +277,7 @@ pub enum AllocationInfoRule {
     /// A preferred segment outside the supported set (SEG-42).
     #[error("segment {0} as preferred, which is not in its supported set")]
     PreferredSegment(u8),
-    /// An eviction segment set that names another segment than the aperture, or one that there is not (SEG-45).
+    /// An eviction segment set that names another segment than the aperture, or one that does not exist (SEG-45).
     #[error("an eviction segment set of {0:#x}, which may name the aperture segment only")]
     EvictionSegmentSet(u32),
     /// A hint at a bank that the segment of first preference does not have (SEG-43).
@@ -286,10 +286,10 @@ pub enum AllocationInfoRule {
     /// Priority 0 (CRE-05).
     #[error("an initial priority of 0")]
     Priority,
-    /// PERMANENT_SYS_MEM of what the CPU does not see, or together with EXISTING_SYS_MEM (2.2).
+    /// PERMANENT_SYS_MEM of an allocation that the CPU does not see, or together with EXISTING_SYS_MEM (2.2).
     #[error("PermanentSysMem, which needs CpuVisible and excludes ExistingSysMem")]
     PermanentSysMem,
-    /// EXISTING_SYS_MEM, and no memory of the caller's that it could be, or the other way round (2.2).
+    /// EXISTING_SYS_MEM without memory of the caller's, or the other way round (2.2).
     #[error(
         "ExistingSysMem of memory at {0:x?}: the caller must give memory with the flag and only with it, in system memory and at a multiple of 64 KiB"
     )]
@@ -299,7 +299,7 @@ pub enum AllocationInfoRule {
     ExplicitResidencyNotification,
 }
 
-/// Why a device is in error.
+/// The reason why a device is in error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -348,7 +348,7 @@ pub enum DeviceErrorReason {
         /// The rule.
         rule: PatchListRule,
     },
-    /// What a DMA buffer requires at one split point does not fit, whatever goes and moves (SPL-10, U-46).
+    /// The needs of a DMA buffer at one split point do not fit, whatever is evicted and moved (SPL-10, U-46).
     #[doc(alias = "D3DKMT_DEVICEEXECUTION_ERROR_OUTOFMEMORY")]
     #[error(
         "DMA buffer {dma_buffer} requires {bytes} bytes at once where it cannot be split, and there is no place for all of them (SPL-10)"
@@ -370,15 +370,15 @@ pub enum DeviceErrorReason {
 pub struct DeviceInError {
     /// The device.
     pub device: DeviceId,
-    /// Why.
+    /// The reason.
     pub reason: DeviceErrorReason,
 }
 
-/// Why an object was not created.
+/// The reason why an object was not created.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CreateError {
-    /// The device has reference lists: what its DMA buffers refer to is what is resident, and nothing is asked for on a paging
-    /// queue.
+    /// The device has reference lists: the references of its DMA buffers are made resident, and nothing is requested on
+    /// a paging queue.
     #[error("the references of the device's DMA buffers say what is resident: it has no paging queues")]
     ReferenceLists,
     /// A handle names nothing.
@@ -436,23 +436,23 @@ pub enum CreateError {
     NotSupported(&'static str),
 }
 
-/// Why an object was not destroyed.
+/// The reason why an object was not destroyed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DestroyError {
     /// A handle names nothing.
     #[error(transparent)]
     InvalidHandle(#[from] InvalidHandle),
-    /// Something that belongs to it still lives. Destroy that first, and poll until its last use has ended.
+    /// An object that belongs to it still lives. Destroy that first, and poll until its last use has ended.
     #[error(
         "it still has {remaining} object(s) or unfinished operations; destroy them first and poll until they are gone"
     )]
     InUse {
-        /// How many.
+        /// The number of such objects.
         remaining: u64,
     },
 }
 
-/// Why MakeResident was refused. Nothing changed (RES-11).
+/// The reason why MakeResident was refused. Nothing changed (RES-11).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MakeResidentError {
     /// A handle names nothing.
@@ -478,7 +478,7 @@ pub enum MakeResidentError {
     NoMemory {
         /// Evicting this many bytes of the list makes room, unless the budget shrinks meanwhile.
         num_bytes_to_trim: u64,
-        /// What stands against it.
+        /// The reason.
         reason: NoMemoryReason,
     },
     /// `MUST_SUCCEED` without `CANT_TRIM_FURTHER` (RES-15).
@@ -499,12 +499,12 @@ pub enum MakeResidentError {
     /// Too many requests of the device wait for their grant (D14).
     #[error("{pending} requests of the device are pending; poll and complete work before the next")]
     TooManyPending {
-        /// How many.
+        /// The limit.
         pending: usize,
     },
 }
 
-/// What stands against a MakeResident.
+/// The reason why there is no memory for a MakeResident.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -512,10 +512,11 @@ pub enum NoMemoryReason {
     /// Memory is short, and the process would be above its budget (RES-53).
     #[error("memory is short and the process would be above its budget")]
     OverBudget,
-    /// It would be above the maximum budget: what others have reserved, and what is pinned, is not to be had (U-24).
+    /// It would be above the maximum budget: memory that others have reserved, or that is pinned, is not available
+    /// (U-24).
     #[error("the process would be above its maximum budget")]
     OverMaximumBudget,
-    /// The device's list would not fit into memory even with nobody else there.
+    /// The device's list would not fit into memory even with no other list there.
     #[error("the device's list would not fit even alone")]
     DoesNotFit,
     /// The ranges of the list would not find their places even alone (RES-19).
@@ -523,10 +524,10 @@ pub enum NoMemoryReason {
     Fragmented,
 }
 
-/// Why Offer was refused. Nothing changed.
+/// The reason why Offer was refused. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OfferError {
-    /// The device has reference lists: what no DMA buffer refers to makes room anyway.
+    /// The device has reference lists: allocations that no DMA buffer refers to make room anyway.
     #[error("the references of the device's DMA buffers say what is resident: there is nothing to offer")]
     ReferenceLists,
     /// A handle names nothing.
@@ -576,7 +577,7 @@ pub enum OfferError {
     },
 }
 
-/// Why Reclaim was refused. Nothing changed.
+/// The reason why Reclaim was refused. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReclaimError {
     /// A handle names nothing.
@@ -600,7 +601,7 @@ pub enum ReclaimError {
         /// Its position in the list.
         position: usize,
     },
-    /// The device's list would not fit into memory with what comes back to it, even alone.
+    /// The device's list would not fit into memory with the allocations that come back to it, even alone.
     #[doc(alias = "STATUS_NO_MEMORY")]
     #[error("the device's list would not fit even alone: evict at least {num_bytes_to_trim} bytes of it and try again")]
     NoMemory {
@@ -610,12 +611,12 @@ pub enum ReclaimError {
     /// Too many requests of the device wait for their grant (D14).
     #[error("{pending} requests of the device are pending; poll and complete work before the next")]
     TooManyPending {
-        /// How many.
+        /// The limit.
         pending: usize,
     },
 }
 
-/// Why Lock was refused. Nothing changed.
+/// The reason why Lock was refused. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LockError {
     /// A handle names nothing.
@@ -638,15 +639,15 @@ pub enum LockError {
         "the allocation is in a memory segment that the CPU does not see, and may not be in system memory: add an aperture segment to its set, or evict it first"
     )]
     NotLockable,
-    /// Its content is on its way to where the CPU can see it. Poll, let paging end, and try again.
+    /// Its content is on its way to memory that the CPU can see. Poll, let paging end, and try again.
     #[doc(alias = "STATUS_GRAPHICS_ALLOCATION_BUSY")]
     #[error("the allocation is on its way to where the CPU can see it; poll and try again")]
     AllocationBusy,
-    /// It is locked too often.
+    /// It has too many locks.
     #[doc(alias = "STATUS_GRAPHICS_TOO_MANY_REFERENCES")]
     #[error("the allocation is locked {locks} times")]
     TooManyReferences {
-        /// How often.
+        /// The limit.
         locks: u32,
     },
     /// No CPU addresses are left.
@@ -654,7 +655,7 @@ pub enum LockError {
     CpuAddress(#[from] CpuAddressError),
 }
 
-/// Why Unlock was refused. Nothing changed.
+/// The reason why Unlock was refused. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum UnlockError {
     /// A handle names nothing.
@@ -665,7 +666,7 @@ pub enum UnlockError {
     NotLocked,
 }
 
-/// Why an allocation was not opened or closed. Nothing changed.
+/// The reason why an allocation was not opened or closed. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OpenError {
     /// The device, or the allocation's owner, has reference lists; this version shares allocations between device lists alone.
@@ -691,7 +692,7 @@ pub enum OpenError {
     Kmd(#[from] KmdError),
 }
 
-/// Why a property was not changed. Nothing changed.
+/// The reason why a property was not changed. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum UpdateError {
     /// A handle names nothing.
@@ -715,18 +716,18 @@ pub enum UpdateError {
     /// Too many requests of the device wait for their grant (D14).
     #[error("{pending} requests of the device are pending; poll and complete work before the next")]
     TooManyPending {
-        /// How many.
+        /// The limit.
         pending: usize,
     },
 }
 
-/// Why a reservation was not changed. Nothing changed (RES-52).
+/// The reason why a reservation was not changed. Nothing changed (RES-52).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReservationError {
     /// A handle names nothing.
     #[error(transparent)]
     InvalidHandle(#[from] InvalidHandle),
-    /// More than can be had.
+    /// The process cannot reserve so much.
     #[error("only {available_for_reservation} bytes can be reserved")]
     TooMuch {
         /// The most that the process can reserve now, in bytes.
@@ -734,10 +735,11 @@ pub enum ReservationError {
     },
 }
 
-/// Why Evict was refused. Nothing changed.
+/// The reason why Evict was refused. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EvictError {
-    /// The device has reference lists: what its DMA buffers refer to is what is resident, and there is no list to change.
+    /// The device has reference lists: the references of its DMA buffers are made resident, and there is no list to
+    /// change.
     #[error("the references of the device's DMA buffers say what is resident")]
     ReferenceLists,
     /// A handle names nothing.
@@ -757,7 +759,7 @@ pub enum EvictError {
     },
 }
 
-/// Why a mapping was refused. Nothing changed.
+/// The reason why a mapping was refused. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MapError {
     /// Engines use physical addresses (PAT-17).
@@ -797,12 +799,12 @@ pub enum MapError {
     /// Too many requests of the device wait for their grant (D14).
     #[error("{pending} requests of the device are pending; poll and complete work before the next")]
     TooManyPending {
-        /// How many.
+        /// The limit.
         pending: usize,
     },
 }
 
-/// Why a submission was refused. Nothing changed.
+/// The reason why a submission was refused. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SubmitError {
     /// A handle names nothing.
@@ -822,12 +824,12 @@ pub enum SubmitError {
     /// The context's queue is full (D14).
     #[error("{queued} submissions of the context are queued; poll and complete work before the next")]
     QueueFull {
-        /// How many.
+        /// The limit.
         queued: usize,
     },
 }
 
-/// Why the priority of a context was not changed.
+/// The reason why the priority of a context was not changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PriorityError {
     /// The handle names nothing.
@@ -841,16 +843,16 @@ pub enum PriorityError {
     },
 }
 
-/// Why addresses were not reserved or freed. Nothing changed.
+/// The reason why addresses were not reserved or freed. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum GpuVaError {
     /// A handle names nothing.
     #[error(transparent)]
     InvalidHandle(#[from] InvalidHandle),
-    /// The range cannot be had, or names nothing.
+    /// The range cannot be had, or is no mapping and no reservation.
     #[error(transparent)]
     Range(#[from] VaRangeError),
-    /// There is no room for the page tables of what is left of a page of 64 KiB (GVA-42).
+    /// There is no room for the page tables of the rest of a page of 64 KiB (GVA-42).
     #[error(
         "a page of 64 KiB is cut, and the page tables of its rest would not fit: evict at least {num_bytes_to_trim} bytes and try again"
     )]
@@ -863,7 +865,7 @@ pub enum GpuVaError {
     BackingStore(#[from] BackingStoreError),
 }
 
-/// Why page tables cannot be set aside.
+/// The reason why page tables cannot be set aside.
 pub(crate) enum PageTableError {
     NoMemory { num_bytes_to_trim: u64 },
     BackingStore(BackingStoreError),

@@ -1,9 +1,9 @@
-//! What MakeResident and Evict can be asked for.
+//! The flags of MakeResident and Evict.
 
 use bitflags::bitflags;
 
 bitflags! {
-    /// How an allocation is to be evicted.
+    /// The flags of Evict.
     #[doc(alias = "D3DDDI_EVICT_FLAGS")]
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -16,12 +16,12 @@ bitflags! {
 }
 
 bitflags! {
-    /// How a MakeResident is to be judged (RES-14, RES-15).
+    /// The flags of MakeResident (RES-14, RES-15).
     #[doc(alias = "D3DDDI_MAKERESIDENT_FLAGS")]
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct MakeResidentFlags: u32 {
-        /// Nothing is left to trim: it succeeds above the current budget, up to the maximum budget (U-24).
+        /// The caller has nothing left to trim: it succeeds above the current budget, up to the maximum budget (U-24).
         const CANT_TRIM_FURTHER = 1 << 0;
         /// A failure puts the device in error. Only with `CANT_TRIM_FURTHER`.
         const MUST_SUCCEED = 1 << 1;

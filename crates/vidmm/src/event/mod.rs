@@ -1,7 +1,7 @@
-//! What happened, as whole facts.
+//! Events: what happened, as whole facts.
 //!
-//! Every event has a number, counted whether or not anybody listens, so that a number means the same in a run with a log and
-//! in one without. Events are complete: someone with the log alone can rebuild who was where.
+//! Every event has a number, counted whether or not events are kept, so that a number means the same in a run with a
+//! log and in one without. Events are complete: a reader of the log alone can rebuild the place of every allocation.
 
 pub(crate) mod destroy_flags;
 pub(crate) mod device_residency;
@@ -38,13 +38,13 @@ use crate::{
 pub struct Neighbour {
     /// The allocation.
     pub allocation: AllocationId,
-    /// Where the mapping begins.
+    /// The first address of the mapping.
     pub virtual_address: GpuVirtualAddress,
     /// Bytes of the mapping.
     pub size: u64,
 }
 
-/// Why an engine is asked to yield.
+/// The reason why an engine is asked to yield.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -76,13 +76,13 @@ pub enum Event {
         num_slots: u32,
         /// Whether engines keep their state between packets, so that others may run between two portions (SPL-07).
         preemption_aware: bool,
-        /// Which revision of the notification documents is followed (C-16).
+        /// The revision of the notification documents that is followed (C-16).
         notification_revision: NotificationRevision,
         /// The memory segments, as the driver reports them.
         memory: Vec<MemorySegmentFacts>,
         /// The aperture segments, as the driver reports them.
         apertures: Vec<ApertureSegmentFacts>,
-        /// The group in which what is resident in system memory counts.
+        /// The group in which allocations in system memory count.
         system_group: MemorySegmentGroup,
         /// The most that may be resident in the apertures and in implicit system memory together, in bytes (SEG-50, U-6).
         system_commit_limit: u64,
@@ -90,7 +90,7 @@ pub enum Event {
         dummy_page: PhysicalAddress,
         /// Its engines, by ordinal.
         engines: Vec<EngineKind>,
-        /// Index bits of the page-table levels, leaf first; the root's are what remains of the address.
+        /// Index bits of the page-table levels, leaf first; the root's are the remaining bits of the address.
         level_bits: Vec<u32>,
         /// Bytes of a table of each level, leaf first.
         table_bytes: Vec<u64>,
@@ -107,18 +107,18 @@ pub enum Event {
         paging_va_size: u64,
         /// The paging process, as the driver calls it.
         paging_process: KmdProcessHandle,
-        /// Where the segment holds the paging process's tables: always resident (PGV-04).
+        /// The addresses of the paging process's tables in the segment: always resident (PGV-04).
         paging_tables: Vec<Extent>,
         /// The segment in which they are.
         paging_tables_segment: SegmentId,
         /// Bytes of all its tables, wherever they live.
         paging_table_bytes: u64,
-        /// How many resets of the adapter may be remembered; one more stops it (FLT-31).
+        /// The number of resets of the adapter that may be remembered; one more stops it (FLT-31).
         tdr_limit_count: u32,
-        /// How long a reset is remembered, in nanoseconds.
+        /// The time for which a reset is remembered, in nanoseconds.
         tdr_limit_time: Nanoseconds,
     },
-    /// A physical adapter was asked how large its paging process's address space is to be (PGV-01).
+    /// A driver was asked for the size of a physical adapter's paging process address space (PGV-01).
     PagingVaQueried {
         /// The type of the query: 48.
         query_type: u32,
@@ -128,21 +128,21 @@ pub enum Event {
         input_data_size: u32,
         /// Bytes of the output.
         output_data_size: u32,
-        /// What the driver answered, in MiB; none if it failed the query.
+        /// The driver's answer in MiB; none if it failed the query.
         answer_mib: Option<u32>,
-        /// What follows, in bytes: the size of a window; 0 is no address space (PGV-02, PGV-03).
+        /// The size of a window that follows, in bytes; 0 is no address space (PGV-02, PGV-03).
         paging_va_size: u64,
     },
-    /// Something that the driver's author should know; nothing is refused for it.
+    /// A finding for the driver's author; nothing is refused for it.
     DriverFinding {
-        /// What.
+        /// The finding.
         finding: DriverFinding,
     },
     /// A process was created.
     ProcessCreated {
         /// Its name.
         process: ProcessId,
-        /// What the driver calls it.
+        /// The driver's handle.
         handle: KmdProcessHandle,
     },
     /// A process was destroyed; its tables are free.
@@ -156,7 +156,7 @@ pub enum Event {
         device: DeviceId,
         /// Its process.
         process: ProcessId,
-        /// Which lists drive its residency.
+        /// The lists that drive its residency.
         #[cfg_attr(feature = "serde", serde(default))]
         residency: DeviceResidency,
     },
@@ -213,15 +213,15 @@ pub enum Event {
         device: DeviceId,
         /// Its process.
         process: ProcessId,
-        /// What the driver calls it.
+        /// The driver's handle.
         handle: KmdAllocationHandle,
         /// Its size in bytes, rounded up.
         size: u64,
         /// Its priority.
         priority: u32,
-        /// Where its backing store begins in system memory.
+        /// The offset of its backing store in system memory, in bytes.
         backing_store: u64,
-        /// Where it may be resident: the driver's set, bit n is segment n + 1.
+        /// The segments where it may be resident: the driver's set, bit n is segment n + 1.
         supported_segment_set: u32,
         /// Whether it is mapped in the aperture while it is resident in system memory (SEG-13).
         accessed_physically: bool,
@@ -233,7 +233,7 @@ pub enum Event {
         existing_sys_mem: bool,
         /// Whether its content in system memory is kept while it is in the memory segment (2.2).
         permanent_sys_mem: bool,
-        /// Whether the driver hears when it comes into a memory segment and when it leaves it (BPB-51).
+        /// Whether the driver is told when it comes into a memory segment and when it leaves it (BPB-51).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
         explicit_residency_notification: bool,
     },
@@ -241,7 +241,7 @@ pub enum Event {
     AllocationDestroyed {
         /// Its name.
         allocation: AllocationId,
-        /// How.
+        /// The flags.
         flags: DestroyFlags,
     },
     /// Nothing names the allocation any more; its backing store was returned.
@@ -266,15 +266,15 @@ pub enum Event {
         virtual_address: GpuVirtualAddress,
         /// Size in bytes.
         size: u64,
-        /// What it shows.
+        /// The allocation.
         allocation: AllocationId,
-        /// From which byte on.
+        /// The offset of the part in the allocation, in bytes.
         allocation_offset: u64,
         /// Page size of its entries.
         page_size: PageSize,
         /// Whether writes through it fault.
         read_only: bool,
-        /// What the driver gets back in its entries (GVA-57).
+        /// The protection that the driver gets back in its entries (GVA-57).
         driver_protection: u64,
         /// The paging queue.
         queue: PagingQueueId,
@@ -307,11 +307,11 @@ pub enum Event {
         queue: PagingQueueId,
         /// The allocations.
         allocations: Vec<AllocationId>,
-        /// How it was asked for.
+        /// The flags.
         flags: MakeResidentFlags,
         /// The last submission made before it.
         after_submission: u64,
-        /// The value of the queue's fence that says when; 0 is at once.
+        /// The value of the queue's fence from which on they can be used; 0 is at once.
         paging_fence_value: u64,
     },
     /// MakeResident was refused; nothing changed.
@@ -320,11 +320,11 @@ pub enum Event {
         device: DeviceId,
         /// The allocations.
         allocations: Vec<AllocationId>,
-        /// How it was asked for.
+        /// The flags.
         flags: MakeResidentFlags,
-        /// How much to trim (RES-13).
+        /// The bytes to trim (RES-13).
         num_bytes_to_trim: u64,
-        /// What stands against it.
+        /// The reason.
         reason: NoMemoryReason,
     },
     /// Evict was accepted.
@@ -333,11 +333,11 @@ pub enum Event {
         device: DeviceId,
         /// The allocations.
         allocations: Vec<AllocationId>,
-        /// How.
+        /// The flags.
         flags: EvictFlags,
         /// The last submission that still requires them.
         after_submission: u64,
-        /// What the process should still trim to meet its budget (RES-23); 0 is nothing.
+        /// The bytes that the process should still trim to meet its budget (RES-23); 0 is none.
         num_bytes_to_trim: u64,
     },
     /// Allocations were offered: from `after_submission` on they are not used until they are reclaimed (RES-61). They stay on
@@ -347,9 +347,9 @@ pub enum Event {
         device: DeviceId,
         /// The allocations.
         allocations: Vec<AllocationId>,
-        /// How reluctantly they are discarded.
+        /// The priority of the offer.
         priority: OfferPriority,
-        /// How.
+        /// The flags.
         flags: OfferFlags,
         /// The last submission that still uses them.
         after_submission: u64,
@@ -362,13 +362,14 @@ pub enum Event {
         queue: PagingQueueId,
         /// The allocations.
         allocations: Vec<AllocationId>,
-        /// What became of their content, in the same order.
+        /// The state of their content, in the same order.
         results: Vec<ReclaimResult>,
-        /// Where their backing stores begin now, in the same order: a new one was committed for what had been decommitted.
+        /// The addresses of their backing stores now, in the same order: a new one was committed for each that had been
+        /// decommitted.
         backing_stores: Vec<u64>,
         /// The last submission made before it.
         after_submission: u64,
-        /// The value of the queue's fence that says when those on the list can be used by the GPU; 0 is at once (RES-65).
+        /// The value of the queue's fence from which on the GPU can use those on the list; 0 is at once (RES-65).
         paging_fence_value: u64,
     },
     /// The host has no backing store for an allocation, so offered ones that allow it are decommitted next, and lose their content
@@ -388,11 +389,11 @@ pub enum Event {
         device: DeviceId,
         /// The allocation.
         allocation: AllocationId,
-        /// Where.
+        /// The first address.
         address: CpuVirtualAddress,
         /// The segment that is seen there; 0 is system memory.
         segment: SegmentId,
-        /// What of it.
+        /// The ranges of the segment.
         extents: Vec<Extent>,
     },
     /// A locked allocation has moved, and is seen at the same address (RES-86).
@@ -401,11 +402,11 @@ pub enum Event {
         plan: PlanNo,
         /// The allocation.
         allocation: AllocationId,
-        /// Where the CPU sees it.
+        /// The address where the CPU sees it.
         address: CpuVirtualAddress,
         /// The segment that is seen there now; 0 is system memory.
         segment: SegmentId,
-        /// What of it.
+        /// The ranges of the segment.
         extents: Vec<Extent>,
     },
     /// One lock of an allocation ended.
@@ -447,15 +448,15 @@ pub enum Event {
         /// Its priority now.
         priority: u32,
     },
-    /// Where an allocation may be resident changed (CRE-50).
+    /// The segments where an allocation may be resident changed (CRE-50).
     AllocationPropertyUpdated {
         /// The allocation.
         allocation: AllocationId,
-        /// Where it may be now: bit n is segment n + 1.
+        /// The segments where it may be now: bit n is segment n + 1.
         supported_segment_set: u32,
         /// The queue.
         queue: PagingQueueId,
-        /// The value of the queue's fence that says when it is there; 0 is at once.
+        /// The value of the queue's fence from which on it is there; 0 is at once.
         paging_fence_value: u64,
     },
     /// The weight of a process in the sharing of memory changed (RES-53).
@@ -464,7 +465,7 @@ pub enum Event {
         process: ProcessId,
         /// Its band.
         band: PriorityBand,
-        /// What the user sees of it.
+        /// Its visibility to the user.
         visibility: Visibility,
     },
     /// A process changed its reservation (RES-52).
@@ -476,7 +477,7 @@ pub enum Event {
         /// Its reservation now, in bytes.
         reservation: u64,
     },
-    /// The budget of a process that listens, or that is above it, was published anew (RES-53).
+    /// The budget of a process that asked for it, or that is above it, was published anew (RES-53).
     BudgetChanged {
         /// The process.
         process: ProcessId,
@@ -484,17 +485,17 @@ pub enum Event {
         group: MemorySegmentGroup,
         /// Its budget in bytes.
         budget: u64,
-        /// What its lists name, in bytes.
+        /// The bytes that its lists name.
         requested: u64,
     },
-    /// A device listens for trim notifications (RES-40).
+    /// A device registered for trim notifications (RES-40).
     TrimNotificationRegistered {
         /// The registration.
         notification: TrimNotificationId,
         /// The device.
         device: DeviceId,
     },
-    /// A device listens no more.
+    /// A registration ended.
     TrimNotificationUnregistered {
         /// The registration.
         notification: TrimNotificationId,
@@ -505,22 +506,22 @@ pub enum Event {
         notification: TrimNotificationId,
         /// The device.
         device: DeviceId,
-        /// Why.
+        /// The reasons.
         flags: TrimFlags,
-        /// How many bytes its process is above its budget.
+        /// The bytes by which its process is above its budget.
         num_bytes_to_trim: u64,
     },
-    /// A device's work is no longer dispatched: its memory is wanted, or it must wait for memory (RES-71). Until its work in
-    /// flight has retired its list stays in place.
+    /// A device's work is no longer dispatched: its memory is wanted, or it must wait for memory (RES-71). Its list
+    /// stays in place until its work in flight has retired.
     DeviceYielded {
         /// The device.
         device: DeviceId,
-        /// Why.
+        /// The reason.
         reason: SuspendReason,
-        /// Who needs the memory, if that is another device.
+        /// The other device that needs the memory, if there is one.
         wanted_by: Option<DeviceId>,
     },
-    /// Nothing of a device that yielded is in flight any more: its list is not required until it is resumed.
+    /// A device that yielded has nothing in flight any more: its list is not required until it is resumed.
     DeviceSuspended {
         /// The device.
         device: DeviceId,
@@ -529,7 +530,7 @@ pub enum Event {
     DeviceResumed {
         /// The device.
         device: DeviceId,
-        /// Why.
+        /// The reason.
         reason: ResumeReason,
         /// The plans that must retire before its work runs.
         plans: Vec<PlanNo>,
@@ -596,35 +597,35 @@ pub enum Event {
         end_offset: u32,
         /// Whether the DMA buffer ends with it.
         is_last: bool,
-        /// The first of its patch locations, and how many they are (U-47).
+        /// The first of its patch locations (U-47).
         patch_location_start: u32,
-        /// How many patch locations it has.
+        /// The number of its patch locations.
         patch_location_length: u32,
-        /// What it requires: what stays bound at its first byte, then what its patch locations bind.
+        /// The bindings that it requires: those that stay at its first byte, then those of its patch locations.
         bindings: Vec<PortionBinding>,
-        /// Why it ends where it does.
+        /// The reason why it ends there.
         cut: PortionEnd,
         /// Whether the driver was asked to patch it.
         patched: bool,
     },
-    /// A DMA buffer is dropped, as was expected: what it requires at one split point does not fit (SPL-10, SPL-13).
+    /// A DMA buffer is dropped, as was expected: its needs at one split point do not fit (SPL-10, SPL-13).
     PreparationFailed {
         /// The device.
         device: DeviceId,
         /// The DMA buffer.
         dma_buffer: u64,
-        /// What takes its place in its context: it has no commands, and signals what the DMA buffer would have signaled.
+        /// The submission in its place in the context: it has no commands, and signals the DMA buffer's fences.
         submission: u64,
-        /// Where it cannot be split.
+        /// The split offset of the group that does not fit.
         offset: u32,
         /// Bytes that are bound together there.
         bytes: u64,
     },
-    /// A context's work has become more urgent, or less.
+    /// The priority of a context's work changed.
     ContextPriorityChanged {
         /// The context.
         context: ContextId,
-        /// From -7 to 7.
+        /// The priority, from -7 to 7.
         priority: i32,
     },
     /// The driver was told where a context finds its page tables (GVA-17).
@@ -640,9 +641,9 @@ pub enum Event {
         device: DeviceId,
         /// Its number within the device.
         submission: u64,
-        /// What its end signals.
+        /// The fence that its end signals.
         signal: EngineFence,
-        /// What it waits for.
+        /// The fences that it waits for.
         waits: Vec<EngineFence>,
     },
     /// A request was granted: its plans are decided.
@@ -664,15 +665,15 @@ pub enum Event {
         allocation: AllocationId,
         /// The segment that it leaves; 0 is implicit system memory.
         segment: SegmentId,
-        /// What it leaves there; of implicit system memory its backing store.
+        /// The ranges that it leaves there; of implicit system memory its backing store.
         extents: Vec<Extent>,
         /// Whether its content is copied out.
         copied: bool,
-        /// Why it goes.
+        /// The reason.
         reason: EvictReason,
         /// Whether its content is lost: it was offered (RES-61).
         discarded: bool,
-        /// The device for which room is made, if it is that.
+        /// The device for which room is made, if it is made for one.
         wanted_by: Option<DeviceId>,
     },
     /// A place was chosen.
@@ -683,13 +684,13 @@ pub enum Event {
         allocation: AllocationId,
         /// The segment that it goes to; 0 is implicit system memory.
         segment: SegmentId,
-        /// Where it goes there; of implicit system memory its backing store.
+        /// The ranges that it gets there; of implicit system memory its backing store.
         extents: Vec<Extent>,
-        /// Where its content comes from.
+        /// The source of its content.
         content: ContentSource,
     },
-    /// What is in the memory segment of an allocation that keeps a copy in system memory is brought up to date from that copy,
-    /// which the CPU may have written (2.2).
+    /// The content in the memory segment of an allocation that keeps a copy in system memory is brought up to date from
+    /// that copy, which the CPU may have written (2.2).
     Refreshed {
         /// The plan that copies it in.
         plan: PlanNo,
@@ -708,14 +709,14 @@ pub enum Event {
         page_size: PageSize,
         /// The first address that it covers.
         virtual_address: GpuVirtualAddress,
-        /// Where it lies.
+        /// Its address.
         address: PhysicalAddress,
         /// Its size in bytes.
         size: u64,
     },
-    /// Nothing is mapped through a page table any more: its memory is free.
+    /// No mapping needs a page table any more: its memory is free.
     PageTableFreed {
-        /// The plan after which nothing points to it.
+        /// The plan after which no entry points to it.
         plan: PlanNo,
         /// The process.
         process: ProcessId,
@@ -725,7 +726,7 @@ pub enum Event {
         page_size: PageSize,
         /// The first address that it covered.
         virtual_address: GpuVirtualAddress,
-        /// Where it lay.
+        /// Its address.
         address: PhysicalAddress,
         /// Its size in bytes.
         size: u64,
@@ -739,7 +740,7 @@ pub enum Event {
         /// Plans that must enter before it.
         after: Vec<PlanNo>,
     },
-    /// A plan entered the stream: the ranges that it empties are free for what follows.
+    /// A plan entered the stream: the ranges that it empties are free for later plans.
     PlanEntered {
         /// Its number.
         plan: PlanNo,
@@ -755,9 +756,9 @@ pub enum Event {
         plan: PlanNo,
         /// The operation.
         operation: PagingOperation,
-        /// What the driver answered.
+        /// The driver's answer.
         status: BuildStatus,
-        /// Where its commands begin in the buffer.
+        /// The offset of its commands in the buffer.
         offset: u32,
         /// Bytes that it wrote.
         bytes: u32,
@@ -766,15 +767,15 @@ pub enum Event {
     },
     /// The host mapped a range in the IOMMU.
     IoMmuMapped {
-        /// The plan that wants it.
+        /// The plan that needs it.
         plan: PlanNo,
-        /// Whose addresses: one process's, or all.
+        /// The domain: one process's, or that of all.
         domain: IoMmuDomain,
         /// First address.
         virtual_address: GpuVirtualAddress,
         /// The allocation.
         allocation: AllocationId,
-        /// Which part of it: bytes from its start.
+        /// The offset of the part in the allocation, in bytes.
         allocation_offset: u64,
         /// Size in bytes.
         size: u64,
@@ -783,9 +784,9 @@ pub enum Event {
     },
     /// The host unmapped a range from the IOMMU.
     IoMmuUnmapped {
-        /// The plan that wants it.
+        /// The plan that needs it.
         plan: PlanNo,
-        /// Whose addresses: one process's, or all.
+        /// The domain: one process's, or that of all.
         domain: IoMmuDomain,
         /// First address.
         virtual_address: GpuVirtualAddress,
@@ -796,14 +797,14 @@ pub enum Event {
     },
     /// A paging buffer was handed to the paging engine.
     PagingBufferSubmitted {
-        /// What its end signals.
+        /// The fence that its end signals.
         signal: EngineFence,
         /// Bytes of commands in it.
         bytes: u32,
     },
     /// An engine has ended a packet.
     Completed {
-        /// What it signalled.
+        /// The fence that it signalled.
         signal: EngineFence,
     },
     /// A paging fence was signalled.
@@ -828,13 +829,13 @@ pub enum Event {
         virtual_address: GpuVirtualAddress,
         /// Whether it was a write.
         write: bool,
-        /// What is mapped there, if anything.
+        /// The allocation that is mapped there, if there is one.
         allocation: Option<AllocationId>,
-        /// What the driver said of it (FLT-10).
+        /// The driver's flags for it (FLT-10).
         flags: PageFaultFlags,
         /// The level of the page tables at which the walk ended.
         page_table_level: u32,
-        /// What went wrong (FLT-12).
+        /// The error code (FLT-12).
         fault_error_code: FaultErrorCode,
         /// The nearest mapping before the address.
         below: Option<Neighbour>,
@@ -859,7 +860,7 @@ pub enum Event {
         engine: u32,
         /// The number of the request.
         preemption_fence_id: u64,
-        /// Why.
+        /// The reason.
         reason: PreemptReason,
     },
     /// An engine has yielded.
@@ -877,7 +878,7 @@ pub enum Event {
     EngineResetBegun {
         /// The engine.
         engine: u32,
-        /// Why.
+        /// The reason.
         reason: DeviceErrorReason,
     },
     /// The driver has reset an engine.
@@ -892,11 +893,11 @@ pub enum Event {
     /// A packet that an engine gave back was handed to it again: a paging buffer with its old fence, others with a new one
     /// (FLT-23).
     Resubmitted {
-        /// What it was to signal before.
+        /// The fence that it was to signal before.
         before: EngineFence,
-        /// What it signals.
+        /// The fence that it signals now.
         signal: EngineFence,
-        /// What must have ended before.
+        /// The fences that it waits for.
         waits: Vec<EngineFence>,
     },
     /// A process has hung engines too often, and loses the GPU (FLT-31).
@@ -904,10 +905,10 @@ pub enum Event {
         /// The process.
         process: ProcessId,
     },
-    /// The driver is to stop the GPU: all engines stop, all packets are aborted, and what the memory segment holds is lost
-    /// (FLT-32).
+    /// The driver is to stop the GPU: all engines stop, all packets are aborted, and the content of the memory segment
+    /// is lost (FLT-32).
     AdapterResetBegun {
-        /// Why.
+        /// The reason.
         cause: DeviceErrorReason,
     },
     /// Between reset and restart the driver was told that an allocation is not resident any more (BPB-27).
@@ -935,7 +936,7 @@ pub enum Event {
     DeviceInError {
         /// The device.
         device: DeviceId,
-        /// Why.
+        /// The reason.
         reason: DeviceErrorReason,
     },
     /// The adapter was put in error.
@@ -943,7 +944,7 @@ pub enum Event {
         /// The rule that was broken.
         violation: Violation,
     },
-    /// A kernel's inputs were compared with what they must be. Recorded by whoever checks.
+    /// A kernel's inputs were compared with the expected ones. Recorded by the checker.
     ContentChecked {
         /// The kernel's number.
         kernel: u64,
@@ -952,13 +953,13 @@ pub enum Event {
         /// Pages that were wrong.
         wrong: u64,
     },
-    /// Something that was checked did not hold. Recorded by whoever checks.
+    /// A check did not hold. Recorded by the checker.
     Finding {
         /// The kernel that read it.
         kernel: u64,
-        /// What was read.
+        /// The allocation.
         allocation: AllocationId,
-        /// Which page of it, counted from 0.
+        /// The page of it, counted from 0.
         page: u64,
         /// The digest that the page must have.
         expected: u64,
@@ -993,7 +994,7 @@ pub struct ApertureSegmentFacts {
     pub size: u64,
 }
 
-/// Why an allocation is taken out of its segment.
+/// The reason why an allocation is taken out of its segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -1012,20 +1013,20 @@ pub enum EvictReason {
     Offered,
     /// The device that requires it is suspended, and its room is wanted (RES-71) or the suspension was a call's.
     DeviceSuspended,
-    /// The CPU is to see it, and cannot where it is (RES-82).
+    /// The CPU is to see it, and cannot in its present place (RES-82).
     Locked,
-    /// It may not be there any more (CRE-50).
+    /// It may not be in its place any more (CRE-50).
     PropertyUpdated,
     /// The adapter is about to lose power.
     PoweredDown,
-    /// Its budget or the room of its device puts it elsewhere now: it is demoted or comes back.
+    /// Its budget or the room of its device gives it another place now: it is demoted or comes back.
     Replaced,
-    /// It comes back at another place, so that there is room for what else its list or a portion requires (D19, SPL-08).
+    /// It comes back at another place, so that there is room for the rest of its list or of a portion (D19, SPL-08).
     Moved,
 }
 
 impl EvictReason {
-    /// Whether an allocation goes so that another device's comes.
+    /// Whether an allocation goes to make room for one of another device.
     pub(crate) const fn is_for_room(self) -> bool {
         matches!(
             self,
@@ -1040,22 +1041,22 @@ impl EvictReason {
 pub struct PortionBinding {
     /// The slot.
     pub slot_id: u32,
-    /// What is bound to it; none is unbound by the patch location.
+    /// The allocation that is bound to it; none if the patch location unbinds it.
     pub allocation: Option<AllocationId>,
-    /// Where that is.
+    /// The address of the allocation.
     pub address: PhysicalAddress,
     /// It stays bound from the portion before, and so keeps its place (SPL-08).
     pub fixed: bool,
 }
 
-/// Why a portion ends where it does.
+/// The reason why a portion ends where it does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum PortionEnd {
     /// The DMA buffer ends there.
     EndOfDmaBuffer,
-    /// What is bound next does not fit beside what the portion requires (SPL-05).
+    /// The allocations that are bound next do not fit beside those that the portion requires (SPL-05).
     NoRoom {
         /// The first that does not.
         allocation: AllocationId,
@@ -1064,7 +1065,7 @@ pub enum PortionEnd {
     TakeSplitPoint,
 }
 
-/// Why a device yields (RES-71, U-39).
+/// The reason why a device yields (RES-71, U-39).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -1079,7 +1080,7 @@ pub enum SuspendReason {
     Starvation,
     /// Its own list has grown, and must wait for room beside others.
     WaitsForRoom,
-    /// Its allocations can be placed better now, or must leave where they are.
+    /// Its allocations can have better places now, or must leave their present ones.
     Replace,
     /// Its process was suspended by a call.
     ProcessSuspended,
@@ -1087,18 +1088,18 @@ pub enum SuspendReason {
     PowerDown,
 }
 
-/// Why a device is resumed.
+/// The reason why a device is resumed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum ResumeReason {
     /// It has work, and there is room.
     HasWork,
-    /// It has nothing to run, but there is room again: what was pushed out comes back.
+    /// It has nothing to run, but there is room again: its allocations that were pushed out come back.
     PressureFell,
 }
 
-/// Where the content of an allocation that is brought in comes from (RES-18).
+/// The source of the content of an allocation that is brought in (RES-18).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -1107,7 +1108,7 @@ pub enum ContentSource {
     Fill,
     /// Its backing store.
     BackingStore,
-    /// Nothing moves: it is resident where its backing store is.
+    /// Nothing moves: it is resident in its backing store.
     InPlace,
 }
 
@@ -1119,12 +1120,12 @@ pub struct NumberedEvent {
     pub number: u64,
     /// The time of the last `poll`.
     pub at: Nanoseconds,
-    /// What happened.
+    /// The event.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub event: Event,
 }
 
-/// Collects events for whoever drains them. Free when off: an event is then only counted.
+/// Collects events until they are drained. When off, an event costs nothing but its count.
 #[derive(Debug, Default)]
 pub struct EventLog {
     enabled: bool,
@@ -1144,7 +1145,7 @@ impl EventLog {
         self.enabled
     }
 
-    /// Counts an event, and keeps it if anybody listens. Returns its number.
+    /// Counts an event, and keeps it if events are kept. Returns its number.
     #[inline]
     pub fn record(&mut self, event: impl FnOnce() -> Event) -> u64 {
         self.number += 1;
@@ -1154,7 +1155,7 @@ impl EventLog {
         self.number
     }
 
-    // Events are large: nobody makes room for one on its stack who only counts it.
+    // Events are large: one that is only counted takes no room on the stack.
     #[inline(never)]
     fn keep(&mut self, event: impl FnOnce() -> Event) {
         self.pending.push(NumberedEvent { number: self.number, at: self.at, event: event() });

@@ -2,8 +2,8 @@
 
 use bitflags::bitflags;
 
-/// How reluctantly the content of an offered allocation is discarded (RES-60). NONE of WDDM is not allowed in a call, and is
-/// not here.
+/// The priority of an offer: the content of lower ones is discarded first (RES-60). NONE of WDDM is not allowed in a
+/// call, and is not here.
 #[doc(alias = "D3DKMT_OFFER_PRIORITY")]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -20,7 +20,7 @@ pub enum OfferPriority {
 }
 
 bitflags! {
-    /// How an allocation is offered (RES-60).
+    /// The flags of an offer (RES-60).
     #[doc(alias = "D3DKMT_OFFER_FLAGS")]
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -33,23 +33,23 @@ bitflags! {
     }
 }
 
-/// What became of the content of an allocation that was offered (RES-64).
+/// The state of the content of an allocation that was offered (RES-64).
 #[doc(alias = "D3DDDI_RECLAIM_RESULT")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum ReclaimResult {
-    /// It is what it was.
+    /// The content is intact.
     Ok = 0,
-    /// It is lost; the allocation reads as zero (U-36).
+    /// The content is lost; the allocation reads as zero (U-36).
     Discarded = 1,
-    /// It is lost, and the system has no memory for a new backing store: the allocation cannot be used any more, only
-    /// destroyed (RES-66).
+    /// The content is lost, and the system has no memory for a new backing store: the allocation cannot be used any
+    /// more, only destroyed (RES-66).
     NotCommitted = 2,
 }
 
 impl OfferPriority {
-    /// What AUTO means for an allocation of `priority` (CRE-30, CRE-31b); never AUTO.
+    /// The priority that AUTO means for an allocation of `priority` (CRE-30, CRE-31b); never AUTO.
     pub(crate) fn resolved(self, priority: u32) -> Self {
         const LOW: u32 = 0x5000_0000;
         const HIGH: u32 = 0xA000_0000;
@@ -62,10 +62,10 @@ impl OfferPriority {
     }
 }
 
-/// What is remembered of an allocation while it is offered.
+/// The record of an offered allocation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
-    /// How often its device's list names it: it joins again with this count when it is reclaimed. 0 is not at all.
+    /// The count on its device's list with which it joins again when it is reclaimed. 0 is not at all.
     pub count: u32,
     /// Never AUTO.
     pub priority: OfferPriority,

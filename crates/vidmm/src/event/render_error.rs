@@ -1,8 +1,9 @@
-//! Why commands were not queued.
+//! The reasons why commands are refused.
 
 use crate::{adapter::patching::PatchListRule, contract::RenderStatus, event::error::DeviceInError, id::InvalidHandle};
 
-/// Why commands were refused. Nothing changed, but for a broken patch-location list and what is not resident.
+/// The reason why commands were refused. Nothing changed, but for a broken patch-location list and an allocation that
+/// is not resident.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RenderError {
     /// A handle names nothing.
@@ -31,7 +32,7 @@ pub enum RenderError {
     /// The context's queue is full (D14).
     #[error("{queued} submissions of the context are queued; poll and complete work before the next")]
     QueueFull {
-        /// How many.
+        /// The limit.
         queued: usize,
     },
     /// The driver does not translate the commands (PAT-12).

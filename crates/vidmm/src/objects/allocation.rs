@@ -1,4 +1,4 @@
-//! An allocation: what the driver said of it, where it is, and what it needs to be told apart from.
+//! An allocation: the driver's description, its place, and its state.
 
 use alloc::{boxed::Box, vec::Vec};
 use bitflags::bitflags;
@@ -19,27 +19,29 @@ use crate::{
 };
 pub(crate) type Allocations = Slots<kind::Allocation, Allocation>;
 
-/// The books of one allocation. What joining and leaving a list touches comes first, in the 64 bytes of one cache line.
+/// The record of one allocation. The fields that joining and leaving a list touch come first, in the 64 bytes of one
+/// cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Allocation {
     /// The device of the owner that has it: its creator's, while that lives.
     pub device: DeviceIx,
     pub state: AllocationState,
-    /// How the list of its owner's device names it.
+    /// The entry of its owner's device.
     entry: ListEntry,
     /// Size in bytes, rounded up to pages of where it may live (CRE-04, SEG-46).
     pub size: u64,
-    /// *Decided* (D4): where the last plan makes it resident; none is nowhere: its content is in its backing store.
+    /// *Decided* (D4): the place to which the last plan brings it; none is nowhere: its content is in its backing
+    /// store.
     pub place: Option<Place>,
     /// The last plan that names it. It is *in flight* while that plan has not retired (D4).
     pub last_plan: PlanNo,
     pub links: Links,
-    /// The books that nearly no allocation needs.
+    /// The fields that nearly no allocation needs.
     more: Option<Box<More>>,
     /// The driver's name of it.
     pub handle: KmdAllocationHandle,
-    /// Where its backing store is, in system memory.
+    /// The address of its backing store, in system memory.
     pub backing_store: u64,
     /// The owner's mapping of all of it.
     whole_mapping: Option<WholeMapping>,
@@ -59,10 +61,10 @@ pub(crate) struct Allocation {
 
 const _: () = assert!(size_of::<Option<Allocation>>() == 128, "a million of them are in the benchmark");
 
-/// Other mappings than the owner's of all of it, other devices that have it open, and where it is if it is in parts.
+/// Other mappings than the owner's of all of it, other devices that have it open, and its extents if it is in parts.
 #[derive(Debug, Default)]
 struct More {
-    /// Of its memory segment.
+    /// The ranges of its memory segment.
     parts: Vec<Extent>,
     mappings: Vec<Mapping>,
     openings: Vec<Opening>,
@@ -75,7 +77,7 @@ pub(crate) struct Opening {
     pub process: ProcessIx,
     /// The driver's name of it; the creator's has no such name.
     pub handle: Option<KmdOpenHandle>,
-    /// How the device's list names it.
+    /// The entry of the device.
     entry: ListEntry,
     /// The device has closed it; submitted work may still use it.
     pub is_closed: bool,
@@ -98,7 +100,7 @@ pub(crate) struct Links {
 impl Links {
     /// No neighbour.
     pub const NONE: AllocationIx = AllocationIx::new(u32::MAX);
-    /// Of an allocation that stands in no queue.
+    /// The mark of an allocation that stands in no queue.
     pub const UNLINKED: Links = Links { before: Self::NONE, after: Self::NONE };
 }
 
@@ -124,11 +126,11 @@ bitflags! {
         const NOTIFY_IO_MMU_UNMAP = 1 << 10;
         /// Other devices may open it (CRE-41).
         const SHARED = 1 << 12;
-        /// It was destroyed, and goes when the last device that has closed it is done with it.
+        /// It was destroyed, and goes when the last device that has closed it no longer uses it.
         const PURGE_DUE = 1 << 13;
         /// Only devices that are suspended require it.
         const SUSPENDED = 1 << 14;
-        /// Its owner can do without it until it is reclaimed (RES-61).
+        /// Its owner does without it until it is reclaimed (RES-61).
         const OFFERED = 1 << 15;
         /// It was discarded since it was offered.
         const DISCARDED = 1 << 16;
@@ -146,7 +148,7 @@ bitflags! {
         const EXISTING_SYS_MEM = 1 << 23;
         /// Its destroyer waits for its end (RES-91).
         const SYNCHRONOUS_DESTROY = 1 << 24;
-        /// It has been looked at already: set only while a list is walked in which it may be named twice.
+        /// It has been seen already: set only while a list is walked in which it may be named twice.
         const SEEN = 1 << 25;
         /// Its home, where the lists of its devices count it. Fixed while anything outstanding requires it.
         const HOME = 0b1111 << 5;
@@ -257,7 +259,7 @@ impl Allocation {
         whole.into_iter().chain(more).collect()
     }
 
-    /// How the list of `device` names it; none if it is not open there.
+    /// The entry of `device`; none if it is not open there.
     pub fn entry(&self, device: DeviceIx) -> Option<&ListEntry> {
         if device == self.device {
             return Some(&self.entry);
@@ -265,7 +267,7 @@ impl Allocation {
         self.openings().find(|opening| opening.device == device).map(|opening| &opening.entry)
     }
 
-    /// How the list of `device` names it.
+    /// The entry of `device`.
     ///
     /// # Panics
     ///
@@ -279,7 +281,7 @@ impl Allocation {
         &mut opening.expect("a list names what is open on its device").entry
     }
 
-    /// The devices that have it, and how their lists name it; the owner's first.
+    /// The devices that have it, and their entries; the owner's first.
     pub fn entries(&self) -> impl Iterator<Item = (DeviceIx, &ListEntry)> {
         let own = core::iter::once((self.device, &self.entry));
         own.chain(self.openings().map(|opening| (opening.device, &opening.entry)))
@@ -295,29 +297,29 @@ impl Allocation {
         device == self.device || self.openings().any(|opening| opening.device == device && !opening.is_closed)
     }
 
-    /// Another device has it now.
+    /// Opens it on another device.
     pub fn open(&mut self, owner: Owner, handle: KmdOpenHandle) {
         let Owner { process, device } = owner;
         let opening = Opening { device, process, handle: Some(handle), entry: ListEntry::default(), is_closed: false };
         self.more.get_or_insert_default().openings.push(opening);
     }
 
-    /// A device closes it: calls cannot name it there any more.
+    /// Closes it on a device: calls cannot name it there any more.
     pub fn close(&mut self, device: DeviceIx) {
         let mut openings = self.more.iter_mut().flat_map(|more| &mut more.openings);
         let opening = openings.find(|opening| opening.device == device);
         opening.expect("only what is open is closed").is_closed = true;
     }
 
-    /// Nothing of a device names it any more.
+    /// Drops the opening of a device.
     pub fn forget_opening(&mut self, device: DeviceIx) -> Option<Opening> {
         let openings = &mut self.more.as_mut()?.openings;
         let at = openings.iter().position(|opening| opening.device == device)?;
         Some(openings.remove(at))
     }
 
-    /// The owner closes it, and the first other device that has it becomes its owner (U-34). Does nothing, and returns `false`,
-    /// if there is none.
+    /// Closes it for its owner, and makes the first other device that has it its owner (U-34). Does nothing, and
+    /// returns `false`, if there is none.
     pub fn transfer_ownership(&mut self) -> bool {
         let heir = self.openings().find(|opening| !opening.is_closed).map(|opening| opening.device);
         let Some(mut heir) = heir.and_then(|device| self.forget_opening(device)) else { return false };
@@ -339,17 +341,17 @@ impl Allocation {
         is_so(self.device, &self.entry) || self.more.as_ref().is_some_and(|more| more.openings.iter().any(of_opening))
     }
 
-    /// Whether a granted span, or the work in one that has ended, holds it in place.
+    /// Whether a granted span, or the work in one that has ended, pins it.
     pub fn is_held(&self) -> bool {
         self.any_entry(|_, entry| entry.is_holding())
     }
 
-    /// Whether one of `device` does.
+    /// Whether an entry of `device` pins it.
     pub fn is_held_by(&self, device: DeviceIx) -> bool {
         self.entry(device).is_some_and(ListEntry::is_holding)
     }
 
-    /// Where the lists of its devices count it.
+    /// The home in which the lists of its devices count it.
     pub fn home(&self) -> Home {
         let home = self.state.intersection(AllocationState::HOME).bits();
         Home::from_bits((home / AllocationState::LOWEST_HOME_BIT) as u8)
@@ -392,12 +394,12 @@ impl Allocation {
         self.choices.contain_account(Account::SYSTEM)
     }
 
-    /// Whether it has another home than it had better have.
+    /// Whether it has another home than its first choice.
     pub fn homes_differ(&self) -> bool {
         self.allowed_homes().first() != Some(self.home())
     }
 
-    /// The CPU sees it in the memory segments that `is_seen`.
+    /// Records the memory segments in which the CPU sees it.
     pub fn set_seen_in(&mut self, is_seen: impl Fn(Account) -> bool) {
         let seen = self.choices.accounts().filter(|&account| account.is_memory() && is_seen(account));
         self.seen_in = seen.fold(0, |seen, account| seen | 1 << account.bits());
@@ -410,7 +412,7 @@ impl Allocation {
             || self.seen_in & 1 << account.bits() != 0
     }
 
-    /// Whether something outstanding requires it: a granted span, or one that waits for its grant.
+    /// Whether anything outstanding requires it: a granted span, or one that waits for its grant.
     pub fn is_required(&self) -> bool {
         self.any_entry(|_, entry| entry.count > 0 || entry.is_outstanding())
     }
@@ -428,7 +430,7 @@ impl Allocation {
         }
     }
 
-    /// Its ranges of its memory segment, where it is.
+    /// Its ranges in its memory segment, if it is there.
     pub fn extents(&self, place: MemoryPlace) -> Extents {
         match place {
             MemoryPlace::Whole(page) => Extents::one(Extent { offset: page.bytes(), size: self.size }),
@@ -436,7 +438,7 @@ impl Allocation {
         }
     }
 
-    /// It is decided that it becomes resident in these ranges of a memory segment.
+    /// Decides that it becomes resident in these ranges of a memory segment.
     pub fn place_in_memory(&mut self, account: Account, extents: &Extents) -> Place {
         let mut all = extents.iter();
         let place = match (all.next(), all.next()) {
@@ -449,7 +451,7 @@ impl Allocation {
         Place::Memory(account, place)
     }
 
-    /// It is decided that it leaves the place where it is.
+    /// Decides that it leaves its place.
     pub fn take_place(&mut self) -> Option<Place> {
         if let Some(more) = &mut self.more {
             more.parts = Vec::new();

@@ -14,15 +14,15 @@ pub(crate) struct Context {
     pub device: DeviceIx,
     pub engine: u32,
     pub handle: KmdContextHandle,
-    /// Of higher priority goes first: -7 to 7.
+    /// The priority of its work: -7 to 7, higher goes first.
     pub priority: i32,
     pub queue: VecDeque<Submission>,
     pub in_flight: usize,
     /// The next portion of the DMA buffer in front of the queue, if it is decided.
     pub portion: Option<Portion>,
-    /// When it was served last, among the portions of all contexts.
+    /// The time of its last service, among the portions of all contexts.
     pub served: u64,
-    /// The driver knows the root page table (GVA-17).
+    /// Whether the driver knows its root page table (GVA-17).
     pub root_is_set: bool,
 }
 
@@ -34,14 +34,14 @@ pub(crate) struct Queued {
 }
 
 impl Queued {
-    /// Before all others.
+    /// Before all other contexts.
     pub const FIRST: Self = Self { rank: i32::MIN, context: ContextIx::FIRST };
 
     pub fn new(priority: i32, context: ContextIx) -> Self {
         Self { rank: -priority, context }
     }
 
-    /// Where those begin that come after it.
+    /// The first position behind it.
     pub fn next(self) -> Self {
         Self { context: self.context.next(), ..self }
     }

@@ -18,7 +18,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Device {
     pub process: ProcessIx,
-    /// Which lists drive its residency.
+    /// The lists that drive its residency.
     pub residency: DeviceResidency,
     pub error: Option<DeviceErrorReason>,
     pub contexts: u32,
@@ -27,21 +27,21 @@ pub(crate) struct Device {
     pub list: PerAccount<ListBytes>,
     /// Whether its work runs.
     pub turn: Turn,
-    /// Bytes that entries of the list hold in place, and how many entries do.
+    /// The pinned bytes of its list, and the number of entries that pin them.
     pub held: PerAccount<u64>,
     pub num_held: usize,
-    /// Bytes that it held when it was suspended, and is to hold again.
+    /// The bytes that it had pinned when it was suspended, and is to pin again.
     pub owed: PerAccount<u64>,
-    /// The allocations that entries hold, and some that they held.
+    /// The allocations that its entries pin, and some that they have unpinned.
     pub holdings: Vec<AllocationIx>,
-    /// The allocations that entries held when the device was suspended, to be held again when it is resumed.
+    /// The allocations that its entries pinned when the device was suspended, to be pinned again when it is resumed.
     pub to_bring_back: Vec<AllocationId>,
     /// Its registrations for trim notifications.
     pub notifications: Vec<TrimNotificationIx>,
-    /// It has submitted work since the last period ended, and whether it was suspended since.
+    /// Whether it has submitted work since the last period ended, and whether it was suspended since.
     pub period_runs: bool,
     pub suspended_in_period: bool,
-    /// Plans that bring content up to date which the CPU has written: work waits for them.
+    /// Plans that bring content up to date after writes of the CPU: work waits for them.
     pub refreshes: Vec<PlanNo>,
     pub lapsing: Lapsing,
     /// Allocations still on its list of which an Evict has said, since the last submission, that nothing was written.
@@ -59,7 +59,7 @@ pub(crate) struct Device {
     pub deferred: VecDeque<Deferred>,
 }
 
-/// Something that follows a submission and a request of its device.
+/// An action that follows a submission and a request of its device.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deferred {
     pub submission: SubmissionNo,
@@ -75,11 +75,11 @@ pub(crate) enum DeferredAction {
     Close(AllocationIx),
     /// Discard an allocation that was offered with OFFER_IMMEDIATELY (RES-60).
     Discard(AllocationIx),
-    /// Make what was freed of the mappings of an allocation invalid (GVA-53).
+    /// Make the entries of mappings that were freed invalid (GVA-53).
     Unmap { allocation: AllocationIx, freed: Freed },
 }
 
-/// Addresses of a process that were freed and still show something.
+/// Addresses of a process that were freed and still have valid entries.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Freed {
     pub process: ProcessIx,
@@ -107,23 +107,23 @@ impl Device {
         self.residency == DeviceResidency::ReferenceLists
     }
 
-    /// All submissions up to this one have been dispatched.
+    /// The last submission up to which all have been dispatched.
     pub fn dispatched(&self) -> SubmissionNo {
         self.dispatches.up_to()
     }
 
-    /// All submissions up to this one have retired.
+    /// The last submission up to which all have retired.
     pub fn retired(&self) -> SubmissionNo {
         self.retirements.up_to()
     }
 
-    /// All requests up to this one are granted.
+    /// The last request up to which all are granted.
     pub fn granted_request(&self) -> u64 {
         self.requests.get(self.granted).map_or(self.last_request, |request| request.number - 1)
     }
 
-    /// Bytes that must be there for the device to run: what it holds or is to hold again, and what its outstanding requests
-    /// were admitted with.
+    /// Bytes that must be there for the device to run: its pinned allocations or those that are to be pinned again, and
+    /// the footprint of its outstanding requests.
     pub fn needed(&self, account: Account) -> u64 {
         (self.held[account] + self.owed[account]).max(self.list[account].peak())
     }

@@ -1,10 +1,12 @@
-//! A device's residency requirement list (RES-01): what each submission requires, as the list stood when it was made (D2).
+//! A device's residency requirement list (RES-01): each submission requires the allocations on the list at its call
+//! (D2).
 //!
-//! MakeResident and Evict take effect between two submissions of their device. From the MakeResident that raises the count
-//! from 0 to the Evict that lowers it to 0 again is a *span*; a submission requires the allocations whose spans it was made
-//! in. A client may run far ahead of the GPU, so several spans of one allocation can be known before the first is granted;
-//! those wait in a queue, nearly always empty. Once granted, a span holds its allocation in place until the last submission
-//! made in it has been dispatched; then the allocation may be planned out, and that plan waits until the submission retired.
+//! MakeResident and Evict take effect between two submissions of their device. From the MakeResident that raises the
+//! count from 0 to the Evict that lowers it to 0 again is a *span*; a submission requires the allocations in whose
+//! spans it was made. A client may run far ahead of the GPU, so several spans of one allocation can be known before the
+//! first is granted; those wait in a queue, nearly always empty. Once granted, a span pins its allocation until the
+//! last submission made in it has been dispatched. Then the allocation may be planned out, and that plan waits until
+//! the submission has retired.
 
 use alloc::collections::VecDeque;
 use bitflags::bitflags;
@@ -31,16 +33,16 @@ bitflags! {
     /// The state of an entry, besides being listed.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub(crate) struct EntryFlags: u8 {
-        /// A granted span is open: it holds the allocation in place for ever.
+        /// A granted span is open: it pins the allocation until further notice.
         const OPEN = 1 << 0;
-        /// The entry holds the allocation in place.
+        /// The entry pins the allocation.
         const HOLDING = 1 << 1;
-        /// It held the allocation when its device was suspended, and is to hold it again.
+        /// The entry pinned the allocation when its device was suspended, and is to pin it again.
         const OWED = 1 << 2;
-        /// Its device has noted that it holds the allocation, or did.
+        /// The device's record of pinned allocations has this entry; it may have been unpinned since.
         const IN_HOLDINGS = 1 << 3;
-        /// An Evict of the present span said that nothing was written (RES-22), and nothing was submitted since: it is said of
-        /// what was submitted by then.
+        /// An Evict of the present span said that nothing was written (RES-22), and no work was submitted since: it
+        /// covers the work submitted by then.
         const NOT_WRITTEN = 1 << 4;
     }
 }
@@ -56,9 +58,9 @@ impl Default for ListEntry {
 pub(crate) enum Effect {
     /// The allocation stays as it is.
     Nothing,
-    /// The entry holds the allocation until further notice.
+    /// The entry pins the allocation until further notice.
     Open,
-    /// The entry holds the allocation until this submission has been dispatched.
+    /// The entry pins the allocation until this submission has been dispatched.
     Until(SubmissionNo, EvictFlags),
 }
 
@@ -68,7 +70,7 @@ impl ListEntry {
         self.until.get()
     }
 
-    /// Submission `last` uses it too.
+    /// Extends the pin to submission `last`.
     pub fn extend(&mut self, last: SubmissionNo) {
         self.until = U56::new(self.until().max(last));
     }
@@ -85,19 +87,19 @@ impl ListEntry {
         self.is.contains(EntryFlags::OWED)
     }
 
-    /// Whether something outstanding is to bring the allocation in, or has.
+    /// Whether anything outstanding is to bring the allocation in, or has.
     pub fn is_outstanding(&self) -> bool {
         self.is.intersects(EntryFlags::HOLDING | EntryFlags::OWED) || self.has_ungranted_span()
     }
 
-    /// Sets a flag, or takes it away; whether it was set.
+    /// Sets a flag, or takes it away. Returns whether it was set.
     pub fn replace(&mut self, flag: EntryFlags, is_set: bool) -> bool {
         let was_set = self.is.contains(flag);
         self.is.set(flag, is_set);
         was_set
     }
 
-    /// A MakeResident that was granted at once, and has been counted.
+    /// Begins the span of a MakeResident that was granted at once, and has been counted.
     pub fn join_granted(&mut self) -> Effect {
         debug_assert!(!self.has_ungranted_span(), "nothing is granted before what came earlier");
         if self.is_open() {
@@ -108,8 +110,8 @@ impl ListEntry {
         Effect::Open
     }
 
-    /// A MakeResident that waits for its grant, and has been counted. Returns the span that the grant is for; none if it is
-    /// held already.
+    /// Begins the span of a MakeResident that waits for its grant, and has been counted. Returns the span that the
+    /// grant is for; none if the allocation is pinned already.
     pub fn join_ungranted(&mut self, spans: &mut Spans) -> Option<SpanNo> {
         if self.is_open() {
             return None;
@@ -126,7 +128,7 @@ impl ListEntry {
         Some(number)
     }
 
-    /// A request for the span is granted.
+    /// Grants a request for the span.
     pub fn grant(&mut self, number: SpanNo, spans: &mut Spans) -> Effect {
         if self.spans.is_empty() {
             // The allocation was destroyed, and its owner's uses are forgotten.
@@ -152,8 +154,8 @@ impl ListEntry {
         effect
     }
 
-    /// An Evict after submission `last`; the count must be above 0. Its flags count when the span ends with it; that nothing
-    /// was written may have been said by an earlier one, if nothing was submitted since.
+    /// Ends the span by an Evict after submission `last`; the count must be above 0. The Evict's flags count if the
+    /// span ends with it. An earlier Evict may have said that nothing was written, if no work was submitted since.
     pub fn leave(&mut self, last: SubmissionNo, flags: EvictFlags, spans: &mut Spans) -> Effect {
         self.count -= 1;
         if flags.contains(EvictFlags::NOT_WRITTEN_TO) {
@@ -177,7 +179,7 @@ impl ListEntry {
         Effect::Until(last, flags)
     }
 
-    /// No work uses the allocation, and no request brings it in. Nothing holds it, and its count is 0.
+    /// Whether no work uses the allocation, and no request brings it in. No entry pins it, and its count is 0.
     pub fn forget_uses(&mut self, spans: &mut Spans) {
         debug_assert!(!self.is_holding() && self.count == 0, "it has left the list, and was let go");
         while !self.spans.is_empty() {
@@ -194,7 +196,7 @@ impl ListEntry {
 
 /// The weight of a device's list, and its weights for outstanding work and requests.
 ///
-/// Admission compares lists by the largest that any outstanding request or submission was made under: whatever moments the
+/// Admission compares lists by the largest weight under which anything outstanding was made: whatever moments the
 /// devices' grants have reached, the lists of those moments fit together.
 #[derive(Debug, Default)]
 pub(crate) struct ListBytes {
@@ -218,12 +220,12 @@ impl ListBytes {
         self.now
     }
 
-    /// The largest weight that anything outstanding was made under.
+    /// The largest weight under which anything outstanding was made.
     pub fn peak(&self) -> u64 {
         self.earlier.front().map_or(self.now, |earliest| earliest.bytes.max(self.now))
     }
 
-    /// The list changes to `bytes` after submission `last_submission` and request `last_request` of its device.
+    /// Changes the list to `bytes` after submission `last_submission` and request `last_request` of its device.
     pub fn set(&mut self, bytes: u64, last_submission: SubmissionNo, last_request: u64) {
         while self.earlier.back().is_some_and(|weight| weight.bytes <= self.now) {
             self.earlier.pop_back();
@@ -234,13 +236,13 @@ impl ListBytes {
         self.now = bytes;
     }
 
-    /// A portion leaves that has been handed out: what it required is not remembered. Whoever takes its room waits for it, and
-    /// nothing that is outstanding is to find that room again.
+    /// Takes off a portion that has been handed out, without a memory of its weight. The plan that takes its room waits
+    /// for it, and nothing outstanding is to find that room again.
     pub fn lighten(&mut self, bytes: u64) {
         self.now -= bytes;
     }
 
-    /// Outstanding work and requests weigh as much as the list now: part of it is counted in another account.
+    /// Makes outstanding work and requests weigh as much as the list now: part of it is counted in another account.
     pub fn recount(&mut self) {
         self.earlier.clear();
     }
@@ -250,7 +252,8 @@ impl ListBytes {
         !self.earlier.is_empty()
     }
 
-    /// All submissions up to `retired` have retired, and all requests up to `granted` are granted.
+    /// Forgets the weights of submissions up to `retired`, which have retired, and of requests up to `granted`, which
+    /// are granted.
     pub fn forget(&mut self, retired: SubmissionNo, granted: u64) {
         while self.earlier.front().is_some_and(|w| w.last_submission <= retired && w.last_request <= granted) {
             self.earlier.pop_front();
@@ -258,11 +261,12 @@ impl ListBytes {
     }
 }
 
-/// Holds that end when a submission has been dispatched, soonest first; of one submission in the order of the Evicts.
+/// Pins that end when a submission has been dispatched, soonest first; those of one submission in the order of the
+/// Evicts.
 #[derive(Debug, Default)]
 pub(crate) struct Lapsing {
     lapses: VecDeque<Lapse>,
-    /// The room of one that is over, for the next.
+    /// The room of an element that is over, for the next.
     spare: VecDeque<(AllocationIx, EvictFlags)>,
 }
 
@@ -274,7 +278,7 @@ struct Lapse {
 }
 
 impl Lapsing {
-    /// The hold of the device's entry on allocation `index` ends with `last`.
+    /// Records that the entry's pin on allocation `index` ends with `last`.
     pub fn insert(&mut self, last: SubmissionNo, index: AllocationIx, flags: EvictFlags) {
         let at = match self.lapses.back() {
             Some(back) if back.last > last => self.lapses.partition_point(|lapse| lapse.last < last),
@@ -287,7 +291,7 @@ impl Lapsing {
         self.lapses[at].holds.push_back((index, flags));
     }
 
-    /// No hold on allocation `index` ends any more.
+    /// Forgets the end of the pin on allocation `index`.
     pub fn forget(&mut self, index: AllocationIx) {
         self.lapses.retain_mut(|lapse| {
             lapse.holds.retain(|&(held, _)| held != index);
@@ -295,18 +299,18 @@ impl Lapsing {
         });
     }
 
-    /// Holds that end with a submission up to `last`: the submission and the allocation.
+    /// The pins that end with a submission up to `last`: the submission and the allocation.
     pub fn up_to(&self, last: SubmissionNo) -> impl Iterator<Item = (SubmissionNo, AllocationIx)> {
         let lapses = self.lapses.iter().take_while(move |lapse| lapse.last <= last);
         lapses.flat_map(|lapse| lapse.holds.iter().map(|&(index, _)| (lapse.last, index)))
     }
 
-    /// Whether a hold ends with a submission up to `dispatched`.
+    /// Whether a pin ends with a submission up to `dispatched`.
     pub fn is_due(&self, dispatched: SubmissionNo) -> bool {
         self.lapses.front().is_some_and(|first| first.last <= dispatched)
     }
 
-    /// The next hold that ends with a submission up to `dispatched`.
+    /// The next pin that ends with a submission up to `dispatched`.
     pub fn pop(&mut self, dispatched: SubmissionNo) -> Option<(AllocationIx, EvictFlags)> {
         let first = self.lapses.front_mut().filter(|first| first.last <= dispatched)?;
         let hold = first.holds.pop_front();

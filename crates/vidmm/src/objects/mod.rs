@@ -48,7 +48,7 @@ pub(crate) struct Objects {
     pub paging_queues: Slots<kind::PagingQueue, PagingQueue>,
     pub monitored_fences: Slots<kind::MonitoredFence, MonitoredFence>,
     pub allocations: Allocations,
-    /// The books of allocations on an adapter without GPU virtual addresses.
+    /// The records of allocations on an adapter without GPU virtual addresses.
     pub patched: BTreeMap<AllocationIx, Patched>,
     /// Allocations of which no trace is left; the driver and the host are still to be told.
     pub dead: Vec<AllocationIx>,
@@ -101,7 +101,7 @@ index! {
 }
 
 impl Objects {
-    /// Raises a fence that exists to `value`, and says so.
+    /// Raises a fence that exists to `value`, and reports it.
     pub(crate) fn raise_fence(&mut self, moment: &mut Moment, fence: MonitoredFenceId, value: u64) {
         let books = &mut self[fence.ix()];
         if value <= books.value {
@@ -112,8 +112,8 @@ impl Objects {
         moment.hand_out(Output::MonitoredFenceSignaled { fence, value });
     }
 
-    /// What a submission waits for on the GPU because of the monitored fences that it names; none for one that waits for what
-    /// is not dispatched.
+    /// The fences that a submission waits for on the GPU because of the monitored fences that it names; none for one
+    /// whose signal is not dispatched.
     pub(crate) fn fence_waits(&self, waits: &[FenceValueDesc]) -> impl Iterator<Item = Option<EngineFence>> {
         waits.iter().filter_map(|&FenceValueDesc { fence, value }| {
             let fence = &self[fence.ix()];

@@ -1,19 +1,19 @@
-//! Where an allocation is resident, in one word.
+//! The place of a resident allocation, in one word.
 
 use crate::{budget::account::Account, data::packed::U48, units::PAGE_SIZE};
 
-/// Where an allocation is resident (1.2).
+/// The place of a resident allocation (1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In the memory segment that this account counts.
     Memory(Account, MemoryPlace),
-    /// In the implicit system memory segment: where its backing store is (SEG-12).
+    /// In the implicit system memory segment, in its backing store (SEG-12).
     System,
-    /// There too, and in the aperture segment from this page on (SEG-13).
+    /// In its backing store, and mapped in the aperture segment from this page on (SEG-13).
     Aperture(PageOffset),
 }
 
-/// Where in a memory segment.
+/// The position in a memory segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryPlace {
     /// All of it from this page on.
@@ -29,7 +29,7 @@ pub(crate) struct PageOffset(U48);
 const _: () = assert!(size_of::<Option<Place>>() == 8);
 
 impl Place {
-    /// The account that counts it there.
+    /// The account that counts it in this place.
     pub fn account(self) -> Account {
         match self {
             Place::Memory(account, _) => account,
@@ -45,7 +45,7 @@ impl PageOffset {
         Self(U48::new(bytes / PAGE_SIZE))
     }
 
-    /// In bytes.
+    /// The offset in bytes.
     pub fn bytes(self) -> u64 {
         self.0.get() * PAGE_SIZE
     }

@@ -19,8 +19,8 @@ pub(crate) struct Process {
     pub tables: PageTables,
     /// Its devices.
     pub devices: OrderedSet<DeviceIx>,
-    /// Nothing more of it is handed out until nothing of it is in flight, and a page was cut.
+    /// Whether none of its work is handed out until its packets in flight have ended and a page is cut.
     pub is_paused: bool,
-    /// Its meaning to the user.
+    /// Its importance to the user.
     pub standing: Standing,
 }

@@ -1,22 +1,22 @@
-//! Spans that requests not yet granted are to bring in: of each entry a queue, nearly always empty or of one.
+//! Spans that requests not yet granted are to bring in: a queue for each entry, nearly always empty or of one.
 //!
-//! They lie in one vector that keeps its room, and those of an entry form a ring, so that a list of a thousand that waits for
-//! its grant allocates nothing.
+//! They lie in one vector that keeps its room, and those of an entry form a ring. So a list of a thousand entries that
+//! waits for its grant allocates nothing.
 
 use alloc::vec::Vec;
 
 use crate::{event::list_flags::EvictFlags, id::SubmissionNo};
 
-/// The memory of an ungranted request of an entry that it is to bring in.
+/// The span of an entry that an ungranted request is to bring in.
 pub(crate) type SpanNo = u32;
 
 #[derive(Debug, Default)]
 pub(crate) struct Span {
-    /// The last submission made in it, once it has ended, and what its Evicts asked for.
+    /// The last submission made in it, once it has ended, and the flags of its Evicts.
     pub ended: Option<(SubmissionNo, EvictFlags)>,
     /// Requests that name it and are not granted yet.
     pub ungranted: u32,
-    /// The first of its requests has been granted.
+    /// Whether the first of its requests has been granted.
     pub granted: bool,
     /// The span that began after it on its entry; after the last the first. While it is free, another free one.
     next: SpanNo,
@@ -102,12 +102,12 @@ impl Spans {
         }
     }
 
-    /// How many there are, for the audit.
+    /// The number of spans, for the audit.
     pub fn used(&self) -> usize {
         self.used
     }
 
-    /// How many are in a queue, for the audit.
+    /// The number of spans in a queue, for the audit.
     pub fn len(&self, queue: SpanQueue) -> usize {
         let next = |span: &SpanNo| Some(self.spans[*span as usize].next).filter(|&next| next != queue.0);
         core::iter::successors((!queue.is_empty()).then_some(queue.0), next).count()

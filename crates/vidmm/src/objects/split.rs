@@ -1,7 +1,7 @@
-//! Splitting: what a DMA buffer refers to, and how far it has been cut into portions (SPL-01 to SPL-11).
+//! Splitting: the references of a DMA buffer, and the portions into which it has been cut so far (SPL-01 to SPL-11).
 //!
-//! The references are walked from first to last. They fall into *groups*, of one split offset each; a group is taken whole or
-//! not at all (I19). The resource table says which allocation each slot is bound to where the walk is.
+//! The references are walked from first to last. They fall into *groups*, of one split offset each; a group is taken
+//! whole or not at all (I19). The resource table has the allocation of each slot at the present point of the walk.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -22,18 +22,18 @@ pub(crate) struct References {
     pub list: Vec<Reference>,
     /// The patch-location list.
     pub patch_locations: Vec<PatchLocation>,
-    /// Where the elements of the list were when the driver wrote the DMA buffer: the addresses that it wrote into it (PAT-14).
+    /// The addresses of the list's elements that the driver wrote into the DMA buffer (PAT-14).
     pub pre_patched: Vec<Option<PhysicalAddress>>,
     /// Its number among the adapter's DMA buffers.
     pub number: u64,
-    /// How far it is.
+    /// Its progress.
     pub progress: Progress,
 }
 
 /// An element of an allocation list.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reference {
-    /// None unbinds a slot (PAT-16).
+    /// The allocation; none unbinds a slot (PAT-16).
     pub allocation: Option<AllocationIx>,
     pub write_operation: bool,
 }
@@ -41,11 +41,11 @@ pub(crate) struct Reference {
 /// The part of a DMA buffer that has been handed out.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// The first byte that has not.
+    /// The first byte that has not been handed out.
     pub start: u32,
     /// The first patch location that is in none of the portions so far.
     pub next: usize,
-    /// How many portions those are.
+    /// The number of portions so far.
     pub portions: u32,
     /// The table at `start`, before the group there is applied.
     pub table: ResourceTable,
@@ -53,23 +53,23 @@ pub(crate) struct Progress {
     pub fixed: BTreeSet<AllocationIx>,
 }
 
-/// A portion that is decided: all that it requires has its place.
+/// A portion that is decided: all allocations that it requires have their places.
 #[derive(Debug)]
 pub(crate) struct Portion {
-    /// The first byte that is not in it.
+    /// The first byte behind it.
     pub end: u32,
     /// Its patch locations.
     pub patch_locations: Range<usize>,
     /// The allocations that it requires, in the order in which they are bound, and the table at its end.
     pub required: Vec<AllocationIx>,
     pub table: ResourceTable,
-    /// The plans that bring that in.
+    /// The plans that bring those in.
     pub plans: Vec<PlanNo>,
-    /// Why it ends there, if it is not the last.
+    /// The reason why it ends there, if it is not the last.
     pub cut: Option<Cut>,
 }
 
-/// Why a DMA buffer is cut.
+/// The reason of a cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
     /// This allocation does not fit beside what the portion requires.
@@ -78,7 +78,7 @@ pub(crate) enum Cut {
     TakeSplitPoint,
 }
 
-/// Which allocation each slot is bound to: an element of the allocation list. Every slot is empty at first (SPL-02).
+/// The allocation of each slot, as an element of the allocation list. Every slot is empty at first (SPL-02).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ResourceTable(BTreeMap<u32, u32>);
 
@@ -105,15 +105,14 @@ impl References {
         self.list.iter().filter_map(|reference| reference.allocation).collect()
     }
 
-    /// The allocations that the GPU writes to, as often as the list says so.
+    /// The allocations that the GPU writes to, as often as the list names them so.
     pub fn written(&self) -> impl Iterator<Item = AllocationIx> {
         self.list.iter().filter(|reference| reference.write_operation).filter_map(|reference| reference.allocation)
     }
 }
 
 impl ResourceTable {
-    /// Takes patch locations into account: each binds its slot, and one whose element names none
-    /// `unbinds` it (SPL-03).
+    /// Applies patch locations: each binds its slot, and one whose element is the null element unbinds it (SPL-03).
     pub fn apply(&mut self, references: &References, locations: Range<usize>, unbinds: bool) {
         for location in &references.patch_locations[locations] {
             match references.bound_by(location) {

@@ -32,7 +32,7 @@ pub struct FenceValueDesc {
 }
 
 impl SubmitDesc {
-    /// All that it names: while it is queued they exist.
+    /// The fences and allocations that it names: while it is queued they exist.
     pub(crate) fn fences(&self) -> impl Iterator<Item = &FenceValueDesc> {
         self.waits.iter().chain(&self.signals)
     }
@@ -41,8 +41,8 @@ impl SubmitDesc {
 /// Work that waits for its dispatch.
 #[derive(Debug)]
 pub(crate) struct Submission {
-    /// Its number within the device; 0 if it is prepared portion by portion: then each portion gets its own when it is handed
-    /// out.
+    /// Its number within the device; 0 if it is prepared portion by portion: then each portion gets its own when it is
+    /// handed out.
     pub number: SubmissionNo,
     pub desc: SubmitDesc,
     /// Its references, without GPU virtual addresses.

@@ -10,31 +10,32 @@ use crate::{
 
 const MILLISECOND: Nanoseconds = 1_000_000;
 
-/// A busy device runs at least so long before it yields to another (U-39).
+/// The time that a busy device runs at least before it yields to another (U-39).
 pub(crate) const SLICE_MIN: Nanoseconds = 100 * MILLISECOND;
 
 /// Its slice is also so many times as long as its paging took: then most of the time is useful work.
 pub(crate) const SLICE_PER_PAGING: u64 = 4;
 
-/// A device that has waited so long goes first, and others yield to it even within their budget.
+/// The wait after which a device goes first, and others yield to it even within their budget.
 pub(crate) const STARVATION: Nanoseconds = 1000 * MILLISECOND;
 
-/// How long a device that is asked to trim has for it before it yields.
+/// The time that a device which is asked to trim has for it before it yields.
 pub(crate) const TRIM_GRACE: Nanoseconds = 10 * MILLISECOND;
 
-/// An allocation that was pushed out comes back by itself only when no device had to yield for so long.
+/// The time without any yield after which an allocation that was pushed out comes back by itself.
 pub(crate) const CALM: Nanoseconds = 100 * MILLISECOND;
 
-/// And only if this part of the account stays free: 1/16.
+/// The share of the account that must stay free for that: 1/16.
 pub(crate) const CALM_SHARE: u64 = 16;
 
 /// Whether a device's work runs (RES-71).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Activity {
-    /// It is promised what its list needs.
+    /// It is promised the memory for its list.
     #[default]
     Active,
-    /// Nothing is dispatched or granted any more; what is in flight, and what it holds, stays in place.
+    /// None of its work is dispatched and no request granted any more. Packets in flight go on, and pinned allocations
+    /// stay in place.
     Yielding,
     /// Nothing is in flight: its list is not required.
     Suspended,
@@ -44,28 +45,29 @@ pub(crate) enum Activity {
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     pub activity: Activity,
-    /// It yields for others, and is suspended as soon as nothing of it is in flight. Otherwise it yields because its own list
-    /// has grown, and is suspended only if that makes room for who comes before it.
+    /// Whether it yields for others, and is suspended as soon as nothing of it is in flight. Otherwise it yields
+    /// because its own list has grown, and is suspended only if that makes room for the device before it.
     pub gives_way: bool,
-    /// Without GPU virtual addresses: it finds no place beside what others hold, and waits for all memory. Who has reference lists
-    /// then keeps device lists from it until its slice is over or nothing of it is left to run.
+    /// Whether it waits for all memory, because it finds no place beside the others' allocations, without GPU virtual
+    /// addresses. If it has reference lists, devices with device lists then wait until its slice is over or none of its
+    /// work is left.
     pub takes_all: bool,
-    /// It was stopped by a call, and no turn comes before that ends.
+    /// Whether a call has stopped it; it gets no turn before that ends.
     pub is_halted: bool,
-    /// Since when it has had work and no turn.
+    /// The time since which it has had work and no turn.
     pub waits_since: Option<Nanoseconds>,
-    /// When its list was brought back, and the plans for that which have not retired.
+    /// The time at which its list was brought back, and the plans for that which have not retired.
     pub resumed_at: Nanoseconds,
     pub plans: Vec<PlanNo>,
     /// The paging engine's fence that completes these plans; none until they are built.
     pub unbuilt: bool,
     pub paging_fence: u64,
-    /// When its list was there, and how long it may run from then on.
+    /// The time at which its list was there, and the time for which it may run from then on.
     pub began_at: Nanoseconds,
     pub slice: Nanoseconds,
-    /// When it last submitted or ended something.
+    /// The time at which it last submitted or ended work.
     pub last_busy: Nanoseconds,
-    /// When it was last asked to trim to its budget.
+    /// The time at which it was last asked to trim to its budget.
     pub asked_to_trim_at: Option<Nanoseconds>,
 }
 
@@ -81,16 +83,16 @@ impl Turn {
     }
 }
 
-/// Everybody's turns.
+/// The turns of all devices.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     /// Active devices whose list is on its way back.
     pub resuming: OrderedSet<DeviceIx>,
     /// Devices whose allocations are to be placed anew, as soon as they can yield for it.
     pub to_replace: OrderedSet<DeviceIx>,
-    /// Active devices that may have allocations elsewhere than they prefer.
+    /// Active devices that may have allocations in other places than they prefer.
     pub demoted: OrderedSet<DeviceIx>,
-    /// When a device last yielded for another.
+    /// The time at which a device last yielded for another.
     pub last_yield: Nanoseconds,
     /// Whether the adapter has power, and whether it is wanted back as soon as it is gone.
     pub power: Power,
@@ -98,13 +100,13 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Whether there is power, and the list of every device that has its turn is there and where it prefers to be.
+    /// Whether there is power, and the list of every device that has its turn is there, in the places that it prefers.
     pub fn is_calm(&self) -> bool {
         self.power == Power::Up
             && [&self.resuming, &self.to_replace, &self.demoted].into_iter().all(OrderedSet::is_empty)
     }
 
-    /// The device is gone.
+    /// Forgets a device that is gone.
     pub fn forget(&mut self, device: DeviceIx) {
         for devices in [&mut self.resuming, &mut self.to_replace, &mut self.demoted] {
             devices.remove(&device);

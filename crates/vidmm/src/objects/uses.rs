@@ -4,7 +4,7 @@ use crate::{
 };
 
 impl Objects {
-    /// Whether the content of an allocation is lost when it leaves the place where it is.
+    /// Whether the content of an allocation is lost when it leaves its place.
     pub(crate) fn is_worthless(&self, index: AllocationIx) -> bool {
         self.is_dead(index) || self.is_discardable(index)
     }
@@ -19,14 +19,14 @@ impl Objects {
         self[index].state.contains(AllocationState::OFFERED) && self.is_done_with(index)
     }
 
-    /// Whether nothing that was submitted and not dispatched requires the allocation. The work of a suspended device does,
-    /// although nothing holds what it requires.
+    /// Whether no undispatched work requires the allocation. The work of a suspended device requires it, although no
+    /// entry pins it.
     pub(crate) fn is_done_with(&self, index: AllocationIx) -> bool {
         let is_used = |device: DeviceIx, entry: &ListEntry| self.is_to_be_used(device, entry);
         !self[index].any_entry(is_used) && !self.is_queued(index)
     }
 
-    /// Whether a device's list requires an allocation for what is not dispatched, or not submitted yet.
+    /// Whether a device's list requires an allocation for work that is not dispatched, or not submitted yet.
     fn is_to_be_used(&self, device: DeviceIx, entry: &ListEntry) -> bool {
         entry.is_open() || entry.has_ungranted_span() || entry.until() > self[device].dispatched()
     }

@@ -20,7 +20,7 @@ use crate::{
     work::Work,
 };
 
-/// The adapter is to be reset, and no device is to blame.
+/// Begins a reset of the adapter for which no device is to blame.
 pub(crate) fn begin_adapter_reset(
     state: &mut State,
     plans: &Plans,
@@ -31,9 +31,8 @@ pub(crate) fn begin_adapter_reset(
     begin_adapter_reset_for(state, plans, requests, work, cause, None);
 }
 
-/// Nothing less helps: the driver is to stop the GPU. All devices are in error, each is told once (U-43); the one whose packet it
-/// is for, as far as is known, is told what it did. One reset too many within the limit's time stops the adapter for good
-/// (FLT-31).
+/// Begins a reset of the adapter: the driver is to stop the GPU. All devices are in error, each is told once (U-43);
+/// the suspect is told its own fault. One reset too many within the limit's time stops the adapter for good (FLT-31).
 pub(crate) fn begin_adapter_reset_for(
     state: &mut State,
     plans: &Plans,
@@ -70,14 +69,14 @@ pub(crate) fn begin_adapter_reset_for(
     state.moment.stir();
 }
 
-/// The devices that own what paging buffers under way are about (FLT-23).
+/// The owners of the allocations in paging buffers under way (FLT-23).
 fn owners_under_way(objects: &Objects, plans: &Plans) -> Vec<DeviceIx> {
     let is_under_way = |last_plan| !plans.stream.is_retired(last_plan) && !plans.stream.is_parked(last_plan);
     let named = objects.allocations.iter().filter(|(_, allocation)| is_under_way(allocation.last_plan));
     named.map(|(_, allocation)| allocation.device).collect()
 }
 
-/// Between reset and restart: whatever was under way is over, and nothing is resident (FLT-32).
+/// Cleans up between reset and restart: all packets and plans are over, and nothing is resident (FLT-32).
 #[inline(never)]
 pub(crate) fn clean_up(
     state: &mut State,
@@ -90,7 +89,7 @@ pub(crate) fn clean_up(
     if state.engines.recovery.adapter != AdapterPhase::CleaningUp {
         return;
     }
-    // What had ended before the reset has ended.
+    // The packets that had ended before the reset have ended.
     plans.retire_plans(state, host);
     abort_all(state, plans, requests, work);
     purge::purge(state, plans, kmd, host);

@@ -18,8 +18,8 @@ use crate::{
     state::State,
     work::{self, Work},
 };
-/// No more work of the device is accepted or dispatched, what waits for its fences waits no longer, and what it made
-/// resident is given back. It is told once.
+/// Puts a device in error. No more work of it is accepted or dispatched, its fences are signalled to the maximum, and
+/// its list is emptied. It is told once.
 pub(crate) fn put_device_in_error(
     state: &mut State,
     requests: &mut Requests,

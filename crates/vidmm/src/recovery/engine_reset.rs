@@ -1,4 +1,4 @@
-//! Engines that are asked to yield, or reset (6.3): what they give back is handed out again.
+//! Engines that are asked to yield, or reset (6.3): the packets that they give back are handed out again.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -30,7 +30,7 @@ use crate::{
 /// A packet that is handed out again, and the fence that it had.
 type Again = (EngineFence, InFlight, DmaBuffer);
 
-/// A device is to blame for the reset of an engine.
+/// Puts a device in error for the reset of an engine.
 pub(crate) fn blame(
     state: &mut State,
     requests: &mut Requests,
@@ -45,7 +45,7 @@ pub(crate) fn blame(
     }
 }
 
-/// Packets up to `fence_id` have ended; what was not reported is an interrupt that was lost.
+/// Ends packets up to `fence_id`; those that were not reported have lost their interrupts.
 pub(crate) fn complete_lost(
     state: &mut State,
     plans: &mut Plans,
@@ -61,7 +61,7 @@ pub(crate) fn complete_lost(
     }
 }
 
-/// Takes packets in that an engine has not run.
+/// Takes in packets that an engine has not run.
 pub(crate) fn take_in(engines: &mut Engines, engine: u32, returned: ReturnedBuffers) {
     for (fence_id, buffer) in returned {
         let books = &mut engines.engines[engine as usize];
@@ -81,7 +81,7 @@ pub(crate) fn expect_nothing_more(moment: &mut Moment, engines: &Engines, engine
     }
 }
 
-/// An engine is to be reset.
+/// Schedules the reset of an engine.
 pub(crate) fn condemn(
     state: &mut State,
     plans: &Plans,
@@ -104,7 +104,8 @@ pub(crate) fn condemn(
     state.moment.stir();
 }
 
-/// One step of the recovery of engines: who must yield too, who is reset, and when all have answered, what runs again.
+/// One step of the recovery of engines: some must yield too, some are reset, and when all have answered, their packets
+/// run again.
 #[inline(never)]
 pub(crate) fn recover(state: &mut State, plans: &Plans, requests: &mut Requests, work: &mut Work, kmd: &mut dyn Kmd) {
     if state.engines.recovery.engines.is_empty() || !state.engines.recovery.is_working() {
@@ -140,7 +141,8 @@ fn ask_dependent_engines(moment: &mut Moment, engines: &mut Engines, kmd: &mut d
     }
 }
 
-/// Engines with packets that wait for one which gives its own back yield too: those packets will have other fences.
+/// Asks engines with packets that wait for one which gives its own back to yield too: those packets will have other
+/// fences.
 fn ask_waiting_engines(state: &mut State) {
     let mut settled = false;
     while !settled {
@@ -165,7 +167,7 @@ fn reset_condemned(moment: &mut Moment, engines: &mut Engines) {
     for engine in 0..engines.engines.len() as u32 {
         let Some(&Phase::Condemned { reason, first, .. }) = engines.recovery.engines.get(&engine) else { continue };
         if reason == DeviceErrorReason::EngineTimeout && !engines.engines[engine as usize].has(first) {
-            // It has gone on after all (FLT-22).
+            // The engine has gone on after all (FLT-22).
             engines.recovery.engines.insert(engine, Phase::Answered);
             continue;
         }
@@ -176,8 +178,8 @@ fn reset_condemned(moment: &mut Moment, engines: &mut Engines) {
     }
 }
 
-/// Hands out again what engines gave back, in the order in which it was: paging buffers with the fences that they had,
-/// others with new ones (FLT-23).
+/// Hands out again the packets that engines gave back, in their old order: paging buffers with the fences that they
+/// had, others with new ones (FLT-23).
 fn resubmit(state: &mut State, plans: &Plans, requests: &mut Requests, work: &mut Work, kmd: &mut dyn Kmd) {
     let mut returned = core::mem::take(&mut state.engines.recovery.returned);
     let paging_engine = state.adapter.paging_engine;
@@ -237,13 +239,13 @@ fn hand_out_again(
     state.moment.hand_out(Output::Submit(Packet { waits, signal, preamble, buffer }));
 }
 
-/// Why the work of a packet is dropped, if it is.
+/// The reason why the work of a packet is dropped, if it is.
 fn error_of(objects: &Objects, packet: &InFlight) -> Option<DeviceErrorReason> {
     let PacketWork::User { context, .. } = packet.work else { return None };
     objects[objects[context].device].error
 }
 
-/// The monitored fences that a packet signals are signalled under its new fence.
+/// Lets the monitored fences that a packet signals be signalled under its new fence.
 fn rename_signals(objects: &mut Objects, packet: &InFlight, before: EngineFence, signal: EngineFence) {
     let PacketWork::User { signals, .. } = &packet.work else { return };
     for named in signals {
@@ -269,7 +271,7 @@ fn in_order_of_waits(again: Vec<Again>) -> Vec<Again> {
     let waits_for_none = |queue: &VecDeque<Again>, left: &BTreeSet<EngineFence>| {
         queue.front().is_some_and(|(_, packet, _)| packet.waits.iter().all(|wait| !left.contains(wait)))
     };
-    // What was handed out first of all that is left waits for none of it.
+    // Of the packets that are left, the one that was handed out first waits for none of them.
     while let Some(queue) = engines.iter_mut().find(|queue| waits_for_none(queue, &left)) {
         let packet = queue.pop_front().expect("it has a first");
         left.remove(&packet.0);

@@ -1,4 +1,4 @@
-//! What drivers report of packets that cannot go on (6.2, FLT-03).
+//! The drivers' reports of packets that cannot go on (6.2, FLT-03).
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ use crate::{
     units::GpuVirtualAddress,
 };
 
-/// Nothing is gathered if no events are kept.
+/// Records a page fault with its facts, which are gathered only if events are kept.
 pub(crate) fn record_page_fault(state: &mut State, signal: EngineFence, fault: &DmaPageFaulted) {
     let virtual_address = fault.faulted_virtual_address;
     let device = state.engines.device_under_way(&state.adapter, &state.objects, signal.engine);

@@ -1,5 +1,5 @@
-//! What a reset of the adapter leaves: nothing is resident, and what had its only copy in the memory segment is lost (FLT-32,
-//! FLT-34).
+//! The cleanup after a reset of the adapter: nothing is resident, and content whose only copy was in the memory segment
+//! is lost (FLT-32, FLT-34).
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -32,15 +32,17 @@ use crate::{
 
 /// The allocations whose content was under way.
 struct Halfway {
-    /// What was to be copied to the backing store had not all arrived, or a notification had not put it right in place.
+    /// Allocations whose copy to the backing store was not complete, or whose eviction notification had not put their
+    /// content right in place.
     leaving: BTreeSet<KmdAllocationHandle>,
-    /// What was to be copied to the memory segment, or filled there, and that no work can have written to since; and whether it
-    /// was promoted as the GPU had left it.
+    /// Allocations that were being copied to the memory segment, or filled there, and that no work can have written
+    /// since; and whether each was promoted as the GPU had left it.
     coming: BTreeMap<KmdAllocationHandle, bool>,
 }
 
 impl Halfway {
-    /// Work was handed out that may run once the paging engine has reached `awaited`, heard or not.
+    /// Sorts the allocations of abandoned plans. Dispatched work may have run once the paging engine had reached
+    /// `awaited`, whether reported or not.
     fn of(abandoned: &[Abandoned], being_built: PlanNo, awaited: u64) -> Self {
         let mut halfway = Self { leaving: BTreeSet::new(), coming: BTreeMap::new() };
         for Abandoned { number, plan, fence_id, .. } in abandoned {
@@ -53,7 +55,7 @@ impl Halfway {
                 Coming::Memory(page_in) if !may_be_used => Some((page_in.handle, page_in.is_as_left)),
                 Coming::Memory(_) | Coming::Aperture(_) | Coming::Told(_) => None,
             }));
-            // What the driver was not told of yet is as the work before has left it.
+            // Without a notification the content is as earlier work has left it.
             let has_begun = fence_id.is_some() || *number == being_built;
             let evictions = plan.notify.iter().filter(|notice| notice.flags == NotifyAllocFlags::EVICTION);
             let is_unreadable = |notice: &&Notice| has_begun || notice.has_news;
@@ -63,14 +65,14 @@ impl Halfway {
     }
 }
 
-/// The addresses that plans which never entered the stream were to map, in their order. What came, left and came again while they
-/// waited is there once for each time.
+/// The addresses that plans which never entered the stream were to map, in their order. An allocation that came, left
+/// and came again while they waited is there once for each time.
 struct NeverMapped(Vec<(IoMmuDomain, Extent)>);
 
 impl NeverMapped {
-    /// Whether a range that is to be unmapped is here; then it is not, from now on.
+    /// Takes a range that is to be unmapped out of these, and returns whether it was here.
     ///
-    /// A mapping of which a part is freed is unmapped by parts from then on: what is left of it here stays.
+    /// A mapping of which a part is freed is unmapped by parts from then on: its rest here stays.
     fn take(&mut self, range: &IoMmuRange) -> bool {
         let (domain, part) = domain_addresses(range);
         let is_around =
@@ -86,7 +88,7 @@ fn domain_addresses(range: &IoMmuRange) -> (IoMmuDomain, Extent) {
     (range.domain, Extent { offset: range.virtual_address.0, size: range.size })
 }
 
-/// Tells the driver of all that was resident, and the books that nothing is.
+/// Tells the driver of every allocation that was resident, and records that none is.
 pub(crate) fn purge(state: &mut State, plans: &mut Plans, kmd: &mut dyn Kmd, host: &mut dyn Host) {
     purge_driver(state, plans, kmd);
     let abandoned = plans.stream.abandon();
@@ -121,7 +123,8 @@ fn purge_driver(state: &mut State, plans: &Plans, kmd: &mut dyn Kmd) {
     }
 }
 
-/// A driver that encodes all the same has as many buffers as it needs, and encodes a page in each at least; nobody runs them.
+/// A driver that encodes them all the same gets as many buffers as it needs, and encodes a page in each at least; they
+/// are never run.
 fn say_farewell(
     adapter: &Adapter,
     moment: &mut Moment,
@@ -182,7 +185,7 @@ fn farewells(state: &State) -> Vec<(AllocationIx, PagingOperation)> {
     state.objects.allocations.iter().filter_map(farewell).collect()
 }
 
-/// The host unmaps all that is in the IOMMU.
+/// Unmaps all ranges from the IOMMU.
 fn purge_io_mmu(state: &mut State, plans: &mut Plans, host: &mut dyn Host, abandoned: &[Abandoned]) {
     if state.adapter.has_page_tables() {
         return;
@@ -214,7 +217,7 @@ fn purge_io_mmu(state: &mut State, plans: &mut Plans, host: &mut dyn Host, aband
     }
 }
 
-/// The allocation is nowhere but in its backing store, if that has its content; else its content is zero, and its owner is
+/// Takes an allocation out of its place. Its content is that of its backing store, or else zero; then its owner is
 /// told.
 fn purge_allocation(state: &mut State, host: &mut dyn Host, index: AllocationIx, halfway: &Halfway) {
     state.residency.keep(&mut state.objects, index);
@@ -226,10 +229,11 @@ fn purge_allocation(state: &mut State, host: &mut dyn Host, index: AllocationIx,
         state.objects.processes[allocation.process].standing.usage[place.account()] -= allocation.size;
     }
     let is_news = allocation.state.contains(AllocationState::DIRTY);
-    // The driver would have put it right before it left, from what the GPU knew of it.
+    // The notified driver would have put the content right before the eviction, with the GPU's knowledge of it.
     let is_put_right = allocation.state.contains(AllocationState::NOTIFY_EVICTION);
     let needs_gpu = match place {
-        // What nothing has written there is right where it comes from (I03), unless it was promoted as the GPU has left it.
+        // Content that no work has written there is right at its source (I03), unless it was promoted as the GPU had
+        // left it.
         Some(Place::Memory(..)) => match halfway.coming.get(&allocation.handle) {
             Some(&is_as_left) => is_put_right && is_as_left,
             None => true,
@@ -255,7 +259,7 @@ fn purge_allocation(state: &mut State, host: &mut dyn Host, index: AllocationIx,
     }
 }
 
-/// What the allocation held is gone for good.
+/// Makes the content of an allocation zero, and tells its owner.
 fn lose_content(moment: &mut Moment, objects: &mut Objects, host: &mut dyn Host, index: AllocationIx) {
     let allocation = &mut objects[index];
     allocation.state -= AllocationState::BACKED;

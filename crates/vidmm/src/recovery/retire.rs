@@ -1,4 +1,4 @@
-//! Events retire: what engines report. They call no driver; what follows is done by the next `poll`.
+//! Retires work by the engines' reports. No driver is called here; the next `poll` does all that follows.
 
 use crate::{
     contract::EngineFence,
@@ -14,7 +14,7 @@ use crate::{
     work::Work,
 };
 
-/// An engine reports another packet than its first: whether one that is under way. Then those before it have ended.
+/// Whether a packet that an engine reports is one under way. If so, the packets before it have ended.
 #[inline(never)]
 pub(crate) fn has_missed_interrupts(
     state: &mut State,
@@ -39,7 +39,8 @@ pub(crate) fn has_missed_interrupts(
     true
 }
 
-/// All packets of an engine up to `fence_id` have ended, although that was not reported: their buffers will not come back.
+/// Ends all packets of an engine up to `fence_id`, although their end was not reported: their buffers will not come
+/// back.
 pub(crate) fn complete_up_to(
     state: &mut State,
     plans: &mut Plans,
@@ -56,7 +57,7 @@ pub(crate) fn complete_up_to(
     }
 }
 
-/// A packet has left its engine: it has come to its end, or with an error it has not.
+/// A packet has left its engine: it has ended, or was aborted with an error.
 pub(crate) fn ended(
     state: &mut State,
     requests: &mut Requests,

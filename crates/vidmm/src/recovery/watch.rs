@@ -1,4 +1,4 @@
-//! Time limits: who has run for too long, who does not answer (6.3, 6.4).
+//! Time limits: packets that run for too long, engines and drivers that do not answer (6.3, 6.4).
 
 use crate::{
     engines::{
@@ -66,8 +66,8 @@ fn watch_packet(moment: &mut Moment, engines: &mut Engines, engine: u32) {
     engines.preempt(moment, engine, PreemptReason::Quantum);
 }
 
-/// An engine does not yield: its packet hangs, and who is to blame turns out when it has been reset. After a reset it means that
-/// the driver has not told the truth.
+/// Acts on an engine that does not yield: its packet hangs, and its reset shows the guilty device. After a reset it
+/// means that the driver has not told the truth.
 fn time_out(
     state: &mut State,
     plans: &Plans,

@@ -1,4 +1,4 @@
-//! Running the program, for the tests of what it does as a whole.
+//! Runs of the program, for the tests of the whole.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ pub struct Run {
     pub command: String,
     /// The exit status; none if a signal ended it.
     pub status: Option<i32>,
-    /// Its output.
+    /// The standard output.
     pub stdout: String,
-    /// Its complaints.
+    /// The standard error.
     pub stderr: String,
 }
 
-/// Where relative paths of a run start, and its scenarios are.
+/// The folder at which relative paths of a run start, with its scenarios.
 pub fn workspace() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     root.canonicalize().expect("the workspace is two folders up")
@@ -65,7 +65,7 @@ impl std::fmt::Display for Run {
     }
 }
 
-/// A folder for the files of one test, which goes with it.
+/// A folder for the files of one test, which removes it at its end.
 pub struct Scratch(TempDir);
 
 impl Scratch {
@@ -100,7 +100,7 @@ pub fn scenarios() -> Vec<String> {
 /// The scenarios that show how a mistake of a client is found.
 const FINDING: [&str; 1] = ["scenarios/clients-mixed-bug.toml"];
 
-/// The scenarios that run for some seconds.
+/// The scenarios that run for several seconds.
 const LONG: [&str; 1] = ["scenarios/clients.toml"];
 
 /// The exit status of a scenario of the repository.
@@ -156,7 +156,7 @@ pub fn steps(text: &str) -> Run {
     vidmm_run(&[&scratch.file("steps.toml", text)])
 }
 
-/// The command that a run prints to be shown again.
+/// The command that a run prints, to show a finding again.
 pub fn replay_command(run: &Run) -> String {
     let line = run.stdout.lines().find_map(|line| line.trim_start().strip_prefix("replay "));
     line.unwrap_or_else(|| panic!("no replay command in {run}")).trim().to_owned()

@@ -1,5 +1,6 @@
-//! Sequences of calls on the manager with a driver that is right, on adapters of every kind, with trouble and without: every page
-//! holds what it must, everything comes to its end, and nothing is left. Names that name nothing are refused and change nothing.
+//! Sequences of calls on the manager with a driver that is right, on adapters of every kind, with trouble and without:
+//! every page has its content, everything comes to its end, and nothing is left. Names of no object are refused and
+//! change nothing.
 
 mod steps;
 mod wrong;
@@ -32,7 +33,7 @@ fn play(data: &[u8]) -> Model {
         true => Model::with_trouble(config, only_local, &siblings, busy_every, &tempers(choices)),
         false => Model::new(config, only_local, &siblings, busy_every),
     };
-    // The audit takes longer than most calls: once after each step is often enough.
+    // The audit takes longer than most calls, so it runs once after each step.
     model.world.is_audited = false;
     for device in 0..4 {
         model.create(

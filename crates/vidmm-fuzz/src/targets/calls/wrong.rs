@@ -1,4 +1,5 @@
-//! Calls that name what does not live, or what another device has: each is refused, and changes nothing (I27, P53).
+//! Calls with the name of a dead object, or of an object of another device: each is refused, and changes nothing (I27,
+//! P53).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +8,10 @@ use vidmm::*;
 use crate::choices::Choices;
 use crate::world::World;
 
-/// The objects that live, as the events have it.
+/// The living objects, by the events.
 #[derive(Default)]
 struct Known {
-    /// On which devices the allocations that live are open.
+    /// The devices on which each living allocation is open.
     alive: BTreeMap<AllocationId, BTreeSet<DeviceId>>,
     dead: Vec<AllocationId>,
     queues: Vec<(DeviceId, PagingQueueId)>,
@@ -34,8 +35,8 @@ impl Known {
                     known.alive.remove(&allocation);
                     known.dead.push(allocation);
                 }
-                // A shared allocation that its owner destroys is somebody else's then. Such ones are neither wrong nor
-                // right here.
+                // A shared allocation that its owner destroys is another device's then. Such an allocation is neither
+                // wrong nor right here.
                 Event::AllocationOwnershipTransferred { allocation, .. } => {
                     known.dead.retain(|dead| *dead != allocation);
                 }
@@ -46,13 +47,13 @@ impl Known {
         known
     }
 
-    /// A name that names nothing: one that did, or one that never did.
+    /// A name that is no object's: one that was, or one that never was.
     fn dead(&self, choices: &Choices<'_>) -> AllocationId {
         let invented = AllocationId::from_bits(choices.edge() | 1 << 62);
         self.dead.get(choices.index(self.dead.len() + 1)).copied().unwrap_or(invented)
     }
 
-    /// A name that is nothing for `device`: a dead one, or what others have.
+    /// A name that `device` may not use: a dead one, or one of an object of others.
     fn wrong(&self, device: DeviceId, choices: &Choices<'_>) -> AllocationId {
         let theirs: Vec<_> =
             self.alive.iter().filter(|(_, open_on)| !open_on.contains(&device)).map(|(&id, _)| id).collect();

@@ -1,4 +1,4 @@
-//! Every call that a caller may make with the objects that there are.
+//! Every call that a caller may make with the existing objects.
 
 use vidmm::contract::{PatchLocation, SegmentPreference, SegmentSet};
 use vidmm::*;
@@ -7,7 +7,7 @@ use crate::choices::Choices;
 use crate::rig::{Rig, name, names};
 
 impl Rig<'_> {
-    /// One call. Whether it is refused is of no concern here.
+    /// Makes one call, which may be refused.
     pub(super) fn call(&mut self) {
         match self.choices.below(8) {
             0..=2 => self.call_about_residency(),

@@ -9,7 +9,7 @@ use vidmm::contract::{
 use crate::rig::{Owed, Rig};
 
 impl Rig<'_> {
-    /// Does what should happen: the manager is polled, an engine comes to its end, the driver answers, or time passes.
+    /// Makes the next right step: the manager is polled, an engine ends a packet, the driver answers, or time passes.
     pub(super) fn go_on(&mut self) {
         match self.choices.below(8) {
             0..=2 => _ = self.complete(self.choices.index(self.engines.len())),
@@ -32,7 +32,7 @@ impl Rig<'_> {
         self.now = later;
     }
 
-    /// Something is reported that need not be so.
+    /// Makes a report that may be wrong.
     pub(super) fn misreport(&mut self) {
         let engine = self.choices.pick(&[0, 1, 2, 1, 2, 3, u32::MAX]);
         match self.choices.below(8) {
@@ -51,7 +51,7 @@ impl Rig<'_> {
         }
     }
 
-    /// A fence near those that the engine has.
+    /// A fence near those of the engine.
     fn any_fence(&self, engine: u32) -> u64 {
         let near = self.completed.get(engine as usize).copied().unwrap_or(0);
         match self.choices.below(3) {
@@ -61,7 +61,7 @@ impl Rig<'_> {
         }
     }
 
-    /// A buffer that an engine has, or one that never was.
+    /// A buffer of an engine, or one that never was.
     fn any_buffer(&mut self, engine: u32) -> DmaBuffer {
         match self.choices.below(4) {
             0 => DmaBuffer::User(Vec::new()),
@@ -91,7 +91,7 @@ impl Rig<'_> {
             faulted_primitive_api_sequence_number: choices.edge(),
             faulted_pipeline_stage: choices.any(),
             faulted_bind_table_entry: choices.any(),
-            // A fatal error ends everything, and so tells little.
+            // A fatal error ends the run, and so tells little.
             page_fault_flags: PageFaultFlags::from_bits_retain(bits & !0x10 | u32::from(choices.one_in(16)) << 4),
             faulted_virtual_address: GpuVirtualAddress(choices.edge()),
             node_ordinal: engine,

@@ -1,5 +1,5 @@
-//! A driver and engines that answer whatever bytes say, under a caller that asks for whatever they say: the manager never panics,
-//! its books hold together, and at most the adapter is in error, for a rule that is named.
+//! A driver and engines with arbitrary answers, under a caller with arbitrary calls: the manager never panics, its
+//! records agree, and at most the adapter is in error, for a rule that is named.
 
 mod calls;
 mod interrupts;
@@ -27,7 +27,7 @@ fn run(data: &[u8]) {
         }
         rig.check();
     }
-    // Nothing odd happens any more; it comes to its end.
+    // Nothing odd happens any more, and all work must end.
     rig.run_all();
     rig.check();
 }

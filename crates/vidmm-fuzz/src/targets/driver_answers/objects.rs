@@ -5,14 +5,14 @@ use vidmm::*;
 use crate::rig::{CALLERS_MEMORY, Rig, allocation, name};
 
 impl Rig<'_> {
-    /// Two processes with a device each, and some allocations, so that there is something to begin with.
+    /// Two processes with a device each, and some allocations, as a beginning.
     pub(super) fn begin(&mut self) {
         for (engine, residency) in [(1, None), (2, Some(DeviceResidency::DeviceList))] {
             let Self { vidmm, driver, host, names, .. } = self;
             let Ok(process) = vidmm.create_process(driver, host) else { return };
             let desc = CreateDeviceDesc { process, residency };
             let device = vidmm.create_device(desc).expect("the process is there");
-            // With reference lists there is none.
+            // A device with reference lists has no paging queue.
             let queue = vidmm.create_paging_queue(device, 0).ok();
             names.processes.push(process);
             names.devices.push(device);

@@ -1,4 +1,5 @@
-//! Reservations and mappings of GPU virtual addresses, held against a plain list of what is taken, and against what the GPU sees.
+//! Reservations and mappings of GPU virtual addresses, compared with a plain list of taken ranges, and with the GPU's
+//! view.
 
 mod shadow;
 
@@ -50,7 +51,7 @@ fn run(data: &[u8]) {
     spaces.settle();
 }
 
-/// Small address spaces, so that they come to their end; the memory is large enough for all.
+/// Small address spaces, so that they fill up; the memory is large enough for all.
 fn config(choices: &Choices<'_>) -> Config {
     let config = Config { segment_bytes: 128 * PAGE_SIZE, ..Config::default() };
     match choices.below(5) {
@@ -75,7 +76,7 @@ impl<'d> Spaces<'d> {
         Self { world, choices, spaces }
     }
 
-    /// A base: near what there is, or anywhere; and none at times.
+    /// A base address: near existing ranges, or anywhere; and none at times.
     fn base(&self, space: usize) -> Option<u64> {
         let shadow = &self.spaces[space].shadow;
         let mapped = shadow.mapped.iter().map(|mapping| mapping.range);
@@ -150,7 +151,7 @@ impl<'d> Spaces<'d> {
         let answer = match answer {
             Ok(mapped) => Ok(mapped.virtual_address.0),
             Err(MapError::Range(error)) => Err(error.into()),
-            // Its tables do not fit; then it is not made.
+            // The tables of the mapping do not fit, so the call is refused.
             Err(MapError::NoMemory { .. }) => return,
             Err(error) => panic!("{error}"),
         };
@@ -211,7 +212,7 @@ impl<'d> Spaces<'d> {
         }
     }
 
-    /// All work ends; what the GPU sees is what is mapped and resident.
+    /// Ends all work. Then the GPU sees exactly the mapped and resident allocations.
     fn settle(&mut self) {
         self.world.run_all();
         let mut seen = BTreeMap::new();
@@ -222,7 +223,8 @@ impl<'d> Spaces<'d> {
                 for page in 0..mapping.range.size / PAGE_SIZE {
                     let at = mapping.range.base + page * PAGE_SIZE;
                     let place = self.world.translate(*client, at);
-                    // An allocation on no list may be in or not; where it is seen, all of its mappings show it.
+                    // An allocation on no list may be resident or not. If it is seen anywhere, all of its mappings show
+                    // it.
                     assert!(place.is_some() || !alloc.is_resident, "P04: {at:#x} is mapped and resident, but faults");
                     let content = (alloc.id, mapping.first_page + page);
                     let known = *seen.entry(content).or_insert(place);
@@ -280,7 +282,7 @@ impl Space {
 }
 
 impl Shadow {
-    /// Compares an answer with what is expected at an address; or anywhere, where addresses are aligned to `unit`.
+    /// Compares an answer with the expected one at an address; or at any, where addresses are aligned to `unit`.
     fn judge(
         &self,
         base: Option<u64>,

@@ -1,4 +1,4 @@
-//! Which addresses of a process are taken, by a plain list: what each call must answer.
+//! The taken addresses of a process as a plain list, and the answers of calls that follow from it.
 
 use vidmm::{PAGE_SIZE, PAGE_SIZE_64K, VaRangeError};
 
@@ -26,8 +26,8 @@ pub struct Mapping {
     /// The number of the allocation.
     pub allocation: usize,
     pub first_page: u64,
-    /// It was freed, or its allocation destroyed, and work that was submitted before may still use it: why it is not freed once more
-    /// where addresses are reserved.
+    /// It was freed, or its allocation destroyed, and earlier work may still use it. So it is not freed once more where
+    /// addresses are reserved.
     pub ending: Option<Reason>,
 }
 
@@ -49,7 +49,7 @@ impl Mapping {
 pub enum Answer {
     Done,
     Refused(Reason),
-    /// Either: it depends on whether what was freed before is over.
+    /// Either answer: it depends on whether an earlier mapping has come to its end.
     Either(Reason),
 }
 
@@ -98,7 +98,7 @@ impl Shadow {
         self.reserved.iter().copied().find(|reserved| reserved.holds(range))
     }
 
-    /// The obstacle to taking a range that is valid, which only freed mappings may have left.
+    /// The answer to taking a valid range. Only freed mappings may or may not be in the way.
     fn room(&self, range: Range, may_be_reserved: bool) -> Answer {
         let reserved = self.reserved.iter().filter(|_| !may_be_reserved).any(|reserved| reserved.overlaps(range));
         let mut mapped = self.mapped.iter().filter(|mapping| mapping.range.overlaps(range)).peekable();
@@ -139,12 +139,12 @@ impl Shadow {
             (None, ..) => Answer::Refused(Reason::NotFound),
             (_, None, _) => Answer::Done,
             (_, _, false) => Answer::Refused(Reason::HasMappings),
-            // A mapping that is ending may be over, and the addresses that it filled are then free to go.
+            // A mapping that is ending may be over, and its addresses are then free.
             _ => Answer::Either(around.and_then(|mapping| mapping.ending).unwrap_or(Reason::HasMappings)),
         }
     }
 
-    /// A range was freed.
+    /// Records that a range was freed.
     pub fn free(&mut self, range: Range) {
         let end = range.base + range.size;
         let around = self.mapped.iter().position(|mapping| !mapping.is_ending() && mapping.range.holds(range));
@@ -177,12 +177,12 @@ impl Shadow {
         false
     }
 
-    /// The range is taken: what was ending there is over.
+    /// Takes a range: the mappings that were ending there are over.
     pub fn take(&mut self, range: Range) {
         self.mapped.retain(|mapping| !mapping.is_ending() || !mapping.range.overlaps(range));
     }
 
-    /// All work has ended, and so has what was freed.
+    /// Records that all work has ended, and all ending mappings with it.
     pub fn settle(&mut self) {
         self.mapped.retain(|mapping| !mapping.is_ending());
     }

@@ -1,36 +1,37 @@
-//! The residency controller of a compute driver: trim call-backs, and a ladder of what to do when memory runs out.
+//! The residency controller of a compute driver: trim call-backs, and a ladder of measures when memory runs out.
 
 use vidmm::{AllocationId, EvictError, EvictFlags, MakeResidentFlags, TrimFlags};
 
 use super::super::list::{DeviceList, ListError, ListKeeper, Listed, Named};
 use super::lru::{Lru, Resident, allocations};
 
-/// How far up the ladder a submission is that was refused.
+/// The rung of the ladder on which a refused submission is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Rung {
-    /// Not refused yet.
+    /// The submission was not refused yet.
     #[default]
     Ground,
-    /// Trimming this many bytes, the GPU's last use of each awaited.
+    /// The controller trims this many bytes, and waits for the GPU's last use of each allocation.
     Trims(u64),
-    /// All that was submitted is awaited.
+    /// The controller waits for all submitted work.
     Flushes,
-    /// What was made for a passing purpose goes.
+    /// The controller evicts temporary allocations.
     EvictsTemporaries,
-    /// Nothing can be trimmed any more.
+    /// The controller has nothing left to trim.
     CantTrimFurther,
 }
 
-/// Evicts only what the GPU has ended with; trims when it is told to, and goes on with it as fences come in.
+/// Evicts only allocations that the GPU has ended with. A trim request that cannot be fulfilled goes on as fences come
+/// in.
 #[derive(Debug, Default)]
 pub(super) struct Controller {
     resident: Lru,
     rung: Rung,
-    /// It was refused once: from then on what is evicted goes at once.
+    /// Whether a submission was refused once: from then on evictions are immediate.
     is_budget_exhausted: bool,
-    /// The fence value that had been reached at the last periodic trim.
+    /// The fence value at the last periodic trim.
     last_trim_fence: u64,
-    /// What is still to be trimmed, in bytes, when the GPU has ended with it.
+    /// The bytes that are still to be trimmed when the GPU has ended with them.
     to_trim: u64,
 }
 
@@ -39,13 +40,14 @@ impl Controller {
         if self.is_budget_exhausted { EvictFlags::empty() } else { EvictFlags::EVICT_ONLY_IF_NECESSARY }
     }
 
-    /// Evicts those, and returns how many bytes they were.
+    /// Evicts `gone`, and returns its bytes.
     fn evict(&mut self, list: &mut DeviceList<'_>, gone: &[Resident]) -> Result<u64, EvictError> {
         list.evict(&allocations(gone), self.evict_flags())?;
         Ok(gone.iter().map(|resident| resident.what.bytes).sum())
     }
 
-    /// Evicts the oldest until so many bytes are gone; stops where the GPU is not done yet. Returns what is left to trim.
+    /// Evicts the oldest until so many bytes are gone; stops at one that the GPU still uses. Returns the bytes left to
+    /// trim.
     fn trim_to_budget(&mut self, list: &mut DeviceList<'_>, bytes: u64) -> Result<u64, EvictError> {
         let mut gone = Vec::new();
         let mut left = bytes;
@@ -58,7 +60,7 @@ impl Controller {
         Ok(left)
     }
 
-    /// Does what the next rung says, or waits on the present one.
+    /// Takes the measure of the next rung, or waits on the present one.
     fn climb(&mut self, list: &mut DeviceList<'_>, refused: u64) -> Result<Option<Listed>, ListError> {
         self.is_budget_exhausted = true;
         if self.rung == Rung::Ground {

@@ -1,4 +1,4 @@
-//! What a client believes to be resident, least recently used first.
+//! The allocations that a client believes to be resident, least recently used first.
 
 use std::collections::VecDeque;
 
@@ -12,11 +12,11 @@ pub(super) struct Resident {
     pub what: Named,
     /// The fence value at which its last use ends.
     pub last_fence: u64,
-    /// When it was used last.
+    /// The time of its last use.
     pub last_time: Nanoseconds,
 }
 
-/// All of them, least recently used first. Clients of this size can afford to look through it.
+/// All of them, least recently used first. Models of clients have few enough to search all of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lru {
     residents: VecDeque<Resident>,
@@ -24,19 +24,19 @@ pub(super) struct Lru {
 }
 
 impl Lru {
-    /// What was used longest ago.
+    /// The least recently used one.
     pub fn oldest(&self) -> Option<&Resident> {
         self.residents.front()
     }
 
-    /// Takes that out.
+    /// Takes out the least recently used one.
     pub fn pop(&mut self) -> Option<Resident> {
         let oldest = self.residents.pop_front()?;
         self.bytes -= oldest.what.bytes;
         Some(oldest)
     }
 
-    /// Takes out those that `picks` says.
+    /// Takes out those for which `picks` returns true.
     pub fn take(&mut self, mut picks: impl FnMut(&Resident) -> bool) -> Vec<Resident> {
         let (mut taken, mut kept) = (Vec::new(), VecDeque::new());
         for &resident in &self.residents {
@@ -51,13 +51,13 @@ impl Lru {
         taken
     }
 
-    /// It is resident and was used last.
+    /// Adds an allocation that is resident and was used last.
     pub fn push(&mut self, used: Resident) {
         self.bytes += used.what.bytes;
         self.residents.push_back(used);
     }
 
-    /// It was used last, if it is in there. Returns whether it is.
+    /// Moves an allocation to the end, if it is in the list. Returns whether it is.
     pub fn touch(&mut self, allocation: AllocationId, last_fence: u64, last_time: Nanoseconds) -> bool {
         let Some(at) = self.residents.iter().position(|resident| resident.what.allocation == allocation) else {
             return false;
@@ -67,7 +67,7 @@ impl Lru {
         true
     }
 
-    /// Takes an allocation out, if it is in there.
+    /// Takes an allocation out, if it is in the list.
     pub fn take_one(&mut self, allocation: AllocationId) -> Vec<Resident> {
         self.take(|resident| resident.what.allocation == allocation)
     }

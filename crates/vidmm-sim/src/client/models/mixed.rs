@@ -1,17 +1,17 @@
 //! A residency manager of a graphics API's portable layer: a list for local memory and one for the rest, and a mistake.
 //!
-//! When a submission needs evicted allocations of both, it makes only the local ones resident; yet it has put all of them on its
-//! lists. The next submission believes those, and the GPU touches memory that is not resident.
+//! When a submission needs evicted allocations of both, the manager makes only the local ones resident, yet puts all of
+//! them on its lists. The next submission believes the lists, and the GPU touches memory that is not resident.
 
 use vidmm::{AllocationId, EvictError, EvictFlags, MakeResidentFlags, MemorySegmentGroup};
 
 use super::super::list::{DeviceList, ListError, ListKeeper, Listed, Named};
 use super::lru::{Lru, Resident};
 
-/// How much of its budget it uses, in percent.
+/// The share of its budget that it uses, in percent.
 const OF_BUDGET: u64 = 95;
 
-/// How much it evicts after a refusal, in bytes; its model has 50 MB, and thousands of times as much memory.
+/// The bytes that it evicts after a refusal; its original has 50 MB, and thousands of times as much memory.
 const STEP: u64 = 512 << 10;
 
 /// The groups, in the order of its lists.
@@ -30,7 +30,7 @@ impl Mixed {
         Self { is_fixed: true, ..Self::default() }
     }
 
-    /// Puts all of `uses` on the lists, and makes resident what was not there: all of it, or less by mistake.
+    /// Puts all of `uses` on the lists, and makes resident all that was not there, or less by mistake.
     fn bring_in(&mut self, list: &mut DeviceList<'_>, uses: &[Named], last_fence: u64) -> Result<(), ListError> {
         let last_time = list.now;
         let mut missing: [Vec<Named>; 2] = [Vec::new(), Vec::new()];
@@ -51,7 +51,7 @@ impl Mixed {
         Ok(())
     }
 
-    /// Makes resident what of one group is missing, which is on the group's list already.
+    /// Makes resident the missing allocations of one group, which are on the group's list already.
     fn make_resident(&mut self, list: &mut DeviceList<'_>, group: usize, missing: &[Named]) -> Result<(), ListError> {
         let budget = list.budget(GROUPS[group])? / 100 * OF_BUDGET;
         while self.lists[group].bytes > budget && self.evict_oldest(list, group).is_some() {}
@@ -69,7 +69,7 @@ impl Mixed {
         Ok(())
     }
 
-    /// Evicts what was used longest ago, unless that is the present submission's. Returns how many bytes that were.
+    /// Evicts the least recently used allocations, except those of the present submission. Returns their bytes.
     fn evict_oldest(&mut self, list: &mut DeviceList<'_>, group: usize) -> Option<u64> {
         let residents = &mut self.lists[group];
         residents.oldest().filter(|oldest| oldest.last_fence <= list.submitted)?;
@@ -79,7 +79,8 @@ impl Mixed {
     }
 }
 
-/// Evicts those. Direct3D 12 says nothing when what is evicted is not resident, so the mistake stays unnoticed here.
+/// Evicts `gone`. Direct3D 12 accepts the eviction of an allocation that is not resident, so the mistake stays
+/// unnoticed here.
 fn evict(list: &mut DeviceList<'_>, gone: &[Resident]) {
     gone.iter().for_each(|gone| _ = list.evict(&[gone.what.allocation], EvictFlags::empty()));
 }

@@ -1,7 +1,7 @@
-//! Models of clients that exist: what open projects do about residency, written from descriptions of them.
+//! Models of real clients: the treatment of residency in open projects, written from descriptions of them.
 //!
-//! Each keeps the list of one process over the public calls alone, and without `vidmm::client`: they try the manager with habits
-//! that are not ours.
+//! Each keeps the list of one process over the public calls alone, and without `vidmm::client`, so that the manager is
+//! tried with habits that are not ours.
 
 // A file imports only from those above it.
 mod lru;

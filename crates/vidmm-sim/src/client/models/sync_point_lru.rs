@@ -1,4 +1,5 @@
-//! A residency manager as many engines ship it: an LRU list trimmed to sync points, which keeps to its budget by asking for it.
+//! A residency manager that many engines ship: an LRU list trimmed to sync points, which keeps to the budget that it
+//! asks for.
 
 use vidmm::{AllocationId, EvictError, EvictFlags, MakeResidentFlags, MemorySegmentGroup, Nanoseconds, TrimFlags};
 
@@ -7,31 +8,32 @@ use super::lru::{Lru, Resident, allocations};
 
 const SECOND: Nanoseconds = 1_000_000_000;
 
-/// How long something may lie unused: as long as little memory is used, and when the budget is used up.
+/// The time that an allocation may lie unused: while little memory is used, and when the budget is used up.
 const GRACE: [Nanoseconds; 2] = [60 * SECOND, SECOND];
 
-/// From this share of the budget on the grace falls, in percent.
+/// The share of the budget above which the grace falls, in percent.
 const GRACE_FALLS_FROM: u64 = 70;
 
-/// How many submissions may be under way.
+/// The number of submissions that may be under way.
 const MAX_LATENCY: u64 = 6;
 
-/// A sync point is the fence value of a submission: everything up to it has ended when the fence has reached it.
+/// A sync point is the fence value of a submission: all work up to it has ended when the fence has reached it.
 ///
-/// Before a submission it evicts what lay unused for too long, makes resident what fits into the budget, and evicts up to
-/// the oldest sync point that has not ended, which it waits for, until all is resident. When only the submission's own is
-/// left it goes over its budget, on purpose: MakeResident of Direct3D 12 does so unless told otherwise.
+/// Before a submission this manager evicts what lay unused for too long and makes resident what fits into the budget.
+/// Until all is resident it evicts up to the oldest sync point that has not ended, for which it waits. When only the
+/// submission's own allocations are left it goes over its budget on purpose: MakeResident of Direct3D 12 does so unless
+/// told otherwise.
 #[derive(Debug, Default)]
 pub(super) struct SyncPointLru {
     resident: Lru,
-    /// What the submission that is being prepared has not made resident yet.
+    /// The allocations of the present submission that are not resident yet.
     missing: Option<Vec<Named>>,
-    /// What was used in sync points up to this one was not used in the present period.
+    /// Allocations last used in sync points up to this one were not used in the present period.
     period: u64,
 }
 
 impl SyncPointLru {
-    /// Evicts what lay unused for longer than the grace, as far as the GPU is done with it.
+    /// Evicts allocations that lay unused for longer than the grace, as far as the GPU has ended with them.
     fn trim_by_age(&mut self, list: &mut DeviceList<'_>, budget: u64) -> Result<(), EvictError> {
         let (now, completed) = (list.now, list.completed);
         let grace = grace(self.resident.bytes, budget);
@@ -40,7 +42,7 @@ impl SyncPointLru {
         list.evict(&allocations(&old), EvictFlags::empty()).map(drop)
     }
 
-    /// Makes resident the first of what is missing, as much as fits into the budget.
+    /// Makes resident the first missing allocations, as many as fit into the budget.
     fn bring_in_what_fits(&mut self, list: &mut DeviceList<'_>, budget: u64) -> Result<(), ListError> {
         let missing = self.missing.as_mut().expect("a submission is being prepared");
         let mut room = budget.saturating_sub(self.resident.bytes);
@@ -49,7 +51,7 @@ impl SyncPointLru {
         self.bring_in(list, count).map(drop)
     }
 
-    /// Makes resident the first `count` of what is missing. Returns whether there was room.
+    /// Makes resident the first `count` missing allocations. Returns whether there was room.
     fn bring_in(&mut self, list: &mut DeviceList<'_>, count: usize) -> Result<bool, ListError> {
         let missing = self.missing.as_mut().expect("a submission is being prepared");
         let batch: Vec<AllocationId> = missing[..count].iter().map(|what| what.allocation).collect();
@@ -62,7 +64,7 @@ impl SyncPointLru {
         Ok(true)
     }
 
-    /// Evicts what was used up to a sync point, the oldest first, until so many bytes are gone. Returns how many are.
+    /// Evicts allocations used up to a sync point, the oldest first, until so many bytes are gone. Returns their bytes.
     fn trim_to_sync_point(
         &mut self,
         list: &mut DeviceList<'_>,
@@ -100,7 +102,7 @@ impl ListKeeper for SyncPointLru {
                 self.missing = None;
                 return Ok(Listed::All);
             }
-            // Only the submission's own is left: over the budget, then.
+            // Only the submission's own allocations are left, so it goes over the budget.
             let is_own = self.resident.oldest().is_none_or(|oldest| oldest.last_fence == sync_point);
             if is_own && self.bring_in(list, count)? {
                 continue;
@@ -120,7 +122,7 @@ impl ListKeeper for SyncPointLru {
     }
 
     fn trim_all(&mut self, list: &mut DeviceList<'_>) -> Result<(), EvictError> {
-        // What the next submission had made resident is gone as well.
+        // Allocations that the next submission had made resident are gone as well.
         self.missing = None;
         self.trim_to_sync_point(list, u64::MAX, u64::MAX).map(drop)
     }
@@ -143,7 +145,7 @@ impl ListKeeper for SyncPointLru {
     }
 }
 
-/// How long something may lie unused while so much of the budget is used.
+/// The time that an allocation may lie unused while so much of the budget is used.
 fn grace(used: u64, budget: u64) -> Nanoseconds {
     let percent = (used.min(budget) * 100).checked_div(budget).unwrap_or(100);
     let [longest, shortest] = GRACE;

@@ -111,7 +111,7 @@ impl Answer {
 }
 
 impl fmt::Display for Answer {
-    /// As scenarios write it.
+    /// The spelling in scenarios.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }
@@ -156,7 +156,7 @@ impl From<&RenderError> for Answer {
     }
 }
 
-/// Says by which name scenarios know what the manager calls by its own, or by another one.
+/// The scenarios' name for an answer of the manager, by the manager's name or another.
 macro_rules! by_name {
     ($Name:ident: $($Error:ident { $($reason:ident $(as $name:ident)?,)* })*) => {
         $(impl From<&$Error> for $Name {

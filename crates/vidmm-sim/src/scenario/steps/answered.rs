@@ -1,22 +1,22 @@
-//! What came of a call.
+//! The outcome of a call.
 
 use std::fmt;
 
 use super::answer::Answer;
 
-/// What a call answered, and why it was refused.
+/// The answer of a call, and the reason of a refusal.
 pub(crate) struct Answered {
     pub answer: Answer,
     pub detail: String,
 }
 
-/// Why a call was not done.
+/// The reason why a call was not done.
 pub(crate) enum Undone {
-    /// It was refused.
+    /// The manager refused it.
     Refused(Answered),
-    /// Something that it names was never made, because the call that was to make it was refused.
+    /// It names an object that was never made, because the call that was to make it was refused.
     Absent(String),
-    /// Nobody can say what it would find: it races with work.
+    /// Its result cannot be predicted: it races with work.
     Races,
 }
 
@@ -32,7 +32,7 @@ impl Answered {
         }
     }
 
-    /// That it was done, unless the manager refuses.
+    /// The outcome of a call that the manager did not refuse.
     pub fn of<T, E>(result: Result<T, E>) -> Result<Self, Undone>
     where
         Undone: From<E>,
@@ -41,7 +41,7 @@ impl Answered {
         Ok(Self::ok())
     }
 
-    /// The same, with more to tell.
+    /// The outcome of such a call, with more to tell.
     pub fn and(mut self, more: &str) -> Self {
         if !more.is_empty() {
             let separator = if self.detail.is_empty() { "" } else { "; " };
@@ -61,21 +61,21 @@ impl fmt::Display for Answered {
 }
 
 impl Undone {
-    /// A call about nothing is refused.
+    /// A call without objects is refused.
     pub fn empty() -> Self {
         Self::refused(Answer::Empty, String::new())
     }
 
-    /// It needs a paging queue, which a device with reference lists does not have.
+    /// A call that needs a paging queue is refused on a device with reference lists, which has none.
     pub fn no_paging_queue() -> Self {
         Self::refused(Answer::NotSupported, "the device has no paging queue".to_owned())
     }
 
-    /// What the call answers, if it was made: a refusal is an answer.
+    /// The outcome of a call that was made; a refusal is an answer too.
     ///
     /// # Errors
     ///
-    /// Why it was not made.
+    /// Returns [`Undone`] if the call was not made.
     pub fn answer(self) -> Result<Answered, Self> {
         match self {
             Self::Refused(answered) => Ok(answered),
@@ -83,12 +83,12 @@ impl Undone {
         }
     }
 
-    /// It was refused, for this reason.
+    /// A refusal with this reason.
     pub fn refused(answer: Answer, detail: String) -> Self {
         Self::Refused(Answered { answer, detail })
     }
 
-    /// In words, for who passes it over.
+    /// The reason in words, for a report of a call that is passed over.
     pub fn in_words(&self) -> String {
         match self {
             Self::Refused(answered) => answered.to_string(),
@@ -98,7 +98,7 @@ impl Undone {
     }
 }
 
-/// What the manager refuses.
+/// A refusal of the manager.
 impl<E: fmt::Display> From<E> for Undone
 where
     for<'e> Answer: From<&'e E>,

@@ -1,4 +1,4 @@
-//! Steps about what processes may use, and what they are asked to give up.
+//! Steps about the budgets of processes, and about requests to trim.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ impl From<Group> for MemorySegmentGroup {
 }
 
 impl fmt::Display for Group {
-    /// As scenarios write it.
+    /// The spelling in scenarios.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }
@@ -49,7 +49,7 @@ only_names! {
     "unregister-trim" => UnregisterTrim { device: String }, one Device;
 }
 
-/// D3DKMTQueryVideoMemoryInfo, and what it must answer.
+/// D3DKMTQueryVideoMemoryInfo, and the expected answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct QueryVideoMemory {
@@ -62,16 +62,16 @@ pub struct QueryVideoMemory {
     /// Its budget.
     #[serde(default, serialize_with = "exactly")]
     pub budget: Option<ByteSize>,
-    /// What it uses.
+    /// Its usage.
     #[serde(default, serialize_with = "exactly")]
     pub usage: Option<ByteSize>,
-    /// What its lists name.
+    /// The bytes on its lists.
     #[serde(default, serialize_with = "exactly")]
     pub requested: Option<ByteSize>,
-    /// What it has reserved.
+    /// Its reservation.
     #[serde(default, serialize_with = "exactly")]
     pub reservation: Option<ByteSize>,
-    /// What it could reserve.
+    /// The bytes that it could reserve.
     #[serde(default, serialize_with = "exactly")]
     pub available_for_reservation: Option<ByteSize>,
 }
@@ -96,7 +96,7 @@ pub struct ReserveVideoMemory {
     /// The group.
     #[serde(default, skip_serializing_if = "is_default")]
     pub group: Group,
-    /// How much.
+    /// The size of the reservation.
     #[serde(serialize_with = "exactly")]
     pub size: ByteSize,
 }
@@ -121,7 +121,7 @@ pub struct ProcessPriority {
     /// Its band.
     #[serde(default, skip_serializing_if = "is_default")]
     pub band: PriorityBand,
-    /// What of it is seen.
+    /// Its visibility.
     #[serde(default, skip_serializing_if = "is_default")]
     pub visibility: Visibility,
 }
@@ -146,22 +146,23 @@ impl Verb for ProcessPriority {
     }
 }
 
-/// A trim notification that must have come, or that none has.
+/// A check that a trim notification has come, or that none has.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ExpectTrim {
     /// The device.
     #[serde(rename = "expect-trim", with = "names")]
     pub device: String,
-    /// The flags of the oldest that was not looked at yet; none of them: no notification is left.
+    /// The flags of the oldest notification that no step has checked; without any flag, there must be no such
+    /// notification.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<TrimFlag>,
-    /// How much it must ask to trim.
+    /// The amount that it must ask to trim.
     #[serde(default, serialize_with = "exactly")]
     pub num_bytes_to_trim: Option<ByteSize>,
 }
 
-/// Why a process is asked to trim (RES-41).
+/// The reason of a trim notification (RES-41).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrimFlag {
@@ -184,7 +185,7 @@ impl Verb for ExpectTrim {
     }
 }
 
-/// How often processes are asked to trim (RES-43).
+/// The intervals at which processes are asked to trim (RES-43).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Intervals {
@@ -192,7 +193,7 @@ pub struct Intervals {
     pub min: Duration,
     /// While much is on lists.
     pub max: Duration,
-    /// Otherwise.
+    /// At other times.
     pub idle: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! All steps, by their verbs. A call is a row here, a [`Verb`] in the file of its subject, and what it does to a session
+//! All steps, by their verbs. A call is a row here, a [`Verb`] in the file of its subject, and its effect on a session
 //! ([`Make`]).
 
 use std::fmt;
@@ -20,7 +20,7 @@ use super::render::*;
 use super::residency::*;
 use super::verb::Verb;
 
-/// What a step does.
+/// The action of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Action {
@@ -36,28 +36,28 @@ pub(crate) trait Make<S> {
     ///
     /// # Errors
     ///
-    /// Why it was not done.
+    /// Returns the reason if it was not done.
     fn make(&self, session: &mut S) -> Result<Answered, Undone>;
 }
 
 /// A look that can be taken at a session.
 pub(crate) trait See<S> {
-    /// Takes it. What does not hold is found.
+    /// Takes it. A broken expectation is a finding.
     ///
     /// # Errors
     ///
-    /// Why it was not taken.
+    /// Returns the reason if it was not taken.
     fn see(&self, session: &mut S) -> Result<(), Undone>;
 }
 
-/// Reads what a step does from its table, for one verb.
+/// Reads the action of a step from its table, for one verb.
 pub(super) type Read = fn(Spanned<DeValue<'_>>) -> Result<Action, toml::de::Error>;
 
 fn read<T: DeserializeOwned>(step: Spanned<DeValue<'_>>) -> Result<T, toml::de::Error> {
     T::deserialize(ValueDeserializer::from(step))
 }
 
-/// Defines what steps do, each by its verb, the key of its table that says what it is.
+/// Defines actions, each by its verb, which is a key of the step's table.
 macro_rules! verbs {
     ($(#[$doc:meta])* $Which:ident, $done:ident by $Do:ident: $Answer:ty; $($verb:literal => $Step:ident,)*) => {
         $(#[$doc])*
@@ -71,14 +71,14 @@ macro_rules! verbs {
             /// The verbs, and how the tables are read that have them.
             pub(super) const VERBS: &[(&'static str, Read)] = &[$(($verb, |step| Ok(read::<$Step>(step)?.into()))),*];
 
-            /// Shows the names that it has, and checks what is to be checked before it is made.
+            /// Shows its names, and checks all that can be checked before the step is made.
             pub(super) fn check(&mut self, known: &mut Known) -> Result<(), String> {
                 match self {
                     $(Self::$Step(step) => step.check(known),)*
                 }
             }
 
-            /// Does it in a session.
+            /// Takes the action in a session.
             pub(crate) fn $done<S>(&self, session: &mut S) -> Result<$Answer, Undone>
             where
                 $($Step: $Do<S>,)*
@@ -152,7 +152,7 @@ verbs! {
 }
 
 verbs! {
-    /// What is done from outside.
+    /// An action from outside.
     Look, see by See: ();
     "wait" => Wait,
     "cpu-write" => CpuWrite,
@@ -172,7 +172,7 @@ verbs! {
 }
 
 impl Look {
-    /// Whether it says what faults must bring about.
+    /// Whether it expects the effects of faults.
     pub(crate) fn tells_of_faults(&self) -> bool {
         match self {
             Self::CheckError(_) | Self::CheckAdapterError(_) | Self::CheckResets(_) | Self::CheckFinding(_) => true,
@@ -184,7 +184,7 @@ impl Look {
 }
 
 impl Action {
-    /// Shows the names that it has, and checks what is to be checked before it is made.
+    /// Shows its names, and checks all that can be checked before the step is made.
     pub(super) fn check(&mut self, known: &mut Known) -> Result<(), String> {
         match self {
             Self::Call(call) => call.check(known),

@@ -1,4 +1,4 @@
-//! Whether steps name what there is.
+//! The check that steps name existing objects.
 
 use super::Step;
 use super::known::Known;
@@ -7,19 +7,19 @@ use super::known::Known;
 ///
 /// # Errors
 ///
-/// Where the first step is that names what is not there, and what is wrong with it.
+/// Returns the index of the first step that names an object which does not exist, and the problem with it.
 pub(in crate::scenario) fn check_steps(steps: &[Step], is_physical: bool) -> Result<(), (usize, String)> {
     let mut known = Known::new(is_physical);
     let check = |(at, step): (usize, &Step)| step.action.clone().check(&mut known).map_err(|problem| (at, problem));
     steps.iter().enumerate().try_for_each(check)
 }
 
-/// Takes names of what is not there out of lists, and drops the steps that do not make sense even then.
+/// Takes the names of objects that do not exist out of lists, and drops the steps that do not make sense even then.
 pub(in crate::scenario) fn drop_orphans(steps: &mut Vec<Step>, is_physical: bool) {
     let mut known = Known::new(is_physical);
     steps.retain_mut(|step| {
         (known.prunes, known.is_orphan) = (true, false);
-        // What makes no sense without names of what is not there shows when it is checked.
+        // The check that follows finds steps that make no sense without the names that this one took out.
         let _ = step.action.check(&mut known);
         known.prunes = false;
         !known.is_orphan && step.action.clone().check(&mut known).is_ok()

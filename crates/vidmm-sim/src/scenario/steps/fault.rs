@@ -1,4 +1,4 @@
-//! Steps about faults: who is in error, and what was reset.
+//! Steps about faults: errors of devices and of the adapter, and resets.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub struct CheckError {
     /// The devices.
     #[serde(rename = "check-error", with = "names")]
     pub devices: Vec<String>,
-    /// Why.
+    /// The reason.
     pub reason: ErrorReason,
 }
 
@@ -32,11 +32,11 @@ impl Verb for CheckError {
     }
 }
 
-/// How often something must have been reset since the adapter started.
+/// The expected number of resets since the adapter started.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckResets {
-    /// How often.
+    /// The number.
     #[serde(rename = "check-resets")]
     pub resets: Resets,
 }
@@ -45,7 +45,7 @@ pub struct CheckResets {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Resets {
-    /// Of engines, all together.
+    /// The sum over all engines.
     pub engines: u64,
     /// Of the adapter.
     pub adapter: u64,
@@ -61,11 +61,11 @@ impl Verb for CheckResets {
     }
 }
 
-/// The adapter must be in error, and this is said of it.
+/// The adapter must be in error, with these words in the violation.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckAdapterError {
-    /// Words of what is said.
+    /// Words of the violation.
     #[serde(rename = "check-adapter-error")]
     pub words: String,
 }
@@ -80,7 +80,7 @@ impl Verb for CheckAdapterError {
     }
 }
 
-/// The driver's author must have been told something with these words.
+/// A report to the driver's author must contain these words.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckFinding {
@@ -111,7 +111,7 @@ pub enum ErrorReason {
     EngineTimeout,
     /// A paging buffer for one of its allocations faulted.
     PagingBufferFault,
-    /// The adapter was reset, for whatever reason.
+    /// The adapter was reset, for any reason.
     AdapterReset,
     /// Its process hung engines too often.
     ProcessBlocked,
@@ -121,14 +121,14 @@ pub enum ErrorReason {
     OutOfMemory,
     /// Its driver's patch-location list breaks a rule (U-45).
     PatchLocationList,
-    /// What a DMA buffer of it needs at one split point does not fit (SPL-10).
+    /// The needs of a DMA buffer of it at one split point do not fit (SPL-10).
     PreparationFailed,
     /// The adapter is in error.
     AdapterInError,
 }
 
 impl fmt::Display for ErrorReason {
-    /// As scenarios write it.
+    /// The spelling in scenarios.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }

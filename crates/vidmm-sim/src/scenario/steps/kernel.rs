@@ -50,10 +50,10 @@ pub struct Kernel {
     /// The mappings that it writes, in order.
     #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
     pub writes: Vec<String>,
-    /// What fills the pages that it writes.
+    /// The fill of the pages that it writes.
     #[serde(default = "ramp", skip_serializing_if = "is_ramp")]
     pub content: Content,
-    /// How long it runs, in nanoseconds.
+    /// Its duration in nanoseconds.
     #[serde(
         default = "microsecond",
         deserialize_with = "within::<_, _, 1, 0x1_0000_0000_0000>",
@@ -88,7 +88,7 @@ pub enum KernelEngine {
     Copy,
 }
 
-/// D3DKMTSetContextSchedulingPriority: how urgent the work of a device on an engine is.
+/// D3DKMTSetContextSchedulingPriority: the priority of a device's work on an engine.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SetContextPriority {
@@ -98,7 +98,7 @@ pub struct SetContextPriority {
     /// The engine of the context.
     #[serde(default, skip_serializing_if = "is_default")]
     pub engine: KernelEngine,
-    /// From -7 to 7; what else there is, is refused.
+    /// From -7 to 7; any other value is refused.
     pub priority: i32,
 }
 

@@ -1,11 +1,11 @@
-//! The names that steps have given so far, and whether others name what there is.
+//! The names that steps have given so far, and a check that other steps name existing objects.
 
 use std::collections::BTreeMap;
 
 use super::until::Until;
 use super::{DEFAULT_DEVICE, DEFAULT_PROCESS};
 
-/// What a name is of.
+/// The kind of object that a name belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Kind {
     Process,
@@ -30,16 +30,16 @@ impl Kind {
     }
 }
 
-/// The names that steps have given so far. It is shown all names of each step, in the order in which they are checked.
+/// The names that steps have given so far. Each step shows its names in the order in which they are checked.
 #[derive(Debug)]
 pub(super) struct Known {
     /// Whether there are no GPU virtual addresses.
     pub is_physical: bool,
-    /// What each name of a kind stands for: itself, or the members of a group.
+    /// The members of each name of a kind: itself, or those of a group.
     names: BTreeMap<Kind, BTreeMap<String, Vec<String>>>,
-    /// Set while nothing is checked, and names of what is not there are taken out of lists.
+    /// Set while nothing is checked, and names of objects that do not exist are taken out of lists.
     pub prunes: bool,
-    /// A step was about something of which nothing is there.
+    /// Set by a step whose list has lost all its names.
     pub is_orphan: bool,
 }
 
@@ -51,11 +51,11 @@ impl Known {
         Self { is_physical, names, prunes: false, is_orphan: false }
     }
 
-    /// The list that a step is about. Without any of them it does nothing.
+    /// Checks the list that a step is about. Without any of its members the step does nothing.
     ///
     /// # Errors
     ///
-    /// What is wrong, and what to write instead; so it is with all that follow.
+    /// Returns the problem, and what to write instead; so do the functions that follow.
     pub fn about(&mut self, kind: Kind, list: &mut Vec<String>) -> Result<(), String> {
         let was_empty = list.is_empty();
         self.list(kind, list)?;
@@ -63,7 +63,7 @@ impl Known {
         Ok(())
     }
 
-    /// Another list of names. Members are put in the place of groups.
+    /// Checks another list of names. Members are put in the place of groups.
     pub fn list(&self, kind: Kind, list: &mut Vec<String>) -> Result<(), String> {
         if self.prunes {
             list.retain(|name| self.has(kind, name));
@@ -79,7 +79,7 @@ impl Known {
         Ok(())
     }
 
-    /// What work waits for: other work, or fences.
+    /// Checks the work and the fences that work waits for.
     pub fn after(&self, list: &mut Vec<String>) -> Result<(), String> {
         let is_there = |name: &str| self.has(Kind::Kernel, name) || self.has(Kind::Fence, name);
         if self.prunes {
@@ -89,29 +89,29 @@ impl Known {
         missing.map_or(Ok(()), |name| Err(self.missing("kernel or fence", Kind::Kernel, name)))
     }
 
-    /// A name.
+    /// Checks a name.
     pub fn one(&self, kind: Kind, name: &str) -> Result<(), String> {
         if self.prunes { Ok(()) } else { self.members(kind, name).map(drop) }
     }
 
-    /// A name that may be left out.
+    /// Checks a name that may be left out.
     pub fn optional(&self, kind: Kind, name: &Option<String>) -> Result<(), String> {
         name.iter().try_for_each(|name| self.one(kind, name))
     }
 
-    /// A name that is no group's; `advice` says what to do without groups.
+    /// Checks a name that is no group's; `advice` says what to do without groups.
     pub fn single(&self, kind: Kind, name: &str, advice: &str) -> Result<(), String> {
         let mut members = vec![name.to_owned()];
         self.list(kind, &mut members)?;
         if self.prunes || members == [name] { Ok(()) } else { Err(format!("`{name}` is a group; {advice}")) }
     }
 
-    /// The name of something new.
+    /// Adds the name of a new object.
     pub fn add(&mut self, kind: Kind, name: &str) -> Result<(), String> {
         self.add_group(kind, None, &[name.to_owned()])
     }
 
-    /// The names of new things, and of the group that they make.
+    /// Adds the names of new objects, and of the group that they make.
     pub fn add_group(&mut self, kind: Kind, group: Option<String>, members: &[String]) -> Result<(), String> {
         if self.prunes {
             return Ok(());
@@ -125,7 +125,7 @@ impl Known {
         Ok(())
     }
 
-    /// The name of a new kernel or command buffer.
+    /// Adds the name of a new kernel or command buffer.
     pub fn add_work(&mut self, name: &str) -> Result<(), String> {
         if !matches!(Until::from(name.to_owned()), Until::Kernel(_)) {
             return Err(format!("`wait = \"{name}\"` means something else; give the kernel another name"));
@@ -134,7 +134,7 @@ impl Known {
         self.add(Kind::Kernel, name)
     }
 
-    /// That nothing of a kind has this name.
+    /// Checks that no object of a kind has this name.
     pub fn is_new(&self, kind: Kind, name: &str) -> Result<(), String> {
         match self.has(kind, name) && !self.prunes {
             true => Err(format!("there is already the {} `{name}`; give this one another name", kind.name())),

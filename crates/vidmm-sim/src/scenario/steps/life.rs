@@ -1,4 +1,4 @@
-//! Steps about how processes live and die.
+//! Steps about the life and the end of processes.
 
 use std::fmt;
 
@@ -40,13 +40,13 @@ impl Verb for SuspendProcess {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct KillProcess {
-    /// Which.
+    /// The process.
     #[serde(rename = "kill-process", with = "names")]
     pub process: String,
-    /// After how many more steps of the GPU: commands that begin or end. 0 is at once.
+    /// The number of commands that begin or end on the GPU before. 0 is at once.
     #[serde(default, skip_serializing_if = "is_default")]
     pub after: u32,
-    /// With another seed than the scenario's own it is another number of steps, from 1 to this; 0 is the same.
+    /// With another seed than the scenario's own, a number is drawn from 1 to this; 0 is the same number.
     #[serde(default, skip_serializing_if = "is_default")]
     pub after_up_to: u32,
 }
@@ -68,11 +68,11 @@ impl Verb for KillProcess {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Power {
-    /// Which of the two.
+    /// The new state.
     pub power: PowerState,
 }
 
-/// Whether the adapter has power.
+/// The state of the adapter's power.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PowerState {

@@ -13,21 +13,22 @@ use super::verb::{Verb, only_names};
 use crate::scenario::keys::{exactly, is_default};
 
 only_names! {
-    /// What the CPU sees of allocations that are not resident must be what was written last, in plain bytes.
+    /// The CPU's view of allocations that are not resident must be their last content, in plain bytes.
     "check-system" => CheckSystem { allocations: Vec<String> }, about Allocation;
     /// The CPU writes every page of allocations that are locked.
     "cpu-write" => CpuWrite { allocations: Vec<String> }, about Allocation;
-    /// The CPU reads every page of allocations that are locked, which must be what was written last.
+    /// The CPU reads every page of allocations that are locked, which must have its last content.
     "cpu-read" => CpuRead { allocations: Vec<String> }, about Allocation;
     /// Kernels must not have begun to run.
     "check-waiting" => CheckWaiting { kernels: Vec<String> }, about Kernel;
 }
 
-/// A kernel reads mappings, or allocations where there are no GPU virtual addresses, and every page must be what was written last.
+/// A kernel reads mappings, or allocations where there are no GPU virtual addresses, and every page must have its last
+/// content.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckContent {
-    /// Which.
+    /// The mappings or allocations.
     #[serde(rename = "check-content", with = "names")]
     pub names: Vec<String>,
 }
@@ -46,7 +47,7 @@ impl Verb for CheckContent {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wait {
-    /// How long.
+    /// The end of the wait.
     #[serde(rename = "wait")]
     pub until: Until,
 }
@@ -76,11 +77,11 @@ pub struct CheckResidency {
     /// The allocations.
     #[serde(rename = "check-residency", with = "names")]
     pub allocations: Vec<String>,
-    /// Where.
+    /// The place.
     pub r#in: Whereabouts,
 }
 
-/// Where an allocation is.
+/// The place of an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Whereabouts {
@@ -122,12 +123,12 @@ pub struct CheckAperture {
     /// The allocations whose ranges are looked at.
     #[serde(rename = "check-aperture", with = "names")]
     pub allocations: Vec<String>,
-    /// What every page must show.
+    /// The expected content of every page.
     #[serde(default, skip_serializing_if = "is_default")]
     pub shows: ApertureShows,
 }
 
-/// What pages of the aperture show.
+/// The content of pages of the aperture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ApertureShows {

@@ -12,8 +12,8 @@
 //! expect = "pending"
 //! ```
 //!
-//! A step is a table whose verb is one of its keys; the verb's value names what the call is about. Names are given by the steps
-//! that create things, and each may be used from then on. A process `P` with a device `D` is there unless steps say otherwise.
+//! A step is a table whose verb is one of its keys; the verb's value names the objects of the call. Steps that create
+//! objects give them names for later steps. A process `P` with a device `D` exists unless steps say otherwise.
 
 // A file imports only from those above it.
 mod answer;
@@ -59,16 +59,16 @@ pub const DEFAULT_DEVICE: &str = "D";
 /// The process of devices that name none.
 pub const DEFAULT_PROCESS: &str = "P";
 
-/// What is done at one time, and what it must answer.
+/// A call or a look, and the expected answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Step {
     /// The line of its table in the file, counted from 1.
     #[serde(skip)]
     pub line: usize,
-    /// What it does.
+    /// The action.
     #[serde(flatten)]
     pub action: Action,
-    /// The answer that a call must give; none is anything but a refusal.
+    /// The expected answer; none is any answer but a refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expect: Option<Answer>,
 }

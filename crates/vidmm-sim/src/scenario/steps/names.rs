@@ -1,4 +1,4 @@
-//! Names that steps give to what they create: how they are read, written and said.
+//! The names of the objects that steps create: reading, writing, and text.
 
 use std::fmt;
 

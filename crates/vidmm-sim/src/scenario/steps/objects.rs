@@ -47,9 +47,9 @@ pub struct CreateDevice {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ResidencyLists {
-    /// What it makes resident.
+    /// The allocations that it makes resident.
     DeviceList,
-    /// What its command buffers refer to: only without GPU virtual addresses, where it is usual.
+    /// The allocations of its command buffers' lists: only without GPU virtual addresses, where this is usual.
     ReferenceLists,
 }
 
@@ -81,21 +81,21 @@ impl Verb for CreateDevice {
     }
 }
 
-/// A handle that nobody was given, to see what calls make of it.
+/// A handle that no call returned, to see how calls refuse it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ForgeHandle {
     /// Its name.
     #[serde(rename = "forge-handle", with = "names")]
     pub name: String,
-    /// What it is to be taken for.
+    /// The kind of object that it pretends to be.
     pub of: HandleKind,
     /// Its value; none is drawn from the seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<u32>,
 }
 
-/// What a forged handle is to be taken for.
+/// The kind of object that a forged handle pretends to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HandleKind {
@@ -131,47 +131,47 @@ impl Verb for ForgeHandle {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CreateAllocation {
-    /// The name of one, or of all of a group, which then have the numbers from 1 behind it.
+    /// The name of one, or of a group, whose members have numbers from 1 behind it.
     #[serde(rename = "create-allocation", with = "names")]
     pub name: String,
-    /// How many bytes each has.
+    /// The size of each in bytes.
     #[serde(deserialize_with = "size", serialize_with = "exactly")]
     pub size: ByteSize,
-    /// Where they may be; none is local memory where there is any, and system memory elsewhere.
+    /// The segments where they may be; none is local memory where there is any, and system memory elsewhere.
     #[serde(default, deserialize_with = "optional_segments", serialize_with = "write_segments")]
     pub segments: Option<AllocationSegments>,
     /// Whether engines address them physically: in system memory they are mapped in the aperture.
     #[serde(default, skip_serializing_if = "is_default")]
     pub accessed_physically: bool,
-    /// Whether the driver hears where in memory segments they are (BPB-51).
+    /// Whether the driver is notified of their places in memory segments (BPB-51).
     #[serde(default, skip_serializing_if = "is_default")]
     pub explicit_residency_notification: bool,
-    /// What the driver wants to hear of them.
+    /// The notifications that the driver asks for about them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<Notification>,
     /// Whether each has a compression surface, through which kernels read and write it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub compression: bool,
-    /// How much they matter.
+    /// Their priority.
     #[serde(default)]
     pub priority: Option<AllocationPriority>,
-    /// What the CPU may do with them.
+    /// The CPU's access to them.
     #[serde(default)]
     pub cpu: Option<CpuAccess>,
     /// Whether other devices may open them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub shared: bool,
-    /// How many there are; none is one, without a number.
+    /// The number of members; none is one allocation, without a number.
     #[serde(default, deserialize_with = "count")]
     pub count: Option<u32>,
-    /// Where each had better begin: at a multiple of so many bytes. This key and the next three count without GPU virtual
-    /// addresses only.
+    /// The alignment of the start of each, in bytes. This key and the next three count without GPU virtual addresses
+    /// only.
     #[serde(default, deserialize_with = "alignment", serialize_with = "exactly")]
     pub alignment: Option<ByteSize>,
-    /// From which end of a segment room is looked for.
+    /// The end of a segment from which room is searched.
     #[serde(default)]
     pub direction: Option<DirectionName>,
-    /// The banks of local memory where they had better be, from 1, in order of preference (SEG-43).
+    /// The preferred banks of local memory, from 1, in order of preference (SEG-43).
     #[serde(default, deserialize_with = "banks", skip_serializing_if = "Vec::is_empty")]
     pub banks: Vec<u8>,
     /// Whether their content leaves local memory through the aperture (SEG-45).
@@ -233,7 +233,7 @@ impl Verb for CreateAllocation {
     }
 }
 
-/// From which end of a segment room is looked for (SEG-42).
+/// The end of a segment from which room is searched (SEG-42).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DirectionName {
@@ -252,7 +252,7 @@ impl From<DirectionName> for Direction {
     }
 }
 
-/// Where an allocation may be, in words.
+/// The segments where an allocation may be, in words.
 pub(super) fn places(segments: AllocationSegments) -> String {
     match segments {
         AllocationSegments::Local => "local memory".to_owned(),
@@ -262,13 +262,13 @@ pub(super) fn places(segments: AllocationSegments) -> String {
     }
 }
 
-/// How much an allocation matters: those of lower priority are evicted first (CRE-30, CRE-31a).
+/// The priority of an allocation: those of lower priority are evicted first (CRE-30, CRE-31a).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AllocationPriority {
     /// It is unused.
     Minimum,
-    /// Where it is matters little.
+    /// Its place matters little.
     Low,
     /// As any other.
     Normal,
@@ -292,13 +292,13 @@ impl AllocationPriority {
 }
 
 impl fmt::Display for AllocationPriority {
-    /// As scenarios write it.
+    /// The spelling in scenarios.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }
 }
 
-/// What the CPU may do with an allocation (2.2).
+/// The CPU's access to an allocation (2.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CpuAccess {
@@ -360,10 +360,10 @@ impl Verb for CloseAllocation {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DestroyAllocation {
-    /// Which.
+    /// The allocations.
     #[serde(rename = "destroy-allocation", with = "names")]
     pub allocations: Vec<String>,
-    /// How.
+    /// The flags.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<DestroyFlag>,
 }
@@ -396,19 +396,19 @@ impl Verb for DestroyAllocation {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Map {
-    /// What to map: an allocation, or each of a group.
+    /// The allocations to map, or a group.
     #[serde(rename = "map", with = "names")]
     pub allocations: Vec<String>,
     /// The mapping's name; none is the allocation's.
     #[serde(rename = "as", default, with = "names", skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The device, whose process sees it; none is the allocation's own.
+    /// The device whose process sees it; none is the allocation's own.
     #[serde(default, with = "names", skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// From which byte on.
+    /// The first byte.
     #[serde(default, skip_serializing_if = "is_default", serialize_with = "exactly")]
     pub offset: ByteSize,
-    /// How many bytes; 0 is all that follow.
+    /// The number of bytes; 0 is all that follow.
     #[serde(default, skip_serializing_if = "is_default", serialize_with = "exactly")]
     pub size: ByteSize,
     /// Whether writes through it fault.
@@ -447,16 +447,16 @@ impl Verb for Map {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FreeVa {
-    /// The mapping. What is left of it before the part keeps its name.
+    /// The mapping. The rest before the part keeps its name.
     #[serde(rename = "free-va", with = "names")]
     pub mapping: String,
-    /// From which of its bytes on.
+    /// The first byte of the part.
     #[serde(default, skip_serializing_if = "is_default", serialize_with = "exactly")]
     pub offset: ByteSize,
-    /// How many bytes; 0 is all that follow.
+    /// The number of bytes; 0 is all that follow.
     #[serde(default, skip_serializing_if = "is_default", serialize_with = "exactly")]
     pub size: ByteSize,
-    /// The name of what is left of it after the part.
+    /// The name of the rest behind the part.
     #[serde(default, with = "names", skip_serializing_if = "Option::is_none")]
     pub rest: Option<String>,
 }

@@ -24,10 +24,10 @@ pub struct Render {
     /// Its commands, in order.
     #[serde(deserialize_with = "commands")]
     pub commands: Vec<RenderCommand>,
-    /// What fills the pages that its kernels write.
+    /// The fill of the pages that its kernels write.
     #[serde(default = "ramp", skip_serializing_if = "is_ramp")]
     pub content: Content,
-    /// How long each of its kernels runs, in nanoseconds.
+    /// The duration of each of its kernels in nanoseconds.
     #[serde(
         default = "microsecond",
         deserialize_with = "within::<_, _, 1, 0x1_0000_0000_0000>",
@@ -37,13 +37,13 @@ pub struct Render {
     /// The engine that runs it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub engine: KernelEngine,
-    /// What must have ended, and fences that must have been signalled, before it runs.
+    /// The work that must have ended, and the fences that must have been signalled, before it runs.
     #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
     /// The device; none is that of the first allocation.
     #[serde(default, with = "names", skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// What is wrong with the list of patch locations that the user-mode driver hands in.
+    /// A mistake in the list of patch locations that the user-mode driver hands in.
     #[serde(default)]
     pub hostile: Option<HostileList>,
 }
@@ -55,11 +55,11 @@ pub enum RenderCommand {
     Split,
     /// The slot holds nothing from the last split point on (PAT-16).
     Unbind(u32),
-    /// A kernel runs. What it names is bound first.
+    /// A kernel runs. The allocations that it names are bound first.
     Kernel {
-        /// What it reads, in order.
+        /// The pages that it reads, in order.
         reads: Vec<Bound>,
-        /// What it writes, in order.
+        /// The pages that it writes, in order.
         writes: Vec<Bound>,
     },
 }
@@ -71,11 +71,11 @@ pub struct Bound {
     pub allocation: String,
     /// The slot.
     pub slot: u32,
-    /// The first page and the first that is not meant; none is all of them.
+    /// The first page and the one behind the last; none is all pages.
     pub pages: Option<(u64, u64)>,
 }
 
-/// How the list of patch locations is wrong that a user-mode driver hands in.
+/// A mistake in the list of patch locations that a user-mode driver hands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostileList {
@@ -96,11 +96,12 @@ impl Render {
         })
     }
 
-    /// Checks that each slot holds one allocation between two split points, and that none is unbound that holds nothing.
+    /// Checks that each slot holds one allocation between two split points, and that only slots that hold one are
+    /// unbound.
     ///
     /// # Errors
     ///
-    /// What is wrong, and what to write instead.
+    /// Returns the problem, and what to write instead.
     fn check_slots(&self) -> Result<(), String> {
         let (mut bound_here, mut held) = (std::collections::BTreeMap::new(), std::collections::BTreeSet::new());
         for command in &self.commands {
@@ -173,7 +174,7 @@ impl Verb for Render {
 }
 
 impl fmt::Display for RenderCommand {
-    /// As scenarios write it.
+    /// The spelling in scenarios.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Split => f.write_str("split"),
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_answered_with_what_to_write() {
+    fn an_unknown_command_is_answered_with_what_to_write() {
         for (text, advice) in [
             ("copy A@0", "write `split`"),
             ("read A", "`A@0`"),

@@ -1,4 +1,4 @@
-//! Steps about residency: what is on lists, what is offered, and where allocations may be.
+//! Steps about residency: lists, offers, and the segments where allocations may be.
 
 use std::fmt;
 
@@ -31,15 +31,15 @@ pub struct MakeResident {
     /// The device; none is that of the first allocation.
     #[serde(default, with = "names", skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// How it is meant.
+    /// The flags.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<MakeResidentFlag>,
-    /// How much a refusal must ask to trim.
+    /// The amount that a refusal must ask to trim.
     #[serde(default, serialize_with = "exactly")]
     pub num_bytes_to_trim: Option<ByteSize>,
 }
 
-/// How a MakeResident is meant (RES-15).
+/// The flags of MakeResident (RES-15).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MakeResidentFlag {
@@ -74,15 +74,15 @@ pub struct Evict {
     /// The device; none is that of the first allocation.
     #[serde(default, with = "names", skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// How it is meant.
+    /// The flags.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<EvictFlag>,
-    /// How much the answer must ask to trim.
+    /// The amount that the answer must ask to trim.
     #[serde(default, serialize_with = "exactly")]
     pub num_bytes_to_trim: Option<ByteSize>,
 }
 
-/// How an Evict is meant.
+/// The flags of Evict.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EvictFlag {
@@ -118,15 +118,15 @@ pub struct Offer {
     /// The allocations.
     #[serde(rename = "offer", with = "names")]
     pub allocations: Vec<String>,
-    /// How reluctantly they are discarded.
+    /// The priority of the offer.
     #[serde(default, skip_serializing_if = "is_default")]
     pub priority: OfferPriority,
-    /// How.
+    /// The flags.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<OfferFlag>,
 }
 
-/// How reluctantly offered content is discarded (RES-60).
+/// The priority of an offer (RES-60): the content of lower ones is discarded first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OfferPriority {
@@ -141,7 +141,7 @@ pub enum OfferPriority {
     Auto,
 }
 
-/// How an allocation is offered (RES-60).
+/// The flags of an offer (RES-60).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OfferFlag {
@@ -178,20 +178,20 @@ pub struct Reclaim {
     /// The allocations.
     #[serde(rename = "reclaim", with = "names")]
     pub allocations: Vec<String>,
-    /// What must have become of each, in the same order; one for all of them.
+    /// The expected state of each, in the same order; one for all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<ReclaimResult>,
 }
 
-/// What became of offered content (RES-64).
+/// The state of offered content when it is reclaimed (RES-64).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReclaimResult {
-    /// It is what it was.
+    /// The content is intact.
     Ok,
-    /// It is lost.
+    /// The content is lost.
     Discarded,
-    /// It is lost, and the allocation with it.
+    /// The content is lost, and the allocation with it.
     NotCommitted,
 }
 
@@ -250,7 +250,7 @@ pub struct UpdateProperty {
     /// The allocations.
     #[serde(rename = "update-property", with = "names")]
     pub allocations: Vec<String>,
-    /// Where they may be from now on.
+    /// The segments where they may be from now on.
     #[serde(default, deserialize_with = "optional_segments", serialize_with = "write_segments")]
     pub segments: Option<AllocationSegments>,
 }

@@ -1,4 +1,4 @@
-//! How long time passes.
+//! The end of a wait.
 
 use std::fmt;
 
@@ -6,24 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::scenario::duration::Duration;
 
-/// How long time passes.
+/// The end of a wait.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(from = "String", into = "String")]
 pub enum Until {
-    /// Until nothing is under way or waiting.
+    /// The time when nothing is under way or waiting.
     Idle,
-    /// Until nothing more happens by itself.
+    /// The time when nothing more happens by itself.
     Quiet,
-    /// Until everything is in system memory, and the adapter may lose power.
+    /// The time when everything is in system memory, and the adapter may lose power.
     PoweredDown,
-    /// For so long.
+    /// After so long.
     For(Duration),
-    /// Until a kernel has ended.
+    /// The end of a kernel.
     Kernel(String),
 }
 
 impl fmt::Display for Until {
-    /// As scenarios write it.
+    /// The spelling in scenarios.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Idle => f.write_str("idle"),

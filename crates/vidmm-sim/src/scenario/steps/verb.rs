@@ -1,24 +1,24 @@
-//! What all steps have in common.
+//! The trait of all steps.
 
 use std::fmt;
 
 use super::known::Known;
 
-/// What a step does, by the keys of its table: its verb, and those that go with it. serde reads and writes them.
+/// A step, by the keys of its table: its verb, and those that go with it. serde reads and writes them.
 pub(super) trait Verb {
-    /// How people read it, behind the verb.
+    /// The rest of its text for people, behind the verb.
     fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 
-    /// Shows all names that it has, and checks what is to be checked before it is made.
+    /// Shows all of its names, and checks what can be checked before the step is made.
     ///
     /// # Errors
     ///
-    /// What is wrong, and what to write instead.
+    /// Returns the problem, and what to write instead.
     fn check(&mut self, known: &mut Known) -> Result<(), String>;
 }
 
-/// Defines steps that have no key but their verb, whose value is a name or a list. Each row has the verb, the step, its field, and
-/// what the names are, as [`Known`] is shown them.
+/// Defines steps that have no key but their verb, whose value is a name or a list. Each row has the verb, the step, its
+/// field, and the kind of the names, as [`Known`] is shown them.
 macro_rules! only_names {
     ($($(#[$doc:meta])* $verb:literal => $step:ident { $field:ident: $names:ty }, $shown:ident $kind:ident;)*) => {
         $(
@@ -26,7 +26,7 @@ macro_rules! only_names {
             #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
             #[serde(deny_unknown_fields)]
             pub struct $step {
-                /// Which.
+                /// The names.
                 #[serde(rename = $verb, with = "super::names")]
                 pub $field: $names,
             }

@@ -57,7 +57,7 @@ impl Shape {
     }
 }
 
-/// A weight and what training keeps for it.
+/// A weight, and its companions in training.
 pub(super) struct Weight {
     /// The weight itself.
     pub(super) value: u32,

@@ -11,7 +11,7 @@ const FLOPS_PER_US: u128 = 140_000_000;
 /// The bytes a GPU moves in a microsecond: 1.4e12 a second, 90 % of an A100's bandwidth.
 const BYTES_PER_US: u128 = 1_400_000;
 
-/// The least time of a kernel, in nanoseconds: what its launch costs.
+/// The least time of a kernel, in nanoseconds: the cost of its launch.
 const LAUNCH_NS: u64 = 5_000;
 
 /// The operations of Adam for one element: two moments, their correction, and the update.
@@ -19,7 +19,7 @@ const ADAM_FLOPS: u128 = 12;
 
 type Result<T> = std::result::Result<T, WorkloadError>;
 
-/// What a layer's forward pass leaves for its backward pass.
+/// The activations of a layer's forward pass that its backward pass reads.
 struct Saved {
     input: u32,
     norm1: u32,
@@ -44,7 +44,7 @@ impl<'a> Step<'a> {
         Self { shape, builder }
     }
 
-    /// Adds the kernels of the whole step. The host uploads its input and what is expected of it.
+    /// Adds the kernels of the whole step. The host uploads its input and the expected output.
     pub(super) fn run(&mut self, layers: &[Layer]) -> Result<()> {
         let mut state = self.activation(self.shape.state)?;
         let mut saved = Vec::with_capacity(layers.len());
@@ -85,7 +85,7 @@ impl<'a> Step<'a> {
         self.make(self.shape.state, &[saved.middle, out], 0)
     }
 
-    /// Compares the output with what is expected, and returns the output's gradient.
+    /// Compares the output with the expected one, and returns the output's gradient.
     fn loss(&mut self, output: u32) -> Result<u32> {
         let target = self.activation(self.shape.state)?;
         self.make(self.shape.state, &[output, target], 0)
@@ -126,8 +126,8 @@ impl<'a> Step<'a> {
         Ok(())
     }
 
-    /// Adds the kernel that makes the gradients of a weight and, with that many bytes, of what the
-    /// weight was applied to. Returns the latter.
+    /// Adds the kernel that makes the gradient of a weight and the gradient, of that many bytes, of the weight's input.
+    /// Returns the latter.
     fn back(&mut self, bytes: u64, weight: &Weight, reads: &[u32], flops: u128) -> Result<u32> {
         let made = self.activation(bytes)?;
         let reads = [reads, &[weight.value]].concat();

@@ -1,4 +1,4 @@
-//! The story with something wrong in it, and what the audit must find.
+//! The story with a mistake in it, and the audit's findings.
 
 use vidmm::contract::*;
 use vidmm::event::Event;
@@ -7,7 +7,7 @@ use vidmm_trace::Invariant;
 
 use super::{audit, numbered, story};
 
-/// A story in which something is to be broken.
+/// A story that a test breaks.
 pub struct Broken(pub Vec<Event>);
 
 pub fn broken() -> Broken {
@@ -15,7 +15,7 @@ pub fn broken() -> Broken {
 }
 
 impl Broken {
-    /// Where the one event is that `is_it` knows.
+    /// The position of the one event for which `is_it` holds.
     pub fn position(&self, is_it: impl Fn(&Event) -> bool) -> usize {
         let mut found = self.0.iter().enumerate().filter(|(_, event)| is_it(event)).map(|(at, _)| at);
         let at = found.next().expect("the story has such an event");
@@ -48,13 +48,13 @@ impl Broken {
         self
     }
 
-    /// Moves the event that `is_it` knows before the one that `before` knows.
+    /// Moves the event for which `is_it` holds before the one for which `before` holds.
     pub fn move_before(mut self, is_it: impl Fn(&Event) -> bool, before: impl Fn(&Event) -> bool) -> Self {
         let event = self.0.remove(self.position(is_it));
         self.insert_before(before, event)
     }
 
-    /// Removes all events that `is_it` knows; there are some.
+    /// Removes all events for which `is_it` holds; there are some.
     pub fn remove_all(mut self, is_it: impl Fn(&Event) -> bool) -> Self {
         let before = self.0.len();
         self.0.retain(|event| !is_it(event));
@@ -77,14 +77,14 @@ impl Broken {
         self
     }
 
-    /// Asserts that the audit finds nothing.
+    /// Asserts that the audit has no finding.
     #[track_caller]
     pub fn breaks_nothing(self) {
         let findings = audit(&numbered(self.0));
         assert!(findings.is_empty(), "{findings:#?}");
     }
 
-    /// Asserts that the audit finds that `invariant` is broken.
+    /// Asserts that the audit finds `invariant` broken.
     #[track_caller]
     pub fn breaks(self, invariant: Invariant) {
         let findings = audit(&numbered(self.0));
@@ -92,7 +92,7 @@ impl Broken {
         assert!(findings.iter().any(|finding| finding.invariant == invariant), "not {invariant}: {names:#?}");
     }
 
-    /// Asserts that the audit finds nothing else.
+    /// Asserts that the audit finds `invariant` broken, and no other.
     #[track_caller]
     pub fn breaks_only(self, invariant: Invariant) {
         let findings = audit(&numbered(self.0));

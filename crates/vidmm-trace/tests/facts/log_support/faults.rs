@@ -1,4 +1,4 @@
-//! The story with faults in it: an engine is reset, and so is the adapter.
+//! The story with faults in it: resets of an engine and of the adapter.
 
 use vidmm::contract::*;
 use vidmm::event::{Event, PreemptReason};
@@ -7,7 +7,7 @@ use vidmm::*;
 use super::broken::Broken;
 use super::*;
 
-/// A device that does nothing wrong, and has work behind that of the guilty one.
+/// A device without a fault, whose work is behind that of the guilty one.
 pub fn innocent() -> DeviceId {
     DeviceId::from_bits(1)
 }
@@ -20,8 +20,8 @@ pub fn innocent_fence() -> MonitoredFenceId {
     MonitoredFenceId::from_bits(1)
 }
 
-/// The story up to where submission 1, which uses `A`, is under way; another device has two submissions behind it, on the
-/// same engine. The second waits for the first.
+/// The story up to the point where submission 1, which uses `A`, is under way. Another device has two submissions
+/// behind it, on the same engine. The second waits for the first.
 pub fn with_work_behind() -> Vec<Event> {
     let (process, device, context) = (process(), innocent(), innocent_context());
     let mut events = story();
@@ -62,7 +62,7 @@ pub fn faulted() -> Vec<Event> {
     vec![fault, Event::DeviceInError { device: device(), reason }]
 }
 
-/// The engine is reset, and what was behind runs again.
+/// The engine is reset, and the work behind runs again.
 pub fn reset_and_resubmitted() -> Vec<Event> {
     let reason = DeviceErrorReason::PageFault { virtual_address: GpuVirtualAddress(8) };
     let again = |fence_id, waits: &[EngineFence]| Event::Resubmitted {
@@ -86,13 +86,13 @@ pub fn reset_and_resubmitted() -> Vec<Event> {
     ]
 }
 
-/// An engine is reset for a fault, and what was behind it runs again.
+/// An engine is reset for a fault, and the work behind it runs again.
 pub fn engine_reset() -> Broken {
     Broken([with_work_behind(), faulted(), reset_and_resubmitted()].concat())
 }
 
-/// The end of `A` in the memory segment: a transfer of nothing.
-pub fn farewell_to_a() -> Event {
+/// The purge operation for `A` in the memory segment: a transfer of nothing.
+pub fn purge_of_a() -> Event {
     let (source, destination) = (local(0x5000), local(0x5000));
     let operation = PagingOperation::Transfer(Transfer {
         allocation: A.handle(),
@@ -106,8 +106,8 @@ pub fn farewell_to_a() -> Event {
     Event::PurgeOperation { allocation: A.id(), operation, status: BuildStatus::Success }
 }
 
-/// A fault needs a reset of the adapter; `A`, to which submission 1 has written, is lost. A plan that would have taken it out of
-/// what nobody waits for is not there.
+/// A fault needs a reset of the adapter; `A`, to which submission 1 has written, is lost. No plan takes `A` out in this
+/// story.
 pub fn adapter_reset() -> Broken {
     let mut events = [with_work_behind(), faulted()].concat();
     events.extend([
@@ -118,21 +118,21 @@ pub fn adapter_reset() -> Broken {
         Event::Aborted { signal: fence(RENDER, 2) },
         Event::MonitoredFenceSignaled { fence: innocent_fence(), value: u64::MAX },
         Event::Aborted { signal: fence(RENDER, 3) },
-        farewell_to_a(),
+        purge_of_a(),
         Event::ContentLost { allocation: A.id() },
         Event::AdapterRestarted,
     ]);
     Broken(events)
 }
 
-/// The story in which `A` is on its way out, which was decided and built but has not ended, when a paging buffer faults.
+/// The story in which a paging buffer faults while `A` is leaving: its plan was decided and built, and has not ended.
 pub fn adapter_reset_halfway_out() -> Broken {
     let mut events = story();
     let end =
         events.iter().position(|event| *event == Event::PagingBufferSubmitted { signal: fence(PAGING, 3), bytes: 640 });
     events.truncate(end.expect("plan 3 is built") + 1);
     let cause = DeviceErrorReason::PagingBufferFault;
-    let farewell = Event::PurgeOperation {
+    let purge = Event::PurgeOperation {
         allocation: B.id(),
         operation: PagingOperation::Transfer(Transfer {
             allocation: B.handle(),
@@ -151,7 +151,7 @@ pub fn adapter_reset_halfway_out() -> Broken {
         Event::DeviceInError { device: device(), reason: cause },
         monitored_reaches(u64::MAX),
         Event::Aborted { signal: fence(PAGING, 3) },
-        farewell,
+        purge,
         Event::ContentLost { allocation: A.id() },
         Event::PlanAbandoned { plan: 3 },
         Event::PlanAbandoned { plan: 4 },

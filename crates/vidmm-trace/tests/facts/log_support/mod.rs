@@ -1,4 +1,4 @@
-//! A small run, written by hand: what a right log looks like.
+//! A small run, written by hand, whose log is right.
 
 pub mod broken;
 pub mod faults;
@@ -16,7 +16,7 @@ pub const RENDER: u32 = 1;
 pub const WINDOW: u64 = 0x3000;
 pub const SYSTEM_WINDOW: u64 = 0x10_0000;
 pub const LOCAL_WINDOW: u64 = 0x18_0000;
-/// Where `A` is mapped.
+/// The address of `A`.
 pub const MAPPED_AT: u64 = 0x20_0000;
 pub const ROOT: u64 = 0x3000;
 pub const LEAF: u64 = 0x4000;
@@ -24,7 +24,7 @@ pub const LEAF: u64 = 0x4000;
 pub const OPERATION: u32 = 64;
 /// Bytes of a paging buffer.
 pub const BUFFER: u64 = 0x2000;
-/// What the user-mode driver gives with the mapping of `A`.
+/// The user-mode driver's protection bits for the mapping of `A`.
 pub const PROTECTION: u64 = 7;
 pub const PAGING_HANDLE: KmdProcessHandle = KmdProcessHandle(100);
 pub const USER_HANDLE: KmdProcessHandle = KmdProcessHandle(101);
@@ -109,7 +109,7 @@ fn pack(events: &mut [Event]) {
     }
 }
 
-/// What the audit finds in events.
+/// The audit's findings in events.
 pub fn audit(events: &[NumberedEvent]) -> Vec<AuditFinding> {
     let mut audit = Audit::new();
     events.iter().for_each(|event| audit.event(event));
@@ -221,7 +221,7 @@ pub fn flush(plan: PlanNo, process: KmdProcessHandle, start: u64, size: u64) -> 
     built(plan, PagingOperation::FlushTlb(op))
 }
 
-/// The story as events, without numbers.
+/// The events of the story, without numbers.
 ///
 /// 1. `A` is mapped: plan 1 makes the page tables.
 /// 2. `A` becomes resident: plan 2 fills it. Submission 1 writes to it.
@@ -478,7 +478,7 @@ pub fn submitted(submission: u64, waits: &[u64], signals: &[u64]) -> Event {
     }
 }
 
-/// A packet that reads where nothing is mapped, and has the GPU for itself.
+/// A packet reads an address without a mapping, while no other packet is under way.
 pub fn page_fault(signal: EngineFence, virtual_address: GpuVirtualAddress) -> Event {
     Event::PageFault {
         signal,
@@ -498,7 +498,7 @@ pub fn monitored_reaches(value: u64) -> Event {
     Event::MonitoredFenceSignaled { fence: monitored(), value }
 }
 
-/// Submission `submission` runs once packet `paging` of the paging engine is done.
+/// Submission `submission` runs once packet `paging` of the paging engine has ended.
 fn dispatched(submission: u64, paging: u64) -> Event {
     let waits = vec![fence(PAGING, paging)];
     Event::Dispatched { device: device(), submission, signal: fence(RENDER, submission), waits }

@@ -9,18 +9,18 @@ use super::broken::{Broken, change_update};
 use super::*;
 
 pub const MIB: u64 = 1 << 20;
-/// What the driver asks for; a window is as large.
+/// The driver's answer for the size of a window.
 pub const ANSWER_MIB: u32 = 4;
 pub const NOTIFY_WINDOW: u64 = 4 * MIB;
-/// Where the window is.
+/// The address of the window.
 pub const WINDOW_AT: u64 = 4 * MIB;
 /// Larger than two windows.
 pub const T: Thing = Thing { index: 0, size: 9 * MIB, backing_store: 0x4000_0000 };
-/// The chunks in which its driver hears of it: offset and size.
+/// The chunks in which the driver is notified of it: offset and size.
 pub const CHUNKS: [(u64, u64); 3] = [(0, 4 * MIB), (4 * MIB, 4 * MIB), (8 * MIB, MIB)];
 pub const MEMORY: SegmentId = SegmentId(1);
 pub const APERTURE: SegmentId = SegmentId(2);
-/// Where it is in the aperture, when it is.
+/// Its range in the aperture, in runs that place it there.
 pub const RANGE: Extent = Extent { offset: 3 * MIB, size: T.size };
 pub const DUMMY_PAGE: u64 = 0x9_0000;
 /// The plans: `T` comes in, and leaves.
@@ -43,7 +43,7 @@ pub const SEEN: [Seen; 2] = [
     Seen { at: 16 * MIB, offset: 0, size: MIB, leaf: LEAVES[1] },
 ];
 
-/// What kind of run.
+/// A kind of run.
 #[derive(Clone, Copy)]
 pub struct Run {
     pub model: AddressingModel,
@@ -63,11 +63,11 @@ pub const IMPLICIT: Run = Run {
     in_aperture: false,
     destroyed: false,
 };
-/// The same in the aperture.
+/// As `IMPLICIT`, in the aperture.
 pub const IN_APERTURE: Run = Run { in_aperture: true, ..IMPLICIT };
 /// Behind the IOMMU, with a domain for each process and with both notifications.
 pub const BY_PROCESS: Run = Run { model: AddressingModel::GpuVaIoMmu, notify: AllocationFlags2::all(), ..IMPLICIT };
-/// The same with one domain for all.
+/// As `BY_PROCESS`, with one domain for all.
 pub const GLOBAL: Run = Run { model: AddressingModel::GpuVaIoMmuGlobal, ..BY_PROCESS };
 /// The text of August 2024, with both notifications.
 pub const AUGUST: Run = Run { revision: NotificationRevision::August2024, notify: AllocationFlags2::all(), ..IMPLICIT };
@@ -77,7 +77,7 @@ impl Run {
         self.model == AddressingModel::GpuMmu
     }
 
-    /// Where `T` is while it is resident.
+    /// The place of `T` while it is resident.
     pub fn place(self) -> (SegmentId, Extent) {
         match self.in_aperture {
             true => (APERTURE, RANGE),
@@ -93,7 +93,7 @@ impl Run {
         }
     }
 
-    /// The run as events, without numbers:
+    /// The events of the run, without numbers:
     ///
     /// 1. `T` is mapped twice: plan 1 makes the page tables, if there are any.
     /// 2. `T` becomes resident: plan 2. Submission 1 uses it.
@@ -298,14 +298,14 @@ impl Run {
         }
     }
 
-    /// The entries of a mapping point to where `T` is.
+    /// The entries of a mapping point to the place of `T`.
     pub fn entries(self, plan: PlanNo, seen: Seen) -> Event {
         let (segment, extent) = self.place();
         let address = PhysicalAddress { segment, offset: extent.offset + seen.offset };
         entries(plan, seen, Pte::valid(address))
     }
 
-    /// The host maps what a process sees.
+    /// The host maps the parts of `T` that a process sees.
     pub fn io_mmu_mapped(self, plan: PlanNo, seen: Seen) -> Event {
         Event::IoMmuMapped {
             plan,
@@ -323,7 +323,7 @@ impl Run {
         Event::IoMmuUnmapped { plan, domain, virtual_address, size: seen.size, window: false }
     }
 
-    /// The driver hears of all of `T`, chunk by chunk, each in a window of the paging process.
+    /// The driver is notified of all of `T`, chunk by chunk, each in a window of the paging process.
     fn chunks(self, flags: NotifyAllocFlags) -> Vec<Event> {
         let chunk = |(offset, size)| {
             let told = notify_chunk(OUT, flags, (offset, size));
@@ -458,7 +458,7 @@ pub fn number_packets(events: &mut [Event]) {
     }
 }
 
-/// The story with its packets numbered anew.
+/// The story with new numbers of packets.
 pub fn renumbered(mut story: Broken) -> Broken {
     number_packets(&mut story.0);
     story
@@ -479,7 +479,7 @@ pub fn evicted_chunk(offset: u64) -> impl Fn(&Event) -> bool + Copy {
     chunk(NotifyAllocFlags::EVICTION, offset)
 }
 
-/// Changes the notification that `event` is.
+/// Changes the notification of an event.
 pub fn change_notify(event: &mut Event, change: impl FnOnce(&mut NotifyAlloc)) {
     match event {
         Event::PagingOperation { operation: PagingOperation::NotifyAlloc(op), .. } => change(op),

@@ -1,4 +1,4 @@
-//! Steps of the story under names that do not stand for events already there, and steps that follow it.
+//! Steps that follow the story, and steps of it under names that are no predicates.
 
 use vidmm::contract::*;
 use vidmm::event::{ContentSource, Event, EvictReason, ResumeReason, SuspendReason};
@@ -7,9 +7,9 @@ use vidmm::*;
 use super::broken::Broken;
 use super::*;
 
-/// Where `A` lies at the end of the story.
+/// The place of `A` at the end of the story.
 pub const A_AT: [Extent; 1] = [Extent { offset: 0x1_0000, size: A.size }];
-/// Where `B` lies whenever it is in.
+/// The place of `B` whenever it is resident.
 pub const B_AT: [Extent; 2] = [Extent { offset: 0x9000, size: 0x1_7000 }, Extent { offset: 0x5000, size: 0x4000 }];
 
 pub fn other_device() -> DeviceId {
@@ -34,7 +34,7 @@ pub fn leaves(plan: PlanNo, thing: Thing, extents: &[Extent], copied: bool, reas
     Event::Evicted { plan, allocation, segment, extents, copied, reason, discarded, wanted_by: None }
 }
 
-/// The plan that brings `B` in where `A` was, decided and granted.
+/// The plan that brings `B` in for `A` is decided and granted.
 pub fn b_comes_for(plan: PlanNo, value: u64, a_leaves: Event) -> Vec<Event> {
     vec![
         make_resident(B, 2, value),
@@ -45,7 +45,7 @@ pub fn b_comes_for(plan: PlanNo, value: u64, a_leaves: Event) -> Vec<Event> {
     ]
 }
 
-/// That plan is built and done; `A` is copied out or not.
+/// The plan that brings `B` in is built and done; `A` is copied out or not.
 pub fn b_is_in(plan: PlanNo, value: u64, copied: bool) -> Vec<Event> {
     let mut events = vec![Event::PlanEntered { plan }, entries_of_a(plan, Pte::INVALID), flush_a(plan)];
     if copied {
@@ -57,7 +57,7 @@ pub fn b_is_in(plan: PlanNo, value: u64, copied: bool) -> Vec<Event> {
     events
 }
 
-/// `A` comes back where it was at the end of the story, and `B`, which is clean, goes: decided and granted.
+/// `A` comes back to its place at the end of the story, and `B`, which is clean, goes: decided and granted.
 pub fn a_comes_back(plan: PlanNo, value: u64, content: ContentSource) -> Vec<Event> {
     vec![
         leaves(plan, B, &B_AT, false, EvictReason::RoomWanted),
@@ -67,7 +67,7 @@ pub fn a_comes_back(plan: PlanNo, value: u64, content: ContentSource) -> Vec<Eve
     ]
 }
 
-/// That plan is built and done.
+/// The plan that brings `A` back is built and done.
 pub fn a_is_in(plan: PlanNo, content: ContentSource) -> Vec<Event> {
     let mut events = vec![Event::PlanEntered { plan }];
     events.extend(match content {
@@ -97,8 +97,8 @@ pub fn works(submission: u64, paging: u64) -> Vec<Event> {
     ]
 }
 
-/// A packet of a submission, for stories in which it must not be.
-pub fn let_go(submission: u64, paging: u64) -> Event {
+/// The dispatch of submission `submission` behind packet `paging`.
+pub fn dispatch_of(submission: u64, paging: u64) -> Event {
     super::dispatched(submission, paging)
 }
 
