@@ -37,6 +37,7 @@ impl fmt::Display for CheckError {
     }
 }
 
+/// # The audit
 impl VidMm {
     /// Audits the whole state. Takes time in proportion to all that exists.
     ///

@@ -35,6 +35,7 @@ pub struct VidMm {
     pub(crate) schedule: Schedule,
 }
 
+/// # Looks at the manager
 impl VidMm {
     /// The log of events: drain it after each call if the adapter was started with events on.
     pub fn events(&mut self) -> &mut EventLog {

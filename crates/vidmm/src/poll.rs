@@ -11,6 +11,7 @@ use crate::{
     units::Nanoseconds,
 };
 
+/// # The loop: what is to be done next
 impl VidMm {
     /// When to call [`poll`](Self::poll) next if nothing else happens before: a time slice ends, or somebody is to be asked to
     /// trim, or a time limit is over; `None` when nothing waits for time to pass.

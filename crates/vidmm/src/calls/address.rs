@@ -52,6 +52,7 @@ pub struct Mapped {
     pub paging_fence_value: u64,
 }
 
+/// # GPU virtual addresses: map and reserve
 impl VidMm {
     /// Reserves `size` bytes of a process's addresses, at `base` or anywhere; multiples of 64 KiB (GVA-52).
     ///

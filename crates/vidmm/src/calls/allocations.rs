@@ -74,6 +74,7 @@ bitflags! {
     }
 }
 
+/// # Allocations
 impl VidMm {
     /// Creates an allocation. The driver decides what it is from its private data (CRE-03); the host commits its
     /// backing store (U-9). It is nowhere in the segment until MakeResident (CRE-43), and reads as zero (CRE-42).

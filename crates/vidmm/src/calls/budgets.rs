@@ -12,6 +12,7 @@ use crate::{
     residency::Residents,
     shares::Shares,
 };
+/// # Budgets
 impl VidMm {
     /// Returns the process's budget of a group, its usage and its reservation (RES-51).
     ///

@@ -21,6 +21,7 @@ use crate::{
 /// The number of locks that an allocation can have at one time.
 const LOCKS_MAX: u32 = u16::MAX as u32;
 
+/// # Access of the CPU: Lock and Unlock
 impl VidMm {
     /// Shows the whole allocation to the CPU, at an address that stays the same until the last unlock: when the
     /// allocation moves, the address follows it (RES-86). Nothing is synchronised: that is the caller's duty, which may

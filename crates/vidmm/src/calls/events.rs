@@ -19,6 +19,7 @@ use crate::{
     schedule::power,
 };
 
+/// # Events of the GPU
 impl VidMm {
     /// The driver has stopped the GPU: the content of its memory segment is lost, and no packet will end any more. The
     /// packets that it had come back.

@@ -20,6 +20,7 @@ use crate::{
     units::GpuVirtualAddress,
 };
 
+/// # GPU virtual addresses: free
 impl VidMm {
     /// Frees a mapping or a reservation, or any pages of 4 KiB of one (GVA-53, U-22). The rest on either side is on its
     /// own from now on. Work submitted before may still use a mapping; its addresses are free when that work has

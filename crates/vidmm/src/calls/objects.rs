@@ -41,6 +41,7 @@ impl From<ProcessId> for CreateDeviceDesc {
     }
 }
 
+/// # Processes, devices, contexts, queues and fences
 impl VidMm {
     /// Creates a process. The memory of its root page table is set aside (D9).
     ///

@@ -41,6 +41,7 @@ struct Listed {
     count: u32,
 }
 
+/// # Residency: Offer and Reclaim
 impl VidMm {
     /// Offers allocations: once the work submitted before has ended, their memory may be used for others, and their content
     /// is then lost (RES-61). They stay where they are until memory is wanted; then they go before any other, those of lower

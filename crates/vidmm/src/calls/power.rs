@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use crate::{manager::VidMm, objects::turn::Power};
 
+/// # Power
 impl VidMm {
     /// Prepares the adapter to lose power: no work is dispatched from now on, and when nothing is in flight any more
     /// all resident allocations go to system memory. [`Output::PoweredDown`](crate::Output::PoweredDown) says when that

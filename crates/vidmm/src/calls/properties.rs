@@ -29,6 +29,7 @@ pub struct UpdateAllocationProperty {
     pub preferred_segment: Option<SegmentPreference>,
 }
 
+/// # Priority and segments of an allocation
 impl VidMm {
     /// Sets priorities: larger stays longer (CRE-30, CRE-31a). A hint of the allocation's creator.
     ///

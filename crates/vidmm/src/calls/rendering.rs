@@ -57,6 +57,7 @@ pub struct AllocationListDesc {
 /// The largest DMA buffer.
 const DMA_BUFFER_MAX: usize = 64 << 20;
 
+/// # Command buffers without GPU virtual addresses
 impl VidMm {
     /// Lets the driver translate commands into a DMA buffer, and queues it.
     ///

@@ -42,6 +42,7 @@ pub enum Residency {
     },
 }
 
+/// # Residency: MakeResident and Evict
 impl VidMm {
     /// Adds `allocations` to the residency list of the queue's device, each as often as it is named (RES-02).
     ///

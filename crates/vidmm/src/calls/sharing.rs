@@ -14,6 +14,7 @@ use crate::{
     state::State,
 };
 
+/// # Shared allocations
 impl VidMm {
     /// Opens an allocation on another device than its creator's: the device can put it on its list, and map it into the
     /// addresses of its process. There is one copy of the content; counts are each device's own (RES-02).

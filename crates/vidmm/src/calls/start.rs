@@ -66,6 +66,7 @@ pub struct AdapterOptions {
     pub planted_bug: Option<crate::PlantedBug>,
 }
 
+/// # Start of an adapter
 impl VidMm {
     /// Starts an adapter: asks the driver to describe it, and creates the paging process and its pinned page tables.
     ///

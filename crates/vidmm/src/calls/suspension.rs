@@ -8,6 +8,7 @@ use crate::{
     manager::VidMm,
 };
 
+/// # Suspension of processes
 impl VidMm {
     /// Suspends a process: none of its devices runs from now on. When nothing of them is in flight any more, the
     /// allocations on their lists are evicted. Calls and submissions are accepted and wait (RES-74).

@@ -7,6 +7,7 @@ use crate::{
     objects::device::TrimRegistration,
 };
 
+/// # Trim notifications
 impl VidMm {
     /// Registers a device for [`Output::TrimNotification`](crate::Output::TrimNotification) (RES-40).
     ///

@@ -22,6 +22,7 @@ use crate::{
 /// The number of submissions of a context that may wait for their dispatch (D14).
 pub(super) const QUEUED_MAX: usize = 4096;
 
+/// # Submissions, and fences that the CPU signals
 impl VidMm {
     /// Queues work. It requires its device's residency list as it stands at this call (D2), and runs once all earlier
     /// requests have been granted. The cost does not depend on the length of the list.
