@@ -29,7 +29,7 @@ pub(crate) struct Moment {
     buggify: Buggify,
     planted: Planted,
     /// Whether anything has happened since the last poll came to its end.
-    stirred: bool,
+    needs_poll: bool,
     /// The rule that the driver or the GPU broke: nothing is built or dispatched any more.
     failed: Option<Violation>,
 }
@@ -189,7 +189,7 @@ impl Moment {
             driver_findings: Vec::new(),
             buggify,
             planted,
-            stirred: true,
+            needs_poll: true,
             failed: None,
         }
     }
@@ -211,31 +211,31 @@ impl Moment {
         self.now = self.now.max(now);
         if self.wake.is_some_and(|wake| wake <= now) {
             self.wake = None;
-            self.stirred = true;
+            self.needs_poll = true;
         }
     }
 
     /// Notes that something happened: a poll may find more to do.
     #[inline]
-    pub(crate) fn stir(&mut self) {
-        self.stirred = true;
+    pub(crate) fn request_poll(&mut self) {
+        self.needs_poll = true;
     }
 
     /// Notes that something may have happened.
     #[inline]
-    pub(crate) fn stir_if(&mut self, has_happened: bool) {
-        self.stirred |= has_happened;
+    pub(crate) fn request_poll_if(&mut self, has_happened: bool) {
+        self.needs_poll |= has_happened;
     }
 
     /// Whether something happened since the last step began.
     #[inline]
-    pub(crate) fn is_stirred(&self) -> bool {
-        self.stirred
+    pub(crate) fn needs_poll(&self) -> bool {
+        self.needs_poll
     }
 
     /// Begins a step, if something happened since the last one began and nothing is broken.
     pub(crate) fn begin_step(&mut self) -> bool {
-        self.failed.is_none() && core::mem::take(&mut self.stirred)
+        self.failed.is_none() && core::mem::take(&mut self.needs_poll)
     }
 
     /// Records an event.

@@ -27,7 +27,7 @@ impl VidMm {
     /// Call it again and again until it returns `None`: after calls, and after events.
     pub fn poll(&mut self, now: Nanoseconds, kmd: &mut dyn Kmd, host: &mut dyn Host) -> Option<Output> {
         self.state.moment.advance(now);
-        self.state.moment.stir_if(self.state.engines.recovery.due.is_some_and(|due| due <= now));
+        self.state.moment.request_poll_if(self.state.engines.recovery.due.is_some_and(|due| due <= now));
         while self.state.moment.begin_step() {
             self.step(kmd, host);
         }
@@ -56,7 +56,7 @@ impl VidMm {
         if !self.state.engines.recovery.engines.is_empty() {
             engine_reset::recover(&mut self.state, &self.plans, &mut self.requests, &mut self.work, kmd);
         }
-        if !self.state.moment.is_stirred() {
+        if !self.state.moment.needs_poll() {
             watch::watch(&mut self.state, &self.plans, &mut self.requests, &mut self.work);
         }
     }

@@ -43,9 +43,9 @@ pub(crate) struct Patching {
 #[derive(Debug, Default)]
 pub(crate) struct Patched {
     /// Where in a segment it had better be.
-    pub wish: Wish,
-    /// The memory segment that the direction and the banks of the wish are for, if its driver prefers one.
-    pub wished_in: Option<Account>,
+    pub hint: Hint,
+    /// The memory segment that the direction and the banks of the hint are for, if its driver prefers one.
+    pub hinted_in: Option<Account>,
     /// The apertures through one of which its content leaves a memory segment, if there is room (SEG-45).
     pub leaves_through: Choices,
     /// Queued DMA buffers that refer to it.
@@ -56,17 +56,17 @@ pub(crate) struct Patched {
 
 impl Patched {
     /// Where it had better be in a memory segment.
-    pub fn wish_in(&self, account: Account) -> Wish {
-        match self.wished_in {
-            Some(wished_in) if wished_in != account => Wish { alignment: self.wish.alignment, ..Wish::default() },
-            _ => self.wish.clone(),
+    pub fn hint_in(&self, account: Account) -> Hint {
+        match self.hinted_in {
+            Some(hinted_in) if hinted_in != account => Hint { alignment: self.hint.alignment, ..Hint::default() },
+            _ => self.hint.clone(),
         }
     }
 }
 
 /// Where in a segment an allocation had better be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct Hint {
     /// In bytes, a power of two.
     pub alignment: u64,
     pub direction: Direction,
@@ -74,7 +74,7 @@ pub(crate) struct Wish {
     pub hinted_banks: Vec<HintedBank>,
 }
 
-impl Default for Wish {
+impl Default for Hint {
     fn default() -> Self {
         Self { alignment: PAGE_SIZE, direction: Direction::default(), hinted_banks: Vec::new() }
     }

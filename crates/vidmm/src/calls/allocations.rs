@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use bitflags::bitflags;
 
 use crate::{
-    adapter::{Adapter, NotificationRevision, patching::Wish},
+    adapter::{Adapter, NotificationRevision, patching::Hint},
     budget::account::{Account, Choices, Home},
     calls::{resident, sharing},
     contract::{
@@ -121,7 +121,7 @@ impl VidMm {
             allocation.set_seen_in(|account| adapter.memory_segment(account).is_some_and(|memory| memory.cpu_visible));
         }
         let allocation = self.state.objects.allocations.insert(allocation);
-        note_wish(&self.state.adapter, &mut self.state.objects, allocation.ix(), &info);
+        note_hint(&self.state.adapter, &mut self.state.objects, allocation.ix(), &info);
         self.state.objects[device_index].allocations += 1;
         let process = self.state.objects.processes.id(owner.process);
         self.state.moment.record(|| Event::AllocationCreated {
@@ -272,7 +272,7 @@ pub(crate) fn access(adapter: &Adapter, info: &AllocationInfo) -> AllocationStat
 }
 
 /// The hints for the place of an allocation in linear memory segments (SEG-42 to SEG-44).
-fn note_wish(adapter: &Adapter, objects: &mut Objects, index: AllocationIx, info: &AllocationInfo) {
+fn note_hint(adapter: &Adapter, objects: &mut Objects, index: AllocationIx, info: &AllocationInfo) {
     if !weight::is_one_range(objects, index) {
         return;
     }
@@ -287,10 +287,10 @@ fn note_wish(adapter: &Adapter, objects: &mut Objects, index: AllocationIx, info
     let hints = info.hinted_bank.banks.into_iter().zip(info.hinted_bank.directions);
     let hints = hints.take_while(|&(bank, _)| bank > 0).filter(|_| preferred == Some(0));
     let hinted_banks = hints.map(|(bank, direction)| HintedBank { bank, direction }).collect();
-    let wish = Wish { alignment: u64::from(info.alignment).max(PAGE_SIZE), direction, hinted_banks };
+    let hint = Hint { alignment: u64::from(info.alignment).max(PAGE_SIZE), direction, hinted_banks };
     let patched = objects.patched.entry(index).or_default();
-    patched.wish = wish;
-    patched.wished_in = preferred.and_then(|at| account_of(&info.preferred_segment.segment_ids[at]));
+    patched.hint = hint;
+    patched.hinted_in = preferred.and_then(|at| account_of(&info.preferred_segment.segment_ids[at]));
     if adapter.is_physical() {
         patched.leaves_through = adapter.choices(info.eviction_segment_set, SegmentPreference::default());
     }

@@ -70,7 +70,7 @@ impl VidMm {
             left -= part;
         }
         self.state.moment.record(|| Event::ReservationChanged { process, group, reservation });
-        self.state.moment.stir();
+        self.state.moment.request_poll();
         Ok(())
     }
 
@@ -93,7 +93,7 @@ impl VidMm {
         let shares = &mut self.state.shares;
         shares.accounts().iter().for_each(|account| shares.by_account[account].set_weight(index, weight));
         self.state.moment.record(|| Event::ProcessPriorityChanged { process, band, visibility });
-        self.state.moment.stir();
+        self.state.moment.request_poll();
         Ok(())
     }
 
@@ -107,7 +107,7 @@ impl VidMm {
         let index = self.state.objects.processes.lookup(process)?;
         self.state.objects[index].standing.listens = wanted;
         self.state.shares.set_listens(index, wanted);
-        self.state.moment.stir();
+        self.state.moment.request_poll();
         Ok(())
     }
 }

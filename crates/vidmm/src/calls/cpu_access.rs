@@ -94,7 +94,7 @@ impl VidMm {
         if locks == 0 {
             self.state.residency.end_locks(&mut self.state.objects, host, index);
             self.plans.refresh(&mut self.state.moment, &mut self.state.objects, index);
-            self.state.moment.stir();
+            self.state.moment.request_poll();
         }
         Ok(())
     }
@@ -128,7 +128,7 @@ fn make_visible(
         state.objects[index].state |= AllocationState::LOCK_PENDING;
         schedule.turns.to_replace.insert(device);
     }
-    state.moment.stir();
+    state.moment.request_poll();
     Err(LockError::AllocationBusy)
 }
 

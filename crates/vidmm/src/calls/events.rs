@@ -31,7 +31,7 @@ impl VidMm {
         // No packet is run again: a paging buffer may have begun, and users' devices are in error.
         drop(returned);
         self.state.engines.recovery.adapter = AdapterPhase::CleaningUp;
-        self.state.moment.stir();
+        self.state.moment.request_poll();
     }
 
     /// The driver has started the GPU again, or could not.
@@ -49,7 +49,7 @@ impl VidMm {
         if self.schedule.turns.power != Power::Down {
             power::write_all_tables_again(&mut self.state, &mut self.plans);
         }
-        self.state.moment.stir();
+        self.state.moment.request_poll();
     }
 
     /// An engine has yielded: packets up to `last_completed_fence_id` have ended, the others come back.
@@ -100,7 +100,7 @@ impl VidMm {
             }
             engine_reset::expect_nothing_more(&mut self.state.moment, &self.state.engines, engine);
         }
-        self.state.moment.stir();
+        self.state.moment.request_poll();
     }
 
     /// The driver has reset an engine, or could not. The last aborted packet did not end, those before it did, those after
@@ -118,7 +118,7 @@ impl VidMm {
         if !self.state.engines.recovery.is_working() {
             return;
         }
-        self.state.moment.stir();
+        self.state.moment.request_poll();
         let last_aborted_fence_id = result.ok();
         self.state.moment.record(|| Event::EngineReset {
             engine,

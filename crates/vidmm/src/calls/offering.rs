@@ -106,7 +106,7 @@ impl VidMm {
         indices
             .into_iter()
             .for_each(|index| offer(&mut self.state, &mut self.requests, device_index, index, priority, flags));
-        self.state.moment.stir();
+        self.state.moment.request_poll();
         Ok(())
     }
 
@@ -179,7 +179,7 @@ impl VidMm {
             place::assign_where_shown(&self.state.objects, &mut self.state.memory, joining.into_iter());
         }
         join_again(&mut self.state, &mut self.requests, queue, listed, at_once);
-        self.state.moment.stir();
+        self.state.moment.request_poll();
         Ok(Reclaimed { results, paging_fence_value })
     }
 }

@@ -18,7 +18,7 @@ impl VidMm {
         for device in Vec::from_iter(self.state.objects.devices.iter().map(|(index, _)| index)) {
             self.schedule.halt(&mut self.state, device);
         }
-        self.state.moment.stir();
+        self.state.moment.request_poll();
     }
 
     /// Tells that the adapter has power again, with nothing in its memory segment. Page tables are built again, those

@@ -117,7 +117,7 @@ impl VidMm {
                 RequestKind::Decided(numbers),
             );
         }
-        self.state.moment.stir();
+        self.state.moment.request_poll();
         Ok(paging_fence_value)
     }
 }

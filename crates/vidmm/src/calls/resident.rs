@@ -203,7 +203,7 @@ impl VidMm {
             after_submission: last,
             num_bytes_to_trim,
         });
-        self.state.moment.stir();
+        self.state.moment.request_poll();
         Ok(num_bytes_to_trim)
     }
 

@@ -31,7 +31,7 @@ impl VidMm {
         let notification = self.schedule.trim_notifications.insert(TrimRegistration { device: device_index });
         self.state.objects[device_index].notifications.push(notification.ix());
         self.state.moment.record(|| Event::TrimNotificationRegistered { notification, device });
-        self.state.moment.stir();
+        self.state.moment.request_poll();
         Ok(notification)
     }
 
@@ -53,6 +53,6 @@ impl VidMm {
     #[doc(alias = "D3DKMT_VIDMMESCAPETYPE_SET_TRIM_INTERVALS")]
     pub fn set_trim_intervals(&mut self, intervals: TrimIntervals) {
         self.schedule.trim_intervals = intervals;
-        self.state.moment.stir();
+        self.state.moment.request_poll();
     }
 }

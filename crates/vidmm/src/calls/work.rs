@@ -69,7 +69,7 @@ impl VidMm {
             self.work.queued.insert(Queued::new(priority, index));
         }
         self.work.has_priorities |= priority != 0;
-        self.state.moment.stir();
+        self.state.moment.request_poll();
         self.state.moment.record(|| Event::ContextPriorityChanged { context, priority });
         Ok(())
     }
@@ -82,7 +82,7 @@ impl VidMm {
     pub fn signal_monitored_fence(&mut self, fence: MonitoredFenceId, value: u64) -> Result<(), InvalidHandle> {
         self.state.objects.monitored_fences.lookup(fence)?;
         self.state.objects.raise_fence(&mut self.state.moment, fence, value);
-        self.state.moment.stir();
+        self.state.moment.request_poll();
         Ok(())
     }
 

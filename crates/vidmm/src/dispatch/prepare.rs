@@ -18,7 +18,7 @@ use crate::{
         split::{Cut, Portion, References},
         turn::Activity,
     },
-    placement::{self, Mark, Target, Trial, Verdict},
+    placement::{self, Mark, Placement, Target, Transaction},
     plans::Plans,
     planted::PlantedBug,
     requests::Requests,
@@ -29,7 +29,7 @@ use crate::{
 };
 /// What came of an attempt to decide a portion.
 enum Decision {
-    Decided(Portion, Verdict),
+    Decided(Portion, Placement),
     /// It must wait until others have handed out what they have decided.
     Wait,
     /// It has no room beside device lists: these must yield to it.
@@ -117,8 +117,8 @@ fn prepare_next(
     let device = state.objects[index].device;
     let decision = decide(state, work, index, &references);
     match decision {
-        Decision::Decided(mut portion, verdict) => {
-            portion.plans = plans.carry_out_verdict(state, device, &portion.required, verdict);
+        Decision::Decided(mut portion, placement) => {
+            portion.plans = plans.carry_out(state, device, &portion.required, placement);
             require(state, device, &portion, &references);
             if portion.cut.is_some() {
                 work.patching.splitting = Some(index);
@@ -126,7 +126,7 @@ fn prepare_next(
             let context = &mut state.objects[index];
             context.queue.front_mut().expect("it was found there").references = Some(references);
             context.portion = Some(portion);
-            state.moment.stir();
+            state.moment.request_poll();
             Ok(true)
         }
         Decision::Wait | Decision::WaitForTurn => {
@@ -168,10 +168,10 @@ fn decide(state: &mut State, work: &Work, index: ContextIx, references: &Referen
     let progress = &references.progress;
     let start = progress.start;
     let mut table = progress.table.clone();
-    let mut trial = Trial::default();
+    let mut transaction = Transaction::default();
     let mut required: Vec<AllocationIx> = Vec::new();
     for &fixed in &progress.fixed {
-        let is_there = placement::try_member(state, &mut trial, fixed);
+        let is_there = placement::try_member(state, &mut transaction, fixed);
         debug_assert!(is_there, "what is held stays where it is");
         required.push(fixed);
     }
@@ -185,27 +185,27 @@ fn decide(state: &mut State, work: &Work, index: ContextIx, references: &Referen
         }
         if work.patching.knobs.take_split_point && offset > start && offset < size {
             if let Some(obstacle) = obstacle {
-                placement::undo(&mut state.memory, &mut trial, Mark::START);
+                placement::undo(&mut state.memory, &mut transaction, Mark::START);
                 return obstacle;
             }
             (cut, end) = (Some(Cut::TakeSplitPoint), offset);
             break;
         }
-        let mark = trial.mark();
+        let mark = transaction.mark();
         let bound = references.patch_locations[group.clone()].iter().filter_map(|at| references.bound_by(at));
         let mut missing = None;
         let mut members = Vec::new();
         for allocation in bound {
-            if trial.members.contains_key(&allocation) {
+            if transaction.members.contains_key(&allocation) {
                 continue;
             }
             if views::waits_for_unlock(&state.objects, allocation) {
-                placement::undo(&mut state.memory, &mut trial, Mark::START);
+                placement::undo(&mut state.memory, &mut transaction, Mark::START);
                 let device = state.objects[index].device;
                 state.objects[device].turn.takes_all = false;
                 return Decision::Wait;
             }
-            if !placement::try_member(state, &mut trial, allocation) {
+            if !placement::try_member(state, &mut transaction, allocation) {
                 missing = Some(allocation);
                 break;
             }
@@ -217,12 +217,12 @@ fn decide(state: &mut State, work: &Work, index: ContextIx, references: &Referen
             next = group.end;
             continue;
         };
-        placement::undo(&mut state.memory, &mut trial, mark);
+        placement::undo(&mut state.memory, &mut transaction, mark);
         if offset > start && may_cut {
             (cut, end) = (Some(Cut::NoRoom { allocation: missing }), offset);
             break;
         }
-        placement::undo(&mut state.memory, &mut trial, Mark::START);
+        placement::undo(&mut state.memory, &mut transaction, Mark::START);
         if let Some(obstacle) = obstacle {
             return obstacle;
         }
@@ -230,20 +230,20 @@ fn decide(state: &mut State, work: &Work, index: ContextIx, references: &Referen
         return Decision::Impossible { offset, bytes };
     }
     if let Some(obstacle) = obstacle
-        && !fits_promises(state, state.objects[index].device, &trial)
+        && !fits_promises(state, state.objects[index].device, &transaction)
     {
-        placement::undo(&mut state.memory, &mut trial, Mark::START);
+        placement::undo(&mut state.memory, &mut transaction, Mark::START);
         return obstacle;
     }
     let patch_locations = references.progress.next..next;
-    let verdict = placement::conclude(&state.objects, &mut state.memory, trial);
-    Decision::Decided(Portion { end, patch_locations, required, table, plans: Vec::new(), cut }, verdict)
+    let placement = placement::conclude(&state.objects, &mut state.memory, transaction);
+    Decision::Decided(Portion { end, patch_locations, required, table, plans: Vec::new(), cut }, placement)
 }
 
-/// Whether what a trial's members take of each account is promised to nobody else.
-fn fits_promises(state: &State, device: DeviceIx, trial: &Trial) -> bool {
+/// Whether what a transaction's members take of each account is promised to nobody else.
+fn fits_promises(state: &State, device: DeviceIx, transaction: &Transaction) -> bool {
     let mut added: PerAccount<u64> = state.memory.accounts().none();
-    for (&index, target) in &trial.members {
+    for (&index, target) in &transaction.members {
         let allocation = &state.objects[index];
         let is_listed =
             place::is_counted(&state.objects, index) || allocation.entry(device).is_none_or(|entry| entry.count > 0);

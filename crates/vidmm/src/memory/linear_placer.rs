@@ -6,7 +6,7 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use crate::{
-    adapter::patching::Wish,
+    adapter::patching::Hint,
     id::PlanNo,
     linear::{Compaction, LinearSegment, Movable},
     units::Extent,
@@ -50,8 +50,8 @@ impl LinearPlacer {
     }
 
     /// Takes `size` bytes: in a bank that is wished for, if one has room, and else where they fit best.
-    pub fn allocate(&mut self, size: u64, wish: &Wish) -> Option<Extent> {
-        self.segment.as_mut()?.allocate(size, wish.alignment, wish.direction, &wish.hinted_banks)
+    pub fn allocate(&mut self, size: u64, hint: &Hint) -> Option<Extent> {
+        self.segment.as_mut()?.allocate(size, hint.alignment, hint.direction, &hint.hinted_banks)
     }
 
     /// The moves after which `size` bytes are free together.

@@ -4,10 +4,10 @@
 use alloc::vec::Vec;
 
 use crate::{
-    adapter::patching::Wish,
+    adapter::patching::Hint,
     budget::account::{Account, Home},
     id::{AllocationIx, DeviceIx},
-    placement::{self, Done, Target, Trial, moving},
+    placement::{self, Done, Target, Transaction, moving},
     residency::{place, weight},
     state::State,
     units::{Extent, PAGE_SIZE_64K},
@@ -17,7 +17,7 @@ use crate::{
 /// not, some steps are to be taken back.
 pub(crate) fn try_anew(
     state: &mut State,
-    trial: &mut Trial,
+    transaction: &mut Transaction,
     device: DeviceIx,
     members: &[AllocationIx],
     home: Home,
@@ -31,37 +31,47 @@ pub(crate) fn try_anew(
     }
     weight::sort_for_packing(&state.objects, &mut required, home);
     match home.account() {
-        Account::SYSTEM => try_anew_in_aperture(state, trial, home, &required),
-        account => try_anew_in_memory(state, trial, account, &required),
+        Account::SYSTEM => try_anew_in_aperture(state, transaction, home, &required),
+        account => try_anew_in_memory(state, transaction, account, &required),
     }
 }
 
-fn try_anew_in_memory(state: &mut State, trial: &mut Trial, account: Account, required: &[AllocationIx]) -> bool {
+fn try_anew_in_memory(
+    state: &mut State,
+    transaction: &mut Transaction,
+    account: Account,
+    required: &[AllocationIx],
+) -> bool {
     for &index in required {
         if place::memory_place(&state.objects, index).is_some_and(|(there, _)| there == account) {
-            placement::free_all_of(&state.objects, &mut state.memory, trial, index);
+            placement::free_all_of(&state.objects, &mut state.memory, transaction, index);
         }
-        placement::note_member(trial, index, None);
+        placement::note_member(transaction, index, None);
     }
-    while let Some(victim) = placement::next_candidate(&state.objects, &state.residency, trial, account) {
-        placement::free_victim(&state.objects, &mut state.memory, trial, victim);
+    while let Some(victim) = placement::next_candidate(&state.objects, &state.residency, transaction, account) {
+        placement::free_victim(&state.objects, &mut state.memory, transaction, victim);
     }
-    moving::displace_pages(&state.objects, &mut state.memory, trial, account);
+    moving::displace_pages(&state.objects, &mut state.memory, transaction, account);
     for &index in required {
-        let wish = Wish { alignment: weight::alignment(&state.objects, index, account.into()), ..Wish::default() };
+        let hint = Hint { alignment: weight::alignment(&state.objects, index, account.into()), ..Hint::default() };
         let size = state.objects[index].size;
-        let Some(range) = trial.ranges(&mut state.memory, account).allocate(size, &wish) else { return false };
-        trial.done.push(Done::Taken(account, range));
+        let Some(range) = transaction.ranges(&mut state.memory, account).allocate(size, &hint) else { return false };
+        transaction.done.push(Done::Taken(account, range));
         let stays = place::memory_place(&state.objects, index) == Some((account, range));
-        placement::note_member(trial, index, (!stays).then_some(Target::Memory(account, range)));
+        placement::note_member(transaction, index, (!stays).then_some(Target::Memory(account, range)));
     }
     true
 }
 
-fn try_anew_in_aperture(state: &mut State, trial: &mut Trial, home: Home, required: &[AllocationIx]) -> bool {
+fn try_anew_in_aperture(
+    state: &mut State,
+    transaction: &mut Transaction,
+    home: Home,
+    required: &[AllocationIx],
+) -> bool {
     for &index in required {
         if let Some(range) = state.memory.aperture.assigned(index) {
-            moving::unassign(&mut state.memory, trial, index, range);
+            moving::unassign(&mut state.memory, transaction, index, range);
         }
     }
     // With nobody else there the ranges lie one behind the other, the one with the largest rest last.
@@ -79,8 +89,8 @@ fn try_anew_in_aperture(state: &mut State, trial: &mut Trial, home: Home, requir
         };
         let Some(range) = assigned else { return false };
         end = range.end();
-        trial.done.push(Done::Assigned(index));
-        moving::note_in_aperture(&state.objects, trial, index, range);
+        transaction.done.push(Done::Assigned(index));
+        moving::note_in_aperture(&state.objects, transaction, index, range);
     }
-    placement::fits_in_system(&state.memory, &state.residency, trial, 0, 0)
+    placement::fits_in_system(&state.memory, &state.residency, transaction, 0, 0)
 }

@@ -1,4 +1,4 @@
-//! A trial: what a portion or a device's list would require is given its places one after another, and taken back if it does not
+//! A transaction: what a portion or a device's list would require is given its places one after another, and taken back if it does not
 //! fit.
 //!
 //! It works on the free ranges themselves, and writes down what it did: going back costs what was tried, and keeping it is free.
@@ -24,7 +24,7 @@ use crate::{
 };
 /// The steps that were tried so far.
 #[derive(Default)]
-pub(super) struct Trial {
+pub(super) struct Transaction {
     done: Vec<Done>,
     /// Residents of memory segments whose ranges were freed for it, in the order in which they would go.
     victims: Vec<AllocationIx>,
@@ -52,7 +52,7 @@ pub(super) enum Target {
     Pages,
 }
 
-/// A step of a trial.
+/// A step of a transaction.
 enum Done {
     Taken(Account, Extent),
     Freed(Account, Extent),
@@ -82,7 +82,7 @@ enum Done {
     },
 }
 
-/// Where a trial was once.
+/// Where a transaction was once.
 #[derive(Clone, Copy)]
 pub(super) struct Mark(usize);
 
@@ -91,7 +91,7 @@ impl Mark {
     pub const START: Self = Self(0);
 }
 
-impl Trial {
+impl Transaction {
     /// Before anything was tried; so many bytes of system memory are left for other homes.
     pub fn new(leaving_system: u64) -> Self {
         Self { leaving_system, ..Self::default() }
@@ -108,14 +108,14 @@ impl Trial {
         }
     }
 
-    /// Where the trial is.
+    /// Where the transaction is.
     pub fn mark(&self) -> Mark {
         Mark(self.done.len())
     }
 }
 
-/// The outcome of a trial.
-pub(super) struct Verdict {
+/// The outcome of a transaction.
+pub(super) struct Placement {
     /// The allocations that must go, in that order.
     pub victims: Vec<AllocationIx>,
     /// The allocations that are required, and where each goes; none is where it is.
@@ -124,8 +124,8 @@ pub(super) struct Verdict {
 
 /// Gives an allocation its place beside the other members. Returns whether it has one; if not, some steps are to be taken
 /// back.
-pub(crate) fn try_member(state: &mut State, trial: &mut Trial, index: AllocationIx) -> bool {
-    if trial.members.contains_key(&index) {
+pub(crate) fn try_member(state: &mut State, transaction: &mut Transaction, index: AllocationIx) -> bool {
+    if transaction.members.contains_key(&index) {
         return true;
     }
     let is_there = match state.objects[index].place {
@@ -136,13 +136,15 @@ pub(crate) fn try_member(state: &mut State, trial: &mut Trial, index: Allocation
         {
             false
         }
-        Some(Place::Memory(..)) => keep_in_memory(&state.objects, &mut state.memory, trial, index),
-        Some(_) => keep_in_system(state, trial, index),
+        Some(Place::Memory(..)) => keep_in_memory(&state.objects, &mut state.memory, transaction, index),
+        Some(_) => keep_in_system(state, transaction, index),
         None => false,
     };
     is_there
-        || homes_of(&state.objects, index).into_iter().any(|home| try_in(state, trial, index, home))
-        || homes_of(&state.objects, index).into_iter().any(|home| moving::try_by_resettling(state, trial, index, home))
+        || homes_of(&state.objects, index).into_iter().any(|home| try_in(state, transaction, index, home))
+        || homes_of(&state.objects, index)
+            .into_iter()
+            .any(|home| moving::try_by_resettling(state, transaction, index, home))
 }
 
 /// The homes that a member may be in: what a device's list requires, in the one where that counts it.
@@ -154,27 +156,27 @@ pub(crate) fn homes_of(objects: &Objects, index: AllocationIx) -> Choices {
     }
 }
 
-pub(crate) fn try_in(state: &mut State, trial: &mut Trial, index: AllocationIx, home: Home) -> bool {
+pub(crate) fn try_in(state: &mut State, transaction: &mut Transaction, index: AllocationIx, home: Home) -> bool {
     match home.account() {
-        Account::SYSTEM => try_in_aperture(state, trial, home, index),
-        account => try_in_memory(state, trial, account, index),
+        Account::SYSTEM => try_in_aperture(state, transaction, home, index),
+        account => try_in_memory(state, transaction, account, index),
     }
 }
 
 /// A member that is in a memory segment stays there; unless it was tried as a victim, and its room is taken.
-fn keep_in_memory(objects: &Objects, memory: &mut Memory, trial: &mut Trial, index: AllocationIx) -> bool {
-    if let Some(position) = trial.victims.iter().position(|&victim| victim == index) {
-        if !take_back(objects, memory, trial, index) {
+fn keep_in_memory(objects: &Objects, memory: &mut Memory, transaction: &mut Transaction, index: AllocationIx) -> bool {
+    if let Some(position) = transaction.victims.iter().position(|&victim| victim == index) {
+        if !take_back(objects, memory, transaction, index) {
             return false;
         }
-        trial.victims.remove(position);
-        trial.done.push(Done::Spared { position, index });
+        transaction.victims.remove(position);
+        transaction.done.push(Done::Spared { position, index });
     }
-    note_member(trial, index, None);
+    note_member(transaction, index, None);
     true
 }
 
-fn keep_in_system(state: &mut State, trial: &mut Trial, index: AllocationIx) -> bool {
+fn keep_in_system(state: &mut State, transaction: &mut Transaction, index: AllocationIx) -> bool {
     let allocation = &state.objects[index];
     let shown = match allocation.place {
         Some(Place::Aperture(page)) => Some(Extent { offset: page.bytes(), size: allocation.size }),
@@ -182,7 +184,7 @@ fn keep_in_system(state: &mut State, trial: &mut Trial, index: AllocationIx) -> 
     };
     // It was counted among what may be taken, perhaps for a member that was looked at before.
     let (_, kept) = bytes_in_system(&state.objects, index, None);
-    if !fits_in_system(&state.memory, &state.residency, trial, 0, kept) {
+    if !fits_in_system(&state.memory, &state.residency, transaction, 0, kept) {
         return false;
     }
     if state.memory.aperture.assigned(index).is_none() {
@@ -190,34 +192,34 @@ fn keep_in_system(state: &mut State, trial: &mut Trial, index: AllocationIx) -> 
         if shown.and_then(|shown| state.memory.aperture.assign_at(index, shown)).is_none() {
             return false;
         }
-        trial.done.push(Done::Assigned(index));
+        transaction.done.push(Done::Assigned(index));
     }
-    note_in_system(&state.objects, trial, index, None);
-    note_member(trial, index, None);
+    note_in_system(&state.objects, transaction, index, None);
+    note_member(transaction, index, None);
     true
 }
 
 /// A range of a memory segment for the allocation: where there is one; where victims make one; or where other members make
 /// one by moving.
-fn try_in_memory(state: &mut State, trial: &mut Trial, account: Account, index: AllocationIx) -> bool {
+fn try_in_memory(state: &mut State, transaction: &mut Transaction, account: Account, index: AllocationIx) -> bool {
     let size = state.objects[index].size;
     if size > state.memory.placer(account).size() {
         return false;
     }
     let known = state.objects.patched.get(&index);
-    let wish = known.map(|patched| patched.wish_in(account)).unwrap_or_default();
+    let hint = known.map(|patched| patched.hint_in(account)).unwrap_or_default();
     let range = loop {
-        if let Some(range) = trial.ranges(&mut state.memory, account).allocate(size, &wish) {
+        if let Some(range) = transaction.ranges(&mut state.memory, account).allocate(size, &hint) {
             break range;
         }
-        if let Some(victim) = next_candidate(&state.objects, &state.residency, trial, account) {
-            free_victim(&state.objects, &mut state.memory, trial, victim);
-        } else if !moving::displace_pages(&state.objects, &mut state.memory, trial, account) {
-            return moving::try_by_moving(&state.objects, &mut state.memory, trial, account, index);
+        if let Some(victim) = next_candidate(&state.objects, &state.residency, transaction, account) {
+            free_victim(&state.objects, &mut state.memory, transaction, victim);
+        } else if !moving::displace_pages(&state.objects, &mut state.memory, transaction, account) {
+            return moving::try_by_moving(&state.objects, &mut state.memory, transaction, account, index);
         }
     };
-    trial.done.push(Done::Taken(account, range));
-    note_member(trial, index, Some(Target::Memory(account, range)));
+    transaction.done.push(Done::Taken(account, range));
+    note_member(transaction, index, Some(Target::Memory(account, range)));
     true
 }
 
@@ -225,85 +227,96 @@ fn try_in_memory(state: &mut State, trial: &mut Trial, account: Account, index: 
 pub(crate) fn next_candidate(
     objects: &Objects,
     residency: &Residents,
-    trial: &mut Trial,
+    transaction: &mut Transaction,
     account: Account,
 ) -> Option<AllocationIx> {
-    let before = trial.looked_at.get(&account).copied();
-    trial.done.push(Done::Looked { account, before });
+    let before = transaction.looked_at.get(&account).copied();
+    transaction.done.push(Done::Looked { account, before });
     loop {
-        let looked_at = trial.looked_at.get(&account).copied();
+        let looked_at = transaction.looked_at.get(&account).copied();
         let next = residency.evictable[account].after(&objects.allocations, looked_at)?;
-        trial.looked_at.insert(account, next);
-        if !trial.members.contains_key(&next) {
+        transaction.looked_at.insert(account, next);
+        if !transaction.members.contains_key(&next) {
             return Some(next);
         }
     }
 }
 
-pub(crate) fn free_victim(objects: &Objects, memory: &mut Memory, trial: &mut Trial, victim: AllocationIx) {
-    free_all_of(objects, memory, trial, victim);
-    trial.victims.push(victim);
-    trial.done.push(Done::Victim);
+pub(crate) fn free_victim(objects: &Objects, memory: &mut Memory, transaction: &mut Transaction, victim: AllocationIx) {
+    free_all_of(objects, memory, transaction, victim);
+    transaction.victims.push(victim);
+    transaction.done.push(Done::Victim);
 }
 
 /// All that an allocation has of its memory segment is free.
-pub(crate) fn free_all_of(objects: &Objects, memory: &mut Memory, trial: &mut Trial, index: AllocationIx) {
+pub(crate) fn free_all_of(objects: &Objects, memory: &mut Memory, transaction: &mut Transaction, index: AllocationIx) {
     let (account, extents) = place::memory_extents(objects, index).expect("it is in a memory segment");
-    extents.iter().for_each(|range| free_for(memory, trial, account, range));
+    extents.iter().for_each(|range| free_for(memory, transaction, account, range));
 }
 
-pub(crate) fn free_for(memory: &mut Memory, trial: &mut Trial, account: Account, range: Extent) {
-    trial.ranges(memory, account).release(range);
-    trial.done.push(Done::Freed(account, range));
+pub(crate) fn free_for(memory: &mut Memory, transaction: &mut Transaction, account: Account, range: Extent) {
+    transaction.ranges(memory, account).release(range);
+    transaction.done.push(Done::Freed(account, range));
 }
 
 /// An allocation has all again that it has of its memory segment. Returns whether that could be; if not, nothing has changed.
-fn take_back(objects: &Objects, memory: &mut Memory, trial: &mut Trial, index: AllocationIx) -> bool {
+fn take_back(objects: &Objects, memory: &mut Memory, transaction: &mut Transaction, index: AllocationIx) -> bool {
     let (account, extents) = place::memory_extents(objects, index).expect("it is in a memory segment");
-    let mark = trial.mark();
+    let mark = transaction.mark();
     for range in extents.iter() {
-        if trial.ranges(memory, account).take(range).is_none() {
-            undo(memory, trial, mark);
+        if transaction.ranges(memory, account).take(range).is_none() {
+            undo(memory, transaction, mark);
             return false;
         }
-        trial.done.push(Done::Taken(account, range));
+        transaction.done.push(Done::Taken(account, range));
     }
     true
 }
 
 /// A range of an aperture for the allocation, and a part of the commit limit.
-fn try_in_aperture(state: &mut State, trial: &mut Trial, home: Home, index: AllocationIx) -> bool {
+fn try_in_aperture(state: &mut State, transaction: &mut Transaction, home: Home, index: AllocationIx) -> bool {
     let size = state.objects[index].size;
-    if !fits_in_system(&state.memory, &state.residency, trial, size, 0) {
+    if !fits_in_system(&state.memory, &state.residency, transaction, size, 0) {
         return false;
     }
     if state.memory.aperture.assign(index, size, home).is_some() {
-        trial.done.push(Done::Assigned(index));
-    } else if !moving::assign_by_moving(&state.objects, &mut state.memory, trial, home, index) {
+        transaction.done.push(Done::Assigned(index));
+    } else if !moving::assign_by_moving(&state.objects, &mut state.memory, transaction, home, index) {
         return false;
     }
-    note_in_system(&state.objects, trial, index, Some(Target::Aperture));
-    note_member(trial, index, Some(Target::Aperture));
+    note_in_system(&state.objects, transaction, index, Some(Target::Aperture));
+    note_member(transaction, index, Some(Target::Aperture));
     true
 }
 
 /// Whether what members want of system memory fits, with so many bytes more, beside what must stay there, and so many more.
-pub(crate) fn fits_in_system(memory: &Memory, residency: &Residents, trial: &Trial, wanted: u64, kept: u64) -> bool {
-    let evictable = residency.evictable[Account::SYSTEM].bytes() - trial.kept_in_system - kept;
-    trial.wanted_in_system + wanted <= memory.commit.available() + evictable + trial.leaving_system
+pub(crate) fn fits_in_system(
+    memory: &Memory,
+    residency: &Residents,
+    transaction: &Transaction,
+    wanted: u64,
+    kept: u64,
+) -> bool {
+    let evictable = residency.evictable[Account::SYSTEM].bytes() - transaction.kept_in_system - kept;
+    transaction.wanted_in_system + wanted <= memory.commit.available() + evictable + transaction.leaving_system
 }
 
-pub(crate) fn note_member(trial: &mut Trial, index: AllocationIx, target: Option<Target>) {
-    let before = trial.members.insert(index, target);
-    trial.done.push(Done::Member { index, before });
+pub(crate) fn note_member(transaction: &mut Transaction, index: AllocationIx, target: Option<Target>) {
+    let before = transaction.members.insert(index, target);
+    transaction.done.push(Done::Member { index, before });
 }
 
 /// A member is in system memory: it comes, or stays.
-pub(crate) fn note_in_system(objects: &Objects, trial: &mut Trial, index: AllocationIx, target: Option<Target>) {
+pub(crate) fn note_in_system(
+    objects: &Objects,
+    transaction: &mut Transaction,
+    index: AllocationIx,
+    target: Option<Target>,
+) {
     let (wanted, kept) = bytes_in_system(objects, index, target);
-    trial.done.push(Done::System { wanted: trial.wanted_in_system, kept: trial.kept_in_system });
-    trial.wanted_in_system += wanted;
-    trial.kept_in_system += kept;
+    transaction.done.push(Done::System { wanted: transaction.wanted_in_system, kept: transaction.kept_in_system });
+    transaction.wanted_in_system += wanted;
+    transaction.kept_in_system += kept;
 }
 
 /// Bytes of system memory that a member takes, and those that it keeps from being taken.
@@ -319,47 +332,47 @@ pub(crate) fn bytes_in_system(objects: &Objects, index: AllocationIx, target: Op
     }
 }
 
-/// Ends a trial: nothing of a memory segment has changed yet, and ranges of the aperture are assigned. A victim whose range
+/// Ends a transaction: nothing of a memory segment has changed yet, and ranges of the aperture are assigned. A victim whose range
 /// nobody needs after all is none.
-pub(crate) fn conclude(objects: &Objects, memory: &mut Memory, mut trial: Trial) -> Verdict {
-    let mut victims = core::mem::take(&mut trial.victims);
+pub(crate) fn conclude(objects: &Objects, memory: &mut Memory, mut transaction: Transaction) -> Placement {
+    let mut victims = core::mem::take(&mut transaction.victims);
     // A member whose range went to another moves.
-    victims.retain(|index| !trial.members.contains_key(index));
-    victims.retain(|&index| !take_back(objects, memory, &mut trial, index));
-    let mut members = core::mem::take(&mut trial.members);
+    victims.retain(|index| !transaction.members.contains_key(index));
+    victims.retain(|&index| !take_back(objects, memory, &mut transaction, index));
+    let mut members = core::mem::take(&mut transaction.members);
     for (&index, target) in members.iter_mut().filter(|(_, target)| **target == Some(Target::Pages)) {
-        if take_back(objects, memory, &mut trial, index) {
+        if take_back(objects, memory, &mut transaction, index) {
             *target = None;
         }
     }
-    for done in core::mem::take(&mut trial.done).into_iter().rev() {
+    for done in core::mem::take(&mut transaction.done).into_iter().rev() {
         match done {
-            Done::Taken(account, range) => trial.ranges(memory, account).release(range),
-            Done::Freed(account, range) => trial.ranges(memory, account).take(range).expect("it was free then"),
+            Done::Taken(account, range) => transaction.ranges(memory, account).release(range),
+            Done::Freed(account, range) => transaction.ranges(memory, account).take(range).expect("it was free then"),
             _ => {}
         }
     }
-    Verdict { victims, members }
+    Placement { victims, members }
 }
 
 /// Takes back all that was done since `mark`.
-pub(crate) fn undo(memory: &mut Memory, trial: &mut Trial, mark: Mark) {
-    while trial.done.len() > mark.0 {
-        match trial.done.pop().expect("there is more than at the mark") {
-            Done::Taken(account, range) => trial.ranges(memory, account).release(range),
-            Done::Freed(account, range) => trial.ranges(memory, account).take(range).expect("it was free then"),
-            Done::Victim => drop(trial.victims.pop()),
-            Done::Looked { account, before: None } => drop(trial.looked_at.remove(&account)),
-            Done::Looked { account, before: Some(before) } => drop(trial.looked_at.insert(account, before)),
-            Done::Spared { position, index } => trial.victims.insert(position, index),
+pub(crate) fn undo(memory: &mut Memory, transaction: &mut Transaction, mark: Mark) {
+    while transaction.done.len() > mark.0 {
+        match transaction.done.pop().expect("there is more than at the mark") {
+            Done::Taken(account, range) => transaction.ranges(memory, account).release(range),
+            Done::Freed(account, range) => transaction.ranges(memory, account).take(range).expect("it was free then"),
+            Done::Victim => drop(transaction.victims.pop()),
+            Done::Looked { account, before: None } => drop(transaction.looked_at.remove(&account)),
+            Done::Looked { account, before: Some(before) } => drop(transaction.looked_at.insert(account, before)),
+            Done::Spared { position, index } => transaction.victims.insert(position, index),
             Done::Assigned(index) => memory.aperture.release(index),
             Done::Unassigned { index, range } => {
                 memory.aperture.assign_at(index, range).expect("it was its own");
             }
-            Done::Member { index, before: None } => drop(trial.members.remove(&index)),
-            Done::Member { index, before: Some(before) } => drop(trial.members.insert(index, before)),
+            Done::Member { index, before: None } => drop(transaction.members.remove(&index)),
+            Done::Member { index, before: Some(before) } => drop(transaction.members.insert(index, before)),
             Done::System { wanted, kept } => {
-                (trial.wanted_in_system, trial.kept_in_system) = (wanted, kept);
+                (transaction.wanted_in_system, transaction.kept_in_system) = (wanted, kept);
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::{
     linear::Movable,
     memory::Memory,
     objects::{Objects, place::Place},
-    placement::{self, Done, Target, Trial},
+    placement::{self, Done, Target, Transaction},
     residency::{place, weight},
     state::State,
     units::{Extent, PAGE_SIZE_64K},
@@ -21,49 +21,61 @@ use crate::{
 pub(crate) fn try_by_moving(
     objects: &Objects,
     memory: &mut Memory,
-    trial: &mut Trial,
+    transaction: &mut Transaction,
     account: Account,
     index: AllocationIx,
 ) -> bool {
-    let members = movable_in(objects, memory, trial, account.into());
+    let members = movable_in(objects, memory, transaction, account.into());
     let alignment = |index: AllocationIx| weight::alignment(objects, index, account.into());
     let movable = members.iter().map(|&(member, range)| Movable { range, alignment: alignment(member) });
     let (movable, size) = (Vec::from_iter(movable), objects[index].size);
     let alignment = alignment(index);
-    let Some(plan) = trial.ranges(memory, account).plan_compaction(&movable, size, alignment) else { return false };
+    let Some(plan) = transaction.ranges(memory, account).plan_compaction(&movable, size, alignment) else {
+        return false;
+    };
     for moved in &plan.moves {
-        placement::free_for(memory, trial, account, moved.range);
+        placement::free_for(memory, transaction, account, moved.range);
     }
     let member_at = |at: Extent| members.iter().find(|&&(_, range)| range == at).expect("members move").0;
     let moves = plan.moves.iter().map(|moved| (member_at(moved.range), moved.destination()));
     for (member, range) in Vec::from_iter(moves.chain([(index, plan.hole)])) {
-        trial.ranges(memory, account).take(range).expect("the plan of moves says that it is free");
-        trial.done.push(Done::Taken(account, range));
+        transaction.ranges(memory, account).take(range).expect("the plan of moves says that it is free");
+        transaction.done.push(Done::Taken(account, range));
         let stays = place::memory_place(objects, member) == Some((account, range));
-        placement::note_member(trial, member, (!stays).then_some(Target::Memory(account, range)));
+        placement::note_member(transaction, member, (!stays).then_some(Target::Memory(account, range)));
     }
     true
 }
 
 /// Lets members that may be elsewhere go there, the largest first, until there is a place in `home` for one that may not.
-pub(crate) fn try_by_resettling(state: &mut State, trial: &mut Trial, index: AllocationIx, home: Home) -> bool {
-    let start = trial.mark();
-    for (member, range) in movable_members(&state.objects, &state.memory, trial, home) {
-        let mark = trial.mark();
-        vacate(&state.objects, &mut state.memory, trial, member, range, home.account());
+pub(crate) fn try_by_resettling(
+    state: &mut State,
+    transaction: &mut Transaction,
+    index: AllocationIx,
+    home: Home,
+) -> bool {
+    let start = transaction.mark();
+    for (member, range) in movable_members(&state.objects, &state.memory, transaction, home) {
+        let mark = transaction.mark();
+        vacate(&state.objects, &mut state.memory, transaction, member, range, home.account());
         let mut others = placement::homes_of(&state.objects, member).into_iter().filter(|&other| other != home);
-        if !others.any(|other| placement::try_in(state, trial, member, other)) {
-            placement::undo(&mut state.memory, trial, mark);
-        } else if placement::try_in(state, trial, index, home) {
+        if !others.any(|other| placement::try_in(state, transaction, member, other)) {
+            placement::undo(&mut state.memory, transaction, mark);
+        } else if placement::try_in(state, transaction, index, home) {
             return true;
         }
     }
-    placement::undo(&mut state.memory, trial, start);
+    placement::undo(&mut state.memory, transaction, start);
     false
 }
 
 /// Members in a home that need not stay where they are, and their ranges; the largest first.
-fn movable_members(objects: &Objects, memory: &Memory, trial: &Trial, home: Home) -> Vec<(AllocationIx, Extent)> {
+fn movable_members(
+    objects: &Objects,
+    memory: &Memory,
+    transaction: &Transaction,
+    home: Home,
+) -> Vec<(AllocationIx, Extent)> {
     let range = |(&member, target): (&AllocationIx, &Option<Target>)| {
         let range = match *target {
             Some(Target::Memory(account, range)) => (home == account.into()).then_some(range),
@@ -73,7 +85,7 @@ fn movable_members(objects: &Objects, memory: &Memory, trial: &Trial, home: Home
         };
         Some((member, range?))
     };
-    let mut movable: Vec<(AllocationIx, Extent)> = trial.members.iter().filter_map(range).collect();
+    let mut movable: Vec<(AllocationIx, Extent)> = transaction.members.iter().filter_map(range).collect();
     movable.retain(|&(member, _)| may_move(objects, member));
     movable.sort_by_key(|&(member, range)| (core::cmp::Reverse(range.size), member));
     movable
@@ -92,13 +104,18 @@ fn range_in(objects: &Objects, memory: &Memory, home: Home, index: AllocationIx)
 }
 
 /// Members in a home that need not stay where they are, and what else lists keep there while nothing uses it.
-fn movable_in(objects: &Objects, memory: &Memory, trial: &Trial, home: Home) -> Vec<(AllocationIx, Extent)> {
-    let mut movable = movable_members(objects, memory, trial, home);
+fn movable_in(
+    objects: &Objects,
+    memory: &Memory,
+    transaction: &Transaction,
+    home: Home,
+) -> Vec<(AllocationIx, Extent)> {
+    let mut movable = movable_members(objects, memory, transaction, home);
     let still = objects.devices.iter().filter(|&(device, _)| is_still(objects, device));
     let held = still.flat_map(|(_, books)| books.holdings.iter().copied());
     let is_bystander = |&index: &AllocationIx| {
         let is_there = objects.allocations.contains(index);
-        is_there && objects[index].is_held() && !trial.members.contains_key(&index)
+        is_there && objects[index].is_held() && !transaction.members.contains_key(&index)
     };
     let range = |index: AllocationIx| Some((index, range_in(objects, memory, home, index)?));
     let bystanders: BTreeMap<AllocationIx, Extent> = held.filter(is_bystander).filter_map(range).collect();
@@ -109,24 +126,29 @@ fn movable_in(objects: &Objects, memory: &Memory, trial: &Trial, home: Home) -> 
 
 /// Lets pages that lists keep in a memory segment make room for ranges while nothing uses them: they go wherever there is room. Returns
 /// whether there were any.
-pub(crate) fn displace_pages(objects: &Objects, memory: &mut Memory, trial: &mut Trial, account: Account) -> bool {
+pub(crate) fn displace_pages(
+    objects: &Objects,
+    memory: &mut Memory,
+    transaction: &mut Transaction,
+    account: Account,
+) -> bool {
     let still = objects.devices.iter().filter(|&(device, _)| is_still(objects, device));
     let held = still.flat_map(|(_, books)| books.holdings.iter().copied());
-    let named = trial.members.keys().copied();
+    let named = transaction.members.keys().copied();
     let is_there = |&index: &AllocationIx| {
         let is_in = |place: Place| matches!(place, Place::Memory(there, _) if there == account);
         objects.allocations.contains(index)
             && objects[index].place.is_some_and(is_in)
             && objects[index].account() == account
             && !weight::is_one_range(objects, index)
-            && trial.members.get(&index).is_none_or(Option::is_none)
-            && (objects[index].is_held() || trial.members.contains_key(&index))
+            && transaction.members.get(&index).is_none_or(Option::is_none)
+            && (objects[index].is_held() || transaction.members.contains_key(&index))
     };
     let pages = BTreeSet::from_iter(held.chain(named).filter(is_there));
     let pages = Vec::from_iter(pages.into_iter().filter(|&index| may_move(objects, index)));
     for &index in &pages {
-        placement::free_all_of(objects, memory, trial, index);
-        placement::note_member(trial, index, Some(Target::Pages));
+        placement::free_all_of(objects, memory, transaction, index);
+        placement::note_member(transaction, index, Some(Target::Pages));
     }
     !pages.is_empty()
 }
@@ -135,41 +157,48 @@ pub(crate) fn displace_pages(objects: &Objects, memory: &mut Memory, trial: &mut
 pub(crate) fn vacate(
     objects: &Objects,
     memory: &mut Memory,
-    trial: &mut Trial,
+    transaction: &mut Transaction,
     member: AllocationIx,
     range: Extent,
     account: Account,
 ) {
     match account {
         Account::SYSTEM => {
-            unassign(memory, trial, member, range);
-            let (wanted, kept) = placement::bytes_in_system(objects, member, trial.members[&member]);
-            trial.done.push(Done::System { wanted: trial.wanted_in_system, kept: trial.kept_in_system });
-            trial.wanted_in_system -= wanted;
-            trial.kept_in_system -= kept;
+            unassign(memory, transaction, member, range);
+            let (wanted, kept) = placement::bytes_in_system(objects, member, transaction.members[&member]);
+            transaction
+                .done
+                .push(Done::System { wanted: transaction.wanted_in_system, kept: transaction.kept_in_system });
+            transaction.wanted_in_system -= wanted;
+            transaction.kept_in_system -= kept;
         }
-        _ => placement::free_for(memory, trial, account, range),
+        _ => placement::free_for(memory, transaction, account, range),
     }
 }
 
 /// An allocation that its device holds elsewhere than in its next home leaves the range that it has there.
-pub(crate) fn leave_for_home(objects: &Objects, memory: &mut Memory, trial: &mut Trial, index: AllocationIx) {
+pub(crate) fn leave_for_home(
+    objects: &Objects,
+    memory: &mut Memory,
+    transaction: &mut Transaction,
+    index: AllocationIx,
+) {
     let home = objects[index].home();
     if !objects[index].is_held() {
         return;
     }
     if place::memory_place(objects, index).is_some_and(|(account, _)| home != account.into()) {
-        placement::free_all_of(objects, memory, trial, index);
+        placement::free_all_of(objects, memory, transaction, index);
     }
     if let Some(range) = memory.aperture.assigned(index).filter(|range| memory.aperture.home_at(range.offset) != home) {
-        unassign(memory, trial, index, range);
+        unassign(memory, transaction, index, range);
     }
 }
 
 /// A range of an aperture is an allocation's no more.
-pub(crate) fn unassign(memory: &mut Memory, trial: &mut Trial, index: AllocationIx, range: Extent) {
+pub(crate) fn unassign(memory: &mut Memory, transaction: &mut Transaction, index: AllocationIx, range: Extent) {
     memory.aperture.release(index);
-    trial.done.push(Done::Unassigned { index, range });
+    transaction.done.push(Done::Unassigned { index, range });
 }
 
 /// Whether an allocation may be given another place.
@@ -188,13 +217,13 @@ fn is_still(objects: &Objects, device: DeviceIx) -> bool {
 pub(crate) fn assign_by_moving(
     objects: &Objects,
     memory: &mut Memory,
-    trial: &mut Trial,
+    transaction: &mut Transaction,
     home: Home,
     index: AllocationIx,
 ) -> bool {
     // A plan of moves counts from the start of the aperture.
     let start = memory.aperture.part(home).offset;
-    let members = movable_in(objects, memory, trial, home);
+    let members = movable_in(objects, memory, transaction, home);
     let from_start = |range: Extent| Extent { offset: range.offset - start, ..range };
     let on_line = |range: Extent| Extent { offset: range.offset + start, ..range };
     let movable = members.iter().map(|&(_, range)| Movable { range: from_start(range), alignment: PAGE_SIZE_64K });
@@ -205,29 +234,29 @@ pub(crate) fn assign_by_moving(
     let moves = Vec::from_iter(moves);
     for moved in &plan.moves {
         let member = member_at(moved.range);
-        if !trial.members.contains_key(&member) {
-            placement::note_member(trial, member, None);
+        if !transaction.members.contains_key(&member) {
+            placement::note_member(transaction, member, None);
         }
-        vacate(objects, memory, trial, member, on_line(moved.range), Account::SYSTEM);
+        vacate(objects, memory, transaction, member, on_line(moved.range), Account::SYSTEM);
     }
     for &(member, range) in &moves {
-        assign_at(memory, trial, member, range);
-        note_in_aperture(objects, trial, member, range);
+        assign_at(memory, transaction, member, range);
+        note_in_aperture(objects, transaction, member, range);
     }
-    assign_at(memory, trial, index, on_line(plan.hole));
+    assign_at(memory, transaction, index, on_line(plan.hole));
     true
 }
 
 /// A member is in the aperture from now on, at `range`; unless it is there already.
-pub(crate) fn note_in_aperture(objects: &Objects, trial: &mut Trial, member: AllocationIx, range: Extent) {
+pub(crate) fn note_in_aperture(objects: &Objects, transaction: &mut Transaction, member: AllocationIx, range: Extent) {
     let is_shown_there = |place| matches!(place, Place::Aperture(page) if page.bytes() == range.offset);
     let stays = objects[member].place.is_some_and(is_shown_there);
     let target = (!stays).then_some(Target::Aperture);
-    placement::note_in_system(objects, trial, member, target);
-    placement::note_member(trial, member, target);
+    placement::note_in_system(objects, transaction, member, target);
+    placement::note_member(transaction, member, target);
 }
 
-fn assign_at(memory: &mut Memory, trial: &mut Trial, index: AllocationIx, range: Extent) {
+fn assign_at(memory: &mut Memory, transaction: &mut Transaction, index: AllocationIx, range: Extent) {
     memory.aperture.assign_at(index, range).expect("the plan of moves says that it is unassigned");
-    trial.done.push(Done::Assigned(index));
+    transaction.done.push(Done::Assigned(index));
 }

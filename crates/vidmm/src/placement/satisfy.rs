@@ -12,7 +12,7 @@ use crate::{
     gpu_va::{Mapping, TableKey},
     id::{AllocationIx, DeviceIx, SubmissionNo},
     objects::{Objects, allocation::AllocationState, place::Place, spans::SpanNo},
-    placement::{self, Mark, Trial, Verdict, anew, moving},
+    placement::{self, Mark, Placement, Transaction, anew, moving},
     residency::{rehoming, views, weight},
     state::State,
 };
@@ -40,14 +40,14 @@ pub(crate) fn satisfy(
     device: DeviceIx,
     items: &Items,
     until: SubmissionNo,
-) -> Result<Verdict, Shortfall> {
+) -> Result<Placement, Shortfall> {
     let needs = may_be_held(state, device, items)?;
     if !state.memory.accounts().iter().all(|account| has_room_in(state, account, device, until, &needs)) {
         return Err(Shortfall::Room);
     }
-    let mut trial = Trial::new(needs.leaving[Account::SYSTEM]);
-    place_all(state, &mut trial, device, items).map_err(Shortfall::Place)?;
-    Ok(placement::conclude(&state.objects, &mut state.memory, trial))
+    let mut transaction = Transaction::new(needs.leaving[Account::SYSTEM]);
+    place_all(state, &mut transaction, device, items).map_err(Shortfall::Place)?;
+    Ok(placement::conclude(&state.objects, &mut state.memory, transaction))
 }
 
 /// Finds what a device's next request needs. Allocations that it re-homes go to their next homes with it, once no work of the device
@@ -57,16 +57,16 @@ pub(crate) fn satisfy_request(
     device: DeviceIx,
     items: &Items,
     until: SubmissionNo,
-) -> Result<Verdict, Shortfall> {
+) -> Result<Placement, Shortfall> {
     let request = state.objects[device].granted_request() + 1;
     let left = state.residency.begin_rehoming(&mut state.objects, &mut state.shares, device, request);
     let may_move = left.iter().all(|&(index, _)| moving::may_move(&state.objects, index));
-    let verdict = if may_move { satisfy(state, device, items, until) } else { Err(Shortfall::Promise) };
-    match verdict {
+    let placement = if may_move { satisfy(state, device, items, until) } else { Err(Shortfall::Promise) };
+    match placement {
         Ok(_) => state.residency.end_rehoming(device, request),
         Err(_) => rehoming::undo_rehoming(&mut state.objects, &mut state.shares, device, &left),
     }
-    verdict
+    placement
 }
 
 /// The bytes that it takes to bring allocations in for a device.
@@ -167,23 +167,23 @@ fn dying_bytes(objects: &Objects, account: Account, device: DeviceIx, position: 
 
 /// Gives each of `items` that is one range its place; where the free ranges are in too small pieces, all ranges that the device
 /// requires are placed anew. Fails with the account that has no place, and undoes the transaction.
-fn place_all(state: &mut State, trial: &mut Trial, device: DeviceIx, items: &Items) -> Result<(), Account> {
+fn place_all(state: &mut State, transaction: &mut Transaction, device: DeviceIx, items: &Items) -> Result<(), Account> {
     if !indices(items).any(|index| weight::is_one_range(&state.objects, index)) {
         return Ok(());
     }
     for index in BTreeSet::from_iter(indices(items)) {
-        moving::leave_for_home(&state.objects, &mut state.memory, trial, index);
-        note_pages(state, trial, index);
+        moving::leave_for_home(&state.objects, &mut state.memory, transaction, index);
+        note_pages(state, transaction, index);
     }
     for home in state.memory.homes().iter() {
-        let mark = trial.mark();
+        let mark = transaction.mark();
         let members = ranges_in(state, home, items);
-        if members.iter().all(|&index| placement::try_member(state, trial, index)) {
+        if members.iter().all(|&index| placement::try_member(state, transaction, index)) {
             continue;
         }
-        placement::undo(&mut state.memory, trial, mark);
-        if !anew::try_anew(state, trial, device, &members, home) {
-            placement::undo(&mut state.memory, trial, Mark::START);
+        placement::undo(&mut state.memory, transaction, mark);
+        if !anew::try_anew(state, transaction, device, &members, home) {
+            placement::undo(&mut state.memory, transaction, Mark::START);
             return Err(home.account());
         }
     }
@@ -191,11 +191,11 @@ fn place_all(state: &mut State, trial: &mut Trial, device: DeviceIx, items: &Ite
 }
 
 /// Pages that are where they are wanted stay, unless they make room for a range.
-fn note_pages(state: &State, trial: &mut Trial, index: AllocationIx) {
+fn note_pages(state: &State, transaction: &mut Transaction, index: AllocationIx) {
     let is_there =
         matches!(state.objects[index].place, Some(Place::Memory(there, _)) if there == state.objects[index].account());
     if is_there && !weight::is_one_range(&state.objects, index) {
-        placement::note_member(trial, index, None);
+        placement::note_member(transaction, index, None);
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
     gpu_va::Mapping,
     id::{AllocationIx, DeviceIx, PlanNo},
     objects::{Objects, allocation::AllocationState},
-    placement::{Target, Verdict, satisfy::Items},
+    placement::{Placement, Target, satisfy::Items},
     plans::{Plans, draft::Draft},
     planted::PlantedBug,
     residency::place,
@@ -24,10 +24,10 @@ impl Plans {
         state: &mut State,
         device: DeviceIx,
         items: &Items,
-        verdict: Verdict,
+        placement: Placement,
     ) -> Vec<PlanNo> {
         let required = Vec::from_iter(items.iter().map(|&(index, _)| index));
-        let numbers = self.carry_out_verdict(state, device, &required, verdict);
+        let numbers = self.carry_out(state, device, &required, placement);
         hold_list(state, device, items);
         numbers
     }
@@ -63,16 +63,16 @@ pub(crate) fn hold_list(state: &mut State, device: DeviceIx, items: &Items) {
 }
 
 impl Plans {
-    /// Plans what a verdict asks for: which allocations go, move and come. Those of `required` that it does not name are pages.
+    /// Plans what a placement asks for: which allocations go, move and come. Those of `required` that it does not name are pages.
     /// Returns the plans that the required ones wait for.
-    pub(crate) fn carry_out_verdict(
+    pub(crate) fn carry_out(
         &mut self,
         state: &mut State,
         device: DeviceIx,
         required: &[AllocationIx],
-        verdict: Verdict,
+        placement: Placement,
     ) -> Vec<PlanNo> {
-        let Verdict { victims, members } = verdict;
+        let Placement { victims, members } = placement;
         let mut draft = Draft { wanted_by: Some(device), ..Draft::default() };
         // No allocation that is required is a victim.
         state.residency.keep_all(&mut state.objects, required.iter().chain(members.keys()).copied());
@@ -134,7 +134,7 @@ impl Plans {
                 state.objects.patched.entry(index).or_default().assigned = Some(range);
             }
             Some(Target::Aperture) => {
-                let range = state.memory.aperture.assigned(index).expect("a verdict assigns what it names");
+                let range = state.memory.aperture.assigned(index).expect("a placement assigns what it names");
                 state.objects[index].set_home(state.memory.aperture.home_at(range.offset));
             }
         }

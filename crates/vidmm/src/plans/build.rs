@@ -83,7 +83,7 @@ impl Plans {
             for range in io_mmu_map {
                 map_io_mmu(&mut state.moment, host, plan, range);
             }
-            state.moment.stir();
+            state.moment.request_poll();
         }
     }
 
@@ -174,7 +174,7 @@ impl Plans {
                     plan.bytes() > 0 || state.adapter.planted.has_every_third_time(PlantedBug::DependOnThePast);
                 let pending = self.builder.current.as_ref().is_some_and(|buffer| !buffer.is_empty());
                 self.stream.head_built(state.engines.paging_engine(&state.adapter).submitted + u64::from(pending));
-                state.moment.stir();
+                state.moment.request_poll();
                 // Content that has arrived should not wait for what comes after it in the buffer.
                 if moves_bytes {
                     self.submit_paging_buffer(state, kmd);

@@ -94,7 +94,7 @@ impl Plans {
         }
     }
 
-    /// Takes the range of a memory segment that a verdict has assigned to an allocation.
+    /// Takes the range of a memory segment that a placement has assigned to an allocation.
     fn take_assigned(&self, memory: &mut Memory, draft: &mut Draft, account: Account, range: Extent) -> Extent {
         let mut after = Vec::new();
         memory.placer_mut(account).take_at(range, &mut after);

@@ -28,7 +28,7 @@ impl Plans {
         let completed = state.engines.paging_engine(&state.adapter).retired
             + u64::from(state.adapter.has_bug(PlantedBug::RetireEarly));
         while let Some((number, plan)) = self.stream.retire_next(completed) {
-            state.moment.stir();
+            state.moment.request_poll();
             // All paging operations that were under way for these ranges have ended with it (NTF-04).
             for &range in &plan.io_mmu_unmap {
                 build::unmap_io_mmu(&mut state.moment, host, number, range);

@@ -45,7 +45,7 @@ pub(crate) fn put_device_in_error(
         index,
     );
     state.shares.settle_list(&mut state.objects, index);
-    state.moment.stir();
+    state.moment.request_poll();
 }
 
 fn drop_queued_work(state: &mut State, requests: &mut Requests, work: &mut Work, index: DeviceIx) {

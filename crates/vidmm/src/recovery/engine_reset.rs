@@ -101,7 +101,7 @@ pub(crate) fn condemn(
     }
     let first = state.engines.engines[engine as usize].in_flight.front().map_or(0, |packet| packet.fence_id);
     state.engines.recovery.engines.insert(engine, Phase::Condemned { reason, first, asked: false });
-    state.moment.stir();
+    state.moment.request_poll();
 }
 
 /// One step of the recovery of engines: some must yield too, some are reset, and when all have answered, their packets
@@ -207,7 +207,7 @@ fn resubmit(state: &mut State, plans: &Plans, requests: &mut Requests, work: &mu
         });
         hand_out_again(state, plans, kmd, before, packet, buffer);
     }
-    state.moment.stir();
+    state.moment.request_poll();
 }
 
 fn hand_out_again(

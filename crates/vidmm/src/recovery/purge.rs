@@ -113,8 +113,8 @@ pub(crate) fn purge(state: &mut State, plans: &mut Plans, kmd: &mut dyn Kmd, hos
 /// Each allocation in the memory segment gets a transfer of no bytes, each in the aperture is unmapped; the driver leaves the
 /// GPU alone (BPB-27).
 fn purge_driver(state: &mut State, plans: &Plans, kmd: &mut dyn Kmd) {
-    for (index, operation) in farewells(state) {
-        let status = say_farewell(&state.adapter, &mut state.moment, plans, kmd, &operation);
+    for (index, operation) in purge_operations(state) {
+        let status = encode_purge_operation(&state.adapter, &mut state.moment, plans, kmd, &operation);
         let allocation = state.objects.allocation_id(index);
         state.moment.record(|| Event::PurgeOperation { allocation, operation, status });
         if status != BuildStatus::Success {
@@ -125,7 +125,7 @@ fn purge_driver(state: &mut State, plans: &Plans, kmd: &mut dyn Kmd) {
 
 /// A driver that encodes them all the same gets as many buffers as it needs, and encodes a page in each at least; they
 /// are never run.
-fn say_farewell(
+fn encode_purge_operation(
     adapter: &Adapter,
     moment: &mut Moment,
     plans: &Plans,
@@ -151,8 +151,8 @@ fn say_farewell(
     BuildStatus::InsufficientDmaBuffer
 }
 
-fn farewells(state: &State) -> Vec<(AllocationIx, PagingOperation)> {
-    let farewell = |(index, allocation): (AllocationIx, &Allocation)| {
+fn purge_operations(state: &State) -> Vec<(AllocationIx, PagingOperation)> {
+    let purge_operation = |(index, allocation): (AllocationIx, &Allocation)| {
         let Allocation { handle, size, .. } = *allocation;
         let operation = match allocation.place? {
             Place::Memory(account, place) => {
@@ -182,7 +182,7 @@ fn farewells(state: &State) -> Vec<(AllocationIx, PagingOperation)> {
         };
         Some((index, operation))
     };
-    state.objects.allocations.iter().filter_map(farewell).collect()
+    state.objects.allocations.iter().filter_map(purge_operation).collect()
 }
 
 /// Unmaps all ranges from the IOMMU.

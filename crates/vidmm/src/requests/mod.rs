@@ -79,7 +79,7 @@ impl Requests {
     ) {
         objects[device].deferred.push_front(Deferred { submission: 0, request: 0, action });
         self.deferring.insert(device);
-        moment.stir();
+        moment.request_poll();
     }
 
     /// Does `action` once all that was submitted and requested so far is dispatched and granted.
@@ -94,7 +94,7 @@ impl Requests {
         let deferred = Deferred { submission: books.submitted, request: books.last_request, action };
         books.deferred.push_back(deferred);
         self.deferring.insert(device);
-        moment.stir();
+        moment.request_poll();
     }
 
     /// Appends a request of the queue's device.
@@ -123,7 +123,7 @@ impl Requests {
             paging_fence: 0,
         });
         self.requesting.insert(device_index);
-        moment.stir();
+        moment.request_poll();
     }
 
     /// Notes which granted requests are built to their end: their submissions may follow.
@@ -137,7 +137,7 @@ impl Requests {
                 let earlier = books.ready.checked_sub(1).map_or(0, |before| books.requests[before].paging_fence);
                 books.requests[books.ready].paging_fence = fence.max(earlier);
                 books.ready += 1;
-                state.moment.stir();
+                state.moment.request_poll();
             }
             self.signal_requests(state, plans, device);
         }
@@ -184,7 +184,7 @@ impl Requests {
             self.requesting.remove(&device);
         }
         self.granted.insert(device);
-        state.moment.stir();
+        state.moment.request_poll();
         state.shares.settle_list(&mut state.objects, device);
     }
 

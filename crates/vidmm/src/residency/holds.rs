@@ -136,7 +136,7 @@ impl Residents {
         }
         if objects[index].state.contains(AllocationState::EVICT_SOON) {
             self.evict_soon.push_back(index);
-            moment.stir();
+            moment.request_poll();
         }
         self.expose(objects, index);
     }

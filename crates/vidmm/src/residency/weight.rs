@@ -9,7 +9,7 @@
 use alloc::{collections::BTreeSet, vec::Vec};
 
 use crate::{
-    adapter::patching::Wish,
+    adapter::patching::Hint,
     budget::account::{Account, Home, PerHome},
     id::{AllocationIx, DeviceIx},
     memory::Memory,
@@ -23,7 +23,7 @@ pub(crate) fn alignment(objects: &Objects, index: AllocationIx, home: Home) -> u
         Account::SYSTEM => PAGE_SIZE_64K,
         _ => {
             let known = objects.patched.get(&index);
-            known.map_or(Wish::default().alignment, |known| known.wish.alignment)
+            known.map_or(Hint::default().alignment, |known| known.hint.alignment)
         }
     }
 }

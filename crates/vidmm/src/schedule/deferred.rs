@@ -52,14 +52,14 @@ fn carry_out(state: &mut State, plans: &mut Plans, device: DeviceIx, deferred: D
             let retired = state.objects[device].retired() >= deferred.submission;
             if state.adapter.has_bug(PlantedBug::ReapEarly) {
                 state.objects.dead.push(index);
-                state.moment.stir();
+                state.moment.request_poll();
                 return;
             }
             if place.is_some() {
                 plans.plan_out(state, &mut draft, index, EvictReason::Destroyed);
             } else if retired && plans.stream.is_retired(last_plan) {
                 state.objects.dead.push(index);
-                state.moment.stir();
+                state.moment.request_poll();
                 return;
             }
             plans.plan_after(&mut draft, last_plan);

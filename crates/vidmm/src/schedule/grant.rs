@@ -118,12 +118,12 @@ fn decide(
                 return Ok(Vec::new());
             }
             let items = holds::still_wanted(&state.objects, device, items);
-            let verdict = satisfy::satisfy_request(state, device, &items, position).inspect_err(|shortfall| {
+            let placement = satisfy::satisfy_request(state, device, &items, position).inspect_err(|shortfall| {
                 if matches!(shortfall, Shortfall::Place(_)) {
                     turns::note_no_place(state, device);
                 }
             })?;
-            Ok(plans.bring_in(state, device, &items, verdict))
+            Ok(plans.bring_in(state, device, &items, placement))
         }
         RequestKind::Decided(numbers) => Ok(numbers.clone()),
         RequestKind::MapGpuVirtualAddress { allocation, mapping } => {

@@ -37,7 +37,7 @@ impl Schedule {
             plans.park_if_full(&mut state.moment, &state.objects, &mut draft);
         }
         plans.finish(&mut state.moment, &state.objects, draft);
-        state.moment.stir();
+        state.moment.request_poll();
     }
 
     /// Nothing is resident; once nothing is under way either, and every engine that was reset has proved that it runs, power may
@@ -67,7 +67,7 @@ impl Schedule {
         for device in Vec::from_iter(state.objects.devices.iter().map(|(index, _)| index)) {
             self.let_run(&mut state.moment, &mut state.objects, device);
         }
-        state.moment.stir();
+        state.moment.request_poll();
     }
 }
 

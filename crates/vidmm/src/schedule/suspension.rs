@@ -47,7 +47,7 @@ impl Schedule {
         let books = &mut objects.devices[device];
         let process_runs = objects.processes[books.process].standing.halted.is_none();
         books.turn.is_halted = !process_runs || self.turns.power != Power::Up;
-        moment.stir();
+        moment.request_poll();
     }
 }
 
@@ -73,7 +73,7 @@ impl Schedule {
         self.note_work(state, state.objects[context].device);
         work.queued.insert(Queued::new(state.objects[context].priority, context));
         state.objects[context].queue.push_back(submission);
-        state.moment.stir();
+        state.moment.request_poll();
     }
 
     /// A device has submitted work: its period begins, and it ends a suspension that allows it (P10).

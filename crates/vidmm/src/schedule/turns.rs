@@ -166,7 +166,7 @@ impl Schedule {
             if turn.unbuilt {
                 let Some(fence) = stream.fence_of_all(&turn.plans) else { continue };
                 (turn.paging_fence, turn.unbuilt) = (fence, false);
-                moment.stir();
+                moment.request_poll();
             }
             if turn.plans.iter().all(|&plan| stream.is_retired(plan)) {
                 turn.plans.clear();
@@ -347,7 +347,7 @@ impl Schedule {
         // A device that only yielded has lost nothing: these plans are those of the request that is granted with its turn.
         let returning = || if was_suspended { numbers.clone() } else { Vec::new() };
         state.moment.record(|| Event::DeviceResumed { device: id, reason, plans: returning() });
-        state.moment.stir();
+        state.moment.request_poll();
         if grants {
             requests.note_grant(state, plans, device, numbers);
         }
@@ -427,7 +427,7 @@ pub(crate) fn stop(
     let (id, wanted_by) = (state.objects.device_id(device), wanted_by.map(|other| state.objects.device_id(other)));
     state.moment.record(|| Event::DeviceYielded { device: id, reason, wanted_by });
     state.moment.statistics_mut().yields += 1;
-    state.moment.stir();
+    state.moment.request_poll();
 }
 
 /// Suspends who gives way and has nothing in flight any more.
@@ -451,7 +451,7 @@ fn suspend(state: &mut State, device: DeviceIx) {
     state.shares.withdraw_promise(&state.objects, device);
     release_all(state, device);
     state.shares.renew_promise(&state.objects, device);
-    state.moment.stir();
+    state.moment.request_poll();
 }
 
 /// The allocations that a device's list holds are to be held again when the device is resumed.
@@ -492,18 +492,18 @@ fn bring_back_list(state: &mut State, plans: &mut Plans, device: DeviceIx) -> Re
     let all = [&items[..], next.as_deref().unwrap_or_default()].concat();
     let with_next = next.is_some().then(|| satisfy::satisfy_request(state, device, &all, until));
     // A request that the device may not hold now is left for later.
-    let (verdict, grants) = match with_next {
+    let (placement, grants) = match with_next {
         None | Some(Err(Shortfall::Promise | Shortfall::Unlock)) => {
             (satisfy::satisfy(state, device, &items, until)?, false)
         }
-        Some(verdict) => {
+        Some(placement) => {
             items = all;
-            (verdict?, true)
+            (placement?, true)
         }
     };
     let required = Vec::from_iter(items.iter().map(|&(index, _)| index));
     // While it counts as suspended, no plan waits for what it has queued.
-    let numbers = plans.carry_out_verdict(state, device, &required, verdict);
+    let numbers = plans.carry_out(state, device, &required, placement);
     state.shares.set_activity(&mut state.objects, device, Activity::Active);
     bring_in::hold_list(state, device, &items);
     if grants {

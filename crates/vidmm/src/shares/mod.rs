@@ -209,7 +209,7 @@ impl Shares {
         let demand = self.by_account[account].get(process).demand;
         self.by_account[account].set_demand(process, demand - before + bytes);
         // A process that is above its budget, or listens, is to hear of it.
-        moment.stir_if(self.by_account[account].is_pressed() || !self.listeners.is_empty());
+        moment.request_poll_if(self.by_account[account].is_pressed() || !self.listeners.is_empty());
     }
 
     /// Forgets what the device's list weighed for what is no longer outstanding: others may have the room.
