@@ -122,7 +122,7 @@ pub struct RunArgs {
     pub summary: Option<PathBuf>,
 }
 
-/// The arguments that change a run, or keep what came of it.
+/// The arguments that change a run, or write its results to files.
 const OF_ONE_RUN: [&str; 13] = [
     "trace",
     "compress_arrivals",

@@ -51,7 +51,7 @@ driver_faults! {
     DropPageIn, "drop-page-in";
     /// The last page of a transfer is not moved.
     ShortTransfer, "short-transfer";
-    /// Each page of a transfer gets what the next one has; the last is not moved.
+    /// Each page of a transfer gets the content of the next one; the last is not moved.
     TransferNextPage, "transfer-next-page";
     /// A transfer goes from its destination to its source.
     SwapTransfer, "swap-transfer";

@@ -7,7 +7,7 @@ use vidmm::contract::{
 };
 
 /// A hook between the core and a driver: it encodes paging operations and patches in the driver's place, with or
-/// without its help, and may change what the driver makes of an interrupt.
+/// without its help, and may change an interrupt that the driver has decoded.
 pub trait KmdHook {
     /// Encodes in the place of `driver`, which is asked if the hook has no answer of its own.
     fn build_paging_buffer(&mut self, driver: &mut dyn Kmd, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {

@@ -2,7 +2,7 @@
 //!
 //! A kernel reads every page of its inputs and writes every page of its outputs through its process's address space.
 //! Its output is a function of all pages that it read and of the kernel, so one wrong page spreads to every page
-//! computed from it. These words fix the function for whoever executes or predicts it:
+//! computed from it. These words fix the function for all that execute or predict it:
 //!
 //! - All arithmetic is on 64-bit words, modulo 2^64. `mix(a, b)`: `x = (a ^ rotate_left(b, 32)) * 0x9E3779B97F4A7C15`;
 //!   `x ^= x >> 29; x *= 0xBF58476D1CE4E5B9; x ^= x >> 32`; the result is `x + b`.
@@ -59,7 +59,7 @@ pub struct Surface {
 /// A kernel to be encoded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KernelCommand {
-    /// Its number; part of what it computes.
+    /// Its number; its outputs depend on it.
     pub kernel: u64,
     /// Its duration in nanoseconds.
     pub nanoseconds: u64,

@@ -33,7 +33,7 @@ pub enum CommandStep {
 /// A kernel whose memory is in slots; else as [`KernelCommand`](crate::KernelCommand).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BoundKernel {
-    /// Its number; part of what it computes.
+    /// Its number; its outputs depend on it.
     pub kernel: u64,
     /// Its duration in nanoseconds.
     pub nanoseconds: u64,

@@ -16,7 +16,7 @@ pub struct Machine {
     pub kmd: Box<dyn Kmd>,
     /// Its user-mode half.
     pub umd: Box<dyn Umd>,
-    /// The GPU that executes what they encode.
+    /// The GPU that executes their commands.
     pub gpu: Box<dyn Gpu>,
     /// The operating system's part.
     pub host: Box<dyn Host>,

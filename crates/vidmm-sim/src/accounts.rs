@@ -46,7 +46,7 @@ pub struct ProcessFigures {
     pub waited_ns: Nanoseconds,
     /// The number of requests to trim to its budget.
     pub trims_to_budget: u64,
-    /// The number of requests to trim what it had not used of late.
+    /// The number of requests to trim allocations that it had not used of late.
     pub periodic_trims: u64,
     /// The number of errors of its device.
     pub device_errors: u64,

@@ -8,7 +8,7 @@ use crate::accounts::Touched;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "finding", rename_all = "kebab-case")]
 pub enum Finding {
-    /// A kernel read a page that is not what it must be.
+    /// A kernel read a wrong page.
     WrongPage {
         /// The kernel.
         kernel: usize,
@@ -29,7 +29,7 @@ pub enum Finding {
         /// The number of the event that recorded the finding.
         event: u64,
     },
-    /// The CPU sees a page of an evicted buffer that is not what it must be.
+    /// The CPU sees a wrong page of an evicted buffer.
     WrongSystemPage {
         /// The buffer, as the workload names it.
         buffer: u64,

@@ -1,4 +1,4 @@
-//! The oracle: what each kernel must read, worked out from the workload alone.
+//! The oracle: the expected inputs of each kernel, worked out from the workload alone.
 //!
 //! It keeps no page. A buffer's content follows from the state of the kernel that wrote it last, and a page's digest follows
 //! from that in a few operations.
@@ -100,7 +100,7 @@ impl Oracle {
         )
     }
 
-    /// Judges what kernel number `kernel` of the workload read, and goes on to what it must have written.
+    /// Judges the inputs of kernel number `kernel` of the workload, and goes on to its expected outputs.
     ///
     /// `inputs` has the digest of each page of each input, inputs in the order of the kernel's `reads`. The expected
     /// outputs follow from the expected inputs, not from `inputs`. So each verdict stands for itself: every kernel that

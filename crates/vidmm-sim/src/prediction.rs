@@ -1,4 +1,4 @@
-//! Predicts what kernels compute: the specification of `vidmm_runtime::kernel`, written a second time.
+//! Predicts the results of kernels: the specification of `vidmm_runtime::kernel`, written a second time.
 //!
 //! It shares no code with the GPU, the driver or the manager, and keeps no page: the output of a kernel follows from
 //! its state, and a page's digest follows from that in a few operations.

@@ -8,7 +8,7 @@ use vidmm_trace::{Buffer, Cost, Engine, Kernel, Lifetime, Workload};
 /// A page as it lies in memory.
 type Page = [u64; 512];
 
-/// A GPU that stores all words of all pages, and does with them what the specification says, word by word.
+/// A GPU that stores all words of all pages, and follows the specification word by word.
 struct Reference {
     content: Content,
     buffers: Vec<Vec<Page>>,

@@ -1,4 +1,4 @@
-//! Scenario files: what is accepted, what is refused, and what the errors say.
+//! Scenario files: the accepted ones, the refused ones, and the errors.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ fn load(path: &Path) -> Result<Scenario, ScenarioError> {
     }
 }
 
-/// Reads a scenario, which must be refused, and returns what the user sees.
+/// Reads a scenario, which must be refused, and returns the message for the user.
 fn refusal(text: &str) -> String {
     match Scenario::parse(text, Path::new("folder/tiny.toml")) {
         Ok(scenario) => panic!("{text}: accepted as {scenario:?}"),

@@ -1,4 +1,4 @@
-//! Scenarios of steps: what is accepted, what is refused, and what the errors say.
+//! Scenarios of steps: the accepted ones, the refused ones, and the errors.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Audits an event log: `cargo run -p vidmm-trace --example audit_log FILE.jsonl` prints what is wrong in it.
+//! Audits an event log: `cargo run -p vidmm-trace --example audit_log FILE.jsonl` prints the findings.
 //!
 //! Exit status: 0 the log holds together, 1 something was found, 2 the log cannot be read.
 
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// How many events a log has, and what is wrong in them.
+/// The number of events in a log, and the findings.
 fn audit(file: BufReader<File>) -> Result<(u64, Vec<AuditFinding>), vidmm_trace::LogError> {
     let (mut audit, mut events) = (Audit::new(), 0);
     for event in LogReader::new(file)? {

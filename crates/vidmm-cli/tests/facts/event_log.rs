@@ -1,4 +1,4 @@
-//! The log of a right run holds together: a reader who knows it alone finds nothing wrong in it.
+//! The log of a right run holds together: the audit, which knows it alone, has no finding.
 
 use std::fs::File;
 use std::io::BufReader;

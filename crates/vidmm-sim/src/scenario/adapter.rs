@@ -148,7 +148,7 @@ pub struct MoreAperture {
 }
 
 impl MoreAperture {
-    /// What a machine is told of it.
+    /// Its description for a machine.
     pub fn desc(&self) -> ApertureDesc {
         ApertureDesc {
             bytes: self.size.bytes(),

@@ -1,4 +1,4 @@
-//! Amounts of memory: a size, a share of what the workload needs, or none.
+//! Amounts of memory: a size, a share of the workload's need, or none.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Why a scenario cannot be used.
+//! The reasons why a scenario cannot be used.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use vidmm_trace::{ByteSize, ImportError, LocalMemory, WorkloadError};
 
 use super::limits::{MAX_FILE_BYTES, MAX_LOCAL_MEMORY};
 
-/// Why a scenario cannot be used, where, and what to do about it.
+/// The reason why a scenario cannot be used, its place, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
     /// The file is missing, cannot be read or is not text.
@@ -36,7 +36,7 @@ pub enum ScenarioError {
     Invalid {
         /// The file.
         path: PathBuf,
-        /// The line and column, the line itself, and what is wrong there.
+        /// The line and column, the line itself, and the problem.
         message: String,
     },
     /// A workload has more than one source.

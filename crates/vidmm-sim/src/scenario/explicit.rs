@@ -81,7 +81,7 @@ impl ExplicitScenario {
         drop_orphans(&mut self.steps, self.adapter.is_physical());
     }
 
-    /// Whether the steps say what faults must bring about.
+    /// Whether the steps expect the effects of faults.
     pub fn tells_of_faults(&self) -> bool {
         let tells = |step: &Step| match &step.action {
             Action::Call(_) => matches!(step.expect, Some(Answer::Kmd | Answer::Allocation)),

@@ -33,7 +33,7 @@ impl TryFrom<ByteSize> for PageSize {
     ///
     /// # Errors
     ///
-    /// Returns what is accepted, for any other size.
+    /// Returns the accepted sizes, for any other size.
     fn try_from(size: ByteSize) -> Result<Self, String> {
         let sizes = [Self::Kib4, Self::Kib64];
         let same = sizes.into_iter().find(|page_size| page_size.bytes() == size.bytes());

@@ -417,7 +417,7 @@ impl Narrator {
         self.say("error", text);
     }
 
-    /// Writes out what was folded so far.
+    /// Writes out the folded entries and tables.
     fn fold(&mut self) {
         if std::mem::take(&mut self.tables) > 0 {
             // The number of tables depends on the levels, which are not the reader's question here.

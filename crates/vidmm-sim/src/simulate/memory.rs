@@ -92,7 +92,7 @@ impl Player<'_, '_> {
             notify.push(Notification::Eviction);
         }
         if behind_io_mmu {
-            // The model GPU caches what the IOMMU translates, so its driver is notified of each unmap.
+            // The model GPU caches translations of the IOMMU, so its driver is notified of each unmap.
             notify.push(Notification::IoMmuUnmap);
         }
         let cpu = match self.dice.below(10) {

@@ -1,4 +1,4 @@
-//! Random worlds, each followed by an oracle step by step: what `vidmm sim` runs.
+//! Random worlds, each judged by an oracle step by step: the worlds of `vidmm sim`.
 //!
 //! A seed draws a machine, programs and their mistakes ([`World`]); a [`Player`] makes calls as such programs would;
 //! the session judges every event and every page by the rules. The moves are steps of a scenario, so a failure can be

@@ -65,7 +65,7 @@ pub fn read(path: &Path, options: &ImportOptions) -> Result<Workload, ImportErro
 ///
 /// # Errors
 ///
-/// Returns an [`ImportError`] that names the line and what was expected there: for an empty or
+/// Returns an [`ImportError`] that names the line and the expected text: for an empty or
 /// unknown file, a damaged or truncated one, sizes of 0, a tensor that changes between lines, and
 /// options that are out of range.
 pub fn parse(name: &str, bytes: &[u8], options: &ImportOptions) -> Result<Workload, ImportError> {

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! With this the hour of the conversation trace keeps its server busy for about two thirds of the
-//! time: arrivals matter, bursts queue up, and paging has to fit into what is left.
+//! time: arrivals matter, bursts queue up, and paging has to fit into the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -33,7 +33,7 @@ use crate::{
     units::{PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId},
 };
 
-/// An allocation to be created. The private data alone makes one that is nobody else's.
+/// An allocation to be created. The private data alone makes one that no other device may open.
 #[doc(alias = "D3DKMT_CREATEALLOCATION")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CreateAllocationDesc<'d> {

@@ -1,4 +1,4 @@
-//! Events: what happened, as whole facts.
+//! Events: the history of a run, as whole facts.
 //!
 //! Every event has a number, counted whether or not events are kept, so that a number means the same in a run with a
 //! log and in one without. Events are complete: a reader of the log alone can rebuild the place of every allocation.

@@ -72,7 +72,7 @@ pub(crate) struct Portion {
 /// The reason of a cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// This allocation does not fit beside what the portion requires.
+    /// This allocation does not fit beside the portion's requirements.
     NoRoom { allocation: AllocationIx },
     /// Every split point is taken (SPL-13).
     TakeSplitPoint,

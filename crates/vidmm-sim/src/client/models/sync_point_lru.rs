@@ -19,7 +19,7 @@ const MAX_LATENCY: u64 = 6;
 
 /// A sync point is the fence value of a submission: all work up to it has ended when the fence has reached it.
 ///
-/// Before a submission this manager evicts what lay unused for too long and makes resident what fits into the budget.
+/// Before a submission this manager evicts allocations that lay unused for too long and makes resident as many as fit into the budget.
 /// Until all is resident it evicts up to the oldest sync point that has not ended, for which it waits. When only the
 /// submission's own allocations are left it goes over its budget on purpose: MakeResident of Direct3D 12 does so unless
 /// told otherwise.

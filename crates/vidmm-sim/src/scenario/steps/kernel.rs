@@ -72,7 +72,7 @@ pub struct Kernel {
     /// The allocations that its submission names: those must be resident on the device (FLT-02).
     #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
     pub allocations: Vec<String>,
-    /// The device; none is that of what it reads and writes.
+    /// The device; none is that of the mappings that it reads and writes.
     #[serde(default, with = "names", skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
 }

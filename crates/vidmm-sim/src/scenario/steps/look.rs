@@ -153,7 +153,7 @@ impl Verb for CheckAperture {
     }
 }
 
-/// The size of the paging process's address space of a physical adapter: the driver's answer, and what follows.
+/// The size of the paging process's address space of a physical adapter: the driver's answer, and the size that follows.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueryPagingVa {
