@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use vidmm::Statistics;
+use vidmm::contract::PagingOperationKind;
 use vidmm_runtime::Runtime;
 
 /// The figures of the manager in a run.
@@ -65,6 +66,7 @@ impl Figures {
     /// The figures of a run so far.
     pub(crate) fn of(runtime: &mut Runtime) -> Self {
         let (statistics, events): (Statistics, u64) = (runtime.statistics(), runtime.vidmm().events().number());
+        let operations = statistics.operations;
         Self {
             bytes_decompressed: runtime.bytes_decompressed(),
             bytes_paged_in: statistics.bytes_paged_in,
@@ -78,11 +80,12 @@ impl Figures {
             eviction_notification_chunks: statistics.eviction_notification_chunks,
             eviction_notification_bytes: statistics.eviction_notification_bytes,
             io_mmu_unmap_notifications: statistics.io_mmu_unmap_notifications,
-            virtual_transfers: statistics.virtual_transfers,
-            virtual_fills: statistics.virtual_fills,
-            update_page_tables: statistics.update_page_tables,
-            flush_tlbs: statistics.flush_tlbs,
-            aperture_operations: statistics.aperture_operations,
+            virtual_transfers: operations[PagingOperationKind::VirtualTransfer],
+            virtual_fills: operations[PagingOperationKind::VirtualFill],
+            update_page_tables: operations[PagingOperationKind::UpdatePageTable],
+            flush_tlbs: operations[PagingOperationKind::FlushTlb],
+            aperture_operations: operations[PagingOperationKind::MapApertureSegment]
+                + operations[PagingOperationKind::UnmapApertureSegment],
             build_calls: statistics.build_calls,
             paging_buffers: statistics.paging_buffers,
             plans: statistics.plans,

@@ -51,6 +51,25 @@ impl Default for CostModel {
     }
 }
 
+/// What a command gives the GPU to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Work {
+    /// Nothing beside reading the command.
+    Nothing,
+    /// A copy.
+    Transfer { bytes: u64, direction: MemoryTransferDirection },
+    /// A fill.
+    Fill { bytes: u64 },
+    /// So many entries of a page table or of the aperture.
+    Entries(u64),
+    /// A decompression in place.
+    Decompress { bytes: u64 },
+    /// A flush.
+    Flush,
+    /// A kernel, of so many nanoseconds.
+    Kernel(Nanoseconds),
+}
+
 impl CostModel {
     /// How long the `nth` packet that `engine` begins takes before its first command.
     pub fn packet_latency(&self, engine: u32, nth: u64) -> Nanoseconds {
@@ -64,24 +83,16 @@ impl CostModel {
 
     /// How long `command` takes.
     pub fn duration(&self, command: &Command) -> Nanoseconds {
-        let own = match command {
-            Command::SetRootPageTable(_) | Command::SetAddressSpace(_) => 0,
-            Command::SetContext(_) | Command::SetState(_) => 0,
-            Command::NotifyResidency(_) | Command::UseAllocation(_) => 0,
-            Command::Transfer(transfer) => at_rate(transfer.bytes, self.bandwidth(transfer.direction)),
-            Command::Fill(fill) => at_rate(fill.bytes, self.local_bytes_per_second),
-            Command::WritePtes(ptes) => self.entries(ptes.count.into()),
-            Command::MapAperture(map) => self.entries(map.num_pages),
-            Command::UnmapAperture(unmap) => self.entries(unmap.num_pages),
-            Command::Decompress(decompress) => at_rate(decompress.bytes, self.decompress_bytes_per_second),
-            Command::FlushTlb(_) => self.flush_nanoseconds,
-            Command::Kernel(kernel) => kernel.nanoseconds,
+        let own = match command.work() {
+            Work::Nothing => 0,
+            Work::Transfer { bytes, direction } => at_rate(bytes, self.bandwidth(direction)),
+            Work::Fill { bytes } => at_rate(bytes, self.local_bytes_per_second),
+            Work::Entries(count) => count.saturating_mul(self.pte_picoseconds).div_ceil(1_000),
+            Work::Decompress { bytes } => at_rate(bytes, self.decompress_bytes_per_second),
+            Work::Flush => self.flush_nanoseconds,
+            Work::Kernel(nanoseconds) => nanoseconds,
         };
         self.command_nanoseconds.saturating_add(own)
-    }
-
-    fn entries(&self, count: u64) -> Nanoseconds {
-        count.saturating_mul(self.pte_picoseconds).div_ceil(1_000)
     }
 
     fn bandwidth(&self, direction: MemoryTransferDirection) -> u64 {

@@ -62,146 +62,235 @@ use vidmm::contract::{KmdAllocationHandle, KmdContextHandle, KmdProcessHandle, M
 use vidmm::{GpuVirtualAddress, PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{Content, KernelCommand, PageRange, Surface};
 
+use crate::cost::Work;
 use crate::layout::HardwareEntry;
 
-/// Opcode of [`Command::SetRootPageTable`].
-pub const OPCODE_SET_ROOT_PAGE_TABLE: u16 = 1;
-/// Opcode of [`Command::Transfer`].
-pub const OPCODE_TRANSFER: u16 = 2;
-/// Opcode of [`Command::Fill`].
-pub const OPCODE_FILL: u16 = 3;
-/// Opcode of [`Command::WritePtes`].
-pub const OPCODE_WRITE_PTES: u16 = 4;
-/// Opcode of [`Command::FlushTlb`].
-pub const OPCODE_FLUSH_TLB: u16 = 5;
-/// Opcode of [`Command::Kernel`].
-pub const OPCODE_KERNEL: u16 = 6;
 /// Reserved: FOREIGN(token, allocation, address, offset, length) of D1.
 pub const OPCODE_FOREIGN: u16 = 7;
-/// Opcode of [`Command::SetAddressSpace`].
-pub const OPCODE_SET_ADDRESS_SPACE: u16 = 8;
-/// Opcode of [`Command::MapAperture`].
-pub const OPCODE_MAP_APERTURE: u16 = 9;
-/// Opcode of [`Command::UnmapAperture`].
-pub const OPCODE_UNMAP_APERTURE: u16 = 10;
-/// Opcode of [`Command::Decompress`].
-pub const OPCODE_DECOMPRESS: u16 = 11;
-/// Opcode of [`Command::SetState`].
-pub const OPCODE_SET_STATE: u16 = 12;
-/// Opcode of [`Command::SetContext`].
-pub const OPCODE_SET_CONTEXT: u16 = 13;
-/// Opcode of [`Command::NotifyResidency`].
-pub const OPCODE_NOTIFY_RESIDENCY: u16 = 14;
-/// Opcode of [`Command::UseAllocation`].
-pub const OPCODE_USE_ALLOCATION: u16 = 15;
 
 const HEADER_BYTES: usize = 8;
 
-/// One command.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Command {
+/// Makes the table of commands: [`Command`], and what each has beside its fields: its opcode, and what there is to do for the GPU.
+macro_rules! commands {
+    ($($(#[$about:meta])* $opcode:ident = $number:literal: $variant:ident($fields:ty), |$command:pat_param| $work:expr;)*) => {
+        $(
+            #[doc = concat!("Opcode of [`Command::", stringify!($variant), "`].")]
+            pub const $opcode: u16 = $number;
+        )*
+
+        /// One command.
+        #[derive(Clone, PartialEq, Eq, Debug)]
+        pub enum Command {
+            $($(#[$about])* $variant($fields),)*
+        }
+
+        impl Command {
+            fn opcode(&self) -> u16 {
+                match self {
+                    $(Self::$variant(_) => $opcode,)*
+                }
+            }
+
+            /// What the GPU has to do for it, which decides how long that takes.
+            pub(crate) fn work(&self) -> Work {
+                match self {
+                    $(Self::$variant($command) => $work,)*
+                }
+            }
+
+            fn write(&self, out: &mut impl Sink) {
+                match self {
+                    $(Self::$variant(fields) => fields.write(out),)*
+                }
+            }
+
+            /// The command with this opcode; none if there is none, and none in it if its fields mean nothing.
+            fn read(opcode: u16, fields: &mut Reader<'_>) -> Option<Option<Self>> {
+                match opcode {
+                    $($opcode => Some(Field::read(fields).map(Self::$variant)),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+commands! {
     /// The commands that follow on this engine run in another address space.
-    SetRootPageTable(SetRootPageTable),
+    OPCODE_SET_ROOT_PAGE_TABLE = 1: SetRootPageTable(SetRootPageTable), |_| Work::Nothing;
     /// Copy.
-    Transfer(Transfer),
+    OPCODE_TRANSFER = 2: Transfer(Transfer), |transfer| Work::Transfer { bytes: transfer.bytes, direction: transfer.direction };
     /// Fill with a pattern.
-    Fill(Fill),
+    OPCODE_FILL = 3: Fill(Fill), |fill| Work::Fill { bytes: fill.bytes };
     /// Write page-table entries.
-    WritePtes(WritePtes),
+    OPCODE_WRITE_PTES = 4: WritePtes(WritePtes), |ptes| Work::Entries(ptes.count.into());
     /// Forget cached entries.
-    FlushTlb(FlushRange),
+    OPCODE_FLUSH_TLB = 5: FlushTlb(FlushRange), |_| Work::Flush;
     /// Run a kernel.
-    Kernel(KernelCommand),
+    OPCODE_KERNEL = 6: Kernel(KernelCommand), |kernel| Work::Kernel(kernel.nanoseconds);
     /// The commands that follow on this engine run in the address space that the IOMMU has for a process (U-17).
-    SetAddressSpace(KmdProcessHandle),
+    OPCODE_SET_ADDRESS_SPACE = 8: SetAddressSpace(KmdProcessHandle), |_| Work::Nothing;
     /// Let pages of the aperture show system memory.
-    MapAperture(MapAperture),
+    OPCODE_MAP_APERTURE = 9: MapAperture(MapAperture), |map| Work::Entries(map.num_pages);
     /// Let pages of the aperture show the dummy page.
-    UnmapAperture(UnmapAperture),
+    OPCODE_UNMAP_APERTURE = 10: UnmapAperture(UnmapAperture), |unmap| Work::Entries(unmap.num_pages);
     /// Make compressed pages plain.
-    Decompress(Decompress),
+    OPCODE_DECOMPRESS = 11: Decompress(Decompress), |decompress| Work::Decompress { bytes: decompress.bytes };
     /// Program the state of the engine, which kernels need; the number is the user's own (SPL-06).
-    SetState(u64),
+    OPCODE_SET_STATE = 12: SetState(u64), |_| Work::Nothing;
     /// The commands that follow on this engine are a context's.
-    SetContext(SetContext),
+    OPCODE_SET_CONTEXT = 13: SetContext(SetContext), |_| Work::Nothing;
     /// Take note of where an allocation is.
-    NotifyResidency(NotifyResidency),
+    OPCODE_NOTIFY_RESIDENCY = 14: NotifyResidency(NotifyResidency), |_| Work::Nothing;
     /// The commands that follow use an allocation.
-    UseAllocation(UseAllocation),
+    OPCODE_USE_ALLOCATION = 15: UseAllocation(UseAllocation), |_| Work::Nothing;
 }
 
-/// Where an allocation is from now on (BPB-51). The GPU keeps it until the next word of the same allocation: to say twice that it
-/// has come, or that it leaves, means nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NotifyResidency {
-    /// The allocation.
-    pub allocation: KmdAllocationHandle,
-    /// Where it has come; none if it leaves.
-    pub address: Option<GpuVirtualAddress>,
+/// Makes commands of their fields, which are encoded in their order.
+macro_rules! fields {
+    ($($(#[$about:meta])* pub struct $name:ident { $($(#[$doc:meta])* pub $field:ident: $type:ty,)* })*) => {
+        $(
+            $(#[$about])*
+            #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+            pub struct $name {
+                $($(#[$doc])* pub $field: $type,)*
+            }
+
+            impl Field for $name {
+                fn write(&self, out: &mut impl Sink) {
+                    $(self.$field.write(out);)*
+                }
+
+                fn read(from: &mut Reader<'_>) -> Option<Self> {
+                    Some(Self { $($field: Field::read(from)?),* })
+                }
+            }
+        )*
+    };
 }
 
-/// The commands that follow use an allocation of which the GPU is told where it is (BPB-51). It means nothing if the GPU was told
-/// otherwise.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct UseAllocation {
-    /// The allocation.
-    pub allocation: KmdAllocationHandle,
-    /// Where the commands believe it to be.
-    pub address: GpuVirtualAddress,
-}
+fields! {
+    /// Where an allocation is from now on (BPB-51). The GPU keeps it until the next word of the same allocation: to say twice that it
+    /// has come, or that it leaves, means nothing.
+    pub struct NotifyResidency {
+        /// The allocation.
+        pub allocation: KmdAllocationHandle,
+        /// Where it has come; none if it leaves.
+        pub address: Option<GpuVirtualAddress>,
+    }
 
-/// Whose commands follow, on an adapter without GPU virtual addresses.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SetContext {
-    /// The process.
-    pub process: KmdProcessHandle,
-    /// The context.
-    pub context: KmdContextHandle,
-    /// Whether it is the one that runs paging buffers.
-    pub is_system: bool,
-}
+    /// The commands that follow use an allocation of which the GPU is told where it is (BPB-51). It means nothing if the GPU was told
+    /// otherwise.
+    pub struct UseAllocation {
+        /// The allocation.
+        pub allocation: KmdAllocationHandle,
+        /// Where the commands believe it to be.
+        pub address: GpuVirtualAddress,
+    }
 
-/// The address space of the commands that follow (GVA-17).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SetRootPageTable {
-    /// The process.
-    pub process: KmdProcessHandle,
-    /// Its root table.
-    pub root: PhysicalAddress,
-    /// How many entries the root has; an address beyond them faults.
-    pub num_entries: u32,
-}
+    /// Whose commands follow, on an adapter without GPU virtual addresses.
+    pub struct SetContext {
+        /// The process.
+        pub process: KmdProcessHandle,
+        /// The context.
+        pub context: KmdContextHandle,
+        /// Whether it is the one that runs paging buffers.
+        pub is_system: bool,
+    }
 
-/// A copy between two ranges of the engine's address space (BPB-40).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Transfer {
-    /// Where the bytes are; a multiple of 4 KiB.
-    pub source: GpuVirtualAddress,
-    /// Where they go; a multiple of 4 KiB.
-    pub destination: GpuVirtualAddress,
-    /// How many; a multiple of 4 KiB.
-    pub bytes: u64,
-    /// Which way: decides how long the copy takes.
-    pub direction: MemoryTransferDirection,
-    /// For observers: the allocation that moves.
-    pub allocation: KmdAllocationHandle,
-    /// For observers: which part of it, in bytes from its start.
-    pub allocation_offset: u64,
-}
+    /// The address space of the commands that follow (GVA-17).
+    pub struct SetRootPageTable {
+        /// The process.
+        pub process: KmdProcessHandle,
+        /// Its root table.
+        pub root: PhysicalAddress,
+        /// How many entries the root has; an address beyond them faults.
+        pub num_entries: u32,
+    }
 
-/// A fill of a range of the engine's address space (BPB-42).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Fill {
-    /// Where; a multiple of 4 KiB.
-    pub destination: GpuVirtualAddress,
-    /// How many bytes; a multiple of 4 KiB.
-    pub bytes: u64,
-    /// 32 bits, little-endian, repeated (U-12).
-    pub pattern: u32,
-    /// For observers: the allocation that is filled.
-    pub allocation: KmdAllocationHandle,
-    /// For observers: which part of it, in bytes from its start.
-    pub allocation_offset: u64,
+    /// A copy between two ranges of the engine's address space (BPB-40).
+    pub struct Transfer {
+        /// Where the bytes are; a multiple of 4 KiB.
+        pub source: GpuVirtualAddress,
+        /// Where they go; a multiple of 4 KiB.
+        pub destination: GpuVirtualAddress,
+        /// How many; a multiple of 4 KiB.
+        pub bytes: u64,
+        /// Which way: decides how long the copy takes.
+        pub direction: MemoryTransferDirection,
+        /// For observers: the allocation that moves.
+        pub allocation: KmdAllocationHandle,
+        /// For observers: which part of it, in bytes from its start.
+        pub allocation_offset: u64,
+    }
+
+    /// A fill of a range of the engine's address space (BPB-42).
+    pub struct Fill {
+        /// Where; a multiple of 4 KiB.
+        pub destination: GpuVirtualAddress,
+        /// How many bytes; a multiple of 4 KiB.
+        pub bytes: u64,
+        /// 32 bits, little-endian, repeated (U-12).
+        pub pattern: u32,
+        /// For observers: the allocation that is filled.
+        pub allocation: KmdAllocationHandle,
+        /// For observers: which part of it, in bytes from its start.
+        pub allocation_offset: u64,
+    }
+
+    /// A range of a process whose cached entries are forgotten (GVA-34).
+    pub struct FlushRange {
+        /// The process; none is all of them.
+        pub process: Option<KmdProcessHandle>,
+        /// First address to forget.
+        pub start: GpuVirtualAddress,
+        /// First address not to forget; with the start, both 0 mean the whole space (U-20).
+        pub end: GpuVirtualAddress,
+    }
+
+    /// A range of the aperture that shows consecutive pages of system memory from now on (BPB-30).
+    pub struct MapAperture {
+        /// Which aperture segment.
+        pub segment: SegmentId,
+        /// The first page of the aperture, in pages of 4 KiB from its start.
+        pub first_page: u64,
+        /// How many pages.
+        pub num_pages: u64,
+        /// The system memory that the first page shows; a multiple of 4 KiB.
+        pub system_memory: PhysicalAddress,
+        /// Whether the GPU snoops the CPU's caches there.
+        pub cache_coherent: bool,
+        /// For observers: the allocation that is mapped.
+        pub allocation: KmdAllocationHandle,
+    }
+
+    /// A range of the aperture of which every page shows the dummy page from now on (BPB-33).
+    pub struct UnmapAperture {
+        /// Which aperture segment.
+        pub segment: SegmentId,
+        /// The first page of the aperture, in pages of 4 KiB from its start.
+        pub first_page: u64,
+        /// How many pages.
+        pub num_pages: u64,
+        /// The page of system memory that all of them show; a multiple of 4 KiB.
+        pub dummy_page: PhysicalAddress,
+        /// For observers: the allocation that was mapped.
+        pub allocation: KmdAllocationHandle,
+    }
+
+    /// A range of the engine's address space whose compressed pages become plain where they are, and are no longer marked.
+    pub struct Decompress {
+        /// Where; a multiple of 4 KiB.
+        pub virtual_address: GpuVirtualAddress,
+        /// How many bytes; a multiple of 4 KiB.
+        pub bytes: u64,
+        /// The surface, and which of its pages is the first.
+        pub surface: Surface,
+        /// For observers: the allocation that is decompressed.
+        pub allocation: KmdAllocationHandle,
+        /// For observers: which part of it, in bytes from its start.
+        pub allocation_offset: u64,
+    }
 }
 
 /// A run of entries of one page table (GVA-30).
@@ -229,73 +318,15 @@ pub struct WritePtes {
     pub stride: u64,
 }
 
-/// A range of a process whose cached entries are forgotten (GVA-34).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FlushRange {
-    /// The process; none is all of them.
-    pub process: Option<KmdProcessHandle>,
-    /// First address to forget.
-    pub start: GpuVirtualAddress,
-    /// First address not to forget; with the start, both 0 mean the whole space (U-20).
-    pub end: GpuVirtualAddress,
-}
-
-/// A range of the aperture that shows consecutive pages of system memory from now on (BPB-30).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MapAperture {
-    /// Which aperture segment.
-    pub segment: SegmentId,
-    /// The first page of the aperture, in pages of 4 KiB from its start.
-    pub first_page: u64,
-    /// How many pages.
-    pub num_pages: u64,
-    /// The system memory that the first page shows; a multiple of 4 KiB.
-    pub system_memory: PhysicalAddress,
-    /// Whether the GPU snoops the CPU's caches there.
-    pub cache_coherent: bool,
-    /// For observers: the allocation that is mapped.
-    pub allocation: KmdAllocationHandle,
-}
-
-/// A range of the aperture of which every page shows the dummy page from now on (BPB-33).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct UnmapAperture {
-    /// Which aperture segment.
-    pub segment: SegmentId,
-    /// The first page of the aperture, in pages of 4 KiB from its start.
-    pub first_page: u64,
-    /// How many pages.
-    pub num_pages: u64,
-    /// The page of system memory that all of them show; a multiple of 4 KiB.
-    pub dummy_page: PhysicalAddress,
-    /// For observers: the allocation that was mapped.
-    pub allocation: KmdAllocationHandle,
-}
-
-/// A range of the engine's address space whose compressed pages become plain where they are, and are no longer marked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Decompress {
-    /// Where; a multiple of 4 KiB.
-    pub virtual_address: GpuVirtualAddress,
-    /// How many bytes; a multiple of 4 KiB.
-    pub bytes: u64,
-    /// The surface, and which of its pages is the first.
-    pub surface: Surface,
-    /// For observers: the allocation that is decompressed.
-    pub allocation: KmdAllocationHandle,
-    /// For observers: which part of it, in bytes from its start.
-    pub allocation_offset: u64,
-}
-
 /// Writes `command` to the start of `buffer` and returns how many bytes it took; `None`, and nothing written, when it does
 /// not fit.
 pub fn encode(command: &Command, buffer: &mut [u8]) -> Option<usize> {
     let bytes = encoded_bytes(command);
-    let mut writer = Writer { bytes: buffer.get_mut(..bytes)? };
-    writer.u16(opcode(command));
-    writer.u16(0);
-    writer.u32(u32::try_from(bytes).ok()?);
-    writer.fields(command);
+    let mut out = buffer.get_mut(..bytes)?;
+    out.put(&command.opcode().to_le_bytes());
+    out.put(&[0, 0]);
+    u32::try_from(bytes).ok()?.write(&mut out);
+    command.write(&mut out);
     Some(bytes)
 }
 
@@ -312,23 +343,9 @@ pub fn encode_to_vec(command: &Command, bytes: &mut Vec<u8>) {
 
 /// How many bytes `command` takes.
 pub fn encoded_bytes(command: &Command) -> usize {
-    let fields = match command {
-        Command::SetRootPageTable(_) => 24,
-        Command::Transfer(_) => 44,
-        Command::Fill(_) => 36,
-        Command::WritePtes(_) => 64,
-        Command::FlushTlb(_) => 28,
-        Command::Kernel(kernel) => KERNEL_BYTES + RANGE_BYTES * (kernel.inputs.len() + kernel.outputs.len()),
-        Command::SetAddressSpace(_) => 8,
-        Command::MapAperture(_) => 44,
-        Command::UnmapAperture(_) => 40,
-        Command::Decompress(_) => 44,
-        Command::SetState(_) => 8,
-        Command::SetContext(_) => 20,
-        Command::NotifyResidency(_) => 20,
-        Command::UseAllocation(_) => 16,
-    };
-    HEADER_BYTES + fields
+    let mut bytes = Measure(HEADER_BYTES);
+    command.write(&mut bytes);
+    bytes.0
 }
 
 /// Where in a kernel's command the address of range `index` is, in bytes: 8, little-endian. Ranges count from 0, inputs before
@@ -343,182 +360,235 @@ const KERNEL_BYTES: usize = 28;
 /// Bytes of one range of a kernel.
 const RANGE_BYTES: usize = 32;
 
-fn opcode(command: &Command) -> u16 {
-    match command {
-        Command::SetRootPageTable(_) => OPCODE_SET_ROOT_PAGE_TABLE,
-        Command::Transfer(_) => OPCODE_TRANSFER,
-        Command::Fill(_) => OPCODE_FILL,
-        Command::WritePtes(_) => OPCODE_WRITE_PTES,
-        Command::FlushTlb(_) => OPCODE_FLUSH_TLB,
-        Command::Kernel(_) => OPCODE_KERNEL,
-        Command::SetAddressSpace(_) => OPCODE_SET_ADDRESS_SPACE,
-        Command::MapAperture(_) => OPCODE_MAP_APERTURE,
-        Command::UnmapAperture(_) => OPCODE_UNMAP_APERTURE,
-        Command::Decompress(_) => OPCODE_DECOMPRESS,
-        Command::SetState(_) => OPCODE_SET_STATE,
-        Command::SetContext(_) => OPCODE_SET_CONTEXT,
-        Command::NotifyResidency(_) => OPCODE_NOTIFY_RESIDENCY,
-        Command::UseAllocation(_) => OPCODE_USE_ALLOCATION,
-    }
+/// Where fields go.
+trait Sink {
+    fn put(&mut self, bytes: &[u8]);
 }
 
-/// Writes fields one after the other. The room was measured before.
-struct Writer<'a> {
-    bytes: &'a mut [u8],
-}
-
-impl Writer<'_> {
+/// Room that was measured before.
+impl Sink for &mut [u8] {
     fn put(&mut self, bytes: &[u8]) {
-        let (field, rest) = std::mem::take(&mut self.bytes).split_at_mut(bytes.len());
+        let (field, rest) = std::mem::take(self).split_at_mut(bytes.len());
         field.copy_from_slice(bytes);
-        self.bytes = rest;
+        *self = rest;
     }
+}
 
-    fn u16(&mut self, value: u16) {
-        self.put(&value.to_le_bytes());
+/// The length of what is written, in bytes.
+struct Measure(usize);
+
+impl Sink for Measure {
+    fn put(&mut self, bytes: &[u8]) {
+        self.0 += bytes.len();
     }
+}
 
-    fn u32(&mut self, value: u32) {
-        self.put(&value.to_le_bytes());
-    }
+/// What a command consists of.
+trait Field: Sized {
+    fn write(&self, out: &mut impl Sink);
 
-    fn u64(&mut self, value: u64) {
-        self.put(&value.to_le_bytes());
-    }
+    /// The next field; none when the bytes end too early or mean nothing.
+    fn read(from: &mut Reader<'_>) -> Option<Self>;
+}
 
-    fn segment(&mut self, segment: SegmentId) {
-        self.u32(u32::from(segment.0));
-    }
+macro_rules! numbers {
+    ($($number:ty),*) => {
+        $(impl Field for $number {
+            fn write(&self, out: &mut impl Sink) {
+                out.put(&self.to_le_bytes());
+            }
 
-    fn physical(&mut self, address: PhysicalAddress) {
-        self.segment(address.segment);
-        self.u64(address.offset);
-    }
+            fn read(from: &mut Reader<'_>) -> Option<Self> {
+                from.take().map(<$number>::from_le_bytes)
+            }
+        })*
+    };
+}
 
-    fn ranges(&mut self, ranges: &[PageRange]) {
-        for range in ranges {
-            self.u64(range.virtual_address.0);
-            self.u64(range.num_pages);
-            self.u32(range.surface.is_some().into());
-            self.surface(range.surface.unwrap_or(Surface { number: 0, first_page: 0 }));
-        }
-    }
+numbers!(u16, u32, u64);
 
-    fn surface(&mut self, surface: Surface) {
-        self.u32(surface.number);
-        self.u64(surface.first_page);
-    }
+/// Names and addresses are numbers. One that may be absent follows a word that says whether it is there, and is 0 if it is not.
+macro_rules! named_numbers {
+    ($($name:ident),*) => {$(
+        impl Field for $name {
+            fn write(&self, out: &mut impl Sink) {
+                self.0.write(out);
+            }
 
-    fn fields(&mut self, command: &Command) {
-        match command {
-            Command::SetRootPageTable(command) => {
-                self.u64(command.process.0);
-                self.physical(command.root);
-                self.u32(command.num_entries);
-            }
-            Command::Transfer(command) => {
-                self.u64(command.source.0);
-                self.u64(command.destination.0);
-                self.u64(command.bytes);
-                self.u32(direction_code(command.direction));
-                self.u64(command.allocation.0);
-                self.u64(command.allocation_offset);
-            }
-            Command::Fill(command) => {
-                self.u64(command.destination.0);
-                self.u64(command.bytes);
-                self.u32(command.pattern);
-                self.u64(command.allocation.0);
-                self.u64(command.allocation_offset);
-            }
-            Command::WritePtes(command) => self.write_ptes(command),
-            Command::FlushTlb(command) => {
-                self.u32(command.process.is_some().into());
-                self.u64(command.process.map_or(0, |process| process.0));
-                self.u64(command.start.0);
-                self.u64(command.end.0);
-            }
-            Command::Kernel(command) => {
-                self.u64(command.kernel);
-                self.u64(command.nanoseconds);
-                self.u32(content_code(command.content));
-                self.u32(command.inputs.len() as u32);
-                self.u32(command.outputs.len() as u32);
-                self.ranges(&command.inputs);
-                self.ranges(&command.outputs);
-            }
-            Command::SetAddressSpace(process) => self.u64(process.0),
-            Command::MapAperture(command) => {
-                self.segment(command.segment);
-                self.u64(command.first_page);
-                self.u64(command.num_pages);
-                self.physical(command.system_memory);
-                self.u32(command.cache_coherent.into());
-                self.u64(command.allocation.0);
-            }
-            Command::UnmapAperture(command) => {
-                self.segment(command.segment);
-                self.u64(command.first_page);
-                self.u64(command.num_pages);
-                self.physical(command.dummy_page);
-                self.u64(command.allocation.0);
-            }
-            Command::Decompress(command) => {
-                self.u64(command.virtual_address.0);
-                self.u64(command.bytes);
-                self.surface(command.surface);
-                self.u64(command.allocation.0);
-                self.u64(command.allocation_offset);
-            }
-            Command::SetState(state) => self.u64(*state),
-            Command::SetContext(command) => {
-                self.u64(command.process.0);
-                self.u64(command.context.0);
-                self.u32(command.is_system.into());
-            }
-            Command::NotifyResidency(command) => {
-                self.u64(command.allocation.0);
-                self.u32(command.address.is_some().into());
-                self.u64(command.address.map_or(0, |address| address.0));
-            }
-            Command::UseAllocation(command) => {
-                self.u64(command.allocation.0);
-                self.u64(command.address.0);
+            fn read(from: &mut Reader<'_>) -> Option<Self> {
+                u64::read(from).map($name)
             }
         }
+
+        impl Field for Option<$name> {
+            fn write(&self, out: &mut impl Sink) {
+                self.is_some().write(out);
+                self.unwrap_or($name(0)).write(out);
+            }
+
+            fn read(from: &mut Reader<'_>) -> Option<Self> {
+                present_or(from, $name(0))
+            }
+        }
+    )*};
+}
+
+named_numbers!(GpuVirtualAddress, KmdAllocationHandle, KmdContextHandle, KmdProcessHandle, HardwareEntry);
+
+/// What follows a word that says whether it is there; if not, it is `absent`.
+fn present_or<T: Field + PartialEq>(from: &mut Reader<'_>, absent: T) -> Option<Option<T>> {
+    let (is_there, field) = (bool::read(from)?, T::read(from)?);
+    (is_there || field == absent).then(|| is_there.then_some(field))
+}
+
+/// Choices are numbers of 32 bits.
+macro_rules! choices {
+    ($($type:ident { $($choice:ident = $number:literal),* })*) => {
+        $(impl Field for $type {
+            fn write(&self, out: &mut impl Sink) {
+                let number: u32 = match self {
+                    $($type::$choice => $number),*
+                };
+                number.write(out);
+            }
+
+            fn read(from: &mut Reader<'_>) -> Option<Self> {
+                match u32::read(from)? {
+                    $($number => Some($type::$choice),)*
+                    _ => None,
+                }
+            }
+        })*
+    };
+}
+
+choices! {
+    MemoryTransferDirection { LocalToSystem = 0, SystemToLocal = 1, LocalToLocal = 2 }
+    Content { Uniform = 0, Ramp = 1 }
+}
+
+impl Field for bool {
+    fn write(&self, out: &mut impl Sink) {
+        u32::from(*self).write(out);
     }
 
-    fn write_ptes(&mut self, command: &WritePtes) {
-        let page_size = if command.page_size == PageSize::Kib64 { WRITE_PTES_64KIB_PAGES } else { 0 };
-        let dual = if command.first_64kb.is_some() { WRITE_PTES_FIRST_64KB } else { 0 };
-        self.u64(command.process.0);
-        self.u64(command.virtual_address.0);
-        self.u16(command.level as u16);
-        self.u16(page_size | dual);
-        self.physical(command.table);
-        self.u32(command.start_index);
-        self.u32(command.count);
-        self.u64(command.first.0);
-        self.u64(command.first_64kb.unwrap_or_default().0);
-        self.u64(command.stride);
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        match u32::read(from)? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+}
+
+impl Field for SegmentId {
+    fn write(&self, out: &mut impl Sink) {
+        u32::from(self.0).write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        Some(SegmentId(u8::try_from(u32::read(from)?).ok()?))
+    }
+}
+
+impl Field for PhysicalAddress {
+    fn write(&self, out: &mut impl Sink) {
+        self.segment.write(out);
+        self.offset.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        Some(PhysicalAddress { segment: Field::read(from)?, offset: Field::read(from)? })
+    }
+}
+
+impl Field for Surface {
+    fn write(&self, out: &mut impl Sink) {
+        self.number.write(out);
+        self.first_page.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        Some(Surface { number: Field::read(from)?, first_page: Field::read(from)? })
+    }
+}
+
+const NO_SURFACE: Surface = Surface { number: 0, first_page: 0 };
+
+impl Field for PageRange {
+    fn write(&self, out: &mut impl Sink) {
+        self.virtual_address.write(out);
+        self.num_pages.write(out);
+        self.surface.is_some().write(out);
+        self.surface.unwrap_or(NO_SURFACE).write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        let plain = PageRange::plain(Field::read(from)?, Field::read(from)?);
+        Some(PageRange { surface: present_or(from, NO_SURFACE)?, ..plain })
+    }
+}
+
+impl Field for KernelCommand {
+    fn write(&self, out: &mut impl Sink) {
+        self.kernel.write(out);
+        self.nanoseconds.write(out);
+        self.content.write(out);
+        (self.inputs.len() as u32).write(out);
+        (self.outputs.len() as u32).write(out);
+        self.inputs.iter().chain(&self.outputs).for_each(|range| range.write(out));
+    }
+
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        let (kernel, nanoseconds, content) = (Field::read(from)?, Field::read(from)?, Field::read(from)?);
+        let (inputs, outputs) = (u32::read(from)?, u32::read(from)?);
+        let (inputs, outputs) = (from.ranges(inputs)?, from.ranges(outputs)?);
+        Some(KernelCommand { kernel, nanoseconds, content, inputs, outputs })
     }
 }
 
 const WRITE_PTES_64KIB_PAGES: u16 = 1 << 0;
 const WRITE_PTES_FIRST_64KB: u16 = 1 << 1;
 
-fn direction_code(direction: MemoryTransferDirection) -> u32 {
-    match direction {
-        MemoryTransferDirection::LocalToSystem => 0,
-        MemoryTransferDirection::SystemToLocal => 1,
-        MemoryTransferDirection::LocalToLocal => 2,
+impl Field for WritePtes {
+    fn write(&self, out: &mut impl Sink) {
+        let page_size = if self.page_size == PageSize::Kib64 { WRITE_PTES_64KIB_PAGES } else { 0 };
+        let dual = if self.first_64kb.is_some() { WRITE_PTES_FIRST_64KB } else { 0 };
+        self.process.write(out);
+        self.virtual_address.write(out);
+        (self.level as u16).write(out);
+        (page_size | dual).write(out);
+        self.table.write(out);
+        self.start_index.write(out);
+        self.count.write(out);
+        self.first.write(out);
+        self.first_64kb.unwrap_or_default().write(out);
+        self.stride.write(out);
     }
-}
 
-fn content_code(content: Content) -> u32 {
-    match content {
-        Content::Uniform => 0,
-        Content::Ramp => 1,
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        let (process, virtual_address) = (Field::read(from)?, Field::read(from)?);
+        let (level, flags) = (u16::read(from)?.into(), u16::read(from)?);
+        if flags & !(WRITE_PTES_64KIB_PAGES | WRITE_PTES_FIRST_64KB) != 0 {
+            return None;
+        }
+        let (table, start_index, count) = (Field::read(from)?, Field::read(from)?, Field::read(from)?);
+        let (first, second) = (Field::read(from)?, Field::read(from)?);
+        let page_size = if flags & WRITE_PTES_64KIB_PAGES != 0 { PageSize::Kib64 } else { PageSize::Kib4 };
+        let first_64kb = (flags & WRITE_PTES_FIRST_64KB != 0).then_some(second);
+        let stride = Field::read(from)?;
+        Some(WritePtes {
+            process,
+            virtual_address,
+            level,
+            page_size,
+            table,
+            start_index,
+            count,
+            first,
+            first_64kb,
+            stride,
+        })
     }
 }
 
@@ -585,13 +655,12 @@ impl<'a> Decoder<'a> {
             return Err(malformed);
         }
         let fields = rest.get(HEADER_BYTES..length).ok_or(DecodeError::Truncated { offset })?;
-        match opcode {
-            OPCODE_FOREIGN => return Err(DecodeError::ReservedOpcode { offset, opcode }),
-            OPCODE_SET_ROOT_PAGE_TABLE..=OPCODE_USE_ALLOCATION => {}
-            _ => return Err(DecodeError::UnknownOpcode { offset, opcode }),
+        if opcode == OPCODE_FOREIGN {
+            return Err(DecodeError::ReservedOpcode { offset, opcode });
         }
         let mut reader = Reader { bytes: fields };
-        let command = reader.command(opcode).ok_or(malformed)?;
+        let command = Command::read(opcode, &mut reader).ok_or(DecodeError::UnknownOpcode { offset, opcode })?;
+        let command = command.ok_or(malformed)?;
         if reader.bytes.is_empty() { Ok((command, length)) } else { Err(malformed) }
     }
 }
@@ -616,7 +685,7 @@ impl Iterator for Decoder<'_> {
     }
 }
 
-/// Reads fields one after the other; `None` when they end too early or mean nothing.
+/// Bytes that are read one field after the other.
 struct Reader<'a> {
     bytes: &'a [u8],
 }
@@ -628,40 +697,8 @@ impl Reader<'_> {
         Some(*field)
     }
 
-    fn u16(&mut self) -> Option<u16> {
-        self.take().map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.take().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.take().map(u64::from_le_bytes)
-    }
-
     fn header(&mut self) -> Option<(u16, u16, usize)> {
-        Some((self.u16()?, self.u16()?, self.u32()? as usize))
-    }
-
-    fn address(&mut self) -> Option<GpuVirtualAddress> {
-        self.u64().map(GpuVirtualAddress)
-    }
-
-    fn process(&mut self) -> Option<KmdProcessHandle> {
-        self.u64().map(KmdProcessHandle)
-    }
-
-    fn allocation(&mut self) -> Option<KmdAllocationHandle> {
-        self.u64().map(KmdAllocationHandle)
-    }
-
-    fn segment(&mut self) -> Option<SegmentId> {
-        Some(SegmentId(u8::try_from(self.u32()?).ok()?))
-    }
-
-    fn physical(&mut self) -> Option<PhysicalAddress> {
-        Some(PhysicalAddress { segment: self.segment()?, offset: self.u64()? })
+        Some((u16::read(self)?, u16::read(self)?, u32::read(self)? as usize))
     }
 
     fn ranges(&mut self, count: u32) -> Option<Vec<PageRange>> {
@@ -669,157 +706,6 @@ impl Reader<'_> {
         if count as usize > self.bytes.len() / RANGE_BYTES {
             return None;
         }
-        (0..count).map(|_| self.range()).collect()
-    }
-
-    fn range(&mut self) -> Option<PageRange> {
-        let plain = PageRange::plain(self.address()?, self.u64()?);
-        let (has_surface, surface) = (self.bool()?, self.surface()?);
-        if !has_surface && surface != (Surface { number: 0, first_page: 0 }) {
-            return None;
-        }
-        Some(PageRange { surface: has_surface.then_some(surface), ..plain })
-    }
-
-    fn surface(&mut self) -> Option<Surface> {
-        Some(Surface { number: self.u32()?, first_page: self.u64()? })
-    }
-
-    fn bool(&mut self) -> Option<bool> {
-        match self.u32()? {
-            0 => Some(false),
-            1 => Some(true),
-            _ => None,
-        }
-    }
-
-    fn direction(&mut self) -> Option<MemoryTransferDirection> {
-        match self.u32()? {
-            0 => Some(MemoryTransferDirection::LocalToSystem),
-            1 => Some(MemoryTransferDirection::SystemToLocal),
-            2 => Some(MemoryTransferDirection::LocalToLocal),
-            _ => None,
-        }
-    }
-
-    fn content(&mut self) -> Option<Content> {
-        match self.u32()? {
-            0 => Some(Content::Uniform),
-            1 => Some(Content::Ramp),
-            _ => None,
-        }
-    }
-
-    fn command(&mut self, opcode: u16) -> Option<Command> {
-        Some(match opcode {
-            OPCODE_SET_ROOT_PAGE_TABLE => Command::SetRootPageTable(SetRootPageTable {
-                process: self.process()?,
-                root: self.physical()?,
-                num_entries: self.u32()?,
-            }),
-            OPCODE_TRANSFER => Command::Transfer(Transfer {
-                source: self.address()?,
-                destination: self.address()?,
-                bytes: self.u64()?,
-                direction: self.direction()?,
-                allocation: self.allocation()?,
-                allocation_offset: self.u64()?,
-            }),
-            OPCODE_FILL => Command::Fill(Fill {
-                destination: self.address()?,
-                bytes: self.u64()?,
-                pattern: self.u32()?,
-                allocation: self.allocation()?,
-                allocation_offset: self.u64()?,
-            }),
-            OPCODE_WRITE_PTES => Command::WritePtes(self.write_ptes()?),
-            OPCODE_FLUSH_TLB => Command::FlushTlb(self.flush_range()?),
-            OPCODE_KERNEL => Command::Kernel(self.kernel()?),
-            OPCODE_SET_ADDRESS_SPACE => Command::SetAddressSpace(self.process()?),
-            OPCODE_MAP_APERTURE => Command::MapAperture(MapAperture {
-                segment: self.segment()?,
-                first_page: self.u64()?,
-                num_pages: self.u64()?,
-                system_memory: self.physical()?,
-                cache_coherent: self.bool()?,
-                allocation: self.allocation()?,
-            }),
-            OPCODE_UNMAP_APERTURE => Command::UnmapAperture(UnmapAperture {
-                segment: self.segment()?,
-                first_page: self.u64()?,
-                num_pages: self.u64()?,
-                dummy_page: self.physical()?,
-                allocation: self.allocation()?,
-            }),
-            OPCODE_DECOMPRESS => Command::Decompress(Decompress {
-                virtual_address: self.address()?,
-                bytes: self.u64()?,
-                surface: self.surface()?,
-                allocation: self.allocation()?,
-                allocation_offset: self.u64()?,
-            }),
-            OPCODE_SET_STATE => Command::SetState(self.u64()?),
-            OPCODE_SET_CONTEXT => Command::SetContext(SetContext {
-                process: self.process()?,
-                context: self.u64().map(KmdContextHandle)?,
-                is_system: self.bool()?,
-            }),
-            OPCODE_NOTIFY_RESIDENCY => Command::NotifyResidency(self.notify_residency()?),
-            OPCODE_USE_ALLOCATION => {
-                Command::UseAllocation(UseAllocation { allocation: self.allocation()?, address: self.address()? })
-            }
-            _ => return None,
-        })
-    }
-
-    fn write_ptes(&mut self) -> Option<WritePtes> {
-        let (process, virtual_address) = (self.process()?, self.address()?);
-        let (level, flags) = (u32::from(self.u16()?), self.u16()?);
-        if flags & !(WRITE_PTES_64KIB_PAGES | WRITE_PTES_FIRST_64KB) != 0 {
-            return None;
-        }
-        let (table, start_index, count) = (self.physical()?, self.u32()?, self.u32()?);
-        let (first, second) = (HardwareEntry(self.u64()?), HardwareEntry(self.u64()?));
-        let (stride, page_size) = (self.u64()?, flags & WRITE_PTES_64KIB_PAGES);
-        Some(WritePtes {
-            process,
-            virtual_address,
-            level,
-            page_size: if page_size != 0 { PageSize::Kib64 } else { PageSize::Kib4 },
-            table,
-            start_index,
-            count,
-            first,
-            first_64kb: (flags & WRITE_PTES_FIRST_64KB != 0).then_some(second),
-            stride,
-        })
-    }
-
-    fn flush_range(&mut self) -> Option<FlushRange> {
-        let (has_process, process) = (self.bool()?, self.process()?);
-        if !has_process && process.0 != 0 {
-            return None;
-        }
-        Some(FlushRange { process: has_process.then_some(process), start: self.address()?, end: self.address()? })
-    }
-
-    fn notify_residency(&mut self) -> Option<NotifyResidency> {
-        let (allocation, resident, address) = (self.allocation()?, self.bool()?, self.address()?);
-        if !resident && address.0 != 0 {
-            return None;
-        }
-        Some(NotifyResidency { allocation, address: resident.then_some(address) })
-    }
-
-    fn kernel(&mut self) -> Option<KernelCommand> {
-        let (kernel, nanoseconds, content) = (self.u64()?, self.u64()?, self.content()?);
-        let (inputs, outputs) = (self.u32()?, self.u32()?);
-        Some(KernelCommand {
-            kernel,
-            nanoseconds,
-            content,
-            inputs: self.ranges(inputs)?,
-            outputs: self.ranges(outputs)?,
-        })
+        (0..count).map(|_| PageRange::read(self)).collect()
     }
 }

@@ -5,7 +5,7 @@ use alloc::{collections::VecDeque, vec::Vec};
 use crate::{
     budget::MemorySegmentGroup,
     buggify::{Buggify, Unlikely},
-    contract::Packet,
+    contract::{Packet, PagingOperationCounts},
     event::{
         Event, EventLog,
         error::{DeviceInError, DriverFinding, Violation},
@@ -129,24 +129,8 @@ pub struct Statistics {
     pub plans: u64,
     /// Paging buffers handed to the paging engine.
     pub paging_buffers: u64,
-    /// VIRTUAL_TRANSFER operations that drivers encoded.
-    pub virtual_transfers: u64,
-    /// VIRTUAL_FILL operations.
-    pub virtual_fills: u64,
-    /// TRANSFER operations.
-    pub transfers: u64,
-    /// FILL operations.
-    pub fills: u64,
-    /// DISCARD_CONTENT operations.
-    pub discarded_contents: u64,
-    /// NOTIFY_RESIDENCY operations.
-    pub residency_notifications: u64,
-    /// UPDATE_PAGE_TABLE operations.
-    pub update_page_tables: u64,
-    /// FLUSH_TLB operations.
-    pub flush_tlbs: u64,
-    /// MAP_APERTURE_SEGMENT and UNMAP_APERTURE_SEGMENT operations.
-    pub aperture_operations: u64,
+    /// Operations that drivers encoded, by kind. NOTIFY_ALLOC counts every chunk of a notification.
+    pub operations: PagingOperationCounts,
     /// Allocations of which the driver was notified before they were evicted (NTF-02).
     pub eviction_notifications: u64,
     /// NOTIFY_ALLOC operations for eviction: the chunks of these notifications.

@@ -37,31 +37,15 @@ impl Graves {
     }
 
     fn judge(&self, operation: &PagingOperation) -> Option<String> {
-        let (allocation, process) = named(operation);
         let lives = |handle: KmdAllocationHandle| self.allocations.values().any(|&living| living == handle);
         let runs = |handle: KmdProcessHandle| {
             self.paging_process == Some(handle) || self.processes.values().any(|&living| living == handle)
         };
         let kind = operation.kind();
-        if let Some(allocation) = allocation.filter(|&allocation| !lives(allocation)) {
+        if let Some(allocation) = operation.allocation().filter(|&allocation| !lives(allocation)) {
             return Some(format!("{kind} names allocation {:#x}, which is gone", allocation.0));
         }
-        let process = process.filter(|&process| !runs(process))?;
+        let process = operation.process().filter(|&process| !runs(process))?;
         Some(format!("{kind} names process {:#x}, which is gone", process.0))
-    }
-}
-
-/// The allocation and the process that an operation names.
-fn named(operation: &PagingOperation) -> (Option<KmdAllocationHandle>, Option<KmdProcessHandle>) {
-    match *operation {
-        PagingOperation::VirtualTransfer(transfer) => (Some(transfer.allocation), None),
-        PagingOperation::VirtualFill(fill) => (Some(fill.allocation), None),
-        PagingOperation::FlushTlb(flush) => (None, Some(flush.process)),
-        PagingOperation::MapApertureSegment(map) => (Some(map.allocation), None),
-        PagingOperation::UnmapApertureSegment(unmap) => (Some(unmap.allocation), None),
-        PagingOperation::NotifyAlloc(notify) => (Some(notify.allocation), notify.process),
-        PagingOperation::UpdatePageTable(ref update) => (update.allocation, Some(update.process)),
-        PagingOperation::Transfer(_) | PagingOperation::Fill(_) | PagingOperation::DiscardContent(_) => (None, None),
-        PagingOperation::NotifyResidency(notice) => (Some(notice.allocation), None),
     }
 }

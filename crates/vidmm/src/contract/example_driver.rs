@@ -18,6 +18,7 @@ impl ExampleDriver {
 }
 
 const LOCAL_MEMORY: SegmentId = SegmentId(1);
+const STATUS_NOT_SUPPORTED: i32 = 0xC000_00BB_u32 as i32;
 
 impl Kmd for ExampleDriver {
     fn query_adapter_info(&mut self) -> AdapterInfo {
@@ -110,13 +111,7 @@ impl Kmd for ExampleDriver {
                 vec![[6, op.start_virtual_address.0, op.end_virtual_address.0]]
             }
             // Operations of other models, and those that this driver never asks for.
-            PagingOperation::MapApertureSegment(_)
-            | PagingOperation::UnmapApertureSegment(_)
-            | PagingOperation::NotifyAlloc(_)
-            | PagingOperation::Transfer(_)
-            | PagingOperation::Fill(_)
-            | PagingOperation::DiscardContent(_)
-            | PagingOperation::NotifyResidency(_) => vec![],
+            _ => return BuildStatus::Other(STATUS_NOT_SUPPORTED),
         };
         // `multipass_offset` is the driver's own: here it counts the commands that earlier buffers took.
         for command in &commands[*build.multipass_offset as usize..] {

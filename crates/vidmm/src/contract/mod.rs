@@ -43,11 +43,6 @@ pub use interrupt::{
 pub use kmd::{
     Kmd, KmdAllocationHandle, KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, RootPageTable, SubmitCommand,
 };
-pub use paging::{
-    BuildPagingBuffer, BuildStatus, DiscardContent, DiscardContentFlags, Fill, FillVirtual, FlushTlb, MapApertureFlags,
-    MapApertureSegment, MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, NotifyResidency, PagingOperation,
-    PagingOperationKind, Transfer, TransferFlags, TransferVirtual, TransferVirtualFlags, UnmapApertureSegment,
-    UpdatePageTable, UpdatePageTableFlags,
-};
+pub use paging::*;
 pub use patching::{AllocationListElement, Patch, PatchLocation, Render, RenderStatus};
 pub use pte::{Pte, PteFlags, PteRun};

@@ -1,10 +1,13 @@
 //! Paging operations, and the call that lets a driver encode one.
 
-use core::fmt;
+use core::{
+    fmt,
+    ops::{Index, IndexMut},
+};
 
 use bitflags::bitflags;
 
-use super::{KmdAllocationHandle, KmdContextHandle, KmdProcessHandle, PteRun};
+use super::{AddressingModel, KmdAllocationHandle, KmdContextHandle, KmdProcessHandle, PteRun, WddmVersion};
 use crate::units::{GpuVirtualAddress, PAGE_SIZE, PhysicalAddress, SegmentId};
 
 /// One call of [`build_paging_buffer`](super::Kmd::build_paging_buffer).
@@ -51,93 +54,131 @@ pub enum BuildStatus {
     Other(i32),
 }
 
-/// The operation that the driver is asked to encode (3.2).
-#[doc(alias = "DXGK_BUILDPAGINGBUFFER_OPERATION")]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
-pub enum PagingOperation {
+/// Makes the table of operations: [`PagingOperation`], its kinds, and what is said of each.
+macro_rules! paging_operations {
+    ($($(#[$about:meta])* $kind:ident($payload:ident) = ($name:literal, $since:expr, $addresses:expr, $busy:expr);)*) => {
+        /// The operation that the driver is asked to encode (3.2).
+        #[doc(alias = "DXGK_BUILDPAGINGBUFFER_OPERATION")]
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+        pub enum PagingOperation {
+            $($(#[$about])* $kind($payload),)*
+        }
+
+        /// The operations by name, as WDDM writes them.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(feature = "serde", serde(rename_all = "SCREAMING_SNAKE_CASE"))]
+        pub enum PagingOperationKind {
+            $(#[doc = concat!($name, ".")] $kind,)*
+        }
+
+        impl PagingOperation {
+            /// Which operation it is.
+            pub fn kind(&self) -> PagingOperationKind {
+                match self {
+                    $(PagingOperation::$kind(_) => PagingOperationKind::$kind,)*
+                }
+            }
+        }
+
+        impl PagingOperationKind {
+            /// How many kinds there are.
+            const COUNT: usize = [$($name),*].len();
+
+            const fn row(self) -> Row {
+                let (name, since, addresses, busy) = match self {
+                    $(Self::$kind => ($name, $since, $addresses, $busy),)*
+                };
+                Row { name, since, addresses, busy }
+            }
+        }
+    };
+}
+
+paging_operations! {
     /// Copy between two ranges of the paging process's address space.
     #[doc(alias = "DXGK_OPERATION_VIRTUAL_TRANSFER")]
-    VirtualTransfer(TransferVirtual),
+    VirtualTransfer(TransferVirtual) = ("VIRTUAL_TRANSFER", WddmVersion::WDDM2_0, Addresses::PageTables, Busy::Undocumented);
     /// Fill a range of the paging process's address space.
     #[doc(alias = "DXGK_OPERATION_VIRTUAL_FILL")]
-    VirtualFill(FillVirtual),
+    VirtualFill(FillVirtual) = ("VIRTUAL_FILL", WddmVersion::WDDM2_0, Addresses::PageTables, Busy::Undocumented);
     /// Write entries of one page table.
     #[doc(alias = "DXGK_OPERATION_UPDATE_PAGE_TABLE")]
-    UpdatePageTable(UpdatePageTable),
+    UpdatePageTable(UpdatePageTable) = ("UPDATE_PAGE_TABLE", WddmVersion::WDDM2_0, Addresses::PageTables, Busy::Undocumented);
     /// Make the GPU forget cached entries.
     #[doc(alias = "DXGK_OPERATION_FLUSH_TLB")]
-    FlushTlb(FlushTlb),
+    FlushTlb(FlushTlb) = ("FLUSH_TLB", WddmVersion::WDDM2_0, Addresses::PageTables, Busy::Undocumented);
     /// Let a range of the aperture segment show system memory.
     #[doc(alias = "DXGK_OPERATION_MAP_APERTURE_SEGMENT")]
-    MapApertureSegment(MapApertureSegment),
+    MapApertureSegment(MapApertureSegment) = ("MAP_APERTURE_SEGMENT", FIRST, Addresses::Any, Busy::Undocumented);
     /// Let a range of the aperture segment show the dummy page again.
     #[doc(alias = "DXGK_OPERATION_UNMAP_APERTURE_SEGMENT")]
-    UnmapApertureSegment(UnmapApertureSegment),
+    UnmapApertureSegment(UnmapApertureSegment) = ("UNMAP_APERTURE_SEGMENT", FIRST, Addresses::Any, Busy::Undocumented);
     /// Prepare an allocation to leave device access.
     #[doc(alias = "DXGK_OPERATION_NOTIFY_ALLOC")]
-    NotifyAlloc(NotifyAlloc),
+    NotifyAlloc(NotifyAlloc) = ("NOTIFY_ALLOC", WddmVersion::WDDM3_2, Addresses::Any, Busy::Undocumented);
     /// Copy between physical places. With no bytes, after a reset of the adapter: the allocation's content in the
     /// memory segment is gone (BPB-27). Then the driver leaves the GPU alone, and its commands are not run.
     #[doc(alias = "DXGK_OPERATION_TRANSFER")]
-    Transfer(Transfer),
+    Transfer(Transfer) = ("TRANSFER", FIRST, Addresses::Physical, Busy::Allowed);
     /// Fill an allocation in the memory segment.
     #[doc(alias = "DXGK_OPERATION_FILL")]
-    Fill(Fill),
+    Fill(Fill) = ("FILL", FIRST, Addresses::Physical, Busy::Undocumented);
     /// An allocation leaves the memory segment, and its content there is not needed.
     #[doc(alias = "DXGK_OPERATION_DISCARD_CONTENT")]
-    DiscardContent(DiscardContent),
+    DiscardContent(DiscardContent) = ("DISCARD_CONTENT", FIRST, Addresses::Physical, Busy::Allowed);
     /// Take note that an allocation has come into a memory segment, or is about to leave it.
     #[doc(alias = "DXGK_OPERATION_NOTIFY_RESIDENCY")]
-    NotifyResidency(NotifyResidency),
+    NotifyResidency(NotifyResidency) = ("NOTIFY_RESIDENCY", WddmVersion::WDDM2_0, Addresses::Any, Busy::Undocumented);
 }
 
-/// The operations by name, as WDDM writes them.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "SCREAMING_SNAKE_CASE"))]
-pub enum PagingOperationKind {
-    /// VIRTUAL_TRANSFER.
-    VirtualTransfer,
-    /// VIRTUAL_FILL.
-    VirtualFill,
-    /// UPDATE_PAGE_TABLE.
-    UpdatePageTable,
-    /// FLUSH_TLB.
-    FlushTlb,
-    /// MAP_APERTURE_SEGMENT.
-    MapApertureSegment,
-    /// UNMAP_APERTURE_SEGMENT.
-    UnmapApertureSegment,
-    /// NOTIFY_ALLOC.
-    NotifyAlloc,
-    /// TRANSFER.
-    Transfer,
-    /// FILL.
-    Fill,
-    /// DISCARD_CONTENT.
-    DiscardContent,
-    /// NOTIFY_RESIDENCY.
-    NotifyResidency,
+/// What holds of an operation, whatever it is asked for (3.2).
+struct Row {
+    name: &'static str,
+    /// The first version of WDDM that has it.
+    since: WddmVersion,
+    addresses: Addresses,
+    busy: Busy,
+}
+
+/// The version of operations that are older than every version that is told apart.
+const FIRST: WddmVersion = WddmVersion(0);
+
+/// The adapters that have an operation, by how their engines find memory.
+enum Addresses {
+    PageTables,
+    Physical,
+    Any,
+}
+
+/// Whether the documents let a driver ask for an idle allocation before it encodes an operation (BPB-06).
+enum Busy {
+    Allowed,
+    Undocumented,
 }
 
 impl PagingOperationKind {
     /// WDDM's name of it.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::VirtualTransfer => "VIRTUAL_TRANSFER",
-            Self::VirtualFill => "VIRTUAL_FILL",
-            Self::UpdatePageTable => "UPDATE_PAGE_TABLE",
-            Self::FlushTlb => "FLUSH_TLB",
-            Self::MapApertureSegment => "MAP_APERTURE_SEGMENT",
-            Self::UnmapApertureSegment => "UNMAP_APERTURE_SEGMENT",
-            Self::NotifyAlloc => "NOTIFY_ALLOC",
-            Self::Transfer => "TRANSFER",
-            Self::Fill => "FILL",
-            Self::DiscardContent => "DISCARD_CONTENT",
-            Self::NotifyResidency => "NOTIFY_RESIDENCY",
-        }
+        self.row().name
+    }
+
+    /// Whether a driver of this version and model has it: no other is ever asked for it (3.2, I23).
+    pub fn is_known_to(self, version: WddmVersion, model: AddressingModel) -> bool {
+        let Row { since, addresses, .. } = self.row();
+        let has_addresses = match addresses {
+            Addresses::PageTables => model == AddressingModel::GpuMmu,
+            Addresses::Physical => model == AddressingModel::Physical,
+            Addresses::Any => true,
+        };
+        version >= since && has_addresses
+    }
+
+    /// Whether the documents let a driver ask for an idle allocation before it encodes this (BPB-06).
+    pub const fn may_be_busy(self) -> bool {
+        matches!(self.row().busy, Busy::Allowed)
     }
 }
 
@@ -148,24 +189,7 @@ impl fmt::Display for PagingOperationKind {
 }
 
 impl PagingOperation {
-    /// The kind of the operation.
-    pub fn kind(&self) -> PagingOperationKind {
-        match self {
-            PagingOperation::VirtualTransfer(_) => PagingOperationKind::VirtualTransfer,
-            PagingOperation::VirtualFill(_) => PagingOperationKind::VirtualFill,
-            PagingOperation::UpdatePageTable(_) => PagingOperationKind::UpdatePageTable,
-            PagingOperation::FlushTlb(_) => PagingOperationKind::FlushTlb,
-            PagingOperation::MapApertureSegment(_) => PagingOperationKind::MapApertureSegment,
-            PagingOperation::UnmapApertureSegment(_) => PagingOperationKind::UnmapApertureSegment,
-            PagingOperation::NotifyAlloc(_) => PagingOperationKind::NotifyAlloc,
-            PagingOperation::Transfer(_) => PagingOperationKind::Transfer,
-            PagingOperation::Fill(_) => PagingOperationKind::Fill,
-            PagingOperation::DiscardContent(_) => PagingOperationKind::DiscardContent,
-            PagingOperation::NotifyResidency(_) => PagingOperationKind::NotifyResidency,
-        }
-    }
-
-    /// Sets the operation's own flag that its allocation is idle, where it has one (BPB-06).
+    /// Says in the operation itself that its allocation is idle, where there is a flag for that (BPB-06).
     pub fn note_idle(&mut self) {
         match self {
             PagingOperation::Transfer(op) => op.flags |= TransferFlags::ALLOCATION_IS_IDLE,
@@ -196,6 +220,23 @@ impl PagingOperation {
             PagingOperation::Fill(op) => Some(op.allocation),
             PagingOperation::DiscardContent(op) => Some(op.allocation),
             PagingOperation::NotifyResidency(op) => Some(op.allocation),
+        }
+    }
+
+    /// The process that the operation is about, if any.
+    pub fn process(&self) -> Option<KmdProcessHandle> {
+        match self {
+            PagingOperation::UpdatePageTable(op) => Some(op.process),
+            PagingOperation::FlushTlb(op) => Some(op.process),
+            PagingOperation::NotifyAlloc(op) => op.process,
+            PagingOperation::VirtualTransfer(_)
+            | PagingOperation::VirtualFill(_)
+            | PagingOperation::MapApertureSegment(_)
+            | PagingOperation::UnmapApertureSegment(_)
+            | PagingOperation::Transfer(_)
+            | PagingOperation::Fill(_)
+            | PagingOperation::DiscardContent(_)
+            | PagingOperation::NotifyResidency(_) => None,
         }
     }
 }
@@ -514,4 +555,22 @@ pub struct NotifyResidency {
     /// Whether it has come: the operations that bring its content precede, and may still run. Otherwise it leaves, and
     /// those that take its content out follow.
     pub resident: bool,
+}
+
+/// How many operations of each kind drivers have encoded, by [`PagingOperationKind`].
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct PagingOperationCounts([u64; PagingOperationKind::COUNT]);
+
+impl Index<PagingOperationKind> for PagingOperationCounts {
+    type Output = u64;
+
+    fn index(&self, kind: PagingOperationKind) -> &u64 {
+        &self.0[kind as usize]
+    }
+}
+
+impl IndexMut<PagingOperationKind> for PagingOperationCounts {
+    fn index_mut(&mut self, kind: PagingOperationKind) -> &mut u64 {
+        &mut self.0[kind as usize]
+    }
 }

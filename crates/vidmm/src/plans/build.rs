@@ -254,7 +254,7 @@ impl Plans {
             }
             BuildStatus::AllocationBusy if was_idle => Built::Violation(Violation::BusyWhileIdle),
             BuildStatus::AllocationBusy => {
-                if !matches!(operation, PagingOperation::Transfer(_) | PagingOperation::DiscardContent(_)) {
+                if !operation.kind().may_be_busy() {
                     let operation = operation.kind();
                     moment.report(DriverFinding::BusyUndocumented { operation });
                 }
@@ -304,24 +304,14 @@ pub(crate) fn unmap_io_mmu(moment: &mut Moment, host: &mut dyn Host, plan: PlanN
 }
 
 fn count(statistics: &mut Statistics, operation: &PagingOperation) {
-    let counter = match operation {
-        PagingOperation::VirtualTransfer(_) => &mut statistics.virtual_transfers,
-        PagingOperation::VirtualFill(_) => &mut statistics.virtual_fills,
-        PagingOperation::UpdatePageTable(_) => &mut statistics.update_page_tables,
-        PagingOperation::FlushTlb(_) => &mut statistics.flush_tlbs,
-        PagingOperation::MapApertureSegment(_) | PagingOperation::UnmapApertureSegment(_) => {
-            &mut statistics.aperture_operations
-        }
-        PagingOperation::NotifyAlloc(op) if op.flags.contains(NotifyAllocFlags::EVICTION) => {
+    statistics.operations[operation.kind()] += 1;
+    if let PagingOperation::NotifyAlloc(op) = operation {
+        if op.flags.contains(NotifyAllocFlags::EVICTION) {
             statistics.eviction_notifications += u64::from(op.offset_in_bytes == 0);
             statistics.eviction_notification_bytes += op.size_in_bytes;
-            &mut statistics.eviction_notification_chunks
+            statistics.eviction_notification_chunks += 1;
+        } else {
+            statistics.io_mmu_unmap_notifications += 1;
         }
-        PagingOperation::NotifyAlloc(_) => &mut statistics.io_mmu_unmap_notifications,
-        PagingOperation::Transfer(_) => &mut statistics.transfers,
-        PagingOperation::Fill(_) => &mut statistics.fills,
-        PagingOperation::DiscardContent(_) => &mut statistics.discarded_contents,
-        PagingOperation::NotifyResidency(_) => &mut statistics.residency_notifications,
-    };
-    *counter += 1;
+    }
 }

@@ -121,6 +121,26 @@ pub(crate) enum Coming {
     Told(NotifyResidency),
 }
 
+impl Leaving {
+    /// The content that is copied, which is lost if the GPU is reset meanwhile.
+    pub fn content(&self) -> Option<&PageOut> {
+        match self {
+            Self::Memory(out) => Some(out),
+            Self::Discarded { .. } | Self::Aperture(_) | Self::Told(_) => None,
+        }
+    }
+}
+
+impl Coming {
+    /// The content that is copied or filled, which is not there if the GPU is reset meanwhile.
+    pub fn content(&self) -> Option<&PageIn> {
+        match self {
+            Self::Memory(page_in) => Some(page_in),
+            Self::Aperture(_) | Self::Told(_) => None,
+        }
+    }
+}
+
 /// Content that leaves a memory segment.
 #[derive(Debug)]
 pub(crate) struct PageOut {

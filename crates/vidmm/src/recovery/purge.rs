@@ -46,15 +46,10 @@ impl Halfway {
     fn of(abandoned: &[Abandoned], being_built: PlanNo, awaited: u64) -> Self {
         let mut halfway = Self { leaving: BTreeSet::new(), coming: BTreeMap::new() };
         for Abandoned { number, plan, fence_id, .. } in abandoned {
-            halfway.leaving.extend(plan.out.iter().filter_map(|leaving| match leaving {
-                Leaving::Memory(out) => Some(out.handle),
-                Leaving::Aperture(_) | Leaving::Discarded { .. } | Leaving::Told(_) => None,
-            }));
+            halfway.leaving.extend(plan.out.iter().filter_map(Leaving::content).map(|out| out.handle));
             let may_be_used = fence_id.is_some_and(|fence_id| fence_id <= awaited);
-            halfway.coming.extend(plan.page_in.iter().filter_map(|coming| match coming {
-                Coming::Memory(page_in) if !may_be_used => Some((page_in.handle, page_in.is_as_left)),
-                Coming::Memory(_) | Coming::Aperture(_) | Coming::Told(_) => None,
-            }));
+            let coming = plan.page_in.iter().filter_map(Coming::content).filter(|_| !may_be_used);
+            halfway.coming.extend(coming.map(|page_in| (page_in.handle, page_in.is_as_left)));
             // Without a notification the content is as earlier work has left it.
             let has_begun = fence_id.is_some() || *number == being_built;
             let evictions = plan.notify.iter().filter(|notice| notice.flags == NotifyAllocFlags::EVICTION);

@@ -159,7 +159,11 @@ fn an_illegal_status_is_an_error_of_the_driver() {
     let words = "BPB-01: illegal status 0xc00000bb from BuildPagingBuffer, for VIRTUAL_FILL";
     assert_eq!(violation.to_string(), words);
     let statistics = world.vidmm.statistics();
-    assert_eq!((statistics.virtual_fills, world.driver.submitted.len()), (0, submitted), "it is not taken as done");
+    assert_eq!(
+        (statistics.operations[operation], world.driver.submitted.len()),
+        (0, submitted),
+        "it is not taken as done"
+    );
     assert_eq!(world.paging_fence(client), 0);
 }
 

@@ -161,25 +161,16 @@ impl Audit {
         });
     }
 
-    /// The driver is sent only operations that its model has (3.2, U-17).
+    /// The driver is sent only operations that its version and its model have (3.2, U-17). Returns whether the model has it: what is
+    /// only newer than the driver is judged like any other.
     pub(super) fn check_operation_exists(&mut self, operation: &PagingOperation) -> bool {
-        let exists = match operation {
-            PagingOperation::VirtualTransfer(_)
-            | PagingOperation::VirtualFill(_)
-            | PagingOperation::UpdatePageTable(_)
-            | PagingOperation::FlushTlb(_) => self.adapter.has_page_tables(),
-            PagingOperation::Transfer(_) | PagingOperation::Fill(_) | PagingOperation::DiscardContent(_) => {
-                self.adapter.is_physical()
-            }
-            PagingOperation::NotifyResidency(_) => self.adapter.wddm_version >= WddmVersion::WDDM2_0,
-            PagingOperation::MapApertureSegment(_)
-            | PagingOperation::UnmapApertureSegment(_)
-            | PagingOperation::NotifyAlloc(_) => true,
-        };
-        self.findings.check(exists, Invariant::I23, || {
-            format!("{} is sent to a driver of the model {:?}", operation.kind(), self.adapter.addressing_model)
+        let Adapter { wddm_version, addressing_model, .. } = self.adapter;
+        let kind = operation.kind();
+        self.findings.check(kind.is_known_to(wddm_version, addressing_model), Invariant::I23, || {
+            let version = wddm_version.0;
+            format!("{kind} is sent to a driver of version {version:#x} and of the model {addressing_model:?}")
         });
-        exists
+        kind.is_known_to(WddmVersion(u32::MAX), addressing_model)
     }
 
     /// An allocation gets only notifications that the driver's version, its model and its paging process's addresses allow.

@@ -37,7 +37,7 @@ impl Audit {
                 operation.kind()
             )
         });
-        if matches!(operation, PagingOperation::Transfer(_) | PagingOperation::DiscardContent(_)) {
+        if operation.kind().may_be_busy() {
             return self.findings.check(*operation == promised_idle(operation), Invariant::I17, || {
                 format!("{} comes again after a busy answer without AllocationIsIdle", operation.kind())
             });
