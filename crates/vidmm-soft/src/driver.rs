@@ -10,9 +10,9 @@ use vidmm::contract::{
     AdapterInfo, AllocationFlags, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, EngineDesc,
     EngineKind, FillVirtual, FlushTlb, GpuMmuCaps, GpuMmuFlags, Kmd, KmdAllocationHandle, KmdContextHandle, KmdError,
     KmdProcessHandle, MapApertureFlags, MapApertureSegment, MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags,
-    NotifyInterrupt, PageTableLevelDesc, PageTableUpdateMode, PagingBufferDesc, PagingOperation, Patch, Render,
-    RenderStatus, RootPageTable, SegmentDescriptor, SegmentFlags, SegmentPreference, SegmentSet, SubmitCommand,
-    TransferVirtual, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
+    NotifyInterrupt, NotifyResidency, PageTableLevelDesc, PageTableUpdateMode, PagingBufferDesc, PagingOperation,
+    Patch, Render, RenderStatus, RootPageTable, SegmentDescriptor, SegmentFlags, SegmentPreference, SegmentSet,
+    SubmitCommand, TransferVirtual, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
 };
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{AllocationSegments, MemoryKind, Surface};
@@ -403,6 +403,12 @@ impl SoftKmd {
             first_64kb: run.first_64kb.map(entry),
             stride,
         })
+    }
+
+    /// The GPU keeps where the allocation is.
+    fn notify_residency(&self, op: &NotifyResidency) -> Command {
+        let address = op.resident.then(|| self.addresses.address(op.physical_address));
+        Command::NotifyResidency(encoding::NotifyResidency { allocation: op.allocation, address })
     }
 
     /// The segments that allocations of `segments` may live in, first choice first. System memory is named by the aperture

@@ -1,7 +1,7 @@
 //! Paging between physical places.
 
 use vidmm::PhysicalAddress;
-use vidmm::contract::{DiscardContent, Fill, MemoryTransferDirection, NotifyResidency, PatchingCaps, Transfer};
+use vidmm::contract::{DiscardContent, Fill, MemoryTransferDirection, PatchingCaps, Transfer};
 
 use super::{AllocationRange, SoftKmd};
 use crate::encoding::{self, Command};
@@ -71,12 +71,6 @@ impl SoftKmd {
             allocation_offset: 0,
         };
         self.decompress(&range, index)
-    }
-
-    /// The GPU keeps where the allocation is.
-    pub(super) fn notify_residency(&self, op: &NotifyResidency) -> Command {
-        let address = op.resident.then(|| self.addresses.address(op.physical_address));
-        Command::NotifyResidency(encoding::NotifyResidency { allocation: op.allocation, address })
     }
 
     /// Which way a copy goes: through the aperture is to or from system memory.
